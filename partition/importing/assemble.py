@@ -27,7 +27,7 @@ from partition.importing.arcs import (
     with_reverse,
 )
 from partition.importing.places import SORTED
-from partition.importing.readers import LAYOUTS, Layout, Source, Tell, open_stream, read_source
+from partition.importing.readers import LISTS, Layout, Source, Tell, open_stream, read_source
 from partition.importing.vertex_data import VertexFiles, attach
 
 __all__ = ["VertexFiles", "attach", "attach_files", "build_graph", "import_graph"]
@@ -101,7 +101,7 @@ def import_graph(
                 graph, facts = on_disk.build_on_disk(stream, scratch, memory, **rules, tell=tell)
         if layout.vertices is not None:
             facts["vertices"] = layout.vertices
-        if by_order or "ids" not in LAYOUTS.get(facts["format"], ()):
+        if by_order or facts["format"] not in LISTS:
             given.check_ids_are_used()
         about = facts | {"ids_given": layout.ids is not None and not by_order}
         graph = attach(graph, given, source=about, report=report)

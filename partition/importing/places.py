@@ -10,7 +10,7 @@ import numpy as np
 
 from partition.errors import UserError
 from partition.graph.graph import Graph
-from partition.importing.readers import LAYOUTS
+from partition.importing.readers import LISTS
 from partition.importing.readers.numbering import positions, shown_id
 from partition.importing.readers.vertex_files import Rows, read_ids
 
@@ -179,7 +179,7 @@ class Places:
         """How a list of arcs is told its vertices, unless it was."""
         if given := self.source.get("vertices"):
             return f"--vertices {given} was given to import, which gives it {self.n:,} vertices"
-        if self.source.get("format", "edges") not in LAYOUTS:
+        if self.source.get("format", "edges") not in LISTS:
             return None  # the file says how many there are
         if self.source.get("ids_given"):
             return None

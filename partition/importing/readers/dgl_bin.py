@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from partition.errors import UserError
-from partition.importing.readers import Layout, Source
+from partition.importing.readers import Source
 from partition.importing.readers.files import quoted
 from partition.importing.readers.named_arrays import source_of
 from partition.records import open_regular
@@ -58,7 +58,7 @@ class DGLGraph:
     arc_data: dict[str, np.ndarray]
 
 
-def read(path: Path, layout: Layout | None = None) -> Source:
+def read(path: Path) -> Source:
     """Read a graph: ``feat``, ``label``, the masks, and ``weight`` of its arcs.
 
     Raises

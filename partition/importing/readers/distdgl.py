@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from partition.errors import UserError
-from partition.importing.readers import Layout, Source
+from partition.importing.readers import Source
 from partition.importing.readers.dgl_bin import as_source, read_dgl, read_tensors
 from partition.importing.readers.files import check_file, check_memory
 from partition.records import open_regular
@@ -22,7 +22,7 @@ from partition.records import open_regular
 LONGEST = 1 << 26  # bytes of a description
 
 
-def read(path: Path, layout: Layout | None = None) -> Source:
+def read(path: Path) -> Source:
     """Put the parts of a graph together: arcs, and what belongs to the vertices.
 
     Parameters

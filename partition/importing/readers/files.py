@@ -148,14 +148,15 @@ def check_csr(
         raise UserError(f"{where}: a column index is outside 0..{columns - 1}")
 
 
-def finite_weights(values: np.ndarray, where: str) -> np.ndarray:
-    """``values`` as float64; a UserError that names the first that is not finite."""
+def finite_weights(values: np.ndarray, where: str, before: int = 0) -> np.ndarray:
+    """``values``, after ``before`` others, as float64; a UserError names one that is not finite."""
     with np.errstate(over="ignore"):
         values = np.asarray(values, np.float64)
     finite = np.isfinite(values)
     if not finite.all():
         at = int(np.argmin(finite))
-        raise UserError(f"{where}: weight of entry {at + 1} is {values[at]}, not a finite number")
+        entry = before + at + 1
+        raise UserError(f"{where}: weight of entry {entry} is {values[at]}, not a finite number")
     return values
 
 

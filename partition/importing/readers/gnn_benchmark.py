@@ -15,7 +15,7 @@ import numpy as np
 
 from partition.errors import UserError
 from partition.graph.graph import MASKS
-from partition.importing.readers import Layout, Source
+from partition.importing.readers import Source
 from partition.importing.readers.classes import class_labels
 from partition.importing.readers.files import (
     dense_features,
@@ -37,7 +37,7 @@ SAVED = frozenset((*PARTS, "format"))
 CLASS_NAMES = ("class_names", "idx_to_class")
 
 
-def read(path: Path, layout: Layout | None = None) -> Source:
+def read(path: Path) -> Source:
     """Read an adjacency matrix (CSR, row = source) and the attributes and labels with it.
 
     Members that are not known, and those that are pickled objects, are not touched.

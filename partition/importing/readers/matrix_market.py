@@ -15,7 +15,7 @@ from typing import IO
 import scipy.io
 
 from partition.errors import UserError
-from partition.importing.readers import Layout, Source
+from partition.importing.readers import Source
 from partition.importing.readers.files import (
     check_memory,
     content_limit,
@@ -31,7 +31,7 @@ FREE_VERTICES = 1 << 24
 VERTICES_PER_ENTRY = 64
 
 
-def read(path: Path, layout: Layout | None = None) -> Source:
+def read(path: Path) -> Source:
     """Read a Matrix Market file; row = source of an arc, column = target.
 
     Raises

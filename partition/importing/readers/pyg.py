@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from partition.errors import UserError
-from partition.importing.readers import Layout, Source
+from partition.importing.readers import Source
 from partition.importing.readers.files import check_file, quoted
 from partition.importing.readers.named_arrays import FIELDS, source_of
 from partition.tensor_files.pickles import Made, Meant
@@ -29,7 +29,7 @@ SAVE = "torch.save(data.to_dict(), FILE), or in Python gcnmpi.graph.from_object(
 MEANT = Meant("a graph of PyTorch Geometric", SAVE)
 
 
-def read(path: Path, layout: Layout | None = None) -> Source:
+def read(path: Path) -> Source:
     """Read a graph with its features, labels or targets, weights and masks.
 
     ``y`` of whole numbers in one column is a class, −1 for none; otherwise targets. ``edge_weight``
