@@ -20,16 +20,7 @@ import numpy as np
 
 from partition.errors import UserError
 from partition.graph.graph import Graph, index_dtype
-from partition.importing.arcs import (
-    MAX_VERTICES,
-    check_rules,
-    facts_of,
-    keys_of,
-    listed_twice,
-    merge_reverse,
-    settle_duplicates,
-    with_reverse,
-)
+from partition.importing.arcs import Keys, Settling, check_number, merge_reverse, with_reverse
 from partition.importing.readers import Allocate, Source, Stream, Tell
 from partition.importing.readers.numbering import Numbering, distinct, numbering_of
 from partition.records import temporary_name
@@ -69,47 +60,35 @@ def build_on_disk(
         As ``build_graph``; or if the vertices, or the arcs of one of them, do not fit into
         ``memory``.
     """
-    check_rules(duplicates, self_loops)
+    rules = Settling(undirected, duplicates, self_loops)
     spool = _Columns(folder / "read", "source", "target", weighted=stream.weighted)
     numbering = _collect(stream, spool, memory)
     n = numbering.n
     most = _arcs_at_once(memory, n)
-    facts = {"loops": 0, "copies": 0, "differ": 0}
 
-    def numbered() -> Iterator[_Keys]:
+    def numbered() -> Iterator[Keys]:
         for source, target, weights in spool.pieces(most // 2):
-            piece = Source(n, numbering.of(source), numbering.of(target), weights)
-            key, weights, nloops = keys_of(piece, drop_loops=self_loops == "drop")
-            facts["loops"] += nloops
-            yield key, weights
+            yield rules.keys_of(Source(n, numbering.of(source), numbering.of(target), weights))
 
     counts = np.zeros(n, np.int64)
     for done, (source, target, _) in _counted(spool.pieces(most // 2, weights=False)):
         kept = source if self_loops == "keep" else source[source != target]
         counts += np.bincount(numbering.of(kept), minlength=n)
         tell("counting arcs", done, spool.rows)
-    weighted = spool.weighted or duplicates == "sum"
-    settled = _Columns(folder / "settled", "key", weighted=weighted)
+    settled = _Columns(folder / "settled", "key", weighted=spool.weighted or duplicates == "sum")
     ranges = _Ranges(counts, most, numbering)
-    copied: int | None = None
     for key, weights in ranges.sorted_into(folder / "ranges", numbered(), spool, "sorting", tell):
-        key, weights, ncopies, differ, twice = settle_duplicates(key, weights, duplicates)
-        facts["copies"] += ncopies
-        facts["differ"] += differ
-        copied = twice if copied is None else copied
+        key, weights = rules.settle(key, weights)
         settled.append(key, np.ones(len(key)) if weights is None and settled.weighted else weights)
-    if copied is not None:
-        raise listed_twice(copied, facts["copies"], n, numbering.ids)
+    rules.check_copies(n, numbering.ids)
     # Ones that nothing was added to are no weights.
-    settled.weighted = spool.weighted or (duplicates == "sum" and facts["copies"] > 0)
+    settled.weighted = spool.weighted or (duplicates == "sum" and rules.copies > 0)
     spool.delete()
     if undirected:
         settled = _mirrored(settled, folder, n, most, numbering, tell)
     graph = _graph_of(settled, folder, most, stream.rest, numbering, tell)
-    found = facts["loops"], self_loops, facts["copies"], duplicates, facts["differ"]
-    return graph, {"format": stream.rest.get("format", "")} | facts_of(
-        spool.rows, False, undirected, *found
-    ) | dict(stream.rest.get("notes", {}))
+    facts = {"format": stream.rest.get("format", "")} | rules.facts(spool.rows, False)
+    return graph, facts | dict(stream.rest.get("notes", {}))
 
 
 @contextlib.contextmanager
@@ -149,9 +128,6 @@ def allocate_in(folder: Path) -> Allocate:
     return allocate
 
 
-_Keys = tuple[np.ndarray, np.ndarray | None]
-
-
 def _arcs_at_once(memory: float, n: int) -> int:
     """How many arcs are sorted at a time."""
     left = memory - BASE_BYTES - VERTEX_BYTES * n
@@ -185,10 +161,7 @@ def _collect(stream: Stream, spool: _Columns, memory: float) -> Numbering:
         return Numbering(stream.n)
     span = (low, high) if spool.rows else None
     numbering = numbering_of(span, known, stream.where, stream.vertices, stream.ids)
-    if numbering.n > MAX_VERTICES:
-        raise UserError(
-            f"{numbering.n} vertices are more than the {MAX_VERTICES} that are supported"
-        )
+    check_number(numbering.n)
     return numbering
 
 
@@ -227,7 +200,7 @@ class _Columns:
             known = weights and self.weighted
             yield *found, np.fromfile(of_weights, count=count, offset=at) if known else None
 
-    def whole(self) -> _Keys:
+    def whole(self) -> Keys:
         for key, weights in self.pieces(max(1, self.rows)):
             return key, weights
         return np.empty(0, np.int64), np.empty(0) if self.weighted else None
@@ -273,8 +246,8 @@ class _Ranges:
     numbering: Numbering
 
     def sorted_into(
-        self, path: Path, keys: Iterator[_Keys], of: _Columns, stage: str, tell: Tell
-    ) -> Iterator[_Keys]:
+        self, path: Path, keys: Iterator[Keys], of: _Columns, stage: str, tell: Tell
+    ) -> Iterator[Keys]:
         """The keys of one range after the other, each in the order in which it came."""
         n = len(self.counts)
         first_rows = self._first_rows()
@@ -322,7 +295,7 @@ class _Ranges:
         return np.array(starts or [0])
 
 
-def _joined(pieces: list[_Keys], weighted: bool) -> _Keys:
+def _joined(pieces: list[Keys], weighted: bool) -> Keys:
     key = np.concatenate([np.empty(0, np.int64), *(key for key, _ in pieces)])
     values = [weights for _, weights in pieces if weights is not None]
     return key, np.concatenate([np.empty(0), *values]) if weighted else None
