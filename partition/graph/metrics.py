@@ -18,7 +18,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from partition.graph.columns import column_pieces
-from partition.graph.cover import Numbered, numbered, rows_in_cover
+from partition.graph.cover import SPARSE, Numbered, numbered, rows_in_cover
 from partition.graph.graph import (
     DIRECTIONS,
     Graph,
@@ -29,7 +29,6 @@ from partition.graph.graph import (
 )
 from partition.graph.sampling import segments
 
-SPARSE = 32  # of fewer numbers than one in so many it is quicker to sort them than to mark them
 AT_ONCE = 1 << 20  # entries whose cover is computed at once; of one pair, if it has more
 
 

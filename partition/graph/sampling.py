@@ -19,7 +19,7 @@ import numpy as np
 
 from partition.errors import UserError
 from partition.graph.columns import columns
-from partition.graph.graph import Graph
+from partition.graph.graph import REVERSED, Graph
 from partition.graph.hashing import key, permuted
 from partition.registry import Registry
 
@@ -272,9 +272,8 @@ def sides(graph: Graph, direction: str, side: str) -> tuple[np.ndarray, np.ndarr
     side : {"columns", "rows"}
         A sampler's ``side``.
     """
-    other = {"in": "out", "out": "in"}
     # A row of M is a column of M for the reversed graph.
-    return columns(graph, direction if side == "columns" else other[direction])
+    return columns(graph, direction if side == "columns" else REVERSED[direction])
 
 
 def batch_size(text: int | str, n: int) -> int:

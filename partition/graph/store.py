@@ -27,15 +27,19 @@ import numpy as np
 
 from partition.errors import UserError, unknown_name
 from partition.graph.content import (
+    OPENED,
     check_files,
-    check_opened,
+    check_sums,
+    check_symmetry,
     content_id,
     data_id,
+    excess_of,
     file_arrays,
     parts_id,
     sums_of,
 )
 from partition.graph.graph import (
+    AGAIN,
     MASKS,
     Graph,
     check_arcs,
@@ -165,14 +169,7 @@ def _check_room(path: Path, nbytes: int) -> None:
 
 
 def check_target(path: Path, overwrite: bool = False) -> None:
-    """Refuse a path that :func:`write_graph` could not write a graph folder to.
-
-    Raises
-    ------
-    UserError
-        If the name is wrong, something is there already, it is in use, or the place is not
-        writable.
-    """
+    """Refuse a path that :func:`write_graph` could not write a graph folder to."""
     if path.suffix != ".graph":
         raise UserError(f"a graph folder's name ends in .graph, not {path.name!r}")
     if path.exists() and not overwrite:
@@ -229,7 +226,7 @@ def open_graph(path: str | os.PathLike, *, check: bool = True) -> StoredGraph:
         raise UserError(
             f"{path}/indptr.npy goes from {graph.indptr[0]} to {graph.indptr[-1]}, the manifest "
             f"says 0 to {nnz}",
-            "import the graph again",
+            AGAIN,
         )
     check_files(path, graph, manifest.sums)
     if check:
@@ -239,9 +236,11 @@ def open_graph(path: str | os.PathLike, *, check: bool = True) -> StoredGraph:
             check_targets(graph)
         except UserError as error:
             raise UserError(f"{path} is damaged: {error.message}", error.hint) from None
-        check_opened(
-            path, graph, manifest.sums, manifest.symmetric_pattern, manifest.symmetric_values
-        )
+        if manifest.sums:
+            read = {name: a for name, a in file_arrays(graph).items() if name in OPENED}
+            check_sums(path, sums_of(read), manifest.sums)
+        if manifest.symmetric_pattern:
+            check_symmetry(path, excess_of(graph, manifest.symmetric_values))
     return StoredGraph(path, manifest, graph)
 
 
@@ -424,7 +423,7 @@ def _map_array(
 ) -> np.ndarray:
     """An array of that shape, or of one of the others."""
     if not path.exists():
-        raise UserError(f"{path} is missing", "import the graph again")
+        raise UserError(f"{path} is missing", AGAIN)
     try:
         array = map_npy(path, kinds=NUMBERS + TEXTS)
     except UserError as error:
@@ -434,7 +433,7 @@ def _map_array(
     if array.shape not in (shape, *others) or array.dtype.kind not in kind:
         raise UserError(
             f"{path} holds {array.dtype} {array.shape}, the manifest asks for {shape}",
-            "import the graph again",
+            AGAIN,
         )
     return array
 

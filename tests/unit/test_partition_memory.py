@@ -22,8 +22,8 @@ from partition.backends import process as process_module
 from partition.errors import UserError
 from partition.graph import columns as columns_module
 from partition.graph import metrics
-from partition.graph.columns import column_pieces, columns, loops, net_sizes, symmetrised
-from partition.graph.graph import DIRECTIONS, aggregation_matrix
+from partition.graph.columns import column_pieces, columns, loops, symmetrised
+from partition.graph.graph import DIRECTIONS, REVERSED, aggregation_matrix, row_sizes
 from partition.graph.metrics import measure, measure_mixed_both
 from partition.graph.store import read_partition, write_graph
 from partition.importing.synthetic import rmat
@@ -46,7 +46,7 @@ def test_pieces_of_columns_are_the_columns(small_pieces):
         graph = random_graph(30, 90, seed)
         for direction in DIRECTIONS:
             matrix = aggregation_matrix(graph, direction, normalize="none").tocsc()
-            assert net_sizes(graph, direction).tolist() == np.diff(matrix.indptr).tolist()
+            assert row_sizes(graph, REVERSED[direction]).tolist() == np.diff(matrix.indptr).tolist()
             indptr, rows = columns(graph, direction)
             covered = 0
             for first, last, some, found in column_pieces(graph, direction, small_pieces):

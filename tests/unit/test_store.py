@@ -162,7 +162,7 @@ def test_a_folder_of_version_1_is_read(folder):
 def test_numbers_that_no_graph_has_are_refused(
     folder, monkeypatch, name, at, value, message, at_once
 ):
-    monkeypatch.setattr(graph_module, "_AT_ONCE", at_once)
+    monkeypatch.setattr(graph_module, "_STEP", at_once)
     assert open_graph(folder).graph.indptr[1] > 2
     array = np.load(folder / f"{name}.npy")
     array[at] = value
