@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import numpy as np
 import scipy.sparse as sp
 
-from partition.graph.graph import Graph, arc_pieces, chunks
+from partition.graph.graph import READ, Graph, arc_pieces, chunks
 
 PIECE = 1 << 24  # entries of a piece
 
@@ -64,7 +64,7 @@ def sources(graph: Graph, first: int, last: int) -> np.ndarray:
 def arrivals(graph: Graph) -> np.ndarray:
     """Where the arcs into each vertex would begin and end, sorted by target: (n + 1,) int64."""
     counts = np.zeros(graph.n + 1, np.int64)
-    at_once = max(graph.n, 1 << 22)
+    at_once = max(graph.n, READ)
     for start in range(0, graph.nnz, at_once):
         target = np.asarray(graph.indices[start : start + at_once])
         counts[1:] += np.bincount(target, minlength=graph.n)

@@ -22,6 +22,7 @@ NORMALIZATIONS = ("sym", "row", "none")
 MASKS = ("train", "val", "test")
 UNLABELLED = -1
 AGAIN = "import the graph again"
+READ = 1 << 22  # arcs that are read at once
 _STEP = 1 << 20  # entries that are looked at at once
 
 
@@ -321,7 +322,7 @@ def symmetry(graph: Graph) -> tuple[bool, bool]:
     # Rows in their order list the sources of every target in theirs: as its row has to.
     place, ends = np.array(graph.indptr[:-1]), np.asarray(graph.indptr[1:])
     equal = True
-    for first, last in chunks(graph.indptr, max(graph.n, 1 << 22)):
+    for first, last in chunks(graph.indptr, max(graph.n, READ)):
         begin, end = int(graph.indptr[first]), int(graph.indptr[last])
         target = np.asarray(graph.indices[begin:end])
         starts = (graph.indptr[first : last + 1] - begin).astype(target.dtype)
@@ -345,12 +346,13 @@ def arcs(graph: Graph) -> np.ndarray:
     return np.repeat(numbers, np.diff(graph.indptr))
 
 
-def arc_pieces(
-    graph: Graph, at_once: int = 1 << 22
-) -> Iterator[tuple[int, int, np.ndarray, np.ndarray]]:
-    """The arcs a range of sources at a time, see :func:`chunks`: (first, last, source, target)."""
+def arc_pieces(graph: Graph, least: int = 0) -> Iterator[tuple[int, int, np.ndarray, np.ndarray]]:
+    """The arcs a range of sources at a time, see :func:`chunks`: (first, last, source, target).
+
+    A piece has ``READ`` arcs, or ``least``, if that is more.
+    """
     number = np.arange(graph.n, dtype=graph.indices.dtype)
-    for first, last in chunks(graph.indptr, at_once):
+    for first, last in chunks(graph.indptr, max(least, READ)):
         target = np.asarray(graph.indices[graph.indptr[first] : graph.indptr[last]])
         source = np.repeat(number[first:last], np.diff(graph.indptr[first : last + 1]))
         yield first, last, source, target
@@ -364,7 +366,7 @@ def row_sizes(graph: Graph, direction: str = "in") -> np.ndarray:
     sizes = np.ones(graph.n, dtype=np.int64)
     if direction == "out":
         sizes += np.diff(graph.indptr)
-    for _, _, source, target in arc_pieces(graph, max(graph.n, 1 << 22)):
+    for _, _, source, target in arc_pieces(graph, graph.n):
         sizes[target[target == source]] -= 1
         if direction == "in":
             sizes += np.bincount(target, minlength=graph.n)
