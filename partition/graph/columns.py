@@ -84,20 +84,10 @@ def symmetrised(
 ) -> Iterator[tuple[int, int, np.ndarray, np.ndarray]]:
     """The neighbours of each vertex along arcs and against them, but itself, in pieces.
 
-    Parameters
-    ----------
-    at_once : int
-        Ends of arcs at the vertices of a piece; at one vertex, if it has more.
-    left_out : ((n,) bool, direction), optional
-        The columns of M, of that direction, whose entries are left out.
-
-    Yields
-    ------
-    first, last : int
-        The vertices of the piece are first..last−1.
-    degree : (last − first,) integers
-    indices : integers
-        The neighbours of one vertex after the other: increasing, each once.
+    Each is (first, last, degree, indices): of the vertices first..last−1 their (last − first,)
+    degrees and the neighbours of one vertex after the other, increasing, each once. A piece has
+    ``at_once`` ends of arcs, or those at one vertex, if it has more. Entries in the columns of M
+    that are ``left_out``, an (n,) bool and a direction of M, do not count.
     """
     leaving, entering = np.asarray(graph.indptr), arrivals(graph)
     for first, last in chunks(leaving + entering, at_once):

@@ -134,15 +134,10 @@ def aggregation_matrix(
 def with_loops(
     row: np.ndarray, column: np.ndarray, weights: np.ndarray | None, vertices: range
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray | None]:
-    """The entries of Ã from those of A: 1 on the diagonal where it is missing.
+    """The entries of Ã from those of A, (m,) integers: 1 on the diagonal where it is missing.
 
-    Parameters
-    ----------
-    row, column : (m,) integers
-    weights : (m,) float64, or None
-        1 where None; None stays None.
-    vertices : range
-        Those whose loops are all among these entries, and to which loops are given.
+    ``vertices`` are those whose loops are all among these entries, and to which loops are given.
+    Weights are 1 where None, which stays None.
     """
     lonely = np.ones(len(vertices), dtype=bool)
     lonely[row[row == column] - vertices.start] = False
@@ -156,21 +151,12 @@ def with_loops(
 def row_sums(rows: np.ndarray, weights: np.ndarray | None, n: int) -> np.ndarray:
     """The sum of the weights of each row of Ã, the same bits for every order of the entries.
 
-    So M does not depend on who adds up what. The weights of a row are rounded to multiples of
-    2⁻⁵³ times its largest one, in two halves of which float64 adds 2²⁷ exactly. A sum that cancels
-    up to the rounding errors of the weights themselves is 0: 0.1 + 0.2 − 0.3 must not become a
-    divisor.
+    So M does not depend on who adds up which. ``rows`` is the row of each entry, a number below n;
+    weights are 1 where None. The result is (n,) float64.
 
-    Parameters
-    ----------
-    rows : (m,) integers below n
-        The row of each entry.
-    weights : (m,) floating-point numbers, or None
-        1 where None.
-
-    Returns
-    -------
-    (n,) float64
+    The weights of a row are rounded to multiples of 2⁻⁵³ times its largest one, in two halves of
+    which float64 adds 2²⁷ exactly. A sum that cancels up to the rounding errors of the weights
+    themselves is 0: 0.1 + 0.2 − 0.3 must not become a divisor.
     """
     pieces = [slice(i, i + max(n, _STEP)) for i in range(0, len(rows), max(n, _STEP))]
     counts = sum((np.bincount(rows[piece], minlength=n) for piece in pieces), np.zeros(n, np.int64))
@@ -202,21 +188,9 @@ def entry_values(
 ) -> np.ndarray:
     """The entries of M from the entries of Ã: :func:`normalised`, rounded once.
 
-    For the entries of Mᵀ, from rows of Ãᵀ, give row and column in each other's place.
-
-    Parameters
-    ----------
-    row, column : (m,) integers
-        Places in ``degree``.
-    weights : (m,) float64, or None
-        1 where None.
-    degree : float64
-        Row sums of Ã, by :func:`row_sums`.
-
-    Raises
-    ------
-    UserError
-        As :func:`normalised`.
+    ``row`` and ``column`` are places in ``degree``, the row sums of Ã by :func:`row_sums`; weights
+    are 1 where None. For the entries of Mᵀ, from rows of Ãᵀ, give row and column in each other's
+    place.
     """
     values = np.empty(len(row), dtype)
     for start in range(0, len(row), _STEP):
@@ -230,11 +204,9 @@ def entry_values(
 def from_coordinates(
     row: np.ndarray, column: np.ndarray, values: np.ndarray, shape: tuple[int, int]
 ) -> sp.csr_array:
-    """A matrix of these entries, each of which occurs once; zeros among them stay entries.
+    """A CSR matrix of these entries, each of which occurs once; zeros among them stay entries.
 
-    Returns
-    -------
-    csr_array, indices sorted
+    Indices are sorted.
     """
     matrix = sp.coo_array((values, (row, column)), shape=shape).tocsr()
     matrix.sort_indices()
@@ -246,20 +218,11 @@ def normalised(
 ) -> np.ndarray:
     """The entries of M from the entries of Ã and the row sums of Ã.
 
-    ``"sym"``: w / (√d_row · √d_column), which is PyTorch Geometric's ``gcn_norm``;
-    ``"row"``: w / d_row; ``"none"``: w. A degree of 0 makes the entry 0. Symmetric weights give
-    symmetric entries, to the bit.
-
-    Parameters
-    ----------
-    weights, row_degree, column_degree : (m,) numbers
-        Weight of each entry, and the row sums of Ã (oriented as M, by :func:`row_sums`) of the
-        vertex of its row and of the vertex of its column.
-
-    Raises
-    ------
-    UserError
-        If a symmetric normalisation meets a negative row sum.
+    ``"sym"``: w / (√d_row · √d_column), which is PyTorch Geometric's ``gcn_norm``; ``"row"``: w /
+    d_row; ``"none"``: w. The row sums are those of Ã, oriented as M, of the vertex of each entry's
+    row, and of the vertex of its column. A degree of 0 makes the entry 0. Symmetric weights give
+    symmetric entries, to the bit. A UserError if a symmetric normalisation meets a negative row
+    sum.
     """
     if normalize == "none":
         return weights

@@ -50,10 +50,8 @@ class Places:
     def of_vertices(self, rows: Rows, where: str, absent: float | None = None) -> np.ndarray:
         """The rows in the order of the vertices.
 
-        Parameters
-        ----------
-        absent : float, optional
-            Value of vertices that a file with ids has no row for; without it, there are none.
+        ``absent`` is the value of vertices that a file with ids has no row for; without it, there
+        are none.
         """
         vertices = self._of_rows(rows, where, partly=absent is not None)
         if vertices is None:

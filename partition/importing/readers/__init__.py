@@ -239,11 +239,8 @@ def open_stream(
 ) -> Stream:
     """The same a piece at a time; what belongs to the vertices is in arrays of ``allocate``.
 
-    Raises
-    ------
-    UserError
-        As :func:`read_source`, here or from the pieces; or if the format is not read in pieces, or
-        ids are texts, each of which would have to be kept.
+    A UserError as of :func:`read_source`, here or from the pieces; or if the format is not read in
+    pieces, or ids are texts, each of which would have to be kept.
     """
     path = Path(path)
     format = _checked_format(path, format, layout)

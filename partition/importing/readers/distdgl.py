@@ -23,18 +23,10 @@ LONGEST = 1 << 26  # bytes of a description
 
 
 def read(path: Path) -> Source:
-    """Put the parts of a graph together: arcs, and what belongs to the vertices.
+    """Put the parts of a graph together: arcs, and the data of the vertices.
 
-    Parameters
-    ----------
-    path : path
-        The folder, or the JSON file in it.
-
-    Raises
-    ------
-    UserError
-        If vertices or arcs are of several types, or a file is missing, damaged, or does not fit the
-        others.
+    ``path`` is the folder, or the JSON file in it. A UserError if vertices or arcs are of several
+    types, or a file is missing, damaged, or does not fit the others.
     """
     file = _description(path)
     facts = _read(file)
@@ -71,13 +63,7 @@ def read(path: Path) -> Source:
 
 
 def parts_of(path: Path, n: int) -> tuple[np.ndarray, int]:
-    """The part of each vertex, (n,) int32, and the number of parts.
-
-    Raises
-    ------
-    UserError
-        If it is no description, or one of a graph with another number of vertices.
-    """
+    """The part of each vertex of a graph of n vertices, (n,) int32, and the number of parts."""
     starts = _starts(_read(path), path)
     if starts[-1] != n:
         raise UserError(f"{path} describes {starts[-1]} vertices, the graph has {n}")

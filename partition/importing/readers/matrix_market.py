@@ -34,11 +34,8 @@ VERTICES_PER_ENTRY = 64
 def read(path: Path) -> Source:
     """Read a Matrix Market file; row = source of an arc, column = target.
 
-    Raises
-    ------
-    UserError
-        If the header is malformed or of a kind that is not supported, an index is out of range,
-        a weight is not finite, or there are fewer or more entries than announced.
+    A UserError if the header is malformed or of a kind that is not supported, an index is out of
+    range, a weight is not finite, or there are fewer or more entries than announced.
     """
     with open_plain_or_gzip(path) as file:
         header = _read_header(path, file)
