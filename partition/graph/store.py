@@ -26,18 +26,7 @@ from typing import Any
 import numpy as np
 
 from partition.errors import UserError, unknown_name
-from partition.graph.content import (
-    OPENED,
-    check_files,
-    check_sums,
-    check_symmetry,
-    content_id,
-    data_id,
-    excess_of,
-    file_arrays,
-    parts_id,
-    sums_of,
-)
+from partition.graph import content
 from partition.graph.graph import (
     AGAIN,
     MASKS,
@@ -115,9 +104,9 @@ def write_graph(
     check_target(path, overwrite)
     pattern, values = symmetry(graph)
     graph = replace(graph, features=kept_form(graph.features, keep_features))
-    arrays = file_arrays(graph)
+    arrays = content.file_arrays(graph)
     manifest = Manifest(
-        id=content_id(graph),
+        id=content.content_id(graph),
         name=path.stem,
         n=graph.n,
         nnz=graph.nnz,
@@ -130,12 +119,12 @@ def write_graph(
         classes=graph.classes,
         masks=tuple(name for name in MASKS if name in graph.masks),
         source=dict(source),
-        data_id=data_id(graph),
+        data_id=content.data_id(graph),
         class_names=graph.class_names or (),
         feature_entries=graph.features.entries if isinstance(graph.features, SparseRows) else 0,
         targets=0 if graph.targets is None else int(graph.targets.shape[1]),
         splits=graph.splits,
-        sums=sums_of(arrays),
+        sums=content.sums_of(arrays),
     )
     _check_room(path, sum(array.nbytes for array in arrays.values()))
     before: list[str] = []
@@ -228,7 +217,7 @@ def open_graph(path: str | os.PathLike, *, check: bool = True) -> StoredGraph:
             f"says 0 to {nnz}",
             AGAIN,
         )
-    check_files(path, graph, manifest.sums)
+    content.check_files(path, graph, manifest.sums)
     if check:
         try:
             check_arcs(graph, 0, n)
@@ -237,10 +226,11 @@ def open_graph(path: str | os.PathLike, *, check: bool = True) -> StoredGraph:
         except UserError as error:
             raise UserError(f"{path} is damaged: {error.message}", error.hint) from None
         if manifest.sums:
-            read = {name: a for name, a in file_arrays(graph).items() if name in OPENED}
-            check_sums(path, sums_of(read), manifest.sums)
+            arrays = content.file_arrays(graph).items()
+            read = {name: array for name, array in arrays if name in content.OPENED}
+            content.check_sums(path, content.sums_of(read), manifest.sums)
         if manifest.symmetric_pattern:
-            check_symmetry(path, excess_of(graph, manifest.symmetric_values))
+            content.check_symmetry(path, content.excess_of(graph, manifest.symmetric_values))
     return StoredGraph(path, manifest, graph)
 
 
@@ -291,7 +281,7 @@ def write_partition(
     if read_manifest(Path(path)).id != partition.graph_id:
         raise UserError(f"{path} is another graph than the partition was made for")
     parts = np.asarray(partition.parts, np.int32)
-    stored = replace(partition, parts=parts, id=parts_id(partition.k, parts))
+    stored = replace(partition, parts=parts, id=content.parts_id(partition.k, parts))
     facts = {"format": PARTITION_FORMAT, "version": PARTITION_VERSION}
     facts |= {f.name: getattr(stored, f.name) for f in fields(Partition) if f.name != "parts"}
     try:
@@ -358,7 +348,7 @@ def read_partition(path: str | os.PathLike, name: str, *, parts: bool = True) ->
     partition = Partition(parts=vector, **facts)
     if len(vector) and (vector.min() < 0 or vector.max() >= partition.k):
         raise UserError(f"{file} has a part number outside 0..{partition.k - 1}")
-    if parts_id(partition.k, vector.astype(np.int32, copy=False)) != partition.id:
+    if content.parts_id(partition.k, vector.astype(np.int32, copy=False)) != partition.id:
         if read_description(description) != facts:  # it was replaced while it was read
             return read_partition(path, name)
         raise UserError(

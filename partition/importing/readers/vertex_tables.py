@@ -12,17 +12,9 @@ import pyarrow as pa
 from numpy.typing import DTypeLike
 
 from partition.errors import UserError, unknown_name
+from partition.importing.readers import text
 from partition.importing.readers.files import check_memory, quoted
 from partition.importing.readers.numbering import check_ids
-from partition.importing.readers.text import (
-    LONGEST_ROW,
-    Table,
-    first_lines,
-    is_integer,
-    is_number,
-    separator_of,
-    words_of,
-)
 
 # Names of a column, in a header, that says which vertex a row is of.
 ID_COLUMNS = {"", "id", "ids", "node", "nodeid", "vertex", "vertexid", "index", "unnamed:0"}
@@ -56,21 +48,21 @@ def read_number_table(path: Path, what: str, dtype: DTypeLike, others: Container
     ``others``, in small letters, are something else; if there are some, columns of texts are left
     out, too. ``what`` the numbers are is for messages.
     """
-    lines = first_lines(path, 2, LONGEST_ROW)
+    lines = text.first_lines(path, 2, text.LONGEST_ROW)
     if not lines:
         raise UserError(f"{path} holds no {what}", "one vertex a line: numbers")
     header, first = lines[0]
-    separator = separator_of(first)
-    words = words_of(first, separator)
-    if all(map(is_number, words)):
+    separator = text.separator_of(first)
+    words = text.words_of(first, separator)
+    if all(map(text.is_number, words)):
         header, names = 0, None
     else:
-        sample = words_of(lines[1][1], separator) if len(lines) > 1 else []
+        sample = text.words_of(lines[1][1], separator) if len(lines) > 1 else []
         names = _plain(words[0])
         values = sample[names in ID_COLUMNS :]
         # Names may be numbers where all values are; a value may be missing, which is told below.
-        given = sum(not word or is_number(word) for word in values)
-        headed = given == len(values) or (given > 0 and not any(map(is_number, words)))
+        given = sum(not word or text.is_number(word) for word in values)
+        headed = given == len(values) or (given > 0 and not any(map(text.is_number, words)))
         if len(sample) != len(words) or not headed:
             raise UserError(
                 f"{path}, line {header}: {quoted(first.strip())} is not {len(words)} numbers",
@@ -82,14 +74,14 @@ def read_number_table(path: Path, what: str, dtype: DTypeLike, others: Container
     if header:
         _check_sample(path, lines[1][0], words, sample, used, others)
         rest = [i for i in used if words[i].lower() not in others]
-        used = [i for i in rest if is_number(sample[i])]
+        used = [i for i in rest if text.is_number(sample[i])]
         texts = [quoted(words[i]) for i in rest if i not in used]
         note = f"{path}: no {what}, but texts: {', '.join(texts)}" if texts else ""
     if not used:
         raise UserError(f"{path} has a column of ids, but no {what}")
     kinds = dict.fromkeys([0] * skip, pa.string()) | dict.fromkeys(used, pa.float64())
 
-    table = Table(path, separator, len(words), kinds, header=header)
+    table = text.Table(path, separator, len(words), kinds, header=header)
     tables, ids = [], []
     for columns in table.pieces():
         ids += columns[:skip]
@@ -117,7 +109,7 @@ def _check_sample(
                 "features may not be missing: fill them in, or leave the column out",
             )
     for i in used:
-        if not others and not is_number(words[i]):
+        if not others and not text.is_number(words[i]):
             raise UserError(
                 f"{path}, line {line}: the column {quoted(names[i])} holds {quoted(words[i])}, "
                 "not a number",
@@ -147,12 +139,12 @@ def read_column(path: Path, names: Container[str] = (), column: str | None = Non
     Of several columns under a header, the value is in the one called ``column``, or as one of
     ``names``, in small letters.
     """
-    lines = first_lines(path, 1, LONGEST_ROW)
+    lines = text.first_lines(path, 1, text.LONGEST_ROW)
     if not lines:
         raise UserError(f"{path} is empty", "one value a line")
     header, first = lines[0]
-    separator = separator_of(first)
-    words = [first.strip().strip('"')] if separator is None else words_of(first, separator)
+    separator = text.separator_of(first)
+    words = [first.strip().strip('"')] if separator is None else text.words_of(first, separator)
     width = len(words)
     paired = width > 1 and _plain(words[0]) in ID_COLUMNS
     at = width - 1
@@ -172,7 +164,7 @@ def read_column(path: Path, names: Container[str] = (), column: str | None = Non
     headed = paired or width > 1 or column is not None
     kinds = dict.fromkeys([0, at] if paired else [at], pa.string())
 
-    found = Table(path, separator, width, kinds, header=header if headed else 0).columns()
+    found = text.Table(path, separator, width, kinds, header=header if headed else 0).columns()
     values = found[-1]
     if not headed and _is_heading(values):
         values = values[1:]
@@ -185,9 +177,9 @@ def _is_heading(values: pa.ChunkedArray) -> bool:
     if _plain(first) in HEADINGS:
         return True
     others = [value for value in values.unique().to_pylist() if value != first]
-    if not others or is_number(first) or first.lower() in BOOLEANS:
+    if not others or text.is_number(first) or first.lower() in BOOLEANS:
         return False
-    return all(is_integer(value) or value.lower() in BOOLEANS for value in others)
+    return all(text.is_integer(value) or value.lower() in BOOLEANS for value in others)
 
 
 def _plain(word: str) -> str:
@@ -200,7 +192,7 @@ def text_array(values: pa.ChunkedArray, path: Path) -> np.ndarray:
         raise UserError(f"{path} holds a header, but no values")
     coded = values.combine_chunks().dictionary_encode()
     distinct, places = coded.dictionary.to_pylist(), coded.indices.to_numpy()
-    if all(map(is_integer, distinct)):
+    if all(map(text.is_integer, distinct)):
         return np.array(list(map(int, distinct)), np.int64)[places]
     longest = max(map(len, distinct))
     check_memory(4 * longest * len(values), f"{path}: texts of up to {longest} characters")
