@@ -40,7 +40,7 @@ from numpy.typing import DTypeLike
 
 from gcnmpi.core.volume import Volume
 from gcnmpi.halo.matrix import Matrix
-from gcnmpi.kernels.epilogues import Epilogue
+from gcnmpi.kernels.epilogues import Epilogue, Product
 from gcnmpi.kernels.interface.kernel import Array, Sparse
 from gcnmpi.layout import loading
 from gcnmpi.layout.grid import coordinates, factorizations, line, parse_grid
@@ -269,35 +269,12 @@ class Summa(WholeWeights):
         self._multiply(self._backward, x.array, out)
         self._kernel.follow(out, epilogue)
 
-    def combine(
-        self,
-        k: int,
-        x: Array,
-        weight: Array,
-        out: Array,
-        epilogue: Epilogue | None = None,
-        accumulate: bool = False,
-        also: tuple[Array, Array] | None = None,
-    ) -> None:
+    def combine(self, k: int, product: Product[Array]) -> None:
         """Partial SUMMA."""
-        refuse_to_add(self.name, accumulate or also is not None)
-        self._multiply_dense(x, weight, out)
-        self._kernel.follow(out, epilogue)
-
-    def combine_t(
-        self,
-        k: int,
-        x: Array,
-        weight: Array,
-        out: Array,
-        epilogue: Epilogue | None = None,
-        accumulate: bool = False,
-        also: tuple[Array, Array] | None = None,
-    ) -> None:
-        """Partial SUMMA."""
-        refuse_to_add(self.name, accumulate or also is not None)
-        self._multiply_dense(x, weight.T, out)
-        self._kernel.follow(out, epilogue)
+        refuse_to_add(self.name, product)
+        weight = product.b.T if product.transposed else product.b
+        self._multiply_dense(product.a, weight, product.out)
+        self._kernel.follow(product.out, product.epilogue)
 
     def weight_grad(
         self, k: int, x: Array, grad: Array, out: Array, sums: Array | None = None

@@ -21,7 +21,7 @@ from gcnmpi.core.volume import Volume
 from gcnmpi.halo.matrix import Matrix
 from gcnmpi.halo.plan import Plan
 from gcnmpi.halo.rows import Halo
-from gcnmpi.kernels.epilogues import Epilogue
+from gcnmpi.kernels.epilogues import Epilogue, Product
 from gcnmpi.kernels.interface.kernel import Array, Sparse
 from gcnmpi.layout.grid import line
 from gcnmpi.layout.loading import Readable, load_m
@@ -196,38 +196,22 @@ class Tensor3D:
         self._multiply(self._backward, k, x.array, out, self._line_of(Operation.AGGREGATE_T, k))
         self._kernel.follow(out, epilogue)
 
-    def combine(
-        self,
-        k: int,
-        x: Array,
-        weight: Array,
-        out: Array,
-        epilogue: Epilogue | None = None,
-        accumulate: bool = False,
-        also: tuple[Array, Array] | None = None,
-    ) -> None:
-        """The piece times the gathered block of W; the sum over the rows of W."""
-        refuse_to_add(self.name, accumulate or also is not None)
-        self._combine(Operation.COMBINE, k, x, weight, out)
-        self._kernel.follow(out, epilogue)
+    def combine(self, k: int, product: Product[Array]) -> None:
+        """The piece times the gathered block of W, or its transpose; the sum over ranks.
 
-    def combine_t(
-        self,
-        k: int,
-        x: Array,
-        weight: Array,
-        out: Array,
-        epilogue: Epilogue | None = None,
-        accumulate: bool = False,
-        also: tuple[Array, Array] | None = None,
-    ) -> None:
-        """The piece times the transpose of that block; the sum over the columns of W.
-
-        W is gathered again (algorithm 2, line 4), so that no whole block is kept.
+        The backward product gathers W again (algorithm 2, line 4), so that no whole block is kept.
         """
-        refuse_to_add(self.name, accumulate or also is not None)
-        self._combine(Operation.COMBINE_T, k, x, weight, out)
-        self._kernel.follow(out, epilogue)
+        refuse_to_add(self.name, product)
+        x, out, transposed = product.a, product.out, product.transposed
+        shape = x.shape[1], out.shape[1]
+        block = self._scratch("block", *(shape[::-1] if transposed else shape))
+        group = self._lines[roles(Place(k)).rows]
+        group.all_gather(product.b, block.reshape(-1), _shares(block.size, group.size))
+        with self._phases("gemm"):
+            self._kernel.gemm(x, block, out, tb=transposed)
+        summed = Operation.COMBINE_T if transposed else Operation.COMBINE
+        self._line_of(summed, k).all_reduce(out)
+        self._kernel.follow(out, product.epilogue)
 
     def weight_grad(
         self, k: int, x: Array, grad: Array, out: Array, sums: Array | None = None
@@ -367,16 +351,6 @@ class Tensor3D:
         group.all_reduce(out[rest])
         for request in pending:
             request.wait()
-
-    def _combine(self, product: Operation, k: int, x: Array, weight: Array, out: Array) -> None:
-        transposed = product == Operation.COMBINE_T
-        d_in, d_out = x.shape[1], out.shape[1]
-        block = self._scratch("block", *((d_out, d_in) if transposed else (d_in, d_out)))
-        group = self._lines[roles(Place(k)).rows]
-        group.all_gather(weight, block.reshape(-1), _shares(block.size, group.size))
-        with self._phases("gemm"):
-            self._kernel.gemm(x, block, out, tb=transposed)
-        self._line_of(product, k).all_reduce(out)
 
     def _line_of(self, product: Operation, k: int) -> Group:
         """The ranks over which a product is summed."""

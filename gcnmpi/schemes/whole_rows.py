@@ -10,7 +10,7 @@ import numpy as np
 from gcnmpi.halo.matrix import Matrix
 from gcnmpi.halo.plan import Plan
 from gcnmpi.halo.rows import Halo
-from gcnmpi.kernels.epilogues import Epilogue
+from gcnmpi.kernels.epilogues import Product
 from gcnmpi.kernels.interface.kernel import Array
 from gcnmpi.layout.place import Block, Place
 from gcnmpi.layout.runtime import Runtime
@@ -94,33 +94,10 @@ class WholeRows(WholeWeights):
 
     whole_rows = True
 
-    def combine(
-        self,
-        k: int,
-        x: Array,
-        weight: Array,
-        out: Array,
-        epilogue: Epilogue | None = None,
-        accumulate: bool = False,
-        also: tuple[Array, Array] | None = None,
-    ) -> None:
+    def combine(self, k: int, product: Product[Array]) -> None:
         """Local."""
         with self._phases("gemm"):
-            self._kernel.gemm_then(x, weight, out, False, epilogue, accumulate, also)
-
-    def combine_t(
-        self,
-        k: int,
-        x: Array,
-        weight: Array,
-        out: Array,
-        epilogue: Epilogue | None = None,
-        accumulate: bool = False,
-        also: tuple[Array, Array] | None = None,
-    ) -> None:
-        """Local."""
-        with self._phases("gemm"):
-            self._kernel.gemm_then(x, weight, out, True, epilogue, accumulate, also)
+            self._kernel.gemm_then(product)
 
     def weight_grad(
         self, k: int, x: Array, grad: Array, out: Array, sums: Array | None = None
