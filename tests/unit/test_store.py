@@ -17,12 +17,11 @@ from partition.cli.main import cli
 from partition.errors import UserError
 from partition.graph import content, store
 from partition.graph import graph as graph_module
+from partition.graph.content import content_id, data_id
 from partition.graph.graph import Graph
 from partition.graph.metrics import measure
 from partition.graph.store import (
     Partition,
-    content_id,
-    data_id,
     has_partition,
     list_partitions,
     open_graph,
