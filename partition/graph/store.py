@@ -46,7 +46,6 @@ from partition.graph.manifest import (
     dump_json,
     read_description,
     read_manifest,
-    write_json,
 )
 from partition.graph.sparse_rows import SparseRows, kept_form, read_features
 from partition.locks import folder_inside, folder_lock
@@ -133,7 +132,8 @@ def write_graph(
         for name, array in arrays.items():
             with atomic_file(temporary / f"{name}.npy") as file:
                 np.save(file, array, allow_pickle=False)
-        write_json(temporary / "manifest.json", asdict(manifest))
+        with atomic_file(temporary / "manifest.json", "w") as file:
+            dump_json(file, asdict(manifest))
         if path.exists():
             # Until the new folder is in its place.
             stack.enter_context(folder_lock(path, "gcn-partition import --force", patience=WAIT))

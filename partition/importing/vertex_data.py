@@ -14,7 +14,7 @@ from partition.errors import UserError, check_name, unknown_name
 from partition.graph.graph import MASKS, UNLABELLED, Graph, known_vertices
 from partition.importing.places import SORTED, Places
 from partition.importing.readers.classes import MAX_CLASSES, class_labels
-from partition.importing.readers.files import check_file, check_memory, finite_features
+from partition.importing.readers.files import check_file, finite_features
 from partition.importing.readers.vertex_files import (
     LABELS,
     TARGETS,
@@ -28,6 +28,7 @@ from partition.importing.readers.vertex_files import (
     read_targets,
 )
 from partition.importing.splits import RandomSplit, draw_masks
+from partition.resident import check_memory
 
 FEATURE_STREAM, LABEL_STREAM = 1, 2
 MASK_NUMBERS = ("ids", "rows")

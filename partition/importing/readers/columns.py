@@ -101,8 +101,12 @@ def find_columns(path: Path, layout: Layout) -> Columns:
     text = layout.string_ids or not _integers(sample, places[:2])
     if text and not layout.string_ids:
         _refuse_fractions(path, lines[1] if header else lines[0], sample, places)
-    if text and separator is None and not header and len(words) == 3 and roles is None:
-        _check_third(path, number, first, words)
+    unnamed = text and separator is None and not header and len(words) == 3 and roles is None
+    if unnamed and not is_number(words[2]):
+        raise UserError(
+            f"{path}, line {number}: the third column of {quoted(first.strip())} is not a weight",
+            "give --columns source,-,target, say, or --columns source,target,-",
+        )
     used = sorted(places)
     note = ""
     if header or used != list(range(len(words))):
@@ -186,14 +190,6 @@ def _unnamed_roles(
         "clear what they are",
         "say it in their order, such as --columns source,target,weight or source,target,-,-",
     )
-
-
-def _check_third(path: Path, number: int, line: str, words: list[str]) -> None:
-    if not is_number(words[2]):
-        raise UserError(
-            f"{path}, line {number}: the third column of {quoted(line.strip())} is not a weight",
-            "give --columns source,-,target, say, or --columns source,target,-",
-        )
 
 
 def _refuse_matrix_market(path: Path) -> None:

@@ -12,8 +12,9 @@ from partition.graph.graph import MASKS
 from partition.importing.readers import Source
 from partition.importing.readers.classes import class_labels
 from partition.importing.readers.edge_index import ends_of
-from partition.importing.readers.files import check_memory, finite_features, finite_weights
+from partition.importing.readers.files import finite_features, finite_weights
 from partition.importing.readers.vertex_files import checked_targets
+from partition.resident import check_memory
 
 MASK_FIELDS = tuple(f"{name}_mask" for name in MASKS)
 FIELDS = ("edge_index", "edge_weight", "num_nodes", "x", "y", *MASK_FIELDS)

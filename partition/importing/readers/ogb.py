@@ -17,15 +17,16 @@ import pyarrow as pa
 
 from partition.errors import UserError
 from partition.importing.readers import OGB_FILES, Allocate, Layout, Stream, Tell
-from partition.importing.readers.archives import columns_of_pair, find_member, rows_of
+from partition.importing.readers.archives import find_member
 from partition.importing.readers.classes import class_labels
 from partition.importing.readers.columns import Columns
 from partition.importing.readers.edge_index import ends_of
 from partition.importing.readers.edge_list import arc_table
-from partition.importing.readers.files import check_file, check_memory, finite_features, read_errors
+from partition.importing.readers.files import check_file, finite_features, read_errors
 from partition.importing.readers.text import LONGEST_ROW, Table, first_lines
 from partition.importing.readers.vertex_files import checked_targets
 from partition.records import npz_names, read_npz
+from partition.resident import check_memory
 
 SPLITS = {"train": "train", "valid": "val", "test": "test"}  # their names → ours
 ARCS = Columns(
@@ -138,14 +139,14 @@ def _binary(path: Path, raw: Path, allocate: Allocate, tell: Tell) -> _Raw:
         member = find_member(file, "node_feat")
         if len(member.shape) != 2 or member.shape[0] != n:
             raise UserError(f"{member.where} is of shape {member.shape}, not a row for each of {n}")
-        rows = rows_of(member, max(1, NUMBERS_AT_ONCE // max(1, member.shape[1])))
+        rows = member.rows(max(1, NUMBERS_AT_ONCE // max(1, member.shape[1])))
         features = _filled(
             rows, member.where, n, np.float32, allocate, lambda at: tell("reading features", at, n)
         )
 
     def ends() -> Iterator[tuple[np.ndarray, np.ndarray]]:
         done = 0
-        for pair in columns_of_pair(arcs, NUMBERS_AT_ONCE):
+        for pair in arcs.pairs(NUMBERS_AT_ONCE):
             yield pair
             done += len(pair[0])
             tell("reading arcs", done, narcs)

@@ -12,13 +12,14 @@ import pyarrow as pa
 from partition.errors import UserError
 from partition.importing.readers import Allocate, Layout, Stream, Tell
 from partition.importing.readers.columns import ROLES, given_roles, named_roles
-from partition.importing.readers.files import check_memory, finite_weights, quoted
+from partition.importing.readers.files import finite_weights, quoted
 from partition.importing.readers.parquet_tables import (
     array_of,
     column_names,
     open_parquet,
     parquet_errors,
 )
+from partition.resident import check_memory
 
 AT_ONCE = 1 << 20  # rows
 

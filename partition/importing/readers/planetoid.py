@@ -19,15 +19,9 @@ import numpy as np
 from partition.errors import UserError
 from partition.graph.graph import UNLABELLED
 from partition.importing.readers import Source
-from partition.importing.readers.files import (
-    check_csr,
-    check_file,
-    check_memory,
-    dense_features,
-    finite_features,
-    quoted,
-    read_errors,
-)
+from partition.importing.readers.files import check_file, finite_features, quoted, read_errors
+from partition.importing.readers.sparse import check_csr, dense_features
+from partition.resident import check_memory
 from partition.tensor_files.pickles import DICT, Made, Meant, read_pickle
 
 PICKLES = ("x", "tx", "allx", "y", "ty", "ally", "graph")
@@ -138,8 +132,7 @@ def _dense(value: Any, where: str) -> np.ndarray:
     )
     match held.get("_shape"):
         case (int(rows), int(columns)) if 0 <= rows < 2**63 and 0 <= columns < 2**63:
-            check_csr(indptr, indices, data, (rows, columns), where)
-            return dense_features(indptr, indices, data, (rows, columns), where)
+            return dense_features(check_csr((indptr, indices, data, (rows, columns)), where), where)
     raise UserError(f"{where} holds a CSR matrix without a shape")
 
 
