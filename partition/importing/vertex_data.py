@@ -183,11 +183,8 @@ def attach(
         name: [(read_mask(file, name), str(file)) for file in mask_files(path)]
         for name, path in files.masks.items()
     }
-    graph = _placed(graph, Places(graph, files.ids, files.mask_numbers, source), given, of_masks)
-    if files.split is not None:
-        graph = replace(graph, masks=draw_masks(graph, files.split))
-    _check_masks(graph, files.masks)
-    return graph
+    places = Places(graph, files.ids, files.mask_numbers, source)
+    return _placed(graph, places, given, of_masks, files.split, files.masks)
 
 
 def check_random(features: int | None, classes: int | None) -> None:
@@ -230,10 +227,7 @@ def attach_arrays(
         given["targets"] = Rows(checked_targets(targets, "targets")), "targets"
     of_masks = {name: [(Rows(mask), f"{name}_mask")] for name, mask in masks.items()}
     unnamed = replace(graph, ids=None)  # row i is of vertex i, whatever that is called
-    placed = _placed(unnamed, Places(unnamed, None, None), given, of_masks)
-    if split is not None:
-        placed = replace(placed, masks=draw_masks(placed, split))
-    _check_masks(placed, {})
+    placed = _placed(unnamed, Places(unnamed, None, None), given, of_masks, split, {})
     return replace(placed, ids=graph.ids)
 
 
@@ -254,9 +248,14 @@ _Given = tuple[Rows, str]
 
 
 def _placed(
-    graph: Graph, places: Places, given: Mapping[str, _Given], masks: Mapping[str, list[_Given]]
+    graph: Graph,
+    places: Places,
+    given: Mapping[str, _Given],
+    masks: Mapping[str, list[_Given]],
+    split: RandomSplit | None,
+    files: Mapping[str, File],
 ) -> Graph:
-    """The graph with the rows where they belong."""
+    """The graph with the rows where they belong, and masks that are drawn, or from ``files``."""
     if "features" in given:
         graph = replace(graph, features=places.of_vertices(*given["features"]))
     if "labels" in given:
@@ -267,7 +266,11 @@ def _placed(
     if "targets" in given:
         graph = replace(graph, targets=places.of_vertices(*given["targets"], absent=np.nan))
     loaded = {name: _mask_of(places, pieces) for name, pieces in masks.items()}
-    return replace(graph, masks=dict(graph.masks) | loaded)
+    graph = replace(graph, masks=dict(graph.masks) | loaded)
+    if split is not None:
+        graph = replace(graph, masks=draw_masks(graph, split))
+    _check_masks(graph, files)
+    return graph
 
 
 def _mask_of(places: Places, pieces: list[_Given]) -> np.ndarray:
@@ -291,7 +294,7 @@ def _check_names(masks: Iterable[str]) -> None:
         check_name("mask", name, MASKS)
 
 
-def _check_masks(graph: Graph, files: Mapping[str, str | os.PathLike]) -> None:
+def _check_masks(graph: Graph, files: Mapping[str, File]) -> None:
     """Refuse masks with vertices that have no label, or that are in another mask."""
     known = known_vertices(graph)
     widths = {name: mask.shape[1] for name, mask in graph.masks.items() if mask.ndim == 2}

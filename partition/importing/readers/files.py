@@ -16,6 +16,7 @@ import numpy as np
 
 from partition.errors import UserError, shortened
 from partition.records import DEFLATE_RATIO, open_regular
+from partition.resident import check_memory
 
 # Lists of arcs and tables of numbers shrink to a tenth or so in a gzip file, hardly further.
 TEXT_RATIO = 100
@@ -103,6 +104,19 @@ def read_errors(path: Path) -> Iterator[None]:
         raise UserError(f"cannot read {path}: {error.strerror or error}") from error
     except MemoryError as error:
         raise UserError(f"{path} does not fit into the memory of this machine") from error
+
+
+def check_vertices(n: int, where: object) -> None:
+    """Refuse a graph without vertices, or of more than memory holds."""
+    if not n:
+        raise UserError(f"{where} holds a graph without vertices")
+    check_memory(16 * n, f"{where}: {n} vertices")
+
+
+def check_inside(vertices: np.ndarray, n: int, where: object) -> None:
+    """A UserError if one of the numbers is not that of a vertex."""
+    if len(vertices) and (vertices.min() < 0 or vertices.max() >= n):
+        raise UserError(f"{where} names a vertex outside 0..{n - 1}")
 
 
 def finite_weights(values: np.ndarray, where: str, before: int = 0) -> np.ndarray:

@@ -19,7 +19,13 @@ import numpy as np
 from partition.errors import UserError
 from partition.graph.graph import UNLABELLED
 from partition.importing.readers import Source
-from partition.importing.readers.files import check_file, finite_features, quoted, read_errors
+from partition.importing.readers.files import (
+    check_file,
+    check_inside,
+    finite_features,
+    quoted,
+    read_errors,
+)
 from partition.importing.readers.sparse import check_csr, dense_features
 from partition.resident import check_memory
 from partition.tensor_files.pickles import DICT, Made, Meant, read_pickle
@@ -221,7 +227,6 @@ def _read_graph(path: Path, n: int) -> tuple[np.ndarray, np.ndarray]:
         [vertex for neighbours in lists.values() for vertex in neighbours], str(path)
     )
     for ends in (source, target):
-        if len(ends) and (ends.min() < 0 or ends.max() >= n):
-            raise UserError(f"{path} names a vertex outside 0..{n - 1}")
+        check_inside(ends, n, path)
     missing = np.setdiff1d(target * n + source, source * n + target)
     return np.append(source, missing // n), np.append(target, missing % n)
