@@ -166,7 +166,10 @@ def attach(
     given: dict[str, _Given] = {}
     if features is not None:
         if width := _random_size(features):
-            graph = replace(graph, features=_random_features(graph.n, width, seed))
+            check_memory(4 * graph.n * width, f"{graph.n} x {width} random features")
+            rng = generator(seed, FEATURE_STREAM)
+            rows = rng.standard_normal((graph.n, width), dtype=np.float32)
+            graph = replace(graph, features=rows)
         else:
             given["features"] = read_features(features, _others(files)), str(features)
             if note := given["features"][0].note:
@@ -341,8 +344,3 @@ def _random_size(value: str | os.PathLike) -> int | None:
     if not (size.isdecimal() and size.isascii() and 0 < int(size) < 2**31):
         raise UserError(f"{text!r} is not 'random:NUMBER', such as random:16")
     return int(size)
-
-
-def _random_features(n: int, width: int, seed: int) -> np.ndarray:
-    check_memory(4 * n * width, f"{n} x {width} random features")
-    return generator(seed, FEATURE_STREAM).standard_normal((n, width), dtype=np.float32)
