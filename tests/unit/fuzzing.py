@@ -14,6 +14,7 @@ import pickle
 import random
 import re
 import shutil
+import tempfile
 import zipfile
 import zlib
 from collections.abc import Callable, Mapping
@@ -131,6 +132,7 @@ def targets(folder: Path) -> dict[str, Target]:
         "npz": _npz(),
         "planetoid": _planetoid(),
         "torch": _torch(),
+        "safetensors": _safetensors(),
         "pyg": _pyg(),
         "vertex data": _vertex_data(),
         "vertex tables": _vertex_tables(),
@@ -216,6 +218,14 @@ def _torch() -> Target:
     state = {"a.weight": np.ones((2, 3), np.float32), "a.bias": np.ones(2)}
     tensor_files.write_state(stream, state, lambda content: {"epoch": 3, "state_dict": content})
     return _of_zip("w.pt", stream.getvalue(), lambda folder: read_tensors(folder / "w.pt"))
+
+
+def _safetensors() -> Target:
+    with tempfile.NamedTemporaryFile() as file:
+        state = {"a.weight": np.ones((2, 3), np.float32), "a.bias": np.ones(2)}
+        tensor_files.write_safetensors(Path(file.name), state)
+        data = Path(file.name).read_bytes()
+    return Target({"w.safetensors": data}, lambda f: read_tensors(f / "w.safetensors"))
 
 
 def _pyg() -> Target:
