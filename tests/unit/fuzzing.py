@@ -1,4 +1,4 @@
-"""What a fuzzer needs to know of every reader: valid files, and how to read them.
+"""Every reader as a fuzzer needs it: valid files, and how to read them.
 
 A file inside a container (a member of a zip, the text in a gzip) is mutated as it is inside too,
 and packed again: what a checksum refuses never reaches the parser behind it.
@@ -351,7 +351,7 @@ def _stored(path: Path) -> dict[str, Target]:
             show_partition(describe_partition(read_partition(folder, "rp-2")))
 
     def opened(folder: Path) -> None:
-        """What is opened must do no harm to who computes with it."""
+        """A graph that is opened must do no harm to code that computes with it."""
         graph = open_graph(folder).graph
         measure(graph, np.arange(graph.n, dtype=np.int32) % 2, 2, "out")
 
