@@ -77,7 +77,7 @@ def test_an_order_that_the_scheme_cannot_do():
 
 # The steps of an epoch.
 
-# The steps of layer k, with j = k − 1: H = M·H′·W; from G = dL/dZ, its share of dW and db, and dL/dH′.
+# Steps of layer k, with j = k − 1: H = M·H′·W; from G = dL/dZ, its share of dW and db, and dL/dH′.
 FORWARD = {
     "combine": ["X{k} = combine(H{j})", "H{k} = aggregate(X{k}), then"],
     "aggregate": ["T{k} = aggregate(H{j})", "H{k} = combine(T{k}), then"],
