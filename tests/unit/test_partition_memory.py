@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 from command_line import run
 from hypothesis import given, settings
-from small_graphs import partitioned_graphs, random_graph
+from small_graphs import make_folder, partitioned_graphs, random_graph
 
 from gcnmpi.core.resident import allowed_bytes
 from partition import resident
