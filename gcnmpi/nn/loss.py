@@ -70,10 +70,7 @@ class SoftmaxCrossEntropy:
     def __call__(self, logits: Array, grad: Array) -> Number:
         """This rank's share of the loss; its gradient goes to ``grad``, zero in other rows.
 
-        Parameters
-        ----------
-        logits, grad : (rows, classes) arrays
-            Or the columns of this rank.
+        Both arrays are (rows, classes), or have the columns of this rank.
         """
         if not self._examples:  # nor has any rank that shares these rows
             grad.fill(0)
@@ -116,13 +113,8 @@ def loss_products(k: int, rows: int) -> list[Product]:
 class RightPredictions:
     """How many vertices of this rank are predicted right, one number a mask, float64.
 
-    Parameters
-    ----------
-    k, width : int
-        Number of the last layer, number of classes.
-    labels : (rows,) int32
-        −1 where there is none; no mask has those.
-    masks : mapping of str to (rows,) bool
+    ``k``, ``width``: number of the last layer, number of classes. ``labels``, (rows,) int32: −1
+    where there is none; no mask has those.
     """
 
     def __init__(

@@ -195,10 +195,7 @@ class Model:
     def forward(self, epoch: int | None = None, depth: int | None = None) -> Array:
         """Logits (rows, classes), or the output of layer ``depth``.
 
-        Parameters
-        ----------
-        epoch : int, optional
-            Training pass of that epoch, from 1, with its dropout; without it, an evaluation.
+        With an epoch, from 1, that is its training pass with dropout; without, an evaluation.
         """
         if epoch is not None:
             return self._passes.forward(epoch)
@@ -336,12 +333,7 @@ def aggregate_constant(
     """M·x, which is made once; a wide x is overwritten with it where it may be and has its shape.
 
     Some columns at a time, so that what the product takes beside its result (halos, partial sums,
-    buffers of MPI) is small against it.
-
-    Parameters
-    ----------
-    width : int
-        Columns of x on all ranks.
+    buffers of MPI) is small against it. On all ranks together x has ``width`` columns.
     """
     pieces, place = input_pieces(width), Place(k, aggregated=True)
     if pieces == 1:

@@ -94,10 +94,7 @@ class SparseInput:
     def drop_from(self, source: SparseInput, seed: int, epoch: int, keys: Any, p: float) -> None:
         """Become dropout of ``source``, of which this is a copy. Nothing is made that has its size.
 
-        Parameters
-        ----------
-        keys : (int, (own,) integers)
-            Stream of the dropout, and the global ids of the rows.
+        The keys are the stream of the dropout, and the global ids of the rows, (own,).
         """
         stream, vertices = keys
         row_keys = self._kernel.row_keys(seed, epoch, stream, vertices)

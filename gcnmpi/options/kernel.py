@@ -90,10 +90,7 @@ def resolve(name: str, threads: int = 1) -> tuple[str, str | None]:
 def must_be_best(name: str) -> None:
     """Refuse to measure with what ``"auto"`` falls back to: nobody means to.
 
-    Raises
-    ------
-    UserError
-        If the native kernel was not built, and ``name`` leaves the choice.
+    A UserError if the native kernel was not built, and ``name`` leaves the choice.
     """
     kernel, warning = resolve(name)
     if warning is not None:

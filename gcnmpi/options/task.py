@@ -126,10 +126,7 @@ def chosen_metrics(task: TaskConfig) -> tuple[str, ...]:
 def class_weights(task: TaskConfig) -> tuple[float, ...] | None:
     """The weights that were given, one a class; None where none are.
 
-    Raises
-    ------
-    UserError
-        If they are neither a word that is known nor numbers.
+    A UserError if they are neither a word that is known nor numbers.
     """
     if task.class_weights in ("none", "balanced"):
         return None

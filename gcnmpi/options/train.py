@@ -191,10 +191,7 @@ class Batches:
 def batches_of(train: TrainConfig) -> Batches | None:
     """The mini-batches of ``train.batches``; None where all vertices train at once.
 
-    Raises
-    ------
-    UserError
-        If there is no such sampler, or something is missing.
+    A UserError if there is no such sampler, or something is missing.
     """
     name, *rest = train.batches.replace(" ", "").split(",")
     if name in ("", FULL):
@@ -212,13 +209,9 @@ def sampler_of(
 ) -> Sampler:
     """The sampler that is configured.
 
-    Parameters
-    ----------
-    n, seeds : int
-        Vertices of the graph, and those that train. Samplers of neighbours draw among the
-        latter, of which they take as many as there are.
-    clusters : (n,) integers, optional
-        As :func:`partition.graph.sampling.make_sampler` takes them.
+    ``n``, ``seeds``: vertices of the graph, and those that train. Samplers of neighbours draw among
+    the latter, of which they take as many as there are. ``clusters``, (n,) integers: as
+    :func:`partition.graph.sampling.make_sampler` takes them.
     """
     found = batches_of(train)
     assert found is not None

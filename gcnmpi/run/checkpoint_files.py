@@ -52,12 +52,7 @@ class History:
 
     A checkpoint shares the file of the one before the last, by a hard link, so that the two that
     are kept have a file each. The first two of a launch write all epochs, as do those on file
-    systems without hard links.
-
-    Parameters
-    ----------
-    epochs : list of Epoch
-        Epochs of the run so far; the list grows.
+    systems without hard links. The list of epochs is the run's own and grows.
     """
 
     def __init__(self, epochs: Sequence[Epoch]) -> None:
@@ -104,10 +99,7 @@ class History:
 def make_folder(path: Path) -> None:
     """The empty folder that a checkpoint is written in; those that a killed run left are removed.
 
-    Raises
-    ------
-    UserError
-        If it cannot be made.
+    A UserError if it cannot be made.
     """
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -190,10 +182,7 @@ def synced(path: Path, mode: str = "xb") -> Iterator[Any]:
 def piece_of(path: Path, rank: int = 0, size: int = 1) -> list[Any]:
     """A rank's share of the bytes of a file, for the manifest.
 
-    Raises
-    ------
-    UserError
-        If it cannot be read.
+    A UserError if it cannot be read.
     """
     try:
         mine = slice_of(path.stat().st_size, rank, size)
@@ -214,10 +203,7 @@ def unwritable(path: Path, error: OSError) -> UserError:
 def read_state(path: Path, facts: Mapping[str, Any]) -> tuple[list[Epoch], dict[str, np.ndarray]]:
     """The epochs of a checkpoint, and its arrays.
 
-    Raises
-    ------
-    UserError
-        If they are not what the manifest promises.
+    A UserError if they are not what the manifest promises.
     """
     size = next(piece[2] for piece in facts["files"] if piece[0] == EPOCHS)
     try:
@@ -321,10 +307,7 @@ KINDS: dict[str, type] = {
 def check(path: Path, pieces: Iterable[Sequence[Any]]) -> None:
     """Compare pieces of files with their checksums: (name, first byte, bytes, CRC-32) each.
 
-    Raises
-    ------
-    DamagedError
-        If one is missing, truncated or changed.
+    A DamagedError if one is missing, truncated or changed.
     """
     for piece in pieces:
         try:
@@ -358,10 +341,7 @@ _BLOCK = 1 << 22
 def discard_after(out: Path, newest: Path) -> None:
     """Remove the checkpoints after one, of what will be run again, or damaged ones.
 
-    Raises
-    ------
-    UserError
-        If one cannot be removed: a later launch would go on from it.
+    A UserError if one cannot be removed: a later launch would go on from it.
     """
     for path in stored(out / FOLDER):
         if place_of(path) > place_of(newest):
@@ -372,10 +352,7 @@ def discard_after(out: Path, newest: Path) -> None:
 def set_aside(out: Path) -> None:
     """Put the checkpoints of an earlier run beside those of one that starts afresh.
 
-    Raises
-    ------
-    UserError
-        If that cannot be done.
+    A UserError if that cannot be done.
     """
     if os.path.lexists(out / FOLDER):
         with _moving(out / FOLDER):
@@ -398,10 +375,7 @@ def _moving(path: Path) -> Iterator[None]:
 def stored(folder: Path) -> list[Path]:
     """The checkpoints in a folder, newest first; none if there is no such folder.
 
-    Raises
-    ------
-    UserError
-        If it cannot be read: what is in it must not be taken for nothing.
+    A UserError if it cannot be read: what is in it must not be taken for nothing.
     """
     try:
         names = os.listdir(folder)

@@ -91,15 +91,8 @@ def infer(
 ) -> Inference:
     """Run a network with given weights over the whole graph: one row a vertex.
 
-    Parameters
-    ----------
-    tell : callable
-        Called on rank 0 with what is to be said before the start.
-
-    Raises
-    ------
-    UserError
-        As :func:`compute`; or if the file cannot be written.
+    On rank 0, ``tell`` is called with lines for the user before the start. A UserError as of
+    :func:`compute`; or if the file cannot be written.
     """
     check_writable(comm, asked.out)
     done = compute(comm, asked, tell)
@@ -122,16 +115,8 @@ def compute(
 ) -> Computed:
     """The output of a layer of a network with given weights, on the whole graph.
 
-    Parameters
-    ----------
-    tell : callable
-        As :func:`infer` takes it.
-
-    Raises
-    ------
-    UserError
-        On all ranks, if the weights do not fit the graph or the configuration, a node has too
-        little memory, or a file cannot be read.
+    ``tell``: as :func:`infer` takes it. On all ranks a UserError if the weights do not fit the
+    graph or the configuration, a node has too little memory, or a file cannot be read.
     """
     graph, weights, config = asked.graph, asked.weights, asked.config
     what, layer, rows = asked.what, asked.layer, asked.rows

@@ -64,10 +64,7 @@ Drawn = tuple[Batch, _Facts]
 class _Members:
     """Who is in each batch of an epoch to begin with.
 
-    Parameters
-    ----------
-    numbers : (nown,) int64
-        The batch of each own row; ``batches``: in none of them.
+    ``numbers``, (nown,) int64: the batch of each own row; ``batches``: in none of them.
     """
 
     def __init__(self, numbers: np.ndarray, batches: int) -> None:

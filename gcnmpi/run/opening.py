@@ -111,17 +111,9 @@ def find_source(
 def start(comm: Comm, source: Source, config: Config, whole_rows: bool = False) -> Opened:
     """Make the kernel of this rank, and find out what carries its messages.
 
-    Libraries that compute with threads are held to those of the kernel.
-
-    Parameters
-    ----------
-    whole_rows : bool
-        As :func:`find_source` takes it.
-
-    Raises
-    ------
-    UserError
-        On all ranks, as :func:`kernel_of_rank`; or if the transport does not work here.
+    Libraries that compute with threads are held to those of the kernel. With ``whole_rows``, whole
+    rows will be sent, whatever the configuration says. On all ranks a UserError as of
+    :func:`kernel_of_rank`; or if the transport does not work here.
     """
     threads = config.threads or share_of_cores(comm)
     _, warning = resolve(config.kernel, int(maximum(comm, threads)))
@@ -142,10 +134,8 @@ def start(comm: Comm, source: Source, config: Config, whole_rows: bool = False) 
 def kernel_of_rank(comm: Comm, config: Config, threads: int) -> Kernel:
     """The kernel of this rank; ranks of a node that compute on devices get different ones.
 
-    Raises
-    ------
-    UserError
-        On all ranks, if one has no device, not the libraries, or can compile nothing with them.
+    On all ranks a UserError if one has no device, not the libraries, or can compile nothing with
+    them.
     """
     most = int(maximum(comm, threads))  # the same kernel on all ranks
     with agreed(comm):
@@ -172,10 +162,7 @@ def load_matrix(runtime: Runtime, source: Source, config: Config, demand: Demand
 def open_split(path: str | os.PathLike, config: Config) -> StoredGraph:
     """A graph folder, unchecked, with the masks of the split that is configured.
 
-    Raises
-    ------
-    UserError
-        If it cannot be opened, or has no such split.
+    A UserError if it cannot be opened, or has no such split.
     """
     stored = open_graph(path, check=False)
     try:

@@ -35,10 +35,7 @@ STEP = 1 << 22  # vertices that are looked at at once
 def make_room(comm: Comm, path: Path, option: str) -> None:
     """Make sure that a file can be written that all ranks write to together.
 
-    Raises
-    ------
-    UserError
-        On all ranks, if rank 0 cannot, or another one does not see what rank 0 writes there.
+    On all ranks a UserError if rank 0 cannot, or another one does not see what rank 0 writes there.
     """
 
     def begin() -> Path:
@@ -67,13 +64,9 @@ def make_room(comm: Comm, path: Path, option: str) -> None:
 def check_training(comm: Comm, asked: Training) -> RunRecord | None:
     """Look at a run before it loads the graph; its record, if it is complete already.
 
-    Its folder and files are the caller's by now: see :class:`gcnmpi.run.claims.Claims`.
-
-    Raises
-    ------
-    UserError
-        On all ranks, if the graph cannot be trained on, there is no checkpoint to resume from, or
-        nothing will be validated that ``--save-best`` could choose from.
+    Its folder and files are the caller's by now: see :class:`gcnmpi.run.claims.Claims`. On all
+    ranks a UserError if the graph cannot be trained on, there is no checkpoint to resume from, or
+    nothing will be validated that ``--save-best`` could choose from.
     """
     if asked.config.model.train_features:
         for option, path in (("--save-weights", asked.weights), ("--save-best", asked.best)):

@@ -177,15 +177,7 @@ def _there(stored: StoredGraph, what: str, array: Any, example: str) -> Any:
 def load_targets(problem: Problem, last: Place) -> Targets:
     """Labels and masks; without a training mask, all labelled vertices train.
 
-    Parameters
-    ----------
-    last : Place
-        Place of the logits.
-
-    Raises
-    ------
-    UserError
-        If the graph has no labels, or no vertex to train on.
+    The logits are at ``last``. A UserError if the graph has no labels, or no vertex to train on.
     """
     runtime, scheme, stored = problem.runtime, problem.scheme, problem.source.stored
     comm, stored_masks = runtime.comm, stored.graph.masks
@@ -221,12 +213,7 @@ def make_model(
 ) -> Model:
     """The problem's network on its features, with initial parameters.
 
-    Parameters
-    ----------
-    features : array or SparseInput, optional
-        Where they are loaded already.
-    kinds : tuple of str
-        The passes that are needed.
+    Features that are loaded already are given; ``kinds`` are the passes that are needed.
     """
     kernel, stored = problem.runtime.kernel, problem.source.stored
     with problem.runtime.phases.as_one("load"):

@@ -52,12 +52,7 @@ def check_evaluation(
 ) -> int:
     """Say what one evaluation needs, and refuse it where a node has less: see :func:`check_room`.
 
-    Parameters
-    ----------
-    ends : (int, int)
-        Widths of features and logits.
-    layer : int
-        The layer whose output is wanted, from 1.
+    The ends are the widths of features and logits; the output of ``layer``, from 1, is wanted.
     """
 
     def setting_of(room: Room) -> tuple[Setting, Needs]:

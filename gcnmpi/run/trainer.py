@@ -200,10 +200,8 @@ def train(
 def save(problem: Problem, result: Result, weights: Path | None, best: Path | None) -> None:
     """Write the last and the best weights of a run to files, where asked for.
 
-    Raises
-    ------
-    UserError
-        On all ranks, if one cannot be written; a checkpoint has them then, if that can be written.
+    On all ranks a UserError if one cannot be written; a checkpoint has them then, if that can be
+    written.
     """
     chosen = (
         (best, result.best.epoch, result.best.flat),

@@ -52,10 +52,7 @@ class Guard:
 def guarded(comm: Comm, config: Config, purpose: str) -> Iterator[Guard]:
     """Locks, signals that ask for a checkpoint, and a watch over ranks that hang.
 
-    Parameters
-    ----------
-    purpose : str
-        For locks: "gcnmpi train".
+    The purpose is for the locks: "gcnmpi train".
     """
     launcher = os.getppid() if launched() else None
     requests = stop_requests(launcher, tell=comm.rank == 0)

@@ -123,10 +123,7 @@ def write_weights(
 ) -> None:
     """Write arrays as ``numpy.savez`` does, and what they are in the comment of the archive.
 
-    Raises
-    ------
-    UserError
-        If the file cannot be written.
+    A UserError if the file cannot be written.
     """
     with atomic_file(path) as file, zipfile.ZipFile(file, "w") as archive:
         for name, array in state.items():
@@ -189,10 +186,7 @@ def read_weights(
 def read_facts(path: str | os.PathLike) -> dict[str, Any] | None:
     """The description in a file of weights; None of a file of another program.
 
-    Raises
-    ------
-    UserError
-        If it cannot be read, or is cut off within what it says.
+    A UserError if it cannot be read, or is cut off within what it says.
     """
     path = Path(path)
     with zip_errors(path), open_regular(path) as file:
@@ -291,10 +285,7 @@ def _network(path: Path, facts: Mapping[str, Any]) -> dict[str, Any]:
 def _own_network(path: Path, stored: str, wanted: str | None) -> str:
     """The user's name of the network that a file of weights names: no file is run on its word.
 
-    Parameters
-    ----------
-    wanted : str or None
-        The name that the user gave, with its hash.
+    The wanted name is the user's, with its hash.
     """
     file = stored.rpartition("@")[0]
     if wanted is None:

@@ -44,10 +44,7 @@ def lifetimes(
 ) -> list[Moment]:
     """The steps that lead to the output of a layer, from 1.
 
-    Parameters
-    ----------
-    layout, whole_rows
-        Of the scheme. Where rows are whole, x·W may be written where x is, some rows at a time.
+    Where the scheme has whole rows, x·W may be written where x is, some rows at a time.
     """
     last = program.outputs[depth - 1]
     written = [step.writes for step in program.evaluation]

@@ -149,10 +149,7 @@ class WeightedCrossEntropy:
 def _weights(made: Made, examples: np.ndarray) -> np.ndarray:
     """The weight of each class, float64; "balanced" is that of scikit-learn.
 
-    Raises
-    ------
-    UserError
-        If there are not as many as classes.
+    A UserError if there are not as many as classes.
     """
     if made.options.class_weights == "balanced":
         # A class without training vertices weighs nothing: it has no part in the loss.
