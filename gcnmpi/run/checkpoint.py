@@ -52,22 +52,12 @@ FREE = (
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """The content of a checkpoint, but for features, which are read by rows.
-
-    Attributes
-    ----------
-    path : Path
-    facts : mapping
-        The manifest: ``epoch``, ``steps``, ``best`` and what the run was.
-    epochs : list of Epoch
-    state : mapping of str to array
-        "weights/convs.0.lin.weight" …: array and parameter.
-    """
+    """The content of a checkpoint, but for features, which are read by rows."""
 
     path: Path
-    facts: Mapping[str, Any]
+    facts: Mapping[str, Any]  # the manifest: ``epoch``, ``steps``, ``best`` and what the run was
     epochs: list[Epoch]
-    state: Mapping[str, np.ndarray]
+    state: Mapping[str, np.ndarray]  # "weights/convs.0.lin.weight" …: array and parameter
 
 
 def save(

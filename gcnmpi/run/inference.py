@@ -31,59 +31,28 @@ WHAT = ("logits", "probabilities", "embeddings", "classes")
 
 @dataclass(frozen=True)
 class Inference:
-    """The output of a network with given weights.
-
-    Attributes
-    ----------
-    weights : Weights
-    config : Config
-        With the network and the matrix that were taken.
-    direction : {"in", "out"}
-        Direction of the matrix.
-    shape : tuple of int
-    dtype : dtype
-        Type of the numbers that were written.
-    memory : int
-        Bytes that were forecast for the rank that needs most.
-    values : array or None
-        On rank 0, where nothing was to be written.
-    warnings : tuple of str
-        For the user, those about cores last.
-    """
+    """The output of a network with given weights."""
 
     weights: Weights
-    config: Config
-    direction: str
+    config: Config  # with the network and the matrix that were taken
+    direction: str  # "in" or "out": how the matrix was made
     shape: tuple[int, ...]
-    dtype: np.dtype
-    memory: int
-    values: np.ndarray | None = None
-    warnings: tuple[str, ...] = ()
+    dtype: np.dtype  # type of the numbers that were written
+    memory: int  # bytes that were forecast for the rank that needs most
+    values: np.ndarray | None = None  # on rank 0, where nothing was to be written
+    warnings: tuple[str, ...] = ()  # for the user, those about cores last
 
 
 @dataclass(frozen=True)
 class Computed:
-    """The output of a layer on the ranks.
-
-    Attributes
-    ----------
-    problem : Problem
-    weights : Weights
-    result : Matrix
-    depth : int
-        The layer, from 1.
-    picked : (m,) int64 or None
-        The vertices that are wanted.
-    memory : int
-        Bytes that were forecast for the rank that needs most.
-    """
+    """The output of a layer on the ranks."""
 
     problem: Problem
     weights: Weights
     result: Matrix
-    depth: int
-    picked: np.ndarray | None
-    memory: int
+    depth: int  # the layer, from 1
+    picked: np.ndarray | None  # (m,) int64 or None: the vertices that are wanted
+    memory: int  # bytes that were forecast for the rank that needs most
 
 
 def infer(

@@ -24,18 +24,10 @@ from partition.graph.sparse_rows import SparseRows
 
 @dataclass(frozen=True)
 class KeptRows:
-    """Some rows of H⁰ that others own.
+    """Some rows of H⁰ that others own."""
 
-    Attributes
-    ----------
-    places : (kept,) int64
-        Where they are in the halo of the rank, increasing.
-    features : array or SparseInput
-        The rows, in this order.
-    """
-
-    places: np.ndarray
-    features: Array | SparseInput
+    places: np.ndarray  # (kept,) int64: where they are in the halo of the rank, increasing
+    features: Array | SparseInput  # the rows, in this order
 
     @property
     def bytes(self) -> int:

@@ -38,24 +38,12 @@ from partition.graph.store import read_partition
 
 @dataclass(frozen=True)
 class _Facts:
-    """Of a batch.
+    """The facts of a batch that all ranks agree on."""
 
-    Attributes
-    ----------
-    targets : Targets
-        Labels of its rows, and those that train.
-    rows : sequence of int
-        Its rows on all ranks, as :attr:`Batch.counts` has those of one.
-    share : float
-        Its share in the loss of the epoch; 0: nothing in it trains.
-    interrupted : bool
-        Whether a rank wants the epoch to be interrupted.
-    """
-
-    targets: Targets
-    rows: Sequence[int]
-    share: float
-    interrupted: bool
+    targets: Targets  # labels of its rows, and those that train
+    rows: Sequence[int]  # its rows on all ranks, as :attr:`Batch.counts` has those of one
+    share: float  # its share in the loss of the epoch; 0: nothing in it trains
+    interrupted: bool  # whether a rank wants the epoch to be interrupted
 
 
 Drawn = tuple[Batch, _Facts]

@@ -33,24 +33,13 @@ from partition.graph.store import Manifest, Partition, StoredGraph, open_graph, 
 
 @dataclass(frozen=True)
 class Opened:
-    """A graph folder, and what the ranks compute on it with.
-
-    Attributes
-    ----------
-    source : Source
-        Its graph has the masks of the split that is configured.
-    config : Config
-        With the options of the scheme as they are resolved.
-    warnings : tuple of str
-        What the user should know, to be said once, at the start.
-    machine : tuple of str
-        The same about cores: to be said after the result, which is right nevertheless.
-    """
+    """A graph folder, and what the ranks compute on it with."""
 
     runtime: Runtime
-    source: Source
-    config: Config
-    warnings: tuple[str, ...]
+    source: Source  # its graph has the masks of the split that is configured
+    config: Config  # with the options of the scheme as they are resolved
+    warnings: tuple[str, ...]  # what the user should know, to be said once, at the start
+    # The same about cores: to be said after the result, which is right nevertheless
     machine: tuple[str, ...]
 
     @property

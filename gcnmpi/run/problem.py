@@ -41,22 +41,12 @@ from partition.graph.store import Manifest, StoredGraph
 
 @dataclass(frozen=True)
 class Problem(Opened):
-    """A graph, its distribution and the tools to compute on it.
+    """A graph, its distribution and the tools to compute on it."""
 
-    Attributes
-    ----------
-    network : Network
-        What the configuration describes, for the widths of the graph.
-    program : Program
-        The same, compiled for the scheme.
-    reduction : {"mpi", "nccl"}
-        What sums the gradients, resolved.
-    """
-
-    network: Network
-    program: Program
+    network: Network  # what the configuration describes, for the widths of the graph
+    program: Program  # the same, compiled for the scheme
     scheme: Scheme
-    reduction: str
+    reduction: str  # "mpi" or "nccl": what sums the gradients, resolved
 
 
 def open_problem(

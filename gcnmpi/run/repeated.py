@@ -35,18 +35,10 @@ SUMMARY = "summary.json"
 
 @dataclass(frozen=True)
 class Planned:
-    """A run that is to be.
+    """A run that is to be."""
 
-    Attributes
-    ----------
-    name : str
-        Of its folder, below that of all runs.
-    point : str
-        Which values of the grid it has, such as "train.lr=0.01"; empty without a grid.
-    """
-
-    name: str
-    point: str
+    name: str  # of its folder, below that of all runs
+    point: str  # which values of the grid it has, such as "train.lr=0.01"; empty without a grid
     seed: int
     split: int
     config: Config

@@ -21,24 +21,12 @@ GIGA = 1e9
 
 @dataclass(frozen=True)
 class Room:
-    """The memory that the nodes have for the ranks of this run.
+    """The memory that the nodes have for the ranks of this run."""
 
-    Attributes
-    ----------
-    process : int
-        Bytes that a rank has already, before anything is loaded.
-    ranks_per_node : int
-        Ranks on the node that has least for each of them.
-    free : float
-        Bytes there for each of them.
-    said : str
-        The same in words.
-    """
-
-    process: int
-    ranks_per_node: int
-    free: float
-    said: str
+    process: int  # bytes that a rank has already, before anything is loaded
+    ranks_per_node: int  # ranks on the node that has least for each of them
+    free: float  # bytes there for each of them
+    said: str  # the same in words
 
 
 def check_evaluation(

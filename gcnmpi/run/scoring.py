@@ -41,13 +41,7 @@ def evaluate_weights(
 
 @dataclass(frozen=True)
 class Output:
-    """Logits that are there, in the place of a model that computes them.
-
-    Attributes
-    ----------
-    result : Matrix
-    widths : tuple of int
-    """
+    """Logits that are there, in the place of a model that computes them."""
 
     result: Matrix
     widths: tuple[int, ...]

@@ -48,27 +48,16 @@ NOT_OF_A_NETWORK = ("dropout", "input_dropout", "attention_dropout", "order", "c
 
 @dataclass(frozen=True)
 class Weights:
-    """The content of a file of weights.
-
-    Attributes
-    ----------
-    path : Path
-    parameters : mapping of str to array
-        By the names and with the shapes of the network's parameters.
-    widths : tuple of int
-        Columns of H⁰ … Hᴸ.
-    network : mapping of str to value
-        Keys of the configuration: "model.name", "graph.normalize", "task.name" … Of a file of
-        another program only those that its arrays show.
-    described : bool
-        Whether the file says which network it is of.
-    """
+    """The content of a file of weights."""
 
     path: Path
+    # By the names and with the shapes of the network's parameters
     parameters: Mapping[str, np.ndarray]
-    widths: tuple[int, ...]
+    widths: tuple[int, ...]  # columns of H⁰ … Hᴸ
+    # Keys of the configuration: "model.name", "graph.normalize", "task.name" … Of a file of another
+    # program only those that its arrays show
     network: Mapping[str, Any]
-    described: bool
+    described: bool  # whether the file says which network it is of
 
 
 def save_weights(

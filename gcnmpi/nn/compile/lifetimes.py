@@ -17,26 +17,14 @@ from gcnmpi.schemes.operations import Operation
 
 @dataclass(frozen=True)
 class Moment:
-    """A step, and what becomes of memory around it.
-
-    Attributes
-    ----------
-    step : Step
-    writes : int
-        The value that it gives.
-    over : int or None
-        The value whose memory it writes to; None: it gets memory of its own.
-    gathered : bool
-        Whether whole rows of what it writes will go to neighbours, which takes room for halos.
-    ended : tuple of int
-        Values that are not read any more after it.
-    """
+    """A step, and what becomes of memory around it."""
 
     step: Step
-    writes: int
-    over: int | None
+    writes: int  # the value that it gives
+    over: int | None  # the value whose memory it writes to; None: it gets memory of its own
+    # Whether whole rows of what it writes will go to neighbours, which takes room for halos
     gathered: bool
-    ended: tuple[int, ...]
+    ended: tuple[int, ...]  # values that are not read any more after it
 
 
 def lifetimes(
