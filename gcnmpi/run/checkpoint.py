@@ -31,6 +31,7 @@ from gcnmpi.mpi.comm import Comm, agreed, from_root
 from gcnmpi.nn.model import Model
 from gcnmpi.options.config import Config
 from gcnmpi.options.own_code import same_network
+from gcnmpi.options.train import decided_by_evaluations
 from gcnmpi.run import checkpoint_files as files
 from gcnmpi.run.checkpoint_files import DamagedError
 from gcnmpi.run.problem import Problem, ends
@@ -233,9 +234,8 @@ def differences(before: Mapping[str, Any], config: Config) -> Iterator[tuple[str
     """
     # Keys that an earlier version did not have stood for what is the default now.
     values = dict(flat(plain(asdict(Config())))) | dict(flat(before))
-    train = config.train
     # Where evaluations decide, it matters when they are made.
-    decides = train.patience or train.schedule == "plateau"
+    decides = decided_by_evaluations(config.train)
     for name, value in flat(plain(asdict(config))):
         free = name.startswith(FREE) and not (decides and name == "train.eval_every")
         same = value == values.get(name) or same_network(value, values.get(name))

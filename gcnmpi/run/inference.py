@@ -71,7 +71,7 @@ def infer(
     names = stored.graph.class_names
     if asked.what == "classes" and names is not None and len(names) == done.weights.widths[-1]:
         named = {"names": names, "arrays": {"class_names": np.array(names)}}
-    max_bytes = problem.config.loading.max_buffer_mb * 2**20
+    max_bytes = problem.config.loading.max_bytes
     whole = deliver(comm, asked.out, rows, stored.graph.ids, max_bytes, **named)
     return Inference(
         done.weights, problem.config, problem.source.direction, rows.shape, rows.values.dtype,

@@ -103,8 +103,7 @@ class BatchStep(BaseStep):
         self._exchanged = [product for product in every if product[0] in EXCHANGES]
         # The sampler decides on seeds, by their number among all seeds, or on all vertices.
         self._candidates = index if self.sampler.layered else self._laid.plan.own
-        max_bytes = config.loading.max_buffer_mb * 2**20
-        self._cutter = Cutter(comm, self._laid, hops, max_bytes)
+        self._cutter = Cutter(comm, self._laid, hops, config.loading.max_bytes)
         self._memory, self._rows = Memory(problem.runtime.kernel), Memory(problem.runtime.kernel)
         self._predicted = NOTHING
         self._next, self._loss = 0, 0.0
@@ -295,8 +294,7 @@ def _numbered(problem: Problem, train: np.ndarray) -> tuple[np.ndarray, int]:
     flags = scheme.original(problem.program.place, train[:, np.newaxis], 1)[:, 0]
     counts = comm.allgather(int(np.count_nonzero(flags)))
     numbers = np.where(flags, np.cumsum(flags, dtype=np.int64) - 1 + sum(counts[: comm.rank]), -1)
-    max_bytes = problem.config.loading.max_buffer_mb * 2**20
-    return rows.bring(comm, numbers, max_bytes), sum(counts)
+    return rows.bring(comm, numbers, problem.config.loading.max_bytes), sum(counts)
 
 
 def _clusters(problem: Problem) -> np.ndarray | None:

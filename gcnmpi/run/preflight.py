@@ -17,6 +17,7 @@ from gcnmpi.layout.runtime import resolved_direction
 from gcnmpi.mpi.comm import Comm, agreed, from_root, host_name
 from gcnmpi.nn.describe import graph_of
 from gcnmpi.options.outputs import Training, features_path
+from gcnmpi.options.train import decided_by_evaluations
 from gcnmpi.run.checkpoint import candidates, differences
 from gcnmpi.run.checkpoint_files import DamagedError, read_manifest
 from gcnmpi.run.opening import open_split
@@ -89,12 +90,8 @@ def check_training(comm: Comm, asked: Training) -> RunRecord | None:
 
 def _check_validation(asked: Training, stored: StoredGraph) -> None:
     """Refuse what decides by the validation metric where there is nothing to validate."""
-    train = asked.config.train
-    for what, needed in (
-        ("train.patience", train.patience > 0),
-        ("train.schedule = plateau", train.schedule == "plateau"),
-    ):
-        if needed and not _has_validation(asked, stored):
+    for what in decided_by_evaluations(asked.config.train):
+        if not _has_validation(asked, stored):
             raise UserError(
                 f"{what}: {asked.graph} has no labelled vertex to validate on",
                 "give the graph a validation mask: gcn-partition attach --val-mask FILE",

@@ -144,7 +144,7 @@ def load_features(problem: Problem) -> Array | SparseInput:
 def _sparse_features(problem: Problem, features: SparseRows) -> SparseInput:
     runtime, scheme, config = problem.runtime, problem.scheme, problem.config
     comm, kernel, stored = runtime.comm, runtime.kernel, problem.source.stored
-    normalised, max_bytes = config.graph.feature_norm == "row", config.loading.max_buffer_mb * 2**20
+    normalised, max_bytes = config.graph.feature_norm == "row", config.loading.max_bytes
     with runtime.phases.as_one("load"):
         check_content(comm, stored, FEATURE_FILES)
         own = scheme.block(Place(0), features.width).rows
