@@ -122,30 +122,12 @@ def finish(
     pieces: Sequence[Sequence[Any]] = (),
     history: History | None = None,
 ) -> Path:
-    """Write all but rows, the manifest last; then give the folder its name.
+    """Write all but rows, the manifest last; then give the folder its name, and return that path.
 
-    Parameters
-    ----------
-    temporary : path
-        As made by :func:`make_folder`, with the rows in it: see :func:`temporary_of`.
-    state : mapping of str to array
-        What all ranks have alike.
-    facts : mapping
-        What the manifest is to say.
-    pieces : sequence of (name, first byte, bytes, CRC-32)
-        Checksums of the rows.
-    history : History, optional
-        History of a run up to the epoch of this checkpoint.
-
-    Returns
-    -------
-    path
-        Path of the checkpoint; only it and the one before are kept.
-
-    Raises
-    ------
-    UserError
-        If a file cannot be written.
+    The folder is one of :func:`make_folder` with the rows in it, whose checksums are the pieces:
+    (name, first byte, bytes, CRC-32) each. All ranks have the state alike; the history goes up to
+    the epoch of this checkpoint. Only it and the one before are kept. A UserError if a file cannot
+    be written.
     """
     path = temporary.with_name(temporary.name.removeprefix(".").removesuffix(".tmp"))
     try:
@@ -220,15 +202,7 @@ def read_state(path: Path, facts: Mapping[str, Any]) -> tuple[list[Epoch], dict[
 
 
 def read_manifest(path: Path) -> dict[str, Any]:
-    """The manifest of a checkpoint.
-
-    Raises
-    ------
-    DamagedError
-        If it is missing, cut off or changed.
-    UserError
-        If it has another version.
-    """
+    """The manifest of a checkpoint; errors as of :func:`read_facts`."""
     hint = "go on with the program that wrote it, or start over with --resume never"
     facts = read_facts(path, FORMAT, VERSION, hint)
     if not _is_well_formed(facts):
@@ -237,21 +211,10 @@ def read_manifest(path: Path) -> dict[str, Any]:
 
 
 def read_facts(path: Path, kind: str, version: int, hint: str) -> dict[str, Any]:
-    """The facts that a manifest holds.
+    """The facts that a manifest of a kind and version holds; the hint is for another one.
 
-    Parameters
-    ----------
-    kind, version : str, int
-        Its format, and the version that is read.
-    hint : str
-        What can be done about another one.
-
-    Raises
-    ------
-    DamagedError
-        If it is missing, cut off or changed.
-    UserError
-        If it has another format or version.
+    A DamagedError if it is missing, cut off or changed; a UserError if it has another format or
+    version.
     """
     try:
         with open_regular(path / MANIFEST) as file:
