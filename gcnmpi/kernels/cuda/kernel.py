@@ -86,6 +86,7 @@ class CupyKernel(
         self.device = runtime.getDeviceProperties(number)["name"].decode()
         self.device_address = runtime.deviceGetPCIBusId(number)
         self._partials: dict[int, Array] = {}
+        self._plain: dict[int, tuple[Array, Array]] = {}
         self._scalars = {value: np.array(value, self.dtype) for value in (0, 1)}
         self.open_copies()
         self.open_graphs()
@@ -150,6 +151,9 @@ class CupyKernel(
 
     def from_host64(self, array: np.ndarray) -> Array:
         return upload(array, np.dtype(np.float64))
+
+    def resident(self, numbers: np.ndarray, dtype: Any) -> Array:
+        return upload(numbers, dtype)
 
     def to_host(self, array: Array) -> np.ndarray:
         return cp.asnumpy(array)

@@ -1,13 +1,12 @@
 """Starting kernels of the CUDA source: what each takes is read from its declaration there.
 
 A caller hands over arrays and numbers in the order of the declaration, and no more: strides follow
-their matrix, numbers get the type that is declared, arrays of the host are copied to the device
-once, and an array may be None where a parameter ``has_NAME`` in front of it says so.
+their matrix, numbers get the type that is declared, arrays of the host are copied to the device in
+each call, and an array may be None where a parameter ``has_NAME`` in front of it says so.
 """
 
 from __future__ import annotations
 
-import weakref
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -59,7 +58,6 @@ class CupyLaunches:
         }
         kinds = {one.kind for _, some in self._kernels.values() for one in some if one.array}
         self._nothing = {kind: cp.empty((1,), kind) for kind in kinds}
-        self._indices: dict[tuple[int, np.dtype], tuple[weakref.ref, Array]] = {}
 
     def _launch(self, name: str, rows: int, columns: int, *given: Any) -> None:
         """Start a kernel with a thread for each of rows × columns."""
@@ -80,24 +78,14 @@ class CupyLaunches:
             if parameter.optional:
                 arguments.append(np.int64(value is not None))
             array = self._nothing[parameter.kind] if value is None else value
-            array = self._resident(array, parameter.kind)
+            if isinstance(array, np.ndarray):
+                array = upload(array, parameter.kind)
+            if array.dtype != parameter.kind:
+                raise TypeError(f"{name} reads {parameter.kind}, not {array.dtype}")
             strides = (0, 0) if value is None else array.strides
             apart = (np.int64(stride // array.itemsize) for stride in strides[: parameter.strides])
             arguments += array, *apart
         function(grid, block, tuple(arguments))
-
-    def _resident(self, array: Any, kind: np.dtype) -> Array:
-        """An array of the host on the device, where it stays for as long as the host's one lives.
-
-        Whoever hands an index array to a kernel does not change it afterwards.
-        """
-        if not isinstance(array, np.ndarray):
-            return array
-        indices, key = self._indices, (id(array), kind)
-        if key not in indices:
-            reference = weakref.ref(array, lambda _: indices.pop(key, None))
-            indices[key] = reference, upload(array, kind)
-        return indices[key][1]
 
 
 def parameters(words: Sequence[str], dtype: np.dtype) -> list[Parameter]:

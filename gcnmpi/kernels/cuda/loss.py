@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 from typing import Any
 
 import cupy as cp
@@ -20,12 +19,17 @@ class CupyLoss:
     """What of ``LossOperations`` takes one pass over the logits."""
 
     _start: Any
+    _plain: dict[int, tuple[Array, Array]]
+    """Weights of classes, and what smooths labels, where there is neither, by number of classes."""
 
     def softmax_cross_entropy(
         self, logits: Array, labels: np.ndarray, scale: float, grad: Array
     ) -> DeviceNumber:
         """Two launches, for which nobody waits."""
-        loss = ClassLoss(labels, *_plain(logits.shape[1]), 0.0)
+        width = logits.shape[1]
+        if width not in self._plain:
+            self._plain[width] = cp.ones((width,), np.float64), cp.zeros((width,), np.float64)
+        loss = ClassLoss(labels, *self._plain[width], 0.0)
         return self.weighted_cross_entropy(logits, loss, scale, grad)
 
     def weighted_cross_entropy(
@@ -64,12 +68,6 @@ class CupyLoss:
     def _add_all(self, numbers: Array, out: Array) -> None:
         """out = the sum of all numbers, (1,), both in float64."""
         self._start("add_losses", *_ONE_BLOCK, numbers, out, numbers.size)
-
-
-@functools.cache
-def _plain(width: int) -> tuple[np.ndarray, np.ndarray]:
-    """Weights of classes, and what labels are smoothed by, where there is neither."""
-    return np.ones(width), np.zeros(width)
 
 
 def _blocks(rows: int) -> int:

@@ -5,8 +5,8 @@ A kernel has forms of its own for arrays, sparse matrices and patterns; mypy com
 takes a :data:`Kernel`, and hands back what that made.
 
 Results are written to arrays that the caller gives, where they are. Shapes with 0 and matrices
-without entries occur. The same call gives the same bits. Index arrays are NumPy's, and whoever
-hands one over does not change it afterwards.
+without entries occur. The same call gives the same bits. Index arrays are NumPy's, or what
+``resident`` made of these.
 """
 
 from __future__ import annotations
