@@ -22,7 +22,6 @@ MG-GCN's permutation, which balances the entries of the tiles.
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
@@ -108,16 +107,6 @@ def load_broadcast(
     )  # fmt: skip
 
 
-def parts_needed(config: SchemeConfig, size: int) -> int:
-    """None: without a partition blocks are ranges of vertices."""
-    return 0
-
-
-def variants(config: SchemeConfig, size: int) -> list[SchemeConfig]:
-    """One: there is no grid to choose."""
-    return [dataclasses.replace(config, name="bcast")]
-
-
 @dataclass(frozen=True)
 class BroadcastForecast(BlockRowsForecast):
     """Whole blocks on paper: those of ``bcast``, and with copies those of ``replicated``.
@@ -173,11 +162,12 @@ class BroadcastForecast(BlockRowsForecast):
 
 
 def make_forecast(config: SchemeConfig, size: int, facts: Facts) -> BroadcastForecast:
-    """The scheme on paper."""
+    """Blocks on paper, one on each rank."""
     return BroadcastForecast(size, 1, facts, config.overlap)
 
 
-ENTRY = Entry(load, parts_needed, variants, make_forecast, gives_rows=True)
+# Without a partition, blocks are ranges of vertices.
+ENTRY = Entry(load, make_forecast, gives_rows=True)
 
 
 class Broadcasts:

@@ -77,6 +77,14 @@ class Facts:
     precision: str = EXACT
     rereads: bool = True
 
+    @property
+    def figures(self) -> Mapping[str, Any]:
+        """The metrics; without a partition, those of one part that is the whole graph."""
+        if self.metrics is not None:
+            return self.metrics
+        names = ("send_rows", "recv_rows", "send_messages", "recv_messages")
+        return {"rows": [self.n], "nnz": [self.entries], **{name: [0] for name in names}}
+
     def row_bytes(self, width: int) -> int:
         """Bytes of a row of so many columns."""
         return width * self.itemsize
@@ -264,12 +272,6 @@ def backward_exchange(wanted: str, symmetric: bool) -> str:
             "use scheme.backward = 'fold' or 'auto'",
         )
     return ("expand" if symmetric else "fold") if wanted == "auto" else wanted
-
-
-def alone(facts: Facts) -> dict[str, list[int]]:
-    """The metrics of a partition into one part."""
-    names = ("send_rows", "recv_rows", "send_messages", "recv_messages")
-    return {"rows": [facts.n], "nnz": [facts.entries], **{name: [0] for name in names}}
 
 
 def exchange_volume(

@@ -178,14 +178,14 @@ class Entry:
     load : callable
         ``load(runtime, source, config, demand)`` brings the graph to the ranks and returns the
         :class:`Scheme`.
+    forecast : callable
+        ``forecast(config, size, facts)``: the scheme on paper, with resolved options.
     parts : callable
         ``parts(config, size)``: how many parts the partition must have on ``size`` ranks; 0: it
         needs none, and any that it can group will do. A UserError where the options do not fit.
     variants : callable
         ``variants(config, size)``: the options with every grid or replication factor that is
-        possible on ``size`` ranks, for the ranking of all.
-    forecast : callable
-        ``forecast(config, size, facts)``: the scheme on paper; ``config`` as for ``parts``.
+        possible on ``size`` ranks, for the ranking of all; one, where there is nothing to choose.
     gives_rows : bool
         Whether it can give whole rows of neighbours, which attention and maxima need.
     cuts_batches : bool
@@ -198,9 +198,9 @@ class Entry:
     """
 
     load: Callable[[Runtime, Source, Config, Demand], Scheme]
-    parts: Callable[[SchemeConfig, int], int]
-    variants: Callable[[SchemeConfig, int], list[SchemeConfig]]
     forecast: Callable[[SchemeConfig, int, Facts], Forecast]
+    parts: Callable[[SchemeConfig, int], int] = lambda config, size: 0
+    variants: Callable[[SchemeConfig, int], list[SchemeConfig]] = lambda config, size: [config]
     gives_rows: bool = False
     cuts_batches: bool = False
     mixes: bool = False

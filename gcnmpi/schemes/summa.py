@@ -71,6 +71,8 @@ from gcnmpi.schemes.tiles import WORD, message_bytes, pack, unpack
 from gcnmpi.schemes.whole_rows import CutRows, WholeWeights
 from partition.errors import UserError
 
+AXES = {"summa": 2, "split3d": 3}
+
 
 def load(runtime: Runtime, source: Source, config: Config, demand: Demand) -> Summa:
     """Bring its tiles of M and Mᵀ to every rank of the grid.
@@ -114,19 +116,11 @@ def parts_needed(config: SchemeConfig, size: int) -> int:
 
 
 def variants(config: SchemeConfig, size: int) -> list[SchemeConfig]:
-    """Every grid of two numbers."""
+    """Every grid; one of a single layer is the 2D scheme, which ranks for itself."""
     return [
-        dataclasses.replace(config, name="summa", grid=f"{rows}x{columns}")
-        for rows, columns in factorizations(size, 2)
-    ]
-
-
-def variants_3d(config: SchemeConfig, size: int) -> list[SchemeConfig]:
-    """Every grid of three numbers; with one layer it is the 2D scheme, which ranks for itself."""
-    return [
-        dataclasses.replace(config, name="split3d", grid="x".join(map(str, grid)))
-        for grid in factorizations(size, 3)
-        if grid[2] > 1 or size == 1
+        dataclasses.replace(config, grid="x".join(map(str, grid)))
+        for grid in factorizations(size, AXES[config.name])
+        if grid[2:] != (1,) or size == 1
     ]
 
 
@@ -143,15 +137,11 @@ def _grid(config: SchemeConfig, size: int) -> Grid:
             f"scheme {config.name!r} has one order of the vertices, for rows and columns",
             "use scheme.permutation = 'single', or scheme.name = 'tensor3d'",
         )
-    if config.name == "split3d":
-        rows, columns, layers = parse_grid(config.grid, size, 3)
-        return rows, columns, layers
-    rows, columns = parse_grid(config.grid, size, 2)
-    return rows, columns, 1
+    rows, columns, *layers = parse_grid(config.grid, size, AXES[config.name])
+    return rows, columns, layers[0] if layers else 1
 
 
-ENTRY = Entry(load, parts_needed, variants, make_forecast)
-ENTRY_3D = dataclasses.replace(ENTRY, variants=variants_3d)
+ENTRY = Entry(load, make_forecast, parts_needed, variants)
 
 
 @dataclass(frozen=True, kw_only=True)

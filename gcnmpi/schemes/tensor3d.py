@@ -108,7 +108,7 @@ def parts_needed(config: SchemeConfig, size: int) -> int:
     return 0
 
 
-ENTRY = Entry(load, parts_needed, variants, make_forecast)
+ENTRY = Entry(load, make_forecast, parts_needed, variants)
 
 
 class Tensor3D(CutRows):

@@ -123,7 +123,7 @@ def parse(options: SchemeConfig, size: int) -> tuple[int, int, int]:
 def variants(config: SchemeConfig, size: int) -> list[SchemeConfig]:
     """Every grid."""
     return [
-        dataclasses.replace(config, name="tensor3d", grid="x".join(map(str, grid)))
+        dataclasses.replace(config, grid="x".join(map(str, grid)))
         for grid in factorizations(size, 3)
     ]
 
