@@ -7,7 +7,7 @@ from typing import Any
 import cupy as cp
 import numpy as np
 
-from gcnmpi.kernels.cuda.copies import DeviceNumber
+from gcnmpi.kernels.cuda.copies import DeviceNumber, upload
 from gcnmpi.kernels.cuda.text.loss import BLOCKS, COUNTS, LANES, THREADS
 from gcnmpi.kernels.interface.dense import ENTRY_LOSSES, ClassLoss, EntryLoss
 
@@ -28,7 +28,7 @@ class CupyLoss:
         """Two launches, for which nobody waits."""
         width = logits.shape[1]
         if width not in self._plain:
-            self._plain[width] = cp.ones((width,), np.float64), cp.zeros((width,), np.float64)
+            self._plain[width] = upload(np.ones(width)), upload(np.zeros(width))
         loss = ClassLoss(labels, *self._plain[width], 0.0)
         return self.weighted_cross_entropy(logits, loss, scale, grad)
 
