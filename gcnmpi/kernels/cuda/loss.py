@@ -7,7 +7,7 @@ from typing import Any
 import cupy as cp
 import numpy as np
 
-from gcnmpi.kernels.cuda.copies import DeviceNumber, upload
+from gcnmpi.kernels.cuda.copies import DeviceNumber
 from gcnmpi.kernels.cuda.text.loss import BLOCKS, COUNTS, LANES, THREADS
 from gcnmpi.kernels.interface.dense import ENTRY_LOSSES, ClassLoss, EntryLoss
 
@@ -19,6 +19,7 @@ class CupyLoss:
     """What of ``LossOperations`` takes one pass over the logits."""
 
     _start: Any
+    empty: Any
     _plain: dict[int, tuple[Array, Array]]
     """Weights of classes, and what smooths labels, where there is neither, by number of classes."""
 
@@ -28,7 +29,9 @@ class CupyLoss:
         """Two launches, for which nobody waits."""
         width = logits.shape[1]
         if width not in self._plain:
-            self._plain[width] = upload(np.ones(width)), upload(np.zeros(width))
+            self._plain[width] = self.empty(width), self.empty(width)
+            for array, value in zip(self._plain[width], (1, 0), strict=True):
+                array.fill(value)
         loss = ClassLoss(labels, *self._plain[width], 0.0)
         return self.weighted_cross_entropy(logits, loss, scale, grad)
 

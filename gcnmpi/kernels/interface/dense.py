@@ -44,7 +44,7 @@ class ClassLoss(Generic[A]):
     Attributes
     ----------
     labels : (rows,) int32
-    right, spread : (classes,) float64
+    right, spread : (classes,) arrays of the kernel
         r and s: weights of classes, and what smooths the labels.
     total : float
         Σ s.

@@ -86,8 +86,8 @@ class WeightedCrossEntropy:
             kernel = made.kernel
             right, spread = (1 - self._smoothing) * weights, self._smoothing / width * weights
             self._of_kernel = ClassLoss(
-                kernel.resident(labels, np.int32), kernel.resident(right, np.float64),
-                kernel.resident(spread, np.float64), float(spread.sum()),
+                kernel.resident(labels, np.int32), kernel.from_host(right),
+                kernel.from_host(spread), float(spread.sum()),
             )  # fmt: skip
             return
         own = self._columns

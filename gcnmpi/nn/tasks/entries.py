@@ -55,7 +55,7 @@ class MeanOfEntries:
         self._one_pass = made.kernel.entry_losses if of_kernel is not None else None
         if of_kernel is not None and self._one_pass is not None:
             kernel, loss = made.kernel, of_kernel(block.columns)
-            self._loss = replace(loss, weights=kernel.resident(loss.weights, np.float64))
+            self._loss = replace(loss, weights=kernel.resident(loss.weights, kernel.dtype))
             labels = smoothed(np.where(known, labels, np.nan))
             self._labels = kernel.resident(labels.astype(kernel.dtype), kernel.dtype)
             return
