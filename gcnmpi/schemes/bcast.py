@@ -217,7 +217,7 @@ class Broadcasts:
         return Matrix(place, self._kernel.empty(self._rows[self._group.rank], width))
 
     def release(self) -> None:
-        """Free the buffers."""
+        """Free the buffers of blocks that are received."""
         self._buffers.clear()
 
     def multiply(

@@ -1,4 +1,4 @@
-"""What a scheme gives to layers, loss and optimizer, which never communicate themselves.
+"""The interface of a scheme to layers, loss and optimizer, which never communicate themselves.
 
 Dense matrices are arrays of the kernel; where their place or their exchange matters, they come in a
 :class:`~gcnmpi.halo.matrix.Matrix`. ``k`` is the number of the layer that a product belongs
@@ -99,10 +99,10 @@ class Products(Protocol):
     """
 
     def aggregate(self, k: int, x: Matrix, out: Array, epilogue: Epilogue | None = None) -> None:
-        """out = M·x."""
+        """out = M·x, and the epilogue."""
 
     def aggregate_t(self, k: int, x: Matrix, out: Array, epilogue: Epilogue | None = None) -> None:
-        """out = Mᵀ·x."""
+        """out = Mᵀ·x, and the epilogue."""
 
     def combine(self, k: int, product: Product[Array]) -> None:
         """Rows times W, or times Wᵀ where the product is transposed."""
@@ -126,7 +126,7 @@ class Products(Protocol):
 
 
 class RowOperations(Protocol):
-    """What is computed of each row, over the ranks that share it."""
+    """Operations on each row, over the ranks that share it."""
 
     def row_max(self, k: int, x: Array) -> Array:
         """Largest entry of each row of (some rows of) Hᵏ, (rows, 1)."""
@@ -158,10 +158,10 @@ class Scheme(Layout, Products, RowOperations, Protocol):
         """Which rows travel, where one exchange between all ranks serves all products."""
 
     def describe(self) -> dict[str, Any]:
-        """What the run's record says of the scheme: its options as they were resolved."""
+        """The options as they were resolved, for the record of the run."""
 
     def volume(self, product: Operation, k: int, *sizes: int) -> Volume:
-        """What this rank will hand to MPI for a product.
+        """Bytes and messages that this rank will hand to MPI for a product.
 
         ``sizes`` are the widths it depends on: one for "aggregate", "aggregate_t" and
         "expand_input"; d_in and d_out for "combine", "combine_t" and "weight_grad". For "row_max",
@@ -171,7 +171,7 @@ class Scheme(Layout, Products, RowOperations, Protocol):
 
 @dataclass(frozen=True)
 class Entry:
-    """What the table of schemes points to.
+    """An entry of the table of schemes.
 
     Attributes
     ----------

@@ -145,7 +145,7 @@ class P2PForecast(Forecast):
     own_buffers = True
 
     def ranks(self) -> Sequence[int]:
-        """Those with most rows, entries, rows to send or rows to receive."""
+        """The ranks with most rows, entries, rows to send or rows to receive."""
         figures = [self.facts.figures[name] for name in ("rows", "nnz", "send_rows", "recv_rows")]
         figures += [] if self.facts.owned is None else [self.facts.owned]
         return sorted({int(np.argmax(figure)) for figure in figures})
@@ -171,7 +171,7 @@ class P2PForecast(Forecast):
         return [Sparse(rows, rows + halo, self._multiplied(rank), sizes[0])]
 
     def shape(self, rank: int, place: Place, width: int) -> tuple[int, int]:
-        """Own rows."""
+        """Own rows, and all columns."""
         return self.facts.figures["rows"][rank], width
 
     def entries(self, rank: int) -> int:
@@ -179,7 +179,7 @@ class P2PForecast(Forecast):
         return self._multiplied(rank) * (1 if self.facts.one_tile else 2)
 
     def loaded(self, rank: int) -> int:
-        """Those that move are among them: planning the exchange takes less than loading them."""
+        """All own arcs, also those that move: planning the exchange takes less than loading."""
         if self.facts.owned is not None:
             return self.facts.owned[rank] * (1 if self.facts.one_tile else 2)
         return self.facts.figures["nnz"][rank] * (2 if self.facts.rereads else 1)

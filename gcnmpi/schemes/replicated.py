@@ -19,8 +19,8 @@ the q ≠ i of its share; over the c copies they add up to what part i receives 
 bounds it by P/c²·cut, the largest such number times the stages. ``aggregate_t`` expands in the same
 way with the values of Mᵀ where the pattern is symmetric (``scheme.backward``). Else it folds:
 partial sums of Mᵀ·G go back to (q, j), whose copy is then complete and is broadcast to the other
-c − 1: (c − 1)·r·d numbers in all, where the all-reduce moves 2·(c − 1)·r·d. What copies
-send each other is not rounded (``comm.precision``).
+c − 1: (c − 1)·r·d numbers in all, where the all-reduce moves 2·(c − 1)·r·d. The rows
+that copies send each other are not rounded (``comm.precision``).
 
 A pair of parts meets on one copy only, with all of its entries: so these exchanges can be mixed
 (``scheme.exchange``), and send what those of 1D send.
@@ -164,9 +164,9 @@ def variants(config: SchemeConfig, size: int) -> list[SchemeConfig]:
 class NeededForecast(BlockRowsForecast):
     """Needed rows on paper.
 
-    What a rank sends follows exactly from the partition's metrics: all that its part sends in 1D,
-    or nothing. What it receives depends on pairs of parts, which metrics do not have; it
-    is taken in proportion to the blocks of its share that are not its own.
+    The rows that a rank sends follow exactly from the partition's metrics: all that its part sends
+    in 1D, or none. The rows that it receives depend on pairs of parts, which metrics do not have;
+    they are taken in proportion to the blocks of its share that are not its own.
 
     Attributes
     ----------

@@ -42,7 +42,7 @@ TRANSPORT = "isend"  # a batch's messages are sent a few times: none are prepare
 
 @dataclass(frozen=True)
 class Layer:
-    """What one layer of a batch multiplies with.
+    """The matrix and the exchange of one layer of a batch.
 
     Attributes
     ----------
@@ -118,7 +118,7 @@ class Cutter:
 
     @property
     def comm(self) -> Comm:
-        """What rows are asked for on."""
+        """The communicator on which rows are asked for."""
         return self._comm
 
     @property
@@ -186,7 +186,7 @@ class Memory:
         self._kernel, self._pieces, self._taken = kernel, list[Array](), 0
 
     def rewind(self) -> None:
-        """What was taken is free."""
+        """All matrices that were taken are free."""
         self._taken = 0
 
     def take(self, rows: int, width: int) -> Array:
@@ -247,7 +247,7 @@ class BatchScheme(WholeRows):
             ]
 
     def describe(self) -> dict[str, Any]:
-        """Nothing was chosen."""
+        """The name: nothing was chosen."""
         return {"name": self.name}
 
     def layout(self, place: Place) -> Hashable:

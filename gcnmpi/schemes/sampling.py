@@ -85,7 +85,7 @@ def draws_by_id(rule: Rule | None) -> bool:
 def without_number(
     columns: np.ndarray, number: np.ndarray, own: int
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Those of some columns whose number is below 0: own ones, then others, increasing.
+    """The columns whose number is below 0: own ones, then others, increasing.
 
     Parameters
     ----------

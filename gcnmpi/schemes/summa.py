@@ -2,8 +2,8 @@
 
 Tripathy, Yelick and Buluç 2020, section IV-C and algorithm 3 (2D), section IV-D (3D). Rank (i, j)
 holds rows block i and columns block j of every dense matrix, tile (i, j) of M and tile (i, j) of Mᵀ
-(one object where M is symmetric); weights are on every rank. What is sent,
-:mod:`gcnmpi.schemes.summa_forecast` says to the byte, with the formulas of the paper.
+(one object where M is symmetric); weights are on every rank. :mod:`gcnmpi.schemes.summa_forecast`
+says to the byte what is sent, with the formulas of the paper.
 
 ==============  ==========================================================================
 M·H, Mᵀ·G       in stages over the inner dimension: columns of M are broadcast along the process
@@ -125,7 +125,7 @@ def variants(config: SchemeConfig, size: int) -> list[SchemeConfig]:
 
 
 def make_forecast(config: SchemeConfig, size: int, facts: Facts) -> SummaForecast:
-    """On paper."""
+    """Stages, volumes and memory on paper."""
     shuffled = permutation_kind(config, facts.metrics is not None) == "single"
     return SummaForecast(_grid(config, size), config.block, facts, shuffled=shuffled)
 
@@ -151,7 +151,7 @@ class LayerOrdering(Ordering):
     layout: Layout
 
     def positions(self, vertices: np.ndarray) -> np.ndarray:
-        """Where vertices are."""
+        """Where vertices are if layer comes after layer."""
         return self.layout.inner_positions(super().positions(vertices))
 
 
@@ -257,7 +257,7 @@ class Summa(CutRows, WholeWeights):
         self._kernel.follow(out, epilogue)
 
     def combine(self, k: int, product: Product[Array]) -> None:
-        """Partial SUMMA."""
+        """The partial SUMMA of this layout."""
         refuse_to_add(self.name, product)
         weight = product.b.T if product.transposed else product.b
         self._multiply_dense(product.a, weight, product.out)

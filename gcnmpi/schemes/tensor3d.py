@@ -149,7 +149,7 @@ class Tensor3D(CutRows):
         }
 
     def layout(self, place: Place) -> Hashable:
-        """From the forecast."""
+        """As the forecast has it."""
         return self._forecast.layout_of(place)
 
     def block(self, place: Place, width: int) -> Block:
@@ -228,7 +228,7 @@ class Tensor3D(CutRows):
     # Weights and trained features.
 
     def weight_shape(self, k: int, d_in: int, d_out: int) -> tuple[int, ...]:
-        """Flat."""
+        """A flat piece of a block."""
         return (self._forecast.weight_numbers(self._comm.rank, k, d_in, d_out),)
 
     def shard(self, k: int, weight: np.ndarray) -> np.ndarray:
@@ -261,7 +261,7 @@ class Tensor3D(CutRows):
         group.all_gather(share, out, _shares(len(out), group.size))
 
     def share_input(self, piece: Array, out: Array) -> None:
-        """Local."""
+        """Some rows of the piece."""
         self._kernel.copy(piece[self._forecast.input_rows(self._comm.rank)], out)
 
     # Files.

@@ -62,7 +62,7 @@ class Range(NamedTuple):
 
     @property
     def size(self) -> int:
-        """How many."""
+        """Number of positions in it."""
         return self.stop - self.start
 
 
@@ -83,7 +83,7 @@ class Piece(NamedTuple):
 
     @property
     def shape(self) -> tuple[int, int]:
-        """Of the block."""
+        """Rows and columns of the block."""
         return _length(self.rows), _length(self.columns)
 
 
@@ -121,7 +121,7 @@ def parse(options: SchemeConfig, size: int) -> tuple[int, int, int]:
 
 
 def variants(config: SchemeConfig, size: int) -> list[SchemeConfig]:
-    """Every grid."""
+    """Every grid of three numbers."""
     return [
         dataclasses.replace(config, grid="x".join(map(str, grid)))
         for grid in factorizations(size, 3)
@@ -238,7 +238,7 @@ class TensorForecast(Forecast):
         return tuple(found[axis] for axis in roles(place))  # type: ignore[return-value]
 
     def tiles(self, rank: int) -> list[tuple[Tile, Tile]]:
-        """What a rank multiplies with, forward and backward, in layers 1, 2 … of a period.
+        """The tiles of a rank, forward and backward, in layers 1, 2 … of a period.
 
         Equal tiles are equal matrices: one has to be kept. A tile of a symmetric M is its own
         transpose on the other side of the diagonal.
@@ -273,10 +273,10 @@ class TensorForecast(Forecast):
         rows = self.rows(rank, Place(0)).size
         return slice_of(rows, coordinates(self.grid, rank)[axis], self.grid[axis])
 
-    # What it moves, computes and keeps: see ``schemes.forecast``.
+    # Volumes, work and memory: see ``schemes.forecast``.
 
     def ranks(self) -> Sequence[int]:
-        """Those with the largest block of rows, or the last one, along each axis.
+        """The ranks with the largest block of rows, or the last one, along each axis.
 
         The last of the blocks that :func:`slice_of` makes is never smaller than another. Of an
         all-gather it receives a row less than others may, and sends more than that.

@@ -1,8 +1,8 @@
 """One NVIDIA GPU a rank, through CuPy: cuSPARSE, cuBLAS, and the kernels of ``kernels.cuda``.
 
-Matrices, activations, weights and the optimizer's state stay on the device. What others send and
-receive goes through page-locked memory of the host, or straight to and from the device where MPI
-can do that. Calls return before the device is done; what needs a result waits for it.
+Matrices, activations, weights and the optimizer's state stay on the device. Messages go through
+page-locked memory of the host, or straight to and from the device where MPI can do that. Calls
+return before the device is done; what needs a result waits for it.
 """
 
 from __future__ import annotations
@@ -22,11 +22,10 @@ from partition.errors import UserError, installing
 try:
     from cupy_backends.cuda.libs import cublas, cusparse
 
-    from gcnmpi.kernels.cuda.copies import CupyCopies, upload
+    from gcnmpi.kernels.cuda.copies import CupyCopies, CupyMessages, upload
     from gcnmpi.kernels.cuda.graphs import CupyGraphs
     from gcnmpi.kernels.cuda.launches import CupyLaunches
     from gcnmpi.kernels.cuda.loss import CupyLoss
-    from gcnmpi.kernels.cuda.messages import CupyMessages
     from gcnmpi.kernels.cuda.neighbours import CupyNeighbours, DevicePattern
     from gcnmpi.kernels.cuda.norms import CupyNorms
     from gcnmpi.kernels.cuda.products import CupyProducts

@@ -25,7 +25,7 @@ _TYPES = {"I": "i8", "U8": "u1", "S32": "i4", "U32": "u4", "U64": "u8", "double"
 
 @dataclass(frozen=True)
 class Parameter:
-    """What a caller gives.
+    """An argument that a caller gives.
 
     Attributes
     ----------
@@ -50,7 +50,7 @@ class CupyLaunches:
     dtype: np.dtype
 
     def open_launches(self) -> None:
-        """Compile the source."""
+        """Compile the source of all kernels."""
         module = cp.RawModule(code=cuda.source(self.dtype.name), options=("--std=c++17",))
         self._kernels = {
             name: (module.get_function(name), parameters(words, self.dtype))
@@ -89,7 +89,7 @@ class CupyLaunches:
 
 
 def parameters(words: Sequence[str], dtype: np.dtype) -> list[Parameter]:
-    """What the caller of a kernel gives, from its declaration.
+    """The arguments that the caller of a kernel gives, from its declaration.
 
     Raises
     ------

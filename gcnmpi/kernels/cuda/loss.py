@@ -16,7 +16,7 @@ _ONE_BLOCK = (1, 1), (THREADS, 1)
 
 
 class CupyLoss:
-    """What of ``LossOperations`` takes one pass over the logits."""
+    """The ``LossOperations`` that take one pass over the logits."""
 
     _start: Any
     empty: Any
@@ -38,7 +38,6 @@ class CupyLoss:
     def weighted_cross_entropy(
         self, logits: Array, loss: ClassLoss[Array], scale: float, grad: Array
     ) -> DeviceNumber:
-        """Two launches."""
         factors = loss.right, loss.spread, loss.total
         of = logits, logits.shape[1], loss.labels, *factors, scale
         return self._summed("softmax_cross_entropy", _blocks(len(logits)), of, grad)
@@ -46,7 +45,6 @@ class CupyLoss:
     def entry_losses(
         self, logits: Array, labels: np.ndarray, loss: EntryLoss, scale: float, grad: Array
     ) -> DeviceNumber:
-        """As many."""
         of = logits, labels, loss.weights, ENTRY_LOSSES.index(loss.kind), loss.delta, scale
         blocks = max(1, min(BLOCKS, -(-logits.size // THREADS)))
         return self._summed("entry_losses", blocks, of, grad)

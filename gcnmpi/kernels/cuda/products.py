@@ -87,7 +87,6 @@ class CupyProducts(OneAfterTheOther):
             matrix.values.set(values)
 
     def drop_entries(self, of: EntryDropout[Array, Any]) -> None:
-        """One launch."""
         matrix, rows = of.matrix, of.rows
         places = (matrix.indices, rows) if of.transposed else (rows, matrix.indices)
         given = *places, of.row_keys, of.column_keys, rng.threshold(of.p), 1 / (1 - of.p)

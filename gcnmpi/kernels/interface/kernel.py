@@ -1,4 +1,4 @@
-"""What a kernel gives to networks, losses, optimizers and schemes: the meaning of every operation.
+"""The interface of a kernel to networks, losses, optimizers and schemes.
 
 A kernel has forms of its own for arrays, sparse matrices and patterns; mypy compares it with
 :class:`KernelOf` these three, at the end of its module. Whoever computes with any kernel

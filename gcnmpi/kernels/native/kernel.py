@@ -68,7 +68,7 @@ class SparseMatrix:
 
 
 class NativeKernel(NativeNeighbours, NativeNorms, DenseArithmetic):
-    """What is written in C++, mostly in one pass over memory; the rest is inherited.
+    """Operations in C++, mostly in one pass over memory; the others are inherited.
 
     Parameters
     ----------
@@ -118,7 +118,7 @@ class NativeKernel(NativeNeighbours, NativeNorms, DenseArithmetic):
         accumulate: bool,
         epilogue: Epilogue | None,
     ) -> None:
-        """In one pass."""
+        """In one pass over rows of the result."""
         if accumulate and not len(matrix.indices):  # a halo that is empty
             self.follow(out, epilogue)
             return
@@ -258,7 +258,7 @@ def _by_rows(x: Array) -> bool:
 
 
 def _is_sound(matrix: sp.csr_array) -> bool:
-    """What SciPy's check says, in less time than that takes with the matrix of a batch."""
+    """The verdict of SciPy's check, in less time than that takes with the matrix of a batch."""
     starts, columns = matrix.indptr, matrix.indices
     return bool(
         len(starts) == matrix.shape[0] + 1

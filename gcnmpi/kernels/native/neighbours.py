@@ -50,7 +50,7 @@ class NativeNeighbours(Neighbours):
         return NativePattern(**arrays, compiled=type(self)._patterns(**arrays))
 
     def max_aggregate(self, pattern: Any, x: Array, out: Array, arg: Array) -> None:
-        """In one gather."""
+        """In one gather of rows of x."""
         self._native.max_aggregate(pattern.compiled, x, out, arg)
 
     def max_aggregate_backward(self, pattern: Any, grad: Array, arg: Array, out: Array) -> None:
