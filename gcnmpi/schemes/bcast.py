@@ -56,13 +56,7 @@ def load(
     config: Config,
     demand: Demand,
 ) -> RowScheme:
-    """Bring every block row of M to its rank.
-
-    Raises
-    ------
-    UserError
-        On all ranks, if the parts cannot be grouped into as many blocks as there are ranks.
-    """
+    """Bring every block row of M to its rank; the parts are grouped into a block for each rank."""
     comm, partition = runtime.comm, source.partition
     with agreed(comm):
         if partition is not None and partition.k % comm.size:

@@ -208,12 +208,6 @@ class Entry:
 
 
 def refuse_to_add(name: str, product: Product[Array]) -> None:
-    """For ``combine`` where rows are not whole: there its result is a sum over ranks.
-
-    Raises
-    ------
-    ValueError
-        If it is to be added to a matrix.
-    """
+    """For ``combine`` where rows are not whole: its result is a sum over ranks."""
     if product.accumulate or product.also is not None:
         raise ValueError(f"scheme {name!r} adds no product to a matrix")

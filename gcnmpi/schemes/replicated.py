@@ -133,13 +133,7 @@ def load(
 
 
 def parts_needed(config: SchemeConfig, size: int) -> int:
-    """P/c parts.
-
-    Raises
-    ------
-    UserError
-        If c does not divide P.
-    """
+    """P/c parts; a UserError if c does not divide P."""
     copies = config.replication
     if size % copies:
         factors = [str(c) for c in range(1, size + 1) if size % c == 0]

@@ -97,13 +97,7 @@ def load(
 
 
 def parts_needed(config: SchemeConfig, size: int) -> int:
-    """None; rows can be ordered by any partition.
-
-    Raises
-    ------
-    UserError
-        If the grid is not one of that many ranks.
-    """
+    """None: rows can be ordered by any partition. The grid has to be one of that many ranks."""
     parse(config, size)
     return 0
 

@@ -24,13 +24,7 @@ Part = tuple[int, np.ndarray, slice]
 
 
 class Mover:
-    """The messages between two places.
-
-    Parameters
-    ----------
-    orderings : sequence of Ordering
-        As the scheme numbers them.
-    """
+    """The messages between two places; orderings are as the scheme numbers them."""
 
     def __init__(
         self,

@@ -139,11 +139,8 @@ class DeviceNumber:
     """A number that the device computes, times a factor; a float once somebody asks for it.
 
     It is copied to the host behind what computes it, so that asking after a later wait is free.
-    Of what becomes part of a graph, ``fetch`` copies it after each time that the graph has run.
-
-    Parameters
-    ----------
-    array : (1,) float64 array on the device
+    Of a number in a graph, ``fetch`` copies it after each time that the graph has run. ``array`` is
+    (1,) float64 on the device.
     """
 
     def __init__(self, array: Array, factor: float = 1.0) -> None:

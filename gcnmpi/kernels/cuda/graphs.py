@@ -35,15 +35,7 @@ _SMALL, _LARGE = 4 << 20, 32 << 20  # bytes, as cuBLAS takes by itself
 class GraphStream:
     """The stream of all graphs of a kernel: they are captured, and run, one after the other.
 
-    Parameters
-    ----------
-    dtype : dtype
-        float32 or float64.
-
-    Attributes
-    ----------
-    products : CapturedProducts
-        Dense products on the stream.
+    ``products`` are dense products on it.
     """
 
     def __init__(self, dtype: np.dtype) -> None:
@@ -80,20 +72,9 @@ class CupyGraphs:
 
 
 class Repeated(Generic[R]):
-    """A call that becomes a graph.
+    """A call that becomes a graph; its form is that of ``Memory.repeated``.
 
-    Parameters
-    ----------
-    kernel : CupyGraphs
-        What the call computes with.
-    shared : GraphStream
-    call : callable
-        See ``Memory.repeated``.
-
-    Attributes
-    ----------
-    products : CapturedProducts
-        What multiplies dense matrices while the call is going on.
+    While it is going on, ``products`` multiplies dense matrices.
     """
 
     def __init__(self, kernel: CupyGraphs, shared: GraphStream, call: Callable[[int], R]) -> None:
@@ -172,19 +153,8 @@ class CapturedProducts:
     CuPy has loaded, is called with CuPy's handle.
 
     cuBLAS would else allocate within the graph. The workspace has the size of cuBLAS's own, on
-    which the choice of an algorithm may depend: so the bits are those of products elsewhere.
-
-    Parameters
-    ----------
-    dtype : dtype
-        float32 or float64.
-    stream : stream
-        The one that is captured.
-
-    Raises
-    ------
-    RuntimeError
-        If the library is not found.
+    which the choice of an algorithm may depend: so the bits are those of products elsewhere. A
+    RuntimeError says that the library was not found.
     """
 
     def __init__(self, dtype: np.dtype, stream: Any) -> None:

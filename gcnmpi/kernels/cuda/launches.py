@@ -89,13 +89,7 @@ class CupyLaunches:
 
 
 def parameters(words: Sequence[str], dtype: np.dtype) -> list[Parameter]:
-    """The arguments that the caller of a kernel gives, from its declaration.
-
-    Raises
-    ------
-    KeyError
-        If a type is none that is known.
-    """
+    """The arguments that the caller of a kernel gives, from its declaration."""
     kinds = {word.split()[-1]: word.removeprefix("const ").split()[0] for word in words}
     arrays = {name for name, kind in kinds.items() if kind.endswith("*")}
     strides = {f"{name}_{side}" for name in arrays for side in ("row", "column")} - arrays
