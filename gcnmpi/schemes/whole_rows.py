@@ -70,9 +70,11 @@ class WholeWeights(Common):
         return d_in, d_out
 
     def shard(self, k: int, weight: np.ndarray) -> np.ndarray:
+        """The weight itself, whole on every rank."""
         return weight
 
     def unshard(self, k: int, piece: np.ndarray, d_in: int, d_out: int) -> np.ndarray:
+        """The weight itself, whole on every rank."""
         return piece.reshape(d_in, d_out)
 
     def input_block(self, width: int) -> Block:
@@ -153,6 +155,7 @@ class WholeRows(WholeWeights):
     whole_rows = True
 
     def combine(self, k: int, product: Product[Array]) -> None:
+        """A local product of whole rows."""
         with self._phases("gemm"):
             self._kernel.gemm_then(product)
 
@@ -172,13 +175,17 @@ class WholeRows(WholeWeights):
         self._kernel.column_sum(grad[self.summed], out)
 
     def row_max(self, k: int, x: Array) -> Array:
+        """Local: all columns are here."""
         return self._kernel.row_max(x)
 
     def row_sum(self, k: int, sums: Array) -> Array:
+        """Nothing to add: the sums are whole."""
         return sums
 
     def row_pick(self, k: int, x: Array, columns: np.ndarray, width: int) -> Array:
+        """Local: all columns are here."""
         return self._kernel.pick(x, columns)
 
     def row_argmax(self, k: int, x: Array, width: int) -> np.ndarray:
+        """Local: all columns are here."""
         return self._kernel.to_host(self._kernel.row_argmax(x))
