@@ -11,14 +11,14 @@ from typing import Any
 
 from gcnmpi.halo.messages import OnDevices
 from gcnmpi.halo.plan import Plan
-from gcnmpi.halo.transports import Route, Rows, TwoWay, messages
+from gcnmpi.halo.transports import Route, Rows, Transport, messages
 from gcnmpi.kernels.interface.kernel import Kernel
-from gcnmpi.mpi.comm import Comm, agreed, from_root, host_name
-from gcnmpi.mpi.reduction import no_network
+from gcnmpi.mpi.comm import Comm, agreed, host_name
+from gcnmpi.mpi.reduction import joined, no_network
 from partition.errors import UserError
 
 
-class Nccl(TwoWay):
+class Nccl(Transport):
     """Messages of NCCL between ranks that have a device each."""
 
     required = True
@@ -61,7 +61,7 @@ class _GroupRoute:
             self._joined.wait()
 
 
-# What has brought the same processes together: schemes make a transport for each of their products,
+# By the processes that they bring together: schemes make a transport for each of their products,
 # and mini-batches one for each batch, while a communicator of NCCL takes memory on every device.
 _communicators: dict[tuple, Any] = {}
 
@@ -69,9 +69,6 @@ _communicators: dict[tuple, Any] = {}
 def _joined(comm: Comm, kernel: Kernel) -> Any:
     members = tuple(comm.allgather((host_name(), os.getpid())))
     if members not in _communicators:
-        network = kernel.network()
-        assert network is not None  # see check
-        name = from_root(comm, network.new_name)
-        # Not agreed on: while one rank fails to join, others may wait for it without end.
-        _communicators[members] = network.PointToPoint(comm.size, name, comm.rank)
+        made = joined(comm, kernel, lambda network: network.PointToPoint)
+        _communicators[members] = made
     return _communicators[members]

@@ -24,7 +24,7 @@ from gcnmpi.mpi.collectives import Group
 
 
 class Halo(Protocol):
-    """What a scheme of whole rows gives to operators that look at neighbours one by one.
+    """The rows that a scheme gives to operators that look at neighbours one by one.
 
     Attributes
     ----------
@@ -66,50 +66,18 @@ class Halo(Protocol):
 
 
 class ExchangedHalo:
-    """Needed rows point to point, by the plan of a product.
+    """Needed rows point to point, with the buffers, plan and transport of a product.
 
-    Parameters
-    ----------
-    products : HaloProduct
-        Whose buffers and transport are used.
-    pattern : (own, own + halo) csr_array
-    ids : (own + halo,) integers
+    ``pattern``, (own, own + halo), and ``ids``, (own + halo,), are as in :class:`Halo`.
     """
 
     def __init__(
-        self,
-        runtime: Runtime,
-        products: HaloProduct,
-        pattern: sp.csr_array,
-        ids: np.ndarray,
+        self, runtime: Runtime, products: HaloProduct, pattern: sp.csr_array, ids: np.ndarray
     ) -> None:
-        self._products, self.ids, self.phases = products, ids, runtime.phases
-        self._kernel = runtime.kernel
-        self.pattern = runtime.kernel.pattern(pattern, ids)
-        self.kept, self.alone = products.kept, runtime.comm.size == 1
-
-    def empty(self, place: Place, width: int) -> Matrix:
-        """The head of an ``[own | halo]`` buffer."""
-        return self._products.empty(place, width)
-
-    def expand(self, x: Matrix) -> Array:
-        """One exchange."""
-        return x.whole if self.alone else self._products.gather(x)
-
-    def gradient(self, place: Place, width: int) -> Matrix:
-        """The buffer of the fold."""
-        return self._products.gradient(place, width)
-
-    def fold(self, gradient: Matrix, out: Array) -> None:
-        """One exchange, the other way."""
-        if self.alone:
-            self._kernel.copy(gradient.array, out)
-        else:
-            self._products.scatter(gradient, out)
-
-    def release(self) -> None:
-        """Free the buffers of folds."""
-        self._products.release()
+        self.ids, self.phases, self.kept = ids, runtime.phases, products.kept
+        self.pattern, self.alone = runtime.kernel.pattern(pattern, ids), runtime.comm.size == 1
+        self.empty, self.release = products.empty, products.release
+        self.expand, self.gradient, self.fold = products.gather, products.gradient, products.scatter
 
 
 class BroadcastHalo:
@@ -159,7 +127,7 @@ class BroadcastHalo:
         return self._matrix(place, self._new(width))
 
     def expand(self, x: Matrix) -> Array:
-        """A broadcast a block, in the order of blocks."""
+        """Broadcast block after block, and keep the rows that are needed."""
         whole = x.whole
         for block, rows in enumerate(self._rows):
             if block == self._group.rank:
@@ -180,7 +148,7 @@ class BroadcastHalo:
         return self._matrix(place, self._gradients[width])
 
     def fold(self, gradient: Matrix, out: Array) -> None:
-        """A reduction a block, in the order of blocks."""
+        """Reduce block after block to its rank."""
         whole = gradient.whole
         self._kernel.copy(gradient.array, out)
         for block, rows in enumerate(self._rows):

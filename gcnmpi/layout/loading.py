@@ -21,8 +21,8 @@ from gcnmpi.mpi.comm import (
     node_array,
     once_a_node,
     redistribute,
+    reduce_in_place,
     slice_of,
-    sum_in_place,
 )
 from gcnmpi.options.config import GraphConfig
 from partition.errors import UserError
@@ -221,7 +221,7 @@ def check_content(comm: Comm, stored: StoredGraph, names: Collection[str], exces
         _own_sum(array, slice_of(len(array), comm.rank, comm.size)) for array in arrays.values()
     ]
     sums = np.array([*totals, excess], np.uint64)
-    sum_in_place(comm, sums)
+    reduce_in_place(comm, sums)
     with agreed(comm):
         *totals, excess = sums.tolist()
         check_symmetry(path, excess)

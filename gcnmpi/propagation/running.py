@@ -13,7 +13,7 @@ import numpy as np
 
 from gcnmpi.core.volume import NOTHING, Volume
 from gcnmpi.layout.runtime import Source
-from gcnmpi.mpi.comm import Comm, agreed, from_root, maximum, sum_in_place
+from gcnmpi.mpi.comm import Comm, agreed, from_root, maximum, reduce_in_place
 from gcnmpi.options.config import Config
 from gcnmpi.options.scheme import SCHEMES
 from gcnmpi.propagation.checkpoint import facts_of
@@ -145,7 +145,7 @@ def propagate(
     kinds = sorted(space.products.items())
     each = [space.scheme.volume(name, 1, width) for (name, width), _ in kinds]
     figures = np.array([_figures(volume) for volume in (moved, reduced, *each)])
-    sum_in_place(comm, figures)
+    reduce_in_place(comm, figures)
     counted, sums, *volumes = (Volume(*line) for line in figures.tolist())
     products = tuple(
         Products(*kind, times, volume) for (kind, times), volume in zip(kinds, volumes, strict=True)
