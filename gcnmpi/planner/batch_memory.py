@@ -8,7 +8,6 @@ from dataclasses import replace
 from gcnmpi.nn.program import INPUT, Program, Value
 from gcnmpi.planner.case import Case
 from gcnmpi.planner.memory import (
-    arcs_of,
     features_memory,
     loading_memory,
     loss_memory,
@@ -32,30 +31,22 @@ AT_ONCE = 2  # batches that are in memory: the one before ends when the next is 
 
 
 def batch_memory(case: Case, cases: Sequence[Case], sampler: Sampler) -> int:
-    """Peak bytes of the rank that needs most.
+    """Peak bytes of the rank that needs most; of a case of full batches, and one of each batch.
 
     It is the sum of the process itself, its share of the part vector of the node, and the largest
     of these three: the rank's arcs as they are loaded; M, and features while they are received; M
     as batches are cut from it, the features, the matrices of an evaluation on all vertices, the
     state of the optimizer, and the largest batch.
-
-    Parameters
-    ----------
-    case : Case
-        Of full batches.
-    cases : sequence of Case
-        Of each batch.
     """
-    node_share = 4 * case.work.n // min(case.size, case.ranks_per_node)
-    worst = 0
-    for rank in cases[0].forecast.ranks():
-        held = matrix_memory(case, rank)
+
+    def needs(rank: int) -> int:
         trains = _cut_from(case, rank, _of_batch(cases[0]).facts, sampler)
         trains += _evaluation(case, rank) + state_memory(case, rank)
         trains += _kept(case, rank) + max(_batch(one, rank, sampler) for one in cases)
-        kept = held + max(features_memory(case, rank), trains)
-        worst = max(worst, loading_memory(case, rank), kept)
-    return int(case.machine.process_bytes) + node_share + worst
+        kept = matrix_memory(case, rank) + max(features_memory(case, rank), trains)
+        return max(loading_memory(case, rank), kept)
+
+    return cases[0].peak(needs)
 
 
 def sizes_of(case: Case) -> BatchSizes:
@@ -70,7 +61,7 @@ def _of_batch(case: Case) -> BatchForecast:
 
 def _cut_from(case: Case, rank: int, facts: Facts, sampler: Sampler) -> int:
     """M as batches are cut from it, beside that of the products, and numbers of its rows."""
-    own, columns, entries = arcs_of(case, rank)
+    own, columns, entries = case.arcs(rank)
     one = INDEX_BYTES + case.work.itemsize
     held = OWN_ROW * own + HALO_ROW * (columns - own)
     if case.size > 1:  # products have own columns and those of others apart
@@ -84,7 +75,7 @@ def _kept(case: Case, rank: int) -> int:
     """Input rows of others."""
     train, work, itemsize = case.work.config.train, case.work, case.work.itemsize
     sizes = case.program.values[INPUT].width, work.feature_entries, work.n, itemsize
-    own, columns, _ = arcs_of(case, rank)
+    own, columns, _ = case.arcs(rank)
     return int(min(rows_within(train.cache_mb, *sizes), columns - own) * row_bytes(*sizes))
 
 

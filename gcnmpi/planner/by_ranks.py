@@ -10,8 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from gcnmpi.planner.random_rows import RANDOM
-from gcnmpi.planner.ranking import Ranked, Setting, Skipped, rank_schemes
+from gcnmpi.planner.ranking import RANDOM, Ranked, Setting, Skipped, rank_schemes
 from partition.errors import UserError
 from partition.records import atomic_file
 
@@ -24,13 +23,8 @@ def predicted_rows(
     """A row for each number of ranks, scheme and model of its partition.
 
     Of several variants (grids, partitions of one model) the one that receives least. Random rows
-    are among the models at every number of ranks.
-
-    Returns
-    -------
-    rows : list of dict
-        ``received`` (bytes), ``messages`` and ``seconds`` of an epoch, of the rank that has most.
-    skipped : list of Skipped
+    are among the models at every number of ranks. ``received`` (bytes), ``messages`` and
+    ``seconds`` of an epoch are those of the rank that has most.
     """
     rows, missing = [], []
     for size in sizes:
@@ -42,24 +36,15 @@ def predicted_rows(
             if kind not in best or line.cost.received < best[kind].cost.received:
                 best[kind] = line
         for (scheme, model), line in best.items():
-            figures = {"received": line.cost.received, "messages": line.cost.messages}
-            rows.append(
-                {"ranks": size, "scheme": scheme, "options": _text(line.candidate.options)}
-                | {"partition": model, "source": "predicted"}
-                | figures
-                | {"seconds": line.cost.seconds}
-            )
+            options, cost = _text(line.candidate.options), line.cost
+            figures = cost.received, cost.messages, cost.seconds
+            row = (size, scheme, options, model, "predicted", *figures)
+            rows.append(dict(zip(FIELDS, row, strict=True)))
     return rows, missing
 
 
 def counted_rows(files: Iterable[str | os.PathLike]) -> list[dict[str, Any]]:
-    """The same of runs: the lines of ``gcnmpi bench-schemes --json``, a row each.
-
-    Raises
-    ------
-    UserError
-        If a file cannot be read or holds something else.
-    """
+    """The same of runs: the lines of ``gcnmpi bench-schemes --json``, a row each."""
     rows = []
     for file in files:
         try:
@@ -79,12 +64,9 @@ def counted_rows(files: Iterable[str | os.PathLike]) -> list[dict[str, Any]]:
 def crossovers(rows: Sequence[Mapping[str, Any]], scheme: str = "p2p") -> list[dict[str, Any]]:
     """From how many ranks on another scheme receives less than ``scheme`` does.
 
-    Returns
-    -------
-    list of dict
-        For each partition model of ``scheme`` and each other scheme: ``from_ranks``, the smallest
-        number from which on, up to the largest ``compared``, the other receives less; None if it
-        does not there.
+    For each partition model of ``scheme`` and each other scheme: ``from_ranks``, the smallest
+    number from which on, up to the largest ``compared``, the other receives less; None if it does
+    not there.
     """
     received: dict[tuple[str, str], dict[int, int]] = {}
     for row in rows:
@@ -153,16 +135,9 @@ def _model(line: Ranked) -> str:
 
 
 def _counted(line: Mapping[str, Any]) -> dict[str, Any]:
-    return {
-        "ranks": line["ranks"],
-        "scheme": line["scheme"],
-        "options": _text(line["options"]),
-        "partition": line["partition"] or "",
-        "source": "counted",
-        "received": line["received"],
-        "messages": line["messages"],
-        "seconds": line["seconds"],
-    }
+    row = {name: line[name] for name in FIELDS if name != "source"}
+    found = {"options": _text(row["options"]), "partition": row["partition"] or ""}
+    return row | found | {"source": "counted"}
 
 
 def _text(options: Mapping[str, Any]) -> str:
