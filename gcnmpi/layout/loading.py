@@ -152,18 +152,31 @@ def load_m(comm: Comm, source: Source, options: GraphConfig, max_bytes: float) -
         row, column, weight = with_loops(row, column, weight, range(mine.start, mine.stop))
     if options.normalize == "none":
         return Entries(row, column, weight)
-    bounds = np.array([slice_of(graph.n, rank, comm.size).stop for rank in range(comm.size)])
-    owner = np.searchsorted(bounds, row, side="right").astype(np.int32)
-    arrays = [row] if weight is None else [row, weight]
-    (rows, *weights), _ = redistribute(comm, owner, arrays, max_bytes)
-    del owner, arrays
-    sums = row_sums(rows - mine.start, weights[0] if weights else None, mine.stop - mine.start)
-    del rows, weights
+    sums = sums_on_disk(comm, row, weight, graph.n, max_bytes)
     degree = once_a_node(comm, sums, graph.n)
     with agreed(comm):
         values = entry_values(row, column, weight, degree.array, options.normalize)
     degree.free()
     return Entries(row, column, values)
+
+
+def sums_on_disk(
+    comm: Comm, lines: np.ndarray, weight: np.ndarray | None, n: int, max_bytes: float
+) -> np.ndarray:
+    """Sums of entries that are spread over the ranks, by the row or column that each is in.
+
+    Each rank gets them for its contiguous 1/P of all n, float64.
+    """
+    arrays = [lines] if weight is None else [lines, weight]
+    (own, *weights), _ = redistribute(comm, readers(comm, lines, n), arrays, max_bytes)
+    mine = slice_of(n, comm.rank, comm.size)
+    return row_sums(own - mine.start, weights[0] if weights else None, mine.stop - mine.start)
+
+
+def readers(comm: Comm, rows: np.ndarray, n: int) -> np.ndarray:
+    """The rank that reads each of these rows from disk, int32: see :func:`slice_of`."""
+    bounds = np.array([slice_of(n, rank, comm.size).stop for rank in range(comm.size)])
+    return np.searchsorted(bounds, rows, side="right").astype(np.int32)
 
 
 def own_arcs(comm: Comm, stored: StoredGraph, direction: str) -> Entries:
@@ -310,8 +323,7 @@ def load_sparse(
         if wrong is not None:
             raise UserError(f"the graph folder is damaged: {wrong}")
     forget_pages(rows.indices)
-    bounds = np.array([slice_of(n, rank, comm.size).stop for rank in range(comm.size)])
-    reader = np.searchsorted(bounds, own, side="right")
+    reader = readers(comm, own, n)
     asks = [own, np.full(len(own), comm.rank, np.int32), np.arange(len(own))]
     (asked, who, where), _ = redistribute(comm, reader, asks, max_bytes)
     sizes = np.asarray(rows.indptr[1:])[asked] - np.asarray(rows.indptr[:-1])[asked]
@@ -383,23 +395,11 @@ def permute(rows: np.ndarray, first: np.ndarray) -> None:
 def original_rows(
     comm: Comm, own: np.ndarray, rows: np.ndarray, n: int, max_bytes: float
 ) -> np.ndarray:
-    """Rows that ranks hold: this rank's contiguous 1/P of all, in the original order.
+    """Rows that ranks hold: this rank's contiguous 1/P of all n, in the original order.
 
-    Parameters
-    ----------
-    own : (nown,) integers
-        Global ids of the rows held here.
-    rows : (nown, …) array
-    n : int
-        Number of rows in all.
-
-    Returns
-    -------
-    array of ``slice_of(n, rank, size)`` rows
+    ``own``, (nown,), are the global ids of the rows that this rank holds, (nown, …).
     """
-    bounds = np.array([slice_of(n, rank, comm.size).stop for rank in range(comm.size)])
-    destination = np.searchsorted(bounds, own, side="right")
-    (ids, received), _ = redistribute(comm, destination, [own, rows], max_bytes)
+    (ids, received), _ = redistribute(comm, readers(comm, own, n), [own, rows], max_bytes)
     mine = slice_of(n, comm.rank, comm.size)
     out = np.empty((mine.stop - mine.start, *rows.shape[1:]), rows.dtype)
     out[ids - mine.start] = received

@@ -40,7 +40,6 @@ class Candidate:
 
     Attributes
     ----------
-    scheme : SchemeConfig
     options : dict
         Those by which it differs from the other variants, or from the defaults.
     parts : int
@@ -72,7 +71,7 @@ class Ranked:
 
 @dataclass(frozen=True)
 class Skipped:
-    """What cannot run on so many ranks, and why."""
+    """A variant that cannot run on so many ranks, and why."""
 
     scheme: str
     options: dict[str, Any]
@@ -84,10 +83,6 @@ class Setting:
 
     Parameters
     ----------
-    stored : StoredGraph
-    config : Config
-    machine : Machine
-    ranks_per_node : int
     features, classes : int, optional
         Widths to assume instead of the graph's.
     given : collection of str
@@ -137,7 +132,7 @@ class Setting:
         return draw_batches(self.stored, self.work.config, self.work.network, self.direction)
 
     def cost(self, candidate: Candidate, size: int) -> Cost:
-        """What an epoch costs, of mini-batches where these are configured."""
+        """The cost of an epoch, of mini-batches where these are configured."""
         case = self.case(candidate, size)
         if self.batches is None:
             return predict(case)
@@ -227,8 +222,9 @@ def rank_schemes(
     if size > n:
         raise UserError(f"{size} ranks for {n} vertices: use no more ranks than those")
     ranked = []
-    options: dict[str, Any] = {"schemes": schemes, "partitions": partitions, "estimate": estimate}
-    found, skipped = candidates(setting, size, **options)
+    found, skipped = candidates(
+        setting, size, schemes=schemes, partitions=partitions, estimate=estimate
+    )
     for candidate in found:
         try:
             cost = setting.cost(candidate, size)
@@ -258,18 +254,10 @@ def candidates(
 ) -> tuple[list[Candidate], list[Skipped]]:
     """All variants of all schemes on ``size`` ranks, each with every partition that fits it.
 
-    Parameters
-    ----------
-    schemes, partitions
-        As for :func:`rank_schemes`.
-    estimate : {"missing", "always", "never"}
-        When a scheme that needs a partition gets random rows too: where there is none; or not at
-        all, so that it is skipped.
-
-    Raises
-    ------
-    UserError
-        If a partition is not there, or has a number of parts that no scheme needs.
+    ``schemes`` and ``partitions`` are as for :func:`rank_schemes`; ``estimate`` says when a scheme
+    that needs a partition gets random rows too: where there is none ("missing"), always or never,
+    so that it is skipped. A UserError says that a partition is not there, or has a number of parts
+    that no scheme needs.
     """
     path = setting.stored.path
     wanted = [each for name in partitions for each in members(path, name)]
@@ -346,7 +334,7 @@ def _variants(
 
 
 def _with_advice(setting: Setting, ranked: list[Ranked], size: int, limit: float) -> list[Ranked]:
-    """Those that need more memory than there is say so, and how many ranks their scheme takes."""
+    """Add to each that needs more memory than there is how many ranks its scheme takes."""
     enough: dict[str, int | None] = {}
     found = []
     for line in ranked:
@@ -364,15 +352,7 @@ def _with_advice(setting: Setting, ranked: list[Ranked], size: int, limit: float
 def ranks_that_suffice(
     setting: Setting, scheme: str, size: int, needs: Needs, limit: float, estimate: str = "missing"
 ) -> int | None:
-    """``size`` doubled until a variant of a scheme fits the memory of a rank.
-
-    Parameters
-    ----------
-    needs : callable
-        Bytes of a rank of a candidate, on so many ranks.
-    estimate : str
-        As :func:`candidates` takes it.
-    """
+    """``size`` doubled until a variant of a scheme fits the memory of a rank; None: never."""
     for more in (size << times for times in range(1, MOST_DOUBLINGS + 1)):
         if more > setting.stored.manifest.n:
             return None

@@ -48,17 +48,9 @@ _HINT = "remove it, or name another folder: checkpoint=DIR"
 
 @dataclass(frozen=True)
 class State:
-    """What a checkpoint holds.
+    """A checkpoint: the part of the method that was going on, and its steps that were complete.
 
-    Attributes
-    ----------
-    path : Path
-    stage : str
-        The part of the method that was going on.
-    step : int
-        Its steps that were complete.
-    small : mapping of str to array
-        The same on all ranks.
+    ``small`` arrays are the same on all ranks; rows are read when they are asked for.
     """
 
     path: Path
@@ -70,12 +62,8 @@ class State:
 class Checkpoints:
     """The checkpoints of a run, in a folder that is the caller's; none until :meth:`open`.
 
-    Parameters
-    ----------
-    write : callable
-        ``write(rows, path)`` writes own rows into a ``.npy``, all ranks together.
-    own : callable
-        ``own(array)`` gives own rows of an array on disk.
+    ``write(rows, path)`` writes own rows into a ``.npy``, all ranks together; ``own(array)`` gives
+    own rows of an array on disk.
     """
 
     def __init__(
@@ -100,21 +88,10 @@ class Checkpoints:
     ) -> list[str]:
         """Look for the checkpoint to go on from; returns warnings for the user.
 
-        Parameters
-        ----------
-        every : float
-            Seconds between two checkpoints.
-        facts : mapping
-            See :func:`facts_of`.
-        force : bool
-            Go on with another partition, or another way to compute, which rounds otherwise.
-        tell : callable
-            Called with a line for the user.
-
-        Raises
-        ------
-        UserError
-            On all ranks, if what is there is damaged, or of another computation.
+        Checkpoints are ``every`` so many seconds, and have the ``facts`` of :func:`facts_of`. With
+        ``force``, the run goes on with another partition, or another way to compute, which rounds
+        otherwise; else a UserError is raised on all ranks, as for a damaged checkpoint, or one of
+        another computation. ``tell`` takes a line for the user.
         """
         self._folder, self._every, self._facts = folder, every, facts
         self._saved = time.monotonic()
@@ -128,7 +105,7 @@ class Checkpoints:
         return [*lines, *others]
 
     def resume(self, stage: str) -> State | None:
-        """What there is to go on from in a part of the method."""
+        """The checkpoint to go on from in a part of the method, if there is one."""
         return self._found if self._found is not None and self._found.stage == stage else None
 
     def rows(self, state: State, name: str) -> np.ndarray:
@@ -146,17 +123,8 @@ class Checkpoints:
     ) -> None:
         """Write a checkpoint, if one is due; all ranks call it after the same steps.
 
-        Parameters
-        ----------
-        rows : mapping of str to (own, …) array
-            With all that the method goes on from.
-        small : mapping of str to array
-            The same on all ranks.
-
-        Raises
-        ------
-        UserError
-            On all ranks, if it cannot be written; earlier checkpoints are unchanged.
+        Rows, (own, …), and small arrays are all that the method goes on from. If it cannot be
+        written, a UserError is raised on all ranks, and earlier checkpoints are unchanged.
         """
         if self._folder is None or not self._due():
             return
@@ -189,20 +157,12 @@ def facts_of(
 ) -> dict[str, Any]:
     """Of what a checkpoint is: graph, method and options, matrix; and how it is computed.
 
-    Parameters
-    ----------
-    options : frozen dataclass
-    given : mapping of str to path
-        Options that name files: what is in them counts, not where they are.
-    config : Config
-        With the options of the scheme as they are resolved.
+    Of ``given`` options that name files, the bytes in these count, not where they are. The options
+    of the scheme are resolved in the configuration.
     """
     kept = {key: v for key, v in asdict(options).items() if key not in _FREE_OPTIONS}
-    kept |= {
-        key: files.checksum_of(path, 0, path.stat().st_size)[0]
-        for key, path in given.items()
-        if key in kept
-    }
+    for key in kept.keys() & given.keys():
+        kept[key] = files.checksum_of(given[key], 0, given[key].stat().st_size)[0]
     keys = {key: value for key, value in flat(asdict(config)) if not key.startswith(_FREE_KEYS)}
     manifest, partition = source.stored.manifest, source.partition
     exact = {key: value for key, value in keys.items() if key.startswith(_EXACT_KEYS)}

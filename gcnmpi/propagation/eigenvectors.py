@@ -21,7 +21,15 @@ import numpy as np
 from gcnmpi.options.settings import key
 from gcnmpi.propagation.blocks import normal, orthonormal, signed
 from gcnmpi.propagation.checkpoint import State
-from gcnmpi.propagation.interface import Held, Holds, Matrix, Method, Outcome
+from gcnmpi.propagation.interface import (
+    Held,
+    Holds,
+    Matrix,
+    Method,
+    Outcome,
+    kept_every,
+    kept_in,
+)
 from gcnmpi.propagation.space import Space
 from partition.errors import UserError
 from partition.graph.store import StoredGraph
@@ -34,7 +42,7 @@ _GROWTH = 5  # blocks that a basis grows by between restarts
 
 @dataclass(frozen=True)
 class EigenOptions:
-    """Of ``laplacian-eigenvectors``."""
+    """The options of ``laplacian-eigenvectors``."""
 
     count: int = key(10, "eigenvalues, from the smallest", low=1)
     tolerance: float = key(
@@ -48,12 +56,8 @@ class EigenOptions:
     block: int = key(8, "vectors that are filtered together", low=1)
     degree: int = key(24, "degree of the filter: products with each block", low=2)
     seed: int = key(0, "of the first block", low=0)
-    checkpoint: str = key(
-        "",
-        "folder that checkpoints are kept in; where there is one, the run goes on from it",
-        example="kept",
-    )
-    every: float = key(60.0, "seconds between two checkpoints", low=0, needs=("checkpoint", None))
+    checkpoint: str = kept_in()
+    every: float = kept_every()
 
 
 def check(stored: StoredGraph, options: EigenOptions) -> None:
@@ -167,14 +171,14 @@ def _sizes(options: EigenOptions, n: int) -> tuple[int, int, int, int]:
 
 
 class _Laplacian:
-    """Products with L."""
+    """The Laplacian L, for products with it."""
 
     def __init__(self, space: Space) -> None:
         self._space = space
         self._isolated = np.flatnonzero(space.column_sums() == 0)  # their rows are 0
 
     def __call__(self, x: np.ndarray) -> np.ndarray:
-        """L·x."""
+        """The product L·x, in a new array."""
         return self._combined(x, 1.0, 0.0)
 
     def filtered(self, x: np.ndarray, degree: int, low: float, lowest: float) -> np.ndarray:
@@ -237,7 +241,7 @@ class _Basis:
 
     @property
     def vectors(self) -> np.ndarray:
-        """V, (own, size)."""
+        """The basis V, (own, size)."""
         return self._vectors[:, : self.size]
 
     def add(self, new: np.ndarray) -> None:
@@ -259,7 +263,7 @@ class _Basis:
         self._space.checkpoints.save("block", step, rows, small)
 
     def restore(self, saved: State) -> None:
-        """What was saved."""
+        """Take the basis of a checkpoint."""
         self.values, self._rotation = saved.small["values"], saved.small["rotation"]
         some = slice(self.size, self.size + len(self.values))
         self.size = some.stop

@@ -10,7 +10,15 @@ import numpy as np
 from gcnmpi.options.methods import EMBEDDINGS
 from gcnmpi.options.settings import key
 from gcnmpi.propagation.checks import needs_symmetry
-from gcnmpi.propagation.interface import Held, Holds, Matrix, Method, Outcome
+from gcnmpi.propagation.interface import (
+    Held,
+    Holds,
+    Matrix,
+    Method,
+    Outcome,
+    kept_every,
+    kept_in,
+)
 from gcnmpi.propagation.space import Space
 from partition.errors import UserError
 from partition.graph.store import StoredGraph
@@ -21,7 +29,7 @@ _LONG = ("method", ("prone", "randsvd"))
 
 @dataclass(frozen=True)
 class EmbedOptions:
-    """Of ``embed``."""
+    """The options of ``embed``."""
 
     method: str = key("fastrp", "how vertices are embedded", choices=EMBEDDINGS)
     dimension: int = key(128, "columns of the embedding", low=1, example=64)
@@ -49,14 +57,8 @@ class EmbedOptions:
         low=0,
         needs=_LONG,
     )
-    checkpoint: str = key(
-        "",
-        "prone, randsvd: folder that checkpoints are kept in; where there is one, the run goes on "
-        "from it",
-        example="kept",
-        needs=_LONG,
-    )
-    every: float = key(60.0, "seconds between two checkpoints", low=0, needs=("checkpoint", None))
+    checkpoint: str = kept_in("prone, randsvd: ", needs=_LONG)
+    every: float = kept_every()
 
 
 @dataclass(frozen=True)
@@ -106,7 +108,7 @@ def run(space: Space, options: EmbedOptions) -> Outcome:
 
 
 def holds(stored: StoredGraph, options: EmbedOptions) -> Holds:
-    """What the embedding says."""
+    """Moments of the embedding that is asked for."""
     embedding: Embedding = EMBEDDINGS.get(options.method)
     return Holds(options.dimension, embedding.holds(stored.manifest.n, options))
 

@@ -1,4 +1,4 @@
-"""What a method is: its options, the matrix that it multiplies with, and what it computes."""
+"""A method: its options, the matrix that it multiplies with, and its result."""
 
 from __future__ import annotations
 
@@ -8,7 +8,9 @@ from typing import Any
 
 import numpy as np
 
+from gcnmpi.layout.runtime import Demand
 from gcnmpi.options.outputs import RESULTS
+from gcnmpi.options.settings import key
 from gcnmpi.propagation.space import Space
 from partition.graph.store import StoredGraph
 
@@ -38,7 +40,7 @@ class Matrix:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What a method computed.
+    """The result of a method.
 
     Attributes
     ----------
@@ -63,7 +65,7 @@ class Outcome:
 
 @dataclass(frozen=True)
 class Held:
-    """What a rank holds at a moment of a method, beside M: columns of its own rows.
+    """The memory of a rank at a moment of a method, beside M: columns of its own rows.
 
     Attributes
     ----------
@@ -117,7 +119,6 @@ class Method:
     ----------
     options : frozen dataclass
         Whose fields are made by :func:`gcnmpi.options.settings.key`.
-    matrix : Matrix
     run : callable
         ``run(space, options)`` is called by all ranks together and gives the :class:`Outcome`.
     holds : callable
@@ -145,7 +146,25 @@ class Method:
     rows: bool = False
     reads: tuple[str, ...] = ()
 
+    @property
+    def demand(self) -> Demand:
+        """What is asked of a scheme: products, or whole rows."""
+        return Demand(products=not self.rows, rows=self.rows, transposed=False)
+
 
 @dataclass(frozen=True)
 class NoOptions:
     """Of methods that have none."""
+
+
+def kept_in(methods: str = "", **limits: Any) -> Any:
+    """The option ``checkpoint`` of a method, or of some methods of several."""
+    text = (
+        f"{methods}folder that checkpoints are kept in; where there is one, the run goes on from it"
+    )
+    return key("", text, example="kept", **limits)
+
+
+def kept_every() -> Any:
+    """The option ``every`` of a method that has checkpoints."""
+    return key(60.0, "seconds between two checkpoints", low=0, needs=("checkpoint", None))

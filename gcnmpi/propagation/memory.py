@@ -12,20 +12,21 @@ from gcnmpi.layout.runtime import Demand, Source
 from gcnmpi.mpi.comm import Comm
 from gcnmpi.options.config import Config
 from gcnmpi.options.scheme import SCHEMES
-from gcnmpi.planner.evaluation import RESULT_BUFFERS
+from gcnmpi.planner.case import sparse_work
 from gcnmpi.planner.machine import Machine
 from gcnmpi.planner.memory import (
     PATTERN_INDEX,
+    RESULT_BUFFERS,
     arriving_arcs,
     arriving_rows,
     pattern_memory,
     tiles_memory,
 )
 from gcnmpi.planner.ranking import Candidate, Needs, Setting
-from gcnmpi.propagation.interface import Held, Holds, Method
+from gcnmpi.propagation.interface import Held, Holds
 from gcnmpi.propagation.settings import Asked
 from gcnmpi.run.room import Room, check_room
-from gcnmpi.schemes.forecast import Forecast, Sparse, make_facts
+from gcnmpi.schemes.forecast import Forecast, make_facts
 from gcnmpi.schemes.operations import Operation
 from partition.graph.graph import index_dtype
 
@@ -52,12 +53,8 @@ def check_memory(
 ) -> int:
     """Say what a propagation needs, and refuse it where a node has less: see ``check_room``.
 
-    Parameters
-    ----------
-    config : Config
-        With the options of the scheme as they are resolved.
-    written : bool
-        Whether the result goes to a file; else rank 0 gets it.
+    The options of the scheme are resolved; a result that is not ``written`` to a file goes to rank
+    0.
     """
 
     def setting_of(room: Room) -> tuple[Setting, Needs]:
@@ -84,16 +81,11 @@ def memory(
     """Peak bytes of the rank that needs most, beside the process itself.
 
     It is its share of the part vector of the node, and the largest of these: its arcs while they
-    are loaded; M and what the method holds; M, the result, and what writes or gathers it.
-
-    Parameters
-    ----------
-    source : Source
-        With the partition into as many parts as the scheme wants.
-    size, shared : int
-        Ranks in all, and those that share a part vector.
+    are loaded; M and what the method holds; M, the result, and what writes or gathers it. The
+    source has the partition into as many parts as the scheme wants; of ``size`` ranks, ``shared``
+    share a part vector.
     """
-    demand = demand_of(asked.method)
+    demand = asked.method.demand
     facts = make_facts(source, config, demand)
     forecast = SCHEMES.get(config.scheme.name).forecast(config.scheme, size, facts)
     holds: Holds = asked.method.holds(source.stored, asked.options)
@@ -123,11 +115,6 @@ def memory(
     return 4 * n // shared + max(map(peak, ranks))
 
 
-def demand_of(method: Method) -> Demand:
-    """What a method asks of a scheme."""
-    return Demand(products=not method.rows, rows=method.rows, transposed=False)
-
-
 def _loading(forecast: Forecast, rank: int, source: Source, config: Config, demand: Demand) -> int:
     """The most that the rank's arcs take until they are M: on their way, in order, or as M.
 
@@ -149,9 +136,7 @@ def _loading(forecast: Forecast, rank: int, source: Source, config: Config, dema
     # As they are read, their owners, and what comes; what is packed, and its order.
     moving = 2 * ends + OWNER * arcs + min(limit, arcs * (DOUBLE + max(index, weight)))
     # The pattern of own rows and columns with its transpose, and twice with its rows moved.
-    inner = max(
-        t.inner for t in forecast.work(rank, Operation.AGGREGATE, 1, 1) if isinstance(t, Sparse)
-    )
+    inner = max(tile.inner for tile in sparse_work(forecast, rank, Operation.AGGREGATE))
     inside = arcs * rows // max(1, rows, inner)  # as if entries were spread evenly over columns
     patterns = ORDERED * (1 if manifest.symmetric_pattern else 2) * (index + 1)
     ordering = ends + inside * (2 * index + patterns) * (config.loading.order != "none")
@@ -173,9 +158,7 @@ def _matrix(forecast: Forecast, rank: int, config: Config, demand: Demand) -> in
 
 def _whole_rows(forecast: Forecast, rank: int) -> tuple[int, int]:
     """Columns and entries of the rows of M of which a rank looks at the neighbours."""
-    tiles = [
-        part for part in forecast.work(rank, Operation.EXPAND, 1, 1) if isinstance(part, Sparse)
-    ]
+    tiles = sparse_work(forecast, rank, Operation.EXPAND)
     return max(t.inner for t in tiles), sum(t.entries for t in tiles)
 
 

@@ -20,6 +20,7 @@ from gcnmpi.propagation.blocks import (
     drawn_columns,
     left_singular,
     randomised_svd,
+    reciprocal,
     row_sums,
     unit_rows,
 )
@@ -44,10 +45,8 @@ def run(space: Space, options: EmbedOptions) -> np.ndarray:
 
 
 def _factorised(space: Space, options: EmbedOptions, degrees: np.ndarray) -> np.ndarray:
-    some = degrees > 0
-    inverse = np.divide(1, degrees, out=np.zeros(len(degrees)), where=some)
     # The column sums of D⁻¹A: of A's rows, since A is symmetric.
-    negative = space.multiply(inverse).astype(np.float64) ** _EXPONENT
+    negative = space.multiply(reciprocal(degrees)).astype(np.float64) ** _EXPONENT
     negative /= float(space.total(float(negative[space.counted].sum()))) or 1.0
     rows, columns = (
         np.log(array, out=np.zeros(len(array)), where=array > 0)[:, np.newaxis]

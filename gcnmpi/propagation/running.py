@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +19,7 @@ from gcnmpi.options.scheme import SCHEMES
 from gcnmpi.propagation.checkpoint import facts_of
 from gcnmpi.propagation.checks import needs_symmetry
 from gcnmpi.propagation.interface import Outcome
-from gcnmpi.propagation.memory import check_memory, demand_of
+from gcnmpi.propagation.memory import check_memory
 from gcnmpi.propagation.settings import Asked
 from gcnmpi.propagation.space import Space
 from gcnmpi.run.opening import find_source, load_matrix, open_split, start
@@ -29,16 +29,9 @@ from partition.errors import UserError
 
 @dataclass(frozen=True)
 class Products:
-    """Products of one kind.
+    """Products of one kind, "aggregate" or "expand", and width, and how often they were made.
 
-    Attributes
-    ----------
-    name : {"aggregate", "expand"}
-    width : int
-        Columns.
-    times : int
-    each : Volume
-        What all ranks together were to move for one, by the forecast of the scheme.
+    ``each`` is the volume of all ranks together for one, by the forecast of the scheme.
     """
 
     name: str
@@ -49,23 +42,16 @@ class Products:
 
 @dataclass(frozen=True)
 class Propagated:
-    """What was computed.
+    """The result of a propagation on all ranks.
 
     Attributes
     ----------
-    shape : tuple of int
-    dtype : dtype
     outcome : Outcome
         Own rows, and what the method says.
-    products : tuple of Products
-    counted : Volume
-        What the products of all ranks moved.
-    reduced : Volume
-        What sums over ranks moved.
+    counted, reduced : Volume
+        What the products of all ranks moved, and what sums over ranks moved.
     seconds : float
         Of the method, on the slowest rank: without loading and writing.
-    warnings : tuple of str
-        What the user should know.
     memory : int
         Bytes that were forecast for the rank that needs most.
     values : array or None
@@ -85,7 +71,7 @@ class Propagated:
 
     @property
     def predicted(self) -> Volume:
-        """What the products of all ranks were to move."""
+        """The volume that the products of all ranks were to move."""
         return sum((made.each * made.times for made in self.products), NOTHING)
 
 
@@ -144,24 +130,15 @@ def propagate(
     moved, reduced = space.counted_volumes()
     kinds = sorted(space.products.items())
     each = [space.scheme.volume(name, 1, width) for (name, width), _ in kinds]
-    figures = np.array([_figures(volume) for volume in (moved, reduced, *each)])
+    figures = np.array([astuple(volume) for volume in (moved, reduced, *each)])
     reduce_in_place(comm, figures)
     counted, sums, *volumes = (Volume(*line) for line in figures.tolist())
     products = tuple(
         Products(*kind, times, volume) for (kind, times), volume in zip(kinds, volumes, strict=True)
     )
-    return Propagated(
-        rows.shape,
-        rows.values.dtype,
-        outcome,
-        products,
-        counted,
-        sums,
-        seconds,
-        warnings,
-        memory,
-        values,
-    )
+    moves = products, counted, sums
+    what = rows.shape, rows.values.dtype, outcome
+    return Propagated(*what, *moves, seconds, warnings, memory, values)
 
 
 def open_space(
@@ -174,15 +151,8 @@ def open_space(
 ) -> tuple[Space, tuple[str, ...]]:
     """The matrix of a method on its ranks, and warnings for the user.
 
-    Parameters
-    ----------
-    before : callable
-        Called on all ranks before anything is loaded, with the options of the scheme resolved.
-
-    Raises
-    ------
-    UserError
-        On all ranks, as :func:`gcnmpi.run.opening.find_source`; or if the scheme cuts rows.
+    ``before`` is called on all ranks before anything is loaded, with the options of the scheme
+    resolved. A UserError is raised on all if the scheme cuts rows.
     """
     method, config = asked.method, asked.config
     with agreed(comm):
@@ -191,7 +161,7 @@ def open_space(
     before(source, config)
     opened = start(comm, source, config)
     try:
-        scheme = load_matrix(opened.runtime, source, opened.config, demand_of(method))
+        scheme = load_matrix(opened.runtime, source, opened.config, method.demand)
     except UserError as error:
         if method.matrix.fixed and "graph.normalize" in (error.hint or ""):
             raise UserError(f"{error.message}: {asked.name} is defined by it") from None
@@ -202,7 +172,7 @@ def open_space(
 
 
 def _check(graph: str | os.PathLike, asked: Asked) -> None:
-    """What only the folder can say, on rank 0."""
+    """Compare the method with the graph folder, on rank 0."""
     stored = open_split(graph, asked.config)
     if asked.method.matrix.symmetric:
         needs_symmetry(stored, f"{asked.name} needs a symmetric matrix")
@@ -217,10 +187,6 @@ def _check_scheme(config: Config, rows: bool) -> None:
             f"scheme {config.scheme.name!r} cuts the rows that a propagation computes with",
             f"use scheme.name = {', '.join(able[:-1])} or {able[-1]}",
         )
-
-
-def _figures(volume: Volume) -> list[int]:
-    return [volume.sent, volume.received, volume.messages, volume.shared]
 
 
 def _heading(space: Space, source: Source, kernel: str, name: str) -> str:
