@@ -19,7 +19,7 @@ LARGEST_KEPT = 32 << 20  # glibc takes no higher limit
 
 
 def resident_bytes() -> int:
-    """What is in memory now; the peak where the system does not say."""
+    """Bytes in memory now; the peak where the system does not say."""
     return _status("VmRSS:") or peak_bytes()
 
 
@@ -76,7 +76,7 @@ def forget_pages(array: Any) -> None:
 def free_bytes() -> int:
     """Memory that processes of this host can still get; in a control group, what that leaves them.
 
-    What the system has read of files counts as free, as it gives that back when it is asked.
+    Pages of files that the system keeps count as free, as it gives them back when it is asked.
     """
     lines = Path("/proc/meminfo").read_text(encoding="utf-8").splitlines()
     (line,) = [line for line in lines if line.startswith("MemAvailable:")]

@@ -58,15 +58,15 @@ class Readable(Protocol):
 
     @property
     def dtype(self) -> np.dtype:
-        """Of what is read."""
+        """The dtype of rows that are read."""
 
     @property
     def ndim(self) -> int:
-        """1 or 2."""
+        """Dimensions: 1, or 2 with columns."""
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """n rows first."""
+        """The n rows, and columns."""
 
     def __len__(self) -> int: ...
 
@@ -88,6 +88,12 @@ class Entries:
     row: np.ndarray
     column: np.ndarray
     weight: np.ndarray | None
+
+    def sent(self, comm: Comm, to: np.ndarray, max_bytes: float) -> Entries:
+        """Send each entry to a rank, (m,) integers; the entries that come here."""
+        arrays = [self.row, self.column] + ([] if self.weight is None else [self.weight])
+        (row, column, *weight), _ = redistribute(comm, to, arrays, max_bytes)
+        return Entries(row, column, weight[0] if weight else None)
 
 
 def load_parts(comm: Comm, stored: StoredGraph, partition: Partition | None) -> np.ndarray:
@@ -116,19 +122,10 @@ def load_entries(
 ) -> Entries:
     """The entries of Ã's rows that this rank owns (without added self-loops).
 
-    Parameters
-    ----------
-    direction : {"in", "out"}
-        "in": the arc s→t is the entry (t, s); "out": (s, t).
-    max_bytes : float
-        Bound of the send buffer.
+    With direction "in" the arc s→t is the entry (t, s), with "out" (s, t).
     """
     mine = own_arcs(comm, stored, direction)
-    arrays = [mine.row, mine.column]
-    if mine.weight is not None:
-        arrays.append(mine.weight)
-    (row, column, *weight), _ = redistribute(comm, parts[mine.row], arrays, max_bytes)
-    return Entries(row, column, weight[0] if weight else None)
+    return mine.sent(comm, parts[mine.row], max_bytes)
 
 
 def load_m(comm: Comm, source: Source, options: GraphConfig, max_bytes: float) -> Entries:
@@ -136,11 +133,6 @@ def load_m(comm: Comm, source: Source, options: GraphConfig, max_bytes: float) -
 
     For layouts in which a row of M is on several ranks. The degrees of all vertices are held
     once a node meanwhile.
-
-    Parameters
-    ----------
-    options : GraphConfig
-        ``self_loops`` and ``normalize``.
     """
     graph = source.stored.graph
     entries = own_arcs(comm, source.stored, source.direction)
@@ -182,10 +174,7 @@ def readers(comm: Comm, rows: np.ndarray, n: int) -> np.ndarray:
 def own_arcs(comm: Comm, stored: StoredGraph, direction: str) -> Entries:
     """The arcs of this rank's contiguous 1/P of the rows on disk.
 
-    Raises
-    ------
-    UserError
-        On all ranks, if no graph has such arcs, or the manifest is not that of these.
+    A UserError is raised on all ranks if no graph has such arcs, or the manifest is not theirs.
     """
     graph, manifest = stored.graph, stored.manifest
     mine = slice_of(graph.n, comm.rank, comm.size)
@@ -211,17 +200,8 @@ def own_arcs(comm: Comm, stored: StoredGraph, direction: str) -> Entries:
 def check_content(comm: Comm, stored: StoredGraph, names: Collection[str], excess: int = 0) -> None:
     """Refuse files that do not hold what the manifest says: each rank reads 1/P, one reduction.
 
-    Parameters
-    ----------
-    names : collection of str
-        Of the files, without ``.npy``; those that the folder has, and has a checksum of.
-    excess : int
-        This rank's share of what is 0 for symmetric arcs.
-
-    Raises
-    ------
-    UserError
-        On all ranks.
+    Files are named without ``.npy``; only those are read that the folder has, and has a checksum
+    of. ``excess`` is this rank's share of a sum that is 0 for symmetric arcs.
     """
     path, expected = stored.path, stored.manifest.sums
     with agreed(comm):
@@ -246,7 +226,7 @@ def check_content(comm: Comm, stored: StoredGraph, names: Collection[str], exces
 
 
 def _own_sum(array: np.ndarray, mine: slice) -> int:
-    """What some rows add to the checksum of a mapped array; their pages are not kept."""
+    """The share of some rows in the checksum of a mapped array; their pages are not kept."""
     step, total = max(1, SUMMED_AT_ONCE * len(array) // max(1, array.size)), 0
     for start in range(mine.start, mine.stop, step):
         total += part_of_sum(array, start, min(start + step, mine.stop))
@@ -300,21 +280,10 @@ def load_sparse(
 ) -> sp.csr_array:
     """Own rows of a sparse matrix on disk, (own, width): each rank asks those that map them.
 
-    Parameters
-    ----------
-    own : (own,) integers
-        Global ids, in the order of the result; a row may go to several ranks.
-    max_bytes : float
-        Bound of what is read, sent and received beside the result at a time.
-    normalised : bool
-        Divide each row by its sum in float64; one that sums to 0 becomes 0.
-    dtype : dtype
-        Of the result's numbers.
-
-    Raises
-    ------
-    UserError
-        On all ranks, if the matrix is damaged.
+    ``own`` are global ids, in the order of the result; a row may go to several ranks. ``max_bytes``
+    bounds what is read, sent and received beside the result at a time. Normalised rows are divided
+    by their sums in float64; one that sums to 0 becomes 0. A UserError is raised on all ranks if
+    the matrix is damaged.
     """
     n = len(rows)
     mine = slice_of(n, comm.rank, comm.size)
@@ -361,10 +330,8 @@ def _sent_rows(
 ) -> list[np.ndarray]:
     """Send the entries of rows to who asked for them; of those that come here: row, column, value.
 
-    Parameters
-    ----------
-    asked, who, where : (rows,) integers
-        Rows that this rank maps, the rank that each goes to, and what it calls it.
+    ``asked`` are rows that this rank maps, ``who`` the rank that each goes to, and ``where`` its
+    number there.
     """
     counts, columns, values = rows.picked(asked)
     for array in (rows.indices, rows.data):

@@ -148,7 +148,7 @@ class Method:
 
     @property
     def demand(self) -> Demand:
-        """What is asked of a scheme: products, or whole rows."""
+        """Products, or whole rows, as the method asks a scheme for."""
         return Demand(products=not self.rows, rows=self.rows, transposed=False)
 
 
