@@ -45,12 +45,8 @@ NOTHING = Volume()
 class Kept:
     """Rows of an expand that pass between ranks of one node without a message.
 
-    Attributes
-    ----------
-    send_rows, send_messages : int
-        Rows of a rank that others read, and how many others.
-    recv_rows, recv_messages : int
-        Rows of others that it reads, and of how many.
+    Rows of a rank that others read, and how many others; rows of others that it reads, and of how
+    many.
     """
 
     send_rows: int = 0

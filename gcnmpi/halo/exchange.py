@@ -62,10 +62,6 @@ class Exchange:
 
     Parameters
     ----------
-    transport : Transport
-        Carries the rows of its plan.
-    width : int
-        Columns of the buffer.
     buffers : Buffers, optional
         Those of another exchange of this width; they say whether rows are rounded.
     own : (nown, width) array, optional
@@ -77,8 +73,6 @@ class Exchange:
 
     Attributes
     ----------
-    transport : Transport
-    buffers : Buffers
     whole, own, halo : arrays of nown + nhalo, nown and nhalo rows
         The buffer and its two halves (views); with ``own``, the buffer is the halo.
     packed : (nsend, width) array

@@ -111,16 +111,8 @@ def mixed(
 class _HaloEntries:
     """The m entries of M in columns of the halo, by row and owner of the column.
 
-    Attributes
-    ----------
-    where : (m,) int64
-        Places among all entries.
-    column : (m,) integers
-        0..nhalo−1.
-    sum : (m,) integers
-        The partial sum that could serve the entry: of its row, over columns of one owner.
-    sum_row, sum_owner : (sums,) integers
-        These two.
+    Of each its place among all entries, its column, 0..nhalo−1, and the number of the partial sum
+    that could serve it: of its row, over columns of one owner. These two are known of each sum.
     """
 
     where: np.ndarray

@@ -36,16 +36,8 @@ from gcnmpi.options.scheme import TRANSPORTS
 class Operand:
     """A sparse matrix over local columns, cut at the end of the own ones (or rows, for a fold).
 
-    Attributes
-    ----------
-    own : list of (slice, sparse matrix)
-        The own half, in chunks of rows.
-    folds : bool
-    halo : sparse matrix or None
-        None on a single rank.
-    packed : sparse matrix or None
-        What makes packed rows of own ones, in a mixed exchange; of a fold, what adds packed rows
-        to own ones.
+    The own half is in chunks of rows; a single rank has no halo. In a mixed exchange, ``packed``
+    makes packed rows of own ones; in a fold, it adds packed rows to own ones.
     """
 
     own: list[tuple[slice, Sparse]]

@@ -1,4 +1,4 @@
-"""Whole rows of neighbours: what attention and maxima need, and products do not.
+"""Whole rows of neighbours, which attention and maxima need, and products do not.
 
 A **halo** brings the rows that the own rows of M have entries for behind the own ones, (own + halo,
 width), and takes gradients of all these rows back to their owners, where they are added. With it
@@ -32,8 +32,6 @@ class Halo(Protocol):
         Own rows over local columns, (own, own + halo).
     ids : (own + halo,) integers
         Global vertices of the local columns.
-    phases : Phases
-        Where the time of what is done with the rows is counted.
     kept : Kept
         Rows that need no message.
     alone : bool
@@ -55,7 +53,7 @@ class Halo(Protocol):
     def gradient(self, place: Place, width: int) -> Matrix:
         """A matrix whose ``whole`` has room for gradients of own and halo rows.
 
-        One memory for each width: what is in it is lost with the next gradient.
+        One memory for each width: its content is lost with the next gradient.
         """
 
     def fold(self, gradient: Matrix, out: Array) -> None:
@@ -84,18 +82,8 @@ class BroadcastHalo:
     """Every block goes to all ranks of a group, each of which keeps the rows it needs.
 
     The adjoint of a broadcast is a reduction to its root: block after block, each rank adds the
-    gradients that it has for that block.
-
-    Parameters
-    ----------
-    group : Group
-        Rank q of it owns block q.
-    rows : list of int
-        Rows of each block.
-    plan : Plan
-        Which rows of which block this rank needs; own rows and halo are numbered by position.
-    first : (blocks,) integers
-        Position of the first row of each block.
+    gradients that it has for that block. Rank q of the group owns block q, of ``rows[q]`` rows from
+    position ``first[q]``; own rows and halo of the plan are numbered by position.
     """
 
     def __init__(

@@ -26,14 +26,7 @@ from gcnmpi.mpi.comm import (
 )
 from gcnmpi.options.config import GraphConfig
 from partition.errors import UserError
-from partition.graph.content import (
-    ARC_FILES,
-    check_sums,
-    check_symmetry,
-    described_sum,
-    part_of_sum,
-    reverse_excess,
-)
+from partition.graph import content
 from partition.graph.graph import (
     check_arcs,
     chunks,
@@ -77,12 +70,7 @@ class Readable(Protocol):
 class Entries:
     """Arcs of the graph as entries of Ã or M, in (row, column) order of source.
 
-    Attributes
-    ----------
-    row, column : (m,) integers
-        Global ids.
-    weight : (m,) float64, or None
-        1 where None.
+    Rows and columns are global ids, (m,) integers; weights are float64, or all 1 where None.
     """
 
     row: np.ndarray
@@ -191,8 +179,10 @@ def own_arcs(comm: Comm, stored: StoredGraph, direction: str) -> Entries:
         weight = np.asarray(graph.weights[indptr[0] : indptr[-1]], np.float64)
     excess = 0
     if manifest.symmetric_pattern:
-        excess = reverse_excess(source, target, weight if manifest.symmetric_values else None)
-    check_content(comm, stored, ARC_FILES, excess)
+        excess = content.reverse_excess(
+            source, target, weight if manifest.symmetric_values else None
+        )
+    check_content(comm, stored, content.ARC_FILES, excess)
     row, column = (target, source) if direction == "in" else (source, target)
     return Entries(row, column, weight)
 
@@ -217,35 +207,29 @@ def check_content(comm: Comm, stored: StoredGraph, names: Collection[str], exces
     reduce_in_place(comm, sums)
     with agreed(comm):
         *totals, excess = sums.tolist()
-        check_symmetry(path, excess)
+        content.check_symmetry(path, excess)
         found = {
-            name: described_sum(array, total)
+            name: content.described_sum(array, total)
             for (name, array), total in zip(arrays.items(), totals, strict=True)
         }
-        check_sums(path, found, expected)
+        content.check_sums(path, found, expected)
 
 
 def _own_sum(array: np.ndarray, mine: slice) -> int:
     """The share of some rows in the checksum of a mapped array; their pages are not kept."""
     step, total = max(1, SUMMED_AT_ONCE * len(array) // max(1, array.size)), 0
     for start in range(mine.start, mine.stop, step):
-        total += part_of_sum(array, start, min(start + step, mine.stop))
+        total += content.part_of_sum(array, start, min(start + step, mine.stop))
         forget_pages(array)
     return total & MASK64
 
 
 @dataclass(frozen=True)
 class OwnRows:
-    """The rows of a rank's part.
+    """The rows of a rank's part; each row is on one rank.
 
-    Attributes
-    ----------
-    parts : (n,) integers
-        The owner of every vertex.
-    vertices : (nown,) integers
-        The rank's own, in the order in which it keeps their rows.
-    copy : int
-        Each row is on one rank.
+    ``parts``, (n,), are the owners of all vertices; ``vertices``, (nown,), the rank's own, in the
+    order in which it keeps their rows.
     """
 
     parts: np.ndarray

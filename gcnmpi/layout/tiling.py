@@ -36,15 +36,11 @@ ROWS_SEED, COLUMNS_SEED = 1, 2
 
 @dataclass(frozen=True)
 class Ordering:
-    """A numbering of the vertices in which blocks are contiguous.
+    """A numbering of the n vertices in which blocks are contiguous.
 
-    Attributes
-    ----------
-    n : int
-    position : (n,) integers or None
-        Where each vertex is, in memory that the ranks of a node share; None: at its own number.
-    bounds : (k + 1,) int64 or None
-        Where the parts of the partition that it was made from begin.
+    ``position``, (n,), says where each vertex is, in memory that the ranks of a node share; None:
+    at its own number. ``bounds``, (k + 1,) int64, are the beginnings of the parts of the partition
+    that it was made from.
     """
 
     n: int
@@ -215,7 +211,6 @@ class Tiling:
 
     Attributes
     ----------
-    ordering : Ordering
     cuts : (R + 1,) int64
         Positions at which the row blocks begin.
     holders : (R, C, copies) integers

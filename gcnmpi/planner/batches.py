@@ -62,16 +62,12 @@ class DrawnBatches:
 
     Attributes
     ----------
-    sampler : Sampler
     weights : tuple of float
         How many batches of an epoch each stands for.
-    drawn : tuple of Drawn
     trains : tuple of bool
         Whether there is something in it that trains; otherwise a run draws it, and no more.
     looked_at : (n,) integers
         Entries of each row of M.
-    direction : str
-        Of M.
     observed : tuple of Drawn
         By which the rows of others are chosen that ranks keep; empty, if they keep none.
     kept_rows : int

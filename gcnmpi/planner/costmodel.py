@@ -64,7 +64,7 @@ class Cost:
     Attributes
     ----------
     seconds : float
-        Seconds of forward pass, backward pass and update.
+        Of forward pass, backward pass and update.
     phases : dict of str to float
         Seconds of each phase: "sparse", "dense", "passes", "transfer", "reduce"; of mini-batches
         also "sample" and "bind" (:mod:`gcnmpi.planner.batches`).

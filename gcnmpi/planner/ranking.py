@@ -36,18 +36,11 @@ MOST_DOUBLINGS = 6  # of the number of ranks that advice looks at
 
 @dataclass(frozen=True)
 class Candidate:
-    """A scheme with its options, and the partition that it would use.
+    """A scheme with its options, and the partition that it would use, without its part vector.
 
-    Attributes
-    ----------
-    options : dict
-        Those by which it differs from the other variants, or from the defaults.
-    parts : int
-        Parts that the scheme needs; 0: none.
-    partition : Partition or None
-        Without its part vector.
-    estimated : bool
-        Whether the partition is not there: expected figures of random rows.
+    ``options`` are those by which it differs from the other variants, or from the defaults;
+    ``parts`` how many it needs, 0: none. An estimated partition is not there: it has the expected
+    figures of random rows.
     """
 
     scheme: SchemeConfig
@@ -89,11 +82,6 @@ class Setting:
         Full names of the keys that the user gave: variants with other values are left out.
     locality : bool
         Whether arcs all over the graph are read, to see how near its neighbours are.
-
-    Raises
-    ------
-    UserError
-        If the graph cannot be trained on.
     """
 
     def __init__(
@@ -113,7 +101,6 @@ class Setting:
         self.machine, self.ranks_per_node = machine, ranks_per_node
         self.direction = resolved_direction(stored, config)
         self.work: Workload = workload(stored, config, features, classes, locality)
-        self._needs: tuple[np.ndarray, np.ndarray] | None = None
 
     def case(self, candidate: Candidate, size: int, trains: bool = True) -> Case:
         """A candidate on so many ranks, for the cost model; ``trains`` as for ``program_on``."""
@@ -183,12 +170,13 @@ class Setting:
 
     def random_partition(self, k: int) -> Partition:
         """A partition that is not there, with the metrics that random rows are expected to have."""
-        if self._needs is None:
-            # Entries of each column of M outside its diagonal: rows of M transposed.
-            other = "out" if self.direction == "in" else "in"
-            needs = row_sizes(self.stored.graph, other) - 1
-            self._needs = np.unique(needs, return_counts=True)
         return random_partition(self.stored, self.direction, k, self._needs)
+
+    @cached_property
+    def _needs(self) -> tuple[np.ndarray, np.ndarray]:
+        # Entries of each column of M outside its diagonal: rows of M transposed.
+        other = "out" if self.direction == "in" else "in"
+        return np.unique(row_sizes(self.stored.graph, other) - 1, return_counts=True)
 
 
 def rank_schemes(

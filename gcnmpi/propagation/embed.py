@@ -72,10 +72,8 @@ class Embedding:
         without added loops.
     holds : callable
         ``holds(n, options)``: moments of what a rank holds, as those of a method.
-    symmetric : bool
-        Whether A has to equal its transpose.
-    weighted : bool
-        Whether arcs may have weights.
+    symmetric, weighted : bool
+        Whether A has to equal its transpose, and whether arcs may have weights.
     """
 
     run: Callable[[Space, EmbedOptions], np.ndarray]

@@ -46,10 +46,8 @@ class Outcome:
     ----------
     rows : (own,) or (own, width) array
         A row for each own vertex, as ``Space.vertices`` has them.
-    name : str
-        Of the array in an ``.npz``.
-    column : str
-        Of the one column of a table, where there is one.
+    name, column : str
+        Of the array in an ``.npz``, and of the one column of a table, where there is one.
     arrays : mapping of str to array
         Further arrays of an ``.npz``, the same on all ranks.
     notes : tuple of str

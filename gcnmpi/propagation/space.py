@@ -46,14 +46,8 @@ class Space:
         Global ids of own rows. Ranks may have copies of the same rows: see ``counted``.
     counted : slice
         The own rows that this rank takes in sums over all vertices.
-    dtype : dtype
-        Of products and results.
-    direction : {"in", "out"}
-        Of M.
     products : Counter
         How many products there were of each kind and width.
-    checkpoints : Checkpoints
-        Of methods that are long.
     """
 
     def __init__(self, opened: Opened, scheme: Scheme, tell: Callable[[str], None]) -> None:
