@@ -7,7 +7,6 @@ import time
 from collections.abc import Callable
 from dataclasses import astuple, dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -22,8 +21,9 @@ from gcnmpi.propagation.interface import Outcome
 from gcnmpi.propagation.memory import check_memory
 from gcnmpi.propagation.settings import Asked
 from gcnmpi.propagation.space import Space
-from gcnmpi.run.opening import find_source, load_matrix, open_split, start
+from gcnmpi.run.opening import Opened, find_source, load_matrix, open_split, start
 from gcnmpi.run.writing import check_writable, deliver
+from gcnmpi.schemes.interface import Scheme
 from partition.errors import UserError
 
 
@@ -103,72 +103,49 @@ def propagate(
         a node has too little memory, a file that is given cannot be read, or the one that is asked
         for cannot be written.
     """
-    method = asked.method
     check_writable(comm, out)
     from_root(comm, lambda: _check(graph, asked))
-    memory, facts = 0, dict[str, Any]()
-
-    def before(source: Source, config: Config) -> None:
-        nonlocal memory
-        memory = check_memory(comm, source, asked, config, out is not None, force, tell)
-        if asked.checkpoints is not None:
-            what = asked.name, asked.options, asked.files
-            facts.update(from_root(comm, lambda: facts_of(*what, source, config, comm.size)))
-
-    space, warnings = open_space(comm, graph, partition, asked, tell, before)
+    with agreed(comm):
+        _check_scheme(asked.config)
+    source, config = find_source(comm, graph, partition, asked.config)
+    memory = check_memory(comm, source, asked, config, out is not None, force, tell)
+    opened = start(comm, source, config)
+    space, warnings = Space(opened, _matrix(opened, asked), tell), opened.told
+    tell(_heading(space, source, opened.runtime.kernel.name, asked.name))
     if asked.checkpoints is not None:
-        found = space.checkpoints.open(*asked.checkpoints, facts, force, tell)
-        warnings = (*warnings, *found)
+        what = asked.name, asked.options, asked.files
+        facts = from_root(comm, lambda: facts_of(*what, source, config, comm.size))
+        warnings += tuple(space.checkpoints.open(*asked.checkpoints, facts, force, tell))
     began = time.perf_counter()
-    outcome = method.run(space, asked.options)
+    outcome = asked.method.run(space, asked.options)
     seconds = maximum(comm, time.perf_counter() - began)
     rows = space.result(outcome.rows)
     values = deliver(
         comm, out, rows, space.stored.graph.ids, space.max_bytes,
         column=outcome.column, name=outcome.name, arrays=outcome.arrays,
     )  # fmt: skip
-    moved, reduced = space.counted_volumes()
     kinds = sorted(space.products.items())
     each = [space.scheme.volume(name, 1, width) for (name, width), _ in kinds]
-    figures = np.array([astuple(volume) for volume in (moved, reduced, *each)])
+    figures = np.array([astuple(volume) for volume in (*space.counted_volumes(), *each)])
     reduce_in_place(comm, figures)
     counted, sums, *volumes = (Volume(*line) for line in figures.tolist())
     products = tuple(
         Products(*kind, times, volume) for (kind, times), volume in zip(kinds, volumes, strict=True)
     )
     moves = products, counted, sums
-    what = rows.shape, rows.values.dtype, outcome
-    return Propagated(*what, *moves, seconds, warnings, memory, values)
+    what_it_is = rows.shape, rows.values.dtype, outcome
+    return Propagated(*what_it_is, *moves, seconds, warnings, memory, values)
 
 
-def open_space(
-    comm: Comm,
-    graph: str | os.PathLike,
-    partition: str | None,
-    asked: Asked,
-    tell: Callable[[str], None] = lambda line: None,
-    before: Callable[[Source, Config], None] = lambda source, config: None,
-) -> tuple[Space, tuple[str, ...]]:
-    """The matrix of a method on its ranks, and warnings for the user.
-
-    ``before`` is called on all ranks before anything is loaded, with the options of the scheme
-    resolved. A UserError is raised on all if the scheme cuts rows.
-    """
-    method, config = asked.method, asked.config
-    with agreed(comm):
-        _check_scheme(config, method.rows)
-    source, config = find_source(comm, graph, partition, config)
-    before(source, config)
-    opened = start(comm, source, config)
+def _matrix(opened: Opened, asked: Asked) -> Scheme:
+    """The matrix of the method on its ranks."""
+    method = asked.method
     try:
-        scheme = load_matrix(opened.runtime, source, opened.config, method.demand)
+        return load_matrix(opened.runtime, opened.source, opened.config, method.demand)
     except UserError as error:
         if method.matrix.fixed and "graph.normalize" in (error.hint or ""):
             raise UserError(f"{error.message}: {asked.name} is defined by it") from None
         raise
-    space = Space(opened, scheme, tell)
-    tell(_heading(space, source, opened.runtime.kernel.name, asked.name))
-    return space, opened.told
 
 
 def _check(graph: str | os.PathLike, asked: Asked) -> None:
@@ -179,7 +156,7 @@ def _check(graph: str | os.PathLike, asked: Asked) -> None:
     asked.method.check(stored, asked.options)
 
 
-def _check_scheme(config: Config, rows: bool) -> None:
+def _check_scheme(config: Config) -> None:
     """A UserError for a scheme that cuts rows of dense matrices into columns."""
     able = [name for name in SCHEMES if SCHEMES.get(name).gives_rows]
     if config.scheme.name not in able:
