@@ -109,12 +109,13 @@ def propagate(
         _check_scheme(asked.config)
     source, config = find_source(comm, graph, partition, asked.config)
     memory = check_memory(comm, source, asked, config, out is not None, force, tell)
+    if asked.checkpoints is not None:
+        what = asked.name, asked.options, asked.files
+        facts = from_root(comm, lambda: facts_of(*what, source, config, comm.size))
     opened = start(comm, source, config)
     space, warnings = Space(opened, _matrix(opened, asked), tell), opened.told
     tell(_heading(space, source, opened.runtime.kernel.name, asked.name))
     if asked.checkpoints is not None:
-        what = asked.name, asked.options, asked.files
-        facts = from_root(comm, lambda: facts_of(*what, source, config, comm.size))
         warnings += tuple(space.checkpoints.open(*asked.checkpoints, facts, force, tell))
     began = time.perf_counter()
     outcome = asked.method.run(space, asked.options)
