@@ -164,7 +164,7 @@ class Memory(Protocol[A]):
         """
 
     def versions(self) -> dict[str, str]:
-        """Of the libraries that compute, where the kernel's name does not tell them."""
+        """Versions of the libraries that compute, where the kernel's name does not tell them."""
 
     def network(self) -> Network | None:
         """The network of devices; None where nothing connects them."""

@@ -40,8 +40,7 @@ def return_large_arrays() -> None:
     glibc moves its own limit up to 32 MiB as such arrays are freed, and keeps what is below: after
     loading a graph, gaps that nothing fits into. Other libraries have no such call.
     """
-    with contextlib.suppress(OSError, AttributeError):
-        ctypes.CDLL(None).mallopt(M_MMAP_THRESHOLD, LARGE)
+    _ask_c_library("mallopt", M_MMAP_THRESHOLD, LARGE)
 
 
 def keep_large_arrays() -> None:
@@ -49,9 +48,8 @@ def keep_large_arrays() -> None:
 
     For programs that free and make matrices all the time, as PyTorch's do.
     """
-    with contextlib.suppress(OSError, AttributeError):
-        ctypes.CDLL(None).mallopt(M_MMAP_THRESHOLD, LARGEST_KEPT)
-        ctypes.CDLL(None).mallopt(M_TRIM_THRESHOLD, 2 * LARGEST_KEPT)
+    _ask_c_library("mallopt", M_MMAP_THRESHOLD, LARGEST_KEPT)
+    _ask_c_library("mallopt", M_TRIM_THRESHOLD, 2 * LARGEST_KEPT)
 
 
 def return_freed_memory() -> None:
@@ -59,8 +57,12 @@ def return_freed_memory() -> None:
 
     Of arrays that are too small to be given back one by one. Other libraries have no such call.
     """
+    _ask_c_library("malloc_trim", 0)
+
+
+def _ask_c_library(name: str, *arguments: int) -> None:
     with contextlib.suppress(OSError, AttributeError):
-        ctypes.CDLL(None).malloc_trim(0)
+        getattr(ctypes.CDLL(None), name)(*arguments)
 
 
 def forget_pages(array: Any) -> None:

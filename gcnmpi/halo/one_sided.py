@@ -16,7 +16,16 @@ import numpy as np
 from gcnmpi.halo.plan import Plan
 from gcnmpi.halo.transports import Ends, Route, Rows, Transport, messages
 from gcnmpi.kernels.interface.kernel import Array, Kernel
-from gcnmpi.mpi.comm import Comm, MPIError, Window, address_of, agreed, is_over, row_type
+from gcnmpi.mpi.comm import (
+    Comm,
+    MPIError,
+    Window,
+    address_of,
+    agreed,
+    free_with,
+    is_over,
+    row_type,
+)
 from partition.errors import UserError
 
 
@@ -55,7 +64,7 @@ class _PutRoute:
         self._addresses = _addresses(comm, target)
         group = comm.Get_group()
         self._from, self._to = (group.Incl(list(rows.places)) for rows in (target, source))
-        weakref.finalize(self, _free, [group, self._from, self._to])
+        free_with(self, [group, self._from, self._to])
 
     def receive(self) -> None:
         self._window.Post(self._from)
@@ -70,12 +79,6 @@ class _PutRoute:
     def wait(self) -> None:
         self._window.Complete()
         self._window.Wait()
-
-
-def _free(groups: list) -> None:
-    if not is_over():
-        for group in groups:
-            group.Free()
 
 
 def _window(comm: Comm) -> Window:

@@ -96,7 +96,7 @@ def plan_of(
     send_rows: np.ndarray,
     asked_counts: np.ndarray,
 ) -> Plan:
-    """The same, where it is known which own rows (local numbers) others asked for."""
+    """The plan of one rank, where it is known which own rows (local numbers) others asked for."""
     send_peers, send_offsets = _groups(asked_counts)
     recv_peers, recv_offsets = _groups(np.bincount(owners, minlength=len(asked_counts)))
     return Plan(own, halo, recv_peers, recv_offsets, send_peers, send_offsets, send_rows)

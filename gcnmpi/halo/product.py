@@ -169,7 +169,7 @@ class HaloProduct:
             self._fold_to(_own_exchange(gradient), gradient.array, out)
 
     def add_halos(self, own: Array, halo: Array, out: Array) -> None:
-        """The same of rows that lie anywhere: own and out, (nown, width), halo, (nhalo, width)."""
+        """out = own + what other ranks' ``halo`` add to it, of arrays that lie anywhere."""
         exchange = self._exchange_of(Matrix(Place(0), own))
         self._kernel.copy(halo, exchange.halo)
         self._fold_to(exchange, own, out)

@@ -75,7 +75,7 @@ class Rows:
             yield peer, self.array[place]
 
     def only(self, peers: Iterable[int]) -> Rows:
-        """The same with some of the ranks only."""
+        """The rows of some of the ranks only."""
         return Rows(self.array, {p: place for p, place in self.places.items() if p in peers})
 
     @property

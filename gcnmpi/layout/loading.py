@@ -278,6 +278,7 @@ def load_sparse(
     forget_pages(rows.indices)
     reader = readers(comm, own, n)
     asks = [own, np.full(len(own), comm.rank, np.int32), np.arange(len(own))]
+    # Rows that this rank maps, the rank that each goes to, and its number there.
     (asked, who, where), _ = redistribute(comm, reader, asks, max_bytes)
     sizes = np.asarray(rows.indptr[1:])[asked] - np.asarray(rows.indptr[:-1])[asked]
     (place, counts), _ = redistribute(comm, who, [where, sizes], max_bytes)
@@ -291,9 +292,18 @@ def load_sparse(
     rounds = int(maximum(comm, len(pieces)))
     for first, last in pieces + [(0, 0)] * (rounds - len(pieces)):
         some = slice(first, last)
-        place, column, value = _sent_rows(
-            comm, rows, asked[some], who[some], where[some], max_bytes, normalised
-        )
+        counts, columns, values = rows.picked(asked[some])
+        for array in (rows.indices, rows.data):
+            forget_pages(array)
+        if normalised:
+            number = np.repeat(np.arange(len(counts)), counts)
+            sums = np.bincount(number, values, len(counts))[number]
+            values = np.divide(values, sums, out=np.zeros(len(sums)), where=sums != 0)
+            del number, sums
+        sent = [np.repeat(where[some], counts), columns, values]
+        to = np.repeat(who[some], counts)
+        (place, column, value), _ = redistribute(comm, to, sent, max_bytes)
+        del counts, columns, values, sent, to
         # A row comes whole and from one rank, in its order: its entries follow the first of them.
         begins = np.flatnonzero(np.diff(place, prepend=-1))
         within = np.arange(len(place))
@@ -301,31 +311,6 @@ def load_sparse(
         within += starts[place]
         indices[within], data[within] = column, value
     return sp.csr_array((data, indices, starts), shape=(len(own), rows.width))
-
-
-def _sent_rows(
-    comm: Comm,
-    rows: SparseRows,
-    asked: np.ndarray,
-    who: np.ndarray,
-    where: np.ndarray,
-    max_bytes: float,
-    normalised: bool,
-) -> list[np.ndarray]:
-    """Send the entries of rows to who asked for them; of those that come here: row, column, value.
-
-    ``asked`` are rows that this rank maps, ``who`` the rank that each goes to, and ``where`` its
-    number there.
-    """
-    counts, columns, values = rows.picked(asked)
-    for array in (rows.indices, rows.data):
-        forget_pages(array)
-    if normalised:
-        number = np.repeat(np.arange(len(counts)), counts)
-        sums = np.bincount(number, values, len(counts))[number]
-        values = np.divide(values, sums, out=np.zeros(len(sums)), where=sums != 0)
-    arrays = [np.repeat(where, counts), columns, values]
-    return redistribute(comm, np.repeat(who, counts), arrays, max_bytes)[0]
 
 
 def permute(rows: np.ndarray, first: np.ndarray) -> None:

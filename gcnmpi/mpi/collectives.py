@@ -52,7 +52,7 @@ class Group:
                 self._take(message, array)
 
     def start_broadcast(self, array: Array, root: int) -> Pending:
-        """The same, in the background: the array is not touched until the wait is over."""
+        """Begin a broadcast: the array is not touched until the wait is over."""
         if self.size == 1 or not array.nbytes:
             return Pending([], self._phases)
         message = self._to_broadcast(array, root, staged=True)
@@ -94,7 +94,7 @@ class Group:
             self._take(message, array)
 
     def start_all_reduce(self, array: Array, op: Any = SUM) -> Pending:
-        """The same, in the background."""
+        """Begin the sum of all arrays (or MAX, MIN), in place."""
         if self.size == 1:
             return Pending([], self._phases)
         self._traffic.count(volume.all_reduce(array.nbytes, self.size))

@@ -238,13 +238,13 @@ def wait_all(requests: list) -> None:
         MPI.Request.Waitall(requests)
 
 
-def free_with(owner: Any, requests: list[MPI.Prequest]) -> None:
-    """Free persistent requests when ``owner`` is collected (unless MPI has ended before)."""
+def free_with(owner: Any, made: Sequence[MPI.Prequest] | Sequence[MPI.Group]) -> None:
+    """Free requests or groups when ``owner`` is collected (unless MPI has ended before)."""
 
     def free() -> None:
         if not MPI.Is_finalized():
-            for request in requests:
-                request.Free()
+            for each in made:
+                each.Free()
 
     weakref.finalize(owner, free)
 
@@ -296,7 +296,7 @@ def rest_until_all(comm: Comm, moved: Callable[[], None], seconds: float = 0.02)
 
 
 def host_name() -> str:
-    """Of the host that this rank runs on."""
+    """The name of the host that this rank runs on."""
     return MPI.Get_processor_name()
 
 

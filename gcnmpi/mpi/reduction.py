@@ -45,7 +45,7 @@ def sum_array_over_ranks(
     phases: Phases,
     traffic: Traffic,
 ) -> None:
-    """The same of an array that may be a kernel's; a rank alone does not look at it.
+    """Sum an array that may be a kernel's over ranks, in place; a rank alone leaves it as it is.
 
     ``summation`` sums arrays of devices; without one MPI sums them, on the host.
     """
@@ -62,7 +62,7 @@ def sum_array_over_ranks(
 
 
 def start_sum(comm: Comm, contributions: np.ndarray, traffic: Traffic) -> Request:
-    """The same, begun: one all-reduce of at most ``REDUCED_AT_ONCE`` bytes, counted."""
+    """Begin the sum of a flat float64 array: at most ``REDUCED_AT_ONCE`` bytes, counted."""
     _count(traffic, contributions.nbytes, comm.size)
     return comm.Iallreduce(IN_PLACE, contributions, SUM)
 
@@ -141,7 +141,7 @@ class NoSum:
     """A rank alone: its loss and gradients are those of all, and stay where they are."""
 
     def __call__(self, loss: Number, gradients: Array) -> Number:
-        """As that of :class:`HostSum`."""
+        """Sum as :class:`HostSum` does."""
         return loss
 
 
@@ -155,7 +155,7 @@ class DeviceSum:
         self._sum, self._bytes = summation, 8 * (count + 1)
 
     def __call__(self, loss: Number, gradients: Array) -> Number:
-        """As that of :class:`HostSum`."""
+        """Sum as :class:`HostSum` does."""
         with self._phases("reduce"):
             total = self._sum(loss, gradients)
         _count(self._traffic, self._bytes, self._size)

@@ -50,7 +50,7 @@ def batch_memory(case: Case, cases: Sequence[Case], sampler: Sampler) -> int:
 
 
 def sizes_of(case: Case) -> BatchSizes:
-    """Of the batch that a case is one of."""
+    """The sizes of the batch that a case is one of."""
     return _of_batch(case).sizes
 
 

@@ -44,7 +44,7 @@ def predicted_rows(
 
 
 def counted_rows(files: Iterable[str | os.PathLike]) -> list[dict[str, Any]]:
-    """The same of runs: the lines of ``gcnmpi bench-schemes --json``, a row each."""
+    """The rows of runs: a row for each line of ``gcnmpi bench-schemes --json``."""
     rows = []
     for file in files:
         try:

@@ -143,7 +143,7 @@ def evaluation_seconds(case: Case) -> float:
 def _products_seconds(
     case: Case, steps: Sequence[Step | None]
 ) -> tuple[dict[str, float], dict[int, Volume]]:
-    """Of the products of some steps; None among them is the loss."""
+    """Seconds and volumes of the products of some steps; None among them is the loss."""
     ranks = list(case.forecast.ranks())
     phases = dict.fromkeys(("sparse", "dense", "transfer"), 0.0)
     volumes = dict.fromkeys(ranks, NOTHING)

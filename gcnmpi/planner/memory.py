@@ -93,7 +93,7 @@ def loading_memory(case: Case, rank: int) -> int:
 
 
 def arriving_arcs(arcs: int, n: int, config: Config) -> int:
-    """The same of so many arcs of a graph of n vertices."""
+    """Bytes of so many arcs on their way, in a graph of n vertices, and of the buffers for them."""
     arc = 2 * np.dtype(index_dtype(n)).itemsize + WEIGHT_BYTES
     limit = int(config.loading.max_buffer_mb * 2**20)
     # Arcs that are sent at once are packed; before that, as much of the files is in memory.

@@ -29,7 +29,7 @@ def normal(space: Space, seed: int, width: int, stream: int = 0) -> np.ndarray:
 
 
 def uniform(space: Space, seed: int, width: int, stream: int = 0) -> np.ndarray:
-    """The same, uniform in (0, 1)."""
+    """Numbers that are uniform in (0, 1), drawn as those of :func:`normal`."""
     return _drawn(space, seed, width, stream, lambda x: x)
 
 

@@ -155,7 +155,7 @@ def facts_of(
     config: Config,
     size: int,
 ) -> dict[str, Any]:
-    """Of what a checkpoint is: graph, method and options, matrix; and how it is computed.
+    """The facts of a checkpoint: graph, method and options, matrix; and how it is computed.
 
     Of ``given`` options that name files, the bytes in these count, not where they are. The options
     of the scheme are resolved in the configuration.

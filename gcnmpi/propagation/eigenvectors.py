@@ -256,7 +256,7 @@ class _Basis:
         self.values, self._rotation = self._space.alike(lambda: np.linalg.eigh(small))
 
     def save(self, step: int, before: np.ndarray) -> None:
-        """As a checkpoint, with the values that were there before a random block."""
+        """Write a checkpoint, with the values that were there before a random block."""
         rows = {"vectors": self.vectors, "images": self._images[:, : self.size]}
         small = {"projection": self._projection[: self.size, : self.size]}
         small |= {"values": self.values, "rotation": self._rotation, "before": before}

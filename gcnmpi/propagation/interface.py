@@ -152,7 +152,7 @@ class Method:
 
 @dataclass(frozen=True)
 class NoOptions:
-    """Of methods that have none."""
+    """The options of methods that have none."""
 
 
 def kept_in(methods: str = "", **limits: Any) -> Any:

@@ -115,7 +115,7 @@ class Space:
         return self.grams([x], y)
 
     def grams(self, xs: Sequence[np.ndarray], y: np.ndarray) -> np.ndarray:
-        """The same of several X, one above the other: one all-reduce for all."""
+        """Xᵀ · Y of several X, one above the other: one all-reduce for all."""
         mine = self.counted
         right = y[mine].astype(np.float64, copy=False)
         return self.total(np.vstack([x[mine].T @ right for x in xs]))
