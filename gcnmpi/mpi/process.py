@@ -17,14 +17,8 @@ from types import TracebackType
 from typing import Any, NoReturn, TypeVar
 
 from gcnmpi.core.resident import return_large_arrays
+from gcnmpi.mpi import launch
 from gcnmpi.mpi.comm import MPI, Comm, has_all_ranks, maxima, versions
-from gcnmpi.mpi.launch import (
-    check_together,
-    launched,
-    launched_rank,
-    start_environment,
-    start_limit,
-)
 from gcnmpi.mpi.watch import end_within, watchdog, within
 from partition.errors import EXIT_USER_ERROR, UserError, memory_errors, printing
 
@@ -46,7 +40,7 @@ def run(main: Callable[[Comm], int], timeout: float = 0) -> NoReturn:
     comm = start(timeout)
     code = 1
     try:
-        check_together(comm.size, os.environ, versions()["mpi"])
+        launch.check_together(comm.size, os.environ, versions()["mpi"])
         with memory_errors(), printing():
             code = main(comm)
     except UserError as error:
@@ -69,8 +63,8 @@ def start(timeout: float = 0) -> Comm:
     """All ranks; MPI starts if it has not yet, with a limit as :func:`run` takes it."""
     return_large_arrays()
     if not MPI.Is_initialized():
-        rank = launched_rank(os.environ)
-        with start_environment():
+        rank = launch.launched_rank(os.environ)
+        with launch.start_environment():
             within(timeout, rank, lambda: MPI.Init_thread(MPI.THREAD_FUNNELED))
     return MPI.COMM_WORLD
 
@@ -78,7 +72,7 @@ def start(timeout: float = 0) -> Comm:
 def finalize(timeout: float = 0) -> None:
     """End MPI, and this process soon after."""
     end_within(timeout)
-    within(timeout, launched_rank(os.environ), MPI.Finalize)
+    within(timeout, launch.launched_rank(os.environ), MPI.Finalize)
 
 
 def finish(comm: Comm, code: int, timeout: float = 0) -> NoReturn:
@@ -101,7 +95,7 @@ def abort(comm: Comm, message: str, code: int) -> NoReturn:
     """Say why, and take all ranks down at once."""
     print(message, file=sys.stderr, flush=True)
     sys.stdout.flush()
-    if comm.size > 1 or launched():
+    if comm.size > 1 or launch.launched():
         comm.Abort(code)
     os._exit(code)  # alone; else Abort does not return, which this tells the type checker
 
@@ -121,11 +115,11 @@ def world() -> Comm:
         raise UserError("MPI has ended in this process", "start a new one")
     if MPI.Is_initialized():
         return MPI.COMM_WORLD
-    timeout = start_limit(os.environ)
+    timeout = launch.start_limit(os.environ)
     comm = start(timeout)
     atexit.register(_finalize, timeout)
     sys.excepthook = _hook(comm, sys.excepthook, timeout)
-    check_together(comm.size, os.environ, versions()["mpi"])
+    launch.check_together(comm.size, os.environ, versions()["mpi"])
     return comm
 
 

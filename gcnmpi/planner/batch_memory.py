@@ -6,15 +6,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from gcnmpi.nn.program import INPUT, Program, Value
+from gcnmpi.planner import memory
 from gcnmpi.planner.case import Case
-from gcnmpi.planner.memory import (
-    features_memory,
-    loading_memory,
-    loss_memory,
-    matrix_memory,
-    passes_memory,
-    state_memory,
-)
 from gcnmpi.schemes.forecast import Facts
 from gcnmpi.schemes.sampled_forecast import BatchForecast, BatchSizes
 from gcnmpi.schemes.sampling import BY_ID_AT_ONCE, draws_by_id
@@ -41,10 +34,10 @@ def batch_memory(case: Case, cases: Sequence[Case], sampler: Sampler) -> int:
 
     def needs(rank: int) -> int:
         trains = _cut_from(case, rank, _of_batch(cases[0]).facts, sampler)
-        trains += _evaluation(case, rank) + state_memory(case, rank)
+        trains += _evaluation(case, rank) + memory.state_memory(case, rank)
         trains += _kept(case, rank) + max(_batch(one, rank, sampler) for one in cases)
-        kept = matrix_memory(case, rank) + max(features_memory(case, rank), trains)
-        return max(loading_memory(case, rank), kept)
+        kept = memory.matrix_memory(case, rank) + max(memory.features_memory(case, rank), trains)
+        return max(memory.loading_memory(case, rank), kept)
 
     return cases[0].peak(needs)
 
@@ -83,7 +76,7 @@ def _evaluation(case: Case, rank: int) -> int:
     """H⁰, and the matrices of an evaluation."""
     program = case.program
     held = [*_constants(program), *_used(program, program.evaluation_buffers.values())]
-    return passes_memory(case, rank, program.evaluation, held)
+    return memory.passes_memory(case, rank, program.evaluation, held)
 
 
 def _batch(case: Case, rank: int, sampler: Sampler) -> int:
@@ -94,8 +87,8 @@ def _batch(case: Case, rank: int, sampler: Sampler) -> int:
     copies = AT_ONCE + 1 + (case.size > 1)  # and transposed, and own columns apart
     hashed = sizes.looked_at[0][rank] if sampler.rule(1, 0, 0) is None else 0
     return (
-        passes_memory(case, rank, case.steps, held)
-        + loss_memory(case, rank)
+        memory.passes_memory(case, rank, case.steps, held)
+        + memory.loss_memory(case, rank)
         + copies * entries * (INDEX_BYTES + itemsize)
         + HASHED_ENTRY * hashed
     )

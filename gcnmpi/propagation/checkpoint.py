@@ -25,6 +25,7 @@ import numpy as np
 from gcnmpi.layout.runtime import Source
 from gcnmpi.mpi.comm import Comm, agreed, from_root
 from gcnmpi.options.config import Config
+from gcnmpi.options.settings import key
 from gcnmpi.run import checkpoint_files as files
 from gcnmpi.run.checkpoint import flat, intact_facts, newest, plain, write_checkpoint
 from partition.errors import UserError
@@ -44,6 +45,19 @@ _FREE_KEYS = (
 # Keys that change what is computed; all others, and the partition, change its rounding.
 _EXACT_KEYS = ("graph.", "dtype")
 _HINT = "remove it, or name another folder: checkpoint=DIR"
+
+
+def kept_in(methods: str = "", **limits: Any) -> Any:
+    """The option ``checkpoint`` of a method, or of some methods of several."""
+    text = (
+        f"{methods}folder that checkpoints are kept in; where there is one, the run goes on from it"
+    )
+    return key("", text, example="kept", **limits)
+
+
+def kept_every() -> Any:
+    """The option ``every`` of a method that has checkpoints."""
+    return key(60.0, "seconds between two checkpoints", low=0, needs=("checkpoint", None))
 
 
 @dataclass(frozen=True)
@@ -160,12 +174,12 @@ def facts_of(
     Of ``given`` options that name files, the bytes in these count, not where they are. The options
     of the scheme are resolved in the configuration.
     """
-    kept = {key: v for key, v in asdict(options).items() if key not in _FREE_OPTIONS}
-    for key in kept.keys() & given.keys():
-        kept[key] = files.checksum_of(given[key], 0, given[key].stat().st_size)[0]
-    keys = {key: value for key, value in flat(asdict(config)) if not key.startswith(_FREE_KEYS)}
+    kept = {name: v for name, v in asdict(options).items() if name not in _FREE_OPTIONS}
+    for name in kept.keys() & given.keys():
+        kept[name] = files.checksum_of(given[name], 0, given[name].stat().st_size)[0]
+    keys = {name: value for name, value in flat(asdict(config)) if not name.startswith(_FREE_KEYS)}
     manifest, partition = source.stored.manifest, source.partition
-    exact = {key: value for key, value in keys.items() if key.startswith(_EXACT_KEYS)}
+    exact = {name: value for name, value in keys.items() if name.startswith(_EXACT_KEYS)}
     exact["graph.direction"] = source.direction
     return plain({
         "format": FORMAT,
@@ -178,7 +192,7 @@ def facts_of(
         "rounding": {
             "partition": None if partition is None else partition.id,
             "ranks": size,
-            **{key: value for key, value in keys.items() if key not in exact},
+            **{name: value for name, value in keys.items() if name not in exact},
         },
     })  # fmt: skip
 

@@ -20,16 +20,8 @@ import numpy as np
 
 from gcnmpi.options.settings import key
 from gcnmpi.propagation.blocks import normal, orthonormal, signed
-from gcnmpi.propagation.checkpoint import State
-from gcnmpi.propagation.interface import (
-    Held,
-    Holds,
-    Matrix,
-    Method,
-    Outcome,
-    kept_every,
-    kept_in,
-)
+from gcnmpi.propagation.checkpoint import State, kept_every, kept_in
+from gcnmpi.propagation.interface import Held, Holds, Matrix, Method, Outcome
 from gcnmpi.propagation.space import Space
 from partition.errors import UserError
 from partition.graph.store import StoredGraph

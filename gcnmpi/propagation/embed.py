@@ -9,16 +9,9 @@ import numpy as np
 
 from gcnmpi.options.methods import EMBEDDINGS
 from gcnmpi.options.settings import key
+from gcnmpi.propagation.checkpoint import kept_every, kept_in
 from gcnmpi.propagation.checks import needs_symmetry
-from gcnmpi.propagation.interface import (
-    Held,
-    Holds,
-    Matrix,
-    Method,
-    Outcome,
-    kept_every,
-    kept_in,
-)
+from gcnmpi.propagation.interface import Held, Holds, Matrix, Method, Outcome
 from gcnmpi.propagation.space import Space
 from partition.errors import UserError
 from partition.graph.store import StoredGraph

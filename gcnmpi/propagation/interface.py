@@ -10,7 +10,6 @@ import numpy as np
 
 from gcnmpi.layout.runtime import Demand
 from gcnmpi.options.outputs import RESULTS
-from gcnmpi.options.settings import key
 from gcnmpi.propagation.space import Space
 from partition.graph.store import StoredGraph
 
@@ -153,16 +152,3 @@ class Method:
 @dataclass(frozen=True)
 class NoOptions:
     """The options of methods that have none."""
-
-
-def kept_in(methods: str = "", **limits: Any) -> Any:
-    """The option ``checkpoint`` of a method, or of some methods of several."""
-    text = (
-        f"{methods}folder that checkpoints are kept in; where there is one, the run goes on from it"
-    )
-    return key("", text, example="kept", **limits)
-
-
-def kept_every() -> Any:
-    """The option ``every`` of a method that has checkpoints."""
-    return key(60.0, "seconds between two checkpoints", low=0, needs=("checkpoint", None))

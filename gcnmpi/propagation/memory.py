@@ -12,16 +12,9 @@ from gcnmpi.layout.runtime import Demand, Source
 from gcnmpi.mpi.comm import Comm
 from gcnmpi.options.config import Config
 from gcnmpi.options.scheme import SCHEMES
+from gcnmpi.planner import memory as planned
 from gcnmpi.planner.case import sparse_work
 from gcnmpi.planner.machine import Machine
-from gcnmpi.planner.memory import (
-    PATTERN_INDEX,
-    RESULT_BUFFERS,
-    arriving_arcs,
-    arriving_rows,
-    pattern_memory,
-    tiles_memory,
-)
 from gcnmpi.planner.ranking import Candidate, Needs, Setting
 from gcnmpi.propagation.interface import Held, Holds
 from gcnmpi.propagation.settings import Asked
@@ -98,12 +91,12 @@ def memory(
         row_bytes = holds.columns * (holds.itemsize or itemsize)
         limit = int(config.loading.max_buffer_mb * 2**20)
         if written:
-            leaves = rows * row_bytes + RESULT_BUFFERS * min(limit, rows * row_bytes)
+            leaves = rows * row_bytes + planned.RESULT_BUFFERS * min(limit, rows * row_bytes)
         else:  # rank 0 receives all rows with their numbers, and brings them in order
             leaves = 2 * rows * row_bytes + (n * (2 * row_bytes + DOUBLE) if rank == 0 else 0)
         if asked.checkpoints is not None:  # is written in pieces, of what is there
             columns = max(DOUBLE * at.doubles for at in holds.moments)
-            held.append(max(held) + RESULT_BUFFERS * min(limit, rows * columns))
+            held.append(max(held) + planned.RESULT_BUFFERS * min(limit, rows * columns))
         matrix = _matrix(forecast, rank, config, demand) + VERTEX_BYTES * rows
         loading = _loading(forecast, rank, source, config, demand)
         return max(loading, matrix + max(*held, after + leaves))
@@ -122,11 +115,11 @@ def _loading(forecast: Forecast, rank: int, source: Source, config: Config, dema
     """
     manifest, limit = source.stored.manifest, int(config.loading.max_buffer_mb * 2**20)
     if not SCHEMES.get(config.scheme.name).loads_by_rows:
-        tiles = arriving_arcs(forecast.loaded(rank), manifest.n, config)
+        tiles = planned.arriving_arcs(forecast.loaded(rank), manifest.n, config)
         if not demand.rows:
             return tiles
-        whole = arriving_arcs(_whole_rows(forecast, rank)[1], manifest.n, config)
-        return max(tiles, tiles_memory(forecast, rank, config) + whole)
+        whole = planned.arriving_arcs(_whole_rows(forecast, rank)[1], manifest.n, config)
+        return max(tiles, planned.tiles_memory(forecast, rank, config) + whole)
     index, weight = np.dtype(index_dtype(manifest.n)).itemsize, DOUBLE * manifest.weighted
     arcs, rows = forecast.loaded(rank), forecast.shape(rank, Place(0), 1)[0]
     ends = arcs * (2 * index + weight)
@@ -140,16 +133,18 @@ def _loading(forecast: Forecast, rank: int, source: Source, config: Config, dema
     # The pattern with the way to it from the arcs, and values in both orders.
     building = ends + arcs * 2 * (index + DOUBLE)
     # M beside its pattern by rows and by columns, and what sorts it.
-    turning = arcs * (index + DOUBLE + 3 * PATTERN_INDEX + 2 * DOUBLE) * demand.rows
+    turning = arcs * (index + DOUBLE + 3 * planned.PATTERN_INDEX + 2 * DOUBLE) * demand.rows
     return max(moving, ordering, building, turning) + VERTEX_BYTES * inner
 
 
 def _matrix(forecast: Forecast, rank: int, config: Config, demand: Demand) -> int:
     held = 0
     if demand.products or not SCHEMES.get(config.scheme.name).loads_by_rows:
-        held += tiles_memory(forecast, rank, config)
+        held += planned.tiles_memory(forecast, rank, config)
     if demand.rows:
-        held += pattern_memory(forecast.shape(rank, Place(0), 1)[0], *_whole_rows(forecast, rank))
+        held += planned.pattern_memory(
+            forecast.shape(rank, Place(0), 1)[0], *_whole_rows(forecast, rank)
+        )
     return held
 
 
@@ -170,5 +165,5 @@ def _held(forecast: Forecast, rank: int, held: Held, config: Config, demand: Dem
     if held.file is not None:
         width, each = held.file
         normalised = config.graph.feature_norm == "row"
-        taken += arriving_rows(rows, width, width, each, config, normalised)
+        taken += planned.arriving_rows(rows, width, width, each, config, normalised)
     return taken

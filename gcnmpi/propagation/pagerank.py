@@ -16,16 +16,9 @@ import numpy as np
 
 from gcnmpi.options.settings import key
 from gcnmpi.propagation.blocks import reciprocal
+from gcnmpi.propagation.checkpoint import kept_every, kept_in
 from gcnmpi.propagation.checks import weights_of
-from gcnmpi.propagation.interface import (
-    Held,
-    Holds,
-    Matrix,
-    Method,
-    Outcome,
-    kept_every,
-    kept_in,
-)
+from gcnmpi.propagation.interface import Held, Holds, Matrix, Method, Outcome
 from gcnmpi.propagation.space import Space
 from partition.graph.store import StoredGraph
 
