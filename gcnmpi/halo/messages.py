@@ -46,16 +46,6 @@ class Mover:
         self.before_receiving: Callable[[], object] = kernel.before_receiving
 
 
-class OnDevices(Mover):
-    """Arrays are their own messages, which devices send in turn with other work: nobody waits."""
-
-    def __init__(self) -> None:
-        self.later = False
-        self.message = lambda array: array
-        self.to_message = self.from_message = lambda source, target: None
-        self.before_sending = self.before_receiving = lambda: None
-
-
 class End:
     """One end of an exchange; rows travel as they are.
 

@@ -17,7 +17,7 @@ import mmap
 import os
 import resource
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any
+from typing import Any, BinaryIO
 
 import numpy as np
 
@@ -166,7 +166,7 @@ def map_together(comm: Comm, nbytes: int, others: list[int]) -> dict[int, np.nda
     return memory
 
 
-def _mapped(file: Any, nbytes: int) -> np.ndarray:
+def _mapped(file: BinaryIO, nbytes: int) -> np.ndarray:
     memory = mmap.mmap(file.fileno(), max(1, nbytes))
     with contextlib.suppress(OSError):  # not every system has them
         memory.madvise(mmap.MADV_HUGEPAGE)  # as NumPy asks for its own

@@ -22,6 +22,7 @@ from gcnmpi.mpi.comm import (
     REDUCED_AT_ONCE,
     SUM,
     Comm,
+    Op,
     reduce_in_place,
     row_type,
     slice_of,
@@ -84,7 +85,7 @@ class Group:
             self.comm.Allgatherv([sent, len(sent), row], [received, (rows, places), row])
         self._take(received, whole)
 
-    def all_reduce(self, array: Array, op: Any = SUM) -> None:
+    def all_reduce(self, array: Array, op: Op = SUM) -> None:
         """The sum of all arrays (or MAX, MIN), in place."""
         if self.size > 1:
             self._traffic.count(volume.all_reduce(array.nbytes, self.size))
@@ -93,7 +94,7 @@ class Group:
                 reduce_in_place(self.comm, message, op)
             self._take(message, array)
 
-    def start_all_reduce(self, array: Array, op: Any = SUM) -> Pending:
+    def start_all_reduce(self, array: Array, op: Op = SUM) -> Pending:
         """Begin the sum of all arrays (or MAX, MIN), in place."""
         if self.size == 1:
             return Pending([], self._phases)

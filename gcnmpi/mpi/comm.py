@@ -37,6 +37,7 @@ except (ImportError, RuntimeError) as error:
 
 Comm = MPI.Intracomm
 Request = MPI.Request
+Op = MPI.Op
 Window = MPI.Win
 MPIError = MPI.Exception
 address_of, is_over = MPI.Get_address, MPI.Is_finalized

@@ -148,7 +148,7 @@ def told(comm: Comm, call: Callable[[], T]) -> T:
     raise raised
 
 
-def _hook(comm: Comm, before: Callable[..., Any], timeout: float) -> Callable[..., None]:
+def _hook(comm: Comm, before: Callable[..., object], timeout: float) -> Callable[..., None]:
     """A hook for exceptions that nobody has caught; ``before`` prints them."""
 
     def uncaught(

@@ -120,7 +120,7 @@ class HostSum:
     ) -> None:
         self._reduce, self._kernel = reduce, kernel
         self._sums = np.zeros(count + 1)
-        self._message: Any = None  # of the gradients, always in the same memory
+        self._message: np.ndarray | None = None  # of the gradients, always in the same memory
 
     def __call__(self, loss: Number, gradients: Array) -> float:
         """Sum an array of the kernel over ranks, in place; returns the sum of their losses."""

@@ -14,12 +14,13 @@ from gcnmpi.planner.ranking import RANDOM, Ranked, Setting, Skipped, rank_scheme
 from partition.errors import UserError
 from partition.records import atomic_file
 
+Row = dict[str, Any]  # by the fields
 FIELDS = ("ranks", "scheme", "options", "partition", "source", "received", "messages", "seconds")
 
 
 def predicted_rows(
     setting: Setting, sizes: Iterable[int], schemes: Sequence[str] | None = None
-) -> tuple[list[dict[str, Any]], list[Skipped]]:
+) -> tuple[list[Row], list[Skipped]]:
     """A row for each number of ranks, scheme and model of its partition.
 
     Of several variants (grids, partitions of one model) the one that receives least. Random rows
@@ -43,7 +44,7 @@ def predicted_rows(
     return rows, missing
 
 
-def counted_rows(files: Iterable[str | os.PathLike]) -> list[dict[str, Any]]:
+def counted_rows(files: Iterable[str | os.PathLike]) -> list[Row]:
     """The rows of runs: a row for each line of ``gcnmpi bench-schemes --json``."""
     rows = []
     for file in files:
@@ -61,7 +62,7 @@ def counted_rows(files: Iterable[str | os.PathLike]) -> list[dict[str, Any]]:
     return rows
 
 
-def crossovers(rows: Sequence[Mapping[str, Any]], scheme: str = "p2p") -> list[dict[str, Any]]:
+def crossovers(rows: Sequence[Row], scheme: str = "p2p") -> list[Row]:
     """From how many ranks on another scheme receives less than ``scheme`` does.
 
     For each partition model of ``scheme`` and each other scheme: ``from_ranks``, the smallest
@@ -89,7 +90,7 @@ def crossovers(rows: Sequence[Mapping[str, Any]], scheme: str = "p2p") -> list[d
     return found
 
 
-def table(rows: Sequence[Mapping[str, Any]]) -> str:
+def table(rows: Sequence[Row]) -> str:
     """Received MB of an epoch as Markdown: a line a scheme, a column a number of ranks."""
     sizes = sorted({row["ranks"] for row in rows})
     lines: dict[tuple[str, str, str], dict[int, float]] = {}
@@ -106,7 +107,7 @@ def table(rows: Sequence[Mapping[str, Any]]) -> str:
     return text.getvalue()
 
 
-def as_text(rows: Sequence[Mapping[str, Any]]) -> str:
+def as_text(rows: Sequence[Row]) -> str:
     """The table, and from how many ranks on other schemes receive less than p2p."""
     lines = ["MB that the busiest rank receives in an epoch", "", table(rows)]
     for cross in crossovers(rows):
@@ -117,7 +118,7 @@ def as_text(rows: Sequence[Mapping[str, Any]]) -> str:
     return "\n".join(lines) + "\n"
 
 
-def write_csv(rows: Sequence[Mapping[str, Any]], path: str | os.PathLike) -> None:
+def write_csv(rows: Sequence[Row], path: str | os.PathLike) -> None:
     """All rows, with a heading; whole or not at all."""
     text = io.StringIO()
     writer = csv.DictWriter(text, FIELDS)
@@ -134,11 +135,11 @@ def _model(line: Ranked) -> str:
     return RANDOM if line.candidate.estimated else partition.model
 
 
-def _counted(line: Mapping[str, Any]) -> dict[str, Any]:
+def _counted(line: Row) -> Row:
     row = {name: line[name] for name in FIELDS if name != "source"}
     found = {"options": _text(row["options"]), "partition": row["partition"] or ""}
     return row | found | {"source": "counted"}
 
 
-def _text(options: Mapping[str, Any]) -> str:
+def _text(options: Mapping[str, object]) -> str:
     return " ".join(f"{name} {value}" for name, value in options.items())

@@ -31,6 +31,7 @@ from gcnmpi.run.checkpoint import flat, intact_facts, newest, plain, write_check
 from partition.errors import UserError
 from partition.records import map_npy, read_npz
 
+Facts = Mapping[str, Any]  # the manifest of a checkpoint
 FORMAT, VERSION = "gcnmpi-propagation", 1
 # Options that say for how long, and keys that say how fast: they change no bit.
 _FREE_OPTIONS = ("checkpoint", "every", "iterations")
@@ -89,14 +90,14 @@ class Checkpoints:
         self._comm, self._write, self._own = comm, write, own
         self._folder: Path | None = None
         self._every, self._saved, self._number = 0.0, 0.0, 0
-        self._facts: Mapping[str, Any] = {}
+        self._facts: Facts = {}
         self._found: State | None = None
 
     def open(
         self,
         folder: Path,
         every: float,
-        facts: Mapping[str, Any],
+        facts: Facts,
         force: bool,
         tell: Callable[[str], None],
     ) -> list[str]:
@@ -133,7 +134,7 @@ class Checkpoints:
         stage: str,
         step: int,
         rows: Mapping[str, np.ndarray],
-        small: Mapping[str, Any] | None = None,
+        small: Mapping[str, object] | None = None,
     ) -> None:
         """Write a checkpoint, if one is due; all ranks call it after the same steps.
 
@@ -197,9 +198,7 @@ def facts_of(
     })  # fmt: skip
 
 
-def _check_fits(
-    path: Path, found: Mapping[str, Any], facts: Mapping[str, Any], force: bool
-) -> list[str]:
+def _check_fits(path: Path, found: Facts, facts: Facts, force: bool) -> list[str]:
     """Compare a checkpoint with the run that would go on from it; what differs in rounding."""
     if found["graph_id"] != facts["graph_id"]:
         raise UserError(f"the checkpoint {path} is of another graph than {facts['graph']}", _HINT)
@@ -220,8 +219,8 @@ def _check_fits(
 
 
 def _differences(
-    found: Mapping[str, Any], facts: Mapping[str, Any], tables: Sequence[str]
-) -> list[tuple[str, Any, Any]]:
+    found: Facts, facts: Facts, tables: Sequence[str]
+) -> list[tuple[str, object, object]]:
     return [
         (name, found[table].get(name), facts[table].get(name))
         for table in tables

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -16,13 +15,13 @@ from partition.graph.store import StoredGraph
 from partition.records import map_npy, open_regular
 
 
-def needs_features(stored: StoredGraph, options: Any) -> None:
+def needs_features(stored: StoredGraph, options: object) -> None:
     """A UserError for a graph without features."""
     if stored.graph.features is None:
         raise UserError(f"{stored.path} has no features", "gcn-partition attach --features FILE")
 
 
-def needs_labels(stored: StoredGraph, options: Any) -> None:
+def needs_labels(stored: StoredGraph, options: object) -> None:
     """A UserError for a graph without labels of one class a vertex."""
     if stored.graph.labels is None:
         raise UserError(
