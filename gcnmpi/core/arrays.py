@@ -193,6 +193,14 @@ class Memory(Protocol[A]):
     def from_host64(self, array: np.ndarray) -> A:
         """A copy in float64, whatever the kernel's dtype: for sums over many rows."""
 
+    def resident(self, numbers: np.ndarray, dtype: Any) -> Any:
+        """Numbers of the host that operations read again and again: indices, labels, keys.
+
+        Itself on the host; on a device a copy, of the dtype that its operations read: int64 for
+        numbers of rows and columns, uint64 for vertices of ``row_keys``, uint32 for keys of
+        columns. Its owner keeps it; other numbers of the host are copied for each operation.
+        """
+
     def to_host(self, array: A) -> np.ndarray:
         """The NumPy array of a kernel's array; it may be the same memory."""
 

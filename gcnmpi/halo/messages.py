@@ -97,18 +97,18 @@ class Encoded:
         self.rounding, self.mover = rounding, mover
         self.bytes = kernel.empty_bytes(rows, rounding.format.row_bytes(width))
         self.message = mover.message(self.bytes)
-        self._places, self._width = (rank, rows), width
+        self._kernel, self._places, self._width = kernel, (rank, rows), width
 
     @cached_property
-    def rows(self) -> np.ndarray:
+    def rows(self) -> Any:
         """A number for each row, different on all ranks."""
         rank, count = self._places
-        return np.arange(rank * RANK, rank * RANK + count)
+        return self._kernel.resident(np.arange(rank * RANK, rank * RANK + count), np.uint64)
 
     @cached_property
-    def columns(self) -> np.ndarray:
+    def columns(self) -> Any:
         """Keys of the columns."""
-        return rng.column_keys(np.arange(self._width))
+        return self._kernel.resident(rng.column_keys(np.arange(self._width)), np.uint32)
 
 
 class Rounded(End):

@@ -7,7 +7,7 @@ comes the pattern of M over these local columns.
 
 from __future__ import annotations
 
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 import scipy.sparse as sp
@@ -102,11 +102,12 @@ class BroadcastHalo:
         self.pattern = runtime.kernel.pattern(pattern, ids)
         self._largest = max((r for q, r in enumerate(rows) if q != group.rank), default=0)
         # Of each block: where its rows go behind the own ones, and which of its rows they are.
-        self._needed: dict[int, tuple[slice, np.ndarray]] = {}
+        self._needed: dict[int, tuple[slice, Any]] = {}
         for number, peer in enumerate(plan.recv_peers.tolist()):
             start, stop = plan.recv_offsets[number : number + 2].tolist()
             places = plan.halo[start:stop].astype(np.int64) - first[peer]
-            self._needed[peer] = slice(plan.nown + start, plan.nown + stop), places
+            kept = runtime.kernel.resident(places, np.int64)
+            self._needed[peer] = slice(plan.nown + start, plan.nown + stop), kept
         self._gradients: dict[int, Array] = {}
         self._blocks: dict[int, Array] = {}
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, Protocol
 
 import numpy as np
@@ -141,6 +142,10 @@ class Transport:
         self.comm, self.plan, self.kernel, self.kept = comm, plan, kernel, Kept()
         self.mover = Mover(kernel, staged=not self.takes_devices)
 
+    @cached_property
+    def _send_rows(self) -> Any:
+        return self.kernel.resident(self.plan.send_rows, np.int64)
+
     @classmethod
     def check(cls, comm: Comm, kernel: Kernel) -> None:
         """Raise a UserError, on all ranks, if this transport does not work here."""
@@ -152,7 +157,7 @@ class Transport:
     def pack(self, exchange: Ends, packing: Sparse | None = None) -> None:
         """Bring what is sent to where it is sent from: some own rows, or ``packing`` times all."""
         if packing is None:
-            self.kernel.take_rows(exchange.own, self.plan.send_rows, exchange.packed)
+            self.kernel.take_rows(exchange.own, self._send_rows, exchange.packed)
         else:
             self.kernel.spmm(packing, exchange.own, exchange.packed)
 

@@ -45,7 +45,7 @@ def test_stages_of_all_layers_are_the_inner_dimension_once(grid, order):
     for layer in range(p3):
         stages = layout.stages(layer)
         assert len(stages) <= p1 + p2 - math.gcd(p1, p2)
-        # What the tile of M means by a column is what H means by a row.
+        # A column of the tile of M is the same vertex as the row of H.
         for stage in stages:
             rows = positions[slice(*layout.pieces[stage.row * p3 + layer :][:2])][stage.rows]
             columns = np.arange(*layout.inner[layer * p2 + stage.column :][:2])[stage.columns]
