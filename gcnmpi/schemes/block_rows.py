@@ -31,8 +31,8 @@ from gcnmpi.layout.loading import Entries, load_m
 from gcnmpi.layout.place import Place
 from gcnmpi.layout.runtime import Runtime, Source
 from gcnmpi.layout.tiling import (
+    Ordering,
     Tiling,
-    natural_ordering,
     ordered_blocks,
     partition_ordering,
     sparse_tile,
@@ -67,7 +67,7 @@ def copy_of(count: int, copies: int, stage: int) -> int:
 def block_rows(comm: Comm, source: Source, copies: int, config: Config) -> Tiling:
     """The layout: blocks of parts, or of ranges of vertices, each ``copies`` times."""
     stored = source.stored
-    ordering = natural_ordering(stored.graph.n)
+    ordering = Ordering(stored.graph.n)
     if source.partition is not None:
         ordering = partition_ordering(comm, stored, source.partition)
     count = comm.size // copies

@@ -231,7 +231,7 @@ def _degrees(runtime: Runtime, plan: Plan, entries: loading.Entries) -> np.ndarr
     exchange = Exchange(transport, 1, runtime.traffic, runtime.phases)
     exchange.own[:, 0] = row_sums(entries.row, entries.weight, plan.nown)
     exchange.start_expand()
-    exchange.finish_expand()
+    exchange.finish()
     return exchange.whole[:, 0]
 
 

@@ -27,7 +27,7 @@ from gcnmpi.layout.loading import Readable
 from gcnmpi.layout.place import Block, Place
 from gcnmpi.layout.runtime import Runtime
 from gcnmpi.mpi.ahead import Work, asking
-from gcnmpi.mpi.comm import Comm, duplicate, redistribute
+from gcnmpi.mpi.comm import Comm, redistribute
 from gcnmpi.options.config import Config
 from gcnmpi.schemes.forecast import Facts
 from gcnmpi.schemes.operations import EXCHANGES, Operation
@@ -97,7 +97,8 @@ class Cutter:
 
     def __init__(self, comm: Comm, laid: Laid, hops: int, max_bytes: float) -> None:
         plan = laid.plan
-        self._comm, self._plan, self._hops = duplicate(comm), plan, hops
+        # Operations that are begun ahead are not to be taken for those of comm.
+        self._comm, self._plan, self._hops = comm.Dup(), plan, hops
         ids = np.concatenate((plan.own, plan.halo)).astype(np.int64)
         self._entries = Entries(laid.forward, ids)
         self._owners = np.repeat(plan.recv_peers, np.diff(plan.recv_offsets))
