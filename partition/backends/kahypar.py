@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import tempfile
-
 import kahypar
 import numpy as np
 
-from partition.backends import Option, Tool
+from partition.backends import Option, Tool, settings_file
 from partition.models.hypergraph import HypergraphModel
 
-# The tool reads its configuration from a file only. Flows are what its quality and most of its
-# time come from; without them it moves single vertices.
+# Flows are where its quality and most of its time come from; without them it moves single vertices.
 SETTINGS: dict[str, str | float] = {
     "mode": "direct",
     "objective": "km1",
@@ -95,11 +92,8 @@ def partition(
         n, nets, model.indptr, model.pins, k, model.net_costs(), model.weights
     )
     context = kahypar.Context()
-    with tempfile.NamedTemporaryFile("w", suffix=".ini") as file:
-        settings = SETTINGS | PRESETS[preset]
-        file.writelines(f"{key}={value}\n" for key, value in settings.items())
-        file.flush()
-        context.loadINIconfiguration(file.name)
+    with settings_file(SETTINGS | PRESETS[preset]) as file:
+        context.loadINIconfiguration(file)
     context.setK(k)
     context.setEpsilon(imbalance)
     context.setSeed(seed)

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import os
-import tempfile
 from typing import Any
 
 import mtkahypar
 import numpy as np
 
-from partition.backends import HUGE, Option, Tool
+from partition.backends import HUGE, Option, Tool, settings_file
 from partition.errors import UserError
 from partition.models.graph import GraphModel
 from partition.models.hypergraph import HypergraphModel, without_large_nets
@@ -76,12 +75,7 @@ def partition(
     """Partition a hypergraph for connectivity−1, a graph for the edge cut.
 
     Of a hypergraph, nets of more than ``max_net`` pins, whose rows most parts need whatever is
-    done, are not shown to the tool; 0 shows all.
-
-    Raises
-    ------
-    UserError
-        If the model has more pins, or edges, than the tool's 32-bit numbers count.
+    done, are not shown to the tool; 0 shows all. It counts pins, or edges, in 32 bits.
     """
     nets: _Edges | _Nets
     if isinstance(model, GraphModel):
@@ -122,10 +116,8 @@ def settle(options: dict[str, Any], arcs: int) -> dict[str, Any]:
 def _context(mtk: mtkahypar.Initializer, preset: str) -> mtkahypar.Context:
     if preset != "fast":
         return mtk.context_from_preset(PRESETS[preset])
-    with tempfile.NamedTemporaryFile("w", suffix=".ini") as file:
-        file.writelines(f"{key}={value}\n" for key, value in FAST.items())
-        file.flush()
-        return mtk.context_from_file(file.name)
+    with settings_file(FAST) as file:
+        return mtk.context_from_file(file)
 
 
 class _Nets:

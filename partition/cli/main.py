@@ -8,17 +8,23 @@ from pathlib import Path
 import click
 
 from partition.backends import TOOLS
-from partition.charts.paper import check_figures, save_figures
-from partition.cli.common import GRAPH, direction_option, emit, emit_each, json_option
+from partition.charts.paper import check_figure, check_figures, save_figures
+from partition.cli.common import (
+    direction_option,
+    emit,
+    emit_each,
+    graph_argument,
+    json_option,
+    names_argument,
+)
 from partition.cli.importing import attach, import_
 from partition.cli.make import add, refine
 from partition.cli.minibatches import simulate
 from partition.cli.study import study
 from partition.cli.synth import synth
 from partition.cli.tools import export_model, import_parts
-from partition.commands import Commands, figures_option, page_option
+from partition.commands import Commands, figures_option, page_option, path_option
 from partition.errors import UserError
-from partition.figures import check_figure
 from partition.graph import store
 from partition.graph.pairs import members
 from partition.pipeline import adding
@@ -57,7 +63,7 @@ def cli() -> None:
 
 
 @cli.command()
-@click.argument("graph", metavar="G.graph", type=GRAPH)
+@graph_argument
 @click.argument("name", required=False)
 @json_option
 def info(graph: Path, name: str | None, as_json: bool) -> None:
@@ -72,7 +78,7 @@ def info(graph: Path, name: str | None, as_json: bool) -> None:
 
 
 @cli.command()
-@click.argument("graph", metavar="G.graph", type=GRAPH)
+@graph_argument
 @json_option
 def check(graph: Path, as_json: bool) -> None:
     """Read all of a graph folder and its partitions, and compare it with what it says of itself."""
@@ -87,7 +93,7 @@ def check(graph: Path, as_json: bool) -> None:
 
 
 @cli.command("list")
-@click.argument("graph", metavar="G.graph", type=GRAPH)
+@graph_argument
 @json_option
 def list_(graph: Path, as_json: bool) -> None:
     """List the partitions of a graph."""
@@ -99,14 +105,14 @@ def list_(graph: Path, as_json: bool) -> None:
 
 
 @cli.command()
-@click.argument("graph", metavar="G.graph", type=GRAPH)
+@graph_argument
 @click.argument("names", metavar="[NAME]...", nargs=-1)
-@direction_option("Direction of the aggregation.  [default: the graph's]")
-@click.option(
+@direction_option()
+@path_option(
     "--plot",
-    type=click.Path(path_type=Path, dir_okay=False),
-    metavar="FILE",
-    help="Draw the figures relative to random rows into FILE: .png, .pdf or .svg.",
+    "FILE",
+    "Draw the figures relative to random rows into FILE: .png, .pdf or .svg.",
+    dir_okay=False,
 )
 @page_option("Write a page with volume, busiest parts, messages and balance, also over k.")
 @figures_option
@@ -139,12 +145,12 @@ def compare(
     emit(rows, as_json, tables.show_comparison)
 
 
-@cli.command()
-@click.argument("graph", metavar="G.graph", type=GRAPH)
-@click.argument("names", metavar="NAME...", nargs=-1, required=True)
+@cli.command(help="Delete partitions.")
+@graph_argument
+@names_argument
 @json_option
 def remove(graph: Path, names: tuple[str, ...], as_json: bool) -> None:
-    """Delete partitions."""
+    """Delete the partitions that are named, and of a pair both."""
     store.open_graph(graph, check=False)
     removed = [each for name in names for each in members(graph, name)]
     store.remove_partition(graph, *removed)

@@ -7,7 +7,8 @@ from typing import Any
 
 import click
 
-from partition.cli.common import GRAPH, direction_option, emit, json_option, working
+from partition.cli import common
+from partition.cli.common import option
 from partition.graph.sampling import SAMPLERS
 from partition.reporting import simulate as simulation
 from partition.reporting import tables
@@ -20,22 +21,20 @@ Examples:
   gcn-partition simulate G.graph hp-8 shp-8 gp-8 --batch 6%
   gcn-partition simulate G.graph hp-8 shp-8 --sampler neighbor --batch 1024 --fanouts 10,5"""
 )
-@click.argument("graph", metavar="G.graph", type=GRAPH)
-@click.argument("names", metavar="NAME...", nargs=-1, required=True)
-@click.option(
+@common.graph_argument
+@common.names_argument
+@option(
     "--sampler",
-    metavar="|".join(name for name in SAMPLERS if name != "cluster"),
-    default="vertex",
-    show_default=True,
-    help="vertex: the subgraph that uniformly drawn vertices induce; neighbor, labor: seed "
+    "vertex: the subgraph that uniformly drawn vertices induce; neighbor, labor: seed "
     "vertices and some neighbours of each, layer by layer.",
+    "vertex",
+    metavar="|".join(name for name in SAMPLERS if name != "cluster"),
 )
-@click.option(
+@option(
     "--batch",
+    "Vertices in a mini-batch (neighbor: seeds), or their share of all vertices.",
+    "6%",
     metavar="NUMBER|SHARE%",
-    default="6%",
-    show_default=True,
-    help="Vertices in a mini-batch (neighbor: seeds), or their share of all vertices.",
 )
 @click.option(
     "--fanouts",
@@ -44,15 +43,13 @@ Examples:
     help="neighbor, labor: neighbours per vertex for each layer, that of the seeds first; -1: all. "
     "[default: 10,10]",
 )
-@click.option(
-    "--batches", type=int, default=1000, show_default=True, help="Number of mini-batches."
-)
-@click.option("--seed", type=int, default=0, show_default=True, help="Seed of the mini-batches.")
-@click.option(
+@option("--batches", "Number of mini-batches.", 1000)
+@option("--seed", "Seed of the mini-batches.", 0)
+@option(
     "--as-trained",
-    is_flag=True,
-    help="The batches of a run with this train.seed, in their order; neighbor and labor draw seeds "
+    "The batches of a run with this train.seed, in their order; neighbor and labor draw seeds "
     "among the training vertices.",
+    is_flag=True,
 )
 @click.option(
     "--cache-mb",
@@ -60,13 +57,13 @@ Examples:
     default=0.0,
     help="With --as-trained: MB of input rows of others that each part keeps, as train.cache_mb.",
 )
-@direction_option("Direction of the aggregation.  [default: the graph's]")
-@json_option
+@common.direction_option()
+@common.json_option
 def simulate(graph: Path, names: tuple[str, ...], as_json: bool, **options: Any) -> None:
     """Simulate the communication of random mini-batches; ratios are to the first partition named.
 
     Rows and messages of one expand for each of them: mean, standard deviation and quantiles.
     """
-    with working("drawing mini-batches"):
+    with common.working("drawing mini-batches"):
         facts = simulation.simulate(graph, names, **options)
-    emit(facts, as_json, tables.show_simulation)
+    common.emit(facts, as_json, tables.show_simulation)

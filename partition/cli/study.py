@@ -6,8 +6,8 @@ from pathlib import Path
 
 import click
 
-from partition.cli.common import GRAPH, collected_warnings, direction_option
-from partition.figures import check_figure
+from partition.charts.paper import check_figure
+from partition.cli.common import FILE, collected_warnings, direction_option, option
 from partition.records import make_room_for
 from partition.reporting.plots import plot_comparison
 from partition.reporting.study import parse_recipe, table, write_csv
@@ -19,29 +19,26 @@ from partition.reporting.study import study as run_study
 Example:
   gcn-partition study a.graph b.graph --model gp+refined --model gp -k 16 -k 64"""
 )
-@click.argument("graphs", metavar="G.graph...", nargs=-1, required=True, type=GRAPH)
-@click.option(
-    "--model",
-    "models",
+@click.argument("graphs", metavar="G.graph...", nargs=-1, required=True, type=FILE)
+@option(
+    "--model models",
+    "MODEL or MODEL:OPTION=VALUE,…, with +refined at the end to refine it, or "
+    "auto:time_limit=60. May be repeated; the first is compared with the others.",
+    ("hp", "gp"),
     metavar="RECIPE",
     multiple=True,
-    default=("hp", "gp"),
-    show_default=True,
-    help="MODEL or MODEL:OPTION=VALUE,…, with +refined at the end to refine it, or "
-    "auto:time_limit=60. May be repeated; the first is compared with the others.",
 )
-@click.option("-k", "--parts", "ks", type=int, multiple=True, default=(16,), show_default=True)
+@option("-k --parts ks", default=(16,), type=int, multiple=True)
 @direction_option("Direction of the aggregation.  [default: each graph's own]")
-@click.option("--imbalance", type=float, default=0.01, show_default=True)
-@click.option("--seed", type=int, default=0, show_default=True)
-@click.option(
+@option("--imbalance", default=0.01)
+@option("--seed", default=0)
+@option(
     "--out",
-    type=click.Path(path_type=Path),
-    default=Path("runs/partitions"),
-    show_default=True,
-    help="Folder for comparison.csv, comparison.md and comparison.png.",
+    "Folder for comparison.csv, comparison.md and comparison.png.",
+    Path("runs/partitions"),
+    type=FILE,
 )
-@click.option("--plot/--no-plot", default=True, show_default=True, help="Needs matplotlib.")
+@option("--plot/--no-plot", "Needs matplotlib.", True)
 def study(
     graphs: tuple[Path, ...], models: tuple[str, ...], ks: tuple[int, ...], direction: str | None,
     imbalance: float, seed: int, out: Path, plot: bool,

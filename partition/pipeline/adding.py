@@ -33,12 +33,7 @@ from partition.pipeline.balance import DEFAULT as DEFAULT_BALANCE
 from partition.pipeline.balance import constraint_weights, part_loads
 from partition.pipeline.measuring import figures_of, measured, measuring_share
 from partition.pipeline.memory import within
-from partition.pipeline.recipe import (
-    USUAL_IMBALANCE,
-    Recipe,
-    check_parts_wanted,
-    recipe_of,
-)
+from partition.pipeline.recipe import USUAL_IMBALANCE, Recipe, check_parts_wanted, recipe_of
 from partition.pipeline.solving import (
     BEFORE_REFINING,
     check_balance,
@@ -53,7 +48,7 @@ if TYPE_CHECKING:
     from partition.refinement.objective import Objective
 
 
-# What default names of refined partitions end in, and of those refined for a mixed exchange.
+# Endings of default names of refined partitions, and of those refined for a mixed exchange.
 REFINED, MIXED = "+refined", "+mixed"
 
 
@@ -246,13 +241,7 @@ def import_parts(
 
 
 def existing_partitions(path: Path, name: str | None, k: int, overwrite: bool) -> list[Partition]:
-    """The partition of that name and of this graph, or those of a pair; none if there is none.
-
-    Raises
-    ------
-    UserError
-        If it has not k parts; or there is no name, or what has it was to be replaced.
-    """
+    """The partition of that name and of this graph, or those of a pair, which have k parts."""
     if name is None or overwrite:
         raise UserError("--if-missing needs --name, and excludes --force")
     names = [each for each in members(path, name) if has_partition(path, each)]
@@ -284,14 +273,7 @@ def step(name: str, seconds: float, metrics: Metrics) -> dict[str, Any]:
 def new_partition(
     path: Path, names: Sequence[str], purpose: str, overwrite: bool
 ) -> Iterator[None]:
-    """Keep names for the partitions that are being made.
-
-    Raises
-    ------
-    UserError
-        If a name is malformed, taken and not to be overwritten, or another process is making,
-        removing or using a partition of that name; or if the folder cannot be written to.
-    """
+    """Keep names for the partitions that are being made: free ones, or to be overwritten."""
     with contextlib.ExitStack() as stack:
         for name in names:
             stack.enter_context(partition_lock(path, name, purpose))

@@ -192,13 +192,7 @@ def add_best(
 
 @dataclass
 class _Trial:
-    """What became of a candidate.
-
-    Attributes
-    ----------
-    figures : mapping
-        By exchange, what was measured, and the predicted seconds.
-    """
+    """A candidate's result: ``figures`` has, by exchange, the metrics and predicted seconds."""
 
     candidate: Candidate
     note: str = ""
@@ -218,7 +212,7 @@ class _Trial:
         return facts | {"chosen": chosen, "note": self.note}
 
     def promise(self, aim: str) -> float:
-        """What is refined first: refinement evens out what parts send, so the volume counts too."""
+        """The order of refinement, which evens out what parts send: so the volume counts too."""
         metrics, _ = self.figures[aim]
         return metrics.volume * max(metrics.send_rows)
 
@@ -328,7 +322,7 @@ class _Run:
     def _why_not(self, candidate: Candidate, first: _Trial) -> str:
         """Why a candidate for the mixed exchange is not tried, where that is so.
 
-        What it gains on the parts of another candidate is close to what it gains on its own.
+        It gains about as much on the parts of another candidate as on its own.
         """
         if candidate.exchange == "rows":
             return ""
@@ -404,5 +398,5 @@ class _Run:
 
 
 def _tool(candidate: Candidate) -> tuple[Any, ...]:
-    """What candidates have in common that differ in the refinement alone."""
+    """The key that candidates share which differ in the refinement alone."""
     return candidate.model, candidate.options, candidate.seed

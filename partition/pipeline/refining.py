@@ -35,7 +35,7 @@ def refine_partition(
 ) -> Partition:
     """Refine the partition ``start`` of a graph folder and store the result beside it.
 
-    What it was balanced by, and for how many ranks per node, stays.
+    The weights that it was balanced by stay, and the ranks per node.
 
     Parameters
     ----------
@@ -126,8 +126,8 @@ def refine_partition(
         return write_partition(stored.path, partition, overwrite=overwrite)
 
 
-# What is recorded of the partition that another one was refined from, and what of its options
-# holds for the result.
+# Facts that are recorded of the partition that another one was refined from, and those of its
+# options that hold for the result.
 STARTED_FROM = ("name", "id", "model", "tool", "tool_version", "direction", "seed", "options")
 KEPT = ("balance", "ranks_per_node")
 

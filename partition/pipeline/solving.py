@@ -284,7 +284,7 @@ def check_balance(recipe: Recipe, chosen: str, backend: Tool) -> None:
 
 
 def _checked(tool: str, parts: np.ndarray, k: int, weights: np.ndarray) -> np.ndarray:
-    """What a tool returned, if it is a partition; a few parts that it left empty are filled."""
+    """The parts that a tool returned, if they are a partition; a few empty ones are filled."""
     parts = np.asarray(parts)
     if parts.shape != weights.shape or parts.dtype.kind not in "iu":
         raise UserError(f"{tool} returned {parts.dtype} {parts.shape} for {len(weights)} vertices")

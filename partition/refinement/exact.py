@@ -37,7 +37,7 @@ class Desk(NamedTuple):
 
 @compiled
 def new_desk(k, words):
-    """An empty desk."""
+    """A desk for k parts, all zero."""
     return Desk(
         np.zeros((k, words), np.uint64), np.zeros(k, np.int64), np.zeros(k, np.int64),
         np.zeros(k), np.zeros(k, np.int64), np.zeros(k, np.int64),
@@ -66,7 +66,7 @@ def gather(ptr, others, needed, v, desk, visit, state):
 
 @compiled
 def survey(state, v, desk, visit):
-    """What the vertex would cost on each part; and what its own part would be rid of."""
+    """The cost of the vertex on each part; and the costs that its own part would be rid of."""
     k, a = len(state.sizes), np.int64(state.parts[v])
     near, sends, receives = desk.near, desk.sends, desk.receives
     near[:] = 0.0
@@ -121,7 +121,7 @@ def fullness(state, p):
 
 @compiled
 def rise(volume, rows, strength, norm, doublings):
-    """What so many rows more, or less, cost a part beside the total."""
+    """The cost of so many rows more, or less, for a part beside the total."""
     if strength == 0 or rows == 0:
         return 0.0
     return height(volume + rows, strength, norm, doublings) - height(

@@ -105,13 +105,8 @@ def augment(ptr, others, parts, mate, other_mate, closed, closing, start, here, 
     ``start`` is a row or a column of part ``here``, in the graph of its entries in ``there``;
     ``ptr``, ``others`` and ``mate`` are those of its kind, ``other_mate`` that of the other kind.
     Vertices of the other kind that are ``closed`` lead nowhere. With ``closing``, those that were
-    found to do so are marked.
-
-    Returns
-    -------
-    int
-        0 if the matching has grown. Otherwise how many vertices of the kind of ``start``, itself
-        included, were found: the first of ``state.queue``.
+    found to do so are marked. Returns 0 if the matching has grown; otherwise how many vertices of
+    the kind of ``start``, itself included, were found: the first of ``state.queue``.
     """
     state.clock[0] += 1
     now = state.clock[0]
@@ -382,13 +377,7 @@ def new_matching(
     imbalance: float,
     stop: np.ndarray | None = None,
 ) -> Matching:
-    """The tables of :class:`Matching`, settled.
-
-    Parameters
-    ----------
-    column_ptr, rows : (n + 1,), (nnz,) integers
-        M by columns; entries of the diagonal are left out.
-    """
+    """The tables of :class:`Matching`, settled, for M by columns, whose diagonal is left out."""
     n = len(parts)
     column = np.repeat(np.arange(n, dtype=np.int32), np.diff(column_ptr))
     proper = rows != column

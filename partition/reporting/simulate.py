@@ -1,4 +1,4 @@
-"""What mini-batches cost under a partition: the distribution of their volume, by drawing many."""
+"""The cost of mini-batches under a partition: the distribution of their volume, by drawing many."""
 
 from __future__ import annotations
 
@@ -130,20 +130,10 @@ def draw(
 ) -> tuple[float, np.ndarray]:
     """Count ``batches`` mini-batches under each (parts, k).
 
-    Parameters
-    ----------
-    as_trained : bool
-        Those of a run, in their order; otherwise independent draws of whole size.
-    seeds : (seeds,) integers, optional
-        The vertices among which the sampler draws seeds.
-    kept_rows : int
-        Input rows of others that each part keeps.
-
-    Returns
-    -------
-    entries : float
-        Mean number of entries of M in a batch.
-    figures : (partitions, len(FIGURES), batches) int64
+    With ``as_trained`` they are those of a run, in their order; otherwise independent draws of
+    whole size. The sampler draws seeds among the vertices ``seeds``; each part keeps so many input
+    rows of others. Returns the mean number of entries of M in a batch, and the figures,
+    (partitions, len(FIGURES), batches) int64.
     """
     side = sides(graph, direction, sampler.side)
     figures = np.zeros((len(partitions), len(FIGURES), batches), np.int64)

@@ -40,13 +40,7 @@ class Recipe:
 
 
 def parse_recipe(text: str) -> Recipe:
-    """A recipe from ``MODEL[:OPTION=VALUE,…][+refined]``.
-
-    Raises
-    ------
-    UserError
-        If the text is not of that form. Names are checked when the partition is made.
-    """
+    """A recipe from ``MODEL[:OPTION=VALUE,…][+refined]``; names are checked when it is made."""
     body = text.removesuffix(REFINED)
     model, colon, rest = body.partition(":")
     pairs = [pair.partition("=") for pair in rest.split(",")] if colon else []
@@ -144,13 +138,7 @@ def table(rows: Sequence[Mapping[str, Any]]) -> str:
 
 
 def write_csv(rows: Sequence[Mapping[str, Any]], file: str | os.PathLike) -> None:
-    """One line per partition of a study: its figures, and ``relative_…`` to random rows.
-
-    Raises
-    ------
-    UserError
-        If the file cannot be written.
-    """
+    """One line per partition of a study: its figures, and ``relative_…`` to random rows."""
     flat = [
         {key: value for key, value in row.items() if key not in ("relative", "nodes")}
         | {f"relative_{key}": value for key, value in row["relative"].items()}
