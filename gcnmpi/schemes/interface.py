@@ -190,6 +190,11 @@ class Entry:
         Whether it can give whole rows of neighbours, which attention and maxima need.
     cuts_batches : bool
         Whether mini-batches can be cut out of what it loads.
+    mixes : bool
+        Whether it can send partial sums in place of rows (``scheme.exchange``).
+    loads_by_rows : bool
+        Whether it makes no tiles for products where whole rows of neighbours are all that is asked
+        for, and brings rows in order as they are loaded.
     """
 
     load: Callable[[Runtime, Source, Config, Demand], Scheme]
@@ -198,6 +203,8 @@ class Entry:
     forecast: Callable[[SchemeConfig, int, Facts], Forecast]
     gives_rows: bool = False
     cuts_batches: bool = False
+    mixes: bool = False
+    loads_by_rows: bool = False
 
 
 def refuse_to_add(name: str, product: Product[Array]) -> None:
