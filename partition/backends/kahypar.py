@@ -9,6 +9,16 @@ from partition.backends import Option, Tool, settings_file
 from partition.models.hypergraph import HypergraphModel
 
 # Flows are where its quality and most of its time come from; without them it moves single vertices.
+COARSENING: dict[str, str | float] = {
+    "c-type": "ml_style",
+    "c-s": 1,
+    "c-t": 160,
+    "c-rating-score": "heavy_edge",
+    "c-rating-use-communities": "true",
+    "c-rating-heavy_node_penalty": "no_penalty",
+    "c-rating-acceptance-criterion": "best_prefer_unmatched",
+    "c-fixed-vertex-acceptance-criterion": "fixed_vertex_allowed",
+}
 SETTINGS: dict[str, str | float] = {
     "mode": "direct",
     "objective": "km1",
@@ -33,24 +43,11 @@ SETTINGS: dict[str, str | float] = {
     "p-smallest-maxnet-threshold": 50000,
     "p-maxnet-removal-factor": 0.01,
     # Coarsening, and recursive bisection of the coarsest hypergraph.
-    "c-type": "ml_style",
-    "c-s": 1,
-    "c-t": 160,
-    "c-rating-score": "heavy_edge",
-    "c-rating-use-communities": "true",
-    "c-rating-heavy_node_penalty": "no_penalty",
-    "c-rating-acceptance-criterion": "best_prefer_unmatched",
-    "c-fixed-vertex-acceptance-criterion": "fixed_vertex_allowed",
+    **COARSENING,
+    **{f"i-{key}": value for key, value in COARSENING.items()},
     "i-mode": "recursive",
     "i-technique": "multi",
-    "i-c-type": "ml_style",
-    "i-c-s": 1,
     "i-c-t": 150,
-    "i-c-rating-score": "heavy_edge",
-    "i-c-rating-use-communities": "true",
-    "i-c-rating-heavy_node_penalty": "no_penalty",
-    "i-c-rating-acceptance-criterion": "best_prefer_unmatched",
-    "i-c-fixed-vertex-acceptance-criterion": "fixed_vertex_allowed",
     "i-algo": "pool",
     "i-runs": 20,
     "i-bp-algorithm": "worst_fit",

@@ -25,6 +25,14 @@ MAX_NET_HUGE = 100  # pins; 0, no limit, where the hypergraph is not huge
 AUTOMATIC = -1
 # The deterministic preset spends most of its time in its last phase, where it moves single
 # vertices by "Jet" rounds. This one moves them by label propagation, and makes fewer starts.
+PHASE = {
+    "rebalancer-type": "deterministic",
+    "lp-type": "deterministic",
+    "lp-maximum-iterations": 5,
+    "sync-lp-sub-rounds": 1,
+    "sync-lp-active-nodeset": "true",
+    "fm-type": "do_nothing",
+}
 FAST = {
     "preset-type": "deterministic",
     "deterministic": "true",
@@ -44,21 +52,11 @@ FAST = {
     "i-lp-maximum-iterations": 20,
     "i-lp-initial-block-size": 5,
     "i-r-refine-until-no-improvement": "false",
-    "i-r-rebalancer-type": "deterministic",
-    "i-r-lp-type": "deterministic",
-    "i-r-lp-maximum-iterations": 5,
-    "i-r-sync-lp-sub-rounds": 1,
-    "i-r-sync-lp-active-nodeset": "true",
-    "i-r-fm-type": "do_nothing",
-    "r-rebalancer-type": "deterministic",
+    **{f"i-r-{key}": value for key, value in PHASE.items()},
+    **{f"r-{key}": value for key, value in PHASE.items()},
     "r-det-rebalancing-deadzone": 0.1,
     "r-det-rebalancing-heavy-vertex-exclusion": 1.5,
-    "r-lp-type": "deterministic",
-    "r-lp-maximum-iterations": 5,
-    "r-sync-lp-sub-rounds": 1,
-    "r-sync-lp-active-nodeset": "true",
     "r-jet-type": "do_nothing",
-    "r-fm-type": "do_nothing",
 }
 
 

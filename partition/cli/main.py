@@ -9,14 +9,7 @@ import click
 
 from partition.backends import TOOLS
 from partition.charts.paper import check_figure, check_figures, save_figures
-from partition.cli.common import (
-    direction_option,
-    emit,
-    emit_each,
-    graph_argument,
-    json_option,
-    names_argument,
-)
+from partition.cli import common
 from partition.cli.importing import attach, import_
 from partition.cli.make import add, refine
 from partition.cli.minibatches import simulate
@@ -63,27 +56,27 @@ def cli() -> None:
 
 
 @cli.command()
-@graph_argument
+@common.graph_argument
 @click.argument("name", required=False)
-@json_option
+@common.json_option
 def info(graph: Path, name: str | None, as_json: bool) -> None:
     """Describe a graph folder (size, degrees, changes by the import) or one partition in it."""
     if name is None:
         facts = describe_graph(store.open_graph(graph))
-        emit(facts, as_json, tables.show_graph)
+        common.emit(facts, as_json, tables.show_graph)
     else:
         found = [store.read_partition(graph, each) for each in members(graph, name)]
         facts_of_each = [describe_partition(partition) for partition in found]
-        emit_each(facts_of_each, as_json, tables.show_partition)
+        common.emit_each(facts_of_each, as_json, tables.show_partition)
 
 
 @cli.command()
-@graph_argument
-@json_option
+@common.graph_argument
+@common.json_option
 def check(graph: Path, as_json: bool) -> None:
     """Read all of a graph folder and its partitions, and compare it with what it says of itself."""
     found = list(check_folder(graph))
-    emit([asdict(finding) for finding in found], as_json, tables.show_checks)
+    common.emit([asdict(finding) for finding in found], as_json, tables.show_checks)
     wrong = [finding for finding in found if finding.wrong is not None]
     if wrong:
         first, *others = wrong
@@ -93,21 +86,21 @@ def check(graph: Path, as_json: bool) -> None:
 
 
 @cli.command("list")
-@graph_argument
-@json_option
+@common.graph_argument
+@common.json_option
 def list_(graph: Path, as_json: bool) -> None:
     """List the partitions of a graph."""
     store.open_graph(graph, check=False)
     names = store.list_partitions(graph)
     partitions = (store.read_partition(graph, name, parts=False) for name in names)
     facts = [describe_partition(partition, lists=False) for partition in partitions]
-    emit(facts, as_json, tables.show_list)
+    common.emit(facts, as_json, tables.show_list)
 
 
 @cli.command()
-@graph_argument
+@common.graph_argument
 @click.argument("names", metavar="[NAME]...", nargs=-1)
-@direction_option()
+@common.direction_option()
 @path_option(
     "--plot",
     "FILE",
@@ -116,7 +109,7 @@ def list_(graph: Path, as_json: bool) -> None:
 )
 @page_option("Write a page with volume, busiest parts, messages and balance, also over k.")
 @figures_option
-@json_option
+@common.json_option
 def compare(
     graph: Path, names: tuple[str, ...], direction: str | None, plot: Path | None,
     page: Path | None, figures: Path | None, as_json: bool,
@@ -142,23 +135,24 @@ def compare(
     if plot is not None:
         title = store.open_graph(graph, check=False).manifest.name
         plot_comparison([{"graph": title, "label": row["name"]} | row for row in rows], plot)
-    emit(rows, as_json, tables.show_comparison)
+    common.emit(rows, as_json, tables.show_comparison)
 
 
 @cli.command(help="Delete partitions.")
-@graph_argument
-@names_argument
-@json_option
+@common.graph_argument
+@common.names_argument
+@common.json_option
 def remove(graph: Path, names: tuple[str, ...], as_json: bool) -> None:
     """Delete the partitions that are named, and of a pair both."""
     store.open_graph(graph, check=False)
     removed = [each for name in names for each in members(graph, name)]
     store.remove_partition(graph, *removed)
-    emit({"removed": removed}, as_json, lambda facts: click.echo(f"removed {', '.join(removed)}"))
+    line = f"removed {', '.join(removed)}"
+    common.emit({"removed": removed}, as_json, lambda facts: click.echo(line))
 
 
 @cli.command()
-@json_option
+@common.json_option
 def models(as_json: bool) -> None:
     """List the models, the tools that take them, and the tools' options."""
     missing = TOOLS.available()
@@ -169,7 +163,7 @@ def models(as_json: bool) -> None:
             table = {key: asdict(option) for key, option in options.items()}
             facts = {"model": name, "help": model.help, "tool": tool, "missing": missing[tool]}
             rows.append(facts | {"options": table})
-    emit(rows, as_json, tables.show_models)
+    common.emit(rows, as_json, tables.show_models)
 
 
 for _command in (import_, attach, add, export_model, import_parts, refine, simulate, study, synth):

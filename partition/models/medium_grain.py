@@ -27,12 +27,9 @@ def medium_grain_model(
     it: along it, partial sums go to its owner. A vertex weighs the entries of its groups, so the
     work is counted where it will be done.
 
-    Parameters
-    ----------
-    parts : (n,) integers, optional
-        Make it for improving these parts: connectivity−1 is then, at these parts, the volume of
-        the mixed exchange. Without them, an entry belongs to the shorter one of its row and its
-        column, since a long one will be cut in any case.
+    With ``parts``, (n,) integers, it is made for improving them: connectivity−1 is then, at these
+    parts, the volume of the mixed exchange. Without them, an entry belongs to the shorter one of
+    its row and its column, since a long one will be cut in any case.
     """
     row, column = _entries(graph, direction)
     summed = by_length(row, column, graph.n)

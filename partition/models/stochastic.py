@@ -22,18 +22,10 @@ from typing import Any
 import numpy as np
 
 from partition.errors import UserError
+from partition.graph import sampling
 from partition.graph.graph import Graph, row_sizes
 from partition.graph.hashing import key, mixed
-from partition.graph.sampling import (
-    MODEL,
-    Pattern,
-    batch_size,
-    make_sampler,
-    pointers,
-    segments,
-    sides,
-    stream_seed,
-)
+from partition.graph.sampling import Pattern, pointers, segments
 from partition.models.hypergraph import HypergraphModel
 
 PROBES = 5
@@ -108,7 +100,7 @@ def share_of_vertices(n: int, options: Mapping[str, Any]) -> float | None:
     """The probability that a vertex is in a batch, given one; None where they come together."""
     if options["sampler"] != "vertex":
         return None
-    return max(1, batch_size(options["batch"], n) - 1) / max(1, n - 1)
+    return max(1, sampling.batch_size(options["batch"], n) - 1) / max(1, n - 1)
 
 
 def stochastic_model(
@@ -165,11 +157,10 @@ class _Drawn:
     """
 
     def __init__(self, graph: Graph, direction: str, seed: int, options: Mapping[str, Any]) -> None:
-        self.sampler = make_sampler(
-            options["sampler"], graph.n, options["batch"], stream_seed(seed, MODEL),
-            options["fanouts"],
-        )  # fmt: skip
-        self._side = sides(graph, direction, self.sampler.side)
+        own = sampling.stream_seed(seed, sampling.MODEL)
+        name, batch, fanouts = options["sampler"], options["batch"], options["fanouts"]
+        self.sampler = sampling.make_sampler(name, graph.n, batch, own, fanouts)
+        self._side = sampling.sides(graph, direction, self.sampler.side)
         self._all = options["owners"] == "all"
 
     def __iter__(self) -> Iterator[_Nets]:

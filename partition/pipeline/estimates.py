@@ -62,10 +62,6 @@ class Candidate:
     exchange: str = "rows"  # that it is refined for
 
 
-def _cut_seconds(pins: float, k: int) -> float:
-    return 0.5 + 0.6e-6 * pins * math.log2(k)
-
-
 def _vol_seconds(pins: float, k: int) -> float:
     return 0.5 + 0.3e-6 * pins * k
 
@@ -76,7 +72,7 @@ def _mg_seconds(pins: float, k: int) -> float:
 
 
 CANDIDATES = (
-    Candidate("gp", "gp", _cut_seconds),
+    Candidate("gp", "gp", lambda pins, k: 0.5 + 0.6e-6 * pins * math.log2(k)),
     Candidate("gp-mixed", "gp", lambda pins, k: 0.0, exchange="mixed"),  # the parts of the first
     Candidate("gp-vol", "gp", _vol_seconds, {"objective": "vol"}),
     # On roads and meshes the busiest part of METIS differs by a fifth from seed to seed. Elsewhere

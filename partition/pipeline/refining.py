@@ -49,7 +49,6 @@ def refine_partition(
         What is to be small: see :class:`partition.refinement.search.Objective`.
     imbalance : float, optional
         Default: what ``start`` was asked for; 0.01 where it was not.
-    seed : int
     effort : float
         Multiplies the work.
     time_limit : float, optional
@@ -62,11 +61,6 @@ def refine_partition(
     -------
     Partition
         As stored; its ``history`` has the figures before and after.
-
-    Raises
-    ------
-    UserError
-        For a bad argument, or a name that is taken. Nothing is written then.
 
     Warns
     -----

@@ -53,29 +53,16 @@ def export_model(
 ) -> dict[str, Any]:
     """Write a model of the graph folder ``path`` for another program.
 
-    Parameters
-    ----------
-    file, format
-        See :func:`write_model`.
-    model : str, optional
-        A name in ``MODELS``; default: gp for METIS and Scotch, hp for the others.
-    k : int, optional
-        Parts to be made; only a model that depends on it (shp) needs it.
-    seed, direction, balance, options
-        As for ``partition.pipeline.adding.add_partition``; options of the model only.
-    overwrite : bool
-        Replace a file of that name.
+    The model is by default gp for METIS and Scotch, hp for the others; only shp depends on k. For
+    ``seed``, ``direction``, ``balance`` and the options of the model see
+    :func:`partition.pipeline.adding.add_partition`. Bad arguments are refused before anything is
+    written.
 
     Returns
     -------
     dict
         ``file``, ``format``, ``model``, ``direction``, ``options``, ``vertices``, ``constraints``;
         ``nets`` and ``pins``, or ``edges``; ``bytes``.
-
-    Raises
-    ------
-    UserError
-        For a bad argument, before anything is written.
     """
     check_name("format", format, FORMATS)
     stored = open_graph(path)

@@ -190,7 +190,7 @@ class _Search:
             if not self._rank()[0] or looks[0] > most or self.deadline.over():
                 return
             settle(self.state, float(asked))
-            every = int(RELIEVED * max(len(self.state.rows), looks[2]))
+            every = int(RELIEVED * max(len(self.state.rows.others), looks[2]))
             # Cheap moves first.
             for pressure in (*(self._rows_for_work() * rate for rate in RELIEF), PRESSED):
                 heavy = np.asarray((self.state.loads > self.state.limits).any(axis=1))
@@ -210,7 +210,7 @@ class _Search:
         vertices = boundary(self.state)
         evenness = EVENNESS if temperature > 0 else 0.0
         energy = energy_at(self.state, self.objective, PRESSURE * self._rows_for_work(), evenness)
-        every = int(max(SETTLED * len(self.state.rows), 3 * self.state.looks[2]))
+        every = int(max(SETTLED * len(self.state.rows.others), 3 * self.state.looks[2]))
         unit = self.objective.sum()
         numbers = (self.random, self.imbalance, every, most)
         sweep(self.state, vertices, unit * temperature, energy, False, *numbers)
