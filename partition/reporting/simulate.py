@@ -69,11 +69,9 @@ def simulate(
     if as_trained and SAMPLERS.get(sampler).layered:
         trained = training_vertices(graph)
         seeds = np.arange(graph.n) if trained is None else np.flatnonzero(trained)
-    purpose = sampling.TRAINING if as_trained else sampling.SIMULATION
+    own = sampling.stream_seed(seed, sampling.TRAINING if as_trained else sampling.SIMULATION)
     many = graph.n if seeds is None else len(seeds)
-    drawn = sampling.make_sampler(
-        sampler, many, batch, sampling.stream_seed(seed, purpose), fanouts
-    )
+    drawn = sampling.make_sampler(sampler, many, batch, own, fanouts)
     partitions = [read_partition(path, member(path, name)) for name in dict.fromkeys(names)]
 
     parts = [(partition.parts, partition.k) for partition in partitions]
