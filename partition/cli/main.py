@@ -8,24 +8,20 @@ from pathlib import Path
 import click
 
 from partition.backends import TOOLS
-from partition.charts.paper import check_figure, check_figures, save_figures
 from partition.cli import common
+from partition.cli.comparing import compare, simulate, study
 from partition.cli.importing import attach, import_
 from partition.cli.make import add, refine
-from partition.cli.minibatches import simulate
-from partition.cli.study import study
 from partition.cli.synth import synth
 from partition.cli.tools import export_model, import_parts
-from partition.commands import Commands, figures_option, page_option, path_option
+from partition.commands import Commands
 from partition.errors import UserError
 from partition.graph import store
 from partition.graph.pairs import members
 from partition.pipeline import adding
 from partition.pipeline.checking import check_folder
-from partition.records import make_room_for
-from partition.reporting import comparison, tables
+from partition.reporting import tables
 from partition.reporting.describe import describe_graph, describe_partition
-from partition.reporting.plots import plot_comparison
 from partition.signals import end_in_order
 
 
@@ -97,47 +93,6 @@ def list_(graph: Path, as_json: bool) -> None:
     common.emit(facts, as_json, tables.show_list)
 
 
-@cli.command()
-@common.graph_argument
-@click.argument("names", metavar="[NAME]...", nargs=-1)
-@common.direction_option()
-@path_option(
-    "--plot",
-    "FILE",
-    "Draw the figures relative to random rows into FILE: .png, .pdf or .svg.",
-    dir_okay=False,
-)
-@page_option("Write a page with volume, busiest parts, messages and balance, also over k.")
-@figures_option
-@common.json_option
-def compare(
-    graph: Path, names: tuple[str, ...], direction: str | None, plot: Path | None,
-    page: Path | None, figures: Path | None, as_json: bool,
-) -> None:  # fmt: skip
-    """Compare partitions (all, or those named) with each other and with random rows."""
-    if plot is not None:
-        check_figure(plot)
-    if figures is not None:
-        check_figures(figures)
-    if page is not None:
-        make_room_for(page)
-    rows = comparison.compare(graph, names, direction)
-    if not rows and not as_json:
-        raise UserError(f"{graph} has no partitions", "make one: gcn-partition add")
-    if rows and (page is not None or figures is not None):
-        from partition.reporting.page import comparison_figures, write_comparison
-
-        parts = comparison.metrics_of_parts(graph, rows)
-        if page is not None:
-            write_comparison(page, store.open_graph(graph, check=False).manifest, rows, parts)
-        if figures is not None:
-            save_figures(comparison_figures(rows, parts), figures)
-    if plot is not None:
-        title = store.open_graph(graph, check=False).manifest.name
-        plot_comparison([{"graph": title, "label": row["name"]} | row for row in rows], plot)
-    common.emit(rows, as_json, tables.show_comparison)
-
-
 @cli.command(help="Delete partitions.")
 @common.graph_argument
 @common.names_argument
@@ -166,5 +121,6 @@ def models(as_json: bool) -> None:
     common.emit(rows, as_json, tables.show_models)
 
 
-for _command in (import_, attach, add, export_model, import_parts, refine, simulate, study, synth):
+OTHERS = import_, attach, add, compare, export_model, import_parts, refine, simulate, study, synth
+for _command in OTHERS:
     cli.add_command(_command)
