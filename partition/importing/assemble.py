@@ -56,7 +56,7 @@ def import_graph(
         Bytes that the program may take: arcs are sorted in files beside ``out_path``, with the same
         result. See :func:`partition.importing.on_disk.build_on_disk`.
     tell : callable
-        Told what is being done, how much of it is done, and how much there is.
+        Told the stage of the work, how much of it is done, and how much there is.
     files
         Fields of :class:`VertexFiles` but ``ids``.
 
@@ -105,7 +105,7 @@ def import_graph(
 
 @contextlib.contextmanager
 def _named(path: Path) -> Iterator[None]:
-    """Name the file in what is wrong with its arcs."""
+    """Name the file in errors about its arcs."""
     try:
         yield
     except UserError as error:
