@@ -118,22 +118,14 @@ class Source:
         The arcs in the file's order: row = source, column = target.
     weights : (nnz,) float64, optional
         Finite weights of the arcs; 1 where None.
-    features : (n, d) float32, optional
-    labels : (n,) int32, optional
-        Class of each vertex, −1 where it has none.
-    masks : mapping of "train" / "val" / "test" to (n,) bool, or to (n, splits) bool
-    class_names : tuple of str, optional
-        Names of the classes, where they are not their numbers.
-    ids : (n,) int64 or str, optional
-        Ids of the vertices in the file, where they are not 0..n−1.
+    features, labels, targets, masks, class_names, ids
+        See :class:`partition.graph.graph.Graph`.
     symmetric : bool
         Each undirected edge is listed once and stands for both its arcs.
     format : str
         Name of the format in ``FORMATS``.
     notes : mapping
         Further findings of the reader, for the manifest.
-    targets : (n, c) float32 or float64, optional
-        Numbers to be learned, or several labels a vertex; NaN where unknown.
     """
 
     n: int
