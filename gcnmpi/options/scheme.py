@@ -142,7 +142,7 @@ class PanelOptions:
 
 @dataclass(frozen=True, kw_only=True)
 class Tensor3DOptions:
-    """Of tensor parallelism."""
+    """Of tensor parallelism on three axes."""
 
     section: ClassVar[str] = "scheme"
     chunks: int = key(1, "tensor3d: row blocks whose all-reduce overlaps with the next", low=1)
@@ -156,7 +156,7 @@ SCHEMES = Registry(
         "bcast": "gcnmpi.schemes.bcast:ENTRY",
         "replicated": "gcnmpi.schemes.replicated:ENTRY",
         "summa": "gcnmpi.schemes.summa:ENTRY",
-        "split3d": "gcnmpi.schemes.summa:ENTRY_3D",
+        "split3d": "gcnmpi.schemes.summa:ENTRY",
         "tensor3d": "gcnmpi.schemes.tensor3d:ENTRY",
     },
     options={

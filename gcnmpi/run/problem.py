@@ -1,4 +1,4 @@
-"""What training, inference and verification start from: a graph laid out over the ranks."""
+"""Training, inference and verification start from a graph that is laid out over the ranks."""
 
 from __future__ import annotations
 
@@ -105,7 +105,8 @@ def open_problem(
     reduction = usable_reduction(comm, runtime.kernel, config.comm.nccl)
     if trains and comm.size > 1 and reduction == NCCL:
         with runtime.phases.as_one("load"):
-            runtime = dataclasses.replace(runtime, summation=joined(comm, runtime.kernel))
+            summation = joined(comm, runtime.kernel, lambda network: network.Summation)
+            runtime = dataclasses.replace(runtime, summation=summation)
     scheme = load_matrix(runtime, source, config, demand)
     warnings = (*opened.warnings, *found)
     return Problem(
@@ -238,10 +239,10 @@ def make_model(
 
 
 def make_sum(problem: Problem, count: int) -> HostSum | DeviceSum | NoSum:
-    """What sums the loss and ``count`` gradients of each rank."""
+    """The reduction that sums the loss and ``count`` gradients of each rank."""
     runtime, size = problem.runtime, problem.runtime.comm.size
     if size == 1:
         return NoSum()
     if runtime.summation is not None:
         return DeviceSum(size, runtime.summation, runtime.phases, runtime.traffic, count)
-    return HostSum(problem.scheme, runtime.kernel, count)
+    return HostSum(problem.scheme.reduce, runtime.kernel, count)

@@ -1,4 +1,4 @@
-"""What a record says of single ranks: what each holds and sends, and where its time goes.
+"""A record tells of single ranks: the rows each holds and sends, and where its time goes.
 
 Both are small: who sends how many rows to whom is recorded once, and the seconds of the phases
 ever less often, so that a long run on many ranks has few of them.
@@ -17,7 +17,7 @@ from gcnmpi.mpi.hosts import most_ranks_a_node
 from gcnmpi.planner.batch_memory import batch_memory
 from gcnmpi.planner.batches import batch_cases
 from gcnmpi.planner.machine import Machine
-from gcnmpi.planner.memory import arcs_of, memory
+from gcnmpi.planner.memory import memory
 from gcnmpi.planner.ranking import Candidate, Setting
 from gcnmpi.run.minibatch import BatchStep, drawn_sizes
 from gcnmpi.run.problem import Problem
@@ -34,7 +34,7 @@ DIGITS = 3
 
 
 def ranks_record(problem: Problem, step: BaseStep) -> dict[str, Any]:
-    """What every rank holds and sends, for rank 0 to record; all ranks call it together.
+    """The rows that every rank holds and sends, for rank 0 to record; all call it together.
 
     Parameters
     ----------
@@ -144,7 +144,7 @@ def _forecast(
         needed = memory(case)
     elif isinstance(step, BatchStep):
         needed = batch_memory(case, batch_cases(case, source, batches), step.sampler)
-    held = [arcs_of(case, rank) for rank in range(problem.runtime.comm.size)]
+    held = [case.arcs(rank) for rank in range(problem.runtime.comm.size)]
     return {
         "rows": [rows for rows, _, _ in held],
         "entries": [entries for _, _, entries in held],

@@ -11,8 +11,8 @@ from gcnmpi.mpi.comm import Comm, from_root, host_name, maximum
 from gcnmpi.mpi.hosts import node_of
 from gcnmpi.options.config import Config
 from gcnmpi.options.kernel import resolve
-from gcnmpi.planner.evaluation import evaluation_memory
 from gcnmpi.planner.machine import Machine
+from gcnmpi.planner.memory import evaluation_memory
 from gcnmpi.planner.ranking import Candidate, Needs, Setting, ranks_that_suffice
 from partition.errors import UserError
 
@@ -21,7 +21,7 @@ GIGA = 1e9
 
 @dataclass(frozen=True)
 class Room:
-    """What the nodes have for the ranks of this run.
+    """The memory that the nodes have for the ranks of this run.
 
     Attributes
     ----------
@@ -110,7 +110,7 @@ def check_room(
     def check() -> int:
         setting, needs = setting_of(room)
         needed = needs(Candidate(config.scheme, {}, 0, source.partition), comm.size)
-        # What the processes have already is not free any more.
+        # Memory that the processes have already is not free any more.
         enough = needed - room.process <= room.free
         each = "" if comm.size == 1 else f" on each of {comm.size} ranks"
         tell(f"memory: needs {needed / GIGA:.3g} GB{each}; {room.said}")

@@ -1,4 +1,4 @@
-"""Folders of OGB."""
+"""Folders of graphs as OGB publishes them."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ import gzip
 
 import numpy as np
 import pytest
+from command_line import run
 from ogb_folders import rows, write_binary, write_split, write_text
-from test_import_meaning import run
 
 from partition.errors import UserError
 from partition.graph.store import open_graph

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import numpy as np
 
@@ -44,7 +45,7 @@ class MeanOfEntries:
         self._scale = 1 / made.targets.counts["train"]
         labels = made.targets.labels
         known = ~np.isnan(labels) & made.targets.masks["train"][:, np.newaxis]
-        # What is made of them is as exact as the output at least.
+        # The losses are at least as exact as the output.
         dtype = np.result_type(labels.dtype, made.kernel.dtype)
 
         def smoothed(some: np.ndarray) -> np.ndarray:
@@ -53,8 +54,10 @@ class MeanOfEntries:
 
         self._one_pass = made.kernel.entry_losses if of_kernel is not None else None
         if of_kernel is not None and self._one_pass is not None:
-            self._loss = of_kernel(block.columns)
-            self._labels = smoothed(np.where(known, labels, np.nan)).astype(made.kernel.dtype)
+            kernel, loss = made.kernel, of_kernel(block.columns)
+            self._loss = replace(loss, weights=kernel.resident(loss.weights, kernel.dtype))
+            labels = smoothed(np.where(known, labels, np.nan))
+            self._labels = kernel.resident(labels.astype(kernel.dtype), kernel.dtype)
             return
         self._rows = np.flatnonzero(known.any(axis=1))
         self._known = known[self._rows]
@@ -62,11 +65,11 @@ class MeanOfEntries:
         self._step = max(1, _AT_ONCE // max(1, labels.shape[1]))
 
     def products(self) -> list[Product]:
-        """None."""
+        """No row operation is needed: numbers are judged one by one."""
         return []
 
     def __call__(self, logits: Array, grad: Array) -> Number:
-        """See :class:`~gcnmpi.nn.tasks.interface.Loss`."""
+        """This rank's share of the loss; its gradient goes to ``grad``."""
         loss: Number
         if self._one_pass is not None:
             loss = self._one_pass(logits, self._labels, self._loss, self._scale, grad)
