@@ -9,7 +9,7 @@ import scipy.sparse as sp
 
 from gcnmpi.core.volume import NOTHING
 from gcnmpi.layout.place import Place
-from gcnmpi.layout.tiling import Ordering, natural_ordering
+from gcnmpi.layout.tiling import Ordering
 from gcnmpi.mpi.comm import slice_of
 from gcnmpi.options.config import SchemeConfig
 from gcnmpi.options.scheme import SCHEMES
@@ -34,7 +34,7 @@ def ordering(parts):
 
 
 @pytest.mark.parametrize("grid", GRIDS)
-@pytest.mark.parametrize("order", [natural_ordering(101), natural_ordering(3), ordering(12)])
+@pytest.mark.parametrize("order", [Ordering(101), Ordering(3), ordering(12)])
 def test_stages_of_all_layers_are_the_inner_dimension_once(grid, order):
     p1, p2, p3 = grid
     layout = Layout(grid, order)
