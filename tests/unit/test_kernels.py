@@ -280,6 +280,17 @@ def test_gemm_and_its_transposes(kernel, random):
     near(kernel, out, np.zeros((4, 5)))
 
 
+@pytest.mark.parametrize("accumulate", [False, True])
+def test_nothing_may_follow_a_product(kernel, random, accumulate):
+    a, b, before = (random.standard_normal(shape) for shape in ((7, 4), (4, 5), (7, 5)))
+    out, other = give(kernel, before), give(kernel, before)
+    kernel.gemm_then(Product(give(kernel, a), give(kernel, b), out, accumulate=accumulate))
+    kernel.spmm_then(kernel.sparse(sp.csr_array(a)), give(kernel, b), other, accumulate, None)
+    kernel.follow(out, None)
+    for found in (out, other):
+        near(kernel, found, a @ b + accumulate * before)
+
+
 def test_sums_biases_and_copies(kernel, random):
     x, bias = random.standard_normal((9, 3)), random.standard_normal(3)
     mine, out = give(kernel, x), kernel.empty(3)
