@@ -1,17 +1,19 @@
 """Timing: each round measures all variants in turn; a time is a median with its quartiles.
 
-What disturbs a machine comes and goes in seconds. Contestants that take turns in every round are
+Disturbances of a machine come and go in seconds. Contestants that take turns in every round are
 disturbed alike, so ratios within a round mean more than times do.
 """
 
 from __future__ import annotations
 
 import math
+import statistics
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from scipy.optimize import nnls
 
 from gcnmpi.mpi.comm import Comm, maximum
 
@@ -28,7 +30,7 @@ class Spread:
 
 
 def spread(values: Sequence[float]) -> Spread:
-    """Median and quartiles."""
+    """The median and the quartiles of measured values."""
     low, median, high = np.quantile(values, (0.25, 0.5, 0.75)).tolist()
     return Spread(median, low, high)
 
@@ -36,19 +38,9 @@ def spread(values: Sequence[float]) -> Spread:
 def alternate(
     measures: Mapping[str, Callable[[], float]], rounds: int, warm_up: int = 1
 ) -> dict[str, list[float]]:
-    """Let each measure take its turn in every round; every other round goes backwards.
+    """Seconds of each measure, by name, in every round; every other round goes backwards.
 
-    Parameters
-    ----------
-    measures : mapping of name to function
-        Called without arguments, a function returns seconds.
-    warm_up : int
-        Rounds before, which do not count.
-
-    Returns
-    -------
-    mapping of name to list of float
-        Seconds, one a round.
+    A measure returns seconds. The rounds of warm-up come before, and do not count.
     """
     times: dict[str, list[float]] = {name: [] for name in measures}
     order = list(measures)
@@ -68,6 +60,34 @@ def ratios(times: Mapping[str, Sequence[float]], reference: str) -> dict[str, Sp
         name: spread([value / other for value, other in zip(values, below, strict=True)])
         for name, values in times.items()
     }
+
+
+def median_seconds(call: Callable[[], object], repeats: int) -> float:
+    """The median, so that disturbances which are always there (such as other ranks) count."""
+    times = []
+    for _ in range(repeats):
+        began = time.perf_counter()
+        call()
+        times.append(time.perf_counter() - began)
+    return statistics.median(times)
+
+
+def only(names: Sequence[str], name: str) -> dict[str, float]:
+    """Constants of which one is 1 and the others are 0."""
+    return {**dict.fromkeys(names, 0.0), name: 1.0}
+
+
+def fitted(
+    names: Sequence[str], columns: np.ndarray, seconds: np.ndarray
+) -> tuple[dict[str, float], float]:
+    """Constants ≥ 0 for which ``columns`` @ constants is nearest to ``seconds``, and the error.
+
+    Least squares of the relative errors; columns are (samples, names).
+    """
+    relative = columns / seconds[:, np.newaxis]
+    scale = np.maximum(np.abs(relative).max(axis=0), np.finfo(float).tiny)
+    found, error = nnls(relative / scale, np.ones(len(seconds)))
+    return dict(zip(names, (found / scale).tolist(), strict=True)), error
 
 
 def clocked(

@@ -20,23 +20,12 @@ NEVER = "DependencyNeverSatisfied"
 
 @dataclass(frozen=True)
 class Job:
-    """A job in Slurm's words.
-
-    Attributes
-    ----------
-    number : int
-    state : str
-        "PENDING", "RUNNING", "FAILED" and so on.
-    reason : str
-        Why it is in that state: "Resources", "exit code 127"; empty where there is none.
-    script : Path or None
-        The batch script, of a job in the queue.
-    """
+    """A job in Slurm's words."""
 
     number: int
-    state: str
-    reason: str = ""
-    script: Path | None = None
+    state: str  # "PENDING", "RUNNING", "FAILED" and so on
+    reason: str = ""  # of that state: "Resources", "exit code 127"; empty where there is none
+    script: Path | None = None  # the batch script, of a job in the queue
 
     @property
     def ended(self) -> bool:
@@ -50,17 +39,12 @@ class Job:
 def in_queue(folder: Path) -> list[Job]:
     """This user's jobs that wait or run and whose script lies in a folder, oldest first.
 
-    Raises
-    ------
-    UserError
-        If Slurm cannot be asked.
+    A UserError if Slurm cannot be asked.
     """
     answer = slurm("squeue", "--noheader", f"--user={os.getuid()}", "--format=%i|%T|%r|%o")
     found = []
     for line in answer.splitlines():
-        number, _, rest = line.strip().partition("|")
-        state, _, rest = rest.partition("|")
-        reason, _, script = rest.partition("|")
+        number, state, reason, script = [*line.strip().split("|", 3), "", "", ""][:4]
         if number.isdecimal() and Path(script).parent == folder.resolve():
             reason = reason if state == "PENDING" else ""
             found.append(Job(int(number), state, reason, Path(script)))
@@ -77,7 +61,7 @@ def ended(number: int) -> Job | None:
 
 
 def slurm(program: str, *words: str) -> str:
-    """What a program of Slurm says; a UserError if it is not there or refuses."""
+    """The output of a program of Slurm; a UserError if it is not there or refuses."""
     try:
         done = subprocess.run(
             [program, *words], capture_output=True, text=True, timeout=60, stdin=subprocess.DEVNULL,

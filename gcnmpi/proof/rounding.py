@@ -1,4 +1,4 @@
-"""What ``comm.precision`` changes: a run with rounded messages beside the exact one.
+"""The effect of ``comm.precision``: a run with rounded messages beside the exact one.
 
 Everything else that ``verify`` checks, it checks with exact messages, as tightly as ever.
 """
@@ -14,8 +14,7 @@ import numpy as np
 from gcnmpi.core.precision import FORMATS
 from gcnmpi.mpi.comm import Comm, sum_in_place
 from gcnmpi.options.config import Config
-from gcnmpi.proof.checks import Check
-from gcnmpi.proof.traffic import traffic_checks
+from gcnmpi.proof.checks import Check, traffic_checks
 from gcnmpi.run.problem import open_problem
 from gcnmpi.run.trainer import Result, Step, train
 
@@ -46,16 +45,10 @@ def rounding_checks(
     exact: Result,
     gradient: np.ndarray,
 ) -> list[Check]:
-    """Train with rounded messages, on all ranks.
+    """Train on all ranks with the precision of ``config``, which rounds messages.
 
-    Parameters
-    ----------
-    config : Config
-        With a precision that rounds.
-    exact : Result
-        Of the same training with exact messages.
-    gradient : array
-        This rank's flat gradient in the first epoch of that.
+    ``exact`` is the result of the same training with exact messages, and ``gradient`` this rank's
+    flat gradient in the first epoch of that.
     """
     problem = open_problem(comm, graph, partition, config)
     result, step = train(problem), Step(problem)
