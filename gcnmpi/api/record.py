@@ -74,7 +74,7 @@ class Run:
 
     @property
     def summary(self) -> dict[str, Any]:
-        """What the run was and how it ended: the fields of its first and its last record."""
+        """The fields of its first and its last record: how the run was made, and how it ended."""
         start = {name: value for name, value in self.record.start.items() if name != "config"}
         return start | (self.record.end or self.record.stop or {})
 
@@ -135,10 +135,7 @@ class Run:
                 f"gcnmpi.train writes them at the end of a run, gcnmpi train with {option} {path}",
             )
         facts = read_facts(path) or {}
-        if [facts.get(name) for name in ("epoch", "loss")] != [
-            epoch.get("epoch"),
-            epoch.get("loss"),
-        ]:
+        if any(facts.get(name) != epoch.get(name) for name in ("epoch", "loss")):
             raise UserError(f"{path} does not hold the weights of the {which} epoch of this run")
         return path
 

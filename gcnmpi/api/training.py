@@ -109,14 +109,9 @@ def train(
             )
             check_training_files(asked)
         with guarded(comm, full, "gcnmpi.train") as guard:
-            here: dict[str, Any] = {
-                "configuration": full,
-                "out": folder,
-                "partition": partition,
-                "resume": resume,
-            }
-            here["log"] = logs
-            check_same(comm, here | {"number of callbacks": len(callbacks)}, ALIKE)
+            here = {"configuration": full, "out": folder, "partition": partition, "log": logs}
+            here |= {"resume": resume, "number of callbacks": len(callbacks)}
+            check_same(comm, here, ALIKE)
 
             told = comm.rank == 0 and not progress
 
@@ -174,7 +169,7 @@ def path_of(graph: Graph | str | os.PathLike) -> Path:
 def _epochs(
     problem: Problem, guard: Guard, callbacks: Sequence[Callback], progress: bool
 ) -> Iterator[Callable[[Epoch], bool]]:
-    """What surrounds the epochs, and is called after each of them."""
+    """Shows progress around the epochs, and gives the function that is called after each."""
     comm = problem.runtime.comm
     with Progress(problem, not progress or comm.rank != 0, guard.moved) as shown:
 
