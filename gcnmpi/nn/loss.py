@@ -51,15 +51,18 @@ class SoftmaxCrossEntropy:
         self._examples = int(np.count_nonzero(mask))
         self._one_pass = kernel.softmax_cross_entropy if scheme.whole_rows else None
         if self._one_pass is not None:
-            self._labels = np.where(mask, labels, -1).astype(np.int32)
+            labels = np.where(mask, labels, -1).astype(np.int32)
+            self._labels = kernel.resident(labels, np.int32)
             return
         rows = np.flatnonzero(mask)
-        self._labels = labels[rows].astype(np.int64)
-        self._rows = None if len(rows) == len(mask) else rows
+        labels = labels[rows].astype(np.int64)
+        self._labels = kernel.resident(labels, np.int64)
+        self._rows = None if len(rows) == len(mask) else kernel.resident(rows, np.int64)
         # Where the label's column is on this rank.
         start, stop = block.columns.start, block.columns.stop
-        self._hits = np.flatnonzero((self._labels >= start) & (self._labels < stop))
-        self._hit_columns = self._labels[self._hits] - start
+        hits = np.flatnonzero((labels >= start) & (labels < stop))
+        self._hits = kernel.resident(hits, np.int64)
+        self._hit_columns = kernel.resident(labels[hits] - start, np.int64)
         self._logits = kernel.empty_columnwise(len(rows), stop - start)
         self._grad = kernel.empty_columnwise(len(rows), stop - start)
 
@@ -133,9 +136,12 @@ class RightPredictions:
         self._labels, self._masks = labels, [mask & counts for mask in masks.values()]
         self._on_device = kernel.count_right if scheme.whole_rows else None
         # A bit a mask, for the device, which keeps them.
-        self._bits = np.zeros(len(labels), np.uint8)
+        bits = np.zeros(len(labels), np.uint8)
         for number, mask in enumerate(self._masks):
-            self._bits |= mask.astype(np.uint8) << np.uint8(number)
+            bits |= mask.astype(np.uint8) << np.uint8(number)
+        if self._on_device is not None:
+            kept = kernel.resident(labels, np.int32), kernel.resident(bits, np.uint8)
+            self._labels, self._bits = kept
 
     def __call__(self, logits: Array) -> np.ndarray:
         """Of the logits of a pass."""

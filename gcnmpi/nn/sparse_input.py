@@ -108,7 +108,7 @@ class SparseInput:
         values, rows = (source._rows, self._rows), self._row_of_entries
         self._kernel.drop_entries(EntryDropout(*values, rows, row_keys, columns, p, False))
         if self._turned is not None:
-            values, rows = (source._transposed, self._transposed), self._turned.row_of_entries
+            values, rows = (source._transposed, self._transposed), self._row_of_turned
             summed = row_keys[self._summed]
             self._kernel.drop_entries(EntryDropout(*values, rows, summed, columns, p, True))
 
@@ -130,13 +130,20 @@ class SparseInput:
             self._kernel.set_values(self._transposed, self._turned.values)
 
     @cached_property
-    def _column_keys(self) -> np.ndarray:
+    def _column_keys(self) -> Any:
         """The key of each column, which dropout hashes: the same in every epoch."""
-        return rng.column_keys(np.arange(self._matrix.shape[1]))
+        keys = rng.column_keys(np.arange(self._matrix.shape[1]))
+        return self._kernel.resident(keys, np.uint32)
 
     @cached_property
-    def _row_of_entries(self) -> np.ndarray:
-        return _rows(self._matrix.indptr)
+    def _row_of_entries(self) -> Any:
+        return self._kernel.resident(_rows(self._matrix.indptr), np.int32)
+
+    @cached_property
+    def _row_of_turned(self) -> Any:
+        """The row of each entry of the transpose."""
+        assert self._turned is not None
+        return self._kernel.resident(_rows(self._turned.indptr), np.int32)
 
     def _give(self) -> None:
         """Make the kernel's own matrices."""
@@ -175,11 +182,6 @@ class _Turned:
         values = matrix.data[entries][turned.data]
         return cls(values, turned.indices, turned.indptr, turned.shape, entries, turned.data)
 
-    @cached_property
-    def row_of_entries(self) -> np.ndarray:
-        """The row of each entry of the transpose, (entries,) int32."""
-        return _rows(self.indptr)
-
     def matrix(self) -> sp.csr_array:
         return sp.csr_array((self.values, self.indices, self.indptr), shape=self.shape)
 
@@ -192,4 +194,5 @@ class _Turned:
 
 
 def _rows(indptr: np.ndarray) -> np.ndarray:
+    """The row of each entry, (entries,) int32."""
     return np.repeat(np.arange(len(indptr) - 1, dtype=np.int32), np.diff(indptr))

@@ -18,7 +18,7 @@ from partition.graph.store import StoredGraph
 
 @dataclass(frozen=True)
 class AppnpOptions:
-    """Of ``appnp``."""
+    """The options of ``appnp``."""
 
     predictions: str = key("", "a row for each vertex, (n, d) .npy", example="logits.npy")
     alpha: float = key(0.1, "share of the predictions in a step", low=0, below=1)

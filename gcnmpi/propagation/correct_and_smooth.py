@@ -29,7 +29,7 @@ _LARGEST = 1000.0  # scale of a vertex's error, above which it is 1
 
 @dataclass(frozen=True)
 class CorrectOptions:
-    """Of ``correct-and-smooth``."""
+    """The options of ``correct-and-smooth``."""
 
     predictions: str = key("", "probabilities, (n, classes) .npy", example="probabilities.npy")
     correct_layers: int = key(50, "steps of the first part", low=0)

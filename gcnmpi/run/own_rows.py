@@ -11,8 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from gcnmpi.layout.loading import Readable, check_content
-from gcnmpi.layout.normalised import RowNormalised
+from gcnmpi.layout.loading import Readable, RowNormalised, check_content
 from gcnmpi.mpi.comm import Comm, agreed
 from gcnmpi.options.config import Config
 from partition.errors import UserError

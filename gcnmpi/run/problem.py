@@ -105,7 +105,8 @@ def open_problem(
     reduction = usable_reduction(comm, runtime.kernel, config.comm.nccl)
     if trains and comm.size > 1 and reduction == NCCL:
         with runtime.phases.as_one("load"):
-            runtime = dataclasses.replace(runtime, summation=joined(comm, runtime.kernel))
+            summation = joined(comm, runtime.kernel, lambda network: network.Summation)
+            runtime = dataclasses.replace(runtime, summation=summation)
     scheme = load_matrix(runtime, source, config, demand)
     warnings = (*opened.warnings, *found)
     return Problem(
@@ -244,4 +245,4 @@ def make_sum(problem: Problem, count: int) -> HostSum | DeviceSum | NoSum:
         return NoSum()
     if runtime.summation is not None:
         return DeviceSum(size, runtime.summation, runtime.phases, runtime.traffic, count)
-    return HostSum(problem.scheme, runtime.kernel, count)
+    return HostSum(problem.scheme.reduce, runtime.kernel, count)

@@ -59,7 +59,7 @@ class Rows(Protocol):
 
     @property
     def vertices(self) -> np.ndarray:
-        """Their global ids."""
+        """The global ids of these rows."""
 
     @property
     def copy(self) -> int:
@@ -173,7 +173,7 @@ class RowScheme(WholeRows, Generic[Operand]):
         return self._rows.original(self._comm, piece, width, self._max_bytes)
 
     def volume(self, product: Operation, k: int, *sizes: int) -> Volume:
-        """From the forecast."""
+        """As the forecast has it."""
         return self._forecast.volume(self._comm.rank, product, k, *sizes)
 
     def _multiply(

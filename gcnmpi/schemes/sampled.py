@@ -27,7 +27,7 @@ from gcnmpi.layout.loading import Readable
 from gcnmpi.layout.place import Block, Place
 from gcnmpi.layout.runtime import Runtime
 from gcnmpi.mpi.ahead import Work, asking
-from gcnmpi.mpi.comm import Comm, duplicate, redistribute
+from gcnmpi.mpi.comm import Comm, redistribute
 from gcnmpi.options.config import Config
 from gcnmpi.schemes.forecast import Facts
 from gcnmpi.schemes.operations import EXCHANGES, Operation
@@ -42,7 +42,7 @@ TRANSPORT = "isend"  # a batch's messages are sent a few times: none are prepare
 
 @dataclass(frozen=True)
 class Layer:
-    """What one layer of a batch multiplies with.
+    """The matrix and the exchange of one layer of a batch.
 
     Attributes
     ----------
@@ -90,22 +90,15 @@ class Batch:
 
 
 class Cutter:
-    """Cuts batches out of a rank's rows of M; made by all ranks together.
+    """Cuts batches out of a rank's rows of M for ``hops`` products; made by all ranks together.
 
-    Parameters
-    ----------
-    comm : Comm
-    laid : Laid
-        With its exchange of rows.
-    hops : int
-        Layers of products with M.
-    max_bytes : float
-        Bound of the buffer in which ranks tell each other where their rows are.
+    ``max_bytes`` bounds the buffer in which ranks tell each other where their rows are.
     """
 
     def __init__(self, comm: Comm, laid: Laid, hops: int, max_bytes: float) -> None:
         plan = laid.plan
-        self._comm, self._plan, self._hops = duplicate(comm), plan, hops
+        # Operations that are begun ahead are not to be taken for those of comm.
+        self._comm, self._plan, self._hops = comm.Dup(), plan, hops
         ids = np.concatenate((plan.own, plan.halo)).astype(np.int64)
         self._entries = Entries(laid.forward, ids)
         self._owners = np.repeat(plan.recv_peers, np.diff(plan.recv_offsets))
@@ -118,7 +111,7 @@ class Cutter:
 
     @property
     def comm(self) -> Comm:
-        """What rows are asked for on."""
+        """The communicator on which rows are asked for."""
         return self._comm
 
     @property
@@ -137,10 +130,7 @@ class Cutter:
     def cut(self, sampler: Sampler, rows: np.ndarray, epoch: int, batch: int) -> Work[Batch]:
         """Cut a batch, one at a time; all ranks take part.
 
-        Parameters
-        ----------
-        rows : integers
-            Own rows that are in it to begin with, increasing: its seeds, or all that are in it.
+        It begins with some own ``rows``, increasing: its seeds, or all that are in it.
         """
         nown, ids, number = self._plan.nown, self._entries.ids, self._number
         number[rows] = np.arange(len(rows))
@@ -186,7 +176,7 @@ class Memory:
         self._kernel, self._pieces, self._taken = kernel, list[Array](), 0
 
     def rewind(self) -> None:
-        """What was taken is free."""
+        """All matrices that were taken are free."""
         self._taken = 0
 
     def take(self, rows: int, width: int) -> Array:
@@ -202,16 +192,10 @@ class Memory:
 
 
 class BatchScheme(WholeRows):
-    """The products of a batch.
+    """The products of a batch that was cut from a graph with these facts.
 
-    Parameters
-    ----------
-    facts : Facts
-        Of the graph it is cut from.
-    memory : Memory
-        That of the batch before, which ends with this one.
-    gives_rows : bool
-        Whether the network looks at whole rows of neighbours.
+    Its memory is that of the batch before, which ends with this one. With ``gives_rows``, the
+    network looks at whole rows of neighbours.
     """
 
     name = "p2p"
@@ -236,18 +220,14 @@ class BatchScheme(WholeRows):
         self._operands: dict[tuple[int, bool], Operand] = {}  # by layer and whether it is folded
         self._halos = []
         if gives_rows:
+            ids = [np.concatenate((plan.own, plan.halo)) for plan in self._plans]
             self._halos = [
-                ExchangedHalo(
-                    runtime,
-                    product,
-                    layer.matrix,
-                    np.concatenate((layer.plan.own, layer.plan.halo)),
-                )
-                for product, layer in zip(self._products, layers, strict=True)
+                ExchangedHalo(runtime, product, layer.matrix, own)
+                for product, layer, own in zip(self._products, layers, ids, strict=True)
             ]
 
     def describe(self) -> dict[str, Any]:
-        """Nothing was chosen."""
+        """The name: nothing was chosen."""
         return {"name": self.name}
 
     def layout(self, place: Place) -> Hashable:

@@ -26,7 +26,7 @@ LISTED = 256  # ranks up to which each is looked at: which one is busiest depend
 
 @dataclass(frozen=True)
 class BatchSizes:
-    """What a batch has on every rank, lists with one number a rank.
+    """Sizes of a batch, lists with one number a rank.
 
     Attributes
     ----------
@@ -95,7 +95,7 @@ class BatchForecast(Forecast):
         return place.layer if self.sizes.layered else None
 
     def ranks(self) -> Sequence[int]:
-        """Those that were found to be the busiest."""
+        """The ranks that were found to be the busiest."""
         return self.busiest
 
     def volume(self, rank: int, product: Operation, k: int, *sizes: int) -> Volume:

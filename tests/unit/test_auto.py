@@ -1,4 +1,4 @@
-"""What ``scheme.exchange = "auto"`` stands for: rows, or the mixed exchange, by the cost model."""
+"""The choice of ``scheme.exchange = "auto"``: rows or the mixed exchange, by the cost model."""
 
 import dataclasses
 

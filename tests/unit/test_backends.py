@@ -186,15 +186,6 @@ def test_default_names_tell_seeds_and_imbalances_apart(folder):
     assert refine_partition(folder, "rp-2", imbalance=0.2).name == "rp-2+refined-e0.2"
 
 
-def test_a_name_is_taken_once_unless_forced(folder):
-    first = add_partition(folder, "rp", 2)
-    with pytest.raises(UserError, match="has a partition 'rp-2' already"):
-        add_partition(folder, "rp", 2, seed=1, name="rp-2")
-    second = add_partition(folder, "rp", 2, seed=1, name="rp-2", overwrite=True)
-    assert (first.parts != second.parts).any()
-    assert read_partition(folder, "rp-2").seed == 1
-
-
 def test_a_row_heavier_than_a_part_is_reported(tmp_path):
     path = tmp_path / "star.graph"
     write_graph(path, from_arcs(12, [(i, 0) for i in range(1, 12)]), source={})

@@ -19,7 +19,7 @@ pytestmark = pytest.mark.slow
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
-    """Directed, 300 vertices."""
+    """A directed graph of 300 vertices."""
     path = tmp_path_factory.mktemp("nodes") / "g.graph"
     write_graph(path, random_graph(300, 1500), source={})
     return path

@@ -140,7 +140,7 @@ def test_the_best_for_each_exchange_is_kept_as_a_pair(hubs):
         figures = (partition.metrics if of_rows else partition.mixed)["in"]
         assert kept["max_send"] == max(figures["send_rows"])
         assert partition.options["refine"]["exchange"] == partition.options["exchange"]
-    # What is made for rows is balanced for rows, and sends fewer of them.
+    # The partition made for rows is balanced for rows, and sends fewer of them.
     one, other = (
         measure(open_graph(hubs).graph, rows.parts, 4),
         measure(open_graph(hubs).graph, mixed.parts, 4),

@@ -153,8 +153,9 @@ def toy_variants(config, size):
     return [dataclasses.replace(config, grid=grid) for grid in ("1x4", "2x2")]
 
 
-TOY = Entry(None, lambda config, size: 0, toy_variants,
-            lambda config, size, facts: Grid(size, facts, grid=config.grid))  # fmt: skip
+TOY = Entry(
+    None, lambda config, size, facts: Grid(size, facts, grid=config.grid), variants=toy_variants
+)
 
 
 class Table:

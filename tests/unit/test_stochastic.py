@@ -103,16 +103,6 @@ def test_nets_of_all_vertices_have_the_expectation_of_the_batches():
     assert excess / (4 * epochs) * 10 / 40 >= truth
 
 
-def test_merging_in_pieces_gives_the_same_model(monkeypatch):
-    graph = random_graph(50, 300)
-    arguments = {"seed": 1, "batches": 20, **VERTEX}
-    whole = stochastic_model(graph, "in", **arguments)
-    monkeypatch.setattr(stochastic, "PENDING_PINS", 100)
-    pieces = stochastic_model(graph, "in", **arguments)
-    for name in ("indptr", "pins", "costs", "owners"):
-        np.testing.assert_array_equal(getattr(whole, name), getattr(pieces, name))
-
-
 def test_nets_whose_hashes_collide_stay_apart(monkeypatch):
     graph = random_graph(30, 100)
     arguments = {"seed": 1, "batches": 10, **VERTEX}

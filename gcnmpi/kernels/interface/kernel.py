@@ -1,12 +1,12 @@
-"""What a kernel gives to networks, losses, optimizers and schemes: the meaning of every operation.
+"""The interface of a kernel to networks, losses, optimizers and schemes.
 
 A kernel has forms of its own for arrays, sparse matrices and patterns; mypy compares it with
 :class:`KernelOf` these three, at the end of its module. Whoever computes with any kernel
 takes a :data:`Kernel`, and hands back what that made.
 
 Results are written to arrays that the caller gives, where they are. Shapes with 0 and matrices
-without entries occur. The same call gives the same bits. Index arrays are NumPy's, and whoever
-hands one over does not change it afterwards.
+without entries occur. The same call gives the same bits. Index arrays are NumPy's, or what
+``resident`` made of these.
 """
 
 from __future__ import annotations

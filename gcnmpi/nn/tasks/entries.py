@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import numpy as np
 
@@ -53,8 +54,10 @@ class MeanOfEntries:
 
         self._one_pass = made.kernel.entry_losses if of_kernel is not None else None
         if of_kernel is not None and self._one_pass is not None:
-            self._loss = of_kernel(block.columns)
-            self._labels = smoothed(np.where(known, labels, np.nan)).astype(made.kernel.dtype)
+            kernel, loss = made.kernel, of_kernel(block.columns)
+            self._loss = replace(loss, weights=kernel.resident(loss.weights, kernel.dtype))
+            labels = smoothed(np.where(known, labels, np.nan))
+            self._labels = kernel.resident(labels.astype(kernel.dtype), kernel.dtype)
             return
         self._rows = np.flatnonzero(known.any(axis=1))
         self._known = known[self._rows]

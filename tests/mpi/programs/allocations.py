@@ -15,6 +15,7 @@ import tracemalloc
 from pathlib import Path
 
 from gcnmpi.mpi import comm as mpi
+from gcnmpi.mpi.process import run
 from gcnmpi.options.config import load_config
 from gcnmpi.run.evaluation import Evaluation
 from gcnmpi.run.problem import open_problem
@@ -52,4 +53,4 @@ def main(comm):
 
 
 if __name__ == "__main__":
-    mpi.run(main)
+    run(main)

@@ -10,7 +10,7 @@ import signal
 import sys
 from pathlib import Path
 
-from gcnmpi.mpi import comm as mpi
+from gcnmpi.mpi.process import run
 from gcnmpi.options.config import from_table
 from gcnmpi.run import trainer
 from gcnmpi.run.problem import open_problem
@@ -41,4 +41,4 @@ def main(comm) -> int:
 
 
 if __name__ == "__main__":
-    mpi.run(main)
+    run(main)

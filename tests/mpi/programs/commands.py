@@ -13,7 +13,7 @@ from pathlib import Path
 import click
 
 from gcnmpi.cli.main import cli
-from gcnmpi.mpi import comm as mpi
+from gcnmpi.mpi.process import run
 from partition.errors import UserError
 
 
@@ -42,4 +42,4 @@ def main(comm) -> int:
 
 
 if __name__ == "__main__":
-    mpi.run(main)
+    run(main)

@@ -13,7 +13,7 @@ import time
 from importlib import import_module
 
 from gcnmpi.cli.main import cli
-from gcnmpi.mpi import comm as mpi
+from gcnmpi.mpi.process import run
 
 
 def break_at(how: str, call: str, number: int) -> None:
@@ -44,4 +44,4 @@ def main(comm) -> int:
 
 
 if __name__ == "__main__":
-    mpi.run(main)
+    run(main)

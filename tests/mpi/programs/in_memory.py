@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
-from gcnmpi.mpi import comm as mpi
+from gcnmpi.mpi.process import run
 from gcnmpi.options.config import from_table
 from gcnmpi.run import opening
 from gcnmpi.run.evaluation import Evaluation
@@ -48,4 +48,4 @@ def main(comm) -> int:
 
 
 if __name__ == "__main__":
-    mpi.run(main)
+    run(main)

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import numpy as np
 
-from gcnmpi.mpi import comm as mpi
+from gcnmpi.mpi.process import run
 from gcnmpi.options.config import load_config
 from gcnmpi.run.problem import open_problem
 from gcnmpi.run.trainer import train
@@ -62,4 +62,4 @@ def main(comm) -> int:
 
 
 if __name__ == "__main__":
-    mpi.run(main)
+    run(main)

@@ -19,11 +19,12 @@ import scipy.sparse.csgraph  # noqa: F401  the first cover would load it: of the
 
 from gcnmpi.core.resident import forget_peak, peak_bytes, resident_bytes, return_freed_memory
 from gcnmpi.mpi import comm as mpi
+from gcnmpi.mpi.process import run
 from gcnmpi.nn.evaluator import evaluate
 from gcnmpi.options.config import load_config
 from gcnmpi.options.train import batches_of
-from gcnmpi.planner.evaluation import evaluation_memory
 from gcnmpi.planner.machine import Machine
+from gcnmpi.planner.memory import evaluation_memory
 from gcnmpi.planner.ranking import Candidate, Setting
 from gcnmpi.propagation.running import propagate
 from gcnmpi.propagation.settings import asked_for
@@ -81,4 +82,4 @@ def main(comm):
 
 
 if __name__ == "__main__":
-    mpi.run(main)
+    run(main)

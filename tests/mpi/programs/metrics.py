@@ -14,6 +14,7 @@ from unittest import mock
 import numpy as np
 
 from gcnmpi.mpi import comm as mpi
+from gcnmpi.mpi.process import run
 from gcnmpi.nn.metrics import ranking
 from gcnmpi.nn.metrics.scored import Scored
 from gcnmpi.options.task import METRICS, METRICS_OF
@@ -97,4 +98,4 @@ def share_of_the_fullest(comm):
 
 
 if __name__ == "__main__":
-    mpi.run(main)
+    run(main)

@@ -12,7 +12,7 @@ import json
 import sys
 from pathlib import Path
 
-from gcnmpi.mpi import comm as mpi
+from gcnmpi.mpi.process import run
 from gcnmpi.options.config import load_config
 from gcnmpi.run.problem import open_problem
 from gcnmpi.run.trainer import train
@@ -58,4 +58,4 @@ def logits_of(problem, model):
     return [row for rows in problem.runtime.comm.allgather(mine.tolist()) for row in rows]
 
 
-mpi.run(main)
+run(main)

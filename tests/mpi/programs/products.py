@@ -16,6 +16,7 @@ import scipy.sparse as sp
 
 from gcnmpi.layout.place import Place
 from gcnmpi.mpi import comm as mpi
+from gcnmpi.mpi.process import run
 from gcnmpi.nn.compile.on_scheme import program_on
 from gcnmpi.options.config import from_table
 from gcnmpi.options.kernel import resolve
@@ -179,4 +180,4 @@ def main(comm) -> int:
 
 
 if __name__ == "__main__":
-    mpi.run(main)
+    run(main)

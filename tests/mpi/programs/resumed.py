@@ -14,7 +14,7 @@ from pathlib import Path
 
 import numpy as np
 
-from gcnmpi.mpi import comm as mpi
+from gcnmpi.mpi.process import run
 from gcnmpi.propagation.checkpoint import Checkpoints
 from gcnmpi.propagation.running import propagate
 from gcnmpi.propagation.settings import asked_for
@@ -138,4 +138,4 @@ def main(comm):
 
 
 if __name__ == "__main__":
-    mpi.run(main)
+    run(main)

@@ -12,7 +12,7 @@ from unittest import mock
 import numpy as np
 
 from gcnmpi.layout.place import Place
-from gcnmpi.mpi import comm as mpi
+from gcnmpi.mpi.process import run
 from gcnmpi.options.config import from_table
 from gcnmpi.run.problem import open_problem
 from gcnmpi.run.step import Step
@@ -86,4 +86,4 @@ def main(comm) -> int:
 
 
 if __name__ == "__main__":
-    mpi.run(main)
+    run(main)

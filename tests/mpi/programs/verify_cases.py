@@ -19,7 +19,7 @@ import numpy as np
 from gcnmpi.core.timing import Traffic
 from gcnmpi.core.volume import Volume
 from gcnmpi.halo.product import HaloProduct
-from gcnmpi.mpi import comm as mpi
+from gcnmpi.mpi.process import run
 from gcnmpi.nn import loss, optim
 from gcnmpi.nn.model import Model
 from gcnmpi.options.config import load_config
@@ -240,4 +240,4 @@ FAULTS = {
 }  # fmt: skip
 
 if __name__ == "__main__":
-    mpi.run(main)
+    run(main)
