@@ -110,8 +110,8 @@ def train(
             check_training_files(asked)
         with guarded(comm, full, "gcnmpi.train") as guard:
             here = {"configuration": full, "out": folder, "partition": partition, "log": logs}
-            here |= {"resume": resume, "number of callbacks": len(callbacks)}
-            check_same(comm, here, ALIKE)
+            more = {"resume": resume, "number of callbacks": len(callbacks)}
+            check_same(comm, here | more, ALIKE)
 
             told = comm.rank == 0 and not progress
 

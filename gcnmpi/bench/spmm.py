@@ -136,7 +136,8 @@ def _gathers(
     """Calls that read the rows which a product gathers, where the native kernel takes part."""
     if kernel is None or matrix is None:
         return {}
-    held = _copy(kernel, x)
+    held = kernel.empty(*x.shape)
+    kernel.copy(kernel.from_host(x), held)
     return {
         name: partial(kernel.gather, matrix, held, prefetch) for name, prefetch in GATHERS.items()
     }
