@@ -45,8 +45,8 @@ NOTHING = Volume()
 class Kept:
     """Rows of an expand that pass between ranks of one node without a message.
 
-    Rows of a rank that others read, and how many others; rows of others that it reads, and of how
-    many.
+    Others, ``send_messages`` of them, read ``send_rows`` rows of a rank; it reads ``recv_rows``
+    rows of ``recv_messages`` others.
     """
 
     send_rows: int = 0

@@ -207,8 +207,9 @@ class Exchange:
 def agree_on_plan(
     comm: Comm, own: np.ndarray, halo: np.ndarray, owners: np.ndarray, max_bytes: float
 ) -> Plan:
-    """The plan of every rank, as :func:`make_plan` makes it: each tells the owners of its halo
-    which rows it needs, with a send buffer of at most ``max_bytes``.
+    """The plan of every rank, as :func:`make_plan` makes it.
+
+    Each tells the owners of its halo which rows it needs, with a send buffer of ``max_bytes``.
     """
     (asked,), counts = redistribute(comm, owners, [halo], max_bytes)
     return make_plan(own, halo, owners, asked, counts)

@@ -111,8 +111,9 @@ def mixed(
 class _HaloEntries:
     """The m entries of M in columns of the halo, by row and owner of the column.
 
-    Of each its place among all entries, its column, 0..nhalo−1, and the number of the partial sum
-    that could serve it: of its row, over columns of one owner. These two are known of each sum.
+    ``where`` is the place of each among all entries, ``column`` 0..nhalo−1, and ``sum`` the number
+    of the partial sum that could serve it. Each sum is of a row, ``sum_row``, over the columns of
+    one owner, ``sum_owner``.
     """
 
     where: np.ndarray

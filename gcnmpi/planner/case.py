@@ -77,8 +77,10 @@ class Case:
         return products(self.program, self.steps, partial(self.rows, rank))
 
     def peak(self, needs: Callable[[int], int]) -> int:
-        """Bytes of the rank that needs most: ``needs(rank)``, the process, its share of the node's
-        part vector."""
+        """Peak bytes of the rank that needs most.
+
+        They are those of the process, its share of the node's part vector, and ``needs(rank)``.
+        """
         shared = 4 * self.work.n // min(self.size, self.ranks_per_node)
         return int(self.machine.process_bytes) + shared + max(map(needs, self.forecast.ranks()))
 

@@ -26,7 +26,7 @@ class AppnpOptions:
 
 
 def check(stored: StoredGraph, options: AppnpOptions) -> None:
-    """The file of predictions."""
+    """Check the file of predictions."""
     predictions_of(options.predictions, stored.manifest.n)
 
 
@@ -37,7 +37,7 @@ def run(space: Space, options: AppnpOptions) -> Outcome:
 
 
 def holds(stored: StoredGraph, options: AppnpOptions) -> Holds:
-    """The predictions, and what is spread."""
+    """The predictions as they are read; then the matrices of the steps."""
     given = predictions_of(options.predictions, stored.manifest.n)
     width = given.shape[1]
     spreading = Held(numbers=SPREADING * width, product=width if options.steps else 0)

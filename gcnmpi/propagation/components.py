@@ -20,7 +20,7 @@ _EXACT = {"float32": 2**24, "float64": 2**53}  # integers below are exact
 
 
 def check(stored: StoredGraph, options: NoOptions) -> None:
-    """Whether each arc has its reverse."""
+    """Refuse a graph with an arc that has no reverse."""
     needs_symmetry(stored, "components takes arcs both ways", values=False)
 
 
@@ -43,7 +43,7 @@ def run(space: Space, options: NoOptions) -> Outcome:
 
 
 def holds(stored: StoredGraph, options: NoOptions) -> Holds:
-    """Numbers before and after a round, where a maximum was, and what is compared."""
+    """Numbers before and after a round, places of maxima, and numbers that are compared."""
     return Holds(1, (Held(doubles=4, product=1),), itemsize=8)
 
 

@@ -41,7 +41,7 @@ class CorrectOptions:
 
 
 def check(stored: StoredGraph, options: CorrectOptions) -> None:
-    """Labels, and the file of predictions."""
+    """Check labels, and the file of predictions."""
     needs_labels(stored, options)
     predictions_of(options.predictions, stored.manifest.n, stored.manifest.classes)
 
@@ -83,7 +83,7 @@ def _corrected(
 
 
 def holds(stored: StoredGraph, options: CorrectOptions) -> Holds:
-    """Predictions and known labels beside what is spread: errors, or corrected predictions."""
+    """Predictions, known labels, and matrices of the steps: of errors, or of predictions."""
     classes = stored.manifest.classes
     given = predictions_of(options.predictions, stored.manifest.n, classes)
     reading = Held(file=(classes, given.dtype.itemsize))

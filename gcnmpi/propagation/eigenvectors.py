@@ -53,7 +53,7 @@ class EigenOptions:
 
 
 def check(stored: StoredGraph, options: EigenOptions) -> None:
-    """Whether there are so many."""
+    """Refuse more eigenvalues than the graph has vertices."""
     n = stored.manifest.n
     if options.count > n:
         raise UserError(
@@ -307,10 +307,10 @@ def _equal(space: Space) -> float:
 
 
 def holds(stored: StoredGraph, options: EigenOptions) -> Holds:
-    """The basis and its products with L, and beside them what is made of them.
+    """The basis and its products with L, and beside them matrices that are made of these.
 
-    That is a filtered block; Ritz vectors, where the basis begins anew; or those that are wanted,
-    with their residuals.
+    They are a filtered block; Ritz vectors, where the basis begins anew; or the vectors that are
+    wanted, with their residuals.
     """
     count, block, kept, capacity = _sizes(options, stored.manifest.n)
     basis = 2 * capacity

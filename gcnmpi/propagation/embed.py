@@ -76,7 +76,7 @@ class Embedding:
 
 
 def check(stored: StoredGraph, options: EmbedOptions) -> None:
-    """Whether the graph can be embedded that way."""
+    """Refuse a graph that cannot be embedded that way."""
     embedding: Embedding = EMBEDDINGS.get(options.method)
     if embedding.symmetric:
         needs_symmetry(stored, f"{options.method} needs a symmetric matrix")

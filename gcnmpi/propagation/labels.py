@@ -71,7 +71,7 @@ def one_hot(labels: np.ndarray, classes: int, dtype: np.dtype) -> np.ndarray:
 
 
 def holds(stored: StoredGraph, options: LabelOptions) -> Holds:
-    """Labels, and what is spread."""
+    """The labels, and the matrices of the steps."""
     classes = stored.manifest.classes
     return Holds(classes, (Held(1, SPREADING * classes, product=classes),))
 

@@ -45,7 +45,7 @@ class PageRankOptions:
 
 
 def check(stored: StoredGraph, options: PageRankOptions) -> None:
-    """The file of seeds."""
+    """Check the file of seeds."""
     if options.seeds:
         weights_of(stored, Path(options.seeds))
 

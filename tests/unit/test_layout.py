@@ -39,7 +39,7 @@ ROOMS = {
     ],
 }  # fmt: skip
 GROUND = {
-    "partition.commands", "partition.errors", "partition.figures", "partition.locks",
+    "partition.commands", "partition.errors", "partition.locks",
     "partition.deadline", "partition.records", "partition.registry", "partition.resident",
     "partition.signals", "partition.startup", "partition.tensor_files", "partition.terminal",
     "partition.tensor_files.numbers", "partition.tensor_files.pickles",

@@ -170,7 +170,7 @@ def test_mistakes(options, message):
 
 def expected_volume(graph, parts, size, direction):
     """Of a batch of ``size`` uniformly drawn vertices, by counting subsets."""
-    indptr, rows = stochastic.sides(graph, direction, "columns")
+    indptr, rows = sides(graph, direction, "columns")
     n, total = graph.n, 0.0
     for j in range(n):
         readers = rows[indptr[j] : indptr[j + 1]]
