@@ -9,6 +9,7 @@ import numpy as np
 from gcnmpi.core.arrays import Number
 from gcnmpi.kernels.interface.kernel import Array, Kernel
 from gcnmpi.layout.place import Place
+from gcnmpi.nn.tasks.interface import Made
 from gcnmpi.schemes.interface import Scheme
 from gcnmpi.schemes.operations import Operation, Product
 
@@ -18,34 +19,13 @@ class SoftmaxCrossEntropy:
 
     Only the rows of training vertices take part: what is not labelled, or padding, is never
     looked at. The row maximum is subtracted before exponentiating.
-
-    Parameters
-    ----------
-    scheme, kernel : scheme and kernel
-    k : int
-        Number of the last layer.
-    labels : (rows,) int32
-        Class of each vertex of this rank, −1 where it has none.
-    mask : (rows,) bool
-        Training vertices of this rank; all of them labelled.
-    count : float
-        Number of training vertices of all ranks.
-    width : int
-        Number of classes.
     """
 
-    def __init__(
-        self,
-        scheme: Scheme,
-        kernel: Kernel,
-        k: int,
-        labels: np.ndarray,
-        mask: np.ndarray,
-        count: float,
-        width: int,
-    ) -> None:
+    def __init__(self, made: Made) -> None:
+        scheme, kernel, k, width = made.scheme, made.kernel, made.k, made.width
+        labels, mask = made.targets.labels, made.targets.masks["train"]
         self._scheme, self._kernel, self._k = scheme, kernel, k
-        self._count, self._width = count, width
+        self._count, self._width = made.targets.counts["train"], width
         block = scheme.block(Place(k), width)
         self._counts_rows = block.counts_rows
         self._examples = int(np.count_nonzero(mask))
@@ -73,10 +53,7 @@ class SoftmaxCrossEntropy:
     def __call__(self, logits: Array, grad: Array) -> Number:
         """This rank's share of the loss; its gradient goes to ``grad``, zero in other rows.
 
-        Parameters
-        ----------
-        logits, grad : (rows, classes) arrays
-            Or the columns of this rank.
+        Both arrays are (rows, classes), or have the columns of this rank.
         """
         if not self._examples:  # nor has any rank that shares these rows
             grad.fill(0)
@@ -119,13 +96,8 @@ def loss_products(k: int, rows: int) -> list[Product]:
 class RightPredictions:
     """How many vertices of this rank are predicted right, one number a mask, float64.
 
-    Parameters
-    ----------
-    k, width : int
-        Number of the last layer, number of classes.
-    labels : (rows,) int32
-        −1 where there is none; no mask has those.
-    masks : mapping of str to (rows,) bool
+    ``k``, ``width``: number of the last layer, number of classes. ``labels``, (rows,) int32: −1
+    where there is none; no mask has those.
     """
 
     def __init__(

@@ -94,10 +94,7 @@ class SparseInput:
     def drop_from(self, source: SparseInput, seed: int, epoch: int, keys: Any, p: float) -> None:
         """Become dropout of ``source``, of which this is a copy. Nothing is made that has its size.
 
-        Parameters
-        ----------
-        keys : (int, (own,) integers)
-            Stream of the dropout, and the global ids of the rows.
+        The keys are the stream of the dropout, and the global ids of the rows, (own,).
         """
         stream, vertices = keys
         row_keys = self._kernel.row_keys(seed, epoch, stream, vertices)
@@ -154,24 +151,16 @@ class SparseInput:
 
 @dataclass(frozen=True)
 class _Turned:
-    """The transpose of the rows that are summed up, and where its entries come from.
+    """The transpose of the rows that are summed up, and where its entries come from."""
 
-    Attributes
-    ----------
-    values : (entries,) array
-        In the order of the transpose; ``indices``, ``indptr`` and ``shape`` are of its pattern.
-    entries : slice
-        Which of the entries of all rows they are.
-    order : (entries,) integers
-        Which of those each is: so dropout need not sort again.
-    """
-
+    # (entries,) array: in the order of the transpose; ``indices``, ``indptr`` and ``shape`` are of
+    # its pattern
     values: np.ndarray
     indices: np.ndarray
     indptr: np.ndarray
     shape: tuple[int, int]
-    entries: slice
-    order: np.ndarray
+    entries: slice  # which of the entries of all rows they are
+    order: np.ndarray  # (entries,) integers: which of those each is: so dropout need not sort again
 
     @classmethod
     def of(cls, matrix: sp.csr_array, summed: slice) -> _Turned:

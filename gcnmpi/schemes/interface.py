@@ -58,7 +58,7 @@ class Layout(Protocol):
         """
 
     def release(self) -> None:
-        """Free what was kept for products of matrices that were not made with ``exchanged=True``.
+        """Free the buffers of products of matrices that were not made with ``exchanged=True``.
 
         For a product that is made once, such as M·H⁰, whose buffers are as large as H⁰.
         """
@@ -112,7 +112,7 @@ class Products(Protocol):
     ) -> None:
         """out = this rank's contribution to xᵀ·grad; its piece of the sum where it is sharded.
 
-        With ``sums``, those are what ``column_sum`` gives for grad.
+        With ``sums``, these become the result of ``column_sum`` for grad.
         """
 
     def column_sum(self, k: int, grad: Array, out: Array) -> None:
@@ -121,7 +121,7 @@ class Products(Protocol):
     def reduce(self, contributions: Array) -> None:
         """Sum a flat float64 array, of the host or of the kernel, over ranks, in place.
 
-        Who contributes what so that everything counts once, the block says.
+        The block says which ranks contribute, so that everything counts once.
         """
 
 
@@ -189,7 +189,7 @@ class Entry:
     gives_rows : bool
         Whether it can give whole rows of neighbours, which attention and maxima need.
     cuts_batches : bool
-        Whether mini-batches can be cut out of what it loads.
+        Whether mini-batches can be cut out of the rows that it loads.
     mixes : bool
         Whether it can send partial sums in place of rows (``scheme.exchange``).
     loads_by_rows : bool

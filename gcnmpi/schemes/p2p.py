@@ -86,7 +86,7 @@ def lay_out(runtime: Runtime, source: Source, config: Config, demand: Demand) ->
 
 
 def mix(comm: Comm, laid: Laid, max_bytes: float) -> tuple[Laid, Sequence[sp.csr_array | None]]:
-    """The same with the mixed exchange in place of that of rows; and what packs, for each matrix.
+    """The same with the mixed exchange in place of that of rows; and the packing of each matrix.
 
     Of ``forward`` first, of ``backward`` last.
     """
@@ -104,7 +104,7 @@ def load(
     config: Config,
     demand: Demand,
 ) -> RowScheme:
-    """Bring every row of M to its owner, and make what multiplies with it."""
+    """Bring every row of M to its owner, and make the products with it."""
     comm, max_bytes = runtime.comm, config.loading.max_buffer_mb * 2**20
     laid, packings = lay_out(runtime, source, config, demand), NO_PACKINGS
     by_rows = laid if demand.batches else None

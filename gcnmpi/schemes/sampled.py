@@ -1,8 +1,8 @@
 """Mini-batches of ``p2p``: a part of its matrix and of its exchange, for the rows of a batch.
 
 All ranks compute one batch together. Who is in it is decided by hashes of global ids
-(:mod:`partition.graph.sampling`), each rank deciding for the rows that it owns; what a layer reads
-of others is asked for, so that rows travel that a batch needs, and no others. Every product folds
+(:mod:`partition.graph.sampling`), each rank deciding for the rows that it owns. Ranks ask for the
+rows of others that a layer reads, so that only rows travel that a batch needs. Every product folds
 backwards, since a sampled matrix is not symmetric.
 """
 
@@ -62,14 +62,14 @@ class Batch:
     Attributes
     ----------
     rows : (rows,) integers
-        Its rows among the rank's own, by local number: seeds first, then what each layer reads
-        and those before it do not; increasing within these. At the end, those that the rank keeps
-        of others: the number of own rows + the place in the halo.
+        Its rows among the rank's own, by local number: seeds first, then for each layer
+        the rows that it reads and layers before it do not; increasing within these. At the end, the
+        rows of others that the rank keeps: the number of own rows + the place in the halo.
     vertices : (rows,) int64
         Their global ids.
     counts : sequence of int
-        How many of them are seeds; how many these and what the layer of the seeds reads; and so
-        on. One number, where all layers have the same rows.
+        The number of seeds; of these and the rows that the layer of the seeds reads; and so on.
+        One number, where all layers have the same rows.
     layers : sequence of Layer
         That of the seeds first; one, where all layers share it.
     """
@@ -180,7 +180,7 @@ class Memory:
         self._taken = 0
 
     def take(self, rows: int, width: int) -> Array:
-        """A matrix; what it holds is of no meaning."""
+        """A matrix whose numbers have no meaning yet."""
         if self._taken == len(self._pieces):
             self._pieces.append(self._kernel.empty(0, 1))
         needed = rows * width
@@ -253,7 +253,7 @@ class BatchScheme(WholeRows):
         out.array[rows:] = 0
 
     def release(self) -> None:
-        """Free what was kept for a product that is made once."""
+        """Free the buffers of a product that is made once."""
         for product in self._products:
             product.release()
         for halo in self._halos:
@@ -274,7 +274,7 @@ class BatchScheme(WholeRows):
         self._products[layer].multiply(self._operand(layer, True), x, out, epilogue)
 
     def load(self, place: Place, array: Readable) -> np.ndarray:
-        """Not offered: a batch takes rows of what its ranks have loaded."""
+        """Not offered: a batch takes rows that its ranks have loaded."""
         raise TypeError("a batch is cut out of what is loaded")
 
     def original(self, place: Place, piece: np.ndarray, width: int) -> np.ndarray:

@@ -1,4 +1,4 @@
-"""A mini-batch of ``p2p`` on paper: what each rank holds, computes and sends for it."""
+"""A mini-batch of ``p2p`` on paper: the memory, work and messages of each rank."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def count_number(counts: int, layer: int) -> int:
 
 
 def busiest(batches: Sequence[BatchSizes], size: int) -> Sequence[int]:
-    """All ranks; of many, those with most rows, entries, rows to send or receive in a layer."""
+    """All ranks; of many, the ones with most rows, entries, rows to send or receive in a layer."""
     if size <= LISTED:
         return range(size)
     figures = [sum(np.asarray(batch.first) for batch in batches)]

@@ -45,7 +45,7 @@ class Entries:
         indptr : (m + 1,) int64
         columns : (kept,) int32
         values : (kept,) array
-            Of M, times what makes up for entries that are not kept.
+            Of M, times a factor that makes up for entries that are not kept.
         """
         rule = sampler.rule(*place)
         if rule is None or _native is None:

@@ -383,7 +383,7 @@ class Summa(CutRows, WholeWeights):
         return self._tiling.columns(width)
 
     def _numbers(self, role: str, count: int, dtype: DTypeLike) -> np.ndarray:
-        """The same for what a tile that travels is made of: on the host, whatever the kernel."""
+        """The same for the arrays of a tile that travels: on the host, whatever the kernel."""
         memory = self._memory.get(role)
         if memory is None or len(memory) < count:
             self._memory[role] = memory = np.empty(count, dtype)

@@ -1,4 +1,4 @@
-"""Where everything is in the tensor-parallel 3D scheme, and what it moves: pure, without ranks.
+"""The layout of the tensor-parallel 3D scheme and the data it moves: pure, without ranks.
 
 Ranjan, Singh, Wei and Bhatele 2025 (Plexus), sections 3 and 5. The ranks form a grid of
 Gx × Gy × Gz. Every matrix is cut by rows along one axis, by columns along another, and copied

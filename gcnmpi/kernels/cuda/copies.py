@@ -77,7 +77,7 @@ class CupyCopies:
         self._arriving.clear()
 
     def from_message(self, message: Any, array: Array) -> None:
-        """After what was begun before the message was waited for, and before what comes next."""
+        """Copy after all work begun before the message arrived, and before all later work."""
         if message is array or not array.size:
             return
         array.set(message, stream=self._stream)
@@ -86,7 +86,7 @@ class CupyCopies:
         self._arriving.append((event, message))
 
     def _copies_wait(self) -> None:
-        """Copies that follow wait for what was begun so far."""
+        """Later copies wait for all work that was begun so far."""
         self._stream.wait_event(recorded(cp.cuda.get_current_stream()))
 
 
@@ -138,7 +138,8 @@ def recorded(stream: Any) -> Any:
 class DeviceNumber:
     """A number that the device computes, times a factor; a float once somebody asks for it.
 
-    It is copied to the host behind what computes it, so that asking after a later wait is free.
+    It is copied to the host behind the work that computes it, so that asking after a later wait is
+    free.
     Of a number in a graph, ``fetch`` copies it after each time that the graph has run. ``array`` is
     (1,) float64 on the device.
     """

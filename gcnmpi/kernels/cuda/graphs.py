@@ -45,7 +45,7 @@ class GraphStream:
 
     @contextlib.contextmanager
     def used(self, pool: Any) -> Iterator[Any]:
-        """Work goes to the stream, after what was begun before, and takes memory of a pool."""
+        """Work goes to the stream, after all that was begun before, and takes memory of a pool."""
         others = cp.cuda.get_current_stream()
         self.stream.wait_event(recorded(others))
         with self.stream, cp.cuda.using_allocator(pool.malloc):

@@ -2,7 +2,7 @@
 
 Matrices, activations, weights and the optimizer's state stay on the device. Messages go through
 page-locked memory of the host, or straight to and from the device where MPI can do that. Calls
-return before the device is done; what needs a result waits for it.
+return before the device is done; whoever needs a result waits for it.
 """
 
 from __future__ import annotations
@@ -85,7 +85,7 @@ class CupyKernel(
         self.device = runtime.getDeviceProperties(number)["name"].decode()
         self.device_address = runtime.deviceGetPCIBusId(number)
         self._partials: dict[int, Array] = {}
-        # Weights of classes, and what smooths labels, where there is neither, by number of classes.
+        # Weights of 1 and a smoothing of 0 for all classes, by number of classes.
         self._plain: dict[int, tuple[Array, Array]] = {}
         self._scalars = {value: np.array(value, self.dtype) for value in (0, 1)}
         self.open_copies()
@@ -289,7 +289,7 @@ class CupyKernel(
         return cp.asnumpy(counts).sum(axis=0).astype(np.float64)
 
     def _summed(self, name: str, blocks: int, of: tuple[Any, ...], grad: Array) -> DeviceNumber:
-        """The sum of what the blocks of a loss find, which is not waited for."""
+        """The sum over the blocks of a loss, for which nobody waits."""
         losses, total = cp.empty((blocks,), np.float64), cp.empty((1,), np.float64)
         self._start(name, (blocks, 1), (THREADS, 1), *of, grad, losses, *grad.shape)
         self._add_all(losses, total)

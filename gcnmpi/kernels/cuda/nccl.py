@@ -71,7 +71,7 @@ class Summation:
     size : int
         How many processes there are.
     name : bytes
-        What :func:`new_name` gave to one of them.
+        The name that :func:`new_name` gave to one of them.
     rank : int
         Which of them this one is.
 

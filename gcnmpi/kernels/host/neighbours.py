@@ -1,6 +1,6 @@
 """Operations on the neighbours of a vertex beside products, in NumPy.
 
-This is what compiled kernels are held against; it takes temporary arrays of one number for each
+Compiled kernels are compared with these; they take temporary arrays of one number for each
 entry and head.
 """
 

@@ -1,4 +1,4 @@
-"""Dense products, rows, and what loss and optimizers compute."""
+"""Dense products, rows, and the arithmetic of losses and optimizers."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class ClassLoss(Generic[A]):
     ----------
     labels : (rows,) int32
     right, spread : (classes,) arrays of the kernel
-        r and s: weights of classes, and what smooths the labels.
+        r and s: the weights of classes, and the shares by which labels are smoothed.
     total : float
         Σ s.
     """

@@ -22,7 +22,7 @@ FACTS = 4  # numbers for each row and head that compiled backward passes make
 def scratch_rows(rows: int, entries: int) -> int:
     """Rows of the scratch of attention, with a number for each head, for a kernel to need no more.
 
-    One for each entry, and what a backward pass finds out about each row.
+    One for each entry, and the numbers that a backward pass finds out about each row.
     """
     return entries + FACTS * rows
 

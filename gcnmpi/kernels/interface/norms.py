@@ -66,7 +66,7 @@ class ColumnNorm(Generic[A]):
 
 
 class NormOperations(Protocol[A]):
-    """Sums over rows and columns, and what becomes of x by them.
+    """Sums over rows and columns, and norms of x that are made of them.
 
     Where a result is an array of x's shape, it may be x itself, or the gradient. Numbers of rows
     are (rows, 1) arrays of the kernel.

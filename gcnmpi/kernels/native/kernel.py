@@ -34,7 +34,7 @@ FOLDER = Path(__file__).parents[1]  # of the compiled part
 
 
 def _reason(error: ImportError) -> tuple[str, str]:
-    """Why the compiled part cannot be imported, and what helps."""
+    """Why the compiled part cannot be imported, and a hint."""
     if not isinstance(error, ModuleNotFoundError):
         return f"cannot be loaded: {error}", "load the modules that it was compiled with"
     again = "install gcnmpi again, where there are a C++ compiler and the headers of Python"
@@ -75,7 +75,7 @@ class SparseMatrix:
 
 @dataclass(frozen=True)
 class NativePattern(Pattern):
-    """A pattern, and what the compiled functions take for it.
+    """A pattern, with the form that the compiled functions take.
 
     Attributes
     ----------
@@ -145,7 +145,7 @@ class NativeKernel(NativeNorms, DenseArithmetic):
         )  # fmt: skip
 
     def gather(self, matrix: SparseMatrix, x: Array, prefetch: bool) -> float:
-        """Read what matrix · x gathers and nothing else: the bound of ``gcnmpi bench spmm``.
+        """Read only the rows that matrix · x gathers: the bound of ``gcnmpi bench spmm``.
 
         Returns
         -------

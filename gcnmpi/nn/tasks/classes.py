@@ -32,13 +32,8 @@ def _labels(stored: StoredGraph) -> np.ndarray:
 
 
 def _loss(made: Made) -> Loss:
-    targets, options = made.targets, made.options
-    if options.class_weights == "none" and not options.label_smoothing:
-        return SoftmaxCrossEntropy(
-            made.scheme, made.kernel, made.k, targets.labels, targets.masks["train"],
-            targets.counts["train"], made.width,
-        )  # fmt: skip
-    return WeightedCrossEntropy(made)
+    plain = made.options.class_weights == "none" and not made.options.label_smoothing
+    return SoftmaxCrossEntropy(made) if plain else WeightedCrossEntropy(made)
 
 
 def _products(options: TaskConfig, k: int, rows: int) -> list[Product]:
@@ -153,10 +148,7 @@ class WeightedCrossEntropy:
 def _weights(made: Made, examples: np.ndarray) -> np.ndarray:
     """The weight of each class, float64; "balanced" is that of scikit-learn.
 
-    Raises
-    ------
-    UserError
-        If there are not as many as classes.
+    A UserError if there are not as many as classes.
     """
     if made.options.class_weights == "balanced":
         # A class without training vertices weighs nothing: it has no part in the loss.
