@@ -109,9 +109,14 @@ def train(
             )
             check_training_files(asked)
         with guarded(comm, full, "gcnmpi.train") as guard:
-            here = {"configuration": full, "out": folder, "partition": partition, "log": logs}
-            more = {"resume": resume, "number of callbacks": len(callbacks)}
-            check_same(comm, here | more, ALIKE)
+            here: dict[str, Any] = {
+                "configuration": full,
+                "out": folder,
+                "partition": partition,
+                "resume": resume,
+            }
+            here["log"] = logs
+            check_same(comm, here | {"number of callbacks": len(callbacks)}, ALIKE)
 
             told = comm.rank == 0 and not progress
 

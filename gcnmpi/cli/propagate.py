@@ -10,7 +10,7 @@ from typing import Any
 
 import click
 
-from gcnmpi.cli import common
+from gcnmpi.cli.common import Given, Job, common, config_keys, of_split, split_option, watched
 from gcnmpi.options.methods import METHODS
 from gcnmpi.options.outputs import check_distinct, check_suffix
 from partition.commands import path_option
@@ -19,16 +19,13 @@ from partition.commands import path_option
 def _keys() -> list[str]:
     """The options of all methods, and the keys of the configuration."""
     options = (dataclasses.fields(METHODS.get(name).options) for name in METHODS)
-    return [
-        *dict.fromkeys(option.name for each in options for option in each),
-        *common.config_keys(),
-    ]
+    return [*dict.fromkeys(option.name for each in options for option in each), *config_keys()]
 
 
 @click.command(short_help="PageRank, label propagation, spectra and embeddings of a graph.")
-@functools.partial(common.on_graph, keys=_keys)
+@functools.partial(common, keys=_keys)
 @click.argument("method", metavar="METHOD")
-@common.split_option
+@split_option
 @path_option(
     "--out",
     "FILE",
@@ -41,15 +38,15 @@ def _keys() -> list[str]:
     help="Start although the forecast needs more memory; go on from a checkpoint of another "
     "partition, with other rounding.",
 )
-@common.quiet_option
+@click.option("--quiet", is_flag=True, help="Print no progress.")
 def propagate(
-    given: common.Given,
+    given: Given,
     method: str,
     split: int | None,
     out: Path,
     force: bool,
     quiet: bool,
-) -> common.Job:
+) -> Job:
     """Compute METHOD on GRAPH: a row for each vertex, in the order of the graph.
 
     Methods are METHODS.
@@ -59,7 +56,7 @@ def propagate(
     """
     from gcnmpi.propagation.settings import asked_for
 
-    asked = asked_for(method, (*given.settings, *common.of_split(split)), given.file)
+    asked = asked_for(method, (*given.settings, *of_split(split)), given.file)
     check_suffix("--out", out, asked.method.suffixes)
     check_distinct({"GRAPH": given.graph, "--config": given.file, "--out": out, **asked.files})
 
@@ -81,7 +78,7 @@ def propagate(
             print_propagated(out, done, quiet=quiet)
         return 0
 
-    return common.watched(asked.config, job)
+    return watched(asked.config, job)
 
 
 assert propagate.help is not None
