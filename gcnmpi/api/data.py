@@ -20,12 +20,7 @@ def write_data(folder: Path, name: str, value: Any) -> None:
     """Write a value to ``NAME.npz`` and ``NAME.json`` in a folder.
 
     It may be made of None, numbers, texts, lists, tuples, dicts with texts as keys, paths, NumPy
-    arrays of numbers or texts, graphs and runs.
-
-    Raises
-    ------
-    UserError
-        If something else is in it.
+    arrays of numbers or texts, graphs and runs; a UserError if something else is in it.
     """
     arrays: dict[str, np.ndarray] = {}
     tree = _to_json(value, arrays, name)

@@ -41,12 +41,12 @@ class Graph:
 
     @property
     def n(self) -> int:
-        """Number of vertices."""
+        """Number of vertices of the graph."""
         return self.manifest.n
 
     @property
     def nnz(self) -> int:
-        """Number of arcs."""
+        """Number of arcs of the graph."""
         return self.manifest.nnz
 
     @property

@@ -1,6 +1,6 @@
 """Ranks for a function, started by mpirun from a process that is none: a script or a notebook.
 
-What goes to the ranks and comes back are files in a temporary folder::
+Arguments go to the ranks, and results come back, in files of a temporary folder::
 
     call.json call.npz           the function's name, where Python looks for modules, the arguments,
                                  and which process this is
@@ -134,7 +134,10 @@ def _importable(function: Callable | str, folder: Path) -> str:
 
 
 def _environment(folder: Path, ranks: int) -> dict[str, str]:
-    """What this process was started with: nothing of what MPI, if it runs here, has added."""
+    """The variables of ranks: those of this process, without the ones that MPI adds at its start.
+
+    Python's ``os.environ`` holds the variables with which the process was started.
+    """
     # A launcher that was killed leaves its files; these go with the folder.
     found = os.environ | {"PRTE_MCA_prte_tmpdir_base": str(folder)}
     if ranks > len(os.sched_getaffinity(0)):  # who waits leaves the core to who computes

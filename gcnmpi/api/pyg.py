@@ -11,7 +11,7 @@ from partition.graph.graph import Graph, arcs
 
 
 def to_pyg(graph: Graph) -> Any:
-    """See :meth:`gcnmpi.api.graph.Graph.to_pyg`."""
+    """The tensors of a graph, as :meth:`gcnmpi.api.graph.Graph.to_pyg` describes them."""
     try:
         import torch
         from torch_geometric.data import Data

@@ -1,4 +1,4 @@
-"""What all ranks do alike, in a program under mpirun and in one that is alone."""
+"""Functions that all ranks call alike, in a program under mpirun and in one that is alone."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def ranks_of(comm: Any) -> Comm:
 
 
 def on_root(make: Callable[[], T]) -> T:
-    """What ``make()`` returns on rank 0, on every rank; in a process that is alone, without MPI."""
+    """On every rank the result of ``make()`` on rank 0; in a process that is alone, without MPI."""
     if not launched():
         return make()
     from gcnmpi.mpi.process import told, world

@@ -74,7 +74,7 @@ class Run:
 
     @property
     def summary(self) -> dict[str, Any]:
-        """What the run was and how it ended: the fields of its first and its last record."""
+        """The fields of its first and its last record: how the run was made, and how it ended."""
         start = {name: value for name, value in self.record.start.items() if name != "config"}
         return start | (self.record.end or self.record.stop or {})
 

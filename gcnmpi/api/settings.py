@@ -24,29 +24,10 @@ def configured(
     keywords: Mapping[str, Any],
     under: tuple[str, ...] = (),
 ) -> Iterator[tuple[Config, frozenset[str]]]:
-    """The configuration, and the full names of the keys that were given.
+    """The configuration, and the full names of the keys that were given, the same on all ranks.
 
-    It holds in this block: a network that is an object has a name in it.
-
-    Parameters
-    ----------
-    comm : communicator
-        Of the ranks that all do this.
-    config : path or mapping, optional
-        A TOML file, or the name of a configuration that comes along, such as "gcn"; or
-        keys with their values, ``{"model.hidden": [64]}`` or
-        ``{"model": {"hidden": [64]}}``.
-    model : str or function, optional
-        The key ``model.name``; or a function ``build(model, features, classes)``.
-    keywords : mapping of str to value
-        Keys with a "_" for the dot: ``model_hidden``, ``train_lr``, ``dtype``.
-    under : tuple of str
-        Settings that everything else goes over.
-
-    Raises
-    ------
-    UserError
-        On all ranks: as :func:`gcnmpi.options.config.read_config`.
+    It holds in this block: a network that is a function has a name in it. ``config``, ``model`` and
+    the keywords are those of :func:`gcnmpi.train`; all of them go over the settings ``under``.
     """
     with contextlib.ExitStack() as stack:
         with agreed(comm):

@@ -174,7 +174,7 @@ def path_of(graph: Graph | str | os.PathLike) -> Path:
 def _epochs(
     problem: Problem, guard: Guard, callbacks: Sequence[Callback], progress: bool
 ) -> Iterator[Callable[[Epoch], bool]]:
-    """What surrounds the epochs, and is called after each of them."""
+    """Shows progress around the epochs, and gives the function that is called after each."""
     comm = problem.runtime.comm
     with Progress(problem, not progress or comm.rank != 0, guard.moved) as shown:
 

@@ -1,8 +1,8 @@
 """``gcnmpi calibrate``: measures the constants of :class:`~gcnmpi.planner.machine.Machine`.
 
-All ranks measure their arithmetic at the same time, because ranks of a node share its memory;
-what is kept is the mean over ranks. Messages are timed between rank 0 and one rank of its own
-node, and one of another; where there is none, the default stays, and the file says so.
+All ranks measure their arithmetic at the same time, because ranks of a node share its memory; the
+constants are means over ranks. Messages are timed between rank 0 and one rank of its own node, and
+one of another; where there is none, the default stays, and the file says so.
 """
 
 from __future__ import annotations
@@ -53,11 +53,7 @@ class Sample:
 def calibrate(comm: Comm, config: Config) -> tuple[Machine, dict[str, Any]]:
     """Measure this machine, with the kernel, dtype and threads of a configuration; some seconds.
 
-    Returns
-    -------
-    machine : Machine
-    facts : dict
-        Hosts, versions, date, and the names of the constants that were measured.
+    Beside the machine: hosts, versions, date, and the names of the constants that were measured.
     """
     threads = config.threads or share_of_cores(comm)
     threadpool_limits(threads)
@@ -189,7 +185,7 @@ def _filled(kernel: Kernel, rows: int, width: int) -> Array:
 
 
 def _seconds(kernel: Kernel, call: Callable[[], Any]) -> float:
-    """Time of a call: the median, so that what always disturbs (such as other ranks) counts."""
+    """Time of a call until the kernel has finished."""
     times = []
     for _ in range(REPEATS):
         began = time.perf_counter()

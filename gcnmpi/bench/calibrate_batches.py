@@ -1,7 +1,7 @@
 """The constants of mini-batches, measured: batches of a random graph are drawn and computed.
 
-Each rank draws batches of its own, of a graph that it has alone; what ranks ask of each other is
-in the constants of messages.
+Each rank draws batches of its own, of a graph that it has alone; the rows that ranks ask of each
+other are priced by the constants of messages.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from gcnmpi.schemes.row_scheme import Laid
 from gcnmpi.schemes.sampled import Batch, BatchScheme, Cutter, Memory
 
 ROWS, DEGREE, WIDTH = 100_000, 16, 8
-# What is drawn: seeds and neighbours of two layers; vertices.
+# Batches that are drawn: of seeds and neighbours of two layers; vertices.
 BATCHES = (
     "neighbor,16,10,5", "neighbor,512,10,5", "neighbor,2048,10,5", "labor,16,10,5",
     "labor,512,10,5", "labor,2048,10,5", "vertex,100", "vertex,5000",
@@ -87,7 +87,7 @@ class _Graph:
         self._memory = Memory(kernel)
 
     def drawing(self, batches: str) -> tuple[float, list]:
-        """Seconds to draw a batch and to bring it into order; what that took, layer by layer."""
+        """Seconds to draw a batch and to bring it into order, and its sizes, layer by layer."""
         sampler = sampler_of(replace(self._config.train, batches=batches), ROWS, ROWS)
         of = sampler.batch_of(1, self._laid.plan.own)
         times, sizes = [], []
@@ -117,7 +117,7 @@ class _Graph:
         return times[middle], sizes[middle]
 
     def seconds_per_step(self) -> float:
-        """Of a program that is made ready for a batch, and run on it."""
+        """Of the steps of a program that is made ready for a batch, and run on it."""
         config, kernel = self._config, self._kernel
         sampler = sampler_of(replace(config.train, batches=SMALLEST), ROWS, ROWS)
         rows = np.flatnonzero(sampler.contains(1, 0, self._laid.plan.own))

@@ -33,20 +33,10 @@ def bench_epoch(
     rounds: int,
     on_record: Callable[..., None],
 ) -> None:
-    """Train one epoch of each configuration in every round.
+    """Train one epoch of each configuration in every round; ratios are taken over the first.
 
-    Parameters
-    ----------
-    configs : mapping of name to Config
-        Ratios are taken over the first. All use as many threads.
-    on_record : callable
-        Called as ``on_record(event, **values)`` on every rank: "machine" once, "epoch" for each
-        configuration.
-
-    Raises
-    ------
-    UserError
-        On all ranks.
+    All use as many threads. ``on_record(event, **values)`` is called on every rank: "machine" once,
+    "epoch" for each configuration.
     """
     runs = {name: Run(open_problem(comm, graph, partition, config)) for name, config in
             configs.items()}  # fmt: skip
@@ -85,7 +75,7 @@ def bench_epoch(
 
 @dataclass(frozen=True)
 class Work:
-    """What the products of an epoch need at least, all ranks together."""
+    """The operations and bytes that the products of an epoch need at least, all ranks together."""
 
     flops: int
     bytes: int
@@ -94,7 +84,7 @@ class Work:
 def least_work(problem: Problem, step: Step) -> Work:
     """Operations of an epoch's products, and bytes if each read and wrote its matrices once.
 
-    Of one process: what ranks do more, because both multiply what they share, is theirs to lose.
+    Of one process: ranks that multiply the same rows twice do more, which counts as lost.
     """
     source = problem.source
     facts = make_facts(source, problem.config, Demand(problem.program.depth))

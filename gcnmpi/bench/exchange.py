@@ -36,20 +36,11 @@ def bench_exchange(
     rounds: int,
     on_record: Callable[..., None],
 ) -> None:
-    """Time the exchange of rows alone, transports taking turns.
+    """Time the exchange of rows alone, by the named transports or all that work here, in turns.
 
-    Parameters
-    ----------
-    names : iterable of str, optional
-        Only these transports; by default all that work here. Ratios are taken over the first.
-    on_record : callable
-        Called as ``on_record(event, **values)`` on every rank: "machine" once, "exchange" for each
-        width, operation and transport. Seconds are those of the slowest rank.
-
-    Raises
-    ------
-    UserError
-        On all ranks.
+    Ratios are taken over the first. ``on_record(event, **values)`` is called on every rank:
+    "machine" once, "exchange" for each width, operation and transport. Seconds are those of the
+    slowest rank.
     """
 
     def check() -> list[str]:
@@ -110,7 +101,7 @@ class _Both:
             self._during(operation, operation)
 
     def again(self, operation: str) -> None:
-        """To be timed."""
+        """One of both operations, for timing: its bytes are not among those reported."""
         self._during("timing", operation)
 
     def expand(self) -> None:

@@ -65,16 +65,9 @@ def csr_bytes(rows: int, entries: int, itemsize: int) -> int:
 
 
 def misses(ids: np.ndarray, size: float, passing: float, cache_bytes: float) -> int:
-    """How many of the accesses find that the cache has not got what they want.
+    """How many accesses to ``ids``, (N,) integers, one after the other, the cache does not serve.
 
-    Parameters
-    ----------
-    ids : (N,) integers
-        What is accessed, one after the other.
-    size : float
-        Bytes of each.
-    passing : float
-        Bytes that stream through the cache with every access.
+    Each is of ``size`` bytes, and ``passing`` bytes stream through the cache with every access.
     """
     if not len(ids):
         return 0

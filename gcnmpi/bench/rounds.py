@@ -1,6 +1,6 @@
 """Timing: each round measures all variants in turn; a time is a median with its quartiles.
 
-What disturbs a machine comes and goes in seconds. Contestants that take turns in every round are
+Disturbances of a machine come and go in seconds. Contestants that take turns in every round are
 disturbed alike, so ratios within a round mean more than times do.
 """
 
@@ -28,7 +28,7 @@ class Spread:
 
 
 def spread(values: Sequence[float]) -> Spread:
-    """Median and quartiles."""
+    """The median and the quartiles of measured values."""
     low, median, high = np.quantile(values, (0.25, 0.5, 0.75)).tolist()
     return Spread(median, low, high)
 
@@ -36,19 +36,9 @@ def spread(values: Sequence[float]) -> Spread:
 def alternate(
     measures: Mapping[str, Callable[[], float]], rounds: int, warm_up: int = 1
 ) -> dict[str, list[float]]:
-    """Let each measure take its turn in every round; every other round goes backwards.
+    """Seconds of each measure, by name, in every round; every other round goes backwards.
 
-    Parameters
-    ----------
-    measures : mapping of name to function
-        Called without arguments, a function returns seconds.
-    warm_up : int
-        Rounds before, which do not count.
-
-    Returns
-    -------
-    mapping of name to list of float
-        Seconds, one a round.
+    A measure returns seconds. The rounds of warm-up come before, and do not count.
     """
     times: dict[str, list[float]] = {name: [] for name in measures}
     order = list(measures)

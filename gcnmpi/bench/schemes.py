@@ -37,26 +37,16 @@ def bench(
     epochs: int = 5,
     on_line: Callable[[dict[str, Any]], None] = lambda line: None,
 ) -> list[dict[str, Any]]:
-    """Train a few epochs under each variant, one after the other.
+    """Train a few epochs under each variant, one after the other; one epoch more is not counted.
 
-    Parameters
-    ----------
-    schemes, partitions
-        Only these; without them all schemes, and all partitions that fit.
-    given : collection of str
-        Full names of the keys that the user gave: variants with other values are left out.
-    epochs : int
-        Measured epochs a variant, after one that is not.
-    on_line : callable
-        Called with each line when it is there, on every rank.
+    Without ``schemes`` and ``partitions`` all schemes are tried, and all partitions that fit.
+    ``given`` are the full names of the keys that the user gave: variants with other values are left
+    out. ``on_line`` is called with each line when it is there, on every rank.
 
-    Returns
-    -------
-    list of dict
-        A line a variant: ``scheme``, ``options``, ``partition``, ``ranks``, and either ``skipped``
-        (why) or, measured and predicted, ``seconds``, ``received``, ``sent``, ``messages`` and
-        ``memory``, of the rank that has most; ``ratio`` is measured over predicted seconds, and
-        ``warnings`` are the run's. The same on every rank.
+    The lines are the same on every rank, one a variant: ``scheme``, ``options``, ``partition``,
+    ``ranks``, and either ``skipped`` (why) or, measured and predicted, ``seconds``, ``received``,
+    ``sent``, ``messages`` and ``memory``, of the rank that has most; ``ratio`` is measured over
+    predicted seconds, and ``warnings`` are the run's.
     """
     per_node = most_ranks_a_node(comm)
 
@@ -106,7 +96,7 @@ def _prepare(
 def _measure(
     comm: Comm, graph: str | os.PathLike, config: Config, candidate: Candidate, epochs: int
 ) -> dict[str, Any]:
-    """Train a few epochs under a variant; what they took on the rank that has most of it."""
+    """Train a few epochs under a variant; each number is that of the rank that has most."""
     short = dataclasses.replace(config.train, epochs=epochs + WARM_UP, eval_every=0)
     config = dataclasses.replace(config, scheme=candidate.scheme, train=short)
     forget_peak()
@@ -132,7 +122,7 @@ def _measure(
 
 
 def _name(variant: Candidate | Skipped, ranks: int) -> dict[str, Any]:
-    """What tells a line from the others."""
+    """The names and numbers by which a line differs from the others."""
     scheme, partition = variant.scheme, None
     if isinstance(variant, Candidate):
         scheme, partition = variant.scheme.name, variant.partition and variant.partition.name

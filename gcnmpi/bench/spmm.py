@@ -49,25 +49,12 @@ def bench_spmm(
     cache_bytes: float | None = None,
     on_record: Callable[..., None],
 ) -> None:
-    """Time M·X of every kernel, alternating in one process.
+    """Time M·X of every kernel, alternating in one process; ratios are over the reference.
 
-    Parameters
-    ----------
-    graph : path or None
-        A graph folder; otherwise ``made``.
-    made : str or None
-        An R-MAT graph to be made, ``"SCALExDEGREE"``: 2**SCALE vertices, DEGREE arcs each.
-    reference : str
-        The kernel that ratios are taken over.
-    cache_bytes : float, optional
-        Cache that the threads share; without it, what the system says.
-    on_record : callable
-        Called as ``on_record(event, **values)``: "machine" once, "spmm" for each width and kernel.
-
-    Raises
-    ------
-    UserError
-        On all ranks: if there are several, or the graph, a kernel or the reference is not one.
+    The graph is that of a folder, or an R-MAT graph that is ``made``, ``"SCALExDEGREE"``: 2**SCALE
+    vertices, DEGREE arcs each. The threads share so many bytes of cache as are given, or as the
+    system says. ``on_record(event, **values)`` is called for "machine" once, for "spmm" with each
+    width and kernel.
     """
     with agreed(comm):
         if comm.size > 1:
@@ -133,7 +120,7 @@ class Product:
         self._kernel.to_host(self._out[:1])
 
     def result(self) -> np.ndarray:
-        """The last result."""
+        """The product that was made last."""
         return self._kernel.to_host(self._out)
 
 
@@ -147,7 +134,7 @@ def _copy(kernel: Kernel, x: np.ndarray) -> Array:
 def _gathers(
     kernel: NativeKernel | None, matrix: SparseMatrix | None, x: np.ndarray
 ) -> dict[str, Callable[[], object]]:
-    """Calls that read what a product gathers, where the native kernel takes part."""
+    """Calls that read the rows which a product gathers, where the native kernel takes part."""
     if kernel is None or matrix is None:
         return {}
     held = kernel.empty(*x.shape)

@@ -1,4 +1,4 @@
-"""What the commands of ``gcnmpi`` have in common."""
+"""Options and checks that the commands of ``gcnmpi`` have in common."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from partition.commands import Assignments, path_option
 
 @dataclass(frozen=True)
 class Job:
-    """What a command does on all ranks.
+    """The part of a command that all ranks run.
 
     Attributes
     ----------

@@ -1,4 +1,4 @@
-"""What there is: kernels, schemes and keys of the configuration; the program of a network."""
+"""``gcnmpi info``: the kernels, schemes and keys that there are; the program of a network."""
 
 from __future__ import annotations
 

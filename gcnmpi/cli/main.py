@@ -218,7 +218,7 @@ def infer(
 
     W is a file of --save-weights, or the state dict of a PyTorch Geometric or DGL module, whose
     network --network describes; no code of it is run. Y.npy gets one row per vertex, in the order
-    of the graph. What is needed of memory is forecast, and refused before the start if a node has
+    of the graph. The memory that is needed is forecast, and refused before the start if a node has
     less.
     """
     config, keys = read_config(given.file, given.settings, network=network_file)

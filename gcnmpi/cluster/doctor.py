@@ -36,7 +36,7 @@ PATIENCE = 5.0  # seconds for a file to appear on another host
 
 @dataclass(frozen=True)
 class Seat:
-    """What one rank finds around it.
+    """The surroundings of one rank.
 
     Attributes
     ----------
@@ -93,18 +93,8 @@ def examine(
 ) -> tuple[list[Seat], list[Link], list[Finding]]:
     """Look around, measure the network, and judge; the same on all ranks.
 
-    Parameters
-    ----------
-    folder : path
-        One that all hosts should see.
-    graph : path, optional
-        With it, the memory that training needs is predicted.
-
-    Raises
-    ------
-    UserError
-        If rank 0 cannot write to the folder, or the graph, the partition and the configuration do
-        not fit.
+    All hosts should see the folder, and rank 0 must be able to write to it. With a graph, the
+    memory that training needs is predicted.
     """
     sees = _sees_folder(comm, folder)
     seats = comm.allgather(_seat(comm.rank, sees))
@@ -118,12 +108,9 @@ def examine(
 def judge(
     seats: Sequence[Seat], links: Sequence[Link], folder: Path, need: int = 0
 ) -> list[Finding]:
-    """What is wrong, and what could be better.
+    """The problems, and advice on everything that could be better.
 
-    Parameters
-    ----------
-    need : int
-        Bytes that training takes on the rank that needs most; 0: not known.
+    ``need`` is the bytes that training takes on the rank that needs most; 0: not known.
     """
     return [
         *_software(seats),

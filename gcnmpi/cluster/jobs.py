@@ -50,10 +50,7 @@ class Job:
 def in_queue(folder: Path) -> list[Job]:
     """This user's jobs that wait or run and whose script lies in a folder, oldest first.
 
-    Raises
-    ------
-    UserError
-        If Slurm cannot be asked.
+    A UserError if Slurm cannot be asked.
     """
     answer = slurm("squeue", "--noheader", f"--user={os.getuid()}", "--format=%i|%T|%r|%o")
     found = []
@@ -77,7 +74,7 @@ def ended(number: int) -> Job | None:
 
 
 def slurm(program: str, *words: str) -> str:
-    """What a program of Slurm says; a UserError if it is not there or refuses."""
+    """The output of a program of Slurm; a UserError if it is not there or refuses."""
     try:
         done = subprocess.run(
             [program, *words], capture_output=True, text=True, timeout=60, stdin=subprocess.DEVNULL,

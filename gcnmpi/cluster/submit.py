@@ -36,58 +36,29 @@ LAUNCHERS = ("mpirun", "srun")
 
 @dataclass(frozen=True)
 class Request:
-    """What is to run, and what of the cluster it is to get.
-
-    Attributes
-    ----------
-    graph : Path
-    partition : str or None
-        If the graph has none of that name, MODEL-K, it is made by a job before.
-    config_file : Path or None
-        Copied into the folder of the run.
-    settings : tuple of str
-        ``key=value`` over the file.
-    run : Path
-        Folder of the run.
-    ranks : int or None
-        None: the parts of the partition, or one a GPU.
-    nodes, cpus, gpus : int
-        Nodes; cores a rank; GPUs a node, 0 for none.
-    time, partition_time : str
-        Limits as Slurm takes them.
-    notice : int
-        Seconds before the limit at which the run is asked to stop.
-    launcher : {"mpirun", "srun"}
-    setup : Path or None
-        Shell commands that the job runs first, such as ``module load``.
-    options : tuple of str
-        More options of sbatch, such as ``--account=X``.
-    """
+    """A run for the cluster, and its share of the cluster."""
 
     graph: Path
-    partition: str | None
-    config_file: Path | None
-    settings: tuple[str, ...]
-    run: Path
-    ranks: int | None
+    partition: str | None  # MODEL-K; if the graph has none of that name, a job before makes it
+    config_file: Path | None  # copied into the folder of the run
+    settings: tuple[str, ...]  # ``key=value`` over the file
+    run: Path  # folder of the run
+    ranks: int | None  # None: the parts of the partition, or one a GPU
     nodes: int
-    cpus: int
-    gpus: int
-    time: str
+    cpus: int  # a rank
+    gpus: int  # a node; 0: none
+    time: str  # limits as Slurm takes them
     partition_time: str
-    notice: int
-    launcher: str
-    setup: Path | None
-    options: tuple[str, ...]
+    notice: int  # seconds before the limit at which the run is asked to stop
+    launcher: str  # one of LAUNCHERS
+    setup: Path | None  # shell commands that the job runs first, such as ``module load``
+    options: tuple[str, ...]  # more options of sbatch, such as ``--account=X``
 
 
 def check(request: Request) -> int:
     """How many ranks a request starts.
 
-    Raises
-    ------
-    UserError
-        If something does not fit: here, and not after an hour in the queue.
+    A UserError if something does not fit: here, and not after an hour in the queue.
     """
     _check_words(request)
     config = load_config(request.config_file, request.settings)
@@ -123,15 +94,8 @@ def scripts(request: Request, ranks: int) -> dict[str, str]:
 def submit(request: Request, made: Mapping[str, str]) -> dict[str, Any]:
     """Write the files of :func:`scripts` and give the jobs to Slurm.
 
-    Returns
-    -------
-    dict
-        ``run``, ``job``, and ``partition_job`` or None; also in ``job.json`` in the folder.
-
-    Raises
-    ------
-    UserError
-        If the folder has a run that is going on, or a job in the queue; or if Slurm refuses.
+    The numbers ``job`` and ``partition_job`` (or None) are also in ``job.json`` in the folder. A
+    UserError if the folder has a run that is going on, or a job in the queue; or if Slurm refuses.
     """
     folder = request.run.resolve()
     check_outside_graphs(folder)

@@ -24,7 +24,10 @@ class Check:
 
 @dataclass(frozen=True)
 class Verified:
-    """What was run, as ``gcnmpi verify --json`` gives it (empty but on rank 0), and its checks."""
+    """The facts of a run, as ``gcnmpi verify --json`` gives them, and its checks.
+
+    On other ranks than 0 the facts are empty.
+    """
 
     facts: Mapping[str, Any]
     checks: list[Check]

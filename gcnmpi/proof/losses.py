@@ -17,7 +17,7 @@ Loss = Callable[[np.ndarray], tuple[float, np.ndarray]]
 
 
 def labels_of(graph: Graph, task: TaskConfig) -> np.ndarray:
-    """What a task learns: (n,) classes, −1 where unknown, or (n, c) numbers, NaN where unknown."""
+    """Labels of a task: (n,) classes, −1 where unknown, or (n, c) numbers, NaN where unknown."""
     if task.name == "classes":
         assert graph.labels is not None
         return np.asarray(graph.labels)

@@ -1,6 +1,6 @@
 """The oracle: any network in one process, in SciPy and float64, written from the formulas.
 
-What a distributed run must equal. It takes the network's description, the matrix M, the initial
+A distributed run must equal it. It takes the network's description, the matrix M, the initial
 parameters and the hash behind dropout from this program, and nothing else: values and gradients of
 operators come from :mod:`gcnmpi.proof.rules`, losses from :mod:`gcnmpi.proof.losses`, optimizers
 and learning rates from :mod:`gcnmpi.proof.updates`. It is short rather than fast, and keeps every
@@ -31,41 +31,21 @@ FEATURES = "0.features"  # among them where they are trained, (n, width)
 
 @dataclass(frozen=True)
 class Curve:
-    """What a serial run gave.
+    """The results of a serial run."""
 
-    Attributes
-    ----------
-    losses : list of float
-        Loss of each epoch, before its update, with its dropout, without weight decay.
-    gradient : mapping of str to array
-        Gradient of the loss at the initial weights, with the dropout of epoch 1.
-    weights : mapping of str to array
-        After the last epoch, with running moments.
-    logits : (n, columns) float64
-        Output with the final weights, in an evaluation.
-    matrix : (n, n) csr_array
-        M.
-    """
-
-    losses: list[float]
-    gradient: Weights
-    weights: Weights
-    logits: np.ndarray
-    matrix: sp.csr_array
+    losses: list[float]  # of each epoch, before its update, with its dropout, without weight decay
+    gradient: Weights  # of the loss at the initial weights, with the dropout of epoch 1
+    weights: Weights  # after the last epoch, with running moments
+    logits: np.ndarray  # (n, columns) float64, with the final weights, in an evaluation
+    matrix: sp.csr_array  # M, (n, n)
 
 
 def train(graph: Graph, direction: str, config: Config, epochs: int) -> Curve:
     """Train ``epochs`` epochs on the whole graph, whatever ``config.train.epochs`` says.
 
-    Parameters
-    ----------
-    graph : Graph
-        With features and labels, and the masks of one split.
-    direction : {"in", "out"}
-        The direction of M.
-    config : Config
-        ``graph``, ``model``, ``task`` and ``train`` are obeyed, but for the end of training;
-        dtype, kernel, scheme, the order of the products and caching are not.
+    The graph has features and labels, and the masks of one split; M has the given direction, "in"
+    or "out". ``graph``, ``model``, ``task`` and ``train`` of the configuration are obeyed, but for
+    the end of training; dtype, kernel, scheme, the order of the products and caching are not.
     """
     problem = Problem(graph, direction, config)
     weights = problem.initial()
@@ -88,18 +68,8 @@ def train(graph: Graph, direction: str, config: Config, epochs: int) -> Curve:
 class Problem:
     """A network on a graph: its loss, gradient and logits at any weights.
 
-    Parameters
-    ----------
-    network : Network, optional
-        Another one than the configuration asks for.
-
-    Attributes
-    ----------
-    network : Network
-    matrix : (n, n) csr_array
-        M.
-    first_layer : set of str
-        The parameters of the first layer.
+    The network is the one that the configuration asks for, or another one that is given.
+    ``first_layer`` are the names of the parameters of the first layer.
     """
 
     def __init__(
@@ -116,7 +86,7 @@ class Problem:
         width = graph.classes if self._labels.ndim == 1 else self._labels.shape[1]
         ends = self.features.shape[1], width
         self.network = network or network_of(config.model, *ends)
-        # What nobody reads is not asked for: M of a network without products with it.
+        # Values that nobody reads are not asked for: M of a network without products with it.
         normalize = options.normalize if reads_values(self.network.operators) else "none"
         self.matrix = aggregation_matrix(graph, direction, options.self_loops, normalize)
         parameters = self.network.parameters

@@ -1,4 +1,4 @@
-"""What ``comm.precision`` changes: a run with rounded messages beside the exact one.
+"""The effect of ``comm.precision``: a run with rounded messages beside the exact one.
 
 Everything else that ``verify`` checks, it checks with exact messages, as tightly as ever.
 """
@@ -46,16 +46,10 @@ def rounding_checks(
     exact: Result,
     gradient: np.ndarray,
 ) -> list[Check]:
-    """Train with rounded messages, on all ranks.
+    """Train on all ranks with the precision of ``config``, which rounds messages.
 
-    Parameters
-    ----------
-    config : Config
-        With a precision that rounds.
-    exact : Result
-        Of the same training with exact messages.
-    gradient : array
-        This rank's flat gradient in the first epoch of that.
+    ``exact`` is the result of the same training with exact messages, and ``gradient`` this rank's
+    flat gradient in the first epoch of that.
     """
     problem = open_problem(comm, graph, partition, config)
     result, step = train(problem), Step(problem)

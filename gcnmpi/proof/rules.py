@@ -1,7 +1,7 @@
 """The oracle's operators: each one's value and how it passes a gradient on, from its formula.
 
-In NumPy and SciPy, float64, on whole matrices; short rather than fast. What an operator means
-stands in :mod:`gcnmpi.nn.operators`; nothing here comes from the gradient rules, kernels and
+In NumPy and SciPy, float64, on whole matrices; short rather than fast. The meaning of an operator
+is told in :mod:`gcnmpi.nn.operators`; nothing here comes from the gradient rules, kernels and
 schemes that are to be checked.
 
 A rule takes (operator, inputs, parameters, epoch) and gives the operator's value and a function:
@@ -36,26 +36,17 @@ Backward = Callable[[np.ndarray], Gradients]
 
 @dataclass(frozen=True)
 class Pass:
-    """What a pass is made with.
+    """The matrix and the numbers with which a pass over the operators is made.
 
-    Attributes
-    ----------
-    matrix : (n, n) csr_array
-        M.
-    seed : int
-    epoch : int or None
-        Of a training pass; None: an evaluation, without dropout and with running moments.
-    moments : dict
-        Where batch norms leave the running moments of the next epoch, by name.
-    trained_features : bool
-        Whether the features have a gradient.
+    The epoch is that of a training pass; None: an evaluation, without dropout and with running
+    moments.
     """
 
-    matrix: sp.csr_array
+    matrix: sp.csr_array  # M, (n, n)
     seed: int
     epoch: int | None
-    moments: dict[str, np.ndarray]
-    trained_features: bool = False
+    moments: dict[str, np.ndarray]  # where batch norms leave those of the next epoch, by name
+    trained_features: bool = False  # whether the features have a gradient
 
 
 def reads_values(operators: Sequence[Operator]) -> bool:

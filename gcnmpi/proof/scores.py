@@ -13,12 +13,9 @@ import numpy as np
 
 
 def score(metric: str, logits: np.ndarray, labels: np.ndarray) -> float | None:
-    """A metric of some vertices; None where it is not defined.
+    """A metric of vertices with (m, c) logits; None where it is not defined.
 
-    Parameters
-    ----------
-    logits : (m, c) numbers
-    labels : (m,) classes, or (m, c) numbers, NaN where unknown
+    Labels are (m,) classes, or (m, c) numbers, NaN where unknown.
     """
     labels = np.asarray(labels)
     labels = labels if labels.ndim == 1 else labels.astype(np.float64)
@@ -39,7 +36,7 @@ def _columns(z: np.ndarray, y: np.ndarray) -> Iterator[tuple[np.ndarray, np.ndar
 
 
 def _decisions(z: np.ndarray, y: np.ndarray) -> list[tuple[np.ndarray, np.ndarray]]:
-    """What is decided and what is true of each column, bool."""
+    """The decisions and the truth of each column, bool."""
     if y.ndim == 1:
         decided = np.array([int(np.argmax(row)) for row in z], np.int64)
         return [(decided == c, y == c) for c in range(z.shape[1])]

@@ -24,17 +24,7 @@ _NAME, _SHAPE = "1.weight", (64, 5)
 def steps_apart(kernel: Kernel, config: TrainConfig) -> float:
     """How far the parameters are from the oracle's after 50 steps, relative to the largest one.
 
-    Parameters
-    ----------
-    kernel : kernel
-        A kernel of either dtype.
-    config : TrainConfig
-        The optimizer and its settings.
-
-    Returns
-    -------
-    float
-        Infinity, or NaN, where a parameter is no number but the oracle's are.
+    Infinity, or NaN, where a parameter is no number but the oracle's are.
     """
     config = dataclasses.replace(config, weight_decay_layers="all", weight_decay_convs=0.0)
     parameters = Parameters(kernel, {}, {_NAME: _SHAPE})

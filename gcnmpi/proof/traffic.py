@@ -7,7 +7,7 @@ from typing import Any
 
 from gcnmpi.proof.checks import Check
 
-# What is predicted, and the field of the record that counts it.
+# Each predicted number, and the field of the record that counts it.
 _COUNTED = {
     "bytes": "bytes_sent",
     "received": "bytes_received",

@@ -26,12 +26,7 @@ def clipped(config: TrainConfig, gradient: Weights) -> Weights:
 def rate(config: TrainConfig, epoch: int, values: Sequence[float | None], lower: bool) -> float:
     """The learning rate of an epoch, from 1.
 
-    Parameters
-    ----------
-    values : sequence of float or None
-        The validation metric of each epoch before.
-    lower : bool
-        Whether a lower one is better.
+    ``values`` are the validation metric of each epoch before; ``lower`` ones may be better.
     """
     number = epoch - 1 - config.warmup
     if number < 0:

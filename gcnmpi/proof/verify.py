@@ -97,25 +97,11 @@ def verify(
     *,
     moved: Callable[[], None] = lambda: None,
 ) -> Verified:
-    """Check everything; all ranks call it together.
+    """Check everything; all ranks call it together, get the same checks and raise as in training.
 
-    Parameters
-    ----------
-    config : Config
-        Obeyed, but for ``train.epochs``, at most 20 here, and ``train.eval_every``, never 0. With a
-        ``comm.precision`` that rounds, a second run has it, which is held against the first.
-    moved : callable
-        Called while a rank waits for rank 0, which works alone.
-
-    Returns
-    -------
-    Verified
-        With the same checks on all ranks.
-
-    Raises
-    ------
-    UserError
-        As training does.
+    The configuration is obeyed, but for ``train.epochs``, at most 20 here, and
+    ``train.eval_every``, never 0. With a ``comm.precision`` that rounds, a second run has it, which
+    is held against the first. ``moved`` is called while a rank waits for rank 0, which works alone.
     """
     if batches_of(config.train):
         raise UserError(
@@ -132,7 +118,7 @@ def verify(
     problem = open_problem(comm, graph, partition, config)
     result = train(problem)
 
-    # What all ranks do together; whole matrices arrive on rank 0.
+    # All ranks take part in this; whole matrices arrive on rank 0.
     model = result.model
     last, width = model.place, model.widths[-1]
     logits = model.forward()
@@ -181,7 +167,7 @@ def verify(
     return Verified(_facts(problem, result) if comm.rank == 0 else {}, comm.bcast(checks))
 
 
-# What all ranks do together.
+# Done by all ranks together.
 
 
 def _whole(problem: Problem, place: Place, piece: np.ndarray, width: int) -> np.ndarray:
@@ -204,7 +190,7 @@ def _canonical(problem: Problem, model: Model, flat: Array) -> oracle.Weights:
 def _multiplied(problem: Problem, model: Model) -> list[tuple[int, int]]:
     """Layers and widths of the products to look at: each layout of M once with each width.
 
-    Those that are made once are among them, as wide as the pieces in which they are made.
+    Products that are made once are among them, as wide as the pieces in which they are made.
     """
     asked = [p for p in model.products(backward=True) if p[0] in SUMS]
     places = [(k, sizes[0]) for _, k, *sizes in asked]
@@ -301,7 +287,7 @@ def _plan_figures(problem: Problem) -> dict[str, int] | None:
     }
 
 
-# What rank 0 makes of it.
+# The checks that rank 0 makes of it.
 
 
 def _loss_curve(result: Result, expected: oracle.Curve, tolerances: Tolerances) -> Check:
@@ -333,7 +319,7 @@ def _predictions(
 def _metrics_of(
     reported: Mapping[str, float | None], logits: np.ndarray, graph: Graph, config: Config
 ) -> Check:
-    """What the trainer reported last against the output that it computed."""
+    """The metrics that the trainer reported last, against the output that it computed."""
     labels = labels_of(graph, config.task)
     known = labels != UNLABELLED if labels.ndim == 1 else np.ones(graph.n, bool)
     masks = {"train": known} | {name: known & mask for name, mask in graph.masks.items()}

@@ -1,1 +1,1 @@
-"""What the user sees of a run."""
+"""Everything that the user sees of a run: lines, tables, plots and pages."""

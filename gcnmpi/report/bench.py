@@ -23,17 +23,8 @@ Record = Mapping[str, Any]
 class Report(contextlib.AbstractContextManager):
     """Takes records, on every rank; rank 0 keeps and prints them: a table at the end, and warnings.
 
-    Parameters
-    ----------
-    out : path or None
-        File to append the records to.
-    as_json : bool
-        Print each record when it is there, and no table.
-
-    Raises
-    ------
-    UserError
-        On all ranks, if the file cannot be written.
+    They are appended to the file ``out``; as JSON, each is printed when it is there, without a
+    table. If the file cannot be written, all ranks raise a UserError.
     """
 
     def __init__(self, comm: Comm, out: Path | None, as_json: bool) -> None:

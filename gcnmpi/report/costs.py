@@ -32,14 +32,9 @@ def print_plan(
     as_json: bool,
     top: int | None = None,
 ) -> None:
-    """Print one line a candidate, the fastest first, or one JSON object.
+    """Print one line a candidate, the fastest first and at most ``top``, or one JSON object.
 
-    Parameters
-    ----------
-    top : int, optional
-        Only so many candidates.
-    machine : mapping
-        What the file of the machine says; empty for the default constants.
+    ``machine`` holds the contents of the machine's file; empty for the default constants.
     """
     manifest, config, drawn = setting.stored.manifest, setting.config, _batches(setting)
     facts = {
@@ -165,7 +160,7 @@ def _batches(setting: Setting) -> dict[str, Any] | None:
 
 
 def _batches_line(config: Config, drawn: Mapping[str, int]) -> str:
-    """What the figures are made of, and when there is an evaluation."""
+    """From how many mini-batches the figures are predicted, and when there is an evaluation."""
     batches, some = drawn["an_epoch"], drawn["drawn"]
     of = f"{batches} times the mean of {some} that were drawn"
     if some == batches:

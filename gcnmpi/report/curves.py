@@ -15,21 +15,10 @@ def plot_curves(
     file: str | os.PathLike,
     metrics: Sequence[str] = ("accuracy",),
 ) -> None:
-    """Draw a line for each run; the panel of a figure that no run has is left out.
+    """Draw a line for each run, (name, epochs of its record), in a panel for loss and each metric.
 
-    Parameters
-    ----------
-    runs : sequence of (name, epochs)
-        Epochs as in a run's record.
-    file : path
-        Its ending says the format: ``.png``, ``.pdf``, ``.svg``.
-    metrics : sequence of str
-        A panel for each.
-
-    Raises
-    ------
-    UserError
-        If matplotlib is not installed, the format is unknown, or the file cannot be written.
+    A panel of which no run has a value is left out. The ending of the file says the format:
+    ``.png``, ``.pdf``, ``.svg``.
     """
     panels = {"loss": "training loss"}
     panels |= {f"val_{metric}": f"validation {metric.replace('_', ' ')}" for metric in metrics}

@@ -38,17 +38,14 @@ def as_text(value: Any) -> str:
 
 
 def different_facts(starts: Sequence[Start]) -> list[str]:
-    """Those of FACTS that are not the same for all runs."""
+    """The names of FACTS that are not the same for all runs."""
     return [name for name in FACTS if len({str(fact(start, name)) for start in starts}) > 1]
 
 
 def different_keys(starts: Sequence[Start], chance: bool = True) -> dict[str, list[Any]]:
     """The keys that are not the same for all runs, and the value of each run.
 
-    Parameters
-    ----------
-    chance : bool
-        Whether seed and split are among them: groups of runs have several of each.
+    Seed and split are left out without ``chance``: groups of runs have several of each.
     """
     every = [settings(start) for start in starts]
     names: Sequence[str] = list(dict.fromkeys(name for one in every for name in one))

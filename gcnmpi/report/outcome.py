@@ -1,4 +1,4 @@
-"""What is printed at the end of a run and of inference, in a few lines."""
+"""The few lines that are printed at the end of a run, of inference and of a propagation."""
 
 from __future__ import annotations
 
@@ -19,14 +19,9 @@ from partition.terminal import duration
 
 
 def print_trained(asked: Training, done: Trained, seconds: float, *, quiet: bool) -> None:
-    """How a run ended.
+    """Say how a run ended, ``seconds`` after the command was started.
 
-    Parameters
-    ----------
-    seconds : float
-        Since the command was started.
-    quiet : bool
-        Say nothing of a run that was trained to its end, unless its loss rose.
+    If ``quiet``, nothing is said of a run that was trained to its end, unless its loss rose.
     """
     if done.before is not None:
         _print_complete(asked, done.before)
@@ -45,10 +40,7 @@ def print_run(
 ) -> None:
     """The last and the best epoch of a run, how long it took, and where its files are.
 
-    Parameters
-    ----------
-    seconds : float
-        Since the command was started; 0: not known.
+    ``seconds`` have passed since the command was started; 0: not known.
     """
     total = f"; the command took {_duration(seconds)}" if seconds else ""
     training = _duration(sum(epoch.seconds for epoch in epochs))
@@ -77,7 +69,7 @@ def print_run(
 
 
 def _print_complete(asked: Training, record: RunRecord) -> None:
-    """That a run needs not be run again."""
+    """Say that a run need not be run again."""
     folder = asked.out or Path()
     print(f"{folder} is complete: nothing was trained or written (--resume never starts over)")
     epochs = [to_epoch(line) for line in record.epochs]
@@ -96,7 +88,7 @@ def _duration(seconds: float) -> str:
 
 
 def print_inference(out: Path, done: Inference) -> None:
-    """What was written, and which network it is of."""
+    """Say which file was written, and of which network."""
     if done.weights.described:
         print(f"network of {done.weights.path}: {_settings(done)}", file=sys.stderr)
     else:
@@ -106,7 +98,7 @@ def print_inference(out: Path, done: Inference) -> None:
 
 
 def print_propagated(out: Path, done: Propagated, *, quiet: bool) -> None:
-    """What was written, and what it moved."""
+    """Say which file was written, and how many bytes were moved for it."""
     for note in done.outcome.notes:
         if not quiet or note.startswith("warning"):
             print(note, file=sys.stderr)
@@ -126,7 +118,7 @@ def print_propagated(out: Path, done: Propagated, *, quiet: bool) -> None:
 
 
 def undescribed(done: Inference) -> str:
-    """What a file of weights was taken for that does not say which network it is of."""
+    """The network that a file of weights was taken for which does not say its own."""
     return (
         f"{done.weights.path} does not say which network it is of; taken for {_settings(done)}, "
         "ReLU between layers"

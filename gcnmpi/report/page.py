@@ -30,13 +30,7 @@ DETAILED = 12  # runs that are shown one by one; a page of more would be large
 
 
 def write_report(path: str | os.PathLike, runs: Sequence[RunFacts]) -> None:
-    """Write the page of some runs.
-
-    Raises
-    ------
-    UserError
-        If it cannot be written.
-    """
+    """Write the page of some runs; a UserError if the file cannot be written."""
     first = runs[0]
     if len(runs) == 1:
         title, subtitle = f"Training run: {first.name}", _what(first)
@@ -320,7 +314,7 @@ def _what(run: RunFacts) -> str:
 
 
 def _common(runs: Sequence[RunFacts]) -> str:
-    """What all runs have in common."""
+    """A sentence of the facts that all runs have in common."""
     same = [name for name in FACTS if len({str(run.start.get(name)) for run in runs}) == 1]
     told = [f"{name} {_text(runs[0].start.get(name))}" for name in same if name in runs[0].start]
     return f"In common: {', '.join(told)}." if told else ""

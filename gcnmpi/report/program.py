@@ -1,8 +1,8 @@
 """A compiled program, told in words and numbers: for people, for scripts, and for comparisons.
 
-:func:`describe` alone knows how a program is made of objects. What it gives says of every value,
-step, parameter and buffer what it is, in words that do not depend on that: two programs with the
-same description compute, send and keep the same.
+:func:`describe` alone knows of which objects a program is made. Its description tells of every
+value, step, parameter and buffer in words that do not depend on these objects: two programs with
+the same description compute, send and keep the same.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ Entry = dict[str, Any]
 
 
 def describe(program: Program) -> dict[str, Any]:
-    """What a program is: lists of values, steps, parameters and buffers; and a few facts.
+    """A program as data: lists of values, steps, parameters and buffers; and a few facts.
 
     A place is H2 for H², and MH1 for M·H¹. Products are those of the scheme, with what their volume
     depends on; ``sums`` are the numbers of each sum over ranks besides that of the gradients.
@@ -67,16 +67,10 @@ def listing(description: Mapping[str, Any]) -> str:
 def print_program(
     case: Case, batch: Program | None, facts: Mapping[str, Any], *, as_json: bool
 ) -> None:
-    """Print the program of a run, with what its busiest rank sends and receives.
+    """Print the program of a run, with the bytes that its busiest rank sends and receives.
 
-    Parameters
-    ----------
-    case : Case
-        Of all vertices.
-    batch : Program or None
-        Of a mini-batch, where these are configured: what it sends depends on what is drawn.
-    facts : mapping
-        What the run is.
+    ``case`` is of all vertices, ``batch`` of a mini-batch, where these are configured: its bytes
+    depend on the vertices that are drawn. ``facts`` describe the run.
     """
     program = describe(case.program)
     for name in PASSES if batch is None else ("constants", "evaluation"):
@@ -133,7 +127,7 @@ def _cell(what: Any) -> str:
 
 
 def _figures(case: Case, step: Step) -> Entry:
-    """What the rank that receives most sends and receives in a step, if anything moves."""
+    """Rows, bytes and messages of the rank that receives most in a step, if anything moves."""
     found = []
     for rank in case.forecast.ranks():
         made = products(case.program, [step], partial(case.rows, rank))
@@ -187,7 +181,7 @@ def _step(program: Program, step: Step) -> Entry:
 
 
 def _fused(step: Step) -> list[str]:
-    """What else a step does in the same pass, in its order."""
+    """The other operations that a step does in the same pass, in its order."""
     found = [] if step.onto is None else [f"onto {step.onto}"]
     if step.also is not None:
         also = step.also

@@ -21,16 +21,9 @@ _FIRST, _LAST, _GROWTH = 5.0, 300.0, 1.3
 class Progress:
     """Context that shows each epoch as it ends, on the standard error stream.
 
-    Parameters
-    ----------
-    problem : Problem
-        Gives the number of epochs and the warnings to print first.
-    quiet : bool
-        Show nothing (ranks other than 0).
-    moved : callable
-        Called with each epoch, to say that this rank makes progress.
-    clock : callable, optional
-        The time in seconds.
+    The problem gives the number of epochs and the warnings to print first; ranks other than 0 are
+    ``quiet``. ``moved`` is called with each epoch, to say that this rank makes progress; ``clock``
+    gives the time in seconds.
     """
 
     def __init__(
@@ -67,7 +60,7 @@ class Progress:
             self._bar.stop()
 
     def epoch(self, epoch: Epoch) -> None:
-        """Show one epoch."""
+        """Show an epoch: on the bar, or, where one is due, on a line."""
         self._moved()
         text = "  ".join([f"loss {epoch.loss:.4f}", *shown_metrics(epoch)])
         if self._bar is not None:
@@ -84,7 +77,7 @@ class Progress:
         self._first, self._shown = self._first or (epoch.epoch, now), now
 
     def _left(self, epoch: int, now: float) -> str:
-        """What is left by the pace since the first epoch, evaluations and checkpoints included."""
+        """The time left by the pace since the first epoch, with evaluations and checkpoints."""
         if self._first is None or epoch == self._total:
             return ""
         since, start = self._first
@@ -92,7 +85,7 @@ class Progress:
 
 
 def print_warnings(warnings: Iterable[str]) -> None:
-    """What the user should know, a line each, on standard error."""
+    """Print warnings for the user on standard error, a line each."""
     for warning in warnings:
         print(f"warning: {shown(warning)}", file=sys.stderr, flush=True)
 
@@ -115,7 +108,7 @@ def figure(value: float) -> str:
 
 
 def _heading(problem: Any) -> str:
-    """What runs, in one line: "cora, partition hp-4: 4 ranks × 2 threads, p2p, graphblas …"."""
+    """The run in one line: "cora, partition hp-4: 4 ranks × 2 threads, p2p, graphblas …"."""
     partition = f", partition {problem.source.partition.name}" if problem.source.partition else ""
     ranks, threads = problem.runtime.comm.size, problem.runtime.kernel.threads
     size = f"{ranks} rank{'s' * (ranks > 1)} × {threads} thread{'s' * (threads > 1)}"

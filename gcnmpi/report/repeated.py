@@ -1,4 +1,4 @@
-"""What several runs gave: each one's metrics, and their mean and standard deviation."""
+"""The metrics of several runs, and their mean and standard deviation."""
 
 from __future__ import annotations
 

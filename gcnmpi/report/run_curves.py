@@ -22,18 +22,10 @@ GREY = 7  # of the palette
 
 @dataclass(frozen=True)
 class Entry:
-    """A run, or runs that differ in seed and split only, as all figures of several name it.
+    """A run, or runs that differ in seed and split only, as all figures of several name it."""
 
-    Attributes
-    ----------
-    place : int
-        From 0; its colour follows from it.
-    name : str
-        With its number, if there are several.
-    """
-
-    place: int
-    name: str
+    place: int  # from 0; its colour follows from it
+    name: str  # with its number, if there are several
     runs: Sequence[RunFacts]
 
     @property
@@ -43,7 +35,7 @@ class Entry:
 
 
 def entries_of(runs: Sequence[RunFacts]) -> list[Entry]:
-    """What is compared: runs that differ by chance only are one entry."""
+    """The entries of a comparison: runs that differ by chance only are one."""
     found = groups([run.start for run in runs])
     if len(found) == 1:
         name = runs[0].name if len(runs) == 1 else f"{len(runs)} runs"
@@ -130,7 +122,7 @@ def _of_entries(
 
 
 def by_run(runs: Sequence[RunFacts]) -> list[Figure]:
-    """What an epoch of each run takes and sends; means of runs that are one entry."""
+    """Time and bytes of an epoch of each run; means of runs that are one entry."""
     entries = entries_of(runs)[:COLUMNS]
     names = [entry.name for entry in entries]
     ticks = [str(place + 1) for place in range(len(entries))]

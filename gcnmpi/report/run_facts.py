@@ -1,4 +1,4 @@
-"""What a page says of a run, as arrays: taken from its record, and checked."""
+"""The facts of a run that its page shows, as arrays: taken from its record, and checked."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ PHASE_NAMES = {
 
 @dataclass(frozen=True, eq=False)
 class Sample:
-    """What ranks did between two epochs: seconds an epoch in each phase, (P,) arrays."""
+    """The phases of ranks between two epochs: seconds an epoch in each, (P,) arrays."""
 
     after: int
     epoch: int
@@ -42,51 +42,26 @@ class Sample:
 
 @dataclass(frozen=True, eq=False)
 class RunFacts:
-    """A run, finished or not.
+    """A run, finished or not; arrays are (P,) if nothing else is said, None where not known."""
 
-    Attributes
-    ----------
-    name : str
-        What it is called among those it is compared with.
-    start, end : mapping
-        Records; the end is empty where the run did not finish.
-    epochs : list of mapping
-    metric : str
-    ranks : int
-    phases : mapping of str to (P,) array
-        Seconds an epoch in each phase; empty where it is not known.
-    load : (P,) array or None
-        Seconds before the first epoch.
-    samples : list of Sample
-    pairs : (P, P) array or None
-        Bytes an epoch from rank (row) to rank (column).
-    sent, received, messages : (P,) arrays or None
-        An epoch, in the exchanges of training.
-    rows, entries : (P,) arrays or None
-        What ranks own and multiply.
-    peak : (P,) array or None
-        Bytes of memory.
-    forecast : float or None
-        Bytes of memory that the rank that needs most was expected to take.
-    """
-
-    name: str
+    name: str  # among the runs it is compared with
     start: Mapping[str, Any]
-    end: Mapping[str, Any]
+    end: Mapping[str, Any]  # empty where the run did not finish
     epochs: Sequence[Mapping[str, Any]]
     metric: str
     ranks: int
-    phases: Mapping[str, np.ndarray]
-    load: np.ndarray | None
+    phases: Mapping[str, np.ndarray]  # seconds an epoch in each; empty where not known
+    load: np.ndarray | None  # seconds before the first epoch
     samples: Sequence[Sample]
-    pairs: np.ndarray | None
+    pairs: np.ndarray | None  # (P, P) bytes an epoch from rank (row) to rank (column)
+    # An epoch, in the exchanges of training.
     sent: np.ndarray | None
     received: np.ndarray | None
     messages: np.ndarray | None
-    rows: np.ndarray | None
-    entries: np.ndarray | None
-    peak: np.ndarray | None
-    forecast: float | None
+    rows: np.ndarray | None  # owned
+    entries: np.ndarray | None  # multiplied
+    peak: np.ndarray | None  # bytes of memory
+    forecast: float | None  # bytes of memory of the rank that needs most
 
     def curve(self, key: str) -> tuple[list[int], list[float | None]]:
         """Epochs, and their values of a field."""
@@ -105,13 +80,7 @@ class RunFacts:
 
 
 def facts_of(name: str, path: str, record: RunRecord) -> RunFacts:
-    """The facts of a run.
-
-    Raises
-    ------
-    UserError
-        If it has no epoch, or its record is not what a run writes.
-    """
+    """The facts of a run; a UserError if it has no epoch, or no run writes such a record."""
     if not record.epochs:
         raise UserError(f"{path} has no epoch yet")
     try:
@@ -218,7 +187,7 @@ def _pairs(ranks: Mapping[str, Any], size: int) -> np.ndarray | None:
     sent = np.zeros((size, size))
     for rank, (others, counts) in enumerate(zip(peers, rows, strict=True)):
         sent[rank, np.asarray(others, np.int64)] = np.asarray(counts, np.float64)
-    # What a rank sends in a fold is what it receives in an expand.
+    # In a fold a rank sends the rows that it receives in an expand.
     return sent * float(ranks["expand_row_bytes"]) + sent.T * float(ranks["fold_row_bytes"])
 
 

@@ -197,7 +197,7 @@ def _span_of(values: np.ndarray) -> tuple[list[float], list[float], list[float]]
 
 
 def _work_over_time(run: RunFacts, prefix: str) -> Lines:
-    """What ranks compute and wait, from the least to the most of them."""
+    """How long ranks compute and wait, from the rank with the least to the one with the most."""
     found = {
         "computing and packing": np.array([sample.of(COMPUTING) for sample in run.samples]),
         "waiting": np.array([sample.of(WAITING) for sample in run.samples]),

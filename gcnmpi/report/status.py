@@ -24,19 +24,11 @@ FRESH, FIRST_EPOCH = 60.0, 600.0
 def status(run: Path) -> dict[str, Any]:
     """State, epoch, loss, seconds per epoch and seconds left of a run.
 
-    Returns
-    -------
-    dict
-        ``state``: queued, loading, running, stopped (and may be resumed), finished, failed (as
-        Slurm says), or interrupted (no process runs it any more). ``job``, ``slurm``: the newest
-        job of the folder, and its state as Slurm reports it, None if Slurm has no such job.
-        ``why``: what became of a run that has failed. ``heard``: seconds since the record changed.
-        ``log``: the newest job's output.
-
-    Raises
-    ------
-    UserError
-        If there is neither a record nor a job in the folder.
+    ``state``: queued, loading, running, stopped (and may be resumed), finished, failed (as Slurm
+    says), or interrupted (no process runs it any more). ``job``, ``slurm``: the newest job of the
+    folder, and its state as Slurm reports it, None if Slurm has no such job. ``why``: the fate of a
+    run that has failed. ``heard``: seconds since the record changed. ``log``: the newest job's
+    output. A UserError if there is neither a record nor a job in the folder.
     """
     path = run / RECORD
     record = read_run(run) if path.exists() and path.stat().st_size else None
@@ -161,7 +153,7 @@ def _silence(record: RunRecord) -> float:
 def _newest_jobs(
     run: Path, numbers: list[int], record: RunRecord | None
 ) -> tuple[Job | None, Job | None]:
-    """What Slurm says of the newest job that trains, and of the one that it waits for."""
+    """The newest job that trains, by Slurm's word, and the one that it waits for."""
     try:
         waiting = in_queue(run) if (run / SCRIPT).exists() else []
     except UserError:  # no Slurm here, or it does not answer
@@ -189,7 +181,7 @@ def _numbers(run: Path) -> list[int]:
 
 
 def _submitted(run: Path) -> dict[str, Any]:
-    """What submit has written: empty where it has not."""
+    """The numbers of jobs that submit has written: empty where it has not."""
     try:
         with open_regular(run / JOB) as file:
             facts = json.loads(file.read())

@@ -39,28 +39,17 @@ def print_runs(
 ) -> None:
     """Print one line a run: how it differs, what it sent, how long it took, how good it is.
 
-    What all runs have in common is said once, above the table. Runs that differ in their seed or
-    split only are shown together below it, too, with means and standard deviations.
+    Facts that all runs have in common are said once, above the table. Runs that differ in their
+    seed or split only are shown together below it, too, with means and standard deviations.
 
-    Parameters
-    ----------
-    paths : sequence of path
-        Records, folders of runs, or folders with runs somewhere below them.
-    as_json, as_csv : bool
-        Print a JSON array, or CSV with a heading.
-    plot : path, optional
-        File for a plot of loss and accuracy.
-    page : path, optional
-        HTML file for all that is known of the runs; it also shows runs that did not finish.
-    figures : path, optional
-        Folder for the figures of such a page, as PDF and PNG.
+    The paths are records, folders of runs, or folders with runs somewhere below them. ``as_json``
+    and ``as_csv`` print a JSON array, or CSV with a heading. ``plot`` is a file for a plot of loss
+    and accuracy, ``page`` an HTML file for all that is known of the runs, ``figures`` a folder for
+    the figures of such a page, as PDF and PNG; the last two also show runs that did not finish.
 
-    Raises
-    ------
-    UserError
-        If there is no run, what was named holds no record, a damaged one or, without ``page`` and
-        ``figures``, that of a run that did not finish. Unfinished and damaged runs somewhere below
-        a folder are named on the standard error stream and left out.
+    A UserError if there is no run, or a path that was named holds no record, a damaged one or,
+    without ``page`` and ``figures``, that of a run that did not finish. Unfinished and damaged runs
+    somewhere below a folder are named on the standard error stream and left out.
     """
     if as_json and as_csv:
         raise UserError("--json and --csv exclude each other")

@@ -26,14 +26,9 @@ class Agreement:
 
     The weights are found behind the numbers that are summed: they are the leaves of their graph.
     They are compared at the calls 1, 2, 4, 8 … of a kind, by two random projections, so that ranks
-    on unlike processors may round their updates differently.
-
-    Parameters
-    ----------
-    ranks : Ranks
-    own : lengths, or None
-        Of tensors that have a row for each of a rank's vertices or entries, and so are no weights
-        of all ranks. None: nothing is compared.
+    on unlike processors may round their updates differently. ``own`` are the lengths of tensors
+    that have a row for each of a rank's vertices or entries, and so are no weights of all ranks;
+    None: nothing is compared.
     """
 
     def __init__(self, ranks: Ranks, own: Iterable[int] | None) -> None:
@@ -46,10 +41,7 @@ class Agreement:
     def sum(self, numbers: Iterable[float], behind: torch.Tensor, kind: str) -> list[float]:
         """Sum numbers over ranks; ``behind`` is a tensor that the weights lead to.
 
-        Raises
-        ------
-        UserError
-            On all ranks, if it is time to compare the weights, and they differ.
+        A UserError on all ranks, if it is time to compare the weights, and they differ.
         """
         numbers = list(numbers)
         if not self._wanted:

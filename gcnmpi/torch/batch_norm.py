@@ -78,7 +78,7 @@ class BatchNorm(torch.nn.Module):
         return out.to(given.dtype)
 
     def extra_repr(self) -> str:
-        """For ``print``."""
+        """The options that ``print`` shows of the module."""
         return f"{self.width}, eps={self.eps}, momentum={self.momentum}"
 
 

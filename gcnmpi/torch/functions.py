@@ -19,14 +19,14 @@ class Expand(torch.autograd.Function):
     @staticmethod
     @eager
     def forward(ctx: Any, h: torch.Tensor, moves: Moves) -> torch.Tensor:
-        """One exchange."""
+        """Send own rows to the halos of other ranks, and receive one's own."""
         ctx.moves = moves
         return moves.expand(h)
 
     @staticmethod
     @eager
     def backward(ctx: Any, grad: torch.Tensor) -> tuple[torch.Tensor, None]:
-        """The fold."""
+        """Fold the gradient of own and halo rows."""
         return Fold.apply(grad, ctx.moves), None
 
 
@@ -43,12 +43,12 @@ class Fold(torch.autograd.Function):
     @staticmethod
     @eager
     def backward(ctx: Any, grad: torch.Tensor) -> tuple[torch.Tensor, None]:
-        """The expand."""
+        """Expand the gradient of own rows."""
         return Expand.apply(grad, ctx.moves), None
 
 
 class Aggregate(torch.autograd.Function):
-    """M·h, or Mᵀ·h."""
+    """The product M·h, or Mᵀ·h, of own rows."""
 
     @staticmethod
     @eager
@@ -65,7 +65,7 @@ class Aggregate(torch.autograd.Function):
 
 
 class Mean(torch.autograd.Function):
-    """What all ranks have summed, divided by how many rows that is."""
+    """The sum over all ranks, divided by the number of rows that are summed."""
 
     @staticmethod
     @eager
@@ -77,7 +77,7 @@ class Mean(torch.autograd.Function):
     @staticmethod
     @eager
     def backward(ctx: Any, grad: torch.Tensor) -> tuple[torch.Tensor, None, None]:
-        """Of this rank's total: what all ranks compute is the gradient, summed over ranks."""
+        """Of this rank's total: the gradient is the sum of all ranks' over these."""
         return grad / ctx.count, None, None
 
 
@@ -89,7 +89,7 @@ class Dropout(torch.autograd.Function):
     def forward(
         ctx: Any, h: torch.Tensor, p: float, keys: np.ndarray, ranks: Ranks
     ) -> torch.Tensor:
-        """One pass."""
+        """Drop entries of h in one pass over its rows."""
         ctx.p, ctx.keys, ctx.ranks = p, keys, ranks
         columns = rng.column_keys(np.arange(h.shape[1]))
         out = torch.empty(h.shape, dtype=h.dtype)

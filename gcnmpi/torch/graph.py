@@ -34,11 +34,11 @@ from partition.graph.store import StoredGraph
 
 
 class Graph(OfThisProcess):
-    """What :func:`gcnmpi.torch.open` gives.
+    """This rank's part of a graph, as :func:`gcnmpi.torch.open` gives it.
 
     This rank owns ``num_own`` vertices; its rows of M have entries for ``num_halo`` vertices of
-    other ranks besides. Own rows lie in an order of the rank's own. What is said to be for all
-    ranks together must be called by all of them, in the same order.
+    other ranks besides. Own rows lie in an order of the rank's own. Methods that are said to be
+    for all ranks together must be called by all of them, in the same order.
 
     Attributes
     ----------
@@ -302,7 +302,7 @@ class Graph(OfThisProcess):
     def traffic(self) -> Volume:
         """Bytes sent and received, and messages sent, by this rank in exchanges of rows so far.
 
-        Those of opening the graph are among them.
+        Exchanges while the graph was opened are among them.
         """
         return self._ranks.runtime.traffic["setup"]
 

@@ -1,4 +1,4 @@
-"""Rows of tensors between ranks, and products with M: what the functions of autograd are made of.
+"""Rows of tensors between ranks, and products with M, of which the functions of autograd are made.
 
 All of it is for all ranks together: they call the same with matrices of the same width, in the
 same order. Tensors have two dimensions and are in the memory of the host.
@@ -23,14 +23,7 @@ PLACE = Place(0)  # of every matrix: own rows lie the same way in all layers
 
 
 class Moves:
-    """Expand, fold and products of one graph.
-
-    Parameters
-    ----------
-    laid : Laid
-        The rank's rows of M, with the exchange of rows.
-    config : Config
-    """
+    """Expand, fold and products of one graph, of which a rank's rows of M are laid out."""
 
     def __init__(self, runtime: Runtime, laid: Laid, config: Config) -> None:
         self._runtime, self._laid, self._config = runtime, laid, config
@@ -62,7 +55,7 @@ class Moves:
         return out
 
     def aggregate(self, h: torch.Tensor, transposed: bool) -> torch.Tensor:
-        """M·h or Mᵀ·h."""
+        """The product M·h, or Mᵀ·h, of own rows."""
         if self._product is None:  # not before it is asked for: it holds M once more
             self._product = self._make_product()
         products, operands = self._product

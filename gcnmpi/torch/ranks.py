@@ -1,4 +1,4 @@
-"""What modules and functions share of a rank: sums over all ranks, and the kernel."""
+"""A rank as modules and functions share it: sums over all ranks, and the kernel."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ HALVES = (torch.bfloat16, torch.float16)
 
 
 class OfThisProcess:
-    """What belongs to a process: a deep copy of a model shares it, and nobody pickles it."""
+    """An object that belongs to a process: deep copies of a model share it, none is pickled."""
 
     def __copy__(self) -> Self:
         return self
@@ -30,15 +30,7 @@ class OfThisProcess:
 
 
 class Ranks(OfThisProcess):
-    """The ranks that share a graph.
-
-    Attributes
-    ----------
-    runtime : Runtime
-    comm : communicator
-    kernel : kernel
-        Of the host: it computes on the memory of tensors.
-    """
+    """The ranks that share a graph. The kernel is the host's: it computes on memory of tensors."""
 
     def __init__(self, runtime: Runtime) -> None:
         self.runtime, self.comm, self.kernel = runtime, runtime.comm, runtime.kernel
@@ -51,12 +43,8 @@ class Ranks(OfThisProcess):
     def taken(self, tensor: torch.Tensor) -> torch.Tensor:
         """A tensor as it is computed with and sent: in the dtype of the graph; differentiable.
 
-        Half precision, which autocast gives, is converted.
-
-        Raises
-        ------
-        TypeError
-            Unless it is dense, in the memory of the host, and of the graph's dtype or a half one.
+        Half precision, which autocast gives, is converted. A TypeError, unless the tensor is dense,
+        in the memory of the host, and of the graph's dtype or a half one.
         """
         wanted = f"torch.{self.kernel.dtype.name}"
         if tensor.dtype not in HALVES and str(tensor.dtype) != wanted:

@@ -18,7 +18,7 @@ class GradientSum:
     """The sum of gradients over ranks: one flat buffer, one reduction, in float64.
 
     Behind the gradients the buffer has a number for each parameter: how many ranks have a gradient
-    of it. What no rank has stays None, as it does in one process.
+    of it. A gradient that no rank has stays None, as it does in one process.
     """
 
     def __init__(self, ranks: Ranks) -> None:
