@@ -122,7 +122,7 @@ def test_what_became_of_a_job_is_told(lab, submit):
 def test_a_run_that_outlasts_its_jobs_ends_on_the_same_curve(lab, submit, uninterrupted):
     out, facts = submit("requeued", "--time", "30")
     wait_for_epoch(out, 20)
-    # What Slurm sends before the time limit.
+    # The signal that Slurm sends before the time limit.
     lab.on_head("scancel", "--batch", "--signal=USR1", str(facts["job"]))
     finished, said = wait(lab, facts["job"])
     assert finished, said

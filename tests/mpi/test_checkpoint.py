@@ -13,6 +13,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from stored_graphs import store
 from words import sets
 
 from gcnmpi.mpi.watch import EXIT_REQUEUE
@@ -47,22 +48,18 @@ EXCHANGES = (("rows", "mixed"), ("mixed", "rows"))  # of the half, and of the re
 
 @pytest.fixture(scope="module")
 def graph(tmp_path_factory):
-    path = tmp_path_factory.mktemp("graphs") / "g.graph"
-    made = sbm(300, 3, degree=8, intra=0.9, features=6, noise=1.5, train=0.3, val=0.2, seed=0)
-    write_graph(path, made, source={})
-    for model, k in (("rp", 2), ("rp", 3), ("gp", 3)):
-        add_partition(path, model, k)
-    other = sbm(300, 3, degree=8, intra=0.9, features=6, noise=1.5, train=0.3, val=0.2, seed=1)
-    write_graph(path.with_name("other.graph"), other, source={})
-    add_partition(path.with_name("other.graph"), "rp", 3)
+    about = {"degree": 8, "intra": 0.9, "features": 6, "noise": 1.5, "train": 0.3, "val": 0.2}
+    made, other = (sbm(300, 3, seed=seed, **about) for seed in (0, 1))
+    path = store(tmp_path_factory.mktemp("graphs") / "g.graph", made, 2, 3)
+    add_partition(path, "gp", 3)
+    store(path.with_name("other.graph"), other, 3)
     # The same arcs, imported with other features, labels or masks.
     for name, change in {
         "features": {"features": made.features + 1},
         "labels": {"labels": (made.labels + 1) % 3},
         "masks": {"masks": made.masks | {"train": made.masks["val"], "val": made.masks["train"]}},
     }.items():
-        write_graph(path.with_name(f"{name}.graph"), replace(made, **change), source={})
-        add_partition(path.with_name(f"{name}.graph"), "rp", 3)
+        store(path.with_name(f"{name}.graph"), replace(made, **change), 3)
     return path
 
 
@@ -161,9 +158,8 @@ def test_a_run_goes_on_with_the_other_exchange(runs, first, then):
 
 @pytest.mark.parametrize("name", VARIANTS)
 def test_what_the_record_of_a_resumed_run_says(runs, name):
-    records = [
-        json.loads(line) for line in (runs / f"{name} rest" / "run.jsonl").read_text().splitlines()
-    ]
+    lines = (runs / f"{name} rest" / "run.jsonl").read_text().splitlines()
+    records = [json.loads(line) for line in lines]
     events = [record["event"] for record in records]
     # It was called twice, and the second time there was nothing left to do.
     first, second = ["epoch"] * HALF, ["epoch"] * (EPOCHS - HALF)
@@ -184,10 +180,9 @@ LONG = 80
 
 
 @pytest.fixture(scope="module")
-def long_curve(mpirun, graph, tmp_path_factory):
+def long_curve(gcnmpi_lines, graph, tmp_path_factory):
     out = tmp_path_factory.mktemp("long") / "run"
-    done = mpirun(3, "gcnmpi", *train(graph, out, epochs=LONG), timeout=180)
-    assert done.returncode == 0, done.stderr
+    assert gcnmpi_lines(3, [train(graph, out, epochs=LONG)]) == [[None] * 3]
     return curve(out)
 
 
@@ -204,7 +199,7 @@ def wait_for_epochs(out, count, process):
 
 @pytest.mark.parametrize("number", [signal.SIGUSR1, signal.SIGTERM])
 def test_a_signal_asks_for_a_checkpoint_and_an_end(
-    mpirun, launched, graph, long_curve, tmp_path, number
+    gcnmpi_lines, launched, graph, long_curve, tmp_path, number
 ):
     out = tmp_path / "run"
     words = train(graph, out, "train.checkpoint_every=0", epochs=LONG)
@@ -220,8 +215,7 @@ def test_a_signal_asks_for_a_checkpoint_and_an_end(
     stopped = read_run(out)
     assert stopped.stop["signal"] == number
     assert stopped.stop["epoch"] == len(stopped.epochs) < LONG
-    done = mpirun(3, "gcnmpi", *words)
-    assert done.returncode == 0, done.stderr
+    assert gcnmpi_lines(3, [words]) == [[None] * 3]
     assert curve(out) == long_curve
 
 
@@ -316,7 +310,7 @@ def test_a_rank_killed_at_any_moment_costs_no_more_than_the_epochs_since(
     lines = []
     for name, (rank, call, number) in DEATHS.items():
         words = train(graph, tmp_path / name, *settings)
-        done = mpirun(3, "dying.py", "kill", rank, call, number, *words, timeout=60)
+        done = mpirun(3, "dying.py", "kill", rank, call, number, *words, code=None)
         assert done.returncode != 0, name
         assert read_run(tmp_path / name).end is None, name
         assert len(read_run(tmp_path / name).epochs) >= 5, name
@@ -345,8 +339,7 @@ def test_a_full_disk_is_one_error_and_the_checkpoint_before_is_whole(
     lines = []
     for name, (rank, call, number, left) in FULL.items():
         words = train(graph, tmp_path / name, *VARIANTS["trained features"])
-        done = mpirun(3, "dying.py", "full", rank, call, number, *words, timeout=60)
-        assert done.returncode == 2, (name, done.stderr)
+        done = mpirun(3, "dying.py", "full", rank, call, number, *words, timeout=60, code=2)
         assert done.stderr.count("error: ") == 1, (name, done.stderr)
         assert "No space left on device" in done.stderr, name
         assert ".tmp" not in done.stderr, name
@@ -364,8 +357,7 @@ def test_weights_that_cannot_be_written_at_the_end_are_not_lost(
 ):
     weights = ("--save-weights", tmp_path / "w.npz", "--save-best", tmp_path / "best.npz")
     words = train(graph, tmp_path / "run", "train.checkpoint_every=0", words=weights)
-    done = mpirun(3, "dying.py", "fault", 0, "os.fsync", 1, *words, timeout=60)
-    assert done.returncode == 2, done.stderr
+    done = mpirun(3, "dying.py", "fault", 0, "os.fsync", 1, *words, timeout=60, code=2)
     assert "best.npz: No space left on device" in done.stderr
     assert "epoch-000012: the same command" in done.stderr
     assert gcnmpi_lines(3, [words]) == [[None] * 3]

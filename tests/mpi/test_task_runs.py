@@ -7,13 +7,13 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from stored_graphs import store
 from words import sets
 
 from gcnmpi.mpi.watch import EXIT_REQUEUE
 from gcnmpi.run.record import read_run
-from partition.graph.store import open_graph, write_graph
+from partition.graph.store import open_graph
 from partition.importing.synthetic import sbm
-from partition.pipeline.adding import add_partition
 
 ALL_LABELS = "task.metrics=average_precision,f1_micro,f1_macro,accuracy"
 LABELS = ("task.name=labels", ALL_LABELS)
@@ -49,44 +49,29 @@ def make_graph():
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
-    path = tmp_path_factory.mktemp("tasks") / "g.graph"
-    write_graph(path, make_graph(), source={})
-    for k in (2, 3, 4):
-        add_partition(path, "rp", k)
-    return path
+    return store(tmp_path_factory.mktemp("tasks") / "g.graph", make_graph(), 2, 3, 4)
 
 
 @pytest.mark.parametrize("nranks", [1, 2, 3, 4, 5, 6, 7])
-def test_metrics_are_exact_however_vertices_are_spread(mpirun, nranks):
-    done = mpirun(nranks, "metrics.py", "40" if nranks in (1, 4) else "16", timeout=120)
-    assert done.returncode == 0, done.stdout + done.stderr
-    found = json.loads(done.stdout.splitlines()[-1])
+def test_metrics_are_exact_however_vertices_are_spread(run_cases, nranks):
+    (found,) = run_cases("metrics", nranks, [40 if nranks in (1, 4) else 16])
     assert max(found["apart"].values()) <= 1e-12, found
     assert len(found["apart"]) == 8
     assert found["fullest"] <= 2
 
 
 @pytest.mark.parametrize("nranks", [1, 4])
-def test_every_task_is_that_of_one_process(mpirun, folder, tmp_path, nranks):
+def test_every_task_is_that_of_one_process(verified, folder, nranks):
     cases = []
     for scheme in SCHEMES if nranks > 1 else SCHEMES[:1]:
         for name, settings in TASKS.items():
             if scheme not in ("p2p", "tensor3d") and name in ("absolute", "balanced", "weights"):
                 continue
             parts = {"p2p": nranks, "replicated": nranks // 2}.get(scheme)
-            given = [f"scheme.name={scheme}", *settings]
-            if not any(word.startswith("train.epochs") for word in settings):
-                given.append("train.epochs=6")
+            given = [f"scheme.name={scheme}", "train.epochs=6", *settings]
             partition = f"rp-{parts}" if parts and parts > 1 else None
-            case = {"graph": str(folder), "partition": partition, "settings": given}
-            cases.append(case | {"fault": None, "directions": 1, "name": f"{scheme} {name}"})
-    (tmp_path / "cases.json").write_text(json.dumps(cases))
-    done = mpirun(nranks, "verify_cases.py", tmp_path / "cases.json", timeout=240)
-    assert done.returncode == 0, done.stdout + done.stderr
-    results = json.loads(done.stdout.splitlines()[-1])
-    missed = {c["name"]: r["missed"] for c, r in zip(cases, results, strict=True) if r["missed"]}
-    assert not missed
-    assert all("metrics" in result["checks"] for result in results)
+            cases.append({"graph": folder, "partition": partition, "settings": given})
+    assert all("metrics" in checks for checks in verified(nranks, cases))
 
 
 def train(graph, out, *settings, words=()):
@@ -101,9 +86,8 @@ WATCHED = (*LONG, "train.schedule=plateau", "train.plateau_patience=2", "train.p
 
 def test_runs_that_watch_the_validation_metric(gcnmpi_lines, folder, tmp_path):
     more = replace(open_graph(folder).graph, masks={})
-    write_graph(folder.with_name("none.graph"), more, source={})
-    add_partition(folder.with_name("none.graph"), "rp", 3)
-    whole, cut, none = tmp_path / "whole", tmp_path / "cut", folder.with_name("none.graph")
+    none = store(folder.with_name("none.graph"), more, 3)
+    whole, cut = tmp_path / "whole", tmp_path / "cut"
     short = [word.replace("train.epochs=60", "train.epochs=7") for word in WATCHED]
     outcomes = gcnmpi_lines(
         3,
@@ -158,7 +142,6 @@ def test_repeated_runs_go_on_where_they_were_stopped(launched, mpirun, folder, t
         return ["repeat", folder, *asked, *sets(*REPEAT)]
 
     whole = mpirun(3, "gcnmpi", *words(tmp_path / "whole"), "--quiet")
-    assert whole.returncode == 0, whole.stderr
     process = launched(3, *words(tmp_path / "cut"))
     record = tmp_path / "cut" / "split-0-seed-5" / "run.jsonl"
     until = time.monotonic() + 60
@@ -172,7 +155,6 @@ def test_repeated_runs_go_on_where_they_were_stopped(launched, mpirun, folder, t
     assert "the same command goes on" in err
     assert not (tmp_path / "cut" / "summary.json").exists()
     again = mpirun(3, "gcnmpi", *words(tmp_path / "cut"), "--quiet")
-    assert again.returncode == 0, again.stderr
     assert again.stdout == whole.stdout
     names = [f"split-{split}-seed-{seed}" for split in (0, 1) for seed in (3, 5)]
     assert [line.split()[0] for line in whole.stdout.splitlines()[1:5]] == names
@@ -203,8 +185,8 @@ def test_a_grid_of_keys(gcnmpi_lines, folder, tmp_path):
         ("--try", "train.lr=1", "--try", "train.lr=2"): "given twice",
     }
     good = line("sweep", "--try", "train.lr=0.1,0.01", "--try", "model.hidden=4,[4,4]", *few)
-    # A run is there once, under whatever name: runs spelled otherwise, and of splits. What a run
-    # may change as it goes on tells it from others where that is what they are to differ in.
+    # A run is there once, under whatever name: runs spelled otherwise, and of splits. A key that a
+    # run may change as it goes on tells it from others where they are to differ in that key.
     p = ["--out", tmp_path / "p", "--partition", "rp-2", "--quiet"]
     launched = [
         good,
