@@ -8,7 +8,7 @@ from importlib import import_module
 from pathlib import Path
 
 import pytest
-from words import epochs
+from words import epochs, latest
 
 MODULES = sorted(path.stem for path in Path(__file__).parent.glob("cases_*.py"))
 QUICK = [pytest.param(nranks, marks=pytest.mark.quick) for nranks in (1, 2)]
@@ -31,14 +31,13 @@ def check_schemes(verified, folder, nranks, common=(), env=None, most=None, modu
 
     Or of each scheme so many at most, or of these modules.
     """
-    cases = [
-        {
-            "graph": folder / f"{graph}.graph",
-            "partition": partition,
-            "settings": [f"train.epochs={epochs(nranks)}", *settings, *common],
-        }
-        for name in modules
-        for graph, partition, settings in import_module(name).cases(nranks)[:most]
-    ]
+    cases = []
+    for name in modules:
+        for graph, partition, settings in import_module(name).cases(nranks)[:most]:
+            settings = latest(f"train.epochs={epochs(nranks)}", *settings, *common)
+            case = {"graph": folder / f"{graph}.graph", "partition": partition}
+            case["settings"] = sorted(settings)
+            if case not in cases:  # the common settings may make cases the same
+                cases.append(case)
     for checks in verified(nranks, cases, timeout=600, env=env):
         assert checks >= NUMBERS

@@ -29,9 +29,8 @@ def jobs(mpirun, tmp_path_factory):
     def run(name):
         number, call, _ = CASES[name]
         words = ["train", graph, "--partition", "rp-2", "--out", folder / name]
-        settings = sets("comm.timeout=6", "train.epochs=2")
-        program = ("stopped.py", number, 1, call)
-        return mpirun(2, *program, *words, *settings, code=None, timeout=100)
+        words += sets("comm.timeout=6", "train.epochs=2")
+        return mpirun(2, "broken.py", number, 1, call, *words, code=None, timeout=100)
 
     with ThreadPoolExecutor(len(CASES)) as pool:
         done = dict(zip(CASES, pool.map(run, CASES), strict=True))

@@ -2,12 +2,12 @@
 
 import json
 import signal
-import time
 from dataclasses import replace
 
 import numpy as np
 import pytest
 from stored_graphs import store
+from test_checkpoint import wait_for_epochs
 from words import sets
 
 from gcnmpi.mpi.watch import EXIT_REQUEUE
@@ -143,12 +143,7 @@ def test_repeated_runs_go_on_where_they_were_stopped(launched, mpirun, folder, t
 
     whole = mpirun(3, "gcnmpi", *words(tmp_path / "whole"), "--quiet")
     process = launched(3, *words(tmp_path / "cut"))
-    record = tmp_path / "cut" / "split-0-seed-5" / "run.jsonl"
-    until = time.monotonic() + 60
-    while not (record.exists() and record.read_bytes().count(b"\n") > 12):
-        assert time.monotonic() < until
-        assert process.poll() is None, process.communicate()
-        time.sleep(0.01)
+    wait_for_epochs(tmp_path / "cut" / "split-0-seed-5", 12, process)
     process.send_signal(signal.SIGUSR1)
     _, err = process.communicate(timeout=60)
     assert process.returncode == EXIT_REQUEUE, err

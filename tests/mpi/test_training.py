@@ -20,6 +20,7 @@ from gcnmpi.core import rng
 from gcnmpi.options.config import load_config
 from gcnmpi.options.kernel import resolve
 from gcnmpi.proof import oracle
+from gcnmpi.run.record import read_run
 from partition.graph.graph import aggregation_matrix
 from partition.graph.store import open_graph, read_partition
 from partition.pipeline.adding import add_partition
@@ -174,29 +175,19 @@ def runs(gcnmpi_lines, graphs, tmp_path_factory):
         lines = [run.line(graphs, root / name) for name, run in chosen.items()]
         assert gcnmpi_lines(ranks, lines, timeout=300) == [[None] * ranks] * len(lines)
     assert _contents(graphs) == contents, "training changed the graph folder"
-    return {name: Record.read(root / name) for name in RUNS}
+    return {name: Record(root / name) for name in RUNS}
 
 
-@dataclass(frozen=True)
 class Record:
-    start: dict
-    epochs: list[dict]
-    end: dict
-    weights: dict[str, np.ndarray]
+    """A run's record, its losses and its final weights."""
 
-    @classmethod
-    def read(cls, folder):
-        lines = (folder / "run.jsonl").read_text().splitlines()
-        start, *epochs, end = (json.loads(line) for line in lines)
-        weights = {}
+    def __init__(self, folder):
+        run = read_run(folder)
+        self.start, self.epochs, self.end, self.weights = run.start, run.epochs, run.end, {}
+        self.losses = np.array([epoch["loss"] for epoch in self.epochs])
         if (folder / "w.npz").exists():
             with np.load(folder / "w.npz") as arrays:
-                weights = dict(arrays)
-        return cls(start, epochs, end, weights)
-
-    @property
-    def losses(self):
-        return np.array([epoch["loss"] for epoch in self.epochs])
+                self.weights = dict(arrays)
 
 
 def _contents(folder):
@@ -270,7 +261,7 @@ def test_another_launch_is_the_same_bit_for_bit(mpirun, runs, graphs, tmp_path):
     line = Run(2, "directed", "gp", FLOAT32).line(graphs, tmp_path / "run")
     done = mpirun(2, "gcnmpi", *line)
     assert done.stdout == done.stderr == ""  # --quiet
-    assert Record.read(tmp_path / "run").losses.tolist() == runs["again 2"].losses.tolist()
+    assert Record(tmp_path / "run").losses.tolist() == runs["again 2"].losses.tolist()
 
 
 def test_one_curve_on_cora(gcnmpi_lines, data_dir, tmp_path):
@@ -282,7 +273,7 @@ def test_one_curve_on_cora(gcnmpi_lines, data_dir, tmp_path):
     alone = gcnmpi_lines(1, [[*line, "--out", tmp_path / "1"]])
     parts = gcnmpi_lines(4, [[*line, "--partition", "hp-4", "--out", tmp_path / "4"]])
     assert (alone, parts) == ([[None]], [[None] * 4])
-    one, four = Record.read(tmp_path / "1"), Record.read(tmp_path / "4")
+    one, four = Record(tmp_path / "1"), Record(tmp_path / "4")
     assert len(one.losses) == 100
     np.testing.assert_allclose(four.losses, one.losses, rtol=1e-10)
     assert four.epochs[-1]["test_accuracy"] == one.epochs[-1]["test_accuracy"] > 0.79
@@ -320,7 +311,7 @@ def test_bytes_are_rows_times_width_times_size_of_the_partition(gcnmpi_lines, da
     assert gcnmpi_lines(4, lines) == [[None] * 4] * 3
     volumes = []
     for model, exchange in cases:
-        end = Record.read(tmp_path / f"{model}-{exchange}").end
+        end = Record(tmp_path / f"{model}-{exchange}").end
         partition = read_partition(path, f"{model}-4", parts=False)
         metrics = (partition.metrics if exchange == "rows" else partition.mixed)["in"]
         sent, received = np.array(metrics["send_rows"]), np.array(metrics["recv_rows"])
@@ -397,7 +388,7 @@ def test_defaults_without_config_and_out(mpirun, graphs, tmp_path):
     assert folder.name.startswith("directed-rp-2-")
     assert str(Path("runs") / folder.name) in done.stdout
     assert done.stderr.count("epoch     2/2") == 1
-    record = Record.read(folder)
+    record = Record(folder)
     assert record.start["config"]["dtype"] == "float32"
     assert record.start["config"]["model"]["hidden"] == [16]
 
@@ -410,7 +401,7 @@ def test_one_process_without_mpirun_keeps_the_earlier_record(graphs, tmp_path):
             [*command, f"train.seed={seed}"], capture_output=True, text=True, timeout=60
         )
         assert done.returncode == 0, done.stderr
-    record = Record.read(tmp_path / "run")
+    record = Record(tmp_path / "run")
     assert record.start["partition_id"] is None
     assert record.start["config"]["train"]["seed"] == 2
     previous = (tmp_path / "run" / "run.previous.jsonl").read_text().splitlines()

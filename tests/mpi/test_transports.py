@@ -92,7 +92,7 @@ def test_what_does_not_work_here_is_a_warning_of_one_line(mpirun, path, tmp_path
             env={"OMPI_MCA_osc": "sm"},
         ),
         "shared": mpirun(
-            2, "dying.py", "full", 1, "os.memfd_create", 1,
+            2, "broken.py", "full", 1, "os.memfd_create",
             *small_run(path, tmp_path / "shared", "shared"),
         ),
     }  # fmt: skip
@@ -109,7 +109,7 @@ def test_what_does_not_work_here_is_a_warning_of_one_line(mpirun, path, tmp_path
 def test_a_group_of_ranks_that_fails_leaves_no_others_waiting(mpirun, path, tmp_path):
     copies = ("scheme.name=replicated", "scheme.replication=2")
     words = small_run(path, tmp_path / "run", "shared", *copies)
-    done = mpirun(4, "dying.py", "full", 1, "os.memfd_create", 2, *words, code=2)
+    done = mpirun(4, "broken.py", "full", 1, "os.memfd_create@2", *words, code=2)
     assert "rank 1: error: ranks of a node cannot map each other's memory" in done.stderr
 
 
@@ -117,14 +117,14 @@ def test_a_group_of_ranks_that_fails_leaves_no_others_waiting(mpirun, path, tmp_
 def test_no_rank_waits_for_one_that_is_gone(mpirun, path, tmp_path, transport):
     before = set(os.listdir("/dev/shm"))
     words = small_run(path, tmp_path / "killed", transport, epochs=10**6)
-    begin = "gcnmpi.halo.exchange:Exchange._begin"
-    done = mpirun(2, "dying.py", "kill", 1, begin, 40, *words, code=None)
+    begin = "gcnmpi.halo.exchange:Exchange._begin@40"
+    done = mpirun(2, "broken.py", "SIGKILL", 1, begin, *words, code=None)
     assert done.returncode != 0
     assert len(read_run(tmp_path / "killed").epochs) > 3
-    words = small_run(path, tmp_path / "hung", transport, "comm.timeout=6", epochs=10**6)
-    done = mpirun(2, "dying.py", "hang", 1, begin, 40, *words, code=None)
+    words = small_run(path, tmp_path / "hung", transport, "comm.timeout=3", epochs=10**6)
+    done = mpirun(2, "broken.py", "hang", 1, begin, *words, code=None)
     assert done.returncode != 0
-    assert "has made no progress for 6 s" in done.stderr
+    assert "has made no progress for 3 s" in done.stderr
     assert not [name for name in set(os.listdir("/dev/shm")) - before if "gcnmpi" in name]
 
 
