@@ -42,7 +42,7 @@ THREAD_VARIABLES = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"
 
 @dataclass(frozen=True)
 class Case:
-    """What all contestants train.
+    """The training that all contestants do.
 
     Attributes
     ----------
@@ -214,7 +214,7 @@ class Worker:
         return measure
 
     def close(self) -> None:
-        """End the process."""
+        """End the process of this contestant."""
         assert self._process.stdin is not None
         self._process.stdin.close()
         try:
@@ -286,7 +286,7 @@ def title(config: dict[str, Any]) -> str:
 
 
 def training_bytes(record: dict[str, Any]) -> int:
-    """What the graph and training take: the peak, less what was there after the imports."""
+    """Memory of the graph and training: the peak, less what was there after the imports."""
     return record["peak_bytes"] - record["import_bytes"]
 
 

@@ -32,7 +32,7 @@ WARM = 2  # epochs that are not counted
 
 
 class Plain:
-    """What a module asks of a graph, by PyTorch and PyTorch Geometric alone."""
+    """The products that a module asks of a graph, by PyTorch and PyTorch Geometric alone."""
 
     size, rank = 1, 0
     batch_norm = staticmethod(torch.nn.BatchNorm1d)

@@ -1,4 +1,4 @@
-"""What can be proven of the GPU kernel without a GPU: check_cuda.py [--table].
+"""Prove of the GPU kernel as much as goes without a GPU: check_cuda.py [--table].
 
 * NVRTC, which CuPy calls at run time, compiles the CUDA source for the architectures below, for
   both dtypes, with CUDA 12 and 13; no kernel spills registers or takes more than 64.
@@ -6,8 +6,9 @@
   the values and its functions the parameters of the stand-in under tests/fake, on which the tests
   run.
 
-Libraries come as wheels into a cache (XDG_CACHE_HOME, else ~/.cache), about 470 MB once. What
-cannot be fetched is skipped, and said; ``--table`` prints registers as Markdown, for docs/gpu.md.
+Libraries come as wheels into a cache (XDG_CACHE_HOME, else ~/.cache), about 470 MB once. Libraries
+that cannot be fetched are skipped with a line; ``--table`` prints registers as Markdown, for
+docs/gpu.md.
 """
 
 from __future__ import annotations
@@ -141,7 +142,7 @@ def compiled(name: str, folder: Path) -> tuple[Used, list[str]]:
 
 
 def compile_source(library: ctypes.CDLL, source: str, architecture: int) -> str:
-    """What NVRTC and the assembler in it say of a source."""
+    """The messages of NVRTC and the assembler in it about a source."""
     program = ctypes.c_void_p()
     library.nvrtcCreateProgram(ctypes.byref(program), source.encode(), b"k.cu", 0, None, None)
     words = (f"--gpu-architecture=sm_{architecture}", "--std=c++17", "--ptxas-options=-v")
@@ -172,7 +173,7 @@ def markdown(used: Used) -> str:
 
 
 def compared(wheel: str, folder: Path) -> list[str]:
-    """What the stand-in has otherwise than a CuPy, which another process loads."""
+    """Differences between the stand-in and a CuPy, which another process loads."""
     compiler = shutil.which("cc") or shutil.which("gcc")
     if compiler is None:
         print(f"skipped: {wheel}: no C compiler makes the empty libraries that it is linked to")

@@ -38,7 +38,7 @@ ELSEWHERE = {"nccl": "cupy_backends.cuda.libs.nccl"}
 
 @dataclass(frozen=True)
 class Parameters:
-    """What a function takes: names by position, how many have no default, whether any name."""
+    """Of a function: names by position, how many have no default, whether it takes any name."""
 
     names: tuple[str, ...]
     required: int
@@ -104,7 +104,7 @@ def used_names() -> dict[str, set[str]]:
 
 
 def imports(tree: ast.AST) -> Iterator[tuple[str, str]]:
-    """What each imported name of CuPy stands for."""
+    """The module or function of CuPy behind each imported name."""
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
             for word in node.names:

@@ -136,7 +136,7 @@ def _chunk(
 
 
 class Found:
-    """What the fuzzing of a target came upon."""
+    """The findings of fuzzing a target."""
 
     def __init__(self) -> None:
         self.inputs = self.refused = 0

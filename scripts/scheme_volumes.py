@@ -1,5 +1,5 @@
 #!/usr/bin/env python
-"""What ranks receive under every scheme, over their number: the same as ``gcnmpi volumes``."""
+"""Bytes that ranks receive under every scheme, by number of ranks: as ``gcnmpi volumes``."""
 
 import sys
 

@@ -1,1 +1,5 @@
-"""Local arithmetic: sparse × dense products and everything dense. One file a kernel."""
+"""Local arithmetic: sparse × dense products and everything dense, in one room for each kernel."""
+
+from gcnmpi.options.kernel import KERNELS
+
+__all__ = ["KERNELS"]

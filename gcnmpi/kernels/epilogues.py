@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any, Generic, TypeVar
 
-from gcnmpi.kernels.interface.dense import DenseOperations
-from gcnmpi.kernels.interface.entries import EntryOperations
-from gcnmpi.kernels.interface.sparse import SparseProducts
+A = TypeVar("A")
 
 KINDS = ("none", "relu", "elu", "leaky_relu")
 """Activations whose derivative is known from their result."""
@@ -42,35 +40,18 @@ class Activation:
     plus: Any = field(default=None, kw_only=True)
 
     def __post_init__(self) -> None:
-        """A kind that is known."""
         _check(self.kind, self.slope)
-
-    def apply(self, kernel: EntryOperations, x: Any) -> None:
-        """In place, by itself."""
-        if self.plus is not None:
-            kernel.add(x, self.plus, x)
-        if self.kind == "relu":
-            kernel.activate(x, self.bias, self.rows, self.columns, self.p)
-            return
-        if self.bias is not None:
-            kernel.add_bias(x, self.bias)
-        if self.kind == "elu":
-            kernel.elu(x, x)
-        elif self.kind == "leaky_relu":
-            kernel.leaky(x, self.slope, x)
-        if self.rows is not None:
-            kernel.dropout(x, self.rows, self.columns, self.p, x)
 
 
 @dataclass(frozen=True)
 class ActivationBackward:
-    """The gradient x before activation and dropout, in place, from what they gave.
+    """The gradient x before activation and dropout, in place, from their result.
 
     Attributes
     ----------
-    output : (rows, columns) array of the kernel
-        What :class:`Activation` gave. After ReLU it is positive exactly where the input was, and
-        was kept, so its mask need not be made again.
+    output : (rows, columns) array of the kernel, or None
+        The result of :class:`Activation`; None: of dropout alone. After ReLU it is positive exactly
+        where the input was, and was kept, so its mask need not be made again.
     kind : str
         One of ``KINDS``.
     slope : float
@@ -93,19 +74,12 @@ class ActivationBackward:
     plus: Any = field(default=None, kw_only=True)
 
     def __post_init__(self) -> None:
-        """A kind that is known."""
         _check(self.kind, self.slope)
 
-    def apply(self, kernel: EntryOperations, x: Any) -> None:
-        """In place, by itself."""
-        if self.plus is not None:
-            kernel.add(x, self.plus, x)
-        if self.kind == "relu":
-            kernel.relu_backward(x, self.output, self.scale)
-            return
-        rows = self.rows if self.p else None
-        numbers = self.kind, self.slope, self.scale
-        kernel.activation_backward(x, self.output, *numbers, rows, self.columns, self.p)
+    @property
+    def drops(self) -> bool:
+        """Whether the hash of dropout has to be made again."""
+        return self.rows is not None and self.p > 0 and self.kind != "relu"
 
 
 def _check(kind: str, slope: float) -> None:
@@ -118,40 +92,51 @@ def _check(kind: str, slope: float) -> None:
 Epilogue = Activation | ActivationBackward
 
 
-class Separate(EntryOperations[Any], DenseOperations[Any], SparseProducts[Any, Any], Protocol):
-    """What a kernel has that does one after the other."""
+@dataclass(frozen=True)
+class Product(Generic[A]):
+    """out = epilogue(a · b), the product of rows and a weight.
+
+    Attributes
+    ----------
+    a : (rows, inner) array
+    b : (inner, columns) array, or (columns, inner) if it is ``transposed``
+    out : (rows, columns) array
+    epilogue : Epilogue or None
+    accumulate : bool
+        Whether the product is added to ``out`` before the epilogue.
+    also : (array, array) or None
+        Two other factors like a and b, whose product is added too.
+    """
+
+    a: A
+    b: A
+    out: A
+    transposed: bool = False
+    epilogue: Epilogue | None = None
+    accumulate: bool = False
+    also: tuple[A, A] | None = None
 
 
-class Epilogues:
+class OneAfterTheOther:
     """Products together with what goes along, for a kernel that does one after the other."""
 
-    def follow(self: Separate, x: Any, epilogue: Epilogue | None) -> None:
-        if epilogue is not None:
-            epilogue.apply(self, x)
+    gemm: Any
+    column_sum: Any
+    spmm: Any
+    follow: Any
 
-    def gemm_then(
-        self: Separate,
-        a: Any,
-        b: Any,
-        out: Any,
-        tb: bool,
-        epilogue: Epilogue | None,
-        accumulate: bool = False,
-        also: tuple[Any, Any] | None = None,
-    ) -> None:
-        self.gemm(a, b, out, tb=tb, accumulate=accumulate)
-        if also is not None:
-            self.gemm(*also, out, tb=tb, accumulate=True)
-        if epilogue is not None:
-            epilogue.apply(self, out)
+    def gemm_then(self, of: Product[Any]) -> None:
+        self.gemm(of.a, of.b, of.out, tb=of.transposed, accumulate=of.accumulate)
+        if of.also is not None:
+            self.gemm(*of.also, of.out, tb=of.transposed, accumulate=True)
+        self.follow(of.out, of.epilogue)
 
-    def gemm_and_sums(self: Separate, a: Any, b: Any, out: Any, sums: Any) -> None:
+    def gemm_and_sums(self, a: Any, b: Any, out: Any, sums: Any) -> None:
         self.gemm(a, b, out, ta=True)
         self.column_sum(b, sums)
 
     def spmm_then(
-        self: Separate, matrix: Any, x: Any, out: Any, accumulate: bool, epilogue: Epilogue | None
+        self, matrix: Any, x: Any, out: Any, accumulate: bool, epilogue: Epilogue | None
     ) -> None:
         self.spmm(matrix, x, out, accumulate)
-        if epilogue is not None:
-            epilogue.apply(self, out)
+        self.follow(out, epilogue)

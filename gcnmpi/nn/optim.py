@@ -7,6 +7,7 @@ from typing import Protocol
 
 import numpy as np
 
+from gcnmpi.kernels.interface.dense import AdamStep
 from gcnmpi.kernels.interface.kernel import Array, Kernel
 from gcnmpi.options.train import OPTIMIZERS, TrainConfig
 
@@ -145,9 +146,8 @@ class Adam:
     def _update(self, grad: Array, lr: float) -> None:
         self.steps += 1
         config = self._config
-        self._kernel.adam_step(
-            self._flat, grad, self.moments, lr, config.betas, config.eps, self.steps
-        )
+        numbers = lr, config.betas, config.eps, self.steps
+        self._kernel.adam_step(AdamStep(self._flat, grad, self.moments, *numbers))
 
 
 class AdamW(Adam):

@@ -18,7 +18,7 @@ import scipy.sparse as sp
 from gcnmpi.core import rng
 from gcnmpi.core.timing import Phases
 from gcnmpi.kernels.epilogues import Epilogue
-from gcnmpi.kernels.interface.kernel import Array, Kernel, Sparse
+from gcnmpi.kernels.interface.kernel import Array, EntryDropout, Kernel, Sparse
 from partition.graph.graph import chunks, index_dtype
 
 AT_ONCE = 1 << 14  # entries that dropout decides on at once: what that takes stays in the cache
@@ -106,11 +106,11 @@ class SparseInput:
             return
         columns = self._column_keys
         values, rows = (source._rows, self._rows), self._row_of_entries
-        self._kernel.drop_entries(*values, rows, row_keys, columns, p, False)
+        self._kernel.drop_entries(EntryDropout(*values, rows, row_keys, columns, p, False))
         if self._turned is not None:
             values, rows = (source._transposed, self._transposed), self._turned.row_of_entries
             summed = row_keys[self._summed]
-            self._kernel.drop_entries(*values, rows, summed, columns, p, True)
+            self._kernel.drop_entries(EntryDropout(*values, rows, summed, columns, p, True))
 
     def _drop_on_host(self, given: np.ndarray, row_keys: Any, p: float) -> None:
         matrix, out, column_keys = self._matrix, self._matrix.data, self._column_keys

@@ -156,7 +156,7 @@ SCHEMES = Registry(
         "bcast": "gcnmpi.schemes.bcast:ENTRY",
         "replicated": "gcnmpi.schemes.replicated:ENTRY",
         "summa": "gcnmpi.schemes.summa:ENTRY",
-        "split3d": "gcnmpi.schemes.split3d:ENTRY",
+        "split3d": "gcnmpi.schemes.summa:ENTRY_3D",
         "tensor3d": "gcnmpi.schemes.tensor3d:ENTRY",
     },
     options={

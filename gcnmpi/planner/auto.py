@@ -18,7 +18,6 @@ from gcnmpi.options.task import outputs
 from gcnmpi.planner.costmodel import predict
 from gcnmpi.planner.machine import Machine, read_machine
 from gcnmpi.planner.ranking import Candidate, Setting
-from gcnmpi.schemes.forecast import MIXING
 from partition.errors import UserError
 from partition.graph.metrics import Metrics
 from partition.graph.pairs import members, pair_names
@@ -150,7 +149,7 @@ def resolved_partition(
         return found[0]
     rows, mixed = found
     scheme = resolved_exchange(stored, mixed, config, size, ranks_per_node, rows)
-    return mixed if scheme.name in MIXING and scheme.exchange == "mixed" else rows
+    return mixed if _mixes(scheme) and scheme.exchange == "mixed" else rows
 
 
 def misused(source: Source, config: Config, whole_rows: bool = False) -> list[str]:
@@ -193,7 +192,7 @@ def other_exchange(
         As for :func:`resolved_partition`.
     """
     mixes = scheme.exchange == "mixed" and not whole_rows
-    if partition is None or partition.exchange != "mixed" or scheme.name not in MIXING or mixes:
+    if partition is None or partition.exchange != "mixed" or not _mixes(scheme) or mixes:
         return []
     path, k = stored.path, partition.k
     rows, mixed = (
@@ -236,7 +235,7 @@ def resolved_exchange(
         If the machine's file cannot be read.
     """
     wanted = config.scheme
-    if wanted.name not in MIXING or wanted.exchange != "auto":
+    if not _mixes(wanted) or wanted.exchange != "auto":
         return wanted
     ends = (stored.manifest.features or 1, outputs(config.task.name, stored.manifest) or 1)
     setting = Setting(stored, config, Machine(), ranks_per_node, *ends, locality=False)
@@ -268,3 +267,8 @@ def _fitting(path: Path, k: int) -> str:
                 names.append(name)
     make = f"make one: gcn-partition add {path} --model hp -k {k}"
     return f"take {' or '.join(names[:5])}, or {make}" if names else make
+
+
+def _mixes(scheme: SchemeConfig) -> bool:
+    """Whether a scheme can send partial sums in place of rows."""
+    return bool(SCHEMES.get(scheme.name).mixes)

@@ -25,7 +25,7 @@ from gcnmpi.planner.costmodel import Cost, predict
 from gcnmpi.planner.machine import Machine
 from gcnmpi.planner.memory import memory
 from gcnmpi.planner.random_rows import random_partition, random_parts
-from gcnmpi.schemes.forecast import MIXING, make_facts, why_not_mixed
+from gcnmpi.schemes.forecast import make_facts, why_not_mixed
 from partition.errors import UserError
 from partition.graph.graph import row_sizes
 from partition.graph.pairs import members
@@ -163,7 +163,8 @@ class Setting:
     def exchanges(self, candidate: Candidate, size: int) -> list[Candidate]:
         """A candidate with rows and with the mixed exchange, where it has the choice; or none."""
         scheme, partition = candidate.scheme, candidate.partition
-        if scheme.name not in MIXING or scheme.exchange != "auto" or partition is None:
+        mixes = SCHEMES.get(scheme.name).mixes
+        if not mixes or scheme.exchange != "auto" or partition is None:
             return []
         if batches_of(self.config.train) is not None:  # each has an exchange of rows
             return []

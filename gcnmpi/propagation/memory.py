@@ -36,9 +36,6 @@ ORDERED = 3  # patterns that are there at once while rows are brought in order
 SUMMED = 16
 # Bytes of an own vertex: its number, its place among those that are exchanged, its degree.
 VERTEX_BYTES = 32
-# The scheme that makes no tiles for products where whole rows of neighbours are all that is asked
-# for, and that brings rows in order as they are loaded.
-OF_ROWS = "p2p"
 
 
 def check_memory(
@@ -137,7 +134,7 @@ def _loading(forecast: Forecast, rank: int, source: Source, config: Config, dema
     them, and of its weight.
     """
     manifest, limit = source.stored.manifest, int(config.loading.max_buffer_mb * 2**20)
-    if config.scheme.name != OF_ROWS:
+    if not SCHEMES.get(config.scheme.name).loads_by_rows:
         tiles = arriving_arcs(forecast.loaded(rank), manifest.n, config)
         if not demand.rows:
             return tiles
@@ -164,7 +161,7 @@ def _loading(forecast: Forecast, rank: int, source: Source, config: Config, dema
 
 def _matrix(forecast: Forecast, rank: int, config: Config, demand: Demand) -> int:
     held = 0
-    if demand.products or config.scheme.name != OF_ROWS:
+    if demand.products or not SCHEMES.get(config.scheme.name).loads_by_rows:
         held += tiles_memory(forecast, rank, config)
     if demand.rows:
         held += pattern_memory(forecast.shape(rank, Place(0), 1)[0], *_whole_rows(forecast, rank))

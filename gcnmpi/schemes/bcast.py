@@ -42,8 +42,7 @@ from gcnmpi.layout.runtime import Demand, Runtime, Source
 from gcnmpi.mpi.collectives import Group, Pending
 from gcnmpi.mpi.comm import agreed
 from gcnmpi.options.config import Config, SchemeConfig
-from gcnmpi.schemes.block_halo import load_halo
-from gcnmpi.schemes.block_rows import BlockRowsForecast, block_rows, load_tiles, share
+from gcnmpi.schemes.block_rows import BlockRowsForecast, block_rows, load_halo, load_tiles, share
 from gcnmpi.schemes.forecast import Facts, Sparse, make_facts
 from gcnmpi.schemes.interface import Entry
 from gcnmpi.schemes.operations import ROWS, SUMS, Operation

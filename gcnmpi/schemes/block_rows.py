@@ -5,12 +5,17 @@ k = P/c column blocks of M are **stages**; they are divided over the copies, and
 those of its share of block row i of M. A product is: the blocks of the share, or the needed rows
 of them, arrive from the ranks of the same copy j (a process column of the grid); are multiplied;
 and the c partial sums of a block row are added up (in a process row of it).
+
+A maximum or a softmax over neighbours is no such sum; for it every copy of a block brings all rows
+that its block needs, from the ranks of its own process column, and does all of the work: c times
+the traffic of one copy.
 """
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
-from collections.abc import Hashable, Sequence
+import dataclasses
+from abc import abstractmethod
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -18,9 +23,13 @@ import numpy as np
 import scipy.sparse as sp
 
 from gcnmpi.core.volume import NOTHING, Volume, all_reduce
+from gcnmpi.halo.exchange import agree_on_plan
+from gcnmpi.halo.plan import STEP, Plan
+from gcnmpi.halo.product import HaloProduct
+from gcnmpi.halo.rows import BroadcastHalo, ExchangedHalo, Halo
 from gcnmpi.layout.loading import Entries, load_m
 from gcnmpi.layout.place import Place
-from gcnmpi.layout.runtime import Source
+from gcnmpi.layout.runtime import Runtime, Source
 from gcnmpi.layout.tiling import (
     Tiling,
     natural_ordering,
@@ -28,11 +37,12 @@ from gcnmpi.layout.tiling import (
     partition_ordering,
     sparse_tile,
 )
-from gcnmpi.mpi.collectives import reduction_scratch
+from gcnmpi.mpi.collectives import Group, reduction_scratch
 from gcnmpi.mpi.comm import Comm, slice_of
 from gcnmpi.options.config import Config
-from gcnmpi.schemes.forecast import Dense, Facts, Span, Sparse, whole_row_work
+from gcnmpi.schemes.forecast import Dense, Facts, Forecast, Span, Sparse, whole_row_work
 from gcnmpi.schemes.operations import ROWS, SUMS, Operation
+from partition.graph.graph import index_dtype
 
 
 def share(count: int, copies: int, copy: int) -> range:
@@ -97,7 +107,7 @@ def load_tiles(
 
 
 @dataclass(frozen=True)
-class BlockRowsForecast(ABC):
+class BlockRowsForecast(Forecast):
     """The layout on paper, and the products that do not depend on how blocks travel.
 
     Attributes
@@ -113,14 +123,7 @@ class BlockRowsForecast(ABC):
     size: int
     copies: int
     facts: Facts
-    orders = ("combine", "aggregate")
-    whole_rows = True
-    own_buffers = False
     pairwise = False  # whether blocks of a process column meet in messages of two ranks
-
-    def layout_of(self, place: Place) -> Hashable:
-        """One for all."""
-        return None
 
     @property
     def count(self) -> int:
@@ -206,10 +209,6 @@ class BlockRowsForecast(ABC):
             return 0
         return reduction_scratch(self.rows(rank // self.copies) * sizes[0] * self.facts.itemsize)
 
-    def weight_numbers(self, rank: int, k: int, d_in: int, d_out: int) -> int:
-        """Weights are whole."""
-        return d_in * d_out
-
     @abstractmethod
     def _rows(self, rank: int, product: Operation, width: int) -> Volume:
         """What bringing whole rows of neighbours ("expand"), or their gradients back, moves."""
@@ -251,3 +250,87 @@ class BlockRowsForecast(ABC):
         if metrics is None or len(metrics[name]) % self.count:
             return None
         return np.array(metrics[name], np.int64).reshape(self.count, -1).sum(axis=1)
+
+
+def load_halo(
+    runtime: Runtime, source: Source, config: Config, tiling: Tiling, column: Group, sparse: bool
+) -> Halo:
+    """The halo of this rank's block row.
+
+    Parameters
+    ----------
+    column : Group
+        The ranks with the same copy; rank q of it holds block q.
+    sparse : bool
+        Whether rows travel point to point, to those who need them, or whole blocks to all.
+    """
+    comm, max_bytes = runtime.comm, config.loading.max_buffer_mb * 2**20
+    # The pattern alone: no degrees.
+    options = dataclasses.replace(config.graph, normalize="none")
+    entries = load_m(comm, source, options, max_bytes)
+    n, cuts = tiling.ordering.n, tiling.cuts
+    sides = (tiling.ordering, cuts), (tiling.ordering, np.array([0, n]))
+    tile = sparse_tile(comm, entries, *sides, tiling.holders, (tiling.row, 0), max_bytes)
+    del entries
+    needed = needed_rows(tile, 0, tiling)
+    plan = plan_of(column.comm, tiling, needed, max_bytes)
+    pattern = localise(tile, 0, tiling, plan)
+    ids = np.concatenate((tiling.vertices, _vertices(tiling, plan.halo)))
+    if sparse:
+        of_column = runtime.of_group(column.comm)
+        products = HaloProduct(of_column, plan, config)
+        return ExchangedHalo(runtime, products, pattern, ids)
+    return BroadcastHalo(runtime, column, np.diff(cuts).tolist(), cuts[:-1], plan, pattern, ids)
+
+
+def needed_rows(tile: sp.csr_array, first: int, tiling: Tiling) -> np.ndarray:
+    """Positions of the rows of other blocks that a tile has entries for, increasing.
+
+    Parameters
+    ----------
+    tile : csr_array
+        Own rows; columns count from position ``first``.
+    """
+    needed = np.unique(tile.indices).astype(np.int64) + first
+    return np.setdiff1d(needed, np.arange(*_own(tiling)), assume_unique=True)
+
+
+def plan_of(column: Comm, tiling: Tiling, needed: np.ndarray, max_bytes: float) -> Plan:
+    """The exchange within a process column, whose rank q holds block q; by positions, not ids."""
+    own, owners = np.arange(*_own(tiling)), block_of(needed, tiling)
+    return agree_on_plan(column, own, needed, owners, max_bytes)
+
+
+def localise(tile: sp.csr_array, first: int, tiling: Tiling, plan: Plan) -> sp.csr_array:
+    """A tile over the plan's local columns, own ones first: (nown, nown + nhalo)."""
+    shape = (plan.nown, plan.nown + plan.nhalo)
+    start, stop = _own(tiling)
+    column = np.empty(tile.nnz, index_dtype(shape[1]))
+    for at in range(0, tile.nnz, STEP):
+        place = tile.indices[at : at + STEP].astype(np.int64) + first
+        own = (place >= start) & (place < stop)
+        halo = plan.nown + np.searchsorted(plan.halo, place)
+        column[at : at + STEP] = np.where(own, place - start, halo)
+    matrix = sp.csr_array((tile.data, column, tile.indptr), shape=shape)
+    matrix.sort_indices()
+    return matrix
+
+
+def block_of(positions: np.ndarray, tiling: Tiling) -> np.ndarray:
+    """The block that each position is in."""
+    return np.searchsorted(tiling.cuts, positions, side="right") - 1
+
+
+def _own(tiling: Tiling) -> tuple[int, int]:
+    return int(tiling.cuts[tiling.row]), int(tiling.cuts[tiling.row + 1])
+
+
+def _vertices(tiling: Tiling, positions: np.ndarray) -> np.ndarray:
+    """Ids of the vertices at increasing positions, block by block."""
+    found = np.empty(len(positions), tiling.vertices.dtype)
+    blocks = block_of(positions, tiling)
+    for block in np.unique(blocks):
+        some = blocks == block
+        start, stop = tiling.cuts[block : block + 2].tolist()
+        found[some] = tiling.ordering.vertices(start, stop)[positions[some] - start]
+    return found

@@ -6,23 +6,22 @@ will send by it; the cost model asks forecasts of thousands of ranks that are no
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
 from gcnmpi.core.precision import EXACT, row_bytes
-from gcnmpi.core.volume import Volume
+from gcnmpi.core.volume import Volume, all_reduce
 from gcnmpi.layout.place import Place
 from gcnmpi.layout.runtime import Demand, Source
 from gcnmpi.options.config import Config, SchemeConfig
-from gcnmpi.options.scheme import TRANSPORTS
+from gcnmpi.options.scheme import SCHEMES, TRANSPORTS, CopiesOptions
 from gcnmpi.schemes.operations import Operation
 from partition.errors import UserError
 from partition.graph.store import Partition
-
-MIXING = ("p2p", "replicated")  # schemes that can send partial sums in place of rows
 
 
 @dataclass(frozen=True)
@@ -133,53 +132,71 @@ class Span:
     all_pairs: bool = False
 
 
-class Forecast(Protocol):
-    """A scheme with its options on some number of ranks. ``rank`` is any of them."""
+class Forecast(ABC):
+    """A scheme with its options on some number of ranks. ``rank`` is any of them.
 
-    @property
-    def orders(self) -> tuple[str, ...]:
-        """See ``Layout.orders``."""
+    What is not said otherwise holds for rows that are moved as they are, and weights that every
+    rank has.
 
-    @property
-    def whole_rows(self) -> bool:
-        """Whether dense products are local: a rank has whole rows, and all weights."""
+    Attributes
+    ----------
+    facts : Facts
+    orders : tuple of str
+        See ``Layout.orders``.
+    whole_rows : bool
+        Whether dense products are local: a rank has whole rows, and all weights.
+    own_buffers : bool
+        Whether a matrix that is exchanged in every epoch has buffers of its own.
+    """
 
-    @property
-    def own_buffers(self) -> bool:
-        """Whether a matrix that is exchanged in every epoch has buffers of its own."""
+    facts: Facts
+    orders: tuple[str, ...] = ("combine", "aggregate")
+    whole_rows = True
+    own_buffers = False
 
     def layout_of(self, place: Place) -> Hashable:
         """See ``Layout.layout``."""
+        return None
 
+    @abstractmethod
     def ranks(self) -> Sequence[int]:
         """A few ranks among which are the busiest ones in every respect."""
 
+    @abstractmethod
     def volume(self, rank: int, product: Operation, k: int, *sizes: int) -> Volume:
         """See ``Scheme.volume``: exact, but for entries of M that travel (their average)."""
 
+    @abstractmethod
     def span(self, product: Operation, k: int) -> Sequence[Span]:
         """The groups of ranks that a product's collectives run in, one after the other."""
 
+    @abstractmethod
     def work(self, rank: int, product: Operation, k: int, *sizes: int) -> Sequence[Sparse | Dense]:
         """The local products that a product is made of; sizes as for ``volume``."""
 
+    @abstractmethod
     def shape(self, rank: int, place: Place, width: int) -> tuple[int, int]:
         """Rows and columns of a rank's piece of a dense matrix."""
 
+    @abstractmethod
     def entries(self, rank: int) -> int:
         """Stored entries of all tiles of M (and Mᵀ) that a rank keeps."""
 
     def loaded(self, rank: int) -> int:
         """Entries that a rank reads: of its rows, before some of them move to other ranks."""
+        return self.entries(rank)
 
+    @abstractmethod
     def buffers(self, rank: int, product: Operation, k: int, *sizes: int) -> int:
         """Bytes that a product needs beside its operands: halos, packed rows, received tiles."""
 
     def reduction_scratch(self, rank: int, product: Operation, k: int, *sizes: int) -> int:
         """Bytes that a product takes and gives back for the sums over ranks that it makes."""
+        return 0
 
     def weight_numbers(self, rank: int, k: int, d_in: int, d_out: int) -> int:
         """Numbers of the weight of layer k that a rank holds."""
+        return d_in * d_out
 
 
 def make_facts(source: Source, config: Config, demand: Demand) -> Facts:
@@ -200,9 +217,10 @@ def make_facts(source: Source, config: Config, demand: Demand) -> Facts:
     backward = backward_exchange(config.scheme.backward, manifest.symmetric_pattern)
     # The metrics count the full diagonal; without them, as if no vertex had a loop of its own.
     metrics = None if partition is None else partition.metrics[source.direction]
-    owned, mixed = None, config.scheme.exchange == "mixed" and config.scheme.name in MIXING
+    owned, scheme = None, config.scheme
+    mixed = scheme.exchange == "mixed" and SCHEMES.get(scheme.name).mixes
     if mixed and partition is not None and metrics is not None:
-        if (why := why_not_mixed(partition, config.scheme, demand)) is not None:
+        if (why := why_not_mixed(partition, scheme, demand)) is not None:
             raise UserError(f"scheme.exchange cannot be 'mixed': {why[0]}", why[1])
         owned, metrics = metrics["nnz"], partition.mixed[source.direction]
     entries = manifest.nnz + manifest.n if metrics is None else sum(metrics["nnz"])
@@ -229,7 +247,7 @@ def why_not_mixed(
     """Why partial sums cannot be sent in place of rows, and a hint; None: they can."""
     if demand.rows:
         return "this network needs whole rows of neighbours", "networks of sums can mix"
-    if scheme.name == "replicated" and not scheme.sparse:
+    if not scheme.sparse and CopiesOptions in SCHEMES.options[scheme.name]:
         return "scheme.sparse = false sends whole blocks", "use scheme.sparse = true"
     if not TRANSPORTS.get(scheme.transport).packs_sums:
         return f"scheme.transport = {scheme.transport!r} packs no sums", "take another transport"
@@ -290,3 +308,11 @@ def whole_row_work(rows: int, product: Operation, d_in: int, d_out: int) -> Sequ
         Operation.COMBINE_T: [Dense(rows, d_out, d_in)],
         Operation.WEIGHT_GRAD: [Dense(d_in, rows, d_out)],
     }.get(product, [])
+
+
+def row_volume(product: Operation, rows: int, itemsize: int, size: int) -> Volume:
+    """What one of these operations moves over a group of ``size`` ranks."""
+    moved = all_reduce(rows * itemsize, size)
+    if product == Operation.ROW_ARGMAX:
+        moved += all_reduce(rows * np.dtype(np.int64).itemsize, size)
+    return moved

@@ -22,7 +22,7 @@ from gcnmpi.core.volume import Volume
 from gcnmpi.halo.matrix import Matrix
 from gcnmpi.halo.plan import Plan
 from gcnmpi.halo.rows import Halo
-from gcnmpi.kernels.epilogues import Epilogue
+from gcnmpi.kernels.epilogues import Epilogue, Product
 from gcnmpi.kernels.interface.kernel import Array
 from gcnmpi.layout.loading import Readable
 from gcnmpi.layout.place import Block, Place
@@ -94,9 +94,8 @@ class Layout(Protocol):
 class Products(Protocol):
     """The products of a layer, and the sums over all ranks that their gradients need.
 
-    The first four finish with what follows (``epilogue``), if anything does. Where rows are whole,
-    ``accumulate=True`` adds a dense product to what is in ``out``, and ``also`` are the factors of
-    another one that is added; other layouts refuse both.
+    The first three finish with an epilogue, if there is one. Where rows are not whole, a dense
+    product cannot be added to a matrix or to another one: these layouts refuse it.
     """
 
     def aggregate(self, k: int, x: Matrix, out: Array, epilogue: Epilogue | None = None) -> None:
@@ -105,29 +104,8 @@ class Products(Protocol):
     def aggregate_t(self, k: int, x: Matrix, out: Array, epilogue: Epilogue | None = None) -> None:
         """out = Mᵀ·x."""
 
-    def combine(
-        self,
-        k: int,
-        x: Array,
-        weight: Array,
-        out: Array,
-        epilogue: Epilogue | None = None,
-        accumulate: bool = False,
-        also: tuple[Array, Array] | None = None,
-    ) -> None:
-        """out = x·W."""
-
-    def combine_t(
-        self,
-        k: int,
-        x: Array,
-        weight: Array,
-        out: Array,
-        epilogue: Epilogue | None = None,
-        accumulate: bool = False,
-        also: tuple[Array, Array] | None = None,
-    ) -> None:
-        """out = x·Wᵀ."""
+    def combine(self, k: int, product: Product[Array]) -> None:
+        """Rows times W, or times Wᵀ where the product is transposed."""
 
     def weight_grad(
         self, k: int, x: Array, grad: Array, out: Array, sums: Array | None = None
@@ -212,6 +190,11 @@ class Entry:
         Whether it can give whole rows of neighbours, which attention and maxima need.
     cuts_batches : bool
         Whether mini-batches can be cut out of what it loads.
+    mixes : bool
+        Whether it can send partial sums in place of rows (``scheme.exchange``).
+    loads_by_rows : bool
+        Whether it makes no tiles for products where whole rows of neighbours are all that is asked
+        for, and brings rows in order as they are loaded.
     """
 
     load: Callable[[Runtime, Source, Config, Demand], Scheme]
@@ -220,9 +203,11 @@ class Entry:
     forecast: Callable[[SchemeConfig, int, Facts], Forecast]
     gives_rows: bool = False
     cuts_batches: bool = False
+    mixes: bool = False
+    loads_by_rows: bool = False
 
 
-def refuse_to_add(name: str, accumulate: bool) -> None:
+def refuse_to_add(name: str, product: Product[Array]) -> None:
     """For ``combine`` where rows are not whole: there its result is a sum over ranks.
 
     Raises
@@ -230,5 +215,5 @@ def refuse_to_add(name: str, accumulate: bool) -> None:
     ValueError
         If it is to be added to a matrix.
     """
-    if accumulate:
+    if product.accumulate or product.also is not None:
         raise ValueError(f"scheme {name!r} adds no product to a matrix")

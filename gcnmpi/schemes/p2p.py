@@ -9,7 +9,7 @@ values of Mᵀ, and folds where it is not.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -34,6 +34,7 @@ from gcnmpi.options.scheme import ROW_ORDERS
 from gcnmpi.schemes.forecast import (
     Dense,
     Facts,
+    Forecast,
     Span,
     Sparse,
     alone,
@@ -141,7 +142,7 @@ def variants(config: SchemeConfig, size: int) -> list[SchemeConfig]:
 
 
 @dataclass(frozen=True)
-class P2PForecast:
+class P2PForecast(Forecast):
     """The scheme on paper: everything follows from the partition's metrics.
 
     Attributes
@@ -153,13 +154,7 @@ class P2PForecast:
     size: int
     facts: Facts
     kept: Mapping[int, Kept] = field(default_factory=dict)
-    orders = ("combine", "aggregate")
-    whole_rows = True
     own_buffers = True
-
-    def layout_of(self, place: Place) -> Hashable:
-        """One for all."""
-        return None
 
     def ranks(self) -> Sequence[int]:
         """Those with most rows, entries, rows to send or rows to receive."""
@@ -208,14 +203,6 @@ class P2PForecast:
         rows = self._metrics["recv_rows"][rank] + self._metrics["send_rows"][rank]
         return self.facts.buffer_bytes(rows, sizes[0])
 
-    def reduction_scratch(self, rank: int, product: Operation, k: int, *sizes: int) -> int:
-        """Sums over ranks are those of rows that were exchanged."""
-        return 0
-
-    def weight_numbers(self, rank: int, k: int, d_in: int, d_out: int) -> int:
-        """Weights are whole."""
-        return d_in * d_out
-
     def _multiplied(self, rank: int) -> int:
         """Entries that a rank multiplies."""
         return self._metrics["nnz"][rank] + mixed_ones(self.facts, rank)
@@ -232,6 +219,8 @@ ENTRY = Entry(
     lambda config, size, facts: P2PForecast(size, facts),
     gives_rows=True,
     cuts_batches=True,
+    mixes=True,
+    loads_by_rows=True,
 )
 
 

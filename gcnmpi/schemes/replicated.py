@@ -46,18 +46,16 @@ from gcnmpi.layout.runtime import Demand, Runtime, Source
 from gcnmpi.mpi.comm import agreed
 from gcnmpi.options.config import Config, SchemeConfig
 from gcnmpi.schemes.bcast import BroadcastForecast, load_broadcast
-from gcnmpi.schemes.block_halo import (
+from gcnmpi.schemes.block_rows import (
+    BlockRowsForecast,
     block_of,
+    block_rows,
+    copy_of,
     load_halo,
+    load_tiles,
     localise,
     needed_rows,
     plan_of,
-)
-from gcnmpi.schemes.block_rows import (
-    BlockRowsForecast,
-    block_rows,
-    copy_of,
-    load_tiles,
     share,
 )
 from gcnmpi.schemes.forecast import (
@@ -266,4 +264,4 @@ def make_forecast(
     return BroadcastForecast(size, config.replication, facts, config.overlap)
 
 
-ENTRY = Entry(load, parts_needed, variants, make_forecast, gives_rows=True)
+ENTRY = Entry(load, parts_needed, variants, make_forecast, gives_rows=True, mixes=True)

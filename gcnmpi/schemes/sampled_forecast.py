@@ -12,6 +12,7 @@ from gcnmpi.layout.place import Place
 from gcnmpi.schemes.forecast import (
     Dense,
     Facts,
+    Forecast,
     Span,
     Sparse,
     exchange_volume,
@@ -68,7 +69,7 @@ def busiest(batches: Sequence[BatchSizes], size: int) -> Sequence[int]:
 
 
 @dataclass(frozen=True)
-class BatchForecast:
+class BatchForecast(Forecast):
     """Of :class:`gcnmpi.schemes.sampled.BatchScheme`, as other schemes have one.
 
     Attributes
@@ -83,11 +84,9 @@ class BatchForecast:
     facts: Facts
     sizes: BatchSizes
     busiest: Sequence[int]
-    orders = ("combine", "aggregate")
-    whole_rows = True
 
     @property
-    def own_buffers(self) -> bool:
+    def own_buffers(self) -> bool:  # type: ignore[override]
         """Where all layers have the same rows."""
         return not self.sizes.layered
 
@@ -139,14 +138,6 @@ class BatchForecast:
             return 0
         layer = self._layer(k)
         return self.facts.buffer_bytes(layer.recv_rows[rank] + layer.send_rows[rank], sizes[0])
-
-    def reduction_scratch(self, rank: int, product: Operation, k: int, *sizes: int) -> int:
-        """Sums over ranks are those of rows that were exchanged."""
-        return 0
-
-    def weight_numbers(self, rank: int, k: int, d_in: int, d_out: int) -> int:
-        """Weights are whole."""
-        return d_in * d_out
 
     def _layer(self, k: int) -> Metrics:
         layers = self.sizes.layers

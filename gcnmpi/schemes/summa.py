@@ -1,9 +1,9 @@
-"""The 2D scheme: SUMMA on a grid of Pr × Pc ranks, square or not.
+"""The 2D scheme ``summa``, on a grid of Pr × Pc ranks, and the 3D scheme ``split3d``.
 
-Tripathy, Yelick and Buluç 2020, section IV-C and algorithm 3. Rank (i, j) holds rows block i and
-columns block j of every dense matrix, tile (i, j) of M and tile (i, j) of Mᵀ (one object where M
-is symmetric); weights are on every rank. What is sent, :mod:`gcnmpi.schemes.summa_forecast` says to
-the byte, with the formulas of the paper.
+Tripathy, Yelick and Buluç 2020, section IV-C and algorithm 3 (2D), section IV-D (3D). Rank (i, j)
+holds rows block i and columns block j of every dense matrix, tile (i, j) of M and tile (i, j) of Mᵀ
+(one object where M is symmetric); weights are on every rank. What is sent,
+:mod:`gcnmpi.schemes.summa_forecast` says to the byte, with the formulas of the paper.
 
 ==============  ==========================================================================
 M·H, Mᵀ·G       in stages over the inner dimension: columns of M are broadcast along the process
@@ -22,9 +22,15 @@ kernel's form, which reads and writes each entry about twice; in return a rank n
 of M than its own tiles, in the kernel's form and in the one that travels, and one of a stage. The
 paper holds M only (table II) and transposes it; here Mᵀ costs its entries once more.
 
-Section IV-D's scheme is the same on several such grids at once, the layers, each with a part of
-the inner dimension, and one reduce-scatter more: :mod:`gcnmpi.schemes.split3d`. Everything below
-is written for p1 × p2 × p3 ranks; here p3 = 1.
+Split-3D-SpMM is the same on several such grids at once, layers, on p1 × p2 × p3 ranks: layer l
+multiplies with its part of the inner dimension, n/p3 of it; then the partial sums are reduce-
+scattered along the fiber (i, j, ·), of which every rank gets its row piece. So the output is laid
+out as the input is: rank (i, j, l) holds the l-th of p3 parts of row block i, columns block j, of
+dense matrices, and row block i, the j-th of p2 parts of layer l, of M and Mᵀ. Every row is on one
+(i, l) only, so gradients count once. No input is replicated, but partial sums are: a rank holds
+them for all rows of its row block, p3 times its piece of the result, for as long as a product
+takes. A rank of a cubic grid receives about nnz/P^⅔ + 2nf/P^⅔ words in M·H, as the paper says, but
+for its own blocks, which do not travel. ``summa`` has p3 = 1.
 """
 
 from __future__ import annotations
@@ -40,16 +46,16 @@ from numpy.typing import DTypeLike
 
 from gcnmpi.core.volume import Volume
 from gcnmpi.halo.matrix import Matrix
-from gcnmpi.kernels.epilogues import Epilogue
+from gcnmpi.kernels.epilogues import Epilogue, Product
 from gcnmpi.kernels.interface.kernel import Array, Sparse
 from gcnmpi.layout import loading
 from gcnmpi.layout.grid import coordinates, factorizations, line, parse_grid
 from gcnmpi.layout.place import Block, Place
 from gcnmpi.layout.runtime import Demand, Runtime, Source
 from gcnmpi.layout.tiling import Ordering, Tiling, choose_orderings, permutation_kind, sparse_tile
+from gcnmpi.mpi.collectives import Group
 from gcnmpi.mpi.comm import agreed
 from gcnmpi.options.config import Config, SchemeConfig
-from gcnmpi.schemes import row_ops
 from gcnmpi.schemes.forecast import Facts, make_facts
 from gcnmpi.schemes.interface import Entry, refuse_to_add
 from gcnmpi.schemes.operations import Operation
@@ -62,33 +68,16 @@ from gcnmpi.schemes.summa_forecast import (
     result_travels,
 )
 from gcnmpi.schemes.tiles import WORD, message_bytes, pack, unpack
-from gcnmpi.schemes.whole_rows import WholeWeights
+from gcnmpi.schemes.whole_rows import CutRows, WholeWeights
 from partition.errors import UserError
 
 
-def load(
-    runtime: Runtime,
-    source: Source,
-    config: Config,
-    demand: Demand,
-) -> Summa:
-    """Bring its tiles of M and Mᵀ to every rank of the grid."""
-    grid = _grid(config.scheme, runtime.comm.size)
-    return load_on_grid(Summa, grid, runtime, source, config, demand)
-
-
-def load_on_grid(
-    make: type[Summa],
-    grid: Grid,
-    runtime: Runtime,
-    source: Source,
-    config: Config,
-    demand: Demand,
-) -> Summa:
-    """The same for p1 × p2 × p3 ranks.
+def load(runtime: Runtime, source: Source, config: Config, demand: Demand) -> Summa:
+    """Bring its tiles of M and Mᵀ to every rank of the grid.
 
     A partition orders the vertices where there is one; else ``scheme.permutation`` does.
     """
+    grid = _grid(config.scheme, runtime.comm.size)
     comm, partition = runtime.comm, source.partition
     with agreed(comm):
         facts = make_facts(source, config, demand)
@@ -113,10 +102,9 @@ def load_on_grid(
     tiling = Tiling(ordering, layout.pieces, pieces, i * p3 + layer, j, 0)
     forecast = SummaForecast(grid, config.scheme.block, facts)
     order = permutation_kind(config.scheme, partition is not None)
-    return make(
-        runtime, forecast, layout, tiling, (forward, backward),
-        permutation=order, max_bytes=max_bytes,
-    )  # fmt: skip
+    return Summa(
+        runtime, config.scheme.name, forecast, layout, tiling, (forward, backward), order, max_bytes
+    )
 
 
 def parts_needed(config: SchemeConfig, size: int) -> int:
@@ -133,28 +121,37 @@ def variants(config: SchemeConfig, size: int) -> list[SchemeConfig]:
     ]
 
 
+def variants_3d(config: SchemeConfig, size: int) -> list[SchemeConfig]:
+    """Every grid of three numbers; with one layer it is the 2D scheme, which ranks for itself."""
+    return [
+        dataclasses.replace(config, name="split3d", grid="x".join(map(str, grid)))
+        for grid in factorizations(size, 3)
+        if grid[2] > 1 or size == 1
+    ]
+
+
 def make_forecast(config: SchemeConfig, size: int, facts: Facts) -> SummaForecast:
     """On paper."""
     shuffled = permutation_kind(config, facts.metrics is not None) == "single"
     return SummaForecast(_grid(config, size), config.block, facts, shuffled=shuffled)
 
 
-def check_permutation(config: SchemeConfig) -> None:
+def _grid(config: SchemeConfig, size: int) -> Grid:
     """Rows and columns of M are numbered alike, so that the output is cut as the input is."""
     if config.permutation == "double":
         raise UserError(
             f"scheme {config.name!r} has one order of the vertices, for rows and columns",
             "use scheme.permutation = 'single', or scheme.name = 'tensor3d'",
         )
-
-
-def _grid(config: SchemeConfig, size: int) -> Grid:
-    check_permutation(config)
+    if config.name == "split3d":
+        rows, columns, layers = parse_grid(config.grid, size, 3)
+        return rows, columns, layers
     rows, columns = parse_grid(config.grid, size, 2)
     return rows, columns, 1
 
 
 ENTRY = Entry(load, parts_needed, variants, make_forecast)
+ENTRY_3D = dataclasses.replace(ENTRY, variants=variants_3d)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -187,7 +184,7 @@ class StagedMatrix:
     messages: Mapping[int, np.ndarray]
 
 
-class Summa(WholeWeights):
+class Summa(CutRows, WholeWeights):
     """The products on a grid of p1 × p2 × p3 ranks; see the module's docstring.
 
     Parameters
@@ -202,20 +199,19 @@ class Summa(WholeWeights):
         Where the order of the vertices is from, for the record.
     """
 
-    name = "summa"
-
     def __init__(
         self,
         runtime: Runtime,
+        name: str,
         forecast: SummaForecast,
         layout: Layout,
         tiling: Tiling,
         matrices: tuple[sp.csr_array, sp.csr_array],
-        *,
         permutation: str,
         max_bytes: float,
     ) -> None:
         super().__init__(runtime)
+        self.name = name
         self._tiling, self._max_bytes, self._permutation = tiling, max_bytes, permutation
         self.grid, self._block = forecast.grid, forecast.block
         axes = [line(runtime, self.grid, axis) for axis in range(3)]
@@ -235,15 +231,16 @@ class Summa(WholeWeights):
             Operation.AGGREGATE_T: self._backward.entries,
         }
         self._forecast = dataclasses.replace(forecast, travelling=entries)
-        self._memory: dict[str, Any] = {}
 
     def describe(self) -> dict[str, Any]:
-        """Grid, columns at once and order of the vertices."""
+        """Grid, columns at once, order of the vertices, how often a rank holds a result's rows."""
+        layers = {"partial_sums": self.grid[2]} if self.name == "split3d" else {}
         return {
             "name": self.name,
-            "grid": "x".join(map(str, self.grid[:2])),
+            "grid": "x".join(map(str, self.grid if layers else self.grid[:2])),
             "block": self._block,
             "permutation": self._permutation,
+            **layers,
         }
 
     def block(self, place: Place, width: int) -> Block:
@@ -269,35 +266,12 @@ class Summa(WholeWeights):
         self._multiply(self._backward, x.array, out)
         self._kernel.follow(out, epilogue)
 
-    def combine(
-        self,
-        k: int,
-        x: Array,
-        weight: Array,
-        out: Array,
-        epilogue: Epilogue | None = None,
-        accumulate: bool = False,
-        also: tuple[Array, Array] | None = None,
-    ) -> None:
+    def combine(self, k: int, product: Product[Array]) -> None:
         """Partial SUMMA."""
-        refuse_to_add(self.name, accumulate or also is not None)
-        self._multiply_dense(x, weight, out)
-        self._kernel.follow(out, epilogue)
-
-    def combine_t(
-        self,
-        k: int,
-        x: Array,
-        weight: Array,
-        out: Array,
-        epilogue: Epilogue | None = None,
-        accumulate: bool = False,
-        also: tuple[Array, Array] | None = None,
-    ) -> None:
-        """Partial SUMMA."""
-        refuse_to_add(self.name, accumulate or also is not None)
-        self._multiply_dense(x, weight.T, out)
-        self._kernel.follow(out, epilogue)
+        refuse_to_add(self.name, product)
+        weight = product.b.T if product.transposed else product.b
+        self._multiply_dense(product.a, weight, product.out)
+        self._kernel.follow(product.out, product.epilogue)
 
     def weight_grad(
         self, k: int, x: Array, grad: Array, out: Array, sums: Array | None = None
@@ -322,24 +296,6 @@ class Summa(WholeWeights):
         """Own rows and columns."""
         out.fill(0)
         self._kernel.column_sum(grad, out[self._tiling.columns(len(out))])
-
-    def row_max(self, k: int, x: Array) -> Array:
-        """The largest of the process row."""
-        return row_ops.row_max(self._kernel, self._process_row, x)
-
-    def row_sum(self, k: int, sums: Array) -> Array:
-        """The sum of the process row."""
-        return row_ops.row_sum(self._process_row, sums)
-
-    def row_pick(self, k: int, x: Array, columns: np.ndarray, width: int) -> Array:
-        """From the rank that has the column; the others add 0."""
-        mine = self._tiling.columns(width)
-        return row_ops.row_pick(self._kernel, self._process_row, x, columns, mine)
-
-    def row_argmax(self, k: int, x: Array, width: int) -> np.ndarray:
-        """The lowest column among those that have the largest of the process row."""
-        mine = self._tiling.columns(width)
-        return row_ops.row_argmax(self._kernel, self._process_row, x, mine, width)
 
     def load(self, place: Place, array: loading.Readable) -> np.ndarray:
         """This rank's tile of an array on disk."""
@@ -430,12 +386,11 @@ class Summa(WholeWeights):
         # Stages are in the order of process columns.
         return StagedMatrix([count for some in counts for count in some], own, messages)
 
-    def _scratch(self, role: str, rows: int, columns: int) -> Array:
-        """An uninitialised matrix in memory that is used again."""
-        memory = self._memory.get(role)
-        if memory is None or len(memory) < rows * columns:
-            self._memory[role] = memory = self._kernel.empty(rows * columns)
-        return memory[: rows * columns].reshape(rows, columns)
+    def _sharing_rows(self, k: int) -> Group:
+        return self._process_row
+
+    def _columns(self, k: int, width: int) -> slice:
+        return self._tiling.columns(width)
 
     def _numbers(self, role: str, count: int, dtype: DTypeLike) -> np.ndarray:
         """The same for what a tile that travels is made of: on the host, whatever the kernel."""

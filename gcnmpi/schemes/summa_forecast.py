@@ -17,7 +17,7 @@ whole blocks where p1 = p2.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, cached_property
 from math import lcm
@@ -31,9 +31,8 @@ from gcnmpi.layout.place import Place
 from gcnmpi.layout.tiling import Ordering
 from gcnmpi.mpi.collectives import reduction_scratch
 from gcnmpi.mpi.comm import slice_of
-from gcnmpi.schemes.forecast import Dense, Facts, Span, Sparse
+from gcnmpi.schemes.forecast import Dense, Facts, Forecast, Span, Sparse, row_volume
 from gcnmpi.schemes.operations import DENSE, OF_ROWS, SUMS, Operation
-from gcnmpi.schemes.row_ops import row_volume
 from gcnmpi.schemes.tiles import message_bytes
 
 Grid = tuple[int, int, int]
@@ -144,7 +143,7 @@ class Layout:
 
 
 @dataclass(frozen=True)
-class SummaForecast:
+class SummaForecast(Forecast):
     """Both schemes on paper: "summa" has p3 = 1.
 
     Attributes
@@ -166,13 +165,7 @@ class SummaForecast:
     facts: Facts
     travelling: Mapping[Operation, Sequence[int]] | None = None
     shuffled: bool = False
-    orders = ("combine", "aggregate")
     whole_rows = False
-    own_buffers = False
-
-    def layout_of(self, place: Place) -> Hashable:
-        """One for all."""
-        return None
 
     def ranks(self) -> Sequence[int]:
         """Largest row piece, row block and inner block, one with the diagonal; last columns."""
@@ -279,10 +272,6 @@ class SummaForecast:
         tile = sum(self._average(i, stage) for stage in stages)
         return tile * (1 if self.facts.one_tile else 2)
 
-    def loaded(self, rank: int) -> int:
-        """The same: none of them move."""
-        return self.entries(rank)
-
     def buffers(self, rank: int, product: Operation, k: int, *sizes: int) -> int:
         """What is received in a stage, tiles in the form that travels, and partial sums.
 
@@ -322,10 +311,6 @@ class SummaForecast:
         elif product != Operation.WEIGHT_GRAD and (widths := dense_widths(product, *sizes)):
             numbers = self._piece(i, layer) * widths[1] if result_travels(*widths, p2) else 0
         return reduction_scratch(numbers * self.facts.itemsize, scatter=True)
-
-    def weight_numbers(self, rank: int, k: int, d_in: int, d_out: int) -> int:
-        """Weights are whole."""
-        return d_in * d_out
 
     @cached_property
     def layout(self) -> Layout:

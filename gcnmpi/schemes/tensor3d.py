@@ -19,9 +19,7 @@ import scipy.sparse as sp
 
 from gcnmpi.core.volume import Volume
 from gcnmpi.halo.matrix import Matrix
-from gcnmpi.halo.plan import Plan
-from gcnmpi.halo.rows import Halo
-from gcnmpi.kernels.epilogues import Epilogue
+from gcnmpi.kernels.epilogues import Epilogue, Product
 from gcnmpi.kernels.interface.kernel import Array, Sparse
 from gcnmpi.layout.grid import line
 from gcnmpi.layout.loading import Readable, load_m
@@ -30,9 +28,7 @@ from gcnmpi.layout.runtime import Demand, Runtime, Source
 from gcnmpi.layout.tiling import Ordering, Tiling, choose_orderings, sparse_tile
 from gcnmpi.mpi.collectives import Group
 from gcnmpi.mpi.comm import agreed, slice_of
-from gcnmpi.mpi.reduction import sum_array_over_ranks
 from gcnmpi.options.config import Config, SchemeConfig
-from gcnmpi.schemes import row_ops
 from gcnmpi.schemes.forecast import make_facts
 from gcnmpi.schemes.interface import Entry, refuse_to_add
 from gcnmpi.schemes.operations import Operation
@@ -47,6 +43,7 @@ from gcnmpi.schemes.tensor3d_forecast import (
     variants,
 )
 from gcnmpi.schemes.tensor3d_moves import Mover
+from gcnmpi.schemes.whole_rows import CutRows
 
 Chunks = Sequence[tuple[slice, Sparse]]  # row blocks of a tile, in the kernel's form
 
@@ -114,7 +111,7 @@ def parts_needed(config: SchemeConfig, size: int) -> int:
 ENTRY = Entry(load, parts_needed, variants, make_forecast)
 
 
-class Tensor3D:
+class Tensor3D(CutRows):
     """The products of the tensor-parallel 3D scheme; see ``schemes.interface`` for their meaning.
 
     All copies of a piece are equal to the bit: each is what the same all-reduce gave.
@@ -122,14 +119,6 @@ class Tensor3D:
 
     name = "tensor3d"
     sharded = True
-    whole_rows = False
-    summed = slice(None)
-    halo: Halo | None = None
-    plan: Plan | None = None
-
-    def halo_of(self, k: int) -> Halo | None:
-        """Rows of neighbours are not whole on any rank."""
-        return None
 
     def __init__(
         self,
@@ -140,14 +129,11 @@ class Tensor3D:
         backward: Sequence[Chunks],
         max_bytes: float,
     ) -> None:
-        self._runtime, self._comm, self._kernel = runtime, runtime.comm, runtime.kernel
-        self._summation = runtime.summation
-        self._phases, self._traffic = runtime.phases, runtime.traffic
+        super().__init__(runtime)
         self._forecast, self._orderings, self._max_bytes = forecast, orderings, max_bytes
         self._forward, self._backward = forward, backward
         self._lines = [line(runtime, forecast.grid, axis) for axis in range(3)]
         self._vertices: dict[Range, np.ndarray] = {}
-        self._memory: dict[str, Array] = {}
         self._movers: dict[tuple[Place, Place], Mover] = {}
         self.orders = forecast.orders
 
@@ -181,9 +167,6 @@ class Tensor3D:
         shape = self._forecast.shape(self._comm.rank, place, width)
         return Matrix(place, self._kernel.empty(*shape))
 
-    def release(self) -> None:
-        """Nothing is kept."""
-
     # Products.
 
     def aggregate(self, k: int, x: Matrix, out: Array, epilogue: Epilogue | None = None) -> None:
@@ -196,38 +179,22 @@ class Tensor3D:
         self._multiply(self._backward, k, x.array, out, self._line_of(Operation.AGGREGATE_T, k))
         self._kernel.follow(out, epilogue)
 
-    def combine(
-        self,
-        k: int,
-        x: Array,
-        weight: Array,
-        out: Array,
-        epilogue: Epilogue | None = None,
-        accumulate: bool = False,
-        also: tuple[Array, Array] | None = None,
-    ) -> None:
-        """The piece times the gathered block of W; the sum over the rows of W."""
-        refuse_to_add(self.name, accumulate or also is not None)
-        self._combine(Operation.COMBINE, k, x, weight, out)
-        self._kernel.follow(out, epilogue)
+    def combine(self, k: int, product: Product[Array]) -> None:
+        """The piece times the gathered block of W, or its transpose; the sum over ranks.
 
-    def combine_t(
-        self,
-        k: int,
-        x: Array,
-        weight: Array,
-        out: Array,
-        epilogue: Epilogue | None = None,
-        accumulate: bool = False,
-        also: tuple[Array, Array] | None = None,
-    ) -> None:
-        """The piece times the transpose of that block; the sum over the columns of W.
-
-        W is gathered again (algorithm 2, line 4), so that no whole block is kept.
+        The backward product gathers W again (algorithm 2, line 4), so that no whole block is kept.
         """
-        refuse_to_add(self.name, accumulate or also is not None)
-        self._combine(Operation.COMBINE_T, k, x, weight, out)
-        self._kernel.follow(out, epilogue)
+        refuse_to_add(self.name, product)
+        x, out, transposed = product.a, product.out, product.transposed
+        shape = x.shape[1], out.shape[1]
+        block = self._scratch("block", *(shape[::-1] if transposed else shape))
+        group = self._lines[roles(Place(k)).rows]
+        group.all_gather(product.b, block.reshape(-1), _shares(block.size, group.size))
+        with self._phases("gemm"):
+            self._kernel.gemm(x, block, out, tb=transposed)
+        summed = Operation.COMBINE_T if transposed else Operation.COMBINE
+        self._line_of(summed, k).all_reduce(out)
+        self._kernel.follow(out, product.epilogue)
 
     def weight_grad(
         self, k: int, x: Array, grad: Array, out: Array, sums: Array | None = None
@@ -257,31 +224,6 @@ class Tensor3D:
         _, _, copy = self._forecast.coordinates(self._comm.rank, Place(k))
         if copy == 0:
             self._kernel.column_sum(grad, out[self._columns(k, len(out))])
-
-    def reduce(self, contributions: Array) -> None:
-        """One all-reduce."""
-        tools = self._phases, self._traffic
-        sum_array_over_ranks(self._comm, self._kernel, self._summation, contributions, *tools)
-
-    # Rows of Hᵏ, over the ranks that share them.
-
-    def row_max(self, k: int, x: Array) -> Array:
-        """One all-reduce."""
-        return row_ops.row_max(self._kernel, self._sharing_rows(k), x)
-
-    def row_sum(self, k: int, sums: Array) -> Array:
-        """One all-reduce."""
-        return row_ops.row_sum(self._sharing_rows(k), sums)
-
-    def row_pick(self, k: int, x: Array, columns: np.ndarray, width: int) -> Array:
-        """One all-reduce."""
-        mine = self._columns(k, width)
-        return row_ops.row_pick(self._kernel, self._sharing_rows(k), x, columns, mine)
-
-    def row_argmax(self, k: int, x: Array, width: int) -> np.ndarray:
-        """Two all-reduces."""
-        mine = self._columns(k, width)
-        return row_ops.row_argmax(self._kernel, self._sharing_rows(k), x, mine, width)
 
     # Weights and trained features.
 
@@ -368,16 +310,6 @@ class Tensor3D:
         for request in pending:
             request.wait()
 
-    def _combine(self, product: Operation, k: int, x: Array, weight: Array, out: Array) -> None:
-        transposed = product == Operation.COMBINE_T
-        d_in, d_out = x.shape[1], out.shape[1]
-        block = self._scratch("block", *((d_out, d_in) if transposed else (d_in, d_out)))
-        group = self._lines[roles(Place(k)).rows]
-        group.all_gather(weight, block.reshape(-1), _shares(block.size, group.size))
-        with self._phases("gemm"):
-            self._kernel.gemm(x, block, out, tb=transposed)
-        self._line_of(product, k).all_reduce(out)
-
     def _line_of(self, product: Operation, k: int) -> Group:
         """The ranks over which a product is summed."""
         return self._lines[roles(result_of(product, k)).copies]
@@ -387,13 +319,6 @@ class Tensor3D:
 
     def _columns(self, k: int, width: int) -> slice:
         return self._forecast.columns(self._comm.rank, Place(k), width)
-
-    def _scratch(self, name: str, rows: int, columns: int) -> Array:
-        """A matrix for a moment, in memory that is as large as the largest asked for."""
-        size = rows * columns
-        if name not in self._memory or len(self._memory[name]) < size:
-            self._memory[name] = self._kernel.empty(size)
-        return self._memory[name][:size].reshape(rows, columns)
 
     def _tiling(self, place: Place) -> Tiling:
         forecast = self._forecast

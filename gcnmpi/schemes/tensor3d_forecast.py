@@ -38,9 +38,8 @@ from gcnmpi.layout.tiling import Ordering, permutation_kind
 from gcnmpi.mpi.collectives import reduction_scratch
 from gcnmpi.mpi.comm import slice_of
 from gcnmpi.options.config import SchemeConfig
-from gcnmpi.schemes.forecast import Dense, Facts, Span, Sparse
+from gcnmpi.schemes.forecast import Dense, Facts, Forecast, Span, Sparse, row_volume
 from gcnmpi.schemes.operations import DENSE, OF_ROWS, SUMS, Operation
-from gcnmpi.schemes.row_ops import row_volume
 
 # Consecutive ranks differ along y, then x, then z: section 4.2 fills a node in this order.
 Z, X, Y = range(3)
@@ -148,7 +147,7 @@ def make_forecast(config: SchemeConfig, size: int, facts: Facts) -> TensorForeca
 
 
 @dataclass(frozen=True)
-class TensorForecast:
+class TensorForecast(Forecast):
     """The layout, and all numbers that follow from it.
 
     Attributes
@@ -194,7 +193,6 @@ class TensorForecast:
     transpose_grad: bool
     orders = ("aggregate",)
     whole_rows = False
-    own_buffers = False
 
     # The layout.
 
@@ -368,10 +366,6 @@ class TensorForecast:
     def entries(self, rank: int) -> int:
         """Of all different tiles (section 5.1: min(3, L) or min(6, L), and their transposes)."""
         return sum(self._entries(tile) for tile in {t for pair in self.tiles(rank) for t in pair})
-
-    def loaded(self, rank: int) -> int:
-        """The same: none of them move."""
-        return self.entries(rank)
 
     def buffers(self, rank: int, product: Operation, k: int, *sizes: int) -> int:
         """The block of W or of its gradient; twice where that is transposed afterwards."""

@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from torch.autograd.function import once_differentiable
 
-from gcnmpi.kernels.interface.norms import EQUAL
+from gcnmpi.kernels.interface.norms import EQUAL, ColumnNorm
 from gcnmpi.torch.eager import eager
 from gcnmpi.torch.ranks import Ranks
 
@@ -113,7 +113,7 @@ class Normalise(torch.autograd.Function):
         factors = np.ones(width) if weight is None else weight.detach().numpy().copy()
         biases = np.zeros(width) if bias is None else bias.detach().numpy()
         own, vectors = moments.copy(), (kernel.empty(width), kernel.empty(width))
-        kernel.moment_factors(own, eps, True, factors, biases, *vectors)
+        kernel.moment_factors(ColumnNorm(own, eps, factors, biases), True, *vectors)
         out = torch.empty(x.shape, dtype=x.dtype)
         kernel.scale_columns(x.numpy(), *vectors, out.numpy())
         ctx.save_for_backward(x)
@@ -138,9 +138,9 @@ class Normalise(torch.autograd.Function):
         kernel.column_grad_sums(x.numpy(), *own, grad.numpy(), sums)
         of_bias, of_weight = (torch.from_numpy(s.copy()).to(x.dtype) for s in sums)
         ranks.sum(sums)
-        vectors = [kernel.empty(width) for _ in range(3)]
-        kernel.moment_slopes(sums, max(1, rows), moments, eps, factors, *vectors)
+        slopes, of = kernel.empty(3, width), ColumnNorm(moments, eps, factors, factors)
+        kernel.moment_slopes(of, sums, max(1, rows), slopes)
         out = torch.empty(x.shape, dtype=x.dtype)
-        kernel.scale_columns_backward(grad.numpy(), x.numpy(), *vectors, out.numpy())
+        kernel.scale_columns_backward(grad.numpy(), x.numpy(), slopes, out.numpy())
         of_weight = of_weight if ctx.affine[0] else None
         return out, of_weight, of_bias if ctx.affine[1] else None, None, None

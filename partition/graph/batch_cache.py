@@ -26,17 +26,10 @@ def observed(sampler: Sampler) -> list[tuple[int, int]]:
 
 
 def row_bytes(width: int, entries: int, n: int, itemsize: int) -> float:
-    """Bytes of a row of features.
+    """Bytes of a row of ``width`` features, of numbers of ``itemsize`` bytes.
 
-    Parameters
-    ----------
-    width : int
-        Columns.
-    entries : int
-        Stored entries of all n rows, if the features are a sparse matrix; else 0. A row is taken
-        to have as many as the mean.
-    itemsize : int
-        Bytes of a number.
+    If the features are a sparse matrix, ``entries`` are those of all n rows, and a row is taken to
+    have as many as the mean; otherwise they are 0.
     """
     return entries / n * (itemsize + INDEX_BYTES) if entries else width * itemsize
 
@@ -47,18 +40,9 @@ def rows_within(megabytes: float, width: int, entries: int, n: int, itemsize: in
 
 
 def most_used(uses: np.ndarray, ids: np.ndarray, rows: int) -> np.ndarray:
-    """Which of some rows are used most: at most ``rows`` of those that are used at all.
+    """Places, increasing, of the rows that are used most: at most ``rows``, and used at all.
 
-    Parameters
-    ----------
-    uses : (m,) integers
-    ids : (m,) integers
-        Global ids, of which the smaller one decides between rows that are used equally.
-
-    Returns
-    -------
-    (at most rows,) int64
-        Their places, increasing.
+    Of rows that are used equally, that with the smaller global id in ``ids`` is taken.
     """
     used = np.flatnonzero(uses)
     order = np.lexsort((ids[used], -uses[used]))

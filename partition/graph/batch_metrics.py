@@ -1,4 +1,4 @@
-"""What a mini-batch holds and exchanges under a partition, counted as for whole graphs.
+"""The contents and the exchanges of a mini-batch under a partition, counted as for whole graphs.
 
 A run counts the same rows and messages (:mod:`partition.graph.metrics` defines them).
 """
@@ -41,14 +41,9 @@ def draw_batch(
     batch: int,
     seeds: np.ndarray | None = None,
 ) -> Drawn:
-    """Draw a mini-batch.
+    """Draw a mini-batch, of the :func:`partition.graph.sampling.sides` of a graph for its sampler.
 
-    Parameters
-    ----------
-    side : pair of arrays
-        :func:`partition.graph.sampling.sides` of the graph, for this sampler.
-    seeds : (seeds,) integers, optional
-        The vertices among which the sampler draws seeds, increasing; without it, all vertices.
+    The sampler draws its seeds among ``seeds``, increasing vertices; without them, among all.
     """
     first = sampler.members(epoch, batch)
     if seeds is None:
@@ -74,22 +69,11 @@ def pairs_of(pattern: Pattern, parts: np.ndarray, k: int) -> tuple[np.ndarray, n
 def measure_batch(
     drawn: Drawn, parts: np.ndarray, k: int, direction: str, kept: np.ndarray | None = None
 ) -> list[Metrics]:
-    """What each layer of a mini-batch costs under a partition, that of the seeds first.
+    """The costs of each layer of a mini-batch under a partition, that of the seeds first.
 
-    Parameters
-    ----------
-    parts : (n,) integers
-        The part of each vertex, 0..k−1.
-    direction : {"in", "out"}
-        The direction of M.
-    kept : integers, optional
-        Input rows of others that parts keep: :func:`partition.graph.batch_cache.kept_pairs`.
-
-    Returns
-    -------
-    list of Metrics
-        ``rows`` are the rows that the layer reads without a message: by their owners, and those
-        that are kept; ``nnz`` its entries, with the diagonal of each row that it computes.
+    ``rows`` of a result are the rows that the layer reads without a message: by their owners, and
+    those of :func:`partition.graph.batch_cache.kept_pairs` that parts keep; ``nnz`` its entries,
+    with the diagonal of each row that it computes.
     """
     found = []
     for number, (pattern, computed) in enumerate(

@@ -7,10 +7,9 @@ from collections.abc import Iterator
 import numpy as np
 import scipy.sparse as sp
 
-from partition.graph.graph import Graph, chunks
+from partition.graph.graph import READ, Graph, arc_pieces, chunks
 
 PIECE = 1 << 24  # entries of a piece
-_READ = 1 << 22  # arcs that are read at once
 
 
 def columns(graph: Graph, direction: str = "in") -> tuple[np.ndarray, np.ndarray]:
@@ -35,15 +34,11 @@ def columns(graph: Graph, direction: str = "in") -> tuple[np.ndarray, np.ndarray
 def column_pieces(
     graph: Graph, direction: str = "in", at_once: int = PIECE
 ) -> Iterator[tuple[int, int, np.ndarray, np.ndarray]]:
-    """What :func:`columns` returns, a range of columns at a time: (first, last, indptr, rows).
+    """The arrays of :func:`columns`, a range of columns at a time: (first, last, indptr, rows).
 
-    ``indptr`` begins with 0. For "out" the arcs are read once for each piece, and the memory is
-    that of a piece and of n numbers.
-
-    Parameters
-    ----------
-    at_once : int
-        Entries of a piece; of one column, if it has more.
+    ``indptr`` begins with 0. A piece has ``at_once`` entries, or those of one column, if it has
+    more. For "out" the arcs are read once for each piece, and the memory is that of a piece and of
+    n numbers.
     """
     ends = np.asarray(graph.indptr) if direction == "in" else arrivals(graph)
     for first, last in chunks(ends, at_once):
@@ -56,12 +51,9 @@ def sources(graph: Graph, first: int, last: int) -> np.ndarray:
     """The sources of the arcs into the vertices first..last−1: target by target, increasing."""
     if (first, last) == (0, graph.n):
         return _pattern(np.asarray(graph.indptr), graph.indices, graph.n).tocsc().indices
-    number = np.arange(graph.n, dtype=graph.indices.dtype)
     found: list[tuple[np.ndarray, np.ndarray]] = []
-    for begin, end in chunks(graph.indptr, _READ):
-        target = np.asarray(graph.indices[graph.indptr[begin] : graph.indptr[end]])
+    for _, _, source, target in arc_pieces(graph):
         inside = np.flatnonzero((target >= first) & (target < last))
-        source = np.repeat(number[begin:end], np.diff(graph.indptr[begin : end + 1]))
         found.append((target[inside] - first, source[inside]))
     ends = tuple(np.concatenate(some) for some in zip(*found, strict=True))
     found.clear()
@@ -72,8 +64,9 @@ def sources(graph: Graph, first: int, last: int) -> np.ndarray:
 def arrivals(graph: Graph) -> np.ndarray:
     """Where the arcs into each vertex would begin and end, sorted by target: (n + 1,) int64."""
     counts = np.zeros(graph.n + 1, np.int64)
-    for first, last in chunks(graph.indptr, max(graph.n, _READ)):
-        target = np.asarray(graph.indices[graph.indptr[first] : graph.indptr[last]])
+    at_once = max(graph.n, READ)
+    for start in range(0, graph.nnz, at_once):
+        target = np.asarray(graph.indices[start : start + at_once])
         counts[1:] += np.bincount(target, minlength=graph.n)
     return np.cumsum(counts, out=counts)
 
@@ -81,10 +74,7 @@ def arrivals(graph: Graph) -> np.ndarray:
 def loops(graph: Graph) -> np.ndarray:
     """Which vertices have an arc to themselves: (n,) bool."""
     found = np.zeros(graph.n, bool)
-    number = np.arange(graph.n, dtype=graph.indices.dtype)
-    for first, last in chunks(graph.indptr, _READ):
-        target = np.asarray(graph.indices[graph.indptr[first] : graph.indptr[last]])
-        source = np.repeat(number[first:last], np.diff(graph.indptr[first : last + 1]))
+    for _, _, source, target in arc_pieces(graph):
         found[target[target == source]] = True
     return found
 
@@ -94,20 +84,10 @@ def symmetrised(
 ) -> Iterator[tuple[int, int, np.ndarray, np.ndarray]]:
     """The neighbours of each vertex along arcs and against them, but itself, in pieces.
 
-    Parameters
-    ----------
-    at_once : int
-        Ends of arcs at the vertices of a piece; at one vertex, if it has more.
-    left_out : ((n,) bool, direction), optional
-        The columns of M, of that direction, whose entries are left out.
-
-    Yields
-    ------
-    first, last : int
-        The vertices of the piece are first..last−1.
-    degree : (last − first,) integers
-    indices : integers
-        The neighbours of one vertex after the other: increasing, each once.
+    Each is (first, last, degree, indices): of the vertices first..last−1 their (last − first,)
+    degrees and the neighbours of one vertex after the other, increasing, each once. A piece has
+    ``at_once`` ends of arcs, or those at one vertex, if it has more. Entries in the columns of M
+    that are ``left_out``, an (n,) bool and a direction of M, do not count.
     """
     leaving, entering = np.asarray(graph.indptr), arrivals(graph)
     for first, last in chunks(leaving + entering, at_once):
@@ -134,12 +114,6 @@ def symmetrised(
         itself = both.indices == np.repeat(np.arange(first, last, dtype=both.indices.dtype), degree)
         degree[both.indices[itself] - first] -= 1
         yield first, last, degree, both.indices[~itself]
-
-
-def net_sizes(graph: Graph, direction: str = "in") -> np.ndarray:
-    """Entries of each column of M with its full diagonal, (n,) int64: the pins of its net."""
-    ends = np.asarray(graph.indptr) if direction == "in" else arrivals(graph)
-    return np.diff(ends) + ~loops(graph)
 
 
 def _pattern(indptr: np.ndarray, indices: np.ndarray, n: int) -> sp.csr_array:

@@ -1,4 +1,4 @@
-"""What an array holds, as hashes: content ids of a graph, and checksums that ranks add up.
+"""Hashes of arrays: content ids of a graph, and checksums that ranks add up.
 
 An id is of all bytes in their order, so one process has to read them all. A checksum is a sum over
 all words of a file, so each of many can read a part of it, and any number of them finds the same.
@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from partition.errors import UserError
-from partition.graph.graph import MASKS, Graph, chunks
+from partition.graph.graph import AGAIN, MASKS, Graph, arc_pieces
 from partition.graph.hashing import AT_ONCE, MASK64, key, mixed
 from partition.graph.sparse_rows import FILES as SPARSE_FILES
 from partition.graph.sparse_rows import SparseRows
@@ -53,7 +53,7 @@ def parts_id(k: int, parts: np.ndarray) -> str:
 
 
 def vertex_arrays(graph: Graph) -> dict[str, Any]:
-    """What belongs to the vertices of a graph, by the names of its files.
+    """The arrays with a row for each vertex of a graph, by the names of their files.
 
     Features that are kept as CSR read like the array that they stand for.
     """
@@ -96,16 +96,12 @@ def described_sum(array: np.ndarray, total: int) -> str:
 
 
 def part_of_sum(array: np.ndarray, first: int, last: int) -> int:
-    """What the rows first … last − 1 of an array add to its checksum, which is a sum mod 2⁶⁴.
+    """The share of the rows first … last − 1 in the checksum of an array, a sum mod 2⁶⁴.
 
     Words of at most 32 bits, each times an odd number of 64 bits that depends on its place: a word
     that changes always changes the sum; any other change does but for one in 2³² or fewer (the
-    multilinear hashes of Lemire and Kaser 2014). It tells accidents from data, not forgeries.
-
-    Parameters
-    ----------
-    array : (n, …) array, C order
-        May be mapped; a piece at a time is read.
+    multilinear hashes of Lemire and Kaser 2014). It tells accidents from data, not forgeries. The
+    array is in C order; if it is mapped, a piece at a time is read.
     """
     rows = array[first:last].reshape(-1)
     if not rows.size:
@@ -129,13 +125,8 @@ def reverse_excess(row: np.ndarray, column: np.ndarray, weight: np.ndarray | Non
     """A sum mod 2⁶⁴ over entries of a matrix, which is 0 over all of a symmetric one.
 
     Each entry (i, j) with i < j adds a hash of (i, j, weight), each (j, i) subtracts the same: so
-    what has no reverse of equal weight remains. Of others it is 0 once in 2⁶⁴.
-
-    Parameters
-    ----------
-    row, column : (m,) integers
-    weight : (m,) float64, or None
-        None: the pattern is asked for.
+    entries without a reverse of equal weight remain. Of others it is 0 once in 2⁶⁴. Without weights
+    it is the sum of the pattern.
     """
     total = 0
     for start in range(0, len(row), AT_ONCE):
@@ -159,41 +150,13 @@ def check_files(path: Path, graph: Graph, sums: Mapping[str, str]) -> None:
     files = file_arrays(graph).keys()
     if sums and sums.keys() != files:
         text = f"{path}/manifest.json is damaged: it contradicts itself about "
-        raise UserError(f"{text}{min(sums.keys() ^ files)}.npy", "import the graph again")
-
-
-def check_opened(
-    path: Path, graph: Graph, sums: Mapping[str, str], symmetric: bool, values: bool
-) -> None:
-    """What the manifest says of arcs, labels and targets, which are read as a graph is opened.
-
-    Parameters
-    ----------
-    sums : mapping of str to str
-        The manifest's, of all files.
-    symmetric, values : bool
-        Whether the pattern of the arcs is symmetric, and with their weights.
-
-    Raises
-    ------
-    UserError
-        If they are others.
-    """
-    if sums:
-        arrays = file_arrays(graph).items()
-        read = {name: array for name, array in arrays if name in OPENED}
-        check_sums(path, sums_of(read), sums)
-    if symmetric:
-        check_symmetry(path, excess_of(graph, values))
+        raise UserError(f"{text}{min(sums.keys() ^ files)}.npy", AGAIN)
 
 
 def check_sums(path: Path, found: Mapping[str, str], expected: Mapping[str, str]) -> None:
-    """A UserError if a file of the folder ``path`` does not hold what its manifest says.
+    """A UserError if a file that was read from the folder ``path`` has another sum than expected.
 
-    Parameters
-    ----------
-    found, expected : mapping of str to str
-        Of the files that were read; of all, empty where the manifest knows none.
+    Those that are expected are the manifest's, of all files; empty where it knows none.
     """
     for name, text in found.items():
         if expected.get(name, text) != text:
@@ -216,12 +179,9 @@ def check_symmetry(path: Path, excess: int) -> None:
 def excess_of(graph: Graph, values: bool) -> int:
     """The sum of :func:`reverse_excess` over all arcs of a graph; in bounded memory."""
     total = 0
-    for first, last in chunks(graph.indptr):
-        begin, end = int(graph.indptr[first]), int(graph.indptr[last])
-        column = np.asarray(graph.indices[begin:end])
-        sizes = np.diff(graph.indptr[first : last + 1])
-        row = np.repeat(np.arange(first, last, dtype=column.dtype), sizes)
-        weight = graph.weights[begin:end] if values and graph.weights is not None else None
+    for first, last, row, column in arc_pieces(graph):
+        place = slice(graph.indptr[first], graph.indptr[last])
+        weight = graph.weights[place] if values and graph.weights is not None else None
         total += reverse_excess(row, column, weight)
     return total & MASK64
 

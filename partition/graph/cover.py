@@ -112,15 +112,7 @@ def rows_in_cover(left: np.ndarray, right: np.ndarray, nleft: int, nright: int) 
 def numbered(major: np.ndarray, minor: np.ndarray) -> Numbered:
     """Numbers for the different pairs (major, minor), in their order; and the pair of each number.
 
-    Parameters
-    ----------
-    major, minor : (m,) integers
-        From 0 on.
-
-    Returns
-    -------
-    number : (m,) integers
-    pairs : two (count,) int64
+    They are integers from 0 on; the numbers are (m,) integers, the pairs two (count,) int64.
     """
     factor = int(minor.max(initial=0)) + 1
     keys = major.astype(np.int64)
@@ -145,7 +137,7 @@ def _leaves(ends: np.ndarray, n: int) -> np.ndarray:
 
 
 def _by_matching(left: np.ndarray, right: np.ndarray, nleft: int, nright: int) -> np.ndarray:
-    """What :func:`rows_in_cover` says, by a largest matching (Hopcroft and Karp 1973).
+    """The result of :func:`rows_in_cover`, by a largest matching (Hopcroft and Karp 1973).
 
     A left vertex is in no such cover if and only if an alternating path joins it to a left vertex
     that a largest matching leaves alone: then every minimum cover has its neighbours instead. Left

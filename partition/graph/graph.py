@@ -17,9 +17,12 @@ from partition.errors import UserError, check_name
 from partition.graph.sparse_rows import SparseRows
 
 DIRECTIONS = ("in", "out")
+REVERSED = {"in": "out", "out": "in"}
 NORMALIZATIONS = ("sym", "row", "none")
 MASKS = ("train", "val", "test")
 UNLABELLED = -1
+AGAIN = "import the graph again"
+READ = 1 << 22  # arcs that are read at once
 _STEP = 1 << 20  # entries that are looked at at once
 
 
@@ -60,7 +63,7 @@ class Graph:
 
     @property
     def n(self) -> int:
-        """Number of vertices."""
+        """How many vertices there are."""
         return len(self.indptr) - 1
 
     @property
@@ -131,15 +134,10 @@ def aggregation_matrix(
 def with_loops(
     row: np.ndarray, column: np.ndarray, weights: np.ndarray | None, vertices: range
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray | None]:
-    """The entries of Ã from those of A: 1 on the diagonal where it is missing.
+    """The entries of Ã from those of A, (m,) integers: 1 on the diagonal where it is missing.
 
-    Parameters
-    ----------
-    row, column : (m,) integers
-    weights : (m,) float64, or None
-        1 where None; None stays None.
-    vertices : range
-        Those whose loops are all among these entries, and to which loops are given.
+    ``vertices`` are those whose loops are all among these entries, and to which loops are given.
+    Weights are 1 where None, which stays None.
     """
     lonely = np.ones(len(vertices), dtype=bool)
     lonely[row[row == column] - vertices.start] = False
@@ -153,20 +151,12 @@ def with_loops(
 def row_sums(rows: np.ndarray, weights: np.ndarray | None, n: int) -> np.ndarray:
     """The sum of the weights of each row of Ã, the same bits for every order of the entries.
 
-    So M does not depend on who adds up what. The weights of a row are rounded to multiples of
-    2⁻⁵³ times its largest one, in two halves of which float64 adds 2²⁷ exactly. What cancels up to
-    the rounding errors of the weights themselves is 0: 0.1 + 0.2 − 0.3 must not become a divisor.
+    So M does not depend on who adds up which. ``rows`` is the row of each entry, a number below n;
+    weights are 1 where None. The result is (n,) float64.
 
-    Parameters
-    ----------
-    rows : (m,) integers below n
-        The row of each entry.
-    weights : (m,) floating-point numbers, or None
-        1 where None.
-
-    Returns
-    -------
-    (n,) float64
+    The weights of a row are rounded to multiples of 2⁻⁵³ times its largest one, in two halves of
+    which float64 adds 2²⁷ exactly. A sum that cancels up to the rounding errors of the weights
+    themselves is 0: 0.1 + 0.2 − 0.3 must not become a divisor.
     """
     pieces = [slice(i, i + max(n, _STEP)) for i in range(0, len(rows), max(n, _STEP))]
     counts = sum((np.bincount(rows[piece], minlength=n) for piece in pieces), np.zeros(n, np.int64))
@@ -198,21 +188,9 @@ def entry_values(
 ) -> np.ndarray:
     """The entries of M from the entries of Ã: :func:`normalised`, rounded once.
 
-    For the entries of Mᵀ, from rows of Ãᵀ, give row and column in each other's place.
-
-    Parameters
-    ----------
-    row, column : (m,) integers
-        Places in ``degree``.
-    weights : (m,) float64, or None
-        1 where None.
-    degree : float64
-        Row sums of Ã, by :func:`row_sums`.
-
-    Raises
-    ------
-    UserError
-        As :func:`normalised`.
+    ``row`` and ``column`` are places in ``degree``, the row sums of Ã by :func:`row_sums`; weights
+    are 1 where None. For the entries of Mᵀ, from rows of Ãᵀ, give row and column in each other's
+    place.
     """
     values = np.empty(len(row), dtype)
     for start in range(0, len(row), _STEP):
@@ -226,11 +204,9 @@ def entry_values(
 def from_coordinates(
     row: np.ndarray, column: np.ndarray, values: np.ndarray, shape: tuple[int, int]
 ) -> sp.csr_array:
-    """A matrix of these entries, each of which occurs once; zeros among them stay entries.
+    """A CSR matrix of these entries, each of which occurs once; zeros among them stay entries.
 
-    Returns
-    -------
-    csr_array, indices sorted
+    Indices are sorted.
     """
     matrix = sp.coo_array((values, (row, column)), shape=shape).tocsr()
     matrix.sort_indices()
@@ -242,20 +218,11 @@ def normalised(
 ) -> np.ndarray:
     """The entries of M from the entries of Ã and the row sums of Ã.
 
-    ``"sym"``: w / (√d_row · √d_column), which is PyTorch Geometric's ``gcn_norm``;
-    ``"row"``: w / d_row; ``"none"``: w. A degree of 0 makes the entry 0. Symmetric weights give
-    symmetric entries, to the bit.
-
-    Parameters
-    ----------
-    weights, row_degree, column_degree : (m,) numbers
-        Weight of each entry, and the row sums of Ã (oriented as M, by :func:`row_sums`) of the
-        vertex of its row and of the vertex of its column.
-
-    Raises
-    ------
-    UserError
-        If a symmetric normalisation meets a negative row sum.
+    ``"sym"``: w / (√d_row · √d_column), which is PyTorch Geometric's ``gcn_norm``; ``"row"``: w /
+    d_row; ``"none"``: w. The row sums are those of Ã, oriented as M, of the vertex of each entry's
+    row, and of the vertex of its column. A degree of 0 makes the entry 0. Symmetric weights give
+    symmetric entries, to the bit. A UserError if a symmetric normalisation meets a negative row
+    sum.
     """
     if normalize == "none":
         return weights
@@ -272,53 +239,45 @@ def normalised(
 def check_arcs(graph: Graph, first: int, last: int) -> None:
     """Refuse arcs of the vertices first..last−1 that no graph has, in bounded memory.
 
-    Whoever indexes by what is in a file has to do this before: compiled code does not look.
-
-    Raises
-    ------
-    UserError
-        If ``indptr`` does not increase or leaves the arcs, a target is outside 0..n−1, the targets
-        of a vertex do not increase, or a weight is not finite.
+    Whoever indexes by the numbers in a file has to do this before: compiled code does not look. A
+    UserError if ``indptr`` does not increase or leaves the arcs, a target is outside 0..n−1, the
+    targets of a vertex do not increase, or a weight is not finite.
     """
-    for start in range(first, last, _AT_ONCE):
-        ends = graph.indptr[start : min(start + _AT_ONCE, last) + 1]
+    for start in range(first, last, _STEP):
+        ends = graph.indptr[start : min(start + _STEP, last) + 1]
         if ends[0] < 0 or ends[-1] > graph.nnz or (ends[1:] < ends[:-1]).any():
-            raise UserError("indptr.npy does not increase", _AGAIN)
+            raise UserError("indptr.npy does not increase", AGAIN)
     ends = graph.indptr[first : last + 1]
     begin, end = int(ends[0]), int(ends[-1])
-    for start in range(begin, end, _AT_ONCE):
-        stop = min(start + _AT_ONCE, end)
+    for start in range(begin, end, _STEP):
+        stop = min(start + _STEP, end)
         target = np.asarray(graph.indices[max(start - 1, begin) : stop])
         if target.min() < 0 or target.max() >= graph.n:
-            raise UserError(f"indices.npy has a vertex outside 0..{graph.n - 1}", _AGAIN)
+            raise UserError(f"indices.npy has a vertex outside 0..{graph.n - 1}", AGAIN)
         falls = max(start - 1, begin) + 1 + np.flatnonzero(target[1:] <= target[:-1])
         if (ends[np.searchsorted(ends, falls)] != falls).any():
-            raise UserError("the targets of a vertex in indices.npy do not increase", _AGAIN)
+            raise UserError("the targets of a vertex in indices.npy do not increase", AGAIN)
         if graph.weights is not None and not np.isfinite(graph.weights[start:stop]).all():
-            raise UserError("weights.npy has a weight that is not finite", _AGAIN)
-
-
-_AT_ONCE = 1 << 20
-_AGAIN = "import the graph again"
+            raise UserError("weights.npy has a weight that is not finite", AGAIN)
 
 
 def check_labels(graph: Graph, classes: int) -> None:
     """A UserError if a label is outside −1..classes−1."""
     if graph.labels is None:
         return
-    for start in range(0, graph.n, _AT_ONCE):
-        labels = graph.labels[start : start + _AT_ONCE]
+    for start in range(0, graph.n, _STEP):
+        labels = graph.labels[start : start + _STEP]
         if labels.min() < UNLABELLED or labels.max() >= classes:
-            raise UserError(f"labels.npy has a label outside -1..{classes - 1}", _AGAIN)
+            raise UserError(f"labels.npy has a label outside -1..{classes - 1}", AGAIN)
 
 
 def check_targets(graph: Graph) -> None:
     """A UserError if a target is infinite."""
     if graph.targets is None:
         return
-    for start in range(0, graph.n, _AT_ONCE):
-        if np.isinf(graph.targets[start : start + _AT_ONCE]).any():
-            raise UserError("targets.npy has a target that is infinite", _AGAIN)
+    for start in range(0, graph.n, _STEP):
+        if np.isinf(graph.targets[start : start + _STEP]).any():
+            raise UserError("targets.npy has a target that is infinite", AGAIN)
 
 
 def symmetry(graph: Graph) -> tuple[bool, bool]:
@@ -326,7 +285,7 @@ def symmetry(graph: Graph) -> tuple[bool, bool]:
     # Rows in their order list the sources of every target in theirs: as its row has to.
     place, ends = np.array(graph.indptr[:-1]), np.asarray(graph.indptr[1:])
     equal = True
-    for first, last in chunks(graph.indptr, max(graph.n, 1 << 22)):
+    for first, last in chunks(graph.indptr, max(graph.n, READ)):
         begin, end = int(graph.indptr[first]), int(graph.indptr[last])
         target = np.asarray(graph.indices[begin:end])
         starts = (graph.indptr[first : last + 1] - begin).astype(target.dtype)
@@ -350,28 +309,35 @@ def arcs(graph: Graph) -> np.ndarray:
     return np.repeat(numbers, np.diff(graph.indptr))
 
 
+def arc_pieces(graph: Graph, least: int = 0) -> Iterator[tuple[int, int, np.ndarray, np.ndarray]]:
+    """The arcs a range of sources at a time, see :func:`chunks`: (first, last, source, target).
+
+    A piece has ``READ`` arcs, or ``least``, if that is more.
+    """
+    number = np.arange(graph.n, dtype=graph.indices.dtype)
+    for first, last in chunks(graph.indptr, max(least, READ)):
+        target = np.asarray(graph.indices[graph.indptr[first] : graph.indptr[last]])
+        source = np.repeat(number[first:last], np.diff(graph.indptr[first : last + 1]))
+        yield first, last, source, target
+
+
 def row_sizes(graph: Graph, direction: str = "in") -> np.ndarray:
-    """Stored entries of each row of M with its full diagonal, (n,) int64: a vertex's work."""
+    """Stored entries of each row of M with its full diagonal, (n,) int64: a vertex's work.
+
+    Those of each column are the row sizes of the other direction.
+    """
     sizes = np.ones(graph.n, dtype=np.int64)
     if direction == "out":
         sizes += np.diff(graph.indptr)
-    for first, last in chunks(graph.indptr, max(graph.n, 1 << 22)):
-        pins = np.asarray(graph.indices[graph.indptr[first] : graph.indptr[last]])
-        source = np.repeat(np.arange(first, last), np.diff(graph.indptr[first : last + 1]))
-        sizes[pins[pins == source]] -= 1
+    for _, _, source, target in arc_pieces(graph, graph.n):
+        sizes[target[target == source]] -= 1
         if direction == "in":
-            sizes += np.bincount(pins, minlength=graph.n)
+            sizes += np.bincount(target, minlength=graph.n)
     return sizes
 
 
 def of_split(graph: Graph, split: int) -> Graph:
-    """The graph with the masks of one split, (n,) bool each.
-
-    Raises
-    ------
-    UserError
-        If there is no split of that number, from 0.
-    """
+    """The graph with the masks of one split, by its number from 0, (n,) bool each."""
     if not 0 <= split < graph.splits:
         raise UserError(
             f"there is no split {split}: the masks have {graph.splits}",
@@ -388,8 +354,8 @@ def known_vertices(graph: Graph) -> np.ndarray | None:
         known = np.asarray(graph.labels) != UNLABELLED
     if graph.targets is not None:
         targets = np.empty(graph.n, bool)
-        for start in range(0, graph.n, _AT_ONCE):
-            piece = slice(start, start + _AT_ONCE)
+        for start in range(0, graph.n, _STEP):
+            piece = slice(start, start + _STEP)
             targets[piece] = ~np.isnan(graph.targets[piece]).all(axis=1)
         known = targets if known is None else known | targets
     return known

@@ -1,4 +1,4 @@
-"""The JSON files of a graph folder, checked field by field."""
+"""The JSON files of a graph folder, checked by the types of the fields that they describe."""
 
 from __future__ import annotations
 
@@ -7,13 +7,14 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import MISSING, dataclass, field, fields
 from pathlib import Path
-from typing import IO, Any
+from types import UnionType
+from typing import IO, Annotated, Any, Union, get_args, get_origin, get_type_hints
 
 import numpy as np
 
 from partition.errors import UserError, shown
 from partition.graph.content import FILES
-from partition.graph.graph import DIRECTIONS, MASKS
+from partition.graph.graph import AGAIN, DIRECTIONS, MASKS
 from partition.graph.metrics import Metrics, NodeTraffic
 from partition.records import atomic_file, open_regular, to_json
 
@@ -27,13 +28,16 @@ EXCHANGES = ("rows", "mixed")  # what is sent: rows of H alone, or partial sums 
 MADE_FOR_MIXED = ("mg",)  # models whose objective is the volume of a mixed exchange
 # What a row of a history has where its partition was measured.
 STEP_FIGURES = ("volume", "max_send", "max_recv", "messages", "imbalance")
-AGAIN = "import the graph again"
 MAX_JSON = 1 << 28  # bytes of a file that is read whole
+# Types of fields, with the values that a file may have.
+Count = Annotated[int, range(1 << 48)]
+Positive = Annotated[int, range(1, 1 << 48)]
+Direction = Annotated[str, DIRECTIONS]
 
 
 @dataclass(frozen=True)
 class Manifest:
-    """What a graph folder says of itself.
+    """The description of a graph folder, as its file has it.
 
     Attributes
     ----------
@@ -63,28 +67,28 @@ class Manifest:
     splits : int
         How many splits the masks are of.
     source : mapping
-        Where the graph came from, and what became of its self-loops and duplicate arcs.
+        Where the graph came from, and how its self-loops and duplicate arcs were settled.
     """
 
     id: str
     name: str
-    n: int
-    nnz: int
+    n: Count
+    nnz: Count
     directed: bool
     symmetric_pattern: bool
     symmetric_values: bool
     weighted: bool
-    direction: str
-    features: int
-    classes: int
-    masks: tuple[str, ...]
+    direction: Direction
+    features: Count
+    classes: Count
+    masks: tuple[Annotated[str, MASKS], ...]
     source: Mapping[str, Any]
     class_names: tuple[str, ...] = ()
     data_id: str = ""
-    targets: int = 0
-    splits: int = 1
-    feature_entries: int = 0
-    sums: Mapping[str, str] = field(default_factory=dict)
+    targets: Count = 0
+    splits: Positive = 1
+    feature_entries: Count = 0
+    sums: Mapping[Annotated[str, FILES], str] = field(default_factory=dict)
     format: str = FORMAT
     version: int = VERSION
 
@@ -121,18 +125,18 @@ class Partition:
 
     name: str
     parts: np.ndarray
-    k: int
+    k: Annotated[int, range(1, 1 << 31)]
     graph_id: str
     model: str
     tool: str
     tool_version: str
-    direction: str
+    direction: Direction
     seed: int | None = None
     imbalance: float | None = None
     options: Mapping[str, Any] = field(default_factory=dict)
-    metrics: Mapping[str, Any] = field(default_factory=dict)
-    mixed: Mapping[str, Any] = field(default_factory=dict)
-    nodes: Mapping[str, Any] = field(default_factory=dict)
+    metrics: Mapping[Direction, Mapping[str, Any]] = field(default_factory=dict)
+    mixed: Mapping[Direction, Mapping[str, Any]] = field(default_factory=dict)
+    nodes: Mapping[Direction, Mapping[str, Any]] = field(default_factory=dict)
     history: Sequence[Mapping[str, Any]] = field(default_factory=list)
     seconds: float = 0.0
     deterministic: bool = True
@@ -151,10 +155,7 @@ class Partition:
 def read_manifest(path: Path) -> Manifest:
     """The manifest of the graph folder ``path``.
 
-    Raises
-    ------
-    UserError
-        If there is none, it is damaged, or of a version that is not known.
+    A UserError if there is none, it is damaged, or of a version that is not known.
     """
     file = path / "manifest.json"
     if not path.exists():
@@ -173,10 +174,9 @@ def read_manifest(path: Path) -> Manifest:
         known = ", ".join(map(str, READABLE))
         raise UserError(
             f"{path} has format version {facts.get('version')!r}, this program reads {known}",
-            "import the graph again",
+            AGAIN,
         )
-    _check_fields(file, facts, Manifest, _MANIFEST)
-    # What follows from each other.
+    _check_fields(file, facts, Manifest)
     if facts["directed"] == facts["symmetric_pattern"] or (
         facts["symmetric_values"] and not facts["symmetric_pattern"]
     ):
@@ -190,18 +190,12 @@ def read_manifest(path: Path) -> Manifest:
 
 
 def read_description(file: Path) -> dict[str, Any]:
-    """The fields of a :class:`Partition` but ``parts``, from the file that describes it.
-
-    Raises
-    ------
-    UserError
-        If it cannot be read or is damaged.
-    """
+    """The fields of a :class:`Partition` but ``parts``, from the file that describes it."""
     facts = read_json(file)
     version = facts.pop("version", None)
     if facts.pop("format", None) != PARTITION_FORMAT or version != PARTITION_VERSION:
         raise UserError(f"{file} is not a version {PARTITION_VERSION} partition")
-    _check_fields(file, facts, Partition, _PARTITION)
+    _check_fields(file, facts, Partition)
     for kind, name in ((Metrics, "metrics"), (Metrics, "mixed"), (NodeTraffic, "nodes")):
         if facts.get(name) and set(facts[name]) != set(DIRECTIONS):
             raise UserError(f"{file} is damaged: {name} lacks a direction")
@@ -216,10 +210,7 @@ def read_description(file: Path) -> dict[str, Any]:
 def read_json(file: Path) -> dict[str, Any]:
     """The object in a JSON file of anybody's.
 
-    Raises
-    ------
-    UserError
-        If it cannot be read, is too long, or holds something else.
+    A UserError if it cannot be read, is too long, or holds something else.
     """
     try:
         with open_regular(file) as stream:
@@ -258,138 +249,83 @@ def dump_json(stream: IO[str], facts: Mapping[str, Any]) -> None:
     stream.write("\n")
 
 
-def _check_fields(
-    file: Path, facts: Mapping[str, Any], kind: type, checks: Mapping[str, Callable[[Any], bool]]
-) -> None:
-    known = {entry.name: entry for entry in fields(kind)}
+def _check_fields(file: Path, facts: Mapping[str, Any], kind: type) -> None:
+    """Refuse facts that are not the fields of a dataclass, as these are annotated."""
+    known = get_type_hints(kind, include_extras=True)
     for name in facts:
         if name not in known:
             raise UserError(f"{file} is damaged: it has an unknown field {name[:100]!r}")
-    for name, check in checks.items():
+    for entry in fields(kind):
+        name, value = entry.name, facts.get(entry.name)
         if name not in facts:
-            if known[name].default is MISSING and known[name].default_factory is MISSING:
+            if name != "parts" and entry.default is entry.default_factory is MISSING:
                 raise UserError(f"{file} is damaged: {name} is missing")
-        elif not check(facts[name]):
-            if isinstance(facts[name], list | dict):
+        elif not _fits(value, known[name]) or not _RULES.get(name, lambda value: True)(value):
+            if isinstance(value, list | dict):
                 raise UserError(f"{file} is damaged: {name} does not hold what it should")
-            text = repr(facts[name])
+            text = repr(value)
             raise UserError(f"{file} is damaged: {name} cannot be {text[:60]}")
 
 
-def _is_text(value: Any) -> bool:
-    return type(value) is str
-
-
-def _is_count(value: Any) -> bool:
-    return type(value) is int and 0 <= value < 2**48
-
-
-def _is_flag(value: Any) -> bool:
-    return type(value) is bool
-
-
-def _is_direction(value: Any) -> bool:
-    return type(value) is str and value in DIRECTIONS
-
-
-def _is_object(value: Any) -> bool:
-    return type(value) is dict
-
-
-def _is_number(value: Any) -> bool:
-    return type(value) in (int, float) and abs(value) < 2**63
-
-
-def _is_masks(value: Any) -> bool:  # they name files
-    names = isinstance(value, list) and all(type(name) is str and name in MASKS for name in value)
-    return names and len(set(value)) == len(value)
-
-
-def _is_splits(value: Any) -> bool:
-    return _is_count(value) and value > 0
-
-
-def _is_names(value: Any) -> bool:
-    return isinstance(value, list) and all(type(name) is str for name in value)
-
-
-def _are_sums(value: Any) -> bool:  # they name files
-    return type(value) is dict and set(value) <= set(FILES) and all(map(_is_text, value.values()))
+def _fits(value: Any, kind: Any) -> bool:
+    """Whether a JSON value is of a type; of ``Annotated[T, known]``, if it is a T in ``known``."""
+    origin, inner = get_origin(kind), get_args(kind)
+    if origin is Annotated:
+        return _fits(value, inner[0]) and value in inner[1]
+    if origin in (Union, UnionType):
+        return any(_fits(value, one) for one in inner)
+    if origin in (list, tuple, Sequence):
+        return type(value) is list and all(_fits(item, inner[0]) for item in value)
+    if origin is Mapping:
+        return type(value) is dict and all(
+            _fits(key, inner[0]) and _fits(item, inner[1]) for key, item in value.items()
+        )
+    if kind in (int, float):
+        return type(value) in (int, kind) and abs(value) < 2**63
+    return kind is Any or type(value) is kind
 
 
 def _are_figures(kind: type, figures: Mapping[str, Any], k: int) -> bool:
     """Whether they are the fields of a dataclass of counts: a number per part, or per node."""
-    known = {entry.name: entry for entry in fields(kind)}
-    needed = {name for name, entry in known.items() if entry.default is MISSING}
+    known = get_type_hints(kind)
+    needed = {entry.name for entry in fields(kind) if entry.default is MISSING}
     if not needed <= set(figures) <= set(known):
         return False
     # Nodes hold ranks_per_node parts each, the last one perhaps fewer.
     per_node = figures.get("ranks_per_node", 1)
-    if not _is_count(per_node) or per_node == 0 or figures.get("k", k) != k:
+    if not _fits(per_node, Positive) or figures.get("k", k) != k:
         return False
-    lists = {name: value for name, value in figures.items() if "list" in known[name].type}
-    for name, value in lists.items():
-        if value is None and name not in needed:
-            continue
-        if type(value) is not list or len(value) != -(-k // per_node):
-            return False
-        if not all(map(_is_count, value)):
-            return False
-    return "direction" not in known or _is_direction(figures["direction"])
+    lists = [value for value in figures.values() if type(value) is list]
+    return (
+        all(_fits(value, known[name]) for name, value in figures.items())
+        and all(len(value) == -(-k // per_node) and _fits(value, list[Count]) for value in lists)
+        and figures.get("direction", DIRECTIONS[0]) in DIRECTIONS
+    )
 
 
-def _is_history(rows: Any) -> bool:
+def _is_history(rows: list[dict[str, Any]]) -> bool:
     """Whether rows of a history have what is shown of them."""
-    if type(rows) is not list or not all(type(row) is dict for row in rows):
-        return False
     tried = any("chosen" in row for row in rows)
     for row in rows:
         known = STEP_FIGURES if "volume" in row else [f for f in STEP_FIGURES if f in row]
-        numbers = [*known, *(["predicted"] if tried and "volume" in row else [])]
+        numbers = [*known, *(["predicted"] if tried and "volume" in row else []), "seconds"]
         texts = ["step", *(["direction"] if "direction" in row else []), *(["note"] * tried)]
-        if not all(_is_number(row.get(name)) for name in numbers):
+        if not all(_fits(row.get(name), float) for name in numbers):
             return False
-        if not all(_is_text(row.get(name)) for name in texts):
-            return False
-        if not _is_number(row.get("seconds", "")) or (tried and "chosen" not in row):
+        if not all(_fits(row.get(name), str) for name in texts) or (tried and "chosen" not in row):
             return False
     return True
 
 
-def _is_options(value: Any) -> bool:
+def _is_options(value: dict[str, Any]) -> bool:
     """Whether an object has options that a refinement can go on with."""
-    if type(value) is not dict:
-        return False
     per_node = value.get("ranks_per_node")
-    return _is_text(value.get("balance", "")) and (
-        per_node is None or (_is_count(per_node) and per_node > 0)
-    )
+    return _fits(value.get("balance", ""), str) and _fits(per_node, Positive | None)
 
 
-def _is_by_direction(value: Any) -> bool:
-    return type(value) is dict and all(
-        key in DIRECTIONS and type(facts) is dict for key, facts in value.items()
-    )
-
-
-_MANIFEST: dict[str, Callable[[Any], bool]] = {
-    "id": _is_text, "name": _is_text, "n": _is_count, "nnz": _is_count, "directed": _is_flag,
-    "symmetric_pattern": _is_flag, "symmetric_values": _is_flag, "weighted": _is_flag,
-    "direction": _is_direction, "features": _is_count, "classes": _is_count, "masks": _is_masks,
-    "source": _is_object, "data_id": _is_text, "targets": _is_count, "splits": _is_splits,
-    "feature_entries": _is_count,
-    "class_names": _is_names, "sums": _are_sums,
-}  # fmt: skip
-
-_PARTITION: dict[str, Callable[[Any], bool]] = {
-    "name": _is_text,
-    "k": lambda k: type(k) is int and 0 < k <= np.iinfo(np.int32).max,
-    "graph_id": _is_text, "model": _is_text, "tool": _is_text, "tool_version": _is_text,
-    "direction": _is_direction,
-    "seed": lambda seed: seed is None or (type(seed) is int and abs(seed) < 2**63),
-    "imbalance": lambda imbalance: imbalance is None or _is_number(imbalance),
-    "options": _is_options, "metrics": _is_by_direction, "mixed": _is_by_direction,
-    "nodes": _is_by_direction,
+# Of some fields, what their types do not say.
+_RULES: dict[str, Callable[[Any], bool]] = {
+    "masks": lambda names: len(set(names)) == len(names),
+    "options": _is_options,
     "history": _is_history,
-    "seconds": _is_number, "deterministic": _is_flag, "id": _is_text,
-}  # fmt: skip
+}

@@ -18,7 +18,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from partition.graph.columns import column_pieces
-from partition.graph.cover import Numbered, numbered, rows_in_cover
+from partition.graph.cover import SPARSE, Numbered, numbered, rows_in_cover
 from partition.graph.graph import (
     DIRECTIONS,
     Graph,
@@ -29,7 +29,6 @@ from partition.graph.graph import (
 )
 from partition.graph.sampling import segments
 
-SPARSE = 32  # of fewer numbers than one in so many it is quicker to sort them than to mark them
 AT_ONCE = 1 << 20  # entries whose cover is computed at once; of one pair, if it has more
 
 
@@ -221,24 +220,19 @@ def metrics_of(
 
 
 def measure_mixed(graph: Graph, parts: np.ndarray, k: int, direction: str = "in") -> Metrics:
-    """What :func:`measure` says of an exchange of rows, for the mixed one: the fewest rows.
+    """As :func:`measure` for an exchange of rows, the costs of the mixed one: the fewest rows.
 
     Every pair of parts uses the cover of :func:`partition.graph.cover.summed_entries`. Covers are
-    computed for a few pairs at a time, in bounded memory beside the cut arcs of one part.
-
-    Parameters and errors are those of :func:`measure`. Training vertices are not counted again.
+    computed for a few pairs at a time, in bounded memory beside the cut arcs of one part. Training
+    vertices are not counted again.
     """
-    return _measure_mixed(graph, parts, k, (direction,))[direction]
+    return measure_mixed_both(graph, parts, k, (direction,))[direction]
 
 
-def measure_mixed_both(graph: Graph, parts: np.ndarray, k: int) -> dict[str, Metrics]:
-    """:func:`measure_mixed` in both directions, in less time than one after the other."""
-    return _measure_mixed(graph, parts, k, DIRECTIONS)
-
-
-def _measure_mixed(
-    graph: Graph, parts: np.ndarray, k: int, directions: Sequence[str]
+def measure_mixed_both(
+    graph: Graph, parts: np.ndarray, k: int, directions: Sequence[str] = DIRECTIONS
 ) -> dict[str, Metrics]:
+    """:func:`measure_mixed` in both directions, in less time than one after the other."""
     parts = _checked(graph, parts, k)
     counts = {direction: _MixedCounts(graph, parts, k, direction) for direction in directions}
     indptr, indices = np.asarray(graph.indptr), np.asarray(graph.indices)
@@ -291,11 +285,8 @@ class _MixedCounts:
     def add(self, columns: Numbered, rows: Numbered) -> None:
         """Count the cover of some pairs of parts, all of whose entries are here.
 
-        Parameters
-        ----------
-        columns, rows : results of ``numbered``
-            Of each entry its column with the part that receives, and its row with the part that
-            sends.
+        Both are results of ``numbered``: of each entry its column with the part that receives, and
+        its row with the part that sends.
         """
         (left, (column, receiver)), (right, (row, sender)) = columns, rows
         by_row = rows_in_cover(left, right, len(column), len(row))
@@ -309,7 +300,7 @@ class _MixedCounts:
             self._nnz += sign * moved.astype(np.int64)
 
     def metrics(self, direction: str) -> Metrics:
-        """What was counted."""
+        """The counts of all covers together."""
         return metrics_of(
             (self._rows + self._sums).tocsr(),
             direction,
@@ -340,18 +331,12 @@ def exchange_matrix(graph: Graph, parts: np.ndarray, k: int, direction: str = "i
 def pattern_exchange(
     indptr: np.ndarray, rows: np.ndarray, owners: np.ndarray, parts: np.ndarray, k: int
 ) -> sp.csr_array:
-    """What :func:`exchange_matrix` counts, for any set of entries: of M, or of a mini-batch.
+    """The count of :func:`exchange_matrix`, for any set of entries: of M, or of a mini-batch.
 
-    Parameters
-    ----------
-    indptr : (m + 1,) integers
-    rows : integers
-        ``rows[indptr[c]:indptr[c+1]]`` are the rows with an entry in column c. The owner of a
-        column never sends it to itself, so it makes no difference whether the diagonal is there.
-    owners : (m,) integers
-        The part that owns the row of H which column c reads.
-    parts : (n,) integers
-        The part that owns each row.
+    ``rows[indptr[c]:indptr[c+1]]`` are the rows with an entry in column c. ``owners[c]`` is the
+    part that owns the row of H which column c reads, ``parts`` the part that owns each row. The
+    owner of a column never sends it to itself, so it makes no difference whether the diagonal is
+    there.
     """
     exchange = sp.csr_array((k, k), dtype=np.int64)
     if k == 1:
@@ -367,13 +352,7 @@ def pattern_exchange(
 
 
 def node_traffic(exchange: sp.csr_array, ranks_per_node: int) -> NodeTraffic:
-    """Traffic between nodes of R parts each, from :func:`exchange_matrix`.
-
-    Raises
-    ------
-    ValueError
-        If R < 1.
-    """
+    """Traffic between nodes of R parts each, R ≥ 1, from :func:`exchange_matrix`."""
     if ranks_per_node < 1:
         raise ValueError(f"{ranks_per_node} ranks per node")
     k = exchange.shape[0]

@@ -59,7 +59,7 @@ class NeighborSampler(Sampler):
         return kept, self._factors(hop, row, column)[kept]
 
     def rule(self, epoch: int, batch: int, hop: int) -> Rule | None:
-        """What :meth:`kept` does."""
+        """The rule by which :meth:`kept` thins out rows."""
         return Rule(self.fanouts[hop], key(self.seed, epoch, batch, hop), self.shared)
 
     def _factors(self, hop: int, row: np.ndarray, column: np.ndarray) -> np.ndarray:
@@ -82,10 +82,7 @@ class NeighborSampler(Sampler):
     ) -> list[Pattern]:
         """The exchanges of a mini-batch, one per layer, that of the seeds first.
 
-        Parameters
-        ----------
-        seeds : (n,) integers, optional
-            What the sampler numbers, increasing vertices; without it, all vertices.
+        The sampler numbers ``seeds``, increasing vertices; without them, all vertices.
         """
         frontier = self.members(epoch, batch)
         if seeds is not None:

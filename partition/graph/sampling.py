@@ -19,7 +19,7 @@ import numpy as np
 
 from partition.errors import UserError
 from partition.graph.columns import columns
-from partition.graph.graph import Graph
+from partition.graph.graph import REVERSED, Graph
 from partition.graph.hashing import key, permuted
 from partition.registry import Registry
 
@@ -230,20 +230,13 @@ def make_sampler(
 ) -> Sampler:
     """The sampler of that name in ``SAMPLERS``, its arguments checked.
 
-    Parameters
-    ----------
-    batch : int or str
-        Vertices (seeds) in a batch, or a share of all, such as "6%".
-    fanouts : str or sequence of int
-        "10,5": neighbours per row, layer by layer from the seeds on; −1 for all. Empty: the
-        sampler's default; an error for a sampler without fan-outs.
-    clusters : (n,) integers, optional
-        The cluster of every vertex, for the sampler "cluster", whose batches are so many clusters.
+    ``batch`` is the number of vertices (seeds) in a batch, or a share of all, such as "6%";
+    ``fanouts`` the neighbours per row, layer by layer from the seeds on, such as "10,5", −1 for
+    all; empty: the sampler's default. ``clusters`` is the cluster of every vertex, for the sampler
+    "cluster", whose batches are so many clusters.
 
-    Raises
-    ------
-    UserError
-        If the name is unknown, the batch is not in 1..n, or the fan-outs are malformed.
+    A UserError if the name is unknown, the batch is not in 1..n, or the fan-outs are malformed, or
+    given to a sampler without.
     """
     kind = SAMPLERS.get(name)
     if kind is ClusterSampler:
@@ -263,28 +256,13 @@ def make_sampler(
 
 
 def sides(graph: Graph, direction: str, side: str) -> tuple[np.ndarray, np.ndarray]:
-    """The pattern of M by columns or by rows, what :meth:`patterns` of a sampler needs.
-
-    Parameters
-    ----------
-    direction : {"in", "out"}
-        Direction of M.
-    side : {"columns", "rows"}
-        A sampler's ``side``.
-    """
-    other = {"in": "out", "out": "in"}
+    """The pattern of M by columns or by rows, which a sampler of that ``side`` takes."""
     # A row of M is a column of M for the reversed graph.
-    return columns(graph, direction if side == "columns" else other[direction])
+    return columns(graph, direction if side == "columns" else REVERSED[direction])
 
 
 def batch_size(text: int | str, n: int) -> int:
-    """Vertices in a batch, from a number or a share of n such as "6%" (at least one vertex).
-
-    Raises
-    ------
-    UserError
-        If it is neither, or not in 1..n.
-    """
+    """Vertices in a batch, from a number or a share of n such as "6%" (at least one vertex)."""
     given = str(text).strip()
     share = re.fullmatch(r"(\d+(?:\.\d*)?)\s*%", given)
     if share:
@@ -302,13 +280,7 @@ def batch_size(text: int | str, n: int) -> int:
 
 
 def parse_fanouts(text: str | Sequence[int]) -> tuple[int, ...]:
-    """Fan-outs from "10,5" or numbers; empty if there are none.
-
-    Raises
-    ------
-    UserError
-        If one is neither a positive number nor −1.
-    """
+    """Fan-outs from "10,5" or numbers, positive ones or −1; empty if there are none."""
     words = [] if text == "" else text.split(",") if isinstance(text, str) else text
     try:
         counts = tuple(int(word) for word in words)

@@ -45,22 +45,22 @@ class SparseRows:
 
     @property
     def shape(self) -> tuple[int, int]:
-        """Rows and columns."""
+        """How many rows and columns are seen."""
         return len(self), len(range(*self.columns.indices(self.width)))
 
     @property
     def dtype(self) -> np.dtype:
-        """Of the numbers."""
+        """The type of the numbers."""
         return self.data.dtype
 
     @property
     def flags(self) -> Any:
-        """Of the array on disk."""
+        """Those of the array on disk."""
         return self.data.flags
 
     @property
     def base(self) -> Any:
-        """What holds the memory of the numbers."""
+        """The array that holds the memory of the numbers."""
         return self.data
 
     ndim = 2
@@ -99,7 +99,7 @@ class SparseRows:
         return self._dense(numbers)[:, columns]
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
-        """The dense array."""
+        """The dense array it stands for."""
         dense = self._dense(np.arange(len(self)))[:, self.columns]
         return dense.astype(dtype or self.dtype, copy=False)
 
@@ -138,17 +138,8 @@ def read_features(
 ) -> np.ndarray | SparseRows | None:
     """The features of a graph folder, if it has any, as it keeps them.
 
-    Parameters
-    ----------
-    load : callable
-        ``load(name, shape, kind)`` maps one of its arrays.
-    entries : int
-        Of features that are kept as a sparse matrix; 0: they are dense.
-
-    Raises
-    ------
-    UserError
-        If the row pointers do not have so many entries.
+    ``load(name, shape, kind)`` maps one of its arrays. A sparse matrix has so many ``entries``; 0:
+    the features are dense.
     """
     if not entries:
         return load("features", shape, "f") if shape[1] else None
@@ -166,10 +157,8 @@ def read_features(
 def kept_form(features: Any, form: str = "auto") -> Any:
     """Features as a folder keeps them: CSR or a dense array.
 
-    Parameters
-    ----------
-    form : {"auto", "dense", "sparse"}
-        "auto": what is sparse stays so, and what is dense becomes it where that is worth it.
+    ``form`` is one of ``FORMS``. "auto": sparse features stay so, and dense ones become so where
+    that is worth it.
     """
     if features is None or form == "dense":
         return None if features is None else np.asarray(features)
@@ -203,7 +192,7 @@ def from_dense(features: np.ndarray) -> SparseRows:
 
 
 def check_rows(rows: SparseRows, first: int, last: int) -> str | None:
-    """What is wrong with rows first … last − 1; None if nothing is. They are read once."""
+    """The fault of rows first … last − 1, None if they have none. They are read once."""
     starts = np.asarray(rows.indptr[first : last + 1])
     if (starts[1:] < starts[:-1]).any() or starts[0] < 0 or starts[-1] > len(rows.indices):
         return "row pointers of its features do not rise"

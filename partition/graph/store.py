@@ -26,16 +26,9 @@ from typing import Any
 import numpy as np
 
 from partition.errors import UserError, unknown_name
-from partition.graph.content import (
-    check_files,
-    check_opened,
-    content_id,
-    data_id,
-    file_arrays,
-    parts_id,
-    sums_of,
-)
+from partition.graph import content
 from partition.graph.graph import (
+    AGAIN,
     MASKS,
     Graph,
     check_arcs,
@@ -111,9 +104,9 @@ def write_graph(
     check_target(path, overwrite)
     pattern, values = symmetry(graph)
     graph = replace(graph, features=kept_form(graph.features, keep_features))
-    arrays = file_arrays(graph)
+    arrays = content.file_arrays(graph)
     manifest = Manifest(
-        id=content_id(graph),
+        id=content.content_id(graph),
         name=path.stem,
         n=graph.n,
         nnz=graph.nnz,
@@ -126,12 +119,12 @@ def write_graph(
         classes=graph.classes,
         masks=tuple(name for name in MASKS if name in graph.masks),
         source=dict(source),
-        data_id=data_id(graph),
+        data_id=content.data_id(graph),
         class_names=graph.class_names or (),
         feature_entries=graph.features.entries if isinstance(graph.features, SparseRows) else 0,
         targets=0 if graph.targets is None else int(graph.targets.shape[1]),
         splits=graph.splits,
-        sums=sums_of(arrays),
+        sums=content.sums_of(arrays),
     )
     _check_room(path, sum(array.nbytes for array in arrays.values()))
     before: list[str] = []
@@ -165,14 +158,7 @@ def _check_room(path: Path, nbytes: int) -> None:
 
 
 def check_target(path: Path, overwrite: bool = False) -> None:
-    """Refuse a path that :func:`write_graph` could not write a graph folder to.
-
-    Raises
-    ------
-    UserError
-        If the name is wrong, something is there already, it is in use, or the place is not
-        writable.
-    """
+    """Refuse a path that :func:`write_graph` could not write a graph folder to."""
     if path.suffix != ".graph":
         raise UserError(f"a graph folder's name ends in .graph, not {path.name!r}")
     if path.exists() and not overwrite:
@@ -229,9 +215,9 @@ def open_graph(path: str | os.PathLike, *, check: bool = True) -> StoredGraph:
         raise UserError(
             f"{path}/indptr.npy goes from {graph.indptr[0]} to {graph.indptr[-1]}, the manifest "
             f"says 0 to {nnz}",
-            "import the graph again",
+            AGAIN,
         )
-    check_files(path, graph, manifest.sums)
+    content.check_files(path, graph, manifest.sums)
     if check:
         try:
             check_arcs(graph, 0, n)
@@ -239,9 +225,12 @@ def open_graph(path: str | os.PathLike, *, check: bool = True) -> StoredGraph:
             check_targets(graph)
         except UserError as error:
             raise UserError(f"{path} is damaged: {error.message}", error.hint) from None
-        check_opened(
-            path, graph, manifest.sums, manifest.symmetric_pattern, manifest.symmetric_values
-        )
+        if manifest.sums:
+            arrays = content.file_arrays(graph).items()
+            read = {name: array for name, array in arrays if name in content.OPENED}
+            content.check_sums(path, content.sums_of(read), manifest.sums)
+        if manifest.symmetric_pattern:
+            content.check_symmetry(path, content.excess_of(graph, manifest.symmetric_values))
     return StoredGraph(path, manifest, graph)
 
 
@@ -292,7 +281,7 @@ def write_partition(
     if read_manifest(Path(path)).id != partition.graph_id:
         raise UserError(f"{path} is another graph than the partition was made for")
     parts = np.asarray(partition.parts, np.int32)
-    stored = replace(partition, parts=parts, id=parts_id(partition.k, parts))
+    stored = replace(partition, parts=parts, id=content.parts_id(partition.k, parts))
     facts = {"format": PARTITION_FORMAT, "version": PARTITION_VERSION}
     facts |= {f.name: getattr(stored, f.name) for f in fields(Partition) if f.name != "parts"}
     try:
@@ -359,7 +348,7 @@ def read_partition(path: str | os.PathLike, name: str, *, parts: bool = True) ->
     partition = Partition(parts=vector, **facts)
     if len(vector) and (vector.min() < 0 or vector.max() >= partition.k):
         raise UserError(f"{file} has a part number outside 0..{partition.k - 1}")
-    if parts_id(partition.k, vector.astype(np.int32, copy=False)) != partition.id:
+    if content.parts_id(partition.k, vector.astype(np.int32, copy=False)) != partition.id:
         if read_description(description) != facts:  # it was replaced while it was read
             return read_partition(path, name)
         raise UserError(
@@ -424,7 +413,7 @@ def _map_array(
 ) -> np.ndarray:
     """An array of that shape, or of one of the others."""
     if not path.exists():
-        raise UserError(f"{path} is missing", "import the graph again")
+        raise UserError(f"{path} is missing", AGAIN)
     try:
         array = map_npy(path, kinds=NUMBERS + TEXTS)
     except UserError as error:
@@ -434,7 +423,7 @@ def _map_array(
     if array.shape not in (shape, *others) or array.dtype.kind not in kind:
         raise UserError(
             f"{path} holds {array.dtype} {array.shape}, the manifest asks for {shape}",
-            "import the graph again",
+            AGAIN,
         )
     return array
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -13,89 +14,109 @@ DUPLICATES = ("merge", "sum", "error")
 SELF_LOOPS = ("keep", "drop")
 # Beyond, source · n + target does not fit an int64.
 MAX_VERTICES = 3_037_000_499
+# source · n + target of some arcs, and their weights.
+Keys = tuple[np.ndarray, np.ndarray | None]
 
 
-def check_rules(duplicates: str, self_loops: str) -> None:
-    """A UserError for a rule that is not known."""
-    check_name("rule for duplicates", duplicates, DUPLICATES)
-    check_name("rule for self-loops", self_loops, SELF_LOOPS)
+@dataclass
+class Settling:
+    """The rules by which arcs become those of a graph, and what they met so far.
 
+    Self-loops are settled first, then duplicates, then the graph is made undirected. See
+    :func:`partition.importing.assemble.build_graph`.
 
-def keys_of(source: Source, drop_loops: bool) -> tuple[np.ndarray, np.ndarray | None, int]:
-    """source · n + target of each arc, which orders arcs as CSR does; and how many are loops."""
-    row, column = source.source, source.target
-    if source.symmetric:  # edges in the lower triangle, so that i–j and j–i are duplicates
-        row, column = np.maximum(row, column), np.minimum(row, column)
-    key = np.multiply(row, source.n, dtype=np.int64)
-    key += column
-    loop = row == column
-    nloops = int(np.count_nonzero(loop))
-    weights = source.weights
-    if drop_loops and nloops:
-        key = key[~loop]
-        weights = None if weights is None else weights[~loop]
-    return key, weights, nloops
-
-
-def facts_of(
-    nread: int, symmetric: bool, undirected: bool, nloops: int, self_loops: str,
-    ncopies: int, duplicates: str, differ: int,
-) -> dict[str, Any]:  # fmt: skip
-    """What the manifest says of the arcs that were read."""
-    return {
-        "arcs_read": nread,
-        "symmetric_file": symmetric,
-        "self_loops": {"found": nloops, "rule": self_loops},
-        "duplicates": {"found": ncopies, "rule": duplicates}
-        | ({"differ": differ} if differ else {}),
-        "undirected": undirected,
-    }
-
-
-def settle_duplicates(
-    key: np.ndarray, weights: np.ndarray | None, rule: str
-) -> tuple[np.ndarray, np.ndarray | None, int, int, int | None]:
-    """Sorted keys, each once, their weights, how many copies there were, and with other weights.
-
-    Where copies are an error, the first key that has one comes last.
+    Attributes
+    ----------
+    undirected : bool
+    duplicates, self_loops : str
+        Of ``DUPLICATES`` and ``SELF_LOOPS``; a UserError for another rule.
+    loops, copies, differ : int
+        Self-loops; copies of arcs beyond the first; those with another weight than the first.
     """
-    key, weights = _sorted(key, weights)
-    first = _first_of_each(key)
-    ncopies = len(key) - int(np.count_nonzero(first))
-    if ncopies == 0:
-        return key, weights, 0, 0, None
-    if rule == "error":
-        return key, weights, ncopies, 0, int(key[np.argmin(first)])
-    start = np.flatnonzero(first)
-    differ = 0
-    if weights is not None:
-        of_first = np.repeat(weights[start], np.diff(start, append=len(key)) - 1)
-        differ = int(np.count_nonzero(weights[~first] != of_first))
-    if rule == "sum" and weights is None:
-        weights = np.diff(start, append=len(key)).astype(np.float64)
-    elif weights is not None and rule == "sum":
-        with np.errstate(over="ignore"):
-            weights = np.add.reduceat(weights, start)
-        if not np.isfinite(weights).all():
-            raise UserError("the weights of duplicate arcs add up to more than a float64 holds")
-    elif weights is not None:
-        weights = weights[start]
-    return key[start], weights, ncopies, differ, None
+
+    undirected: bool = False
+    duplicates: str = "merge"
+    self_loops: str = "keep"
+    loops: int = field(default=0, init=False)
+    copies: int = field(default=0, init=False)
+    differ: int = field(default=0, init=False)
+    _copied: int | None = field(default=None, init=False)  # the first key that is an error
+
+    def __post_init__(self) -> None:
+        check_name("rule for duplicates", self.duplicates, DUPLICATES)
+        check_name("rule for self-loops", self.self_loops, SELF_LOOPS)
+
+    def keys_of(self, source: Source) -> Keys:
+        """The keys of arcs, in their order, without the self-loops that are dropped."""
+        row, column = source.source, source.target
+        if source.symmetric:  # edges in the lower triangle, so that i–j and j–i are duplicates
+            row, column = np.maximum(row, column), np.minimum(row, column)
+        key = np.multiply(row, source.n, dtype=np.int64)
+        key += column
+        loop = row == column
+        nloops = int(np.count_nonzero(loop))
+        self.loops += nloops
+        weights = source.weights
+        if self.self_loops == "drop" and nloops:
+            key = key[~loop]
+            weights = None if weights is None else weights[~loop]
+        return key, weights
+
+    def settle(self, key: np.ndarray, weights: np.ndarray | None) -> Keys:
+        """The keys sorted, each once; ``key`` is overwritten. All copies of an arc are in it."""
+        key, weights = _sorted(key, weights)
+        first = _first_of_each(key)
+        ncopies = len(key) - int(np.count_nonzero(first))
+        self.copies += ncopies
+        if ncopies == 0:
+            return key, weights
+        if self.duplicates == "error":
+            self._copied = int(key[np.argmin(first)]) if self._copied is None else self._copied
+            return key, weights
+        start = np.flatnonzero(first)
+        if weights is not None:
+            of_first = np.repeat(weights[start], np.diff(start, append=len(key)) - 1)
+            self.differ += int(np.count_nonzero(weights[~first] != of_first))
+        if self.duplicates == "merge":
+            weights = None if weights is None else weights[start]
+        elif weights is None:
+            weights = np.diff(start, append=len(key)).astype(np.float64)
+        else:
+            with np.errstate(over="ignore"):
+                weights = np.add.reduceat(weights, start)
+            if not np.isfinite(weights).all():
+                raise UserError("the weights of duplicate arcs add up to more than a float64 holds")
+        return key[start], weights
+
+    def check_copies(self, n: int, ids: np.ndarray | None) -> None:
+        """Refuse a graph of n vertices with duplicates, where they are an error."""
+        if self._copied is not None:
+            arc = np.array(divmod(self._copied, n))
+            i, j = arc if ids is None else ids[arc]
+            raise UserError(
+                f"the arc {i} -> {j} is listed more than once; there are {self.copies} such copies",
+                "the rules merge and sum accept duplicates",
+            )
+
+    def facts(self, nread: int, symmetric: bool) -> dict[str, Any]:
+        """The account of the arcs that were read, for the manifest."""
+        differ = {"differ": self.differ} if self.differ else {}
+        return {
+            "arcs_read": nread,
+            "symmetric_file": symmetric,
+            "self_loops": {"found": self.loops, "rule": self.self_loops},
+            "duplicates": {"found": self.copies, "rule": self.duplicates} | differ,
+            "undirected": self.undirected,
+        }
 
 
-def listed_twice(copied: int, ncopies: int, n: int, ids: np.ndarray | None) -> UserError:
-    """The refusal of a graph with duplicates, of which ``copied`` is the key of the first."""
-    arc = np.array(divmod(copied, n))
-    i, j = arc if ids is None else ids[arc]
-    return UserError(
-        f"the arc {i} -> {j} is listed more than once; there are {ncopies} such copies",
-        "the rules merge and sum accept duplicates",
-    )
+def check_number(n: int) -> None:
+    """A UserError if keys of so many vertices do not fit an int64."""
+    if n > MAX_VERTICES:
+        raise UserError(f"{n} vertices are more than the {MAX_VERTICES} that are supported")
 
 
-def with_reverse(
-    key: np.ndarray, weights: np.ndarray | None, n: int
-) -> tuple[np.ndarray, np.ndarray | None]:
+def with_reverse(key: np.ndarray, weights: np.ndarray | None, n: int) -> Keys:
     """Keys and weights of arcs, followed by those of their reverses."""
     row, column = np.divmod(key, n)
     column *= n
@@ -104,9 +125,7 @@ def with_reverse(
     return np.concatenate([key, column]), None if weights is None else np.tile(weights, 2)
 
 
-def merge_reverse(
-    both: np.ndarray, weights: np.ndarray | None
-) -> tuple[np.ndarray, np.ndarray | None]:
+def merge_reverse(both: np.ndarray, weights: np.ndarray | None) -> Keys:
     """Sorted keys out of arcs and their reverses; where both are there, the mean of the weights."""
     both, weights = _sorted(both, weights)
     first = _first_of_each(both)
@@ -118,7 +137,7 @@ def merge_reverse(
     return both[first], weights
 
 
-def _sorted(key: np.ndarray, weights: np.ndarray | None) -> tuple[np.ndarray, np.ndarray | None]:
+def _sorted(key: np.ndarray, weights: np.ndarray | None) -> Keys:
     """Sorted by key, copies of a key in their old order; ``key`` itself is overwritten."""
     if weights is None:
         key.sort()

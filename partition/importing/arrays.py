@@ -94,11 +94,7 @@ def import_arrays(
         source, undirected=undirected, duplicates=duplicates, self_loops=self_loops
     )
     of_masks = {name: _numpy(mask, f"{name}_mask") for name, mask in (masks or {}).items()}
-    unnamed = replace(graph, ids=None)  # row i is of vertex i, whatever that is called
-    graph = replace(
-        attach_arrays(unnamed, features=x, labels=y, targets=wanted, masks=of_masks, split=split),
-        ids=graph.ids,
-    )
+    graph = attach_arrays(graph, features=x, labels=y, targets=wanted, masks=of_masks, split=split)
     if split is not None:
         facts["split"] = split.facts()
     return write_graph(

@@ -16,18 +16,9 @@ from partition.graph.graph import MASKS, Graph, check_direction, index_dtype
 from partition.graph.sparse_rows import SparseRows
 from partition.graph.store import Manifest, check_target, open_graph, write_graph
 from partition.importing import on_disk
-from partition.importing.arcs import (
-    MAX_VERTICES,
-    check_rules,
-    facts_of,
-    keys_of,
-    listed_twice,
-    merge_reverse,
-    settle_duplicates,
-    with_reverse,
-)
+from partition.importing.arcs import Settling, check_number, merge_reverse, with_reverse
 from partition.importing.places import SORTED
-from partition.importing.readers import LAYOUTS, Layout, Source, Tell, open_stream, read_source
+from partition.importing.readers import LISTS, Layout, Source, Tell, open_stream, read_source
 from partition.importing.vertex_data import VertexFiles, attach
 
 __all__ = ["VertexFiles", "attach", "attach_files", "build_graph", "import_graph"]
@@ -76,7 +67,9 @@ def import_graph(
         cannot be written.
     """
     source_path, out_path = Path(source_path), Path(out_path)
-    check_rules(duplicates, self_loops)
+    rules: dict[str, Any] = {"undirected": undirected, "duplicates": duplicates}
+    rules["self_loops"] = self_loops
+    Settling(**rules)
     check_direction(direction)
     layout = layout or Layout()
     given = VertexFiles(ids=layout.ids, **files)
@@ -85,8 +78,6 @@ def import_graph(
 
     by_order = str(layout.ids) == SORTED
     in_order = replace(layout, ids=None) if by_order else layout
-    rules: dict[str, Any] = {"undirected": undirected, "duplicates": duplicates}
-    rules["self_loops"] = self_loops
     with contextlib.ExitStack() as stack:
         if memory is None:
             source = read_source(source_path, format, in_order)
@@ -101,7 +92,7 @@ def import_graph(
                 graph, facts = on_disk.build_on_disk(stream, scratch, memory, **rules, tell=tell)
         if layout.vertices is not None:
             facts["vertices"] = layout.vertices
-        if by_order or "ids" not in LAYOUTS.get(facts["format"], ()):
+        if by_order or facts["format"] not in LISTS:
             given.check_ids_are_used()
         about = facts | {"ids_given": layout.ids is not None and not by_order}
         graph = attach(graph, given, source=about, report=report)
@@ -207,22 +198,22 @@ def build_graph(
         For an unknown rule, a vertex outside 0..n−1, too many vertices, duplicates where they
         are an error, or a sum of weights that is not finite.
     """
-    check_rules(duplicates, self_loops)
-    _check_vertices(source)
+    rules = Settling(undirected, duplicates, self_loops)
     n = source.n
+    check_number(n)
+    for ends in (source.source, source.target):
+        if len(ends) and (ends.min() < 0 or ends.max() >= n):
+            raise UserError(f"an arc has a vertex outside 0..{n - 1}")
 
-    key, weights, nloops = keys_of(source, drop_loops=self_loops == "drop")
-    key, weights, ncopies, differ, copied = settle_duplicates(key, weights, duplicates)
-    if copied is not None:
-        raise listed_twice(copied, ncopies, n, source.ids)
+    key, weights = rules.keys_of(source)
+    key, weights = rules.settle(key, weights)
+    rules.check_copies(n, source.ids)
     if source.symmetric or undirected:
         key, weights = merge_reverse(*with_reverse(key, weights, n))
 
-    indptr = np.searchsorted(key, np.arange(n + 1) * n)
-    indices = (key % n).astype(index_dtype(n))
     graph = Graph(
-        indptr=indptr,
-        indices=indices,
+        indptr=np.searchsorted(key, np.arange(n + 1) * n),
+        indices=(key % n).astype(index_dtype(n)),
         weights=weights,
         features=source.features,
         labels=source.labels,
@@ -231,14 +222,5 @@ def build_graph(
         class_names=source.class_names,
         ids=source.ids,
     )
-    found = nloops, self_loops, ncopies, duplicates, differ
-    facts = facts_of(len(source.source), source.symmetric, undirected, *found)
+    facts = rules.facts(len(source.source), source.symmetric)
     return graph, {"format": source.format} | facts | dict(source.notes)
-
-
-def _check_vertices(source: Source) -> None:
-    if source.n > MAX_VERTICES:
-        raise UserError(f"{source.n} vertices are more than the {MAX_VERTICES} that are supported")
-    for ends in (source.source, source.target):
-        if len(ends) and (ends.min() < 0 or ends.max() >= source.n):
-            raise UserError(f"an arc has a vertex outside 0..{source.n - 1}")

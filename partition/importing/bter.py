@@ -50,11 +50,6 @@ def bter(
     features, classes : int, optional
         Columns of random features, number of random classes (see
         ``partition.importing.assemble.attach``).
-
-    Raises
-    ------
-    UserError
-        If a vertex has more neighbours than there are others, or an argument is out of range.
     """
     check_random(features, classes)
     degrees, n = profile.degrees, len(profile.degrees)

@@ -93,7 +93,7 @@ def _listed(
 
 
 def _ids(vertices: list[Any]) -> np.ndarray | None:
-    """What vertices are called: integers, or texts; None where that is 0..n−1."""
+    """The names of vertices: integers, or texts; None where they are 0..n−1."""
     if all(type(vertex) is int and abs(vertex) < 2**63 for vertex in vertices):
         numbers = np.array(vertices, np.int64)
         return None if (numbers == np.arange(len(numbers))).all() else numbers

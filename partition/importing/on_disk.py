@@ -11,7 +11,7 @@ import contextlib
 import math
 import os
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -19,17 +19,9 @@ from typing import Any
 import numpy as np
 
 from partition.errors import UserError
-from partition.graph.graph import Graph, index_dtype
-from partition.importing.arcs import (
-    MAX_VERTICES,
-    check_rules,
-    facts_of,
-    keys_of,
-    listed_twice,
-    merge_reverse,
-    settle_duplicates,
-    with_reverse,
-)
+from partition.graph.graph import Graph, chunks, index_dtype
+from partition.graph.sampling import pointers
+from partition.importing.arcs import Keys, Settling, check_number, merge_reverse, with_reverse
 from partition.importing.readers import Allocate, Source, Stream, Tell
 from partition.importing.readers.numbering import Numbering, distinct, numbering_of
 from partition.records import temporary_name
@@ -54,73 +46,44 @@ def build_on_disk(
 ) -> tuple[Graph, dict[str, Any]]:
     """As :func:`partition.importing.assemble.build_graph`, out of pieces and into files.
 
-    Parameters
-    ----------
-    stream : Stream
-    folder : path
-        Of files that the arrays of the graph are mapped from; it is the caller's to delete.
-    memory : float
-        Bytes that the program may take, itself included. Vertices are kept in memory, of the arcs
-        as many as fit beside them.
-
-    Raises
-    ------
-    UserError
-        As ``build_graph``; or if the vertices, or the arcs of one of them, do not fit into
-        ``memory``.
+    The files are in ``folder``, which is the caller's to delete, and the arrays of the graph are
+    mapped from them. ``memory`` is how many bytes the program may take, itself included: vertices
+    are kept in memory, of the arcs as many as fit beside them. A UserError if the vertices, or the
+    arcs of one of them, do not fit.
     """
-    check_rules(duplicates, self_loops)
+    rules = Settling(undirected, duplicates, self_loops)
     spool = _Columns(folder / "read", "source", "target", weighted=stream.weighted)
     numbering = _collect(stream, spool, memory)
-    n = numbering.n
-    most = _arcs_at_once(memory, n)
-    facts = {"loops": 0, "copies": 0, "differ": 0}
+    build = _Building(folder, numbering, _arcs_at_once(memory, numbering.n), tell)
+    n, at_once = numbering.n, build.most // 2
 
-    def numbered() -> Iterator[_Keys]:
-        for source, target, weights in spool.pieces(most // 2):
-            piece = Source(n, numbering.of(source), numbering.of(target), weights)
-            key, weights, nloops = keys_of(piece, drop_loops=self_loops == "drop")
-            facts["loops"] += nloops
-            yield key, weights
+    def keys() -> Iterator[Keys]:
+        for source, target, weights in spool.pieces(at_once):
+            yield rules.keys_of(Source(n, numbering.of(source), numbering.of(target), weights))
 
     counts = np.zeros(n, np.int64)
-    for done, (source, target, _) in _counted(spool.pieces(most // 2, weights=False)):
+    for done, (source, target, _) in _counted(spool.pieces(at_once, weights=False)):
         kept = source if self_loops == "keep" else source[source != target]
         counts += np.bincount(numbering.of(kept), minlength=n)
         tell("counting arcs", done, spool.rows)
-    weighted = spool.weighted or duplicates == "sum"
-    settled = _Columns(folder / "settled", "key", weighted=weighted)
-    ranges = _Ranges(counts, most, numbering)
-    copied: int | None = None
-    for key, weights in ranges.sorted_into(folder / "ranges", numbered(), spool, "sorting", tell):
-        key, weights, ncopies, differ, twice = settle_duplicates(key, weights, duplicates)
-        facts["copies"] += ncopies
-        facts["differ"] += differ
-        copied = twice if copied is None else copied
+    settled = _Columns(folder / "settled", "key", weighted=spool.weighted or duplicates == "sum")
+    for key, weights in build.ranges(counts, keys(), spool.weighted, "sorting"):
+        key, weights = rules.settle(key, weights)
         settled.append(key, np.ones(len(key)) if weights is None and settled.weighted else weights)
-    if copied is not None:
-        raise listed_twice(copied, facts["copies"], n, numbering.ids)
+    rules.check_copies(n, numbering.ids)
     # Ones that nothing was added to are no weights.
-    settled.weighted = spool.weighted or (duplicates == "sum" and facts["copies"] > 0)
+    settled.weighted = spool.weighted or (duplicates == "sum" and rules.copies > 0)
     spool.delete()
     if undirected:
-        settled = _mirrored(settled, folder, n, most, numbering, tell)
-    graph = _graph_of(settled, folder, most, stream.rest, numbering, tell)
-    found = facts["loops"], self_loops, facts["copies"], duplicates, facts["differ"]
-    return graph, {"format": stream.rest.get("format", "")} | facts_of(
-        spool.rows, False, undirected, *found
-    ) | dict(stream.rest.get("notes", {}))
+        settled = build.mirrored(settled)
+    graph = build.graph(settled, stream.rest)
+    facts = {"format": stream.rest.get("format", "")} | rules.facts(spool.rows, False)
+    return graph, facts | dict(stream.rest.get("notes", {}))
 
 
 @contextlib.contextmanager
 def scratch_folder(beside: Path) -> Iterator[Path]:
-    """A folder for large files beside a path, which is deleted in the end.
-
-    Raises
-    ------
-    UserError
-        If files cannot be written there.
-    """
+    """A folder for large files beside a path, which is deleted in the end."""
     folder = temporary_name(beside)
     try:
         folder.parent.mkdir(parents=True, exist_ok=True)
@@ -149,9 +112,6 @@ def allocate_in(folder: Path) -> Allocate:
     return allocate
 
 
-_Keys = tuple[np.ndarray, np.ndarray | None]
-
-
 def _arcs_at_once(memory: float, n: int) -> int:
     """How many arcs are sorted at a time."""
     left = memory - BASE_BYTES - VERTEX_BYTES * n
@@ -165,7 +125,7 @@ def _arcs_at_once(memory: float, n: int) -> int:
 
 
 def _collect(stream: Stream, spool: _Columns, memory: float) -> Numbering:
-    """Put the arcs into a file, with the ids of theirs; which vertex is which number."""
+    """Put the arcs into a file, with their own ids, and say which vertex is which number."""
     listed = stream.n is None and stream.vertices is None
     low, high = np.iinfo(np.int64).max, np.iinfo(np.int64).min
     known, fresh, waiting = np.empty(0, np.int64), list[np.ndarray](), 0
@@ -185,10 +145,7 @@ def _collect(stream: Stream, spool: _Columns, memory: float) -> Numbering:
         return Numbering(stream.n)
     span = (low, high) if spool.rows else None
     numbering = numbering_of(span, known, stream.where, stream.vertices, stream.ids)
-    if numbering.n > MAX_VERTICES:
-        raise UserError(
-            f"{numbering.n} vertices are more than the {MAX_VERTICES} that are supported"
-        )
+    check_number(numbering.n)
     return numbering
 
 
@@ -196,6 +153,7 @@ _Pieces = Iterator[tuple[Any, ...]]
 
 
 def _counted(pieces: _Pieces) -> Iterator[tuple[int, Any]]:
+    """Each piece, after the number of rows up to its end."""
     done = 0
     for piece in pieces:
         done += len(piece[0])
@@ -227,7 +185,7 @@ class _Columns:
             known = weights and self.weighted
             yield *found, np.fromfile(of_weights, count=count, offset=at) if known else None
 
-    def whole(self) -> _Keys:
+    def whole(self) -> Keys:
         for key, weights in self.pieces(max(1, self.rows)):
             return key, weights
         return np.empty(0, np.int64), np.empty(0) if self.weighted else None
@@ -237,55 +195,36 @@ class _Columns:
             path.unlink()
 
 
-def _graph_of(
-    keys: _Columns, folder: Path, at_once: int, rest: Any, numbering: Numbering, tell: Tell
-) -> Graph:
-    """The graph of sorted keys, each of which is there once."""
-    n = numbering.n
-    degrees, kind = np.zeros(n, np.int64), index_dtype(n)
-    with (folder / "indices").open("wb") as file:
-        for done, (key, _) in _counted(keys.pieces(at_once, weights=False)):
-            row, column = np.divmod(key, n)
-            degrees += np.bincount(row, minlength=n)
-            column.astype(kind).tofile(file)
-            tell("writing arcs", done, keys.rows)
-    keys.paths["key"].unlink()
-    indptr = np.zeros(n + 1, np.int64)
-    np.cumsum(degrees, out=indptr[1:])
-    fields = {k: v for k, v in rest.items() if k not in ("format", "notes")}
-    weights = None
-    if keys.weighted:
-        weights = _mapped(keys.paths["weights"], np.dtype(np.float64), keys.rows)
-    indices = _mapped(folder / "indices", kind, keys.rows)
-    return Graph(indptr=indptr, indices=indices, weights=weights, ids=numbering.ids, **fields)
-
-
-def _mapped(path: Path, dtype: np.dtype, rows: int) -> np.ndarray:
-    return np.memmap(path, dtype, "r", shape=(rows,)) if rows else np.empty(0, dtype)
-
-
 @dataclass(frozen=True)
-class _Ranges:
-    """Rows in ranges of at most so many arcs."""
+class _Building:
+    """The steps from keys of arcs to a graph, in files of a folder, ``most`` arcs at a time."""
 
-    counts: np.ndarray
-    most: int
+    folder: Path
     numbering: Numbering
+    most: int
+    tell: Tell
 
-    def sorted_into(
-        self, path: Path, keys: Iterator[_Keys], of: _Columns, stage: str, tell: Tell
-    ) -> Iterator[_Keys]:
-        """The keys of one range after the other, each in the order in which it came."""
-        n = len(self.counts)
-        first_rows = self._first_rows()
-        if len(first_rows) == 1:  # all of them fit
-            pieces = list(keys)
-            yield _joined(pieces, of.weighted)
+    def ranges(
+        self, counts: np.ndarray, keys: Iterator[Keys], weighted: bool, stage: str
+    ) -> Iterator[Keys]:
+        """The keys of one range of rows after the other, each in the order in which it came.
+
+        ``counts`` are the arcs of each row, of which a range has as many as fit.
+        """
+        large = np.flatnonzero(counts > self.most)
+        if len(large):
+            vertex = large[0] if self.numbering.ids is None else self.numbering.ids[large[0]]
+            raise UserError(
+                f"vertex {vertex} has {counts[large[0]]} arcs, which are sorted at once",
+                "give more --memory",
+            )
+        first_keys = [first * len(counts) for first, _ in chunks(pointers(counts), self.most)]
+        if len(first_keys) < 2:  # all of them fit
+            yield _joined(list(keys), weighted)
             return
-        names = [path.with_name(f"{path.name}-{i}") for i in range(len(first_rows))]
-        files = [_Columns(name, "key", weighted=of.weighted) for name in names]
-        first_keys = first_rows * n
-        total = int(self.counts.sum())
+        names = [self.folder / f"ranges-{i}" for i in range(len(first_keys))]
+        files = [_Columns(name, "key", weighted=weighted) for name in names]
+        total = int(counts.sum())
         done = 0
         for key, weights in keys:
             which = np.searchsorted(first_keys, key, side="right") - 1
@@ -296,51 +235,56 @@ class _Ranges:
             for file, start, end in zip(files, np.append(0, ends), ends, strict=False):
                 file.append(key[start:end], None if weights is None else weights[start:end])
             done += len(key)
-            tell(f"{stage}: distributing", done, total)
+            self.tell(f"{stage}: distributing", done, total)
         done = 0
         for file in files:
             yield file.whole()
             file.delete()
             done += file.rows
-            tell(stage, done, total)
+            self.tell(stage, done, total)
 
-    def _first_rows(self) -> np.ndarray:
-        """The first row of each range."""
-        ends = np.cumsum(self.counts)
-        first, starts = 0, []
-        while first < len(ends):
-            starts.append(first)
-            before = int(ends[first - 1]) if first else 0
-            last = int(np.searchsorted(ends, before + self.most, side="right"))
-            if last == first:  # a row of more arcs than that
-                vertex = first if self.numbering.ids is None else self.numbering.ids[first]
-                raise UserError(
-                    f"vertex {vertex} has {int(self.counts[first])} arcs, which are sorted at once",
-                    "give more --memory",
-                )
-            first = last
-        return np.array(starts or [0])
+    def mirrored(self, settled: _Columns) -> _Columns:
+        """The arcs and their reverses."""
+        n = self.numbering.n
+        counts = np.zeros(n, np.int64)
+        for key, _ in settled.pieces(self.most // 2):
+            for ends in np.divmod(key, n):
+                counts += np.bincount(ends, minlength=n)
+        both = (with_reverse(key, weights, n) for key, weights in settled.pieces(self.most // 4))
+        merged = _Columns(self.folder / "merged", "key", weighted=settled.weighted)
+        for piece in self.ranges(counts, both, settled.weighted, "adding reverses"):
+            merged.append(*merge_reverse(*piece))
+        settled.delete()
+        return merged
+
+    def graph(self, keys: _Columns, rest: Mapping[str, Any]) -> Graph:
+        """The graph of sorted keys, each of which is there once."""
+        n, file = self.numbering.n, self.folder / "indices"
+        degrees, kind = np.zeros(n, np.int64), index_dtype(n)
+        with file.open("wb") as out:
+            for done, (key, _) in _counted(keys.pieces(self.most, weights=False)):
+                row, column = np.divmod(key, n)
+                degrees += np.bincount(row, minlength=n)
+                column.astype(kind).tofile(out)
+                self.tell("writing arcs", done, keys.rows)
+        keys.paths["key"].unlink()
+        weights = None
+        if keys.weighted:
+            weights = _mapped(keys.paths["weights"], np.dtype(np.float64), keys.rows)
+        return Graph(
+            indptr=pointers(degrees),
+            indices=_mapped(file, kind, keys.rows),
+            weights=weights,
+            ids=self.numbering.ids,
+            **{name: value for name, value in rest.items() if name not in ("format", "notes")},
+        )
 
 
-def _joined(pieces: list[_Keys], weighted: bool) -> _Keys:
+def _mapped(path: Path, dtype: np.dtype, rows: int) -> np.ndarray:
+    return np.memmap(path, dtype, "r", shape=(rows,)) if rows else np.empty(0, dtype)
+
+
+def _joined(pieces: list[Keys], weighted: bool) -> Keys:
     key = np.concatenate([np.empty(0, np.int64), *(key for key, _ in pieces)])
     values = [weights for _, weights in pieces if weights is not None]
     return key, np.concatenate([np.empty(0), *values]) if weighted else None
-
-
-def _mirrored(
-    settled: _Columns, folder: Path, n: int, most: int, numbering: Numbering, tell: Tell
-) -> _Columns:
-    """The arcs and their reverses."""
-    counts = np.zeros(n, np.int64)
-    for key, _ in settled.pieces(most // 2):
-        row, column = np.divmod(key, n)
-        counts += np.bincount(row, minlength=n)
-        counts += np.bincount(column, minlength=n)
-    both = (with_reverse(key, weights, n) for key, weights in settled.pieces(most // 4))
-    merged = _Columns(folder / "merged", "key", weighted=settled.weighted)
-    ranges = _Ranges(counts, most, numbering)
-    for piece in ranges.sorted_into(folder / "ranges", both, settled, "adding reverses", tell):
-        merged.append(*merge_reverse(*piece))
-    settled.delete()
-    return merged

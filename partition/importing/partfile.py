@@ -19,18 +19,10 @@ def read_parts(file: str | os.PathLike, n: int, k: int | None = None, first: int
     One number per line, as METIS, hMETIS, KaHyPar, KaHIP and Zoltan write them, or several per
     line, separated by white space, as PaToH does; or a mapping of Scotch: how many vertices, then
     the number of each and its part. A description of DistDGL or GraphStorm, ``NAME.json``, is read
-    too.
+    too. ``first`` is the number of the first part in the file.
 
-    Parameters
-    ----------
-    first : int
-        The number of the first part in the file.
-
-    Raises
-    ------
-    UserError
-        With the number of the line that is wrong; or if a part has no vertex and k is not
-        given: the file may count from 1, or hold other numbers than those of parts.
+    A UserError with the number of the line that is wrong; or if a part has no vertex and k is not
+    given: the file may count from 1, or hold other numbers than those of parts.
     """
     if Path(file).suffix == ".json":
         parts, described = parts_of(Path(file), n)

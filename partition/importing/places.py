@@ -10,7 +10,7 @@ import numpy as np
 
 from partition.errors import UserError
 from partition.graph.graph import Graph
-from partition.importing.readers import LAYOUTS
+from partition.importing.readers import LISTS
 from partition.importing.readers.numbering import positions, shown_id
 from partition.importing.readers.vertex_files import Rows, read_ids
 
@@ -50,10 +50,8 @@ class Places:
     def of_vertices(self, rows: Rows, where: str, absent: float | None = None) -> np.ndarray:
         """The rows in the order of the vertices.
 
-        Parameters
-        ----------
-        absent : float, optional
-            Value of vertices that a file with ids has no row for; without it, there are none.
+        ``absent`` is the value of vertices that a file with ids has no row for; without it, there
+        are none.
         """
         vertices = self._of_rows(rows, where, partly=absent is not None)
         if vertices is None:
@@ -179,7 +177,7 @@ class Places:
         """How a list of arcs is told its vertices, unless it was."""
         if given := self.source.get("vertices"):
             return f"--vertices {given} was given to import, which gives it {self.n:,} vertices"
-        if self.source.get("format", "edges") not in LAYOUTS:
+        if self.source.get("format", "edges") not in LISTS:
             return None  # the file says how many there are
         if self.source.get("ids_given"):
             return None

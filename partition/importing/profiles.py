@@ -97,11 +97,6 @@ def power_law(
         Vertices.
     max_degree : int, optional
         Default: √n, above which a random graph of such degrees would need repeated edges.
-
-    Raises
-    ------
-    UserError
-        If an argument is out of range.
     """
     require(0 <= n <= _MAX_DEGREE, f"{n} vertices are outside 0..{_MAX_DEGREE}")
     require(0 <= exponent <= 20, f"exponent {exponent} is outside 0..20")
@@ -131,11 +126,6 @@ def resized(profile: Profile, *, vertices: int | None = None, factor: float = 1.
     factor : float
         Multiplies every degree; a vertex keeps its clustering. This is how MG-GCN's authors made
         denser copies of a graph.
-
-    Raises
-    ------
-    UserError
-        If an argument is out of range.
     """
     if vertices is not None:
         require(0 <= vertices <= _MAX_DEGREE, f"{vertices} vertices are outside 0..{_MAX_DEGREE}")

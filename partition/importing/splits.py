@@ -58,26 +58,19 @@ class RandomSplit:
             raise UserError(f"seed {self.seed} is outside 0..2^64-1")
 
     def facts(self) -> dict[str, Any]:
-        """What the manifest says of it."""
+        """The entry of the manifest on it."""
         return {"rule": self.rule, "splits": self.splits, "seed": self.seed}
 
 
 def draw_masks(graph: Graph, split: RandomSplit) -> dict[str, np.ndarray]:
     """The masks of a random split, of vertices with a label (or a target that is known) only.
 
-    A vertex is put in order by a hash of the seed, the number of the split and its place among the
-    ids in increasing order: so its mask does not depend on the order of the vertices.
+    They are those that the rule does not give 0: (n,) bool each, or (n, splits) bool of several
+    splits. A vertex is put in order by a hash of the seed, the number of the split and its place
+    among the ids in increasing order: so its mask does not depend on the order of the vertices.
 
-    Returns
-    -------
-    mapping of "train" / "val" / "test" to (n,) bool, or (n, splits) bool of several splits
-        Without those that the rule gives 0.
-
-    Raises
-    ------
-    UserError
-        If the graph has no labels, no classes where the rule counts in each, or too few vertices
-        with a label.
+    A UserError if the graph has no labels, no classes where the rule counts in each, or too few
+    vertices with a label.
     """
     known = known_vertices(graph)
     labels = None

@@ -56,11 +56,6 @@ def sbm(
         The same seed gives the same graph.
     train, val : float
         Shares of the vertices in these masks; the others are in the test mask.
-
-    Raises
-    ------
-    UserError
-        If an argument is out of range.
     """
     sizes = _community_sizes(n, classes)
     require(0 <= degree < np.inf, f"degree {degree} is not a mean degree")
@@ -149,11 +144,6 @@ def rmat(
         ``partition.importing.assemble.attach``).
     seed : int
         The same seed gives the same graph.
-
-    Raises
-    ------
-    UserError
-        If an argument is out of range.
     """
     require(0 <= scale <= 31, f"scale {scale} is outside 0..31")
     require(arcs >= 0, f"{arcs} arcs: a number of 0 or more")

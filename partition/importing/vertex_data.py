@@ -127,7 +127,7 @@ class VertexFiles:
             )
 
     def facts(self) -> dict[str, Any]:
-        """What the manifest says of it: names of files, seed, and how masks were drawn."""
+        """The entries of the manifest: names of files, seed, and how masks were drawn."""
         given = {"features": self.features, "labels": self.of_labels, "targets": self.targets}
         given |= {**self.masks, "ids": self.ids}
         attached = {name: Path(value).name for name, value in given.items() if value is not None}
@@ -216,11 +216,6 @@ def attach_arrays(
 
     They are what :func:`attach` finds in files; in messages they are called x, y, targets and
     train_mask.
-
-    Raises
-    ------
-    UserError
-        As :func:`attach`.
     """
     masks = dict(masks or {})
     _check_names(masks)
@@ -234,11 +229,11 @@ def attach_arrays(
         given["targets"] = Rows(checked_targets(targets, "targets")), "targets"
     of_masks = {name: [(Rows(mask), f"{name}_mask")] for name, mask in masks.items()}
     unnamed = replace(graph, ids=None)  # row i is of vertex i, whatever that is called
-    graph = _placed(graph, Places(unnamed, None, None), given, of_masks)
+    placed = _placed(unnamed, Places(unnamed, None, None), given, of_masks)
     if split is not None:
-        graph = replace(graph, masks=draw_masks(graph, split))
-    _check_masks(graph, {})
-    return graph
+        placed = replace(placed, masks=draw_masks(placed, split))
+    _check_masks(placed, {})
+    return replace(placed, ids=graph.ids)
 
 
 def _others(files: VertexFiles) -> set[str]:

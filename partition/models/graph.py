@@ -7,8 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from partition.errors import UserError
-from partition.graph.columns import net_sizes, symmetrised
-from partition.graph.graph import Graph, row_sizes
+from partition.graph.columns import symmetrised
+from partition.graph.graph import REVERSED, Graph, row_sizes
 from partition.graph.sampling import pointers
 
 
@@ -50,7 +50,7 @@ def graph_model(graph: Graph, direction: str = "in", *, max_net: int = 0) -> Gra
         raise UserError(f"max_net = {max_net}: it is a number of entries, 0 for no limit")
     left_out, arcs = None, graph.nnz
     if max_net:
-        sizes = net_sizes(graph, direction)
+        sizes = row_sizes(graph, REVERSED[direction])
         left_out, arcs = (sizes > max_net, direction), int(sizes[sizes <= max_net].sum())
     degree = np.zeros(graph.n, np.int64)
     # As many as there can be: what is never written takes no memory.

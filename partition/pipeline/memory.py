@@ -16,8 +16,8 @@ import numpy as np
 from partition.backends import TOOLS, Tool
 from partition.backends.catalogue import MODELS, all_options
 from partition.errors import UserError
-from partition.graph.columns import PIECE, net_sizes
-from partition.graph.graph import Graph
+from partition.graph.columns import PIECE
+from partition.graph.graph import REVERSED, Graph, row_sizes
 from partition.graph.metrics import AT_ONCE
 from partition.pipeline.recipe import Recipe
 from partition.refinement.objective import Objective, cells
@@ -115,7 +115,8 @@ def within(
         )
     recipe = recipe or Recipe()
     constraints, nodes = len(recipe.constraints), recipe.ranks_per_node is not None
-    sizes = Sizes(graph.n, graph.nnz, net_sizes(graph, recipe.direction), graph.indices.itemsize, k)
+    pins = row_sizes(graph, REVERSED[recipe.direction])
+    sizes = Sizes(graph.n, graph.nnz, pins, graph.indices.itemsize, k)
     given = dict(options or {})
     tried: list[Choice] = []
     for name, backend, settings in _ways(graph, model, tool, given):

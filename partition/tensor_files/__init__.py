@@ -27,11 +27,6 @@ READERS: Mapping[str, Callable[[Path], dict[str, np.ndarray]]] = {
 def read_tensors(path: Path) -> dict[str, np.ndarray]:
     """The arrays of a file of weights; numbers of 16 bits without a NumPy type are float32.
 
-    What has none of these suffixes is read as ``.npz``.
-
-    Raises
-    ------
-    UserError
-        If it cannot be read.
+    A file with none of these suffixes is read as ``.npz``.
     """
     return READERS.get(path.suffix, read_npz)(path)

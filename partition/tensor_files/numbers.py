@@ -8,10 +8,8 @@ import numpy as np
 def array_of(raw: bytes | memoryview, kind: str) -> np.ndarray:
     """The flat array of bytes in little-endian order.
 
-    Parameters
-    ----------
-    kind : str
-        A NumPy code such as "<f4"; or "bf16": the upper half of a float32, which the result is.
+    ``kind`` is a NumPy code such as "<f4"; or "bf16": the upper half of a float32, which the result
+    is.
     """
     if kind != BFLOAT16:
         return np.frombuffer(raw, kind)

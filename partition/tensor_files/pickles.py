@@ -5,9 +5,9 @@ takes apart, only put data together: texts, numbers, lists, tuples and dictionar
 for a word of the reader's table, and a call for :class:`Made`, which keeps its arguments. A name
 that is not in the table is refused, and so are instructions that no reader needs.
 
-What is read may refer to one object many times over: a small file can hold a tree of 2⁴⁰ leaves.
-So whoever looks into it looks at what is expected, by type, and never compares, hashes, prints or
-walks what can be nested. The keys of dictionaries are short texts and small integers for this
+The result may refer to one object many times over: a small file can hold a tree of 2⁴⁰ leaves. So
+whoever looks into it looks for one thing, by its type, and never compares, hashes, prints or walks
+values that can be nested. The keys of dictionaries are short texts and small integers for this
 reason.
 """
 
@@ -28,7 +28,7 @@ LARGEST_KEY = 1 << 31
 
 @dataclass(frozen=True)
 class Meant:
-    """What a file should hold, in the words of messages, and how it is saved so."""
+    """The expected content of a file, in the words of messages, and how it is saved so."""
 
     noun: str
     hint: str
@@ -43,7 +43,7 @@ class Named:
 
 @dataclass(slots=True, eq=False, repr=False)
 class Made:
-    """What a call of a name would have made: the name's word, its arguments, and its state.
+    """The record of a call: the word of the name that is called, its arguments, and its state.
 
     A persistent id is one with the word "persistent".
     """
@@ -54,19 +54,11 @@ class Made:
 
 
 def read_pickle(raw: bytes, path: Path, names: Mapping[tuple[str, str], str], meant: Meant) -> Any:
-    """What a pickle of Python 2 or 3 describes; texts of Python 2 as latin-1.
+    """The data that a pickle of Python 2 or 3 describes; texts of Python 2 as latin-1.
 
-    Parameters
-    ----------
-    path : path
-        Where it comes from, for messages.
-    names : mapping of (module, name) to str
-        What the pickle may name, and the word that stands for it; ``DICT`` for dictionaries.
-
-    Raises
-    ------
-    UserError
-        If it names anything else, is damaged, or has instructions or keys that are not read.
+    ``names`` has the (module, name) of all that it may name, and the word that stands for each;
+    ``DICT`` for dictionaries. A UserError, which names ``path``, if it names anything else, is
+    damaged, or has instructions or keys that are not read.
     """
     argument: Any
     place: int | None = 0

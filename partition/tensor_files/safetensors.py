@@ -27,13 +27,7 @@ LONGEST_HEADER = 100_000_000  # bytes, as the format has it
 
 
 def read_safetensors(path: Path) -> dict[str, np.ndarray]:
-    """All arrays of a file.
-
-    Raises
-    ------
-    UserError
-        If it cannot be read, or is no file of this format: every offset is checked.
-    """
+    """All arrays of a file; a UserError if it is none of this format: every offset is checked."""
     try:
         with open_regular(path) as file:
             size = os.fstat(file.fileno()).st_size

@@ -1,4 +1,4 @@
-"""What ``torch.save`` wrote, read without torch and without running code.
+"""Files of ``torch.save``, read without torch and without running code.
 
 Since torch 1.6 the file is a zip archive: ``NAME/data.pkl``, a pickle that describes the objects,
 and the numbers of each storage in ``NAME/data/KEY``, uncompressed. The pickle is read as data, see
@@ -47,11 +47,8 @@ LONGEST_SHAPE = 32  # dimensions, as in NumPy
 def read_torch(path: Path) -> dict[str, np.ndarray]:
     """The tensors of a state dict, or of the one that a checkpoint holds under a usual name.
 
-    Raises
-    ------
-    UserError
-        If the file is not in the zip format, names anything that a state dict of tensors has no
-        use for, holds something else, or is damaged.
+    A UserError if the file is not in the zip format, names anything that a state dict of tensors
+    has no use for, holds something else, or is damaged.
     """
     with open_torch(path) as file:
         found = file.content
@@ -76,19 +73,9 @@ def open_torch(
 ) -> Iterator[TorchFile]:
     """Open a file of tensors in containers: ``content``, and ``array`` for the tensors in it.
 
-    Parameters
-    ----------
-    classes : iterable of (module, name)
-        Of objects that may be in the file: a :class:`Made` with the word ``INSTANCE`` stands for
-        each, and nothing of the class is run.
-    meant : Meant
-        What the file should hold, for messages.
-
-    Raises
-    ------
-    UserError
-        If the file is not in the zip format, names anything else than tensors, containers and
-        ``classes``, or is damaged.
+    Objects of ``classes``, each a (module, name), may be in it, too: a :class:`Made` with the word
+    ``INSTANCE`` stands for each, and nothing of the class is run. A UserError if the file is not in
+    the zip format, names anything else, or is damaged; messages say what was ``meant``.
     """
     with zip_errors(path), open_regular(path) as file:
         if not zipfile.is_zipfile(file):

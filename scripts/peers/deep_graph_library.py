@@ -1,4 +1,4 @@
-"""DGL's layers."""
+"""A contestant made of DGL's own layers."""
 
 from __future__ import annotations
 

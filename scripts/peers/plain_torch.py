@@ -40,7 +40,7 @@ def train(case: Case, is_tuned: bool) -> Contestant:
 
 
 class Layer(torch.nn.Module):
-    """M·(x·W) + b."""
+    """The layer's output, M·(x·W) + b."""
 
     def __init__(self, d_in: int, width: int, aggregate: Callable) -> None:
         super().__init__()
@@ -48,7 +48,7 @@ class Layer(torch.nn.Module):
         self.bias = torch.nn.Parameter(torch.zeros(width))
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        """Its output."""
+        """The output of the layer, (rows, width)."""
         return self.aggregate(self.lin(x)) + self.bias
 
 

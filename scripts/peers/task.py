@@ -1,4 +1,4 @@
-"""What peers train, as arrays: the network that a case describes, its graph, its parameters."""
+"""The task of the peers as arrays: the network that a case describes, its graph, parameters."""
 
 from __future__ import annotations
 

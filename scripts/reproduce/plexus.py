@@ -66,7 +66,7 @@ def balance(folder: Path) -> dict[str, Any]:
 
 
 def costs(folder: Path, size: int) -> list[dict[str, Any]]:
-    """What the cost model predicts for every grid of so many ranks."""
+    """The cost model's prediction for every grid of so many ranks."""
     setting = setting_of(
         folder, MODEL, features=FEATURES, classes=CLASSES, ranks_per_node=PER_NODE, schemes=SCHEMES
     )

@@ -1,4 +1,4 @@
-"""What the scripts of this folder share: arguments, graphs, and the files that they write."""
+"""Shared by the scripts of this folder: arguments, graphs, and the files that they write."""
 
 from __future__ import annotations
 

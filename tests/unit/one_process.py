@@ -49,17 +49,11 @@ class OneProcess:
         out[...] = self.matrix.T @ x.array
         self.kernel.follow(out, epilogue)
 
-    def combine(self, k, x, weight, out, epilogue=None, accumulate=False, also=None):
-        self.asked.append(("combine", k, *weight.shape))
-        if also is not None:
-            self.asked.append(("combine", k, *also[1].shape))
-        self.kernel.gemm_then(x, weight, out, False, epilogue, accumulate, also)
-
-    def combine_t(self, k, x, weight, out, epilogue=None, accumulate=False, also=None):
-        self.asked.append(("combine_t", k, *weight.shape))
-        if also is not None:
-            self.asked.append(("combine_t", k, *also[1].shape))
-        self.kernel.gemm_then(x, weight, out, True, epilogue, accumulate, also)
+    def combine(self, k, product):
+        name = "combine_t" if product.transposed else "combine"
+        for weight in (product.b, *(product.also or ())[1:]):
+            self.asked.append((name, k, *weight.shape))
+        self.kernel.gemm_then(product)
 
     def weight_grad(self, k, x, grad, out, sums=None):
         self.asked.append(("weight_grad", k, *out.shape))

@@ -16,8 +16,8 @@ from gcnmpi.cli.bench import bench
 from gcnmpi.cli.info import info
 from gcnmpi.cli.schemes import bench_schemes, calibrate
 from gcnmpi.core import rng
-from gcnmpi.kernels.epilogues import Activation, ActivationBackward
-from gcnmpi.kernels.interface.dense import ENTRY_LOSSES, EntryLoss
+from gcnmpi.kernels.epilogues import Activation, ActivationBackward, Product
+from gcnmpi.kernels.interface.dense import ENTRY_LOSSES, AdamStep, ClassLoss, EntryLoss
 from gcnmpi.layout.place import Block
 from gcnmpi.nn.loss import SoftmaxCrossEntropy
 from gcnmpi.nn.optim import Parameters, make_optimizer
@@ -325,7 +325,7 @@ def test_sums_biases_and_copies(kernel, random):
     kernel.column_sum(kernel.empty(0, 3), out)
     assert_near(kernel, out, np.zeros(3))
     kernel.column_sum(kernel.empty(9, 0), kernel.empty(0))
-    kernel.add_bias(mine, give(kernel, bias))
+    kernel.follow(mine, Activation(give(kernel, bias), "none"))
     assert_near(kernel, mine, x + bias)
     assert_near(kernel, kernel.zeros(2, 3), np.zeros((2, 3)))
     assert kernel.from_host(np.array([1, 2])).dtype.kind == "i"
@@ -344,12 +344,13 @@ def test_long_sums_are_right_in_float32(name, width):
 
 def test_relu_and_its_derivative(kernel):
     x = give(kernel, [[-1.0, 0.0, 2.0], [3.0, -0.5, 1e-30]])
-    kernel.relu(x)
+    kernel.follow(x, Activation())
     assert_near(kernel, x, [[0, 0, 2], [3, 0, 1e-30]])
     grad = give(kernel, np.ones((2, 3)))
-    kernel.relu_backward(grad, x, 1.0)
+    kernel.follow(grad, ActivationBackward(x))
     assert_near(kernel, grad, [[0, 0, 1], [1, 0, 1]])
-    kernel.relu_backward(grad, give(kernel, [[0.0, 1, 1], [1, 1, 0]]), 4.0)
+    output = give(kernel, [[0.0, 1, 1], [1, 1, 0]])
+    kernel.follow(grad, ActivationBackward(output, scale=4.0))
     assert_near(kernel, grad, [[0, 0, 4], [4, 0, 0]])
 
 
@@ -375,14 +376,14 @@ def test_activation_is_bias_relu_and_dropout(kernel, random):
     rows, columns = rng.row_keys(1, 2, 3, np.arange(6)), rng.column_keys(np.arange(5))
     expected = give(kernel, np.maximum(x + bias, 0))
     mine = give(kernel, x)
-    kernel.activate(mine, give(kernel, bias), None, columns, p)
+    kernel.follow(mine, Activation(give(kernel, bias)))
     assert_near(kernel, mine, kernel.to_host(expected))
     kernel.dropout(expected, rows, columns, p, expected)
     mine = give(kernel, x)
-    kernel.activate(mine, give(kernel, bias), rows, columns, p)
+    kernel.follow(mine, Activation(give(kernel, bias), "relu", rows, columns, p))
     assert_near(kernel, mine, kernel.to_host(expected))
     mine = give(kernel, x)
-    kernel.activate(mine, None, None, columns, p)
+    kernel.follow(mine, Activation())
     assert_near(kernel, mine, np.maximum(x, 0))
 
 
@@ -454,7 +455,8 @@ def test_loss_with_weights_and_smoothed_labels_in_one_pass(kernel, random, rows)
     logs -= logs.max(axis=1, keepdims=True)
     logs -= np.log(np.exp(logs).sum(axis=1, keepdims=True))
     labels = labels.astype(np.int32)
-    loss = kernel.weighted_cross_entropy(give(kernel, z), labels, right, spread, 0.5, grad)
+    of = ClassLoss(labels, right, spread, spread.sum())
+    loss = kernel.weighted_cross_entropy(give(kernel, z), of, 0.5, grad)
     assert float(loss) == pytest.approx(-np.sum(weights * logs), rel=1e-5)
     expected = np.exp(logs) * weights.sum(axis=1, keepdims=True) - weights
     assert_near(kernel, grad, 0.5 * expected)
@@ -518,7 +520,7 @@ def test_what_follows_a_product(kernel, random, width):
         kernel.gemm(x, weight, expected)
         kernel.follow(expected, epilogue)
         for other, transposed in ((weight, False), (turned, True)):
-            kernel.gemm_then(x, other, found, transposed, epilogue)
+            kernel.gemm_then(Product(x, other, found, transposed, epilogue))
             assert_near(kernel, found, kernel.to_host(expected), 10)
 
 
@@ -534,7 +536,8 @@ def test_two_products_in_one_pass(kernel, random, columns, accumulate):
         factors = [np.ascontiguousarray(f.T) if transposed else f for f in (w, v)]
         left, right = (give(kernel, factor) for factor in factors)
         out, also = give(kernel, before), (give(kernel, y), right)
-        kernel.gemm_then(give(kernel, x), left, out, transposed, epilogue, accumulate, also)
+        mine = give(kernel, x)
+        kernel.gemm_then(Product(mine, left, out, transposed, epilogue, accumulate, also))
         assert_near(kernel, out, truth, 10)
 
 
@@ -559,7 +562,8 @@ def test_what_is_added_before_the_epilogue(kernel, random, product):
             matrix = kernel.sparse(sp.csr_array(left))
             kernel.spmm_then(matrix, give(kernel, right), out, False, epilogue)
         else:
-            kernel.gemm_then(give(kernel, left), give(kernel, right), out, False, epilogue)
+            factors = give(kernel, left), give(kernel, right)
+            kernel.gemm_then(Product(*factors, out, False, epilogue))
         assert_near(kernel, out, truth, 40)
 
 
@@ -699,7 +703,8 @@ def test_adam_step(kernel):
     param, moments = give(kernel, START), (kernel.zeros(3), kernel.zeros(3))
     expected, m, v = np.array(START), np.zeros(3), np.zeros(3)
     for t, grad in enumerate(GRADIENTS, start=1):
-        kernel.adam_step(param, give(kernel, grad), moments, lr, (beta1, beta2), eps, t)
+        mine = give(kernel, grad)
+        kernel.adam_step(AdamStep(param, mine, moments, lr, (beta1, beta2), eps, t))
         g = np.array(grad)
         m, v = beta1 * m + (1 - beta1) * g, beta2 * v + (1 - beta2) * g**2
         expected = expected - lr * (m / (1 - beta1**t)) / (np.sqrt(v / (1 - beta2**t)) + eps)

@@ -166,7 +166,7 @@ def registries():
     from gcnmpi.options.task import METRICS
     from gcnmpi.run.logs import LOGS
     from partition.backends import TOOLS
-    from partition.importing.readers import READERS, STREAMS
+    from partition.importing.readers import READERS
 
     return [
         KERNELS,
@@ -183,7 +183,6 @@ def registries():
         TOOLS,
         READERS,
         RESULT_WRITERS,
-        STREAMS,
     ]
 
 

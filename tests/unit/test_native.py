@@ -9,8 +9,9 @@ import pytest
 import scipy.sparse as sp
 
 from gcnmpi.core import rng
-from gcnmpi.kernels.epilogues import Activation, ActivationBackward
+from gcnmpi.kernels.epilogues import Activation, ActivationBackward, Product
 from gcnmpi.kernels.host.scipy_ import SciPyKernel
+from gcnmpi.kernels.interface.dense import AdamStep
 from gcnmpi.options.kernel import KERNELS
 
 missing = KERNELS.available()["native"]
@@ -191,13 +192,14 @@ def test_any_number_of_threads_gives_the_same_bits(target, dtype, random):
         kernel = NativeKernel(dtype, threads, target)
         out, sums = kernel.empty(n, width), kernel.empty(width)
         kernel.spmm(kernel.sparse(matrix), x, out)
-        kernel.activate(out, bias, rows, columns, 0.4)
+        kernel.follow(out, Activation(bias, "relu", rows, columns, 0.4))
         kernel.column_sum(out, sums)
         taken = kernel.empty(n, width)
         kernel.take_rows(out, np.arange(n)[::-1].copy(), taken)
-        kernel.relu_backward(taken, out, 2.0)
+        kernel.follow(taken, ActivationBackward(out, scale=2.0))
         param, moments = x.ravel().copy(), (kernel.zeros(n * width), kernel.zeros(n * width))
-        kernel.adam_step(param, taken.ravel(), moments, 0.1, (0.9, 0.99), 1e-8, 3)
+        step = 0.1, (0.9, 0.99), 1e-8, 3
+        kernel.adam_step(AdamStep(param, taken.ravel(), moments, *step))
         weights, small = kernel.empty(width, width), big(np.random.default_rng(1), dtype, width, 9)
         biases, following = kernel.empty(width), kernel.empty(n, width)
         kernel.gemm_and_sums(x, taken, weights, biases)
@@ -205,7 +207,8 @@ def test_any_number_of_threads_gives_the_same_bits(target, dtype, random):
             kernel.sparse(matrix), x, following, False, Activation(bias, "relu", rows, columns, 0.4)
         )
         logits = kernel.empty(n, 9)
-        kernel.gemm_then(x, small, logits, False, Activation(bias[:9], kind="none"))
+        then = Activation(bias[:9], kind="none")
+        kernel.gemm_then(Product(x, small, logits, epilogue=then))
         labels, grad = (np.arange(n) % 10 - 1).astype(np.int32), kernel.empty(n, 9)
         loss = np.array(kernel.softmax_cross_entropy(logits, labels, 0.1, grad))
         found = (out, sums, taken, param, weights, biases, logits, loss, grad)
@@ -226,7 +229,7 @@ def test_what_follows_must_fit(target, dtype):
         ActivationBackward(kernel.zeros(5, 3), scale=1.0),
     ):
         with pytest.raises(ValueError, match=r"a .* for each|shapes differ"):
-            kernel.gemm_then(x, weight, out, False, epilogue)
+            kernel.gemm_then(Product(x, weight, out, epilogue=epilogue))
         with pytest.raises(ValueError, match=r"a .* for each|shapes differ"):
             kernel.spmm_then(matrix, kernel.zeros(6, 3), out, False, epilogue)
     with pytest.raises(ValueError, match=r"a .* for each|shapes differ"):
@@ -246,10 +249,10 @@ def test_dense_operations_as_the_reference_has_them(target, dtype, random, shape
     found = []
     for kernel in (mine, reference):
         out, back = x.copy(), grad.copy()
-        kernel.activate(out, bias, rows, columns, 0.3)
+        kernel.follow(out, Activation(bias, "relu", rows, columns, 0.3))
         plain = x.copy()
-        kernel.activate(plain, None, None, columns, 0.3)
-        kernel.relu_backward(back, out, 1.7)
+        kernel.follow(plain, Activation())
+        kernel.follow(back, ActivationBackward(out, scale=1.7))
         dropped, taken = np.empty_like(x), kernel.empty(2 * shape[0], shape[1])
         kernel.dropout(x, rows, columns, 0.6, dropped)
         kernel.take_rows(x, chosen, taken)
@@ -361,7 +364,7 @@ def test_a_loss_of_no_number_is_none(target, dtype, random):
 def test_a_number_that_is_none_stays_one(target, dtype):
     """A loss that diverges must be seen."""
     kernel, x = NativeKernel(dtype, 1, target), np.array([[np.nan, -1.0, np.inf]], dtype)
-    kernel.relu(x)
+    kernel.follow(x, Activation())
     assert np.isnan(x[0, 0])
     assert x[0, 1:].tolist() == [0, np.inf]
 
@@ -376,7 +379,8 @@ def test_steps_of_many_weights(target, dtype, random):
         for step, grad in enumerate(grads, start=1):
             kernel.sgd_step(plain, grad.copy(), None, 0.1, 0.0)
             kernel.sgd_step(pushed, grad.copy(), velocity, 0.1, 0.9)
-            kernel.adam_step(adam, grad.copy(), moments, 0.1, (0.9, 0.999), 1e-8, step)
+            numbers = 0.1, (0.9, 0.999), 1e-8, step
+            kernel.adam_step(AdamStep(adam, grad.copy(), moments, *numbers))
         found.append((plain, pushed, velocity, adam, *moments))
     for one, other in zip(*found, strict=True):
         np.testing.assert_allclose(one, other, rtol=tolerance, atol=tolerance)
@@ -393,11 +397,11 @@ def test_nothing_is_allocated(dtype, random):
     try:
         kernel.spmm(matrix, x, out)
         kernel.spmm(matrix, x, out, accumulate=True)
-        kernel.activate(out, bias, rows, columns, 0.5)
-        kernel.relu_backward(x, out, 2.0)
+        kernel.follow(out, Activation(bias, "relu", rows, columns, 0.5))
+        kernel.follow(x, ActivationBackward(out, scale=2.0))
         kernel.column_sum(x, bias)
         kernel.take_rows(x, matrix.starts[:n] % n, out)
-        kernel.adam_step(flat, flat, moments, 0.1, (0.9, 0.999), 1e-8, 1)
+        kernel.adam_step(AdamStep(flat, flat, moments, 0.1, (0.9, 0.999), 1e-8, 1))
         peak = tracemalloc.get_traced_memory()[1]
     finally:
         tracemalloc.stop()

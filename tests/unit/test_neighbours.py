@@ -6,6 +6,12 @@ import scipy.sparse as sp
 
 from gcnmpi.core import rng
 from gcnmpi.kernels.interface.kernel import AttentionDropout
+from gcnmpi.kernels.interface.neighbours import (
+    Attention,
+    AttentionBackward,
+    AttentionV2,
+    AttentionV2Backward,
+)
 from gcnmpi.options.kernel import KERNELS
 
 USABLE = [name for name, reason in KERNELS.available().items() if reason is None]
@@ -238,10 +244,10 @@ def test_attention(kernel, random, shape, heads, version, drop):
     shift, total = junk(kernel, shape[0], heads), junk(kernel, shape[0], heads)
     given = [give(kernel, a) for a in arrays]
     if version == 1:
-        kernel.attend(pattern, *given, SLOPE, dropout, out, shift, total)
+        kernel.attend(attention(pattern, given, dropout, out, shift, total))
     else:
         scratch = junk(kernel, pattern.entries, heads)
-        kernel.attend_v2(pattern, *given, SLOPE, dropout, out, shift, total, scratch)
+        kernel.attend_v2(attention_v2(pattern, given, dropout, out, shift, total, scratch))
     for found, wanted in zip((out, shift, total), expected, strict=True):
         near(kernel, found, wanted, 4)
 
@@ -265,6 +271,16 @@ def test_gradients_of_attention(kernel, random, shape, heads, version, drop):
         near(kernel, mine, wanted, 20)
 
 
+def attention(pattern, given, dropout, out, shift, total):
+    x, t, s = given
+    return Attention(pattern, x, SLOPE, dropout, out, shift, total, t, s)
+
+
+def attention_v2(pattern, given, dropout, out, shift, total, scratch):
+    x, target, vector = given
+    return AttentionV2(pattern, x, SLOPE, dropout, out, shift, total, target, vector, scratch)
+
+
 def backward(kernel, pattern, arrays, grad, heads, version, dropout, roomy=True):
     """All gradients, after the forward pass."""
     rows, width = grad.shape
@@ -273,16 +289,14 @@ def backward(kernel, pattern, arrays, grad, heads, version, dropout, roomy=True)
     given, back = [give(kernel, a) for a in arrays], give(kernel, grad)
     results = [junk(kernel, *a.shape) for a in arrays]
     if version == 1:
-        kernel.attend(pattern, *given, SLOPE, dropout, y, shift, total)
-        kernel.attend_backward(
-            pattern, *given, SLOPE, dropout, shift, total, y, back, *results, scratch
-        )
+        forward = attention(pattern, given, dropout, y, shift, total)
+        kernel.attend(forward)
+        kernel.attend_backward(AttentionBackward(forward, back, *results, scratch))
     else:
         results[2] = give(kernel, np.full(width, 2.0))
-        kernel.attend_v2(pattern, *given, SLOPE, dropout, y, shift, total, scratch)
-        kernel.attend_v2_backward(
-            pattern, *given, SLOPE, dropout, shift, total, y, back, *results, scratch
-        )
+        forward = attention_v2(pattern, given, dropout, y, shift, total, scratch)
+        kernel.attend_v2(forward)
+        kernel.attend_v2_backward(AttentionV2Backward(forward, back, *results))
     return results
 
 
@@ -314,7 +328,7 @@ def test_attention_reads_and_writes_rows_of_larger_buffers(kernel, random):
     shift, total = kernel.empty(6, 2), kernel.empty(6, 2)
     whole = give(kernel, np.vstack([t, t]))
     given = wide[:, :6], whole[8:], give(kernel, s)
-    kernel.attend(pattern, *given, SLOPE, None, results[3:9], shift, total)
+    kernel.attend(attention(pattern, given, None, results[3:9], shift, total))
     expected = np.full((20, 6), 3.5)
     expected[3:9] = v1(dense, x, t, s, np.ones((1, 1, 2)))[0]
     near(kernel, results, expected, 4)
@@ -326,7 +340,7 @@ def test_large_scores_do_not_overflow(kernel):
     x, out = np.array([[1.0], [2.0], [4.0]]), kernel.empty(2, 1)
     shift, total = kernel.empty(2, 1), kernel.empty(2, 1)
     arrays = [give(kernel, a) for a in (x, t, s)]
-    kernel.attend(pattern, *arrays, SLOPE, None, out, shift, total)
+    kernel.attend(attention(pattern, arrays, None, out, shift, total))
     expected = v1(np.ones((2, 3), bool), x, t, s, np.ones((1, 1, 1)))
     near(kernel, out, expected[0], 20)
 
@@ -342,11 +356,9 @@ def test_scores_of_vertices_and_their_gradients(kernel, random, heads):
     products = (x * vector).reshape(m, heads, c)
     near(kernel, out, products.sum(axis=2), 4)
     back = np.repeat(dout, c, axis=1)
-    kernel.head_dots_backward(*mine, give(kernel, dout), dx, dvector, True)
+    kernel.head_dots_backward(*mine, give(kernel, dout), dx, dvector)
     near(kernel, dx, before + back * vector)
     near(kernel, dvector, 3.5 + (back * x).sum(axis=0), 4)
-    kernel.head_dots_backward(*mine, give(kernel, dout), dx, dvector, False)
-    near(kernel, dx, back * vector)
 
 
 @pytest.mark.skipif("native" not in USABLE, reason="not built")

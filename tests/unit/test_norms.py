@@ -7,8 +7,9 @@ import pytest
 import scipy.sparse as sp
 
 from gcnmpi.core import rng
-from gcnmpi.kernels.epilogues import KINDS, Activation, ActivationBackward
+from gcnmpi.kernels.epilogues import KINDS, Activation, ActivationBackward, Product
 from gcnmpi.kernels.host.elementwise import FUNCTIONS
+from gcnmpi.kernels.interface.norms import ColumnNorm, Rows, RunningMoments
 from gcnmpi.options.kernel import KERNELS
 
 USABLE = [name for name, reason in KERNELS.available().items() if reason is None]
@@ -95,18 +96,17 @@ def test_rows_are_normalised(kernel, random, shape, weighted, centred):
     shift = mine["bias"] if weighted else None
     about = mine["mean"] if centred else None
     out = junk(kernel, *shape)
-    kernel.normalise_rows(mine["x"], about, mine["rstd"], scale, shift, out)
+    of = Rows(mine["x"], about, mine["rstd"], scale)
+    kernel.normalise_rows(of, shift, out)
     near(kernel, out, hat * w + b)
-    sums = kernel.normalise_rows_sums(mine["x"], about, mine["rstd"], scale, mine["grad"])
+    sums = kernel.normalise_rows_sums(of, mine["grad"])
     expected = np.stack([(grad * w).sum(axis=1), (grad * w * hat).sum(axis=1)], axis=1)
     near(kernel, sums, expected, 4)
     back, middle = junk(kernel, *shape), mine["centre"] if centred else None
-    kernel.normalise_rows_backward(
-        mine["x"], about, mine["rstd"], scale, mine["grad"], middle, mine["along"], back
-    )
+    kernel.normalise_rows_backward(of, mine["grad"], middle, mine["along"], back)
     near(kernel, back, rstd * (grad * w - c - hat * along), 4)
     dweight, dbias = junk(kernel, width), junk(kernel, width)
-    kernel.normalised_column_sums(mine["x"], about, mine["rstd"], mine["grad"], dweight, dbias)
+    kernel.normalised_column_sums(of, mine["grad"], dweight, dbias)
     near(kernel, dweight, (grad * hat).sum(axis=0), 4)
     near(kernel, dbias, grad.sum(axis=0), 4)
 
@@ -127,7 +127,8 @@ def test_layer_norm_and_its_gradients(kernel, random, shape):
     weight, bias = normal(random, kernel, width), normal(random, kernel, width)
     out, mean, rstd = junk(kernel, *shape), junk(kernel, rows, 1), junk(kernel, rows, 1)
     mine = [give(kernel, a) for a in (x, weight, bias)]
-    kernel.layer_norm(*mine, 1e-5, out, mean, rstd)
+    of = Rows(mine[0], mean, rstd, mine[1])
+    kernel.layer_norm(of, mine[2], 1e-5, out)
     for found, expected in zip((out, mean, rstd), layer_norm(x, weight, bias, 1e-5), strict=True):
         near(kernel, found, expected, 50)
     expected = []
@@ -138,7 +139,7 @@ def test_layer_norm_and_its_gradients(kernel, random, shape):
             moved[k][place] += 1j * STEP
             expected[k][place] = np.sum(grad * layer_norm(*moved, 1e-5)[0].imag) / STEP
     results = [junk(kernel, *a.shape) for a in (x, weight, bias)]
-    kernel.layer_norm_backward(mine[0], mean, rstd, mine[1], give(kernel, grad), *results)
+    kernel.layer_norm_backward(of, give(kernel, grad), *results)
     if width > 1:  # of one column, everything cancels
         near(kernel, results[0], expected[0], 50)
     near(kernel, results[1], expected[1], 50)
@@ -165,8 +166,8 @@ def test_columns_are_normalised(kernel, random, shape):
     result = junk(kernel, *shape)
     kernel.scale_columns(mine[0], mine[2], mine[1], result)
     near(kernel, result, x * a + mean)
-    coefficients = [give(kernel, v) for v in (a, b, c)]
-    kernel.scale_columns_backward(mine[3], mine[0], *coefficients, result)
+    coefficients = give(kernel, np.stack([a, b, c]))
+    kernel.scale_columns_backward(mine[3], mine[0], coefficients, result)
     near(kernel, result, a * grad + b * x + c)
 
 
@@ -182,11 +183,12 @@ def test_moments_make_a_batch_norm(kernel, random, rows):
     moments = kernel.from_host64(np.stack([x.mean(axis=0) + 0.1, np.full(width, 3.5)]))
     sums = kernel.from_host64(np.full((2, width), 3.5))
     mine, back, w, b = (give(kernel, array) for array in (x, grad, weight, bias))
-    out, vectors = junk(kernel, rows, width), [junk(kernel, width) for _ in range(3)]
+    out, vectors = junk(kernel, rows, width), junk(kernel, 3, width)
+    of = ColumnNorm(moments, eps, w, b)
 
     kernel.column_moments(mine, moments[0], sums)
-    kernel.move_moments(sums, rows, momentum, *running, moments)
-    kernel.moment_factors(moments, eps, False, w, b, *vectors[:2])
+    kernel.move_moments(sums, rows, RunningMoments(*running, momentum), moments)
+    kernel.moment_factors(of, False, *vectors[:2])
     kernel.scale_columns(mine, *vectors[:2], out)
     spread = x.var(axis=0)
     rstd = 1 / np.sqrt(spread + eps)
@@ -200,8 +202,8 @@ def test_moments_make_a_batch_norm(kernel, random, rows):
     own = junk(kernel, 2, width)
     kernel.copy(moments, own)
     kernel.column_grad_sums(mine, own[0], own[1], back, sums)
-    kernel.moment_slopes(sums, rows, moments, eps, w, *vectors)
-    kernel.scale_columns_backward(back, mine, *vectors, out)
+    kernel.moment_slopes(of, sums, rows, vectors)
+    kernel.scale_columns_backward(back, mine, vectors, out)
     along = (grad * hat).mean(axis=0)
     near(kernel, out, weight * rstd * (grad - grad.mean(axis=0) - hat * along), 300)
 
@@ -220,28 +222,29 @@ def test_a_column_of_equal_numbers_becomes_the_bias(kernel, random, value):
     kernel.column_moments(mine[:1], kernel.from_host64(np.zeros(2)), sums)
     moments = kernel.from_host64(np.array(kernel.to_host(sums), np.float64))
     kernel.column_moments(mine, moments[0], sums)
-    kernel.move_moments(sums, rows, 0.1, *running, moments)
+    kernel.move_moments(sums, rows, RunningMoments(*running, 0.1), moments)
     spread = np.asarray(kernel.to_host(moments))[1]
     assert spread[0] == 0 < spread[1]
     near(kernel, running[1], [0.9 * variance[0], 0.9 * variance[1]], 4)
     scale, shift, out = junk(kernel, 2), junk(kernel, 2), junk(kernel, rows, 2)
-    kernel.moment_factors(moments, 1e-5, True, w, b, scale, shift)
+    of = ColumnNorm(moments, 1e-5, w, b)
+    kernel.moment_factors(of, True, scale, shift)
     kernel.scale_columns(mine, scale, shift, out)
     found = kernel.to_host(out)
     assert (found[:, 0] == bias[0].astype(kernel.dtype)).all()
     assert len(set(found[:, 1])) == 2
-    slopes = [junk(kernel, 2) for _ in range(3)]
-    kernel.moment_slopes(sums, rows, moments, 1e-5, w, *slopes)
-    assert [float(kernel.to_host(each)[0]) for each in slopes] == [0, 0, 0]
+    slopes = junk(kernel, 3, 2)
+    kernel.moment_slopes(of, sums, rows, slopes)
+    assert kernel.to_host(slopes)[:, 0].tolist() == [0, 0, 0]
 
 
 def test_the_gradient_of_two_rows_keeps_its_digits(kernel):
     x, grad, eps = np.array([[3.0], [7.0]]), np.array([[0.25], [0.75]]), 1e-5
     moments = kernel.from_host64(np.array([[5.0], [1 / np.sqrt(4 + eps)]]))
     sums = kernel.from_host64(np.array([[1.0], [1 / np.sqrt(4 + eps)]]))
-    vectors, out = [junk(kernel, 1) for _ in range(3)], junk(kernel, 2, 1)
-    kernel.moment_slopes(sums, 2, moments, eps, give(kernel, np.ones(1)), *vectors)
-    kernel.scale_columns_backward(give(kernel, grad), give(kernel, x), *vectors, out)
+    slopes, out, one = junk(kernel, 3, 1), junk(kernel, 2, 1), give(kernel, np.ones(1))
+    kernel.moment_slopes(ColumnNorm(moments, eps, one, one), sums, 2, slopes)
+    kernel.scale_columns_backward(give(kernel, grad), give(kernel, x), slopes, out)
     expected = np.array([[-0.25], [0.25]]) * eps / (4 + eps) ** 1.5
     np.testing.assert_allclose(kernel.to_host(out), expected, rtol=1e-6)
 
@@ -399,9 +402,9 @@ def test_epilogues_after_every_product(kernel, random, shape, kind, biased, p):
     for accumulate in (False, True):
         z = a @ b + (before if accumulate else 0)
         outs = [give(kernel, before) for _ in range(4)]
-        kernel.gemm_then(mine, other, outs[0], False, epilogue, accumulate)
+        kernel.gemm_then(Product(mine, other, outs[0], False, epilogue, accumulate))
         turned = give(kernel, np.ascontiguousarray(b.T))
-        kernel.gemm_then(mine, turned, outs[1], True, epilogue, accumulate)
+        kernel.gemm_then(Product(mine, turned, outs[1], True, epilogue, accumulate))
         kernel.spmm_then(matrix, other, outs[2], accumulate, epilogue)
         kernel.spmm(matrix, other, outs[3], accumulate)
         kernel.follow(outs[3], epilogue)
@@ -412,7 +415,7 @@ def test_epilogues_after_every_product(kernel, random, shape, kind, biased, p):
     back = ActivationBackward(output, kind, scale, keys if p else None, columns, p, slope=0.2)
     product = a @ b
     for apply in (
-        lambda out: kernel.gemm_then(mine, other, out, False, back),
+        lambda out: kernel.gemm_then(Product(mine, other, out, epilogue=back)),
         lambda out: kernel.spmm_then(matrix, other, out, False, back),
     ):
         out = give(kernel, grad)
@@ -443,8 +446,8 @@ def test_the_bits_do_not_depend_on_threads(random, dtype):
         mine, other = kernel.empty(5000, 33), kernel.empty(5000, 33)
         kernel.column_moments(x, column.astype(np.float64), moments[0])
         kernel.column_grad_sums(x, column, column, grad, moments[1])
-        kernel.normalised_column_sums(x, row, row, grad, *sums[:2])
-        kernel.layer_norm_backward(x, row, row, column, grad, mine, *sums[2:])
+        kernel.normalised_column_sums(Rows(x, row, row), grad, *sums[:2])
+        kernel.layer_norm_backward(Rows(x, row, row, column), grad, mine, *sums[2:])
         number, slope = kernel.empty(1), np.array([0.1], dtype)
         kernel.prelu_backward(x, grad, slope, other, number)
         found.append([*sums, moments, mine, number, np.array(kernel.dot(x, grad))])

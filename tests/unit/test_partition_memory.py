@@ -21,9 +21,10 @@ from partition.backends import Tool
 from partition.backends import process as process_module
 from partition.errors import UserError
 from partition.graph import columns as columns_module
+from partition.graph import graph as graph_module
 from partition.graph import metrics
-from partition.graph.columns import column_pieces, columns, loops, net_sizes, symmetrised
-from partition.graph.graph import DIRECTIONS, aggregation_matrix
+from partition.graph.columns import column_pieces, columns, loops, symmetrised
+from partition.graph.graph import DIRECTIONS, REVERSED, aggregation_matrix, row_sizes
 from partition.graph.metrics import measure, measure_mixed_both
 from partition.graph.store import read_partition, write_graph
 from partition.importing.synthetic import rmat
@@ -37,7 +38,7 @@ from partition.refinement.objective import OBJECTIVES, Objective
 @pytest.fixture(params=[1, 5, 10**6])
 def small_pieces(request, monkeypatch):
     """Pieces of so many entries."""
-    monkeypatch.setattr(columns_module, "_READ", min(request.param, 7))
+    monkeypatch.setattr(graph_module, "READ", min(request.param, 7))
     return request.param
 
 
@@ -46,7 +47,7 @@ def test_pieces_of_columns_are_the_columns(small_pieces):
         graph = random_graph(30, 90, seed)
         for direction in DIRECTIONS:
             matrix = aggregation_matrix(graph, direction, normalize="none").tocsc()
-            assert net_sizes(graph, direction).tolist() == np.diff(matrix.indptr).tolist()
+            assert row_sizes(graph, REVERSED[direction]).tolist() == np.diff(matrix.indptr).tolist()
             indptr, rows = columns(graph, direction)
             covered = 0
             for first, last, some, found in column_pieces(graph, direction, small_pieces):
@@ -97,7 +98,7 @@ def test_measuring_in_pieces(monkeypatch):
     nets = hypergraph_model(graph, "out")
     monkeypatch.setattr(metrics, "AT_ONCE", 20)
     monkeypatch.setattr(columns_module, "PIECE", 50)
-    monkeypatch.setattr(columns_module, "_READ", 64)
+    monkeypatch.setattr(graph_module, "READ", 64)
     monkeypatch.setattr(column_pieces, "__defaults__", ("in", 50))
     again = [measure(graph, parts, k, "out"), *measure_mixed_both(graph, parts, k).values()]
     assert again == whole

@@ -17,7 +17,7 @@ from traced import takes_less_than
 from partition.errors import UserError
 from partition.importing.assemble import build_graph
 from partition.importing.readers import READERS, guess_format, read_source
-from partition.importing.readers.numbering import compact
+from partition.importing.readers.numbering import number_vertices
 
 BANNER = "%%MatrixMarket matrix coordinate "
 
@@ -187,7 +187,7 @@ def test_edge_list_one_based_ids_are_kept(tmp_path):
 )
 def test_compact_numbers_ids_in_order(pairs):
     source, target = np.array(pairs, np.int64).T
-    n, row, column, ids = compact(source, target)
+    n, row, column, ids = number_vertices(source, target, "")
     known = sorted({end for pair in pairs for end in pair})
     assert n == len(known)
     assert (ids is None) == (known == list(range(n)))

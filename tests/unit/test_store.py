@@ -17,12 +17,11 @@ from partition.cli.main import cli
 from partition.errors import UserError
 from partition.graph import content, store
 from partition.graph import graph as graph_module
+from partition.graph.content import content_id, data_id
 from partition.graph.graph import Graph
 from partition.graph.metrics import measure
 from partition.graph.store import (
     Partition,
-    content_id,
-    data_id,
     has_partition,
     list_partitions,
     open_graph,
@@ -162,7 +161,7 @@ def test_a_folder_of_version_1_is_read(folder):
 def test_numbers_that_no_graph_has_are_refused(
     folder, monkeypatch, name, at, value, message, at_once
 ):
-    monkeypatch.setattr(graph_module, "_AT_ONCE", at_once)
+    monkeypatch.setattr(graph_module, "_STEP", at_once)
     assert open_graph(folder).graph.indptr[1] > 2
     array = np.load(folder / f"{name}.npy")
     array[at] = value

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from partition.errors import UserError
+from partition.graph.content import content_id
 from partition.graph.graph import aggregation_matrix, arcs, symmetry
-from partition.graph.store import content_id
 from partition.importing.bter import bter
 from partition.importing.profiles import power_law, profile_of, resized
 from partition.importing.synthetic import rmat, sbm

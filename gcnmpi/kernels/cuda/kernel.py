@@ -14,6 +14,8 @@ import numpy as np
 
 from gcnmpi.core import rng
 from gcnmpi.kernels import cuda
+from gcnmpi.kernels.epilogues import Activation
+from gcnmpi.kernels.interface.dense import AdamStep
 from gcnmpi.kernels.interface.kernel import KernelOf
 from partition.errors import UserError, installing
 
@@ -107,7 +109,7 @@ class CupyKernel(
     def _probe(self) -> None:
         """Launch a kernel of ours and one of CuPy's, which needs CUDA's headers to be compiled."""
         x = self.zeros(1, 1)
-        self.relu(x)
+        self.follow(x, Activation())
         if self.to_host(x * self._scalars[1].item()).any():
             raise RuntimeError("a product with 0 is not 0")
 
@@ -251,20 +253,11 @@ class CupyKernel(
     ) -> None:
         self._launch("sgd_step", len(param), 1, param, grad, velocity, lr, mu)
 
-    def adam_step(
-        self,
-        param: Array,
-        grad: Array,
-        moments: tuple[Array, Array],
-        lr: float,
-        betas: tuple[float, ...],
-        eps: float,
-        step: int,
-    ) -> None:
-        beta1, beta2 = betas
-        factors = beta1, 1 - beta1, beta2, 1 - beta2
-        numbers = lr / (1 - beta1**step), np.sqrt(1 - beta2**step), eps
-        self._launch("adam_step", len(param), 1, param, grad, *moments, *factors, *numbers)
+    def adam_step(self, of: AdamStep[Array]) -> None:
+        beta1, beta2 = of.betas
+        arrays, factors = (of.param, of.grad, *of.moments), (beta1, 1 - beta1, beta2, 1 - beta2)
+        numbers = of.lr / (1 - beta1**of.step), np.sqrt(1 - beta2**of.step), of.eps
+        self._launch("adam_step", len(of.param), 1, *arrays, *factors, *numbers)
 
     def shorten(self, gradient: Array, longest: float, tiny: float) -> None:
         """Three launches, for which nobody waits."""

@@ -10,7 +10,7 @@ import numpy as np
 
 from gcnmpi.kernels.cuda.copies import DeviceNumber
 from gcnmpi.kernels.cuda.text.loss import BLOCKS, COUNTS, LANES, THREADS
-from gcnmpi.kernels.interface.dense import ENTRY_LOSSES, EntryLoss
+from gcnmpi.kernels.interface.dense import ENTRY_LOSSES, ClassLoss, EntryLoss
 
 Array = Any  # of CuPy
 _ONE_BLOCK = (1, 1), (THREADS, 1)
@@ -25,19 +25,15 @@ class CupyLoss:
         self, logits: Array, labels: np.ndarray, scale: float, grad: Array
     ) -> DeviceNumber:
         """Two launches, for which nobody waits."""
-        return self.weighted_cross_entropy(logits, labels, *_plain(logits.shape[1]), scale, grad)
+        loss = ClassLoss(labels, *_plain(logits.shape[1]), 0.0)
+        return self.weighted_cross_entropy(logits, loss, scale, grad)
 
     def weighted_cross_entropy(
-        self,
-        logits: Array,
-        labels: np.ndarray,
-        right: np.ndarray,
-        spread: np.ndarray,
-        scale: float,
-        grad: Array,
+        self, logits: Array, loss: ClassLoss[Array], scale: float, grad: Array
     ) -> DeviceNumber:
-        """As many."""
-        of = logits, logits.shape[1], labels, right, spread, np.sum(spread), scale
+        """Two launches."""
+        factors = loss.right, loss.spread, loss.total
+        of = logits, logits.shape[1], loss.labels, *factors, scale
         return self._summed("softmax_cross_entropy", _blocks(len(logits)), of, grad)
 
     def entry_losses(

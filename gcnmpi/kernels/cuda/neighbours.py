@@ -13,7 +13,13 @@ from gcnmpi.core import rng
 from gcnmpi.kernels import cuda
 from gcnmpi.kernels.cuda.copies import upload
 from gcnmpi.kernels.host.neighbours import make_pattern
-from gcnmpi.kernels.interface.neighbours import AttentionDropout, scratch_rows
+from gcnmpi.kernels.interface.neighbours import (
+    Attention,
+    AttentionBackward,
+    AttentionV2,
+    AttentionV2Backward,
+    scratch_rows,
+)
 
 Array = Any  # of CuPy
 
@@ -47,6 +53,9 @@ class DevicePattern:
         return sum(a.nbytes for a in (*self.by_rows, *self.by_columns, self.places_back))
 
 
+_Any = Attention[Array, DevicePattern] | AttentionV2[Array, DevicePattern]
+
+
 class CupyNeighbours:
     """``NeighbourOperations``, on a GPU.
 
@@ -58,6 +67,7 @@ class CupyNeighbours:
     empty: Any
     _partial_array: Any
     _add_partials: Any
+    column_sum: Any
 
     def pattern(self, matrix: sp.csr_array, order: np.ndarray) -> DevicePattern:
         host = make_pattern(matrix, order)
@@ -82,167 +92,80 @@ class CupyNeighbours:
         self._launch("head_dots", *out.shape, x, vector, _per_head(x, out), out)
 
     def head_dots_backward(
-        self, x: Array, vector: Array, dout: Array, dx: Array, dvector: Array, accumulate: bool
+        self, x: Array, vector: Array, dout: Array, dx: Array, dvector: Array
     ) -> None:
         width = _per_head(x, dout)
-        self._launch("head_dots_backward", *dx.shape, dout, vector, width, accumulate, dx)
+        self._launch("head_dots_backward", *dx.shape, dout, vector, width, True, dx)
         partial, of = self._partial_array(x.shape[1]), (dout, x, width, len(x))
         self._launch("head_dots_partials", cuda.PARTIALS, x.shape[1], *of, partial)
-        self._add_to(dvector, partial)
-
-    def _add_to(self, vector: Array, partial: Array) -> None:
-        added = cp.empty(vector.shape, self.dtype)
+        added = cp.empty(dvector.shape, self.dtype)
         self._add_partials(partial, added)
-        vector += added
-
-    def attend(
-        self,
-        pattern: DevicePattern,
-        x: Array,
-        t: Array,
-        s: Array,
-        slope: float,
-        drop: AttentionDropout | None,
-        out: Array,
-        shift: Array,
-        total: Array,
-    ) -> None:
-        e = self._scores(pattern, t, s, slope)
-        self._weigh(pattern, e, x, drop, out, shift, total)
-
-    def attend_backward(
-        self,
-        pattern: DevicePattern,
-        x: Array,
-        t: Array,
-        s: Array,
-        slope: float,
-        drop: AttentionDropout | None,
-        shift: Array,
-        total: Array,
-        y: Array,
-        grad: Array,
-        dx: Array,
-        dt: Array,
-        ds: Array,
-        scratch: Array,
-    ) -> None:
-        de = self._scores(pattern, t, s, slope)
-        self._back(pattern, de, x, drop, shift, total, y, grad, dx)
-        self._launch("bend_scores", *s.shape, *pattern.by_rows, t, s, slope, de, ds)
-        starts, _ = pattern.by_columns
-        self._launch("sum_columns", *t.shape, starts, pattern.places_back, de, dt)
-
-    def attend_v2(
-        self,
-        pattern: DevicePattern,
-        x1: Array,
-        x2: Array,
-        vector: Array,
-        slope: float,
-        drop: AttentionDropout | None,
-        out: Array,
-        shift: Array,
-        total: Array,
-        scratch: Array,
-    ) -> None:
-        e = self._scores_v2(pattern, x1, x2, vector, slope, shift.shape[1])
-        self._weigh(pattern, e, x1, drop, out, shift, total)
-
-    def attend_v2_backward(
-        self,
-        pattern: DevicePattern,
-        x1: Array,
-        x2: Array,
-        vector: Array,
-        slope: float,
-        drop: AttentionDropout | None,
-        shift: Array,
-        total: Array,
-        y: Array,
-        grad: Array,
-        dx1: Array,
-        dx2: Array,
-        dvector: Array,
-        scratch: Array,
-    ) -> None:
-        de = self._scores_v2(pattern, x1, x2, vector, slope, shift.shape[1])
-        self._back(pattern, de, x1, drop, shift, total, y, grad, dx1)
-        heads, width = shift.shape[1], _per_head(x1, shift)
-        moved = self.empty(*x1.shape)
-        for back, sparse, mine, other, out in (
-            (1, pattern.by_columns, x1, x2, dx1),
-            (0, pattern.by_rows, x2, x1, dx2),
-        ):
-            of = *sparse, pattern.places_back, back, de, heads, width, mine, other, vector
-            self._launch("bend_v2", *out.shape, *of, slope, back, out, moved)
-        added = self.empty(len(dvector))
-        self.column_sum(moved, added)  # type: ignore[attr-defined]
         dvector += added
 
-    def _scores(self, pattern: DevicePattern, t: Array, s: Array, slope: float) -> Array:
-        e = self.empty(pattern.entries, s.shape[1])
-        self._launch("scores", *s.shape, *pattern.by_rows, t, s, slope, e)
+    def attend(self, of: Attention[Array, DevicePattern]) -> None:
+        self._weigh(of, self._scores(of))
+
+    def attend_backward(self, of: AttentionBackward[Array, DevicePattern]) -> None:
+        f, pattern, de = of.forward, of.forward.pattern, self._scores(of.forward)
+        self._back(f, de, of.grad, of.dx)
+        self._launch("bend_scores", *f.s.shape, *pattern.by_rows, f.t, f.s, f.slope, de, of.ds)
+        starts, _ = pattern.by_columns
+        self._launch("sum_columns", *f.t.shape, starts, pattern.places_back, de, of.dt)
+
+    def attend_v2(self, of: AttentionV2[Array, DevicePattern]) -> None:
+        self._weigh(of, self._scores_v2(of))
+
+    def attend_v2_backward(self, of: AttentionV2Backward[Array, DevicePattern]) -> None:
+        f, pattern, de = of.forward, of.forward.pattern, self._scores_v2(of.forward)
+        self._back(f, de, of.grad, of.dx)
+        heads, width = f.shift.shape[1], _per_head(f.x, f.shift)
+        moved = self.empty(*f.x.shape)
+        for back, sparse, mine, other, out in (
+            (1, pattern.by_columns, f.x, f.target, of.dx),
+            (0, pattern.by_rows, f.target, f.x, of.dtarget),
+        ):
+            scores = *sparse, pattern.places_back, back, de, heads, width, mine, other, f.vector
+            self._launch("bend_v2", *out.shape, *scores, f.slope, back, out, moved)
+        added = self.empty(len(of.dvector))
+        self.column_sum(moved, added)
+        vector = of.dvector
+        vector += added
+
+    def _scores(self, of: Attention[Array, DevicePattern]) -> Array:
+        e = self.empty(of.pattern.entries, of.s.shape[1])
+        self._launch("scores", *of.s.shape, *of.pattern.by_rows, of.t, of.s, of.slope, e)
         return e
 
-    def _scores_v2(
-        self, pattern: DevicePattern, x1: Array, x2: Array, vector: Array, slope: float, heads: int
-    ) -> Array:
-        e, of = self.empty(pattern.entries, heads), (x1, x2, vector, x1.shape[1] // heads, slope)
-        self._launch("scores_v2", pattern.rows, heads, *pattern.by_rows, *of, e)
+    def _scores_v2(self, of: AttentionV2[Array, DevicePattern]) -> Array:
+        pattern, heads = of.pattern, of.shift.shape[1]
+        e, width = self.empty(pattern.entries, heads), _per_head(of.x, of.shift)
+        given = *pattern.by_rows, of.x, of.target, of.vector, width, of.slope
+        self._launch("scores_v2", pattern.rows, heads, *given, e)
         return e
 
-    def _weigh(
-        self,
-        pattern: DevicePattern,
-        e: Array,
-        x: Array,
-        drop: AttentionDropout | None,
-        out: Array,
-        shift: Array,
-        total: Array,
-    ) -> None:
-        starts, _ = pattern.by_rows
-        self._launch("softmax_of_rows", *shift.shape, starts, e, -np.inf, shift, total)
-        kept = self._weights(pattern, e, drop, shift, total)
-        heads, width = shift.shape[1], _per_head(x, shift)
-        self._launch("weighted_rows", *out.shape, *pattern.by_rows, kept, heads, width, x, out)
+    def _weigh(self, of: _Any, e: Array) -> None:
+        starts, _ = of.pattern.by_rows
+        self._launch("softmax_of_rows", *of.shift.shape, starts, e, -np.inf, of.shift, of.total)
+        given = self._weights(of, e), of.shift.shape[1], _per_head(of.x, of.shift), of.x
+        self._launch("weighted_rows", *of.out.shape, *of.pattern.by_rows, *given, of.out)
 
-    def _weights(
-        self,
-        pattern: DevicePattern,
-        e: Array,
-        drop: AttentionDropout | None,
-        shift: Array,
-        total: Array,
-    ) -> Array:
+    def _weights(self, of: _Any, e: Array) -> Array:
         """Weights after dropout; before it, in place of e."""
-        kept = self.empty(pattern.entries, shift.shape[1])
+        kept, drop = self.empty(of.pattern.entries, of.shift.shape[1]), of.drop
         p, *keys = (0.0, None, None) if drop is None else (drop.p, drop.rows, drop.columns)
-        of = shift, total, drop is not None, *keys, rng.threshold(p), 1 / (1 - p)
-        self._launch("weights_of_rows", *shift.shape, *pattern.by_rows, *of, e, kept)
+        given = of.shift, of.total, drop is not None, *keys, rng.threshold(p), 1 / (1 - p)
+        self._launch("weights_of_rows", *of.shift.shape, *of.pattern.by_rows, *given, e, kept)
         return kept
 
-    def _back(
-        self,
-        pattern: DevicePattern,
-        e: Array,
-        x: Array,
-        drop: AttentionDropout | None,
-        shift: Array,
-        total: Array,
-        y: Array,
-        grad: Array,
-        dx: Array,
-    ) -> None:
+    def _back(self, of: _Any, e: Array, grad: Array, dx: Array) -> None:
         """In place of e its gradient; to dx, that of x by which it is summed."""
-        kept, width = self._weights(pattern, e, drop, shift, total), _per_head(x, shift)
-        rows, columns = pattern.by_rows, (*pattern.by_columns, pattern.places_back)
-        self._launch("gradients_of_scores", *shift.shape, *rows, x, y, grad, width, kept, e)
-        of = *columns, kept, shift.shape[1], width
-        self._launch("weighted_columns", *dx.shape, *of, grad, dx)
+        kept, width, pattern = self._weights(of, e), _per_head(of.x, of.shift), of.pattern
+        given = *pattern.by_rows, of.x, of.out, grad, width, kept
+        self._launch("gradients_of_scores", *of.shift.shape, *given, e)
+        columns = *pattern.by_columns, pattern.places_back, kept, of.shift.shape[1], width
+        self._launch("weighted_columns", *dx.shape, *columns, grad, dx)
 
 
 def _per_head(x: Array, heads: Array) -> int:
-    """Columns of a head, of x (m, heads · c) and what has a number for each head."""
+    """Columns of a head, of x (m, heads · c) and an array with a number for each head."""
     return x.shape[1] // heads.shape[1]

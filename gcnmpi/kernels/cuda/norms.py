@@ -10,7 +10,7 @@ import numpy as np
 
 from gcnmpi.kernels import cuda
 from gcnmpi.kernels.host.elementwise import FUNCTIONS
-from gcnmpi.kernels.interface.norms import EQUAL
+from gcnmpi.kernels.interface.norms import EQUAL, ColumnNorm, Rows, RunningMoments
 
 Array = Any  # of CuPy
 
@@ -40,96 +40,57 @@ class CupyNorms:
         self._launch("row_sums", len(x), 1, x, x.shape[1], mean, square, out)
         return out
 
-    def normalise_rows(
-        self,
-        x: Array,
-        mean: Array | None,
-        rstd: Array,
-        weight: Array | None,
-        bias: Array | None,
-        out: Array,
-    ) -> None:
-        self._launch("normalise_by_rows", *x.shape, x, mean, rstd, weight, bias, out)
+    def normalise_rows(self, of: Rows[Array], bias: Array | None, out: Array) -> None:
+        given = of.x, of.mean, of.rstd, of.weight, bias
+        self._launch("normalise_by_rows", *of.x.shape, *given, out)
 
-    def normalise_rows_sums(
-        self, x: Array, mean: Array | None, rstd: Array, weight: Array | None, grad: Array
-    ) -> Array:
-        out, of = self.empty(len(x), 2), (x, x.shape[1], mean, rstd, weight, grad)
-        self._launch("normalised_row_sums", len(x), 1, *of, out)
+    def normalise_rows_sums(self, of: Rows[Array], grad: Array) -> Array:
+        rows, width = of.x.shape
+        out, given = self.empty(rows, 2), (of.x, width, of.mean, of.rstd, of.weight, grad)
+        self._launch("normalised_row_sums", rows, 1, *given, out)
         return out
 
     def normalise_rows_backward(
-        self,
-        x: Array,
-        mean: Array | None,
-        rstd: Array,
-        weight: Array | None,
-        grad: Array,
-        centre: Array | None,
-        along: Array,
-        out: Array,
+        self, of: Rows[Array], grad: Array, centre: Array | None, along: Array, out: Array
     ) -> None:
-        self._backward(x, mean, rstd, weight, grad, centre, along, 1.0, out)
+        self._rows_backward(of, grad, centre, along, 1.0, out)
 
-    def _backward(
-        self,
-        x: Array,
-        mean: Array | None,
-        rstd: Array,
-        weight: Array | None,
-        grad: Array,
-        centre: Array | None,
-        along: Array,
-        factor: float,
+    def _rows_backward(
+        self, of: Rows[Array], grad: Array, centre: Array | None, along: Array, factor: float,
         out: Array,
-    ) -> None:
-        of = x, mean, rstd, weight, grad, centre, along, factor
-        self._launch("normalise_rows_backward", *x.shape, *of, out)
+    ) -> None:  # fmt: skip
+        """The same with both sums times a factor."""
+        given = of.x, of.mean, of.rstd, of.weight, grad, centre, along, factor
+        self._launch("normalise_rows_backward", *of.x.shape, *given, out)
 
     def normalised_column_sums(
-        self,
-        x: Array,
-        mean: Array | None,
-        rstd: Array,
-        grad: Array,
-        dweight: Array,
-        dbias: Array,
+        self, of: Rows[Array], grad: Array, dweight: Array, dbias: Array
     ) -> None:
-        sums, width = self.empty(2 * x.shape[1]), x.shape[1]
-        self._add_partials(self._grad_partials(x, mean, rstd, grad, 0), sums)
+        width = of.x.shape[1]
+        sums = self.empty(2 * width)
+        self._add_partials(self._grad_partials(of, grad, by_columns=False), sums)
         self.copy(sums[:width], dbias)
         self.copy(sums[width:], dweight)
 
-    def _grad_partials(
-        self, x: Array, mean: Array | None, rstd: Array, grad: Array, by_columns: int
-    ) -> Array:
-        width = x.shape[1]
-        partial, of = self._partial_array(2 * width), (x, mean, rstd, by_columns, grad)
-        self._launch("grad_partials", cuda.PARTIALS, width, *of, width, len(x), partial)
+    def _grad_partials(self, of: Rows[Array], grad: Array, by_columns: bool) -> Array:
+        rows, width = of.x.shape
+        partial, given = self._partial_array(2 * width), (of.x, of.mean, of.rstd, by_columns, grad)
+        self._launch("grad_partials", cuda.PARTIALS, width, *given, width, rows, partial)
         return partial
 
-    def layer_norm(
-        self, x: Array, weight: Array, bias: Array, eps: float, out: Array, mean: Array, rstd: Array
-    ) -> None:
-        width = max(1, x.shape[1])
-        self.scale(self.row_sum(x), 1 / width, mean)
-        self._launch("inverse_roots", len(x), 1, self.row_square_sum(x, mean), width, eps, rstd)
-        self.normalise_rows(x, mean, rstd, weight, bias, out)
+    def layer_norm(self, of: Rows[Array], bias: Array, eps: float, out: Array) -> None:
+        rows, width = len(of.x), max(1, of.x.shape[1])
+        self.scale(self.row_sum(of.x), 1 / width, of.mean)
+        squares = self.row_square_sum(of.x, of.mean)
+        self._launch("inverse_roots", rows, 1, squares, width, eps, of.rstd)
+        self.normalise_rows(of, bias, out)
 
     def layer_norm_backward(
-        self,
-        x: Array,
-        mean: Array,
-        rstd: Array,
-        weight: Array,
-        grad: Array,
-        out: Array,
-        dweight: Array,
-        dbias: Array,
+        self, of: Rows[Array], grad: Array, out: Array, dweight: Array, dbias: Array
     ) -> None:
-        self.normalised_column_sums(x, mean, rstd, grad, dweight, dbias)
-        sums, factor = self.normalise_rows_sums(x, mean, rstd, weight, grad), 1 / max(1, x.shape[1])
-        self._backward(x, mean, rstd, weight, grad, sums[:, :1], sums[:, 1:], factor, out)
+        self.normalised_column_sums(of, grad, dweight, dbias)
+        sums, factor = self.normalise_rows_sums(of, grad), 1 / max(1, of.x.shape[1])
+        self._rows_backward(of, grad, sums[:, :1], sums[:, 1:], factor, out)
 
     def column_moments(self, x: Array, pivot: Array, out: Array) -> None:
         width = x.shape[1]
@@ -138,47 +99,31 @@ class CupyNorms:
         self._add_partials(partial, out.reshape(-1))
 
     def move_moments(
-        self, sums: Array, n: int, momentum: float, mean: Array, variance: Array, moments: Array
+        self, sums: Array, n: int, running: RunningMoments[Array], moments: Array
     ) -> None:
-        of = n, momentum, EQUAL[np.dtype(self.dtype)], mean, variance
-        self._launch("move_moments", len(mean), 1, sums, *of, moments)
+        equal, kept = EQUAL[np.dtype(self.dtype)], (running.mean, running.variance)
+        given = sums, n, running.momentum, equal, *kept
+        self._launch("move_moments", len(running.mean), 1, *given, moments)
 
     def moment_factors(
-        self,
-        moments: Array,
-        eps: float,
-        exact: bool,
-        weight: Array,
-        bias: Array,
-        scale: Array,
-        shift: Array,
+        self, of: ColumnNorm[Array], exact: bool, scale: Array, shift: Array
     ) -> None:
-        of = moments, eps, exact, weight, bias, scale, shift
-        self._launch("moment_factors", len(weight), 1, *of)
+        given = of.moments, of.eps, exact, of.weight, of.bias
+        self._launch("moment_factors", len(of.weight), 1, *given, scale, shift)
 
     def scale_columns(self, x: Array, scale: Array, shift: Array, out: Array) -> None:
         self._launch("scale_columns", *x.shape, x, scale, None, None, shift, out)
 
     def column_grad_sums(self, x: Array, mean: Array, rstd: Array, grad: Array, out: Array) -> None:
-        self._add_partials(self._grad_partials(x, mean, rstd, grad, 1), out.reshape(-1))
+        partial = self._grad_partials(Rows(x, mean, rstd), grad, by_columns=True)
+        self._add_partials(partial, out.reshape(-1))
 
-    def moment_slopes(
-        self,
-        sums: Array,
-        n: int,
-        moments: Array,
-        eps: float,
-        weight: Array,
-        a: Array,
-        b: Array,
-        c: Array,
-    ) -> None:
-        of = sums, n, moments, eps, weight, a, b, c
-        self._launch("moment_slopes", len(weight), 1, *of)
+    def moment_slopes(self, of: ColumnNorm[Array], sums: Array, n: int, slopes: Array) -> None:
+        given = sums, n, of.moments, of.eps, of.weight, *slopes
+        self._launch("moment_slopes", len(of.weight), 1, *given)
 
-    def scale_columns_backward(
-        self, grad: Array, x: Array, a: Array, b: Array, c: Array, out: Array
-    ) -> None:
+    def scale_columns_backward(self, grad: Array, x: Array, slopes: Array, out: Array) -> None:
+        a, b, c = slopes
         self._launch("scale_columns", *x.shape, grad, a, x, b, c, out)
 
     # Entry by entry.

@@ -12,7 +12,8 @@ from gcnmpi.core import rng
 from gcnmpi.kernels.cuda.copies import upload
 from gcnmpi.kernels.cuda.cusparse import CusparseMatrix
 from gcnmpi.kernels.cuda.text.products import PIECE
-from gcnmpi.kernels.epilogues import KINDS, Activation, ActivationBackward, Epilogue
+from gcnmpi.kernels.epilogues import KINDS, Activation, Epilogue, OneAfterTheOther
+from gcnmpi.kernels.interface.kernel import EntryDropout
 
 Array = Any  # of CuPy
 ALIGNED = 16  # bytes that a thread reads at once, where rows begin at multiples of it
@@ -66,16 +67,13 @@ def cut(indptr: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndar
     return starts, targets, first, np.flatnonzero(long).astype(np.int32)
 
 
-class CupyProducts:
+class CupyProducts(OneAfterTheOther):
     """``SparseProducts``, ``FusedOperations`` but for dense products, and activations."""
 
     dtype: np.dtype
     cusparse: bool
     empty: Any
     add: Any
-    gemm: Any
-    column_sum: Any
-    dropout: Any
     _launch: Any
 
     def sparse(self, matrix: sp.csr_array) -> Any:
@@ -88,20 +86,12 @@ class CupyProducts:
         if matrix.nnz:
             matrix.values.set(values)
 
-    def drop_entries(
-        self,
-        matrix: Any,
-        out: Any,
-        rows: np.ndarray,
-        row_keys: Array,
-        column_keys: np.ndarray,
-        p: float,
-        turned: bool,
-    ) -> None:
+    def drop_entries(self, of: EntryDropout[Array, Any]) -> None:
         """One launch."""
-        pattern = (matrix.indices, rows) if turned else (rows, matrix.indices)
-        of = *pattern, row_keys, column_keys, rng.threshold(p), 1 / (1 - p)
-        self._launch("drop_entries", matrix.nnz, 1, matrix.values, *of, out.values)
+        matrix, rows = of.matrix, of.rows
+        places = (matrix.indices, rows) if of.transposed else (rows, matrix.indices)
+        given = *places, of.row_keys, of.column_keys, rng.threshold(of.p), 1 / (1 - of.p)
+        self._launch("drop_entries", matrix.nnz, 1, matrix.values, *given, of.out.values)
 
     def spmm(self, matrix: Any, x: Array, out: Array, accumulate: bool = False) -> None:
         self.spmm_then(matrix, x, out, accumulate, None)
@@ -146,25 +136,6 @@ class CupyProducts:
         if epilogue is not None:
             self._launch("follow", *x.shape, x, *self._epilogue(x, epilogue))
 
-    def gemm_then(
-        self,
-        a: Array,
-        b: Array,
-        out: Array,
-        tb: bool,
-        epilogue: Epilogue | None,
-        accumulate: bool = False,
-        also: tuple[Array, Array] | None = None,
-    ) -> None:
-        self.gemm(a, b, out, tb=tb, accumulate=accumulate)
-        if also is not None:
-            self.gemm(*also, out, tb=tb, accumulate=True)
-        self.follow(out, epilogue)
-
-    def gemm_and_sums(self, a: Array, b: Array, out: Array, sums: Array) -> None:
-        self.gemm(a, b, out, ta=True)
-        self.column_sum(b, sums)
-
     def _epilogue(self, x: Array, epilogue: Epilogue | None) -> tuple[Any, ...]:
         """As the CUDA source takes it; what is not there is some array that nothing reads."""
         stage, kind, slope, bias, kept, output = _NOTHING, 0, 0.0, None, 1.0, x
@@ -177,41 +148,11 @@ class CupyProducts:
                 kept = 1 / (1 - epilogue.p) if dropped else kept
             else:
                 stage, kept = _BACKWARD, epilogue.scale
-                dropped = dropped and epilogue.p > 0 and epilogue.kind != "relu"
+                dropped = epilogue.drops
                 output = x if epilogue.output is None else epilogue.output
             if dropped:
                 keys, limit = (epilogue.rows, epilogue.columns), rng.threshold(epilogue.p)
         return stage, kind, slope, bias, dropped, *keys, limit, kept, output
-
-    # The same of a matrix alone.
-
-    def add_bias(self, x: Array, bias: Array) -> None:
-        self.follow(x, Activation(bias, "none"))
-
-    def relu(self, x: Array) -> None:
-        self.follow(x, Activation())
-
-    def relu_backward(self, grad: Array, output: Array, scale: float) -> None:
-        self.follow(grad, ActivationBackward(output, scale=scale))
-
-    def activate(self, x: Array, bias: Array | None, rows: Any, columns: Any, p: float) -> None:
-        self.follow(x, Activation(bias, "relu", rows, columns, p))
-
-    def activation_backward(
-        self,
-        grad: Array,
-        output: Array | None,
-        kind: str,
-        slope: float,
-        scale: float,
-        rows: Any,
-        columns: Any,
-        p: float,
-    ) -> None:
-        back = ActivationBackward(
-            output, kind, scale=scale, rows=rows, columns=columns, p=p, slope=slope
-        )
-        self.follow(grad, back)
 
 
 def _aligned(x: Array) -> bool:

@@ -12,12 +12,13 @@ import scipy.sparse as sp
 
 from gcnmpi.core import rng
 from gcnmpi.core.arrays import Number, R
-from gcnmpi.kernels.epilogues import Epilogues
+from gcnmpi.kernels.epilogues import ActivationBackward, Epilogue, OneAfterTheOther
 from gcnmpi.kernels.host.elementwise import Elementwise
 from gcnmpi.kernels.host.messages import Messages
 from gcnmpi.kernels.host.neighbours import Neighbours
 from gcnmpi.kernels.host.norms import Norms
-from gcnmpi.kernels.interface.dense import EntryLoss
+from gcnmpi.kernels.interface.dense import AdamStep, ClassLoss, EntryLoss
+from gcnmpi.kernels.interface.kernel import EntryDropout
 
 Array = np.ndarray
 _LONG_ROW = 1 << 10  # entries that NumPy adds to each other at full speed
@@ -26,7 +27,7 @@ _CACHE_LINE = 64  # bytes
 _BLOCK = 1 << 16  # entries of a dropout mask that are hashed at a time: fits the L2 cache
 
 
-class DenseArithmetic(Neighbours, Norms, Messages, Elementwise, Epilogues, ABC):
+class DenseArithmetic(Neighbours, Norms, Messages, Elementwise, OneAfterTheOther, ABC):
     """All operations of :mod:`gcnmpi.kernels.interface.kernel`, where their meaning is, but two.
 
     A kernel adds ``sparse`` and ``spmm``.
@@ -150,27 +151,26 @@ class DenseArithmetic(Neighbours, Norms, Messages, Elementwise, Epilogues, ABC):
             sums += piece[head:].sum(axis=0, dtype=np.float64)
         out[...] = sums
 
-    def add_bias(self, x: Array, bias: Array) -> None:
-        x += bias
-
     # Activations.
 
-    def relu(self, x: Array) -> None:
-        np.maximum(x, 0, out=x)
-
-    def activate(
-        self, x: Array, bias: Array | None, rows: np.ndarray | None, columns: np.ndarray, p: float
-    ) -> None:
-        if bias is not None:
-            self.add_bias(x, bias)
-        self.relu(x)
-        if rows is not None:
-            self.dropout(x, rows, columns, p, x)
-
-    def relu_backward(self, grad: Array, output: Array, scale: float) -> None:
-        np.multiply(grad, output > 0, out=grad)
-        if scale != 1:
-            grad *= self.dtype.type(scale)
+    def follow(self, x: Array, epilogue: Epilogue | None) -> None:
+        if epilogue is None:
+            return
+        if epilogue.plus is not None:
+            self.add(x, epilogue.plus, x)
+        if isinstance(epilogue, ActivationBackward):
+            self._activate_backward(x, epilogue)
+            return
+        if epilogue.bias is not None:
+            x += epilogue.bias
+        if epilogue.kind == "relu":
+            np.maximum(x, 0, out=x)
+        elif epilogue.kind == "elu":
+            self.elu(x, x)
+        elif epilogue.kind == "leaky_relu":
+            self.leaky(x, epilogue.slope, x)
+        if epilogue.rows is not None:
+            self.dropout(x, epilogue.rows, epilogue.columns, epilogue.p, x)
 
     def row_keys(self, seed: int, epoch: int, layer: int, vertices: np.ndarray) -> Any:
         return rng.row_keys(seed, epoch, layer, vertices)
@@ -229,16 +229,10 @@ class DenseArithmetic(Neighbours, Norms, Messages, Elementwise, Epilogues, ABC):
         exponentials[rows, columns] -= 1
         exponentials *= self.dtype.type(scale)
 
-    softmax_cross_entropy: Callable[[Array, np.ndarray, float, Array], Number] | None = None
-    """Loss of whole rows and its gradient in one pass, where a kernel has it.
+    # In one pass, where a kernel has it.
 
-    From logits (rows, classes), labels (rows,) int32 and a scale: the sum of
-    −log softmax(z)[label] over the rows of a label ≥ 0, and to the fourth argument
-    (softmax(z) − onehot(label)) · scale, 0 in other rows.
-    """
-    weighted_cross_entropy: (
-        Callable[[Array, np.ndarray, np.ndarray, np.ndarray, float, Array], Number] | None
-    ) = None
+    softmax_cross_entropy: Callable[[Array, np.ndarray, float, Array], Number] | None = None
+    weighted_cross_entropy: Callable[[Array, ClassLoss, float, Array], Number] | None = None
     entry_losses: Callable[[Array, np.ndarray, EntryLoss, float, Array], Number] | None = None
     count_right: Callable[[Array, np.ndarray, np.ndarray], np.ndarray] | None = None
     shorten: Callable[[Array, float, float], None] | None = None
@@ -253,24 +247,17 @@ class DenseArithmetic(Neighbours, Norms, Messages, Elementwise, Epilogues, ABC):
             grad = velocity
         param -= self.dtype.type(lr) * grad
 
-    def adam_step(
-        self,
-        param: Array,
-        grad: Array,
-        moments: tuple[Array, Array],
-        lr: float,
-        betas: tuple[float, ...],
-        eps: float,
-        step: int,
-    ) -> None:
-        first, second = moments
-        wide = grad.astype(np.float64, copy=False)
-        _average(first, betas[0], (1 - betas[0]) * wide)
-        _average(second, betas[1], (1 - betas[1]) * wide * wide)
-        size = lr / (1 - betas[0] ** step)
+    def adam_step(self, of: AdamStep[Array]) -> None:
+        first, second = of.moments
+        beta1, beta2 = of.betas
+        wide = of.grad.astype(np.float64, copy=False)
+        _average(first, beta1, (1 - beta1) * wide)
+        _average(second, beta2, (1 - beta2) * wide * wide)
+        size = of.lr / (1 - beta1**of.step)
         denominator = np.sqrt(second)
-        denominator /= np.sqrt(1 - betas[1] ** step)
-        denominator += eps
+        denominator /= np.sqrt(1 - beta2**of.step)
+        denominator += of.eps
+        param = of.param
         param -= size * first / denominator
 
     # Sparse products: what a kernel adds.
@@ -279,7 +266,7 @@ class DenseArithmetic(Neighbours, Norms, Messages, Elementwise, Epilogues, ABC):
     def sparse(self, matrix: sp.csr_array) -> Any:
         """The kernel's own form of a CSR matrix, with values in its dtype."""
 
-    drop_entries: Callable[[Any, Any, np.ndarray, Any, np.ndarray, float, bool], None] | None = None
+    drop_entries: Callable[[EntryDropout[Array, Any]], None] | None = None
 
     @abstractmethod
     def set_values(self, matrix: Any, values: np.ndarray) -> None:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 import numpy as np
 
 from gcnmpi.core import rng
+from gcnmpi.kernels.epilogues import ActivationBackward
 
 Array = np.ndarray
 
@@ -68,34 +69,23 @@ class Elementwise:
         np.copyto(out, np.where(x > 0, grad, slope * grad))
         of_slope.fill(along)
 
-    def activation_backward(
-        self,
-        grad: Array,
-        output: Array | None,
-        kind: str,
-        slope: float,
-        scale: float,
-        rows: Array | None,
-        columns: Array,
-        p: float,
-    ) -> None:
-        if kind != "none":
-            assert output is not None  # dropout alone needs none
-            np.multiply(grad, self._slopes(output, kind, slope, scale), out=grad)
-        if rows is not None and kind != "relu":
+    def _activate_backward(self, grad: Array, of: ActivationBackward) -> None:
+        """The gradient before activation and dropout; the plus has been added."""
+        if of.kind != "none":
+            np.multiply(grad, self._slopes(of), out=grad)
+        if of.drops:
             hashes, scratch = np.empty((2, *grad.shape), np.uint32)
-            rng.hash_block(rows, columns, hashes, scratch)
-            grad *= hashes >= rng.threshold(p)
-        if scale != 1:
-            grad *= self.dtype.type(scale)
+            rng.hash_block(of.rows, of.columns, hashes, scratch)
+            grad *= hashes >= rng.threshold(of.p)
+        if of.scale != 1:
+            grad *= self.dtype.type(of.scale)
 
-    def _slopes(self, output: Array, kind: str, slope: float, scale: float) -> Array:
-        """The derivative of an activation, from what it and dropout gave."""
-        if kind == "relu":
+    def _slopes(self, of: ActivationBackward) -> Array:
+        """The derivative of an activation, from its result after dropout."""
+        output, one = of.output, self.dtype.type
+        if of.kind == "relu":
             return output > 0
-        below = (
-            self.dtype.type(slope) if kind == "leaky_relu" else output / self.dtype.type(scale) + 1
-        )
+        below = one(of.slope) if of.kind == "leaky_relu" else output / one(of.scale) + 1
         return np.where(output > 0, 1, below)
 
     # Heads, next to each other in a row.

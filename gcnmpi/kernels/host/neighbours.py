@@ -7,14 +7,23 @@ entry and head.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
 
 from gcnmpi.core import rng
-from gcnmpi.kernels.interface.neighbours import AttentionDropout, scratch_rows
+from gcnmpi.kernels.interface.neighbours import (
+    Attention,
+    AttentionBackward,
+    AttentionDropout,
+    AttentionV2,
+    AttentionV2Backward,
+    scratch_rows,
+)
 
 Array = np.ndarray
+_Any = Attention[Array, Any] | AttentionV2[Array, Any]
 _SHORT = np.iinfo(np.int32).max
 
 
@@ -141,156 +150,72 @@ class Neighbours:
         out[...] = np.einsum("mhc,hc->mh", _split(x, heads), vector.reshape(heads, -1))
 
     def head_dots_backward(
-        self,
-        x: Array,
-        vector: Array,
-        dout: Array,
-        dx: Array,
-        dvector: Array,
-        accumulate: bool,
+        self, x: Array, vector: Array, dout: Array, dx: Array, dvector: Array
     ) -> None:
-        heads = dout.shape[1]
-        outer = (dout[:, :, np.newaxis] * vector.reshape(heads, -1)).reshape(x.shape)
-        if accumulate:
-            dx += outer
-        else:
-            dx[...] = outer
-        wide = np.einsum("mh,mhc->hc", dout.astype(np.float64), _split(x, heads))
+        dx += _outer(dout, vector).reshape(x.shape)
+        wide = np.einsum("mh,mhc->hc", dout.astype(np.float64), _split(x, dout.shape[1]))
         dvector += wide.reshape(dvector.shape).astype(self.dtype)
 
     # Attention.
 
-    def attend(
-        self,
-        pattern: Pattern,
-        x: Array,
-        t: Array,
-        s: Array,
-        slope: float,
-        drop: AttentionDropout | None,
-        out: Array,
-        shift: Array,
-        total: Array,
-    ) -> None:
-        of = _rows_of(pattern)
-        e = _leaky(s[of] + t[pattern.indices], self.dtype.type(slope))
-        self._weigh(pattern, e, x, drop, out, shift, total)
+    def attend(self, of: Attention[Array, Any]) -> None:
+        e = _leaky(of.s[_rows_of(of.pattern)] + of.t[of.pattern.indices], self._slope(of))
+        self._weigh(of, e)
 
-    def attend_backward(
-        self,
-        pattern: Pattern,
-        x: Array,
-        t: Array,
-        s: Array,
-        slope: float,
-        drop: AttentionDropout | None,
-        shift: Array,
-        total: Array,
-        y: Array,
-        grad: Array,
-        dx: Array,
-        dt: Array,
-        ds: Array,
-        scratch: Array,
-    ) -> None:
-        of, slope = _rows_of(pattern), self.dtype.type(slope)
-        scratch = scratch[: pattern.entries]
-        z = s[of] + t[pattern.indices]
-        de = self._back(pattern, _leaky(z, slope), x, drop, shift, total, y, grad, dx)
+    def attend_backward(self, of: AttentionBackward[Array, Any]) -> None:
+        forward, scratch = of.forward, of.scratch[: of.forward.pattern.entries]
+        pattern, slope = forward.pattern, self._slope(forward)
+        z = forward.s[_rows_of(pattern)] + forward.t[pattern.indices]
+        de = self._back(forward, _leaky(z, slope), of.grad, of.dx)
         np.multiply(de, np.where(z > 0, self.dtype.type(1), slope), out=scratch)
-        ds[...] = _reduced(np.add, scratch, pattern.starts)
-        dt.fill(0)
-        np.add.at(dt, pattern.indices, scratch)
+        of.ds[...] = _reduced(np.add, scratch, pattern.starts)
+        of.dt.fill(0)
+        np.add.at(of.dt, pattern.indices, scratch)
 
-    def attend_v2(
-        self,
-        pattern: Pattern,
-        x1: Array,
-        x2: Array,
-        vector: Array,
-        slope: float,
-        drop: AttentionDropout | None,
-        out: Array,
-        shift: Array,
-        total: Array,
-        scratch: Array,
-    ) -> None:
-        scratch = scratch[: pattern.entries]
-        z = x1[pattern.indices] + x2[_rows_of(pattern)]
-        self.head_dots(_leaky(z, self.dtype.type(slope)), vector, scratch)
-        self._weigh(pattern, scratch, x1, drop, out, shift, total)
+    def attend_v2(self, of: AttentionV2[Array, Any]) -> None:
+        scratch = of.scratch[: of.pattern.entries]
+        z = of.x[of.pattern.indices] + of.target[_rows_of(of.pattern)]
+        self.head_dots(_leaky(z, self._slope(of)), of.vector, scratch)
+        self._weigh(of, scratch)
 
-    def attend_v2_backward(
-        self,
-        pattern: Pattern,
-        x1: Array,
-        x2: Array,
-        vector: Array,
-        slope: float,
-        drop: AttentionDropout | None,
-        shift: Array,
-        total: Array,
-        y: Array,
-        grad: Array,
-        dx1: Array,
-        dx2: Array,
-        dvector: Array,
-        scratch: Array,
-    ) -> None:
-        slope = self.dtype.type(slope)
-        scratch = scratch[: pattern.entries]
-        z = x1[pattern.indices] + x2[_rows_of(pattern)]
-        e, dz = np.empty_like(scratch), np.empty_like(z)
+    def attend_v2_backward(self, of: AttentionV2Backward[Array, Any]) -> None:
+        forward, pattern, slope = of.forward, of.forward.pattern, self._slope(of.forward)
+        scratch = forward.scratch[: pattern.entries]
+        z = forward.x[pattern.indices] + forward.target[_rows_of(pattern)]
+        e, dz = np.empty_like(scratch), np.zeros_like(z)
         bent = _leaky(z, slope)
-        self.head_dots(bent, vector, e)
-        scratch[...] = self._back(pattern, e, x1, drop, shift, total, y, grad, dx1)
-        self.head_dots_backward(bent, vector, scratch, dz, dvector, False)
+        self.head_dots(bent, forward.vector, e)
+        scratch[...] = self._back(forward, e, of.grad, of.dx)
+        self.head_dots_backward(bent, forward.vector, scratch, dz, of.dvector)
         dz *= np.where(z > 0, self.dtype.type(1), slope)
-        dx2[...] = _reduced(np.add, dz, pattern.starts)
-        np.add.at(dx1, pattern.indices, dz)
+        of.dtarget[...] = _reduced(np.add, dz, pattern.starts)
+        np.add.at(of.dx, pattern.indices, dz)
 
-    def _weigh(
-        self,
-        pattern: Pattern,
-        e: Array,
-        x: Array,
-        drop: AttentionDropout | None,
-        out: Array,
-        shift: Array,
-        total: Array,
-    ) -> None:
+    def _slope(self, of: _Any) -> Any:
+        return self.dtype.type(of.slope)
+
+    def _weigh(self, of: _Any, e: Array) -> None:
         """Softmax of e (entries, heads) over the entries of each row, and the sums weighted so."""
-        of = _rows_of(pattern)
-        shift[...] = _reduced(np.maximum, e, pattern.starts)
-        weights = np.exp(e - shift[of])
-        total[...] = _reduced(np.add, weights, pattern.starts)
-        weights /= total[of]
-        if drop is not None:
-            weights *= self._kept(pattern, drop, total.shape[1])
-        for head, columns in enumerate(_columns(x, total.shape[1])):
-            out[:, columns] = _matrix(pattern, weights[:, head]) @ x[:, columns]
+        pattern, rows = of.pattern, _rows_of(of.pattern)
+        of.shift[...] = _reduced(np.maximum, e, pattern.starts)
+        weights = np.exp(e - of.shift[rows])
+        of.total[...] = _reduced(np.add, weights, pattern.starts)
+        weights /= of.total[rows]
+        if of.drop is not None:
+            weights *= self._kept(pattern, of.drop, of.total.shape[1])
+        for head, columns in enumerate(_columns(of.x, of.total.shape[1])):
+            of.out[:, columns] = _matrix(pattern, weights[:, head]) @ of.x[:, columns]
 
-    def _back(
-        self,
-        pattern: Pattern,
-        e: Array,
-        x: Array,
-        drop: AttentionDropout | None,
-        shift: Array,
-        total: Array,
-        y: Array,
-        grad: Array,
-        dx: Array,
-    ) -> Array:
+    def _back(self, of: _Any, e: Array, grad: Array, dx: Array) -> Array:
         """Gradient of e, (entries, heads); to dx, that of x by which it is summed."""
-        of, heads = _rows_of(pattern), total.shape[1]
-        weights = np.exp(e - shift[of]) / total[of]
-        kept = self._kept(pattern, drop, heads) if drop is not None else self.dtype.type(1)
+        pattern, rows, heads = of.pattern, _rows_of(of.pattern), of.total.shape[1]
+        weights = np.exp(e - of.shift[rows]) / of.total[rows]
+        kept = self.dtype.type(1) if of.drop is None else self._kept(pattern, of.drop, heads)
         alpha = weights * kept
-        along = np.einsum("mhc,mhc->mh", _split(grad, heads), _split(y, heads))
-        back, ahead = _split(grad[of], heads), _split(x[pattern.indices], heads)
-        de = weights * (kept * np.einsum("ehc,ehc->eh", back, ahead) - along[of])
-        for head, columns in enumerate(_columns(x, heads)):
+        along = np.einsum("mhc,mhc->mh", _split(grad, heads), _split(of.out, heads))
+        back, ahead = _split(grad[rows], heads), _split(of.x[pattern.indices], heads)
+        de = weights * (kept * np.einsum("ehc,ehc->eh", back, ahead) - along[rows])
+        for head, columns in enumerate(_columns(of.x, heads)):
             dx[:, columns] = _matrix(pattern, alpha[:, head]).T @ grad[:, columns]
         return de
 
@@ -325,6 +250,11 @@ def _matrix(pattern: Pattern, values: Array) -> sp.csr_array:
 def _split(x: Array, heads: int) -> Array:
     """x (m, heads · c) as (m, heads, c)."""
     return x.reshape(len(x), heads, x.shape[1] // heads)
+
+
+def _outer(scores: Array, vector: Array) -> Array:
+    """scores[:, h] · vector[h], (m, heads, c)."""
+    return scores[:, :, np.newaxis] * vector.reshape(scores.shape[1], -1)
 
 
 def _columns(x: Array, heads: int) -> list[slice]:

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Protocol, TypeVar
+from typing import Generic, Protocol, TypeVar
 
 import numpy as np
 
 from gcnmpi.core.arrays import Number
+from gcnmpi.kernels.epilogues import Epilogue, Product
 
 A = TypeVar("A")
-A_in = TypeVar("A_in", contravariant=True)
 
 ENTRY_LOSSES = ("sigmoid", "squared", "absolute", "huber")
 
@@ -37,28 +37,72 @@ class EntryLoss:
     delta: float = 1.0
 
 
-class DenseOperations(Protocol[A_in]):
-    """Products of dense matrices, and rows taken out of them; results go to ``out``."""
+@dataclass(frozen=True)
+class ClassLoss(Generic[A]):
+    """The sum over rows of a label ≥ 0 of r[label]·l[label] + Σ s[c]·l[c], l = −log softmax(z).
+
+    Attributes
+    ----------
+    labels : (rows,) int32
+    right, spread : (classes,) float64
+        r and s: weights of classes, and what smooths the labels.
+    total : float
+        Σ s.
+    """
+
+    labels: A
+    right: A
+    spread: A
+    total: float
+
+
+@dataclass(frozen=True)
+class AdamStep(Generic[A]):
+    """PyTorch's Adam (Kingma and Ba 2015, algorithm 1); ``step`` counts from 1.
+
+    ``param``, ``grad`` and both ``moments`` are (numbers,) arrays.
+    """
+
+    param: A
+    grad: A
+    moments: tuple[A, A]
+    lr: float
+    betas: tuple[float, ...]
+    eps: float
+    step: int
+
+
+class DenseOperations(Protocol[A]):
+    """Products of dense matrices, in one pass with an epilogue if possible, and rows of them."""
 
     def gemm(
         self,
-        a: A_in,
-        b: A_in,
-        out: A_in,
+        a: A,
+        b: A,
+        out: A,
         ta: bool = False,
         tb: bool = False,
         accumulate: bool = False,
     ) -> None:
         """out = op(a) · op(b), where op transposes if ``ta`` / ``tb``; or out += that."""
 
-    def column_sum(self, x: A_in, out: A_in) -> None:
+    def column_sum(self, x: A, out: A) -> None:
         """out = sum of the rows of x, (columns,)."""
 
-    def take_rows(self, x: A_in, rows: np.ndarray, out: A_in) -> None:
+    def take_rows(self, x: A, rows: np.ndarray, out: A) -> None:
         """out[i] = x[rows[i]]."""
 
-    def put_rows(self, x: A_in, rows: np.ndarray, out: A_in) -> None:
+    def put_rows(self, x: A, rows: np.ndarray, out: A) -> None:
         """out[rows[i]] = x[i]; rows are distinct."""
+
+    def follow(self, x: A, epilogue: Epilogue | None) -> None:
+        """An epilogue alone: where a scheme does something before it, or nothing was multiplied."""
+
+    def gemm_then(self, of: Product[A]) -> None:
+        """See :class:`~gcnmpi.kernels.epilogues.Product`."""
+
+    def gemm_and_sums(self, a: A, b: A, out: A, sums: A) -> None:
+        """out = aᵀ · b, and sums (columns,) = the sums of the columns of b."""
 
 
 class LossOperations(Protocol[A]):
@@ -97,14 +141,11 @@ class LossOperations(Protocol[A]):
         """
 
     @property
-    def weighted_cross_entropy(
-        self,
-    ) -> Callable[[A, np.ndarray, np.ndarray, np.ndarray, float, A], Number] | None:
+    def weighted_cross_entropy(self) -> Callable[[A, ClassLoss[A], float, A], Number] | None:
         """The same with weights of classes and smoothed labels, where a kernel has it.
 
-        From logits, labels, r (classes,), s (classes,) and a scale: the sum over the rows of a
-        label ≥ 0 of r[label]·(−log softmax(z)[label]) + Σ s[c]·(−log softmax(z)[c]), and to the
-        last argument its gradient · scale, 0 in other rows.
+        From logits, the loss and a scale: the sum, and to the last argument its gradient · scale,
+        0 in rows of no label.
         """
 
     @property
@@ -126,30 +167,19 @@ class LossOperations(Protocol[A]):
         """
 
 
-class OptimizerSteps(Protocol[A_in]):
+class OptimizerSteps(Protocol[A]):
     """Optimizer steps, on flat arrays; moving averages are in float64 and rounded once."""
 
     @property
-    def shorten(self) -> Callable[[A_in, float, float], None] | None:
+    def shorten(self) -> Callable[[A, float, float], None] | None:
         """Shorten a gradient to a length without a look at it; None: there is no need to.
 
         Of a gradient (numbers,), the length that it has at most, and what is added to its own, as
         ``torch.nn.utils.clip_grad_norm_`` does.
         """
 
-    def sgd_step(
-        self, param: A_in, grad: A_in, velocity: A_in | None, lr: float, mu: float
-    ) -> None:
+    def sgd_step(self, param: A, grad: A, velocity: A | None, lr: float, mu: float) -> None:
         """PyTorch's SGD: v = mu·v + g; p −= lr·v."""
 
-    def adam_step(
-        self,
-        param: A_in,
-        grad: A_in,
-        moments: tuple[A_in, A_in],
-        lr: float,
-        betas: tuple[float, ...],
-        eps: float,
-        step: int,
-    ) -> None:
-        """PyTorch's Adam (Kingma and Ba 2015, algorithm 1), step counted from 1."""
+    def adam_step(self, of: AdamStep[A]) -> None:
+        """Move the parameters and both moments."""

@@ -17,29 +17,6 @@ class EntryOperations(Protocol[A]):
     being dropped. Derivatives at 0 are those from below, as in PyTorch.
     """
 
-    def add_bias(self, x: A, bias: A) -> None:
-        """x += 1·biasᵀ."""
-
-    def relu(self, x: A) -> None:
-        """x = max(x, 0), in place."""
-
-    def relu_backward(self, grad: A, output: A, scale: float) -> None:
-        """Zero ``grad`` where ``output`` is 0 and multiply it by ``scale``, in place.
-
-        ``output`` is what ReLU and then dropout gave: it is positive exactly where the input was
-        and was kept, so the mask need not be stored.
-        """
-
-    def activate(self, x: A, bias: A | None, rows: A | None, columns: Any, p: float) -> None:
-        """x = dropout(max(x + 1·biasᵀ, 0)), in place: what follows a product in a hidden layer.
-
-        Parameters
-        ----------
-        bias : (columns,) array or None
-        rows, columns, p
-            As for :meth:`dropout`; without ``rows``, nothing is dropped.
-        """
-
     def row_keys(self, seed: int, epoch: int, layer: int, vertices: np.ndarray) -> A:
         """Keys of global vertices for ``dropout``; see :func:`gcnmpi.core.rng.row_keys`."""
 
@@ -52,22 +29,6 @@ class EntryOperations(Protocol[A]):
             Keys of the global rows of x, from :meth:`row_keys`.
         columns : (columns,) uint32, on the host
             Keys of the global columns of x.
-        """
-
-    def activation_backward(
-        self,
-        grad: A,
-        output: A | None,
-        kind: str,
-        slope: float,
-        scale: float,
-        rows: A | None,
-        columns: Any,
-        p: float,
-    ) -> None:
-        """In place, the gradient before activation and dropout.
-
-        See :class:`~gcnmpi.kernels.epilogues.ActivationBackward`.
         """
 
     def add(self, x: A, y: A, out: A) -> None:

@@ -11,52 +11,106 @@ hands one over does not change it afterwards.
 
 from __future__ import annotations
 
-from typing import NewType, Protocol, TypeVar
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Generic, NewType, Protocol, TypeVar
+
+import numpy as np
+import scipy.sparse as sp
 
 from gcnmpi.core.arrays import Array, Memory
 from gcnmpi.kernels.epilogues import Epilogue
 from gcnmpi.kernels.interface.dense import DenseOperations, LossOperations, OptimizerSteps
 from gcnmpi.kernels.interface.entries import EntryOperations
-from gcnmpi.kernels.interface.messages import MessageOperations
 from gcnmpi.kernels.interface.neighbours import AttentionDropout, NeighbourOperations, Pattern
 from gcnmpi.kernels.interface.norms import NormOperations
-from gcnmpi.kernels.interface.sparse import SparseProducts
 
 A = TypeVar("A")
-A_in = TypeVar("A_in", contravariant=True)
 S = TypeVar("S")
-S_in = TypeVar("S_in", contravariant=True)
 P = TypeVar("P")
 
 
-class FusedOperations(Protocol[A_in, S_in]):
-    """Products together with what goes along, in one pass over memory if possible."""
+@dataclass(frozen=True)
+class EntryDropout(Generic[A, S]):
+    """Dropout of the values of a matrix, for another one of its pattern.
 
-    def follow(self, x: A_in, epilogue: Epilogue | None) -> None:
-        """What follows a product, alone: where a scheme does something in between."""
+    Attributes
+    ----------
+    matrix, out : sparse matrices
+    rows : (nnz,) int32
+        The row of each entry.
+    row_keys, column_keys, p
+        As for ``dropout``.
+    transposed : bool
+        Whether both are transposed: then the keys of rows are those of their columns, and the
+        others those of their rows.
+    """
 
-    def gemm_then(
-        self,
-        a: A_in,
-        b: A_in,
-        out: A_in,
-        tb: bool,
-        epilogue: Epilogue | None,
-        accumulate: bool = False,
-        also: tuple[A_in, A_in] | None = None,
-    ) -> None:
-        """out = epilogue(a · b), or epilogue(a · bᵀ); to accumulate, of the sum of out and that.
+    matrix: S
+    out: S
+    rows: A
+    row_keys: A
+    column_keys: A
+    p: float
+    transposed: bool
 
-        The product of two other factors, ``also``, is added to it.
+
+class SparseProducts(Protocol[A, S]):
+    """Products with a sparse matrix, together with what goes along, in one pass if possible."""
+
+    def sparse(self, matrix: sp.csr_array) -> S:
+        """The kernel's own form of a CSR matrix, with values in its dtype.
+
+        Raises
+        ------
+        ValueError
+            If an index is out of range: products do not look.
         """
 
-    def gemm_and_sums(self, a: A_in, b: A_in, out: A_in, sums: A_in) -> None:
-        """out = aᵀ · b, and sums (columns,) = the sums of the columns of b."""
+    def set_values(self, matrix: S, values: np.ndarray) -> None:
+        """Other values for a matrix of :meth:`sparse`; nothing of the size of the matrix is made.
+
+        Parameters
+        ----------
+        values : (nnz,) array of the kernel's dtype on the host
+            In the order of the entries of the CSR matrix.
+        """
+
+    @property
+    def drop_entries(self) -> Callable[[EntryDropout[A, S]], None] | None:
+        """Dropout of the values of a matrix; None: on the host."""
+
+    def spmm(self, matrix: S, x: A, out: A, accumulate: bool = False) -> None:
+        """out = matrix · x, or out += matrix · x; rows of x and out are contiguous."""
 
     def spmm_then(
-        self, matrix: S_in, x: A_in, out: A_in, accumulate: bool, epilogue: Epilogue | None
+        self, matrix: S, x: A, out: A, accumulate: bool, epilogue: Epilogue | None
     ) -> None:
         """out = epilogue(matrix · x), or epilogue(out + matrix · x)."""
+
+
+class MessageOperations(Protocol[A]):
+    """Rows in the formats of :mod:`gcnmpi.core.precision`, which are named by ``precision``.
+
+    All kernels give the same bits for the same rows.
+    """
+
+    def empty_bytes(self, rows: int, columns: int) -> A:
+        """An uninitialised (rows, columns) array of uint8, C-contiguous."""
+
+    def encode_rows(self, x: A, precision: str, rows: A | None, columns: Any, out: A) -> None:
+        """out = the rows of x, whose numbers are contiguous, in a format.
+
+        Parameters
+        ----------
+        rows, columns
+            Keys for what is rounded at random, as for ``dropout``; without use else.
+        out : (rows, bytes of a row) uint8
+            Contiguous.
+        """
+
+    def decode_rows(self, message: A, precision: str, out: A) -> None:
+        """The inverse: out = what such rows stand for."""
 
 
 class KernelOf(
@@ -69,7 +123,6 @@ class KernelOf(
     LossOperations[A],
     OptimizerSteps[A],
     SparseProducts[A, S],
-    FusedOperations[A, S],
     Protocol[A, S, P],
 ):
     """A kernel with arrays ``A``, sparse matrices ``S`` and patterns ``P``."""

@@ -7,12 +7,12 @@ Alon and Yahav 2022 (attention of the second version).
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Protocol, TypeVar
+from typing import Any, Generic, Protocol, TypeVar
 
 import numpy as np
 import scipy.sparse as sp
 
-A_in = TypeVar("A_in", contravariant=True)
+A = TypeVar("A")
 P = TypeVar("P")
 
 
@@ -79,7 +79,85 @@ class AttentionDropout:
     p: float
 
 
-class NeighbourOperations(Protocol[A_in, P]):
+@dataclass(frozen=True)
+class _Attention(Generic[A, P]):
+    """Arguments of both versions.
+
+    Attributes
+    ----------
+    x : (columns, heads · c) array
+    slope : float
+        Of leaky_relu below 0; not negative.
+    drop : AttentionDropout, optional
+    out : (rows, heads · c) array
+        The result.
+    shift, total : (rows, heads) arrays
+        The largest e of a row, and Σ exp(e − shift): what the backward pass needs. 0 in rows
+        without entries.
+    """
+
+    pattern: P
+    x: A
+    slope: float
+    drop: AttentionDropout | None
+    out: A
+    shift: A
+    total: A
+
+
+@dataclass(frozen=True)
+class Attention(_Attention[A, P]):
+    """out[i]ʰ = Σ α′ · x[j]ʰ, with e = leaky_relu(s[i, h] + t[j, h]).
+
+    t is a (columns, heads) array, s a (rows, heads) one.
+    """
+
+    t: A
+    s: A
+
+
+@dataclass(frozen=True)
+class AttentionV2(_Attention[A, P]):
+    """out[i]ʰ = Σ α′ · x[j]ʰ, with e = vector[h] · leaky_relu(x[j]ʰ + target[i]ʰ).
+
+    Attributes
+    ----------
+    target : (rows, heads · c) array
+    vector : (heads · c,) array
+    scratch : (pattern.scratch_rows, heads) array
+        Overwritten. Forward, ``entries`` rows will do; backward, with these only, a kernel may keep
+        memory of its own.
+    """
+
+    target: A
+    vector: A
+    scratch: A
+
+
+@dataclass(frozen=True)
+class AttentionBackward(Generic[A, P]):
+    """Gradients of x, t and s from ``grad``, that of the result; scratch as for version 2."""
+
+    forward: Attention[A, P]
+    grad: A
+    dx: A
+    dt: A
+    ds: A
+    scratch: A
+
+
+@dataclass(frozen=True)
+class AttentionV2Backward(Generic[A, P]):
+    """Gradients of x and target, both overwritten, and of the vector, which is added to."""
+
+    forward: AttentionV2[A, P]
+    grad: A
+    dx: A
+    dtarget: A
+    dvector: A
+
+
+class NeighbourOperations(Protocol[A, P]):
     """Maximum and attention over the neighbours of a row.
 
     ``pattern`` has (rows, columns); x (columns, heads · c) holds the heads next to each other.
@@ -103,7 +181,7 @@ class NeighbourOperations(Protocol[A_in, P]):
 
     # Maximum.
 
-    def max_aggregate(self, pattern: P, x: A_in, out: A_in, arg: A_in) -> None:
+    def max_aggregate(self, pattern: P, x: A, out: A, arg: A) -> None:
         """out[i] = entry-wise maximum of x[j] over the entries j of row i; 0 without entries.
 
         Parameters
@@ -114,12 +192,12 @@ class NeighbourOperations(Protocol[A_in, P]):
             The column that attains it, the first in the global order of equals; −1 without entries.
         """
 
-    def max_aggregate_backward(self, pattern: P, grad: A_in, arg: A_in, out: A_in) -> None:
+    def max_aggregate_backward(self, pattern: P, grad: A, arg: A, out: A) -> None:
         """out[j, c] = sum of grad[i, c] over the rows i with arg[i, c] = j."""
 
     # Scores of vertices.
 
-    def head_dots(self, x: A_in, vector: A_in, out: A_in) -> None:
+    def head_dots(self, x: A, vector: A, out: A) -> None:
         """out[j, h] = x[j]ʰ · vector[h].
 
         Parameters
@@ -129,119 +207,19 @@ class NeighbourOperations(Protocol[A_in, P]):
         out : (m, heads) array
         """
 
-    def head_dots_backward(
-        self,
-        x: A_in,
-        vector: A_in,
-        dout: A_in,
-        dx: A_in,
-        dvector: A_in,
-        accumulate: bool,
-    ) -> None:
-        """dx = dout[:, h] · vector[h], or dx += that; dvector[h] += sum of dout[j, h] · x[j]ʰ."""
+    def head_dots_backward(self, x: A, vector: A, dout: A, dx: A, dvector: A) -> None:
+        """dx += dout[:, h] · vector[h], and dvector[h] += sum of dout[j, h] · x[j]ʰ."""
 
     # Attention.
 
-    def attend(
-        self,
-        pattern: P,
-        x: A_in,
-        t: A_in,
-        s: A_in,
-        slope: float,
-        drop: AttentionDropout | None,
-        out: A_in,
-        shift: A_in,
-        total: A_in,
-    ) -> None:
-        """out[i]ʰ = Σ α′ · x[j]ʰ, with e = leaky_relu(s[i, h] + t[j, h]).
+    def attend(self, of: Attention[A, P]) -> None:
+        """Attention of the first version."""
 
-        Parameters
-        ----------
-        x : (columns, heads · c) array
-        t : (columns, heads) array
-        s : (rows, heads) array
-        slope : float
-            Of leaky_relu below 0; not negative.
-        drop : AttentionDropout, optional
-        out : (rows, heads · c) array
-        shift, total : (rows, heads) arrays
-            The largest e of a row, and Σ exp(e − shift): what the backward pass needs. 0 in rows
-            without entries.
-        """
+    def attend_backward(self, of: AttentionBackward[A, P]) -> None:
+        """Its gradients."""
 
-    def attend_backward(
-        self,
-        pattern: P,
-        x: A_in,
-        t: A_in,
-        s: A_in,
-        slope: float,
-        drop: AttentionDropout | None,
-        shift: A_in,
-        total: A_in,
-        y: A_in,
-        grad: A_in,
-        dx: A_in,
-        dt: A_in,
-        ds: A_in,
-        scratch: A_in,
-    ) -> None:
-        """Gradients of x, t and s from ``grad``, that of the result y of :meth:`attend`.
+    def attend_v2(self, of: AttentionV2[A, P]) -> None:
+        """Attention of the second version."""
 
-        Parameters
-        ----------
-        y, grad : (rows, heads · c) arrays
-        dx, dt, ds : arrays like x, t and s
-            Overwritten.
-        scratch : (pattern.scratch_rows, heads) array
-            Overwritten. With ``entries`` rows only, a kernel may keep memory of its own.
-        """
-
-    def attend_v2(
-        self,
-        pattern: P,
-        x1: A_in,
-        x2: A_in,
-        vector: A_in,
-        slope: float,
-        drop: AttentionDropout | None,
-        out: A_in,
-        shift: A_in,
-        total: A_in,
-        scratch: A_in,
-    ) -> None:
-        """out[i]ʰ = Σ α′ · x1[j]ʰ, with e = vector[h] · leaky_relu(x1[j]ʰ + x2[i]ʰ).
-
-        Parameters
-        ----------
-        x1 : (columns, heads · c) array
-        x2 : (rows, heads · c) array
-        vector : (heads · c,) array
-        scratch : (entries, heads) array
-            Overwritten; it may have more rows.
-        others
-            As for :meth:`attend`.
-        """
-
-    def attend_v2_backward(
-        self,
-        pattern: P,
-        x1: A_in,
-        x2: A_in,
-        vector: A_in,
-        slope: float,
-        drop: AttentionDropout | None,
-        shift: A_in,
-        total: A_in,
-        y: A_in,
-        grad: A_in,
-        dx1: A_in,
-        dx2: A_in,
-        dvector: A_in,
-        scratch: A_in,
-    ) -> None:
-        """Gradients of x1, x2 (both overwritten) and vector (added to) of :meth:`attend_v2`.
-
-        ``scratch`` is as for :meth:`attend_backward`.
-        """
+    def attend_v2_backward(self, of: AttentionV2Backward[A, P]) -> None:
+        """Its gradients."""

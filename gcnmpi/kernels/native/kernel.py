@@ -16,8 +16,9 @@ import scipy.sparse as sp
 
 from gcnmpi.core import rng
 from gcnmpi.core.precision import FORMATS
-from gcnmpi.kernels.epilogues import KINDS, Activation, ActivationBackward, Epilogue
+from gcnmpi.kernels.epilogues import KINDS, Activation, ActivationBackward, Epilogue, Product
 from gcnmpi.kernels.host.dense import Array, DenseArithmetic
+from gcnmpi.kernels.interface.dense import AdamStep
 from gcnmpi.kernels.interface.kernel import KernelOf
 from gcnmpi.kernels.native.neighbours import NativeNeighbours, NativePattern
 from gcnmpi.kernels.native.norms import NativeNorms
@@ -159,24 +160,16 @@ class NativeKernel(NativeNeighbours, NativeNorms, DenseArithmetic):
         else:
             super().gemm(a, b, out, ta, tb, accumulate)
 
-    def gemm_then(
-        self,
-        a: Array,
-        b: Array,
-        out: Array,
-        tb: bool,
-        epilogue: Epilogue | None,
-        accumulate: bool = False,
-        also: tuple[Array, Array] | None = None,
-    ) -> None:
+    def gemm_then(self, of: Product[Array]) -> None:
         """In one pass where the weights are small."""
-        x, w = (None, None) if also is None else also
-        if _narrow(a, b, out) and (x is None or w is None or _narrow(x, w, out)):
-            if tb:
-                b, w = b.T, None if w is None else w.T
-            self._native.gemm(a, b, x, w, out, accumulate, self._arrays_of(epilogue))
+        x, w = (None, None) if of.also is None else of.also
+        if _narrow(of.a, of.b, of.out) and (x is None or w is None or _narrow(x, w, of.out)):
+            b = of.b.T if of.transposed else of.b
+            w = w.T if w is not None and of.transposed else w
+            then = self._arrays_of(of.epilogue)
+            self._native.gemm(of.a, b, x, w, of.out, of.accumulate, then)
         else:
-            super().gemm_then(a, b, out, tb, epilogue, accumulate, also)
+            super().gemm_then(of)
 
     def gemm_and_sums(self, a: Array, b: Array, out: Array, sums: Array) -> None:
         """In one pass where the weights are small."""
@@ -188,7 +181,6 @@ class NativeKernel(NativeNeighbours, NativeNorms, DenseArithmetic):
     def softmax_cross_entropy(
         self, logits: Array, labels: np.ndarray, scale: float, grad: Array
     ) -> float:
-        """One pass."""
         return self._native.softmax_cross_entropy(logits, labels, scale, grad)
 
     def encode_rows(
@@ -204,13 +196,9 @@ class NativeKernel(NativeNeighbours, NativeNorms, DenseArithmetic):
         """In float64, in groups of rows: the same bits for every number of threads."""
         self._native.column_sum(x, out)
 
-    def add_bias(self, x: Array, bias: Array) -> None:
-        """One pass."""
-        self._apply(Activation(bias, "none"), x, x)
-
-    def relu(self, x: Array) -> None:
-        """One pass."""
-        self._apply(Activation(), x, x)
+    def follow(self, x: Array, epilogue: Epilogue | None) -> None:
+        if epilogue is not None:
+            self._apply(epilogue, x, x)
 
     def dropout(
         self, x: Array, rows: np.ndarray, columns: np.ndarray, p: float, out: Array
@@ -218,65 +206,26 @@ class NativeKernel(NativeNeighbours, NativeNorms, DenseArithmetic):
         """One pass; hashes stay in registers."""
         self._apply(Activation(None, "none", rows, columns, p), x, out)
 
-    def activate(
-        self, x: Array, bias: Array | None, rows: np.ndarray | None, columns: np.ndarray, p: float
-    ) -> None:
-        """One pass."""
-        self._apply(Activation(bias, "relu", rows, columns, p), x, x)
-
     def elu(self, x: Array, out: Array) -> None:
-        """One pass."""
         self._apply(Activation(None, "elu"), x, out)
 
     def leaky(self, x: Array, slope: float, out: Array) -> None:
-        """One pass."""
         kind, unused = KINDS.index("leaky_relu"), (None, None, 0, 0, 0)
         arrays = self._epilogues.activation(None, kind, *unused, 1.0, slope)
         self._native.apply(arrays, x, out)
 
-    def activation_backward(
-        self,
-        grad: Array,
-        output: Array | None,
-        kind: str,
-        slope: float,
-        scale: float,
-        rows: Array | None,
-        columns: Array,
-        p: float,
-    ) -> None:
-        """One pass."""
-        numbers = kind, scale, rows, columns, p
-        self._apply(ActivationBackward(output, *numbers, slope=slope), grad, grad)
-
-    def relu_backward(self, grad: Array, output: Array, scale: float) -> None:
-        """One pass."""
-        self._apply(ActivationBackward(output, scale=scale), grad, grad)
-
     def take_rows(self, x: Array, rows: np.ndarray, out: Array) -> None:
-        """With threads."""
         self._native.take_rows(x, rows, out)
 
     def sgd_step(
         self, param: Array, grad: Array, velocity: Array | None, lr: float, mu: float
     ) -> None:
-        """One pass."""
         self._native.sgd(param, grad, velocity, lr, mu)
 
-    def adam_step(
-        self,
-        param: Array,
-        grad: Array,
-        moments: tuple[Array, Array],
-        lr: float,
-        betas: tuple[float, ...],
-        eps: float,
-        step: int,
-    ) -> None:
-        """One pass."""
-        size = lr / (1 - betas[0] ** step)
-        root = np.sqrt(1 - betas[1] ** step)
-        self._native.adam(param, grad, *moments, *betas, size, root, eps)
+    def adam_step(self, of: AdamStep[Array]) -> None:
+        beta1, beta2 = of.betas
+        size, root = of.lr / (1 - beta1**of.step), np.sqrt(1 - beta2**of.step)
+        self._native.adam(of.param, of.grad, *of.moments, beta1, beta2, size, root, of.eps)
 
     def _apply(self, epilogue: Epilogue, x: Array, out: Array) -> None:
         self._native.apply(self._arrays_of(epilogue), x, out)

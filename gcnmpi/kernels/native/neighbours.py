@@ -11,7 +11,12 @@ import scipy.sparse as sp
 
 from gcnmpi.kernels.epilogues import Activation
 from gcnmpi.kernels.host.neighbours import Neighbours, Pattern, make_pattern
-from gcnmpi.kernels.interface.neighbours import AttentionDropout
+from gcnmpi.kernels.interface.neighbours import (
+    Attention,
+    AttentionBackward,
+    AttentionV2,
+    AttentionV2Backward,
+)
 
 Array = np.ndarray
 
@@ -53,97 +58,45 @@ class NativeNeighbours(Neighbours):
         self._native.max_aggregate_backward(grad, arg, out)
 
     def head_dots(self, x: Array, vector: Array, out: Array) -> None:
-        """One pass."""
         self._native.head_dots(x, vector, out)
 
     def head_dots_backward(
-        self, x: Array, vector: Array, dout: Array, dx: Array, dvector: Array, accumulate: bool
+        self, x: Array, vector: Array, dout: Array, dx: Array, dvector: Array
     ) -> None:
-        """One pass."""
-        self._native.head_dots_backward(x, vector, dout, dx, dvector, accumulate)
+        self._native.head_dots_backward(x, vector, dout, dx, dvector, True)
 
-    def attend(
-        self,
-        pattern: Any,
-        x: Array,
-        t: Array,
-        s: Array,
-        slope: float,
-        drop: AttentionDropout | None,
-        out: Array,
-        shift: Array,
-        total: Array,
-    ) -> None:
+    def attend(self, of: Attention[Array, Any]) -> None:
         """In one gather of rows of x."""
-        dropout = self._drop(drop)
-        self._native.attend(pattern.compiled, x, t, s, slope, dropout, out, shift, total)
+        self._native.attend(
+            of.pattern.compiled, of.x, of.t, of.s, of.slope, self._drop(of),
+            of.out, of.shift, of.total,
+        )  # fmt: skip
 
-    def attend_backward(
-        self,
-        pattern: Any,
-        x: Array,
-        t: Array,
-        s: Array,
-        slope: float,
-        drop: AttentionDropout | None,
-        shift: Array,
-        total: Array,
-        y: Array,
-        grad: Array,
-        dx: Array,
-        dt: Array,
-        ds: Array,
-        scratch: Array,
-    ) -> None:
+    def attend_backward(self, of: AttentionBackward[Array, Any]) -> None:
         """In one gather of rows of ``grad``."""
+        f = of.forward
         self._native.attend_backward(
-            pattern.compiled, x, t, s, slope, self._drop(drop), shift, total, y, grad,
-            dx, dt, ds, scratch,
+            f.pattern.compiled, f.x, f.t, f.s, f.slope, self._drop(f), f.shift, f.total, f.out,
+            of.grad, of.dx, of.dt, of.ds, of.scratch,
         )  # fmt: skip
 
-    def attend_v2(
-        self,
-        pattern: Any,
-        x1: Array,
-        x2: Array,
-        vector: Array,
-        slope: float,
-        drop: AttentionDropout | None,
-        out: Array,
-        shift: Array,
-        total: Array,
-        scratch: Array,
-    ) -> None:
+    def attend_v2(self, of: AttentionV2[Array, Any]) -> None:
         """A row's neighbours are read from memory once, unless they are more than a cache holds."""
-        dropout = self._drop(drop)
         self._native.attend_v2(
-            pattern.compiled, x1, x2, vector, slope, dropout, out, shift, total, scratch
-        )
-
-    def attend_v2_backward(
-        self,
-        pattern: Any,
-        x1: Array,
-        x2: Array,
-        vector: Array,
-        slope: float,
-        drop: AttentionDropout | None,
-        shift: Array,
-        total: Array,
-        y: Array,
-        grad: Array,
-        dx1: Array,
-        dx2: Array,
-        dvector: Array,
-        scratch: Array,
-    ) -> None:
-        """By columns, then by rows."""
-        self._native.attend_v2_backward(
-            pattern.compiled, x1, x2, vector, slope, self._drop(drop), shift, total, y, grad,
-            dx1, dx2, dvector, scratch,
+            of.pattern.compiled, of.x, of.target, of.vector, of.slope, self._drop(of),
+            of.out, of.shift, of.total, of.scratch,
         )  # fmt: skip
 
-    def _drop(self, drop: AttentionDropout | None) -> Any:
+    def attend_v2_backward(self, of: AttentionV2Backward[Array, Any]) -> None:
+        """By columns, then by rows."""
+        f = of.forward
+        self._native.attend_v2_backward(
+            f.pattern.compiled, f.x, f.target, f.vector, f.slope, self._drop(f), f.shift, f.total,
+            f.out, of.grad, of.dx, of.dtarget, of.dvector, f.scratch,
+        )  # fmt: skip
+
+    def _drop(self, of: Attention[Array, Any] | AttentionV2[Array, Any]) -> Any:
+        drop = of.drop
         if drop is None:
             return None
         return self._arrays_of(Activation(None, "none", drop.rows, drop.columns, drop.p))

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from gcnmpi.kernels.epilogues import Epilogue
+from gcnmpi.kernels.epilogues import Product
 from gcnmpi.kernels.interface.kernel import Array
 from gcnmpi.nn.binding import Binding, Run
 from gcnmpi.nn.program import FEATURES, Instruction, Operator, Program, Step
@@ -56,40 +56,33 @@ def _share_input(features: Features, binding: Binding, step: Step) -> Run:
 def _combine(linear: Linear, binding: Binding, step: Step) -> Run:
     """x·W, or g·Wᵀ."""
     scheme, k, epilogue = binding.scheme, step.k, binding.epilogue(step)
-    multiply = scheme.combine if step.instruction is COMBINE else scheme.combine_t
+    transposed = step.instruction is COMBINE_T
     x, out, weight = binding.read(step), binding.written(step), binding.parameters[linear.weight]
     add, also = step.onto is not None, _also(binding, step)
     if binding.once and scheme.whole_rows:
-        return lambda epoch: _in_blocks(binding, k, x, weight, out, epilogue(epoch), add)
-    if not (add or also):
-        return lambda epoch: multiply(k, x, weight, out, epilogue(epoch))
-    return lambda epoch: multiply(k, x, weight, out, epilogue(epoch), add, also)
+        blocks = Product(x, weight, out, transposed, accumulate=add)
+        return lambda epoch: _in_blocks(binding, k, replace(blocks, epilogue=epilogue(epoch)))
+
+    def run(epoch: int) -> None:
+        scheme.combine(k, Product(x, weight, out, transposed, epilogue(epoch), add, also))
+
+    return run
 
 
-def _in_blocks(
-    binding: Binding,
-    k: int,
-    x: Array,
-    weight: Array,
-    out: Array,
-    epilogue: Epilogue | None,
-    add: bool,
-) -> None:
-    """out = x·W, or out += x·W, some rows at a time; out may be x.
+def _in_blocks(binding: Binding, k: int, product: Product[Array]) -> None:
+    """A product some rows at a time; its result may be its left factor.
 
     In an evaluation, where nothing that follows depends on the number of the row. So neither the
     product that is added nor the one that replaces its factor takes a matrix of its own.
     """
+    x, out = product.a, product.out
     kernel, scheme, (rows, columns) = binding.kernel, binding.scheme, out.shape
     step = max(1, BLOCK_NUMBERS // max(1, columns))
     scratch = kernel.empty(min(step, rows), columns) if x is out else None
     for start in range(0, rows, step):
         some = slice(start, min(start + step, rows))
         target = out[some] if scratch is None else scratch[: some.stop - start]
-        if add:
-            scheme.combine(k, x[some], weight, target, epilogue, accumulate=True)
-        else:
-            scheme.combine(k, x[some], weight, target, epilogue)
+        scheme.combine(k, replace(product, a=x[some], out=target))
         if scratch is not None:
             kernel.copy(target, out[some])
 

@@ -16,7 +16,13 @@ import numpy as np
 from gcnmpi.core import rng
 from gcnmpi.halo.matrix import Matrix
 from gcnmpi.kernels.interface.kernel import Array, AttentionDropout
-from gcnmpi.kernels.interface.neighbours import scratch_rows
+from gcnmpi.kernels.interface.neighbours import Attention as Scores
+from gcnmpi.kernels.interface.neighbours import (
+    AttentionBackward,
+    AttentionV2,
+    AttentionV2Backward,
+    scratch_rows,
+)
 from gcnmpi.nn.binding import Binding, Run
 from gcnmpi.nn.program import Instruction, Operator, Step
 from gcnmpi.nn.tape import Rule, Tape, one_step
@@ -145,9 +151,8 @@ def _attend(attend: Attend, binding: Binding, step: Step) -> Run:
         with halo.phases("spmm"):
             kernel.head_dots(whole, source, t)
             kernel.head_dots(x[: len(s)], target, s)
-            kernel.attend(
-                halo.pattern, whole, t, s, attend.slope, dropout(epoch), out, shift, total
-            )
+            drop = dropout(epoch)
+            kernel.attend(Scores(halo.pattern, whole, attend.slope, drop, out, shift, total, t, s))
 
     return run
 
@@ -170,14 +175,13 @@ def _attend_backward(attend: Attend, binding: Binding, step: Step) -> Run:
 
     def run(epoch: int) -> None:
         with halo.phases("spmm"):
-            kernel.attend_backward(
-                halo.pattern, whole, t, s, attend.slope, dropout(epoch), shift, total, y, grad,
-                dx, dt, ds, scratch,
-            )  # fmt: skip
+            drop = dropout(epoch)
+            of = Scores(halo.pattern, whole, attend.slope, drop, y, shift, total, t, s)
+            kernel.attend_backward(AttentionBackward(of, grad, dx, dt, ds, scratch))
             of_source.fill(0)
             of_target.fill(0)
-            kernel.head_dots_backward(whole, source, dt, dx, of_source, True)
-            kernel.head_dots_backward(x[:own], target, ds, gradient.array[:own], of_target, True)
+            kernel.head_dots_backward(whole, source, dt, dx, of_source)
+            kernel.head_dots_backward(x[:own], target, ds, gradient.array[:own], of_target)
             if not counts:  # another copy of these rows gives the same
                 of_source.fill(0)
                 of_target.fill(0)
@@ -199,10 +203,8 @@ def _attend_v2(attend: AttendV2, binding: Binding, step: Step) -> Run:
     def run(epoch: int) -> None:
         whole = halo.expand(x1)
         with halo.phases("spmm"):
-            kernel.attend_v2(
-                halo.pattern, whole, x2, vector, attend.slope, dropout(epoch), out, shift, total,
-                scratch,
-            )  # fmt: skip
+            heads = attend.slope, dropout(epoch), out, shift, total
+            kernel.attend_v2(AttentionV2(halo.pattern, whole, *heads, x2, vector, scratch))
 
     return run
 
@@ -222,10 +224,9 @@ def _attend_v2_backward(attend: AttendV2, binding: Binding, step: Step) -> Run:
     def run(epoch: int) -> None:
         with halo.phases("spmm"):
             of_vector.fill(0)
-            kernel.attend_v2_backward(
-                halo.pattern, whole, x2, vector, attend.slope, dropout(epoch), shift,
-                total, y, grad, dx1, out, of_vector, scratch,
-            )  # fmt: skip
+            heads = attend.slope, dropout(epoch), y, shift, total
+            of = AttentionV2(halo.pattern, whole, *heads, x2, vector, scratch)
+            kernel.attend_v2_backward(AttentionV2Backward(of, grad, dx1, out, of_vector))
             if not counts:
                 of_vector.fill(0)
 

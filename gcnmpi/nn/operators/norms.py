@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from gcnmpi.kernels.interface.kernel import Array
+from gcnmpi.kernels.interface.norms import ColumnNorm, Rows, RunningMoments
 from gcnmpi.nn.binding import Binding, Run
 from gcnmpi.nn.operators.columns import pivot, put_columns, sum_of_columns, sums_of_columns
 from gcnmpi.nn.program import Instruction, Operator, Program, Step
@@ -75,13 +76,13 @@ def _layer_norm(norm: LayerNorm, binding: Binding, step: Step) -> Run:
     bias = binding.parameters[norm.bias][columns]
     mean, rstd = _of_rows(binding, step, "mean"), _of_rows(binding, step, "rstd")
     if scheme.whole_rows:
-        return lambda epoch: kernel.layer_norm(x, weight, bias, eps, out, mean, rstd)
+        return lambda epoch: kernel.layer_norm(Rows(x, mean, rstd, weight), bias, eps, out)
 
     def run(epoch: int) -> None:
         kernel.scale(scheme.row_sum(k, kernel.row_sum(x)), 1 / width, mean)
         squares = scheme.row_sum(k, kernel.row_square_sum(x, mean))
         kernel.copy((squares * (1 / width) + eps) ** -0.5, rstd)
-        kernel.normalise_rows(x, mean, rstd, weight, bias, out)
+        kernel.normalise_rows(Rows(x, mean, rstd, weight), bias, out)
 
     return run
 
@@ -95,15 +96,17 @@ def _layer_norm_backward(norm: LayerNorm, binding: Binding, step: Step) -> Run:
     mean, rstd = _of_rows(binding, step, "mean"), _of_rows(binding, step, "rstd")
     of_weight, of_bias = binding.gradients[norm.weight], binding.gradients[norm.bias]
 
+    of = Rows(x, mean, rstd, weight)
+
     def run(epoch: int) -> None:
         of_weight.fill(0)
         of_bias.fill(0)
         if block.counts_entries:
             mine = of_weight[block.columns], of_bias[block.columns]
-            kernel.normalised_column_sums(x, mean, rstd, grad, *mine)
-        sums = scheme.row_sum(k, kernel.normalise_rows_sums(x, mean, rstd, weight, grad))
+            kernel.normalised_column_sums(of, grad, *mine)
+        sums = scheme.row_sum(k, kernel.normalise_rows_sums(of, grad))
         centre, along = sums[:, :1] / width, sums[:, 1:] / width
-        kernel.normalise_rows_backward(x, mean, rstd, weight, grad, centre, along, out)
+        kernel.normalise_rows_backward(of, grad, centre, along, out)
 
     return run
 
@@ -117,7 +120,7 @@ def _normalize(norm: Normalize, binding: Binding, step: Step) -> Run:
     def run(epoch: int) -> None:
         squares = scheme.row_sum(k, kernel.row_square_sum(x, None))
         kernel.copy(1 / (squares**0.5).clip(norm.eps), rstd)
-        kernel.normalise_rows(x, None, rstd, None, None, out)
+        kernel.normalise_rows(Rows(x, None, rstd), None, out)
 
     return run
 
@@ -126,15 +129,15 @@ def _normalize_backward(norm: Normalize, binding: Binding, step: Step) -> Run:
     """(g − x̂·(x̂·g)) / length; g / eps where the length is not above eps."""
     kernel, scheme = binding.kernel, binding.scheme
     grad, x, out, k = binding.read(step), binding.read(step, 1), binding.written(step), step.k
-    rstd = _of_rows(binding, step, "rstd")
+    of = Rows(x, None, _of_rows(binding, step, "rstd"))
 
     def run(epoch: int) -> None:
-        sums = kernel.normalise_rows_sums(x, None, rstd, None, grad)
+        sums = kernel.normalise_rows_sums(of, grad)
         along = kernel.empty(len(x), 1)
         kernel.copy(sums[:, 1:], along)
         along = scheme.row_sum(k, along)
-        along *= rstd < 1 / norm.eps
-        kernel.normalise_rows_backward(x, None, rstd, None, grad, None, along, out)
+        along *= of.rstd < 1 / norm.eps
+        kernel.normalise_rows_backward(of, grad, None, along, out)
 
     return run
 
@@ -151,7 +154,8 @@ def _batch_norm(norm: BatchNorm, binding: Binding, step: Step) -> Run:
     weight, bias, mean, variance = (binding.parameters[name] for name in norm.parameters)
     moments, sums, mine = sums_of_columns(binding, step)
     scale, shift = kernel.empty(width), kernel.empty(width)
-    find_pivot = pivot(binding, step, x)
+    running = RunningMoments(mean, variance, norm.momentum)
+    of, find_pivot = ColumnNorm(moments, norm.eps, weight, bias), pivot(binding, step, x)
     # What trained features add to equal rows makes them differ, so they need a gradient.
     constant = not binding.program.trained_features
 
@@ -161,12 +165,12 @@ def _batch_norm(norm: BatchNorm, binding: Binding, step: Step) -> Run:
             kernel.column_moments(x, moments[0][columns], mine)
             put_columns(kernel, block, mine, sums)
             scheme.reduce(sums.reshape(-1))
-            kernel.move_moments(sums, n, norm.momentum, mean, variance, moments)
+            kernel.move_moments(sums, n, running, moments)
         else:
             kernel.copy(mean, moments[0])
             kernel.copy(variance, moments[1])
         exact = constant and epoch > 0
-        kernel.moment_factors(moments, norm.eps, exact, weight, bias, scale, shift)
+        kernel.moment_factors(of, exact, scale, shift)
         kernel.scale_columns(x, scale[columns], shift[columns], out)
 
     return run
@@ -180,6 +184,7 @@ def _batch_norm_backward(norm: BatchNorm, binding: Binding, step: Step) -> Run:
     columns, weight = block.columns, binding.parameters[norm.weight]
     of_weight, of_bias = binding.gradients[norm.weight], binding.gradients[norm.bias]
     moments, sums, mine = sums_of_columns(binding, step)
+    of = ColumnNorm(moments, norm.eps, weight, binding.parameters[norm.bias])
     rounded, slopes = kernel.empty(2, width), kernel.empty(3, width)
 
     def run(epoch: int) -> None:
@@ -189,10 +194,8 @@ def _batch_norm_backward(norm: BatchNorm, binding: Binding, step: Step) -> Run:
         kernel.copy(sums[0], of_bias)
         kernel.copy(sums[1], of_weight)
         scheme.reduce(sums.reshape(-1))
-        into = slopes[0], slopes[1], slopes[2]
-        kernel.moment_slopes(sums, n, moments, norm.eps, weight, *into)
-        a, b, c = slopes[0, columns], slopes[1, columns], slopes[2, columns]
-        kernel.scale_columns_backward(grad, x, a, b, c, out)
+        kernel.moment_slopes(of, sums, n, slopes)
+        kernel.scale_columns_backward(grad, x, slopes[:, columns], out)
 
     return run
 

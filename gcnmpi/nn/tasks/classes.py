@@ -10,6 +10,7 @@ from __future__ import annotations
 import numpy as np
 
 from gcnmpi.core.arrays import Number
+from gcnmpi.kernels.interface.dense import ClassLoss
 from gcnmpi.kernels.interface.kernel import Array, Kernel
 from gcnmpi.layout.place import Place
 from gcnmpi.nn.loss import SoftmaxCrossEntropy, loss_products
@@ -81,9 +82,11 @@ class WeightedCrossEntropy:
         self._scale = 1 / total
         self._one_pass = made.kernel.weighted_cross_entropy if scheme.whole_rows else None
         if self._one_pass is not None:
-            self._all_labels = np.where(mask, made.targets.labels, -1).astype(np.int32)
-            self._right = (1 - self._smoothing) * weights
-            self._spread = self._smoothing / width * weights
+            labels = np.where(mask, made.targets.labels, -1).astype(np.int32)
+            kernel = made.kernel
+            right, spread = (1 - self._smoothing) * weights, self._smoothing / width * weights
+            arrays = kernel.from_host(labels), kernel.from_host64(right), kernel.from_host64(spread)
+            self._of_kernel = ClassLoss(*arrays, float(spread.sum()))
             return
         own = self._columns
         self._hits = np.flatnonzero((self._labels >= own.start) & (self._labels < own.stop))
@@ -103,8 +106,7 @@ class WeightedCrossEntropy:
             return 0.0
         loss: Number
         if self._one_pass is not None:
-            of = self._all_labels, self._right, self._spread, self._scale
-            loss = self._one_pass(logits, *of, grad)
+            loss = self._one_pass(logits, self._of_kernel, self._scale, grad)
         else:
             loss = self._on_the_host(logits, grad)
         return loss * self._scale if self._counts_rows else 0.0

@@ -1,90 +1,93 @@
 """Graph files of other programs: one module per format, one line in the table each.
 
-A reader is a function ``read(path, layout) -> Source``. It hands over the arcs as the file has
-them, in the file's order; what becomes of duplicates and self-loops is decided in
-:mod:`partition.importing.assemble`.
+A reader hands over the arcs as the file has them, in the file's order; what becomes of duplicates
+and self-loops is decided in :mod:`partition.importing.assemble`.
 """
 
 from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 
 from partition.errors import UserError, unknown_name
-from partition.importing.readers.files import check_file, open_plain_or_gzip, read_errors
+from partition.importing.readers.files import (
+    check_file,
+    check_memory,
+    open_plain_or_gzip,
+    read_errors,
+)
+from partition.importing.readers.numbering import number_texts, number_vertices
+from partition.importing.readers.vertex_files import read_ids
 from partition.registry import Registry
 
-READERS = Registry(
-    "graph format",
-    {
-        "mtx": "partition.importing.readers.matrix_market:read",
-        "edges": "partition.importing.readers.edge_list:read",
-        "planetoid": "partition.importing.readers.planetoid:read",
-        "npz": "partition.importing.readers.gnn_benchmark:read",
-        "npy": "partition.importing.readers.edge_index:read",
-        "ogb": "partition.importing.readers.ogb:read",
-        "pyg": "partition.importing.readers.pyg:read",
-        "dgl": "partition.importing.readers.dgl_bin:read",
-        "distdgl": "partition.importing.readers.distdgl:read",
-        "parquet": "partition.importing.readers.parquet:read",
-    },
-)
-
-# Those that can be read a piece at a time, for graphs larger than memory.
-STREAMS = Registry(
-    "graph format that is read in pieces",
-    {
-        "edges": "partition.importing.readers.edge_list:stream",
-        "npy": "partition.importing.readers.edge_index:stream",
-        "ogb": "partition.importing.readers.ogb:stream",
-        "parquet": "partition.importing.readers.parquet:stream",
-    },
-)
-
-# Formats that are not one file: what they are, by name.
-FOLDERS = {
-    "planetoid": "a prefix",
-    "ogb": "a folder",
-    "pyg": "a file or a folder",
-    "distdgl": "a folder",
-}
-
-# The fields of a Layout that a format has a use for.
-LAYOUTS = {
-    "edges": ("columns", "header", "string_ids", "vertices", "ids"),
-    "npy": ("vertices", "ids"),
-    "parquet": ("columns", "string_ids", "vertices", "ids"),
-}
-
-# Of a folder of OGB, one of these is there; the last two are of graphs with types.
+# One of these is in the folder raw of OGB; the last two are of graphs with types.
 OGB_FILES = ("edge.csv.gz", "data.npz", "num-node-dict.csv.gz", "edge_index_dict.npz")
 
-SUFFIXES = {
-    ".mtx": "mtx",
-    ".npz": "npz",
-    ".npy": "npy",
-    ".parquet": "parquet",
-    ".bin": "dgl",
-    ".json": "distdgl",
-    ".pt": "pyg",
-    ".pth": "pyg",
-    ".txt": "edges",
-    ".edges": "edges",
-    ".edgelist": "edges",
-    ".el": "edges",
-    ".tsv": "edges",
-    ".csv": "edges",
+
+@dataclass(frozen=True)
+class Format:
+    """How the files of a format are told from others, and which options they take.
+
+    Attributes
+    ----------
+    reader : str
+        "module:function" in this package. ``read(path) -> Source`` reads a file as a whole;
+        ``stream(path, layout, allocate, tell, whole) -> Stream`` reads it a piece at a time, or, if
+        it is faster, in one piece where ``whole`` is true.
+    suffixes : tuple of str
+        Names of files end so.
+    inside : tuple of str
+        One of these files is in a folder of this format.
+    single : bool
+        Whether it is always one file.
+    options : tuple of str
+        The fields of a :class:`Layout` that it has a use for.
+    """
+
+    reader: str
+    suffixes: tuple[str, ...] = ()
+    inside: tuple[str, ...] = ()
+    single: bool = True
+    options: tuple[str, ...] = ()
+
+
+FORMATS = {
+    "mtx": Format("matrix_market:read", (".mtx",)),
+    "edges": Format(
+        "edge_list:stream",
+        (".txt", ".edges", ".edgelist", ".el", ".tsv", ".csv"),
+        options=("columns", "header", "string_ids", "vertices", "ids"),
+    ),
+    "planetoid": Format("planetoid:read", single=False),
+    "npz": Format("gnn_benchmark:read", (".npz",)),
+    "npy": Format("edge_index:stream", (".npy",), options=("vertices", "ids")),
+    "ogb": Format("ogb:stream", inside=tuple(f"raw/{n}" for n in OGB_FILES), single=False),
+    "pyg": Format("pyg:read", (".pt", ".pth"), inside=("processed/data.pt",), single=False),
+    "dgl": Format("dgl_bin:read", (".bin",)),
+    "distdgl": Format("distdgl:read", (".json",), inside=("part0/graph.dgl",), single=False),
+    "parquet": Format(
+        "parquet:stream", (".parquet",), options=("columns", "string_ids", "vertices", "ids")
+    ),
 }
+READERS = Registry(
+    "graph format",
+    {name: f"partition.importing.readers.{form.reader}" for name, form in FORMATS.items()},
+)
+# Formats that are read a piece at a time, for graphs larger than memory.
+STREAMS = [name for name, form in FORMATS.items() if form.reader.endswith(":stream")]
+# Formats that do not say how many vertices there are.
+LISTS = [name for name, form in FORMATS.items() if "vertices" in form.options]
 
 
 @dataclass(frozen=True)
 class Layout:
-    """What the user says of a list of arcs, where the list does not say it itself.
+    """The words of the user about a list of arcs, where the list does not say it itself.
 
     Attributes
     ----------
@@ -109,7 +112,7 @@ class Layout:
 
 @dataclass(frozen=True)
 class Source:
-    """What a graph file says, before duplicates and self-loops are dealt with.
+    """The content of a graph file, before duplicates and self-loops are dealt with.
 
     Attributes
     ----------
@@ -130,9 +133,9 @@ class Source:
     symmetric : bool
         Each undirected edge is listed once and stands for both its arcs.
     format : str
-        Name of the format in ``READERS``.
+        Name of the format in ``FORMATS``.
     notes : mapping
-        What else the reader found, for the manifest.
+        Further findings of the reader, for the manifest.
     targets : (n, c) float32 or float64, optional
         Numbers to be learned, or several labels a vertex; NaN where unknown.
     """
@@ -152,8 +155,6 @@ class Source:
     targets: np.ndarray | None = None
 
 
-# source, target, and weights of some arcs: ids of the file.
-Piece = tuple[np.ndarray, np.ndarray, np.ndarray | None]
 # (name, shape, dtype) → an array to be filled: in memory, or in a file.
 Allocate = Callable[[str, tuple[int, ...], np.dtype], np.ndarray]
 # Told the stage, how much of it is done, and how much there is.
@@ -162,27 +163,32 @@ Tell = Callable[[str, float, float], None]
 
 @dataclass(frozen=True)
 class Stream:
-    """What a graph file says, with the arcs a piece at a time.
+    """The content of a graph file, with the arcs a piece at a time.
 
     Attributes
     ----------
     pieces : iterator of (source, target, weights or None)
-        int64 ids of the file, and float64 weights; to be taken once.
+        Ids of the file, and float64 weights; to be taken once.
     where : str
         The file, for messages.
     weighted : bool
         Whether pieces have weights.
+    text : bool
+        Ids are Arrow arrays of texts; otherwise, int64.
     n : int, optional
-        Ids are 0..n−1, checked. None: as ``vertices`` and ``ids`` of :class:`Layout` say.
+        Ids are 0..n−1, checked. None: as ``vertices`` and ``ids`` say.
     vertices : str, optional
-    ids : (n,) int64, optional
+        See :class:`Layout`.
+    ids : (n,) int64 or str, optional
+        The content of the file of that name.
     rest : mapping
         Further fields of :class:`Source`; of ``notes`` what is known before the arcs are read.
     """
 
-    pieces: Iterator[Piece]
+    pieces: Iterator[tuple[Any, Any, np.ndarray | None]]
     where: str
     weighted: bool = False
+    text: bool = False
     n: int | None = None
     vertices: str | None = None
     ids: np.ndarray | None = None
@@ -199,7 +205,7 @@ def read_source(
     path : path
         The file; for ``planetoid`` the prefix that its eight files share, ``DIR/ind.cora``.
     format : str
-        A name in ``READERS``, or ``"auto"``: judged by the name and the first bytes.
+        A name in ``FORMATS``, or ``"auto"``: judged by the name and the first bytes.
     layout : Layout, optional
         What the file does not say itself.
 
@@ -211,8 +217,17 @@ def read_source(
     """
     path, layout = Path(path), layout or Layout()
     format = _checked_format(path, format, layout)
+
+    def allocate(name: str, shape: tuple[int, ...], dtype: np.dtype) -> np.ndarray:
+        check_memory(int(np.prod(shape)) * np.dtype(dtype).itemsize, f"{path}: {name}")
+        return np.empty(shape, dtype)
+
     with read_errors(path):
-        return READERS.get(format)(path, layout)
+        if format not in STREAMS:
+            return READERS.get(format)(path)
+        return _whole(
+            _stream(path, format, layout, allocate, lambda stage, done, total: None, True)
+        )
 
 
 def open_stream(
@@ -224,10 +239,8 @@ def open_stream(
 ) -> Stream:
     """The same a piece at a time; what belongs to the vertices is in arrays of ``allocate``.
 
-    Raises
-    ------
-    UserError
-        As :func:`read_source`, here or from the pieces; or if the format is not read in pieces.
+    A UserError as of :func:`read_source`, here or from the pieces; or if the format is not read in
+    pieces, or ids are texts, each of which would have to be kept.
     """
     path = Path(path)
     format = _checked_format(path, format, layout)
@@ -237,31 +250,77 @@ def open_stream(
             f"--memory is for {', '.join(STREAMS)}",
         )
     with read_errors(path):
-        return STREAMS.get(format)(path, layout, allocate, tell)
+        stream = _stream(path, format, layout, allocate, tell, False)
+    if stream.text:
+        raise UserError(
+            f"{path}: --memory is for ids that are integers; these are texts",
+            "import it without --memory: texts are numbered in memory",
+        )
+    return stream
+
+
+def _stream(path: Path, format: str, layout: Layout, *how: Any) -> Stream:
+    """The arcs of a file, with its vertices as ``layout`` lists them where the file does not."""
+    stream = READERS.get(format)(path, layout, *how)
+    if stream.n is not None or layout.ids is None:
+        return replace(stream, vertices=layout.vertices)
+    ids = read_ids(layout.ids, text=stream.text)
+    return replace(stream, vertices=layout.vertices, ids=ids)
+
+
+def _whole(stream: Stream) -> Source:
+    """All pieces together, with vertices that are numbered."""
+    ends: list[Any] = [list(some) for some in zip(*stream.pieces, strict=True)]
+    weights = _joined(ends.pop()) if stream.weighted else None
+    names = None
+    if stream.text:
+        names, source, target = number_texts(stream.where, *map(pa.chunked_array, ends[:2]))
+    else:
+        target, source = _joined(ends[1]), _joined(ends[0])
+    del ends
+    pa.default_memory_pool().release_unused()  # which it would keep for what comes next
+    n, ids = stream.n, None
+    if n is None:
+        n, source, target, ids = number_vertices(
+            source, target, stream.where, names=names, vertices=stream.vertices, ids=stream.ids
+        )
+    return Source(n=n, source=source, target=target, weights=weights, ids=ids, **stream.rest)
+
+
+def _joined(pieces: list[np.ndarray]) -> np.ndarray:
+    """The arrays as one; the list is emptied, so that they can go."""
+    joined = pieces[0] if len(pieces) == 1 else np.concatenate(pieces)
+    pieces.clear()
+    return joined
 
 
 def _checked_format(path: Path, format: str, layout: Layout) -> str:
+    """The name of the format, guessed or given, of a file for which ``layout`` has a meaning."""
     if format == "auto":
         format = guess_format(path)
-    elif format not in READERS:
-        raise unknown_name(READERS.kind, format, ["auto", *READERS])
-    elif format not in FOLDERS:
+    elif format not in FORMATS:
+        raise unknown_name(READERS.kind, format, ["auto", *FORMATS])
+    elif FORMATS[format].single:
         check_file(path)
-    _check_layout(path, format, layout)
+    for option in fields(layout):
+        given = getattr(layout, option.name) != option.default
+        # Files of features may list ids in any order, whatever the arcs come from.
+        if given and option.name != "ids" and option.name not in FORMATS[format].options:
+            takes = ", ".join(name for name in FORMATS if option.name in FORMATS[name].options)
+            raise UserError(
+                f"{path} has the format {format}: --{option.name.replace('_', '-')} is for {takes}"
+            )
     return format
 
 
 def guess_format(path: Path) -> str:
-    """The name in ``READERS`` of the format that a file seems to have; a UserError if none."""
+    """The name in ``FORMATS`` of the format that a file seems to have; a UserError if none."""
     if path.with_name(path.name + ".graph").is_file():
         return "planetoid"
     if path.is_dir():
-        if any((path / "raw" / name).exists() for name in OGB_FILES):
-            return "ogb"
-        if (path / "processed" / "data.pt").exists():
-            return "pyg"
-        if (path / "part0" / "graph.dgl").exists():
-            return "distdgl"
+        for format, form in FORMATS.items():
+            if any((path / name).exists() for name in form.inside):
+                return format
         hint = (
             "a folder of OGB has raw/edge.csv.gz or raw/data.npz; a planetoid source is the "
             "prefix of its files, such as DIR/ind.cora"
@@ -273,21 +332,10 @@ def guess_format(path: Path) -> str:
             return "mtx"
     name = path.name.lower()
     suffix = Path(name.removesuffix(".gz")).suffix
-    if suffix in SUFFIXES:
-        return SUFFIXES[suffix]
+    for format, form in FORMATS.items():
+        if suffix in form.suffixes:
+            return format
     if name.endswith(".gz"):
         return "edges"
-    known = ", ".join(READERS)
+    known = ", ".join(FORMATS)
     raise UserError(f"cannot tell the format of {path} by its name", f"give --format: {known}")
-
-
-def _check_layout(path: Path, format: str, layout: Layout) -> None:
-    """Refuse what the format itself says, or has no place for."""
-    for option in fields(layout):
-        given = getattr(layout, option.name) != option.default
-        # Files of features may list ids in any order, whatever the arcs come from.
-        if given and option.name != "ids" and option.name not in LAYOUTS.get(format, ()):
-            takes = ", ".join(name for name in LAYOUTS if option.name in LAYOUTS[name])
-            raise UserError(
-                f"{path} has the format {format}: --{option.name.replace('_', '-')} is for {takes}"
-            )

@@ -19,13 +19,7 @@ from partition.records import ARCHIVE_RATIO, FREE_ARCHIVE, NPY_HEAD, open_regula
 
 @dataclass(frozen=True)
 class Member:
-    """An array of an ``.npz``: what its header announces, which its bytes can hold.
-
-    Attributes
-    ----------
-    shape : tuple of int
-    dtype : dtype
-    """
+    """The header of an array of an ``.npz``, which its bytes can hold."""
 
     path: Path
     name: str
@@ -34,17 +28,15 @@ class Member:
 
     @property
     def where(self) -> str:
-        """What to call it in messages."""
+        """The name of the array in messages."""
         return f"{self.path}: {self.name}"
 
 
 def find_member(path: Path, name: str) -> Member:
     """The array ``name`` of the file, of numbers in C order.
 
-    Raises
-    ------
-    UserError
-        If there is none, it is damaged or out of proportion to the file, or in Fortran's order.
+    A UserError if there is none, it is damaged or out of proportion to the file, or in Fortran's
+    order.
     """
     with open_regular(path) as file, zipfile.ZipFile(file) as archive:
         entry = _entry(archive, path, name)

@@ -21,28 +21,14 @@ NOTHING = ("", "-1", "nan", "NaN")
 def class_labels(
     labels: np.ndarray, where: str, names: np.ndarray | None = None
 ) -> tuple[np.ndarray, tuple[str, ...] | None]:
-    """Number the classes that occur 0, 1, 2 … in increasing order.
+    """Number the classes that occur 0, 1, 2 … in increasing order: (n,) int32, −1 without a label.
 
-    Parameters
-    ----------
-    labels : (n,) integers or texts
-        −1, an empty text and "nan" are no label.
-    names : (c,) texts, optional
-        Name of each class, where labels are integers.
+    ``labels`` are (n,) integers or texts, of which −1, an empty text and "nan" are no label;
+    ``names`` are those of the classes, where labels are integers. With the numbers come the names
+    of the classes: the texts in ``labels``, or ``names``; None where the name is the number itself.
 
-    Returns
-    -------
-    (n,) int32
-        −1 where there is no label.
-    tuple of str, or None
-        Names of the classes: what stood in ``labels``, or in ``names``; None where that is the
-        number itself.
-
-    Raises
-    ------
-    UserError
-        If it is no vector of integers or texts, a label is below −1, or nearly every vertex would
-        be a class of its own.
+    A UserError if they are no vector of integers or texts, a label is below −1, or nearly every
+    vertex would be a class of its own.
     """
     if labels.ndim != 1 or labels.dtype.kind not in "iuU":
         raise UserError(
@@ -90,10 +76,7 @@ def _names(classes: np.ndarray, names: np.ndarray | None) -> tuple[str, ...] | N
 def _whole_numbers(labels: np.ndarray, where: str) -> np.ndarray:
     """Texts such as "3", "3.0" and "3.00e+00" as integers, if all labels are of that kind.
 
-    Raises
-    ------
-    UserError
-        If all are numbers, but one has a fraction: what is learned by regression is no class.
+    A UserError if all are numbers, but one has a fraction: a target of regression is no class.
     """
     known = ~np.isin(labels, NOTHING)
     words, number = np.unique(labels[known], return_inverse=True)

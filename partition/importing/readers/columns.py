@@ -1,4 +1,4 @@
-"""What the columns of a list of arcs are."""
+"""Which columns of a list of arcs are sources, targets and weights."""
 
 from __future__ import annotations
 
@@ -60,12 +60,9 @@ class Columns:
 
 
 def find_columns(path: Path, layout: Layout) -> Columns:
-    """Judge the columns of a list of arcs by its first two lines and by what the user says.
+    """Judge the columns of a list of arcs by its first two lines and by the words of the user.
 
-    Raises
-    ------
-    UserError
-        If there is no arc, or it is not clear what a column is.
+    A UserError if there is no arc, or it is not clear what a column is.
     """
     lines = first_lines(path, 2)
     _refuse_matrix_market(path)

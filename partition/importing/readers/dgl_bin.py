@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from partition.errors import UserError
-from partition.importing.readers import Layout, Source
+from partition.importing.readers import Source
 from partition.importing.readers.files import quoted
 from partition.importing.readers.named_arrays import source_of
 from partition.records import open_regular
@@ -58,14 +58,8 @@ class DGLGraph:
     arc_data: dict[str, np.ndarray]
 
 
-def read(path: Path, layout: Layout | None = None) -> Source:
-    """Read a graph: ``feat``, ``label``, the masks, and ``weight`` of its arcs.
-
-    Raises
-    ------
-    UserError
-        If it holds several graphs, or several types of vertices or arcs, or is damaged.
-    """
+def read(path: Path) -> Source:
+    """Read the only graph of a file: ``feat``, ``label``, the masks, and ``weight`` of its arcs."""
     graph = read_dgl(path)
     ends = np.stack([graph.source, graph.target])
     return as_source(graph.n, ends, graph.vertex_data, graph.arc_data, str(path), "dgl")
@@ -88,13 +82,7 @@ def as_source(
 
 
 def read_tensors(path: Path) -> dict[str, np.ndarray]:
-    """The arrays of a file of ``dgl.data.utils.save_tensors``, by name.
-
-    Raises
-    ------
-    UserError
-        If it is none, or damaged.
-    """
+    """The arrays of a file of ``dgl.data.utils.save_tensors``, by name."""
     stream = _Stream(path)
     if stream.number() != TENSORS:
         raise UserError(f"{path} is not a file of DGL's save_tensors")
@@ -103,13 +91,7 @@ def read_tensors(path: Path) -> dict[str, np.ndarray]:
 
 
 def read_dgl(path: Path) -> DGLGraph:
-    """The only graph of a file.
-
-    Raises
-    ------
-    UserError
-        As :func:`read`.
-    """
+    """The only graph of a file, with one type of vertices and of arcs."""
     stream = _Stream(path)
     if stream.number() != FILE:
         raise UserError(f"{path} is not a file of dgl.save_graphs")
@@ -212,7 +194,7 @@ class _Stream:
         return UserError(f"{self.path} is truncated or damaged: it has {what}", IN_PYTHON)
 
     def take(self, nbytes: int) -> np.ndarray:
-        """The next bytes."""
+        """The bytes that follow, so many."""
         if not 0 <= nbytes <= len(self._bytes) - self.at:
             raise self.damaged("an end where more was announced")
         self.at += nbytes
@@ -243,11 +225,11 @@ class _Stream:
         return self.named_arrays()
 
     def named_arrays(self) -> dict[str, np.ndarray]:
-        """Arrays by name."""
+        """A table of arrays by name."""
         return {self.text(): self.array() for _ in range(self.number())}
 
     def text(self) -> str:
-        """A name."""
+        """A name, with its length before it."""
         raw = self.take(self.number()).tobytes()
         return raw.decode("utf-8", "replace")
 

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from partition.errors import UserError
-from partition.importing.readers import Layout, Source
+from partition.importing.readers import Source
 from partition.importing.readers.dgl_bin import as_source, read_dgl, read_tensors
 from partition.importing.readers.files import check_file, check_memory
 from partition.records import open_regular
@@ -22,19 +22,11 @@ from partition.records import open_regular
 LONGEST = 1 << 26  # bytes of a description
 
 
-def read(path: Path, layout: Layout | None = None) -> Source:
-    """Put the parts of a graph together: arcs, and what belongs to the vertices.
+def read(path: Path) -> Source:
+    """Put the parts of a graph together: arcs, and the data of the vertices.
 
-    Parameters
-    ----------
-    path : path
-        The folder, or the JSON file in it.
-
-    Raises
-    ------
-    UserError
-        If vertices or arcs are of several types, or a file is missing, damaged, or does not fit the
-        others.
+    ``path`` is the folder, or the JSON file in it. A UserError if vertices or arcs are of several
+    types, or a file is missing, damaged, or does not fit the others.
     """
     file = _description(path)
     facts = _read(file)
@@ -71,13 +63,7 @@ def read(path: Path, layout: Layout | None = None) -> Source:
 
 
 def parts_of(path: Path, n: int) -> tuple[np.ndarray, int]:
-    """The part of each vertex, (n,) int32, and the number of parts.
-
-    Raises
-    ------
-    UserError
-        If it is no description, or one of a graph with another number of vertices.
-    """
+    """The part of each vertex of a graph of n vertices, (n,) int32, and the number of parts."""
     starts = _starts(_read(path), path)
     if starts[-1] != n:
         raise UserError(f"{path} describes {starts[-1]} vertices, the graph has {n}")

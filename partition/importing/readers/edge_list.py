@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from partition.errors import UserError
-from partition.importing.readers import Allocate, Layout, Piece, Source, Stream, Tell
+from partition.importing.readers import Allocate, Layout, Stream, Tell
 from partition.importing.readers.columns import ROLES, Columns, find_columns
 from partition.importing.readers.files import finite_weights, quoted, read_errors
-from partition.importing.readers.numbering import number_texts, number_vertices
 from partition.importing.readers.text import COMMENTS, LONGEST_LINE, Table
-from partition.importing.readers.vertex_files import read_ids
 
 # Whole numbers of this size in a third column are rather times or ids than weights.
 LARGE_WEIGHT = 1000
@@ -22,83 +22,47 @@ LARGE_WEIGHT = 1000
 FEWEST_NUMBERED = 3
 
 
-def read(path: Path, layout: Layout) -> Source:
+def stream(path: Path, layout: Layout, allocate: Allocate, tell: Tell, whole: bool) -> Stream:
     """Read an edge list: columns separated by white space, commas, semicolons or tabs.
 
     Ids are 64-bit integers, or texts. Everything after ``#`` or ``%`` is a comment; where ids are
-    texts, only a line that begins with one of them is.
-
-    Raises
-    ------
-    UserError
-        If there is no arc in the file, a line is not two ids and, where the others have one, a
-        finite weight, or it is not clear what a column is.
+    texts, only a line that begins with one of them is. A UserError if there is no arc in the file,
+    a line is not two ids and, where the others have one, a finite weight, or it is not clear what
+    a column is.
     """
     columns = find_columns(path, layout)
-    source, target, *rest = arc_table(path, columns).columns()
-    names = None
-    if columns.text:
-        names, source, target = number_texts(str(path), source, target)
-    else:
-        source, target = np.concatenate(source.chunks), np.concatenate(target.chunks)
-    weights = np.concatenate(rest.pop().chunks) if rest else None
-    pa.default_memory_pool().release_unused()  # which it would keep for what comes next
-    if weights is not None:
-        weights = finite_weights(weights, str(path))
-        third = _ThirdColumn(path, columns)
-        third.see(source, weights)
-        third.check()
-    if columns.doubtful:
-        _check_first_line(path, names, source, target)
-    given = None if layout.ids is None else read_ids(layout.ids, text=columns.text)
-    n, source, target, ids = number_vertices(
-        source, target, str(path), names=names, vertices=layout.vertices, ids=given
-    )
-    return Source(
-        n=n,
-        source=source,
-        target=target,
-        weights=weights,
-        ids=ids,
-        format="edges",
-        notes={"columns": columns.note} if columns.note else {},
-    )
 
-
-def stream(path: Path, layout: Layout, allocate: Allocate, tell: Tell) -> Stream:
-    """The same a piece at a time, of a list with ids that are integers.
-
-    Raises
-    ------
-    UserError
-        As :func:`read`; or if ids are texts, each of which would have to be kept.
-    """
-    columns = find_columns(path, layout)
-    if columns.text:
-        raise UserError(
-            f"{path}: --memory is for ids that are integers; these are texts",
-            "import it without --memory: texts are numbered in memory",
-        )
-    third = _ThirdColumn(path, columns)
-
-    def pieces() -> Iterator[Piece]:
-        size = path.stat().st_size
+    def pieces() -> Iterator[tuple[Any, Any, np.ndarray | None]]:
+        third, size, rows = _ThirdColumn(path, columns), path.stat().st_size, 0
+        first, again = list[str](), not columns.doubtful
         with read_errors(path):
             for found in arc_table(path, columns).pieces(lambda at: tell("reading", at, size)):
-                source, target, *rest = (column.to_numpy() for column in found)
-                weights = rest[0] if rest else None
-                if weights is not None:
-                    weights = finite_weights(weights, str(path))
+                source, target, *rest = found
+                if not again:
+                    begin = 0 if first else 1
+                    first = first or [source[0].as_py(), target[0].as_py()]
+                    again = any(_has(ends[begin:], first) for ends in (source, target))
+                if not columns.text:
+                    source, target = source.to_numpy(), target.to_numpy()
+                weights = None
+                if rest:
+                    weights = finite_weights(rest[0].to_numpy(), str(path), rows)
                     third.see(source, weights)
                 yield source, target, weights
+                rows += len(source)
         third.check()
+        if not again:  # the first two texts occur nowhere else
+            raise UserError(
+                f"{path}: the first line ({', '.join(map(quoted, first))}) may be a header or an "
+                "arc",
+                "give --header or --no-header",
+            )
 
     return Stream(
-        pieces=pieces(),
-        where=str(path),
+        pieces(),
+        str(path),
         weighted=len(columns.places) == 3,
-        vertices=layout.vertices,
-        ids=None if layout.ids is None else read_ids(layout.ids),
+        text=columns.text,
         rest={"format": "edges", "notes": {"columns": columns.note} if columns.note else {}},
     )
 
@@ -109,7 +73,7 @@ class _ThirdColumn:
     def __init__(self, path: Path, columns: Columns) -> None:
         self._path, self._columns = path, columns
         self._low, self._high, self._rows = np.inf, -np.inf, 0
-        self._whole = self._numbered = True
+        self._whole, self._numbered = True, not columns.text
         self._first: list[int] = []
         self._last = 0
 
@@ -123,8 +87,9 @@ class _ThirdColumn:
         if self._numbered:
             follows = not self._rows or source[0] == self._last + 1
             self._numbered = bool(follows and (np.diff(source) == 1).all())
-        self._first = [*self._first, *source[: FEWEST_NUMBERED - len(self._first)].tolist()]
-        self._last, self._rows = int(source[-1]), self._rows + len(source)
+            self._first = [*self._first, *source[: FEWEST_NUMBERED - len(self._first)].tolist()]
+            self._last = int(source[-1])
+        self._rows += len(source)
 
     def check(self) -> None:
         """Refuse to take times and ids for weights, or numbers of lines for sources."""
@@ -136,10 +101,9 @@ class _ThirdColumn:
                 f"{self._high:.0f}, weights or something else, such as times",
                 "give --columns source,target,weight or, to leave it out, --columns source,target",
             )
-        if self._columns.text or self._rows < FEWEST_NUMBERED or self._first[0] not in (0, 1):
-            return
         # Targets are whole, not negative and not all the same.
-        if self._numbered and 0 <= self._low < self._high:
+        numbered = self._numbered and self._rows >= FEWEST_NUMBERED and self._first[0] in (0, 1)
+        if numbered and 0 <= self._low < self._high:
             shown = ", ".join(map(str, self._first))
             raise UserError(
                 f"{self._path}: the first column holds {shown}, … to the end, sources or the "
@@ -149,17 +113,9 @@ class _ThirdColumn:
             )
 
 
-def _check_first_line(
-    path: Path, names: np.ndarray | None, source: np.ndarray, target: np.ndarray
-) -> None:
-    """Refuse texts of which the first two occur nowhere else: they look like a header."""
-    first = [source[0], target[0]]
-    if names is not None and not (np.isin(source[1:], first) | np.isin(target[1:], first)).any():
-        shown = ", ".join(quoted(names[end]) for end in first)
-        raise UserError(
-            f"{path}: the first line ({shown}) may be a header or an arc",
-            "give --header or --no-header",
-        )
+def _has(texts: pa.Array, wanted: list[str]) -> bool:
+    """Whether one of the texts is among those that are wanted."""
+    return bool(pc.any(pc.is_in(texts, value_set=pa.array(wanted))).as_py())
 
 
 def arc_table(path: Path, columns: Columns) -> Table:

@@ -1,4 +1,4 @@
-"""What the readers share: opening files, and distrust of what they announce."""
+"""Opening the files of readers, and distrust of their announcements."""
 
 from __future__ import annotations
 
@@ -29,16 +29,8 @@ FREE_CONTENT = 1 << 26
 def open_plain_or_gzip(path: Path, *, ratio: int = TEXT_RATIO) -> IO[bytes]:
     """Open for reading bytes, through gzip where the file's first bytes say so.
 
-    Parameters
-    ----------
-    ratio : int
-        Content of more than ``FREE_CONTENT`` that is more than so many times as long as the gzip
-        file is refused while it is read.
-
-    Raises
-    ------
-    UserError
-        If ``path`` is a pipe, a device or a folder, from which nothing is read.
+    Content of more than ``FREE_CONTENT`` that is more than ``ratio`` times as long as the gzip file
+    is refused while it is read; and so is a pipe, a device or a folder, from which nothing is read.
     """
     file = open_regular(path)
     magic = file.read(2)
@@ -125,13 +117,7 @@ def read_errors(path: Path) -> Iterator[None]:
 def check_csr(
     indptr: np.ndarray, indices: np.ndarray, data: np.ndarray, shape: tuple[int, int], where: str
 ) -> None:
-    """Check that three arrays are a CSR matrix of the given shape.
-
-    Raises
-    ------
-    UserError
-        Naming ``where`` and the first thing that is wrong.
-    """
+    """Check that three arrays, ``where`` in messages, are a CSR matrix of the given shape."""
     for name, array, kinds in (("indptr", indptr, "iu"), ("indices", indices, "iu")):
         if array.ndim != 1 or array.dtype.kind not in kinds:
             raise UserError(f"{where}: {name} is not a vector of integers")
@@ -148,24 +134,22 @@ def check_csr(
         raise UserError(f"{where}: a column index is outside 0..{columns - 1}")
 
 
-def finite_weights(values: np.ndarray, where: str) -> np.ndarray:
-    """``values`` as float64; a UserError that names the first that is not finite."""
+def finite_weights(values: np.ndarray, where: str, before: int = 0) -> np.ndarray:
+    """``values``, after ``before`` others, as float64; a UserError names one that is not finite."""
     with np.errstate(over="ignore"):
         values = np.asarray(values, np.float64)
     finite = np.isfinite(values)
     if not finite.all():
         at = int(np.argmin(finite))
-        raise UserError(f"{where}: weight of entry {at + 1} is {values[at]}, not a finite number")
+        entry = before + at + 1
+        raise UserError(f"{where}: weight of entry {entry} is {values[at]}, not a finite number")
     return values
 
 
 def finite_features(features: np.ndarray, where: str) -> np.ndarray:
-    """``features`` as float32 in C order, unchanged where they are that already.
+    """``features``, (n, d) numbers, as float32 in C order, unchanged where they are that already.
 
-    Raises
-    ------
-    UserError
-        If it is no (n, d) array of numbers, or an entry is not a finite float32.
+    A UserError if they are none, or an entry is not a finite float32.
     """
     if features.ndim != 2 or features.shape[1] < 1 or features.dtype.kind not in "biuf":
         raise UserError(

@@ -15,7 +15,7 @@ import numpy as np
 
 from partition.errors import UserError
 from partition.graph.graph import MASKS
-from partition.importing.readers import Layout, Source
+from partition.importing.readers import Source
 from partition.importing.readers.classes import class_labels
 from partition.importing.readers.files import (
     dense_features,
@@ -37,15 +37,10 @@ SAVED = frozenset((*PARTS, "format"))
 CLASS_NAMES = ("class_names", "idx_to_class")
 
 
-def read(path: Path, layout: Layout | None = None) -> Source:
+def read(path: Path) -> Source:
     """Read an adjacency matrix (CSR, row = source) and the attributes and labels with it.
 
     Members that are not known, and those that are pickled objects, are not touched.
-
-    Raises
-    ------
-    UserError
-        If an array is missing or damaged, or the arrays do not fit each other.
     """
     where = str(path)
     names = npz_names(path)
@@ -100,10 +95,7 @@ def arcs_of(
 ) -> dict[str, Any]:
     """``n``, ``source``, ``target`` and ``weights`` out of a checked CSR matrix, row = source.
 
-    Raises
-    ------
-    UserError
-        If it is not square, without vertices, or has an entry that is not finite.
+    A UserError if it is not square, without vertices, or has an entry that is not finite.
     """
     indptr, indices, data, (rows, columns) = matrix
     if rows != columns:

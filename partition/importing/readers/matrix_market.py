@@ -15,7 +15,7 @@ from typing import IO
 import scipy.io
 
 from partition.errors import UserError
-from partition.importing.readers import Layout, Source
+from partition.importing.readers import Source
 from partition.importing.readers.files import (
     check_memory,
     content_limit,
@@ -31,14 +31,11 @@ FREE_VERTICES = 1 << 24
 VERTICES_PER_ENTRY = 64
 
 
-def read(path: Path, layout: Layout | None = None) -> Source:
+def read(path: Path) -> Source:
     """Read a Matrix Market file; row = source of an arc, column = target.
 
-    Raises
-    ------
-    UserError
-        If the header is malformed or of a kind that is not supported, an index is out of range,
-        a weight is not finite, or there are fewer or more entries than announced.
+    A UserError if the header is malformed or of a kind that is not supported, an index is out of
+    range, a weight is not finite, or there are fewer or more entries than announced.
     """
     with open_plain_or_gzip(path) as file:
         header = _read_header(path, file)

@@ -1,4 +1,4 @@
-"""Graphs as named arrays, by the names of PyTorch Geometric: what other libraries hold."""
+"""Graphs as named arrays, by the names of PyTorch Geometric, from files of several libraries."""
 
 from __future__ import annotations
 
@@ -20,19 +20,12 @@ FIELDS = ("edge_index", "edge_weight", "num_nodes", "x", "y", *MASK_FIELDS)
 
 
 def source_of(fields: Mapping[str, Any], where: str, format: str) -> Source:
-    """A graph out of arrays.
+    """A graph out of arrays, by their names.
 
-    Parameters
-    ----------
-    fields : mapping of str to array
-        ``edge_index`` (2, E), and those that there are of ``x`` (n, d), ``y`` (n,) or (n, c),
-        ``edge_weight`` (E,) or (E, 1), or in its place ``edge_attr``, ``train_mask`` and so on,
-        (n,) or (n, splits) bool, and the int ``num_nodes``. Others are noted as not read.
-
-    Raises
-    ------
-    UserError
-        If there is no ``edge_index``, or an array does not fit the others.
+    These are ``edge_index`` (2, E), and those that there are of ``x`` (n, d), ``y`` (n,) or (n, c),
+    ``edge_weight`` (E,) or (E, 1), or in its place ``edge_attr``, ``train_mask`` and so on, (n,) or
+    (n, splits) bool, and the int ``num_nodes``. Others are noted as not read. A UserError if there
+    is no ``edge_index``, or an array does not fit the others.
     """
     if "edge_index" not in fields:
         raise UserError(
@@ -84,7 +77,7 @@ def weights_name(fields: Mapping[str, Any]) -> str | None:
 
 
 def labels_or_targets(y: np.ndarray) -> tuple[str, np.ndarray]:
-    """What a ``y`` is: ("labels", (n,)) of whole numbers in one column; or ("targets", y)."""
+    """``y`` as ("labels", (n,)), if it is whole numbers in one column; otherwise ("targets", y)."""
     column = y[:, 0] if y.ndim == 2 and y.shape[1] == 1 else y
     if column.ndim == 1 and column.dtype.kind in "biuUS":
         return "labels", column.astype(np.int8) if column.dtype.kind == "b" else column

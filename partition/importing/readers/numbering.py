@@ -26,29 +26,15 @@ def number_vertices(
     vertices: str | None = None,
     ids: np.ndarray | None = None,
 ) -> tuple[int, np.ndarray, np.ndarray, np.ndarray | None]:
-    """Number the vertices 0..n−1.
+    """Number the vertices 0..n−1: n, sources, targets, and the (n,) id of each number.
 
-    Parameters
-    ----------
-    source, target : (nnz,) int64
-        Ids of the ends of the arcs; where ids are texts, their places in ``names``.
-    names : (m,) str, optional
-    vertices : str, optional
-        "N": the ids are 0..N−1 or 1..N, "A..B": they are A..B; with an arc or without.
-    ids : (n,) int64 or str, optional
-        The id of each vertex, in the order that is wanted.
+    ``source`` and ``target`` are ids, int64; where ids are texts, their places in ``names``.
+    ``vertices`` "N" says that the ids are 0..N−1 or 1..N, "A..B" that they are A..B, with an arc or
+    without. ``ids`` are those of the vertices, int64 or str, in the order that is wanted. Without
+    either, the vertices are the ids that occur, in increasing order.
 
-        Without either, the vertices are the ids that occur, in increasing order.
-
-    Returns
-    -------
-    n, source, target, ids
-        ``ids`` is the (n,) id of each number, or None where that is the number itself.
-
-    Raises
-    ------
-    UserError
-        If an arc has an id that is not among those announced.
+    The ids are None where each is the number itself. A UserError if an arc has an id that is not
+    among those announced.
     """
     if vertices is not None and ids is not None:
         raise UserError("--vertices and --ids both say which vertices there are: give one of them")
@@ -74,7 +60,9 @@ def number_vertices(
         return n, source - low, target - low, np.arange(low, high + 1) if low else None
     if not len(source):
         raise UserError(f"{where} holds no arcs", "--vertices says how many vertices there are")
-    return compact(source, target)
+    ids = distinct(source, target)
+    numbering = Numbering(len(ids), None if ids[0] == 0 and ids[-1] == len(ids) - 1 else ids)
+    return len(ids), numbering.of(source), numbering.of(target), numbering.ids
 
 
 def number_texts(
@@ -138,14 +126,10 @@ def numbering_of(
     vertices: str | None,
     ids: np.ndarray | None,
 ) -> Numbering:
-    """As :func:`number_vertices`, of integers.
+    """As :func:`number_vertices`, of integers of which the smallest and the largest are known.
 
-    Parameters
-    ----------
-    span : (int, int) or None
-        The smallest and the largest id of an arc; None: there are no arcs.
-    found : (m,) int64
-        The ids of arcs, increasing, each once. Where ``vertices`` is given, they are not looked at.
+    ``span`` is these two, None without arcs; ``found`` the ids of arcs, increasing, each once.
+    Where ``vertices`` is given, they are not looked at.
     """
     if vertices is not None and ids is None:
         ends = np.array([] if span is None else span, np.int64)
@@ -153,20 +137,6 @@ def numbering_of(
         return Numbering(n, announced)
     n, _, _, named = number_vertices(found, found, where, vertices=vertices, ids=ids)
     return Numbering(n, named)
-
-
-def compact(
-    source: np.ndarray, target: np.ndarray
-) -> tuple[int, np.ndarray, np.ndarray, np.ndarray | None]:
-    """Number the integers that occur 0..n−1 in increasing order: see :func:`number_vertices`.
-
-    Parameters
-    ----------
-    source, target : (nnz,) int64, nnz > 0
-    """
-    ids = distinct(source, target)
-    numbering = Numbering(len(ids), None if ids[0] == 0 and ids[-1] == len(ids) - 1 else ids)
-    return len(ids), numbering.of(source), numbering.of(target), numbering.ids
 
 
 def distinct(*arrays: np.ndarray) -> np.ndarray:

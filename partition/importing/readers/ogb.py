@@ -7,7 +7,8 @@ test.csv.gz``, lists of vertices.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -15,15 +16,7 @@ import numpy as np
 import pyarrow as pa
 
 from partition.errors import UserError
-from partition.importing.readers import (
-    OGB_FILES,
-    Allocate,
-    Layout,
-    Piece,
-    Source,
-    Stream,
-    Tell,
-)
+from partition.importing.readers import OGB_FILES, Allocate, Layout, Stream, Tell
 from partition.importing.readers.archives import columns_of_pair, find_member, rows_of
 from partition.importing.readers.classes import class_labels
 from partition.importing.readers.columns import Columns
@@ -44,31 +37,36 @@ READ_BINARY = {"edge_index", "node_feat", "num_nodes_list", "num_edges_list"}
 NUMBERS_AT_ONCE = 1 << 22
 
 
-def read(path: Path, layout: Layout | None = None) -> Source:
+@dataclass(frozen=True)
+class _Raw:
+    """The files of the folder raw, in either form.
+
+    Attributes
+    ----------
+    file : path
+        The file of the arcs, of which ``ends`` are pieces: sources and targets.
+    n, narcs : int
+        The announced numbers of vertices and arcs.
+    features, labels : (n, c) array, optional
+    unread : set of str
+    """
+
+    file: Path
+    n: int
+    narcs: int
+    ends: Callable[[], Iterator[Any]]
+    features: np.ndarray | None
+    labels: np.ndarray | None
+    unread: set[str]
+
+
+def stream(path: Path, layout: Layout, allocate: Allocate, tell: Tell, whole: bool) -> Stream:
     """Read a folder with ``raw/`` and ``split/``; arcs are those of the files, none are added.
 
     Labels in one column of whole numbers are classes, −1 or NaN where there is none; others are
-    targets.
-
-    Raises
-    ------
-    UserError
-        If it holds several graphs, or vertices of several types; if a file is missing or damaged,
-        or does not fit the others.
+    targets. A UserError if it holds several graphs, or vertices of several types; if a file is
+    missing or damaged, or does not fit the others.
     """
-
-    def allocate(name: str, shape: tuple[int, ...], dtype: np.dtype) -> np.ndarray:
-        check_memory(int(np.prod(shape)) * np.dtype(dtype).itemsize, f"{path}: {name}")
-        return np.empty(shape, dtype)
-
-    found = stream(path, layout or Layout(), allocate, lambda stage, done, total: None)
-    ends = [(source, target) for source, target, _ in found.pieces]
-    source, target = (np.concatenate(one) for one in zip(*ends, strict=True))
-    return Source(n=_checked(found.n), source=source, target=target, **found.rest)
-
-
-def stream(path: Path, layout: Layout, allocate: Allocate, tell: Tell) -> Stream:
-    """The same a piece at a time, with the features in an array of ``allocate``."""
     raw = path / "raw"
     if not path.exists():
         raise UserError(f"there is no file or folder {path}")
@@ -80,44 +78,50 @@ def stream(path: Path, layout: Layout, allocate: Allocate, tell: Tell) -> Stream
         )
     if not raw.is_dir():
         raise UserError(f"{path} is no folder of OGB: it has no folder raw")
-    binary = (raw / "data.npz").exists()
-    return (_binary if binary else _text)(path, raw, allocate, tell)
+    found = (_binary if (raw / "data.npz").exists() else _text)(path, raw, allocate, tell)
+
+    def pieces() -> Iterator[tuple[np.ndarray, np.ndarray, None]]:
+        count = 0
+        with read_errors(found.file):
+            for pair in found.ends():
+                ends = ends_of(np.stack(pair), str(found.file), "(2, E)")
+                for one in ends:
+                    if len(one) and (one.min() < 0 or one.max() >= found.n):
+                        raise UserError(f"{found.file} names a vertex outside 0..{found.n - 1}")
+                yield *ends, None
+                count += len(ends[0])
+        _check_count(found.file, count, found.narcs)
+        if not count:
+            yield np.empty(0, np.int64), np.empty(0, np.int64), None
+
+    return Stream(pieces(), str(path), n=found.n, rest=_rest(path, found))
 
 
-def _text(path: Path, raw: Path, allocate: Allocate, tell: Tell) -> Stream:
-    edges = raw / "edge.csv.gz"
+def _text(path: Path, raw: Path, allocate: Allocate, tell: Tell) -> _Raw:
     n, narcs = (_only(raw / f"num-{what}-list.csv.gz", path) for what in ("node", "edge"))
     _check_vertices(n, path)
-    label_file = raw / "node-label.csv.gz"
-    labels = _table(label_file, n, np.dtype(np.float64), np.empty) if label_file.exists() else None
-    feature_file = raw / "node-feat.csv.gz"
-    features = None
-    if feature_file.exists():
-        size = feature_file.stat().st_size
 
-        def told(at: int) -> None:
-            tell("reading features", at, size)
+    def table(file: Path, dtype: type, allocated: Allocate) -> np.ndarray | None:
+        if not file.exists():
+            return None
+        size = file.stat().st_size
+        with read_errors(file):
+            rows = _rows(file, lambda at: tell("reading features", at, size))
+            return _filled(rows, str(file), n, dtype, allocated)
 
-        def given(shape: tuple[int, ...], dtype: np.dtype) -> np.ndarray:
-            return allocate("features", shape, dtype)
-
-        features = _table(feature_file, n, np.dtype(np.float32), given, told)
-
-    def pieces() -> Iterator[Piece]:
-        count, size = 0, edges.stat().st_size
-        with read_errors(edges):
-            arcs = arc_table(edges, ARCS)
-            for ends in arcs.pieces(lambda at: tell("reading arcs", at, size)):
-                count += len(ends[0])
-                yield *_inside(np.stack(ends), n, edges), None
-        _check_count(edges, count, narcs)
-
+    labels = table(raw / "node-label.csv.gz", np.float64, lambda name, *form: np.empty(*form))
+    features = table(raw / "node-feat.csv.gz", np.float32, allocate)
+    edges = raw / "edge.csv.gz"
     check_file(edges)
-    stems = {file.name.split(".")[0] for file in raw.glob("*.csv.gz")}
-    return Stream(pieces(), str(path), n=n, rest=_rest(path, n, features, labels, stems - READ))
+    size = edges.stat().st_size
+    return _Raw(
+        edges, n, narcs,
+        lambda: arc_table(edges, ARCS).pieces(lambda at: tell("reading arcs", at, size)),
+        features, labels, {file.name.split(".")[0] for file in raw.glob("*.csv.gz")} - READ,
+    )  # fmt: skip
 
 
-def _binary(path: Path, raw: Path, allocate: Allocate, tell: Tell) -> Stream:
+def _binary(path: Path, raw: Path, allocate: Allocate, tell: Tell) -> _Raw:
     file = raw / "data.npz"
     names = npz_names(file)
     counts = read_npz(file, ("num_nodes_list", "num_edges_list"))
@@ -134,22 +138,17 @@ def _binary(path: Path, raw: Path, allocate: Allocate, tell: Tell) -> Stream:
         member = find_member(file, "node_feat")
         if len(member.shape) != 2 or member.shape[0] != n:
             raise UserError(f"{member.where} is of shape {member.shape}, not a row for each of {n}")
-        features = allocate("features", member.shape, np.dtype(np.float32))
-        start = 0
-        for rows in rows_of(member, max(1, NUMBERS_AT_ONCE // max(1, member.shape[1]))):
-            features[start : start + len(rows)] = finite_features(rows, member.where)
-            start += len(rows)
-            tell("reading features", start, n)
+        rows = rows_of(member, max(1, NUMBERS_AT_ONCE // max(1, member.shape[1])))
+        features = _filled(
+            rows, member.where, n, np.float32, allocate, lambda at: tell("reading features", at, n)
+        )
 
-    def pieces() -> Iterator[Piece]:
+    def ends() -> Iterator[tuple[np.ndarray, np.ndarray]]:
         done = 0
-        with read_errors(file):
-            for ends in columns_of_pair(arcs, NUMBERS_AT_ONCE):
-                yield *_inside(np.stack(ends), n, file), None
-                done += len(ends[0])
-                tell("reading arcs", done, narcs)
-            if not done:
-                yield np.empty(0, np.int64), np.empty(0, np.int64), None
+        for pair in columns_of_pair(arcs, NUMBERS_AT_ONCE):
+            yield pair
+            done += len(pair[0])
+            tell("reading arcs", done, narcs)
 
     labels = None
     if (raw / "node-label.npz").exists():
@@ -158,19 +157,16 @@ def _binary(path: Path, raw: Path, allocate: Allocate, tell: Tell) -> Stream:
             raise UserError(f"{raw / 'node-label.npz'} has no array node_label")
         labels = found["node_label"].reshape(len(found["node_label"]), -1).astype(np.float64)
         _check_rows(raw / "node-label.npz", len(labels), n)
-    return Stream(
-        pieces(), str(path), n=n, rest=_rest(path, n, features, labels, names - READ_BINARY)
-    )
+    return _Raw(file, n, narcs, ends, features, labels, names - READ_BINARY)
 
 
-def _rest(
-    path: Path, n: int, features: np.ndarray | None, labels: np.ndarray | None, unread: set[str]
-) -> dict[str, Any]:
-    """What belongs to the vertices, as fields of a Source."""
+def _rest(path: Path, found: _Raw) -> dict[str, Any]:
+    """The data of the vertices, as fields of a Source."""
+    features, labels, unread = found.features, found.labels, found.unread
     if features is not None and not features.shape[1]:
         features = None
     rest: dict[str, Any] = {"format": "ogb", "features": features}
-    split, masks = _masks(path, n)
+    split, masks = _masks(path, found.n)
     if labels is not None:
         rest |= _as_labels(labels, path)
     if masks and labels is None:
@@ -221,30 +217,35 @@ def _masks(path: Path, n: int) -> tuple[str, dict[str, np.ndarray]]:
     return (names[0] if names else ""), masks
 
 
-def _table(
-    path: Path, n: int, dtype: np.dtype, allocate: Any, tell: Any = lambda at: None
+def _filled(
+    pieces: Iterator[np.ndarray],
+    where: str,
+    n: int,
+    dtype: type,
+    allocate: Allocate,
+    tell: Callable[[int], None] = lambda done: None,
 ) -> np.ndarray:
-    """(n, c) numbers out of lines of them, into an array of ``allocate(shape, dtype)``."""
+    """(n, c) numbers out of rows of them that come in pieces, in an array of ``allocate``."""
     out: np.ndarray | None = None
     start = 0
-    with read_errors(path):
-        for rows in _rows(path, tell):
-            out = allocate((n, rows.shape[1]), dtype) if out is None else out
-            if start + len(rows) > n:
-                raise UserError(f"{path} has more rows than the graph's {n} vertices")
-            if dtype == np.float32:
-                rows = finite_features(rows, f"{path}, from row {start + 1} on")
-            out[start : start + len(rows)] = rows
-            start += len(rows)
-    _check_rows(path, start, n)
+    for rows in pieces:
+        if out is None:
+            out = allocate("features", (n, rows.shape[1]), np.dtype(dtype))
+        if start + len(rows) > n:
+            raise UserError(f"{where} has more rows than the graph's {n} vertices")
+        if dtype == np.float32:
+            rows = finite_features(rows, f"{where}, from row {start + 1} on")
+        out[start : start + len(rows)] = rows
+        start += len(rows)
+        tell(start)
+    _check_rows(where, start, n)
     assert out is not None, "there is a vertex"
     return out
 
 
-def _rows(path: Path, tell: Any = lambda at: None) -> Iterator[np.ndarray]:
+def _rows(path: Path, tell: Callable[[int], None] = lambda at: None) -> Iterator[np.ndarray]:
     """Lines of numbers, empty or ``""`` where one is unknown, as float64."""
     width = sum(line.count(",") + 1 for _, line in first_lines(path, 1, LONGEST_ROW))
-
     kinds = dict.fromkeys(range(width), pa.float64())
     table = Table(path, ",", width, kinds, comments="", nulls=True)
     for columns in table.pieces(tell):
@@ -284,20 +285,7 @@ def _check_vertices(n: int, path: Path) -> None:
     check_memory(16 * n, f"{path}: {n} vertices")
 
 
-def _checked(n: int | None) -> int:
-    assert n is not None
-    return n
-
-
-def _inside(ends: np.ndarray, n: int, where: Path) -> tuple[np.ndarray, np.ndarray]:
-    source, target = ends_of(ends, str(where), "(2, E)")
-    for one in (source, target):
-        if len(one) and (one.min() < 0 or one.max() >= n):
-            raise UserError(f"{where} names a vertex outside 0..{n - 1}")
-    return source, target
-
-
-def _check_rows(path: Path, rows: int, n: int) -> None:
+def _check_rows(path: Path | str, rows: int, n: int) -> None:
     if rows != n:
         raise UserError(f"{path} has {rows} rows, the graph has {n} vertices")
 

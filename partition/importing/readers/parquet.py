@@ -4,85 +4,59 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
 from partition.errors import UserError
-from partition.importing.readers import Allocate, Layout, Piece, Source, Stream, Tell
+from partition.importing.readers import Allocate, Layout, Stream, Tell
 from partition.importing.readers.columns import ROLES, given_roles, named_roles
-from partition.importing.readers.files import finite_weights, quoted
-from partition.importing.readers.numbering import number_texts, number_vertices
+from partition.importing.readers.files import check_memory, finite_weights, quoted
 from partition.importing.readers.parquet_tables import (
     array_of,
     column_names,
-    column_of,
     open_parquet,
     parquet_errors,
 )
-from partition.importing.readers.vertex_files import read_ids
 
 AT_ONCE = 1 << 20  # rows
 
 
-def read(path: Path, layout: Layout) -> Source:
+def stream(path: Path, layout: Layout, allocate: Allocate, tell: Tell, whole: bool) -> Stream:
     """Read a list of arcs: columns called source and target, and perhaps weight, or --columns.
 
-    Two columns with other names are taken in their order. Ids are integers, or texts.
-
-    Raises
-    ------
-    UserError
-        If it is not clear what a column is, a value is missing, or a weight is not finite.
+    Two columns with other names are taken in their order. Ids are integers, or texts. A UserError
+    if it is not clear what a column is, a value is missing, or a weight is not finite.
     """
     names, places = _columns(path, layout)
-    found = [column_of(path, names[place]) for place in places]
-    text = layout.string_ids or any(ends.dtype.kind == "U" for ends in found[:2])
-    source, target = (ends.astype(str) if text else _integers(ends, path) for ends in found[:2])
-    texts = None
-    if text:
-        ends = (pa.chunked_array([pa.array(ends, pa.string())]) for ends in (source, target))
-        texts, source, target = number_texts(str(path), *ends)
-    given = None if layout.ids is None else read_ids(layout.ids, text=text)
-    n, source, target, ids = number_vertices(
-        source, target, str(path), names=texts, vertices=layout.vertices, ids=given
-    )
-    weights = finite_weights(_numbers(found[2], path), str(path)) if len(found) > 2 else None
-    return Source(
-        n=n, source=source, target=target, weights=weights, ids=ids, format="parquet",
-        notes=_notes(names, places),
-    )  # fmt: skip
-
-
-def stream(path: Path, layout: Layout, allocate: Allocate, tell: Tell) -> Stream:
-    """The same a piece at a time, with ids that are integers."""
-    names, places = _columns(path, layout)
     chosen = [names[place] for place in places]
+    file = open_parquet(path)
+    rows, schema = file.metadata.num_rows, file.schema_arrow
+    text = layout.string_ids or any(_is_text(schema.field(name).type) for name in chosen[:2])
+    if whole:
+        check_memory(16 * rows, f"{path}: {rows} rows")
 
-    def pieces() -> Iterator[Piece]:
-        total, done = open_parquet(path).metadata.num_rows, 0
+    def pieces() -> Iterator[tuple[Any, Any, np.ndarray | None]]:
+        done = 0
         with parquet_errors(path):
-            for batch in open_parquet(path).iter_batches(AT_ONCE, columns=chosen):
+            for batch in file.iter_batches(AT_ONCE, columns=chosen):
                 found = [array_of(batch.column(name), name, path) for name in chosen]
-                if layout.string_ids or any(ends.dtype.kind == "U" for ends in found[:2]):
-                    raise UserError(
-                        f"{path}: --memory is for ids that are integers; these are texts",
-                        "import it without --memory: texts are numbered in memory",
-                    )
-                source, target = (_integers(ends, path) for ends in found[:2])
+                source, target = (
+                    _texts(one) if text else _integers(one, path) for one in found[:2]
+                )
                 weights = None
                 if len(found) > 2:
-                    weights = finite_weights(_numbers(found[2], path), str(path))
+                    weights = finite_weights(_numbers(found[2], path), str(path), done)
                 yield source, target, weights
-                done += len(source)
-                tell("reading", done, total)
+                done += len(batch)
+                tell("reading", done, rows)
 
     return Stream(
-        pieces=pieces(),
-        where=str(path),
+        pieces(),
+        str(path),
         weighted=len(places) == 3,
-        vertices=layout.vertices,
-        ids=None if layout.ids is None else read_ids(layout.ids),
+        text=text,
         rest={"format": "parquet", "notes": _notes(names, places)},
     )
 
@@ -120,6 +94,15 @@ def _integers(ends: np.ndarray, path: Path) -> np.ndarray:
     if ends.ndim != 1 or ends.dtype.kind not in "iu" or (len(ends) and ends.max() >= 2**63):
         raise UserError(f"{path}: ids are {ends.dtype} {ends.shape}, not integers or texts")
     return ends.astype(np.int64)
+
+
+def _is_text(kind: pa.DataType) -> bool:
+    kind = kind.value_type if pa.types.is_dictionary(kind) else kind
+    return pa.types.is_string(kind) or pa.types.is_large_string(kind)
+
+
+def _texts(ends: np.ndarray) -> pa.Array:
+    return pa.array(ends.astype(str), pa.string())
 
 
 def _numbers(weights: np.ndarray, path: Path) -> np.ndarray:

@@ -23,12 +23,8 @@ def read_table(path: Path) -> dict[str, Rows]:
     """The columns of a file with a row for each vertex, by their names.
 
     A column called ``id`` or the like says which vertex a row is of; lists of one length are rows
-    of an array.
-
-    Raises
-    ------
-    UserError
-        If a value is missing, or a column holds neither numbers, bool nor texts.
+    of an array. A UserError if a value is missing, or a column holds neither numbers, bool nor
+    texts.
     """
     names = column_names(path)
     arrays = {name: column_of(path, name) for name in names}

@@ -18,7 +18,7 @@ import numpy as np
 
 from partition.errors import UserError
 from partition.graph.graph import UNLABELLED
-from partition.importing.readers import Layout, Source
+from partition.importing.readers import Source
 from partition.importing.readers.files import (
     check_csr,
     check_file,
@@ -53,18 +53,14 @@ MEANT = Meant(
 )
 
 
-def read(prefix: Path, layout: Layout | None = None) -> Source:
+def read(prefix: Path) -> Source:
     """Read the eight files ``PREFIX.*`` with the public split.
 
-    Training: the vertices of ``y``; validation: the 500 after them; test: ``test.index``.
-    Vertices that no file describes (Citeseer has 15) get features of zero and no label, and are
-    in no mask. The arcs are those of the neighbour lists; where only one end lists an edge, the
-    other arc is added.
-
-    Raises
-    ------
-    UserError
-        If a file is missing, holds anything but plain arrays, or does not fit the others.
+    Training: the vertices of ``y``; validation: the 500 after them; test: ``test.index``. Vertices
+    that no file describes (Citeseer has 15) get features of zero and no label, and are in no mask.
+    The arcs are those of the neighbour lists; where only one end lists an edge, the other arc is
+    added. A UserError if a file is missing, holds anything but plain arrays, or does not fit the
+    others.
     """
     files = {part: _file(prefix, part) for part in (*PICKLES, "test.index")}
     test = _read_test_index(files["test.index"])

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from partition.errors import UserError
-from partition.importing.readers import Layout, Source
+from partition.importing.readers import Source
 from partition.importing.readers.files import check_file, quoted
 from partition.importing.readers.named_arrays import FIELDS, source_of
 from partition.tensor_files.pickles import Made, Meant
@@ -29,22 +29,15 @@ SAVE = "torch.save(data.to_dict(), FILE), or in Python gcnmpi.graph.from_object(
 MEANT = Meant("a graph of PyTorch Geometric", SAVE)
 
 
-def read(path: Path, layout: Layout | None = None) -> Source:
+def read(path: Path) -> Source:
     """Read a graph with its features, labels or targets, weights and masks.
 
-    ``y`` of whole numbers in one column is a class, −1 for none; otherwise targets. ``edge_weight``
-    holds weights, or an ``edge_attr`` of one column; another ``edge_attr`` is not read.
+    ``path`` is a file, or the folder of a dataset, with ``processed/data.pt``. ``y`` of whole
+    numbers in one column is a class, −1 for none; otherwise targets. ``edge_weight`` holds weights,
+    or an ``edge_attr`` of one column; another ``edge_attr`` is not read.
 
-    Parameters
-    ----------
-    path : path
-        A file; or the folder of a dataset, with ``processed/data.pt``.
-
-    Raises
-    ------
-    UserError
-        If it holds several graphs, vertices of several types, or no graph; or names anything else
-        than tensors and the classes of a graph, none of which is run.
+    A UserError if it holds several graphs, vertices of several types, or no graph; or names
+    anything else than tensors and the classes of a graph, none of which is run.
     """
     file = path / "processed" / "data.pt" if path.is_dir() else path
     check_file(file)
@@ -80,7 +73,7 @@ def _only(content: Any, file: TorchFile, path: Path) -> Any:
 
 
 def _attributes(data: Any, path: Path) -> dict[str, Any]:
-    """What a graph holds, by name: of a Data object of any version, or of a dict."""
+    """The attributes of a graph, by name: of a Data object of any version, or of a dict."""
     if (state := _state(data)) is not None:
         if "_node_store_dict" in state:
             raise UserError(

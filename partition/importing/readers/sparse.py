@@ -11,13 +11,7 @@ from partition.importing.readers.files import check_csr, quoted
 def csr_arrays(
     arrays: dict[str, np.ndarray], prefix: str, where: str
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray, tuple[int, int]]:
-    """The checked ``indptr``, ``indices``, ``data`` and shape of the matrix of that prefix.
-
-    Raises
-    ------
-    UserError
-        If one is missing, or they do not fit each other.
-    """
+    """The checked ``indptr``, ``indices``, ``data`` and shape of the matrix of that prefix."""
     keys = [f"{prefix}{part}" for part in ("indptr", "indices", "data", "shape")]
     for key in keys:
         if key not in arrays:

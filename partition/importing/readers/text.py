@@ -187,27 +187,12 @@ def text_blocks(
     tell: Callable[[int], None] = lambda at: None,
     at_once: int = BLOCK,
 ) -> Iterator[tuple[int, bytes]]:
-    r"""The bytes of a plain or gzip'd file, some megabytes of whole lines at a time.
+    r"""The bytes of a plain or gzip'd file, whole lines, with the number of the first line, from 1.
 
-    Line ends are ``\n``, whatever they are in the file, and a byte order mark is left out.
-
-    Parameters
-    ----------
-    tell : callable
-        Told how many bytes of the file have been read.
-    at_once : int
-        Bytes that are read at a time.
-
-    Yields
-    ------
-    (int, bytes)
-        The number of the first line, from 1, and the lines.
-
-    Raises
-    ------
-    UserError
-        If the file is in UTF-16, holds a NUL, a line longer than ``longest_line``, or
-        ``LONGEST_BLANK`` characters of nothing but white space.
+    Some megabytes at a time: ``at_once`` bytes are read, and ``tell`` is told how many of the file
+    have been. Line ends are ``\n``, whatever they are in the file, and a byte order mark is left
+    out. A UserError if the file is in UTF-16, holds a NUL, a line longer than ``longest_line``, or
+    ``LONGEST_BLANK`` characters of nothing but white space.
     """
     number, rest, blank = 1, b"", 0
     at_once = min(at_once, EXPANDS * path.stat().st_size + 1)  # what is asked for is allocated
@@ -268,7 +253,7 @@ def first_lines(path: Path, count: int, longest_line: int = LONGEST_LINE) -> lis
 
 
 def separator_of(line: str) -> str | None:
-    """What separates the columns of a line: a semicolon, a comma, a tab; None is white space."""
+    """The separator of the columns of a line: a semicolon, a comma, a tab; None is white space."""
     return next((sign for sign in ";,\t" if sign in line), None)
 
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import itertools
 import os
-from collections.abc import Container, Mapping
+from collections.abc import Callable, Container, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -30,8 +30,7 @@ from partition.importing.readers.sparse import saved_csr
 from partition.importing.readers.vertex_tables import (
     Rows,
     read_column,
-    read_feature_table,
-    read_target_table,
+    read_number_table,
 )
 from partition.records import DEFLATE_RATIO, NUMBERS, TEXTS, map_npy, read_npy, read_npz
 
@@ -44,31 +43,10 @@ MASKS = ("mask",)
 def read_features(path: str | os.PathLike, others: Container[str] = ()) -> Rows:
     """(n, d) float32: an array, a sparse matrix of SciPy's, or lines of d numbers.
 
-    Parameters
-    ----------
-    others : container of str
-        Columns of a table that are something else, in small letters. With some, columns of texts
-        are left out, too.
-
-    Raises
-    ------
-    UserError
-        If the file is missing, damaged, or anything else.
+    Columns of a table that are called as ``others``, in small letters, are something else. If there
+    are some, columns of texts are left out, too.
     """
-    path = Path(path)
-    with read_errors(path):
-        kind = _kind(path)
-        if kind == "text":
-            return read_feature_table(path, others)
-        if kind == "parquet":
-            rows = _numbers_of(read_table(path), FEATURES, path, others)
-            return replace(rows, values=finite_features(rows.values, str(path)))
-        if kind == "npz":
-            arrays = read_npz(path, kinds=NUMBERS + TEXTS)
-            if "indptr" in arrays or "format" in arrays:
-                return Rows(dense_features(*saved_csr(arrays, str(path)), str(path)))
-            return Rows(finite_features(_choose(arrays, FEATURES, path), str(path)))
-        return Rows(finite_features(_read_npy(path, kind), str(path)))
+    return _read_matrix(Path(path), FEATURES, finite_features, others)
 
 
 def read_labels(path: str | os.PathLike, column: str | None = None) -> Rows:
@@ -79,26 +57,9 @@ def read_labels(path: str | os.PathLike, column: str | None = None) -> Rows:
 def read_targets(path: str | os.PathLike) -> Rows:
     """(n, c) float32, or float64 where that loses digits: an array, or lines of numbers.
 
-    A vector is one column.
-
-    Raises
-    ------
-    UserError
-        If the file is missing, damaged or anything else, or a number is infinite.
+    A vector is one column. NaN is unknown, infinite numbers are refused.
     """
-    path = Path(path)
-    with read_errors(path):
-        kind = _kind(path)
-        if kind == "text":
-            rows = read_target_table(path)
-            return Rows(checked_targets(rows.values, str(path)), rows.ids)
-        if kind == "parquet":
-            rows = _numbers_of(read_table(path), TARGETS, path)
-            return Rows(checked_targets(rows.values, str(path)), rows.ids)
-        if kind == "npz":
-            array = _choose(read_npz(path, kinds=NUMBERS), TARGETS, path)
-            return Rows(checked_targets(array, str(path)))
-        return Rows(checked_targets(_read_npy(path, kind), str(path)))
+    return _read_matrix(Path(path), TARGETS, checked_targets)
 
 
 def checked_targets(array: np.ndarray, where: str) -> np.ndarray:
@@ -132,17 +93,14 @@ def read_mask(path: str | os.PathLike, name: str) -> Rows:
 
 
 def mask_names(name: str) -> tuple[str, ...]:
-    """What the array or column of a mask may be called."""
+    """The names that the array or column of a mask may have."""
     return (*MASKS, name, f"{name}_mask", f"{name}_idx", "idx")
 
 
 def mask_files(path: str | os.PathLike) -> list[Path]:
     """The files of a mask: one, or for a name with "*" those with 0, 1, 2 … in its place.
 
-    Raises
-    ------
-    UserError
-        If there is no file with a 0.
+    A UserError if there is none with a 0.
     """
     path = Path(path)
     if path.name.count("*") != 1 or path.exists():
@@ -160,13 +118,7 @@ def mask_files(path: str | os.PathLike) -> list[Path]:
 
 
 def read_ids(path: str | os.PathLike, *, text: bool = False) -> np.ndarray:
-    """(n,) int64 or str: the id of each row, each once.
-
-    Parameters
-    ----------
-    text : bool
-        Take integers as texts, too.
-    """
+    """(n,) int64 or str: the id of each row, each once; ``text``: integers are texts, too."""
     rows = _read_vector(Path(path), ("ids", "id", "nodes"))
     if rows.ids is not None:
         raise UserError(f"{path} has two columns", "one id a line")
@@ -180,7 +132,7 @@ def read_ids(path: str | os.PathLike, *, text: bool = False) -> np.ndarray:
 
 
 def _kind(path: Path) -> str:
-    """What a file is by its first bytes: "npy", "npy.gz", "npz" or "text"."""
+    """The kind of a file by its first bytes: "npy", "npy.gz", "npz", "parquet" or "text"."""
     check_file(path)
     with open(path, "rb") as plain, open_plain_or_gzip(path) as file:
         gzipped = plain.read(2) == b"\x1f\x8b"
@@ -215,6 +167,7 @@ def _read_npy(path: Path, kind: str) -> np.ndarray:
 
 
 def _read_vector(path: Path, names: tuple[str, ...], column: str | None = None) -> Rows:
+    """One value a vertex: from the array or the column of one of the names, or of ``column``."""
     with read_errors(path):
         kind = _kind(path)
         if kind == "text":
@@ -229,13 +182,34 @@ def _read_vector(path: Path, names: tuple[str, ...], column: str | None = None) 
         return Rows(_decoded(_read_npy(path, kind), path))
 
 
+def _read_matrix(
+    path: Path,
+    names: tuple[str, ...],
+    check: Callable[[np.ndarray, str], np.ndarray],
+    others: Container[str] = (),
+) -> Rows:
+    """Several numbers a vertex, as ``check`` has them: features or targets, by ``names[0]``."""
+    features = names is FEATURES
+    with read_errors(path):
+        kind = _kind(path)
+        if kind == "text":
+            rows = read_number_table(path, names[0], np.float32 if features else np.float64, others)
+        elif kind == "parquet":
+            rows = _numbers_of(read_table(path), names, path, others)
+        elif kind == "npz":
+            arrays = read_npz(path, kinds=NUMBERS + TEXTS if features else NUMBERS)
+            if features and ("indptr" in arrays or "format" in arrays):
+                return Rows(dense_features(*saved_csr(arrays, str(path)), str(path)))
+            rows = Rows(_chosen(arrays, names, path))
+        else:
+            rows = Rows(_read_npy(path, kind))
+        return replace(rows, values=check(rows.values, str(path)))
+
+
 def _numbers_of(
     columns: Mapping[str, Rows], names: tuple[str, ...], path: Path, others: Container[str] = ()
 ) -> Rows:
-    """The column of one of the names that holds lists, or all columns side by side.
-
-    ``others``: as of :func:`read_features`.
-    """
+    """The column of one of the names that holds lists, or all columns side by side."""
     note = ""
     if others:
         columns = {name: rows for name, rows in columns.items() if name.lower() not in others}
@@ -267,15 +241,10 @@ def _decoded(array: np.ndarray, path: Path) -> np.ndarray:
         raise UserError(f"{path} holds texts that are not UTF-8") from error
 
 
-def _choose(arrays: dict[str, np.ndarray], names: tuple[str, ...], path: Path) -> np.ndarray:
-    """The only array of an npz, or the only one that has one of the names."""
-    return _chosen(arrays, names, path)
-
-
 def _chosen(
     arrays: Mapping[str, Any], names: tuple[str, ...], path: Path, column: str | None = None
 ) -> Any:
-    """The same of anything that has names; or that of one name, ``column``."""
+    """The only one of what has names, or the only one that has one of these; or ``column``."""
     if column is not None:
         if column not in arrays:
             raise unknown_name(f"column of {path}", column, arrays)

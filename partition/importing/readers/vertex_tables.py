@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Container, Iterable
-from dataclasses import dataclass, replace
+from collections.abc import Container
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -12,17 +12,9 @@ import pyarrow as pa
 from numpy.typing import DTypeLike
 
 from partition.errors import UserError, unknown_name
-from partition.importing.readers.files import check_memory, finite_features, quoted
+from partition.importing.readers import text
+from partition.importing.readers.files import check_memory, quoted
 from partition.importing.readers.numbering import check_ids
-from partition.importing.readers.text import (
-    LONGEST_ROW,
-    Table,
-    first_lines,
-    is_integer,
-    is_number,
-    separator_of,
-    words_of,
-)
 
 # Names of a column, in a header, that says which vertex a row is of.
 ID_COLUMNS = {"", "id", "ids", "node", "nodeid", "vertex", "vertexid", "index", "unnamed:0"}
@@ -32,7 +24,7 @@ HEADINGS = ID_COLUMNS | {"label", "labels", "class", "classes", "y", "target", "
 
 @dataclass(frozen=True)
 class Rows:
-    """What a file says of vertices.
+    """The content of a file with a row for each of some vertices.
 
     Attributes
     ----------
@@ -41,7 +33,7 @@ class Rows:
     ids : (n,) int64 or str, optional
         Which vertex each row is of, where the file says so.
     note : str
-        What was not read, for the user.
+        The columns that were not read, for the user.
     """
 
     values: np.ndarray
@@ -49,47 +41,28 @@ class Rows:
     note: str = ""
 
 
-def read_feature_table(path: Path, others: Container[str] = ()) -> Rows:
-    """(n, d) float32 from lines of numbers, under a header with the names or without.
+def read_number_table(path: Path, what: str, dtype: DTypeLike, others: Container[str] = ()) -> Rows:
+    """(n, d) numbers from lines of them, under a header with the names or without.
 
-    A first column that the header calls an id says which vertex each row is of.
-
-    Parameters
-    ----------
-    others : container of str
-        Columns that are something else, in small letters. With some, columns of texts are left
-        out, too.
-
-    Raises
-    ------
-    UserError
-        With the line that is not as many numbers as the others.
+    A first column that the header calls an id says which vertex each row is of. Columns called as
+    ``others``, in small letters, are something else; if there are some, columns of texts are left
+    out, too. ``what`` the numbers are is for messages.
     """
-    rows = _number_table(path, "features", np.float32, others)
-    return replace(rows, values=finite_features(rows.values, str(path)))
-
-
-def read_target_table(path: Path) -> Rows:
-    """The same as float64, of which some may be NaN."""
-    return _number_table(path, "targets", np.float64)
-
-
-def _number_table(path: Path, what: str, dtype: DTypeLike, others: Container[str] = ()) -> Rows:
-    lines = first_lines(path, 2, LONGEST_ROW)
+    lines = text.first_lines(path, 2, text.LONGEST_ROW)
     if not lines:
         raise UserError(f"{path} holds no {what}", "one vertex a line: numbers")
     header, first = lines[0]
-    separator = separator_of(first)
-    words = words_of(first, separator)
-    if all(map(is_number, words)):
+    separator = text.separator_of(first)
+    words = text.words_of(first, separator)
+    if all(map(text.is_number, words)):
         header, names = 0, None
     else:
-        sample = words_of(lines[1][1], separator) if len(lines) > 1 else []
+        sample = text.words_of(lines[1][1], separator) if len(lines) > 1 else []
         names = _plain(words[0])
         values = sample[names in ID_COLUMNS :]
         # Names may be numbers where all values are; a value may be missing, which is told below.
-        given = sum(not word or is_number(word) for word in values)
-        headed = given == len(values) or (given > 0 and not any(map(is_number, words)))
+        given = sum(not word or text.is_number(word) for word in values)
+        headed = given == len(values) or (given > 0 and not any(map(text.is_number, words)))
         if len(sample) != len(words) or not headed:
             raise UserError(
                 f"{path}, line {header}: {quoted(first.strip())} is not {len(words)} numbers",
@@ -98,20 +71,17 @@ def _number_table(path: Path, what: str, dtype: DTypeLike, others: Container[str
     skip = int(names in ID_COLUMNS) if names is not None else 0
     used = list(range(skip, len(words)))
     note = ""
-    rest = [i for i in used if words[i].lower() not in others]
     if header:
-        _refuse_missing(path, lines[1][0], words, sample, rest)
-    if header and not others:
-        _refuse_texts(path, lines[1][0], words, sample, used)
-    elif header:
-        used = [i for i in rest if is_number(sample[i])]
+        _check_sample(path, lines[1][0], words, sample, used, others)
+        rest = [i for i in used if words[i].lower() not in others]
+        used = [i for i in rest if text.is_number(sample[i])]
         texts = [quoted(words[i]) for i in rest if i not in used]
         note = f"{path}: no {what}, but texts: {', '.join(texts)}" if texts else ""
     if not used:
         raise UserError(f"{path} has a column of ids, but no {what}")
     kinds = dict.fromkeys([0] * skip, pa.string()) | dict.fromkeys(used, pa.float64())
 
-    table = Table(path, separator, len(words), kinds, header=header)
+    table = text.Table(path, separator, len(words), kinds, header=header)
     tables, ids = [], []
     for columns in table.pieces():
         ids += columns[:skip]
@@ -123,24 +93,23 @@ def _number_table(path: Path, what: str, dtype: DTypeLike, others: Container[str
     return Rows(numbers, id_array(pa.chunked_array(ids), path) if skip else None, note)
 
 
-def _refuse_missing(
-    path: Path, line: int, names: list[str], words: list[str], used: Iterable[int]
+def _check_sample(
+    path: Path,
+    line: int,
+    names: list[str],
+    words: list[str],
+    used: list[int],
+    others: Container[str],
 ) -> None:
-    """Refuse a first row without a value, which does not show whether the column has numbers."""
+    """Refuse a first row that lacks a value, or in which a text may be the label."""
     for i in used:
-        if not words[i]:
+        if not words[i] and names[i].lower() not in others:
             raise UserError(
                 f"{path}, line {line}: the column {quoted(names[i])} holds no value",
                 "features may not be missing: fill them in, or leave the column out",
             )
-
-
-def _refuse_texts(
-    path: Path, line: int, names: list[str], words: list[str], used: Iterable[int]
-) -> None:
-    """Refuse a column of texts under its name: it may be the label."""
     for i in used:
-        if not is_number(words[i]):
+        if not others and not text.is_number(words[i]):
             raise UserError(
                 f"{path}, line {line}: the column {quoted(names[i])} holds {quoted(words[i])}, "
                 "not a number",
@@ -167,25 +136,15 @@ def _refuse_counter(path: Path, numbers: np.ndarray, what: str) -> None:
 def read_column(path: Path, names: Container[str] = (), column: str | None = None) -> Rows:
     """(n,) int64 or texts: a value a line, or an id and a value under a header 'id,…'.
 
-    Parameters
-    ----------
-    names : container of str
-        What the column may be called, in small letters, of several under a header.
-    column : str, optional
-        What it is called.
-
-    Raises
-    ------
-    UserError
-        With the line that has more columns, or bytes that are not UTF-8; or if it is not clear
-        which column it is.
+    Of several columns under a header, the value is in the one called ``column``, or as one of
+    ``names``, in small letters.
     """
-    lines = first_lines(path, 1, LONGEST_ROW)
+    lines = text.first_lines(path, 1, text.LONGEST_ROW)
     if not lines:
         raise UserError(f"{path} is empty", "one value a line")
     header, first = lines[0]
-    separator = separator_of(first)
-    words = [first.strip().strip('"')] if separator is None else words_of(first, separator)
+    separator = text.separator_of(first)
+    words = [first.strip().strip('"')] if separator is None else text.words_of(first, separator)
     width = len(words)
     paired = width > 1 and _plain(words[0]) in ID_COLUMNS
     at = width - 1
@@ -205,7 +164,7 @@ def read_column(path: Path, names: Container[str] = (), column: str | None = Non
     headed = paired or width > 1 or column is not None
     kinds = dict.fromkeys([0, at] if paired else [at], pa.string())
 
-    found = Table(path, separator, width, kinds, header=header if headed else 0).columns()
+    found = text.Table(path, separator, width, kinds, header=header if headed else 0).columns()
     values = found[-1]
     if not headed and _is_heading(values):
         values = values[1:]
@@ -218,9 +177,9 @@ def _is_heading(values: pa.ChunkedArray) -> bool:
     if _plain(first) in HEADINGS:
         return True
     others = [value for value in values.unique().to_pylist() if value != first]
-    if not others or is_number(first) or first.lower() in BOOLEANS:
+    if not others or text.is_number(first) or first.lower() in BOOLEANS:
         return False
-    return all(is_integer(value) or value.lower() in BOOLEANS for value in others)
+    return all(text.is_integer(value) or value.lower() in BOOLEANS for value in others)
 
 
 def _plain(word: str) -> str:
@@ -233,7 +192,7 @@ def text_array(values: pa.ChunkedArray, path: Path) -> np.ndarray:
         raise UserError(f"{path} holds a header, but no values")
     coded = values.combine_chunks().dictionary_encode()
     distinct, places = coded.dictionary.to_pylist(), coded.indices.to_numpy()
-    if all(map(is_integer, distinct)):
+    if all(map(text.is_integer, distinct)):
         return np.array(list(map(int, distinct)), np.int64)[places]
     longest = max(map(len, distinct))
     check_memory(4 * longest * len(values), f"{path}: texts of up to {longest} characters")

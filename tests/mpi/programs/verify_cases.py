@@ -162,7 +162,7 @@ def one_more_right(comm):
 
 def adam_without_correction(comm):
     def make(step):
-        return lambda self, *arguments: step(self, *arguments[:-1], 1000)
+        return lambda self, of: step(self, dataclasses.replace(of, step=1000))
 
     return wrapping(KERNELS.get(resolve("auto")[0]), "adam_step", make)
 
@@ -171,8 +171,9 @@ def adam_wrong_in_float32(comm):
     """Steps in float32 of a relative error that a curve in float32 would not show."""
 
     def make(step):
-        def inexact(self, param, grad, moments, lr, *rest):
-            step(self, param, grad, moments, lr * (1 + 5e-6 * (self.dtype == np.float32)), *rest)
+        def inexact(self, of):
+            lr = of.lr * (1 + 5e-6 * (self.dtype == np.float32))
+            step(self, dataclasses.replace(of, lr=lr))
 
         return inexact
 
