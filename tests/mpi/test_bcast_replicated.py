@@ -2,27 +2,21 @@
 
 import numpy as np
 import pytest
-from stored_graphs import store
+from stored_graphs import graph_of, store
 from words import sets
 
 from gcnmpi.run.record import read_run
-from partition.graph.graph import Graph
 
 N = 40
 
 
 def make_graph(weight=1.0):
-    rng = np.random.default_rng(0)
-    targets = np.concatenate([np.sort(rng.choice(N, 4, replace=False)) for _ in range(N)])
-    weights = np.ones(4 * N)
-    weights[-3:] = weight
-    return Graph(
-        np.arange(0, 4 * N + 1, 4, dtype=np.int64),
-        targets.astype(np.int32),
-        weights,
-        rng.standard_normal((N, 5)).astype(np.float32),
-        (np.arange(N) % 3).astype(np.int32),
-    )
+    rng, dense = np.random.default_rng(0), np.zeros((N, N))
+    for row in dense:
+        row[rng.choice(N, 4, replace=False)] = 1
+    dense[-1] *= weight
+    features = rng.standard_normal((N, 5)).astype(np.float32)
+    return graph_of(dense, features=features, labels=(np.arange(N) % 3).astype(np.int32))
 
 
 @pytest.fixture(scope="module")

@@ -67,21 +67,20 @@ def test_measured_beside_predicted(mpirun, path, machine_file):
 
 
 def test_mistakes_are_heard_by_all(gcnmpi_lines, hear_mistakes, path, machine_file):
-    hear_mistakes(2, [
-        (["bench-schemes", path, "--partition", "rp-9"], "rp-9"),
-        (["bench-schemes", path, "--schemes", "p3p"], "p3p"),
-        (["bench-schemes", path, "--machine", path / "manifest.json"],
-         "does not describe a machine"),
-        (["calibrate", "--out", machine_file / "x.json"], "cannot write"),
-        (["bench", "spmm", path], "one process"),
-        (["bench", "spmm", "--widths", "4,x", path], "--widths"),
-        (["bench", "epoch", path, "--partition", "rp-2", "--beside", "threads=3"], "threads"),
-        (["bench", "epoch", path, "--partition", "rp-2", "--out", path / "manifest.json" / "x"],
-         "cannot write"),
-        (["bench", "exchange", path, "--partition", "rp-2", "--transports", "pigeon"], "pigeon"),
-        (["bench", "exchange", path, "--partition", "rp-2", "--set", "scheme.name=bcast"],
-         "scheme"),
-    ])  # fmt: skip
+    placed = f"{path} --partition rp-2"
+    mistakes = {
+        f"bench-schemes {path} --partition rp-9": "rp-9",
+        f"bench-schemes {path} --schemes p3p": "p3p",
+        f"bench-schemes {path} --machine {path}/manifest.json": "does not describe a machine",
+        f"calibrate --out {machine_file}/x.json": "cannot write",
+        f"bench spmm {path}": "one process",
+        f"bench spmm {path} --widths 4,x": "--widths",
+        f"bench epoch {placed} --beside threads=3": "threads",
+        f"bench epoch {placed} --out {path}/manifest.json/x": "cannot write",
+        f"bench exchange {placed} --transports pigeon": "pigeon",
+        f"bench exchange {placed} --set scheme.name=bcast": "scheme",
+    }
+    hear_mistakes(2, [(line.split(), says) for line, says in mistakes.items()])
     good = ["bench-schemes", path, "--schemes", "p2p", "--epochs", "1", "--partition", "rp-2"]
     assert gcnmpi_lines(2, [good]) == [[None, None]]
 

@@ -19,9 +19,13 @@ import subprocess
 from pathlib import Path
 
 import pytest
+from stored_graphs import store
+from words import sets
 
 from gcnmpi.options.config import keys
 from gcnmpi.options.model import NETWORKS
+from partition.importing.synthetic import sbm
+from partition.pipeline.adding import add_partition
 
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
@@ -123,7 +127,7 @@ def test_every_config_trains(gcnmpi_lines, tmp_path):
     graph = tmp_path / "sbm.graph"
     synthesise(graph)
     lines = [
-        ["train", graph, "--partition", "gp-2", "--config", config, "--set", "train.epochs=2",
+        ["train", graph, "--partition", "gp-2", "--config", config, *sets("train.epochs=2"),
          "--out", tmp_path / config.stem, "--quiet"]
         for config in (*CONFIGS, *TUNED)
     ]  # fmt: skip
@@ -179,13 +183,8 @@ def test_an_environment_that_is_none_is_refused(tmp_path):
 
 def synthesise(graph: Path) -> None:
     """A small graph with communities, and a partition of it into two parts."""
-    from partition.graph.store import write_graph
-    from partition.importing.synthetic import sbm
-    from partition.pipeline.adding import add_partition
-
     made = sbm(400, 3, degree=8, intra=0.9, features=6, noise=0.5, train=0.3, val=0.2, seed=0)
-    write_graph(graph, made, source={})
-    add_partition(graph, "gp", 2)
+    add_partition(store(graph, made), "gp", 2)
 
 
 def test_every_config_is_named_in_the_documentation():

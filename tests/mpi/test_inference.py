@@ -5,7 +5,7 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
-from stored_graphs import store
+from stored_graphs import graph_of, store
 from words import sets
 
 from gcnmpi.run.record import read_run
@@ -21,15 +21,14 @@ N, WIDTHS = 101, (6, 7, 5, 4)
 def graph():
     """Directed, weighted, one vertex isolated; no two rows of any result are alike."""
     random = np.random.default_rng(5)
-    targets = [np.sort(random.choice(N - 1, 5, replace=False)) for _ in range(N - 1)]
-    kind = random.integers(0, 3, N)
-    return Graph(
-        np.append(np.arange(0, 5 * N - 4, 5), 5 * N - 5).astype(np.int64),
-        np.concatenate(targets).astype(np.int32),
-        random.uniform(0.1, 2.0, 5 * N - 5),
-        random.standard_normal((N, WIDTHS[0])).astype(np.float32),
-        random.integers(0, WIDTHS[-1], N).astype(np.int32),
-        {name: kind == i for i, name in enumerate(("train", "val", "test"))},
+    dense, kind = np.zeros((N, N)), random.integers(0, 3, N)
+    for row in dense[:-1]:
+        row[random.choice(N - 1, 5, replace=False)] = random.uniform(0.1, 2.0, 5)
+    return graph_of(
+        dense,
+        features=random.standard_normal((N, WIDTHS[0])).astype(np.float32),
+        labels=random.integers(0, WIDTHS[-1], N).astype(np.int32),
+        masks={name: kind == i for i, name in enumerate(("train", "val", "test"))},
     )
 
 

@@ -122,10 +122,11 @@ def results(trained, schemes_folder):
     @functools.cache
     def run(nranks):
         partition = None if nranks == 1 else f"uneven-{nranks}"
-        return trained(nranks, {
+        wanted = {
             name: (schemes_folder / "directed.graph", partition, [*COMMON, *settings])
             for name, settings in (cases() | planned()).items()
-        })  # fmt: skip
+        }
+        return trained(nranks, wanted)
 
     return run
 

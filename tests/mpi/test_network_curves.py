@@ -77,10 +77,11 @@ def results(trained, schemes_folder):
 
     @functools.cache
     def run(nranks):
-        return trained(nranks, {
+        wanted = {
             name: (path, partition, [*COMMON, *settings_of(network), *settings])
             for name, (network, partition, settings) in cases(nranks).items()
-        })  # fmt: skip
+        }
+        return trained(nranks, wanted)
 
     return run
 
@@ -99,8 +100,6 @@ def test_every_network_has_one_curve(results, schemes_folder, nranks, name):
 
 
 def test_what_a_scheme_cannot_run_is_refused_before_loading(hear_mistakes, schemes_folder):
-    words = ["train", schemes_folder / "directed.graph"]
-    hear_mistakes(2, [
-        ([*words, *sets(f"scheme.name={scheme}", "model.name=gat")], "p2p, bcast or replicated")
-        for scheme in GRIDS
-    ])  # fmt: skip
+    words, says = ["train", schemes_folder / "directed.graph"], "p2p, bcast or replicated"
+    of_schemes = [[*words, *sets(f"scheme.name={scheme}", "model.name=gat")] for scheme in GRIDS]
+    hear_mistakes(2, [(line, (says, "whole rows of neighbours")) for line in of_schemes])

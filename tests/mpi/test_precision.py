@@ -131,12 +131,13 @@ def test_inference_is_exact(gcnmpi_lines, path, tmp_path):
 
 def test_schemes_that_exchange_no_rows_refuse_it(hear_mistakes, path):
     train = ["train", path, "--set", "train.epochs=1", "--out", path / "x"]
-    hear_mistakes(2, [
-        ([*train, *sets("comm.precision=bf16", "scheme.name=summa")],
-         "comm.precision is an option of schemes p2p, replicated, not of scheme summa"),
-        ([*train, *sets("comm.precision=int8", "scheme.name=bcast")],
-         "comm.precision is an option of schemes p2p, replicated, not of scheme bcast"),
-        ([*train, *sets("comm.precision=fp16", "scheme.name=replicated", "scheme.sparse=false")],
-         "comm.precision has no effect with scheme.sparse = false"),
-        ([*train, *sets("comm.precision=fp8")], "comm.precision"),
-    ])  # fmt: skip
+    other = "comm.precision is an option of schemes p2p, replicated, not of scheme"
+    mistakes = {
+        "comm.precision=bf16 scheme.name=summa": f"{other} summa",
+        "comm.precision=int8 scheme.name=bcast": f"{other} bcast",
+        "comm.precision=fp16 scheme.name=replicated scheme.sparse=false": (
+            "comm.precision has no effect with scheme.sparse = false"
+        ),
+        "comm.precision=fp8": "comm.precision",
+    }
+    hear_mistakes(2, [([*train, *sets(*key.split())], says) for key, says in mistakes.items()])

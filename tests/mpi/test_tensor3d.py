@@ -26,13 +26,14 @@ def test_mistakes_and_output_in_the_original_order(gcnmpi_lines, hear_mistakes, 
         words = ["train", path, "--quiet", "--out", tmp_path / name, "--save-weights", weights]
         return [*words, *sets(*settings)]
 
-    hear_mistakes(2, [(line("wrong", setting), says) for setting, says in {
+    mistakes = {
         "scheme.grid=2x2x1": "scheme.grid = '2x2x1' has 4 places, and this run has 2 ranks",
         "scheme.grid=2x1": "scheme.grid = '2x1' is not 3 numbers",
         "scheme.grid=2xax1": "such as '1x1x2' on 2 ranks",
         "model.order=combine": "this scheme aggregates first",
         "scheme.permutation=triple": "unknown scheme.permutation",
-    }.items()])  # fmt: skip
+    }
+    hear_mistakes(2, [(line("wrong", setting), says) for setting, says in mistakes.items()])
 
     def infer(out, *settings):
         words = ["infer", path, "--weights", weights, "--out", tmp_path / out]

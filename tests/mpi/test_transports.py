@@ -71,11 +71,12 @@ def test_verify_holds_what_is_read_against_what_was_predicted(mpirun, path):
 
 
 def test_mistakes_are_heard_by_all(hear_mistakes, path):
-    hear_mistakes(2, [
+    chunks = small_run(path, path / "x", "shared", "scheme.progress_chunks=0")
+    mistakes = [
         (small_run(path, path / "x", "pigeon"), "pigeon"),
-        (small_run(path, path / "x", "shared", "scheme.progress_chunks=0"),
-         "scheme.progress_chunks is at least 1"),
-    ])  # fmt: skip
+        (chunks, "scheme.progress_chunks is at least 1"),
+    ]
+    hear_mistakes(2, mistakes)
 
 
 def small_run(path, out, transport, *settings, epochs=3):
@@ -85,17 +86,13 @@ def small_run(path, out, transport, *settings, epochs=3):
 
 
 def test_what_does_not_work_here_is_a_warning_of_one_line(mpirun, path, tmp_path):
+    refusing = small_run(path, tmp_path / "onesided", "onesided")
+    full = ("broken.py", "full", 1, "os.memfd_create")
     done = {
         # A component of Open MPI without windows to which memory can be attached.
-        "onesided": mpirun(
-            2, "gcnmpi", *small_run(path, tmp_path / "onesided", "onesided"),
-            env={"OMPI_MCA_osc": "sm"},
-        ),
-        "shared": mpirun(
-            2, "broken.py", "full", 1, "os.memfd_create",
-            *small_run(path, tmp_path / "shared", "shared"),
-        ),
-    }  # fmt: skip
+        "onesided": mpirun(2, "gcnmpi", *refusing, env={"OMPI_MCA_osc": "sm"}),
+        "shared": mpirun(2, *full, *small_run(path, tmp_path / "shared", "shared")),
+    }
     says = {"onesided": "lets no memory", "shared": "cannot map each other's memory"}
     for transport, run in done.items():
         (warning,) = [line for line in run.stderr.splitlines() if line.startswith("warning")]

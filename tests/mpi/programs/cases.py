@@ -20,9 +20,11 @@ from gcnmpi.mpi import comm as mpi
 def main(comm) -> int:
     folder, asking = Path(sys.argv[1]), int(sys.argv[2])
     for number in itertools.count():
+        pause = 0.01
         while not (folder / f"{number}.json").exists():  # to wait in MPI would take a core
             os.kill(asking, 0)
-            time.sleep(0.01)
+            time.sleep(pause)
+            pause = min(1.1 * pause, 0.1)
         asked = json.loads((folder / f"{number}.json").read_text())
         if asked is None:
             return 0
