@@ -126,8 +126,9 @@ class Ranks:
             time.sleep(0.01)
         if asked is None or out.exists():
             return json.loads(out.read_text()) if asked else []
+        end = f"do not end within {timeout} s" if self.live else "have ended without a result"
         self.kill()
-        pytest.fail((self._folder / "output").read_text() + f"\nno result within {timeout} s")
+        pytest.fail((self._folder / "output").read_text() + f"\nthe ranks {end}")
 
     def kill(self) -> None:
         """End them, if they have not ended."""
