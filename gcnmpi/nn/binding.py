@@ -1,4 +1,4 @@
-"""What steps are bound to: arrays of values, parameters, what is kept for the backward pass."""
+"""Steps are bound to arrays: of values, parameters, and numbers kept for the backward pass."""
 
 from __future__ import annotations
 
@@ -119,7 +119,7 @@ class Binding:
         return self._kept[key]
 
     def epilogue(self, step: Step) -> Callable[[int], Epilogue | None]:
-        """What follows a product, for an epoch."""
+        """The entry-wise operations that follow a product in its pass, for an epoch."""
         plus = None if step.plus is None else self.array(step.plus)
         place = self.program.values[_written(step)].place
         if step.finish is not None:

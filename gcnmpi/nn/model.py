@@ -315,7 +315,7 @@ def _constants(
 def _constant(
     scheme: Scheme, kernel: Kernel, program: Program, step: Step, found: Mapping[int, Matrix]
 ) -> Matrix:
-    """What a step that is not a product makes of values that were found."""
+    """The value that a step which is no product makes of values that were found."""
     before, after = (program.values[i] for i in (step.reads[0], step.number))
     matrices = {i: found[i] for i in step.reads}
     if step.instruction.gathers:

@@ -18,7 +18,7 @@ OTHER_WEIGHTS = 1 << 32
 
 @dataclass(frozen=True)
 class Network:
-    """What is trained, without a word on how or where it is computed.
+    """The function that is trained, without a word on how or where it is computed.
 
     Attributes
     ----------
@@ -194,7 +194,7 @@ class Builder:
         return self._append(MeanOfHeads((x,), self.width(x) // heads, self.layer(x), heads))
 
     def add(self, x: int, y: int) -> int:
-        """x + y."""
+        """The sum x + y."""
         return self._append(Add((x, y), self.width(x), max(self.layer(x), self.layer(y))))
 
     def sum(self, terms: Sequence[int]) -> int:

@@ -118,7 +118,7 @@ class SGD:
         return {} if self.velocity is None else {"velocity": self.velocity}
 
     def step(self, grad: Array, lr: float) -> None:
-        """See :class:`Optimizer`."""
+        """Add the penalty to the gradient, then step."""
         _decay(grad, self._flat, self._penalty)
         self.steps += 1
         self._kernel.sgd_step(self._flat, grad, self.velocity, lr, self._config.momentum)
@@ -135,11 +135,11 @@ class Adam:
         self.steps = 0
 
     def state(self) -> dict[str, Array]:
-        """Both moments."""
+        """Both moments, as checkpoints keep them."""
         return dict(zip(("first_moment", "second_moment"), self.moments, strict=True))
 
     def step(self, grad: Array, lr: float) -> None:
-        """See :class:`Optimizer`."""
+        """Add the penalty to the gradient, then step."""
         _decay(grad, self._flat, self._penalty)
         self._update(grad, lr)
 
@@ -154,7 +154,7 @@ class AdamW(Adam):
     """PyTorch's ``torch.optim.AdamW`` (Loshchilov and Hutter 2019): p −= lr·λ·p, then Adam."""
 
     def step(self, grad: Array, lr: float) -> None:
-        """See :class:`Optimizer`."""
+        """Shrink the weights by their penalty, then step."""
         if self._penalty is not None:
             decay = (self._penalty * self._flat).reshape((1, -1))
             self._kernel.axpy(decay, -lr, self._flat.reshape((1, -1)))

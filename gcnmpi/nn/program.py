@@ -2,7 +2,7 @@
 
 A program says everything of an epoch and computes nothing: :mod:`gcnmpi.nn.model` runs it, the cost
 model reads it. Steps refer to **values**, the matrices of the computation, by number; the number
-of an operator is that of its value, gradients follow. What all operators have is here too; the
+of an operator is that of its value, gradients follow. The base of all operators is here too; the
 operators themselves are in :mod:`gcnmpi.nn.operators`.
 """
 
@@ -70,7 +70,7 @@ class Parameter:
 
 @dataclass(frozen=True)
 class Operator:
-    """What all operators have: the values they read, and the columns and layer of their own.
+    """An operator has the values it reads, and the columns and layer of its own value.
 
     ``reads`` names the fields that are names of parameters, which may be empty. ``title`` and
     ``told`` say in words what it is, and what there is to tell of its other fields.
@@ -96,7 +96,7 @@ class Operator:
 
     @property
     def words(self) -> str:
-        """What it is, with its parameters and options; not its inputs, width and layer."""
+        """Its title with parameters and options, without inputs, width and layer."""
         fields = vars(self)
         title, told = self.title or type(self).__name__.lower(), self.told
         told += " {kind}" if fields.get("kind", "none") != "none" else ""
@@ -144,7 +144,7 @@ class Finish(Operator):
         return "" if self.has_gradient else self.bias
 
     def without_dropout(self) -> Finish:
-        """Bias and f."""
+        """The same bias and activation without dropout."""
         return replace(self, p=0.0)
 
 
@@ -216,7 +216,7 @@ class Instruction:
 
 @dataclass(frozen=True)
 class Step:
-    """What is done at once.
+    """One instruction on certain values, with all that is done in the same pass.
 
     Attributes
     ----------
@@ -281,7 +281,7 @@ class Step:
         return self.finish is not None or self.finish_gradient is not None
 
     def bind(self, binding: Any) -> Callable[[int], None]:
-        """What an epoch calls, of a :class:`~gcnmpi.nn.binding.Binding`."""
+        """The function that an epoch calls, of a :class:`~gcnmpi.nn.binding.Binding`."""
         return self.instruction.bind(self.operator, binding, self)
 
     def kept(self, rows: int, columns: int, entries: int) -> int:

@@ -46,17 +46,17 @@ class LearningRate:
 
 
 class Constant:
-    """lr."""
+    """The learning rate is lr in every epoch."""
 
     def __init__(self, config: TrainConfig) -> None:
         self._lr = config.lr
 
     def rate(self, number: int) -> float:
-        """See :class:`Schedule`."""
+        """The same in all epochs."""
         return self._lr
 
     def observe(self, value: float, lower: bool) -> None:
-        """Nothing changes."""
+        """A value changes nothing here."""
 
 
 class Cosine(Constant):
@@ -72,7 +72,7 @@ class Cosine(Constant):
         self._period = config.period
 
     def rate(self, number: int) -> float:
-        """See :class:`Schedule`."""
+        """The point of an epoch on the cosine."""
         share = number % (2 * self._period) / self._period
         return self._least + (self._lr - self._least) * (1 + math.cos(math.pi * share)) / 2
 
@@ -85,7 +85,7 @@ class Steps(Constant):
         self._decay, self._epochs = config.decay, config.step_epochs
 
     def rate(self, number: int) -> float:
-        """See :class:`Schedule`."""
+        """One factor for each step behind."""
         return self._lr * self._decay ** (number // self._epochs)
 
 
@@ -103,7 +103,7 @@ class Plateau(Constant):
         self._best: float | None = None
 
     def observe(self, value: float, lower: bool) -> None:
-        """See :class:`Schedule`."""
+        """Count the evaluations that brought nothing better."""
         if self._best is None or _exceeds(value, self._best, lower):
             self._best, self._waited = value, 0
             return

@@ -62,7 +62,7 @@ class SparseInput:
 
     @property
     def bytes(self) -> int:
-        """What the matrix takes, without its transpose."""
+        """Memory that the matrix takes, without its transpose."""
         matrix = self._matrix
         return int(matrix.data.nbytes + matrix.indices.nbytes + matrix.indptr.nbytes)
 
@@ -131,7 +131,7 @@ class SparseInput:
 
     @cached_property
     def _column_keys(self) -> np.ndarray:
-        """What dropout hashes of each column, the same in every epoch."""
+        """The key of each column, which dropout hashes: the same in every epoch."""
         return rng.column_keys(np.arange(self._matrix.shape[1]))
 
     @cached_property

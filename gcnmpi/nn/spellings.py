@@ -2,7 +2,7 @@
 
 :mod:`gcnmpi.nn.state` has the names: those of PyTorch Geometric's layers in a stack called
 ``convs``. Here are those of its other versions, of DGL, and of modules that users write; a table of
-the names within a convolution, and one of the parts beside it. What is not in them keeps its name.
+the names within a convolution, and one of the parts beside it. A name that is in neither stays.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ def spelled(state: Mapping[str, np.ndarray]) -> Spelled:
 
 
 def fitted(state: Spelled, shapes: Mapping[str, tuple[int, ...]]) -> Spelled:
-    """What depends on the network: arrays that are shared, averaged, or known to be 0.
+    """The arrays that depend on the network: shared, averaged, or known to be 0.
 
     Parameters
     ----------

@@ -72,7 +72,7 @@ def to_parameters(
 def in_file(name: str, called: Mapping[str, str] | None) -> str:
     """The name of an array in a file, or that it would have there, with the one that it has here.
 
-    What is missing is called as the same array of another layer, or as others of its layer are.
+    An array that is missing is called as the same one of another layer, or as others of its layer.
 
     >>> in_file("convs.1.bias", {"convs.0.bias": "conv1.bias"})
     'conv2.bias (convs.1.bias)'

@@ -1,4 +1,4 @@
-"""What operators know of their steps, and the tape that their gradients' steps are written on.
+"""The rules that give the steps of operators, and the tape for the steps of their gradients.
 
 Reverse accumulation on the static graph: each operator's rule says which steps give the gradients
 of its inputs and parameters from that of its value; several contributions to one value are added.
@@ -15,7 +15,7 @@ from gcnmpi.nn.program import Instruction, Operator, Step, Value
 
 @dataclass(frozen=True)
 class Rule:
-    """What the compiler knows of a kind of operator.
+    """The facts of a kind of operator that the compiler knows.
 
     Attributes
     ----------
@@ -42,7 +42,7 @@ class Rule:
 
 @dataclass
 class Tape:
-    """What the rules write: steps and values of the backward pass.
+    """The steps and values of the backward pass, which the rules write.
 
     Attributes
     ----------

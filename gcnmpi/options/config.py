@@ -66,7 +66,7 @@ class SchemeConfig(
     PanelOptions,
     Tensor3DOptions,
 ):
-    """``[scheme]``: the distributed algorithm. What only some schemes have, those own."""
+    """``[scheme]``: the distributed algorithm. The bases are options of some schemes only."""
 
     name: str = key("p2p", "distributed algorithm", choices=SCHEMES)
     machine: str = key(

@@ -27,7 +27,7 @@ class DeviceOptions:
 
 @dataclass(frozen=True, kw_only=True)
 class GpuOptions:
-    """What computes on devices."""
+    """The libraries that compute on devices."""
 
     section: ClassVar[str] = "gpu"
     spmm: str = key(

@@ -18,7 +18,7 @@ METHODS = Registry(
     },
 )
 
-# What ``embed`` is told to do by its option ``method``.
+# The values of the option ``method`` of ``embed``.
 EMBEDDINGS = Registry(
     "embedding",
     {

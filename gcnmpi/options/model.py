@@ -75,7 +75,7 @@ class LinearOptions:
 
 @dataclass(frozen=True, kw_only=True)
 class SageOptions:
-    """Of GraphSAGE."""
+    """Of GraphSAGE: how neighbours and the vertex itself count."""
 
     section: ClassVar[str] = "model"
     aggregation: str = key(
@@ -223,7 +223,7 @@ class ModelConfig(
     ShareOptions,
     IdentityOptions,
 ):
-    """``[model]``: the network. What only some networks have, those own."""
+    """``[model]``: the network. The bases are options of some networks only."""
 
     name: str = key("gcn", "network, or FILE.py:NAME of one's own", choices=NETWORKS)
     input_dropout: float = key(0.0, "dropout on the input features", low=0, below=1, example=0.5)

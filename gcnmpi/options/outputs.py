@@ -13,7 +13,7 @@ from gcnmpi.options.config import Config
 from partition.errors import UserError
 from partition.registry import Registry
 
-# What inference writes beside .npy, by suffix.
+# The formats that inference writes beside .npy, by suffix.
 RESULT_WRITERS = Registry(
     "format of results",
     {
@@ -31,7 +31,7 @@ NETWORK = "network.py"  # the user's own network, if it is one
 
 @dataclass(frozen=True)
 class Training:
-    """What ``gcnmpi train`` is asked for.
+    """A training run, as ``gcnmpi train`` is asked for it.
 
     Attributes
     ----------
@@ -60,7 +60,7 @@ class Training:
 
 @dataclass(frozen=True)
 class Inferring:
-    """What ``gcnmpi infer`` is asked for.
+    """An inference, as ``gcnmpi infer`` is asked for it.
 
     Attributes
     ----------

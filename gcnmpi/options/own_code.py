@@ -27,7 +27,7 @@ from partition.errors import UserError, unknown_name
 
 _FORM = re.compile(r"(?P<file>.+\.py):(?P<name>[A-Za-z_]\w*)(@(?P<digest>[0-9a-f]{16}))?")
 _DIGITS = 16
-# What programs have handed over, while they use it: name → function.
+# The functions that programs have handed over, while they use them: name → function.
 _HANDED_OVER: dict[str, Callable] = {}
 
 
@@ -122,7 +122,7 @@ def handed_over(builder: Any) -> Iterator[str]:
 
 
 def called(name: str, call: Callable[[], Any]) -> Any:
-    """What ``call`` of a user's function returns; what goes wrong in it as one line.
+    """The result of ``call`` of a user's function; an error in it becomes one line.
 
     Raises
     ------

@@ -142,7 +142,7 @@ class PanelOptions:
 
 @dataclass(frozen=True, kw_only=True)
 class Tensor3DOptions:
-    """Of tensor parallelism."""
+    """Of tensor parallelism on three axes."""
 
     section: ClassVar[str] = "scheme"
     chunks: int = key(1, "tensor3d: row blocks whose all-reduce overlaps with the next", low=1)

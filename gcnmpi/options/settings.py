@@ -59,7 +59,7 @@ def key(
 
 
 def read_value(text: str, hint: Any) -> Any:
-    """What a text stands for where a value of type ``hint`` is wanted; the text if it is none.
+    """The value of type ``hint`` that a text stands for; the text itself if it stands for none.
 
     Values are TOML; strings need no quotes, lists no brackets, and numbers may be spelled as in
     Python.

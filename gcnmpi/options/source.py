@@ -18,8 +18,8 @@ def source_of(function: Any) -> str:
     """The text of a script that defines a function and what it uses of its module.
 
     Imports, plain values and functions are written in an order that depends on the function alone:
-    of a function that was loaded from such a text, the text is the same. What the function has as
-    an attribute ``matrix`` is part of it.
+    of a function that was loaded from such a text, the text is the same. An attribute ``matrix``
+    of the function is part of it.
 
     Parameters
     ----------

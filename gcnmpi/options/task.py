@@ -60,7 +60,7 @@ class ClassOptions:
 
 @dataclass(frozen=True, kw_only=True)
 class RegressionOptions:
-    """Of regression."""
+    """Of regression: which error is minimised."""
 
     section: ClassVar[str] = "task"
     loss: str = key(
@@ -99,7 +99,7 @@ def outputs(task: str, manifest: Manifest) -> int:
 
 @dataclass(frozen=True)
 class TaskConfig(ClassOptions, RegressionOptions):
-    """``[task]``: what is learned. What only some tasks have, those own."""
+    """``[task]``: what is learned. The bases are options of some tasks only."""
 
     name: str = key(
         "classes",

@@ -61,7 +61,7 @@ class LeastOptions:
 
 @dataclass(frozen=True, kw_only=True)
 class CosineOptions:
-    """Of the cosine."""
+    """Of the schedule along a cosine."""
 
     section: ClassVar[str] = "train"
     period: int = key(
@@ -74,7 +74,7 @@ class CosineOptions:
 
 @dataclass(frozen=True, kw_only=True)
 class StepOptions:
-    """Of steps."""
+    """Of the schedule that falls in steps."""
 
     section: ClassVar[str] = "train"
     step_epochs: int = key(100, "step: epochs after which the learning rate falls", low=1)
@@ -82,7 +82,7 @@ class StepOptions:
 
 @dataclass(frozen=True, kw_only=True)
 class PlateauOptions:
-    """Of a plateau."""
+    """Of the schedule that waits for a plateau."""
 
     section: ClassVar[str] = "train"
     plateau_patience: int = key(
@@ -116,7 +116,7 @@ class TrainConfig(
     StepOptions,
     PlateauOptions,
 ):
-    """``[train]``: the optimisation."""
+    """``[train]``: how weights are optimised, and for how long."""
 
     epochs: int = key(200, "number of epochs", low=1)
     seed: int = key(0, "seed of initial weights and dropout", low=0, below=2**63)
@@ -189,7 +189,7 @@ class Batches:
 
 
 def batches_of(train: TrainConfig) -> Batches | None:
-    """What ``train.batches`` says; None where all vertices train at once.
+    """The mini-batches of ``train.batches``; None where all vertices train at once.
 
     Raises
     ------

@@ -31,7 +31,7 @@ class Best:
     flat: Array | None
 
     def after(self, epoch: Epoch, kernel: Kernel, flat: Array) -> Best:
-        """What is best after an epoch that left these weights; they are copied where they are."""
+        """The best after an epoch that left these weights, which are copied if they are."""
         value = epoch.of("val", self.metric)
         if self.flat is None or not is_better(self.metric, value, self.value):
             return self
@@ -52,7 +52,7 @@ FAR = 10.0  # times the loss of the first epoch
 
 
 def diverged(epochs: Sequence[Epoch], lr: float) -> str | None:
-    """What to say of a run whose loss rose far above where it began; None of any other."""
+    """A warning about a run whose loss rose far above its first value; None of any other."""
     if not epochs or not 0 < FAR * epochs[0].loss < epochs[-1].loss:
         return None
     first, last = epochs[0], epochs[-1]

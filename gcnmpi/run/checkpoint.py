@@ -40,8 +40,8 @@ from partition.errors import UserError, called
 from partition.records import map_npy
 
 T = TypeVar("T")
-# What may differ between a checkpoint and the run that goes on from it: what changes no more than
-# the rounding of the curve, and for how long it is computed and how it is watched.
+# Keys that may differ between a checkpoint and the run that goes on from it: they change no more
+# than the rounding of the curve, for how long it is computed, or how it is watched.
 FREE = (
     "kernel", "threads", "scheme.", "loading.", "comm.", "gpu.", "model.order", "model.cache_input",
     "graph.direction",  # compared as it was resolved
@@ -52,7 +52,7 @@ FREE = (
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """What a checkpoint holds, but for features, which are read by rows.
+    """The content of a checkpoint, but for features, which are read by rows.
 
     Attributes
     ----------
@@ -177,7 +177,7 @@ def write_checkpoint(
 def newest(
     paths: Sequence[Path], read: Callable[[Path], T], hint: str
 ) -> tuple[T | None, list[str]]:
-    """What all ranks read of the first checkpoint that is intact, and warnings of those before it.
+    """The first checkpoint that is intact, as all ranks read it; and warnings of those before it.
 
     Raises
     ------

@@ -91,7 +91,7 @@ class History:
             self._before = [*self._before, replace(self._now, path=folder / EPOCHS)][-KEPT:]
 
     def _linked(self, path: Path) -> _Written:
-        """What is in the file at ``path`` already."""
+        """The epochs that the file at ``path`` has already, by a link."""
         if len(self._before) == KEPT:
             with contextlib.suppress(OSError):  # no links on this file system, or the file is gone
                 os.link(self._before[0].path, path)
@@ -204,7 +204,7 @@ def piece_of(path: Path, rank: int = 0, size: int = 1) -> list[Any]:
 
 
 def unwritable(path: Path, error: OSError) -> UserError:
-    """What to raise when a checkpoint cannot be written."""
+    """The error for a checkpoint that cannot be written."""
     return UserError(
         f"cannot write the checkpoint {path}: {error.strerror or error}",
         "earlier checkpoints are unchanged",
@@ -251,7 +251,7 @@ def read_manifest(path: Path) -> dict[str, Any]:
 
 
 def read_facts(path: Path, kind: str, version: int, hint: str) -> dict[str, Any]:
-    """What a manifest says.
+    """The facts that a manifest holds.
 
     Parameters
     ----------
@@ -414,7 +414,7 @@ def stored(folder: Path) -> list[Path]:
 
 
 def unreadable(path: Path, error: OSError) -> UserError:
-    """What to raise for checkpoints that are there and, at the moment, cannot be read."""
+    """The error for checkpoints that are there and, at the moment, cannot be read."""
     return UserError(
         f"cannot read {path}: {error.strerror or error}",
         "make it readable and start the same command; --resume PATH takes another checkpoint, "

@@ -20,11 +20,11 @@ from partition.graph.graph import MASKS, UNLABELLED
 
 
 class Logits(Protocol):
-    """What gives the logits: a model."""
+    """A model, or anything else that gives logits."""
 
     @property
     def place(self) -> Place:
-        """Where they are."""
+        """Where the logits are."""
 
     @property
     def widths(self) -> tuple[int, ...]:
@@ -95,7 +95,7 @@ class Evaluation:
         return values
 
     def _accuracies(self, logits: Array) -> dict[str, float]:
-        """Fractions in 0..1."""
+        """Accuracies of all masks, fractions in 0..1."""
         problem, targets = self._problem, self._targets
         correct = self._right(logits)
         problem.scheme.reduce(correct)

@@ -31,7 +31,7 @@ WHAT = ("logits", "probabilities", "embeddings", "classes")
 
 @dataclass(frozen=True)
 class Inference:
-    """What was computed.
+    """The output of a network with given weights.
 
     Attributes
     ----------

@@ -39,7 +39,7 @@ class KeptRows:
 
     @property
     def bytes(self) -> int:
-        """What they take."""
+        """Memory that the kept rows take."""
         if isinstance(self.features, SparseInput):
             return self.features.bytes
         return int(self.features.size) * self.features.dtype.itemsize

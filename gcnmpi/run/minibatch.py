@@ -77,7 +77,7 @@ class _Members:
         self._starts = np.concatenate(([0], np.cumsum(np.bincount(numbers, minlength=batches + 1))))
 
     def of(self, batch: int) -> np.ndarray:
-        """Own rows, increasing."""
+        """The own rows of a batch, increasing."""
         return self._order[self._starts[batch] : self._starts[batch + 1]]
 
 
@@ -116,7 +116,7 @@ class BatchStep(BaseStep):
         # The products that send rows: how wide these are, no batch changes.
         every = products(self._program, steps, lambda place: 0)
         self._exchanged = [product for product in every if product[0] in EXCHANGES]
-        # What the sampler decides on: seeds by their number among all seeds, or all vertices.
+        # The sampler decides on seeds, by their number among all seeds, or on all vertices.
         self._candidates = index if self.sampler.layered else self._laid.plan.own
         max_bytes = config.loading.max_buffer_mb * 2**20
         self._cutter = Cutter(comm, self._laid, hops, max_bytes)
@@ -132,7 +132,7 @@ class BatchStep(BaseStep):
         self._ahead: Ahead[Drawn] | None = None
 
     def predicted(self, epochs: int) -> Volume:
-        """What the epochs that were run hand to MPI, from the plans of their batches."""
+        """The volume of the epochs that were run, from the plans of their batches."""
         return self._predicted
 
     def counted(self) -> dict[str, int]:
@@ -216,7 +216,7 @@ class BatchStep(BaseStep):
         return self._cutter.cut(self.sampler, self._of_epoch[1].of(batch), epoch, batch)
 
     def _drawing(self, epoch: int, batch: int, interrupt: Callable[[], bool]) -> Work[Drawn]:
-        """What is in a batch, and in one reduction what ranks agree on."""
+        """Draw a batch, and in one reduction find the facts that all ranks agree on."""
         drawn = yield from self._cutting(epoch, batch)
         targets, sampler = self.targets, self.sampler
         seeds = drawn.rows[: drawn.counts[0]]
@@ -326,7 +326,7 @@ def _clusters(problem: Problem) -> np.ndarray | None:
 
 
 def _laid(problem: Problem) -> Laid:
-    """What batches are cut from, which the scheme kept."""
+    """The laid out rows that batches are cut from, which the scheme kept."""
     assert isinstance(problem.scheme, RowScheme)
     assert problem.scheme.laid is not None
     return problem.scheme.laid
@@ -354,7 +354,7 @@ def drawn_sizes(problem: Problem, step: BatchStep, count: int = 2) -> list[Batch
 
 
 def _sizes_of(batch: Batch, row_sizes: np.ndarray) -> list[list[int]]:
-    """What a rank has of a batch: a list for each figure, with a number for each layer."""
+    """A rank's sizes of a batch: a list for each figure, with a number for each layer."""
     plans = [layer.plan for layer in batch.layers]
     computed = batch.counts[: len(plans)]
     return [

@@ -1,4 +1,4 @@
-"""What training, inference, propagation and PyTorch begin with: all ranks open a graph folder.
+"""Training, inference, propagation and PyTorch begin alike: all ranks open a graph folder.
 
 :func:`find_source` looks at the folder and loads nothing, :func:`start` makes what is computed
 with, :func:`load_matrix` brings M to its owners. In between, each checks what is its own.
@@ -188,7 +188,7 @@ def open_split(path: str | os.PathLike, config: Config) -> StoredGraph:
 def _check(
     path: Path, name: str | None, size: int, ranks_per_node: int, config: Config, whole_rows: bool
 ) -> tuple[Partition | None, Manifest, Config, SchemeConfig]:
-    """What rank 0 tells the others of the folder: never its arrays, which would travel whole.
+    """The facts of the folder that rank 0 tells the others: no arrays, which would travel whole.
 
     And the configuration, with the options of the scheme as they are resolved here.
     """

@@ -1,4 +1,4 @@
-"""What training, inference and verification start from: a graph laid out over the ranks."""
+"""Training, inference and verification start from a graph that is laid out over the ranks."""
 
 from __future__ import annotations
 
@@ -238,7 +238,7 @@ def make_model(
 
 
 def make_sum(problem: Problem, count: int) -> HostSum | DeviceSum | NoSum:
-    """What sums the loss and ``count`` gradients of each rank."""
+    """The reduction that sums the loss and ``count`` gradients of each rank."""
     runtime, size = problem.runtime, problem.runtime.comm.size
     if size == 1:
         return NoSum()

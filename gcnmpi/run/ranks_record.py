@@ -1,4 +1,4 @@
-"""What a record says of single ranks: what each holds and sends, and where its time goes.
+"""A record tells of single ranks: the rows each holds and sends, and where its time goes.
 
 Both are small: who sends how many rows to whom is recorded once, and the seconds of the phases
 ever less often, so that a long run on many ranks has few of them.
@@ -34,7 +34,7 @@ DIGITS = 3
 
 
 def ranks_record(problem: Problem, step: BaseStep) -> dict[str, Any]:
-    """What every rank holds and sends, for rank 0 to record; all ranks call it together.
+    """The rows that every rank holds and sends, for rank 0 to record; all call it together.
 
     Parameters
     ----------

@@ -26,7 +26,7 @@ RECORD = "run.jsonl"
 
 @dataclass(frozen=True)
 class Epoch:
-    """What one epoch of training gave.
+    """The result of one epoch of training.
 
     Attributes
     ----------
@@ -59,7 +59,7 @@ class Epoch:
 
 @dataclass(frozen=True)
 class RunRecord:
-    """What ``run.jsonl`` says, with what was superseded left out.
+    """The content of ``run.jsonl``, without records that later ones supersede.
 
     Attributes
     ----------

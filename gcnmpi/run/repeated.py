@@ -54,7 +54,7 @@ class Planned:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What a run gave: its metrics in the epoch of its best validation metric, else in the last.
+    """A run's metrics in the epoch of its best validation metric, else in the last.
 
     Attributes
     ----------
@@ -107,9 +107,9 @@ def run_all(
     guard: Guard,
     begin: Callable[[Planned, Problem], AbstractContextManager[OnEpoch]],
 ) -> list[Outcome] | None:
-    """Run what is not complete; what all runs gave, or None if it was asked to stop.
+    """Run what is not complete; the results of all runs, or None if it was asked to stop.
 
-    What they gave is written to ``out/summary.json``, too.
+    The results are written to ``out/summary.json``, too.
 
     Parameters
     ----------

@@ -53,7 +53,7 @@ class Results:
         return [self.column] if one else [str(column) for column in range(self.values.shape[1])]
 
     def slices(self) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-        """What vertices are called, and their rows, (m, width), some at a time."""
+        """Names of vertices and their rows, (m, width), some at a time."""
         for start in range(0, len(self.values), ROWS_AT_ONCE):
             rows = self.values[start : start + ROWS_AT_ONCE]
             numbers: np.ndarray = np.arange(start, start + len(rows))

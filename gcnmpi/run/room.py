@@ -21,7 +21,7 @@ GIGA = 1e9
 
 @dataclass(frozen=True)
 class Room:
-    """What the nodes have for the ranks of this run.
+    """The memory that the nodes have for the ranks of this run.
 
     Attributes
     ----------
@@ -110,7 +110,7 @@ def check_room(
     def check() -> int:
         setting, needs = setting_of(room)
         needed = needs(Candidate(config.scheme, {}, 0, source.partition), comm.size)
-        # What the processes have already is not free any more.
+        # Memory that the processes have already is not free any more.
         enough = needed - room.process <= room.free
         each = "" if comm.size == 1 else f" on each of {comm.size} ranks"
         tell(f"memory: needs {needed / GIGA:.3g} GB{each}; {room.said}")

@@ -1,4 +1,4 @@
-"""What a run leaves in its record: how it starts, what was counted, how it ends."""
+"""A run leaves in its record how it starts, what was counted, and how it ends."""
 
 from __future__ import annotations
 
@@ -140,11 +140,11 @@ class Recorder:
             raise self._error
 
     def restore(self) -> bool:
-        """As :meth:`gcnmpi.run.writer.Writer.restore`."""
+        """Restore the file as :meth:`gcnmpi.run.writer.Writer.restore` does."""
         return self._writer.restore()
 
     def close(self) -> None:
-        """Close all files."""
+        """Close the record and the logs."""
         self._writer.close()
         with self._logging():
             for log in self._logs:

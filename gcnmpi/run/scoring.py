@@ -63,9 +63,9 @@ class Output:
         return self.result.place
 
     def forward(self) -> Array:
-        """The logits."""
+        """The logits that are there."""
         return self.result.array
 
     def products(self, backward: bool) -> list[Product]:
-        """None."""
+        """No product: nothing is computed."""
         return []

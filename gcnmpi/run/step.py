@@ -67,10 +67,10 @@ class BaseStep(ABC):
 
     @abstractmethod
     def predicted(self, epochs: int) -> Volume:
-        """What this rank hands to MPI in so many epochs."""
+        """The volume that this rank hands to MPI in so many epochs."""
 
     def counted(self) -> dict[str, int]:
-        """What this rank counted of batches, for the record."""
+        """The numbers that this rank counted of batches, for the record."""
         return {}
 
     @property
@@ -173,7 +173,7 @@ class Step(BaseStep):
         return [*self.model.products(backward=True), *self._loss.products()]
 
     def predicted(self, epochs: int) -> Volume:
-        """What this rank hands to MPI in so many epochs."""
+        """The volume of the products and row operations of an epoch, so many times."""
         volumes = (self._problem.scheme.volume(*product) for product in self.products())
         return sum(volumes, NOTHING) * epochs
 

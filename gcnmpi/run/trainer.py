@@ -1,4 +1,4 @@
-"""The training loop."""
+"""The training loop, with its record and checkpoints."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ from partition.errors import UserError
 
 @dataclass(frozen=True)
 class Result:
-    """What a run leaves.
+    """The result of a run.
 
     Attributes
     ----------

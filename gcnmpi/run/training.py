@@ -31,7 +31,7 @@ OnEpoch = Callable[[Epoch], bool | None]
 
 @dataclass(frozen=True)
 class Guard:
-    """What surrounds a run.
+    """The locks, signals and watch around a run.
 
     Attributes
     ----------
@@ -66,7 +66,7 @@ def guarded(comm: Comm, config: Config, purpose: str) -> Iterator[Guard]:
 
 @dataclass(frozen=True)
 class Trained:
-    """What a run left.
+    """The files and records that a run left.
 
     Attributes
     ----------

@@ -1,9 +1,9 @@
 """Files of weights: an ``.npz`` that says which network its arrays are of, or another program's.
 
-The arrays have PyTorch Geometric's names and shapes, see :mod:`gcnmpi.nn.state`. What
-the network is, and how the matrix M was made that it was trained on, stands in the comment of the
-archive, as JSON: programs that read the arrays do not notice it. Files of other programs lack it,
-and may be in any format of :mod:`partition.tensor_files`.
+The arrays have PyTorch Geometric's names and shapes, see :mod:`gcnmpi.nn.state`. The comment of
+the archive says, as JSON, which network it is, and how the matrix M was made that it was trained
+on: programs that read the arrays do not notice it. Files of other programs lack it, and may be in
+any format of :mod:`partition.tensor_files`.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ NOT_OF_A_NETWORK = ("dropout", "input_dropout", "attention_dropout", "order", "c
 
 @dataclass(frozen=True)
 class Weights:
-    """What a file of weights holds.
+    """The content of a file of weights.
 
     Attributes
     ----------
@@ -99,7 +99,7 @@ def write_features(problem: Problem, model: Model, flat: Array, path: Path) -> N
 
 
 def describe(problem: Problem) -> dict[str, Any]:
-    """What the weights of a problem's network have to say of it."""
+    """The description of a problem's network that its weights carry."""
     config, manifest = problem.config, problem.source.stored.manifest
     model = {
         name: value
@@ -187,7 +187,7 @@ def read_weights(
 
 
 def read_facts(path: str | os.PathLike) -> dict[str, Any] | None:
-    """What a file of weights says of itself; None of a file of another program.
+    """The description in a file of weights; None of a file of another program.
 
     Raises
     ------
@@ -289,7 +289,7 @@ def _network(path: Path, facts: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _own_network(path: Path, stored: str, wanted: str | None) -> str:
-    """What the user calls the network that a file of weights names: no file is run on its word.
+    """The user's name of the network that a file of weights names: no file is run on its word.
 
     Parameters
     ----------
@@ -325,7 +325,7 @@ def _keys() -> Iterator[tuple[str, dataclasses.Field]]:
 def _shown_by(
     state: Mapping[str, np.ndarray], model: ModelConfig, given: Container[str], features: int
 ) -> tuple[dict[str, Any], tuple[int, ...], Mapping[str, np.ndarray], Mapping[str, str]]:
-    """What the arrays of another program show of their network, its widths, arrays and their names.
+    """A network as arrays of another program show it: its keys, widths, arrays and their names.
 
     Of a plain stack of GCNConv layers that is all there is; of another network, the widths of its
     features and logits: for the rest, the file has to be of the network that is configured.
@@ -404,7 +404,7 @@ def _shown(value: Any) -> str:
     return json.dumps(value)
 
 
-# What makes a network another one than a stack of GCNConv layers with nothing between them.
+# Keys that make a network another one than a stack of GCNConv layers with nothing between them.
 _OF_NO_PLAIN_STACK = ("name", "residual", "norm", "jk", "linear_before", "linear_after")
 
 _END = 22  # bytes of the record at the end of an archive, before its comment

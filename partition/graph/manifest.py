@@ -16,7 +16,7 @@ from partition.errors import UserError, shown
 from partition.graph.content import FILES
 from partition.graph.graph import AGAIN, DIRECTIONS, MASKS
 from partition.graph.metrics import Metrics, NodeTraffic
-from partition.records import atomic_file, open_regular, to_json
+from partition.records import open_regular, to_json
 
 FORMAT = "gcnmpi-graph"
 VERSION = 4
@@ -235,12 +235,6 @@ def _printable(value: Any) -> Any:
     if isinstance(value, list):
         return [item if type(item) is int else _printable(item) for item in value]
     return value
-
-
-def write_json(file: Path, facts: Mapping[str, Any]) -> None:
-    """Write a JSON file: all of it, or nothing."""
-    with atomic_file(file, "w") as stream:
-        dump_json(stream, facts)
 
 
 def dump_json(stream: IO[str], facts: Mapping[str, Any]) -> None:

@@ -380,18 +380,15 @@ def _checked(graph: Graph, parts: np.ndarray, k: int) -> np.ndarray:
 
 def _different(vertices: np.ndarray, peers: np.ndarray, owners: np.ndarray, k: int) -> sp.csr_array:
     """How many different vertices each part has that meet each other part: (k, k) int64."""
-    keys = _distinct(vertices.astype(np.int64) * k + peers, len(owners) * k)
+    keys, bound = vertices.astype(np.int64) * k + peers, len(owners) * k
+    if bound > SPARSE * len(keys):
+        keys = np.unique(keys)
+    else:
+        found = np.zeros(bound, dtype=bool)
+        found[keys] = True
+        keys = np.flatnonzero(found)
     ones = np.ones(len(keys), dtype=np.int64)
     return sp.coo_array((ones, (owners[keys // k], keys % k)), shape=(k, k)).tocsr()
-
-
-def _distinct(keys: np.ndarray, bound: int) -> np.ndarray:
-    """The different ones of numbers below ``bound``, in order."""
-    if bound > SPARSE * len(keys):
-        return np.unique(keys)
-    found = np.zeros(bound, dtype=bool)
-    found[keys] = True
-    return np.flatnonzero(found)
 
 
 def _excess(loads: list[int]) -> float:

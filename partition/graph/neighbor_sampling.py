@@ -55,22 +55,18 @@ class NeighborSampler(Sampler):
 
         Where f of d entries of a row are kept, by d / f: the expectation is that of all.
         """
-        kept = self.kept(epoch, batch, hop, row, column)
-        return kept, self._factors(hop, row, column)[kept]
-
-    def rule(self, epoch: int, batch: int, hop: int) -> Rule | None:
-        """The rule by which :meth:`kept` thins out rows."""
-        return Rule(self.fanouts[hop], key(self.seed, epoch, batch, hop), self.shared)
-
-    def _factors(self, hop: int, row: np.ndarray, column: np.ndarray) -> np.ndarray:
-        """1 / the probability that an entry is kept."""
         proper = np.flatnonzero(row != column)
-        factors = np.ones(len(row))
+        factors = np.ones(len(row))  # 1 / the probability that an entry is kept
         fanout = self.fanouts[hop]
         if fanout >= 0:
             sizes = run_lengths(row[proper])
             factors[proper] = np.repeat(np.maximum(sizes / fanout, 1.0), sizes)
-        return factors
+        kept = self.kept(epoch, batch, hop, row, column)
+        return kept, factors[kept]
+
+    def rule(self, epoch: int, batch: int, hop: int) -> Rule | None:
+        """The rule by which :meth:`kept` thins out rows."""
+        return Rule(self.fanouts[hop], key(self.seed, epoch, batch, hop), self.shared)
 
     def patterns(
         self,

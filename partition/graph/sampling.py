@@ -185,7 +185,14 @@ class VertexSampler(Sampler):
         self, indptr: np.ndarray, rows: np.ndarray, epoch: int, batch: int
     ) -> list[Pattern]:
         """The exchange of every layer of a mini-batch: one pattern, since all layers share it."""
-        return [_induced(indptr, rows, self.members(epoch, batch))]
+        chosen = self.members(epoch, batch)
+        place, counts = segments(indptr, chosen)
+        inside = np.zeros(len(indptr) - 1, bool)
+        inside[chosen] = True
+        kept = inside[rows[place]]
+        column = np.repeat(np.arange(len(chosen)), counts)[kept]
+        sizes = np.bincount(column, minlength=len(chosen))
+        return [Pattern(chosen, pointers(sizes), rows[place[kept]])]
 
     def _drawn(self, vertices: np.ndarray) -> np.ndarray:
         """Which of the n brings each vertex into a batch."""
@@ -319,14 +326,3 @@ def run_lengths(values: np.ndarray) -> np.ndarray:
     """How often each value stands in a row: [4 4 7 4] → [2 1 1]."""
     new = np.flatnonzero(values[1:] != values[:-1]) + 1
     return np.diff(np.concatenate(([0], new, [len(values)]))) if len(values) else new
-
-
-def _induced(indptr: np.ndarray, rows: np.ndarray, chosen: np.ndarray) -> Pattern:
-    """The pattern that vertices (increasing) induce, of M by columns."""
-    place, counts = segments(indptr, chosen)
-    row = rows[place]
-    inside = np.zeros(len(indptr) - 1, bool)
-    inside[chosen] = True
-    kept = inside[row]
-    column = np.repeat(np.arange(len(chosen)), counts)[kept]
-    return Pattern(chosen, pointers(np.bincount(column, minlength=len(chosen))), row[kept])

@@ -46,7 +46,6 @@ from partition.graph.manifest import (
     dump_json,
     read_description,
     read_manifest,
-    write_json,
 )
 from partition.graph.sparse_rows import SparseRows, kept_form, read_features
 from partition.locks import folder_inside, folder_lock
@@ -126,14 +125,20 @@ def write_graph(
         splits=graph.splits,
         sums=content.sums_of(arrays),
     )
-    _check_room(path, sum(array.nbytes for array in arrays.values()))
+    nbytes = sum(array.nbytes for array in arrays.values())
+    free = shutil.disk_usage(_parent(path)).free
+    if nbytes > free:
+        raise UserError(
+            f"cannot write {path}: it takes {nbytes / 2**20:,.0f} MiB, {free / 2**20:,.0f} are free"
+        )
     before: list[str] = []
     with contextlib.ExitStack() as stack, atomic_folder(path, overwrite=overwrite) as temporary:
         (temporary / "partitions").mkdir()
         for name, array in arrays.items():
             with atomic_file(temporary / f"{name}.npy") as file:
                 np.save(file, array, allow_pickle=False)
-        write_json(temporary / "manifest.json", asdict(manifest))
+        with atomic_file(temporary / "manifest.json", "w") as file:
+            dump_json(file, asdict(manifest))
         if path.exists():
             # Until the new folder is in its place.
             stack.enter_context(folder_lock(path, "gcn-partition import --force", patience=WAIT))
@@ -147,16 +152,6 @@ def write_graph(
     return manifest
 
 
-def _check_room(path: Path, nbytes: int) -> None:
-    """A UserError if a folder of that size does not fit beside ``path``."""
-    parent = next(folder for folder in path.absolute().parents if folder.exists())
-    free = shutil.disk_usage(parent).free
-    if nbytes > free:
-        raise UserError(
-            f"cannot write {path}: it takes {nbytes / 2**20:,.0f} MiB, {free / 2**20:,.0f} are free"
-        )
-
-
 def check_target(path: Path, overwrite: bool = False) -> None:
     """Refuse a path that :func:`write_graph` could not write a graph folder to."""
     if path.suffix != ".graph":
@@ -165,12 +160,17 @@ def check_target(path: Path, overwrite: bool = False) -> None:
         raise UserError(f"{path} is there already", "choose another name or give --force")
     if path.exists() and not (path / "manifest.json").exists():
         raise UserError(f"{path} is not a graph folder and is not replaced")
-    parent = next(folder for folder in path.absolute().parents if folder.exists())
+    parent = _parent(path)
     if not parent.is_dir() or not os.access(parent, os.W_OK | os.X_OK):
         raise UserError(f"cannot write {path}: {parent} is not a folder that you may write to")
     if path.exists():
         with folder_lock(path, "gcn-partition import --force"):
             pass
+
+
+def _parent(path: Path) -> Path:
+    """The innermost folder around ``path`` that exists."""
+    return next(folder for folder in path.absolute().parents if folder.exists())
 
 
 def open_graph(path: str | os.PathLike, *, check: bool = True) -> StoredGraph:

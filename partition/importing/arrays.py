@@ -17,9 +17,10 @@ from partition.graph.store import Manifest, check_target, write_graph
 from partition.importing.assemble import build_graph
 from partition.importing.readers import Source
 from partition.importing.readers.edge_index import ends_of
-from partition.importing.readers.files import check_csr, dense_features, finite_weights
+from partition.importing.readers.files import finite_weights
 from partition.importing.readers.gnn_benchmark import arcs_of
 from partition.importing.readers.numbering import check_ids
+from partition.importing.readers.sparse import Csr, check_csr, dense_features
 from partition.importing.splits import RandomSplit
 from partition.importing.vertex_data import attach_arrays
 
@@ -138,14 +139,13 @@ def _ids(ids: Any, n: int) -> np.ndarray:
 
 def _features(features: Any) -> np.ndarray:
     if sp.issparse(features):
-        return dense_features(*_csr(features, "x"), "x")
+        return dense_features(_csr(features, "x"), "x")
     return _numpy(features, "x")
 
 
-def _csr(matrix: Any, where: str) -> tuple[np.ndarray, np.ndarray, np.ndarray, tuple[int, int]]:
+def _csr(matrix: Any, where: str) -> Csr:
     csr = sp.csr_array(matrix)
-    check_csr(csr.indptr, csr.indices, csr.data, csr.shape, where)
-    return csr.indptr, csr.indices, csr.data, csr.shape
+    return check_csr((csr.indptr, csr.indices, csr.data, csr.shape), where)
 
 
 def _numpy(value: Any, where: str) -> np.ndarray:

@@ -9,9 +9,9 @@ from partition.graph.graph import Graph, index_dtype
 from partition.importing.assemble import build_graph
 from partition.importing.profiles import Profile
 from partition.importing.readers import Source
-from partition.importing.readers.files import check_memory
 from partition.importing.synthetic import ARCS_STREAM, CHUNK, VERTICES_STREAM
 from partition.importing.vertex_data import attach_random, check_random, generator
+from partition.resident import check_memory
 
 # Ends that were paired to loops or copies are paired again, so often, or until so few are left.
 ROUNDS, TOLERATED = 10, 1e-4

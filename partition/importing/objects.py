@@ -11,13 +11,10 @@ from typing import Any
 import numpy as np
 
 from partition.errors import UserError
+from partition.importing.readers import dgl_bin
 from partition.importing.readers.columns import named_roles
 from partition.importing.readers.named_arrays import MASK_FIELDS, labels_or_targets, weights_name
 from partition.importing.readers.numbering import check_ids, number_vertices
-
-# Names of what belongs to a vertex in graphs of DGL, and ours.
-OF_DGL = {"feat": "x", "features": "x", "x": "x", "label": "y", "labels": "y", "y": "y"}
-WEIGHTS_OF_DGL = ("weight", "w", "edge_weight")
 
 
 def arrays_of(graph: Any) -> dict[str, Any]:
@@ -142,8 +139,8 @@ def _dgl(graph: Any) -> dict[str, Any]:
             "dgl.to_homogeneous(g, ndata=['feat']) makes one of one type",
         )
     source, target = graph.edges(order="eid")
-    named = {OF_DGL.get(name, name): values for name, values in graph.ndata.items()}
-    weights = next((graph.edata[name] for name in WEIGHTS_OF_DGL if name in graph.edata), None)
+    named = {dgl_bin.NAMES.get(name, name): values for name, values in graph.ndata.items()}
+    weights = next((graph.edata[name] for name in dgl_bin.WEIGHTS if name in graph.edata), None)
     return {
         "edge_index": np.stack([_host(source), _host(target)]),
         "edge_weight": None if weights is None else _host(weights).reshape(-1),
@@ -172,10 +169,6 @@ def _pandas(frame: Any) -> dict[str, Any]:
             "n": n, "ids": ids}  # fmt: skip
 
 
-def _scipy(matrix: Any) -> dict[str, Any]:
-    return {"edge_index": matrix}
-
-
 def _vertex_data(fields: Mapping[str, Any]) -> dict[str, Any]:
     """Features, classes or targets, and masks, as arguments of :func:`import_arrays`."""
     masks = {name.removesuffix("_mask"): _host(fields[name]).astype(bool)
@@ -199,5 +192,5 @@ LIBRARIES: Mapping[str, Callable[[Any], dict[str, Any]]] = {
     "torch_geometric": _pyg,
     "dgl": _dgl,
     "pandas": _pandas,
-    "scipy": _scipy,
+    "scipy": lambda matrix: {"edge_index": matrix},
 }

@@ -84,7 +84,10 @@ def draw_masks(graph: Graph, split: RandomSplit) -> dict[str, np.ndarray]:
         hint = "give --labels or --targets too"
         raise UserError(f"--split {split.rule} needs a graph with labels", hint)
     vertices = np.flatnonzero(known)
-    numbers = _numbers(graph)[vertices]
+    places = np.arange(graph.n)  # among the ids in increasing order
+    if graph.ids is not None:
+        places[np.argsort(graph.ids)] = np.arange(graph.n)
+    numbers = places[vertices]
     classes = None if labels is None else labels[vertices]
 
     names = [name for name, amount in zip(MASKS, split.amounts, strict=True) if amount]
@@ -144,14 +147,6 @@ def _first_of_each_class(classes: np.ndarray, count: int) -> np.ndarray:
     first = np.empty(len(classes), bool)
     first[by_class] = place < count
     return first
-
-
-def _numbers(graph: Graph) -> np.ndarray:
-    """The place of each vertex among the ids in increasing order, (n,) int64."""
-    numbers = np.arange(graph.n)
-    if graph.ids is not None:
-        numbers[np.argsort(graph.ids)] = np.arange(graph.n)
-    return numbers
 
 
 def _parsed(rule: str) -> tuple[str, tuple[Fraction, ...]]:

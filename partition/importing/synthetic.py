@@ -11,8 +11,8 @@ from partition.graph.graph import Graph, index_dtype
 from partition.importing.assemble import build_graph
 from partition.importing.readers import Source
 from partition.importing.readers.classes import MAX_CLASSES
-from partition.importing.readers.files import check_memory
 from partition.importing.vertex_data import attach_random, check_random, generator
+from partition.resident import check_memory
 
 ARCS_STREAM, VERTICES_STREAM = 3, 4
 CHUNK = 1 << 20

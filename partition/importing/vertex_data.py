@@ -14,7 +14,7 @@ from partition.errors import UserError, check_name, unknown_name
 from partition.graph.graph import MASKS, UNLABELLED, Graph, known_vertices
 from partition.importing.places import SORTED, Places
 from partition.importing.readers.classes import MAX_CLASSES, class_labels
-from partition.importing.readers.files import check_file, check_memory, finite_features
+from partition.importing.readers.files import check_file, finite_features
 from partition.importing.readers.vertex_files import (
     LABELS,
     TARGETS,
@@ -28,6 +28,7 @@ from partition.importing.readers.vertex_files import (
     read_targets,
 )
 from partition.importing.splits import RandomSplit, draw_masks
+from partition.resident import check_memory
 
 FEATURE_STREAM, LABEL_STREAM = 1, 2
 MASK_NUMBERS = ("ids", "rows")
@@ -165,7 +166,10 @@ def attach(
     given: dict[str, _Given] = {}
     if features is not None:
         if width := _random_size(features):
-            graph = replace(graph, features=_random_features(graph.n, width, seed))
+            check_memory(4 * graph.n * width, f"{graph.n} x {width} random features")
+            rng = generator(seed, FEATURE_STREAM)
+            rows = rng.standard_normal((graph.n, width), dtype=np.float32)
+            graph = replace(graph, features=rows)
         else:
             given["features"] = read_features(features, _others(files)), str(features)
             if note := given["features"][0].note:
@@ -182,11 +186,8 @@ def attach(
         name: [(read_mask(file, name), str(file)) for file in mask_files(path)]
         for name, path in files.masks.items()
     }
-    graph = _placed(graph, Places(graph, files.ids, files.mask_numbers, source), given, of_masks)
-    if files.split is not None:
-        graph = replace(graph, masks=draw_masks(graph, files.split))
-    _check_masks(graph, files.masks)
-    return graph
+    places = Places(graph, files.ids, files.mask_numbers, source)
+    return _placed(graph, places, given, of_masks, files.split, files.masks)
 
 
 def check_random(features: int | None, classes: int | None) -> None:
@@ -229,10 +230,7 @@ def attach_arrays(
         given["targets"] = Rows(checked_targets(targets, "targets")), "targets"
     of_masks = {name: [(Rows(mask), f"{name}_mask")] for name, mask in masks.items()}
     unnamed = replace(graph, ids=None)  # row i is of vertex i, whatever that is called
-    placed = _placed(unnamed, Places(unnamed, None, None), given, of_masks)
-    if split is not None:
-        placed = replace(placed, masks=draw_masks(placed, split))
-    _check_masks(placed, {})
+    placed = _placed(unnamed, Places(unnamed, None, None), given, of_masks, split, {})
     return replace(placed, ids=graph.ids)
 
 
@@ -253,9 +251,14 @@ _Given = tuple[Rows, str]
 
 
 def _placed(
-    graph: Graph, places: Places, given: Mapping[str, _Given], masks: Mapping[str, list[_Given]]
+    graph: Graph,
+    places: Places,
+    given: Mapping[str, _Given],
+    masks: Mapping[str, list[_Given]],
+    split: RandomSplit | None,
+    files: Mapping[str, File],
 ) -> Graph:
-    """The graph with the rows where they belong."""
+    """The graph with the rows where they belong, and masks that are drawn, or from ``files``."""
     if "features" in given:
         graph = replace(graph, features=places.of_vertices(*given["features"]))
     if "labels" in given:
@@ -266,7 +269,11 @@ def _placed(
     if "targets" in given:
         graph = replace(graph, targets=places.of_vertices(*given["targets"], absent=np.nan))
     loaded = {name: _mask_of(places, pieces) for name, pieces in masks.items()}
-    return replace(graph, masks=dict(graph.masks) | loaded)
+    graph = replace(graph, masks=dict(graph.masks) | loaded)
+    if split is not None:
+        graph = replace(graph, masks=draw_masks(graph, split))
+    _check_masks(graph, files)
+    return graph
 
 
 def _mask_of(places: Places, pieces: list[_Given]) -> np.ndarray:
@@ -290,7 +297,7 @@ def _check_names(masks: Iterable[str]) -> None:
         check_name("mask", name, MASKS)
 
 
-def _check_masks(graph: Graph, files: Mapping[str, str | os.PathLike]) -> None:
+def _check_masks(graph: Graph, files: Mapping[str, File]) -> None:
     """Refuse masks with vertices that have no label, or that are in another mask."""
     known = known_vertices(graph)
     widths = {name: mask.shape[1] for name, mask in graph.masks.items() if mask.ndim == 2}
@@ -337,8 +344,3 @@ def _random_size(value: str | os.PathLike) -> int | None:
     if not (size.isdecimal() and size.isascii() and 0 < int(size) < 2**31):
         raise UserError(f"{text!r} is not 'random:NUMBER', such as random:16")
     return int(size)
-
-
-def _random_features(n: int, width: int, seed: int) -> np.ndarray:
-    check_memory(4 * n * width, f"{n} x {width} random features")
-    return generator(seed, FEATURE_STREAM).standard_normal((n, width), dtype=np.float32)

@@ -81,6 +81,23 @@ class OneProcess:
         out[...] = piece
 
 
+class LossScheme:
+    """All that a loss needs of a scheme of one rank.
+
+    As rows might be cut, the loss of classes takes all its passes.
+    """
+
+    whole_rows = False
+
+    def __init__(self, kernel, shape):
+        self._block = Block(np.arange(shape[0]), slice(0, shape[1]))
+        self.row_max = lambda k, x: kernel.row_max(x)
+        self.row_sum = lambda k, sums: sums
+        self.row_pick = lambda k, x, columns, width: kernel.pick(x, columns)
+        self.block = lambda place, width: self._block
+        self.reduce = lambda contributions: None
+
+
 def program_of(
     settings, features=6, classes=3, orders=ORDERS, layout=lambda place: None, whole_rows=True
 ):

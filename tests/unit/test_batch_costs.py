@@ -5,11 +5,10 @@ from dataclasses import asdict, replace
 
 import numpy as np
 import pytest
-from click.testing import CliRunner
+from command_line import plan
 from hypothesis import given
 from small_graphs import partitioned_graphs, random_graph
 
-from gcnmpi.cli.main import cli
 from gcnmpi.core.volume import NOTHING, Volume
 from gcnmpi.layout.place import Place
 from gcnmpi.options.config import load_config
@@ -50,13 +49,6 @@ def path(tmp_path_factory):
 def setting(path, *settings):
     config = load_config(None, (*NETWORK, *settings))
     return Setting(open_graph(path), config, Machine(), 4, locality=False)
-
-
-def plan(*words):
-    done = CliRunner().invoke(cli, ["plan", *map(str, words)], standalone_mode=False)
-    if done.exception:
-        raise done.exception
-    return done.output
 
 
 @given(partitioned_graphs())

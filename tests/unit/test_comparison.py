@@ -4,10 +4,9 @@ import csv
 import json
 
 import pytest
-from click.testing import CliRunner
+from command_line import gcnmpi_cli, refused, run
 from test_ranking import path, setting  # noqa: F401
 
-from gcnmpi.cli.main import cli
 from gcnmpi.planner.by_ranks import counted_rows, crossovers, predicted_rows, table, write_csv
 from partition.errors import UserError
 
@@ -66,12 +65,11 @@ def test_records_of_runs(tmp_path):
 
 
 def test_the_command(path, tmp_path):  # noqa: F811
-    words = ["volumes", str(path), "-P", "2", "-P", "3", "--schemes", "p2p,bcast"]
-    done = CliRunner().invoke(cli, [*words, "--out", str(tmp_path / "out")])
-    assert done.exit_code == 0, done.output
+    words = ["volumes", path, "-P", 2, "-P", 3, "--schemes", "p2p,bcast"]
+    done = run(*words, "--out", tmp_path / "out", program=gcnmpi_cli)
     assert (tmp_path / "out" / "volumes.md").read_text() in done.stdout
     assert "bcast receives less than p2p block: nowhere up to 2 ranks" in done.stdout
     with open(tmp_path / "out" / "volumes.csv") as file:
         assert {line["scheme"] for line in csv.DictReader(file)} == {"p2p", "bcast"}
-    refused = CliRunner().invoke(cli, [*words, "--set", "scheme.grid=2x1"])
-    assert "scheme.grid is an option of" in refused.stderr
+    said = refused(*words, "--set", "scheme.grid=2x1", program=gcnmpi_cli)
+    assert "scheme.grid is an option of" in said

@@ -5,7 +5,7 @@ import tomllib
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner
+from command_line import refused, run
 
 from gcnmpi.cli.main import cli
 from gcnmpi.options.config import (
@@ -86,14 +86,14 @@ def test_the_files_that_come_along_are_valid(path):
 
 
 def test_they_are_printed_by_the_program():
-    run = lambda *words: CliRunner().invoke(cli, ["config", *words])  # noqa: E731
-    listed = run().stdout.splitlines()
+    listed = run("config", program=cli).stdout.splitlines()
     names = [path.relative_to(FOLDER).with_suffix("").as_posix() for path in CONFIGS]
     assert [line.split()[0] for line in listed] == sorted(names)
     assert all(30 < len(line) <= 100 for line in listed)
     for name in ("gcn", "gcn.toml", "tuned/cora-gat"):
-        assert run(name).stdout == (FOLDER / name).with_suffix(".toml").read_text()
-    assert "did you mean 'cora'?" in run("coar").stderr
+        printed = run("config", name, program=cli).stdout
+        assert printed == (FOLDER / name).with_suffix(".toml").read_text()
+    assert "did you mean 'cora'?" in refused("config", "coar", program=cli)
 
 
 def test_they_are_taken_by_name(tmp_path, monkeypatch):

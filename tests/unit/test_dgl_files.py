@@ -8,7 +8,7 @@ import struct
 
 import numpy as np
 import pytest
-from test_import_meaning import run
+from command_line import run
 
 from partition.errors import UserError
 from partition.graph.store import open_graph, read_partition

@@ -14,7 +14,7 @@ import zipfile
 
 import numpy as np
 import pytest
-from test_import_meaning import run
+from command_line import refused, run
 
 from partition import records
 from partition.errors import UserError
@@ -152,8 +152,8 @@ def test_control_characters_of_files_are_not_printed(tmp_path, monkeypatch):
     (tmp_path / "x.csv").write_text(f"1,{nasty}\n2,3\n")
     shown = run("import", "e.csv", "g.graph", "--labels", "l.csv", "--ids", "sorted").output
     shown += run("info", "g.graph").output
-    shown += run("attach", "g.graph", "--features", "x.csv", code=2).output
-    shown += run("import", "l.csv", "h.graph", code=2).output
+    shown += refused("attach", "g.graph", "--features", "x.csv")
+    shown += refused("import", "l.csv", "h.graph")
     assert "\x1b" not in shown
     assert "\x9b" not in shown
     assert "\\x1b]0owned" in shown
@@ -194,9 +194,9 @@ def test_a_full_disk_is_noticed_before_anything_is_written(tmp_path, monkeypatch
     run("import", "e.txt", "g.graph")
     usage = shutil.disk_usage(tmp_path)
     monkeypatch.setattr(shutil, "disk_usage", lambda _: usage._replace(free=10))
-    message = run("import", "e.txt", "h.graph", code=2).stderr
+    message = refused("import", "e.txt", "h.graph")
     assert "cannot write h.graph: it takes 0 MiB, 0 are free" in message
-    message = run("add", "g.graph", "--model", "hp", "-k", 2, code=2).stderr
+    message = refused("add", "g.graph", "--model", "hp", "-k", 2)
     assert "cannot write the model to" in message
     assert "TMPDIR" in message
     assert sorted(path.name for path in tmp_path.iterdir()) == ["e.txt", "g.graph"]

@@ -5,6 +5,7 @@ import struct
 
 import numpy as np
 import pytest
+from kernel_cases import needs_native
 
 from gcnmpi.core import rng
 from gcnmpi.core.precision import EXACT, FORMATS, PRECISIONS, format_of, row_bytes
@@ -14,18 +15,7 @@ from gcnmpi.schemes.forecast import Facts
 from gcnmpi.schemes.p2p import P2PForecast
 from gcnmpi.schemes.replicated import NeededForecast
 
-USABLE = [name for name, reason in KERNELS.available().items() if reason is None]
 KEYS = 7, 3, 2**32 + 5  # seed, epoch, stream
-
-
-@pytest.fixture(params=USABLE)
-def name(request):
-    return request.param
-
-
-@pytest.fixture(params=[np.float32, np.float64], ids=["float32", "float64"])
-def kernel(request, name):
-    return KERNELS.get(name)(request.param, threads=2)
 
 
 def make_rows(rows, width):
@@ -169,7 +159,7 @@ def test_int8_is_right_on_average_and_differs_by_key(kernel):
     assert (got[:, 5] == 0).all()
 
 
-@pytest.mark.skipif("native" not in USABLE, reason="not built")
+@needs_native
 @pytest.mark.parametrize("precision", FORMATS)
 def test_bits_depend_neither_on_threads_nor_on_the_instruction_set(precision):
     native = KERNELS.get("native")
@@ -184,7 +174,7 @@ def test_bits_depend_neither_on_threads_nor_on_the_instruction_set(precision):
         np.testing.assert_array_equal(decode(kernel, expected, precision, 33), back)
 
 
-@pytest.mark.skipif("native" not in USABLE, reason="not built")
+@needs_native
 def test_the_native_kernel_looks_at_shapes():
     kernel = KERNELS.get("native")(np.float32)
     x, columns = np.zeros((3, 4), np.float32), rng.column_keys(np.arange(4))

@@ -20,7 +20,6 @@ if missing is not None:
 
 from gcnmpi.kernels.native.kernel import NativeKernel, targets  # noqa: E402
 
-WIDTHS = [1, 2, 3, 7, 8, 9, 15, 16, 17, 31, 33, 41, 63, 64, 65, 71, 96, 128, 129, 200, 256, 300]
 TOLERANCE = {np.float32: 2e-5, np.float64: 1e-13}
 
 
@@ -32,11 +31,6 @@ def target(request):
 @pytest.fixture(params=[np.float32, np.float64], ids=["float32", "float64"])
 def dtype(request):
     return request.param
-
-
-@pytest.fixture
-def random():
-    return np.random.default_rng(5)
 
 
 def sparse(random, rows, columns, density=0.1):
@@ -51,19 +45,6 @@ def test_the_baseline_always_works():
     assert targets()[-1] == "generic"
     with pytest.raises(ValueError, match="target"):
         NativeKernel(np.float32, target="mmx")
-
-
-@pytest.mark.parametrize("width", WIDTHS)
-def test_products_of_every_width(target, dtype, random, width):
-    kernel, matrix = NativeKernel(dtype, 1, target), sparse(random, 50, 40)
-    x, before = (random.standard_normal((n, width)).astype(dtype) for n in (40, 50))
-    out, expected = before.copy(), matrix @ x.astype(np.float64)
-    tolerance = {"rtol": TOLERANCE[dtype], "atol": TOLERANCE[dtype]}
-    kernel.spmm(kernel.sparse(matrix), x, out)
-    np.testing.assert_allclose(out, expected, **tolerance)
-    out[...] = before
-    kernel.spmm(kernel.sparse(matrix), x, out, accumulate=True)
-    np.testing.assert_allclose(out, before + expected, **tolerance)
 
 
 @pytest.mark.parametrize("width", [3, 16, 70])
@@ -263,15 +244,6 @@ def test_dense_operations_as_the_reference_has_them(target, dtype, random, shape
         np.testing.assert_array_equal(one, other)  # the same decisions and roundings
 
 
-@pytest.mark.parametrize("shape", [(0, 3), (7, 1), (5000, 130), (100_000, 3)])
-def test_column_sums(target, dtype, random, shape):
-    kernel, x = NativeKernel(dtype, 2, target), big(random, dtype, *shape)
-    out = kernel.empty(shape[1])
-    kernel.column_sum(x, out)
-    expected = x.sum(axis=0, dtype=np.float64)
-    np.testing.assert_allclose(out, expected, rtol=1e-6 if dtype == np.float32 else 1e-11)
-
-
 SHAPES = [
     (0, 3, 2),
     (1, 1, 1),
@@ -320,26 +292,6 @@ def test_dense_products_with_a_narrow_side(target, dtype, random, shape, turned,
             np.testing.assert_array_equal(array[~mine], was[~mine])
 
 
-@pytest.mark.parametrize("width", [1, 2, 7, 8, 9, 16, 41, 100])
-@pytest.mark.parametrize("size", [1, 1e3])
-def test_softmax_and_cross_entropy(target, dtype, random, width, size):
-    n = 3000
-    kernel, logits = NativeKernel(dtype, 2, target), big(random, dtype, n, width) * dtype(size)
-    labels = random.integers(-1, width, n).astype(np.int32)
-    grad, exact = np.full((n, width), 7, dtype), logits.astype(np.float64)
-    loss = kernel.softmax_cross_entropy(logits, labels, 0.5, grad)
-    exact -= exact.max(axis=1, keepdims=True)
-    sums = np.exp(exact).sum(axis=1, keepdims=True)
-    chosen = labels >= 0
-    losses = (np.log(sums[:, 0]) - exact[np.arange(n), labels])[chosen]
-    expected = np.exp(exact) / sums
-    expected[np.arange(n), labels] -= 1
-    expected[~chosen] = 0
-    single = dtype == np.float32
-    assert loss == pytest.approx(losses.sum(), rel=1e-6 if single else 1e-13)
-    np.testing.assert_allclose(grad, 0.5 * expected, atol=3e-7 if single else 1e-15, rtol=0)
-
-
 def test_what_is_hopeless_has_no_gradient(target, dtype):
     kernel, grad = NativeKernel(dtype, 1, target), np.empty((1, 3), dtype)
     logits = np.array([[1e30, -1e30, 0]], dtype)
@@ -367,23 +319,6 @@ def test_a_number_that_is_none_stays_one(target, dtype):
     kernel.follow(x, Activation())
     assert np.isnan(x[0, 0])
     assert x[0, 1:].tolist() == [0, np.inf]
-
-
-def test_steps_of_many_weights(target, dtype, random):
-    n, tolerance = 40_001, TOLERANCE[dtype]
-    grads, start = [big(random, dtype, n) for _ in range(3)], big(random, dtype, n)
-    found = []
-    for kernel in (NativeKernel(dtype, 2, target), SciPyKernel(dtype)):
-        plain, pushed, adam = start.copy(), start.copy(), start.copy()
-        velocity, moments = kernel.zeros(n), (kernel.zeros(n), kernel.zeros(n))
-        for step, grad in enumerate(grads, start=1):
-            kernel.sgd_step(plain, grad.copy(), None, 0.1, 0.0)
-            kernel.sgd_step(pushed, grad.copy(), velocity, 0.1, 0.9)
-            numbers = 0.1, (0.9, 0.999), 1e-8, step
-            kernel.adam_step(AdamStep(adam, grad.copy(), moments, *numbers))
-        found.append((plain, pushed, velocity, adam, *moments))
-    for one, other in zip(*found, strict=True):
-        np.testing.assert_allclose(one, other, rtol=tolerance, atol=tolerance)
 
 
 def test_nothing_is_allocated(dtype, random):

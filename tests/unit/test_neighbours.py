@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 import scipy.sparse as sp
+from kernel_cases import DTYPES, give, junk, near, needs_native, same_bits
 
 from gcnmpi.core import rng
 from gcnmpi.kernels.interface.kernel import AttentionDropout
@@ -14,57 +15,9 @@ from gcnmpi.kernels.interface.neighbours import (
 )
 from gcnmpi.options.kernel import KERNELS
 
-USABLE = [name for name, reason in KERNELS.available().items() if reason is None]
 STEP = 1e-30
 SLOPE = 0.2
 P = 0.4
-
-
-def instances():
-    """Every kernel with two threads; the native one with each of its instruction sets."""
-    for name in USABLE:
-        kind = KERNELS.get(name)
-        if name == "native":
-            from gcnmpi.kernels.native.kernel import targets
-
-            for target in targets():
-                yield pytest.param(lambda d, k=kind, t=target: k(d, 2, t), id=f"native-{target}")
-        else:
-            yield pytest.param(lambda d, k=kind: k(d, 2), id=name)
-
-
-@pytest.fixture(params=instances())
-def make(request):
-    return request.param
-
-
-@pytest.fixture(params=[np.float32, np.float64], ids=["float32", "float64"])
-def kernel(request, make):
-    return make(request.param)
-
-
-@pytest.fixture
-def random():
-    return np.random.default_rng(5)
-
-
-def near(kernel, found, expected, factor=1.0):
-    tolerance = factor * (1e-5 if kernel.dtype == np.float32 else 1e-12)
-    found = kernel.to_host(found) if not isinstance(found, np.ndarray) else found
-    assert found.dtype == kernel.dtype
-    scale = max(1.0, np.abs(expected).max(initial=0))
-    np.testing.assert_allclose(found, expected, rtol=tolerance, atol=tolerance * scale)
-
-
-def give(kernel, array):
-    mine = kernel.empty(*np.shape(array))
-    kernel.copy(kernel.from_host(np.array(array, np.float64)), mine)
-    return mine
-
-
-def junk(kernel, *shape):
-    """What an operation must overwrite."""
-    return give(kernel, np.full(shape, 3.5))
 
 
 def rounded(kernel, array):
@@ -361,8 +314,8 @@ def test_scores_of_vertices_and_their_gradients(kernel, random, heads):
     near(kernel, dvector, 3.5 + (back * x).sum(axis=0), 4)
 
 
-@pytest.mark.skipif("native" not in USABLE, reason="not built")
-@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@needs_native
+@DTYPES
 def test_the_bits_do_not_depend_on_threads(random, dtype):
     shape, (heads, c) = (700, 600), (3, 17)
     dense, order = graph(random, *shape, 0.05)
@@ -381,6 +334,4 @@ def test_the_bits_do_not_depend_on_threads(random, dtype):
         kernel.max_aggregate(pattern, give(kernel, arrays[0]), out, arg)
         kernel.max_aggregate_backward(pattern, give(kernel, grad), arg, back)
         found.append([*results, out, arg, back])
-    for others in found[1:]:
-        for first, other in zip(found[0], others, strict=True):
-            assert first.tobytes() == other.tobytes()
+    same_bits(found)

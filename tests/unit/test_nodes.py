@@ -1,14 +1,12 @@
 """Partitions for nodes of several ranks: the pipeline and the command line."""
 
-import json
 from dataclasses import asdict
 
 import numpy as np
 import pytest
-from click.testing import CliRunner
+from command_line import as_json, run
 from small_graphs import random_graph
 
-from partition.cli.main import cli
 from partition.errors import UserError
 from partition.graph.metrics import exchange_matrix, measure, node_traffic
 from partition.graph.store import list_partitions, open_graph, read_partition, write_graph
@@ -82,14 +80,10 @@ def test_mistakes(tmp_path, options, message):
 
 
 def test_the_command_line_says_what_travels_between_nodes(folder):
-    words = ["add", str(folder), "--model", "gp", "-k", "4", "--ranks-per-node", "2"]
-    result = CliRunner().invoke(cli, words)
-    assert "2 ranks per node:" in result.output
-    assert "rows between nodes" in result.output
-    shown = CliRunner().invoke(cli, ["info", str(folder), "gp-4-2pernode"]).output
-    assert "on nodes of 2 ranks" in shown
-    assert "between" in CliRunner().invoke(cli, ["compare", str(folder)]).output
-    facts = json.loads(
-        CliRunner().invoke(cli, ["info", str(folder), "gp-4-2pernode", "--json"]).stdout
-    )
+    shown = run("add", folder, "--model", "gp", "-k", 4, "--ranks-per-node", 2).output
+    assert "2 ranks per node:" in shown
+    assert "rows between nodes" in shown
+    assert "on nodes of 2 ranks" in run("info", folder, "gp-4-2pernode").output
+    assert "between" in run("compare", folder).output
+    facts = as_json("info", folder, "gp-4-2pernode")
     assert facts["node_summary"]["in"]["inter_volume"] == sum(facts["nodes"]["in"]["send_rows"])

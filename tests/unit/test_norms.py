@@ -1,10 +1,10 @@
 """Norms, activations and entry-wise arithmetic of every kernel, against plain formulas."""
 
-import math
-
 import numpy as np
 import pytest
 import scipy.sparse as sp
+from kernel_cases import DTYPES, give, having, junk, near, needs_native, same_bits
+from scipy.special import erfc
 
 from gcnmpi.core import rng
 from gcnmpi.kernels.epilogues import KINDS, Activation, ActivationBackward, Product
@@ -12,56 +12,8 @@ from gcnmpi.kernels.host.elementwise import FUNCTIONS
 from gcnmpi.kernels.interface.norms import ColumnNorm, Rows, RunningMoments
 from gcnmpi.options.kernel import KERNELS
 
-USABLE = [name for name, reason in KERNELS.available().items() if reason is None]
 SHAPES = [(1, 1), (7, 3), (50, 17), (300, 64), (9, 100), (0, 4), (5, 0)]
 STEP = 1e-30
-
-
-def instances():
-    """Every kernel with two threads; the native one with each of its instruction sets."""
-    for name in USABLE:
-        kind = KERNELS.get(name)
-        if name == "native":
-            from gcnmpi.kernels.native.kernel import targets
-
-            for target in targets():
-                yield pytest.param(lambda d, k=kind, t=target: k(d, 2, t), id=f"native-{target}")
-        else:
-            yield pytest.param(lambda d, k=kind: k(d, 2), id=name)
-
-
-@pytest.fixture(params=instances())
-def make(request):
-    return request.param
-
-
-@pytest.fixture(params=[np.float32, np.float64], ids=["float32", "float64"])
-def kernel(request, make):
-    return make(request.param)
-
-
-@pytest.fixture
-def random():
-    return np.random.default_rng(8)
-
-
-def near(kernel, found, expected, factor=1.0):
-    single = kernel.dtype == np.float32
-    if not isinstance(found, np.ndarray):
-        found = kernel.to_host(found)
-    tolerance = factor * (1e-5 if single else 1e-12)
-    scale = max(1.0, np.abs(expected).max(initial=0))
-    np.testing.assert_allclose(found, expected, rtol=tolerance, atol=tolerance * scale)
-
-
-def give(kernel, array):
-    mine = kernel.empty(*np.shape(array))
-    kernel.copy(kernel.from_host(np.array(array, np.float64)), mine)
-    return mine
-
-
-def junk(kernel, *shape):
-    return give(kernel, np.full(shape, 3.5))
 
 
 def normal(random, kernel, *shape):
@@ -287,15 +239,16 @@ def test_the_first_of_equals_is_the_largest(kernel, random, shape, count):
 
 
 def formula(kind, x, slope=0.2):
-    """f and f′, number by number."""
+    """f and f′."""
     if kind == "gelu":
-        share = 0.5 * math.erfc(-x / math.sqrt(2))
-        return x * share, share + x * math.exp(-x * x / 2) / math.sqrt(2 * math.pi)
+        share = 0.5 * erfc(-x / np.sqrt(2))
+        return x * share, share + x * np.exp(-x * x / 2) / np.sqrt(2 * np.pi)
+    one, below = np.ones_like(x), np.minimum(x, 0)
     negative = {
-        "none": (x, 1), "relu": (0, 0), "elu": (math.expm1(min(x, 0)), math.exp(min(x, 0))),
-        "leaky_relu": (slope * x, slope),
+        "none": (x, one), "relu": (0 * x, 0 * x), "elu": (np.expm1(below), np.exp(below)),
+        "leaky_relu": (slope * x, slope * one),
     }  # fmt: skip
-    return (x, 1) if x > 0 else negative[kind]
+    return np.where(x > 0, (x, one), negative[kind])
 
 
 def test_a_function_that_no_kernel_has_a_version_of(kernel, random, monkeypatch):
@@ -319,7 +272,7 @@ def values(kernel):
 def test_activations_and_their_derivatives(kernel, random, kind):
     x = values(kernel)
     grad = normal(random, kernel, *x.shape)
-    f, derivative = np.moveaxis([[formula(kind, v) for v in row] for row in x], 2, 0)
+    f, derivative = formula(kind, x)
     mine, back, out = give(kernel, x), give(kernel, grad), junk(kernel, *x.shape)
     if kind == "gelu":
         kernel.function(kind, mine, out)
@@ -343,11 +296,8 @@ def test_activations_and_their_derivatives(kernel, random, kind):
         near(kernel, back, grad * derivative)
 
 
-SHORTENING = [one for one in instances() if one.values[0](np.float32).shorten]
-
-
 @pytest.mark.parametrize("length", [1, 70, 5000])
-@pytest.mark.parametrize("make", SHORTENING)
+@having("shorten")
 def test_gradients_are_shortened_where_they_are(kernel, random, length):
     x = normal(random, kernel, length)
     own = np.sqrt((x**2).sum())
@@ -381,11 +331,15 @@ def kept(keys, columns, p):
 @pytest.mark.parametrize("p", [0.0, 0.4])
 @pytest.mark.parametrize("biased", [False, True])
 @pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("shape", [(6, 1), (40, 17), (9, 64), (0, 3)])
-def test_epilogues_after_every_product(kernel, random, shape, kind, biased, p):
+@pytest.mark.parametrize(
+    ("shape", "inner"),
+    [((6, 1), 5), ((40, 17), 5), ((9, 64), 5), ((0, 3), 5), ((50, 8), 100), ((50, 200), 100)],
+)
+def test_epilogues_after_every_product(kernel, random, shape, inner, kind, biased, p):
+    """Of narrow factors too, and of 100 × 200 weights, which are too many to be kept at hand."""
     rows, width = shape
     keys, columns = rng.row_keys(1, 2, 3, np.arange(rows)), rng.column_keys(np.arange(width))
-    a, b = normal(random, kernel, rows, 5), normal(random, kernel, 5, width)
+    a, b = normal(random, kernel, rows, inner), normal(random, kernel, inner, width)
     bias, before = normal(random, kernel, width), normal(random, kernel, *shape)
     mask = kept(keys, columns, p) if p else 1.0
     epilogue = Activation(give(kernel, bias) if biased else None, kind,
@@ -393,8 +347,7 @@ def test_epilogues_after_every_product(kernel, random, shape, kind, biased, p):
 
     def expected(z):
         z = z + bias if biased else z
-        f = [[formula(kind, v) for v in row] for row in z]
-        f, derivative = np.moveaxis(np.reshape(f, (*shape, 2)), 2, 0)
+        f, derivative = formula(kind, z)
         return f * mask, derivative * mask
 
     mine, other = give(kernel, a), give(kernel, b)
@@ -433,8 +386,8 @@ def test_an_activation_that_a_product_does_not_know_is_refused():
         ActivationBackward(None, "leaky_relu", slope=-0.1)
 
 
-@pytest.mark.skipif("native" not in USABLE, reason="not built")
-@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@needs_native
+@DTYPES
 def test_the_bits_do_not_depend_on_threads(random, dtype):
     x, grad = random.standard_normal((2, 5000, 33)).astype(dtype)
     column, row = random.standard_normal(33).astype(dtype), np.ones((5000, 1), dtype)
@@ -451,6 +404,4 @@ def test_the_bits_do_not_depend_on_threads(random, dtype):
         number, slope = kernel.empty(1), np.array([0.1], dtype)
         kernel.prelu_backward(x, grad, slope, other, number)
         found.append([*sums, moments, mine, number, np.array(kernel.dot(x, grad))])
-    for others in found[1:]:
-        for first, other in zip(found[0], others, strict=True):
-            assert first.tobytes() == other.tobytes()
+    same_bits(found)

@@ -6,8 +6,8 @@ import gzip
 
 import numpy as np
 import pytest
+from command_line import run
 from ogb_folders import rows, write_binary, write_split, write_text
-from test_import_meaning import run
 
 from partition.errors import UserError
 from partition.graph.store import open_graph

@@ -7,7 +7,7 @@ import itertools
 
 import numpy as np
 import pytest
-from test_import_meaning import run
+from command_line import refused, run
 
 from partition.errors import UserError
 from partition.graph.store import open_graph
@@ -134,14 +134,14 @@ def test_too_little_memory_is_one_line(tmp_path, monkeypatch):
     (tmp_path / "e.mtx").write_text(
         "%%MatrixMarket matrix coordinate pattern general\n2 2 1\n1 2\n"
     )
-    message = run("import", "e.txt", "g.graph", "--memory", "100MB", code=2).stderr
+    message = refused("import", "e.txt", "g.graph", "--memory", "100MB")
     assert "100MB is too little" not in message
     assert "0.1GB is too little: 4 vertices" in message
     assert "give --memory 0.33GB or more" in message
-    assert "is not a size" in run("import", "e.txt", "g.graph", "--memory", "x", code=2).stderr
-    assert "read as a whole" in run("import", "e.mtx", "g.graph", "--memory", "1G", code=2).stderr
+    assert "is not a size" in refused("import", "e.txt", "g.graph", "--memory", "x")
+    assert "read as a whole" in refused("import", "e.mtx", "g.graph", "--memory", "1G")
     monkeypatch.setattr(on_disk, "_arcs_at_once", lambda memory, n: 2)
-    message = run("import", "e.txt", "g.graph", "--memory", "1G", code=2).stderr
+    message = refused("import", "e.txt", "g.graph", "--memory", "1G")
     assert "vertex 0 has 3 arcs, which are sorted at once" in message
     monkeypatch.undo()
     monkeypatch.chdir(tmp_path)

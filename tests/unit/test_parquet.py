@@ -6,7 +6,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from test_import_meaning import run
+from command_line import run
 
 from partition.errors import UserError
 from partition.graph.store import open_graph

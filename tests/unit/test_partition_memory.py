@@ -11,9 +11,9 @@ import weakref
 
 import numpy as np
 import pytest
+from command_line import run
 from hypothesis import given, settings
 from small_graphs import partitioned_graphs, random_graph
-from test_import_meaning import run
 
 from gcnmpi.core.resident import allowed_bytes
 from partition import resident

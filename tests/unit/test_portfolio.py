@@ -1,16 +1,14 @@
 """The portfolio: what it tries, what it keeps, what it says; refinement of stored partitions."""
 
-import json
 from dataclasses import asdict, replace
 
 import numpy as np
 import pytest
-from click.testing import CliRunner
+from command_line import as_json, refused, run
 from small_graphs import from_arcs, random_graph
 
 from partition.backends.catalogue import MODELS
 from partition.backends.process import TimeIsUp, run_apart
-from partition.cli.main import cli
 from partition.deadline import Deadline
 from partition.errors import UserError
 from partition.graph.manifest import MADE_FOR_MIXED, Partition
@@ -56,12 +54,6 @@ def cheap(monkeypatch):
     """Two candidates that take no time."""
     candidates = (CANDIDATES[0], replace(CANDIDATES[0], name="rows", model="rp", options={}))
     monkeypatch.setattr(portfolio, "CANDIDATES", candidates)
-
-
-def run(*words, code=0):
-    result = CliRunner().invoke(cli, [str(word) for word in words])
-    assert result.exit_code == code, result.output
-    return result
 
 
 def test_what_is_tried_depends_on_sizes_alone():
@@ -160,14 +152,14 @@ def test_the_best_for_each_exchange_is_kept_as_a_pair(hubs):
     # The name of the pair stands for both, or the one that suits.
     assert members(hubs, "auto-4") == ["auto-4-rows", "auto-4-mixed"]
     assert member(hubs, "auto-4", "mixed") == "auto-4-mixed"
-    assert "already" in run("add", hubs, "--model", "auto", "-k", 4, code=2).stderr
-    facts = json.loads(run("info", hubs, "auto-4", "--json").stdout)["partitions"]
+    assert "already" in refused("add", hubs, "--model", "auto", "-k", 4)
+    facts = as_json("info", hubs, "auto-4")["partitions"]
     assert [each["name"] for each in facts] == members(hubs, "auto-4")
-    there = ["add", hubs, "--model", "auto", "-k", 4, "--name", "auto-4", "--if-missing", "--json"]
-    assert [each["id"] for each in json.loads(run(*there).stdout)["partitions"]] == [
+    there = ["add", hubs, "--model", "auto", "-k", 4, "--name", "auto-4", "--if-missing"]
+    assert [each["id"] for each in as_json(*there)["partitions"]] == [
         rows.id, mixed.id,
     ]  # fmt: skip
-    compared = json.loads(run("compare", hubs, "auto-4", "--json").stdout)
+    compared = as_json("compare", hubs, "auto-4")
     assert {row["name"] for row in compared} == set(members(hubs, "auto-4"))
     refined = refine_partition(hubs, "auto-4", objective=Objective(exchange="mixed"), effort=0.01)
     assert refined.options["start"]["name"] == "auto-4-mixed"
@@ -175,7 +167,7 @@ def test_the_best_for_each_exchange_is_kept_as_a_pair(hubs):
     # One that is called so itself is what the name means, until a new pair replaces it.
     write_partition(hubs, replace(rows, name="auto-4"))
     assert members(hubs, "auto-4") == ["auto-4"]
-    assert "already" in run("add", hubs, "--model", "auto", "-k", 4, code=2).stderr
+    assert "already" in refused("add", hubs, "--model", "auto", "-k", 4)
     run("remove", hubs, "auto-4-mixed+mixed")
     add_best(hubs, 4, network=SLOW, overwrite=True)
     assert list_partitions(hubs) == ["auto-4-mixed", "auto-4-rows"]
@@ -320,7 +312,7 @@ def test_a_tool_is_stopped_after_its_time(monkeypatch):
     ],
 )
 def test_mistakes(folder, words, message):
-    assert message in run("add", folder, *words, code=2).stderr
+    assert message in refused("add", folder, *words)
     assert list_partitions(folder) == []
 
 
@@ -338,15 +330,12 @@ def test_refine_on_the_command_line(folder):
     assert after["volume"] == sum(made.metrics["in"]["send_rows"]) < before["volume"]
     assert "rp-4+refined-e0.05" in run("info", folder, "rp-4+refined-e0.05").output
 
-    facts = json.loads(run("refine", folder, "rp-4", "--name", "x", "--weigh", "max_recv=2",
-                           "--json").stdout)  # fmt: skip
+    facts = as_json("refine", folder, "rp-4", "--name", "x", "--weigh", "max_recv=2")
     assert facts["options"]["refine"]["max_recv"] == 2
     assert facts["history"][0]["step"] == "rp-4"
-    assert "already" in run("refine", folder, "rp-4", "--imbalance", "0.05", code=2).stderr
-    assert "unknown partition" in run("refine", folder, "rp-5", code=2).stderr
-    assert (
-        "effort = 0" in run("refine", folder, "rp-4", "--effort", 0, "--name", "y", code=2).stderr
-    )
+    assert "already" in refused("refine", folder, "rp-4", "--imbalance", "0.05")
+    assert "unknown partition" in refused("refine", folder, "rp-5")
+    assert "effort = 0" in refused("refine", folder, "rp-4", "--effort", 0, "--name", "y")
 
 
 def test_refined_as_it_is_made_equals_refined_afterwards(folder):

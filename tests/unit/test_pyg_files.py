@@ -7,7 +7,7 @@ import os
 import numpy as np
 import pytest
 import tensor_files as write
-from test_import_meaning import run
+from command_line import run
 
 from partition.errors import UserError
 from partition.graph.store import open_graph

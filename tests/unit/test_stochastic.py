@@ -1,16 +1,14 @@
 """The stochastic hypergraph against the batches it is made of, and against expectations."""
 
-import json
 import math
 
 import numpy as np
 import pytest
-from click.testing import CliRunner
+from command_line import as_json, refused, run
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from small_graphs import partitioned_graphs, random_graph
 
-from partition.cli.main import cli
 from partition.errors import UserError
 from partition.graph.graph import row_sizes
 from partition.graph.metrics import pattern_exchange
@@ -276,12 +274,10 @@ def test_simulate_from_the_command_line(tmp_path):
     write_graph(path, random_graph(60, 400), source={})
     add_partition(path, "rp", 2)
     add_partition(path, "block", 3)
-    words = ["simulate", str(path), "rp-2", "block-3", "--batch", "20", "--batches", "5"]
-    table = CliRunner().invoke(cli, words).output
+    words = ["simulate", path, "rp-2", "block-3", "--batch", 20, "--batches", 5]
+    table = run(*words).output
     for text in ("5 batches of 20 vertices", "rp-2", "block-3", "max send", "median", "±"):
         assert text in table
-    facts = json.loads(CliRunner().invoke(cli, [*words, "--json"]).stdout)
-    assert [row["name"] for row in facts["partitions"]] == ["rp-2", "block-3"]
-    wrong = CliRunner().invoke(cli, [*words, "--fanouts", "3"])
-    assert (wrong.exit_code, wrong.stdout) == (2, "")
-    assert "has no fan-outs" in wrong.stderr
+    rows = as_json(*words)["partitions"]
+    assert [row["name"] for row in rows] == ["rp-2", "block-3"]
+    assert "has no fan-outs" in refused(*words, "--fanouts", 3)

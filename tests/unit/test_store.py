@@ -9,11 +9,10 @@ from dataclasses import asdict, replace
 
 import numpy as np
 import pytest
-from click.testing import CliRunner
+from command_line import run
 from small_graphs import from_arcs, random_graph
 from traced import takes_less_than
 
-from partition.cli.main import cli
 from partition.errors import UserError
 from partition.graph import content, store
 from partition.graph import graph as graph_module
@@ -618,19 +617,13 @@ def test_a_check_finds_what_a_folder_lies_about(folder, lie):
 
 
 def test_the_command_check(folder):
-    def run(*words):
-        return CliRunner().invoke(cli, ["check", str(folder), *words])
-
-    done = run()
-    assert done.exit_code == 0, done.output
-    assert "content ids" in done.stdout
+    assert "content ids" in run("check", folder).stdout
     changed(folder, "features", (5, 1), 9.0)
-    done = run()
-    assert done.exit_code == 2
-    (line, hint) = done.stderr.splitlines()
+    (line, hint) = run("check", folder, code=2).stderr.splitlines()
     assert "features.npy does not hold what the manifest says (and 1 more)" in line
     assert "import the graph again" in hint
-    assert [row["wrong"] is None for row in json.loads(run("--json").stdout)].count(False) == 2
+    rows = json.loads(run("check", folder, "--json", code=2).stdout)
+    assert [row["wrong"] is None for row in rows].count(False) == 2
 
 
 @pytest.mark.parametrize("lie", ["other weight", "other label", "flipped target"])

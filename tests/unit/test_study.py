@@ -8,10 +8,9 @@ import sys
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner
+from command_line import refused, run
 from small_graphs import random_graph
 
-from partition.cli.main import cli
 from partition.errors import UserError
 from partition.graph.store import list_partitions, open_graph, read_partition, write_graph
 from partition.importing.synthetic import sbm
@@ -136,17 +135,17 @@ def test_the_plot(rows, tmp_path):
 
 def test_the_plot_of_compare(graphs, rows, tmp_path):
     pytest.importorskip("matplotlib")
-    run = lambda *words: CliRunner().invoke(cli, ["compare", *map(str, words)])  # noqa: E731
-    assert run(graphs[0], "--plot", tmp_path / "c.svg").exit_code == 0
+    run("compare", graphs[0], "--plot", tmp_path / "c.svg")
     text = (tmp_path / "c.svg").read_text()
     # Every partition has one line, under the heading of its k: none is left empty.
     lines = ["block-2", "block-4", "a, k = 2", "a, k = 4"]
     assert [text.count(f"<!-- {word} -->") for word in lines] == [1] * 4
     assert text.index("a, k = 2") < text.index("block-2") < text.index("a, k = 4")
     for name in ("c.txt", "c"):  # told before anything is read
-        done = run(tmp_path / "none.graph", "--plot", tmp_path / name)
-        assert (done.exit_code, "is not a name for a figure" in done.stderr) == (2, True)
-    assert "cannot write" in run(graphs[0], "--plot", graphs[0] / "manifest.json" / "c.png").stderr
+        said = refused("compare", tmp_path / "none.graph", "--plot", tmp_path / name)
+        assert "is not a name for a figure" in said
+    nowhere = graphs[0] / "manifest.json" / "c.png"
+    assert "cannot write" in run("compare", graphs[0], "--plot", nowhere, code=2).stderr
 
 
 def test_the_plot_without_matplotlib(rows, tmp_path, monkeypatch):

@@ -4,9 +4,9 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from one_process import LossScheme
 from small_graphs import from_arcs
 
-from gcnmpi.layout.place import Block
 from gcnmpi.nn.schedules import LearningRate
 from gcnmpi.nn.tasks.interface import Made, Targets
 from gcnmpi.nn.tasks.labels import OneHot
@@ -48,20 +48,6 @@ PYTORCH = [
 ]  # fmt: skip
 
 
-class OneProcess:
-    """A scheme of one rank; ``whole_rows`` False makes the loss of classes take all its passes."""
-
-    whole_rows = False
-
-    def __init__(self, kernel, shape):
-        self._block = Block(np.arange(shape[0]), slice(0, shape[1]))
-        self.row_max = lambda k, x: kernel.row_max(x)
-        self.row_sum = lambda k, sums: sums
-        self.row_pick = lambda k, x, columns, width: kernel.pick(x, columns)
-        self.block = lambda place, width: self._block
-        self.reduce = lambda contributions: None
-
-
 def made(options, labels, rows=None, dtype="float64"):
     """What a loss is made of, where some rows train."""
     kernel = KERNELS.get("scipy")(dtype)
@@ -70,7 +56,7 @@ def made(options, labels, rows=None, dtype="float64"):
     counts = {"train": int(np.count_nonzero(known[mask]))}
     targets = Targets(labels, {"train": mask}, counts)
     config = from_table({"task": options}).task
-    return Made(OneProcess(kernel, LOGITS.shape), kernel, 1, 3, targets, config)
+    return Made(LossScheme(kernel, LOGITS.shape), kernel, 1, 3, targets, config)
 
 
 def loss_and_gradient(options, labels, rows=None, logits=LOGITS):

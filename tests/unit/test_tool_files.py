@@ -1,17 +1,15 @@
 """Files of other partitioners, read back by parsers that share nothing with the writer."""
 
-import json
 from dataclasses import replace
 from itertools import pairwise
 
 import numpy as np
 import pytest
-from click.testing import CliRunner
+from command_line import as_json, refused, run
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from small_graphs import partitioned_graphs, random_graph
 
-from partition.cli.main import cli
 from partition.errors import UserError
 from partition.graph.store import list_partitions, read_partition, write_graph
 from partition.importing.partfile import read_parts
@@ -131,19 +129,13 @@ def test_from_the_command_line_and_back(tmp_path):
     path, file = tmp_path / "small.graph", tmp_path / "small.u"
     write_graph(path, graph, source={})
 
-    def run(*words, code=0):
-        result = CliRunner().invoke(cli, [str(word) for word in words])
-        assert result.exit_code == code, result.output
-        return result
-
-    out = run("export-model", path, file, "--format", "patoh", "--balance", "nnz,rows", "--json")
-    facts = json.loads(out.stdout)
+    facts = as_json("export-model", path, file, "--format", "patoh", "--balance", "nnz,rows")
     model = hypergraph_model(graph, "in")
     assert (facts["model"], facts["nets"], facts["pins"]) == ("hp", 30, len(model.pins))
     weights, nets, _ = read_patoh(file)
     assert nets == rows(model.indptr, model.pins)
     assert weights == [[w, 1] for w in model.weights.tolist()]
-    assert "is there already" in run("export-model", path, file, "--format", "metis", code=2).stderr
+    assert "is there already" in refused("export-model", path, file, "--format", "metis")
     text = run("export-model", path, file, "--format", "metis", "--force", "--direction", "out")
     assert "gp, 30 vertices" in text.output
     assert read_metis(file)[0] == [[w] for w in row_model(graph, "out").weights.tolist()]

@@ -32,7 +32,7 @@ LOSS = Instruction("loss", lambda operator, binding, step: lambda epoch: None)
 
 @dataclass(frozen=True)
 class Target:
-    """What the compiler has to know of a scheme.
+    """The facts of a scheme that the compiler has to know.
 
     Attributes
     ----------
@@ -126,7 +126,7 @@ def _compile(
     seen = alias.get(logits, logits)
 
     pinned = {*outputs, gradient}
-    # What the backward pass reads has to be there then as it is: nothing is added onto it.
+    # A value that the backward pass reads has to stay as it is: nothing is added onto it.
     lasting = pinned | {value for step in backward for value in step.values}
     seen_outputs = {alias.get(i, i) for i in outputs}
     if target.whole_rows:

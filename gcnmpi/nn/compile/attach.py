@@ -1,4 +1,4 @@
-"""What follows a product goes into the product's own pass over memory."""
+"""Operations that follow a product go into the product's own pass over memory."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class _Merged:
         self._steps[self._writers[value]], self._steps[at] = None, merged
 
     def left(self) -> list[Step]:
-        """What there is now."""
+        """The steps that are left, in order."""
         return [step for step in self._steps if step is not None]
 
 

@@ -1,8 +1,8 @@
 """When the matrices of one evaluation come and go, and which take over the memory of another.
 
 In an evaluation that is made once, memory is taken when a value is written and given back after its
-last reading, so that no more matrices live than a layer needs. What an operator of one input writes
-may lie where its input was, if that is read for the last time.
+last reading, so that no more matrices live than a layer needs. The value of an operator of one
+input may lie where its input was, if that is read for the last time.
 """
 
 from __future__ import annotations

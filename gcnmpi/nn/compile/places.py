@@ -1,9 +1,10 @@
 """Where each value lives, and moves between layouts where operators need another one.
 
 Most schemes have one layout for all matrices. Where it rotates with the layers, a product leads
-from one place to the next: an aggregation from Hᵏ⁻¹ to M·Hᵏ⁻¹, a linear map from there to Hᵏ. What
-does not fit that is moved. In a batch of sampled neighbours each aggregation has fewer rows than it
-reads: what all that follows needs no more of is left out as early as it can be.
+from one place to the next: an aggregation from Hᵏ⁻¹ to M·Hᵏ⁻¹, a linear map from there to Hᵏ. A
+value that does not lie where an operator needs it is moved. In a batch of sampled neighbours each
+aggregation has fewer rows than it reads: rows that no later step needs are left out as early as
+possible.
 """
 
 from __future__ import annotations

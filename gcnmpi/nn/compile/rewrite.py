@@ -33,9 +33,10 @@ def choose_orders(
     The same with multiples of H added, M·(H·W) + (1 + ε)·(H·W) instead of (M·H + (1 + ε)·H)·W.
 
     Combining first exchanges d_out columns forward and backward; aggregating first d_in, and only
-    forward where the input has no gradient. What never changes is aggregated once, before. What
-    moves as much either way is aggregated first without gradients, since the weight is then
-    multiplied where the aggregate is, in its memory; and where an aggregate has fewer rows.
+    forward where the input has no gradient. A value that never changes is aggregated once, before.
+    Where either order moves as many columns, aggregating comes first without gradients, since the
+    weight is then multiplied where the aggregate is, in its memory; and where an aggregate has
+    fewer rows.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""What a metric looks at: the output of the network and the labels, of some vertices of a rank."""
+"""A metric looks at the output of the network and the labels, of some vertices of a rank."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the networks share: layers on top of each other, and what stands between them.
+"""The networks share layers on top of each other, and the operators that stand between them.
 
 A layer is, as in "Classic GNNs are strong baselines" (Luo, Shi and Wu 2024):
 y = convolution(x) + residual(x); x = dropout(activation(norm(y))). The one that gives the logits
@@ -22,7 +22,7 @@ BRANCH_STREAM = 1 << 22
 
 @dataclass(frozen=True)
 class Layer:
-    """What a convolution is asked for.
+    """A layer, as the function that adds its convolution is told of it.
 
     Attributes
     ----------
@@ -40,7 +40,7 @@ class Layer:
 
     @property
     def name(self) -> str:
-        """What the names of its parameters begin with."""
+        """The beginning of the names of its parameters."""
         return f"convs.{self.k - 1}"
 
 

@@ -5,7 +5,7 @@ of n rows and ``width`` columns; its ``inputs`` are the numbers of earlier opera
 ``layer`` counts the aggregations from the features to here, at least 1 but for what lies before
 the first: schemes whose layout rotates with the layers need it, and ``gcnmpi infer --layer``.
 
-What an operator means stands in its docstring, for whole matrices: x, x₁, x₂ are its inputs,
+The docstring of an operator says what it means, for whole matrices: x, x₁, x₂ are its inputs,
 M is the aggregation matrix (n, n), N(i) the columns of the entries of row i of M (its pattern).
 Beside it are its gradient and how the steps of both run and what they cost; the table of its family
 puts these together.
@@ -27,5 +27,5 @@ RULES: Mapping[type[Operator], Rule] = ChainMap(
 
 
 def rule_of(operator: Operator) -> Rule:
-    """What the compiler knows of it."""
+    """The rule by which the compiler treats an operator."""
     return RULES[type(operator)]

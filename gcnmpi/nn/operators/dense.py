@@ -22,7 +22,7 @@ class Features(Operator):
 
 @dataclass(frozen=True)
 class Linear(Operator):
-    """x·W."""
+    """A linear map, x·W."""
 
     weight: str = ""
     reads = ("weight",)
@@ -54,7 +54,7 @@ def _share_input(features: Features, binding: Binding, step: Step) -> Run:
 
 
 def _combine(linear: Linear, binding: Binding, step: Step) -> Run:
-    """x·W, or g·Wᵀ."""
+    """Forward x·W, backward g·Wᵀ."""
     scheme, k, epilogue = binding.scheme, step.k, binding.epilogue(step)
     transposed = step.instruction is COMBINE_T
     x, out, weight = binding.read(step), binding.written(step), binding.parameters[linear.weight]

@@ -13,13 +13,13 @@ from gcnmpi.nn.tape import ADD, Rule, Tape, one_step
 
 @dataclass(frozen=True)
 class Bias(Operator):
-    """x + 1·bᵀ."""
+    """A bias for each column: x + 1·bᵀ."""
 
     bias: str = ""
     reads = ("bias",)
 
     def as_finish(self) -> Operator:
-        """Always."""
+        """A bias can always be added in a product's pass."""
         return Finish(self.inputs, self.width, self.layer, bias=self.bias)
 
 
@@ -27,8 +27,8 @@ class Bias(Operator):
 class Activate(Operator):
     """f(x) with f of ``kind`` "relu", "elu" (α = 1), "leaky_relu", "prelu" or one of the kernels'.
 
-    ``slope`` is that of "leaky_relu" below 0; "prelu" trains it: ``parameter``, (1,). Those of the
-    kernels are ``kernels.host.elementwise.FUNCTIONS``: "gelu" (exact, erf).
+    ``slope`` is that of "leaky_relu" below 0; "prelu" trains it: ``parameter``, (1,). The kernels
+    have ``kernels.host.elementwise.FUNCTIONS``: "gelu" (exact, erf).
     """
 
     kind: str = "relu"
@@ -55,13 +55,13 @@ class Drop(Operator):
     stream: int = 0
 
     def as_finish(self) -> Operator:
-        """Always."""
+        """Dropout can always be part of a product's pass."""
         return Finish(self.inputs, self.width, self.layer, p=self.p, stream=self.stream)
 
 
 @dataclass(frozen=True)
 class Add(Operator):
-    """x₁ + x₂."""
+    """The sum x₁ + x₂."""
 
 
 @dataclass(frozen=True)
@@ -159,7 +159,7 @@ def _centred_scale_grad(scale: Scale, binding: Binding, step: Step) -> Run:
 
 
 def _maximum(maximum: Maximum, binding: Binding, step: Step) -> Run:
-    """Entry-wise maximum."""
+    """Bind the entry-wise maximum of all inputs."""
     kernel, out = binding.kernel, binding.written(step)
     terms = [binding.read(step, i) for i in range(len(step.reads))]
     return lambda epoch: kernel.maximum(terms, out)
@@ -183,7 +183,7 @@ def _activate(activate: Activate, binding: Binding, step: Step) -> Run:
 
 
 def _activate_backward(activate: Activate, binding: Binding, step: Step) -> Run:
-    """Its gradient, and that of a trained slope."""
+    """Bind the gradient of :func:`_activate`, and that of a trained slope."""
     kernel, out = binding.kernel, binding.written(step)
     x, grad = binding.read(step), binding.read(step, 1)
     if not activate.parameter:
@@ -206,7 +206,7 @@ def _mean_of_heads(mean: MeanOfHeads, binding: Binding, step: Step) -> Run:
 
 
 def _mean_of_heads_backward(mean: MeanOfHeads, binding: Binding, step: Step) -> Run:
-    """Its gradient."""
+    """Bind the gradient of :func:`_mean_of_heads`."""
     kernel, grad, out = binding.kernel, binding.read(step), binding.written(step)
     return lambda epoch: kernel.mean_of_heads_backward(grad, mean.heads, out)
 

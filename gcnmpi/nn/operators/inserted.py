@@ -46,7 +46,7 @@ def _finish(finish: Finish, binding: Binding, step: Step) -> Run:
 
 
 def _finish_backward(finish: Finish, binding: Binding, step: Step) -> Run:
-    """Their gradient."""
+    """Bind the gradient of bias, activation and dropout."""
     kernel, grad, out = binding.kernel, binding.read(step), binding.written(step)
     output = binding.read(step, 1) if len(step.reads) > 1 else None
     epilogue = binding.activation_backward(finish, output, binding.place(step))

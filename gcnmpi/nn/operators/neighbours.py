@@ -31,7 +31,7 @@ from gcnmpi.schemes.operations import Operation
 
 @dataclass(frozen=True)
 class Aggregate(Operator):
-    """M·x."""
+    """Each row is the weighted sum of its neighbours' rows, M·x."""
 
 
 @dataclass(frozen=True)
@@ -101,7 +101,7 @@ def _attend_v2_gradient(tape: Tape, number: int, gradient: int) -> None:
 
 
 def _aggregate(aggregate: Aggregate, binding: Binding, step: Step) -> Run:
-    """M·x, or Mᵀ·g."""
+    """Forward M·x, backward Mᵀ·g."""
     scheme, k, epilogue = binding.scheme, step.k, binding.epilogue(step)
     multiply = scheme.aggregate if step.instruction is AGGREGATE else scheme.aggregate_t
     x, out = binding.matrix(step.reads[0]), binding.written(step)
@@ -192,7 +192,7 @@ def _attend_backward(attend: Attend, binding: Binding, step: Step) -> Run:
 
 
 def _attend_v2(attend: AttendV2, binding: Binding, step: Step) -> Run:
-    """Attention of GATv2."""
+    """Bind the attention of GATv2."""
     kernel, halo = binding.kernel, binding.halo(step)
     x1, x2, out = binding.matrix(step.reads[0]), binding.read(step, 1), binding.written(step)
     heads, vector = attend.heads, binding.parameters[attend.vector]

@@ -27,7 +27,7 @@ class Norm(Operator):
 
     @property
     def last_bias(self) -> str:
-        """Its bias."""
+        """The parameter that shifts the result."""
         return self.bias
 
 
@@ -156,7 +156,7 @@ def _batch_norm(norm: BatchNorm, binding: Binding, step: Step) -> Run:
     scale, shift = kernel.empty(width), kernel.empty(width)
     running = RunningMoments(mean, variance, norm.momentum)
     of, find_pivot = ColumnNorm(moments, norm.eps, weight, bias), pivot(binding, step, x)
-    # What trained features add to equal rows makes them differ, so they need a gradient.
+    # Trained features make equal rows differ, so that those rows need a gradient.
     constant = not binding.program.trained_features
 
     def run(epoch: int) -> None:

@@ -11,7 +11,7 @@ from gcnmpi.nn.program import Finish, Instruction, Step
 
 
 def _combine(linear: Linear, binding: Binding, step: Step) -> Run:
-    """x·W."""
+    """Bind x·W, of sparse features."""
     x, out = binding.sparse[step.reads[0]], binding.written(step)
     add, epilogue = step.onto is not None, binding.epilogue(step)
     weight = binding.parameters[linear.weight]

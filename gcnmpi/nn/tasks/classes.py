@@ -96,11 +96,11 @@ class WeightedCrossEntropy:
         self._exponentials = made.kernel.empty_columnwise(*shape)
 
     def products(self) -> list[Product]:
-        """See :class:`~gcnmpi.nn.tasks.interface.Loss`."""
+        """The row operations of one call."""
         return _products(self._options, self._k, len(self._rows))
 
     def __call__(self, logits: Array, grad: Array) -> Number:
-        """See :class:`~gcnmpi.nn.tasks.interface.Loss`."""
+        """This rank's share of the loss; its gradient goes to ``grad``."""
         if not len(self._rows):
             grad.fill(0)
             return 0.0

@@ -44,7 +44,7 @@ class MeanOfEntries:
         self._scale = 1 / made.targets.counts["train"]
         labels = made.targets.labels
         known = ~np.isnan(labels) & made.targets.masks["train"][:, np.newaxis]
-        # What is made of them is as exact as the output at least.
+        # The losses are at least as exact as the output.
         dtype = np.result_type(labels.dtype, made.kernel.dtype)
 
         def smoothed(some: np.ndarray) -> np.ndarray:
@@ -62,11 +62,11 @@ class MeanOfEntries:
         self._step = max(1, _AT_ONCE // max(1, labels.shape[1]))
 
     def products(self) -> list[Product]:
-        """None."""
+        """No row operation is needed: numbers are judged one by one."""
         return []
 
     def __call__(self, logits: Array, grad: Array) -> Number:
-        """See :class:`~gcnmpi.nn.tasks.interface.Loss`."""
+        """This rank's share of the loss; its gradient goes to ``grad``."""
         loss: Number
         if self._one_pass is not None:
             loss = self._one_pass(logits, self._labels, self._loss, self._scale, grad)

@@ -1,4 +1,4 @@
-"""What a task gives to training: the labels it takes, and its loss."""
+"""A task gives to training the labels it takes, and its loss."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ class Loss(Protocol):
 
 @dataclass(frozen=True)
 class Made:
-    """What a loss is made of.
+    """The parts that a loss is made of.
 
     Attributes
     ----------
@@ -76,7 +76,7 @@ class Made:
 
 @dataclass(frozen=True)
 class Task:
-    """What the table of tasks points to.
+    """A task, as the table of tasks points to it.
 
     Attributes
     ----------

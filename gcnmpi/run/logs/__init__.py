@@ -25,12 +25,12 @@ LOGS = Registry(
 class Log(Protocol):
     """Made by ``Log(folder, before)`` from the folder of a run and the epochs that it has.
 
-    Epochs are as the record has them, "epoch", "loss", "seconds", "time" and metrics. What cannot
-    be written is an OSError.
+    Epochs are as the record has them, "epoch", "loss", "seconds", "time" and metrics. A file that
+    cannot be written is an OSError.
     """
 
     def add(self, epoch: Mapping[str, Any]) -> None:
-        """Append an epoch."""
+        """Append an epoch to the files."""
 
     def close(self) -> None:
         """Write what is not in the files yet, and close them."""

@@ -27,11 +27,11 @@ class CsvLog:
         self._file = open(path, "a", encoding="utf-8", newline="", buffering=1)  # noqa: SIM115
 
     def add(self, epoch: Mapping[str, Any]) -> None:
-        """Append a line."""
+        """Append a line for an epoch."""
         self._write(self._file, epoch)
 
     def close(self) -> None:
-        """Close the file."""
+        """Close the file of lines."""
         self._file.close()
 
     def _write(self, file: IO[str], epoch: Mapping[str, Any]) -> None:

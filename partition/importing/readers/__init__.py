@@ -16,15 +16,11 @@ import numpy as np
 import pyarrow as pa
 
 from partition.errors import UserError, unknown_name
-from partition.importing.readers.files import (
-    check_file,
-    check_memory,
-    open_plain_or_gzip,
-    read_errors,
-)
+from partition.importing.readers.files import check_file, open_plain_or_gzip, read_errors
 from partition.importing.readers.numbering import number_texts, number_vertices
 from partition.importing.readers.vertex_files import read_ids
 from partition.registry import Registry
+from partition.resident import check_memory
 
 # One of these is in the folder raw of OGB; the last two are of graphs with types.
 OGB_FILES = ("edge.csv.gz", "data.npz", "num-node-dict.csv.gz", "edge_index_dict.npz")

@@ -65,7 +65,9 @@ def find_columns(path: Path, layout: Layout) -> Columns:
     A UserError if there is no arc, or it is not clear what a column is.
     """
     lines = first_lines(path, 2)
-    _refuse_matrix_market(path)
+    _, start = next(text_blocks(path), (1, b""))
+    if start[:14].lower() == b"%%matrixmarket":
+        raise UserError(f"{path} is a Matrix Market file", "give --format mtx")
     if not lines:
         raise UserError(f"{path} holds no arcs", "one arc 'source target [weight]' a line")
     number, first = lines[0]
@@ -95,14 +97,24 @@ def find_columns(path: Path, layout: Layout) -> Columns:
         raise UserError(f"{path} holds no arcs, only the header {quoted(first.strip())}")
     if roles is None:
         places = named_roles(words) if header else None
-        places = places or _unnamed_roles(path, number, first, words, header)
-    assert places is not None
+        if places is None and (len(words) == 2 or (len(words) == 3 and not header)):
+            places = tuple(range(len(words)))
+    if places is None:
+        raise UserError(
+            f"{path}, line {number}: {quoted(first.strip())} has {len(words)} columns, and it is "
+            "not clear what they are",
+            "say it in their order, such as --columns source,target,weight or source,target,-,-",
+        )
     sample = second if header else words
     text = layout.string_ids or not _integers(sample, places[:2])
     if text and not layout.string_ids:
         _refuse_fractions(path, lines[1] if header else lines[0], sample, places)
-    if text and separator is None and not header and len(words) == 3 and roles is None:
-        _check_third(path, number, first, words)
+    unnamed = text and separator is None and not header and len(words) == 3 and roles is None
+    if unnamed and not is_number(words[2]):
+        raise UserError(
+            f"{path}, line {number}: the third column of {quoted(first.strip())} is not a weight",
+            "give --columns source,-,target, say, or --columns source,target,-",
+        )
     used = sorted(places)
     note = ""
     if header or used != list(range(len(words))):
@@ -172,32 +184,3 @@ def _refuse_fractions(
                 f"{quoted(words[place])} is not an integer of 64 bits",
                 "if ids are texts, give --string-ids",
             )
-
-
-def _unnamed_roles(
-    path: Path, number: int, line: str, words: list[str], header: bool
-) -> tuple[int, ...]:
-    if len(words) == 2:
-        return (0, 1)
-    if len(words) == 3 and not header:
-        return (0, 1, 2)
-    raise UserError(
-        f"{path}, line {number}: {quoted(line.strip())} has {len(words)} columns, and it is not "
-        "clear what they are",
-        "say it in their order, such as --columns source,target,weight or source,target,-,-",
-    )
-
-
-def _check_third(path: Path, number: int, line: str, words: list[str]) -> None:
-    if not is_number(words[2]):
-        raise UserError(
-            f"{path}, line {number}: the third column of {quoted(line.strip())} is not a weight",
-            "give --columns source,-,target, say, or --columns source,target,-",
-        )
-
-
-def _refuse_matrix_market(path: Path) -> None:
-    for _, block in text_blocks(path):
-        if block[:14].lower() == b"%%matrixmarket":
-            raise UserError(f"{path} is a Matrix Market file", "give --format mtx")
-        return

@@ -16,8 +16,9 @@ import numpy as np
 from partition.errors import UserError
 from partition.importing.readers import Source
 from partition.importing.readers.dgl_bin import as_source, read_dgl, read_tensors
-from partition.importing.readers.files import check_file, check_memory
+from partition.importing.readers.files import check_file
 from partition.records import open_regular
+from partition.resident import check_memory
 
 LONGEST = 1 << 26  # bytes of a description
 

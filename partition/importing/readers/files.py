@@ -13,14 +13,11 @@ from pathlib import Path
 from typing import IO, cast
 
 import numpy as np
-import scipy.sparse as sp
 
 from partition.errors import UserError, shortened
 from partition.records import DEFLATE_RATIO, open_regular
 from partition.resident import check_memory
 
-# Sparse features may have so many columns without an entry for each.
-SPARSE_WIDTH = 1 << 16
 # Lists of arcs and tables of numbers shrink to a tenth or so in a gzip file, hardly further.
 TEXT_RATIO = 100
 FREE_CONTENT = 1 << 26
@@ -46,14 +43,9 @@ def position_in(file: IO[bytes]) -> int:
 def check_file(path: str | os.PathLike) -> None:
     """A UserError if ``path`` does not exist or is not a regular file."""
     try:
-        kind = os.stat(path).st_mode
+        mode = os.stat(path).st_mode
     except (OSError, ValueError):
         raise UserError(f"there is no file {path}") from None
-    check_regular(path, kind)
-
-
-def check_regular(path: str | os.PathLike, mode: int) -> None:
-    """A UserError if ``mode`` (of :func:`os.stat`) is not that of a regular file."""
     if not stat.S_ISREG(mode):
         known = {stat.S_IFIFO: "a pipe", stat.S_IFDIR: "a folder", stat.S_IFSOCK: "a socket"}
         kind = known.get(stat.S_IFMT(mode), "a device")
@@ -114,24 +106,17 @@ def read_errors(path: Path) -> Iterator[None]:
         raise UserError(f"{path} does not fit into the memory of this machine") from error
 
 
-def check_csr(
-    indptr: np.ndarray, indices: np.ndarray, data: np.ndarray, shape: tuple[int, int], where: str
-) -> None:
-    """Check that three arrays, ``where`` in messages, are a CSR matrix of the given shape."""
-    for name, array, kinds in (("indptr", indptr, "iu"), ("indices", indices, "iu")):
-        if array.ndim != 1 or array.dtype.kind not in kinds:
-            raise UserError(f"{where}: {name} is not a vector of integers")
-    if data.ndim != 1 or data.dtype.kind not in "biuf":
-        raise UserError(f"{where}: data is not a vector of numbers")
-    rows, columns = shape
-    if rows < 0 or columns < 0 or len(indptr) != rows + 1:
-        raise UserError(f"{where}: {len(indptr)} row pointers do not fit the shape {shape}")
-    if len(indices) != len(data):
-        raise UserError(f"{where}: {len(indices)} indices but {len(data)} values")
-    if indptr[0] != 0 or indptr[-1] != len(indices) or (indptr[1:] < indptr[:-1]).any():
-        raise UserError(f"{where}: row pointers do not rise from 0 to {len(indices)}")
-    if len(indices) and (indices.min() < 0 or indices.max() >= columns):
-        raise UserError(f"{where}: a column index is outside 0..{columns - 1}")
+def check_vertices(n: int, where: object) -> None:
+    """Refuse a graph without vertices, or of more than memory holds."""
+    if not n:
+        raise UserError(f"{where} holds a graph without vertices")
+    check_memory(16 * n, f"{where}: {n} vertices")
+
+
+def check_inside(vertices: np.ndarray, n: int, where: object) -> None:
+    """A UserError if one of the numbers is not that of a vertex."""
+    if len(vertices) and (vertices.min() < 0 or vertices.max() >= n):
+        raise UserError(f"{where} names a vertex outside 0..{n - 1}")
 
 
 def finite_weights(values: np.ndarray, where: str, before: int = 0) -> np.ndarray:
@@ -168,17 +153,3 @@ def finite_features(features: np.ndarray, where: str) -> np.ndarray:
                 "NaN, infinities and values beyond float32 are not accepted",
             )
     return features
-
-
-def dense_features(
-    indptr: np.ndarray, indices: np.ndarray, data: np.ndarray, shape: tuple[int, int], where: str
-) -> np.ndarray:
-    """A checked CSR matrix as (n, d) float32; a UserError if that is too large or not finite."""
-    if shape[1] > max(SPARSE_WIDTH, len(data)):
-        raise UserError(f"{where}: {shape[1]} columns for only {len(data)} entries")
-    check_memory(4 * shape[0] * shape[1], f"{where}: {shape[0]} x {shape[1]} features")
-    with np.errstate(over="ignore"):
-        data = data.astype(np.float32)
-    index = np.int32 if max(len(data), *shape) < 2**31 else np.int64
-    matrix = sp.csr_array((data, indices.astype(index), indptr.astype(index)), shape=shape)
-    return finite_features(matrix.toarray(), where)

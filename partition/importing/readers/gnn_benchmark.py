@@ -18,13 +18,12 @@ from partition.graph.graph import MASKS
 from partition.importing.readers import Source
 from partition.importing.readers.classes import class_labels
 from partition.importing.readers.files import (
-    dense_features,
     finite_features,
     finite_weights,
     quoted,
 )
 from partition.importing.readers.named_arrays import source_of
-from partition.importing.readers.sparse import csr_arrays, saved_csr
+from partition.importing.readers.sparse import Csr, csr_arrays, dense_features, saved_csr
 from partition.records import NUMBERS, TEXTS, npz_names, read_npz
 
 PARTS = ("data", "indices", "indptr", "shape")
@@ -90,9 +89,7 @@ WANTED = frozenset(
 )
 
 
-def arcs_of(
-    matrix: tuple[np.ndarray, np.ndarray, np.ndarray, tuple[int, int]], where: str
-) -> dict[str, Any]:
+def arcs_of(matrix: Csr, where: str) -> dict[str, Any]:
     """``n``, ``source``, ``target`` and ``weights`` out of a checked CSR matrix, row = source.
 
     A UserError if it is not square, without vertices, or has an entry that is not finite.
@@ -116,7 +113,7 @@ def _features(arrays: dict[str, np.ndarray], where: str) -> np.ndarray | None:
     if dense is not None:
         return finite_features(arrays[dense], f"{where}: {dense}")
     if sparse is not None:
-        return dense_features(*csr_arrays(arrays, sparse, where), f"{where}: {sparse.rstrip('_.')}")
+        return dense_features(csr_arrays(arrays, sparse, where), f"{where}: {sparse.rstrip('_.')}")
     return None
 
 

@@ -16,13 +16,9 @@ import scipy.io
 
 from partition.errors import UserError
 from partition.importing.readers import Source
-from partition.importing.readers.files import (
-    check_memory,
-    content_limit,
-    finite_weights,
-    open_plain_or_gzip,
-)
+from partition.importing.readers.files import content_limit, finite_weights, open_plain_or_gzip
 from partition.importing.readers.text import LONGEST_BLANK, LONGEST_LINE
+from partition.resident import check_memory
 
 MOST_COMMENTS = 1 << 16
 SHORTEST_ENTRY = len(b"1 1\n")

@@ -12,7 +12,7 @@ from partition.graph.graph import MASKS
 from partition.importing.readers import Source
 from partition.importing.readers.classes import class_labels
 from partition.importing.readers.edge_index import ends_of
-from partition.importing.readers.files import check_memory, finite_features, finite_weights
+from partition.importing.readers.files import check_vertices, finite_features, finite_weights
 from partition.importing.readers.vertex_files import checked_targets
 
 MASK_FIELDS = tuple(f"{name}_mask" for name in MASKS)
@@ -95,9 +95,7 @@ def _number_of_vertices(
         arrays = [fields[name] for name in ("x", "y") if fields.get(name) is not None]
         sizes = [len(array) for array in arrays if array.ndim]
         n = sizes[0] if sizes else int(max(source.max(initial=-1), target.max(initial=-1))) + 1
-    if not n:
-        raise UserError(f"{where} holds a graph without vertices")
-    check_memory(16 * n, f"{where}: {n} vertices")
+    check_vertices(n, where)
     return n
 
 

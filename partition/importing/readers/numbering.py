@@ -11,7 +11,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from partition.errors import UserError
-from partition.importing.readers.files import check_memory, quoted
+from partition.importing.readers.files import quoted
+from partition.resident import check_memory
 
 # Ids are looked up in a table if there is one for every so many numbers, and searched otherwise.
 TABLE_SPAN = 4

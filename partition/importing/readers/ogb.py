@@ -17,12 +17,18 @@ import pyarrow as pa
 
 from partition.errors import UserError
 from partition.importing.readers import OGB_FILES, Allocate, Layout, Stream, Tell
-from partition.importing.readers.archives import columns_of_pair, find_member, rows_of
+from partition.importing.readers.archives import find_member
 from partition.importing.readers.classes import class_labels
 from partition.importing.readers.columns import Columns
 from partition.importing.readers.edge_index import ends_of
 from partition.importing.readers.edge_list import arc_table
-from partition.importing.readers.files import check_file, check_memory, finite_features, read_errors
+from partition.importing.readers.files import (
+    check_file,
+    check_inside,
+    check_vertices,
+    finite_features,
+    read_errors,
+)
 from partition.importing.readers.text import LONGEST_ROW, Table, first_lines
 from partition.importing.readers.vertex_files import checked_targets
 from partition.records import npz_names, read_npz
@@ -86,8 +92,7 @@ def stream(path: Path, layout: Layout, allocate: Allocate, tell: Tell, whole: bo
             for pair in found.ends():
                 ends = ends_of(np.stack(pair), str(found.file), "(2, E)")
                 for one in ends:
-                    if len(one) and (one.min() < 0 or one.max() >= found.n):
-                        raise UserError(f"{found.file} names a vertex outside 0..{found.n - 1}")
+                    check_inside(one, found.n, found.file)
                 yield *ends, None
                 count += len(ends[0])
         _check_count(found.file, count, found.narcs)
@@ -99,7 +104,7 @@ def stream(path: Path, layout: Layout, allocate: Allocate, tell: Tell, whole: bo
 
 def _text(path: Path, raw: Path, allocate: Allocate, tell: Tell) -> _Raw:
     n, narcs = (_only(raw / f"num-{what}-list.csv.gz", path) for what in ("node", "edge"))
-    _check_vertices(n, path)
+    check_vertices(n, path)
 
     def table(file: Path, dtype: type, allocated: Allocate) -> np.ndarray | None:
         if not file.exists():
@@ -128,7 +133,7 @@ def _binary(path: Path, raw: Path, allocate: Allocate, tell: Tell) -> _Raw:
     n, narcs = (
         _one_number(counts.get(f"num_{what}_list"), path, file) for what in ("nodes", "edges")
     )
-    _check_vertices(n, path)
+    check_vertices(n, path)
     arcs = find_member(file, "edge_index")
     if len(arcs.shape) != 2 or arcs.shape[0] != 2 or arcs.dtype.kind not in "iu":
         raise UserError(f"{arcs.where} holds {arcs.dtype} {arcs.shape}, not integers in (2, E)")
@@ -138,14 +143,14 @@ def _binary(path: Path, raw: Path, allocate: Allocate, tell: Tell) -> _Raw:
         member = find_member(file, "node_feat")
         if len(member.shape) != 2 or member.shape[0] != n:
             raise UserError(f"{member.where} is of shape {member.shape}, not a row for each of {n}")
-        rows = rows_of(member, max(1, NUMBERS_AT_ONCE // max(1, member.shape[1])))
+        rows = member.rows(max(1, NUMBERS_AT_ONCE // max(1, member.shape[1])))
         features = _filled(
             rows, member.where, n, np.float32, allocate, lambda at: tell("reading features", at, n)
         )
 
     def ends() -> Iterator[tuple[np.ndarray, np.ndarray]]:
         done = 0
-        for pair in columns_of_pair(arcs, NUMBERS_AT_ONCE):
+        for pair in arcs.pairs(NUMBERS_AT_ONCE):
             yield pair
             done += len(pair[0])
             tell("reading arcs", done, narcs)
@@ -211,8 +216,7 @@ def _masks(path: Path, n: int) -> tuple[str, dict[str, np.ndarray]]:
             with read_errors(file):
                 vertices = _integers(file)
             masks[ours] = np.zeros(n, bool)
-            if len(vertices) and (vertices.min() < 0 or vertices.max() >= n):
-                raise UserError(f"{file} names a vertex outside 0..{n - 1}")
+            check_inside(vertices, n, file)
             masks[ours][vertices] = True
     return (names[0] if names else ""), masks
 
@@ -276,13 +280,6 @@ def _one_number(numbers: np.ndarray | None, folder: Path, where: Path) -> int:
     if not 0 <= number < 2**62:
         raise UserError(f"{where} says {number}, which is no number of vertices or arcs")
     return number
-
-
-def _check_vertices(n: int, path: Path) -> None:
-    """Refuse a graph without vertices, or of more than memory holds."""
-    if not n:
-        raise UserError(f"{path} holds a graph without vertices")
-    check_memory(16 * n, f"{path}: {n} vertices")
 
 
 def _check_rows(path: Path | str, rows: int, n: int) -> None:

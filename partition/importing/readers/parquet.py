@@ -12,13 +12,14 @@ import pyarrow as pa
 from partition.errors import UserError
 from partition.importing.readers import Allocate, Layout, Stream, Tell
 from partition.importing.readers.columns import ROLES, given_roles, named_roles
-from partition.importing.readers.files import check_memory, finite_weights, quoted
+from partition.importing.readers.files import finite_weights, quoted
 from partition.importing.readers.parquet_tables import (
     array_of,
     column_names,
     open_parquet,
     parquet_errors,
 )
+from partition.resident import check_memory
 
 AT_ONCE = 1 << 20  # rows
 
@@ -42,12 +43,13 @@ def stream(path: Path, layout: Layout, allocate: Allocate, tell: Tell, whole: bo
         with parquet_errors(path):
             for batch in file.iter_batches(AT_ONCE, columns=chosen):
                 found = [array_of(batch.column(name), name, path) for name in chosen]
-                source, target = (
-                    _texts(one) if text else _integers(one, path) for one in found[:2]
-                )
-                weights = None
-                if len(found) > 2:
-                    weights = finite_weights(_numbers(found[2], path), str(path), done)
+                source, target = (_ends(one, text, path) for one in found[:2])
+                weights = found[2] if len(found) > 2 else None
+                if weights is not None:
+                    if weights.ndim != 1 or weights.dtype.kind not in "biuf":
+                        form = f"{weights.dtype} {weights.shape}"
+                        raise UserError(f"{path}: weights are {form}, not numbers")
+                    weights = finite_weights(weights, str(path), done)
                 yield source, target, weights
                 done += len(batch)
                 tell("reading", done, rows)
@@ -90,7 +92,10 @@ def _notes(names: list[str], places: tuple[int, ...]) -> dict[str, str]:
     return {"columns": note + (f"; not read: {', '.join(unread)}" if unread else "")}
 
 
-def _integers(ends: np.ndarray, path: Path) -> np.ndarray:
+def _ends(ends: np.ndarray, text: bool, path: Path) -> Any:
+    """Sources or targets as an Arrow array of texts, or as int64."""
+    if text:
+        return pa.array(ends.astype(str), pa.string())
     if ends.ndim != 1 or ends.dtype.kind not in "iu" or (len(ends) and ends.max() >= 2**63):
         raise UserError(f"{path}: ids are {ends.dtype} {ends.shape}, not integers or texts")
     return ends.astype(np.int64)
@@ -99,13 +104,3 @@ def _integers(ends: np.ndarray, path: Path) -> np.ndarray:
 def _is_text(kind: pa.DataType) -> bool:
     kind = kind.value_type if pa.types.is_dictionary(kind) else kind
     return pa.types.is_string(kind) or pa.types.is_large_string(kind)
-
-
-def _texts(ends: np.ndarray) -> pa.Array:
-    return pa.array(ends.astype(str), pa.string())
-
-
-def _numbers(weights: np.ndarray, path: Path) -> np.ndarray:
-    if weights.ndim != 1 or weights.dtype.kind not in "biuf":
-        raise UserError(f"{path}: weights are {weights.dtype} {weights.shape}, not numbers")
-    return weights

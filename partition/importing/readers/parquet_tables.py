@@ -13,10 +13,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from partition.errors import UserError, shortened
-from partition.importing.readers.files import check_memory, quoted
+from partition.importing.readers.files import quoted
 from partition.importing.readers.numbering import check_ids
 from partition.importing.readers.vertex_tables import ID_COLUMNS, Rows
 from partition.records import ARCHIVE_RATIO, FREE_ARCHIVE
+from partition.resident import check_memory
 
 
 def read_table(path: Path) -> dict[str, Rows]:

@@ -20,14 +20,14 @@ from partition.errors import UserError
 from partition.graph.graph import UNLABELLED
 from partition.importing.readers import Source
 from partition.importing.readers.files import (
-    check_csr,
     check_file,
-    check_memory,
-    dense_features,
+    check_inside,
     finite_features,
     quoted,
     read_errors,
 )
+from partition.importing.readers.sparse import check_csr, dense_features
+from partition.resident import check_memory
 from partition.tensor_files.pickles import DICT, Made, Meant, read_pickle
 
 PICKLES = ("x", "tx", "allx", "y", "ty", "ally", "graph")
@@ -138,8 +138,7 @@ def _dense(value: Any, where: str) -> np.ndarray:
     )
     match held.get("_shape"):
         case (int(rows), int(columns)) if 0 <= rows < 2**63 and 0 <= columns < 2**63:
-            check_csr(indptr, indices, data, (rows, columns), where)
-            return dense_features(indptr, indices, data, (rows, columns), where)
+            return dense_features(check_csr((indptr, indices, data, (rows, columns)), where), where)
     raise UserError(f"{where} holds a CSR matrix without a shape")
 
 
@@ -228,7 +227,6 @@ def _read_graph(path: Path, n: int) -> tuple[np.ndarray, np.ndarray]:
         [vertex for neighbours in lists.values() for vertex in neighbours], str(path)
     )
     for ends in (source, target):
-        if len(ends) and (ends.min() < 0 or ends.max() >= n):
-            raise UserError(f"{path} names a vertex outside 0..{n - 1}")
+        check_inside(ends, n, path)
     missing = np.setdiff1d(target * n + source, source * n + target)
     return np.append(source, missing // n), np.append(target, missing % n)

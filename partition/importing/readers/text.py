@@ -202,7 +202,9 @@ def text_blocks(
             if not chunk:
                 break
             tell(position_in(file))
-            chunk = _plain_start(path, chunk) if place == 0 else chunk
+            if place == 0 and chunk.startswith((b"\xff\xfe", b"\xfe\xff")):
+                raise UserError(f"{path} is in UTF-16", "save it as UTF-8")
+            chunk = chunk.removeprefix(b"\xef\xbb\xbf") if place == 0 else chunk
             if chunk.endswith(b"\r"):  # the other half of a DOS line end may follow
                 chunk += file.read(1)
             if b"\0" in chunk:
@@ -295,9 +297,3 @@ def _single_blanks(block: bytes) -> bytes:
     while b"  " in block:
         block = block.replace(b"  ", b" ")
     return block.replace(b" \n", b"\n").replace(b"\n ", b"\n").strip(b" ")
-
-
-def _plain_start(path: Path, chunk: bytes) -> bytes:
-    if chunk.startswith((b"\xff\xfe", b"\xfe\xff")):
-        raise UserError(f"{path} is in UTF-16", "save it as UTF-8")
-    return chunk.removeprefix(b"\xef\xbb\xbf")

@@ -18,7 +18,6 @@ from partition.errors import UserError, unknown_name
 from partition.importing.readers.files import (
     check_file,
     content_limit,
-    dense_features,
     finite_features,
     open_plain_or_gzip,
     quoted,
@@ -26,7 +25,7 @@ from partition.importing.readers.files import (
 )
 from partition.importing.readers.numbering import check_ids
 from partition.importing.readers.parquet_tables import read_table
-from partition.importing.readers.sparse import saved_csr
+from partition.importing.readers.sparse import dense_features, saved_csr
 from partition.importing.readers.vertex_tables import (
     Rows,
     read_column,
@@ -199,7 +198,7 @@ def _read_matrix(
         elif kind == "npz":
             arrays = read_npz(path, kinds=NUMBERS + TEXTS if features else NUMBERS)
             if features and ("indptr" in arrays or "format" in arrays):
-                return Rows(dense_features(*saved_csr(arrays, str(path)), str(path)))
+                return Rows(dense_features(saved_csr(arrays, str(path)), str(path)))
             rows = Rows(_chosen(arrays, names, path))
         else:
             rows = Rows(_read_npy(path, kind))

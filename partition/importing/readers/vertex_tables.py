@@ -13,8 +13,9 @@ from numpy.typing import DTypeLike
 
 from partition.errors import UserError, unknown_name
 from partition.importing.readers import text
-from partition.importing.readers.files import check_memory, quoted
+from partition.importing.readers.files import quoted
 from partition.importing.readers.numbering import check_ids
+from partition.resident import check_memory
 
 # Names of a column, in a header, that says which vertex a row is of.
 ID_COLUMNS = {"", "id", "ids", "node", "nodeid", "vertex", "vertexid", "index", "unnamed:0"}

@@ -1,0 +1,21 @@
+"""Fixtures of the unit tests: random numbers, and every kernel in both dtypes."""
+
+import numpy as np
+import pytest
+from kernel_cases import instances
+
+
+@pytest.fixture
+def random():
+    return np.random.default_rng(3)
+
+
+@pytest.fixture(params=instances())
+def make(request):
+    """``make(dtype)`` → a kernel; in turn each of those that this machine has."""
+    return request.param
+
+
+@pytest.fixture(params=[np.float32, np.float64], ids=["float32", "float64"])
+def kernel(request, make):
+    return make(request.param)
