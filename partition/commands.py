@@ -108,12 +108,9 @@ class Commands(click.Group):
 
 
 class Assignments(click.Option):
-    """An option such as ``--set KEY=VALUE``, which may be repeated, and knows the keys.
+    """An option such as ``--set KEY=VALUE``, which may be repeated.
 
-    Parameters
-    ----------
-    keys : callable
-        Gives the names of all keys; asked only where something is wrong.
+    ``keys`` gives the names of all keys; it is asked only where something is wrong.
     """
 
     def __init__(self, *args: Any, keys: Callable[[], Iterable[str]], **more: Any) -> None:
@@ -209,12 +206,9 @@ _WORDS = "gcnmpi words"  # of the command, in the context
 
 
 def refuse_twice(command: click.Command, ctx: click.Context, words: Sequence[str]) -> None:
-    """Refuse an option that is given twice; click would take the last one without a word.
+    """Refuse an option given twice that takes one value, or has an opposite.
 
-    Raises
-    ------
-    UserError
-        If one is that takes one value, or has an opposite.
+    Click would take the last one without a word.
     """
     if isinstance(command, click.Group):
         return  # the words are those of its commands
@@ -236,13 +230,7 @@ UNITS = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9, "t": 10**12,
 
 
 def parse_bytes(text: str, option: str = "--memory") -> float:
-    """A size such as 64GB, 500M or 2TiB in bytes.
-
-    Raises
-    ------
-    UserError
-        If it is none.
-    """
+    """A size such as 64GB, 500M or 2TiB in bytes; anything else is refused."""
     match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([a-z]*?)b?\s*", text.lower())
     if not match or match[2] not in UNITS or float(match[1]) == 0:
         raise UserError(f"{option} {text!r} is not a size", "such as 64GB")

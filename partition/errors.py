@@ -96,13 +96,7 @@ def memory_errors() -> Iterator[None]:
 
 @contextlib.contextmanager
 def printing() -> Iterator[None]:
-    """Write what is printed in this block to the standard output before leaving it.
-
-    Raises
-    ------
-    UserError
-        If it cannot be written, as to a full disk.
-    """
+    """Write what is printed in this block to the standard output; refuse, say, a full disk."""
     try:
         yield
         sys.stdout.flush()
@@ -132,14 +126,7 @@ def installing(extra: str, *others: str) -> str:
 def unknown_name(kind: str, name: str, known: Iterable[str]) -> UserError:
     """The error for a name that is not in a table, with the nearest one that is.
 
-    Parameters
-    ----------
-    kind : str
-        What the name is of: "kernel", "config key" …
-    name : str
-        The name that was given.
-    known : iterable of str
-        The names there are.
+    ``kind`` says of what it is a name: "kernel", "config key" …
     """
     names = sorted(known)
     near = nearest(name, names)

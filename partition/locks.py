@@ -80,24 +80,12 @@ def folder_lock(
     name: str = LOCK,
     patience: float = PATIENCE,
 ) -> Iterator[None]:
-    """Hold a lock on the folder ``path``, which exists.
+    """Hold a lock on the folder ``path``, which exists; an error says who else holds it.
 
-    Parameters
-    ----------
-    purpose : str
-        What is done meanwhile, for the message to others: "gcnmpi train", "import".
-    exclusive : bool
-        Nobody else may hold the lock; otherwise, nobody else may hold it exclusively. A shared
-        lock in a folder that cannot be written to is not taken: nobody changes that folder.
-    name : str
-        Which lock of this folder: a file name that begins with a dot.
-    patience : float
-        Seconds to wait for others to release it.
-
-    Raises
-    ------
-    UserError
-        If another holds it, with who that is; or if the folder cannot be written to.
+    ``purpose``, such as "gcnmpi train", tells others what is done meanwhile. Nobody else may hold
+    the lock; or, of one that is not ``exclusive``, nobody else exclusively. A shared lock in a
+    folder that cannot be written to is not taken: nobody changes that folder. ``name`` is the lock
+    of this folder, a file name that begins with a dot; ``patience`` the seconds to wait for others.
     """
     held = _wait(Path(path), purpose, exclusive, name, patience)
     try:
@@ -117,11 +105,8 @@ def holder_is_dead(holder: Holder) -> bool:
 
     That is so on its own host only, or in a job that Slurm has started again since.
     """
-    if (
-        holder.job
-        and holder.job == os.environ.get("SLURM_JOB_ID")
-        and holder.restarts < _restarts()
-    ):
+    same_job = holder.job and holder.job == os.environ.get("SLURM_JOB_ID")
+    if same_job and holder.restarts < _restarts():
         return True
     if (holder.host, holder.space) != (socket.gethostname(), process_space()):
         return False
@@ -140,10 +125,7 @@ def folder_inside(parent: str | os.PathLike, name: str) -> Path:
 def check_outside_graphs(path: str | os.PathLike) -> None:
     """Keep results out of graph folders, whose files they could replace, and which imports replace.
 
-    Raises
-    ------
-    UserError
-        If a folder above ``path`` is a graph folder, or ``path`` itself.
+    Neither ``path`` itself nor a folder above it may be a graph folder.
     """
     path = Path(path)
     real = Path(os.path.realpath(path.parent)) / path.name

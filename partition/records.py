@@ -18,6 +18,7 @@ import zipfile
 import zlib
 from collections.abc import Callable, Container, Iterator, Mapping
 from dataclasses import asdict, is_dataclass
+from functools import partial
 from pathlib import Path
 from typing import IO, Any
 
@@ -48,13 +49,7 @@ def append_record(file: IO[str], event: str, **values: Any) -> None:
 
 
 def read_records(path: str | os.PathLike) -> list[dict[str, Any]]:
-    """All records of a JSON-lines file; a last line cut off by a crash is left out.
-
-    Raises
-    ------
-    UserError
-        If the file is missing or a line before the last is not JSON.
-    """
+    """All records of a JSON-lines file; a last line cut off by a crash is left out."""
     path = Path(path)
     try:
         with open_regular(path) as file:
@@ -77,11 +72,7 @@ def read_records(path: str | os.PathLike) -> list[dict[str, Any]]:
 def make_room_for(path: str | os.PathLike) -> None:
     """Make the folder of a file that a long run will write at its end.
 
-    Raises
-    ------
-    UserError
-        If that cannot be, no file can be written at ``path`` (before the run, not after it), or it
-        is in a graph folder.
+    A file that cannot be written, or lies in a graph folder, is refused before the run.
     """
     path = Path(path)
     check_outside_graphs(path)
@@ -102,13 +93,7 @@ def make_room_for(path: str | os.PathLike) -> None:
 
 @contextlib.contextmanager
 def atomic_file(path: str | os.PathLike, mode: str = "wb") -> Iterator[IO[Any]]:
-    """Open a temporary neighbour of ``path``; on success sync it and rename it to ``path``.
-
-    Raises
-    ------
-    UserError
-        If the file cannot be written (no such folder, no permission, disk full).
-    """
+    """Open a temporary neighbour of ``path``; on success sync it and rename it to ``path``."""
     path = Path(path)
     _check_is_no_device(path)
     temporary = temporary_name(path)
@@ -130,15 +115,7 @@ def atomic_file(path: str | os.PathLike, mode: str = "wb") -> Iterator[IO[Any]]:
 def atomic_folder(path: str | os.PathLike, *, overwrite: bool = False) -> Iterator[Path]:
     """Yield a temporary neighbour of ``path``, empty; on success sync it, rename it to ``path``.
 
-    Parameters
-    ----------
-    overwrite : bool
-        Replace what is there: it is renamed aside, and deleted when the new one is in its place.
-
-    Raises
-    ------
-    UserError
-        If the folder cannot be written (no permission, disk full).
+    A folder that is overwritten is renamed aside, and deleted when the new one is in its place.
     """
     path = Path(path)
     temporary = temporary_name(path)
@@ -172,7 +149,7 @@ def temporary_name(path: str | os.PathLike) -> Path:
 def sweep(folder: str | os.PathLike) -> None:
     """Delete what processes of this host left under temporary names when they were killed.
 
-    What one had renamed aside, and not replaced yet, gets its name back.
+    A file or folder that was renamed aside, and not replaced yet, gets its name back.
     """
     here = re.escape(f".{_host()}-{process_space()}-")
     pattern = re.compile(here + r"(?P<pid>\d{1,9})-[0-9a-f]{16}(\.tmp|\.(?P<name>.+)\.old)")
@@ -217,15 +194,7 @@ def sync_folder(path: str | os.PathLike) -> None:
 
 
 def open_regular(path: str | os.PathLike) -> IO[bytes]:
-    """Open a file of anybody's for reading; never a pipe or a device, which may have no end.
-
-    Raises
-    ------
-    UserError
-        If it is not a regular file.
-    OSError
-        If it cannot be opened.
-    """
+    """Open a file of anybody's for reading; never a pipe or a device, which may have no end."""
     # Without O_NONBLOCK, opening a pipe waits for who writes to it.
     file = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     if not stat.S_ISREG(os.fstat(file).st_mode):
@@ -285,8 +254,16 @@ def read_npz(
                 "if you trust it, write it again with numpy.savez",
             )
         for name, member in chosen.items():
+            if member.file_size > member.compress_size * DEFLATE_RATIO + DEFLATE_RATIO:
+                raise UserError(f"{path}: {name} announces more than its bytes can hold")
+            opened, size, where = partial(archive.open, member), member.file_size, f"{path}: {name}"
             shape = None if shapes is None else shapes.get(name)
-            arrays[name] = _read_member(path, name, archive, member, kinds, shape)
+            try:
+                arrays[name] = read_npy(opened, size, where, kinds=kinds, wanted=shape)
+            except (ValueError, RuntimeError) as error:
+                raise UserError(f"{path}: cannot read {name}: {error}") from error
+            except MemoryError as error:
+                raise UserError(f"{where} does not fit into this machine's memory") from error
     return arrays
 
 
@@ -324,9 +301,8 @@ def map_npy(path: str | os.PathLike, *, kinds: str = NUMBERS) -> np.ndarray:
     try:
         with open_regular(path) as file:
             size = os.fstat(file.fileno()).st_size
-            start, shape, fortran, dtype = read_npy_header(
-                file.read(NPY_HEAD), size, str(path), kinds
-            )
+            head = file.read(NPY_HEAD)
+            start, shape, fortran, dtype = read_npy_header(head, size, str(path), kinds)
             if 0 in shape:  # which cannot be mapped
                 return np.empty(shape, dtype)
             order: Any = "F" if fortran else "C"
@@ -347,14 +323,8 @@ def read_npy(
 ) -> np.ndarray:
     """The array of an ``.npy`` that cannot be mapped, of ``size`` bytes at most.
 
-    Parameters
-    ----------
-    open_file : callable
-        Opens it at its begin; called twice.
-    where : str
-        What to call it in messages.
-    wanted : tuple of int, optional
-        The shape that it must have.
+    ``open_file`` opens it at its begin, and is called twice; ``where`` names it in messages;
+    ``wanted`` is the shape that it must have.
     """
     with open_file() as file:
         start, shape, fortran, dtype = read_npy_header(file.read(NPY_HEAD), size, where, kinds)
@@ -373,27 +343,6 @@ def read_npy(
     return flat.reshape(shape, order="F" if fortran else "C")
 
 
-def _read_member(
-    path: Path,
-    name: str,
-    archive: zipfile.ZipFile,
-    member: zipfile.ZipInfo,
-    kinds: str,
-    wanted: tuple[int, ...] | None,
-) -> np.ndarray:
-    if member.file_size > member.compress_size * DEFLATE_RATIO + DEFLATE_RATIO:
-        raise UserError(f"{path}: {name} announces more than its bytes can hold")
-    try:
-        where = f"{path}: {name}"
-        return read_npy(
-            lambda: archive.open(member), member.file_size, where, kinds=kinds, wanted=wanted
-        )
-    except (ValueError, RuntimeError) as error:
-        raise UserError(f"{path}: cannot read {name}: {error}") from error
-    except MemoryError as error:
-        raise UserError(f"{path}: {name} does not fit into this machine's memory") from error
-
-
 NPY_HEAD = 1 << 16  # bytes that hold any header of an .npy that NumPy accepts
 
 
@@ -402,10 +351,7 @@ def read_npy_header(
 ) -> tuple[int, tuple[int, ...], bool, np.dtype]:
     """Length of the header of an ``.npy``, shape, order and dtype.
 
-    Raises
-    ------
-    UserError
-        If it is damaged, or announces more than a file of ``size`` can hold.
+    A header that is damaged, or announces more than a file of ``size`` can hold, is refused.
     """
     if not head.startswith(b"\x93NUMPY"):
         raise UserError(f"{where} is not a .npy array")
@@ -421,14 +367,10 @@ def read_npy_header(
         raise UserError(f"{where} is truncated or damaged: {reason}") from error
     if dtype.hasobject:
         raise UserError(f"{where}: Object arrays are not read, as they can run programs")
-    if (
-        dtype.kind not in kinds
-        or not dtype.itemsize
-        or any(type(extent) is not int or extent < 0 for extent in shape)
-    ):
-        raise UserError(
-            f"{where} holds no numbers{' or texts' if 'U' in kinds else ''}, but {dtype} {shape}"
-        )
+    sizes = all(type(extent) is int and extent >= 0 for extent in shape)
+    if dtype.kind not in kinds or not dtype.itemsize or not sizes:
+        texts = " or texts" if "U" in kinds else ""
+        raise UserError(f"{where} holds no numbers{texts}, but {dtype} {shape}")
     # Without its zeros, because NumPy has no empty array of 2⁶³ rows either.
     extent = math.prod(filter(None, shape)) * dtype.itemsize
     if extent > size - stream.tell() and (all(shape) or extent >= 2**63):

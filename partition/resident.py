@@ -1,4 +1,4 @@
-"""What this process and the tools that it started keep in memory, and how much they may."""
+"""Memory of this process and of the tools that it started: what they take, and may take."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def taken() -> tuple[int, int]:
         resource.getrusage(who).ru_maxrss * UNIT
         for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)
     )
-    # What ``getrusage`` says begins with what the process that started this one had.
+    # ``getrusage`` begins with the memory of the process that started this one.
     with contextlib.suppress(OSError):
         status = Path("/proc/self/status").read_text(encoding="ascii", errors="replace")
         found = re.search(r"^VmHWM:\s+(\d+) kB$", status, re.MULTILINE)
@@ -54,19 +54,11 @@ def taken() -> tuple[int, int]:
 
 
 def check_memory(nbytes: int, what: str) -> None:
-    """Refuse an array larger than the memory of this machine or job, before it is allocated.
-
-    Raises
-    ------
-    UserError
-        Naming ``what``, what it would take and what there is.
-    """
+    """Refuse an array larger than the memory of this machine or job, before it is allocated."""
     memory = most_bytes()
     if nbytes > memory:
-        need, have = nbytes / 2**30, memory / 2**30
-        raise UserError(
-            f"{what} would take {need:.3g} GiB of memory, this machine or job has {have:.3g}"
-        )
+        need, have = f"{nbytes / 2**30:.3g}", f"{memory / 2**30:.3g}"
+        raise UserError(f"{what} would take {need} GiB of memory, this machine or job has {have}")
 
 
 def most_bytes() -> int:
@@ -79,7 +71,7 @@ def most_bytes() -> int:
 def group_limits(root: Path = Path("/")) -> Iterator[tuple[int, int]]:
     """Limit and bytes taken of each control group that this process is in, of both versions.
 
-    Groups above count too. What was read of files is not taken, as the system gives it back.
+    Groups above count too. Pages of files do not count, as the system gives them back.
     """
     with contextlib.suppress(OSError):
         for line in _lines(root / "proc/self/cgroup"):

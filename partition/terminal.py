@@ -21,13 +21,7 @@ _RANK = "OMPI_COMM_WORLD_RANK"
 
 
 def on_terminal(stream: TextIO) -> bool:
-    """Whether a terminal of the user's shows what is written to a stream, so that lines can change.
-
-    Parameters
-    ----------
-    stream : file
-        The standard output or the standard error stream.
-    """
+    """Whether a terminal of the user's shows a standard stream, so that lines can change."""
     try:
         number = stream.fileno()
     except (AttributeError, OSError, ValueError):  # a notebook's, or one that is closed
@@ -40,14 +34,8 @@ def on_terminal(stream: TextIO) -> bool:
 def console(stream: TextIO | None = None, **options: Any) -> Console:
     """A console for tables and progress: it writes codes only where a terminal shows them.
 
-    NO_COLOR leaves out colours and other styles, FORCE_COLOR writes them into files, too.
-
-    Parameters
-    ----------
-    stream : file, optional
-        The standard output.
-    options
-        For :class:`rich.console.Console`.
+    NO_COLOR leaves out colours and other styles, FORCE_COLOR writes them into files, too. The
+    stream is the standard output by default, the options are for :class:`rich.console.Console`.
     """
     stream = stream or sys.stdout
     shown = on_terminal(stream)

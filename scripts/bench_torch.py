@@ -24,7 +24,7 @@ from torch_geometric.utils import add_remaining_self_loops
 
 import gcnmpi.torch
 from gcnmpi.mpi.comm import maximum
-from gcnmpi.mpi.script import world
+from gcnmpi.mpi.process import world
 from gcnmpi.options.kernel import AUTO, must_be_best
 from partition.graph.store import open_graph
 

@@ -44,7 +44,7 @@ def main() -> None:
 def train_with_ours(case: dict[str, Any]) -> NoReturn:
     """One rank of gcnmpi."""
     from gcnmpi import __version__
-    from gcnmpi.mpi import comm
+    from gcnmpi.mpi import process
     from gcnmpi.options.config import from_table
     from gcnmpi.run.problem import open_problem
     from gcnmpi.run.step import Step
@@ -57,7 +57,7 @@ def train_with_ours(case: dict[str, Any]) -> NoReturn:
         serve(lambda: step(next(numbers)), versions, imports)
         return 0
 
-    comm.run(job)
+    process.run(job)
 
 
 def serve(epoch: Callable[[], float], versions: dict[str, str], imports: int) -> None:

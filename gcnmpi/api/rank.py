@@ -16,8 +16,9 @@ from typing import Any
 
 from gcnmpi.api.data import read_data, write_data
 from gcnmpi.api.launching import CALL, ERROR, RESULT, kill_session
-from gcnmpi.mpi.comm import Comm, run
+from gcnmpi.mpi.comm import Comm
 from gcnmpi.mpi.launch import start_limit
+from gcnmpi.mpi.process import run
 from gcnmpi.options.own_code import load_function
 from partition.errors import UserError
 from partition.locks import process_is_dead

@@ -17,7 +17,7 @@ def ranks_of(comm: Any) -> Comm:
     """The communicator that was given, or that of all ranks, with which MPI starts if need be."""
     if comm is not None:
         return comm
-    from gcnmpi.mpi.script import world
+    from gcnmpi.mpi.process import world
 
     return world()
 
@@ -26,6 +26,6 @@ def on_root(make: Callable[[], T]) -> T:
     """What ``make()`` returns on rank 0, on every rank; in a process that is alone, without MPI."""
     if not launched():
         return make()
-    from gcnmpi.mpi.script import told, world
+    from gcnmpi.mpi.process import told, world
 
     return told(world(), make)

@@ -16,7 +16,7 @@ from gcnmpi.api.ranks import ranks_of
 from gcnmpi.api.record import Run
 from gcnmpi.api.settings import Network, Settings, configured
 from gcnmpi.mpi.comm import agreed, check_same, from_root
-from gcnmpi.mpi.script import told
+from gcnmpi.mpi.process import told
 from gcnmpi.mpi.watch import EXIT_REQUEUE
 from gcnmpi.options.outputs import Training, check_training_files
 from gcnmpi.report.checks import print_checks

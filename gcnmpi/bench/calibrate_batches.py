@@ -23,7 +23,7 @@ from gcnmpi.layout.loading import OwnRows
 from gcnmpi.layout.place import Place
 from gcnmpi.layout.runtime import Runtime
 from gcnmpi.mpi.ahead import done_now
-from gcnmpi.mpi.comm import Comm, split
+from gcnmpi.mpi.comm import Comm
 from gcnmpi.nn.compile.on_scheme import batch_program
 from gcnmpi.nn.describe import network_of
 from gcnmpi.nn.model import Passes
@@ -48,7 +48,7 @@ REPEATS = 5
 
 def batch_constants(comm: Comm, config: Config, kernel: Kernel) -> dict[str, float]:
     """``machine.DRAWING`` and ``batch_step`` of this rank; all ranks call it together."""
-    graph = _Graph(split(comm, comm.rank, 0), config, kernel)
+    graph = _Graph(comm.Split(comm.rank), config, kernel)  # type: ignore[arg-type]
     rows, times = [], []
     for batches in BATCHES:
         seconds, sizes = graph.drawing(batches)

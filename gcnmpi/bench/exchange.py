@@ -16,7 +16,7 @@ from gcnmpi.halo.exchange import Buffers, Exchange
 from gcnmpi.halo.messages import rounding_of
 from gcnmpi.halo.plan import Plan
 from gcnmpi.halo.transports import obstacle
-from gcnmpi.mpi.comm import Comm, agreed, from_root, maximum, sum_in_place
+from gcnmpi.mpi.comm import Comm, agreed, from_root, maximum, reduce_in_place
 from gcnmpi.options.config import Config
 from gcnmpi.options.scheme import TRANSPORTS
 from gcnmpi.run.problem import Problem, open_problem
@@ -115,11 +115,11 @@ class _Both:
 
     def expand(self) -> None:
         self.exchange.start_expand()
-        self.exchange.finish_expand()
+        self.exchange.finish()
 
     def fold(self) -> None:
         self.exchange.start_fold()
-        self.exchange.finish_fold()
+        self.exchange.finish()
 
     def _during(self, purpose: str, operation: str) -> None:
         with self._traffic.during(purpose):
@@ -150,6 +150,6 @@ def _bytes(comm: Comm, traffic: Traffic, kind: str) -> tuple[int, int, int, int]
     """Bytes of the rank that moves most; of all: bytes sent, bytes read in memory, messages."""
     mine = traffic[kind]
     sums = np.array([mine.sent, mine.shared, mine.messages], np.int64)
-    sum_in_place(comm, sums)
+    reduce_in_place(comm, sums)
     sent, shared, messages = sums.tolist()
     return int(maximum(comm, max(mine.sent, mine.received + mine.shared))), sent, shared, messages

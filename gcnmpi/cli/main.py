@@ -48,23 +48,24 @@ def main() -> None:
         if not callable(outcome):
             sys.exit(outcome)
         timeout = outcome.timeout or start_limit(os.environ)
-        from gcnmpi.mpi import comm
+        from gcnmpi.mpi.process import run
     except UserError as error:
         _report(error)
-    comm.run(outcome, timeout)
+    run(outcome, timeout)
 
 
 def _report(error: UserError) -> NoReturn:
     with contextlib.suppress(UserError):
-        from gcnmpi.mpi import comm
+        from gcnmpi.mpi.comm import agreed
+        from gcnmpi.mpi.process import run
 
         if launched():
 
             def fail(world: Any) -> int:
-                with comm.agreed(world):
+                with agreed(world):
                     raise error
 
-            comm.run(fail, _TELLING)
+            run(fail, _TELLING)
     print(f"error: {error}", file=sys.stderr)
     sys.exit(EXIT_USER_ERROR)
 

@@ -1,1 +1,1 @@
-"""What every other room stands on: configuration, random numbers, timing, records of runs."""
+"""Arrays, random numbers, time, traffic and memory: the ground that every other room stands on."""

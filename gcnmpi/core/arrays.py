@@ -14,7 +14,7 @@ import numpy as np
 
 
 class Array(Protocol):
-    """What NumPy's, CuPy's and others' arrays have in common, and callers use.
+    """The common part of NumPy's, CuPy's and others' arrays, as callers use it.
 
     Operators give new arrays, so they are for small ones, such as a number for each row.
     """
@@ -25,7 +25,7 @@ class Array(Protocol):
 
     @property
     def dtype(self) -> np.dtype:
-        """Of the numbers."""
+        """The type of its numbers."""
 
     @property
     def size(self) -> int:
@@ -33,11 +33,11 @@ class Array(Protocol):
 
     @property
     def nbytes(self) -> int:
-        """Their bytes."""
+        """Bytes of all its numbers."""
 
     @property
     def T(self) -> Any:
-        """A transposed view."""
+        """A transposed view of it."""
 
     def __len__(self) -> int: ...
 
@@ -46,7 +46,7 @@ class Array(Protocol):
     def __setitem__(self, key: Any, value: Any, /) -> None: ...
 
     def fill(self, value: Any, /) -> None:
-        """Set all numbers."""
+        """Set all numbers to one."""
 
     def reshape(self, shape: Any, /) -> Any:
         """A view of another shape."""
@@ -100,17 +100,17 @@ class PointToPoint(Protocol):
         """Send arrays to processes, and receive from them, after all that was begun before."""
 
     def wait(self) -> None:
-        """What is begun from now on comes after it."""
+        """Work that is begun from now on comes after the messages."""
 
 
 class Network(Protocol):
-    """What connects devices without the host."""
+    """Connects devices without the host."""
 
     def new_name(self) -> Any:
         """A name under which ranks find each other, once."""
 
     def version(self) -> int:
-        """Of the library."""
+        """The version of the library."""
 
     def Summation(self, size: int, name: Any, rank: int) -> Summation:
         """Made by all ranks together."""
@@ -164,10 +164,10 @@ class Memory(Protocol[A]):
         """
 
     def versions(self) -> dict[str, str]:
-        """Of the libraries that compute, where the kernel's name does not tell them."""
+        """Versions of the libraries that compute, where the kernel's name does not tell them."""
 
     def network(self) -> Network | None:
-        """What connects devices; None: nothing can."""
+        """The network of devices; None where nothing connects them."""
 
     def empty(self, *shape: int) -> A:
         """An uninitialised array of the kernel's dtype, C-contiguous."""
@@ -192,6 +192,14 @@ class Memory(Protocol[A]):
 
     def from_host64(self, array: np.ndarray) -> A:
         """A copy in float64, whatever the kernel's dtype: for sums over many rows."""
+
+    def resident(self, numbers: np.ndarray, dtype: Any) -> Any:
+        """Numbers of the host that operations read again and again: indices, labels, keys.
+
+        Itself on the host; on a device a copy, of the dtype that its operations read: int64 for
+        numbers of rows and columns, uint64 for vertices of ``row_keys``, uint32 for keys of
+        columns. Its owner keeps it; other numbers of the host are copied for each operation.
+        """
 
     def to_host(self, array: A) -> np.ndarray:
         """The NumPy array of a kernel's array; it may be the same memory."""

@@ -29,15 +29,11 @@ class Format:
     ----------
     name : str
         Value of ``comm.precision``.
-    number_bytes : int
-        Of a number.
-    scale_bytes : int
-        Of what a row has once.
+    number_bytes, scale_bytes : int
+        Of a number, and of what a row has once.
     error : callable
         ``error(width)``: what rounding changes in a row of so many numbers at most, as the
         Euclidean norm relative to that of the row.
-    random : bool
-        Whether it is rounded at random.
     """
 
     name: str
@@ -66,10 +62,7 @@ PRECISIONS = (EXACT, *FORMATS)
 def format_of(precision: str, width: int, itemsize: int) -> Format | None:
     """The format of rows of some width; None: as they are, also where that is as short.
 
-    Parameters
-    ----------
-    itemsize : int
-        Bytes of a number as it is computed.
+    A number has ``itemsize`` bytes as it is computed.
 
     >>> [getattr(format_of("int8", width, 4), "name", None) for width in (1, 2)]
     [None, 'int8']

@@ -19,7 +19,7 @@ LARGEST_KEPT = 32 << 20  # glibc takes no higher limit
 
 
 def resident_bytes() -> int:
-    """What is in memory now; the peak where the system does not say."""
+    """Bytes in memory now; the peak where the system does not say."""
     return _status("VmRSS:") or peak_bytes()
 
 
@@ -40,8 +40,7 @@ def return_large_arrays() -> None:
     glibc moves its own limit up to 32 MiB as such arrays are freed, and keeps what is below: after
     loading a graph, gaps that nothing fits into. Other libraries have no such call.
     """
-    with contextlib.suppress(OSError, AttributeError):
-        ctypes.CDLL(None).mallopt(M_MMAP_THRESHOLD, LARGE)
+    _ask_c_library("mallopt", M_MMAP_THRESHOLD, LARGE)
 
 
 def keep_large_arrays() -> None:
@@ -49,9 +48,8 @@ def keep_large_arrays() -> None:
 
     For programs that free and make matrices all the time, as PyTorch's do.
     """
-    with contextlib.suppress(OSError, AttributeError):
-        ctypes.CDLL(None).mallopt(M_MMAP_THRESHOLD, LARGEST_KEPT)
-        ctypes.CDLL(None).mallopt(M_TRIM_THRESHOLD, 2 * LARGEST_KEPT)
+    _ask_c_library("mallopt", M_MMAP_THRESHOLD, LARGEST_KEPT)
+    _ask_c_library("mallopt", M_TRIM_THRESHOLD, 2 * LARGEST_KEPT)
 
 
 def return_freed_memory() -> None:
@@ -59,8 +57,12 @@ def return_freed_memory() -> None:
 
     Of arrays that are too small to be given back one by one. Other libraries have no such call.
     """
+    _ask_c_library("malloc_trim", 0)
+
+
+def _ask_c_library(name: str, *arguments: int) -> None:
     with contextlib.suppress(OSError, AttributeError):
-        ctypes.CDLL(None).malloc_trim(0)
+        getattr(ctypes.CDLL(None), name)(*arguments)
 
 
 def forget_pages(array: Any) -> None:
@@ -76,7 +78,7 @@ def forget_pages(array: Any) -> None:
 def free_bytes() -> int:
     """Memory that processes of this host can still get; in a control group, what that leaves them.
 
-    What the system has read of files counts as free, as it gives that back when it is asked.
+    Pages of files that the system keeps count as free, as it gives them back when it is asked.
     """
     lines = Path("/proc/meminfo").read_text(encoding="utf-8").splitlines()
     (line,) = [line for line in lines if line.startswith("MemAvailable:")]

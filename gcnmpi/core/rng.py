@@ -43,7 +43,7 @@ def row_keys(seed: int, epoch: int, layer: int, vertices: np.ndarray) -> np.ndar
 
 
 def first_key(seed: int, epoch: int, layer: int) -> int:
-    """What the keys of an epoch and layer are counted from: key v is splitmix(v·GOLDEN + this)."""
+    """The start of the keys of an epoch and layer: key v is splitmix(v·GOLDEN + this)."""
     base = seed
     for number in (epoch, layer):
         base = _splitmix_int(base) ^ number

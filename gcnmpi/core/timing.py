@@ -76,17 +76,10 @@ _NOTHING = contextlib.nullcontext()
 
 @dataclass
 class Error:
-    """What rounding did to the rows that a rank sent in one exchange.
+    """The effect of rounding on the rows that a rank sent in one exchange.
 
-    Attributes
-    ----------
-    epoch : int
-    exchange : int
-        Which exchange of the epoch, from 1.
-    width : int
-        Columns of the rows.
-    changed, size : float
-        Sums of squares: of what rounding changed, and of all numbers.
+    Exchanges of an epoch count from 1. ``changed`` and ``size`` are sums of squares over the rows:
+    of what rounding changed, and of all numbers.
     """
 
     epoch: int
@@ -97,7 +90,7 @@ class Error:
 
 
 class Traffic:
-    """What this rank handed to MPI, by purpose, and how much of the exchanges' time was hidden.
+    """The volume that this rank handed to MPI, by purpose, and how much of its time was hidden.
 
     ``purpose`` says what traffic is for at the moment: "setup", "train" or "eval" for exchanges;
     reductions are counted apart, under "train_reduce" and so on.
@@ -120,7 +113,7 @@ class Traffic:
         self._timed: defaultdict[str, Any] = defaultdict(weakref.WeakKeyDictionary)
 
     def __getitem__(self, purpose: str) -> Volume:
-        """What was counted under a purpose so far."""
+        """The volume that was counted under a purpose so far."""
         return self._volumes[purpose]
 
     def count(self, volume: Volume, purpose: str | None = None) -> None:

@@ -1,9 +1,9 @@
-"""What the ranks hand to MPI for one operation: the one definition of every such number.
+"""The bytes and messages that ranks hand to MPI for one operation, each defined once.
 
 A point-to-point message counts on both sides. For a collective the payload that must travel is
 counted, whatever the library makes of it: m bytes that are broadcast arrive on every rank but the
 root; of an all-gather or reduce-scatter of m bytes over g ranks (g − 1)/g·m arrive on each, of an
-all-reduce twice that. What is received by all ranks together has been sent by all together.
+all-reduce twice that. All ranks together receive as much as they send.
 """
 
 from __future__ import annotations
@@ -45,12 +45,8 @@ NOTHING = Volume()
 class Kept:
     """Rows of an expand that pass between ranks of one node without a message.
 
-    Attributes
-    ----------
-    send_rows, send_messages : int
-        Rows of a rank that others read, and how many others.
-    recv_rows, recv_messages : int
-        Rows of others that it reads, and of how many.
+    Others, ``send_messages`` of them, read ``send_rows`` rows of a rank; it reads ``recv_rows``
+    rows of ``recv_messages`` others.
     """
 
     send_rows: int = 0
@@ -59,12 +55,9 @@ class Kept:
     recv_messages: int = 0
 
     def off(self, volume: Volume, message_bytes: int, row_bytes: int, back: bool) -> Volume:
-        """What is left of a volume of messages; ``back``: of a fold, the way back.
+        """The rest of a volume of messages; ``back``: of a fold, the way back.
 
-        Parameters
-        ----------
-        message_bytes, row_bytes : int
-            Of a row in a message, and in memory.
+        A row has so many bytes in a message, and in memory.
         """
         out, into = (self.send_rows, self.send_messages), (self.recv_rows, self.recv_messages)
         if back:

@@ -12,13 +12,13 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 
 import numpy as np
 import scipy.sparse as sp
 
 from gcnmpi.core.timing import Phases, Traffic
-from gcnmpi.halo.messages import Encoded, End, Exact, Rounded, Rounding
+from gcnmpi.halo.messages import Encoded, End, Rounded, Rounding
 from gcnmpi.halo.plan import Plan, make_plan
 from gcnmpi.halo.transports import Route, Rows, Transport
 from gcnmpi.kernels.interface.kernel import Array, Sparse
@@ -29,7 +29,7 @@ TRIALS = 3  # exchanges that are timed alone
 
 @dataclass(frozen=True, eq=False)
 class _Way:
-    """One direction of an exchange: what carries the rows, where they come from, where they go."""
+    """One direction of an exchange: the route of the rows, where they come from, where they go."""
 
     route: Route
     source: End
@@ -38,16 +38,9 @@ class _Way:
 
 
 class Buffers:
-    """What exchanges of one width may share, one after the other.
+    """Memory that exchanges of one width may share, one after the other.
 
-    Parameters
-    ----------
-    rounding : Rounding, optional
-        How the rows that are sent are rounded.
-
-    Attributes
-    ----------
-    packed : (nsend, width) array
+    ``packed``, (nsend, width), are the rows that are sent; ``rounding`` says how they are rounded.
     """
 
     def __init__(self, transport: Transport, width: int, rounding: Rounding | None = None) -> None:
@@ -55,21 +48,13 @@ class Buffers:
         self.packed = transport.kernel.empty(transport.plan.nsend, width)
 
     @cached_property
-    def outer(self) -> Encoded:
-        """Packed rows as they are in messages, where they are rounded; made when asked for."""
-        return self._encoded(self._transport.plan.nsend)
-
-    @cached_property
-    def inner(self) -> Encoded:
-        """The same of the halo."""
-        return self._encoded(self._transport.plan.nhalo)
-
-    def _encoded(self, rows: int) -> Encoded:
+    def encoded(self) -> tuple[Encoded, Encoded]:
+        """Packed rows and halo in messages, where they are rounded; made when asked for."""
         assert self.rounding is not None, "rows are sent as they are"
-        transport = self._transport
-        return Encoded(
-            transport.kernel, transport.mover, transport.comm.rank, rows, self._width, self.rounding
-        )
+        transport, width, rounding = self._transport, self._width, self.rounding
+        made = partial(Encoded, transport.kernel, transport.mover, transport.comm.rank)
+        plan = transport.plan
+        return made(plan.nsend, width, rounding), made(plan.nhalo, width, rounding)
 
 
 class Exchange:
@@ -77,10 +62,6 @@ class Exchange:
 
     Parameters
     ----------
-    transport : Transport
-        Carries the rows of its plan.
-    width : int
-        Columns of the buffer.
     buffers : Buffers, optional
         Those of another exchange of this width; they say whether rows are rounded.
     own : (nown, width) array, optional
@@ -92,8 +73,6 @@ class Exchange:
 
     Attributes
     ----------
-    transport : Transport
-    buffers : Buffers
     whole, own, halo : arrays of nown + nhalo, nown and nhalo rows
         The buffer and its two halves (views); with ``own``, the buffer is the halo.
     packed : (nsend, width) array
@@ -145,22 +124,29 @@ class Exchange:
                 self.transport.mover.before_sending()
             way.route.send()
 
-    def finish_expand(self) -> None:
-        """Wait until the halo is complete and the own rows may be overwritten."""
-        self._finish()
-
     def start_fold(self) -> None:
         """Send the partial sums in the halo to the owners of their rows."""
         self._start(1)
 
-    def finish_fold(self) -> None:
-        """Wait for the partial sums of others; they lie in ``packed``, grouped by rank."""
-        self._finish()
+    def finish(self) -> None:
+        """Wait until the exchange is complete: the own rows may be overwritten.
+
+        After an expand, the halo is complete; after a fold, ``packed`` has the partial sums of
+        others, grouped by rank.
+        """
+        began, way = time.perf_counter(), self._under_way
+        self.send()
+        with self._phases("wait"):
+            way.route.wait()
+        with self._phases("pack"):
+            way.target.read()
+        if self._timed:
+            self._traffic.took(self, way, self._exposed + time.perf_counter() - began)
 
     def time_alone(self, way: _Way) -> float:
         """Seconds from start to end when all start together and nobody computes: the best try.
 
-        What travels is what happens to be there; the own rows stay as they are.
+        Rows travel as they happen to be there; the own rows stay as they are.
         """
         times = []
         for _ in range(TRIALS):
@@ -184,16 +170,6 @@ class Exchange:
         self._traffic.count(self._under_way.route.moved)
         self._exposed = time.perf_counter() - began
 
-    def _finish(self) -> None:
-        began, way = time.perf_counter(), self._under_way
-        self.send()
-        with self._phases("wait"):
-            way.route.wait()
-        with self._phases("pack"):
-            way.target.read()
-        if self._timed:
-            self._traffic.took(self, way, self._exposed + time.perf_counter() - began)
-
     def _begin(self, way: _Way) -> None:
         mover = self.transport.mover
         mover.before_receiving()
@@ -206,7 +182,7 @@ class Exchange:
             self.send()
 
     def _ways(self, rounded: bool) -> tuple[_Way, _Way]:
-        """Expand and fold."""
+        """The ways of expand and fold, made when they are first needed."""
         if rounded not in self._made:
             plan = self.transport.plan
             packed, halo = self._ends(rounded)
@@ -221,31 +197,19 @@ class Exchange:
         kernel, plan, buffers = self._kernel, self.transport.plan, self.buffers
         if not rounded:
             mover = self.transport.mover
-            return Exact(mover, self.packed), Exact(mover, self.halo)
-        sent, needed = (
-            self.transport.in_messages(peers, offsets)
-            for peers, offsets in (
-                (plan.send_peers, plan.send_offsets),
-                (plan.recv_peers, plan.recv_offsets),
-            )
-        )
-        return (
-            Rounded(kernel, self.packed, buffers.outer, sent),
-            Rounded(kernel, self.halo, buffers.inner, needed),
-        )
+            return End(mover, self.packed), End(mover, self.halo)
+        outer, inner = buffers.encoded
+        sent = self.transport.in_messages(plan.send_peers, plan.send_offsets)
+        needed = self.transport.in_messages(plan.recv_peers, plan.recv_offsets)
+        return Rounded(kernel, self.packed, outer, sent), Rounded(kernel, self.halo, inner, needed)
 
 
 def agree_on_plan(
     comm: Comm, own: np.ndarray, halo: np.ndarray, owners: np.ndarray, max_bytes: float
 ) -> Plan:
-    """The plan of every rank: each tells the owners of its halo what it needs.
+    """The plan of every rank, as :func:`make_plan` makes it.
 
-    Parameters
-    ----------
-    own, halo, owners
-        As for :func:`~gcnmpi.halo.plan.make_plan`.
-    max_bytes : float
-        Bound of the send buffer.
+    Each tells the owners of its halo which rows it needs, with a send buffer of ``max_bytes``.
     """
     (asked,), counts = redistribute(comm, owners, [halo], max_bytes)
     return make_plan(own, halo, owners, asked, counts)

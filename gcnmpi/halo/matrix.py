@@ -13,15 +13,8 @@ from gcnmpi.layout.place import Place
 class Matrix:
     """This rank's piece of a dense matrix; its memory is freed with the last one that refers to it.
 
-    Attributes
-    ----------
-    place : Place
-    array : array
-        The piece.
-    buffer : (own + halo, width) array or None
-        What ``array`` is the head of, if there is room for neighbours' rows behind it.
-    exchange : Exchange or None
-        What fills that room, if rows are sent point to point.
+    ``array`` is the head of ``buffer``, (own + halo, width), if there is room for neighbours' rows
+    behind it; ``exchange`` fills that room, if rows are sent point to point.
     """
 
     place: Place

@@ -1,15 +1,15 @@
-"""What MPI sends and receives of the rows of an exchange: as they are, or in fewer bits.
+"""The rows of an exchange in the messages that MPI carries: as they are, or in fewer bits.
 
-An exchange has two ends: the packed rows and the halo. :class:`Exact` and :class:`Rounded` say what
-travels of one of them. Nobody else knows of ``comm.precision``, but for who counts bytes.
+An exchange has two ends: the packed rows and the halo. :class:`End` and :class:`Rounded` say how
+the rows of one end travel. Nobody else knows of ``comm.precision``, but for who counts bytes.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
-from functools import cached_property
-from typing import Any, Protocol
+from functools import cached_property, partial
+from typing import Any
 
 import numpy as np
 
@@ -17,7 +17,7 @@ from gcnmpi.core import rng
 from gcnmpi.core.precision import Format, format_of
 from gcnmpi.core.timing import Error, Traffic
 from gcnmpi.kernels.interface.kernel import Array, Kernel
-from gcnmpi.mpi.comm import Comm, sum_in_place
+from gcnmpi.mpi.comm import Comm, reduce_in_place
 from gcnmpi.options.config import Config
 
 STREAM = 1 << 32  # of random numbers: dropout has those below
@@ -25,122 +25,53 @@ RANK = 1 << 40  # rows of a rank, at most
 MEASURED_AT_ONCE = 1 << 12  # rows
 
 
-class End(Protocol):
-    """One end of an exchange.
-
-    Attributes
-    ----------
-    array : (rows, width) array
-    message : array
-        What MPI works on: a row of it for each row.
-    """
-
-    array: Array
-    message: Any
-
-    def write(self, traffic: Traffic) -> None:
-        """Begin message = array; it may be sent once the mover says so."""
-
-    def read(self) -> None:
-        """Begin array = message, which may be received again once the mover says so."""
-
-
-class Mover(Protocol):
-    """What makes messages of arrays: see :class:`gcnmpi.core.arrays.Memory`.
+class Mover:
+    """Makes messages of arrays, for MPI to carry: see :class:`gcnmpi.core.arrays.Memory`.
 
     Attributes
     ----------
     later : bool
         Whether copies to messages go on while the kernel computes, so that it is given work before
         they are waited for.
-    """
-
-    later: bool
-
-    def message(self, array: Array) -> Any:
-        """What is sent or received for an array."""
-
-    def to_message(self, array: Array, message: Any) -> None:
-        """Begin message = array."""
-
-    def from_message(self, message: Any, array: Array) -> None:
-        """Begin array = message."""
-
-    def before_sending(self) -> None:
-        """Wait until messages may be sent."""
-
-    def before_receiving(self) -> None:
-        """Wait until messages may be received."""
-
-
-class ByMpi:
-    """Messages that MPI carries.
-
-    Parameters
-    ----------
-    staged : bool
-        See :meth:`gcnmpi.core.arrays.Memory.message`.
+    message, to_message, from_message, before_sending, before_receiving : callable
+        Those of the kernel's memory; ``message`` with its ``staged``.
     """
 
     def __init__(self, kernel: Kernel, staged: bool) -> None:
-        self._kernel, self._staged = kernel, staged
         self.later = kernel.device is not None and (staged or not kernel.host_visible)
-        self.to_message, self.from_message = kernel.to_message, kernel.from_message
-        self.before_sending = kernel.before_sending
-        self.before_receiving = kernel.before_receiving
-
-    def message(self, array: Array) -> Any:
-        """The array itself, or a copy of it on the host."""
-        return self._kernel.message(array, self._staged)
+        self.message: Callable[[Array], Any] = partial(kernel.message, staged=staged)
+        self.to_message: Callable[[Array, Any], object] = kernel.to_message
+        self.from_message: Callable[[Any, Array], object] = kernel.from_message
+        self.before_sending: Callable[[], object] = kernel.before_sending
+        self.before_receiving: Callable[[], object] = kernel.before_receiving
 
 
-class OnDevices:
-    """Messages that go from device to device in turn with other work: nobody waits for them."""
+class End:
+    """One end of an exchange; rows travel as they are.
 
-    later = False
+    Attributes
+    ----------
+    array : (rows, width) array
+    message : array
+        What MPI works on, a row of it for each row: the array itself, or a copy on the host.
+    """
 
-    def message(self, array: Array) -> Any:
-        """The array itself."""
-        return array
-
-    def to_message(self, array: Array, message: Any) -> None:
-        """They are the same."""
-
-    def from_message(self, message: Any, array: Array) -> None:
-        """They are the same."""
-
-    def before_sending(self) -> None:
-        """The device does."""
-
-    def before_receiving(self) -> None:
-        """The device does."""
-
-
-class Exact:
-    """Rows as they are; the message is the array itself, or a copy on the host for MPI."""
-
-    def __init__(self, mover: Mover, array: Array) -> None:
-        self._mover, self.array, self.message = mover, array, mover.message(array)
+    def __init__(self, mover: Mover, array: Array, message: Any = None) -> None:
+        self._mover, self.array = mover, array
+        self.message = mover.message(array) if message is None else message
 
     def write(self, traffic: Traffic) -> None:
-        """As it is."""
+        """Begin message = array; it may be sent once the mover says so."""
         self._mover.to_message(self.array, self.message)
 
     def read(self) -> None:
-        """As it is."""
+        """Begin array = message, which may be received again once the mover says so."""
         self._mover.from_message(self.message, self.array)
 
 
 @dataclass(frozen=True)
 class Rounding:
-    """How rows are rounded.
-
-    Attributes
-    ----------
-    format : Format
-    seed : int
-        Of the random numbers.
-    """
+    """How rows are rounded: to a format, at random by a seed."""
 
     format: Format
     seed: int
@@ -166,38 +97,31 @@ class Encoded:
         self.rounding, self.mover = rounding, mover
         self.bytes = kernel.empty_bytes(rows, rounding.format.row_bytes(width))
         self.message = mover.message(self.bytes)
-        self._places, self._width = (rank, rows), width
+        self._kernel, self._places, self._width = kernel, (rank, rows), width
 
     @cached_property
-    def rows(self) -> np.ndarray:
+    def rows(self) -> Any:
         """A number for each row, different on all ranks."""
         rank, count = self._places
-        return np.arange(rank * RANK, rank * RANK + count)
+        return self._kernel.resident(np.arange(rank * RANK, rank * RANK + count), np.uint64)
 
     @cached_property
-    def columns(self) -> np.ndarray:
+    def columns(self) -> Any:
         """Keys of the columns."""
-        return rng.column_keys(np.arange(self._width))
+        return self._kernel.resident(rng.column_keys(np.arange(self._width)), np.uint32)
 
 
-class Rounded:
-    """Rows in fewer bits.
-
-    Parameters
-    ----------
-    encoded : Encoded
-    pieces : collection of slice
-        Those of the rows that travel in messages.
-    """
+class Rounded(End):
+    """Rows in fewer bits; those in ``pieces`` travel in messages."""
 
     def __init__(
         self, kernel: Kernel, array: Array, encoded: Encoded, pieces: Collection[slice]
     ) -> None:
+        super().__init__(encoded.mover, array, encoded.message)
         self._kernel, self._encoded, self._pieces = kernel, encoded, pieces
-        self.array, self.message = array, encoded.message
 
     def write(self, traffic: Traffic) -> None:
-        """Encode; and measure what that changed, where it is asked for."""
+        """Encode the rows; and measure what that changed, where it is asked for."""
         encoded, kernel = self._encoded, self._kernel
         how, number = encoded.rounding.format, traffic.round()
         keys = None
@@ -210,12 +134,12 @@ class Rounded:
             kernel.encode_rows(rows, how.name, mine, encoded.columns, message)
         if traffic.measured:
             traffic.add_error(number, self.array.shape[1], *self._squares())
-        encoded.mover.to_message(encoded.bytes, self.message)
+        self._mover.to_message(encoded.bytes, self.message)
 
     def read(self) -> None:
-        """Decode."""
+        """Decode the rows of the message."""
         encoded, kernel = self._encoded, self._kernel
-        encoded.mover.from_message(self.message, encoded.bytes)
+        self._mover.from_message(self.message, encoded.bytes)
         for piece in self._pieces:
             kernel.decode_rows(
                 encoded.bytes[piece], encoded.rounding.format.name, self.array[piece]
@@ -237,16 +161,13 @@ class Rounded:
 
 
 def relative_errors(comm: Comm, errors: Sequence[Error]) -> list[dict[str, float]]:
-    """What rounding did to all rows of each exchange that was measured, on every rank.
+    """The effect of rounding on all rows of each exchange that was measured, on every rank.
 
-    Returns
-    -------
-    list of dict
-        "epoch", "exchange" and "width" as in :class:`~gcnmpi.core.timing.Error`, and "error": the
-        Frobenius norm of the change, relative to that of the rows.
+    "epoch", "exchange" and "width" as in :class:`~gcnmpi.core.timing.Error`, and "error": the
+    Frobenius norm of the change, relative to that of the rows.
     """
     squares = np.array([[error.changed, error.size] for error in errors], np.float64)
-    sum_in_place(comm, squares)
+    reduce_in_place(comm, squares)
     return [
         {
             "epoch": error.epoch,

@@ -7,9 +7,9 @@ fewest rows are sent, never more than if all were rows of H (hybrid aggregation 
 2025; semi-2D partitioning of Kayaaslan, Aykanat and Uçar, 2018).
 
 A sum travels like a row: r has a place for it in its halo, behind the rows of H that come from s,
-and a 1 in the column of that place. What s sends is a sparse matrix times its own rows of H, with
-a single 1 in the rows for rows of H. So the adjoint is the transpose of both matrices, and the
-roles of rows and sums are swapped without a word.
+and a 1 in the column of that place. The rows that s sends are a sparse matrix times its own rows of
+H, with a single 1 in those of its rows that stand for rows of H. So the adjoint is the transpose of
+both matrices, and the roles of rows and sums are swapped without a word.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from dataclasses import dataclass
 import numpy as np
 import scipy.sparse as sp
 
-from gcnmpi.halo.plan import Plan
+from gcnmpi.halo.plan import Plan, plan_of
 from gcnmpi.layout.pattern import EntryPattern
 from gcnmpi.mpi.comm import Comm, redistribute
 from partition.graph.cover import rows_in_cover
@@ -43,8 +43,6 @@ def mixed(
         Owner of every row of its halo.
     matrices : sequence of (nown, nown + nhalo) csr_array
         The rank's rows of M, of Mᵀ …: the same entries with other values.
-    max_bytes : float
-        Bound of the buffer in which entries are sent.
 
     Returns
     -------
@@ -74,7 +72,7 @@ def mixed(
     counts = np.bincount(of, minlength=comm.size).astype(np.int64)
     sent = np.empty_like(counts)
     comm.Alltoall(counts, sent)
-    new = _plan_of(plan, ids[order], counts, sent)
+    new = plan_of(plan.own, ids[order], of[order], np.zeros(0, np.int64), sent)
 
     # Each owner learns what its packed rows are made of: places among those of the pair, columns
     # as places among the rows that it would send, and values. A row of H is one entry, 1.
@@ -113,16 +111,9 @@ def mixed(
 class _HaloEntries:
     """The m entries of M in columns of the halo, by row and owner of the column.
 
-    Attributes
-    ----------
-    where : (m,) int64
-        Places among all entries.
-    column : (m,) integers
-        0..nhalo−1.
-    sum : (m,) integers
-        The partial sum that could serve the entry: of its row, over columns of one owner.
-    sum_row, sum_owner : (sums,) integers
-        These two.
+    ``where`` is the place of each among all entries, ``column`` 0..nhalo−1, and ``sum`` the number
+    of the partial sum that could serve it. Each sum is of a row, ``sum_row``, over the columns of
+    one owner, ``sum_owner``.
     """
 
     where: np.ndarray
@@ -143,20 +134,6 @@ def _halo_entries(matrix: sp.csr_array, plan: Plan, owners: np.ndarray) -> _Halo
     number = np.cumsum(begins, dtype=column.dtype)
     number -= 1
     return _HaloEntries(where, column, number, row[begins], owner[begins])
-
-
-def _plan_of(plan: Plan, halo: np.ndarray, counts: np.ndarray, sent: np.ndarray) -> Plan:
-    """A plan without ``send_rows``, of so many rows from and to each rank."""
-    recv_peers, send_peers = np.flatnonzero(counts), np.flatnonzero(sent)
-    return Plan(
-        own=plan.own,
-        halo=halo,
-        recv_peers=recv_peers,
-        recv_offsets=np.append(0, np.cumsum(counts[recv_peers])),
-        send_peers=send_peers,
-        send_offsets=np.append(0, np.cumsum(sent[send_peers])),
-        send_rows=np.zeros(0, np.int64),
-    )
 
 
 def _begins(peers: np.ndarray, offsets: np.ndarray, size: int) -> np.ndarray:

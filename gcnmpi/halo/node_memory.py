@@ -17,7 +17,7 @@ import mmap
 import os
 import resource
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any
+from typing import Any, BinaryIO
 
 import numpy as np
 
@@ -41,10 +41,8 @@ class Shared(Transport):
     def __init__(self, comm: Comm, plan: Plan, kernel: Kernel) -> None:
         super().__init__(comm, plan, kernel)
         mates = node_of(comm)
-        sends, receives = (
-            Rows.of(plan.send_rows, plan.send_peers, plan.send_offsets).only(mates),
-            Rows.of(plan.halo, plan.recv_peers, plan.recv_offsets).only(mates),
-        )
+        sends = Rows.of(plan.send_rows, plan.send_peers, plan.send_offsets).only(mates)
+        receives = Rows.of(plan.halo, plan.recv_peers, plan.recv_offsets).only(mates)
         self._near = sorted({*sends.places, *receives.places})
         self.kept = Kept(
             sum(len(rows) for _, rows in sends.blocks()), len(sends.places),
@@ -81,7 +79,7 @@ class Shared(Transport):
                 self.kernel.take_rows(exchange.own, rows.array[place], exchange.packed[place])
 
     def in_messages(self, peers: np.ndarray, offsets: np.ndarray) -> list[slice]:
-        """Those of other nodes."""
+        """The places of rows of other nodes."""
         places = Rows.of(offsets, peers, offsets).places
         return [place for peer, place in places.items() if peer not in self._near]
 
@@ -105,14 +103,8 @@ class Shared(Transport):
 class _SharedRoute:
     """Messages to other nodes; on this one notes, between which rows are read.
 
-    Parameters
-    ----------
-    rows : Rows
-        Where the rows of the target are in the end.
-    near : list of int
-        Neighbours of this node.
-    read : callable
-        ``read(peer, block)`` fills the rows that come from one of them.
+    ``rows`` are those of the target in the end; ``read(peer, block)`` fills those that come from
+    one of the neighbours of this node, ``near``.
     """
 
     def __init__(
@@ -152,19 +144,10 @@ class _SharedRoute:
 
 
 def map_together(comm: Comm, nbytes: int, others: list[int]) -> dict[int, np.ndarray]:
-    """Memory of this rank that others of its node map too, and theirs: rank → bytes.
+    """``nbytes`` of memory of this rank that others of its node map too, and theirs: rank → bytes.
 
-    Parameters
-    ----------
-    nbytes : int
-        Bytes of this rank's memory.
-    others : list of int
-        Ranks of this node that name this one among their others.
-
-    Raises
-    ------
-    UserError
-        On all ranks, if one has not got the memory, or cannot map that of another.
+    The others name this rank among theirs. A UserError is raised on all ranks if one has not got
+    the memory, or cannot map that of another.
     """
     with contextlib.ExitStack() as stack:
         with agreed(comm), _explained():
@@ -183,7 +166,7 @@ def map_together(comm: Comm, nbytes: int, others: list[int]) -> dict[int, np.nda
     return memory
 
 
-def _mapped(file: Any, nbytes: int) -> np.ndarray:
+def _mapped(file: BinaryIO, nbytes: int) -> np.ndarray:
     memory = mmap.mmap(file.fileno(), max(1, nbytes))
     with contextlib.suppress(OSError):  # not every system has them
         memory.madvise(mmap.MADV_HUGEPAGE)  # as NumPy asks for its own

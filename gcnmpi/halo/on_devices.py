@@ -7,25 +7,35 @@ sent is packed, and goes on while the device multiplies the own block.
 from __future__ import annotations
 
 import os
-from typing import Any
 
-from gcnmpi.halo.messages import OnDevices
+from gcnmpi.core.arrays import PointToPoint
+from gcnmpi.halo.messages import Mover
 from gcnmpi.halo.plan import Plan
-from gcnmpi.halo.transports import Route, Rows, TwoWay, messages
+from gcnmpi.halo.transports import Route, Rows, Transport, messages
 from gcnmpi.kernels.interface.kernel import Kernel
-from gcnmpi.mpi.comm import Comm, agreed, from_root, host_name
-from gcnmpi.mpi.reduction import no_network
+from gcnmpi.mpi.comm import Comm, agreed, host_name
+from gcnmpi.mpi.reduction import joined, no_network
 from partition.errors import UserError
 
 
-class Nccl(TwoWay):
+class _OnDevices(Mover):
+    """Arrays are their own messages, which devices send in turn with other work: nobody waits."""
+
+    def __init__(self) -> None:
+        self.later = False
+        self.message = lambda array: array
+        self.to_message = self.from_message = lambda source, target: None
+        self.before_sending = self.before_receiving = lambda: None
+
+
+class Nccl(Transport):
     """Messages of NCCL between ranks that have a device each."""
 
     required = True
 
     def __init__(self, comm: Comm, plan: Plan, kernel: Kernel) -> None:
         super().__init__(comm, plan, kernel)
-        self.mover = OnDevices()
+        self.mover = _OnDevices()
         self._joined = _joined(comm, kernel) if comm.size > 1 else None
 
     @classmethod
@@ -43,7 +53,7 @@ class Nccl(TwoWay):
 
 
 class _GroupRoute:
-    def __init__(self, joined: Any, source: Rows, target: Rows) -> None:
+    def __init__(self, joined: PointToPoint | None, source: Rows, target: Rows) -> None:
         self.moved = messages(source, target)
         self._joined = joined
         self._outgoing, self._incoming = list(source.blocks()), list(target.blocks())
@@ -52,26 +62,23 @@ class _GroupRoute:
         """Sending and receiving begin together."""
 
     def send(self) -> None:
-        if self._outgoing or self._incoming:
+        if self._joined is not None and (self._outgoing or self._incoming):
             self._joined.start(self._outgoing, self._incoming)
 
     def wait(self) -> None:
         """The device waits, not the host."""
-        if self._outgoing or self._incoming:
+        if self._joined is not None and (self._outgoing or self._incoming):
             self._joined.wait()
 
 
-# What has brought the same processes together: schemes make a transport for each of their products,
+# By the processes that they bring together: schemes make a transport for each of their products,
 # and mini-batches one for each batch, while a communicator of NCCL takes memory on every device.
-_communicators: dict[tuple, Any] = {}
+_communicators: dict[tuple[tuple[str, int], ...], PointToPoint] = {}
 
 
-def _joined(comm: Comm, kernel: Kernel) -> Any:
+def _joined(comm: Comm, kernel: Kernel) -> PointToPoint:
     members = tuple(comm.allgather((host_name(), os.getpid())))
     if members not in _communicators:
-        network = kernel.network()
-        assert network is not None  # see check
-        name = from_root(comm, network.new_name)
-        # Not agreed on: while one rank fails to join, others may wait for it without end.
-        _communicators[members] = network.PointToPoint(comm.size, name, comm.rank)
+        made = joined(comm, kernel, lambda network: network.PointToPoint)
+        _communicators[members] = made
     return _communicators[members]

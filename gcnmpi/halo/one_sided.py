@@ -14,26 +14,26 @@ from collections.abc import Iterator
 import numpy as np
 
 from gcnmpi.halo.plan import Plan
-from gcnmpi.halo.transports import Ends, Route, Rows, TwoWay, messages
+from gcnmpi.halo.transports import Ends, Route, Rows, Transport, messages
 from gcnmpi.kernels.interface.kernel import Array, Kernel
-from gcnmpi.mpi.comm import Comm, MPIError, Window, address_of, agreed, is_over, row_type
+from gcnmpi.mpi import comm as mpi
 from partition.errors import UserError
 
 
-class OneSided(TwoWay):
+class OneSided(Transport):
     """Rows are put into the halo, or into the buffer of packed rows, of their receiver."""
 
     shares_packed = False  # memory is attached to a window once
 
-    def __init__(self, comm: Comm, plan: Plan, kernel: Kernel) -> None:
+    def __init__(self, comm: mpi.Comm, plan: Plan, kernel: Kernel) -> None:
         super().__init__(comm, plan, kernel)
         self._window = _window(comm)
 
     @classmethod
-    def check(cls, comm: Comm, kernel: Kernel) -> None:
+    def check(cls, comm: mpi.Comm, kernel: Kernel) -> None:
         """The library has windows to which memory can be attached."""
         window, memory = _window(comm), np.zeros(1, kernel.dtype)
-        with agreed(comm), _explained():
+        with mpi.agreed(comm), _explained():
             window.Attach(memory)
             window.Detach(memory)
         window.Free()
@@ -49,20 +49,20 @@ class OneSided(TwoWay):
 
 
 class _PutRoute:
-    def __init__(self, comm: Comm, window: Window, source: Rows, target: Rows) -> None:
+    def __init__(self, comm: mpi.Comm, window: mpi.Window, source: Rows, target: Rows) -> None:
         self.moved = messages(source, target)
         self._window, self._source = window, source
         self._addresses = _addresses(comm, target)
         group = comm.Get_group()
         self._from, self._to = (group.Incl(list(rows.places)) for rows in (target, source))
-        weakref.finalize(self, _free, [group, self._from, self._to])
+        mpi.free_with(self, [group, self._from, self._to])
 
     def receive(self) -> None:
         self._window.Post(self._from)
 
     def send(self) -> None:
         self._window.Start(self._to)
-        with row_type(self._source.array) as row:
+        with mpi.row_type(self._source.array) as row:
             for peer, block in self._source.blocks():
                 place = [self._addresses[peer], len(block), row]
                 self._window.Put([block, len(block), row], peer, place)
@@ -72,37 +72,31 @@ class _PutRoute:
         self._window.Wait()
 
 
-def _free(groups: list) -> None:
-    if not is_over():
-        for group in groups:
-            group.Free()
-
-
-def _window(comm: Comm) -> Window:
+def _window(comm: mpi.Comm) -> mpi.Window:
     # All ranks have to make it together; a library that cannot says so on all of them.
-    with agreed(comm), _explained():
-        return Window.Create_dynamic(comm=comm)
+    with mpi.agreed(comm), _explained():
+        return mpi.Window.Create_dynamic(comm=comm)
 
 
-def _attach_with(owner: Ends, comm: Comm, window: Window, *arrays: Array) -> None:
+def _attach_with(owner: Ends, comm: mpi.Comm, window: mpi.Window, *arrays: Array) -> None:
     filled = [array for array in arrays if array.nbytes]
-    with agreed(comm), _explained():
+    with mpi.agreed(comm), _explained():
         for array in filled:
             window.Attach(array)
 
     def detach() -> None:
-        if not is_over():
+        if not mpi.is_over():
             for array in filled:
                 window.Detach(array)
 
     weakref.finalize(owner, detach)
 
 
-def _addresses(comm: Comm, target: Rows) -> list[int]:
+def _addresses(comm: mpi.Comm, target: Rows) -> list[int]:
     """Where the rows of this rank go, in the memory of every rank."""
     here, there = np.zeros((2, comm.size), np.int64)
     for peer, block in target.blocks():
-        here[peer] = address_of(block)
+        here[peer] = mpi.address_of(block)
     comm.Alltoall(here, there)
     return there.tolist()
 
@@ -112,7 +106,7 @@ def _explained() -> Iterator[None]:
     try:
         yield
     # mpi4py raises the second where the library has no such function.
-    except (MPIError, NotImplementedError) as error:
+    except (mpi.MPIError, NotImplementedError) as error:
         raise UserError(
             f"the MPI library lets no memory, or no more, be attached to a window ({error})",
             "take another scheme.transport; Open MPI: export OMPI_MCA_osc_rdma_max_attach=1024",

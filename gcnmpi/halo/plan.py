@@ -53,7 +53,7 @@ class Plan:
 
     @property
     def nown(self) -> int:
-        """Rows owned."""
+        """Rows of this rank."""
         return len(self.own)
 
     @property
@@ -78,8 +78,6 @@ def make_plan(
 
     Parameters
     ----------
-    own, halo : integers
-        Rows of this rank, and the rows of others it needs (:func:`halo_of`).
     owners : (nhalo,) integers
         Owner of every row of the halo.
     asked : (nsend,) integers
@@ -98,7 +96,7 @@ def plan_of(
     send_rows: np.ndarray,
     asked_counts: np.ndarray,
 ) -> Plan:
-    """The same, where it is known which own rows (local numbers) others asked for."""
+    """The plan of one rank, where it is known which own rows (local numbers) others asked for."""
     send_peers, send_offsets = _groups(asked_counts)
     recv_peers, recv_offsets = _groups(np.bincount(owners, minlength=len(asked_counts)))
     return Plan(own, halo, recv_peers, recv_offsets, send_peers, send_offsets, send_rows)
@@ -107,14 +105,8 @@ def plan_of(
 def halo_of(own: np.ndarray, columns: np.ndarray, parts: np.ndarray) -> np.ndarray:
     """The rows of others among ``columns``, each once, in (owner, id) order.
 
-    Parameters
-    ----------
-    own : (nown,) integers
-        Rows of this rank.
-    columns : integers
-        Columns that the rank's rows of M touch, in any order, repeated or not.
-    parts : (n,) integers
-        Owner of every vertex.
+    Columns are those that the rank's own rows of M touch, in any order, repeated or not; ``parts``,
+    (n,) integers, are the owners of all vertices.
     """
     needed = np.unique(columns)
     halo = np.setdiff1d(needed, own, assume_unique=True)

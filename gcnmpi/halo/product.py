@@ -3,7 +3,7 @@
 Matrices are arguments: one plan, with its buffers and messages, serves any number of them. A matrix
 of own rows **expands**: while the rows of others are on their way, the block of own columns is
 multiplied, then that of the halo's. The transpose of one **folds**: partial sums travel back the
-same way. What carries the rows is ``scheme.transport``.
+same way. The key ``scheme.transport`` names what carries the rows.
 
 With ``scheme.progress_chunks`` the own block is multiplied a few rows at a time, and the MPI
 library looked after in between: most libraries move long messages only inside calls of MPI.
@@ -36,16 +36,8 @@ from gcnmpi.options.scheme import TRANSPORTS
 class Operand:
     """A sparse matrix over local columns, cut at the end of the own ones (or rows, for a fold).
 
-    Attributes
-    ----------
-    own : list of (slice, sparse matrix)
-        The own half, in chunks of rows.
-    folds : bool
-    halo : sparse matrix or None
-        None on a single rank.
-    packed : sparse matrix or None
-        What makes packed rows of own ones, in a mixed exchange; of a fold, what adds packed rows
-        to own ones.
+    The own half is in chunks of rows; a single rank has no halo. In a mixed exchange, ``packed``
+    makes packed rows of own ones; in a fold, it adds packed rows to own ones.
     """
 
     own: list[tuple[slice, Sparse]]
@@ -58,32 +50,21 @@ class HaloProduct:
     """The products of the ranks that exchange rows by one plan.
 
     Buffers and persistent requests are made when a matrix is asked for, and live as long as that.
+    Rows that need no message are in ``kept``.
 
     Parameters
     ----------
     runtime : Runtime
         Its communicator is that of the ranks that the plan numbers.
-    plan : Plan
     config : Config
         Of which ``scheme.transport``, ``scheme.progress_chunks``, ``comm.precision`` and
         ``train.seed``.
     lasts : bool
         Whether the matrices made by ``empty`` live as long on all ranks: those of a run do, those
         of a batch may be freed at any time. Only then can all ranks time their exchanges alone.
-
-    Attributes
-    ----------
-    kept : Kept
-        Rows that need no message.
     """
 
-    def __init__(
-        self,
-        runtime: Runtime,
-        plan: Plan,
-        config: Config,
-        lasts: bool = True,
-    ) -> None:
+    def __init__(self, runtime: Runtime, plan: Plan, config: Config, lasts: bool = True) -> None:
         comm, kernel = runtime.comm, runtime.kernel
         self._lasts = lasts
         self._transport: Transport = TRANSPORTS.get(config.scheme.transport)(comm, plan, kernel)
@@ -167,33 +148,28 @@ class HaloProduct:
 
     def gather(self, x: Matrix) -> Array:
         """The ``whole`` of x, which comes from ``empty``, with the rows of others in its halo."""
-        exchange = _own_exchange(x)
-        exchange.start_expand()
-        exchange.finish_expand()
-        return exchange.whole
+        if not self._alone:
+            exchange = _own_exchange(x)
+            exchange.start_expand()
+            exchange.finish()
+        return x.whole
 
     def gradient(self, place: Place, width: int) -> Matrix:
         """A matrix for :meth:`scatter`: one memory for each width."""
         return _matrix(place, self._whole_exchange(width))
 
     def scatter(self, gradient: Matrix, out: Array) -> None:
-        """The adjoint of ``gather``: out = own rows of it + what other ranks' halos add to them.
+        """The adjoint of ``gather``: out = own rows + what other ranks' halos add to them.
 
-        Parameters
-        ----------
-        gradient : Matrix
-            From :meth:`gradient`.
+        ``gradient`` comes from :meth:`gradient`.
         """
-        exchange = _own_exchange(gradient)
-        self._fold_to(exchange, exchange.own, out)
+        if self._alone:
+            self._kernel.copy(gradient.array, out)
+        else:
+            self._fold_to(_own_exchange(gradient), gradient.array, out)
 
     def add_halos(self, own: Array, halo: Array, out: Array) -> None:
-        """The same of rows that lie anywhere: out = own + what other ranks' ``halo`` add to them.
-
-        Parameters
-        ----------
-        own, halo, out : (nown, width), (nhalo, width) and (nown, width) arrays
-        """
+        """out = own + what other ranks' ``halo`` add to it, of arrays that lie anywhere."""
         exchange = self._exchange_of(Matrix(Place(0), own))
         self._kernel.copy(halo, exchange.halo)
         self._fold_to(exchange, own, out)
@@ -201,7 +177,7 @@ class HaloProduct:
     def _fold_to(self, exchange: Exchange, own: Array, out: Array) -> None:
         exchange.start_fold()
         self._kernel.copy(own, out)
-        exchange.finish_fold()
+        exchange.finish()
         with self._phases("spmm"):
             self._kernel.spmm(self._add, exchange.packed, out, accumulate=True)
 
@@ -210,7 +186,7 @@ class HaloProduct:
         exchange.start_expand(matrix.packed)
         alone = not self._plan.nhalo  # nothing is added to the own half
         self._multiply_own(matrix, exchange, exchange.own, out, epilogue if alone else None)
-        exchange.finish_expand()
+        exchange.finish()
         if not alone:
             assert matrix.halo is not None
             with self._phases("spmm"):
@@ -224,7 +200,7 @@ class HaloProduct:
             self._kernel.spmm(matrix.halo, x.array, exchange.halo)
         exchange.start_fold()
         self._multiply_own(matrix, exchange, x.array, out, None)
-        exchange.finish_fold()
+        exchange.finish()
         with self._phases("spmm"):
             self._kernel.spmm_then(matrix.packed, exchange.packed, out, True, epilogue)
 

@@ -1,4 +1,4 @@
-"""Whole rows of neighbours: what attention and maxima need, and products do not.
+"""Whole rows of neighbours, which attention and maxima need, and products do not.
 
 A **halo** brings the rows that the own rows of M have entries for behind the own ones, (own + halo,
 width), and takes gradients of all these rows back to their owners, where they are added. With it
@@ -7,7 +7,7 @@ comes the pattern of M over these local columns.
 
 from __future__ import annotations
 
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 import scipy.sparse as sp
@@ -24,7 +24,7 @@ from gcnmpi.mpi.collectives import Group
 
 
 class Halo(Protocol):
-    """What a scheme of whole rows gives to operators that look at neighbours one by one.
+    """The rows that a scheme gives to operators that look at neighbours one by one.
 
     Attributes
     ----------
@@ -32,8 +32,6 @@ class Halo(Protocol):
         Own rows over local columns, (own, own + halo).
     ids : (own + halo,) integers
         Global vertices of the local columns.
-    phases : Phases
-        Where the time of what is done with the rows is counted.
     kept : Kept
         Rows that need no message.
     alone : bool
@@ -55,7 +53,7 @@ class Halo(Protocol):
     def gradient(self, place: Place, width: int) -> Matrix:
         """A matrix whose ``whole`` has room for gradients of own and halo rows.
 
-        One memory for each width: what is in it is lost with the next gradient.
+        One memory for each width: its content is lost with the next gradient.
         """
 
     def fold(self, gradient: Matrix, out: Array) -> None:
@@ -66,68 +64,26 @@ class Halo(Protocol):
 
 
 class ExchangedHalo:
-    """Needed rows point to point, by the plan of a product.
+    """Needed rows point to point, with the buffers, plan and transport of a product.
 
-    Parameters
-    ----------
-    products : HaloProduct
-        Whose buffers and transport are used.
-    pattern : (own, own + halo) csr_array
-    ids : (own + halo,) integers
+    ``pattern``, (own, own + halo), and ``ids``, (own + halo,), are as in :class:`Halo`.
     """
 
     def __init__(
-        self,
-        runtime: Runtime,
-        products: HaloProduct,
-        pattern: sp.csr_array,
-        ids: np.ndarray,
+        self, runtime: Runtime, products: HaloProduct, pattern: sp.csr_array, ids: np.ndarray
     ) -> None:
-        self._products, self.ids, self.phases = products, ids, runtime.phases
-        self._kernel = runtime.kernel
-        self.pattern = runtime.kernel.pattern(pattern, ids)
-        self.kept, self.alone = products.kept, runtime.comm.size == 1
-
-    def empty(self, place: Place, width: int) -> Matrix:
-        """The head of an ``[own | halo]`` buffer."""
-        return self._products.empty(place, width)
-
-    def expand(self, x: Matrix) -> Array:
-        """One exchange."""
-        return x.whole if self.alone else self._products.gather(x)
-
-    def gradient(self, place: Place, width: int) -> Matrix:
-        """The buffer of the fold."""
-        return self._products.gradient(place, width)
-
-    def fold(self, gradient: Matrix, out: Array) -> None:
-        """One exchange, the other way."""
-        if self.alone:
-            self._kernel.copy(gradient.array, out)
-        else:
-            self._products.scatter(gradient, out)
-
-    def release(self) -> None:
-        """Free the buffers of folds."""
-        self._products.release()
+        self.ids, self.phases, self.kept = ids, runtime.phases, products.kept
+        self.pattern, self.alone = runtime.kernel.pattern(pattern, ids), runtime.comm.size == 1
+        self.empty, self.release = products.empty, products.release
+        self.expand, self.gradient, self.fold = products.gather, products.gradient, products.scatter
 
 
 class BroadcastHalo:
     """Every block goes to all ranks of a group, each of which keeps the rows it needs.
 
     The adjoint of a broadcast is a reduction to its root: block after block, each rank adds the
-    gradients that it has for that block.
-
-    Parameters
-    ----------
-    group : Group
-        Rank q of it owns block q.
-    rows : list of int
-        Rows of each block.
-    plan : Plan
-        Which rows of which block this rank needs; own rows and halo are numbered by position.
-    first : (blocks,) integers
-        Position of the first row of each block.
+    gradients that it has for that block. Rank q of the group owns block q, of ``rows[q]`` rows from
+    position ``first[q]``; own rows and halo of the plan are numbered by position.
     """
 
     def __init__(
@@ -146,11 +102,12 @@ class BroadcastHalo:
         self.pattern = runtime.kernel.pattern(pattern, ids)
         self._largest = max((r for q, r in enumerate(rows) if q != group.rank), default=0)
         # Of each block: where its rows go behind the own ones, and which of its rows they are.
-        self._needed: dict[int, tuple[slice, np.ndarray]] = {}
+        self._needed: dict[int, tuple[slice, Any]] = {}
         for number, peer in enumerate(plan.recv_peers.tolist()):
             start, stop = plan.recv_offsets[number : number + 2].tolist()
             places = plan.halo[start:stop].astype(np.int64) - first[peer]
-            self._needed[peer] = slice(plan.nown + start, plan.nown + stop), places
+            kept = runtime.kernel.resident(places, np.int64)
+            self._needed[peer] = slice(plan.nown + start, plan.nown + stop), kept
         self._gradients: dict[int, Array] = {}
         self._blocks: dict[int, Array] = {}
 
@@ -159,7 +116,7 @@ class BroadcastHalo:
         return self._matrix(place, self._new(width))
 
     def expand(self, x: Matrix) -> Array:
-        """A broadcast a block, in the order of blocks."""
+        """Broadcast block after block, and keep the rows that are needed."""
         whole = x.whole
         for block, rows in enumerate(self._rows):
             if block == self._group.rank:
@@ -180,7 +137,7 @@ class BroadcastHalo:
         return self._matrix(place, self._gradients[width])
 
     def fold(self, gradient: Matrix, out: Array) -> None:
-        """A reduction a block, in the order of blocks."""
+        """Reduce block after block to its rank."""
         whole = gradient.whole
         self._kernel.copy(gradient.array, out)
         for block, rows in enumerate(self._rows):

@@ -1,4 +1,4 @@
-"""What carries the rows of an exchange: ``scheme.transport``.
+"""Transports, which carry the rows of an exchange: ``scheme.transport``.
 
 A :class:`Transport` is made once for a plan; it gives each exchange a :class:`Route` for either
 direction. Here are the transports whose neighbours send messages; in :mod:`gcnmpi.halo.one_sided`
@@ -8,15 +8,15 @@ there, in :mod:`gcnmpi.halo.on_devices` devices send them.
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, Protocol
 
 import numpy as np
 
 from gcnmpi.core.volume import Kept, Volume
-from gcnmpi.halo.messages import ByMpi, Mover
+from gcnmpi.halo.messages import Mover
 from gcnmpi.halo.plan import Plan
 from gcnmpi.kernels.interface.kernel import Array, Kernel, Sparse
 from gcnmpi.mpi.comm import EXCHANGE_TAG, Comm, free_with, persistent, row_type, start_all, wait_all
@@ -29,12 +29,8 @@ DEFAULT = "persistent"
 def usable(comm: Comm, kernel: Kernel, wanted: str) -> tuple[str, str | None]:
     """The name of a transport that works here, and a warning if it is not the one wanted.
 
-    Found out by all ranks together.
-
-    Raises
-    ------
-    UserError
-        On all ranks, if it does not work and nothing is to take its place.
+    All ranks find it out together; a UserError is raised on all if the one wanted does not work and
+    nothing is to take its place.
     """
     error = obstacle(comm, kernel, wanted)
     if error is None:
@@ -80,7 +76,7 @@ class Rows:
             yield peer, self.array[place]
 
     def only(self, peers: Iterable[int]) -> Rows:
-        """The same with some of the ranks only."""
+        """The rows of some of the ranks only."""
         return Rows(self.array, {p: place for p, place in self.places.items() if p in peers})
 
     @property
@@ -90,7 +86,7 @@ class Rows:
 
 
 class Ends(Protocol):
-    """What an exchange moves rows between: see :class:`gcnmpi.halo.exchange.Exchange`."""
+    """The memory of an exchange: see :class:`gcnmpi.halo.exchange.Exchange`."""
 
     own: Array
     halo: Array
@@ -114,7 +110,7 @@ class Route(Protocol):
         """Until the target is complete and the source may be overwritten."""
 
 
-class Transport(ABC):
+class Transport:
     """Carries the rows of a plan; made by all ranks together.
 
     Attributes
@@ -144,9 +140,13 @@ class Transport(ABC):
 
     def __init__(self, comm: Comm, plan: Plan, kernel: Kernel) -> None:
         self.comm, self.plan, self.kernel, self.kept = comm, plan, kernel, Kept()
-        self.mover: Mover = ByMpi(kernel, staged=not self.takes_devices)
+        self.mover = Mover(kernel, staged=not self.takes_devices)
 
-    @classmethod  # noqa: B027 - not abstract: most work everywhere
+    @cached_property
+    def _send_rows(self) -> Any:
+        return self.kernel.resident(self.plan.send_rows, np.int64)
+
+    @classmethod
     def check(cls, comm: Comm, kernel: Kernel) -> None:
         """Raise a UserError, on all ranks, if this transport does not work here."""
 
@@ -157,7 +157,7 @@ class Transport(ABC):
     def pack(self, exchange: Ends, packing: Sparse | None = None) -> None:
         """Bring what is sent to where it is sent from: some own rows, or ``packing`` times all."""
         if packing is None:
-            self.kernel.take_rows(exchange.own, self.plan.send_rows, exchange.packed)
+            self.kernel.take_rows(exchange.own, self._send_rows, exchange.packed)
         else:
             self.kernel.spmm(packing, exchange.own, exchange.packed)
 
@@ -165,27 +165,19 @@ class Transport(ABC):
         """Which rows travel in messages; those of rank ``peers[i]`` begin at ``offsets[i]``."""
         return [slice(0, int(offsets[-1]))]
 
-    @abstractmethod
     def routes(self, exchange: Ends, outer: Rows, inner: Rows) -> tuple[Route, Route]:
         """The way of packed rows (``outer``) to halos (``inner``), and the way back.
 
         Both are what MPI works on: see :mod:`gcnmpi.halo.messages`.
         """
-
-
-class TwoWay(Transport):
-    """A transport of which both directions are alike."""
-
-    def routes(self, exchange: Ends, outer: Rows, inner: Rows) -> tuple[Route, Route]:
-        """Forth and back."""
         return self.route(outer, inner), self.route(inner, outer)
 
-    @abstractmethod
     def route(self, source: Rows, target: Rows) -> Route:
-        """The way from one to the other."""
+        """The way from one to the other, of a transport whose two directions are alike."""
+        raise NotImplementedError
 
 
-class Persistent(TwoWay):
+class Persistent(Transport):
     """Messages whose requests are made once."""
 
     takes_devices = True
@@ -195,7 +187,7 @@ class Persistent(TwoWay):
         return PersistentRoute(self.comm, source, target)
 
 
-class Isend(TwoWay):
+class Isend(Transport):
     """Messages whose requests are made in every exchange."""
 
     takes_devices = True
@@ -222,7 +214,7 @@ class Neighbor(Transport):
         )
 
 
-class Alltoallv(TwoWay):
+class Alltoallv(Transport):
     """The collective of all ranks, to most of which nothing is sent."""
 
     def route(self, source: Rows, target: Rows) -> Route:
@@ -241,11 +233,11 @@ class PersistentRoute:
         free_with(self, self._incoming + self._outgoing)
 
     def receive(self) -> None:
-        """Post the receives."""
+        """Post the receives from all neighbours."""
         start_all(self._incoming)
 
     def send(self) -> None:
-        """Start the sends."""
+        """Start the sends to all neighbours."""
         start_all(self._outgoing)
 
     def wait(self) -> None:
@@ -255,7 +247,7 @@ class PersistentRoute:
 
 
 def messages(source: Rows, target: Rows) -> Volume:
-    """What one message to, and one from, each neighbour moves."""
+    """The volume of one message to, and one from, each neighbour."""
     return Volume(source.nbytes, target.nbytes, len(source.places))
 
 

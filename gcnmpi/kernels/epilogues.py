@@ -118,7 +118,7 @@ class Product(Generic[A]):
 
 
 class OneAfterTheOther:
-    """Products together with what goes along, for a kernel that does one after the other."""
+    """Products with epilogues and sums, for a kernel that does one after the other."""
 
     gemm: Any
     column_sum: Any

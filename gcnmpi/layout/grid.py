@@ -11,7 +11,6 @@ import numpy as np
 
 from gcnmpi.layout.runtime import Runtime
 from gcnmpi.mpi.collectives import Group
-from gcnmpi.mpi.comm import split
 from partition.errors import UserError
 
 
@@ -68,5 +67,5 @@ def line(runtime: Runtime, grid: tuple[int, ...], axis: int) -> Group:
     place = coordinates(grid, runtime.comm.rank)
     others = (*place[:axis], 0, *place[axis + 1 :])
     colour = int(np.ravel_multi_index(others, grid))
-    comm = split(runtime.comm, colour, place[axis])
-    return Group(comm, runtime.kernel, runtime.traffic, runtime.phases)
+    comm = runtime.comm.Split(colour, place[axis])
+    return Group(comm, runtime.kernel, runtime.traffic, runtime.phases)  # type: ignore[arg-type]

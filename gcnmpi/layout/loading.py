@@ -21,19 +21,12 @@ from gcnmpi.mpi.comm import (
     node_array,
     once_a_node,
     redistribute,
+    reduce_in_place,
     slice_of,
-    sum_in_place,
 )
 from gcnmpi.options.config import GraphConfig
 from partition.errors import UserError
-from partition.graph.content import (
-    ARC_FILES,
-    check_sums,
-    check_symmetry,
-    described_sum,
-    part_of_sum,
-    reverse_excess,
-)
+from partition.graph import content
 from partition.graph.graph import (
     check_arcs,
     chunks,
@@ -58,36 +51,67 @@ class Readable(Protocol):
 
     @property
     def dtype(self) -> np.dtype:
-        """Of what is read."""
+        """The dtype of rows that are read."""
 
     @property
     def ndim(self) -> int:
-        """1 or 2."""
+        """Dimensions: 1, or 2 with columns."""
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """n rows first."""
+        """The n rows, and columns."""
 
     def __len__(self) -> int: ...
 
     def __getitem__(self, key: Any, /) -> Any: ...
 
 
+class RowNormalised:
+    """An (n, width) array on disk, read with each row divided by its sum, as numbers of a dtype.
+
+    As of an array, a slice is another view: nothing is read before rows are picked by numbers.
+    """
+
+    def __init__(self, features: np.ndarray, dtype: np.dtype, columns: slice = slice(None)) -> None:
+        self._columns, self.dtype, self.ndim = columns, dtype, 2
+        self.shape = (len(features), len(range(*columns.indices(features.shape[1]))))
+        self.base, self.flags = features, features.flags
+
+    def __len__(self) -> int:
+        return len(self.base)
+
+    def __getitem__(self, key: Any) -> Any:
+        rows, columns = key if isinstance(key, tuple) else (key, self._columns)
+        if isinstance(rows, slice):
+            return RowNormalised(self.base[rows], self.dtype, columns)
+        return row_normalised(self.base[rows])[:, columns].astype(self.dtype)
+
+
+def row_normalised(features: np.ndarray) -> np.ndarray:
+    """Each row divided by its sum in float64; a row that sums to 0 becomes 0."""
+    rows = features.astype(np.float64)
+    sums = rows.sum(axis=1, keepdims=True)
+    np.divide(rows, sums, out=rows, where=sums != 0)
+    rows[sums[:, 0] == 0] = 0
+    return rows
+
+
 @dataclass(frozen=True)
 class Entries:
     """Arcs of the graph as entries of Ã or M, in (row, column) order of source.
 
-    Attributes
-    ----------
-    row, column : (m,) integers
-        Global ids.
-    weight : (m,) float64, or None
-        1 where None.
+    Rows and columns are global ids, (m,) integers; weights are float64, or all 1 where None.
     """
 
     row: np.ndarray
     column: np.ndarray
     weight: np.ndarray | None
+
+    def sent(self, comm: Comm, to: np.ndarray, max_bytes: float) -> Entries:
+        """Send each entry to a rank, (m,) integers; the entries that come here."""
+        arrays = [self.row, self.column] + ([] if self.weight is None else [self.weight])
+        (row, column, *weight), _ = redistribute(comm, to, arrays, max_bytes)
+        return Entries(row, column, weight[0] if weight else None)
 
 
 def load_parts(comm: Comm, stored: StoredGraph, partition: Partition | None) -> np.ndarray:
@@ -116,19 +140,10 @@ def load_entries(
 ) -> Entries:
     """The entries of Ã's rows that this rank owns (without added self-loops).
 
-    Parameters
-    ----------
-    direction : {"in", "out"}
-        "in": the arc s→t is the entry (t, s); "out": (s, t).
-    max_bytes : float
-        Bound of the send buffer.
+    With direction "in" the arc s→t is the entry (t, s), with "out" (s, t).
     """
     mine = own_arcs(comm, stored, direction)
-    arrays = [mine.row, mine.column]
-    if mine.weight is not None:
-        arrays.append(mine.weight)
-    (row, column, *weight), _ = redistribute(comm, parts[mine.row], arrays, max_bytes)
-    return Entries(row, column, weight[0] if weight else None)
+    return mine.sent(comm, parts[mine.row], max_bytes)
 
 
 def load_m(comm: Comm, source: Source, options: GraphConfig, max_bytes: float) -> Entries:
@@ -136,11 +151,6 @@ def load_m(comm: Comm, source: Source, options: GraphConfig, max_bytes: float) -
 
     For layouts in which a row of M is on several ranks. The degrees of all vertices are held
     once a node meanwhile.
-
-    Parameters
-    ----------
-    options : GraphConfig
-        ``self_loops`` and ``normalize``.
     """
     graph = source.stored.graph
     entries = own_arcs(comm, source.stored, source.direction)
@@ -152,13 +162,7 @@ def load_m(comm: Comm, source: Source, options: GraphConfig, max_bytes: float) -
         row, column, weight = with_loops(row, column, weight, range(mine.start, mine.stop))
     if options.normalize == "none":
         return Entries(row, column, weight)
-    bounds = np.array([slice_of(graph.n, rank, comm.size).stop for rank in range(comm.size)])
-    owner = np.searchsorted(bounds, row, side="right").astype(np.int32)
-    arrays = [row] if weight is None else [row, weight]
-    (rows, *weights), _ = redistribute(comm, owner, arrays, max_bytes)
-    del owner, arrays
-    sums = row_sums(rows - mine.start, weights[0] if weights else None, mine.stop - mine.start)
-    del rows, weights
+    sums = sums_on_disk(comm, row, weight, graph.n, max_bytes)
     degree = once_a_node(comm, sums, graph.n)
     with agreed(comm):
         values = entry_values(row, column, weight, degree.array, options.normalize)
@@ -166,13 +170,29 @@ def load_m(comm: Comm, source: Source, options: GraphConfig, max_bytes: float) -
     return Entries(row, column, values)
 
 
+def sums_on_disk(
+    comm: Comm, lines: np.ndarray, weight: np.ndarray | None, n: int, max_bytes: float
+) -> np.ndarray:
+    """Sums of entries that are spread over the ranks, by the row or column that each is in.
+
+    Each rank gets them for its contiguous 1/P of all n, float64.
+    """
+    arrays = [lines] if weight is None else [lines, weight]
+    (own, *weights), _ = redistribute(comm, readers(comm, lines, n), arrays, max_bytes)
+    mine = slice_of(n, comm.rank, comm.size)
+    return row_sums(own - mine.start, weights[0] if weights else None, mine.stop - mine.start)
+
+
+def readers(comm: Comm, rows: np.ndarray, n: int) -> np.ndarray:
+    """The rank that reads each of these rows from disk, int32: see :func:`slice_of`."""
+    bounds = np.array([slice_of(n, rank, comm.size).stop for rank in range(comm.size)])
+    return np.searchsorted(bounds, rows, side="right").astype(np.int32)
+
+
 def own_arcs(comm: Comm, stored: StoredGraph, direction: str) -> Entries:
     """The arcs of this rank's contiguous 1/P of the rows on disk.
 
-    Raises
-    ------
-    UserError
-        On all ranks, if no graph has such arcs, or the manifest is not that of these.
+    A UserError is raised on all ranks if no graph has such arcs, or the manifest is not theirs.
     """
     graph, manifest = stored.graph, stored.manifest
     mine = slice_of(graph.n, comm.rank, comm.size)
@@ -189,8 +209,10 @@ def own_arcs(comm: Comm, stored: StoredGraph, direction: str) -> Entries:
         weight = np.asarray(graph.weights[indptr[0] : indptr[-1]], np.float64)
     excess = 0
     if manifest.symmetric_pattern:
-        excess = reverse_excess(source, target, weight if manifest.symmetric_values else None)
-    check_content(comm, stored, ARC_FILES, excess)
+        excess = content.reverse_excess(
+            source, target, weight if manifest.symmetric_values else None
+        )
+    check_content(comm, stored, content.ARC_FILES, excess)
     row, column = (target, source) if direction == "in" else (source, target)
     return Entries(row, column, weight)
 
@@ -198,17 +220,8 @@ def own_arcs(comm: Comm, stored: StoredGraph, direction: str) -> Entries:
 def check_content(comm: Comm, stored: StoredGraph, names: Collection[str], excess: int = 0) -> None:
     """Refuse files that do not hold what the manifest says: each rank reads 1/P, one reduction.
 
-    Parameters
-    ----------
-    names : collection of str
-        Of the files, without ``.npy``; those that the folder has, and has a checksum of.
-    excess : int
-        This rank's share of what is 0 for symmetric arcs.
-
-    Raises
-    ------
-    UserError
-        On all ranks.
+    Files are named without ``.npy``; only those are read that the folder has, and has a checksum
+    of. ``excess`` is this rank's share of a sum that is 0 for symmetric arcs.
     """
     path, expected = stored.path, stored.manifest.sums
     with agreed(comm):
@@ -221,38 +234,32 @@ def check_content(comm: Comm, stored: StoredGraph, names: Collection[str], exces
         _own_sum(array, slice_of(len(array), comm.rank, comm.size)) for array in arrays.values()
     ]
     sums = np.array([*totals, excess], np.uint64)
-    sum_in_place(comm, sums)
+    reduce_in_place(comm, sums)
     with agreed(comm):
         *totals, excess = sums.tolist()
-        check_symmetry(path, excess)
+        content.check_symmetry(path, excess)
         found = {
-            name: described_sum(array, total)
+            name: content.described_sum(array, total)
             for (name, array), total in zip(arrays.items(), totals, strict=True)
         }
-        check_sums(path, found, expected)
+        content.check_sums(path, found, expected)
 
 
 def _own_sum(array: np.ndarray, mine: slice) -> int:
-    """What some rows add to the checksum of a mapped array; their pages are not kept."""
+    """The share of some rows in the checksum of a mapped array; their pages are not kept."""
     step, total = max(1, SUMMED_AT_ONCE * len(array) // max(1, array.size)), 0
     for start in range(mine.start, mine.stop, step):
-        total += part_of_sum(array, start, min(start + step, mine.stop))
+        total += content.part_of_sum(array, start, min(start + step, mine.stop))
         forget_pages(array)
     return total & MASK64
 
 
 @dataclass(frozen=True)
 class OwnRows:
-    """The rows of a rank's part.
+    """The rows of a rank's part; each row is on one rank.
 
-    Attributes
-    ----------
-    parts : (n,) integers
-        The owner of every vertex.
-    vertices : (nown,) integers
-        The rank's own, in the order in which it keeps their rows.
-    copy : int
-        Each row is on one rank.
+    ``parts``, (n,), are the owners of all vertices; ``vertices``, (nown,), the rank's own, in the
+    order in which it keeps their rows.
     """
 
     parts: np.ndarray
@@ -287,21 +294,10 @@ def load_sparse(
 ) -> sp.csr_array:
     """Own rows of a sparse matrix on disk, (own, width): each rank asks those that map them.
 
-    Parameters
-    ----------
-    own : (own,) integers
-        Global ids, in the order of the result; a row may go to several ranks.
-    max_bytes : float
-        Bound of what is read, sent and received beside the result at a time.
-    normalised : bool
-        Divide each row by its sum in float64; one that sums to 0 becomes 0.
-    dtype : dtype
-        Of the result's numbers.
-
-    Raises
-    ------
-    UserError
-        On all ranks, if the matrix is damaged.
+    ``own`` are global ids, in the order of the result; a row may go to several ranks. ``max_bytes``
+    bounds what is read, sent and received beside the result at a time. Normalised rows are divided
+    by their sums in float64; one that sums to 0 becomes 0. A UserError is raised on all ranks if
+    the matrix is damaged.
     """
     n = len(rows)
     mine = slice_of(n, comm.rank, comm.size)
@@ -310,9 +306,9 @@ def load_sparse(
         if wrong is not None:
             raise UserError(f"the graph folder is damaged: {wrong}")
     forget_pages(rows.indices)
-    bounds = np.array([slice_of(n, rank, comm.size).stop for rank in range(comm.size)])
-    reader = np.searchsorted(bounds, own, side="right")
+    reader = readers(comm, own, n)
     asks = [own, np.full(len(own), comm.rank, np.int32), np.arange(len(own))]
+    # Rows that this rank maps, the rank that each goes to, and its number there.
     (asked, who, where), _ = redistribute(comm, reader, asks, max_bytes)
     sizes = np.asarray(rows.indptr[1:])[asked] - np.asarray(rows.indptr[:-1])[asked]
     (place, counts), _ = redistribute(comm, who, [where, sizes], max_bytes)
@@ -326,9 +322,18 @@ def load_sparse(
     rounds = int(maximum(comm, len(pieces)))
     for first, last in pieces + [(0, 0)] * (rounds - len(pieces)):
         some = slice(first, last)
-        place, column, value = _sent_rows(
-            comm, rows, asked[some], who[some], where[some], max_bytes, normalised
-        )
+        counts, columns, values = rows.picked(asked[some])
+        for array in (rows.indices, rows.data):
+            forget_pages(array)
+        if normalised:
+            number = np.repeat(np.arange(len(counts)), counts)
+            sums = np.bincount(number, values, len(counts))[number]
+            values = np.divide(values, sums, out=np.zeros(len(sums)), where=sums != 0)
+            del number, sums
+        sent = [np.repeat(where[some], counts), columns, values]
+        to = np.repeat(who[some], counts)
+        (place, column, value), _ = redistribute(comm, to, sent, max_bytes)
+        del counts, columns, values, sent, to
         # A row comes whole and from one rank, in its order: its entries follow the first of them.
         begins = np.flatnonzero(np.diff(place, prepend=-1))
         within = np.arange(len(place))
@@ -336,33 +341,6 @@ def load_sparse(
         within += starts[place]
         indices[within], data[within] = column, value
     return sp.csr_array((data, indices, starts), shape=(len(own), rows.width))
-
-
-def _sent_rows(
-    comm: Comm,
-    rows: SparseRows,
-    asked: np.ndarray,
-    who: np.ndarray,
-    where: np.ndarray,
-    max_bytes: float,
-    normalised: bool,
-) -> list[np.ndarray]:
-    """Send the entries of rows to who asked for them; of those that come here: row, column, value.
-
-    Parameters
-    ----------
-    asked, who, where : (rows,) integers
-        Rows that this rank maps, the rank that each goes to, and what it calls it.
-    """
-    counts, columns, values = rows.picked(asked)
-    for array in (rows.indices, rows.data):
-        forget_pages(array)
-    if normalised:
-        number = np.repeat(np.arange(len(counts)), counts)
-        sums = np.bincount(number, values, len(counts))[number]
-        values = np.divide(values, sums, out=np.zeros(len(sums)), where=sums != 0)
-    arrays = [np.repeat(where, counts), columns, values]
-    return redistribute(comm, np.repeat(who, counts), arrays, max_bytes)[0]
 
 
 def permute(rows: np.ndarray, first: np.ndarray) -> None:
@@ -383,23 +361,11 @@ def permute(rows: np.ndarray, first: np.ndarray) -> None:
 def original_rows(
     comm: Comm, own: np.ndarray, rows: np.ndarray, n: int, max_bytes: float
 ) -> np.ndarray:
-    """Rows that ranks hold: this rank's contiguous 1/P of all, in the original order.
+    """Rows that ranks hold: this rank's contiguous 1/P of all n, in the original order.
 
-    Parameters
-    ----------
-    own : (nown,) integers
-        Global ids of the rows held here.
-    rows : (nown, …) array
-    n : int
-        Number of rows in all.
-
-    Returns
-    -------
-    array of ``slice_of(n, rank, size)`` rows
+    ``own``, (nown,), are the global ids of the rows that this rank holds, (nown, …).
     """
-    bounds = np.array([slice_of(n, rank, comm.size).stop for rank in range(comm.size)])
-    destination = np.searchsorted(bounds, own, side="right")
-    (ids, received), _ = redistribute(comm, destination, [own, rows], max_bytes)
+    (ids, received), _ = redistribute(comm, readers(comm, own, n), [own, rows], max_bytes)
     mine = slice_of(n, comm.rank, comm.size)
     out = np.empty((mine.stop - mine.start, *rows.shape[1:]), rows.dtype)
     out[ids - mine.start] = received

@@ -17,18 +17,10 @@ class Place(NamedTuple):
 
 @dataclass(frozen=True)
 class Block:
-    """A rank's piece of a dense matrix.
+    """A rank's piece of a dense matrix: global ids of its rows, and its columns, start to stop.
 
-    Attributes
-    ----------
-    rows : (rows,) integers
-        Global ids.
-    columns : slice
-        With a start and a stop.
-    part : int
-        Which of the pieces that share these rows it is.
-    copy : int
-        Which of the copies of this piece it is.
+    ``part`` says which of the pieces that share these rows it is, ``copy`` which of the copies of
+    this piece.
     """
 
     rows: np.ndarray

@@ -2,7 +2,7 @@
 
 A product with M gathers, for each entry of a row, a row of the other matrix: from a cache if that
 row, or one beside it, was gathered shortly before. So rows are best kept near those that they are
-connected to. What is computed depends on it only in the order of additions: dropout, weights and
+connected to. Results depend on it only in the order of additions: dropout, weights and
 files go by the ids of vertices, wherever their rows are.
 
 An order is a function of the own block of M, ``(row, column, count)``: the local numbers of its

@@ -1,4 +1,4 @@
-"""What a rank computes and communicates with, where M comes from, and what a network needs."""
+"""The tools of a rank, where M comes from, and the demands of a network on a scheme."""
 
 from __future__ import annotations
 
@@ -14,12 +14,9 @@ from partition.graph.store import Partition, StoredGraph
 
 @dataclass(frozen=True)
 class Runtime:
-    """What everything on a rank computes and communicates with.
+    """The tools with which everything on a rank computes and communicates.
 
-    Attributes
-    ----------
-    summation : Summation or None
-        Sums arrays of devices over the ranks of ``comm``; None: MPI does, on the host.
+    ``summation`` sums arrays of devices over the ranks of ``comm``; None: MPI does, on the host.
     """
 
     comm: Comm
@@ -35,16 +32,7 @@ class Runtime:
 
 @dataclass(frozen=True)
 class Source:
-    """Where M comes from.
-
-    Attributes
-    ----------
-    stored : StoredGraph
-    partition : Partition or None
-        Without its part vector.
-    direction : {"in", "out"}
-        The direction of M.
-    """
+    """The graph, its partition without the part vector, and the direction of M, "in" or "out"."""
 
     stored: StoredGraph
     partition: Partition | None
@@ -59,7 +47,7 @@ def resolved_direction(stored: StoredGraph, config: Config) -> str:
 
 @dataclass(frozen=True)
 class Demand:
-    """What a network asks of a scheme.
+    """The demands of a network on a scheme.
 
     Attributes
     ----------

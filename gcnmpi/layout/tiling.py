@@ -14,7 +14,7 @@ from functools import cached_property
 import numpy as np
 import scipy.sparse as sp
 
-from gcnmpi.layout.loading import Entries, Readable, original_rows, own_arcs, permute
+from gcnmpi.layout.loading import Entries, Readable, original_rows, own_arcs, permute, readers
 from gcnmpi.layout.place import Block
 from gcnmpi.mpi.comm import (
     Comm,
@@ -36,15 +36,11 @@ ROWS_SEED, COLUMNS_SEED = 1, 2
 
 @dataclass(frozen=True)
 class Ordering:
-    """A numbering of the vertices in which blocks are contiguous.
+    """A numbering of the n vertices in which blocks are contiguous.
 
-    Attributes
-    ----------
-    n : int
-    position : (n,) integers or None
-        Where each vertex is, in memory that the ranks of a node share; None: at its own number.
-    bounds : (k + 1,) int64 or None
-        Where the parts of the partition that it was made from begin.
+    ``position``, (n,), says where each vertex is, in memory that the ranks of a node share; None:
+    at its own number. ``bounds``, (k + 1,) int64, are the beginnings of the parts of the partition
+    that it was made from.
     """
 
     n: int
@@ -52,7 +48,7 @@ class Ordering:
     bounds: np.ndarray | None = None
 
     def positions(self, vertices: np.ndarray) -> np.ndarray:
-        """Where vertices are."""
+        """The positions of vertices, in their order."""
         return vertices if self.position is None else self.position[vertices]
 
     def vertices(self, start: int, stop: int) -> np.ndarray:
@@ -75,11 +71,6 @@ class Ordering:
         if self.bounds is not None and (len(self.bounds) - 1) % count == 0:
             return self.bounds[:: (len(self.bounds) - 1) // count]
         return np.array([slice_of(self.n, i, count).start for i in range(count)] + [self.n])
-
-
-def natural_ordering(n: int) -> Ordering:
-    """Every vertex at its own number."""
-    return Ordering(n)
 
 
 def random_ordering(comm: Comm, n: int, seed: int) -> Ordering:
@@ -119,12 +110,8 @@ def ordered_blocks(
 ) -> Ordering:
     """The same blocks, with the rows of each in the order that ``loading.order`` asks for.
 
-    Parameters
-    ----------
-    cuts : (k + 1,) int64
-        Positions at which blocks begin.
-    owners : (k,) integers
-        The rank that orders a block: none orders two.
+    ``cuts``, (k + 1,) int64, are positions at which blocks begin; ``owners``, (k,), the ranks that
+    order them: none orders two.
     """
     if order == "none":
         return ordering
@@ -156,16 +143,13 @@ def choose_orderings(
 ) -> tuple[Ordering, Ordering]:
     """How a grid numbers the rows of M and how the columns; one object unless they differ.
 
-    Parameters
-    ----------
-    auto : {"none", "single", "double"}
-        What ``scheme.permutation = "auto"`` means: see :func:`permutation_kind`.
+    ``auto``: the meaning of ``scheme.permutation = "auto"``, none, single or double.
     """
     kind = permutation_kind(options, partition is not None, auto)
     if partition is not None:
         rows = partition_ordering(comm, stored, partition)
     elif kind == "none":
-        rows = natural_ordering(stored.graph.n)
+        rows = Ordering(stored.graph.n)
     else:
         rows = random_ordering(comm, stored.graph.n, ROWS_SEED)
     if kind != "double":
@@ -190,7 +174,7 @@ def block_balance(
 ) -> float:
     """Entries of M in the fullest of rows × columns blocks, relative to the average.
 
-    What the slowest rank of a grid makes the others wait for: Ranjan et al. 2025, table 3. The
+    The slowest rank of a grid makes the others wait for it: Ranjan et al. 2025, table 3. The
     diagonal is part of it: under one random ordering of rows and columns all of it falls into the
     blocks on the diagonal, and that alone gives the 3.24 of that table (n = 50.9 million, 159.0
     million entries, 8 × 8 blocks); under two it is spread like the rest.
@@ -200,10 +184,8 @@ def block_balance(
     graph : Graph
         Arcs as stored, source → target: rows are sources, as in M where the direction is "out";
         for "in" give the orderings and numbers the other way round.
-    rows_ordering, columns_ordering : Ordering
-        How either side is numbered.
     rows, columns : int
-        Blocks either side is cut into.
+        Blocks that either side is cut into.
     self_loops : bool
         Whether M has a full diagonal.
     """
@@ -229,7 +211,6 @@ class Tiling:
 
     Attributes
     ----------
-    ordering : Ordering
     cuts : (R + 1,) int64
         Positions at which the row blocks begin.
     holders : (R, C, copies) integers
@@ -285,19 +266,12 @@ class Tiling:
     def original(self, comm: Comm, tile: np.ndarray, width: int, max_bytes: float) -> np.ndarray:
         """The inverse of ``load``: this rank's contiguous 1/P of all rows, original order.
 
-        Parameters
-        ----------
-        tile : (rows, columns) or (rows,) array
-            One number a row is taken from the first column's holders.
-        width : int
-            Columns of the whole matrix.
+        The whole matrix has ``width`` columns. Of a tile of one number a row, (rows,), the first
+        column's holders give theirs.
         """
-        n, size = self.ordering.n, comm.size
-        mine = slice_of(n, comm.rank, size)
-        ids = self.vertices
-        bounds = np.array([slice_of(n, rank, size).stop for rank in range(size)])
-        destination = np.searchsorted(bounds, ids, side="right")
-        whole = tile.ndim == 1
+        n, ids = self.ordering.n, self.vertices
+        mine = slice_of(n, comm.rank, comm.size)
+        destination, whole = readers(comm, ids, n), tile.ndim == 1
         out = np.empty((mine.stop - mine.start, *([] if whole else [width])), tile.dtype)
         for column in range(1 if whole else self.holders.shape[1]):
             columns = self.columns(width, column)
@@ -305,8 +279,8 @@ class Tiling:
             some = slice(None) if sends else slice(0)
             shape = (0,) if whole else (0, _length(columns))
             rows = tile if sends else np.empty(shape, tile.dtype)
-            arrays = [ids[some], rows]
-            (where, values), _ = redistribute(comm, destination[some], arrays, max_bytes)
+            to, arrays = destination[some], [ids[some], rows]
+            (where, values), _ = redistribute(comm, to, arrays, max_bytes)
             out[(where - mine.start,) if whole else (where - mine.start, columns)] = values
         return out
 
@@ -332,8 +306,6 @@ def sparse_tile(
         The ranks that hold tile (i, j).
     mine : (int, int)
         Numbers of this rank's tile.
-    max_bytes : float
-        Bound of the send buffer.
 
     Returns
     -------
@@ -347,20 +319,17 @@ def sparse_tile(
     )
     i, row = _placed(entries.row, *rows)
     j, column = _placed(entries.column, *columns)
-    arrays, received = [row, column], None
-    if entries.weight is not None:
-        arrays.append(entries.weight)
+    placed, received = Entries(row, column, entries.weight), None
     for copy in range(holders.shape[2]):
-        found, _ = redistribute(comm, holders[i, j, copy].astype(np.int32), arrays, max_bytes)
+        found = placed.sent(comm, holders[i, j, copy].astype(np.int32), max_bytes)
         if comm.rank == holders[(*mine, copy)]:
             received = found
         del found
-    del i, j, row, column, arrays  # the tile is made of what was received alone
+    del i, j, row, column, placed  # the tile is made of what was received alone
     if received is None:
         return sp.csr_array(shape)
-    row, column, *weight = received
-    values = weight[0] if weight else np.ones(len(row))
-    return from_coordinates(row, column, values, shape)
+    values = np.ones(len(received.row)) if received.weight is None else received.weight
+    return from_coordinates(received.row, received.column, values, shape)
 
 
 def _placed(

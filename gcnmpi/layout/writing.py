@@ -20,15 +20,7 @@ from partition.records import temporary_name
 def write_rows(comm: Comm, path: Path, rows: np.ndarray, n: int) -> None:
     """Write an (n, …) ``.npy`` together: each rank its contiguous rows, then rank 0 renames it.
 
-    Parameters
-    ----------
-    rows : array
-        Rows ``slice_of(n, rank, size)``.
-
-    Raises
-    ------
-    UserError
-        On all ranks, if it cannot be written; nothing of it is left then.
+    A UserError is raised on all ranks if it cannot be written; nothing of it is left then.
     """
     with _together(comm, path, rows.dtype, (n, *rows.shape[1:])) as write:
         write(slice_of(n, comm.rank, comm.size).start, rows)
@@ -47,19 +39,11 @@ def write_picked(
 
     Parameters
     ----------
-    numbers : (m,) integers
-        Rows of the file that come from this rank; each row of it comes from one rank.
-    places : (m,) integers
-        Where they are in ``rows``.
-    rows : array
-        What this rank holds.
+    numbers, places : (m,) integers
+        Rows of the file that come from this rank, and their places in ``rows``; each row of the
+        file comes from one rank.
     max_bytes : float
         Bound of what a rank gathers at a time.
-
-    Raises
-    ------
-    UserError
-        As :func:`write_rows`.
     """
     row_bytes = max(1, rows.dtype.itemsize * math.prod(rows.shape[1:]))
     step = max(1, int(max_bytes // row_bytes)) * comm.size

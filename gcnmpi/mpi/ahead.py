@@ -1,7 +1,7 @@
 """Work whose results are wanted later: it goes on in a thread, and between other steps.
 
-Such work is a generator. What it does between two of its ``yield``s needs no message, so a thread
-may do it. What it yields starts an operation of MPI; the main thread calls it, as MPI is told that
+Such work is a generator. Its steps between two ``yield``s need no message, so a thread may do them.
+It yields functions that start an operation of MPI; the main thread calls each, as MPI is told that
 no other thread will, and the generator goes on when the operation is complete. All ranks yield the
 same operations in the same order, on a communicator that nothing else uses; which of them do the
 work ahead, each may choose for itself.
@@ -23,7 +23,7 @@ Work = Generator[Start, None, T]
 
 
 def done_now(work: Work[T]) -> T:
-    """What work makes, with nothing done meanwhile."""
+    """Do the work at once, with nothing done meanwhile; returns its result."""
     while True:
         try:
             start = next(work)
@@ -35,11 +35,7 @@ def done_now(work: Work[T]) -> T:
 class Ahead(Generic[T]):
     """Work that is under way; made, asked and ended on the main thread.
 
-    Parameters
-    ----------
-    work : generator
-    threads : Executor
-        In which it does what needs no message.
+    Its steps that need no message run in ``threads``.
     """
 
     def __init__(self, work: Work[T], threads: Executor) -> None:
@@ -61,7 +57,7 @@ class Ahead(Generic[T]):
             self._next = self._threads.submit(self._to_next_start)
 
     def result(self) -> T:
-        """What it makes; waits for it."""
+        """Wait for the work; returns its result."""
         if self._next is not None:
             self._begin(self._next.result())
         if self._request is not None:
@@ -87,20 +83,10 @@ class Ahead(Generic[T]):
 def asking(
     comm: Comm, owners: np.ndarray, items: np.ndarray
 ) -> Work[tuple[np.ndarray, np.ndarray]]:
-    """Send item i to rank ``owners[i]``, as work that may be done ahead.
+    """Send item i to rank ``owners[i]``, which increase, as work that may be done ahead.
 
-    Parameters
-    ----------
-    owners : (m,) integers
-        Increasing.
-    items : (m,) integers
-
-    Returns
-    -------
-    asked : integers
-        What came, by sending rank.
-    counts : (P,) int64
-        How many came from each.
+    Its result are the items that came here, by sending rank, and how many came from each, (P,)
+    int64.
     """
     sent = np.bincount(owners, minlength=comm.size).astype(np.int64)
     counts = np.empty_like(sent)

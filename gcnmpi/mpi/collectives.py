@@ -22,8 +22,8 @@ from gcnmpi.mpi.comm import (
     REDUCED_AT_ONCE,
     SUM,
     Comm,
-    reduce_in_pieces,
-    reduce_to_root,
+    Op,
+    reduce_in_place,
     row_type,
     slice_of,
     wait_all,
@@ -33,16 +33,10 @@ LONGEST = 1 << 30  # numbers that are reduced at once in the background
 
 
 class Group:
-    """Some ranks, which call every method here together.
+    """The ranks of ``comm``, which call every method here together.
 
-    Parameters
-    ----------
-    comm : communicator
-        Communicator of these ranks only.
-    kernel : kernel
-        Whose arrays travel, or NumPy's.
-    traffic, phases
-        Where bytes are counted, and the time of waiting ("wait").
+    Arrays of the kernel travel, or NumPy's. Bytes are counted in ``traffic``, waiting in
+    ``phases`` as "wait".
     """
 
     def __init__(self, comm: Comm, kernel: Memory[Array], traffic: Traffic, phases: Phases) -> None:
@@ -50,7 +44,7 @@ class Group:
         self._kernel, self._traffic, self._phases = kernel, traffic, phases
 
     def broadcast(self, array: Array, root: int) -> None:
-        """The root's array to all."""
+        """Bring the root's array to all ranks."""
         if self.size > 1 and array.nbytes:
             message = self._to_broadcast(array, root)
             with self._phases("wait"), row_type(message) as row:
@@ -59,7 +53,7 @@ class Group:
                 self._take(message, array)
 
     def start_broadcast(self, array: Array, root: int) -> Pending:
-        """The same, in the background: the array is not touched until the wait is over."""
+        """Begin a broadcast: the array is not touched until the wait is over."""
         if self.size == 1 or not array.nbytes:
             return Pending([], self._phases)
         message = self._to_broadcast(array, root, staged=True)
@@ -75,20 +69,12 @@ class Group:
             self._traffic.count(volume.reduction(array.nbytes, self.size, self.rank == root))
             message = self._filled(array)
             with self._phases("wait"):
-                reduce_to_root(self.comm, message, root)
+                reduce_in_place(self.comm, message, SUM, root)
             if self.rank == root:
                 self._take(message, array)
 
     def all_gather(self, piece: Array, whole: Array, rows: Sequence[int]) -> None:
-        """The pieces of all, one below the other.
-
-        Parameters
-        ----------
-        piece : (rows[rank], …) array
-        whole : (sum(rows), …) array
-        rows : sequence of int
-            Rows of every rank's piece.
-        """
+        """Put the pieces, (rows[rank], …), one below the other: ``whole``, (sum(rows), …)."""
         if self.size == 1:
             self._kernel.copy(piece, whole)
             return
@@ -99,17 +85,17 @@ class Group:
             self.comm.Allgatherv([sent, len(sent), row], [received, (rows, places), row])
         self._take(received, whole)
 
-    def all_reduce(self, array: Array, op: Any = SUM) -> None:
+    def all_reduce(self, array: Array, op: Op = SUM) -> None:
         """The sum of all arrays (or MAX, MIN), in place."""
         if self.size > 1:
             self._traffic.count(volume.all_reduce(array.nbytes, self.size))
             message = self._filled(array)
             with self._phases("wait"):
-                reduce_in_pieces(self.comm, message, op)
+                reduce_in_place(self.comm, message, op)
             self._take(message, array)
 
-    def start_all_reduce(self, array: Array, op: Any = SUM) -> Pending:
-        """The same, in the background."""
+    def start_all_reduce(self, array: Array, op: Op = SUM) -> Pending:
+        """Begin the sum of all arrays (or MAX, MIN), in place."""
         if self.size == 1:
             return Pending([], self._phases)
         self._traffic.count(volume.all_reduce(array.nbytes, self.size))
@@ -122,20 +108,12 @@ class Group:
         return Pending(requests, self._phases, lambda: self._take(message, array))
 
     def reduce_scatter(self, whole: Array, piece: Array, rows: Sequence[int]) -> None:
-        """The sum of all arrays, of which every rank gets its rows.
-
-        Parameters
-        ----------
-        whole : (sum(rows), …) array
-        piece : (rows[rank], …) array
-        rows : sequence of int
-            Rows that each rank gets.
-        """
+        """Sum the arrays ``whole``, (sum(rows), …); each rank gets a piece, (rows[rank], …)."""
         if self.size == 1:
             self._kernel.copy(whole, piece)
             return
         self._traffic.count(volume.reduce_scatter(piece.nbytes, whole.nbytes, self.size))
-        # What is packed in pieces, the host packs: a device would still be at it when MPI reads it.
+        # The host packs pieces: a device would still be at it when MPI reads them.
         staged = whole.nbytes > REDUCED_AT_ONCE
         sent, received = self._filled(whole, staged), self._kernel.message(piece, staged)
         with self._phases("wait"):
@@ -168,7 +146,7 @@ class Group:
         return self._kernel.message(array, staged)
 
     def _filled(self, array: Array, staged: bool = False) -> Any:
-        """What MPI sends for an array; ``staged`` for collectives in the background."""
+        """The message of an array, to be sent; ``staged`` for collectives in the background."""
         with self._phases("pack"):
             message = self._kernel.message(array, staged)
             self._kernel.to_message(array, message)
@@ -201,7 +179,7 @@ class Pending:
         self._requests, self._phases, self._then = requests, phases, then
 
     def wait(self) -> None:
-        """Complete it."""
+        """Wait until the collective is complete."""
         with self._phases("wait"):
             wait_all(self._requests)
         self._requests = []

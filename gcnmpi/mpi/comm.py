@@ -1,4 +1,4 @@
-"""Start and end of MPI, agreement of ranks on errors, and the collectives that are needed.
+"""Agreement of ranks on errors, and the collectives that are needed.
 
 The only module that imports mpi4py. Everything else gets a communicator as an argument and
 calls its methods.
@@ -8,25 +8,20 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
-import gc
 import math
 import os
 import re
-import sys
 import time
-import traceback
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, NoReturn, TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 
 from gcnmpi.core.arrays import Array
-from gcnmpi.core.resident import forget_pages, return_large_arrays
-from gcnmpi.mpi.launch import check_together, launched, launched_rank, start_environment
-from gcnmpi.mpi.watch import end_within, watchdog, within
-from partition.errors import EXIT_USER_ERROR, UserError, installing, memory_errors, printing
+from gcnmpi.core.resident import forget_pages
+from partition.errors import UserError, installing, memory_errors
 
 try:
     import mpi4py
@@ -42,6 +37,7 @@ except (ImportError, RuntimeError) as error:
 
 Comm = MPI.Intracomm
 Request = MPI.Request
+Op = MPI.Op
 Window = MPI.Win
 MPIError = MPI.Exception
 address_of, is_over = MPI.Get_address, MPI.Is_finalized
@@ -51,72 +47,6 @@ T = TypeVar("T")
 EXCHANGE_TAG = 1
 REDUCED_AT_ONCE = 1 << 24  # bytes; the network is as fast on pieces of this size as on one
 _SORTING_BYTES = 16  # for each item of a redistribution, while it is brought in order
-_LAST_SECONDS = 0.5
-
-
-def run(main: Callable[[Comm], int], timeout: float = 0) -> NoReturn:
-    """Initialise MPI, run ``main(world)``, finalise, and exit with what it returns.
-
-    A rank that waits for another in MPI's start or end for more than ``timeout`` seconds ends the
-    job (0: none does); ``main`` watches itself.
-
-    A :class:`UserError` that all ranks agreed on (see :func:`agreed`) is printed once and
-    gives exit code 2. Any other exception, and a UserError that one rank raises alone, takes the
-    whole job down at once: its traceback first, then ``MPI_Abort``.
-    """
-    gc.freeze()  # the objects of imported modules stay: they are not searched for garbage again
-    comm = start(timeout)
-    code = 1
-    try:
-        check_together(comm.size, os.environ, versions()["mpi"])
-        with memory_errors(), printing():
-            code = main(comm)
-    except UserError as error:
-        if comm.size > 1 and not getattr(error, "agreed", False):
-            abort(comm, f"rank {comm.rank}: error: {error}", EXIT_USER_ERROR)
-        if comm.rank == 0:
-            print(f"error: {error}", file=sys.stderr, flush=True)
-        code = EXIT_USER_ERROR
-    except KeyboardInterrupt:
-        abort(comm, f"rank {comm.rank}: interrupted", 130)
-    except BaseException as error:
-        if isinstance(error, SystemExit) and error.code in (None, 0):
-            code = 0
-        else:
-            abort(comm, f"rank {comm.rank} failed:\n{traceback.format_exc()}", 1)
-    finish(comm, code, timeout)
-
-
-def start(timeout: float = 0) -> Comm:
-    """All ranks; MPI starts if it has not yet, with a limit as :func:`run` takes it."""
-    return_large_arrays()
-    if not MPI.Is_initialized():
-        rank = launched_rank(os.environ)
-        with start_environment():
-            within(timeout, rank, lambda: MPI.Init_thread(MPI.THREAD_FUNNELED))
-    return MPI.COMM_WORLD
-
-
-def finalize(timeout: float = 0) -> None:
-    """End MPI, and this process soon after."""
-    end_within(timeout)
-    within(timeout, launched_rank(os.environ), MPI.Finalize)
-
-
-def finish(comm: Comm, code: int, timeout: float = 0) -> NoReturn:
-    """End MPI and this process: all ranks do, with the largest of their exit codes."""
-    sys.stdout.flush()
-    rank, size = comm.rank, comm.size
-    with watchdog(timeout, rank):
-        code = int(maxima(comm, code)[0])
-    finalize(timeout)
-    # Open MPI's mpirun crashes now and then, or hangs, when ranks of several hosts return an error
-    # together: one does, after the others have gone.
-    if rank > 0:
-        code = 0
-    elif code and size > 1:
-        time.sleep(_LAST_SECONDS)
-    sys.exit(code)
 
 
 def has_all_ranks(comm: Comm) -> bool:
@@ -145,7 +75,7 @@ def agreed(comm: Comm) -> Iterator[None]:
 
 
 def from_root(comm: Comm, make: Callable[[], T]) -> T:
-    """What ``make()`` returns on rank 0, on every rank; its UserError on every rank too."""
+    """Call ``make()`` on rank 0; its result, or its UserError, comes to every rank."""
     value: T | None = None
     with agreed(comm):
         if comm.rank == 0:
@@ -167,6 +97,14 @@ def check_same(comm: Comm, mine: Mapping[str, Any], hint: str) -> None:
             raise UserError(f"rank {comm.rank} has another {different[0]} than rank 0", hint)
 
 
+@contextlib.contextmanager
+def of_node(comm: Comm) -> Iterator[Comm]:
+    """A communicator of the ranks that share a node's memory, for a moment."""
+    node = comm.Split_type(MPI.COMM_TYPE_SHARED)
+    yield node  # type: ignore[misc]
+    node.Free()
+
+
 @dataclass(frozen=True)
 class NodeArray:
     """An array that the ranks of one node share: one copy in memory, read-only by convention."""
@@ -186,31 +124,26 @@ def node_array(
 
     ``make`` is called on one rank a node; its UserError is raised on all ranks.
     """
-    node = comm.Split_type(MPI.COMM_TYPE_SHARED)
     dtype = np.dtype(dtype)
     size = int(np.prod(shape)) * dtype.itemsize
-    window = MPI.Win.Allocate_shared(
-        size if node.rank == 0 else 0,
-        dtype.itemsize,
-        comm=node,  # type: ignore[arg-type]
-    )
-    memory, _ = window.Shared_query(0)
-    array = np.empty(shape, dtype)
-    if size:
-        array = np.frombuffer(memory, dtype).reshape(shape)  # type: ignore[call-overload]
-    with agreed(comm):
-        if node.rank == 0:
-            array[...] = make()
-    node.Barrier()
-    node.Free()
+    with of_node(comm) as node:
+        mine = size if node.rank == 0 else 0
+        window = MPI.Win.Allocate_shared(mine, dtype.itemsize, comm=node)
+        memory, _ = window.Shared_query(0)
+        array = np.empty(shape, dtype)
+        if size:
+            array = np.frombuffer(memory, dtype).reshape(shape)  # type: ignore[call-overload]
+        with agreed(comm):
+            if node.rank == 0:
+                array[...] = make()
+        node.Barrier()
     return NodeArray(array, window)
 
 
 def once_a_node(comm: Comm, piece: np.ndarray, n: int) -> NodeArray:
     """The whole (n,) array whose :func:`slice_of` every rank has, in memory shared by each node."""
-    leader = comm.Split_type(MPI.COMM_TYPE_SHARED)
-    first = comm.allgather(leader.bcast(comm.rank))
-    leader.Free()
+    with of_node(comm) as node:
+        first = comm.allgather(node.bcast(comm.rank))
     stops = [slice_of(n, rank, comm.size).stop for rank in range(comm.size)]
     counts = np.diff(stops, prepend=0)
     gathered = np.empty(n if first[comm.rank] == comm.rank else 0, piece.dtype)
@@ -224,17 +157,11 @@ def once_a_node(comm: Comm, piece: np.ndarray, n: int) -> NodeArray:
 def redistribute(
     comm: Comm, destination: np.ndarray, arrays: Sequence[np.ndarray], max_bytes: float
 ) -> tuple[list[np.ndarray], np.ndarray]:
-    """Send row i of every array to rank ``destination[i]``.
+    """Send row i of every array, (m, …), to rank ``destination[i]``, (m,) integers.
 
-    Parameters
-    ----------
-    destination : (m,) integers
-        Receiving rank of each of this rank's m items.
-    arrays : sequence of (m, …) arrays
-        The items; may be memory-mapped, only a part at a time is read and in memory.
-    max_bytes : float
-        Bound of the send buffer and of what sorts it. What is received goes straight to its final
-        place.
+    Arrays may be memory-mapped: only a part at a time is read and in memory. ``max_bytes`` bounds
+    the send buffer and the memory that sorts it; items that are received go straight to their final
+    place.
 
     Returns
     -------
@@ -245,7 +172,7 @@ def redistribute(
     """
     row_bytes = _SORTING_BYTES + max(_row_bytes(array) for array in arrays)
     step = max(1, int(max_bytes // row_bytes))
-    # What each rank is going to send, and in how many rounds: all of them take part in all.
+    # How much each rank is going to send, and in how many rounds: all take part in all of these.
     totals = np.empty((comm.size, 2), np.int64)
     totals[:, 0] = np.bincount(destination, minlength=comm.size)
     totals[:, 1] = -(-len(destination) // step)
@@ -278,14 +205,9 @@ def redistribute(
 def persistent(
     comm: Comm, blocks: Iterable[tuple[int, Array]], receive: bool, tag: int = EXCHANGE_TAG
 ) -> list[MPI.Prequest]:
-    """Persistent requests for the row blocks of a buffer, one a peer; freed with the buffer's user.
+    """Persistent requests that receive or send the row blocks of a buffer, one for each peer.
 
-    Parameters
-    ----------
-    blocks : iterable of (int, (rows, width) array)
-        Each peer and the contiguous rows that go to or come from it.
-    receive : bool
-        Whether the requests receive or send.
+    ``blocks``: peers and the contiguous rows that go to or come from them.
     """
     make = comm.Recv_init if receive else comm.Send_init
     requests = []
@@ -306,54 +228,44 @@ def row_type(array: Array) -> Iterator[MPI.Datatype]:
 
 
 def start_all(requests: list[MPI.Prequest]) -> None:
-    """Start persistent requests."""
+    """Start persistent requests, none or more."""
     if requests:
         MPI.Prequest.Startall(requests)
 
 
 def wait_all(requests: list) -> None:
-    """Complete started requests."""
+    """Wait until started requests are complete."""
     if requests:
         MPI.Request.Waitall(requests)
 
 
-def free_with(owner: Any, requests: list[MPI.Prequest]) -> None:
-    """Free persistent requests when ``owner`` is collected (unless MPI has ended before)."""
+def free_with(owner: Any, made: Sequence[MPI.Prequest] | Sequence[MPI.Group]) -> None:
+    """Free requests or groups when ``owner`` is collected (unless MPI has ended before)."""
 
     def free() -> None:
         if not MPI.Is_finalized():
-            for request in requests:
-                request.Free()
+            for each in made:
+                each.Free()
 
     weakref.finalize(owner, free)
 
 
-def sum_in_place(comm: Comm, array: np.ndarray) -> None:
-    """Sum an array over ranks, into it, on every rank."""
-    reduce_in_pieces(comm, array, MPI.SUM)
+def reduce_in_place(comm: Comm, array: Any, op: MPI.Op = MPI.SUM, root: int | None = None) -> None:
+    """Reduce a contiguous array over ranks, into it: on every rank, or on one, the root.
 
-
-def reduce_in_pieces(comm: Comm, array: Any, op: Any) -> None:
-    """Reduce a contiguous array over ranks, in place: ``REDUCED_AT_ONCE`` bytes at a time.
-
-    The library takes memory of its own for what it is given at once, and counts it in 32 bits.
+    ``REDUCED_AT_ONCE`` bytes at a time, since the library takes memory of its own for all that it
+    is given at once, and counts it in 32 bits.
     """
     flat = array.reshape(-1)
     step = REDUCED_AT_ONCE // array.itemsize
     for start in range(0, max(1, len(flat)), step):
-        comm.Allreduce(MPI.IN_PLACE, flat[start : start + step], op)
-
-
-def reduce_to_root(comm: Comm, array: Any, root: int) -> None:
-    """Sum a contiguous array over ranks, into that of one of them, in such pieces."""
-    flat = array.reshape(-1)
-    step = REDUCED_AT_ONCE // array.itemsize
-    for start in range(0, len(flat), step):
         piece = flat[start : start + step]
-        if comm.rank == root:
-            comm.Reduce(MPI.IN_PLACE, piece, MPI.SUM, root)
+        if root is None:
+            comm.Allreduce(MPI.IN_PLACE, piece, op)
+        elif comm.rank == root:
+            comm.Reduce(MPI.IN_PLACE, piece, op, root)
         else:
-            comm.Reduce(piece, None, MPI.SUM, root)
+            comm.Reduce(piece, None, op, root)
 
 
 def maximum(comm: Comm, value: float) -> float:
@@ -384,29 +296,8 @@ def rest_until_all(comm: Comm, moved: Callable[[], None], seconds: float = 0.02)
         time.sleep(seconds)
 
 
-def split(comm: Comm, colour: int, place: int) -> Comm:
-    """A communicator of the ranks of one colour, in the order of their places."""
-    return comm.Split(colour, place)  # type: ignore[return-value]
-
-
-def duplicate(comm: Comm) -> Comm:
-    """The same ranks, whose operations are not taken for those of ``comm``; lasts as long as MPI.
-
-    What one rank starts before, and another after an operation of ``comm``, needs one.
-    """
-    return comm.Dup()
-
-
-@contextlib.contextmanager
-def of_node(comm: Comm) -> Iterator[Comm]:
-    """A communicator of the ranks that share a node's memory, for a moment."""
-    node = comm.Split_type(MPI.COMM_TYPE_SHARED)
-    yield node  # type: ignore[misc]
-    node.Free()
-
-
 def host_name() -> str:
-    """Of the host that this rank runs on."""
+    """The name of the host that this rank runs on."""
     return MPI.Get_processor_name()
 
 
@@ -438,12 +329,3 @@ def slice_of(n: int, rank: int, size: int) -> slice:
 
 def _row_bytes(array: Array) -> int:
     return math.prod(array.shape[1:]) * array.dtype.itemsize
-
-
-def abort(comm: Comm, message: str, code: int) -> NoReturn:
-    """Say why, and take all ranks down at once."""
-    print(message, file=sys.stderr, flush=True)
-    sys.stdout.flush()
-    if comm.size > 1 or launched():
-        comm.Abort(code)
-    os._exit(code)  # alone; else Abort does not return, which this tells the type checker

@@ -15,7 +15,7 @@ from pathlib import Path
 from partition.errors import UserError, installing
 from partition.startup import PYTHON
 
-# What the launchers of Open MPI, MPICH and Slurm's PMIx put into the environment of a rank.
+# The launchers of Open MPI, MPICH and Slurm's PMIx put these into the environment of a rank.
 _LAUNCHER_VARIABLES = ("OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "PMI_RANK", "PMIX_RANK")
 
 
@@ -33,13 +33,7 @@ def launched_rank(environment: Mapping[str, str]) -> int:
 
 
 def start_limit(environment: Mapping[str, str]) -> float:
-    """Seconds for which ranks wait for each other in MPI's start and end, where nothing else says.
-
-    Raises
-    ------
-    UserError
-        If ``GCNMPI_TIMEOUT`` is no number of seconds.
-    """
+    """Seconds for which ranks wait for each other in MPI's start and end: ``GCNMPI_TIMEOUT``."""
     text = environment.get(_TIMEOUT) or "0"
     with contextlib.suppress(ValueError):
         if 0 <= float(text) < math.inf:
@@ -51,13 +45,7 @@ _TIMEOUT = "GCNMPI_TIMEOUT"
 
 
 def local_launcher() -> list[str]:
-    """The words that start ranks on this host: mpirun beside this Python, or on the PATH.
-
-    Raises
-    ------
-    UserError
-        If there is none.
-    """
+    """The words that start ranks on this host: mpirun beside this Python, or on the PATH."""
     beside = str(Path(PYTHON[0]).parent)
     places = os.pathsep.join([beside, os.environ.get("PATH", os.defpath)])
     found = shutil.which("mpirun", path=places)
@@ -74,16 +62,9 @@ def local_launcher() -> list[str]:
 def check_together(size: int, environment: Mapping[str, str], library: str) -> None:
     """Refuse to be one of several processes each of which believes that it is alone.
 
-    Parameters
-    ----------
-    library : str
-        Name and version of the MPI library.
-
-    Raises
-    ------
-    UserError
-        If there is one rank and the launcher says that it started more; agreed, since every
-        process finds the same. All but the launcher's first exit at once, so that it is said once.
+    That is so where there is one rank and the launcher says that it started more. The UserError is
+    agreed, since every process finds the same; all but the launcher's first exit at once, so that
+    it is said once.
     """
     for started, place, launcher in _LAUNCHED_AS:
         if size == 1 and int(environment.get(started) or 1) > 1:
@@ -111,7 +92,7 @@ _LAUNCHED_AS = (
 
 @contextlib.contextmanager
 def start_environment() -> Iterator[None]:
-    """What the environment says while MPI starts; what the user has set stays as it is."""
+    """The environment in which MPI starts; variables that the user has set stay as they are."""
     for name, value in _SETTINGS.items():
         os.environ.setdefault(name, value)
     if not Path("/sys/class/infiniband").exists():

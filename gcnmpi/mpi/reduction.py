@@ -1,16 +1,16 @@
 """The sum of loss and gradients over ranks: on the host by MPI, or on the devices by NCCL.
 
-Whatever the dtype, it is made in float64, in one buffer whose last number is the loss.
+It is made in float64 for all dtypes, in one buffer whose last number is the loss.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any, Protocol
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
 
 import numpy as np
 
-from gcnmpi.core.arrays import Array, Memory, Number, Summation
+from gcnmpi.core.arrays import Array, Memory, Network, Number, Summation
 from gcnmpi.core.timing import Phases, Traffic
 from gcnmpi.core.volume import all_reduce
 from gcnmpi.mpi.comm import (
@@ -22,17 +22,18 @@ from gcnmpi.mpi.comm import (
     from_root,
     host_name,
     minimum,
-    sum_in_place,
+    reduce_in_place,
 )
 from partition.errors import UserError
 
 MPI, NCCL = "mpi", "nccl"
+T = TypeVar("T")
 
 
 def sum_over_ranks(comm: Comm, contributions: np.ndarray, phases: Phases, traffic: Traffic) -> None:
     """Sum a flat float64 array of the host over ranks, in place: one all-reduce, counted."""
     with phases("reduce"):
-        sum_in_place(comm, contributions)
+        reduce_in_place(comm, contributions)
     _count(traffic, contributions.nbytes, comm.size)
 
 
@@ -44,12 +45,9 @@ def sum_array_over_ranks(
     phases: Phases,
     traffic: Traffic,
 ) -> None:
-    """The same of an array that may be a kernel's; a rank alone does not look at it.
+    """Sum an array that may be a kernel's over ranks, in place; a rank alone leaves it as it is.
 
-    Parameters
-    ----------
-    summation : Summation or None
-        Sums arrays of devices; None: MPI does, on the host.
+    ``summation`` sums arrays of devices; without one MPI sums them, on the host.
     """
     if isinstance(array, np.ndarray):
         sum_over_ranks(comm, array, phases, traffic)
@@ -64,24 +62,16 @@ def sum_array_over_ranks(
 
 
 def start_sum(comm: Comm, contributions: np.ndarray, traffic: Traffic) -> Request:
-    """The same, begun: one all-reduce of at most ``REDUCED_AT_ONCE`` bytes, counted."""
+    """Begin the sum of a flat float64 array: at most ``REDUCED_AT_ONCE`` bytes, counted."""
     _count(traffic, contributions.nbytes, comm.size)
     return comm.Iallreduce(IN_PLACE, contributions, SUM)
 
 
 def usable_reduction(comm: Comm, kernel: Memory[Array], wanted: str) -> str:
-    """What sums gradients: "nccl" where ``wanted`` asks for it and it can, else "mpi".
+    """The library that sums gradients: "nccl" where ``comm.nccl`` asks for it and it can, or "mpi".
 
-    Parameters
-    ----------
-    wanted : {"auto", "yes", "no"}
-        The configuration key ``comm.nccl``. With "auto", a rank alone, which has nothing to send,
-        takes "mpi".
-
-    Raises
-    ------
-    UserError
-        On all ranks, if NCCL is asked for and cannot be used.
+    ``wanted`` is that key: with "auto", a rank alone, which has nothing to send, takes "mpi"; with
+    "yes", a UserError is raised on all ranks if NCCL cannot be used.
     """
     if wanted == "no" or (wanted == "auto" and comm.size == 1):
         return MPI
@@ -104,10 +94,7 @@ def no_network(comm: Comm, kernel: Memory[Array]) -> UserError | None:
 def shared_device(seats: Sequence[tuple[str, str | None]]) -> UserError | None:
     """Why the ranks do not all have a device of their own; None if they do.
 
-    Parameters
-    ----------
-    seats : sequence of (str, str or None)
-        Host of each rank, and the address of its device there, or None without a device.
+    ``seats``: the host of each rank, and the address of its device there, if it has one.
     """
     first: dict[tuple[str, str | None], int] = {}
     for rank, (host, address) in enumerate(seats):
@@ -122,26 +109,18 @@ def shared_device(seats: Sequence[tuple[str, str | None]]) -> UserError | None:
     return None
 
 
-class Reduces(Protocol):
-    """What of a scheme is needed here."""
-
-    def reduce(self, contributions: np.ndarray) -> None:
-        """Sum a flat float64 array over ranks, in place."""
-
-
 class HostSum:
     """Loss and gradients go to the host, are summed there by the scheme, and come back.
 
-    Parameters
-    ----------
-    count : int
-        How many gradients there are on this rank.
+    ``reduce`` sums a flat float64 array over ranks, in place; this rank has ``count`` gradients.
     """
 
-    def __init__(self, scheme: Reduces, kernel: Memory[Array], count: int) -> None:
-        self._scheme, self._kernel = scheme, kernel
+    def __init__(
+        self, reduce: Callable[[np.ndarray], None], kernel: Memory[Array], count: int
+    ) -> None:
+        self._reduce, self._kernel = reduce, kernel
         self._sums = np.zeros(count + 1)
-        self._message: Any = None  # what is copied of the gradients, always the same memory
+        self._message: np.ndarray | None = None  # of the gradients, always in the same memory
 
     def __call__(self, loss: Number, gradients: Array) -> float:
         """Sum an array of the kernel over ranks, in place; returns the sum of their losses."""
@@ -152,7 +131,7 @@ class HostSum:
         kernel.to_message(gradients, self._message)
         kernel.before_sending()
         self._sums[:-1], self._sums[-1] = self._message, float(loss)
-        self._scheme.reduce(self._sums)
+        self._reduce(self._sums)
         self._message[...] = self._sums[:-1]
         kernel.from_message(self._message, gradients)
         return float(self._sums[-1])
@@ -162,7 +141,7 @@ class NoSum:
     """A rank alone: its loss and gradients are those of all, and stay where they are."""
 
     def __call__(self, loss: Number, gradients: Array) -> Number:
-        """As that of :class:`HostSum`."""
+        """Sum as :class:`HostSum` does."""
         return loss
 
 
@@ -176,21 +155,26 @@ class DeviceSum:
         self._sum, self._bytes = summation, 8 * (count + 1)
 
     def __call__(self, loss: Number, gradients: Array) -> Number:
-        """As that of :class:`HostSum`."""
+        """Sum as :class:`HostSum` does."""
         with self._phases("reduce"):
             total = self._sum(loss, gradients)
         _count(self._traffic, self._bytes, self._size)
         return total
 
 
-def joined(comm: Comm, kernel: Memory[Array]) -> Summation:
-    """What sums on devices; made by all ranks together, each of which has one of its own."""
+def joined(
+    comm: Comm, kernel: Memory[Array], make: Callable[[Network], Callable[[int, Any, int], T]]
+) -> T:
+    """A communicator of NCCL, which all ranks make together: each has a device of its own.
+
+    ``make(network)`` is the class of it, a sum or messages.
+    """
     network = kernel.network()
-    assert network is not None  # see usable_reduction
+    assert network is not None  # see no_network
     name = from_root(comm, network.new_name)
     # Not agreed on: while one rank fails to join, others may wait for it without end. So its
     # error, and it may be that of each, takes the job down.
-    return network.Summation(comm.size, name, comm.rank)
+    return make(network)(comm.size, name, comm.rank)
 
 
 def _count(traffic: Traffic, nbytes: int, size: int) -> None:

@@ -46,12 +46,8 @@ def stop_requests(launcher: int | None = None, tell: bool = True) -> Iterator[Ca
     Whoever presses Ctrl-C once more does not want to wait: a second SIGINT interrupts as ever.
     Only the main thread can catch signals; in another one, none is.
 
-    Parameters
-    ----------
-    launcher : int, optional
-        Parent process without which nobody waits for this one: its end asks too, as SIGHUP.
-    tell : bool
-        Whether this process answers SIGINT with a line on stderr.
+    ``launcher`` is the parent process without which nobody waits for this one: its end asks too, as
+    SIGHUP. With ``tell``, this process answers SIGINT with a line on stderr.
     """
     caught = [0]
     before: dict[int, Any] = {}
@@ -96,12 +92,7 @@ def watchdog(
     context gives. A rank that waits for a message that never comes stays where it is; one that
     reads a large graph does not. The process ends without MPI, which may be what hangs; the
     launcher then ends the others. So it does a second later if no other thread of Python can run
-    meanwhile, with all that faulthandler can say then.
-
-    Parameters
-    ----------
-    end : callable
-        Takes the exit code.
+    meanwhile, with all that faulthandler can say then. ``end`` takes the exit code.
     """
     said = [0]
 
@@ -145,7 +136,7 @@ def watchdog(
 
 
 def within(seconds: float, rank: int, call: Callable[[], T]) -> T:
-    """What a call gives that holds the GIL; this process ends if it takes so long; 0: never.
+    """The result of a call that holds the GIL; this process ends if it takes so long; 0: never.
 
     Needs no other thread of Python, and so works in what is called at the exit, too.
     """
@@ -212,7 +203,7 @@ class _Stacks:
         os.close(self._write)
 
     def now(self) -> list[str]:
-        """Its calls."""
+        """The calls of the thread at this moment."""
         faulthandler.dump_traceback(self._write, all_threads=True)
         text = b""
         with contextlib.suppress(BlockingIOError):

@@ -137,7 +137,7 @@ class Binding:
         block = self.scheme.block(place, finish.width)
         # A bias is whole on every rank.
         bias = self.parameters[finish.bias][block.columns] if finish.bias else None
-        columns, (kind, p, slope) = _column_keys(block), (finish.kind, finish.p, finish.slope)
+        columns, kind, p, slope = self._keys(block), finish.kind, finish.p, finish.slope
 
         def of(keys: Any) -> Epilogue:
             return Activation(bias, kind, keys, columns, p, slope=slope, plus=plus)
@@ -152,7 +152,7 @@ class Binding:
         if not p or kind == "relu":  # what was dropped is 0 in the output
             return _always(ActivationBackward(output, kind, 1 / (1 - p), slope=slope, plus=plus))
         block = self.scheme.block(place, finish.width)
-        columns = _column_keys(block)
+        columns = self._keys(block)
 
         def of(keys: Any) -> Epilogue:
             drop = keys, columns, p
@@ -165,7 +165,13 @@ class Binding:
     ) -> Callable[[int], Epilogue | None]:
         """By the keys of the rows, of which each epoch has its own."""
         kernel, seed, stream = self.kernel, self.seed, finish.stream
-        return lambda epoch: of(kernel.row_keys(seed, epoch, stream, block.rows))
+        vertices = kernel.resident(block.rows, np.uint64)
+        return lambda epoch: of(kernel.row_keys(seed, epoch, stream, vertices))
+
+    def _keys(self, block: Block) -> Any:
+        """Keys of the columns, which stay the same."""
+        keys = rng.column_keys(np.arange(block.columns.start, block.columns.stop))
+        return self.kernel.resident(keys, np.uint32)
 
 
 def _always(epilogue: Epilogue | None) -> Callable[[int], Epilogue | None]:
@@ -175,7 +181,3 @@ def _always(epilogue: Epilogue | None) -> Callable[[int], Epilogue | None]:
 def _written(step: Step) -> int:
     assert step.writes is not None, "a step that gives gradients of parameters"
     return step.writes
-
-
-def _column_keys(block: Block) -> np.ndarray:
-    return rng.column_keys(np.arange(block.columns.start, block.columns.stop))

@@ -14,10 +14,7 @@ from partition.errors import UserError
 def network_of(model: ModelConfig, features: int, classes: int) -> Network:
     """The network of that name, for features and classes of a graph.
 
-    Raises
-    ------
-    UserError
-        If it cannot be built of what ``model`` says.
+    A UserError if it cannot be built of what ``model`` says.
     """
     build = NETWORKS.get(model.name)
     if not is_own(model.name):

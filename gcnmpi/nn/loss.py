@@ -9,6 +9,7 @@ import numpy as np
 from gcnmpi.core.arrays import Number
 from gcnmpi.kernels.interface.kernel import Array, Kernel
 from gcnmpi.layout.place import Place
+from gcnmpi.nn.tasks.interface import Made
 from gcnmpi.schemes.interface import Scheme
 from gcnmpi.schemes.operations import Operation, Product
 
@@ -18,48 +19,30 @@ class SoftmaxCrossEntropy:
 
     Only the rows of training vertices take part: what is not labelled, or padding, is never
     looked at. The row maximum is subtracted before exponentiating.
-
-    Parameters
-    ----------
-    scheme, kernel : scheme and kernel
-    k : int
-        Number of the last layer.
-    labels : (rows,) int32
-        Class of each vertex of this rank, −1 where it has none.
-    mask : (rows,) bool
-        Training vertices of this rank; all of them labelled.
-    count : float
-        Number of training vertices of all ranks.
-    width : int
-        Number of classes.
     """
 
-    def __init__(
-        self,
-        scheme: Scheme,
-        kernel: Kernel,
-        k: int,
-        labels: np.ndarray,
-        mask: np.ndarray,
-        count: float,
-        width: int,
-    ) -> None:
+    def __init__(self, made: Made) -> None:
+        scheme, kernel, k, width = made.scheme, made.kernel, made.k, made.width
+        labels, mask = made.targets.labels, made.targets.masks["train"]
         self._scheme, self._kernel, self._k = scheme, kernel, k
-        self._count, self._width = count, width
+        self._count, self._width = made.targets.counts["train"], width
         block = scheme.block(Place(k), width)
         self._counts_rows = block.counts_rows
         self._examples = int(np.count_nonzero(mask))
         self._one_pass = kernel.softmax_cross_entropy if scheme.whole_rows else None
         if self._one_pass is not None:
-            self._labels = np.where(mask, labels, -1).astype(np.int32)
+            labels = np.where(mask, labels, -1).astype(np.int32)
+            self._labels = kernel.resident(labels, np.int32)
             return
         rows = np.flatnonzero(mask)
-        self._labels = labels[rows].astype(np.int64)
-        self._rows = None if len(rows) == len(mask) else rows
+        labels = labels[rows].astype(np.int64)
+        self._labels = kernel.resident(labels, np.int64)
+        self._rows = None if len(rows) == len(mask) else kernel.resident(rows, np.int64)
         # Where the label's column is on this rank.
         start, stop = block.columns.start, block.columns.stop
-        self._hits = np.flatnonzero((self._labels >= start) & (self._labels < stop))
-        self._hit_columns = self._labels[self._hits] - start
+        hits = np.flatnonzero((labels >= start) & (labels < stop))
+        self._hits = kernel.resident(hits, np.int64)
+        self._hit_columns = kernel.resident(labels[hits] - start, np.int64)
         self._logits = kernel.empty_columnwise(len(rows), stop - start)
         self._grad = kernel.empty_columnwise(len(rows), stop - start)
 
@@ -70,10 +53,7 @@ class SoftmaxCrossEntropy:
     def __call__(self, logits: Array, grad: Array) -> Number:
         """This rank's share of the loss; its gradient goes to ``grad``, zero in other rows.
 
-        Parameters
-        ----------
-        logits, grad : (rows, classes) arrays
-            Or the columns of this rank.
+        Both arrays are (rows, classes), or have the columns of this rank.
         """
         if not self._examples:  # nor has any rank that shares these rows
             grad.fill(0)
@@ -116,13 +96,8 @@ def loss_products(k: int, rows: int) -> list[Product]:
 class RightPredictions:
     """How many vertices of this rank are predicted right, one number a mask, float64.
 
-    Parameters
-    ----------
-    k, width : int
-        Number of the last layer, number of classes.
-    labels : (rows,) int32
-        −1 where there is none; no mask has those.
-    masks : mapping of str to (rows,) bool
+    ``k``, ``width``: number of the last layer, number of classes. ``labels``, (rows,) int32: −1
+    where there is none; no mask has those.
     """
 
     def __init__(
@@ -133,9 +108,12 @@ class RightPredictions:
         self._labels, self._masks = labels, [mask & counts for mask in masks.values()]
         self._on_device = kernel.count_right if scheme.whole_rows else None
         # A bit a mask, for the device, which keeps them.
-        self._bits = np.zeros(len(labels), np.uint8)
+        bits = np.zeros(len(labels), np.uint8)
         for number, mask in enumerate(self._masks):
-            self._bits |= mask.astype(np.uint8) << np.uint8(number)
+            bits |= mask.astype(np.uint8) << np.uint8(number)
+        if self._on_device is not None:
+            kept = kernel.resident(labels, np.int32), kernel.resident(bits, np.uint8)
+            self._labels, self._bits = kept
 
     def __call__(self, logits: Array) -> np.ndarray:
         """Of the logits of a pass."""

@@ -117,7 +117,7 @@ class Passes:
         return self._outputs[layer - 1]
 
 
-class Model:
+class Model(Passes):
     """A network on a scheme and a kernel: parameters, forward and backward pass.
 
     Parameters
@@ -168,7 +168,7 @@ class Model:
             assert not isinstance(features, SparseInput)
             kernel.copy(features, self.parameters[FEATURES])
         views = self.parameters, self.gradients
-        self._passes = Passes(
+        super().__init__(
             scheme, kernel, program, config.train.seed, lambda place: n, features, *views, kinds
         )
 
@@ -187,26 +187,12 @@ class Model:
         """Where the logits are."""
         return self.program.place
 
-    @property
-    def output_grad(self) -> Array:
-        """Where the gradient of the loss with respect to the logits belongs."""
-        return self._passes.output_grad
-
     def forward(self, epoch: int | None = None, depth: int | None = None) -> Array:
         """Logits (rows, classes), or the output of layer ``depth``.
 
-        Parameters
-        ----------
-        epoch : int, optional
-            Training pass of that epoch, from 1, with its dropout; without it, an evaluation.
+        With an epoch, from 1, that is its training pass with dropout; without, an evaluation.
         """
-        if epoch is not None:
-            return self._passes.forward(epoch)
-        return self._passes.evaluate(depth)
-
-    def backward(self, epoch: int) -> None:
-        """Gradients of the loss from its gradient in ``output_grad``, after ``forward(epoch)``."""
-        self._passes.backward(epoch)
+        return self.evaluate(depth) if epoch is None else super().forward(epoch)
 
     def products(self, backward: bool) -> list[Product]:
         """The scheme's products of one training (``backward``) or evaluation pass."""
@@ -336,12 +322,7 @@ def aggregate_constant(
     """M·x, which is made once; a wide x is overwritten with it where it may be and has its shape.
 
     Some columns at a time, so that what the product takes beside its result (halos, partial sums,
-    buffers of MPI) is small against it.
-
-    Parameters
-    ----------
-    width : int
-        Columns of x on all ranks.
+    buffers of MPI) is small against it. On all ranks together x has ``width`` columns.
     """
     pieces, place = input_pieces(width), Place(k, aggregated=True)
     if pieces == 1:

@@ -94,10 +94,7 @@ class SparseInput:
     def drop_from(self, source: SparseInput, seed: int, epoch: int, keys: Any, p: float) -> None:
         """Become dropout of ``source``, of which this is a copy. Nothing is made that has its size.
 
-        Parameters
-        ----------
-        keys : (int, (own,) integers)
-            Stream of the dropout, and the global ids of the rows.
+        The keys are the stream of the dropout, and the global ids of the rows, (own,).
         """
         stream, vertices = keys
         row_keys = self._kernel.row_keys(seed, epoch, stream, vertices)
@@ -108,7 +105,7 @@ class SparseInput:
         values, rows = (source._rows, self._rows), self._row_of_entries
         self._kernel.drop_entries(EntryDropout(*values, rows, row_keys, columns, p, False))
         if self._turned is not None:
-            values, rows = (source._transposed, self._transposed), self._turned.row_of_entries
+            values, rows = (source._transposed, self._transposed), self._row_of_turned
             summed = row_keys[self._summed]
             self._kernel.drop_entries(EntryDropout(*values, rows, summed, columns, p, True))
 
@@ -130,13 +127,20 @@ class SparseInput:
             self._kernel.set_values(self._transposed, self._turned.values)
 
     @cached_property
-    def _column_keys(self) -> np.ndarray:
+    def _column_keys(self) -> Any:
         """The key of each column, which dropout hashes: the same in every epoch."""
-        return rng.column_keys(np.arange(self._matrix.shape[1]))
+        keys = rng.column_keys(np.arange(self._matrix.shape[1]))
+        return self._kernel.resident(keys, np.uint32)
 
     @cached_property
-    def _row_of_entries(self) -> np.ndarray:
-        return _rows(self._matrix.indptr)
+    def _row_of_entries(self) -> Any:
+        return self._kernel.resident(_rows(self._matrix.indptr), np.int32)
+
+    @cached_property
+    def _row_of_turned(self) -> Any:
+        """The row of each entry of the transpose."""
+        assert self._turned is not None
+        return self._kernel.resident(_rows(self._turned.indptr), np.int32)
 
     def _give(self) -> None:
         """Make the kernel's own matrices."""
@@ -147,24 +151,16 @@ class SparseInput:
 
 @dataclass(frozen=True)
 class _Turned:
-    """The transpose of the rows that are summed up, and where its entries come from.
+    """The transpose of the rows that are summed up, and where its entries come from."""
 
-    Attributes
-    ----------
-    values : (entries,) array
-        In the order of the transpose; ``indices``, ``indptr`` and ``shape`` are of its pattern.
-    entries : slice
-        Which of the entries of all rows they are.
-    order : (entries,) integers
-        Which of those each is: so dropout need not sort again.
-    """
-
+    # (entries,) array: in the order of the transpose; ``indices``, ``indptr`` and ``shape`` are of
+    # its pattern
     values: np.ndarray
     indices: np.ndarray
     indptr: np.ndarray
     shape: tuple[int, int]
-    entries: slice
-    order: np.ndarray
+    entries: slice  # which of the entries of all rows they are
+    order: np.ndarray  # (entries,) integers: which of those each is: so dropout need not sort again
 
     @classmethod
     def of(cls, matrix: sp.csr_array, summed: slice) -> _Turned:
@@ -174,11 +170,6 @@ class _Turned:
         turned = sp.csr_array((numbers, part.indices, part.indptr), part.shape).T.tocsr()
         values = matrix.data[entries][turned.data]
         return cls(values, turned.indices, turned.indptr, turned.shape, entries, turned.data)
-
-    @cached_property
-    def row_of_entries(self) -> np.ndarray:
-        """The row of each entry of the transpose, (entries,) int32."""
-        return _rows(self.indptr)
 
     def matrix(self) -> sp.csr_array:
         return sp.csr_array((self.values, self.indices, self.indptr), shape=self.shape)
@@ -192,4 +183,5 @@ class _Turned:
 
 
 def _rows(indptr: np.ndarray) -> np.ndarray:
+    """The row of each entry, (entries,) int32."""
     return np.repeat(np.arange(len(indptr) - 1, dtype=np.int32), np.diff(indptr))

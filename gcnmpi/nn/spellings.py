@@ -17,17 +17,10 @@ import numpy as np
 
 @dataclass(frozen=True)
 class Spelled:
-    """Arrays under the names of :mod:`gcnmpi.nn.state`.
-
-    Attributes
-    ----------
-    arrays : mapping of str to array
-    called : mapping of str to str
-        What each is called in the file.
-    """
+    """Arrays under the names of :mod:`gcnmpi.nn.state`."""
 
     arrays: Mapping[str, np.ndarray]
-    called: Mapping[str, str]
+    called: Mapping[str, str]  # what each is called in the file
 
 
 def spelled(state: Mapping[str, np.ndarray]) -> Spelled:

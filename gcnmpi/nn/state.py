@@ -33,18 +33,9 @@ def to_parameters(
 ) -> dict[str, np.ndarray]:
     """The inverse of :func:`to_state`.
 
-    Constants may be missing, and the counters of PyTorch's batch norms be there.
-
-    Parameters
-    ----------
-    called : mapping of str to str, optional
-        What arrays are called in the file, where that is not their name.
-
-    Raises
-    ------
-    UserError
-        If an array is missing, of another shape, or none of the network's; or if a constant
-        has another value.
+    Constants may be missing, and the counters of PyTorch's batch norms be there. The file may
+    call arrays otherwise, as ``called`` says. A UserError if an array is missing,
+    of another shape, or none of the network's; or if a constant has another value.
     """
     groups = _groups(network)
     state = {name: array for name, array in state.items() if not name.endswith(_COUNTER)}
@@ -108,12 +99,8 @@ def ends_of(
 ) -> tuple[int, int] | None:
     """Widths of features and logits that the arrays of a file of weights show; None if they do not.
 
-    An array that is missing, or has another number of axes, shows nothing.
-
-    Parameters
-    ----------
-    build : function
-        Gives the network for widths of features and logits.
+    An array that is missing, or has another number of axes, shows nothing. The network
+    is built for given widths of features and logits.
     """
     # Widths that no axis has by chance: where they appear, the file has the ones that are sought.
     unknown = (1_000_003, 1_000_033)
@@ -135,12 +122,8 @@ def from_gcn(
 
     Accepts what a ``state_dict`` of GCNConv layers holds and nothing else: for each layer
     ``NAMEk.lin.weight`` and, for all or none, ``NAMEk.bias``, with one NAME (such as ``convs.`` or
-    ``conv``) and numbers k that leave none out. ``called``: as of :func:`to_parameters`.
-
-    Raises
-    ------
-    UserError
-        If a name or shape does not fit a stack of GCNConv layers, or one is missing.
+    ``conv``) and numbers k that leave none out. ``called``: as of :func:`to_parameters`. A
+    UserError if a name or shape does not fit a stack of GCNConv layers, or one is missing.
     """
     found: dict[int, dict[str, np.ndarray]] = {}
     stacks = set()

@@ -42,22 +42,13 @@ class Rule:
 
 @dataclass
 class Tape:
-    """The steps and values of the backward pass, which the rules write.
-
-    Attributes
-    ----------
-    values : list of Value
-        Of the operators, then gradients.
-    wanted : sequence of bool
-        Which values a gradient is needed of.
-    unshifted : sequence of bool
-        To which a constant may be added without any effect:
-        :func:`~gcnmpi.nn.compile.shifts.without_shifts`.
-    """
+    """The steps and values of the backward pass, which the rules write."""
 
     operators: Sequence[Operator]
-    values: list[Value]
-    wanted: Sequence[bool]
+    values: list[Value]  # of the operators, then gradients
+    wanted: Sequence[bool]  # which values a gradient is needed of
+    # To which a constant may be added without any effect:
+    # :func:`~gcnmpi.nn.compile.shifts.without_shifts`
     unshifted: Sequence[bool]
     steps: list[Step] = field(default_factory=list)
     gradients: dict[int, int] = field(default_factory=dict)

@@ -82,6 +82,11 @@ class LoadingConfig(RowsOptions):
 
     max_buffer_mb: float = key(64.0, "send buffer while loading, MiB per rank", positive=True)
 
+    @property
+    def max_bytes(self) -> float:
+        """The same in bytes, as functions that send take it."""
+        return self.max_buffer_mb * 2**20
+
 
 @dataclass(frozen=True)
 class CommConfig(PrecisionOptions, DeviceOptions):
@@ -90,11 +95,6 @@ class CommConfig(PrecisionOptions, DeviceOptions):
     timeout: float = key(
         0.0, "seconds without progress of a rank after which the job is ended; 0: never", low=0
     )
-
-
-@dataclass(frozen=True)
-class GpuConfig(GpuOptions):
-    """``[gpu]``: how devices compute."""
 
 
 @dataclass(frozen=True)
@@ -116,7 +116,7 @@ class Config:
     scheme: SchemeConfig = field(default_factory=SchemeConfig)
     loading: LoadingConfig = field(default_factory=LoadingConfig)
     comm: CommConfig = field(default_factory=CommConfig)
-    gpu: GpuConfig = field(default_factory=GpuConfig)
+    gpu: GpuOptions = field(default_factory=GpuOptions)
 
 
 # The keys that choose an entry of a registry.

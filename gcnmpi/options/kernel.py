@@ -1,18 +1,14 @@
 """Local arithmetic: sparse × dense products and everything dense. One file a kernel."""
 
-from dataclasses import dataclass
-from typing import ClassVar
-
-from gcnmpi.options.settings import key
+from gcnmpi.options.settings import key, options_of
 from partition.errors import UserError
 from partition.registry import Registry
 
 
-@dataclass(frozen=True, kw_only=True)
+@options_of("comm")
 class DeviceOptions:
     """How arrays of devices travel."""
 
-    section: ClassVar[str] = "comm"
     cuda_aware: str = key(
         "auto",
         "kernel cupy: messages directly from device memory; auto: if MPI supports it",
@@ -25,11 +21,10 @@ class DeviceOptions:
     )
 
 
-@dataclass(frozen=True, kw_only=True)
+@options_of("gpu")
 class GpuOptions:
-    """The libraries that compute on devices."""
+    """``[gpu]``: the libraries that compute on devices, and how."""
 
-    section: ClassVar[str] = "gpu"
     spmm: str = key(
         "own",
         "kernel cupy: what multiplies sparse matrices; cusparse takes less than 2^31 entries a "
@@ -90,10 +85,7 @@ def resolve(name: str, threads: int = 1) -> tuple[str, str | None]:
 def must_be_best(name: str) -> None:
     """Refuse to measure with what ``"auto"`` falls back to: nobody means to.
 
-    Raises
-    ------
-    UserError
-        If the native kernel was not built, and ``name`` leaves the choice.
+    A UserError if the native kernel was not built, and ``name`` leaves the choice.
     """
     kernel, warning = resolve(name)
     if warning is not None:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any
 
 from gcnmpi.options.own_code import is_own, load_network
-from gcnmpi.options.settings import key
+from gcnmpi.options.settings import key, options_of
 from partition.graph.graph import NORMALIZATIONS
 from partition.registry import Registry
 
@@ -15,11 +15,10 @@ from partition.registry import Registry
 DEEPEST = 2000
 
 
-@dataclass(frozen=True, kw_only=True)
+@options_of("model")
 class HiddenOptions:
     """Of networks with hidden layers."""
 
-    section: ClassVar[str] = "model"
     hidden: tuple[int, ...] = key(
         (16,), "widths of the hidden layers", low=1, below=2**24, most=DEEPEST, example=(64, 32)
     )
@@ -40,11 +39,10 @@ class HiddenOptions:
     )
 
 
-@dataclass(frozen=True, kw_only=True)
+@options_of("model")
 class ResidualOptions:
     """Of networks that may add to the output of a layer."""
 
-    section: ClassVar[str] = "model"
     residual: str = key(
         "none",
         "what is added to a layer's output; identity: its input, where that is as wide",
@@ -52,11 +50,10 @@ class ResidualOptions:
     )
 
 
-@dataclass(frozen=True, kw_only=True)
+@options_of("model")
 class JumpOptions:
     """Of networks whose last linear layer may take all hidden layers."""
 
-    section: ClassVar[str] = "model"
     jk: str = key(
         "none",
         "jumping knowledge: what the last linear layer takes of all hidden layers",
@@ -64,20 +61,18 @@ class JumpOptions:
     )
 
 
-@dataclass(frozen=True, kw_only=True)
+@options_of("model")
 class LinearOptions:
     """Of networks that may begin or end with linear layers."""
 
-    section: ClassVar[str] = "model"
     linear_before: bool = key(False, "a linear layer before the first convolution")
     linear_after: bool = key(False, "a linear layer gives the logits; convolutions are hidden")
 
 
-@dataclass(frozen=True, kw_only=True)
+@options_of("model")
 class SageOptions:
     """Of GraphSAGE: how neighbours and the vertex itself count."""
 
-    section: ClassVar[str] = "model"
     aggregation: str = key(
         "mean", "sage: how neighbours are aggregated", choices=("mean", "sum", "max")
     )
@@ -86,20 +81,18 @@ class SageOptions:
     normalize_output: bool = key(False, "sage: divide each row of a layer's output by its length")
 
 
-@dataclass(frozen=True, kw_only=True)
+@options_of("model")
 class GinOptions:
     """Of the graph isomorphism network."""
 
-    section: ClassVar[str] = "model"
     eps: float = key(0.0, "gin: weight of the vertex itself, less 1")
     train_eps: bool = key(False, "gin: learn eps, from that value")
 
 
-@dataclass(frozen=True, kw_only=True)
+@options_of("model")
 class AttentionOptions:
     """Of networks with attention."""
 
-    section: ClassVar[str] = "model"
     heads: int = key(1, "gat, gatv2: heads of a hidden layer", low=1, example=8)
     out_heads: int = key(1, "gat, gatv2: heads of the layer that gives the logits", low=1)
     concat: bool = key(True, "gat, gatv2: concatenate the heads of hidden layers, else their mean")
@@ -109,38 +102,34 @@ class AttentionOptions:
     negative_slope: float = key(0.2, "gat, gatv2: slope of attention's leaky ReLU", low=0)
 
 
-@dataclass(frozen=True, kw_only=True)
+@options_of("model")
 class HopsOptions:
     """Of networks that aggregate the same rows several times."""
 
-    section: ClassVar[str] = "model"
     hops: int = key(
         0, "appnp, sgc, sign: how often features are aggregated; 0: 10, 2, 3", low=0, most=DEEPEST,
         example=10,
     )  # fmt: skip
 
 
-@dataclass(frozen=True, kw_only=True)
+@options_of("model")
 class ShareOptions:
     """Of networks that mix the first rows in."""
 
-    section: ClassVar[str] = "model"
     alpha: float = key(0.1, "appnp, gcnii: share of the first rows in every step", low=0, below=1)
 
 
-@dataclass(frozen=True, kw_only=True)
+@options_of("model")
 class IdentityOptions:
     """Of networks that apply a part of a weight."""
 
-    section: ClassVar[str] = "model"
     theta: float = key(0.5, "gcnii: how much of a weight, log(theta/k + 1), layer k applies", low=0)
 
 
-@dataclass(frozen=True, kw_only=True)
+@options_of("graph")
 class MatrixOptions:
     """Of networks that leave the aggregation matrix to the user."""
 
-    section: ClassVar[str] = "graph"
     normalize: str = key("sym", "weights of M", choices=NORMALIZATIONS)
     self_loops: bool = key(True, "put a 1 on the diagonal of A where it is missing")
 

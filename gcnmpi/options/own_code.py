@@ -45,10 +45,7 @@ def same_network(name: object, other: object) -> bool:
 def pinned(name: str) -> str:
     """The name with the hash of the function that it stands for now.
 
-    Raises
-    ------
-    UserError
-        As :func:`load_network`.
+    A UserError as :func:`load_network`.
     """
     builder = load_network(name)
     return name if "@" in name else f"{name}@{_digest(builder)}"
@@ -83,10 +80,7 @@ def load_network(name: str) -> Callable:
 def load_function(file: str, name: str) -> Callable:
     """A function of a Python file, which is run once.
 
-    Raises
-    ------
-    UserError
-        If the file cannot be read or run, or has no such function.
+    A UserError if the file cannot be read or run, or has no such function.
     """
     try:
         data = Path(file).read_bytes()

@@ -3,11 +3,8 @@
 And the options that they own, the transports of those that exchange rows, and orders of rows.
 """
 
-from dataclasses import dataclass
-from typing import ClassVar
-
 from gcnmpi.core.precision import EXACT, PRECISIONS
-from gcnmpi.options.settings import key
+from gcnmpi.options.settings import key, options_of
 from partition.registry import Registry
 
 TRANSPORTS = Registry(
@@ -34,11 +31,10 @@ ROW_ORDERS = Registry(
 )
 
 
-@dataclass(frozen=True, kw_only=True)
+@options_of("loading")
 class RowsOptions:
     """Of schemes whose ranks keep rows whole."""
 
-    section: ClassVar[str] = "loading"
     order: str = key(
         "auto",
         "order of a rank's rows in memory; auto: rcm if neighbours have distant numbers",
@@ -49,11 +45,10 @@ class RowsOptions:
 _SPARSE = ("scheme.sparse", True)
 
 
-@dataclass(frozen=True, kw_only=True)
+@options_of("scheme")
 class ExchangeOptions:
     """Of schemes that send the rows that are needed."""
 
-    section: ClassVar[str] = "scheme"
     backward: str = key(
         "auto",
         "exchange of the backward pass; auto: expand where the pattern is symmetric, else fold",
@@ -80,11 +75,10 @@ class ExchangeOptions:
     )
 
 
-@dataclass(frozen=True, kw_only=True)
+@options_of("comm")
 class PrecisionOptions:
     """The same, of their messages."""
 
-    section: ClassVar[str] = "comm"
     precision: str = key(
         EXACT,
         "p2p, replicated: numbers of rows in messages; fp32: as computed, in dtype",
@@ -93,11 +87,10 @@ class PrecisionOptions:
     )
 
 
-@dataclass(frozen=True, kw_only=True)
+@options_of("scheme")
 class GridOptions:
     """Of schemes whose ranks form a grid."""
 
-    section: ClassVar[str] = "scheme"
     grid: str = key(
         "auto",
         "ranks along the axes of a grid, such as 4x2; auto: the fastest by the cost model",
@@ -111,20 +104,18 @@ class GridOptions:
     )
 
 
-@dataclass(frozen=True, kw_only=True)
+@options_of("scheme")
 class CopiesOptions:
     """Of schemes whose ranks hold copies of parts."""
 
-    section: ClassVar[str] = "scheme"
     replication: int = key(2, "replicated: copies of each part", low=1)
     sparse: bool = key(True, "replicated: send only the rows that are needed")
 
 
-@dataclass(frozen=True, kw_only=True)
+@options_of("scheme")
 class OverlapOptions:
     """Of schemes that broadcast blocks of rows."""
 
-    section: ClassVar[str] = "scheme"
     overlap: bool = key(
         True,
         "bcast, replicated: receive a block while the previous one is multiplied",
@@ -132,19 +123,17 @@ class OverlapOptions:
     )
 
 
-@dataclass(frozen=True, kw_only=True)
+@options_of("scheme")
 class PanelOptions:
     """Of schemes that broadcast panels of a tile."""
 
-    section: ClassVar[str] = "scheme"
     block: int = key(0, "summa: columns of a broadcast in T·W; 0: all", low=0)
 
 
-@dataclass(frozen=True, kw_only=True)
+@options_of("scheme")
 class Tensor3DOptions:
     """Of tensor parallelism on three axes."""
 
-    section: ClassVar[str] = "scheme"
     chunks: int = key(1, "tensor3d: row blocks whose all-reduce overlaps with the next", low=1)
     transpose_grad: bool = key(False, "tensor3d: compute Wᵀ's gradient as Gᵀ·T, not Tᵀ·G")
 
@@ -156,7 +145,7 @@ SCHEMES = Registry(
         "bcast": "gcnmpi.schemes.bcast:ENTRY",
         "replicated": "gcnmpi.schemes.replicated:ENTRY",
         "summa": "gcnmpi.schemes.summa:ENTRY",
-        "split3d": "gcnmpi.schemes.summa:ENTRY_3D",
+        "split3d": "gcnmpi.schemes.summa:ENTRY",
         "tensor3d": "gcnmpi.schemes.tensor3d:ENTRY",
     },
     options={

@@ -10,16 +10,31 @@ import math
 import os
 import re
 import tomllib
-from collections.abc import Iterable, Mapping
-from dataclasses import field
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
 from importlib.resources import files
 from pathlib import Path
-from typing import Any, get_args, get_origin
+from typing import Any, TypeVar, dataclass_transform, get_args, get_origin
 
 from partition.errors import UserError, meant_keys, nearest, unknown_name
 
 # Integers are below this where their key says nothing else: what counts by them uses 32 bits or 64.
 INTEGERS = 2**31
+T = TypeVar("T")
+
+
+@dataclass_transform(kw_only_default=True, frozen_default=True)
+def options_of(section: str) -> Callable[[type[T]], type[T]]:
+    """Make a class a frozen dataclass of keys of a section that only some entries have.
+
+    The tables of entries name such classes beside the entries that have them.
+    """
+
+    def made(options: type[T]) -> type[T]:
+        options.section = section  # type: ignore[attr-defined]
+        return dataclass(frozen=True, kw_only=True)(options)
+
+    return made
 
 
 def key(

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
 
-from gcnmpi.options.settings import key
+from gcnmpi.options.settings import key, options_of
 from partition.errors import UserError
 from partition.graph.manifest import Manifest
 from partition.registry import Registry
@@ -41,11 +40,10 @@ def is_better(metric: str, value: float | None, than: float | None) -> bool:
     return value < than if metric in LOWER_IS_BETTER else value > than
 
 
-@dataclass(frozen=True, kw_only=True)
+@options_of("task")
 class ClassOptions:
     """Of tasks that tell classes or labels."""
 
-    section: ClassVar[str] = "task"
     class_weights: str = key(
         "none",
         "weight of each class in the loss (labels: of each label where it is 1): none, balanced, "
@@ -58,11 +56,10 @@ class ClassOptions:
     )
 
 
-@dataclass(frozen=True, kw_only=True)
+@options_of("task")
 class RegressionOptions:
     """Of regression: which error is minimised."""
 
-    section: ClassVar[str] = "task"
     loss: str = key(
         "squared", "regression: what is minimised", choices=("squared", "absolute", "huber")
     )
@@ -126,10 +123,7 @@ def chosen_metrics(task: TaskConfig) -> tuple[str, ...]:
 def class_weights(task: TaskConfig) -> tuple[float, ...] | None:
     """The weights that were given, one a class; None where none are.
 
-    Raises
-    ------
-    UserError
-        If they are neither a word that is known nor numbers.
+    A UserError if they are neither a word that is known nor numbers.
     """
     if task.class_weights in ("none", "balanced"):
         return None

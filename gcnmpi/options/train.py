@@ -3,29 +3,26 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
 
 import numpy as np
 
-from gcnmpi.options.settings import key
+from gcnmpi.options.settings import key, options_of
 from partition.errors import UserError
 from partition.graph.sampling import SAMPLERS, TRAINING, Sampler, make_sampler, stream_seed
 from partition.registry import Registry
 
 
-@dataclass(frozen=True, kw_only=True)
+@options_of("train")
 class SGDOptions:
     """Of stochastic gradient descent."""
 
-    section: ClassVar[str] = "train"
     momentum: float = key(0.0, "momentum of sgd", low=0, example=0.9)
 
 
-@dataclass(frozen=True, kw_only=True)
+@options_of("train")
 class AdamOptions:
     """Of Adam and AdamW."""
 
-    section: ClassVar[str] = "train"
     betas: tuple[float, ...] = key((0.9, 0.999), "decay rates of adam's two moments", low=0)
     eps: float = key(1e-8, "term of adam that avoids division by zero", low=0)
 
@@ -43,27 +40,24 @@ OPTIMIZERS = Registry(
 )
 
 
-@dataclass(frozen=True, kw_only=True)
+@options_of("train")
 class DecayOptions:
     """Of schedules that multiply the learning rate by a factor."""
 
-    section: ClassVar[str] = "train"
     decay: float = key(0.1, "step, plateau: factor of the learning rate", low=0, below=1)
 
 
-@dataclass(frozen=True, kw_only=True)
+@options_of("train")
 class LeastOptions:
     """Of schedules that lower the learning rate without end."""
 
-    section: ClassVar[str] = "train"
     min_lr: float = key(0.0, "cosine, plateau: lowest learning rate", low=0, example=1e-5)
 
 
-@dataclass(frozen=True, kw_only=True)
+@options_of("train")
 class CosineOptions:
     """Of the schedule along a cosine."""
 
-    section: ClassVar[str] = "train"
     period: int = key(
         0,
         "cosine: epochs to the lowest learning rate, before it rises; 0: all after the warm-up",
@@ -72,19 +66,17 @@ class CosineOptions:
     )
 
 
-@dataclass(frozen=True, kw_only=True)
+@options_of("train")
 class StepOptions:
     """Of the schedule that falls in steps."""
 
-    section: ClassVar[str] = "train"
     step_epochs: int = key(100, "step: epochs after which the learning rate falls", low=1)
 
 
-@dataclass(frozen=True, kw_only=True)
+@options_of("train")
 class PlateauOptions:
     """Of the schedule that waits for a plateau."""
 
-    section: ClassVar[str] = "train"
     plateau_patience: int = key(
         10, "plateau: evaluations without a better validation metric that are borne", low=0
     )
@@ -191,10 +183,7 @@ class Batches:
 def batches_of(train: TrainConfig) -> Batches | None:
     """The mini-batches of ``train.batches``; None where all vertices train at once.
 
-    Raises
-    ------
-    UserError
-        If there is no such sampler, or something is missing.
+    A UserError if there is no such sampler, or something is missing.
     """
     name, *rest = train.batches.replace(" ", "").split(",")
     if name in ("", FULL):
@@ -212,13 +201,9 @@ def sampler_of(
 ) -> Sampler:
     """The sampler that is configured.
 
-    Parameters
-    ----------
-    n, seeds : int
-        Vertices of the graph, and those that train. Samplers of neighbours draw among the
-        latter, of which they take as many as there are.
-    clusters : (n,) integers, optional
-        As :func:`partition.graph.sampling.make_sampler` takes them.
+    ``n``, ``seeds``: vertices of the graph, and those that train. Samplers of neighbours draw among
+    the latter, of which they take as many as there are. ``clusters``, (n,) integers: as
+    :func:`partition.graph.sampling.make_sampler` takes them.
     """
     found = batches_of(train)
     assert found is not None
@@ -237,9 +222,12 @@ def check_train(train: TrainConfig) -> None:
         )
     if len(train.betas) != 2 or max(train.betas) >= 1:
         raise UserError("train.betas takes two numbers below 1", "such as 0.9,0.999")
-    for what, needed in (
-        ("train.patience", train.patience > 0),
-        ("train.schedule = plateau", train.schedule == "plateau"),
-    ):
-        if needed and not train.eval_every:
+    if not train.eval_every:
+        for what in decided_by_evaluations(train):
             raise UserError(f"{what} needs evaluations", "set train.eval_every to 1 or more")
+
+
+def decided_by_evaluations(train: TrainConfig) -> list[str]:
+    """The keys that let the validation metric decide how a run goes on."""
+    patience = ["train.patience"] if train.patience > 0 else []
+    return patience + ["train.schedule = plateau"] * (train.schedule == "plateau")

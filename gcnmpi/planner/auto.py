@@ -1,4 +1,4 @@
-"""What "auto" stands for in the options of a scheme: what makes an epoch shortest, as predicted.
+"""Values for "auto" in the options of a scheme: those that make an epoch shortest, as predicted.
 
 Nothing is measured: the same graph, partition, configuration, machine file, number of ranks and of
 ranks on a node give the same choice, on all ranks and in every run.
@@ -47,17 +47,8 @@ def resolved_options(
 ) -> tuple[Partition | None, SchemeConfig]:
     """The partition that a run on ``size`` ranks uses, and the options of its scheme.
 
-    Parameters
-    ----------
-    name : str or None
-        Of the partition, or of a pair.
-    whole_rows : bool
-        As for :func:`resolved_partition`.
-
-    Raises
-    ------
-    UserError
-        If graph, partition, scheme and number of ranks do not fit together.
+    ``name`` is that of the partition, or of a pair. A UserError says that graph, partition, scheme
+    and number of ranks do not fit together.
     """
     path = stored.path
     if size > stored.manifest.n:
@@ -104,11 +95,6 @@ def resolved_grid(
     """The options with ``grid = "auto"`` replaced by the fastest grid by the cost model.
 
     Other options stay as they are. The machine is that of ``scheme.machine``, or the default one.
-
-    Raises
-    ------
-    UserError
-        If no grid fits so many ranks, or the machine's file cannot be read.
     """
     wanted = config.scheme
     if wanted.grid != "auto":
@@ -118,14 +104,20 @@ def resolved_grid(
     if len(grids) < 2:
         return grids[0] if grids else wanted
     machine = read_machine(wanted.machine)[0] if wanted.machine else Machine()
-    # A graph without labels may be meant for inference: a width that is missing decides nothing.
-    ends = (stored.manifest.features or 1, outputs(config.task.name, stored.manifest) or 1)
-    setting = Setting(stored, config, machine, ranks_per_node, *ends)
+    setting = _setting(stored, config, machine, ranks_per_node)
 
     def seconds(scheme: SchemeConfig) -> float:
         return predict(setting.case(Candidate(scheme, {}, 0, partition), size)).seconds
 
     return min(grids, key=seconds)
+
+
+def _setting(
+    stored: StoredGraph, config: Config, machine: Machine, per_node: int, locality: bool = True
+) -> Setting:
+    # A graph without labels may be meant for inference: a width that is missing decides nothing.
+    ends = (stored.manifest.features or 1, outputs(config.task.name, stored.manifest) or 1)
+    return Setting(stored, config, machine, per_node, *ends, locality=locality)
 
 
 def resolved_partition(
@@ -138,12 +130,8 @@ def resolved_partition(
 ) -> Partition:
     """Of the partitions that one name stands for, the one for the exchange that a run will use.
 
-    Parameters
-    ----------
-    found : sequence of Partition
-        One; or those of a pair, for rows and for the mixed exchange.
-    whole_rows : bool
-        Whether whole rows will be sent, whatever the configuration says.
+    ``found`` is one; or those of a pair, for rows and for the mixed exchange. With ``whole_rows``,
+    whole rows will be sent, whatever the configuration says.
     """
     if len(found) == 1 or whole_rows:
         return found[0]
@@ -153,26 +141,15 @@ def resolved_partition(
 
 
 def misused(source: Source, config: Config, whole_rows: bool = False) -> list[str]:
-    """Warnings if the partition was made for the other direction of M, or for the mixed exchange.
-
-    Parameters
-    ----------
-    whole_rows : bool
-        As for :func:`resolved_partition`.
-    """
-    what = source.stored, source.partition, source.direction, config.scheme
-    return other_direction(source) + other_exchange(*what, whole_rows)
-
-
-def other_direction(source: Source) -> list[str]:
-    """A warning if the partition was made for the other direction of M."""
-    found, direction = source.partition, source.direction
-    if found is None or found.direction == direction or not source.stored.manifest.directed:
-        return []
-    return [
-        f"partition {found.name!r} was made for direction {found.direction!r}, this run "
-        f"uses {direction!r}: it works, but sends more rows than needed"
-    ]
+    """Warnings if the partition was made for another direction of M, or for the mixed exchange."""
+    stored, found, direction = source.stored, source.partition, source.direction
+    warnings = []
+    if found is not None and found.direction != direction and stored.manifest.directed:
+        warnings.append(
+            f"partition {found.name!r} was made for direction {found.direction!r}, this run "
+            f"uses {direction!r}: it works, but sends more rows than needed"
+        )
+    return warnings + other_exchange(stored, found, direction, config.scheme, whole_rows)
 
 
 def other_exchange(
@@ -184,12 +161,7 @@ def other_exchange(
 ) -> list[str]:
     """A warning, with numbers, if rows are sent with a partition made for the mixed exchange.
 
-    Parameters
-    ----------
-    scheme : SchemeConfig
-        With its exchange resolved.
-    whole_rows : bool
-        As for :func:`resolved_partition`.
+    The exchange of the scheme is resolved.
     """
     mixes = scheme.exchange == "mixed" and not whole_rows
     if partition is None or partition.exchange != "mixed" or not _mixes(scheme) or mixes:
@@ -222,23 +194,13 @@ def resolved_exchange(
 
     By the cost model on the machine of ``scheme.machine``. Without it, a network of 1 Gbit/s has
     to gain, and one of 100 Gbit/s must hardly lose: what is saved there is little, and what is lost
-    on a slow network is much.
-
-    Parameters
-    ----------
-    for_rows : Partition, optional
-        The one that rows would be sent with; default: the same.
-
-    Raises
-    ------
-    UserError
-        If the machine's file cannot be read.
+    on a slow network is much. Rows would be sent with the partition ``for_rows``, by default the
+    same.
     """
     wanted = config.scheme
     if not _mixes(wanted) or wanted.exchange != "auto":
         return wanted
-    ends = (stored.manifest.features or 1, outputs(config.task.name, stored.manifest) or 1)
-    setting = Setting(stored, config, Machine(), ranks_per_node, *ends, locality=False)
+    setting = _setting(stored, config, Machine(), ranks_per_node, locality=False)
     found = setting.exchanges(Candidate(wanted, {}, size, partition), size)
     if not found:
         return replace(wanted, exchange="rows")

@@ -6,16 +6,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from gcnmpi.nn.program import INPUT, Program, Value
+from gcnmpi.planner import memory
 from gcnmpi.planner.case import Case
-from gcnmpi.planner.memory import (
-    arcs_of,
-    features_memory,
-    loading_memory,
-    loss_memory,
-    matrix_memory,
-    passes_memory,
-    state_memory,
-)
 from gcnmpi.schemes.forecast import Facts
 from gcnmpi.schemes.sampled_forecast import BatchForecast, BatchSizes
 from gcnmpi.schemes.sampling import BY_ID_AT_ONCE, draws_by_id
@@ -32,34 +24,26 @@ AT_ONCE = 2  # batches that are in memory: the one before ends when the next is 
 
 
 def batch_memory(case: Case, cases: Sequence[Case], sampler: Sampler) -> int:
-    """Peak bytes of the rank that needs most.
+    """Peak bytes of the rank that needs most; of a case of full batches, and one of each batch.
 
     It is the sum of the process itself, its share of the part vector of the node, and the largest
     of these three: the rank's arcs as they are loaded; M, and features while they are received; M
     as batches are cut from it, the features, the matrices of an evaluation on all vertices, the
     state of the optimizer, and the largest batch.
-
-    Parameters
-    ----------
-    case : Case
-        Of full batches.
-    cases : sequence of Case
-        Of each batch.
     """
-    node_share = 4 * case.work.n // min(case.size, case.ranks_per_node)
-    worst = 0
-    for rank in cases[0].forecast.ranks():
-        held = matrix_memory(case, rank)
+
+    def needs(rank: int) -> int:
         trains = _cut_from(case, rank, _of_batch(cases[0]).facts, sampler)
-        trains += _evaluation(case, rank) + state_memory(case, rank)
+        trains += _evaluation(case, rank) + memory.state_memory(case, rank)
         trains += _kept(case, rank) + max(_batch(one, rank, sampler) for one in cases)
-        kept = held + max(features_memory(case, rank), trains)
-        worst = max(worst, loading_memory(case, rank), kept)
-    return int(case.machine.process_bytes) + node_share + worst
+        kept = memory.matrix_memory(case, rank) + max(memory.features_memory(case, rank), trains)
+        return max(memory.loading_memory(case, rank), kept)
+
+    return cases[0].peak(needs)
 
 
 def sizes_of(case: Case) -> BatchSizes:
-    """Of the batch that a case is one of."""
+    """The sizes of the batch that a case is one of."""
     return _of_batch(case).sizes
 
 
@@ -70,7 +54,7 @@ def _of_batch(case: Case) -> BatchForecast:
 
 def _cut_from(case: Case, rank: int, facts: Facts, sampler: Sampler) -> int:
     """M as batches are cut from it, beside that of the products, and numbers of its rows."""
-    own, columns, entries = arcs_of(case, rank)
+    own, columns, entries = case.arcs(rank)
     one = INDEX_BYTES + case.work.itemsize
     held = OWN_ROW * own + HALO_ROW * (columns - own)
     if case.size > 1:  # products have own columns and those of others apart
@@ -84,7 +68,7 @@ def _kept(case: Case, rank: int) -> int:
     """Input rows of others."""
     train, work, itemsize = case.work.config.train, case.work, case.work.itemsize
     sizes = case.program.values[INPUT].width, work.feature_entries, work.n, itemsize
-    own, columns, _ = arcs_of(case, rank)
+    own, columns, _ = case.arcs(rank)
     return int(min(rows_within(train.cache_mb, *sizes), columns - own) * row_bytes(*sizes))
 
 
@@ -92,7 +76,7 @@ def _evaluation(case: Case, rank: int) -> int:
     """H⁰, and the matrices of an evaluation."""
     program = case.program
     held = [*_constants(program), *_used(program, program.evaluation_buffers.values())]
-    return passes_memory(case, rank, program.evaluation, held)
+    return memory.passes_memory(case, rank, program.evaluation, held)
 
 
 def _batch(case: Case, rank: int, sampler: Sampler) -> int:
@@ -103,8 +87,8 @@ def _batch(case: Case, rank: int, sampler: Sampler) -> int:
     copies = AT_ONCE + 1 + (case.size > 1)  # and transposed, and own columns apart
     hashed = sizes.looked_at[0][rank] if sampler.rule(1, 0, 0) is None else 0
     return (
-        passes_memory(case, rank, case.steps, held)
-        + loss_memory(case, rank)
+        memory.passes_memory(case, rank, case.steps, held)
+        + memory.loss_memory(case, rank)
         + copies * entries * (INDEX_BYTES + itemsize)
         + HASHED_ENTRY * hashed
     )

@@ -1,4 +1,4 @@
-"""What mini-batches cost: some are drawn, and the cost model is asked for each.
+"""The cost of mini-batches: some are drawn, and the cost model is asked for each.
 
 A batch is to the cost model what an epoch of full batches is: the program of the network, on the
 rows, entries and halos that each layer of the batch has (:class:`BatchForecast`). To its seconds
@@ -36,7 +36,7 @@ from gcnmpi.nn.program import INPUT
 from gcnmpi.options.config import Config
 from gcnmpi.options.train import batches_of, sampler_of
 from gcnmpi.planner.batch_memory import batch_memory, sizes_of
-from gcnmpi.planner.case import Case, piece_numbers
+from gcnmpi.planner.case import Case
 from gcnmpi.planner.costmodel import Cost, cost_of, evaluation_seconds, step_seconds
 from gcnmpi.schemes.forecast import Span, make_facts
 from gcnmpi.schemes.sampled_forecast import BatchForecast, BatchSizes, busiest
@@ -62,16 +62,12 @@ class DrawnBatches:
 
     Attributes
     ----------
-    sampler : Sampler
     weights : tuple of float
         How many batches of an epoch each stands for.
-    drawn : tuple of Drawn
     trains : tuple of bool
         Whether there is something in it that trains; otherwise a run draws it, and no more.
     looked_at : (n,) integers
         Entries of each row of M.
-    direction : str
-        Of M.
     observed : tuple of Drawn
         By which the rows of others are chosen that ranks keep; empty, if they keep none.
     kept_rows : int
@@ -88,7 +84,7 @@ class DrawnBatches:
     kept_rows: int = 0
 
     def sizes(self, parts: np.ndarray, k: int) -> list[BatchSizes]:
-        """Those of each batch under a partition into k parts."""
+        """The sizes of each batch under a partition into k parts."""
         found, kept = [], None
         if self.observed:
             kept = kept_pairs(self.observed, parts, k, self.kept_rows)
@@ -108,11 +104,8 @@ def draw_batches(
 ) -> DrawnBatches:
     """Draw batches of a run's first epoch: all, or the first ones and the last.
 
-    Raises
-    ------
-    UserError
-        If ``train.batches`` does not fit the network or the graph, or names a partition that is
-        not there.
+    A UserError says that ``train.batches`` does not fit the network or the graph, or names a
+    partition that is not there.
     """
     graph = stored.graph
     if graph.splits > 1:
@@ -140,15 +133,7 @@ def draw_batches(
 
 
 def batch_cases(case: Case, source: Source, batches: Sequence[BatchSizes]) -> list[Case]:
-    """What the cost model is asked of each batch.
-
-    Parameters
-    ----------
-    case : Case
-        Of full batches.
-    source : Source
-        The graph and its partition.
-    """
+    """The case of each batch for the cost model, from the case of full batches."""
     config, layered = case.work.config, batches[0].layered
     program, work = case.program, case.work
     if layered:  # seeds train, all of them
@@ -162,12 +147,8 @@ def batch_cases(case: Case, source: Source, batches: Sequence[BatchSizes]) -> li
 def predict_batches(case: Case, cases: Sequence[Case], drawn: DrawnBatches) -> Cost:
     """The cost of an epoch of mini-batches.
 
-    Parameters
-    ----------
-    case : Case
-        Of full batches, by which the network is evaluated.
-    cases : sequence of Case
-        Of each batch that was drawn.
+    The network is evaluated by the case of full batches; ``cases`` are those of the batches that
+    were drawn.
     """
     phases: Counter[str] = Counter()
     moved: dict[int, Counter[str]] = {rank: Counter() for rank in cases[0].forecast.ranks()}
@@ -196,7 +177,7 @@ def _features_seconds(one: Case, rank: int) -> float:
     first = one.program.values[INPUT]
     if one.program.sparse:
         return 0.0
-    numbers = piece_numbers(one, rank, first.place, first.width)
+    numbers = one.piece_numbers(rank, first.place, first.width)
     return one.machine.copy_seconds(2 * numbers * one.work.itemsize)
 
 

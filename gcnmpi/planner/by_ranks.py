@@ -10,27 +10,22 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from gcnmpi.planner.random_rows import RANDOM
-from gcnmpi.planner.ranking import Ranked, Setting, Skipped, rank_schemes
+from gcnmpi.planner.ranking import RANDOM, Ranked, Setting, Skipped, rank_schemes
 from partition.errors import UserError
 from partition.records import atomic_file
 
+Row = dict[str, Any]  # by the fields
 FIELDS = ("ranks", "scheme", "options", "partition", "source", "received", "messages", "seconds")
 
 
 def predicted_rows(
     setting: Setting, sizes: Iterable[int], schemes: Sequence[str] | None = None
-) -> tuple[list[dict[str, Any]], list[Skipped]]:
+) -> tuple[list[Row], list[Skipped]]:
     """A row for each number of ranks, scheme and model of its partition.
 
     Of several variants (grids, partitions of one model) the one that receives least. Random rows
-    are among the models at every number of ranks.
-
-    Returns
-    -------
-    rows : list of dict
-        ``received`` (bytes), ``messages`` and ``seconds`` of an epoch, of the rank that has most.
-    skipped : list of Skipped
+    are among the models at every number of ranks. ``received`` (bytes), ``messages`` and
+    ``seconds`` of an epoch are those of the rank that has most.
     """
     rows, missing = [], []
     for size in sizes:
@@ -42,24 +37,15 @@ def predicted_rows(
             if kind not in best or line.cost.received < best[kind].cost.received:
                 best[kind] = line
         for (scheme, model), line in best.items():
-            figures = {"received": line.cost.received, "messages": line.cost.messages}
-            rows.append(
-                {"ranks": size, "scheme": scheme, "options": _text(line.candidate.options)}
-                | {"partition": model, "source": "predicted"}
-                | figures
-                | {"seconds": line.cost.seconds}
-            )
+            options, cost = _text(line.candidate.options), line.cost
+            figures = cost.received, cost.messages, cost.seconds
+            row = (size, scheme, options, model, "predicted", *figures)
+            rows.append(dict(zip(FIELDS, row, strict=True)))
     return rows, missing
 
 
-def counted_rows(files: Iterable[str | os.PathLike]) -> list[dict[str, Any]]:
-    """The same of runs: the lines of ``gcnmpi bench-schemes --json``, a row each.
-
-    Raises
-    ------
-    UserError
-        If a file cannot be read or holds something else.
-    """
+def counted_rows(files: Iterable[str | os.PathLike]) -> list[Row]:
+    """The rows of runs: a row for each line of ``gcnmpi bench-schemes --json``."""
     rows = []
     for file in files:
         try:
@@ -76,15 +62,12 @@ def counted_rows(files: Iterable[str | os.PathLike]) -> list[dict[str, Any]]:
     return rows
 
 
-def crossovers(rows: Sequence[Mapping[str, Any]], scheme: str = "p2p") -> list[dict[str, Any]]:
+def crossovers(rows: Sequence[Row], scheme: str = "p2p") -> list[Row]:
     """From how many ranks on another scheme receives less than ``scheme`` does.
 
-    Returns
-    -------
-    list of dict
-        For each partition model of ``scheme`` and each other scheme: ``from_ranks``, the smallest
-        number from which on, up to the largest ``compared``, the other receives less; None if it
-        does not there.
+    For each partition model of ``scheme`` and each other scheme: ``from_ranks``, the smallest
+    number from which on, up to the largest ``compared``, the other receives less; None if it does
+    not there.
     """
     received: dict[tuple[str, str], dict[int, int]] = {}
     for row in rows:
@@ -107,7 +90,7 @@ def crossovers(rows: Sequence[Mapping[str, Any]], scheme: str = "p2p") -> list[d
     return found
 
 
-def table(rows: Sequence[Mapping[str, Any]]) -> str:
+def table(rows: Sequence[Row]) -> str:
     """Received MB of an epoch as Markdown: a line a scheme, a column a number of ranks."""
     sizes = sorted({row["ranks"] for row in rows})
     lines: dict[tuple[str, str, str], dict[int, float]] = {}
@@ -124,7 +107,7 @@ def table(rows: Sequence[Mapping[str, Any]]) -> str:
     return text.getvalue()
 
 
-def as_text(rows: Sequence[Mapping[str, Any]]) -> str:
+def as_text(rows: Sequence[Row]) -> str:
     """The table, and from how many ranks on other schemes receive less than p2p."""
     lines = ["MB that the busiest rank receives in an epoch", "", table(rows)]
     for cross in crossovers(rows):
@@ -135,7 +118,7 @@ def as_text(rows: Sequence[Mapping[str, Any]]) -> str:
     return "\n".join(lines) + "\n"
 
 
-def write_csv(rows: Sequence[Mapping[str, Any]], path: str | os.PathLike) -> None:
+def write_csv(rows: Sequence[Row], path: str | os.PathLike) -> None:
     """All rows, with a heading; whole or not at all."""
     text = io.StringIO()
     writer = csv.DictWriter(text, FIELDS)
@@ -152,18 +135,11 @@ def _model(line: Ranked) -> str:
     return RANDOM if line.candidate.estimated else partition.model
 
 
-def _counted(line: Mapping[str, Any]) -> dict[str, Any]:
-    return {
-        "ranks": line["ranks"],
-        "scheme": line["scheme"],
-        "options": _text(line["options"]),
-        "partition": line["partition"] or "",
-        "source": "counted",
-        "received": line["received"],
-        "messages": line["messages"],
-        "seconds": line["seconds"],
-    }
+def _counted(line: Row) -> Row:
+    row = {name: line[name] for name in FIELDS if name != "source"}
+    found = {"options": _text(row["options"]), "partition": row["partition"] or ""}
+    return row | found | {"source": "counted"}
 
 
-def _text(options: Mapping[str, Any]) -> str:
+def _text(options: Mapping[str, object]) -> str:
     return " ".join(f"{name} {value}" for name, value in options.items())

@@ -1,7 +1,8 @@
-"""What the cost model is asked of: a network, trained under a scheme on a machine."""
+"""The case that the cost model predicts: a network, trained under a scheme on a machine."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import partial
 
@@ -14,8 +15,8 @@ from gcnmpi.nn.program import INPUT, Program, Step, products, summed
 from gcnmpi.options.config import Config
 from gcnmpi.options.task import outputs
 from gcnmpi.planner.machine import Machine
-from gcnmpi.schemes.forecast import Forecast
-from gcnmpi.schemes.operations import Product
+from gcnmpi.schemes.forecast import Forecast, Sparse
+from gcnmpi.schemes.operations import Operation, Product
 from partition.errors import UserError
 from partition.graph.graph import Graph, training_vertices
 from partition.graph.store import StoredGraph
@@ -23,14 +24,10 @@ from partition.graph.store import StoredGraph
 
 @dataclass(frozen=True)
 class Workload:
-    """What is trained.
+    """A configuration on a graph of n vertices, to be trained.
 
     Attributes
     ----------
-    config : Config
-    n : int
-        Vertices.
-    network : Network
     train_share : float
         Share of the vertices that train.
     distances : (quantiles,) array or None
@@ -58,16 +55,9 @@ class Workload:
 
 @dataclass(frozen=True)
 class Case:
-    """What is predicted: the forecast of a scheme, the training, and the machine.
+    """The forecast of a scheme on ``size`` ranks, the training as a program on it, and the machine.
 
-    Attributes
-    ----------
-    forecast : Forecast
-        The scheme on ``size`` ranks.
-    ranks_per_node : int
-        Ranks fill the nodes one after the other.
-    program : Program
-        The network on that scheme.
+    Ranks fill the nodes one after the other, ``ranks_per_node`` each.
     """
 
     forecast: Forecast
@@ -86,9 +76,71 @@ class Case:
         """Products of an epoch, without those of the loss."""
         return products(self.program, self.steps, partial(self.rows, rank))
 
+    def peak(self, needs: Callable[[int], int]) -> int:
+        """Peak bytes of the rank that needs most.
+
+        They are those of the process, its share of the node's part vector, and ``needs(rank)``.
+        """
+        shared = 4 * self.work.n // min(self.size, self.ranks_per_node)
+        return int(self.machine.process_bytes) + shared + max(map(needs, self.forecast.ranks()))
+
     def rows(self, rank: int, place: Place) -> int:
         """Rows of a rank's piece of a matrix at a place."""
         return self.forecast.shape(rank, place, 1)[0]
+
+    def piece_numbers(self, rank: int, place: Place, width: int) -> int:
+        """Numbers of a rank's piece of a dense matrix."""
+        rows, columns = self.forecast.shape(rank, place, width)
+        return rows * columns
+
+    def weight_numbers(self, rank: int, name: str) -> int:
+        """Numbers of a weight that a rank holds."""
+        k, shape = self.program.weight_layers[name], self.program.parameters[name].shape
+        return self.forecast.weight_numbers(rank, k, *shape)
+
+    def parameter_numbers(self, rank: int) -> int:
+        """Numbers of weights and biases, and of features where they are trained."""
+        program, features = self.program, self.program.values[INPUT]
+        numbers = sum(
+            self.weight_numbers(rank, name) if one.is_weight else int(np.prod(one.shape))
+            for name, one in program.parameters.items()
+        )
+        if program.trained_features:
+            numbers += self.piece_numbers(rank, features.place, features.width)
+        return numbers
+
+    def input_entries(self, rank: int) -> int:
+        """Entries of a rank's rows of sparse features, if they are spread evenly."""
+        return self.work.feature_entries * self.rows(rank, Place(0)) // max(1, self.work.n)
+
+    def train_rows(self, rank: int) -> int:
+        """Training vertices of a rank, if they are spread evenly."""
+        return round(self.rows(rank, self.program.place) * self.work.train_share)
+
+    def arcs(self, rank: int) -> tuple[int, int, int]:
+        """Own rows, rows with the halo, and entries of M of a rank that has whole rows."""
+        product = Operation.EXPAND if self.program.needs_halo else Operation.AGGREGATE
+        tiles = sparse_work(self.forecast, rank, product)
+        rows = self.rows(rank, self.program.place)
+        return rows, max((t.inner for t in tiles), default=rows), sum(t.entries for t in tiles)
+
+    def reduced_bytes(self, rank: int) -> int:
+        """Size of the sum over ranks: gradients of all that is whole everywhere, and the loss."""
+        numbers = 1
+        for name, parameter in self.program.parameters.items():
+            whole = int(np.prod(parameter.shape))
+            if not parameter.is_weight or self.weight_numbers(rank, name) == whole:
+                numbers += whole
+        return 8 * numbers
+
+    def reductions(self, rank: int) -> list[int]:
+        """Bytes of each reduction of an epoch: of moments of batch norms, and of gradients."""
+        return [*(8 * numbers for numbers in summed(self.steps)), self.reduced_bytes(rank)]
+
+
+def sparse_work(forecast: Forecast, rank: int, operation: Operation) -> list[Sparse]:
+    """The tiles of M that a rank multiplies with in an operation of the first layer."""
+    return [part for part in forecast.work(rank, operation, 1, 1) if isinstance(part, Sparse)]
 
 
 def workload(
@@ -98,19 +150,10 @@ def workload(
     classes: int | None = None,
     locality: bool = True,
 ) -> Workload:
-    """What training a configuration on a graph is.
+    """The training of a configuration on a graph.
 
-    Parameters
-    ----------
-    features, classes : int, optional
-        Other widths than the graph's, or where it has none.
-    locality : bool
-        Whether ``distances`` is to be there.
-
-    Raises
-    ------
-    UserError
-        If the graph has no features or no labels, and none are given.
+    ``features`` and ``classes`` are other widths than the graph's: a UserError says that it has
+    none, and none are given. ``locality``: whether ``distances`` is to be there.
     """
     manifest = stored.manifest
     ends = (features or manifest.features, classes or outputs(config.task.name, manifest))
@@ -141,56 +184,3 @@ def arc_distances(graph: Graph, quantiles: int = 256, sampled: int = 1 << 16) ->
     source = np.searchsorted(graph.indptr, places, side="right") - 1
     apart = np.abs(source - np.asarray(graph.indices[places], np.int64))
     return np.quantile(apart, np.linspace(0, 1, quantiles))
-
-
-# Sizes of what a rank holds.
-
-
-def parameter_numbers(case: Case, rank: int) -> int:
-    """Numbers of weights and biases, and of features where they are trained."""
-    numbers = 0
-    for name, parameter in case.program.parameters.items():
-        whole = int(np.prod(parameter.shape))
-        numbers += weight_numbers(case, rank, name) if parameter.is_weight else whole
-    features = case.program.values[INPUT]
-    trained = case.program.trained_features
-    return numbers + trained * piece_numbers(case, rank, features.place, features.width)
-
-
-def input_entries(case: Case, rank: int) -> int:
-    """Entries of a rank's rows of features that are a sparse matrix, if they are spread evenly."""
-    rows = case.rows(rank, Place(0))
-    return case.work.feature_entries * rows // max(1, case.work.n)
-
-
-def weight_numbers(case: Case, rank: int, name: str) -> int:
-    """Numbers of a weight that a rank holds."""
-    program = case.program
-    k, shape = program.weight_layers[name], program.parameters[name].shape
-    return case.forecast.weight_numbers(rank, k, *shape)
-
-
-def piece_numbers(case: Case, rank: int, place: Place, width: int) -> int:
-    """Numbers of a rank's piece of a dense matrix."""
-    rows, columns = case.forecast.shape(rank, place, width)
-    return rows * columns
-
-
-def train_rows(case: Case, rank: int) -> int:
-    """Training vertices of a rank, if they are spread evenly."""
-    return round(case.rows(rank, case.program.place) * case.work.train_share)
-
-
-def moments_bytes(case: Case) -> list[int]:
-    """Size of each sum over ranks that steps of an epoch make, of moments of batch norms."""
-    return [8 * numbers for numbers in summed(case.steps)]
-
-
-def reduced_bytes(case: Case, rank: int) -> int:
-    """Size of what is summed over ranks: gradients of what is whole everywhere, and the loss."""
-    numbers = 1
-    for name, parameter in case.program.parameters.items():
-        whole = int(np.prod(parameter.shape))
-        if not parameter.is_weight or weight_numbers(case, rank, name) == whole:
-            numbers += whole
-    return 8 * numbers

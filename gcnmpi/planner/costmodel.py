@@ -45,15 +45,7 @@ from gcnmpi.nn.operators.inserted import FINISH, FINISH_BACKWARD
 from gcnmpi.nn.operators.sparse import SPARSE_COMBINE, SPARSE_WEIGHT_GRAD
 from gcnmpi.nn.program import INPUT, Finish, Step, products
 from gcnmpi.options.task import TASKS
-from gcnmpi.planner.case import (
-    Case,
-    input_entries,
-    moments_bytes,
-    parameter_numbers,
-    piece_numbers,
-    reduced_bytes,
-    train_rows,
-)
+from gcnmpi.planner.case import Case
 from gcnmpi.planner.memory import memory
 from gcnmpi.schemes.forecast import Span, Sparse
 from gcnmpi.schemes.operations import DENSE, SUMS, Operation, Product
@@ -72,7 +64,7 @@ class Cost:
     Attributes
     ----------
     seconds : float
-        Seconds of forward pass, backward pass and update.
+        Of forward pass, backward pass and update.
     phases : dict of str to float
         Seconds of each phase: "sparse", "dense", "passes", "transfer", "reduce"; of mini-batches
         also "sample" and "bind" (:mod:`gcnmpi.planner.batches`).
@@ -111,25 +103,17 @@ def cost_of(
     needed: int,
     evaluation: float,
 ) -> Cost:
-    """What all ranks do together, of the rank that has most of it.
+    """The cost of all ranks together, of the rank that has most of each.
 
-    Parameters
-    ----------
-    phases : mapping of str to float
-        Seconds of an epoch.
-    volumes : mapping of int to Volume
-        What ranks send and receive in an epoch.
-    needed : int
-        Bytes of memory.
-    evaluation : float
-        Seconds.
+    Of the seconds of an epoch by phase, the volume of each rank in it, bytes of memory that are
+    needed, and the seconds of an evaluation.
     """
     return Cost(
         seconds=sum(phases.values()),
         sent=max(volume.sent for volume in volumes.values()),
         received=max(volume.received for volume in volumes.values()),
         messages=max(volume.messages for volume in volumes.values()),
-        reduced_bytes=sum(_reductions(case, next(iter(volumes)))),
+        reduced_bytes=sum(case.reductions(next(iter(volumes)))),
         memory=needed,
         phases=dict(phases),
         evaluation=evaluation,
@@ -144,14 +128,9 @@ def step_seconds(case: Case) -> tuple[dict[str, float], dict[int, Volume]]:
         _passes_seconds(case, rank, case.steps) + _update_seconds(case, rank) for rank in ranks
     )
     where = case.size, case.ranks_per_node
-    reductions = _reductions(case, ranks[0])
-    phases["reduce"] = sum(case.machine.all_reduce_seconds(n, *where) for n in reductions)
+    sums = case.reductions(ranks[0])
+    phases["reduce"] = sum(case.machine.all_reduce_seconds(n, *where) for n in sums)
     return phases, volumes
-
-
-def _reductions(case: Case, rank: int) -> list[int]:
-    """Bytes of each reduction of an epoch."""
-    return [*moments_bytes(case), reduced_bytes(case, rank)]
 
 
 def evaluation_seconds(case: Case) -> float:
@@ -164,7 +143,7 @@ def evaluation_seconds(case: Case) -> float:
 def _products_seconds(
     case: Case, steps: Sequence[Step | None]
 ) -> tuple[dict[str, float], dict[int, Volume]]:
-    """Of the products of some steps; None among them is the loss."""
+    """Seconds and volumes of the products of some steps; None among them is the loss."""
     ranks = list(case.forecast.ranks())
     phases = dict.fromkeys(("sparse", "dense", "transfer"), 0.0)
     volumes = dict.fromkeys(ranks, NOTHING)
@@ -212,7 +191,7 @@ def _sparse_seconds(case: Case, rank: int, step: Step) -> float:
     rows, inner = case.forecast.shape(rank, Place(0), case.program.values[INPUT].width)
     if step.instruction is SPARSE_WEIGHT_GRAD:
         rows, inner = inner, rows
-    product = Sparse(rows, inner, input_entries(case, rank), step.operator.width, shuffled=True)
+    product = Sparse(rows, inner, case.input_entries(rank), step.operator.width, shuffled=True)
     return case.machine.sparse_seconds(product, case.work.itemsize)
 
 
@@ -225,7 +204,7 @@ def _passes_seconds(case: Case, rank: int, steps: Sequence[Step]) -> float:
     numbers, dropped = 0.0, 0
     for step in steps:
         value = values[step.number]
-        piece = piece_numbers(case, rank, value.place, value.width)
+        piece = case.piece_numbers(rank, value.place, value.width)
         numbers += PLUS * (step.plus is not None) * piece
         finish = step.operator if step.instruction is FINISH else step.finish
         if isinstance(finish, Finish):
@@ -244,11 +223,11 @@ def _passes_seconds(case: Case, rank: int, steps: Sequence[Step]) -> float:
 def _update_seconds(case: Case, rank: int) -> float:
     """Seconds of the passes of the loss and of the optimizer."""
     logits = case.program.values[case.program.logits]
-    piece = piece_numbers(case, rank, logits.place, logits.width)
-    numbers = LOSS * case.work.train_share * piece + UPDATE * parameter_numbers(case, rank)
+    piece = case.piece_numbers(rank, logits.place, logits.width)
+    numbers = LOSS * case.work.train_share * piece + UPDATE * case.parameter_numbers(rank)
     return case.machine.copy_seconds(numbers * case.work.itemsize)
 
 
 def _loss_products(case: Case, rank: int) -> list[Product]:
     options, k = case.work.config.task, case.program.place.layer
-    return TASKS.get(options.name).products(options, k, train_rows(case, rank))
+    return TASKS.get(options.name).products(options, k, case.train_rows(rank))

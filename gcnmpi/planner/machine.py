@@ -143,12 +143,8 @@ class Machine:
     def drawing_seconds(self, kept: int, looked_at: int, rule: Rule | None) -> float:
         """Time of drawing and cutting a layer of a mini-batch.
 
-        Parameters
-        ----------
-        kept, looked_at : int
-            Entries of the layer, and of M in the rows that it computes.
-        rule : Rule or None
-            Of the sampler for this layer: what it has to look at.
+        ``kept`` and ``looked_at`` are entries of the layer, and of M in the rows that it computes;
+        the rule of the sampler says which of these it has to look at.
         """
         seconds = self.batch_hop + kept * self.drawn_entry
         if rule is None:
@@ -162,12 +158,7 @@ class Machine:
     def transfer_seconds(self, volume: Volume, spans: Sequence[Span], ranks_per_node: int) -> float:
         """Time of what one rank hands to MPI for a product: α·messages + max(sent, received)/β.
 
-        Parameters
-        ----------
-        spans : sequence of Span
-            The groups in which it moves, each about as much as any other.
-        ranks_per_node : int
-            Ranks fill the nodes one after the other.
+        Each of the spans is a group in which about as much moves as in any other.
 
         Notes
         -----
@@ -219,13 +210,7 @@ class Machine:
 
 
 def read_machine(path: str | os.PathLike) -> tuple[Machine, dict[str, Any]]:
-    """The constants in a file of ``gcnmpi calibrate``, and all that the file says.
-
-    Raises
-    ------
-    UserError
-        If it is missing or not such a file.
-    """
+    """The constants in a file of ``gcnmpi calibrate``, and all that the file says."""
     path = Path(path)
     hint = "mpirun -n 2 gcnmpi calibrate --out machine.json makes one"
     try:
@@ -238,10 +223,8 @@ def read_machine(path: str | os.PathLike) -> tuple[Machine, dict[str, Any]]:
         raise UserError(f"{path} does not describe a machine", hint)
     if facts.get("version") != VERSION:
         raise UserError(f"{path} has version {facts.get('version')}, this program reads {VERSION}")
-    names = {field.name for field in dataclasses.fields(Machine)}
-    constants = facts.get("constants")
-    needed = names - LATER
-    if not isinstance(constants, dict) or not needed <= set(constants) <= names:
+    names, constants = {each.name for each in dataclasses.fields(Machine)}, facts.get("constants")
+    if not isinstance(constants, dict) or not names - LATER <= set(constants) <= names:
         raise UserError(f"{path} does not hold the constants of a machine", hint)
     for name, value in constants.items():
         number = isinstance(value, int | float) and not isinstance(value, bool)
@@ -255,11 +238,7 @@ def read_machine(path: str | os.PathLike) -> tuple[Machine, dict[str, Any]]:
 
 def write_machine(path: str | os.PathLike, machine: Machine, facts: Mapping[str, Any]) -> None:
     """Write the constants and how they were found, whole or not at all."""
-    record = {
-        "format": FORMAT,
-        "version": VERSION,
-        **facts,
-        "constants": dataclasses.asdict(machine),
-    }
+    record = {"format": FORMAT, "version": VERSION, **facts}
+    record["constants"] = dataclasses.asdict(machine)
     with atomic_file(path, "w") as file:
         file.write(json.dumps(record, indent=1) + "\n")

@@ -1,4 +1,4 @@
-"""The memory of a rank that trains under a scheme: part of the cost model."""
+"""The memory of a rank that trains under a scheme, or evaluates once: part of the cost model."""
 
 from __future__ import annotations
 
@@ -11,19 +11,14 @@ import numpy as np
 from gcnmpi.layout.loading import ENTRY_ON_ITS_WAY, PERMUTED_AT_ONCE
 from gcnmpi.layout.place import Place
 from gcnmpi.mpi.collectives import reduction_scratch
+from gcnmpi.nn.compile.lifetimes import Moment, gathers_features, lifetimes
 from gcnmpi.nn.model import input_pieces
+from gcnmpi.nn.operators.dense import BLOCK_NUMBERS
 from gcnmpi.nn.program import INPUT, Program, Step, Value, products
 from gcnmpi.options.config import Config
 from gcnmpi.options.kernel import resolve
-from gcnmpi.planner.case import (
-    Case,
-    input_entries,
-    parameter_numbers,
-    piece_numbers,
-    reduced_bytes,
-    train_rows,
-)
-from gcnmpi.schemes.forecast import Forecast, Sparse, halo_bytes
+from gcnmpi.planner.case import Case, sparse_work
+from gcnmpi.schemes.forecast import Forecast, halo_bytes
 from gcnmpi.schemes.operations import EXCHANGES, SUMS, Operation, Product
 from partition.graph.graph import index_dtype
 
@@ -35,6 +30,7 @@ PATTERN_INDEX = 4  # bytes of a number in the pattern of M, by rows and by colum
 LOADING_COPIES, WEIGHT_BYTES = 3, 8
 FEATURE_BYTES = 4  # of a number of the features, as it is stored
 ENTRY_INDEX = 4  # bytes of a column's number in a sparse matrix of features
+RESULT_BUFFERS = 3  # picked, sent and received rows of a result, of a buffer's size each
 TURNING = 24  # bytes of an entry of that, beside the matrix, while its transpose is made
 
 
@@ -50,20 +46,18 @@ def memory(case: Case) -> int:
     * M and Mᵀ, and training: dense matrices, buffers, weights, moments, and MPI's own memory for
       the largest of the reductions.
     """
-    node_share = 4 * case.work.n // min(case.size, case.ranks_per_node)
-    ranks = case.forecast.ranks()
-    return int(case.machine.process_bytes) + node_share + max(_memory(case, r) for r in ranks)
+    kept = (features_memory, _first_memory, _training_memory)
+
+    def needs(rank: int) -> int:
+        held = matrix_memory(case, rank) + max(memory_of(case, rank) for memory_of in kept)
+        return max(loading_memory(case, rank), held)
+
+    return case.peak(needs)
 
 
 def matrices(program: Program) -> list[Value]:
     """Dense matrices that a network keeps on a scheme: constants, and buffers of the passes."""
     return [*(program.values[i] for i in program.kept), *program.buffers]
-
-
-def _memory(case: Case, rank: int) -> int:
-    kept = (features_memory, _first_memory, _training_memory)
-    held = matrix_memory(case, rank) + max(memory_of(case, rank) for memory_of in kept)
-    return max(loading_memory(case, rank), held)
 
 
 def matrix_memory(case: Case, rank: int) -> int:
@@ -75,14 +69,13 @@ def matrix_memory(case: Case, rank: int) -> int:
     if case.program.needs_products or not case.program.needs_halo:
         held += tiles_memory(case.forecast, rank, case.work.config)
     if case.program.needs_halo:
-        held += pattern_memory(*arcs_of(case, rank))
+        held += pattern_memory(*case.arcs(rank))
     return held
 
 
 def tiles_memory(forecast: Forecast, rank: int, config: Config) -> int:
     """Bytes of a rank's tiles of M and Mᵀ, as the kernel keeps them."""
-    parts = forecast.work(rank, Operation.AGGREGATE, 1, 1)
-    tiles = [part for part in parts if isinstance(part, Sparse) and not part.received]
+    tiles = [t for t in sparse_work(forecast, rank, Operation.AGGREGATE) if not t.received]
     index = INDEX_BYTES.get(resolve(config.kernel)[0], WIDE_INDEX)
     # Rows begin in the tiles of M and in those of Mᵀ, which may be the same.
     starts = 2 * WIDE_INDEX * sum(tile.rows for tile in tiles)
@@ -100,10 +93,10 @@ def loading_memory(case: Case, rank: int) -> int:
 
 
 def arriving_arcs(arcs: int, n: int, config: Config) -> int:
-    """The same of so many arcs of a graph of n vertices."""
+    """Bytes of so many arcs on their way, in a graph of n vertices, and of the buffers for them."""
     arc = 2 * np.dtype(index_dtype(n)).itemsize + WEIGHT_BYTES
     limit = int(config.loading.max_buffer_mb * 2**20)
-    # What is sent at once is packed; before that, as much of the files is in memory.
+    # Arcs that are sent at once are packed; before that, as much of the files is in memory.
     loaded = arc * arcs
     return LOADING_COPIES * loaded + 2 * min(limit, loaded)
 
@@ -114,7 +107,7 @@ def features_memory(case: Case, rank: int) -> int:
     If some columns of a file are sent, its whole rows are in memory.
     """
     if case.program.sparse:
-        held, entries = input_memory(case, rank, 1, transposed=False), input_entries(case, rank)
+        held, entries = input_memory(case, rank, 1, transposed=False), case.input_entries(rank)
         limit = int(case.work.config.loading.max_buffer_mb * 2**20)
         arriving = min(limit, ENTRY_ON_ITS_WAY * entries)
         return held + max(arriving, TURNING * entries if case.program.backward else 0)
@@ -129,16 +122,8 @@ def arriving_rows(
 ) -> int:
     """Rows of a file as they arrive; then brought in order, and converted.
 
-    Parameters
-    ----------
-    rows, columns : int
-        Of this rank's piece.
-    width : int
-        Columns of the file.
-    itemsize : int
-        Bytes of one of its numbers.
-    normalised : bool
-        Whether rows are divided by their sums.
+    ``width`` and ``itemsize`` are the columns of the file and bytes of a number; of ``normalised``
+    rows each is divided by its sum.
     """
     stored = rows * columns * itemsize
     packed = min(int(config.loading.max_buffer_mb * 2**20), stored)
@@ -155,7 +140,7 @@ def input_memory(case: Case, rank: int, matrices: int, transposed: bool) -> int:
 
     With the transpose, and where the entries of that come from; those that dropout writes.
     """
-    entries, width = input_entries(case, rank), case.program.values[INPUT].width
+    entries, width = case.input_entries(rank), case.program.values[INPUT].width
     values = entries * case.work.itemsize * (1 + transposed)
     pattern = entries * ENTRY_INDEX * (1 + 2 * transposed)
     starts = WIDE_INDEX * (case.rows(rank, Place(0)) + width * transposed)
@@ -168,19 +153,13 @@ def _training_memory(case: Case, rank: int) -> int:
 
 
 def passes_memory(case: Case, rank: int, steps: Sequence[Step], held: Sequence[Value]) -> int:
-    """Matrices of passes, dense and sparse, what steps keep, and buffers of exchanges.
-
-    Parameters
-    ----------
-    held : sequence of Value
-        The dense matrices.
-    """
+    """Bytes of dense matrices (``held``) and sparse ones, of what steps keep, and of buffers."""
     forecast, work, program = case.forecast, case.work, case.program
-    dense = sum(piece_numbers(case, rank, value.place, value.width) for value in held)
+    dense = sum(case.piece_numbers(rank, value.place, value.width) for value in held)
     sparse = 0
     if program.sparse:
         sparse = input_memory(case, rank, len(program.sparse), transposed=True)
-    dense += sum(step.kept(*arcs_of(case, rank)) for step in steps)
+    dense += sum(step.kept(*case.arcs(rank)) for step in steps)
     # Buffers of one product and width serve all layers.
     distinct = _distinct(products(program, steps, partial(case.rows, rank)))
     buffers = sum(forecast.buffers(rank, *product) for product in distinct.values())
@@ -196,9 +175,9 @@ def passes_memory(case: Case, rank: int, steps: Sequence[Step], held: Sequence[V
 
 def state_memory(case: Case, rank: int) -> int:
     """Weights, gradients and the moments of the optimizer; their sum over ranks, and products'."""
-    train, reduced = case.work.config.train, reduced_bytes(case, rank)
+    train, reduced = case.work.config.train, case.reduced_bytes(rank)
     copies = 4 if train.optimizer in ("adam", "adamw") else 2 + (train.momentum > 0)
-    state = copies * parameter_numbers(case, rank) * case.work.itemsize + reduced
+    state = copies * case.parameter_numbers(rank) * case.work.itemsize + reduced
     distinct = _distinct(case.products(rank)).values()
     scratch = [case.forecast.reduction_scratch(rank, *product) for product in distinct]
     return state + max([reduction_scratch(reduced), *scratch])
@@ -210,14 +189,14 @@ def _distinct(made: Iterable[Product]) -> dict[tuple, Product]:
 
 
 def loss_memory(case: Case, rank: int) -> int:
-    """What a loss holds: a softmax the logits of training vertices, and their gradient.
+    """Bytes that a loss holds: a softmax the logits of training vertices, and their gradient.
 
     Where numbers are learned: those, and of training vertices a copy as precise as the output, and
     which of them are known.
     """
     work, logits = case.work, case.program.values[case.program.logits]
     rows, columns = case.forecast.shape(rank, logits.place, logits.width)
-    trained, each = train_rows(case, rank) * columns, work.target_bytes
+    trained, each = case.train_rows(rank) * columns, work.target_bytes
     if not each:
         return 2 * trained * work.itemsize
     return rows * columns * each + trained * (max(each, work.itemsize) + 1)
@@ -237,18 +216,81 @@ def _first_memory(case: Case, rank: int) -> int:
     held = rows * columns
     if pieces == 1 or rows != result_rows or INPUT in case.program.kept:
         held += result_rows * columns
-    held += sum(piece_numbers(case, rank, values[i].place, width) for i in case.program.kept[2:])
+    held += sum(case.piece_numbers(rank, values[i].place, width) for i in case.program.kept[2:])
     if pieces > 1:
         held += (rows + result_rows) * -(-columns // pieces)
     product = Operation.AGGREGATE, 1, -(-width // pieces)
-    state = 2 * parameter_numbers(case, rank) * itemsize
+    state = 2 * case.parameter_numbers(rank) * itemsize
     scratch = forecast.buffers(rank, *product) + forecast.reduction_scratch(rank, *product)
     return held * itemsize + state + scratch
 
 
-def arcs_of(case: Case, rank: int) -> tuple[int, int, int]:
-    """Own rows, rows with the halo, and entries of M of a rank that has whole rows."""
-    product = Operation.EXPAND if case.program.needs_halo else Operation.AGGREGATE
-    tiles = [p for p in case.forecast.work(rank, product, 1, 1) if isinstance(p, Sparse)]
-    rows = case.rows(rank, case.program.place)
-    return rows, max((t.inner for t in tiles), default=rows), sum(t.entries for t in tiles)
+def evaluation_memory(case: Case, depth: int) -> int:
+    """Peak bytes of the rank that needs most, up to the output of layer ``depth``.
+
+    It is the sum of the process itself, its share of the part vector of the node, and the largest
+    of these: its arcs while they are loaded; M and the features while they are received; M and the
+    matrices that live in the step that needs most; M, the result and buffers to write it. The
+    program of the case was compiled without training.
+    """
+
+    def needs(rank: int) -> int:
+        running = max(features_memory(case, rank), _running_memory(case, rank, depth))
+        return max(loading_memory(case, rank), matrix_memory(case, rank) + running)
+
+    return case.peak(needs)
+
+
+def _running_memory(case: Case, rank: int, depth: int) -> int:
+    """Features, matrices between the layers, what steps take meanwhile, and writing the result."""
+    program, forecast, itemsize = case.program, case.forecast, case.work.itemsize
+    moments = lifetimes(program, depth, forecast.layout_of, forecast.whole_rows)
+
+    def size(value: int) -> int:
+        """Bytes of a value's matrix."""
+        at, width = program.values[value].place, program.values[value].width
+        rows, columns = forecast.shape(rank, at, width)
+        return rows * columns * itemsize
+
+    if program.sparse:
+        live = {INPUT: input_memory(case, rank, 1, transposed=False)}
+        peak = live[INPUT]
+    else:
+        live = {INPUT: size(INPUT)}
+        peak = live[INPUT] * (1 + gathers_features(moments))  # copied to where halos fit
+    whole: set[int] = set()  # values whose halos are written; before, these take no memory
+    for moment in moments:
+        step = moment.step
+        if step.instruction.gathers and step.reads[0] not in whole:
+            source = step.reads[0]
+            whole.add(source)
+            live[source] += forecast.buffers(
+                rank, Operation.EXPAND, 1, program.values[source].width
+            )
+        if moment.over is not None:  # its memory is counted under the new number from now on
+            live[moment.writes], live[moment.over] = live[moment.over], 0
+            if moment.over in whole:
+                whole.add(moment.writes)
+        else:
+            live[moment.writes] = size(moment.writes)
+        peak = max(peak, sum(live.values()) + _taken(case, rank, moment))
+        for value in moment.ended:
+            live.pop(value, None)
+    limit = int(case.work.config.loading.max_buffer_mb * 2**20)
+    result = live.get(program.outputs[depth - 1], live.get(INPUT, 0))
+    peak = max(peak, result + RESULT_BUFFERS * min(limit, result))
+    return peak + case.parameter_numbers(rank) * itemsize
+
+
+def _taken(case: Case, rank: int, moment: Moment) -> int:
+    """Bytes that a step takes beside its matrices, and gives back."""
+    step, itemsize = moment.step, case.work.itemsize
+    taken = step.kept(*case.arcs(rank)) * itemsize
+    for product in products(case.program, [step], partial(case.rows, rank)):
+        if product[0] is not Operation.EXPAND:  # whose buffers belong to the matrix
+            taken += case.forecast.buffers(rank, *product)
+        taken += case.forecast.reduction_scratch(rank, *product)
+    if step.instruction.operation is Operation.COMBINE and case.forecast.whole_rows:
+        rows, columns = case.forecast.shape(rank, Place(step.k), step.operator.width)
+        taken += min(BLOCK_NUMBERS, rows * columns) * itemsize
+    return taken

@@ -24,31 +24,23 @@ from gcnmpi.planner.case import Case, Workload, workload
 from gcnmpi.planner.costmodel import Cost, predict
 from gcnmpi.planner.machine import Machine
 from gcnmpi.planner.memory import memory
-from gcnmpi.planner.random_rows import random_partition, random_parts
 from gcnmpi.schemes.forecast import make_facts, why_not_mixed
 from partition.errors import UserError
 from partition.graph.graph import row_sizes
 from partition.graph.pairs import members
 from partition.graph.store import Partition, StoredGraph, list_partitions, read_partition
 
+RANDOM = "random rows"  # the partition that is assumed where there is none
 MOST_DOUBLINGS = 6  # of the number of ranks that advice looks at
 
 
 @dataclass(frozen=True)
 class Candidate:
-    """A scheme with its options, and the partition that it would use.
+    """A scheme with its options, and the partition that it would use, without its part vector.
 
-    Attributes
-    ----------
-    scheme : SchemeConfig
-    options : dict
-        Those by which it differs from the other variants, or from the defaults.
-    parts : int
-        Parts that the scheme needs; 0: none.
-    partition : Partition or None
-        Without its part vector.
-    estimated : bool
-        Whether the partition is not there: expected figures of random rows.
+    ``options`` are those by which it differs from the other variants, or from the defaults;
+    ``parts`` how many it needs, 0: none. An estimated partition is not there: it has the expected
+    figures of random rows.
     """
 
     scheme: SchemeConfig
@@ -72,7 +64,7 @@ class Ranked:
 
 @dataclass(frozen=True)
 class Skipped:
-    """What cannot run on so many ranks, and why."""
+    """A variant that cannot run on so many ranks, and why."""
 
     scheme: str
     options: dict[str, Any]
@@ -84,21 +76,12 @@ class Setting:
 
     Parameters
     ----------
-    stored : StoredGraph
-    config : Config
-    machine : Machine
-    ranks_per_node : int
     features, classes : int, optional
         Widths to assume instead of the graph's.
     given : collection of str
         Full names of the keys that the user gave: variants with other values are left out.
     locality : bool
         Whether arcs all over the graph are read, to see how near its neighbours are.
-
-    Raises
-    ------
-    UserError
-        If the graph cannot be trained on.
     """
 
     def __init__(
@@ -118,7 +101,6 @@ class Setting:
         self.machine, self.ranks_per_node = machine, ranks_per_node
         self.direction = resolved_direction(stored, config)
         self.work: Workload = workload(stored, config, features, classes, locality)
-        self._needs: tuple[np.ndarray, np.ndarray] | None = None
 
     def case(self, candidate: Candidate, size: int, trains: bool = True) -> Case:
         """A candidate on so many ranks, for the cost model; ``trains`` as for ``program_on``."""
@@ -137,7 +119,7 @@ class Setting:
         return draw_batches(self.stored, self.work.config, self.work.network, self.direction)
 
     def cost(self, candidate: Candidate, size: int) -> Cost:
-        """What an epoch costs, of mini-batches where these are configured."""
+        """The cost of an epoch, of mini-batches where these are configured."""
         case = self.case(candidate, size)
         if self.batches is None:
             return predict(case)
@@ -189,12 +171,13 @@ class Setting:
 
     def random_partition(self, k: int) -> Partition:
         """A partition that is not there, with the metrics that random rows are expected to have."""
-        if self._needs is None:
-            # Entries of each column of M outside its diagonal: rows of M transposed.
-            other = "out" if self.direction == "in" else "in"
-            needs = row_sizes(self.stored.graph, other) - 1
-            self._needs = np.unique(needs, return_counts=True)
         return random_partition(self.stored, self.direction, k, self._needs)
+
+    @cached_property
+    def _needs(self) -> tuple[np.ndarray, np.ndarray]:
+        # Entries of each column of M outside its diagonal: rows of M transposed.
+        other = "out" if self.direction == "in" else "in"
+        return np.unique(row_sizes(self.stored.graph, other) - 1, return_counts=True)
 
 
 def rank_schemes(
@@ -228,8 +211,9 @@ def rank_schemes(
     if size > n:
         raise UserError(f"{size} ranks for {n} vertices: use no more ranks than those")
     ranked = []
-    options: dict[str, Any] = {"schemes": schemes, "partitions": partitions, "estimate": estimate}
-    found, skipped = candidates(setting, size, **options)
+    found, skipped = candidates(
+        setting, size, schemes=schemes, partitions=partitions, estimate=estimate
+    )
     for candidate in found:
         try:
             cost = setting.cost(candidate, size)
@@ -259,18 +243,10 @@ def candidates(
 ) -> tuple[list[Candidate], list[Skipped]]:
     """All variants of all schemes on ``size`` ranks, each with every partition that fits it.
 
-    Parameters
-    ----------
-    schemes, partitions
-        As for :func:`rank_schemes`.
-    estimate : {"missing", "always", "never"}
-        When a scheme that needs a partition gets random rows too: where there is none; or not at
-        all, so that it is skipped.
-
-    Raises
-    ------
-    UserError
-        If a partition is not there, or has a number of parts that no scheme needs.
+    ``schemes`` and ``partitions`` are as for :func:`rank_schemes`; ``estimate`` says when a scheme
+    that needs a partition gets random rows too: where there is none ("missing"), always or never,
+    so that it is skipped. A UserError says that a partition is not there, or has a number of parts
+    that no scheme needs.
     """
     path = setting.stored.path
     wanted = [each for name in partitions for each in members(path, name)]
@@ -347,7 +323,7 @@ def _variants(
 
 
 def _with_advice(setting: Setting, ranked: list[Ranked], size: int, limit: float) -> list[Ranked]:
-    """Those that need more memory than there is say so, and how many ranks their scheme takes."""
+    """Add to each that needs more memory than there is how many ranks its scheme takes."""
     enough: dict[str, int | None] = {}
     found = []
     for line in ranked:
@@ -365,15 +341,7 @@ def _with_advice(setting: Setting, ranked: list[Ranked], size: int, limit: float
 def ranks_that_suffice(
     setting: Setting, scheme: str, size: int, needs: Needs, limit: float, estimate: str = "missing"
 ) -> int | None:
-    """``size`` doubled until a variant of a scheme fits the memory of a rank.
-
-    Parameters
-    ----------
-    needs : callable
-        Bytes of a rank of a candidate, on so many ranks.
-    estimate : str
-        As :func:`candidates` takes it.
-    """
+    """``size`` doubled until a variant of a scheme fits the memory of a rank; None: never."""
     for more in (size << times for times in range(1, MOST_DOUBLINGS + 1)):
         if more > setting.stored.manifest.n:
             return None
@@ -381,3 +349,48 @@ def ranks_that_suffice(
         if any(needs(other, more) <= limit for other in found):
             return more
     return None
+
+
+def random_partition(
+    stored: StoredGraph, direction: str, k: int, needs: tuple[np.ndarray, np.ndarray]
+) -> Partition:
+    """Expected metrics of rows that are dealt to k parts at random.
+
+    ``needs`` are the numbers of entries off the diagonal that columns of M have, and how many
+    columns have each. A column with m entries off the diagonal misses a part other than its owner's
+    with probability (1 − 1/k)ᵐ, so that (k − 1)·Σ over columns of (1 − (1 − 1/k)ᵐ) rows are sent, a
+    k-th of them by each part. A pair of parts exchanges a message unless it exchanges no row,
+    e^(−rows/pairs) of them. Parts are taken as equal; the largest of many is above that.
+    """
+    manifest = stored.manifest
+    sizes, counts = needs
+    missed = np.exp(sizes * np.log1p(-1 / k)) if k > 1 else np.ones(len(sizes))
+    volume = (k - 1) * float(counts @ (1 - missed))
+    pairs = k * (k - 1)
+    messages = pairs * (1 - np.exp(-volume / pairs)) if pairs else 0.0
+    entries = int(counts @ sizes) + manifest.n
+    rows, sent = _even(manifest.n, k), _even(round(volume), k)
+    metrics = {
+        "k": k,
+        "direction": direction,
+        "rows": rows,
+        "nnz": _even(entries, k),
+        "send_rows": sent,
+        "recv_rows": sent,
+        "send_messages": _even(round(messages), k),
+        "recv_messages": _even(round(messages), k),
+    }
+    nothing = np.empty(0, np.int32)
+    return Partition(
+        RANDOM, nothing, k, manifest.id, "rp", "", "", direction, metrics={direction: metrics}
+    )
+
+
+def random_parts(n: int, k: int) -> np.ndarray:
+    """The part of each of n vertices, dealt as evenly as can be; the same in each call."""
+    return np.random.default_rng(0).permutation(np.arange(n) % k)
+
+
+def _even(total: int, k: int) -> list[int]:
+    """So many dealt to k, as evenly as can be."""
+    return [total // k + (part < total % k) for part in range(k)]

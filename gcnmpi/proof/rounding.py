@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from gcnmpi.core.precision import FORMATS
-from gcnmpi.mpi.comm import Comm, sum_in_place
+from gcnmpi.mpi.comm import Comm, reduce_in_place
 from gcnmpi.options.config import Config
 from gcnmpi.proof.checks import Check
 from gcnmpi.proof.traffic import traffic_checks
@@ -62,7 +62,7 @@ def rounding_checks(
     with problem.runtime.traffic.during("train", epoch=1):
         rounded = problem.runtime.kernel.to_host(step.gradient(1)[1]).astype(np.float64)
     squares = np.array([np.square(rounded - gradient).sum(), np.square(gradient).sum()])
-    sum_in_place(comm, squares)
+    reduce_in_place(comm, squares)
     return list(_checks(config, result, exact, float(squares[0]), float(squares[1])))
 
 

@@ -18,7 +18,7 @@ from partition.graph.store import StoredGraph
 
 @dataclass(frozen=True)
 class AppnpOptions:
-    """Of ``appnp``."""
+    """The options of ``appnp``."""
 
     predictions: str = key("", "a row for each vertex, (n, d) .npy", example="logits.npy")
     alpha: float = key(0.1, "share of the predictions in a step", low=0, below=1)
@@ -26,7 +26,7 @@ class AppnpOptions:
 
 
 def check(stored: StoredGraph, options: AppnpOptions) -> None:
-    """The file of predictions."""
+    """Check the file of predictions."""
     predictions_of(options.predictions, stored.manifest.n)
 
 
@@ -37,7 +37,7 @@ def run(space: Space, options: AppnpOptions) -> Outcome:
 
 
 def holds(stored: StoredGraph, options: AppnpOptions) -> Holds:
-    """The predictions, and what is spread."""
+    """The predictions as they are read; then the matrices of the steps."""
     given = predictions_of(options.predictions, stored.manifest.n)
     width = given.shape[1]
     spreading = Held(numbers=SPREADING * width, product=width if options.steps else 0)

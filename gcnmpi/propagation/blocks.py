@@ -1,7 +1,7 @@
 """Dense blocks of vectors over the ranks: orthonormal bases, singular vectors, random numbers.
 
-What is computed of small matrices comes from rank 0, so that all ranks use the same factors to the
-bit, on whatever processors they run.
+Factors of small matrices come from rank 0, so that all ranks use the same to the bit, on whatever
+processors they run.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ def normal(space: Space, seed: int, width: int, stream: int = 0) -> np.ndarray:
 
 
 def uniform(space: Space, seed: int, width: int, stream: int = 0) -> np.ndarray:
-    """The same, uniform in (0, 1)."""
+    """Numbers that are uniform in (0, 1), drawn as those of :func:`normal`."""
     return _drawn(space, seed, width, stream, lambda x: x)
 
 
@@ -52,12 +52,7 @@ def orthonormal(space: Space, x: np.ndarray, basis: np.ndarray | None = None) ->
     Block Gram–Schmidt, three times, each with one all-reduce: what is common with the basis is
     taken off first, then the rest is made orthonormal by its Gram matrix and corrected once more
     (Stathopoulos and Wu 2002, A block orthogonalization procedure with constant synchronization
-    requirements). Columns that add nothing are left out.
-
-    Parameters
-    ----------
-    x : (own, width) float64
-    basis : (own, k) float64, optional
+    requirements). Columns that add nothing are left out. Both are float64.
     """
     known = x[:, :0] if basis is None else basis
     k = known.shape[1]
@@ -76,7 +71,7 @@ def orthonormal(space: Space, x: np.ndarray, basis: np.ndarray | None = None) ->
 def _factor(gram: np.ndarray) -> np.ndarray:
     """F with Fᵀ·G·F = I, (k, r): r directions of G that are not numerically 0."""
     sizes = np.sqrt(np.maximum(np.diag(gram), 0))
-    scale = np.divide(1.0, sizes, out=np.zeros(len(sizes)), where=sizes > 0)
+    scale = reciprocal(sizes)
     eigenvalues, vectors = np.linalg.eigh(gram * scale[:, np.newaxis] * scale)
     largest = eigenvalues.max(initial=0)
     kept = eigenvalues > _DEPENDENT * len(sizes) * largest
@@ -86,13 +81,8 @@ def _factor(gram: np.ndarray) -> np.ndarray:
 def left_singular(space: Space, x: np.ndarray, count: int) -> tuple[np.ndarray, np.ndarray]:
     """The first left singular vectors of a tall matrix, (own, count), and values, (count,).
 
-    By its Gram matrix: values below 1e-8 of the largest are 0, and so are their vectors.
-
-    Parameters
-    ----------
-    x : (own, width) array
-    count : int
-        At most ``width``.
+    By its Gram matrix: values below 1e-8 of the largest are 0, and so are their vectors. There are
+    at most as many as the matrix has columns.
     """
     gram = space.gram(x, x)
 
@@ -101,8 +91,7 @@ def left_singular(space: Space, x: np.ndarray, count: int) -> tuple[np.ndarray, 
         squares, vectors = squares[::-1][:count], vectors[:, ::-1][:, :count]
         squares = np.where(squares > 1e-16 * squares.max(initial=0), squares, 0)
         sizes = np.sqrt(squares)
-        inverse = np.divide(1.0, sizes, out=np.zeros(len(sizes)), where=sizes > 0)
-        return vectors * inverse, sizes
+        return vectors * reciprocal(sizes), sizes
 
     factors, sizes = space.alike(factor)
     return signed(space, x @ factors), sizes
@@ -119,14 +108,8 @@ def randomised_svd(
     """The first left singular vectors of an (n, n) matrix, (own, count), and values, (count,).
 
     Halko, Martinsson and Tropp 2011, Finding structure with randomness, algorithms 4.4 and 5.1.
-    Where the rank is lower than ``count``, the last vectors and values are 0.
-
-    Parameters
-    ----------
-    forward, backward : callable
-        Products with the matrix and its transpose.
-    rounds : int
-        Power iterations.
+    Where the rank is lower than ``count``, the last vectors and values are 0. ``forward`` and
+    ``backward`` are products with the matrix and its transpose, ``rounds`` are power iterations.
     """
     width = drawn_columns(count, space.n)
     saved = space.checkpoints.resume("power iteration")
@@ -169,6 +152,11 @@ def signed(space: Space, x: np.ndarray) -> np.ndarray:
     """
     weights = 0.5 + uniform(space, 0, 1)
     return x * np.where(space.gram(x, weights)[:, 0] < 0, -1.0, 1.0)
+
+
+def reciprocal(x: np.ndarray) -> np.ndarray:
+    """1 / x of numbers that are not negative, 0 where they are 0; float64."""
+    return np.divide(1.0, x, out=np.zeros(len(x)), where=x > 0)
 
 
 def unit_rows(x: np.ndarray) -> np.ndarray:

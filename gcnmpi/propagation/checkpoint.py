@@ -25,11 +25,13 @@ import numpy as np
 from gcnmpi.layout.runtime import Source
 from gcnmpi.mpi.comm import Comm, agreed, from_root
 from gcnmpi.options.config import Config
+from gcnmpi.options.settings import key
 from gcnmpi.run import checkpoint_files as files
 from gcnmpi.run.checkpoint import flat, intact_facts, newest, plain, write_checkpoint
 from partition.errors import UserError
 from partition.records import map_npy, read_npz
 
+Facts = Mapping[str, Any]  # the manifest of a checkpoint
 FORMAT, VERSION = "gcnmpi-propagation", 1
 # Options that say for how long, and keys that say how fast: they change no bit.
 _FREE_OPTIONS = ("checkpoint", "every", "iterations")
@@ -46,19 +48,24 @@ _EXACT_KEYS = ("graph.", "dtype")
 _HINT = "remove it, or name another folder: checkpoint=DIR"
 
 
+def kept_in(methods: str = "", **limits: Any) -> Any:
+    """The option ``checkpoint`` of a method, or of some methods of several."""
+    text = (
+        f"{methods}folder that checkpoints are kept in; where there is one, the run goes on from it"
+    )
+    return key("", text, example="kept", **limits)
+
+
+def kept_every() -> Any:
+    """The option ``every`` of a method that has checkpoints."""
+    return key(60.0, "seconds between two checkpoints", low=0, needs=("checkpoint", None))
+
+
 @dataclass(frozen=True)
 class State:
-    """What a checkpoint holds.
+    """A checkpoint: the part of the method that was going on, and its steps that were complete.
 
-    Attributes
-    ----------
-    path : Path
-    stage : str
-        The part of the method that was going on.
-    step : int
-        Its steps that were complete.
-    small : mapping of str to array
-        The same on all ranks.
+    ``small`` arrays are the same on all ranks; rows are read when they are asked for.
     """
 
     path: Path
@@ -70,12 +77,8 @@ class State:
 class Checkpoints:
     """The checkpoints of a run, in a folder that is the caller's; none until :meth:`open`.
 
-    Parameters
-    ----------
-    write : callable
-        ``write(rows, path)`` writes own rows into a ``.npy``, all ranks together.
-    own : callable
-        ``own(array)`` gives own rows of an array on disk.
+    ``write(rows, path)`` writes own rows into a ``.npy``, all ranks together; ``own(array)`` gives
+    own rows of an array on disk.
     """
 
     def __init__(
@@ -87,34 +90,23 @@ class Checkpoints:
         self._comm, self._write, self._own = comm, write, own
         self._folder: Path | None = None
         self._every, self._saved, self._number = 0.0, 0.0, 0
-        self._facts: Mapping[str, Any] = {}
+        self._facts: Facts = {}
         self._found: State | None = None
 
     def open(
         self,
         folder: Path,
         every: float,
-        facts: Mapping[str, Any],
+        facts: Facts,
         force: bool,
         tell: Callable[[str], None],
     ) -> list[str]:
         """Look for the checkpoint to go on from; returns warnings for the user.
 
-        Parameters
-        ----------
-        every : float
-            Seconds between two checkpoints.
-        facts : mapping
-            See :func:`facts_of`.
-        force : bool
-            Go on with another partition, or another way to compute, which rounds otherwise.
-        tell : callable
-            Called with a line for the user.
-
-        Raises
-        ------
-        UserError
-            On all ranks, if what is there is damaged, or of another computation.
+        Checkpoints are ``every`` so many seconds, and have the ``facts`` of :func:`facts_of`. With
+        ``force``, the run goes on with another partition, or another way to compute, which rounds
+        otherwise; else a UserError is raised on all ranks, as for a damaged checkpoint, or one of
+        another computation. ``tell`` takes a line for the user.
         """
         self._folder, self._every, self._facts = folder, every, facts
         self._saved = time.monotonic()
@@ -128,7 +120,7 @@ class Checkpoints:
         return [*lines, *others]
 
     def resume(self, stage: str) -> State | None:
-        """What there is to go on from in a part of the method."""
+        """The checkpoint to go on from in a part of the method, if there is one."""
         return self._found if self._found is not None and self._found.stage == stage else None
 
     def rows(self, state: State, name: str) -> np.ndarray:
@@ -142,21 +134,12 @@ class Checkpoints:
         stage: str,
         step: int,
         rows: Mapping[str, np.ndarray],
-        small: Mapping[str, Any] | None = None,
+        small: Mapping[str, object] | None = None,
     ) -> None:
         """Write a checkpoint, if one is due; all ranks call it after the same steps.
 
-        Parameters
-        ----------
-        rows : mapping of str to (own, …) array
-            With all that the method goes on from.
-        small : mapping of str to array
-            The same on all ranks.
-
-        Raises
-        ------
-        UserError
-            On all ranks, if it cannot be written; earlier checkpoints are unchanged.
+        Rows, (own, …), and small arrays are all that the method goes on from. If it cannot be
+        written, a UserError is raised on all ranks, and earlier checkpoints are unchanged.
         """
         if self._folder is None or not self._due():
             return
@@ -187,25 +170,17 @@ def facts_of(
     config: Config,
     size: int,
 ) -> dict[str, Any]:
-    """Of what a checkpoint is: graph, method and options, matrix; and how it is computed.
+    """The facts of a checkpoint: graph, method and options, matrix; and how it is computed.
 
-    Parameters
-    ----------
-    options : frozen dataclass
-    given : mapping of str to path
-        Options that name files: what is in them counts, not where they are.
-    config : Config
-        With the options of the scheme as they are resolved.
+    Of ``given`` options that name files, the bytes in these count, not where they are. The options
+    of the scheme are resolved in the configuration.
     """
-    kept = {key: v for key, v in asdict(options).items() if key not in _FREE_OPTIONS}
-    kept |= {
-        key: files.checksum_of(path, 0, path.stat().st_size)[0]
-        for key, path in given.items()
-        if key in kept
-    }
-    keys = {key: value for key, value in flat(asdict(config)) if not key.startswith(_FREE_KEYS)}
+    kept = {name: v for name, v in asdict(options).items() if name not in _FREE_OPTIONS}
+    for name in kept.keys() & given.keys():
+        kept[name] = files.checksum_of(given[name], 0, given[name].stat().st_size)[0]
+    keys = {name: value for name, value in flat(asdict(config)) if not name.startswith(_FREE_KEYS)}
     manifest, partition = source.stored.manifest, source.partition
-    exact = {key: value for key, value in keys.items() if key.startswith(_EXACT_KEYS)}
+    exact = {name: value for name, value in keys.items() if name.startswith(_EXACT_KEYS)}
     exact["graph.direction"] = source.direction
     return plain({
         "format": FORMAT,
@@ -218,14 +193,12 @@ def facts_of(
         "rounding": {
             "partition": None if partition is None else partition.id,
             "ranks": size,
-            **{key: value for key, value in keys.items() if key not in exact},
+            **{name: value for name, value in keys.items() if name not in exact},
         },
     })  # fmt: skip
 
 
-def _check_fits(
-    path: Path, found: Mapping[str, Any], facts: Mapping[str, Any], force: bool
-) -> list[str]:
+def _check_fits(path: Path, found: Facts, facts: Facts, force: bool) -> list[str]:
     """Compare a checkpoint with the run that would go on from it; what differs in rounding."""
     if found["graph_id"] != facts["graph_id"]:
         raise UserError(f"the checkpoint {path} is of another graph than {facts['graph']}", _HINT)
@@ -246,8 +219,8 @@ def _check_fits(
 
 
 def _differences(
-    found: Mapping[str, Any], facts: Mapping[str, Any], tables: Sequence[str]
-) -> list[tuple[str, Any, Any]]:
+    found: Facts, facts: Facts, tables: Sequence[str]
+) -> list[tuple[str, object, object]]:
     return [
         (name, found[table].get(name), facts[table].get(name))
         for table in tables

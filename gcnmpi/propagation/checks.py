@@ -1,10 +1,9 @@
-"""What methods ask of a graph and of files that they are given, before anything is loaded."""
+"""The demands of methods on a graph and on files of the user's, before anything is loaded."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -16,13 +15,13 @@ from partition.graph.store import StoredGraph
 from partition.records import map_npy, open_regular
 
 
-def needs_features(stored: StoredGraph, options: Any) -> None:
+def needs_features(stored: StoredGraph, options: object) -> None:
     """A UserError for a graph without features."""
     if stored.graph.features is None:
         raise UserError(f"{stored.path} has no features", "gcn-partition attach --features FILE")
 
 
-def needs_labels(stored: StoredGraph, options: Any) -> None:
+def needs_labels(stored: StoredGraph, options: object) -> None:
     """A UserError for a graph without labels of one class a vertex."""
     if stored.graph.labels is None:
         raise UserError(
@@ -31,9 +30,10 @@ def needs_labels(stored: StoredGraph, options: Any) -> None:
         )
 
 
-def needs_symmetry(stored: StoredGraph, why: str) -> None:
-    """A UserError for a directed graph."""
-    if not stored.manifest.symmetric_values:
+def needs_symmetry(stored: StoredGraph, why: str, values: bool = True) -> None:
+    """A UserError for a graph with an arc without its reverse; ``values``: of the same weight."""
+    manifest = stored.manifest
+    if not (manifest.symmetric_values if values else manifest.symmetric_pattern):
         raise UserError(
             f"{stored.path} is directed, and {why}",
             "gcn-partition import --undirected makes a graph folder with the reverse of each arc",
@@ -41,18 +41,7 @@ def needs_symmetry(stored: StoredGraph, why: str) -> None:
 
 
 def predictions_of(path: str, n: int, width: int = 0) -> np.ndarray:
-    """Rows that were predicted, (n, width) numbers, mapped from a ``.npy``.
-
-    Parameters
-    ----------
-    width : int
-        Columns that are wanted; 0: any.
-
-    Raises
-    ------
-    UserError
-        If none are given, or the file is not of that shape.
-    """
+    """Rows that were predicted, (n, width) numbers, mapped from a ``.npy``; width 0: any."""
     how = "gcnmpi infer … --what probabilities --out P.npy writes them"
     if not path:
         raise UserError("the option predictions is missing: a row for each vertex", how)
@@ -77,13 +66,7 @@ def predictions_of(path: str, n: int, width: int = 0) -> np.ndarray:
 
 
 def own_predictions(space: Space, path: str, width: int = 0) -> np.ndarray:
-    """Own rows of predictions, (own, width), in the dtype of the space.
-
-    Raises
-    ------
-    UserError
-        On all ranks, as ``predictions_of``; or if a number is not finite.
-    """
+    """Own rows of predictions, (own, width), in the dtype of the space; all are finite."""
     rows = space.own(space.read(lambda: predictions_of(path, space.n, width)))
     with np.errstate(over="ignore"):
         rows = rows.astype(space.dtype, copy=False)
@@ -103,12 +86,6 @@ def weights_of(stored: StoredGraph, path: Path) -> np.ndarray:
 
     Vertices are called as in the file that the graph was imported from. One that is not named has
     weight 0. Empty lines and those that begin with # say nothing.
-
-    Raises
-    ------
-    UserError
-        If the file cannot be read, names what is no vertex, or a weight that is negative or no
-        number; or the sum of the weights is 0 or overflows.
     """
     words, numbers = [], []
     for number, line in _lines(path):

@@ -10,6 +10,7 @@ from __future__ import annotations
 import numpy as np
 
 from gcnmpi.mpi.comm import agreed
+from gcnmpi.propagation.checks import needs_symmetry
 from gcnmpi.propagation.interface import Held, Holds, Matrix, Method, NoOptions, Outcome
 from gcnmpi.propagation.space import Space
 from partition.errors import UserError
@@ -19,12 +20,8 @@ _EXACT = {"float32": 2**24, "float64": 2**53}  # integers below are exact
 
 
 def check(stored: StoredGraph, options: NoOptions) -> None:
-    """Whether each arc has its reverse."""
-    if not stored.manifest.symmetric_pattern:
-        raise UserError(
-            f"{stored.path} is directed, and components takes arcs both ways",
-            "gcn-partition import --undirected makes a graph folder with the reverse of each arc",
-        )
+    """Refuse a graph with an arc that has no reverse."""
+    needs_symmetry(stored, "components takes arcs both ways", values=False)
 
 
 def run(space: Space, options: NoOptions) -> Outcome:
@@ -46,7 +43,7 @@ def run(space: Space, options: NoOptions) -> Outcome:
 
 
 def holds(stored: StoredGraph, options: NoOptions) -> Holds:
-    """Numbers before and after a round, where a maximum was, and what is compared."""
+    """Numbers before and after a round, places of maxima, and numbers that are compared."""
     return Holds(1, (Held(doubles=4, product=1),), itemsize=8)
 
 

@@ -18,7 +18,7 @@ from partition.graph.store import StoredGraph
 
 
 def check(stored: StoredGraph, options: NoOptions) -> None:
-    """Whether arcs are edges that count 1."""
+    """Refuse arcs that are not edges, and those with weights."""
     needs_symmetry(stored, "core-numbers takes arcs both ways")
     if stored.manifest.weighted:
         raise UserError(f"{stored.path} has weights, and core-numbers counts arcs")
@@ -42,7 +42,7 @@ def run(space: Space, options: NoOptions) -> Outcome:
 
 
 def holds(stored: StoredGraph, options: NoOptions) -> Holds:
-    """Core numbers, degrees, who is left, and a product."""
+    """Core numbers, degrees, the vertices that are left, and a product."""
     return Holds(1, (Held(doubles=3, numbers=3, product=1),), itemsize=8)
 
 

@@ -29,7 +29,7 @@ _LARGEST = 1000.0  # scale of a vertex's error, above which it is 1
 
 @dataclass(frozen=True)
 class CorrectOptions:
-    """Of ``correct-and-smooth``."""
+    """The options of ``correct-and-smooth``."""
 
     predictions: str = key("", "probabilities, (n, classes) .npy", example="probabilities.npy")
     correct_layers: int = key(50, "steps of the first part", low=0)
@@ -41,7 +41,7 @@ class CorrectOptions:
 
 
 def check(stored: StoredGraph, options: CorrectOptions) -> None:
-    """Labels, and the file of predictions."""
+    """Check labels, and the file of predictions."""
     needs_labels(stored, options)
     predictions_of(options.predictions, stored.manifest.n, stored.manifest.classes)
 
@@ -83,7 +83,7 @@ def _corrected(
 
 
 def holds(stored: StoredGraph, options: CorrectOptions) -> Holds:
-    """Predictions and known labels beside what is spread: errors, or corrected predictions."""
+    """Predictions, known labels, and matrices of the steps: of errors, or of predictions."""
     classes = stored.manifest.classes
     given = predictions_of(options.predictions, stored.manifest.n, classes)
     reading = Held(file=(classes, given.dtype.itemsize))

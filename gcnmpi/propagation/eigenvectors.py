@@ -20,7 +20,7 @@ import numpy as np
 
 from gcnmpi.options.settings import key
 from gcnmpi.propagation.blocks import normal, orthonormal, signed
-from gcnmpi.propagation.checkpoint import State
+from gcnmpi.propagation.checkpoint import State, kept_every, kept_in
 from gcnmpi.propagation.interface import Held, Holds, Matrix, Method, Outcome
 from gcnmpi.propagation.space import Space
 from partition.errors import UserError
@@ -34,7 +34,7 @@ _GROWTH = 5  # blocks that a basis grows by between restarts
 
 @dataclass(frozen=True)
 class EigenOptions:
-    """Of ``laplacian-eigenvectors``."""
+    """The options of ``laplacian-eigenvectors``."""
 
     count: int = key(10, "eigenvalues, from the smallest", low=1)
     tolerance: float = key(
@@ -48,16 +48,12 @@ class EigenOptions:
     block: int = key(8, "vectors that are filtered together", low=1)
     degree: int = key(24, "degree of the filter: products with each block", low=2)
     seed: int = key(0, "of the first block", low=0)
-    checkpoint: str = key(
-        "",
-        "folder that checkpoints are kept in; where there is one, the run goes on from it",
-        example="kept",
-    )
-    every: float = key(60.0, "seconds between two checkpoints", low=0, needs=("checkpoint", None))
+    checkpoint: str = kept_in()
+    every: float = kept_every()
 
 
 def check(stored: StoredGraph, options: EigenOptions) -> None:
-    """Whether there are so many."""
+    """Refuse more eigenvalues than the graph has vertices."""
     n = stored.manifest.n
     if options.count > n:
         raise UserError(
@@ -167,14 +163,14 @@ def _sizes(options: EigenOptions, n: int) -> tuple[int, int, int, int]:
 
 
 class _Laplacian:
-    """Products with L."""
+    """The Laplacian L, for products with it."""
 
     def __init__(self, space: Space) -> None:
         self._space = space
         self._isolated = np.flatnonzero(space.column_sums() == 0)  # their rows are 0
 
     def __call__(self, x: np.ndarray) -> np.ndarray:
-        """L·x."""
+        """The product L·x, in a new array."""
         return self._combined(x, 1.0, 0.0)
 
     def filtered(self, x: np.ndarray, degree: int, low: float, lowest: float) -> np.ndarray:
@@ -237,7 +233,7 @@ class _Basis:
 
     @property
     def vectors(self) -> np.ndarray:
-        """V, (own, size)."""
+        """The basis V, (own, size)."""
         return self._vectors[:, : self.size]
 
     def add(self, new: np.ndarray) -> None:
@@ -252,14 +248,14 @@ class _Basis:
         self.values, self._rotation = self._space.alike(lambda: np.linalg.eigh(small))
 
     def save(self, step: int, before: np.ndarray) -> None:
-        """As a checkpoint, with the values that were there before a random block."""
+        """Write a checkpoint, with the values that were there before a random block."""
         rows = {"vectors": self.vectors, "images": self._images[:, : self.size]}
         small = {"projection": self._projection[: self.size, : self.size]}
         small |= {"values": self.values, "rotation": self._rotation, "before": before}
         self._space.checkpoints.save("block", step, rows, small)
 
     def restore(self, saved: State) -> None:
-        """What was saved."""
+        """Take the basis of a checkpoint."""
         self.values, self._rotation = saved.small["values"], saved.small["rotation"]
         some = slice(self.size, self.size + len(self.values))
         self.size = some.stop
@@ -311,10 +307,10 @@ def _equal(space: Space) -> float:
 
 
 def holds(stored: StoredGraph, options: EigenOptions) -> Holds:
-    """The basis and its products with L, and beside them what is made of them.
+    """The basis and its products with L, and beside them matrices that are made of these.
 
-    That is a filtered block; Ritz vectors, where the basis begins anew; or those that are wanted,
-    with their residuals.
+    They are a filtered block; Ritz vectors, where the basis begins anew; or the vectors that are
+    wanted, with their residuals.
     """
     count, block, kept, capacity = _sizes(options, stored.manifest.n)
     basis = 2 * capacity

@@ -9,6 +9,7 @@ import numpy as np
 
 from gcnmpi.options.methods import EMBEDDINGS
 from gcnmpi.options.settings import key
+from gcnmpi.propagation.checkpoint import kept_every, kept_in
 from gcnmpi.propagation.checks import needs_symmetry
 from gcnmpi.propagation.interface import Held, Holds, Matrix, Method, Outcome
 from gcnmpi.propagation.space import Space
@@ -21,7 +22,7 @@ _LONG = ("method", ("prone", "randsvd"))
 
 @dataclass(frozen=True)
 class EmbedOptions:
-    """Of ``embed``."""
+    """The options of ``embed``."""
 
     method: str = key("fastrp", "how vertices are embedded", choices=EMBEDDINGS)
     dimension: int = key(128, "columns of the embedding", low=1, example=64)
@@ -49,14 +50,8 @@ class EmbedOptions:
         low=0,
         needs=_LONG,
     )
-    checkpoint: str = key(
-        "",
-        "prone, randsvd: folder that checkpoints are kept in; where there is one, the run goes on "
-        "from it",
-        example="kept",
-        needs=_LONG,
-    )
-    every: float = key(60.0, "seconds between two checkpoints", low=0, needs=("checkpoint", None))
+    checkpoint: str = kept_in("prone, randsvd: ", needs=_LONG)
+    every: float = kept_every()
 
 
 @dataclass(frozen=True)
@@ -70,10 +65,8 @@ class Embedding:
         without added loops.
     holds : callable
         ``holds(n, options)``: moments of what a rank holds, as those of a method.
-    symmetric : bool
-        Whether A has to equal its transpose.
-    weighted : bool
-        Whether arcs may have weights.
+    symmetric, weighted : bool
+        Whether A has to equal its transpose, and whether arcs may have weights.
     """
 
     run: Callable[[Space, EmbedOptions], np.ndarray]
@@ -83,7 +76,7 @@ class Embedding:
 
 
 def check(stored: StoredGraph, options: EmbedOptions) -> None:
-    """Whether the graph can be embedded that way."""
+    """Refuse a graph that cannot be embedded that way."""
     embedding: Embedding = EMBEDDINGS.get(options.method)
     if embedding.symmetric:
         needs_symmetry(stored, f"{options.method} needs a symmetric matrix")
@@ -106,7 +99,7 @@ def run(space: Space, options: EmbedOptions) -> Outcome:
 
 
 def holds(stored: StoredGraph, options: EmbedOptions) -> Holds:
-    """What the embedding says."""
+    """Moments of the embedding that is asked for."""
     embedding: Embedding = EMBEDDINGS.get(options.method)
     return Holds(options.dimension, embedding.holds(stored.manifest.n, options))
 

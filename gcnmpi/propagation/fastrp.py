@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from gcnmpi.propagation.blocks import normal, row_sums, uniform
+from gcnmpi.propagation.blocks import normal, reciprocal, row_sums, uniform
 from gcnmpi.propagation.embed import Embedding, EmbedOptions
 from gcnmpi.propagation.interface import Held
 from gcnmpi.propagation.space import Space
@@ -21,9 +21,9 @@ def run(space: Space, options: EmbedOptions) -> np.ndarray:
     """The embedding, (own, dimension), in the dtype of products."""
     degrees, weights = row_sums(space), options.weights or _WEIGHTS
     total = float(space.total(float(degrees[space.counted].sum()))) or 1.0
-    some = degrees > 0
-    inverse = np.divide(1, degrees, out=np.zeros(len(degrees)), where=some)[:, np.newaxis]
-    scale = np.power(degrees / total, options.beta, out=np.zeros(len(degrees)), where=some)
+    inverse = reciprocal(degrees)[:, np.newaxis]
+    nothing = np.zeros(len(degrees))
+    scale = np.power(degrees / total, options.beta, out=nothing, where=degrees > 0)
     x = (_projection(space, options) * scale[:, np.newaxis]).astype(space.dtype)
     out = np.zeros_like(x)
     for power, weight in enumerate(weights, start=1):
@@ -50,8 +50,7 @@ def _standardised(space: Space, x: np.ndarray) -> np.ndarray:
     means = space.total(x[mine].sum(axis=0, dtype=np.float64)) / space.n
     x = x - means.astype(x.dtype)
     squares = space.total((x[mine].astype(np.float64) ** 2).sum(axis=0)) / space.n
-    inverse = np.divide(1, np.sqrt(squares), out=np.zeros(len(squares)), where=squares > 0)
-    x *= inverse.astype(x.dtype)
+    x *= reciprocal(np.sqrt(squares)).astype(x.dtype)
     return x
 
 

@@ -1,4 +1,4 @@
-"""What a method is: its options, the matrix that it multiplies with, and what it computes."""
+"""A method: its options, the matrix that it multiplies with, and its result."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from gcnmpi.layout.runtime import Demand
 from gcnmpi.options.outputs import RESULTS
 from gcnmpi.propagation.space import Space
 from partition.graph.store import StoredGraph
@@ -38,16 +39,14 @@ class Matrix:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What a method computed.
+    """The result of a method.
 
     Attributes
     ----------
     rows : (own,) or (own, width) array
         A row for each own vertex, as ``Space.vertices`` has them.
-    name : str
-        Of the array in an ``.npz``.
-    column : str
-        Of the one column of a table, where there is one.
+    name, column : str
+        Of the array in an ``.npz``, and of the one column of a table, where there is one.
     arrays : mapping of str to array
         Further arrays of an ``.npz``, the same on all ranks.
     notes : tuple of str
@@ -63,7 +62,7 @@ class Outcome:
 
 @dataclass(frozen=True)
 class Held:
-    """What a rank holds at a moment of a method, beside M: columns of its own rows.
+    """The memory of a rank at a moment of a method, beside M: columns of its own rows.
 
     Attributes
     ----------
@@ -117,7 +116,6 @@ class Method:
     ----------
     options : frozen dataclass
         Whose fields are made by :func:`gcnmpi.options.settings.key`.
-    matrix : Matrix
     run : callable
         ``run(space, options)`` is called by all ranks together and gives the :class:`Outcome`.
     holds : callable
@@ -145,7 +143,12 @@ class Method:
     rows: bool = False
     reads: tuple[str, ...] = ()
 
+    @property
+    def demand(self) -> Demand:
+        """Products, or whole rows, as the method asks a scheme for."""
+        return Demand(products=not self.rows, rows=self.rows, transposed=False)
+
 
 @dataclass(frozen=True)
 class NoOptions:
-    """Of methods that have none."""
+    """The options of methods that have none."""

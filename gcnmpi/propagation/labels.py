@@ -23,7 +23,7 @@ SPREADING = 4  # matrices of `spread`: the first, its share in a step, before an
 
 @dataclass(frozen=True)
 class LabelOptions:
-    """Of ``label-propagation``."""
+    """The options of ``label-propagation``."""
 
     layers: int = key(50, "steps", low=0)
     alpha: float = key(0.9, "share of the neighbours in a step", low=0)
@@ -45,12 +45,7 @@ def spread(
 ) -> np.ndarray:
     """X ← after(α·M·X + (1 − α)·X⁰), ``layers`` times; a new array.
 
-    Parameters
-    ----------
-    first : (own, width) array
-        X⁰.
-    after : callable
-        Changes an (own, width) array in place.
+    X⁰ is ``first``, (own, width); ``after`` changes such an array in place.
     """
     x, rest = first.copy(), (1 - alpha) * first
     for layer in range(1, layers + 1):
@@ -63,7 +58,7 @@ def spread(
 
 
 def limited(low: float) -> Callable[[np.ndarray], object]:
-    """What keeps entries between ``low`` and 1."""
+    """A function that keeps entries between ``low`` and 1."""
     return lambda x: np.clip(x, low, 1.0, out=x)
 
 
@@ -76,7 +71,7 @@ def one_hot(labels: np.ndarray, classes: int, dtype: np.dtype) -> np.ndarray:
 
 
 def holds(stored: StoredGraph, options: LabelOptions) -> Holds:
-    """Labels, and what is spread."""
+    """The labels, and the matrices of the steps."""
     classes = stored.manifest.classes
     return Holds(classes, (Held(1, SPREADING * classes, product=classes),))
 

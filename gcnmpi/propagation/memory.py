@@ -12,20 +12,14 @@ from gcnmpi.layout.runtime import Demand, Source
 from gcnmpi.mpi.comm import Comm
 from gcnmpi.options.config import Config
 from gcnmpi.options.scheme import SCHEMES
-from gcnmpi.planner.evaluation import RESULT_BUFFERS
+from gcnmpi.planner import memory as planned
+from gcnmpi.planner.case import sparse_work
 from gcnmpi.planner.machine import Machine
-from gcnmpi.planner.memory import (
-    PATTERN_INDEX,
-    arriving_arcs,
-    arriving_rows,
-    pattern_memory,
-    tiles_memory,
-)
 from gcnmpi.planner.ranking import Candidate, Needs, Setting
-from gcnmpi.propagation.interface import Held, Holds, Method
+from gcnmpi.propagation.interface import Held, Holds
 from gcnmpi.propagation.settings import Asked
 from gcnmpi.run.room import Room, check_room
-from gcnmpi.schemes.forecast import Forecast, Sparse, make_facts
+from gcnmpi.schemes.forecast import Forecast, make_facts
 from gcnmpi.schemes.operations import Operation
 from partition.graph.graph import index_dtype
 
@@ -49,12 +43,8 @@ def check_memory(
 ) -> int:
     """Say what a propagation needs, and refuse it where a node has less: see ``check_room``.
 
-    Parameters
-    ----------
-    config : Config
-        With the options of the scheme as they are resolved.
-    written : bool
-        Whether the result goes to a file; else rank 0 gets it.
+    The options of the scheme are resolved; a result that is not ``written`` to a file goes to rank
+    0.
     """
 
     def setting_of(room: Room) -> tuple[Setting, Needs]:
@@ -81,16 +71,11 @@ def memory(
     """Peak bytes of the rank that needs most, beside the process itself.
 
     It is its share of the part vector of the node, and the largest of these: its arcs while they
-    are loaded; M and what the method holds; M, the result, and what writes or gathers it.
-
-    Parameters
-    ----------
-    source : Source
-        With the partition into as many parts as the scheme wants.
-    size, shared : int
-        Ranks in all, and those that share a part vector.
+    are loaded; M and what the method holds; M, the result, and what writes or gathers it. The
+    source has the partition into as many parts as the scheme wants; of ``size`` ranks, ``shared``
+    share a part vector.
     """
-    demand = demand_of(asked.method)
+    demand = asked.method.demand
     facts = make_facts(source, config, demand)
     forecast = SCHEMES.get(config.scheme.name).forecast(config.scheme, size, facts)
     holds: Holds = asked.method.holds(source.stored, asked.options)
@@ -106,23 +91,18 @@ def memory(
         row_bytes = holds.columns * (holds.itemsize or itemsize)
         limit = int(config.loading.max_buffer_mb * 2**20)
         if written:
-            leaves = rows * row_bytes + RESULT_BUFFERS * min(limit, rows * row_bytes)
+            leaves = rows * row_bytes + planned.RESULT_BUFFERS * min(limit, rows * row_bytes)
         else:  # rank 0 receives all rows with their numbers, and brings them in order
             leaves = 2 * rows * row_bytes + (n * (2 * row_bytes + DOUBLE) if rank == 0 else 0)
         if asked.checkpoints is not None:  # is written in pieces, of what is there
             columns = max(DOUBLE * at.doubles for at in holds.moments)
-            held.append(max(held) + RESULT_BUFFERS * min(limit, rows * columns))
+            held.append(max(held) + planned.RESULT_BUFFERS * min(limit, rows * columns))
         matrix = _matrix(forecast, rank, config, demand) + VERTEX_BYTES * rows
         loading = _loading(forecast, rank, source, config, demand)
         return max(loading, matrix + max(*held, after + leaves))
 
     ranks = set(forecast.ranks()) | ({0} if not written else set())
     return 4 * n // shared + max(map(peak, ranks))
-
-
-def demand_of(method: Method) -> Demand:
-    """What a method asks of a scheme."""
-    return Demand(products=not method.rows, rows=method.rows, transposed=False)
 
 
 def _loading(forecast: Forecast, rank: int, source: Source, config: Config, demand: Demand) -> int:
@@ -135,44 +115,42 @@ def _loading(forecast: Forecast, rank: int, source: Source, config: Config, dema
     """
     manifest, limit = source.stored.manifest, int(config.loading.max_buffer_mb * 2**20)
     if not SCHEMES.get(config.scheme.name).loads_by_rows:
-        tiles = arriving_arcs(forecast.loaded(rank), manifest.n, config)
+        tiles = planned.arriving_arcs(forecast.loaded(rank), manifest.n, config)
         if not demand.rows:
             return tiles
-        whole = arriving_arcs(_whole_rows(forecast, rank)[1], manifest.n, config)
-        return max(tiles, tiles_memory(forecast, rank, config) + whole)
+        whole = planned.arriving_arcs(_whole_rows(forecast, rank)[1], manifest.n, config)
+        return max(tiles, planned.tiles_memory(forecast, rank, config) + whole)
     index, weight = np.dtype(index_dtype(manifest.n)).itemsize, DOUBLE * manifest.weighted
     arcs, rows = forecast.loaded(rank), forecast.shape(rank, Place(0), 1)[0]
     ends = arcs * (2 * index + weight)
     # As they are read, their owners, and what comes; what is packed, and its order.
     moving = 2 * ends + OWNER * arcs + min(limit, arcs * (DOUBLE + max(index, weight)))
     # The pattern of own rows and columns with its transpose, and twice with its rows moved.
-    inner = max(
-        t.inner for t in forecast.work(rank, Operation.AGGREGATE, 1, 1) if isinstance(t, Sparse)
-    )
+    inner = max(tile.inner for tile in sparse_work(forecast, rank, Operation.AGGREGATE))
     inside = arcs * rows // max(1, rows, inner)  # as if entries were spread evenly over columns
     patterns = ORDERED * (1 if manifest.symmetric_pattern else 2) * (index + 1)
     ordering = ends + inside * (2 * index + patterns) * (config.loading.order != "none")
     # The pattern with the way to it from the arcs, and values in both orders.
     building = ends + arcs * 2 * (index + DOUBLE)
     # M beside its pattern by rows and by columns, and what sorts it.
-    turning = arcs * (index + DOUBLE + 3 * PATTERN_INDEX + 2 * DOUBLE) * demand.rows
+    turning = arcs * (index + DOUBLE + 3 * planned.PATTERN_INDEX + 2 * DOUBLE) * demand.rows
     return max(moving, ordering, building, turning) + VERTEX_BYTES * inner
 
 
 def _matrix(forecast: Forecast, rank: int, config: Config, demand: Demand) -> int:
     held = 0
     if demand.products or not SCHEMES.get(config.scheme.name).loads_by_rows:
-        held += tiles_memory(forecast, rank, config)
+        held += planned.tiles_memory(forecast, rank, config)
     if demand.rows:
-        held += pattern_memory(forecast.shape(rank, Place(0), 1)[0], *_whole_rows(forecast, rank))
+        held += planned.pattern_memory(
+            forecast.shape(rank, Place(0), 1)[0], *_whole_rows(forecast, rank)
+        )
     return held
 
 
 def _whole_rows(forecast: Forecast, rank: int) -> tuple[int, int]:
     """Columns and entries of the rows of M of which a rank looks at the neighbours."""
-    tiles = [
-        part for part in forecast.work(rank, Operation.EXPAND, 1, 1) if isinstance(part, Sparse)
-    ]
+    tiles = sparse_work(forecast, rank, Operation.EXPAND)
     return max(t.inner for t in tiles), sum(t.entries for t in tiles)
 
 
@@ -187,5 +165,5 @@ def _held(forecast: Forecast, rank: int, held: Held, config: Config, demand: Dem
     if held.file is not None:
         width, each = held.file
         normalised = config.graph.feature_norm == "row"
-        taken += arriving_rows(rows, width, width, each, config, normalised)
+        taken += planned.arriving_rows(rows, width, width, each, config, normalised)
     return taken

@@ -14,17 +14,18 @@ from pathlib import Path
 
 import numpy as np
 
-from gcnmpi.mpi.comm import slice_of
 from gcnmpi.options.settings import key
+from gcnmpi.propagation.blocks import reciprocal
+from gcnmpi.propagation.checkpoint import kept_every, kept_in
 from gcnmpi.propagation.checks import weights_of
 from gcnmpi.propagation.interface import Held, Holds, Matrix, Method, Outcome
-from gcnmpi.propagation.space import Slice, Space
+from gcnmpi.propagation.space import Space
 from partition.graph.store import StoredGraph
 
 
 @dataclass(frozen=True)
 class PageRankOptions:
-    """Of ``pagerank``."""
+    """The options of ``pagerank``."""
 
     damping: float = key(0.85, "share of the steps that follow an arc", low=0, below=1)
     tolerance: float = key(
@@ -39,16 +40,12 @@ class PageRankOptions:
         "file with the vertices where walks begin, one a line, with a weight or without",
         example="seeds.txt",
     )
-    checkpoint: str = key(
-        "",
-        "folder that checkpoints are kept in; where there is one, the run goes on from it",
-        example="kept",
-    )
-    every: float = key(60.0, "seconds between two checkpoints", low=0, needs=("checkpoint", None))
+    checkpoint: str = kept_in()
+    every: float = kept_every()
 
 
 def check(stored: StoredGraph, options: PageRankOptions) -> None:
-    """The file of seeds."""
+    """Check the file of seeds."""
     if options.seeds:
         weights_of(stored, Path(options.seeds))
 
@@ -56,8 +53,7 @@ def check(stored: StoredGraph, options: PageRankOptions) -> None:
 def run(space: Space, options: PageRankOptions) -> Outcome:
     """Ranks, (n,), which sum to 1."""
     leaving = space.column_sums()
-    dangling = leaving == 0
-    inverse = np.divide(1.0, leaving, out=np.zeros(len(leaving)), where=~dangling)
+    inverse = reciprocal(leaving)  # 0 where a vertex is dangling
     start = _start(space, options)
     tolerance = options.tolerance or (1e-15 if space.dtype == np.float64 else 1e-6)
     mine, saved = space.counted, space.checkpoints.resume("step")
@@ -68,16 +64,15 @@ def run(space: Space, options: PageRankOptions) -> Outcome:
         change = float(saved.small["change"])
     for step in range(done + 1, options.iterations + 1):
         followed = options.damping * space.multiply(x * inverse).astype(np.float64)
-        # What did not follow an arc begins anew; so rounding cannot make the sum drift from 1.
-        (kept,) = space.total(np.array([followed[mine].sum()]))
+        # The rest, which did not follow an arc, begins anew: rounding cannot make the sum drift.
+        kept = float(space.total(followed[mine].sum()))
         following = followed + (1 - kept) * start
-        (change,) = space.total(np.array([np.abs(following - x)[mine].sum()]))
+        change = float(space.total(np.abs(following - x)[mine].sum()))
         x = following
         space.progress("step", step, options.iterations, f"change {change:.2g}")
         if change <= tolerance:
-            return Outcome(
-                x.astype(space.dtype), notes=(f"{step} steps, last change {change:.2g}",)
-            )
+            notes = (f"{step} steps, last change {change:.2g}",)
+            return Outcome(x.astype(space.dtype), notes=notes)
         done = step
         space.checkpoints.save("step", step, {"x": x}, {"change": change})
     note = f"warning: not converged after {done} steps: the last change was {change:.2g}"
@@ -88,9 +83,8 @@ def _start(space: Space, options: PageRankOptions) -> np.ndarray:
     """Where walks begin: own entries of a distribution."""
     if not options.seeds:
         return np.full(len(space.vertices), 1 / space.n)
-    mine = slice_of(space.n, space.comm.rank, space.comm.size)
     weights = space.read(lambda: weights_of(space.stored, Path(options.seeds)))
-    return space.own(Slice((weights / weights.sum())[mine], mine, space.n))
+    return space.own(weights / weights.sum())
 
 
 def holds(stored: StoredGraph, options: PageRankOptions) -> Holds:

@@ -15,14 +15,14 @@ from partition.graph.store import StoredGraph
 
 @dataclass(frozen=True)
 class SgcOptions:
-    """Of ``sgc``."""
+    """The options of ``sgc``."""
 
     hops: int = key(2, "how often features are multiplied by M", low=0)
 
 
 @dataclass(frozen=True)
 class SignOptions:
-    """Of ``sign``."""
+    """The options of ``sign``."""
 
     hops: int = key(3, "the highest power of M", low=0)
 

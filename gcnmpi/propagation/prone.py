@@ -16,13 +16,7 @@ from collections.abc import Callable
 import numpy as np
 from scipy.special import iv
 
-from gcnmpi.propagation.blocks import (
-    drawn_columns,
-    left_singular,
-    randomised_svd,
-    row_sums,
-    unit_rows,
-)
+from gcnmpi.propagation import blocks
 from gcnmpi.propagation.embed import Embedding, EmbedOptions
 from gcnmpi.propagation.interface import Held
 from gcnmpi.propagation.space import Space
@@ -32,22 +26,20 @@ _EXPONENT = 0.75  # of the negative samples
 
 def run(space: Space, options: EmbedOptions) -> np.ndarray:
     """The embedding, (own, dimension) float64."""
-    degrees = row_sums(space)
+    degrees = blocks.row_sums(space)
     saved = space.checkpoints.resume("term")
     if saved is None:
         first = _factorised(space, options, degrees)
     else:
         first = space.checkpoints.rows(saved, "first")
     filtered = _filtered(space, options, degrees, first)
-    vectors, sizes = left_singular(space, filtered, options.dimension)
-    return unit_rows(vectors * np.sqrt(sizes))
+    vectors, sizes = blocks.left_singular(space, filtered, options.dimension)
+    return blocks.unit_rows(vectors * np.sqrt(sizes))
 
 
 def _factorised(space: Space, options: EmbedOptions, degrees: np.ndarray) -> np.ndarray:
-    some = degrees > 0
-    inverse = np.divide(1, degrees, out=np.zeros(len(degrees)), where=some)
     # The column sums of D⁻¹A: of A's rows, since A is symmetric.
-    negative = space.multiply(inverse).astype(np.float64) ** _EXPONENT
+    negative = space.multiply(blocks.reciprocal(degrees)).astype(np.float64) ** _EXPONENT
     negative /= float(space.total(float(negative[space.counted].sum()))) or 1.0
     rows, columns = (
         np.log(array, out=np.zeros(len(array)), where=array > 0)[:, np.newaxis]
@@ -65,10 +57,10 @@ def _factorised(space: Space, options: EmbedOptions, degrees: np.ndarray) -> np.
         return multiply
 
     products = scaled(rows, columns), scaled(columns, rows)
-    vectors, sizes = randomised_svd(
+    vectors, sizes = blocks.randomised_svd(
         space, *products, options.dimension, options.rounds, options.seed
     )
-    return unit_rows(vectors * np.sqrt(sizes))
+    return blocks.unit_rows(vectors * np.sqrt(sizes))
 
 
 def _filtered(
@@ -100,7 +92,7 @@ def _filtered(
 
 def holds(n: int, options: EmbedOptions) -> tuple[Held, ...]:
     """Factorisation: a basis, a block, and both halves of a product; filter: a recurrence."""
-    dimension, width = options.dimension, drawn_columns(options.dimension, n)
+    dimension, width = options.dimension, blocks.drawn_columns(options.dimension, n)
     return (
         Held(4 * width, 2 * width, product=2 * width),
         Held(7 * dimension, dimension, product=dimension),

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from gcnmpi.propagation.blocks import drawn_columns, randomised_svd, row_sums
+from gcnmpi.propagation.blocks import drawn_columns, randomised_svd, reciprocal, row_sums
 from gcnmpi.propagation.embed import Embedding, EmbedOptions
 from gcnmpi.propagation.interface import Held
 from gcnmpi.propagation.space import Space
@@ -20,8 +20,7 @@ _WEIGHTS = (1.0, 0.5, 0.25)
 def run(space: Space, options: EmbedOptions) -> np.ndarray:
     """The embedding, (own, dimension) float64."""
     degrees, weights = row_sums(space), options.weights or _WEIGHTS
-    root = np.sqrt(np.divide(1, degrees, out=np.zeros(len(degrees)), where=degrees > 0))
-    root = root[:, np.newaxis]
+    root = np.sqrt(reciprocal(degrees))[:, np.newaxis]
 
     def polynomial(x: np.ndarray) -> np.ndarray:
         out = np.zeros_like(x)

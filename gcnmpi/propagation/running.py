@@ -5,40 +5,33 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 from gcnmpi.core.volume import NOTHING, Volume
 from gcnmpi.layout.runtime import Source
-from gcnmpi.mpi.comm import Comm, agreed, from_root, maximum, sum_in_place
+from gcnmpi.mpi.comm import Comm, agreed, from_root, maximum, reduce_in_place
 from gcnmpi.options.config import Config
 from gcnmpi.options.scheme import SCHEMES
 from gcnmpi.propagation.checkpoint import facts_of
 from gcnmpi.propagation.checks import needs_symmetry
 from gcnmpi.propagation.interface import Outcome
-from gcnmpi.propagation.memory import check_memory, demand_of
+from gcnmpi.propagation.memory import check_memory
 from gcnmpi.propagation.settings import Asked
 from gcnmpi.propagation.space import Space
-from gcnmpi.run.opening import find_source, load_matrix, open_split, start
+from gcnmpi.run.opening import Opened, find_source, load_matrix, open_split, start
 from gcnmpi.run.writing import check_writable, deliver
+from gcnmpi.schemes.interface import Scheme
 from partition.errors import UserError
 
 
 @dataclass(frozen=True)
 class Products:
-    """Products of one kind.
+    """Products of one kind, "aggregate" or "expand", and width, and how often they were made.
 
-    Attributes
-    ----------
-    name : {"aggregate", "expand"}
-    width : int
-        Columns.
-    times : int
-    each : Volume
-        What all ranks together were to move for one, by the forecast of the scheme.
+    ``each`` is the volume of all ranks together for one, by the forecast of the scheme.
     """
 
     name: str
@@ -49,23 +42,16 @@ class Products:
 
 @dataclass(frozen=True)
 class Propagated:
-    """What was computed.
+    """The result of a propagation on all ranks.
 
     Attributes
     ----------
-    shape : tuple of int
-    dtype : dtype
     outcome : Outcome
         Own rows, and what the method says.
-    products : tuple of Products
-    counted : Volume
-        What the products of all ranks moved.
-    reduced : Volume
-        What sums over ranks moved.
+    counted, reduced : Volume
+        What the products of all ranks moved, and what sums over ranks moved.
     seconds : float
         Of the method, on the slowest rank: without loading and writing.
-    warnings : tuple of str
-        What the user should know.
     memory : int
         Bytes that were forecast for the rank that needs most.
     values : array or None
@@ -85,7 +71,7 @@ class Propagated:
 
     @property
     def predicted(self) -> Volume:
-        """What the products of all ranks were to move."""
+        """The volume that the products of all ranks were to move."""
         return sum((made.each * made.times for made in self.products), NOTHING)
 
 
@@ -117,99 +103,61 @@ def propagate(
         a node has too little memory, a file that is given cannot be read, or the one that is asked
         for cannot be written.
     """
-    method = asked.method
     check_writable(comm, out)
     from_root(comm, lambda: _check(graph, asked))
-    memory, facts = 0, dict[str, Any]()
-
-    def before(source: Source, config: Config) -> None:
-        nonlocal memory
-        memory = check_memory(comm, source, asked, config, out is not None, force, tell)
-        if asked.checkpoints is not None:
-            what = asked.name, asked.options, asked.files
-            facts.update(from_root(comm, lambda: facts_of(*what, source, config, comm.size)))
-
-    space, warnings = open_space(comm, graph, partition, asked, tell, before)
+    with agreed(comm):
+        _check_scheme(asked.config)
+    source, config = find_source(comm, graph, partition, asked.config)
+    memory = check_memory(comm, source, asked, config, out is not None, force, tell)
     if asked.checkpoints is not None:
-        found = space.checkpoints.open(*asked.checkpoints, facts, force, tell)
-        warnings = (*warnings, *found)
+        what = asked.name, asked.options, asked.files
+        facts = from_root(comm, lambda: facts_of(*what, source, config, comm.size))
+    opened = start(comm, source, config)
+    space, warnings = Space(opened, _matrix(opened, asked), tell), opened.told
+    tell(_heading(space, source, opened.runtime.kernel.name, asked.name))
+    if asked.checkpoints is not None:
+        warnings += tuple(space.checkpoints.open(*asked.checkpoints, facts, force, tell))
     began = time.perf_counter()
-    outcome = method.run(space, asked.options)
+    outcome = asked.method.run(space, asked.options)
     seconds = maximum(comm, time.perf_counter() - began)
     rows = space.result(outcome.rows)
     values = deliver(
         comm, out, rows, space.stored.graph.ids, space.max_bytes,
         column=outcome.column, name=outcome.name, arrays=outcome.arrays,
     )  # fmt: skip
-    moved, reduced = space.counted_volumes()
     kinds = sorted(space.products.items())
     each = [space.scheme.volume(name, 1, width) for (name, width), _ in kinds]
-    figures = np.array([_figures(volume) for volume in (moved, reduced, *each)])
-    sum_in_place(comm, figures)
+    figures = np.array([astuple(volume) for volume in (*space.counted_volumes(), *each)])
+    reduce_in_place(comm, figures)
     counted, sums, *volumes = (Volume(*line) for line in figures.tolist())
     products = tuple(
         Products(*kind, times, volume) for (kind, times), volume in zip(kinds, volumes, strict=True)
     )
-    return Propagated(
-        rows.shape,
-        rows.values.dtype,
-        outcome,
-        products,
-        counted,
-        sums,
-        seconds,
-        warnings,
-        memory,
-        values,
-    )
+    moves = products, counted, sums
+    what_it_is = rows.shape, rows.values.dtype, outcome
+    return Propagated(*what_it_is, *moves, seconds, warnings, memory, values)
 
 
-def open_space(
-    comm: Comm,
-    graph: str | os.PathLike,
-    partition: str | None,
-    asked: Asked,
-    tell: Callable[[str], None] = lambda line: None,
-    before: Callable[[Source, Config], None] = lambda source, config: None,
-) -> tuple[Space, tuple[str, ...]]:
-    """The matrix of a method on its ranks, and warnings for the user.
-
-    Parameters
-    ----------
-    before : callable
-        Called on all ranks before anything is loaded, with the options of the scheme resolved.
-
-    Raises
-    ------
-    UserError
-        On all ranks, as :func:`gcnmpi.run.opening.find_source`; or if the scheme cuts rows.
-    """
-    method, config = asked.method, asked.config
-    with agreed(comm):
-        _check_scheme(config, method.rows)
-    source, config = find_source(comm, graph, partition, config)
-    before(source, config)
-    opened = start(comm, source, config)
+def _matrix(opened: Opened, asked: Asked) -> Scheme:
+    """The matrix of the method on its ranks."""
+    method = asked.method
     try:
-        scheme = load_matrix(opened.runtime, source, opened.config, demand_of(method))
+        return load_matrix(opened.runtime, opened.source, opened.config, method.demand)
     except UserError as error:
         if method.matrix.fixed and "graph.normalize" in (error.hint or ""):
             raise UserError(f"{error.message}: {asked.name} is defined by it") from None
         raise
-    space = Space(opened, scheme, tell)
-    tell(_heading(space, source, opened.runtime.kernel.name, asked.name))
-    return space, opened.told
 
 
 def _check(graph: str | os.PathLike, asked: Asked) -> None:
-    """What only the folder can say, on rank 0."""
+    """Compare the method with the graph folder, on rank 0."""
     stored = open_split(graph, asked.config)
     if asked.method.matrix.symmetric:
         needs_symmetry(stored, f"{asked.name} needs a symmetric matrix")
     asked.method.check(stored, asked.options)
 
 
-def _check_scheme(config: Config, rows: bool) -> None:
+def _check_scheme(config: Config) -> None:
     """A UserError for a scheme that cuts rows of dense matrices into columns."""
     able = [name for name in SCHEMES if SCHEMES.get(name).gives_rows]
     if config.scheme.name not in able:
@@ -217,10 +165,6 @@ def _check_scheme(config: Config, rows: bool) -> None:
             f"scheme {config.scheme.name!r} cuts the rows that a propagation computes with",
             f"use scheme.name = {', '.join(able[:-1])} or {able[-1]}",
         )
-
-
-def _figures(volume: Volume) -> list[int]:
-    return [volume.sent, volume.received, volume.messages, volume.shared]
 
 
 def _heading(space: Space, source: Source, kernel: str, name: str) -> str:

@@ -23,17 +23,9 @@ _FIXED = ("graph.normalize", "graph.self_loops")
 
 @dataclass(frozen=True)
 class Asked:
-    """What a propagation is asked for, checked as far as the words go.
+    """A method by its name, its options, and the configuration with the method's matrix.
 
-    Attributes
-    ----------
-    name : str
-        Of the method.
-    method : Method
-    options : frozen dataclass
-        Of the class that the method names.
-    config : Config
-        With the matrix of the method.
+    All are checked as far as the words go.
     """
 
     name: str
@@ -60,23 +52,11 @@ def asked_for(
     config_file: str | os.PathLike | None = None,
     values: Mapping[str, Any] | None = None,
 ) -> Asked:
-    """Read options and keys.
+    """Read options of the method, and keys.
 
-    Parameters
-    ----------
-    name : str
-        Of the method.
-    settings : iterable of str
-        ``"damping=0.9"`` or ``"scheme.name=bcast"``: an option of the method, or a key.
-    config_file : path, optional
-        A TOML file of keys; what it says of training is not looked at.
-    values : mapping of str to value, optional
-        Options and full names of keys, over the settings.
-
-    Raises
-    ------
-    UserError
-        If the method, an option or a key is not one there is, or has no effect here.
+    Settings are such as ``"damping=0.9"`` or ``"scheme.name=bcast"``: an option, or a key. The TOML
+    file is one of keys; those of training are not looked at. Values, by option or full name of a
+    key, go before settings. A UserError names what is no method, option or key, or has no effect.
     """
     method: Method = METHODS.get(name)
     fields = {entry.name: entry for entry in dataclasses.fields(method.options)}

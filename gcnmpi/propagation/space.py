@@ -12,9 +12,9 @@ import numpy as np
 
 from gcnmpi.core.volume import Volume
 from gcnmpi.halo.matrix import Matrix
-from gcnmpi.layout.loading import Readable, check_content, own_arcs
+from gcnmpi.layout.loading import Readable, check_content, own_arcs, sums_on_disk
 from gcnmpi.layout.place import Place
-from gcnmpi.mpi.comm import agreed, minimum, redistribute, slice_of
+from gcnmpi.mpi.comm import agreed, minimum, slice_of
 from gcnmpi.mpi.reduction import sum_over_ranks
 from gcnmpi.propagation.checkpoint import Checkpoints
 from gcnmpi.run.opening import Opened
@@ -24,7 +24,7 @@ from gcnmpi.schemes.interface import Scheme
 from gcnmpi.schemes.operations import Operation
 from partition.errors import UserError
 from partition.graph.content import TARGET_FILES
-from partition.graph.graph import UNLABELLED, row_sums
+from partition.graph.graph import UNLABELLED
 
 PURPOSE = "propagate"  # of what is counted
 _PAUSE = 5.0  # seconds between two lines of progress, at first
@@ -36,12 +36,7 @@ class Space:
     """Dense matrices with a row for each vertex, of which a rank has those of its own vertices.
 
     Methods compute with NumPy on own rows; what is here is all that they need of other ranks, and
-    is called by all of them together.
-
-    Parameters
-    ----------
-    tell : callable
-        Called with lines of progress.
+    is called by all of them together. ``tell`` is called with lines of progress.
 
     Attributes
     ----------
@@ -51,22 +46,11 @@ class Space:
         Global ids of own rows. Ranks may have copies of the same rows: see ``counted``.
     counted : slice
         The own rows that this rank takes in sums over all vertices.
-    dtype : dtype
-        Of products and results.
-    direction : {"in", "out"}
-        Of M.
     products : Counter
         How many products there were of each kind and width.
-    checkpoints : Checkpoints
-        Of methods that are long.
     """
 
-    def __init__(
-        self,
-        opened: Opened,
-        scheme: Scheme,
-        tell: Callable[[str], None],
-    ) -> None:
+    def __init__(self, opened: Opened, scheme: Scheme, tell: Callable[[str], None]) -> None:
         runtime, source, config = opened.runtime, opened.source, opened.config
         self.comm, self.stored, self.config = runtime.comm, source.stored, config
         self.n, self.direction, self.scheme = source.stored.graph.n, source.direction, scheme
@@ -80,13 +64,7 @@ class Space:
         self.checkpoints = Checkpoints(self.comm, self.save, self.own)
 
     def multiply(self, x: np.ndarray) -> np.ndarray:
-        """M · x: own rows of it, in a new array.
-
-        Parameters
-        ----------
-        x : (own, width) or (own,) array
-            Own rows.
-        """
+        """M · x of own rows, (own, width) or (own,): own rows of it, in a new array."""
         columns = x[:, np.newaxis] if x.ndim == 1 else x
         width = columns.shape[1]
         operand = self._operand(width)
@@ -137,20 +115,20 @@ class Space:
         return self.grams([x], y)
 
     def grams(self, xs: Sequence[np.ndarray], y: np.ndarray) -> np.ndarray:
-        """The same of several X, one above the other: one all-reduce for all."""
+        """Xᵀ · Y of several X, one above the other: one all-reduce for all."""
         mine = self.counted
         right = y[mine].astype(np.float64, copy=False)
         return self.total(np.vstack([x[mine].T @ right for x in xs]))
 
     def alike(self, make: Callable[[], T]) -> T:
-        """What ``make()`` gives on rank 0.
+        """The result of ``make()`` on rank 0.
 
         For decisions, and factors of small matrices: other processors may round differently.
         """
         return self.comm.bcast(make() if self.comm.rank == 0 else None)  # type: ignore[return-value]
 
     def read(self, make: Callable[[], np.ndarray]) -> np.ndarray:
-        """What ``make()`` reads of a file, on each rank; its UserError on all of them."""
+        """The rows that ``make()`` reads of a file, on each rank; its UserError on all of them."""
         with agreed(self.comm):
             return make()
 
@@ -171,34 +149,18 @@ class Space:
     def column_sums(self) -> np.ndarray:
         """Sums of the columns of A, oriented as M, for own vertices; (own,) float64.
 
-        With direction "in", the weights of the arcs that leave a vertex.
-
-        Raises
-        ------
-        UserError
-            On all ranks, if a weight is negative.
+        With direction "in", the weights of the arcs that leave a vertex: none may be negative.
         """
         comm, n = self.comm, self.n
         entries = own_arcs(comm, self.stored, self.direction)
         with agreed(comm):
             if entries.weight is not None and (entries.weight < 0).any():
                 raise UserError(f"{self.stored.path} has an arc of negative weight")
-        bounds = np.array([slice_of(n, rank, comm.size).stop for rank in range(comm.size)])
-        owner = np.searchsorted(bounds, entries.column, side="right")
-        arrays = [entries.column] if entries.weight is None else [entries.column, entries.weight]
-        (column, *weight), _ = redistribute(comm, owner, arrays, self.max_bytes)
-        mine = slice_of(n, comm.rank, comm.size)
-        sums = row_sums(column - mine.start, weight[0] if weight else None, mine.stop - mine.start)
-        return self.own(Slice(sums, mine, n))
+        sums = sums_on_disk(comm, entries.column, entries.weight, n, self.max_bytes)
+        return self.own(_Slice(sums, slice_of(n, comm.rank, comm.size), n))
 
     def features(self) -> np.ndarray:
-        """Own rows of the features, (own, width), normalised as configured.
-
-        Raises
-        ------
-        UserError
-            On all ranks, if they are not all finite.
-        """
+        """Own rows of the features, (own, width), normalised as configured; all are finite."""
 
         def load(features: Readable) -> np.ndarray:
             return self.own(features).astype(self.dtype, copy=False)
@@ -234,11 +196,11 @@ class Space:
         return self.config.loading.max_buffer_mb * 2**20
 
     def counted_volumes(self) -> tuple[Volume, Volume]:
-        """What this rank handed to MPI, for products and for sums over ranks."""
+        """The volumes of this rank's products, and of its sums over ranks."""
         return self._traffic[PURPOSE], self._traffic[f"{PURPOSE}_reduce"]
 
 
-class Slice:
+class _Slice:
     """An (n,) array of which a rank has its contiguous 1/P, read as if it were on disk."""
 
     ndim = 1

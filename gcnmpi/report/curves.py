@@ -6,8 +6,8 @@ import os
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from partition.charts.paper import COLOURS, new_figure, save_figure
 from partition.errors import shown
-from partition.figures import COLOURS, new_figure, save_figure
 
 
 def plot_curves(

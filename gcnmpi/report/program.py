@@ -19,7 +19,7 @@ from gcnmpi.core.precision import row_bytes
 from gcnmpi.core.volume import NOTHING
 from gcnmpi.layout.place import Place
 from gcnmpi.nn.program import Program, Step, products
-from gcnmpi.planner.case import Case, reduced_bytes
+from gcnmpi.planner.case import Case
 from gcnmpi.schemes.operations import EXCHANGES, OF_ROWS, Operation, Product
 from partition.terminal import print_wide
 
@@ -82,7 +82,7 @@ def print_program(
     for name in PASSES if batch is None else ("constants", "evaluation"):
         for entry, step in zip(program[name], getattr(case.program, name), strict=True):
             entry.update(_figures(case, step))
-    facts = {**facts, "reduced_bytes": reduced_bytes(case, case.forecast.ranks()[0])}
+    facts = {**facts, "reduced_bytes": case.reduced_bytes(case.forecast.ranks()[0])}
     drawn = None if batch is None else describe(batch)
     if as_json:
         print(json.dumps({**facts, "program": program, "batch": drawn}))

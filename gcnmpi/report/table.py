@@ -22,9 +22,8 @@ from gcnmpi.report.groups import (
 )
 from gcnmpi.report.run_facts import facts_of
 from gcnmpi.run.record import RECORD, RunRecord, metric_of, read_run
-from partition.charts.paper import check_figures, save_figures
+from partition.charts.paper import check_figure, check_figures, save_figures
 from partition.errors import UserError, shown
-from partition.figures import check_figure
 from partition.records import make_room_for
 from partition.terminal import print_wide, table_of
 

@@ -12,22 +12,12 @@ from gcnmpi.run.record import Epoch
 
 @dataclass(frozen=True)
 class Best:
-    """The weights with the best validation metric so far, the first of equals.
-
-    Attributes
-    ----------
-    metric : str
-    epoch : int
-        0: there is none.
-    value : float or None
-        Of the metric.
-    flat : array or None
-        In the layout of ``model.parameters.flat``; None where nothing is validated.
-    """
+    """The weights with the best validation metric so far, the first of equals."""
 
     metric: str
-    epoch: int
-    value: float | None
+    epoch: int  # 0: there is none
+    value: float | None  # of the metric
+    # In the layout of ``model.parameters.flat``; None where nothing is validated
     flat: Array | None
 
     def after(self, epoch: Epoch, kernel: Kernel, flat: Array) -> Best:

@@ -19,10 +19,7 @@ from partition.errors import UserError
 def resolved_graph(comm: Comm, config: Config) -> tuple[Config, list[str]]:
     """The configuration with ``gpu.graph`` either "yes" or "no", and why "auto" became "no".
 
-    Raises
-    ------
-    UserError
-        On all ranks, if it is "yes" and there can be no graph.
+    On all ranks a UserError if it is "yes" and there can be no graph.
     """
     wanted = config.gpu.graph
     if wanted == "no":

@@ -31,6 +31,7 @@ from gcnmpi.mpi.comm import Comm, agreed, from_root
 from gcnmpi.nn.model import Model
 from gcnmpi.options.config import Config
 from gcnmpi.options.own_code import same_network
+from gcnmpi.options.train import decided_by_evaluations
 from gcnmpi.run import checkpoint_files as files
 from gcnmpi.run.checkpoint_files import DamagedError
 from gcnmpi.run.problem import Problem, ends
@@ -52,22 +53,12 @@ FREE = (
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """The content of a checkpoint, but for features, which are read by rows.
-
-    Attributes
-    ----------
-    path : Path
-    facts : mapping
-        The manifest: ``epoch``, ``steps``, ``best`` and what the run was.
-    epochs : list of Epoch
-    state : mapping of str to array
-        "weights/convs.0.lin.weight" …: array and parameter.
-    """
+    """The content of a checkpoint, but for features, which are read by rows."""
 
     path: Path
-    facts: Mapping[str, Any]
+    facts: Mapping[str, Any]  # the manifest: ``epoch``, ``steps``, ``best`` and what the run was
     epochs: list[Epoch]
-    state: Mapping[str, np.ndarray]
+    state: Mapping[str, np.ndarray]  # "weights/convs.0.lin.weight" …: array and parameter
 
 
 def save(
@@ -114,19 +105,10 @@ def save(
 def find(problem: Problem, out: Path, resume: str) -> tuple[Checkpoint | None, list[str]]:
     """The checkpoint to go on from, found intact, and warnings of those that were not.
 
-    Parameters
-    ----------
-    out : path
-        Folder of the run.
-    resume : str
-        "auto": the newest one in ``out`` that is intact, None if there is none at all; "never";
-        or the path of a checkpoint, or of a run.
-
-    Raises
-    ------
-    UserError
-        On all ranks, if what was asked for is not there or damaged, or belongs to another graph,
-        network or way of training.
+    With ``resume`` "auto", that is the newest one in the folder ``out`` of the run, None if there
+    is none at all; "never" gives None; else it is the path of a checkpoint, or of a run. On all
+    ranks a UserError if that is not there or damaged, or belongs to another graph, network or way
+    of training.
     """
     if resume == "never":
         return None, []
@@ -145,17 +127,9 @@ def write_checkpoint(
 ) -> Path:
     """Write a checkpoint, of a run or of a long method; of those beside it, one is kept.
 
-    Parameters
-    ----------
-    rows : mapping of str to callable
-        ``write(path)``, by the names of the files, which all ranks write together.
-    state, facts, history
-        As :func:`gcnmpi.run.checkpoint_files.finish` takes them.
-
-    Raises
-    ------
-    UserError
-        On all ranks, if it cannot be written; earlier checkpoints are unchanged.
+    All ranks together call ``write(path)`` of ``rows``, by the names of the files; rank 0 writes
+    the rest, as :func:`gcnmpi.run.checkpoint_files.finish` has it. On all ranks a UserError if it
+    cannot be written; earlier checkpoints are unchanged.
     """
     temporary = files.temporary_of(path)
     try:
@@ -179,10 +153,7 @@ def newest(
 ) -> tuple[T | None, list[str]]:
     """The first checkpoint that is intact, as all ranks read it; and warnings of those before it.
 
-    Raises
-    ------
-    UserError
-        If all are damaged, with the hint; or as ``read`` does.
+    A UserError if all are damaged, with the hint; or as ``read`` does.
     """
     warnings: list[str] = []
     for path in paths:
@@ -209,10 +180,7 @@ def restore(
 ) -> None:
     """Fill arrays in the layout of ``model.parameters.flat`` with those of a checkpoint.
 
-    Parameters
-    ----------
-    arrays : mapping of str to array
-        By the names under which they were saved.
+    The arrays come by the names under which they were saved.
     """
     comm, manifest = problem.runtime.comm, problem.source.stored.manifest
     shapes = {name: array.shape for name, array in model.whole(model.parameters.flat).items()}
@@ -243,10 +211,7 @@ def _read(problem: Problem, path: Path) -> Checkpoint:
 def candidates(out: Path, resume: str) -> list[Path]:
     """Checkpoints to try, the best first.
 
-    Raises
-    ------
-    UserError
-        If one was named and is not there, or the folder cannot be read.
+    A UserError if one was named and is not there, or the folder cannot be read.
     """
     if resume == "auto":
         return files.stored(out / files.FOLDER)
@@ -265,16 +230,12 @@ def candidates(out: Path, resume: str) -> list[Path]:
 def differences(before: Mapping[str, Any], config: Config) -> Iterator[tuple[str, Any, Any]]:
     """Key, value before and value now of what may not differ between a run and its continuation.
 
-    Parameters
-    ----------
-    before : mapping
-        The configuration as a record or a checkpoint keeps it.
+    The configuration before is as a record or a checkpoint keeps it.
     """
     # Keys that an earlier version did not have stood for what is the default now.
     values = dict(flat(plain(asdict(Config())))) | dict(flat(before))
-    train = config.train
     # Where evaluations decide, it matters when they are made.
-    decides = train.patience or train.schedule == "plateau"
+    decides = decided_by_evaluations(config.train)
     for name, value in flat(plain(asdict(config))):
         free = name.startswith(FREE) and not (decides and name == "train.eval_every")
         same = value == values.get(name) or same_network(value, values.get(name))

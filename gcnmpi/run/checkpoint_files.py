@@ -52,12 +52,7 @@ class History:
 
     A checkpoint shares the file of the one before the last, by a hard link, so that the two that
     are kept have a file each. The first two of a launch write all epochs, as do those on file
-    systems without hard links.
-
-    Parameters
-    ----------
-    epochs : list of Epoch
-        Epochs of the run so far; the list grows.
+    systems without hard links. The list of epochs is the run's own and grows.
     """
 
     def __init__(self, epochs: Sequence[Epoch]) -> None:
@@ -104,10 +99,7 @@ class History:
 def make_folder(path: Path) -> None:
     """The empty folder that a checkpoint is written in; those that a killed run left are removed.
 
-    Raises
-    ------
-    UserError
-        If it cannot be made.
+    A UserError if it cannot be made.
     """
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -130,30 +122,12 @@ def finish(
     pieces: Sequence[Sequence[Any]] = (),
     history: History | None = None,
 ) -> Path:
-    """Write all but rows, the manifest last; then give the folder its name.
+    """Write all but rows, the manifest last; then give the folder its name, and return that path.
 
-    Parameters
-    ----------
-    temporary : path
-        As made by :func:`make_folder`, with the rows in it: see :func:`temporary_of`.
-    state : mapping of str to array
-        What all ranks have alike.
-    facts : mapping
-        What the manifest is to say.
-    pieces : sequence of (name, first byte, bytes, CRC-32)
-        Checksums of the rows.
-    history : History, optional
-        History of a run up to the epoch of this checkpoint.
-
-    Returns
-    -------
-    path
-        Path of the checkpoint; only it and the one before are kept.
-
-    Raises
-    ------
-    UserError
-        If a file cannot be written.
+    The folder is one of :func:`make_folder` with the rows in it, whose checksums are the pieces:
+    (name, first byte, bytes, CRC-32) each. All ranks have the state alike; the history goes up to
+    the epoch of this checkpoint. Only it and the one before are kept. A UserError if a file cannot
+    be written.
     """
     path = temporary.with_name(temporary.name.removeprefix(".").removesuffix(".tmp"))
     try:
@@ -190,10 +164,7 @@ def synced(path: Path, mode: str = "xb") -> Iterator[Any]:
 def piece_of(path: Path, rank: int = 0, size: int = 1) -> list[Any]:
     """A rank's share of the bytes of a file, for the manifest.
 
-    Raises
-    ------
-    UserError
-        If it cannot be read.
+    A UserError if it cannot be read.
     """
     try:
         mine = slice_of(path.stat().st_size, rank, size)
@@ -214,10 +185,7 @@ def unwritable(path: Path, error: OSError) -> UserError:
 def read_state(path: Path, facts: Mapping[str, Any]) -> tuple[list[Epoch], dict[str, np.ndarray]]:
     """The epochs of a checkpoint, and its arrays.
 
-    Raises
-    ------
-    UserError
-        If they are not what the manifest promises.
+    A UserError if they are not what the manifest promises.
     """
     size = next(piece[2] for piece in facts["files"] if piece[0] == EPOCHS)
     try:
@@ -234,15 +202,7 @@ def read_state(path: Path, facts: Mapping[str, Any]) -> tuple[list[Epoch], dict[
 
 
 def read_manifest(path: Path) -> dict[str, Any]:
-    """The manifest of a checkpoint.
-
-    Raises
-    ------
-    DamagedError
-        If it is missing, cut off or changed.
-    UserError
-        If it has another version.
-    """
+    """The manifest of a checkpoint; errors as of :func:`read_facts`."""
     hint = "go on with the program that wrote it, or start over with --resume never"
     facts = read_facts(path, FORMAT, VERSION, hint)
     if not _is_well_formed(facts):
@@ -251,21 +211,10 @@ def read_manifest(path: Path) -> dict[str, Any]:
 
 
 def read_facts(path: Path, kind: str, version: int, hint: str) -> dict[str, Any]:
-    """The facts that a manifest holds.
+    """The facts that a manifest of a kind and version holds; the hint is for another one.
 
-    Parameters
-    ----------
-    kind, version : str, int
-        Its format, and the version that is read.
-    hint : str
-        What can be done about another one.
-
-    Raises
-    ------
-    DamagedError
-        If it is missing, cut off or changed.
-    UserError
-        If it has another format or version.
+    A DamagedError if it is missing, cut off or changed; a UserError if it has another format or
+    version.
     """
     try:
         with open_regular(path / MANIFEST) as file:
@@ -321,10 +270,7 @@ KINDS: dict[str, type] = {
 def check(path: Path, pieces: Iterable[Sequence[Any]]) -> None:
     """Compare pieces of files with their checksums: (name, first byte, bytes, CRC-32) each.
 
-    Raises
-    ------
-    DamagedError
-        If one is missing, truncated or changed.
+    A DamagedError if one is missing, truncated or changed.
     """
     for piece in pieces:
         try:
@@ -358,10 +304,7 @@ _BLOCK = 1 << 22
 def discard_after(out: Path, newest: Path) -> None:
     """Remove the checkpoints after one, of what will be run again, or damaged ones.
 
-    Raises
-    ------
-    UserError
-        If one cannot be removed: a later launch would go on from it.
+    A UserError if one cannot be removed: a later launch would go on from it.
     """
     for path in stored(out / FOLDER):
         if place_of(path) > place_of(newest):
@@ -372,10 +315,7 @@ def discard_after(out: Path, newest: Path) -> None:
 def set_aside(out: Path) -> None:
     """Put the checkpoints of an earlier run beside those of one that starts afresh.
 
-    Raises
-    ------
-    UserError
-        If that cannot be done.
+    A UserError if that cannot be done.
     """
     if os.path.lexists(out / FOLDER):
         with _moving(out / FOLDER):
@@ -398,10 +338,7 @@ def _moving(path: Path) -> Iterator[None]:
 def stored(folder: Path) -> list[Path]:
     """The checkpoints in a folder, newest first; none if there is no such folder.
 
-    Raises
-    ------
-    UserError
-        If it cannot be read: what is in it must not be taken for nothing.
+    A UserError if it cannot be read: what is in it must not be taken for nothing.
     """
     try:
         names = os.listdir(folder)

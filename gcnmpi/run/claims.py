@@ -19,10 +19,7 @@ PATIENCE = 5.0  # seconds that ranks whose launcher was killed may take to end
 class Claims(contextlib.ExitStack):
     """Locks that rank 0 holds for all, until the end of this context or of its process.
 
-    Parameters
-    ----------
-    purpose : str
-        What is told to who is refused: "gcnmpi train".
+    A process that is refused is told the purpose, such as "gcnmpi train".
     """
 
     def __init__(self, comm: Comm, purpose: str) -> None:
@@ -32,13 +29,9 @@ class Claims(contextlib.ExitStack):
     def graph(self, path: Path, partition: str | None) -> None:
         """Keep a graph and a partition from being replaced or removed while they are read.
 
-        On every host, which may have copies of its own. Where nothing can be written to, no lock
-        is needed, and none is taken.
-
-        Raises
-        ------
-        UserError
-            On all ranks, if another process is replacing one of them.
+        On every host, which may have copies of its own. Where nothing can be written to, no lock is
+        needed, and none is taken. On all ranks a UserError if another process is replacing one of
+        them.
         """
         with agreed(self._comm):
             pass  # a rank that failed before is heard here: it would not come to what follows
@@ -53,10 +46,8 @@ class Claims(contextlib.ExitStack):
     def folder(self, path: Path) -> Path:
         """Make the folder of a run and keep other runs out of it.
 
-        Raises
-        ------
-        UserError
-            On all ranks, if another run writes to it, with who that is; or if it cannot be made.
+        On all ranks a UserError if another run writes to it, with who that is; or if it cannot be
+        made.
         """
 
         def claim() -> None:
@@ -73,10 +64,7 @@ class Claims(contextlib.ExitStack):
     def file(self, path: Path) -> None:
         """Make room for a file, and keep other runs from writing to it.
 
-        Raises
-        ------
-        UserError
-            On all ranks, if another run will write to it, or none can be written there.
+        On all ranks a UserError if another run will write to it, or none can be written there.
         """
 
         def claim() -> None:

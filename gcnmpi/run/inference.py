@@ -31,59 +31,28 @@ WHAT = ("logits", "probabilities", "embeddings", "classes")
 
 @dataclass(frozen=True)
 class Inference:
-    """The output of a network with given weights.
-
-    Attributes
-    ----------
-    weights : Weights
-    config : Config
-        With the network and the matrix that were taken.
-    direction : {"in", "out"}
-        Direction of the matrix.
-    shape : tuple of int
-    dtype : dtype
-        Type of the numbers that were written.
-    memory : int
-        Bytes that were forecast for the rank that needs most.
-    values : array or None
-        On rank 0, where nothing was to be written.
-    warnings : tuple of str
-        For the user, those about cores last.
-    """
+    """The output of a network with given weights."""
 
     weights: Weights
-    config: Config
-    direction: str
+    config: Config  # with the network and the matrix that were taken
+    direction: str  # "in" or "out": how the matrix was made
     shape: tuple[int, ...]
-    dtype: np.dtype
-    memory: int
-    values: np.ndarray | None = None
-    warnings: tuple[str, ...] = ()
+    dtype: np.dtype  # type of the numbers that were written
+    memory: int  # bytes that were forecast for the rank that needs most
+    values: np.ndarray | None = None  # on rank 0, where nothing was to be written
+    warnings: tuple[str, ...] = ()  # for the user, those about cores last
 
 
 @dataclass(frozen=True)
 class Computed:
-    """The output of a layer on the ranks.
-
-    Attributes
-    ----------
-    problem : Problem
-    weights : Weights
-    result : Matrix
-    depth : int
-        The layer, from 1.
-    picked : (m,) int64 or None
-        The vertices that are wanted.
-    memory : int
-        Bytes that were forecast for the rank that needs most.
-    """
+    """The output of a layer on the ranks."""
 
     problem: Problem
     weights: Weights
     result: Matrix
-    depth: int
-    picked: np.ndarray | None
-    memory: int
+    depth: int  # the layer, from 1
+    picked: np.ndarray | None  # (m,) int64 or None: the vertices that are wanted
+    memory: int  # bytes that were forecast for the rank that needs most
 
 
 def infer(
@@ -91,15 +60,8 @@ def infer(
 ) -> Inference:
     """Run a network with given weights over the whole graph: one row a vertex.
 
-    Parameters
-    ----------
-    tell : callable
-        Called on rank 0 with what is to be said before the start.
-
-    Raises
-    ------
-    UserError
-        As :func:`compute`; or if the file cannot be written.
+    On rank 0, ``tell`` is called with lines for the user before the start. A UserError as of
+    :func:`compute`; or if the file cannot be written.
     """
     check_writable(comm, asked.out)
     done = compute(comm, asked, tell)
@@ -109,7 +71,7 @@ def infer(
     names = stored.graph.class_names
     if asked.what == "classes" and names is not None and len(names) == done.weights.widths[-1]:
         named = {"names": names, "arrays": {"class_names": np.array(names)}}
-    max_bytes = problem.config.loading.max_buffer_mb * 2**20
+    max_bytes = problem.config.loading.max_bytes
     whole = deliver(comm, asked.out, rows, stored.graph.ids, max_bytes, **named)
     return Inference(
         done.weights, problem.config, problem.source.direction, rows.shape, rows.values.dtype,
@@ -122,16 +84,8 @@ def compute(
 ) -> Computed:
     """The output of a layer of a network with given weights, on the whole graph.
 
-    Parameters
-    ----------
-    tell : callable
-        As :func:`infer` takes it.
-
-    Raises
-    ------
-    UserError
-        On all ranks, if the weights do not fit the graph or the configuration, a node has too
-        little memory, or a file cannot be read.
+    ``tell``: as :func:`infer` takes it. On all ranks a UserError if the weights do not fit the
+    graph or the configuration, a node has too little memory, or a file cannot be read.
     """
     graph, weights, config = asked.graph, asked.weights, asked.config
     what, layer, rows = asked.what, asked.layer, asked.rows

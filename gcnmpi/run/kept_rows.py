@@ -24,18 +24,10 @@ from partition.graph.sparse_rows import SparseRows
 
 @dataclass(frozen=True)
 class KeptRows:
-    """Some rows of H⁰ that others own.
+    """Some rows of H⁰ that others own."""
 
-    Attributes
-    ----------
-    places : (kept,) int64
-        Where they are in the halo of the rank, increasing.
-    features : array or SparseInput
-        The rows, in this order.
-    """
-
-    places: np.ndarray
-    features: Array | SparseInput
+    places: np.ndarray  # (kept,) int64: where they are in the halo of the rank, increasing
+    features: Array | SparseInput  # the rows, in this order
 
     @property
     def bytes(self) -> int:
@@ -93,14 +85,14 @@ def keep_rows(
 def _sparse(problem: Problem, ids: np.ndarray) -> SparseInput:
     kernel, found = problem.runtime.kernel, problem.source.stored.graph.features
     assert isinstance(found, SparseRows)
-    max_bytes = problem.config.loading.max_buffer_mb * 2**20
+    max_bytes = problem.config.loading.max_bytes
     normalised = problem.config.graph.feature_norm == "row"
     matrix = load_sparse(problem.runtime.comm, found, ids, max_bytes, normalised, kernel.dtype)
     return SparseInput(kernel, problem.runtime.phases, matrix, None)
 
 
 def _dense(problem: Problem, owners: np.ndarray, there: np.ndarray, features: Array) -> Array:
-    comm, max_bytes = problem.runtime.comm, problem.config.loading.max_buffer_mb * 2**20
+    comm, max_bytes = problem.runtime.comm, problem.config.loading.max_bytes
     (asked,), counts = redistribute(comm, owners, [there], max_bytes)
     asking = np.repeat(np.arange(comm.size), counts)
     # Owners increase along the halo, so the rows come in the order in which they were asked for.

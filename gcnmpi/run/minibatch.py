@@ -38,24 +38,12 @@ from partition.graph.store import read_partition
 
 @dataclass(frozen=True)
 class _Facts:
-    """Of a batch.
+    """The facts of a batch that all ranks agree on."""
 
-    Attributes
-    ----------
-    targets : Targets
-        Labels of its rows, and those that train.
-    rows : sequence of int
-        Its rows on all ranks, as :attr:`Batch.counts` has those of one.
-    share : float
-        Its share in the loss of the epoch; 0: nothing in it trains.
-    interrupted : bool
-        Whether a rank wants the epoch to be interrupted.
-    """
-
-    targets: Targets
-    rows: Sequence[int]
-    share: float
-    interrupted: bool
+    targets: Targets  # labels of its rows, and those that train
+    rows: Sequence[int]  # its rows on all ranks, as :attr:`Batch.counts` has those of one
+    share: float  # its share in the loss of the epoch; 0: nothing in it trains
+    interrupted: bool  # whether a rank wants the epoch to be interrupted
 
 
 Drawn = tuple[Batch, _Facts]
@@ -64,10 +52,7 @@ Drawn = tuple[Batch, _Facts]
 class _Members:
     """Who is in each batch of an epoch to begin with.
 
-    Parameters
-    ----------
-    numbers : (nown,) int64
-        The batch of each own row; ``batches``: in none of them.
+    ``numbers``, (nown,) int64: the batch of each own row; ``batches``: in none of them.
     """
 
     def __init__(self, numbers: np.ndarray, batches: int) -> None:
@@ -118,8 +103,7 @@ class BatchStep(BaseStep):
         self._exchanged = [product for product in every if product[0] in EXCHANGES]
         # The sampler decides on seeds, by their number among all seeds, or on all vertices.
         self._candidates = index if self.sampler.layered else self._laid.plan.own
-        max_bytes = config.loading.max_buffer_mb * 2**20
-        self._cutter = Cutter(comm, self._laid, hops, max_bytes)
+        self._cutter = Cutter(comm, self._laid, hops, config.loading.max_bytes)
         self._memory, self._rows = Memory(problem.runtime.kernel), Memory(problem.runtime.kernel)
         self._predicted = NOTHING
         self._next, self._loss = 0, 0.0
@@ -310,8 +294,7 @@ def _numbered(problem: Problem, train: np.ndarray) -> tuple[np.ndarray, int]:
     flags = scheme.original(problem.program.place, train[:, np.newaxis], 1)[:, 0]
     counts = comm.allgather(int(np.count_nonzero(flags)))
     numbers = np.where(flags, np.cumsum(flags, dtype=np.int64) - 1 + sum(counts[: comm.rank]), -1)
-    max_bytes = problem.config.loading.max_buffer_mb * 2**20
-    return rows.bring(comm, numbers, max_bytes), sum(counts)
+    return rows.bring(comm, numbers, problem.config.loading.max_bytes), sum(counts)
 
 
 def _clusters(problem: Problem) -> np.ndarray | None:

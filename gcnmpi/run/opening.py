@@ -33,24 +33,13 @@ from partition.graph.store import Manifest, Partition, StoredGraph, open_graph, 
 
 @dataclass(frozen=True)
 class Opened:
-    """A graph folder, and what the ranks compute on it with.
-
-    Attributes
-    ----------
-    source : Source
-        Its graph has the masks of the split that is configured.
-    config : Config
-        With the options of the scheme as they are resolved.
-    warnings : tuple of str
-        What the user should know, to be said once, at the start.
-    machine : tuple of str
-        The same about cores: to be said after the result, which is right nevertheless.
-    """
+    """A graph folder, and what the ranks compute on it with."""
 
     runtime: Runtime
-    source: Source
-    config: Config
-    warnings: tuple[str, ...]
+    source: Source  # its graph has the masks of the split that is configured
+    config: Config  # with the options of the scheme as they are resolved
+    warnings: tuple[str, ...]  # what the user should know, to be said once, at the start
+    # The same about cores: to be said after the result, which is right nevertheless
     machine: tuple[str, ...]
 
     @property
@@ -111,17 +100,9 @@ def find_source(
 def start(comm: Comm, source: Source, config: Config, whole_rows: bool = False) -> Opened:
     """Make the kernel of this rank, and find out what carries its messages.
 
-    Libraries that compute with threads are held to those of the kernel.
-
-    Parameters
-    ----------
-    whole_rows : bool
-        As :func:`find_source` takes it.
-
-    Raises
-    ------
-    UserError
-        On all ranks, as :func:`kernel_of_rank`; or if the transport does not work here.
+    Libraries that compute with threads are held to those of the kernel. With ``whole_rows``, whole
+    rows will be sent, whatever the configuration says. On all ranks a UserError as of
+    :func:`kernel_of_rank`; or if the transport does not work here.
     """
     threads = config.threads or share_of_cores(comm)
     _, warning = resolve(config.kernel, int(maximum(comm, threads)))
@@ -142,10 +123,8 @@ def start(comm: Comm, source: Source, config: Config, whole_rows: bool = False) 
 def kernel_of_rank(comm: Comm, config: Config, threads: int) -> Kernel:
     """The kernel of this rank; ranks of a node that compute on devices get different ones.
 
-    Raises
-    ------
-    UserError
-        On all ranks, if one has no device, not the libraries, or can compile nothing with them.
+    On all ranks a UserError if one has no device, not the libraries, or can compile nothing with
+    them.
     """
     most = int(maximum(comm, threads))  # the same kernel on all ranks
     with agreed(comm):
@@ -172,10 +151,7 @@ def load_matrix(runtime: Runtime, source: Source, config: Config, demand: Demand
 def open_split(path: str | os.PathLike, config: Config) -> StoredGraph:
     """A graph folder, unchecked, with the masks of the split that is configured.
 
-    Raises
-    ------
-    UserError
-        If it cannot be opened, or has no such split.
+    A UserError if it cannot be opened, or has no such split.
     """
     stored = open_graph(path, check=False)
     try:

@@ -11,8 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from gcnmpi.layout.loading import Readable, check_content
-from gcnmpi.layout.normalised import RowNormalised
+from gcnmpi.layout.loading import Readable, RowNormalised, check_content
 from gcnmpi.mpi.comm import Comm, agreed
 from gcnmpi.options.config import Config
 from partition.errors import UserError
@@ -26,10 +25,7 @@ Load = Callable[[Readable], np.ndarray]
 def own_features(comm: Comm, stored: StoredGraph, config: Config, load: Load) -> np.ndarray:
     """Rows of the features, normalised as configured.
 
-    Raises
-    ------
-    UserError
-        On all ranks, if they are not what was imported, or not all finite.
+    On all ranks a UserError if they are not what was imported, or not all finite.
     """
     check_content(comm, stored, FEATURE_FILES)
     features: Any = stored.graph.features

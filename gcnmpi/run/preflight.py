@@ -17,6 +17,7 @@ from gcnmpi.layout.runtime import resolved_direction
 from gcnmpi.mpi.comm import Comm, agreed, from_root, host_name
 from gcnmpi.nn.describe import graph_of
 from gcnmpi.options.outputs import Training, features_path
+from gcnmpi.options.train import decided_by_evaluations
 from gcnmpi.run.checkpoint import candidates, differences
 from gcnmpi.run.checkpoint_files import DamagedError, read_manifest
 from gcnmpi.run.opening import open_split
@@ -35,10 +36,7 @@ STEP = 1 << 22  # vertices that are looked at at once
 def make_room(comm: Comm, path: Path, option: str) -> None:
     """Make sure that a file can be written that all ranks write to together.
 
-    Raises
-    ------
-    UserError
-        On all ranks, if rank 0 cannot, or another one does not see what rank 0 writes there.
+    On all ranks a UserError if rank 0 cannot, or another one does not see what rank 0 writes there.
     """
 
     def begin() -> Path:
@@ -67,13 +65,9 @@ def make_room(comm: Comm, path: Path, option: str) -> None:
 def check_training(comm: Comm, asked: Training) -> RunRecord | None:
     """Look at a run before it loads the graph; its record, if it is complete already.
 
-    Its folder and files are the caller's by now: see :class:`gcnmpi.run.claims.Claims`.
-
-    Raises
-    ------
-    UserError
-        On all ranks, if the graph cannot be trained on, there is no checkpoint to resume from, or
-        nothing will be validated that ``--save-best`` could choose from.
+    Its folder and files are the caller's by now: see :class:`gcnmpi.run.claims.Claims`. On all
+    ranks a UserError if the graph cannot be trained on, there is no checkpoint to resume from, or
+    nothing will be validated that ``--save-best`` could choose from.
     """
     if asked.config.model.train_features:
         for option, path in (("--save-weights", asked.weights), ("--save-best", asked.best)):
@@ -96,12 +90,8 @@ def check_training(comm: Comm, asked: Training) -> RunRecord | None:
 
 def _check_validation(asked: Training, stored: StoredGraph) -> None:
     """Refuse what decides by the validation metric where there is nothing to validate."""
-    train = asked.config.train
-    for what, needed in (
-        ("train.patience", train.patience > 0),
-        ("train.schedule = plateau", train.schedule == "plateau"),
-    ):
-        if needed and not _has_validation(asked, stored):
+    for what in decided_by_evaluations(asked.config.train):
+        if not _has_validation(asked, stored):
             raise UserError(
                 f"{what}: {asked.graph} has no labelled vertex to validate on",
                 "give the graph a validation mask: gcn-partition attach --val-mask FILE",

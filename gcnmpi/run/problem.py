@@ -41,22 +41,12 @@ from partition.graph.store import Manifest, StoredGraph
 
 @dataclass(frozen=True)
 class Problem(Opened):
-    """A graph, its distribution and the tools to compute on it.
+    """A graph, its distribution and the tools to compute on it."""
 
-    Attributes
-    ----------
-    network : Network
-        What the configuration describes, for the widths of the graph.
-    program : Program
-        The same, compiled for the scheme.
-    reduction : {"mpi", "nccl"}
-        What sums the gradients, resolved.
-    """
-
-    network: Network
-    program: Program
+    network: Network  # what the configuration describes, for the widths of the graph
+    program: Program  # the same, compiled for the scheme
     scheme: Scheme
-    reduction: str
+    reduction: str  # "mpi" or "nccl": what sums the gradients, resolved
 
 
 def open_problem(
@@ -105,7 +95,8 @@ def open_problem(
     reduction = usable_reduction(comm, runtime.kernel, config.comm.nccl)
     if trains and comm.size > 1 and reduction == NCCL:
         with runtime.phases.as_one("load"):
-            runtime = dataclasses.replace(runtime, summation=joined(comm, runtime.kernel))
+            summation = joined(comm, runtime.kernel, lambda network: network.Summation)
+            runtime = dataclasses.replace(runtime, summation=summation)
     scheme = load_matrix(runtime, source, config, demand)
     warnings = (*opened.warnings, *found)
     return Problem(
@@ -154,7 +145,7 @@ def load_features(problem: Problem) -> Array | SparseInput:
 def _sparse_features(problem: Problem, features: SparseRows) -> SparseInput:
     runtime, scheme, config = problem.runtime, problem.scheme, problem.config
     comm, kernel, stored = runtime.comm, runtime.kernel, problem.source.stored
-    normalised, max_bytes = config.graph.feature_norm == "row", config.loading.max_buffer_mb * 2**20
+    normalised, max_bytes = config.graph.feature_norm == "row", config.loading.max_bytes
     with runtime.phases.as_one("load"):
         check_content(comm, stored, FEATURE_FILES)
         own = scheme.block(Place(0), features.width).rows
@@ -177,15 +168,7 @@ def _there(stored: StoredGraph, what: str, array: Any, example: str) -> Any:
 def load_targets(problem: Problem, last: Place) -> Targets:
     """Labels and masks; without a training mask, all labelled vertices train.
 
-    Parameters
-    ----------
-    last : Place
-        Place of the logits.
-
-    Raises
-    ------
-    UserError
-        If the graph has no labels, or no vertex to train on.
+    The logits are at ``last``. A UserError if the graph has no labels, or no vertex to train on.
     """
     runtime, scheme, stored = problem.runtime, problem.scheme, problem.source.stored
     comm, stored_masks = runtime.comm, stored.graph.masks
@@ -221,12 +204,7 @@ def make_model(
 ) -> Model:
     """The problem's network on its features, with initial parameters.
 
-    Parameters
-    ----------
-    features : array or SparseInput, optional
-        Where they are loaded already.
-    kinds : tuple of str
-        The passes that are needed.
+    Features that are loaded already are given; ``kinds`` are the passes that are needed.
     """
     kernel, stored = problem.runtime.kernel, problem.source.stored
     with problem.runtime.phases.as_one("load"):
@@ -244,4 +222,4 @@ def make_sum(problem: Problem, count: int) -> HostSum | DeviceSum | NoSum:
         return NoSum()
     if runtime.summation is not None:
         return DeviceSum(size, runtime.summation, runtime.phases, runtime.traffic, count)
-    return HostSum(problem.scheme, runtime.kernel, count)
+    return HostSum(problem.scheme.reduce, runtime.kernel, count)

@@ -17,7 +17,7 @@ from gcnmpi.mpi.hosts import most_ranks_a_node
 from gcnmpi.planner.batch_memory import batch_memory
 from gcnmpi.planner.batches import batch_cases
 from gcnmpi.planner.machine import Machine
-from gcnmpi.planner.memory import arcs_of, memory
+from gcnmpi.planner.memory import memory
 from gcnmpi.planner.ranking import Candidate, Setting
 from gcnmpi.run.minibatch import BatchStep, drawn_sizes
 from gcnmpi.run.problem import Problem
@@ -144,7 +144,7 @@ def _forecast(
         needed = memory(case)
     elif isinstance(step, BatchStep):
         needed = batch_memory(case, batch_cases(case, source, batches), step.sampler)
-    held = [arcs_of(case, rank) for rank in range(problem.runtime.comm.size)]
+    held = [case.arcs(rank) for rank in range(problem.runtime.comm.size)]
     return {
         "rows": [rows for rows, _, _ in held],
         "entries": [entries for _, _, entries in held],

@@ -101,10 +101,7 @@ class RunRecord:
 def read_run(run: str | os.PathLike) -> RunRecord:
     """Read the record of a run, given its folder or the file itself.
 
-    Raises
-    ------
-    UserError
-        If there is none, it is none of a run, or a field of it is not what it should be.
+    A UserError if there is none, it is none of a run, or a field of it is not what it should be.
     """
     path = Path(run)
     path = path / RECORD if path.is_dir() else path
@@ -160,10 +157,7 @@ def epochs_until(path: str | os.PathLike, last: int) -> list[dict[str, Any]]:
 def to_epoch(record: Any) -> Epoch:
     """The epoch that a record tells of.
 
-    Raises
-    ------
-    ValueError
-        If a field is missing, or not what it should be.
+    A ValueError if a field is missing, or not what it should be.
     """
     facts: dict[str, Any] = record if isinstance(record, dict) else {}
     values: list[Any] = [facts.get(name) for name in ("epoch", "loss", "seconds")]
@@ -264,10 +258,7 @@ def is_finished(out: Path) -> bool:
 def new_folder(parent: Path, name: str) -> Path:
     """Make a folder that nobody else has: ``parent/name``, or ``parent/name-2``, and so on.
 
-    Raises
-    ------
-    UserError
-        If no folder can be made there.
+    A UserError if no folder can be made there.
     """
     with writing(parent / name):
         parent.mkdir(parents=True, exist_ok=True)
@@ -284,10 +275,7 @@ def new_folder(parent: Path, name: str) -> Path:
 def make_folder(out: Path) -> None:
     """Make the folder of a run, if need be.
 
-    Raises
-    ------
-    UserError
-        If no record could be written there.
+    A UserError if no record could be written there.
     """
     check_outside_graphs(out / RECORD)
     with writing(out / RECORD):
@@ -297,10 +285,7 @@ def make_folder(out: Path) -> None:
 def new_record(out: Path) -> Path:
     """An empty record in the folder of a run; those of earlier runs are kept beside it.
 
-    Raises
-    ------
-    UserError
-        If the folder or the file cannot be written.
+    A UserError if the folder or the file cannot be written.
     """
     path = out / RECORD
     make_folder(out)
@@ -318,12 +303,8 @@ def continued_record(out: Path, start: dict[str, Any], epochs: Sequence[Epoch]) 
     """The record of the run in ``out``, to be continued after the last of ``epochs``.
 
     Epochs that it lacks, or has otherwise, are added: a checkpoint outlives a record that a crash
-    has cut off, and may be resumed in another folder.
-
-    Raises
-    ------
-    UserError
-        If it cannot be read or written; one that is damaged is put aside.
+    has cut off, and may be resumed in another folder. A UserError if it cannot be read or written;
+    one that is damaged is put aside.
     """
     path = out / RECORD
     kept: list[Any] = []

@@ -35,18 +35,10 @@ SUMMARY = "summary.json"
 
 @dataclass(frozen=True)
 class Planned:
-    """A run that is to be.
+    """A run that is to be."""
 
-    Attributes
-    ----------
-    name : str
-        Of its folder, below that of all runs.
-    point : str
-        Which values of the grid it has, such as "train.lr=0.01"; empty without a grid.
-    """
-
-    name: str
-    point: str
+    name: str  # of its folder, below that of all runs
+    point: str  # which values of the grid it has, such as "train.lr=0.01"; empty without a grid
     seed: int
     split: int
     config: Config
@@ -79,12 +71,8 @@ def plan(
 ) -> list[Planned]:
     """All runs, in the order in which they are run, each once however often it is spelled.
 
-    Parameters
-    ----------
-    configs : mapping of str to callable
-        For each point of the grid: the configuration, with more settings over it.
-    splits : sequence of int, optional
-        The one that is configured where None.
+    For each point of the grid, ``configs`` has a function that reads the configuration with more
+    settings over it. Without ``splits``, the configured one is taken.
     """
     runs: dict[str, Planned] = {}
     some: Sequence[int | None] = [None] if splits is None else splits
@@ -109,18 +97,9 @@ def run_all(
 ) -> list[Outcome] | None:
     """Run what is not complete; the results of all runs, or None if it was asked to stop.
 
-    The results are written to ``out/summary.json``, too.
-
-    Parameters
-    ----------
-    begin : callable
-        ``begin(planned, problem)`` is a context around the epochs of a run on every rank, as
-        :func:`gcnmpi.run.training.train_run` takes it.
-
-    Raises
-    ------
-    UserError
-        As training does, with the name of the run.
+    The results are written to ``out/summary.json``, too. On every rank, ``begin(planned, problem)``
+    is a context around the epochs of a run, as :func:`gcnmpi.run.training.train_run` takes it. A
+    UserError of training is raised with the name of the run.
     """
     found: list[Outcome] = []
     names = from_root(comm, lambda: _names(graph, partition, runs, out))

@@ -19,31 +19,18 @@ ROWS_AT_ONCE = 1 << 14
 
 @dataclass(frozen=True)
 class Results:
-    """A row for each vertex that was asked for.
+    """A row for each vertex that was asked for."""
 
-    Attributes
-    ----------
-    values : (m, width) numbers, or (m,), such as int64 classes
-    ids : (n,) integers or texts, or None
-        What the vertices of the graph are called, where that is not their numbers.
-    picked : (m,) int64 or None
-        The vertices of the rows; None: all of them, in their order.
-    column : str
-        What the one column is called of rows of one number.
-    name : str
-        What an ``.npz`` calls the values.
-    arrays : mapping of str to array
-        What else is in an ``.npz``.
-    names : tuple of str, optional
-        Names of classes, which tables have in place of the numbers in ``values``.
-    """
-
-    values: np.ndarray
+    values: np.ndarray  # (m, width) numbers, or (m,), such as int64 classes
+    # (n,) integers or texts, or None: what the vertices of the graph are called, where that is not
+    # their numbers
     ids: np.ndarray | None
+    # (m,) int64 or None: the vertices of the rows; None: all of them, in their order
     picked: np.ndarray | None
-    column: str = "class"
-    name: str = "values"
-    arrays: Mapping[str, np.ndarray] = field(default_factory=dict)
+    column: str = "class"  # what the one column is called of rows of one number
+    name: str = "values"  # what an ``.npz`` calls the values
+    arrays: Mapping[str, np.ndarray] = field(default_factory=dict)  # what else is in an ``.npz``
+    # Names of classes, which tables have in place of the numbers in ``values``
     names: tuple[str, ...] | None = None
 
     @property

@@ -11,8 +11,8 @@ from gcnmpi.mpi.comm import Comm, from_root, host_name, maximum
 from gcnmpi.mpi.hosts import node_of
 from gcnmpi.options.config import Config
 from gcnmpi.options.kernel import resolve
-from gcnmpi.planner.evaluation import evaluation_memory
 from gcnmpi.planner.machine import Machine
+from gcnmpi.planner.memory import evaluation_memory
 from gcnmpi.planner.ranking import Candidate, Needs, Setting, ranks_that_suffice
 from partition.errors import UserError
 
@@ -21,24 +21,12 @@ GIGA = 1e9
 
 @dataclass(frozen=True)
 class Room:
-    """The memory that the nodes have for the ranks of this run.
+    """The memory that the nodes have for the ranks of this run."""
 
-    Attributes
-    ----------
-    process : int
-        Bytes that a rank has already, before anything is loaded.
-    ranks_per_node : int
-        Ranks on the node that has least for each of them.
-    free : float
-        Bytes there for each of them.
-    said : str
-        The same in words.
-    """
-
-    process: int
-    ranks_per_node: int
-    free: float
-    said: str
+    process: int  # bytes that a rank has already, before anything is loaded
+    ranks_per_node: int  # ranks on the node that has least for each of them
+    free: float  # bytes there for each of them
+    said: str  # the same in words
 
 
 def check_evaluation(
@@ -52,12 +40,7 @@ def check_evaluation(
 ) -> int:
     """Say what one evaluation needs, and refuse it where a node has less: see :func:`check_room`.
 
-    Parameters
-    ----------
-    ends : (int, int)
-        Widths of features and logits.
-    layer : int
-        The layer whose output is wanted, from 1.
+    The ends are the widths of features and logits; the output of ``layer``, from 1, is wanted.
     """
 
     def setting_of(room: Room) -> tuple[Setting, Needs]:

@@ -179,10 +179,7 @@ def open_record(
 ) -> str | None:
     """The record to write to; None where it is complete already.
 
-    Parameters
-    ----------
-    over : bool
-        Whether there are no epochs left to run.
+    With ``over``, there are no epochs left to run.
     """
     if found is None:
         checkpoint_files.set_aside(out)

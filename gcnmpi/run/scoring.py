@@ -22,13 +22,8 @@ def evaluate_weights(
 ) -> tuple[dict[str, float | None], tuple[str, ...]]:
     """The metrics of the task, of every mask: "val_accuracy" …; None where there is no such mask.
 
-    And warnings for the user.
-
-    Raises
-    ------
-    UserError
-        On all ranks: as :func:`gcnmpi.run.inference.compute`; or if the graph has not the labels of
-        the task, or other numbers of them than the weights give.
+    And warnings for the user. On all ranks a UserError as :func:`gcnmpi.run.inference.compute`; or
+    if the graph has not the labels of the task, or other numbers of them than the weights give.
     """
     done = compute(comm, asked)
     problem = done.problem
@@ -46,13 +41,7 @@ def evaluate_weights(
 
 @dataclass(frozen=True)
 class Output:
-    """Logits that are there, in the place of a model that computes them.
-
-    Attributes
-    ----------
-    result : Matrix
-    widths : tuple of int
-    """
+    """Logits that are there, in the place of a model that computes them."""
 
     result: Matrix
     widths: tuple[int, ...]

@@ -86,13 +86,9 @@ class BaseStep(ABC):
     ) -> float | None:
         """Run an epoch and return its loss, equal on every rank.
 
-        Parameters
-        ----------
-        lr : float, optional
-            The learning rate; ``train.lr`` without it.
-        interrupt : callable
-            Asked before each batch. Once it is true on one rank, the epoch is interrupted after
-            the batch on all, and None returned; the next call continues it.
+        Without a learning rate, it is ``train.lr``. Before each batch ``interrupt`` is asked: once
+        it is true on one rank, the epoch is interrupted after the batch on all, and None returned;
+        the next call continues it.
         """
         problem = self._problem
         lr = problem.config.train.lr if lr is None else lr
@@ -154,12 +150,7 @@ class BaseStep(ABC):
 
 
 class Step(BaseStep):
-    """One epoch on all vertices at once.
-
-    Parameters
-    ----------
-    problem : Problem
-    """
+    """One epoch on all vertices at once."""
 
     def __init__(self, problem: Problem) -> None:
         super().__init__(problem)

@@ -39,28 +39,15 @@ from partition.errors import UserError
 
 @dataclass(frozen=True)
 class Result:
-    """The result of a run.
+    """The result of a run."""
 
-    Attributes
-    ----------
-    epochs : list of Epoch
-        All of them, also those before it was resumed.
-    model : model
-        With its last weights.
-    best : Best
-    end : mapping
-        The last record.
-    stopped : bool
-        Whether the run was asked to stop before its last epoch, and can be resumed.
-    keep : callable
-        The checkpoint of the end, which it writes if there is none; None without a folder.
-    """
-
-    epochs: list[Epoch]
-    model: Model
+    epochs: list[Epoch]  # all of them, also those before it was resumed
+    model: Model  # with its last weights
     best: Best
-    end: dict[str, Any]
+    end: dict[str, Any]  # the last record
+    # Whether the run was asked to stop before its last epoch, and can be resumed
     stopped: bool = False
+    # The checkpoint of the end, which it writes if there is none; None without a folder
     keep: Callable[[], Path | None] = lambda: None
 
 
@@ -200,10 +187,8 @@ def train(
 def save(problem: Problem, result: Result, weights: Path | None, best: Path | None) -> None:
     """Write the last and the best weights of a run to files, where asked for.
 
-    Raises
-    ------
-    UserError
-        On all ranks, if one cannot be written; a checkpoint has them then, if that can be written.
+    On all ranks a UserError if one cannot be written; a checkpoint has them then, if that can be
+    written.
     """
     chosen = (
         (best, result.best.epoch, result.best.flat),

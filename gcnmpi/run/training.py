@@ -31,31 +31,18 @@ OnEpoch = Callable[[Epoch], bool | None]
 
 @dataclass(frozen=True)
 class Guard:
-    """The locks, signals and watch around a run.
+    """The locks, signals and watch around a run."""
 
-    Attributes
-    ----------
-    claims : Claims
-        Locks that are held until the end.
-    stop : callable
-        The signal that asked for an end, or 0.
-    moved : callable
-        Called to say that a rank makes progress.
-    """
-
-    claims: Claims
-    stop: Callable[[], int]
-    moved: Callable[[], None]
+    claims: Claims  # locks that are held until the end
+    stop: Callable[[], int]  # the signal that asked for an end, or 0
+    moved: Callable[[], None]  # called to say that a rank makes progress
 
 
 @contextlib.contextmanager
 def guarded(comm: Comm, config: Config, purpose: str) -> Iterator[Guard]:
     """Locks, signals that ask for a checkpoint, and a watch over ranks that hang.
 
-    Parameters
-    ----------
-    purpose : str
-        For locks: "gcnmpi train".
+    The purpose is for the locks: "gcnmpi train".
     """
     launcher = os.getppid() if launched() else None
     requests = stop_requests(launcher, tell=comm.rank == 0)
@@ -66,25 +53,13 @@ def guarded(comm: Comm, config: Config, purpose: str) -> Iterator[Guard]:
 
 @dataclass(frozen=True)
 class Trained:
-    """The files and records that a run left.
-
-    Attributes
-    ----------
-    folder : Path
-    epochs : list of Epoch
-        Empty where the run had finished before.
-    end : mapping
-        The last record.
-    stopped : bool
-        Whether a signal ended it before its last epoch: it can be resumed.
-    before : RunRecord or None
-        The record of a run that had finished before, with all that is asked for: nothing was done.
-    """
+    """The files and records that a run left."""
 
     folder: Path
-    epochs: list[Epoch]
-    end: dict[str, Any]
-    stopped: bool
+    epochs: list[Epoch]  # empty where the run had finished before
+    end: dict[str, Any]  # the last record
+    stopped: bool  # whether a signal ended it before its last epoch: it can be resumed
+    # The record of a run that had finished before, with all that is asked for: nothing was done
     before: RunRecord | None = None
 
 

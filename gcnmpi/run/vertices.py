@@ -16,12 +16,8 @@ def picked_vertices(stored: StoredGraph, rows: Path | np.ndarray) -> np.ndarray:
     """The vertices that a file names, one a line, or an array, in its order: (m,) int64.
 
     They are called as in the file that the graph was imported from, if that had names of its own
-    (``ids.npy``); else they are numbers from 0.
-
-    Raises
-    ------
-    UserError
-        If the file cannot be read, or names what is no vertex of the graph.
+    (``ids.npy``); else they are numbers from 0. A UserError if the file cannot be read, or names
+    what is no vertex of the graph.
     """
     if isinstance(rows, Path):
         return called(stored, enumerate(_words(rows), start=1), f"{rows}, line")
@@ -42,15 +38,8 @@ def _words(path: Path) -> list[str]:
 def called(stored: StoredGraph, words: Iterable[tuple[int, str]], where: str) -> np.ndarray:
     """The vertices that words name, (m,) int64; empty words name none.
 
-    Parameters
-    ----------
-    words : iterable of (int, str)
-        With the number that a mistake is told by, after ``where``.
-
-    Raises
-    ------
-    UserError
-        If a word names none.
+    Each word comes with the number that names it, after ``where``, in a UserError: if it is the
+    name of no vertex.
     """
     ids, n = stored.graph.ids, stored.manifest.n
     known = {} if ids is None else {str(name): i for i, name in enumerate(ids)}

@@ -48,27 +48,16 @@ NOT_OF_A_NETWORK = ("dropout", "input_dropout", "attention_dropout", "order", "c
 
 @dataclass(frozen=True)
 class Weights:
-    """The content of a file of weights.
-
-    Attributes
-    ----------
-    path : Path
-    parameters : mapping of str to array
-        By the names and with the shapes of the network's parameters.
-    widths : tuple of int
-        Columns of H⁰ … Hᴸ.
-    network : mapping of str to value
-        Keys of the configuration: "model.name", "graph.normalize", "task.name" … Of a file of
-        another program only those that its arrays show.
-    described : bool
-        Whether the file says which network it is of.
-    """
+    """The content of a file of weights."""
 
     path: Path
+    # By the names and with the shapes of the network's parameters
     parameters: Mapping[str, np.ndarray]
-    widths: tuple[int, ...]
+    widths: tuple[int, ...]  # columns of H⁰ … Hᴸ
+    # Keys of the configuration: "model.name", "graph.normalize", "task.name" … Of a file of another
+    # program only those that its arrays show
     network: Mapping[str, Any]
-    described: bool
+    described: bool  # whether the file says which network it is of
 
 
 def save_weights(
@@ -123,10 +112,7 @@ def write_weights(
 ) -> None:
     """Write arrays as ``numpy.savez`` does, and what they are in the comment of the archive.
 
-    Raises
-    ------
-    UserError
-        If the file cannot be written.
+    A UserError if the file cannot be written.
     """
     with atomic_file(path) as file, zipfile.ZipFile(file, "w") as archive:
         for name, array in state.items():
@@ -189,10 +175,7 @@ def read_weights(
 def read_facts(path: str | os.PathLike) -> dict[str, Any] | None:
     """The description in a file of weights; None of a file of another program.
 
-    Raises
-    ------
-    UserError
-        If it cannot be read, or is cut off within what it says.
+    A UserError if it cannot be read, or is cut off within what it says.
     """
     path = Path(path)
     with zip_errors(path), open_regular(path) as file:
@@ -291,10 +274,7 @@ def _network(path: Path, facts: Mapping[str, Any]) -> dict[str, Any]:
 def _own_network(path: Path, stored: str, wanted: str | None) -> str:
     """The user's name of the network that a file of weights names: no file is run on its word.
 
-    Parameters
-    ----------
-    wanted : str or None
-        The name that the user gave, with its hash.
+    The wanted name is the user's, with its hash.
     """
     file = stored.rpartition("@")[0]
     if wanted is None:

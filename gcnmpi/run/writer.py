@@ -21,13 +21,7 @@ class Writer:
     """Appends records to a file, each a whole line or not at all; without a path it does nothing.
 
     One rank writes, and all must hear of it when it cannot: the first error is kept, and
-    :meth:`check` raises it where the ranks agree on errors.
-
-    Parameters
-    ----------
-    path : path or None
-    hint : str, optional
-        What whoever hears that it cannot be written is to do.
+    :meth:`check` raises it where the ranks agree on errors, with the hint.
     """
 
     def __init__(self, path: str | os.PathLike | None, hint: str | None = None) -> None:
@@ -63,12 +57,8 @@ class Writer:
         """Write the record again if it is not there any more; whether its folder was not either.
 
         Nothing is lost: this process has the file open, wherever it went. Another one that has
-        taken its place is put aside.
-
-        Raises
-        ------
-        UserError
-            If another folder is in the place of that of the record, or it cannot be written.
+        taken its place is put aside. A UserError if another folder is in the place of that of the
+        record, or it cannot be written.
         """
         if self._file is None or self._path is None or self.failed:
             return False

@@ -19,26 +19,14 @@ from partition.records import map_npy, temporary_name
 
 @dataclass(frozen=True)
 class Rows:
-    """Rows of a result, some of which this rank holds.
+    """Rows of a result, some of which this rank holds."""
 
-    Attributes
-    ----------
-    numbers : (m,) integers
-        Rows of the result that come from this rank; each comes from one rank.
-    places : (m,) integers
-        Where they are in ``values``.
-    values : array
-        What this rank holds.
-    n : int
-        Rows of the result.
-    picked : (n,) int64 or None
-        The vertices of its rows; None: all of them, in their order.
-    """
-
+    # (m,) integers: rows of the result that come from this rank; each comes from one rank
     numbers: np.ndarray
-    places: np.ndarray
-    values: np.ndarray
-    n: int
+    places: np.ndarray  # (m,) integers: where they are in ``values``
+    values: np.ndarray  # what this rank holds
+    n: int  # rows of the result
+    # (n,) int64 or None: the vertices of its rows; None: all of them, in their order
     picked: np.ndarray | None = None
 
     @property

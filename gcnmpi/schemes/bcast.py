@@ -22,7 +22,6 @@ MG-GCN's permutation, which balances the entries of the tiles.
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
@@ -57,13 +56,7 @@ def load(
     config: Config,
     demand: Demand,
 ) -> RowScheme:
-    """Bring every block row of M to its rank.
-
-    Raises
-    ------
-    UserError
-        On all ranks, if the parts cannot be grouped into as many blocks as there are ranks.
-    """
+    """Bring every block row of M to its rank; the parts are grouped into a block for each rank."""
     comm, partition = runtime.comm, source.partition
     with agreed(comm):
         if partition is not None and partition.k % comm.size:
@@ -106,16 +99,6 @@ def load_broadcast(
         runtime, options, tiling, products, operands, forecast, max_bytes, halo=halo,
         replicas=row if forecast.copies > 1 else None,
     )  # fmt: skip
-
-
-def parts_needed(config: SchemeConfig, size: int) -> int:
-    """None: without a partition blocks are ranges of vertices."""
-    return 0
-
-
-def variants(config: SchemeConfig, size: int) -> list[SchemeConfig]:
-    """One: there is no grid to choose."""
-    return [dataclasses.replace(config, name="bcast")]
 
 
 @dataclass(frozen=True)
@@ -173,11 +156,12 @@ class BroadcastForecast(BlockRowsForecast):
 
 
 def make_forecast(config: SchemeConfig, size: int, facts: Facts) -> BroadcastForecast:
-    """The scheme on paper."""
+    """Blocks on paper, one on each rank."""
     return BroadcastForecast(size, 1, facts, config.overlap)
 
 
-ENTRY = Entry(load, parts_needed, variants, make_forecast, gives_rows=True)
+# Without a partition, blocks are ranges of vertices.
+ENTRY = Entry(load, make_forecast, gives_rows=True)
 
 
 class Broadcasts:
@@ -227,7 +211,7 @@ class Broadcasts:
         return Matrix(place, self._kernel.empty(self._rows[self._group.rank], width))
 
     def release(self) -> None:
-        """Free the buffers."""
+        """Free the buffers of blocks that are received."""
         self._buffers.clear()
 
     def multiply(

@@ -31,8 +31,8 @@ from gcnmpi.layout.loading import Entries, load_m
 from gcnmpi.layout.place import Place
 from gcnmpi.layout.runtime import Runtime, Source
 from gcnmpi.layout.tiling import (
+    Ordering,
     Tiling,
-    natural_ordering,
     ordered_blocks,
     partition_ordering,
     sparse_tile,
@@ -67,7 +67,7 @@ def copy_of(count: int, copies: int, stage: int) -> int:
 def block_rows(comm: Comm, source: Source, copies: int, config: Config) -> Tiling:
     """The layout: blocks of parts, or of ranges of vertices, each ``copies`` times."""
     stored = source.stored
-    ordering = natural_ordering(stored.graph.n)
+    ordering = Ordering(stored.graph.n)
     if source.partition is not None:
         ordering = partition_ordering(comm, stored, source.partition)
     count = comm.size // copies
@@ -158,7 +158,7 @@ class BlockRowsForecast(Forecast):
         return sorted(found)
 
     def volume(self, rank: int, product: Operation, k: int, *sizes: int) -> Volume:
-        """What arrives or leaves in the stages, and the sum over copies."""
+        """The blocks or rows of the stages, and the sum over copies."""
         if product in ROWS:
             return self._rows(rank, product, sizes[0])
         if product not in SUMS:
@@ -188,7 +188,7 @@ class BlockRowsForecast(Forecast):
         return whole_row_work(rows, product, *sizes)
 
     def shape(self, rank: int, place: Place, width: int) -> tuple[int, int]:
-        """Own rows."""
+        """Own rows, and all columns."""
         return self.rows(rank // self.copies), width
 
     def entries(self, rank: int) -> int:
@@ -211,11 +211,11 @@ class BlockRowsForecast(Forecast):
 
     @abstractmethod
     def _rows(self, rank: int, product: Operation, width: int) -> Volume:
-        """What bringing whole rows of neighbours ("expand"), or their gradients back, moves."""
+        """Volume of whole rows of neighbours ("expand"), or of their gradients back."""
 
     @abstractmethod
     def _stages(self, rank: int, product: Operation, width: int) -> Volume:
-        """What a rank's share of the stages moves."""
+        """Volume of a rank's share of the stages."""
 
     @abstractmethod
     def _multiplied(self, rank: int, width: int) -> Sequence[Sparse | Dense]:
@@ -255,14 +255,9 @@ class BlockRowsForecast(Forecast):
 def load_halo(
     runtime: Runtime, source: Source, config: Config, tiling: Tiling, column: Group, sparse: bool
 ) -> Halo:
-    """The halo of this rank's block row.
+    """The halo of this rank's block row, within the process column of its copy.
 
-    Parameters
-    ----------
-    column : Group
-        The ranks with the same copy; rank q of it holds block q.
-    sparse : bool
-        Whether rows travel point to point, to those who need them, or whole blocks to all.
+    Rows travel point to point to the ranks that need them (``sparse``), or whole blocks to all.
     """
     comm, max_bytes = runtime.comm, config.loading.max_buffer_mb * 2**20
     # The pattern alone: no degrees.
@@ -286,10 +281,7 @@ def load_halo(
 def needed_rows(tile: sp.csr_array, first: int, tiling: Tiling) -> np.ndarray:
     """Positions of the rows of other blocks that a tile has entries for, increasing.
 
-    Parameters
-    ----------
-    tile : csr_array
-        Own rows; columns count from position ``first``.
+    The tile has own rows; its columns count from position ``first``.
     """
     needed = np.unique(tile.indices).astype(np.int64) + first
     return np.setdiff1d(needed, np.arange(*_own(tiling)), assume_unique=True)

@@ -26,7 +26,7 @@ from partition.graph.store import Partition
 
 @dataclass(frozen=True)
 class Facts:
-    """What there is to know of graph and run before the arcs are read.
+    """Graph and run as they are known before the arcs are read.
 
     Attributes
     ----------
@@ -76,6 +76,14 @@ class Facts:
     owned: Sequence[int] | None = None
     precision: str = EXACT
     rereads: bool = True
+
+    @property
+    def figures(self) -> Mapping[str, Any]:
+        """The metrics; without a partition, those of one part that is the whole graph."""
+        if self.metrics is not None:
+            return self.metrics
+        names = ("send_rows", "recv_rows", "send_messages", "recv_messages")
+        return {"rows": [self.n], "nnz": [self.entries], **{name: [0] for name in names}}
 
     def row_bytes(self, width: int) -> int:
         """Bytes of a row of so many columns."""
@@ -135,8 +143,8 @@ class Span:
 class Forecast(ABC):
     """A scheme with its options on some number of ranks. ``rank`` is any of them.
 
-    What is not said otherwise holds for rows that are moved as they are, and weights that every
-    rank has.
+    The methods that have a body here hold where rows are moved as they are and every rank has all
+    weights.
 
     Attributes
     ----------
@@ -155,7 +163,7 @@ class Forecast(ABC):
     own_buffers = False
 
     def layout_of(self, place: Place) -> Hashable:
-        """See ``Layout.layout``."""
+        """The same as ``Layout.layout`` of the scheme."""
         return None
 
     @abstractmethod
@@ -244,7 +252,7 @@ def make_facts(source: Source, config: Config, demand: Demand) -> Facts:
 def why_not_mixed(
     partition: Partition, scheme: SchemeConfig, demand: Demand
 ) -> tuple[str, str] | None:
-    """Why partial sums cannot be sent in place of rows, and a hint; None: they can."""
+    """The reason why no partial sums can be sent in place of rows, and a hint; or None."""
     if demand.rows:
         return "this network needs whole rows of neighbours", "networks of sums can mix"
     if not scheme.sparse and CopiesOptions in SCHEMES.options[scheme.name]:
@@ -266,16 +274,10 @@ def backward_exchange(wanted: str, symmetric: bool) -> str:
     return ("expand" if symmetric else "fold") if wanted == "auto" else wanted
 
 
-def alone(facts: Facts) -> dict[str, list[int]]:
-    """The metrics of a partition into one part."""
-    names = ("send_rows", "recv_rows", "send_messages", "recv_messages")
-    return {"rows": [facts.n], "nnz": [facts.entries], **{name: [0] for name in names}}
-
-
 def exchange_volume(
     metrics: Mapping[str, Any], part: int, message_bytes: int, back: bool
 ) -> Volume:
-    """What a part sends and receives in an expand of its needed rows, or in a fold (``back``)."""
+    """Volume of a part in an expand of its needed rows, or in a fold (``back``)."""
     out, into = ("recv", "send") if back else ("send", "recv")
     return Volume(
         metrics[f"{out}_rows"][part] * message_bytes,
@@ -311,7 +313,7 @@ def whole_row_work(rows: int, product: Operation, d_in: int, d_out: int) -> Sequ
 
 
 def row_volume(product: Operation, rows: int, itemsize: int, size: int) -> Volume:
-    """What one of these operations moves over a group of ``size`` ranks."""
+    """Volume of an operation on rows that ``size`` ranks share."""
     moved = all_reduce(rows * itemsize, size)
     if product == Operation.ROW_ARGMAX:
         moved += all_reduce(rows * np.dtype(np.int64).itemsize, size)

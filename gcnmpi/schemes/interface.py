@@ -1,4 +1,4 @@
-"""What a scheme gives to layers, loss and optimizer, which never communicate themselves.
+"""The interface of a scheme to layers, loss and optimizer, which never communicate themselves.
 
 Dense matrices are arrays of the kernel; where their place or their exchange matters, they come in a
 :class:`~gcnmpi.halo.matrix.Matrix`. ``k`` is the number of the layer that a product belongs
@@ -58,7 +58,7 @@ class Layout(Protocol):
         """
 
     def release(self) -> None:
-        """Free what was kept for products of matrices that were not made with ``exchanged=True``.
+        """Free the buffers of products of matrices that were not made with ``exchanged=True``.
 
         For a product that is made once, such as M·H⁰, whose buffers are as large as H⁰.
         """
@@ -99,10 +99,10 @@ class Products(Protocol):
     """
 
     def aggregate(self, k: int, x: Matrix, out: Array, epilogue: Epilogue | None = None) -> None:
-        """out = M·x."""
+        """out = M·x, and the epilogue."""
 
     def aggregate_t(self, k: int, x: Matrix, out: Array, epilogue: Epilogue | None = None) -> None:
-        """out = Mᵀ·x."""
+        """out = Mᵀ·x, and the epilogue."""
 
     def combine(self, k: int, product: Product[Array]) -> None:
         """Rows times W, or times Wᵀ where the product is transposed."""
@@ -112,7 +112,7 @@ class Products(Protocol):
     ) -> None:
         """out = this rank's contribution to xᵀ·grad; its piece of the sum where it is sharded.
 
-        With ``sums``, those are what ``column_sum`` gives for grad.
+        With ``sums``, these become the result of ``column_sum`` for grad.
         """
 
     def column_sum(self, k: int, grad: Array, out: Array) -> None:
@@ -121,12 +121,12 @@ class Products(Protocol):
     def reduce(self, contributions: Array) -> None:
         """Sum a flat float64 array, of the host or of the kernel, over ranks, in place.
 
-        Who contributes what so that everything counts once, the block says.
+        The block says which ranks contribute, so that everything counts once.
         """
 
 
 class RowOperations(Protocol):
-    """What is computed of each row, over the ranks that share it."""
+    """Operations on each row, over the ranks that share it."""
 
     def row_max(self, k: int, x: Array) -> Array:
         """Largest entry of each row of (some rows of) Hᵏ, (rows, 1)."""
@@ -158,10 +158,10 @@ class Scheme(Layout, Products, RowOperations, Protocol):
         """Which rows travel, where one exchange between all ranks serves all products."""
 
     def describe(self) -> dict[str, Any]:
-        """What the run's record says of the scheme: its options as they were resolved."""
+        """The options as they were resolved, for the record of the run."""
 
     def volume(self, product: Operation, k: int, *sizes: int) -> Volume:
-        """What this rank will hand to MPI for a product.
+        """Bytes and messages that this rank will hand to MPI for a product.
 
         ``sizes`` are the widths it depends on: one for "aggregate", "aggregate_t" and
         "expand_input"; d_in and d_out for "combine", "combine_t" and "weight_grad". For "row_max",
@@ -171,25 +171,25 @@ class Scheme(Layout, Products, RowOperations, Protocol):
 
 @dataclass(frozen=True)
 class Entry:
-    """What the table of schemes points to.
+    """An entry of the table of schemes.
 
     Attributes
     ----------
     load : callable
         ``load(runtime, source, config, demand)`` brings the graph to the ranks and returns the
         :class:`Scheme`.
+    forecast : callable
+        ``forecast(config, size, facts)``: the scheme on paper, with resolved options.
     parts : callable
         ``parts(config, size)``: how many parts the partition must have on ``size`` ranks; 0: it
         needs none, and any that it can group will do. A UserError where the options do not fit.
     variants : callable
         ``variants(config, size)``: the options with every grid or replication factor that is
-        possible on ``size`` ranks, for the ranking of all.
-    forecast : callable
-        ``forecast(config, size, facts)``: the scheme on paper; ``config`` as for ``parts``.
+        possible on ``size`` ranks, for the ranking of all; one, where there is nothing to choose.
     gives_rows : bool
         Whether it can give whole rows of neighbours, which attention and maxima need.
     cuts_batches : bool
-        Whether mini-batches can be cut out of what it loads.
+        Whether mini-batches can be cut out of the rows that it loads.
     mixes : bool
         Whether it can send partial sums in place of rows (``scheme.exchange``).
     loads_by_rows : bool
@@ -198,9 +198,9 @@ class Entry:
     """
 
     load: Callable[[Runtime, Source, Config, Demand], Scheme]
-    parts: Callable[[SchemeConfig, int], int]
-    variants: Callable[[SchemeConfig, int], list[SchemeConfig]]
     forecast: Callable[[SchemeConfig, int, Facts], Forecast]
+    parts: Callable[[SchemeConfig, int], int] = lambda config, size: 0
+    variants: Callable[[SchemeConfig, int], list[SchemeConfig]] = lambda config, size: [config]
     gives_rows: bool = False
     cuts_batches: bool = False
     mixes: bool = False
@@ -208,12 +208,6 @@ class Entry:
 
 
 def refuse_to_add(name: str, product: Product[Array]) -> None:
-    """For ``combine`` where rows are not whole: there its result is a sum over ranks.
-
-    Raises
-    ------
-    ValueError
-        If it is to be added to a matrix.
-    """
+    """For ``combine`` where rows are not whole: its result is a sum over ranks."""
     if product.accumulate or product.also is not None:
         raise ValueError(f"scheme {name!r} adds no product to a matrix")

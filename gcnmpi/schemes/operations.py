@@ -6,7 +6,7 @@ from enum import StrEnum
 
 
 class Operation(StrEnum):
-    """One of them; what it does is said in :mod:`gcnmpi.schemes.interface`."""
+    """An operation of :mod:`gcnmpi.schemes.interface`, which says its meaning."""
 
     AGGREGATE = "aggregate"
     AGGREGATE_T = "aggregate_t"
@@ -24,7 +24,7 @@ class Operation(StrEnum):
 
 
 Product = tuple[Operation, int, *tuple[int, ...]]
-"""An operation of a step: which, its layer and what its volume depends on, widths first."""
+"""An operation of a step: which, its layer, and the sizes of its volume, widths first."""
 
 # Products with M and Mᵀ; of rows with a weight; what brings whole rows of neighbours, and takes
 # their gradients back; all that exchanges rows; what is reduced over the ranks that share a row.

@@ -11,7 +11,6 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
@@ -28,7 +27,7 @@ from gcnmpi.layout.pattern import EntryPattern
 from gcnmpi.layout.place import Place
 from gcnmpi.layout.runtime import Demand, Runtime, Source
 from gcnmpi.mpi.comm import Comm, agreed
-from gcnmpi.options.config import Config, SchemeConfig
+from gcnmpi.options.config import Config
 from gcnmpi.options.kernel import KERNELS
 from gcnmpi.options.scheme import ROW_ORDERS
 from gcnmpi.schemes.forecast import (
@@ -37,7 +36,6 @@ from gcnmpi.schemes.forecast import (
     Forecast,
     Span,
     Sparse,
-    alone,
     exchange_volume,
     make_facts,
     mixed_ones,
@@ -88,7 +86,7 @@ def lay_out(runtime: Runtime, source: Source, config: Config, demand: Demand) ->
 
 
 def mix(comm: Comm, laid: Laid, max_bytes: float) -> tuple[Laid, Sequence[sp.csr_array | None]]:
-    """The same with the mixed exchange in place of that of rows; and what packs, for each matrix.
+    """The same with the mixed exchange in place of that of rows; and the packing of each matrix.
 
     Of ``forward`` first, of ``backward`` last.
     """
@@ -106,7 +104,7 @@ def load(
     config: Config,
     demand: Demand,
 ) -> RowScheme:
-    """Bring every row of M to its owner, and make what multiplies with it."""
+    """Bring every row of M to its owner, and make the products with it."""
     comm, max_bytes = runtime.comm, config.loading.max_buffer_mb * 2**20
     laid, packings = lay_out(runtime, source, config, demand), NO_PACKINGS
     by_rows = laid if demand.batches else None
@@ -131,16 +129,6 @@ def load(
     )  # fmt: skip
 
 
-def parts_needed(config: SchemeConfig, size: int) -> int:
-    """One part a rank."""
-    return size
-
-
-def variants(config: SchemeConfig, size: int) -> list[SchemeConfig]:
-    """One: there is nothing to choose."""
-    return [dataclasses.replace(config, name="p2p")]
-
-
 @dataclass(frozen=True)
 class P2PForecast(Forecast):
     """The scheme on paper: everything follows from the partition's metrics.
@@ -157,8 +145,8 @@ class P2PForecast(Forecast):
     own_buffers = True
 
     def ranks(self) -> Sequence[int]:
-        """Those with most rows, entries, rows to send or rows to receive."""
-        figures = [self._metrics[name] for name in ("rows", "nnz", "send_rows", "recv_rows")]
+        """The ranks with most rows, entries, rows to send or rows to receive."""
+        figures = [self.facts.figures[name] for name in ("rows", "nnz", "send_rows", "recv_rows")]
         figures += [] if self.facts.owned is None else [self.facts.owned]
         return sorted({int(np.argmax(figure)) for figure in figures})
 
@@ -168,7 +156,7 @@ class P2PForecast(Forecast):
             return NOTHING
         back = product == Operation.FOLD or (product == Operation.AGGREGATE_T and self.facts.folds)
         message, row = self.facts.message_bytes(sizes[0]), self.facts.row_bytes(sizes[0])
-        volume = exchange_volume(self._metrics, rank, message, back)
+        volume = exchange_volume(self.facts.figures, rank, message, back)
         return self.kept.get(rank, Kept()).off(volume, message, row, back)
 
     def span(self, product: Operation, k: int) -> Sequence[Span]:
@@ -177,46 +165,41 @@ class P2PForecast(Forecast):
 
     def work(self, rank: int, product: Operation, k: int, *sizes: int) -> Sequence[Sparse | Dense]:
         """Own rows of M, own rows of dense matrices."""
-        rows, halo = self._metrics["rows"][rank], self._metrics["recv_rows"][rank]
+        rows, halo = self.facts.figures["rows"][rank], self.facts.figures["recv_rows"][rank]
         if product not in EXCHANGES:
             return whole_row_work(rows, product, *sizes)
         return [Sparse(rows, rows + halo, self._multiplied(rank), sizes[0])]
 
     def shape(self, rank: int, place: Place, width: int) -> tuple[int, int]:
-        """Own rows."""
-        return self._metrics["rows"][rank], width
+        """Own rows, and all columns."""
+        return self.facts.figures["rows"][rank], width
 
     def entries(self, rank: int) -> int:
         """Own rows of M, and of Mᵀ or the transpose of those of M."""
         return self._multiplied(rank) * (1 if self.facts.one_tile else 2)
 
     def loaded(self, rank: int) -> int:
-        """Those that move are among them: planning the exchange takes less than loading them."""
+        """All own arcs, also those that move: planning the exchange takes less than loading."""
         if self.facts.owned is not None:
             return self.facts.owned[rank] * (1 if self.facts.one_tile else 2)
-        return self._metrics["nnz"][rank] * (2 if self.facts.rereads else 1)
+        return self.facts.figures["nnz"][rank] * (2 if self.facts.rereads else 1)
 
     def buffers(self, rank: int, product: Operation, k: int, *sizes: int) -> int:
         """Halo and packed rows."""
         if product not in EXCHANGES:
             return 0
-        rows = self._metrics["recv_rows"][rank] + self._metrics["send_rows"][rank]
+        rows = self.facts.figures["recv_rows"][rank] + self.facts.figures["send_rows"][rank]
         return self.facts.buffer_bytes(rows, sizes[0])
 
     def _multiplied(self, rank: int) -> int:
         """Entries that a rank multiplies."""
-        return self._metrics["nnz"][rank] + mixed_ones(self.facts, rank)
-
-    @property
-    def _metrics(self) -> Mapping[str, Any]:
-        return self.facts.metrics or alone(self.facts)
+        return self.facts.figures["nnz"][rank] + mixed_ones(self.facts, rank)
 
 
 ENTRY = Entry(
     load,
-    parts_needed,
-    variants,
     lambda config, size, facts: P2PForecast(size, facts),
+    parts=lambda config, size: size,
     gives_rows=True,
     cuts_batches=True,
     mixes=True,
@@ -248,7 +231,7 @@ def _degrees(runtime: Runtime, plan: Plan, entries: loading.Entries) -> np.ndarr
     exchange = Exchange(transport, 1, runtime.traffic, runtime.phases)
     exchange.own[:, 0] = row_sums(entries.row, entries.weight, plan.nown)
     exchange.start_expand()
-    exchange.finish_expand()
+    exchange.finish()
     return exchange.whole[:, 0]
 
 

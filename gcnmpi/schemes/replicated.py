@@ -19,8 +19,8 @@ the q ≠ i of its share; over the c copies they add up to what part i receives 
 bounds it by P/c²·cut, the largest such number times the stages. ``aggregate_t`` expands in the same
 way with the values of Mᵀ where the pattern is symmetric (``scheme.backward``). Else it folds:
 partial sums of Mᵀ·G go back to (q, j), whose copy is then complete and is broadcast to the other
-c − 1: (c − 1)·r·d numbers in all, where the all-reduce moves 2·(c − 1)·r·d. What copies
-send each other is not rounded (``comm.precision``).
+c − 1: (c − 1)·r·d numbers in all, where the all-reduce moves 2·(c − 1)·r·d. The rows
+that copies send each other are not rounded (``comm.precision``).
 
 A pair of parts meets on one copy only, with all of its entries: so these exchanges can be mixed
 (``scheme.exchange``), and send what those of 1D send.
@@ -34,7 +34,6 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 import scipy.sparse as sp
 
@@ -61,7 +60,6 @@ from gcnmpi.schemes.block_rows import (
 from gcnmpi.schemes.forecast import (
     Facts,
     Sparse,
-    alone,
     exchange_volume,
     make_facts,
     mixed_ones,
@@ -135,13 +133,7 @@ def load(
 
 
 def parts_needed(config: SchemeConfig, size: int) -> int:
-    """P/c parts.
-
-    Raises
-    ------
-    UserError
-        If c does not divide P.
-    """
+    """P/c parts; a UserError if c does not divide P."""
     copies = config.replication
     if size % copies:
         factors = [str(c) for c in range(1, size + 1) if size % c == 0]
@@ -155,7 +147,7 @@ def parts_needed(config: SchemeConfig, size: int) -> int:
 def variants(config: SchemeConfig, size: int) -> list[SchemeConfig]:
     """Every c > 1 that divides P, with whole blocks and with needed rows only."""
     return [
-        dataclasses.replace(config, name="replicated", replication=copies, sparse=sparse)
+        dataclasses.replace(config, replication=copies, sparse=sparse)
         for copies in range(2, size + 1)
         if size % copies == 0
         for sparse in (False, True)
@@ -166,9 +158,9 @@ def variants(config: SchemeConfig, size: int) -> list[SchemeConfig]:
 class NeededForecast(BlockRowsForecast):
     """Needed rows on paper.
 
-    What a rank sends follows exactly from the partition's metrics: all that its part sends in 1D,
-    or nothing. What it receives depends on pairs of parts, which metrics do not have; it
-    is taken in proportion to the blocks of its share that are not its own.
+    The rows that a rank sends follow exactly from the partition's metrics: all that its part sends
+    in 1D, or none. The rows that it receives depend on pairs of parts, which metrics do not have;
+    they are taken in proportion to the blocks of its share that are not its own.
 
     Attributes
     ----------
@@ -189,7 +181,7 @@ class NeededForecast(BlockRowsForecast):
         """Halo and packed rows."""
         if product in ROWS:
             block = rank // self.copies
-            rows = self._metrics["send_rows"][block] + self._metrics["recv_rows"][block]
+            rows = self.facts.figures["send_rows"][block] + self.facts.figures["recv_rows"][block]
             return self.facts.buffer_bytes(rows, sizes[0])
         if product not in SUMS:
             return 0
@@ -209,7 +201,7 @@ class NeededForecast(BlockRowsForecast):
         """All that a part sends and receives in 1D, on each copy of it."""
         block, back = rank // self.copies, product == Operation.FOLD
         message, row = self.facts.message_bytes(width), self.facts.row_bytes(width)
-        volume = exchange_volume(self._metrics, block, message, back)
+        volume = exchange_volume(self.facts.figures, block, message, back)
         return self.halo_kept.get(rank, Kept()).off(volume, message, row, back)
 
     def _sum(self, rank: int, product: Operation, width: int) -> Volume:
@@ -237,7 +229,7 @@ class NeededForecast(BlockRowsForecast):
         block, copy = divmod(rank, self.copies)
         if block not in share(self.count, self.copies, copy):
             return 0, 0
-        return self._metrics["send_rows"][block], self._metrics["send_messages"][block]
+        return self.facts.figures["send_rows"][block], self.facts.figures["send_messages"][block]
 
     def _received(self, rank: int) -> tuple[int, int]:
         """Rows that an expand brings, and from how many others."""
@@ -246,13 +238,9 @@ class NeededForecast(BlockRowsForecast):
         block, copy = divmod(rank, self.copies)
         stages = share(self.count, self.copies, copy)
         others, of = len(stages) - (block in stages), max(1, self.count - 1)
-        figures = self._metrics["recv_rows"][block], self._metrics["recv_messages"][block]
+        figures = self.facts.figures["recv_rows"][block], self.facts.figures["recv_messages"][block]
         rows, peers = (-(-figure * others // of) for figure in figures)
         return rows, peers
-
-    @property
-    def _metrics(self) -> Mapping[str, Any]:
-        return self.facts.metrics or alone(self.facts)
 
 
 def make_forecast(
@@ -264,4 +252,4 @@ def make_forecast(
     return BroadcastForecast(size, config.replication, facts, config.overlap)
 
 
-ENTRY = Entry(load, parts_needed, variants, make_forecast, gives_rows=True, mixes=True)
+ENTRY = Entry(load, make_forecast, parts_needed, variants, gives_rows=True, mixes=True)

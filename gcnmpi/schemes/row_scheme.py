@@ -59,7 +59,7 @@ class Rows(Protocol):
 
     @property
     def vertices(self) -> np.ndarray:
-        """Their global ids."""
+        """The global ids of these rows."""
 
     @property
     def copy(self) -> int:
@@ -79,7 +79,7 @@ class RowProducts(Protocol[Operand_in]):
         """A matrix of own rows that will be multiplied."""
 
     def release(self) -> None:
-        """Free what was kept for products that are made once."""
+        """Free the buffers of products that are made once."""
 
     def multiply(
         self, matrix: Operand_in, x: Matrix, out: Array, epilogue: Epilogue | None = None
@@ -93,7 +93,7 @@ class RowScheme(WholeRows, Generic[Operand]):
     Parameters
     ----------
     options : dict
-        What ``describe`` says, its name among it.
+        The result of ``describe``, with the name of the scheme.
     operands : sequence
         This rank's tiles of M and of Mᵀ, as the products take them; empty: there are no products.
     max_bytes : float
@@ -107,7 +107,7 @@ class RowScheme(WholeRows, Generic[Operand]):
     plan : Plan or None
         As the interface says.
     laid : Laid or None
-        What mini-batches are cut out of (:mod:`gcnmpi.schemes.sampled`), where they will be.
+        The rows out of which mini-batches are cut (:mod:`gcnmpi.schemes.sampled`), if any are.
     """
 
     def __init__(
@@ -151,7 +151,7 @@ class RowScheme(WholeRows, Generic[Operand]):
         return Matrix(place, self._kernel.empty(len(self._vertices), width))
 
     def release(self) -> None:
-        """Free what was kept for a product that is made once."""
+        """Free the buffers of a product that is made once."""
         self._products.release()
         if self.halo is not None:
             self.halo.release()
@@ -173,7 +173,7 @@ class RowScheme(WholeRows, Generic[Operand]):
         return self._rows.original(self._comm, piece, width, self._max_bytes)
 
     def volume(self, product: Operation, k: int, *sizes: int) -> Volume:
-        """From the forecast."""
+        """As the forecast has it."""
         return self._forecast.volume(self._comm.rank, product, k, *sizes)
 
     def _multiply(

@@ -1,8 +1,8 @@
 """Mini-batches of ``p2p``: a part of its matrix and of its exchange, for the rows of a batch.
 
 All ranks compute one batch together. Who is in it is decided by hashes of global ids
-(:mod:`partition.graph.sampling`), each rank deciding for the rows that it owns; what a layer reads
-of others is asked for, so that rows travel that a batch needs, and no others. Every product folds
+(:mod:`partition.graph.sampling`), each rank deciding for the rows that it owns. Ranks ask for the
+rows of others that a layer reads, so that only rows travel that a batch needs. Every product folds
 backwards, since a sampled matrix is not symmetric.
 """
 
@@ -27,7 +27,7 @@ from gcnmpi.layout.loading import Readable
 from gcnmpi.layout.place import Block, Place
 from gcnmpi.layout.runtime import Runtime
 from gcnmpi.mpi.ahead import Work, asking
-from gcnmpi.mpi.comm import Comm, duplicate, redistribute
+from gcnmpi.mpi.comm import Comm, redistribute
 from gcnmpi.options.config import Config
 from gcnmpi.schemes.forecast import Facts
 from gcnmpi.schemes.operations import EXCHANGES, Operation
@@ -42,7 +42,7 @@ TRANSPORT = "isend"  # a batch's messages are sent a few times: none are prepare
 
 @dataclass(frozen=True)
 class Layer:
-    """What one layer of a batch multiplies with.
+    """The matrix and the exchange of one layer of a batch.
 
     Attributes
     ----------
@@ -62,14 +62,14 @@ class Batch:
     Attributes
     ----------
     rows : (rows,) integers
-        Its rows among the rank's own, by local number: seeds first, then what each layer reads
-        and those before it do not; increasing within these. At the end, those that the rank keeps
-        of others: the number of own rows + the place in the halo.
+        Its rows among the rank's own, by local number: seeds first, then for each layer
+        the rows that it reads and layers before it do not; increasing within these. At the end, the
+        rows of others that the rank keeps: the number of own rows + the place in the halo.
     vertices : (rows,) int64
         Their global ids.
     counts : sequence of int
-        How many of them are seeds; how many these and what the layer of the seeds reads; and so
-        on. One number, where all layers have the same rows.
+        The number of seeds; of these and the rows that the layer of the seeds reads; and so on.
+        One number, where all layers have the same rows.
     layers : sequence of Layer
         That of the seeds first; one, where all layers share it.
     """
@@ -90,22 +90,15 @@ class Batch:
 
 
 class Cutter:
-    """Cuts batches out of a rank's rows of M; made by all ranks together.
+    """Cuts batches out of a rank's rows of M for ``hops`` products; made by all ranks together.
 
-    Parameters
-    ----------
-    comm : Comm
-    laid : Laid
-        With its exchange of rows.
-    hops : int
-        Layers of products with M.
-    max_bytes : float
-        Bound of the buffer in which ranks tell each other where their rows are.
+    ``max_bytes`` bounds the buffer in which ranks tell each other where their rows are.
     """
 
     def __init__(self, comm: Comm, laid: Laid, hops: int, max_bytes: float) -> None:
         plan = laid.plan
-        self._comm, self._plan, self._hops = duplicate(comm), plan, hops
+        # Operations that are begun ahead are not to be taken for those of comm.
+        self._comm, self._plan, self._hops = comm.Dup(), plan, hops
         ids = np.concatenate((plan.own, plan.halo)).astype(np.int64)
         self._entries = Entries(laid.forward, ids)
         self._owners = np.repeat(plan.recv_peers, np.diff(plan.recv_offsets))
@@ -118,7 +111,7 @@ class Cutter:
 
     @property
     def comm(self) -> Comm:
-        """What rows are asked for on."""
+        """The communicator on which rows are asked for."""
         return self._comm
 
     @property
@@ -137,10 +130,7 @@ class Cutter:
     def cut(self, sampler: Sampler, rows: np.ndarray, epoch: int, batch: int) -> Work[Batch]:
         """Cut a batch, one at a time; all ranks take part.
 
-        Parameters
-        ----------
-        rows : integers
-            Own rows that are in it to begin with, increasing: its seeds, or all that are in it.
+        It begins with some own ``rows``, increasing: its seeds, or all that are in it.
         """
         nown, ids, number = self._plan.nown, self._entries.ids, self._number
         number[rows] = np.arange(len(rows))
@@ -186,11 +176,11 @@ class Memory:
         self._kernel, self._pieces, self._taken = kernel, list[Array](), 0
 
     def rewind(self) -> None:
-        """What was taken is free."""
+        """All matrices that were taken are free."""
         self._taken = 0
 
     def take(self, rows: int, width: int) -> Array:
-        """A matrix; what it holds is of no meaning."""
+        """A matrix whose numbers have no meaning yet."""
         if self._taken == len(self._pieces):
             self._pieces.append(self._kernel.empty(0, 1))
         needed = rows * width
@@ -202,16 +192,10 @@ class Memory:
 
 
 class BatchScheme(WholeRows):
-    """The products of a batch.
+    """The products of a batch that was cut from a graph with these facts.
 
-    Parameters
-    ----------
-    facts : Facts
-        Of the graph it is cut from.
-    memory : Memory
-        That of the batch before, which ends with this one.
-    gives_rows : bool
-        Whether the network looks at whole rows of neighbours.
+    Its memory is that of the batch before, which ends with this one. With ``gives_rows``, the
+    network looks at whole rows of neighbours.
     """
 
     name = "p2p"
@@ -236,18 +220,14 @@ class BatchScheme(WholeRows):
         self._operands: dict[tuple[int, bool], Operand] = {}  # by layer and whether it is folded
         self._halos = []
         if gives_rows:
+            ids = [np.concatenate((plan.own, plan.halo)) for plan in self._plans]
             self._halos = [
-                ExchangedHalo(
-                    runtime,
-                    product,
-                    layer.matrix,
-                    np.concatenate((layer.plan.own, layer.plan.halo)),
-                )
-                for product, layer in zip(self._products, layers, strict=True)
+                ExchangedHalo(runtime, product, layer.matrix, own)
+                for product, layer, own in zip(self._products, layers, ids, strict=True)
             ]
 
     def describe(self) -> dict[str, Any]:
-        """Nothing was chosen."""
+        """The name: nothing was chosen."""
         return {"name": self.name}
 
     def layout(self, place: Place) -> Hashable:
@@ -273,7 +253,7 @@ class BatchScheme(WholeRows):
         out.array[rows:] = 0
 
     def release(self) -> None:
-        """Free what was kept for a product that is made once."""
+        """Free the buffers of a product that is made once."""
         for product in self._products:
             product.release()
         for halo in self._halos:
@@ -294,7 +274,7 @@ class BatchScheme(WholeRows):
         self._products[layer].multiply(self._operand(layer, True), x, out, epilogue)
 
     def load(self, place: Place, array: Readable) -> np.ndarray:
-        """Not offered: a batch takes rows of what its ranks have loaded."""
+        """Not offered: a batch takes rows that its ranks have loaded."""
         raise TypeError("a batch is cut out of what is loaded")
 
     def original(self, place: Place, piece: np.ndarray, width: int) -> np.ndarray:

@@ -1,4 +1,4 @@
-"""A mini-batch of ``p2p`` on paper: what each rank holds, computes and sends for it."""
+"""A mini-batch of ``p2p`` on paper: the memory, work and messages of each rank."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ LISTED = 256  # ranks up to which each is looked at: which one is busiest depend
 
 @dataclass(frozen=True)
 class BatchSizes:
-    """What a batch has on every rank, lists with one number a rank.
+    """Sizes of a batch, lists with one number a rank.
 
     Attributes
     ----------
@@ -58,7 +58,7 @@ def count_number(counts: int, layer: int) -> int:
 
 
 def busiest(batches: Sequence[BatchSizes], size: int) -> Sequence[int]:
-    """All ranks; of many, those with most rows, entries, rows to send or receive in a layer."""
+    """All ranks; of many, the ones with most rows, entries, rows to send or receive in a layer."""
     if size <= LISTED:
         return range(size)
     figures = [sum(np.asarray(batch.first) for batch in batches)]
@@ -95,7 +95,7 @@ class BatchForecast(Forecast):
         return place.layer if self.sizes.layered else None
 
     def ranks(self) -> Sequence[int]:
-        """Those that were found to be the busiest."""
+        """The ranks that were found to be the busiest."""
         return self.busiest
 
     def volume(self, rank: int, product: Operation, k: int, *sizes: int) -> Volume:

@@ -21,14 +21,9 @@ Rows = tuple[np.ndarray, np.ndarray, np.ndarray]
 
 
 class Entries:
-    """A rank's rows of M, of which batches keep some.
+    """A rank's rows of M, (own, own + halo), of which batches keep some entries.
 
-    Parameters
-    ----------
-    matrix : (own, own + halo) csr_array
-        Own rows are its first columns.
-    ids : (own + halo,) int64
-        Global id of every column.
+    Own rows are the first columns; ``ids`` has the global id of every column, int64.
     """
 
     def __init__(self, matrix: sp.csr_array, ids: np.ndarray) -> None:
@@ -50,7 +45,7 @@ class Entries:
         indptr : (m + 1,) int64
         columns : (kept,) int32
         values : (kept,) array
-            Of M, times what makes up for entries that are not kept.
+            Of M, times a factor that makes up for entries that are not kept.
         """
         rule = sampler.rule(*place)
         if rule is None or _native is None:
@@ -85,22 +80,10 @@ def draws_by_id(rule: Rule | None) -> bool:
 def without_number(
     columns: np.ndarray, number: np.ndarray, own: int
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Those of some columns whose number is below 0: own ones, then others, increasing.
+    """The columns (int32, each as often as it comes) whose number is below 0, each once.
 
-    Parameters
-    ----------
-    columns : int32 array
-        Each as often as it comes.
-    number : (known,) int32
-    own : int
-        Columns before that are own ones.
-
-    Returns
-    -------
-    mine : integers
-        Each once; in an order that depends on ``columns`` only.
-    others : integers
-        Each once, increasing.
+    First the own ones, below ``own``, in an order that depends on ``columns`` only; then others,
+    increasing.
     """
     if _native is not None:
         return _native.without_number(columns, number, own)

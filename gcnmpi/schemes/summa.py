@@ -2,8 +2,8 @@
 
 Tripathy, Yelick and Buluç 2020, section IV-C and algorithm 3 (2D), section IV-D (3D). Rank (i, j)
 holds rows block i and columns block j of every dense matrix, tile (i, j) of M and tile (i, j) of Mᵀ
-(one object where M is symmetric); weights are on every rank. What is sent,
-:mod:`gcnmpi.schemes.summa_forecast` says to the byte, with the formulas of the paper.
+(one object where M is symmetric); weights are on every rank. :mod:`gcnmpi.schemes.summa_forecast`
+says to the byte what is sent, with the formulas of the paper.
 
 ==============  ==========================================================================
 M·H, Mᵀ·G       in stages over the inner dimension: columns of M are broadcast along the process
@@ -71,6 +71,8 @@ from gcnmpi.schemes.tiles import WORD, message_bytes, pack, unpack
 from gcnmpi.schemes.whole_rows import CutRows, WholeWeights
 from partition.errors import UserError
 
+AXES = {"summa": 2, "split3d": 3}
+
 
 def load(runtime: Runtime, source: Source, config: Config, demand: Demand) -> Summa:
     """Bring its tiles of M and Mᵀ to every rank of the grid.
@@ -114,24 +116,16 @@ def parts_needed(config: SchemeConfig, size: int) -> int:
 
 
 def variants(config: SchemeConfig, size: int) -> list[SchemeConfig]:
-    """Every grid of two numbers."""
+    """Every grid; one of a single layer is the 2D scheme, which ranks for itself."""
     return [
-        dataclasses.replace(config, name="summa", grid=f"{rows}x{columns}")
-        for rows, columns in factorizations(size, 2)
-    ]
-
-
-def variants_3d(config: SchemeConfig, size: int) -> list[SchemeConfig]:
-    """Every grid of three numbers; with one layer it is the 2D scheme, which ranks for itself."""
-    return [
-        dataclasses.replace(config, name="split3d", grid="x".join(map(str, grid)))
-        for grid in factorizations(size, 3)
-        if grid[2] > 1 or size == 1
+        dataclasses.replace(config, grid="x".join(map(str, grid)))
+        for grid in factorizations(size, AXES[config.name])
+        if grid[2:] != (1,) or size == 1
     ]
 
 
 def make_forecast(config: SchemeConfig, size: int, facts: Facts) -> SummaForecast:
-    """On paper."""
+    """Stages, volumes and memory on paper."""
     shuffled = permutation_kind(config, facts.metrics is not None) == "single"
     return SummaForecast(_grid(config, size), config.block, facts, shuffled=shuffled)
 
@@ -143,15 +137,11 @@ def _grid(config: SchemeConfig, size: int) -> Grid:
             f"scheme {config.name!r} has one order of the vertices, for rows and columns",
             "use scheme.permutation = 'single', or scheme.name = 'tensor3d'",
         )
-    if config.name == "split3d":
-        rows, columns, layers = parse_grid(config.grid, size, 3)
-        return rows, columns, layers
-    rows, columns = parse_grid(config.grid, size, 2)
-    return rows, columns, 1
+    rows, columns, *layers = parse_grid(config.grid, size, AXES[config.name])
+    return rows, columns, layers[0] if layers else 1
 
 
-ENTRY = Entry(load, parts_needed, variants, make_forecast)
-ENTRY_3D = dataclasses.replace(ENTRY, variants=variants_3d)
+ENTRY = Entry(load, make_forecast, parts_needed, variants)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -161,7 +151,7 @@ class LayerOrdering(Ordering):
     layout: Layout
 
     def positions(self, vertices: np.ndarray) -> np.ndarray:
-        """Where vertices are."""
+        """Where vertices are if layer comes after layer."""
         return self.layout.inner_positions(super().positions(vertices))
 
 
@@ -267,7 +257,7 @@ class Summa(CutRows, WholeWeights):
         self._kernel.follow(out, epilogue)
 
     def combine(self, k: int, product: Product[Array]) -> None:
-        """Partial SUMMA."""
+        """The partial SUMMA of this layout."""
         refuse_to_add(self.name, product)
         weight = product.b.T if product.transposed else product.b
         self._multiply_dense(product.a, weight, product.out)
@@ -393,7 +383,7 @@ class Summa(CutRows, WholeWeights):
         return self._tiling.columns(width)
 
     def _numbers(self, role: str, count: int, dtype: DTypeLike) -> np.ndarray:
-        """The same for what a tile that travels is made of: on the host, whatever the kernel."""
+        """The same for the arrays of a tile that travels: on the host, whatever the kernel."""
         memory = self._memory.get(role)
         if memory is None or len(memory) < count:
             self._memory[role] = memory = np.empty(count, dtype)

@@ -61,7 +61,7 @@ class Stage(NamedTuple):
 
 
 class StageKind(NamedTuple):
-    """What a stage is to a rank: its size, entries of its tile, whether it gives what is read."""
+    """A stage as a rank sees it: size, entries of its tile, whether the rank gives tile or rows."""
 
     size: int
     entries: int
@@ -77,7 +77,7 @@ class Chunk(NamedTuple):
 
     @property
     def width(self) -> int:
-        """How many."""
+        """Number of columns that travel."""
         return self.columns.stop - self.columns.start
 
 
@@ -273,7 +273,7 @@ class SummaForecast(Forecast):
         return tile * (1 if self.facts.one_tile else 2)
 
     def buffers(self, rank: int, product: Operation, k: int, *sizes: int) -> int:
-        """What is received in a stage, tiles in the form that travels, and partial sums.
+        """Rows and tiles that a stage receives, tiles in the form that travels, and partial sums.
 
         The partial sums of a layer have all rows of the row block, p3 times those of the result:
         section IV-D's replication. They are needed where there is more than one layer.

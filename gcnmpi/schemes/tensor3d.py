@@ -97,18 +97,12 @@ def load(
 
 
 def parts_needed(config: SchemeConfig, size: int) -> int:
-    """None; rows can be ordered by any partition.
-
-    Raises
-    ------
-    UserError
-        If the grid is not one of that many ranks.
-    """
+    """None: rows can be ordered by any partition. The grid has to be one of that many ranks."""
     parse(config, size)
     return 0
 
 
-ENTRY = Entry(load, parts_needed, variants, make_forecast)
+ENTRY = Entry(load, make_forecast, parts_needed, variants)
 
 
 class Tensor3D(CutRows):
@@ -149,7 +143,7 @@ class Tensor3D(CutRows):
         }
 
     def layout(self, place: Place) -> Hashable:
-        """From the forecast."""
+        """As the forecast has it."""
         return self._forecast.layout_of(place)
 
     def block(self, place: Place, width: int) -> Block:
@@ -228,7 +222,7 @@ class Tensor3D(CutRows):
     # Weights and trained features.
 
     def weight_shape(self, k: int, d_in: int, d_out: int) -> tuple[int, ...]:
-        """Flat."""
+        """A flat piece of a block."""
         return (self._forecast.weight_numbers(self._comm.rank, k, d_in, d_out),)
 
     def shard(self, k: int, weight: np.ndarray) -> np.ndarray:
@@ -261,7 +255,7 @@ class Tensor3D(CutRows):
         group.all_gather(share, out, _shares(len(out), group.size))
 
     def share_input(self, piece: Array, out: Array) -> None:
-        """Local."""
+        """Some rows of the piece."""
         self._kernel.copy(piece[self._forecast.input_rows(self._comm.rank)], out)
 
     # Files.

@@ -1,4 +1,4 @@
-"""Where everything is in the tensor-parallel 3D scheme, and what it moves: pure, without ranks.
+"""The layout of the tensor-parallel 3D scheme and the data it moves: pure, without ranks.
 
 Ranjan, Singh, Wei and Bhatele 2025 (Plexus), sections 3 and 5. The ranks form a grid of
 Gx × Gy × Gz. Every matrix is cut by rows along one axis, by columns along another, and copied
@@ -38,7 +38,7 @@ from gcnmpi.layout.tiling import Ordering, permutation_kind
 from gcnmpi.mpi.collectives import reduction_scratch
 from gcnmpi.mpi.comm import slice_of
 from gcnmpi.options.config import SchemeConfig
-from gcnmpi.schemes.forecast import Dense, Facts, Forecast, Span, Sparse, row_volume
+from gcnmpi.schemes.forecast import Dense, Facts, Forecast, Span, Sparse, row_volume, whole_row_work
 from gcnmpi.schemes.operations import DENSE, OF_ROWS, SUMS, Operation
 
 # Consecutive ranks differ along y, then x, then z: section 4.2 fills a node in this order.
@@ -62,7 +62,7 @@ class Range(NamedTuple):
 
     @property
     def size(self) -> int:
-        """How many."""
+        """Number of positions in it."""
         return self.stop - self.start
 
 
@@ -83,7 +83,7 @@ class Piece(NamedTuple):
 
     @property
     def shape(self) -> tuple[int, int]:
-        """Of the block."""
+        """Rows and columns of the block."""
         return _length(self.rows), _length(self.columns)
 
 
@@ -106,36 +106,21 @@ def result_of(product: Operation, k: int) -> Place:
 
 
 def parse(options: SchemeConfig, size: int) -> tuple[int, int, int]:
-    """``scheme.grid`` as ranks along z, x and y; the most cubic grid where it is "auto".
-
-    Raises
-    ------
-    UserError
-        If it is no such grid.
-    """
-    if options.grid == "auto":
-        x, y, z = factorizations(size, 3)[0]
-    else:
-        x, y, z = parse_grid(options.grid, size, 3)
+    """``scheme.grid`` as ranks along z, x and y; the most cubic grid where it is "auto"."""
+    x, y, z = parse_grid(options.grid, size, 3)
     return z, x, y
 
 
 def variants(config: SchemeConfig, size: int) -> list[SchemeConfig]:
-    """Every grid."""
+    """Every grid of three numbers."""
     return [
-        dataclasses.replace(config, name="tensor3d", grid="x".join(map(str, grid)))
+        dataclasses.replace(config, grid="x".join(map(str, grid)))
         for grid in factorizations(size, 3)
     ]
 
 
 def make_forecast(config: SchemeConfig, size: int, facts: Facts) -> TensorForecast:
-    """The scheme on paper.
-
-    Raises
-    ------
-    UserError
-        If the grid is not one of that many ranks.
-    """
+    """The scheme on paper; a UserError where the grid is not one of that many ranks."""
     bounds = None
     if facts.metrics is not None:
         bounds = np.concatenate(([0], np.cumsum(facts.metrics["rows"])))
@@ -238,7 +223,7 @@ class TensorForecast(Forecast):
         return tuple(found[axis] for axis in roles(place))  # type: ignore[return-value]
 
     def tiles(self, rank: int) -> list[tuple[Tile, Tile]]:
-        """What a rank multiplies with, forward and backward, in layers 1, 2 … of a period.
+        """The tiles of a rank, forward and backward, in layers 1, 2 … of a period.
 
         Equal tiles are equal matrices: one has to be kept. A tile of a symmetric M is its own
         transpose on the other side of the diagonal.
@@ -273,10 +258,10 @@ class TensorForecast(Forecast):
         rows = self.rows(rank, Place(0)).size
         return slice_of(rows, coordinates(self.grid, rank)[axis], self.grid[axis])
 
-    # What it moves, computes and keeps: see ``schemes.forecast``.
+    # Volumes, work and memory: see ``schemes.forecast``.
 
     def ranks(self) -> Sequence[int]:
-        """Those with the largest block of rows, or the last one, along each axis.
+        """The ranks with the largest block of rows, or the last one, along each axis.
 
         The last of the blocks that :func:`slice_of` makes is never smaller than another. Of an
         all-gather it receives a row less than others may, and sends more than that.
@@ -308,15 +293,20 @@ class TensorForecast(Forecast):
             moved = collective(own * itemsize, whole * itemsize, size)
         if product == Operation.WEIGHT_GRAD:
             return moved
-        place = result_of(product, k)
-        rows, columns = self.shape(
-            rank, place, sizes[-1] if product == Operation.COMBINE else sizes[0]
-        )
-        size = self.grid[roles(place).copies]
-        chunks = self.chunks(rows) if product in SUMS else [slice(0, rows)]
-        for chunk in chunks:
-            moved += volume.all_reduce(_length(chunk) * columns * itemsize, size)
+        size, chunks, columns = self._result(rank, product, k, *sizes)
+        for rows in chunks:
+            moved += volume.all_reduce(rows * columns * itemsize, size)
         return moved
+
+    def _result(
+        self, rank: int, product: Operation, k: int, *sizes: int
+    ) -> tuple[int, list[int], int]:
+        """Ranks over which a product is summed; rows of its piece, by chunk; and its columns."""
+        place = result_of(product, k)
+        width = sizes[-1] if product == Operation.COMBINE else sizes[0]
+        rows, columns = self.shape(rank, place, width)
+        chunks = self.chunks(rows) if product in SUMS else [slice(0, rows)]
+        return self.grid[roles(place).copies], [_length(chunk) for chunk in chunks], columns
 
     def _moved(self, rank: int, width: int, *places: int) -> Volume:
         """A piece to others and one from others, as if rows were in unrelated orders."""
@@ -351,13 +341,8 @@ class TensorForecast(Forecast):
             width = _length(self.columns(rank, Place(k, aggregated=True), sizes[0]))
             sizes_of = (tile.rows.size, tile.columns.size, self._entries(tile), width)
             return [Sparse(*sizes_of, shuffled=self.permutation in ("single", "double"))]
-        rows = self.rows(rank, Place(k)).size
-        d_in, d_out = self.weight(rank, k, *sizes).shape
-        return {
-            Operation.COMBINE: [Dense(rows, d_in, d_out)],
-            Operation.COMBINE_T: [Dense(rows, d_out, d_in)],
-            Operation.WEIGHT_GRAD: [Dense(d_in, rows, d_out)],
-        }[product]
+        block = self.weight(rank, k, *sizes).shape
+        return whole_row_work(self.rows(rank, Place(k)).size, product, *block)
 
     def shape(self, rank: int, place: Place, width: int) -> tuple[int, int]:
         """Rows and columns of a rank's piece."""
@@ -387,16 +372,11 @@ class TensorForecast(Forecast):
             return reduction_scratch(nbytes, scatter=True) if size > 1 else 0
         if product not in (*SUMS, *DENSE):
             return 0
-        place = result_of(product, k)
-        rows, columns = self.shape(
-            rank, place, sizes[-1] if product == Operation.COMBINE else sizes[0]
-        )
-        if self.grid[roles(place).copies] == 1:
-            return 0
-        chunks = self.chunks(rows) if product in SUMS else [slice(0, rows)]
-        last = _length(chunks[-1])
+        size, (*before, last), columns = self._result(rank, product, k, *sizes)
         row_bytes = columns * self.facts.itemsize
-        return (rows - last) * row_bytes + reduction_scratch(last * row_bytes)
+        if size == 1:
+            return 0
+        return sum(before) * row_bytes + reduction_scratch(last * row_bytes)
 
     def weight_numbers(self, rank: int, k: int, d_in: int, d_out: int) -> int:
         """A piece of a block: every number is on one rank only."""

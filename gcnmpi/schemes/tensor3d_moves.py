@@ -24,13 +24,7 @@ Part = tuple[int, np.ndarray, slice]
 
 
 class Mover:
-    """The messages between two places.
-
-    Parameters
-    ----------
-    orderings : sequence of Ordering
-        As the scheme numbers them.
-    """
+    """The messages between two places; orderings are as the scheme numbers them."""
 
     def __init__(
         self,
@@ -82,7 +76,7 @@ class Mover:
             self._kernel.copy(self._kernel.from_host(whole), out)
 
     def volume(self, width: int) -> Volume:
-        """What this rank sends and receives."""
+        """Volume of a move, of this rank."""
         size = self._forecast.facts.itemsize
         sends, receives = self._parts_of(width)
 
@@ -93,7 +87,7 @@ class Mover:
         return Volume(sum(sent) * size, sum(received) * size, len(sent))
 
     def _parts_of(self, width: int) -> tuple[list[Part], list[Part]]:
-        """What leaves, and what arrives; no part is empty. Found once for each width."""
+        """The parts that leave, and arrive; none is empty. Found once for each width."""
         if width not in self._parts:
             self._parts[width] = self._find_parts(width)
         return self._parts[width]

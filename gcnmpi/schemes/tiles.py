@@ -17,13 +17,7 @@ WORD = 8  # bytes; each of the three arrays begins at a multiple of it
 
 
 def message_bytes(rows: int, columns: int, entries: int, itemsize: int) -> int:
-    """What travels of a tile: values, column numbers and row pointers; nothing of an empty one.
-
-    Parameters
-    ----------
-    itemsize : int
-        Bytes of a value.
-    """
+    """Bytes of a tile that travel: values, column numbers, row pointers; none of an empty one."""
     return _bounds(rows, columns, entries, itemsize)[-1] if entries else 0
 
 

@@ -1,4 +1,4 @@
-"""What layouts have in common: that keep weights on every rank, cut rows or keep them whole."""
+"""The common parts of layouts that keep weights on every rank, cut rows or keep them whole."""
 
 from __future__ import annotations
 
@@ -46,10 +46,10 @@ class Common(ABC):
         return self.halo
 
     def release(self) -> None:  # noqa: B027 (what most schemes need)
-        """Nothing is kept."""
+        """Nothing: no buffers are kept."""
 
     def reduce(self, contributions: Array) -> None:
-        """One all-reduce."""
+        """One all-reduce over all ranks."""
         tools = self._runtime.summation, contributions, self._phases, self._traffic
         sum_array_over_ranks(self._comm, self._kernel, *tools)
 
@@ -58,7 +58,7 @@ class WholeWeights(Common):
     """Where every rank has all weights, and matrices of all layers are cut alike."""
 
     def layout(self, place: Place) -> Hashable:
-        """One for all."""
+        """One for all places."""
         return None
 
     def move(self, x: Matrix, out: Matrix, width: int) -> None:
@@ -66,15 +66,15 @@ class WholeWeights(Common):
         self._kernel.copy(x.array, out.array)
 
     def weight_shape(self, k: int, d_in: int, d_out: int) -> tuple[int, ...]:
-        """Weights are whole."""
+        """Weights are whole on every rank."""
         return d_in, d_out
 
     def shard(self, k: int, weight: np.ndarray) -> np.ndarray:
-        """Weights are whole."""
+        """The weight itself, whole on every rank."""
         return weight
 
     def unshard(self, k: int, piece: np.ndarray, d_in: int, d_out: int) -> np.ndarray:
-        """Weights are whole."""
+        """The weight itself, whole on every rank."""
         return piece.reshape(d_in, d_out)
 
     def input_block(self, width: int) -> Block:
@@ -155,7 +155,7 @@ class WholeRows(WholeWeights):
     whole_rows = True
 
     def combine(self, k: int, product: Product[Array]) -> None:
-        """Local."""
+        """A local product of whole rows."""
         with self._phases("gemm"):
             self._kernel.gemm_then(product)
 
@@ -175,17 +175,17 @@ class WholeRows(WholeWeights):
         self._kernel.column_sum(grad[self.summed], out)
 
     def row_max(self, k: int, x: Array) -> Array:
-        """Local."""
+        """Local: all columns are here."""
         return self._kernel.row_max(x)
 
     def row_sum(self, k: int, sums: Array) -> Array:
-        """Whole already."""
+        """Nothing to add: the sums are whole."""
         return sums
 
     def row_pick(self, k: int, x: Array, columns: np.ndarray, width: int) -> Array:
-        """Local."""
+        """Local: all columns are here."""
         return self._kernel.pick(x, columns)
 
     def row_argmax(self, k: int, x: Array, width: int) -> np.ndarray:
-        """Local."""
+        """Local: all columns are here."""
         return self._kernel.to_host(self._kernel.row_argmax(x))

@@ -12,7 +12,7 @@ from gcnmpi.core.resident import keep_large_arrays, return_freed_memory
 from gcnmpi.layout.loading import check_content
 from gcnmpi.layout.runtime import Demand
 from gcnmpi.mpi.comm import Comm, agreed
-from gcnmpi.mpi.script import world
+from gcnmpi.mpi.process import world
 from gcnmpi.options.config import Config, from_table
 from gcnmpi.run.opening import find_source, start
 from gcnmpi.run.own_rows import check_labels, own_features

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import contextlib
+import tempfile
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -90,17 +92,7 @@ def check_options(
 ) -> dict[str, Any]:
     """All options of a tool: those given, converted and checked, and defaults for the others.
 
-    Parameters
-    ----------
-    tool : Tool, or a model
-        What has a table ``options``.
-    kind : str
-        What it is, for messages.
-
-    Raises
-    ------
-    UserError
-        If the tool has no such option, or the value is none that it takes.
+    The tool, or model, has a table ``options``; messages name it by its ``kind``.
     """
     options = {key: option.default for key, option in tool.options.items()}
     for key, value in given.items():
@@ -111,10 +103,18 @@ def check_options(
         try:
             options[key] = type(option.default)(value)
         except ValueError as error:
-            kind = type(option.default).__name__
-            raise UserError(
-                f"option {key!r} of {name!r}: {value!r} is not of type {kind}"
-            ) from error
+            type_ = type(option.default).__name__
+            message = f"option {key!r} of {name!r}: {value!r} is not of type {type_}"
+            raise UserError(message) from error
         if option.choices and options[key] not in option.choices:
             raise unknown_name(f"{key} of the {kind} {name!r}", str(value), option.choices)
     return options
+
+
+@contextlib.contextmanager
+def settings_file(settings: Mapping[str, Any]) -> Iterator[str]:
+    """The name of a file of lines ``key=value``: some tools read their settings from files only."""
+    with tempfile.NamedTemporaryFile("w", suffix=".ini") as file:
+        file.writelines(f"{key}={value}\n" for key, value in settings.items())
+        file.flush()
+        yield file.name

@@ -10,17 +10,11 @@ from partition.backends import TOOLS, Option, Tool, check_options
 from partition.errors import UserError, unknown_name
 from partition.graph.graph import Graph
 from partition.graph.sampling import SAMPLERS
+from partition.models import stochastic
 from partition.models.graph import graph_model
 from partition.models.hypergraph import hypergraph_model
 from partition.models.medium_grain import medium_grain_model
 from partition.models.rows import row_model
-from partition.models.stochastic import (
-    MOST_BATCHES,
-    THETA,
-    settle,
-    share_of_vertices,
-    stochastic_model,
-)
 
 
 @dataclass(frozen=True)
@@ -80,7 +74,8 @@ MODELS = {
         exchange="mixed",  # as partition.graph.manifest.MADE_FOR_MIXED has it
     ),
     "shp": Model(
-        stochastic_model, ("mtkahypar", "kahypar"), "hypergraphs of sampled mini-batches, merged",
+        stochastic.stochastic_model, ("mtkahypar", "kahypar"),
+        "hypergraphs of sampled mini-batches, merged",
         {
             "sampler": Option("vertex", "how mini-batches are drawn", tuple(SAMPLERS)),
             "batch": Option("6%", "vertices in a mini-batch, or a share of all"),
@@ -93,14 +88,15 @@ MODELS = {
             "theta": Option(
                 0.0,
                 "allowed error of the mean connectivity, which determines the number of nets; 0: "
-                f"{THETA}, or more if that takes more than {MOST_BATCHES:,} batches",
+                f"{stochastic.THETA}, or more if that takes more than "
+                f"{stochastic.MOST_BATCHES:,} batches",
             ),
             "delta": Option(0.1, "probability of an error larger than theta"),
             "batches": Option(0, "number of mini-batches; 0: computed from theta and delta"),
         },
-        settle,
+        stochastic.settle,
         random=True,
-        share=share_of_vertices,
+        share=stochastic.share_of_vertices,
     ),
 }  # fmt: skip
 
@@ -109,13 +105,7 @@ AUTO = "auto"  # beside the models: several are tried, and the best partition is
 
 
 def check_model(name: str) -> None:
-    """Refuse an unknown model, or one whose tool is not installed.
-
-    Raises
-    ------
-    UserError
-        If ``gcn-partition add --model NAME`` would.
-    """
+    """Refuse an unknown model, or one whose tool is not installed, as ``add --model NAME`` does."""
     if name == AUTO:
         return
     if name not in MODELS:
@@ -154,11 +144,6 @@ def describe(
     """The model of a graph that tools for k parts are given: one of ``partition.models``.
 
     Parameters are those of :func:`add_partition`; options of a tool are ignored.
-
-    Raises
-    ------
-    UserError
-        If an option of the model is out of range.
     """
     entry = MODELS[model]
     options = {key: option.default for key, option in entry.options.items()} | options
@@ -172,12 +157,7 @@ def all_options(
 ) -> dict[str, Any]:
     """All options of a model and of the tool ``chosen``: those given, checked, and defaults.
 
-    What the tool decides by the size of the graph is decided.
-
-    Raises
-    ------
-    UserError
-        If neither has such an option, or the value is none that it takes.
+    Options that the tool decides by the size of the graph are decided.
     """
     table = {**MODELS[model].options, **backend.options}
     options = check_options(chosen, replace(backend, options=table), given)

@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
-import tempfile
-
 import kahypar
 import numpy as np
 
-from partition.backends import Option, Tool
+from partition.backends import Option, Tool, settings_file
 from partition.models.hypergraph import HypergraphModel
 
-# The tool reads its configuration from a file only. Flows are what its quality and most of its
-# time come from; without them it moves single vertices.
+# Flows are where its quality and most of its time come from; without them it moves single vertices.
+COARSENING: dict[str, str | float] = {
+    "c-type": "ml_style",
+    "c-s": 1,
+    "c-t": 160,
+    "c-rating-score": "heavy_edge",
+    "c-rating-use-communities": "true",
+    "c-rating-heavy_node_penalty": "no_penalty",
+    "c-rating-acceptance-criterion": "best_prefer_unmatched",
+    "c-fixed-vertex-acceptance-criterion": "fixed_vertex_allowed",
+}
 SETTINGS: dict[str, str | float] = {
     "mode": "direct",
     "objective": "km1",
@@ -36,24 +43,11 @@ SETTINGS: dict[str, str | float] = {
     "p-smallest-maxnet-threshold": 50000,
     "p-maxnet-removal-factor": 0.01,
     # Coarsening, and recursive bisection of the coarsest hypergraph.
-    "c-type": "ml_style",
-    "c-s": 1,
-    "c-t": 160,
-    "c-rating-score": "heavy_edge",
-    "c-rating-use-communities": "true",
-    "c-rating-heavy_node_penalty": "no_penalty",
-    "c-rating-acceptance-criterion": "best_prefer_unmatched",
-    "c-fixed-vertex-acceptance-criterion": "fixed_vertex_allowed",
+    **COARSENING,
+    **{f"i-{key}": value for key, value in COARSENING.items()},
     "i-mode": "recursive",
     "i-technique": "multi",
-    "i-c-type": "ml_style",
-    "i-c-s": 1,
     "i-c-t": 150,
-    "i-c-rating-score": "heavy_edge",
-    "i-c-rating-use-communities": "true",
-    "i-c-rating-heavy_node_penalty": "no_penalty",
-    "i-c-rating-acceptance-criterion": "best_prefer_unmatched",
-    "i-c-fixed-vertex-acceptance-criterion": "fixed_vertex_allowed",
     "i-algo": "pool",
     "i-runs": 20,
     "i-bp-algorithm": "worst_fit",
@@ -95,11 +89,8 @@ def partition(
         n, nets, model.indptr, model.pins, k, model.net_costs(), model.weights
     )
     context = kahypar.Context()
-    with tempfile.NamedTemporaryFile("w", suffix=".ini") as file:
-        settings = SETTINGS | PRESETS[preset]
-        file.writelines(f"{key}={value}\n" for key, value in settings.items())
-        file.flush()
-        context.loadINIconfiguration(file.name)
+    with settings_file(SETTINGS | PRESETS[preset]) as file:
+        context.loadINIconfiguration(file)
     context.setK(k)
     context.setEpsilon(imbalance)
     context.setSeed(seed)

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import os
-import tempfile
 from typing import Any
 
 import mtkahypar
 import numpy as np
 
-from partition.backends import HUGE, Option, Tool
+from partition.backends import HUGE, Option, Tool, settings_file
 from partition.errors import UserError
 from partition.models.graph import GraphModel
 from partition.models.hypergraph import HypergraphModel, without_large_nets
@@ -26,6 +25,14 @@ MAX_NET_HUGE = 100  # pins; 0, no limit, where the hypergraph is not huge
 AUTOMATIC = -1
 # The deterministic preset spends most of its time in its last phase, where it moves single
 # vertices by "Jet" rounds. This one moves them by label propagation, and makes fewer starts.
+PHASE = {
+    "rebalancer-type": "deterministic",
+    "lp-type": "deterministic",
+    "lp-maximum-iterations": 5,
+    "sync-lp-sub-rounds": 1,
+    "sync-lp-active-nodeset": "true",
+    "fm-type": "do_nothing",
+}
 FAST = {
     "preset-type": "deterministic",
     "deterministic": "true",
@@ -45,21 +52,11 @@ FAST = {
     "i-lp-maximum-iterations": 20,
     "i-lp-initial-block-size": 5,
     "i-r-refine-until-no-improvement": "false",
-    "i-r-rebalancer-type": "deterministic",
-    "i-r-lp-type": "deterministic",
-    "i-r-lp-maximum-iterations": 5,
-    "i-r-sync-lp-sub-rounds": 1,
-    "i-r-sync-lp-active-nodeset": "true",
-    "i-r-fm-type": "do_nothing",
-    "r-rebalancer-type": "deterministic",
+    **{f"i-r-{key}": value for key, value in PHASE.items()},
+    **{f"r-{key}": value for key, value in PHASE.items()},
     "r-det-rebalancing-deadzone": 0.1,
     "r-det-rebalancing-heavy-vertex-exclusion": 1.5,
-    "r-lp-type": "deterministic",
-    "r-lp-maximum-iterations": 5,
-    "r-sync-lp-sub-rounds": 1,
-    "r-sync-lp-active-nodeset": "true",
     "r-jet-type": "do_nothing",
-    "r-fm-type": "do_nothing",
 }
 
 
@@ -76,12 +73,7 @@ def partition(
     """Partition a hypergraph for connectivity−1, a graph for the edge cut.
 
     Of a hypergraph, nets of more than ``max_net`` pins, whose rows most parts need whatever is
-    done, are not shown to the tool; 0 shows all.
-
-    Raises
-    ------
-    UserError
-        If the model has more pins, or edges, than the tool's 32-bit numbers count.
+    done, are not shown to the tool; 0 shows all. It counts pins, or edges, in 32 bits.
     """
     nets: _Edges | _Nets
     if isinstance(model, GraphModel):
@@ -122,10 +114,8 @@ def settle(options: dict[str, Any], arcs: int) -> dict[str, Any]:
 def _context(mtk: mtkahypar.Initializer, preset: str) -> mtkahypar.Context:
     if preset != "fast":
         return mtk.context_from_preset(PRESETS[preset])
-    with tempfile.NamedTemporaryFile("w", suffix=".ini") as file:
-        file.writelines(f"{key}={value}\n" for key, value in FAST.items())
-        file.flush()
-        return mtk.context_from_file(file.name)
+    with settings_file(FAST) as file:
+        return mtk.context_from_file(file)
 
 
 class _Nets:

@@ -41,38 +41,22 @@ def run_apart(
 ) -> np.ndarray:
     """Call ``partition(model, k, **arguments)`` of a tool in another process.
 
-    Parameters
-    ----------
-    entry : str
-        Where the tool is, ``"module:attribute"``.
-    model : dataclass of arrays
-    timeout : float, optional
-        Seconds after which the tool is stopped.
-    arguments
-        What has a form in JSON.
-
-    Raises
-    ------
-    UserError
-        If the tool raises one, fails or is killed; with the last line that it printed.
-    TimeIsUp
-        If it was stopped.
+    ``entry`` is the place of the tool, ``"module:attribute"``, the model a dataclass of arrays; the
+    arguments have a form in JSON. A tool that fails or is killed is a UserError with the last line
+    that it printed, one that is stopped after ``timeout`` seconds a TimeIsUp.
     """
     kind = f"{type(model).__module__}:{type(model).__name__}"
     task = {"entry": entry, "model": kind, "k": k, "arguments": arguments, "parent": os.getpid()}
     with _temporary_folder() as folder:
-        _write_task(folder, task, model)
+        _write_arrays(folder, model)
+        with _writing(folder):
+            (folder / "task.json").write_text(json.dumps(task, default=to_json), encoding="utf-8")
         command = [*PYTHON, "partition.backends.process", str(folder)]
+        streams: dict[str, Any] = {"stdin": subprocess.DEVNULL, "stderr": subprocess.STDOUT}
         # On Ctrl-C, as when the time is up, run() kills the child, which may be deep in code that
         # ignores signals.
         try:
-            done = subprocess.run(
-                command,
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.STDOUT,
-                timeout=timeout,
-            )
+            done = subprocess.run(command, stdout=subprocess.PIPE, timeout=timeout, **streams)
         except subprocess.TimeoutExpired as error:
             raise TimeIsUp(
                 f"the tool was stopped after {error.timeout:.0f} s",
@@ -89,16 +73,13 @@ def run_apart(
 def in_files(model: Any) -> Iterator[Any]:
     """The model with its arrays mapped from files: memory has none of it but what is looked at.
 
-    Parameters
-    ----------
-    model : dataclass of arrays
-        Give away the only reference to it.
+    The model is a dataclass of arrays; give away the only reference to it.
     """
     with _temporary_folder() as folder:
-        kind, names = type(model), [part.name for part in fields(model)]
+        kind = type(model)
         _write_arrays(folder, model)
         del model
-        yield kind(**{name: _mapped(folder / f"{name}.npy") for name in names})
+        yield _read_model(folder, kind)
 
 
 @contextlib.contextmanager
@@ -118,12 +99,6 @@ def _temporary_folder() -> Iterator[Path]:
 
 
 _TMPDIR = "set the environment variable TMPDIR to a folder with space for the graph"
-
-
-def _write_task(folder: Path, task: Mapping[str, Any], model: Any) -> None:
-    _write_arrays(folder, model)
-    with _writing(folder):
-        (folder / "task.json").write_text(json.dumps(task, default=to_json), encoding="utf-8")
 
 
 def _write_arrays(folder: Path, model: Any) -> None:
@@ -171,7 +146,7 @@ def main(folder: Path) -> None:
     if os.getppid() != task["parent"]:  # which died before
         return
     kind = _resolve(task["model"])
-    model = kind(**{f.name: _mapped(folder / f"{f.name}.npy") for f in fields(kind)})
+    model = _read_model(folder, kind)
     try:
         parts = _resolve(task["entry"]).partition(model, task["k"], **task["arguments"])
     except UserError as error:
@@ -179,6 +154,10 @@ def main(folder: Path) -> None:
         (folder / "error.json").write_text(json.dumps(message), encoding="utf-8")
         return
     np.save(folder / "parts.npy", np.asarray(parts), allow_pickle=False)
+
+
+def _read_model(folder: Path, kind: Any) -> Any:
+    return kind(**{part.name: _mapped(folder / f"{part.name}.npy") for part in fields(kind)})
 
 
 def _mapped(path: Path) -> np.ndarray | None:
@@ -203,9 +182,8 @@ def _failure(returncode: int, output: str) -> tuple[str, str]:
         number = -returncode
         known = number in signal.Signals.__members__.values()
         by = signal.Signals(number).name if known else f"signal {number}"
-        hint = (
-            "not enough memory?" if number == signal.SIGKILL else "try another tool or a smaller k"
-        )
+        killed = number == signal.SIGKILL
+        hint = "not enough memory?" if killed else "try another tool or a smaller k"
         return f"the tool was killed by {by}: {last}", hint
     return f"the tool failed: {last}", "try another tool or other options"
 

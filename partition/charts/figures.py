@@ -1,4 +1,4 @@
-"""What a figure shows, whoever draws it: a page (:mod:`.svg`) or a paper (:mod:`.paper`)."""
+"""The content of figures, whoever draws them: a page (:mod:`.svg`) or a paper (:mod:`.paper`)."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class Series:
 
 @dataclass(frozen=True)
 class _Common:
-    """What all figures have.
+    """The words of every figure.
 
     Attributes
     ----------
@@ -97,7 +97,7 @@ class Lines(_Common):
 
     @property
     def titles(self) -> tuple[str, str]:
-        """What is written at the axes; logarithmic ones say so."""
+        """The titles of the axes; logarithmic ones say so."""
         labels = zip((self.x_label, self.y_label), self.logarithmic, strict=True)
         x, y = (f"{label}, log scale" if log else label for label, log in labels)
         return x, y
@@ -219,7 +219,7 @@ def groups_of(count: int, most: int = COLUMNS) -> list[range]:
 
 
 def named(kind: str, group: range) -> str:
-    """What a group is called: "rank 3", or "ranks 4 to 7"."""
+    """The name of a group: "rank 3", or "ranks 4 to 7"."""
     if len(group) == 1:
         return f"{kind} {group[0]}"
     return f"{kind}s {group[0]} to {group[-1]}"

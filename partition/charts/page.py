@@ -95,18 +95,7 @@ class Section:
 def write_page(
     path: str | os.PathLike, title: str, subtitle: str, sections: Sequence[Section], made_by: str
 ) -> None:
-    """Write a page, whole or not at all.
-
-    Parameters
-    ----------
-    made_by : str
-        For the foot of the page.
-
-    Raises
-    ------
-    UserError
-        If it cannot be written.
-    """
+    """Write a page, whole or not at all; ``made_by`` is for its foot."""
     with atomic_file(path, "w") as file:
         file.write(as_page(title, subtitle, sections, made_by))
 

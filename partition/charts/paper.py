@@ -1,4 +1,7 @@
-"""Figures as files for papers, by matplotlib: PDF and PNG, with labelled axes."""
+"""Figures as files, by matplotlib, which is imported only where one is asked for.
+
+Figures for papers are PDF and PNG, with labelled axes.
+"""
 
 from __future__ import annotations
 
@@ -12,32 +15,23 @@ import numpy as np
 from partition.charts.figures import Bars, Figure, HeatMap, Lines, Points
 from partition.charts.palette import PAPER
 from partition.charts.scales import log_ticks, number
-from partition.errors import UserError, shown
-from partition.figures import check_figure, new_figure, save_figure
+from partition.errors import UserError, installing, shown
+from partition.records import atomic_file, make_room_for
 
-ENDINGS = (".pdf", ".png")
+FORMATS = (".png", ".pdf", ".svg")
+# Colours that people who cannot tell red from green can tell apart (Okabe and Ito).
+COLOURS = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#F0E442", "#555555")
+ENDINGS = (".pdf", ".png")  # of figures for papers
 SIZE = 4.4, 3.2  # inches: a column and a half
 
 
 def check_figures(folder: str | os.PathLike) -> None:
-    """See that figures can be written to a folder, before the work that they show.
-
-    Raises
-    ------
-    UserError
-        If matplotlib is not installed, or the folder cannot be made or written to.
-    """
+    """See that figures can be written to a folder, before the work that they show."""
     check_figure(Path(folder) / "figure.pdf")
 
 
 def save_figures(figures: Iterable[Figure], folder: str | os.PathLike) -> list[Path]:
-    """Write each figure as ``KEY.pdf`` and ``KEY.png``.
-
-    Raises
-    ------
-    UserError
-        As :func:`check_figures`; or if there is nothing to draw.
-    """
+    """Write each figure as ``KEY.pdf`` and ``KEY.png``; nothing to draw is an error."""
     written = []
     for figure in figures:
         drawn = new_figure(*SIZE)
@@ -149,3 +143,49 @@ def _text(text: str) -> str:
 _DRAW: dict[type, Any] = {
     Lines: _lines, Points: _points, Bars: _bars, HeatMap: _heat_map,
 }  # fmt: skip
+
+
+def check_figure(file: str | os.PathLike) -> None:
+    """See that a figure can be written to ``file``, before the work that it shows.
+
+    Its ending is one of ``FORMATS``, matplotlib is installed, and the folder can be written to.
+    """
+    if Path(file).suffix.lower() not in FORMATS:
+        raise UserError(f"{file} is not a name for a figure", f"it ends in {', '.join(FORMATS)}")
+    _matplotlib()
+    make_room_for(file)
+
+
+def new_figure(width: float, height: float) -> Any:
+    """An empty matplotlib figure of so many inches, which needs no screen."""
+    figure_class, canvas = _matplotlib()
+    figure = figure_class(figsize=(width, height), layout="constrained")
+    canvas(figure)
+    return figure
+
+
+def logarithmic(axis: Any, left: float, right: float) -> None:
+    """Make a horizontal axis logarithmic, with figures at 1, 2 and 5 times the powers of ten."""
+    from matplotlib.ticker import LogLocator
+
+    axis.set_xscale("log")
+    axis.set_xlim(left, right)
+    axis.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+    axis.xaxis.set_major_formatter(lambda x, _: f"{x:g}")
+    axis.xaxis.set_minor_formatter(lambda x, _: "")
+
+
+def save_figure(figure: Any, file: str | os.PathLike) -> None:
+    """Write a figure in the format that the ending of ``file`` says, whole or not at all."""
+    check_figure(file)
+    with atomic_file(file) as out:
+        figure.savefig(out, dpi=160, format=Path(file).suffix[1:].lower())
+
+
+def _matplotlib() -> tuple[Any, Any]:
+    try:
+        from matplotlib.backends.backend_agg import FigureCanvasAgg
+        from matplotlib.figure import Figure
+    except ModuleNotFoundError as error:
+        raise UserError("figures need matplotlib", installing("plots")) from error
+    return Figure, FigureCanvasAgg

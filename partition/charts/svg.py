@@ -1,7 +1,7 @@
 """Figures as SVG in a page: colours come from its style sheet, hovering from its script.
 
 A figure is 400 wide and drawn for about that size, so that text is readable on a phone; a wider
-page has several beside each other. What the script shows of a point is in the attribute
+page has several beside each other. The script shows of a point the text in the attribute
 ``data-tip``; without it, the table below the figure has the numbers.
 """
 
@@ -258,7 +258,7 @@ def _grid(frame: _Frame, x: bool = True) -> Markup:
 
 
 def _x_names(frame: _Frame, names: dict[float, str]) -> Markup:
-    """What is below the horizontal axis; the last name stays within the figure."""
+    """The names below the horizontal axis; the last one stays within the figure."""
     text = Markup('<text x="{}" y="{}" text-anchor="{}">{}</text>')
     return Markup("").join(
         text.format(
@@ -269,7 +269,7 @@ def _x_names(frame: _Frame, names: dict[float, str]) -> Markup:
 
 
 def _labels(across: str, up: str, bottom: float = HEIGHT) -> Markup:
-    """What the axes are: the vertical one's above it, so that it can be read."""
+    """The titles of the axes: that of the vertical one above it, so that it can be read."""
     return Markup(
         '<text class="label" x="2" y="11">{}</text>'
         '<text class="label" x="{}" y="{}" text-anchor="end">{}</text>'
@@ -306,7 +306,7 @@ def _tip(
     edges: Sequence[float] | None = None,
     grid: bool = False,
 ) -> str:
-    """What the script shows under the pointer: columns at ``places`` or between ``edges``."""
+    """The values that the script shows under the pointer, at ``places`` or between ``edges``."""
     facts = {
         "box": frame.box, "columns": list(columns), "rows": list(rows), "unit": unit, "grid": grid,
         "cells": [[None if v is None else float(f"{v:.4g}") for v in row] for row in cells],

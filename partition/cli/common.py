@@ -1,4 +1,4 @@
-"""What the commands of ``gcn-partition`` share: options, settings, warnings, output."""
+"""Parts of every command of ``gcn-partition``: options, settings, warnings, output."""
 
 from __future__ import annotations
 
@@ -8,36 +8,57 @@ import sys
 import threading
 import time
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import click
 
+from partition.commands import Assignments
 from partition.errors import UserError, shown
 from partition.graph.graph import DIRECTIONS
-from partition.pipeline import adding
+from partition.pipeline import adding, balance
 from partition.records import to_json
 from partition.reporting import tables
 from partition.terminal import console, duration, on_terminal
 
-GRAPH = click.Path(path_type=Path)
+FILE = click.Path(path_type=Path)
 
 
-def json_option(command: Callable) -> Callable:
-    """--json, the same for every command."""
-    text = "Print one JSON value on standard output and nothing else."
-    return click.option("--json", "as_json", is_flag=True, help=text)(command)
+def option(names: str, text: str | None = None, default: Any = None, **more: Any) -> Callable:
+    """An option: its names, with blanks between them, its help, and a default that help shows.
+
+    Its type is that of the default, unless ``more`` has another one.
+    """
+    more |= {} if default is None else {"default": default, "show_default": True}
+    return click.option(*names.split(), help=text, **more)
 
 
-def force_option(command: Callable) -> Callable:
-    """--force, for commands that write."""
-    return click.option("--force", is_flag=True, help="Replace existing output.")(command)
+def direction_option(
+    text: str = "Direction of the aggregation.  [default: the graph's]",
+) -> Callable:
+    """--direction, with the help that a command has for it."""
+    return option("--direction", text, type=click.Choice(DIRECTIONS))
 
 
-def direction_option(text: str) -> Callable:
-    """--direction."""
-    return click.option("--direction", type=click.Choice(DIRECTIONS), help=text)
+def settings_option(text: str, keys: Callable[[], Iterable[str]]) -> Callable:
+    """--set OPTION=VALUE, for :func:`parse_settings`; ``keys`` names all options that there are."""
+    form: dict[str, Any] = {"metavar": "OPTION=VALUE", "cls": Assignments, "keys": keys}
+    return option("--set settings", text, **form)
+
+
+def balance_option(text: str) -> Callable:
+    """--balance, with the help that a command has for it."""
+    return option("--balance", text, balance.DEFAULT, metavar="|".join(balance.CONSTRAINTS))
+
+
+graph_argument = click.argument("graph", metavar="G.graph", type=FILE)
+out_argument = click.argument("out", metavar="OUT.graph", type=FILE)
+names_argument = click.argument("names", metavar="NAME...", nargs=-1, required=True)
+force_option = option("--force", "Replace existing output.", is_flag=True)
+json_option = option(
+    "--json as_json", "Print one JSON value on standard output and nothing else.", is_flag=True
+)
 
 
 def emit(facts: Any, as_json: bool, show: Callable[[Any], None]) -> None:
@@ -56,10 +77,7 @@ def emit_each(
 ) -> None:
     """Emit facts of one partition, or of the two of a pair: as JSON, an object with ``partitions``.
 
-    Parameters
-    ----------
-    common
-        What is said of all of them together.
+    ``common`` holds for all of them together.
     """
     together = dict(found[0]) if len(found) == 1 else {"partitions": found}
 
@@ -101,14 +119,11 @@ def parse_settings(pairs: tuple[str, ...]) -> dict[str, Any]:
     for pair in pairs:
         key, equals, value = pair.partition("=")
         if not key.isidentifier() or not equals:
-            raise UserError(
-                f"--set {pair!r} is not of the form OPTION=VALUE",
-                "gcn-partition models lists options",
-            )
+            form = f"--set {pair!r} is not of the form OPTION=VALUE"
+            raise UserError(form, "gcn-partition models lists options")
         if key in RESERVED:
-            raise UserError(
-                f"--set {pair}: {key} has an option of its own, --{key.replace('_', '-')}"
-            )
+            own = f"--{key.replace('_', '-')}"
+            raise UserError(f"--set {pair}: {key} has an option of its own, {own}")
         if key in options:
             raise UserError(f"--set {pair}: {key} is given twice")
         options[key] = value
@@ -143,10 +158,7 @@ def collected_warnings() -> Iterator[list[str]]:
 def working(what: str, limit: float | None = None) -> Iterator[Callable[[str], None]]:
     """A sign of life on standard error, told what is being done; in a log, lines by time.
 
-    Parameters
-    ----------
-    limit : float, optional
-        Seconds that it may take, which are shown beside those that it has taken.
+    The seconds that it may take, ``limit``, are shown beside those that it has taken.
     """
     began, now = time.monotonic(), [what]
     most = "" if limit is None else f" of {duration(limit)} at most"
@@ -183,10 +195,7 @@ def advancing(
 ) -> Iterator[Callable[[str, float, float], None]]:
     """A bar on standard error, told the stage, what is done, and of what; in a log, lines by time.
 
-    Parameters
-    ----------
-    clock : callable
-        The time in seconds.
+    ``clock`` gives the time in seconds.
     """
     if not on_terminal(sys.stderr):
         began, wait = clock(), pauses()

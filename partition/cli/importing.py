@@ -3,20 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
 import click
 
-from partition.cli.common import (
-    GRAPH,
-    advancing,
-    direction_option,
-    emit,
-    force_option,
-    json_option,
-    note,
-)
+from partition.cli import common
+from partition.cli.common import FILE, note, option
 from partition.commands import parse_bytes
 from partition.errors import UserError
 from partition.graph import store
@@ -31,9 +25,6 @@ from partition.reporting import tables
 from partition.reporting.describe import describe_data
 
 AUTOMATIC = "auto"
-FILE = click.Path(path_type=Path)
-
-
 # The folder does not say it; its loader adds the reverses for these two.
 ONE_WAY = (
     "OGB lists an undirected edge once: for ogbn-products and ogbn-proteins, import with "
@@ -50,64 +41,60 @@ DIRECTED = (
 def _vertex_data_options(command: Callable) -> Callable:
     """--features, --labels, --targets, the masks, and what says which vertex a row is of."""
     options = [
-        click.option("--features", metavar="X|random:D", help="A file, or D random columns."),
-        click.option("--labels", metavar="Y|random:C", help="A file, or C random classes."),
-        click.option(
+        option("--features", "A file, or D random columns.", metavar="X|random:D"),
+        option("--labels", "A file, or C random classes.", metavar="Y|random:C"),
+        option(
             "--label-column",
-            metavar="NAME",
-            help="Column of the table of --labels that has the labels, by its name in the header; "
+            "Column of the table of --labels that has the labels, by its name in the header; "
             "or of that of --features, whose other columns of numbers are the features.",
+            metavar="NAME",
         ),
-        click.option(
+        option(
             "--targets",
+            "Numbers to learn, or several labels a vertex as 0 and 1; NaN where unknown.",
             metavar="FILE",
             type=FILE,
-            help="Numbers to learn, or several labels a vertex as 0 and 1; NaN where unknown.",
         ),
         *(
-            click.option(
+            option(
                 f"--{name}-mask",
+                f"Vertices to {verb}; a column for each split, or a * in FILE for its number.",
                 metavar="FILE",
                 type=FILE,
-                help=f"Vertices to {verb}; a column for each split, or a * in FILE for its number.",
             )
             for name, verb in (("train", "train on"), ("val", "validate on"), ("test", "test on"))
         ),
-        click.option(
-            "--split",
-            "rule",
-            metavar="RULE",
-            help="Draw the masks among vertices with labels. random:0.6,0.2,0.2: shares to train "
+        option(
+            "--split rule",
+            "Draw the masks among vertices with labels. random:0.6,0.2,0.2: shares to train "
             "on, validate on and test on. per-class:20,500,1000: 20 of each class to train on, "
             "and 500 and 1000 of the others.",
+            metavar="RULE",
         ),
-        click.option("--splits", type=int, help="Number of splits that are drawn.  [default: 1]"),
-        click.option(
+        option("--splits", "Number of splits that are drawn.  [default: 1]", type=int),
+        option(
             "--ids",
-            metavar="FILE|sorted",
-            help="FILE with the id of each row of the files of features, labels and masks; or "
+            "FILE with the id of each row of the files of features, labels and masks; or "
             "sorted, if their rows are in the order of increasing ids. For a list of arcs, FILE "
             "also determines the vertices of the graph and their order.",
+            metavar="FILE|sorted",
         ),
-        click.option(
+        option(
             "--mask-numbers",
+            "Meaning of numbers in a mask: ids of vertices, or rows of the files.",
             type=click.Choice(MASK_NUMBERS),
-            help="Meaning of numbers in a mask: ids of vertices, or rows of the files.",
         ),
-        click.option(
-            "--seed", type=int, default=0, show_default=True, help="Seed of random data and splits."
-        ),
-        click.option(
+        option("--seed", "Seed of random data and splits.", 0),
+        option(
             "--keep-features",
-            type=click.Choice(FORMS),
-            default=AUTOMATIC,
-            show_default=True,
-            help="Keep features as a dense array or as a sparse matrix; auto: sparse if at most "
+            "Keep features as a dense array or as a sparse matrix; auto: sparse if at most "
             "5 % are not 0 and a dense array would take 64 MiB or more.",
+            AUTOMATIC,
+            type=click.Choice(FORMS),
         ),
     ]
-    for option in reversed(options):
-        command = option(command)
+    for each in reversed(options):
+        command = each(command)
     return command
 
 
@@ -123,69 +110,61 @@ Examples:
   gcn-partition import calls.csv calls.graph --columns source,target,-,weight --ids people.txt""",
 )
 @click.argument("source", type=FILE)
-@click.argument("out", metavar="OUT.graph", type=GRAPH)
-@click.option(
+@common.out_argument
+@option(
     "--format",
-    type=click.Choice([AUTOMATIC, *READERS]),
-    default=AUTOMATIC,
-    show_default=True,
-    help="Format of SOURCE: Matrix Market, a list of arcs, the planetoid files (SOURCE is their "
+    "Format of SOURCE: Matrix Market, a list of arcs, the planetoid files (SOURCE is their "
     "common prefix), the npz of gnn-benchmark or of SciPy, an edge_index in an npy, a folder of "
     "OGB with raw and split, a file of PyTorch Geometric or of dgl.save_graphs, a folder of "
     "DistDGL, or a list of arcs in Parquet; auto looks at the file.",
+    AUTOMATIC,
+    type=click.Choice([AUTOMATIC, *READERS]),
 )
-@click.option(
+@option(
     "--columns",
-    metavar="NAMES",
-    help="Columns of a list of arcs, in their order: source, target, weight, and - for a column "
+    "Columns of a list of arcs, in their order: source, target, weight, and - for a column "
     "that is not read. Further columns are not read.",
+    metavar="NAMES",
 )
 @click.option(
     "--header/--no-header",
     default=None,
     help="Whether the first line of a list of arcs is a header.  [default: determined from it]",
 )
-@click.option(
-    "--string-ids", is_flag=True, help="Read ids in a list of arcs as text, even if all are digits."
-)
-@click.option(
+@option("--string-ids", "Read ids in a list of arcs as text, even if all are digits.", is_flag=True)
+@option(
     "--vertices",
+    "Vertices of a list of arcs, including those without arcs: N for 0..N-1 or 1..N, or A..B.",
     metavar="N|A..B",
-    help="Vertices of a list of arcs, including those without arcs: N for 0..N-1 or 1..N, or A..B.",
 )
-@click.option("--undirected", is_flag=True, help="Add the reverse of every arc.")
-@direction_option("Whether a vertex sums over the arcs that enter it or leave it.  [default: in]")
-@click.option(
+@option("--undirected", "Add the reverse of every arc.", is_flag=True)
+@common.direction_option(
+    "Whether a vertex sums over the arcs that enter it or leave it.  [default: in]"
+)
+@option(
     "--duplicates",
+    "For arcs that are listed more than once: keep the first, add their weights, or fail.",
+    "merge",
     type=click.Choice(DUPLICATES),
-    default="merge",
-    show_default=True,
-    help="For arcs that are listed more than once: keep the first, add their weights, or fail.",
 )
-@click.option(
+@option(
     "--self-loops",
+    "Keep or drop arcs from a vertex to itself.",
+    "keep",
     type=click.Choice(SELF_LOOPS),
-    default="keep",
-    show_default=True,
-    help="Keep or drop arcs from a vertex to itself.",
 )
-@click.option(
+@option(
     "--memory",
-    metavar="SIZE",
-    help="Take at most so much memory, such as 3GB, and sort the arcs in files beside OUT.graph, "
+    "Take at most so much memory, such as 3GB, and sort the arcs in files beside OUT.graph, "
     f"with the same result: for {', '.join(STREAMS)}.  [default: sort in memory]",
+    metavar="SIZE",
 )
 @_vertex_data_options
-@force_option
-@json_option
+@common.force_option
+@common.json_option
 def import_(
     source: Path,
     out: Path,
-    columns: str | None,
-    header: bool | None,
-    string_ids: bool,
-    vertices: str | None,
-    ids: str | None,
     direction: str | None,
     memory: str | None,
     force: bool,
@@ -194,12 +173,13 @@ def import_(
 ) -> None:
     """Read the graph in the file or folder SOURCE and write it to the folder OUT.graph."""
     masks, split = _masks(options), _split(options)
+    layout = Layout(**{part.name: options.pop(part.name) for part in fields(Layout)})
     limit = None if memory is None else parse_bytes(memory)
-    with advancing() as tell:
+    with common.advancing() as tell:
         manifest = assemble.import_graph(
             source,
             out,
-            layout=Layout(columns, header, string_ids, vertices, ids),
+            layout=layout,
             direction=direction or "in",
             masks=masks,
             split=split,
@@ -223,9 +203,9 @@ Examples:
   gcn-partition attach calls.graph --features x.csv --ids people.txt
   gcn-partition attach links.graph --split random:0.6,0.2,0.2 --splits 10""",
 )
-@click.argument("graph", metavar="G.graph", type=GRAPH)
+@common.graph_argument
 @_vertex_data_options
-@json_option
+@common.json_option
 def attach(graph: Path, as_json: bool, **options: Any) -> None:
     """Add features, labels, targets and masks to a graph folder, or replace those that it has.
 
@@ -257,9 +237,6 @@ def _split(options: dict[str, Any]) -> RandomSplit | None:
 
 
 def _show_data(path: Path, manifest: store.Manifest, as_json: bool) -> None:
-    facts = {
-        "path": str(path),
-        "manifest": manifest,
-        "summary": describe_data(store.open_graph(path)),
-    }
-    emit(facts, as_json, tables.show_data)
+    summary = describe_data(store.open_graph(path))
+    facts = {"path": str(path), "manifest": manifest, "summary": summary}
+    common.emit(facts, as_json, tables.show_data)

@@ -8,25 +8,20 @@ from pathlib import Path
 import click
 
 from partition.backends import TOOLS
-from partition.charts.paper import check_figures, save_figures
-from partition.cli.common import GRAPH, direction_option, emit, emit_each, json_option
+from partition.cli import common
+from partition.cli.comparing import compare, simulate, study
 from partition.cli.importing import attach, import_
 from partition.cli.make import add, refine
-from partition.cli.minibatches import simulate
-from partition.cli.study import study
 from partition.cli.synth import synth
 from partition.cli.tools import export_model, import_parts
-from partition.commands import Commands, figures_option, page_option
+from partition.commands import Commands
 from partition.errors import UserError
-from partition.figures import check_figure
 from partition.graph import store
 from partition.graph.pairs import members
 from partition.pipeline import adding
 from partition.pipeline.checking import check_folder
-from partition.records import make_room_for
-from partition.reporting import comparison, tables
+from partition.reporting import tables
 from partition.reporting.describe import describe_graph, describe_partition
-from partition.reporting.plots import plot_comparison
 from partition.signals import end_in_order
 
 
@@ -57,27 +52,27 @@ def cli() -> None:
 
 
 @cli.command()
-@click.argument("graph", metavar="G.graph", type=GRAPH)
+@common.graph_argument
 @click.argument("name", required=False)
-@json_option
+@common.json_option
 def info(graph: Path, name: str | None, as_json: bool) -> None:
     """Describe a graph folder (size, degrees, changes by the import) or one partition in it."""
     if name is None:
         facts = describe_graph(store.open_graph(graph))
-        emit(facts, as_json, tables.show_graph)
+        common.emit(facts, as_json, tables.show_graph)
     else:
         found = [store.read_partition(graph, each) for each in members(graph, name)]
         facts_of_each = [describe_partition(partition) for partition in found]
-        emit_each(facts_of_each, as_json, tables.show_partition)
+        common.emit_each(facts_of_each, as_json, tables.show_partition)
 
 
 @cli.command()
-@click.argument("graph", metavar="G.graph", type=GRAPH)
-@json_option
+@common.graph_argument
+@common.json_option
 def check(graph: Path, as_json: bool) -> None:
     """Read all of a graph folder and its partitions, and compare it with what it says of itself."""
     found = list(check_folder(graph))
-    emit([asdict(finding) for finding in found], as_json, tables.show_checks)
+    common.emit([asdict(finding) for finding in found], as_json, tables.show_checks)
     wrong = [finding for finding in found if finding.wrong is not None]
     if wrong:
         first, *others = wrong
@@ -87,72 +82,32 @@ def check(graph: Path, as_json: bool) -> None:
 
 
 @cli.command("list")
-@click.argument("graph", metavar="G.graph", type=GRAPH)
-@json_option
+@common.graph_argument
+@common.json_option
 def list_(graph: Path, as_json: bool) -> None:
     """List the partitions of a graph."""
     store.open_graph(graph, check=False)
     names = store.list_partitions(graph)
     partitions = (store.read_partition(graph, name, parts=False) for name in names)
     facts = [describe_partition(partition, lists=False) for partition in partitions]
-    emit(facts, as_json, tables.show_list)
+    common.emit(facts, as_json, tables.show_list)
 
 
-@cli.command()
-@click.argument("graph", metavar="G.graph", type=GRAPH)
-@click.argument("names", metavar="[NAME]...", nargs=-1)
-@direction_option("Direction of the aggregation.  [default: the graph's]")
-@click.option(
-    "--plot",
-    type=click.Path(path_type=Path, dir_okay=False),
-    metavar="FILE",
-    help="Draw the figures relative to random rows into FILE: .png, .pdf or .svg.",
-)
-@page_option("Write a page with volume, busiest parts, messages and balance, also over k.")
-@figures_option
-@json_option
-def compare(
-    graph: Path, names: tuple[str, ...], direction: str | None, plot: Path | None,
-    page: Path | None, figures: Path | None, as_json: bool,
-) -> None:  # fmt: skip
-    """Compare partitions (all, or those named) with each other and with random rows."""
-    if plot is not None:
-        check_figure(plot)
-    if figures is not None:
-        check_figures(figures)
-    if page is not None:
-        make_room_for(page)
-    rows = comparison.compare(graph, names, direction)
-    if not rows and not as_json:
-        raise UserError(f"{graph} has no partitions", "make one: gcn-partition add")
-    if rows and (page is not None or figures is not None):
-        from partition.reporting.page import comparison_figures, write_comparison
-
-        parts = comparison.metrics_of_parts(graph, rows)
-        if page is not None:
-            write_comparison(page, store.open_graph(graph, check=False).manifest, rows, parts)
-        if figures is not None:
-            save_figures(comparison_figures(rows, parts), figures)
-    if plot is not None:
-        title = store.open_graph(graph, check=False).manifest.name
-        plot_comparison([{"graph": title, "label": row["name"]} | row for row in rows], plot)
-    emit(rows, as_json, tables.show_comparison)
-
-
-@cli.command()
-@click.argument("graph", metavar="G.graph", type=GRAPH)
-@click.argument("names", metavar="NAME...", nargs=-1, required=True)
-@json_option
+@cli.command(help="Delete partitions.")
+@common.graph_argument
+@common.names_argument
+@common.json_option
 def remove(graph: Path, names: tuple[str, ...], as_json: bool) -> None:
-    """Delete partitions."""
+    """Delete the partitions that are named, and of a pair both."""
     store.open_graph(graph, check=False)
     removed = [each for name in names for each in members(graph, name)]
     store.remove_partition(graph, *removed)
-    emit({"removed": removed}, as_json, lambda facts: click.echo(f"removed {', '.join(removed)}"))
+    line = f"removed {', '.join(removed)}"
+    common.emit({"removed": removed}, as_json, lambda facts: click.echo(line))
 
 
 @cli.command()
-@json_option
+@common.json_option
 def models(as_json: bool) -> None:
     """List the models, the tools that take them, and the tools' options."""
     missing = TOOLS.available()
@@ -163,8 +118,9 @@ def models(as_json: bool) -> None:
             table = {key: asdict(option) for key, option in options.items()}
             facts = {"model": name, "help": model.help, "tool": tool, "missing": missing[tool]}
             rows.append(facts | {"options": table})
-    emit(rows, as_json, tables.show_models)
+    common.emit(rows, as_json, tables.show_models)
 
 
-for _command in (import_, attach, add, export_model, import_parts, refine, simulate, study, synth):
+OTHERS = import_, attach, add, compare, export_model, import_parts, refine, simulate, study, synth
+for _command in OTHERS:
     cli.add_command(_command)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -13,22 +13,12 @@ from click.core import ParameterSource
 
 from partition.backends import TOOLS
 from partition.backends.catalogue import AUTO, MODELS
-from partition.cli.common import (
-    GRAPH,
-    collected_warnings,
-    direction_option,
-    emit,
-    emit_each,
-    force_option,
-    json_option,
-    note,
-    parse_settings,
-    show_added,
-    working,
-)
+from partition.cli import common
+from partition.cli.common import option
 from partition.commands import Assignments, parse_bytes
 from partition.errors import UserError, unknown_name
 from partition.graph.manifest import EXCHANGES
+from partition.graph.store import Partition
 from partition.pipeline import adding, balance
 from partition.pipeline.estimates import Network
 from partition.pipeline.memory import MODELS_KNOWN
@@ -39,15 +29,16 @@ from partition.pipeline.solving import choose_tool
 from partition.refinement.objective import OBJECTIVES, WEIGHTS, Objective
 from partition.reporting.describe import describe_partition
 
-
-def weigh_option(command: Callable) -> Callable:
-    """--weigh, of commands that refine."""
-    text = "Weight of a term of the objective of refinement; terms and default weights: "
-    text += ", ".join(f"{name} ({getattr(Objective, name):g})" for name in WEIGHTS)
-    text += f"; max_send ({OBJECTIVES['mixed'].max_send:g}) in a mixed exchange. "
-    text += "May be repeated; add then also refines."
-    form = {"metavar": "NAME=WEIGHT", "cls": Assignments, "keys": lambda: WEIGHTS}
-    return click.option("--weigh", help=text, **form)(command)  # type: ignore[arg-type]
+weigh_option = option(
+    "--weigh",
+    "Weight of a term of the objective of refinement; terms and default weights: "
+    + ", ".join(f"{name} ({getattr(Objective, name):g})" for name in WEIGHTS)
+    + f"; max_send ({OBJECTIVES['mixed'].max_send:g}) in a mixed exchange. "
+    "May be repeated; add then also refines.",
+    metavar="NAME=WEIGHT",
+    cls=Assignments,
+    keys=lambda: WEIGHTS,
+)
 
 
 def _options() -> list[str]:
@@ -72,99 +63,83 @@ Examples:
   gcn-partition add G.graph --model shp -k 8 --set batch=20000 --set theta=0.01
 `gcn-partition models` lists models, tools and their options."""
 )
-@click.argument("graph", metavar="G.graph", type=GRAPH)
-@click.option(
+@common.graph_argument
+@option(
     "--model",
-    metavar="|".join([*MODELS, AUTO]),
-    required=True,
-    help="; ".join(f"{name}: {model.help}" for name, model in MODELS.items())
+    "; ".join(f"{name}: {model.help}" for name, model in MODELS.items())
     + f"; {AUTO}: several of these, refined, within --time-limit; the best one for each exchange "
     "is kept.",
+    metavar="|".join([*MODELS, AUTO]),
+    required=True,
 )
-@click.option("-k", "--parts", "k", type=int, required=True, help="Number of parts: one per rank.")
-@click.option(
+@option("-k --parts k", "Number of parts: one per rank.", type=int, required=True)
+@option(
     "--imbalance",
-    type=float,
-    default=0.01,
-    show_default=True,
-    help="Largest weight of a part, relative to the average, minus 1; 0.01 is one percent.",
+    "Largest weight of a part, relative to the average, minus 1; 0.01 is one percent.",
+    0.01,
 )
-@click.option(
-    "--balance",
-    metavar="|".join(balance.CONSTRAINTS),
-    default=balance.DEFAULT,
-    show_default=True,
-    help="Weights that are balanced: "
+@common.balance_option(
+    "Weights that are balanced: "
     + "; ".join(f"{name}: {text}" for name, text in balance.CONSTRAINTS.items())
     + ". Several may be given, such as nnz,rows: the tool then balances their sum, and vertices "
     "are moved afterwards until each is balanced.",
 )
-@click.option("--seed", type=int, default=0, show_default=True, help="Seed of the tool.")
-@click.option(
+@option("--seed", "Seed of the tool.", 0)
+@option(
     "--name",
-    help="Name of the partition.  [default: MODEL-K, such as hp-16, with seed and imbalance if "
+    "Name of the partition.  [default: MODEL-K, such as hp-16, with seed and imbalance if "
     "they are not the default ones, such as hp-16-s1-e0.03]",
 )
-@click.option("--tool", metavar="|".join(TOOLS), help="Tool.  [default: the model's first]")
-@click.option("--objective", metavar="cut|vol", help="What METIS minimises.  [default: cut]")
-@click.option(
-    "--set",
-    "settings",
-    metavar="OPTION=VALUE",
-    cls=Assignments,
-    keys=_options,
-    help="Option of model or tool.",
-)
-@click.option(
+@option("--tool", "Tool.  [default: the model's first]", metavar="|".join(TOOLS))
+@option("--objective", "What METIS minimises.  [default: cut]", metavar="cut|vol")
+@common.settings_option("Option of model or tool.", _options)
+@option(
     "--refine",
-    is_flag=True,
-    help="Refine the result: fewer rows sent in total, and by the busiest rank; in a mixed "
+    "Refine the result: fewer rows sent in total, and by the busiest rank; in a mixed "
     "exchange for --model mg.",
+    is_flag=True,
 )
 @weigh_option
-@click.option(
+@option(
     "--ranks-per-node",
+    "Number the parts so that little is sent between nodes of R ranks each.",
     type=int,
     metavar="R",
-    help="Number the parts so that little is sent between nodes of R ranks each.",
 )
-@click.option(
+@option(
     "--mapping",
-    metavar="|".join(MAPPINGS),
-    default=NODES_FIRST,
-    show_default=True,
-    help="With --ranks-per-node: partition into nodes first and then each node into parts, or "
+    "With --ranks-per-node: partition into nodes first and then each node into parts, or "
     "into all parts at once. Both then renumber the parts.",
+    NODES_FIRST,
+    metavar="|".join(MAPPINGS),
 )
-@direction_option("Direction of the aggregation.  [default: the graph's]")
-@click.option(
+@common.direction_option()
+@option(
     "--time-limit",
+    "Time for all of it: tools are stopped, searches end with what they have.  "
+    f"[default: none; for {AUTO}: {TIME_LIMIT:g}]",
     type=float,
     metavar="SECONDS",
-    help="Time for all of it: tools are stopped, searches end with what they have.  "
-    f"[default: none; for {AUTO}: {TIME_LIMIT:g}]",
 )
-@click.option("--alpha", type=float, help="For auto: seconds per message.  [default: 5e-7]")
-@click.option("--beta", type=float, help="For auto: seconds per byte.  [default: 1e-10]")
-@click.option("--width", type=int, help="For auto: float32 columns of a row.  [default: 64]")
-@click.option(
+@option("--alpha", "For auto: seconds per message.  [default: 5e-7]", type=float)
+@option("--beta", "For auto: seconds per byte.  [default: 1e-10]", type=float)
+@option("--width", "For auto: float32 columns of a row.  [default: 64]", type=int)
+@option(
     "--exchange",
-    metavar="|".join(AIMS),
-    help="For auto: the exchange that a partition is for; auto: one for each, NAME-rows and "
+    "For auto: the exchange that a partition is for; auto: one for each, NAME-rows and "
     "NAME-mixed.  [default: auto]",
+    metavar="|".join(AIMS),
 )
-@click.option(
+@option(
     "--memory",
-    metavar="SIZE",
-    help="Take at most so much memory, such as 8GB, the tool included. What will be taken is shown "
+    "Take at most so much memory, such as 8GB, the tool included. What will be taken is shown "
     "first; where needed, a tool that takes less is chosen, and rows that very many need are left "
     f"out of its model. For {', '.join(MODELS_KNOWN)}.  [default: no limit]",
+    metavar="SIZE",
 )
-@click.option(
-    "--if-missing", is_flag=True, help="Do nothing if the partition --name into K parts exists."
-)
-@force_option
-@json_option
+@option("--if-missing", "Do nothing if the partition --name into K parts exists.", is_flag=True)
+@common.force_option
+@common.json_option
 def add(
     graph: Path, model: str, k: int, tool: str | None, objective: str | None,
     settings: tuple[str, ...], refine: bool, weigh: tuple[str, ...], time_limit: float | None,
@@ -175,11 +150,9 @@ def add(
     if if_missing:
         there = adding.existing_partitions(graph, arguments["name"], k, force)
         if there:
-            emit_each(
-                [describe_partition(each) for each in there], as_json, show_added, warnings=[]
-            )
+            _show(there, as_json, [])
             return
-    options = parse_settings(settings)
+    options = common.parse_settings(settings)
     if objective is not None:
         if "objective" in options:
             raise UserError("--objective and --set objective=… say the same: give one of them")
@@ -191,8 +164,8 @@ def add(
     network = {"alpha": alpha, "beta": beta, "width": width}
     given: dict[str, Any] = {key: value for key, value in network.items() if value is not None}
     arguments["time_limit"] = TIME_LIMIT if model == AUTO and time_limit is None else time_limit
-    shown = working("partitioning", arguments["time_limit"])
-    with collected_warnings() as messages, shown as report:
+    shown = common.working("partitioning", arguments["time_limit"])
+    with common.collected_warnings() as messages, shown as report:
         if model == AUTO:
             if tool or options:
                 raise UserError(f"--model {AUTO} chooses tools and their options itself")
@@ -213,10 +186,15 @@ def add(
             made = [
                 adding.add_partition(
                     graph, model, k, tool=tool, refine=wanted, overwrite=force, memory=limit,
-                    report=note, working=report, **arguments, **options,
+                    report=common.note, working=report, **arguments, **options,
                 )
             ]  # fmt: skip
-    emit_each([describe_partition(each) for each in made], as_json, show_added, warnings=messages)
+    _show(made, as_json, messages)
+
+
+def _show(made: Sequence[Partition], as_json: bool, messages: list[str]) -> None:
+    facts = [describe_partition(each) for each in made]
+    common.emit_each(facts, as_json, common.show_added, warnings=messages)
 
 
 def _refuse_unused(model: str, tool: str | None, refine: bool) -> None:
@@ -247,32 +225,28 @@ Examples:
   gcn-partition refine G.graph gp-64 --objective mixed --name mixed-64
   gcn-partition refine G.graph hp-64 --effort 4 --time-limit 600"""
 )
-@click.argument("graph", metavar="G.graph", type=GRAPH)
+@common.graph_argument
 @click.argument("start", metavar="NAME")
-@click.option("--name", help="Name of the result.  [default: NAME+refined or NAME+mixed]")
-@click.option(
-    "--objective",
-    "exchange",
+@option("--name", "Name of the result.  [default: NAME+refined or NAME+mixed]")
+@option(
+    "--objective exchange",
+    "The exchange that is to take less: of rows alone, or mixed with partial sums.",
+    "rows",
     type=click.Choice(EXCHANGES),
-    default="rows",
-    show_default=True,
-    help="The exchange that is to take less: of rows alone, or mixed with partial sums.",
 )
 @weigh_option
-@click.option("--imbalance", type=float, help="As for add.  [default: that of NAME, or 0.01]")
-@click.option("--seed", type=int, default=0, show_default=True)
-@click.option(
-    "--effort", type=float, default=1.0, show_default=True, help="Factor of the work done."
-)
-@click.option(
+@option("--imbalance", "As for add.  [default: that of NAME, or 0.01]", type=float)
+@option("--seed", default=0)
+@option("--effort", "Factor of the work done.", 1.0)
+@option(
     "--time-limit",
+    "Stop after this time; the result then depends on the machine.  [default: no limit]",
     type=float,
     metavar="SECONDS",
-    help="Stop after this time; the result then depends on the machine.  [default: no limit]",
 )
-@direction_option("Direction of the aggregation.  [default: that of NAME]")
-@force_option
-@json_option
+@common.direction_option("Direction of the aggregation.  [default: that of NAME]")
+@common.force_option
+@common.json_option
 def refine(
     graph: Path, start: str, exchange: str, weigh: tuple[str, ...], force: bool, as_json: bool,
     **arguments: Any,
@@ -283,10 +257,10 @@ def refine(
     also one of another tool. The result is never worse.
     """
     objective = parse_objective(weigh, exchange)
-    with collected_warnings() as messages, working("refining", arguments["time_limit"]):
+    working = common.working("refining", arguments["time_limit"])
+    with common.collected_warnings() as messages, working:
         made = refine_partition(graph, start, objective=objective, overwrite=force, **arguments)
-    facts = describe_partition(made) | {"warnings": messages}
-    emit(facts, as_json, show_added)
+    _show([made], as_json, messages)
 
 
 def parse_objective(pairs: tuple[str, ...], exchange: str) -> Objective:

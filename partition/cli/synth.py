@@ -8,7 +8,16 @@ from typing import Any
 import click
 from click.core import ParameterSource
 
-from partition.cli.common import GRAPH, emit, force_option, json_option, note, working
+from partition.cli.common import (
+    FILE,
+    emit,
+    force_option,
+    json_option,
+    note,
+    option,
+    out_argument,
+    working,
+)
 from partition.commands import Commands
 from partition.errors import UserError
 from partition.graph import store
@@ -17,6 +26,11 @@ from partition.importing.bter import bter as make_bter
 from partition.importing.profiles import power_law, profile_of, resized
 
 OF_POWER_LAW = ("exponent", "min_degree", "max_degree", "clustering", "decay")
+
+seed_option = option("--seed", default=0)
+random_features = option("--features", "Columns of random features.  [default: none]", type=int)
+random_classes = option("--classes", "Random classes.  [default: none]", type=int)
+shuffle_option = option("--shuffle/--no-shuffle", "Number vertices at random.", True)
 
 
 @click.group(cls=Commands)
@@ -29,18 +43,16 @@ def synth() -> None:
 
 
 @synth.command()
-@click.argument("out", metavar="OUT.graph", type=GRAPH)
-@click.option("-n", "--vertices", "n", type=int, default=20000, show_default=True)
-@click.option("-c", "--classes", type=int, default=8, show_default=True, help="Communities.")
-@click.option("--degree", type=float, default=10, show_default=True, help="Mean degree.")
-@click.option(
-    "--intra", type=float, default=0.8, show_default=True, help="Share of edges in a community."
-)
-@click.option("--features", type=int, default=32, show_default=True, help="Columns of features.")
-@click.option("--noise", type=float, default=1.0, show_default=True, help="Standard deviation.")
-@click.option("--train", type=float, default=0.1, show_default=True, help="Share to train on.")
-@click.option("--val", type=float, default=0.1, show_default=True, help="Share to validate on.")
-@click.option("--seed", type=int, default=0, show_default=True)
+@out_argument
+@option("-n --vertices n", default=20000)
+@option("-c --classes", "Communities.", 8)
+@option("--degree", "Mean degree.", 10, type=float)
+@option("--intra", "Share of edges in a community.", 0.8)
+@option("--features", "Columns of features.", 32)
+@option("--noise", "Standard deviation.", 1.0)
+@option("--train", "Share to train on.", 0.1)
+@option("--val", "Share to validate on.", 0.1)
+@seed_option
 @force_option
 @json_option
 def sbm(out: Path, force: bool, as_json: bool, **options: Any) -> None:
@@ -50,19 +62,17 @@ def sbm(out: Path, force: bool, as_json: bool, **options: Any) -> None:
 
 
 @synth.command()
-@click.argument("out", metavar="OUT.graph", type=GRAPH)
-@click.option("--scale", type=int, default=14, show_default=True, help="2**SCALE vertices.")
-@click.option("--arcs", type=int, help="Arcs to draw.  [default: 16 per vertex]")
-@click.option("-a", type=float, default=0.57, show_default=True, help="Upper left probability.")
-@click.option("-b", type=float, default=0.19, show_default=True, help="Upper right probability.")
-@click.option("-c", type=float, default=0.19, show_default=True, help="Lower left probability.")
-@click.option("--undirected", is_flag=True, help="Add the reverse of every arc.")
-@click.option(
-    "--shuffle/--no-shuffle", default=True, show_default=True, help="Number vertices at random."
-)
-@click.option("--features", type=int, help="Columns of random features.  [default: none]")
-@click.option("--classes", type=int, help="Random classes.  [default: none]")
-@click.option("--seed", type=int, default=0, show_default=True)
+@out_argument
+@option("--scale", "2**SCALE vertices.", 14)
+@option("--arcs", "Arcs to draw.  [default: 16 per vertex]", type=int)
+@option("-a", "Upper left probability.", 0.57)
+@option("-b", "Upper right probability.", 0.19)
+@option("-c", "Lower left probability.", 0.19)
+@option("--undirected", "Add the reverse of every arc.", is_flag=True)
+@shuffle_option
+@random_features
+@random_classes
+@seed_option
 @force_option
 @json_option
 def rmat(out: Path, force: bool, as_json: bool, **options: Any) -> None:
@@ -80,35 +90,19 @@ Examples:
   gcn-partition synth bter dense.graph --like G.graph --factor 8 --features 512 --classes 40
   gcn-partition synth bter law.graph --vertices 100000 --exponent 2.5 --clustering 0.3"""
 )
-@click.argument("out", metavar="OUT.graph", type=GRAPH)
-@click.option("--like", metavar="G.graph", type=GRAPH, help="Degrees and clustering of this graph.")
-@click.option(
-    "-n", "--vertices", "n", type=int, help="Vertices.  [default: those of --like, or 20000]"
-)
-@click.option(
-    "--factor", type=float, default=1.0, show_default=True, help="Multiply every degree by this."
-)
-@click.option(
-    "--exponent", type=float, default=2.2, show_default=True, help="Exponent of the power law."
-)
-@click.option("--min-degree", type=int, default=2, show_default=True, help="Least degree.")
-@click.option("--max-degree", type=int, help="Largest degree.  [default: √vertices]")
-@click.option(
-    "--clustering", type=float, default=0.5, show_default=True, help="Clustering of degree 1."
-)
-@click.option(
-    "--decay",
-    type=float,
-    default=0.02,
-    show_default=True,
-    help="Clustering of degree d is that of degree 1 times exp(-DECAY (d - 1)).",
-)
-@click.option(
-    "--shuffle/--no-shuffle", default=True, show_default=True, help="Number vertices at random."
-)
-@click.option("--features", type=int, help="Columns of random features.  [default: none]")
-@click.option("--classes", type=int, help="Random classes.  [default: none]")
-@click.option("--seed", type=int, default=0, show_default=True)
+@out_argument
+@option("--like", "Degrees and clustering of this graph.", metavar="G.graph", type=FILE)
+@option("-n --vertices n", "Vertices.  [default: those of --like, or 20000]", type=int)
+@option("--factor", "Multiply every degree by this.", 1.0)
+@option("--exponent", "Exponent of the power law.", 2.2)
+@option("--min-degree", "Least degree.", 2)
+@option("--max-degree", "Largest degree.  [default: √vertices]", type=int)
+@option("--clustering", "Clustering of degree 1.", 0.5)
+@option("--decay", "Clustering of degree d is that of degree 1 times exp(-DECAY (d - 1)).", 0.02)
+@shuffle_option
+@random_features
+@random_classes
+@seed_option
 @force_option
 @json_option
 def bter(
@@ -130,9 +124,8 @@ def bter(
         else:
             _refuse_power_law()
             stored = store.open_graph(like)
-            profile = resized(
-                profile_of(stored.graph, seed=options["seed"]), vertices=n, factor=factor
-            )
+            degrees = profile_of(stored.graph, seed=options["seed"])
+            profile = resized(degrees, vertices=n, factor=factor)
             facts |= {"like": stored.manifest.name, "like_id": stored.manifest.id}
         graph = make_bter(profile, **options)
     _write_synthetic(out, "bter", graph, facts, force, as_json)
@@ -146,20 +139,14 @@ def _refuse_power_law() -> None:
             raise UserError(f"{option} is of a power law, and --like takes a graph's degrees")
 
 
-def _show_written(path: Path, manifest: store.Manifest, as_json: bool) -> None:
-    def show(facts: dict[str, Any]) -> None:
-        kind = "directed" if manifest.directed else "undirected"
-        click.echo(
-            f"{path}: {manifest.n:,} vertices, {manifest.nnz:,} arcs, {kind}, "
-            f"{manifest.features} features, {manifest.classes} classes"
-        )
-
-    emit({"path": str(path), "manifest": manifest}, as_json, show)
-
-
 def _write_synthetic(
     out: Path, kind: str, graph: Any, options: dict[str, Any], force: bool, as_json: bool
 ) -> None:
     source = {"synthetic": kind} | {key: v for key, v in options.items() if v is not None}
     manifest = store.write_graph(out, graph, source=source, overwrite=force, report=note)
-    _show_written(out, manifest, as_json)
+    direction = "directed" if manifest.directed else "undirected"
+    line = (
+        f"{out}: {manifest.n:,} vertices, {manifest.nnz:,} arcs, {direction}, "
+        f"{manifest.features} features, {manifest.classes} classes"
+    )
+    emit({"path": str(out), "manifest": manifest}, as_json, lambda facts: click.echo(line))

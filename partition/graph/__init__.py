@@ -1,1 +1,1 @@
-"""Graphs, their folders on disk, and what is measured on them."""
+"""Graphs, their folders on disk, and the measures of their partitions."""

@@ -35,7 +35,7 @@ def content_id(graph: Graph) -> str:
 
 
 def data_id(graph: Graph) -> str:
-    """Hash of what belongs to the vertices: features, labels, targets, masks, ids; 32 hex digits.
+    """Hash of the data of the vertices: features, labels, targets, masks, ids; 32 hex digits.
 
     Which of them there are counts too, with their types and shapes, and the names of the classes.
     """
@@ -156,7 +156,7 @@ def check_files(path: Path, graph: Graph, sums: Mapping[str, str]) -> None:
 def check_sums(path: Path, found: Mapping[str, str], expected: Mapping[str, str]) -> None:
     """A UserError if a file that was read from the folder ``path`` has another sum than expected.
 
-    Those that are expected are the manifest's, of all files; empty where it knows none.
+    The expected sums are the manifest's, of all files; empty where it knows none.
     """
     for name, text in found.items():
         if expected.get(name, text) != text:

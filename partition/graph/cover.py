@@ -3,9 +3,10 @@
 An entry (i, j) of M whose row i lives on part r and whose row j of H lives on part s can be served
 in two ways. Part s sends row j, which serves all entries of column j on r; or part s computes the
 partial sum of row i over its own columns and sends that, which serves all entries of row i on s.
-For a pair (s, r) these entries are the edges of a bipartite graph between columns and rows, and
-what is sent is a vertex cover of it. The smallest one has as many vertices as a largest matching
-has edges (Kőnig 1931). Sending only rows, or only sums, is a cover too, so never smaller.
+For a pair (s, r) these entries are the edges of a bipartite graph between columns and rows, and the
+rows and sums that are sent are a vertex cover of it. The smallest one has as many vertices as a
+largest matching has edges (Kőnig 1931). Sending only rows, or only sums, is a cover too, so never
+smaller.
 """
 
 from __future__ import annotations
@@ -149,7 +150,7 @@ def _by_matching(left: np.ndarray, right: np.ndarray, nleft: int, nright: int) -
     graph = sp.coo_array((ones, (left, right)), shape=(nleft, nright)).tocsr()
     mate = csgraph.maximum_bipartite_matching(graph, perm_type="column")  # of left; −1: none
     # Steps from left to left: along an edge, back along the matching; and from a source, the last
-    # vertex, to those without a mate. All neighbours of what is reached are matched.
+    # vertex, to those without a mate. All neighbours of vertices that are reached are matched.
     partner = np.full(nright, -1, mate.dtype)
     partner[mate[mate >= 0]] = np.flatnonzero(mate >= 0)
     alone = np.flatnonzero(mate < 0)

@@ -38,11 +38,11 @@ class Graph:
     weights : (nnz,) float64, optional
         Weights of the arcs; 1 where None.
     features : (n, d) float32, optional
-        An array, or what reads like one.
+        An array, or an object that reads like one.
     labels : (n,) int32, optional
         Class of each vertex, −1 where it has none.
     masks : mapping of "train" / "val" / "test" to (n,) bool, or to (n, splits) bool
-        A column for each split; what has one only is in all of them.
+        A column for each split; a mask without columns is the same in all of them.
     class_names : tuple of str, optional
         Names of the classes, where they are not their numbers.
     ids : (n,) int64 or str, optional
@@ -324,7 +324,7 @@ def arc_pieces(graph: Graph, least: int = 0) -> Iterator[tuple[int, int, np.ndar
 def row_sizes(graph: Graph, direction: str = "in") -> np.ndarray:
     """Stored entries of each row of M with its full diagonal, (n,) int64: a vertex's work.
 
-    Those of each column are the row sizes of the other direction.
+    The sizes of columns are the row sizes of the other direction.
     """
     sizes = np.ones(graph.n, dtype=np.int64)
     if direction == "out":

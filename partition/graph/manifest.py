@@ -24,9 +24,9 @@ VERSION = 4
 READABLE = (1, 2, 3, 4)
 PARTITION_FORMAT = "gcnmpi-partition"
 PARTITION_VERSION = 1
-EXCHANGES = ("rows", "mixed")  # what is sent: rows of H alone, or partial sums too
+EXCHANGES = ("rows", "mixed")  # of rows of H alone, or of partial sums too
 MADE_FOR_MIXED = ("mg",)  # models whose objective is the volume of a mixed exchange
-# What a row of a history has where its partition was measured.
+# The figures in a row of a history whose partition was measured.
 STEP_FIGURES = ("volume", "max_send", "max_recv", "messages", "imbalance")
 MAX_JSON = 1 << 28  # bytes of a file that is read whole
 # Types of fields, with the values that a file may have.
@@ -45,7 +45,7 @@ class Manifest:
         Content id of the structure: a hash of n, indptr, indices and weights. A partition
         carries the id of its graph.
     data_id : str
-        Content id of what belongs to the vertices: see :func:`partition.graph.content.data_id`.
+        Content id of the data of the vertices: see :func:`partition.graph.content.data_id`.
         Empty where it is not known, in folders of format version 1.
     sums : mapping of str to str
         Of each file of arrays, its type and checksum: see :func:`partition.graph.content.sums_of`.
@@ -114,7 +114,7 @@ class Partition:
     nodes : mapping of direction to mapping
         Traffic between nodes, of a partition that was mapped to them; otherwise empty.
     history : sequence of mapping
-        What was done in several steps, or tried: a row each, ``step``, ``seconds`` and figures.
+        The steps that were done, or tried: a row each, ``step``, ``seconds`` and figures.
     seconds : float
         Time the tool took.
     deterministic : bool
@@ -144,7 +144,7 @@ class Partition:
 
     @property
     def exchange(self) -> str:
-        """The exchange it was made for: what it was refined for, or what its model counts."""
+        """The exchange that it was refined for, or else that its model counts."""
         kept = [row["exchange"] for row in self.history if row.get("chosen") and "exchange" in row]
         refined = self.options.get("refine") or {}
         said = (self.options.get("exchange"), refined.get("exchange"), *kept[-1:])
@@ -298,7 +298,7 @@ def _are_figures(kind: type, figures: Mapping[str, Any], k: int) -> bool:
 
 
 def _is_history(rows: list[dict[str, Any]]) -> bool:
-    """Whether rows of a history have what is shown of them."""
+    """Whether rows of a history have all that is shown of them."""
     tried = any("chosen" in row for row in rows)
     for row in rows:
         known = STEP_FIGURES if "volume" in row else [f for f in STEP_FIGURES if f in row]
@@ -317,7 +317,7 @@ def _is_options(value: dict[str, Any]) -> bool:
     return _fits(value.get("balance", ""), str) and _fits(per_node, Positive | None)
 
 
-# Of some fields, what their types do not say.
+# Further rules for some fields, which their types do not say.
 _RULES: dict[str, Callable[[Any], bool]] = {
     "masks": lambda names: len(set(names)) == len(names),
     "options": _is_options,

@@ -2,8 +2,8 @@
 
 Row i of M and row i of every dense matrix live on ``parts[i]``. Row j of H is needed by every
 part that owns a row of M with an entry in column j; in one *expand* its owner sends it once to
-each of them but itself. A *fold* goes the other way: what a part sends in it is what it
-receives in the expand. In a *mixed* exchange partial sums of rows of M travel too, where that
+each of them but itself. A *fold* goes the other way: a part sends in it the rows that
+it receives in the expand. In a *mixed* exchange partial sums of rows of M travel too, where that
 makes fewer rows (``partition.graph.cover``). The trainer counts the bytes that it hands to MPI,
 and they equal ``rows × width × itemsize`` of the figures here.
 """
@@ -34,7 +34,7 @@ AT_ONCE = 1 << 20  # entries whose cover is computed at once; of one pair, if it
 
 @dataclass(frozen=True)
 class Metrics:
-    """What one exchange costs under a partition; lists have one number per part.
+    """The costs of one exchange under a partition; lists have one number per part.
 
     Rows sent are rows of H, and in a mixed exchange also partial sums of rows of M. The adjoint
     exchange has senders and receivers swapped, and the same entries on each part.
@@ -133,7 +133,7 @@ class Metrics:
 
 @dataclass(frozen=True)
 class NodeTraffic:
-    """What one exchange of rows moves between nodes and inside them; lists: one number per node.
+    """The rows that one exchange moves between nodes and inside them; lists: one number per node.
 
     Node b holds the parts b·R … b·R+R−1, as mpirun fills nodes. A row that several parts of
     another node need is sent to each of them, and counted as often.
@@ -204,7 +204,7 @@ def measure(graph: Graph, parts: np.ndarray, k: int, direction: str = "in") -> M
 def metrics_of(
     exchange: sp.csr_array, direction: str, owners: np.ndarray, nnz: np.ndarray, **more: Any
 ) -> Metrics:
-    """Metrics from what each part sends to each other one, and the part that owns each row."""
+    """Metrics from the rows that each part sends to each other one, and the owner of each row."""
     k = exchange.shape[0]
     return Metrics(
         k=k,

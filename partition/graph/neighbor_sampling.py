@@ -17,7 +17,7 @@ class NeighborSampler(Sampler):
 
     Batches have ``size`` seeds. Layer by layer, starting with the last of
     the network, each row of the frontier keeps its diagonal entry and at most ``fanouts[h]`` of its
-    other entries of M; what it reads joins the frontier of the layer before (Hamilton et al. 2017).
+    other entries of M; their columns join the frontier of the layer before (Hamilton et al. 2017).
     Of d entries in the order of their columns, f are drawn without replacement as Floyd does it
     (Bentley and Floyd 1987): for j = d − f … d − 1, one of 0 … j, a hash of (seed, epoch, batch, h,
     row, j), and j itself if that is taken. So the work grows with f, not with d.
@@ -51,9 +51,9 @@ class NeighborSampler(Sampler):
     def entries(
         self, epoch: int, batch: int, hop: int, row: np.ndarray, column: np.ndarray
     ) -> tuple[np.ndarray, np.ndarray]:
-        """Which entries of M a layer keeps, and by what their values are multiplied.
+        """Which entries of M a layer keeps, and the factors of their values.
 
-        Where f of d entries of a row are kept, by d / f: the expectation is that of all.
+        Where f of d entries of a row are kept, it is d / f: the expectation is that of all.
         """
         proper = np.flatnonzero(row != column)
         factors = np.ones(len(row))  # 1 / the probability that an entry is kept

@@ -1,7 +1,7 @@
 """Two partitions with one name: NAME-rows is for the exchange of rows, NAME-mixed for mixed ones.
 
-``--model auto`` makes both. Commands take NAME for either: each uses the one that suits what it
-does. A partition that is called NAME itself is what NAME means.
+``--model auto`` makes both. Commands take NAME for either: each uses the one that suits its work.
+If a partition is called NAME itself, NAME stands for it.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from partition.graph.store import has_partition, list_partitions
 
 
 def pair_names(name: str) -> dict[str, str]:
-    """What the two partitions of a pair are called, by exchange.
+    """The names of the two partitions of a pair, by exchange.
 
     >>> pair_names("auto-4")
     {'rows': 'auto-4-rows', 'mixed': 'auto-4-mixed'}
@@ -33,7 +33,7 @@ def members(path: str | os.PathLike, name: str) -> list[str]:
 
 
 def member(path: str | os.PathLike, name: str, exchange: str = "rows") -> str:
-    """The one for an exchange of what a name stands for; the other one if it is the only one."""
+    """The partition that a name stands for in an exchange; the other one if it is the only one."""
     found = members(path, name)
     wanted = pair_names(name)[exchange]
     return wanted if wanted in found else found[0]

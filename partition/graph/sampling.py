@@ -77,9 +77,9 @@ class Rule:
 
 @dataclass(frozen=True)
 class Sampler(ABC):
-    """What decides who is in a batch, and which entries of M it keeps.
+    """The decision who is in a batch, and which entries of M it keeps.
 
-    Each epoch shuffles what is drawn by a permutation π of 0..n−1 that can be evaluated, and
+    Each epoch shuffles the vertices by a permutation π of 0..n−1 that can be evaluated, and
     inverted, for a single number (a Feistel network on ⌈log₂ n⌉ bits, walked along its cycles
     until it is back below n: Black and Rogaway 2002). Vertex v is in batch ⌊π(v) / size⌋. So
     every vertex is in exactly one batch of an epoch, every batch but the last has exactly
@@ -88,7 +88,7 @@ class Sampler(ABC):
     Attributes
     ----------
     n : int
-        What batches are drawn from: so many vertices, or clusters.
+        How many vertices, or clusters, batches are drawn from.
     size : int
         How many of these a batch has, 1 ≤ size ≤ n.
     seed : int
@@ -134,7 +134,7 @@ class Sampler(ABC):
     def entries(
         self, epoch: int, batch: int, hop: int, row: np.ndarray, column: np.ndarray
     ) -> tuple[np.ndarray, np.ndarray]:
-        """Which entries of M a layer keeps, bool, and by what the values of these are multiplied.
+        """Which entries of M a layer keeps, bool, and the factors of the values of these.
 
         The expectation of the product of a row with H is that of the whole row.
 
@@ -171,7 +171,7 @@ class VertexSampler(Sampler):
     def entries(
         self, epoch: int, batch: int, hop: int, row: np.ndarray, column: np.ndarray
     ) -> tuple[np.ndarray, np.ndarray]:
-        """Which entries of M a batch keeps, and by what their values are multiplied.
+        """Which entries of M a batch keeps, and the factors of their values.
 
         Given that i is in a batch of s vertices, j is with probability (s − 1) / (n − 1). Divided
         by that, a row's product with the batch's rows of H has the expectation of its product with

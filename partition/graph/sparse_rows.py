@@ -24,7 +24,7 @@ class SparseRows:
     """An (n, width) matrix, by its entries that are not 0; column numbers rise within a row.
 
     A slice of rows, or of rows and columns, is another view; rows that are picked by their numbers
-    come as a dense array. So what reads arrays on disk reads this too.
+    come as a dense array. So code that reads arrays on disk reads this too.
 
     Attributes
     ----------
@@ -55,7 +55,7 @@ class SparseRows:
 
     @property
     def flags(self) -> Any:
-        """Those of the array on disk."""
+        """The flags of the array on disk."""
         return self.data.flags
 
     @property

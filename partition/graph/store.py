@@ -180,7 +180,7 @@ def open_graph(path: str | os.PathLike, *, check: bool = True) -> StoredGraph:
     ----------
     check : bool
         Read arcs, labels and targets, in bounded memory, and refuse numbers that no graph has, or
-        other than the manifest says. Otherwise the caller does so for what it reads:
+        other than the manifest says. Otherwise the caller does so for the rows that it reads:
         :func:`partition.graph.graph.check_arcs`.
 
     Raises
@@ -256,7 +256,7 @@ def partition_lock(
     with contextlib.ExitStack() as stack:
         stack.enter_context(folder_lock(path, purpose, exclusive=False))
         if exclusive and not folder.is_symlink():
-            with contextlib.suppress(OSError):  # the lock says what is wrong
+            with contextlib.suppress(OSError):  # the lock says why not
                 folder.mkdir(exist_ok=True)
         if exclusive or folder.is_dir():
             lock, what = f".{name}.lock", f"{purpose} {name}"

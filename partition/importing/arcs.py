@@ -20,7 +20,7 @@ Keys = tuple[np.ndarray, np.ndarray | None]
 
 @dataclass
 class Settling:
-    """The rules by which arcs become those of a graph, and what they met so far.
+    """The rules by which arcs become those of a graph, and counts of the cases met so far.
 
     Self-loops are settled first, then duplicates, then the graph is made undirected. See
     :func:`partition.importing.assemble.build_graph`.

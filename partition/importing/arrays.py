@@ -1,4 +1,4 @@
-"""From arrays to a graph folder: what a program has in memory in place of files."""
+"""From arrays to a graph folder: graphs that a program has in memory in place of files."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def import_arrays(
         Number of vertices; without it, the rows of features, labels or targets, or the largest
         number in ``edge_index`` and 1.
     ids : (n,) integers or texts, optional
-        What the vertices are called, each once; their numbers without it.
+        The names of the vertices, each once; their numbers without it.
     features : (n, d) numbers, or SciPy sparse matrix, optional
     labels : (n,) integers or texts, optional
         Classes, −1 for a vertex without a label; also (n, 1).
@@ -76,8 +76,8 @@ def import_arrays(
     Raises
     ------
     UserError
-        For an array of another shape or kind, or what is no graph; or if the folder cannot be
-        written.
+        For an array of another shape or kind, or arrays that are no graph; or if the folder cannot
+        be written.
     """
     out_path = Path(out_path)
     check_direction(direction)
@@ -149,7 +149,7 @@ def _csr(matrix: Any, where: str) -> Csr:
 
 
 def _numpy(value: Any, where: str) -> np.ndarray:
-    """An array of what may be a tensor of another library, on a device, with a gradient."""
+    """An array from one, or from a tensor of another library, on any device, with a gradient."""
     if hasattr(value, "detach"):
         value = value.detach().cpu()
     try:

@@ -56,7 +56,7 @@ def import_graph(
         Bytes that the program may take: arcs are sorted in files beside ``out_path``, with the same
         result. See :func:`partition.importing.on_disk.build_on_disk`.
     tell : callable
-        Told what is being done, how much of it is done, and how much there is.
+        Told the stage of the work, how much of it is done, and how much there is.
     files
         Fields of :class:`VertexFiles` but ``ids``.
 
@@ -67,9 +67,7 @@ def import_graph(
         cannot be written.
     """
     source_path, out_path = Path(source_path), Path(out_path)
-    rules: dict[str, Any] = {"undirected": undirected, "duplicates": duplicates}
-    rules["self_loops"] = self_loops
-    Settling(**rules)
+    rules = Settling(undirected, duplicates, self_loops)
     check_direction(direction)
     layout = layout or Layout()
     given = VertexFiles(ids=layout.ids, **files)
@@ -82,14 +80,14 @@ def import_graph(
         if memory is None:
             source = read_source(source_path, format, in_order)
             with _named(source_path):
-                graph, facts = build_graph(source, **rules)
+                graph, facts = _built(source, rules)
             del source
         else:
             scratch = stack.enter_context(on_disk.scratch_folder(out_path))
             allocate = on_disk.allocate_in(scratch)
             stream = open_stream(source_path, format, in_order, allocate, tell)
             with _named(source_path):
-                graph, facts = on_disk.build_on_disk(stream, scratch, memory, **rules, tell=tell)
+                graph, facts = on_disk.build_on_disk(stream, scratch, memory, rules, tell)
         if layout.vertices is not None:
             facts["vertices"] = layout.vertices
         if by_order or facts["format"] not in LISTS:
@@ -105,7 +103,7 @@ def import_graph(
 
 @contextlib.contextmanager
 def _named(path: Path) -> Iterator[None]:
-    """Name the file in what is wrong with its arcs."""
+    """Name the file in errors about its arcs."""
     try:
         yield
     except UserError as error:
@@ -198,7 +196,11 @@ def build_graph(
         For an unknown rule, a vertex outside 0..n−1, too many vertices, duplicates where they
         are an error, or a sum of weights that is not finite.
     """
-    rules = Settling(undirected, duplicates, self_loops)
+    return _built(source, Settling(undirected, duplicates, self_loops))
+
+
+def _built(source: Source, rules: Settling) -> tuple[Graph, dict[str, Any]]:
+    """The steps of :func:`build_graph`; those of graphs on disk are the same, range by range."""
     n = source.n
     check_number(n)
     for ends in (source.source, source.target):
@@ -208,7 +210,7 @@ def build_graph(
     key, weights = rules.keys_of(source)
     key, weights = rules.settle(key, weights)
     rules.check_copies(n, source.ids)
-    if source.symmetric or undirected:
+    if source.symmetric or rules.undirected:
         key, weights = merge_reverse(*with_reverse(key, weights, n))
 
     graph = Graph(

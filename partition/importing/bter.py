@@ -29,7 +29,7 @@ def bter(
 
     First level: the vertices are cut into blocks in the order of their degrees, d + 1 vertices
     where the first has degree d ≥ 2, and each pair of a block is an edge with probability c^⅓, c
-    the clustering of degree d. Second level: what a vertex lacks of its degree are ends of edges,
+    the clustering of degree d. Second level: the edges that a vertex lacks of its degree are ends,
     which are paired at random over the whole graph. Kolda, Pinar, Plantenga and Seshadhri (*A
     scalable generative graph model with community structure*, SIAM J. Sci. Comput. 36, 2014) draw
     the second level by expected degrees instead (Chung and Lu), by which many vertices of degree 1
@@ -119,7 +119,7 @@ def _blocks(profile: Profile) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
 
 
 def _across(rng: np.random.Generator, inside: np.ndarray, ends: np.ndarray, n: int) -> np.ndarray:
-    """Edges of the second level: ``ends`` paired at random, without loops and what is there.
+    """Edges of the second level: ``ends`` paired at random, without loops and edges that are there.
 
     Pairs that are no new edges are taken apart, together with twice as many that are, for
     otherwise hubs would meet the same hubs again, and are paired anew.

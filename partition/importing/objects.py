@@ -1,6 +1,6 @@
 """Graphs of other libraries as arrays, without importing any: NetworkX, igraph, PyG, DGL, pandas.
 
-An object is told by the package of its class, and asked for what it holds with its own methods.
+An object is told by the package of its class, and its own methods are asked for the content.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from partition.importing.readers.numbering import check_ids, number_vertices
 
 
 def arrays_of(graph: Any) -> dict[str, Any]:
-    """What a graph of another library holds, as arguments of :func:`import_arrays`.
+    """The content of a graph of another library, as arguments of :func:`import_arrays`.
 
     Parameters
     ----------
@@ -181,11 +181,11 @@ def _vertex_data(fields: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _host(values: Any) -> np.ndarray:
-    """An array of what may be a tensor on a device."""
+    """An array from one, or from a tensor on any device."""
     return np.asarray(values.detach().cpu() if hasattr(values, "detach") else values)
 
 
-# The package of a class → what it holds.
+# The package of a class → the arrays of its objects.
 LIBRARIES: Mapping[str, Callable[[Any], dict[str, Any]]] = {
     "networkx": _networkx,
     "igraph": _igraph,

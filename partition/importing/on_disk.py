@@ -38,10 +38,7 @@ def build_on_disk(
     stream: Stream,
     folder: Path,
     memory: float,
-    *,
-    undirected: bool = False,
-    duplicates: str = "merge",
-    self_loops: str = "keep",
+    rules: Settling,
     tell: Tell = lambda stage, done, total: None,
 ) -> tuple[Graph, dict[str, Any]]:
     """As :func:`partition.importing.assemble.build_graph`, out of pieces and into files.
@@ -51,7 +48,6 @@ def build_on_disk(
     are kept in memory, of the arcs as many as fit beside them. A UserError if the vertices, or the
     arcs of one of them, do not fit.
     """
-    rules = Settling(undirected, duplicates, self_loops)
     spool = _Columns(folder / "read", "source", "target", weighted=stream.weighted)
     numbering = _collect(stream, spool, memory)
     build = _Building(folder, numbering, _arcs_at_once(memory, numbering.n), tell)
@@ -63,18 +59,20 @@ def build_on_disk(
 
     counts = np.zeros(n, np.int64)
     for done, (source, target, _) in _counted(spool.pieces(at_once, weights=False)):
-        kept = source if self_loops == "keep" else source[source != target]
+        kept = source if rules.self_loops == "keep" else source[source != target]
         counts += np.bincount(numbering.of(kept), minlength=n)
         tell("counting arcs", done, spool.rows)
-    settled = _Columns(folder / "settled", "key", weighted=spool.weighted or duplicates == "sum")
+    settled = _Columns(
+        folder / "settled", "key", weighted=spool.weighted or rules.duplicates == "sum"
+    )
     for key, weights in build.ranges(counts, keys(), spool.weighted, "sorting"):
         key, weights = rules.settle(key, weights)
         settled.append(key, np.ones(len(key)) if weights is None and settled.weighted else weights)
     rules.check_copies(n, numbering.ids)
     # Ones that nothing was added to are no weights.
-    settled.weighted = spool.weighted or (duplicates == "sum" and rules.copies > 0)
+    settled.weighted = spool.weighted or (rules.duplicates == "sum" and rules.copies > 0)
     spool.delete()
-    if undirected:
+    if rules.undirected:
         settled = build.mirrored(settled)
     graph = build.graph(settled, stream.rest)
     facts = {"format": stream.rest.get("format", "")} | rules.facts(spool.rows, False)

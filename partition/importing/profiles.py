@@ -20,7 +20,7 @@ _MAX_DEGREE = 2**31 - 1
 
 @dataclass(frozen=True)
 class Profile:
-    """What a BTER graph is made of.
+    """The degrees and the clustering that a BTER graph shall have.
 
     Attributes
     ----------

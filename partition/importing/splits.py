@@ -17,7 +17,7 @@ SHARES, PER_CLASS = "random", "per-class"
 SPLIT_EXAMPLES = "random:0.6,0.2,0.2 or per-class:20,500,1000"
 _AMOUNTS = {SHARES: r"[0-9]?\.?[0-9]{1,18}", PER_CLASS: r"[0-9]{1,10}"}
 MAX_SPLITS = 10_000
-# What a hash puts in order: all labelled vertices, or those that per-class leaves to other masks.
+# Purposes of hashes: the order of all labelled vertices, or of those that per-class leaves.
 _ALL, _OTHERS = 1, 2
 
 
@@ -29,7 +29,7 @@ class RandomSplit:
     ----------
     rule : str
         "random:0.6,0.2,0.2": the shares of the labelled vertices that train, validate and test,
-        rounded down; where they add up to 1, the last takes what is left.
+        rounded down; where they add up to 1, the last takes the rest.
         "per-class:20,500,1000": of each class 20 vertices train, or all that it has; of the
         labelled vertices left, whatever their class, 500 validate and 1000 test.
     splits : int

@@ -64,7 +64,7 @@ class VertexFiles:
         Whether the numbers in masks are ids or rows of the files; where that is not the same.
     label_column : str, optional
         The column of the table of labels, or of that of features where there is none, by its name.
-        What else is in it may be features.
+        Its other columns may be features.
     split : RandomSplit, optional
         Masks that are drawn, in place of all that there are.
     seed : int
@@ -150,7 +150,7 @@ def attach(
     Parameters
     ----------
     source : mapping, optional
-        What the manifest says of the file of arcs, for hints.
+        The entry of the manifest on the file of arcs, for hints.
     report : callable
         Called with columns that were left out.
 
@@ -215,7 +215,7 @@ def attach_arrays(
 ) -> Graph:
     """The graph with vertex data from arrays, row i of which belongs to vertex i.
 
-    They are what :func:`attach` finds in files; in messages they are called x, y, targets and
+    They are the arrays that :func:`attach` finds in files; messages call them x, y, targets and
     train_mask.
     """
     masks = dict(masks or {})
@@ -246,7 +246,7 @@ def _others(files: VertexFiles) -> set[str]:
     return found.union(*(mask_names(name) for name, path in masks if str(path) == table))
 
 
-# Rows, and what they are called in messages.
+# Rows, and their name in messages.
 _Given = tuple[Rows, str]
 
 

@@ -25,21 +25,10 @@ def partition_nodes_first(
 ) -> np.ndarray | None:
     """Partition into k / R nodes, then each node into R parts; node b gets b·R … b·R+R−1.
 
-    What a flat partition balances and cuts k ways, this one cuts k / R ways first, so that less
-    is cut between nodes. Nodes get half of the imbalance, their parts what then is left.
-
-    Parameters
-    ----------
-    k, ranks_per_node : int
-        Numbers of parts, and R, of parts of a node.
-    solve : callable
-        ``solve(model, k, imbalance)`` → (n,) part numbers.
-
-    Returns
-    -------
-    (n,) int32, or None
-        None where it cannot be done: nodes of unequal numbers of parts, or a node with fewer
-        vertices than parts.
+    A flat partition cuts k ways at once, this one k / R ways first, so that less is cut between
+    nodes. Nodes get half of the imbalance, their parts what then is left. ``solve(model, k,
+    imbalance)`` gives (n,) part numbers. None where it cannot be done: nodes of unequal numbers of
+    parts, or a node with fewer vertices than parts.
     """
     nodes, rest = divmod(k, ranks_per_node)
     if rest or nodes < 2 or ranks_per_node < 2:
@@ -88,8 +77,7 @@ def _hypergraph(model: HypergraphModel, weights: np.ndarray, number: np.ndarray)
     nets = np.flatnonzero(sizes >= 2)
     kept = (pins >= 0) & (sizes >= 2)[net]
     indptr, pins = pointers(sizes[nets]), pins[kept]
-    owners = number[nets if model.owners is None else np.asarray(model.owners)[nets]]
+    costs, owners, folds = model.facts_of(nets)
+    owners = number[owners]
     owners = np.where(owners >= 0, owners, pins[indptr[:-1]])
-    costs = None if model.costs is None else np.asarray(model.costs)[nets]
-    folds = None if model.folds is None else np.asarray(model.folds)[nets]
     return HypergraphModel(weights, indptr, pins, costs, owners, folds)

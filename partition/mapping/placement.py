@@ -25,25 +25,11 @@ def map_to_nodes(exchange: sp.csr_array, ranks_per_node: int, seed: int = 0) -> 
     hill climbing), and the best is taken. A sweep takes O(k²) time, the memory is
     O(k·nodes + messages).
 
-    Parameters
-    ----------
-    exchange : (k, k) csr_array
-        Rows from part to part, from :func:`partition.graph.metrics.exchange_matrix`. An expand and
-        a fold count alike: M and its transpose get the same mapping.
-    ranks_per_node : int
-        R, the parts of a node; the last node holds what is left.
-    seed : int
-        Seed of the random starts.
-
-    Returns
-    -------
-    (k,) int32
-        The new number of each part, a permutation of 0..k−1. Ties go to the numbers there are.
-
-    Raises
-    ------
-    ValueError
-        If R < 1.
+    ``exchange``, (k, k), has the rows from part to part, as
+    :func:`partition.graph.metrics.exchange_matrix` counts them. An expand and a fold count alike: M
+    and its transpose get the same mapping. A node has R ≥ 1 parts, the last one what is left.
+    Returns a permutation of 0..k−1, (k,) int32: the new number of each part. Ties go to the numbers
+    there are.
     """
     if ranks_per_node < 1:
         raise ValueError(f"{ranks_per_node} ranks per node")

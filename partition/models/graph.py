@@ -32,19 +32,9 @@ class GraphModel:
 def graph_model(graph: Graph, direction: str = "in", *, max_net: int = 0) -> GraphModel:
     """The symmetrised graph: i and j are neighbours where M or its transpose has (i, j).
 
-    Its edge cut only resembles the volume. The direction matters to the weights, and to what is
-    left out.
-
-    Parameters
-    ----------
-    max_net : int
-        Columns of M with more entries, the diagonal among them, are left out: rows of H that most
-        parts need whatever is done. 0: none.
-
-    Raises
-    ------
-    UserError
-        If ``max_net`` is negative.
+    Its edge cut only resembles the volume. Columns of M with more than ``max_net`` entries, the
+    diagonal among them, are left out, unless it is 0: rows of H that most parts need whatever is
+    done. The direction matters to the weights, and to these columns.
     """
     if max_net < 0:
         raise UserError(f"max_net = {max_net}: it is a number of entries, 0 for no limit")

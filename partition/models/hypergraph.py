@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -39,12 +40,19 @@ class HypergraphModel:
 
     @property
     def nets(self) -> int:
-        """Number of nets."""
+        """How many nets it has."""
         return len(self.indptr) - 1
 
     def net_costs(self) -> np.ndarray:
         """The cost of each net, (nets,) int64."""
         return np.ones(self.nets, np.int64) if self.costs is None else np.asarray(self.costs)
+
+    def facts_of(self, nets: np.ndarray) -> tuple[Any, np.ndarray, Any]:
+        """Costs, owners and folds of some nets: all that follows the pins in this class."""
+        costs, folds = (
+            None if facts is None else np.asarray(facts)[nets] for facts in (self.costs, self.folds)
+        )
+        return costs, nets if self.owners is None else np.asarray(self.owners)[nets], folds
 
 
 def hypergraph_model(graph: Graph, direction: str = "in") -> HypergraphModel:
@@ -83,7 +91,4 @@ def without_large_nets(model: HypergraphModel, limit: int) -> HypergraphModel:
     if len(kept) == model.nets:
         return model
     pins = np.asarray(model.pins)[np.repeat(sizes <= limit, sizes)]
-    owners = kept if model.owners is None else np.asarray(model.owners)[kept]
-    costs = None if model.costs is None else np.asarray(model.costs)[kept]
-    folds = None if model.folds is None else np.asarray(model.folds)[kept]
-    return HypergraphModel(model.weights, pointers(sizes[kept]), pins, costs, owners, folds)
+    return HypergraphModel(model.weights, pointers(sizes[kept]), pins, *model.facts_of(kept))

@@ -1,9 +1,9 @@
 """The medium-grain hypergraph: rows of H and partial sums that travel (Pelt and Bisseling 2014).
 
-Every entry (i, j) of M belongs to the group of its row or to that of its column. Those of row
-groups are multiplied where row i lives, which needs row j of H there; those of column groups where
-row j of H lives, which sends a partial sum of row i. A vertex is a row group, the column group of
-the same number and the diagonal entry between them: what will be on one part.
+Every entry (i, j) of M belongs to the group of its row or to that of its column. Entries of
+row groups are multiplied where row i lives, which needs row j of H there; entries of column groups
+where row j of H lives, which sends a partial sum of row i. A vertex is a row group, the column
+group of the same number and the diagonal entry between them: all that will be on one part.
 """
 
 from __future__ import annotations
@@ -27,12 +27,9 @@ def medium_grain_model(
     it: along it, partial sums go to its owner. A vertex weighs the entries of its groups, so the
     work is counted where it will be done.
 
-    Parameters
-    ----------
-    parts : (n,) integers, optional
-        Make it for improving these parts: connectivity−1 is then, at these parts, the volume of
-        the mixed exchange. Without them, an entry belongs to the shorter one of its row and its
-        column, since a long one will be cut in any case.
+    With ``parts``, (n,) integers, it is made for improving them: connectivity−1 is then, at these
+    parts, the volume of the mixed exchange. Without them, an entry belongs to the shorter one of
+    its row and its column, since a long one will be cut in any case.
     """
     row, column = _entries(graph, direction)
     summed = by_length(row, column, graph.n)
@@ -48,22 +45,14 @@ def by_length(row: np.ndarray, column: np.ndarray, n: int) -> np.ndarray:
 
 
 def by_cover(
-    row: np.ndarray,
-    column: np.ndarray,
-    parts: np.ndarray,
-    otherwise: np.ndarray,
+    row: np.ndarray, column: np.ndarray, parts: np.ndarray, otherwise: np.ndarray
 ) -> np.ndarray:
     """Which entries belong to their column in the best assignment for these parts: (m,) bool.
 
     For entries that are cut there is no choice: it is the cover. The others cost nothing as they
     are, and should cost little once one of their ends moves away: an entry belongs to its column
     if its row gets sums from more parts than its column's row of H is sent to, and to its row
-    if it is the other way round.
-
-    Parameters
-    ----------
-    otherwise : (m,) bool
-        For entries where both are equal.
+    if it is the other way round; where both are equal, as ``otherwise`` says.
     """
     row_part, column_part = parts[row], parts[column]
     cut = row_part != column_part

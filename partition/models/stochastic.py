@@ -22,18 +22,10 @@ from typing import Any
 import numpy as np
 
 from partition.errors import UserError
+from partition.graph import sampling
 from partition.graph.graph import Graph, row_sizes
 from partition.graph.hashing import key, mixed
-from partition.graph.sampling import (
-    MODEL,
-    Pattern,
-    batch_size,
-    make_sampler,
-    pointers,
-    segments,
-    sides,
-    stream_seed,
-)
+from partition.graph.sampling import Pattern, pointers, segments
 from partition.models.hypergraph import HypergraphModel
 
 PROBES = 5
@@ -51,12 +43,7 @@ def nets_needed(k: int, theta: float, delta: float) -> int:
 
     Hoeffding's inequality for connectivities in 1..k (Demirci et al. 2022, equation 14):
     |N| ≥ (k − 1)² / (2θ²) · ln(2/δ). It holds for a partition chosen before the nets are drawn;
-    one that is fitted to them needs more.
-
-    Raises
-    ------
-    UserError
-        Unless θ > 0 and 0 < δ < 1.
+    one that is fitted to them needs more. θ > 0 and 0 < δ < 1 are checked.
     """
     if not 0 < theta < math.inf:
         raise UserError(f"theta = {theta}: the error of the mean connectivity is above 0")
@@ -74,12 +61,7 @@ def settle(
     per batch⌉ with |N| from :func:`nets_needed` and the mean over a few batches. Nets of one pin,
     whose connectivity is 1 under every partition, are not counted. With nets of all vertices, b is
     rounded up to whole epochs. A sampler that draws other than by vertices makes nets of its
-    batches alone.
-
-    Raises
-    ------
-    UserError
-        If an option is out of range, or the merged hypergraph would be too large.
+    batches alone. A hypergraph that would be too large is refused.
     """
     theta = options["theta"] or THETA
     wanted = nets_needed(k, theta, options["delta"])
@@ -115,16 +97,10 @@ def settle(
 
 
 def share_of_vertices(n: int, options: Mapping[str, Any]) -> float | None:
-    """The probability that a vertex is in a batch, given one that is; None if they come together.
-
-    Parameters
-    ----------
-    n : int
-        Vertices of the graph.
-    """
+    """The probability that a vertex is in a batch, given one; None where they come together."""
     if options["sampler"] != "vertex":
         return None
-    return max(1, batch_size(options["batch"], n) - 1) / max(1, n - 1)
+    return max(1, sampling.batch_size(options["batch"], n) - 1) / max(1, n - 1)
 
 
 def stochastic_model(
@@ -136,13 +112,8 @@ def stochastic_model(
     j that a batch reads (and layer, where layers differ) there is a net of j, its owner, and the
     vertices whose rows of M read it there. Nets of one pin are left out, nets with the same owner
     and the same pins become one that costs as many; both happen while batches are drawn, so that
-    memory holds the distinct nets and a bounded number of others.
-
-    Parameters
-    ----------
-    options
-        ``sampler``, ``batch``, ``fanouts``: see :func:`partition.graph.sampling.make_sampler`;
-        ``owners``: "all" or "batch".
+    memory holds the distinct nets and a bounded number of others. The options are those of
+    :func:`partition.graph.sampling.make_sampler`, and ``owners``, "all" or "batch".
     """
     merged, pending, waiting = _NO_NETS, [], 0
     for nets in islice(_Drawn(graph, direction, seed, options), batches):
@@ -186,11 +157,10 @@ class _Drawn:
     """
 
     def __init__(self, graph: Graph, direction: str, seed: int, options: Mapping[str, Any]) -> None:
-        self.sampler = make_sampler(
-            options["sampler"], graph.n, options["batch"], stream_seed(seed, MODEL),
-            options["fanouts"],
-        )  # fmt: skip
-        self._side = sides(graph, direction, self.sampler.side)
+        own = sampling.stream_seed(seed, sampling.MODEL)
+        name, batch, fanouts = options["sampler"], options["batch"], options["fanouts"]
+        self.sampler = sampling.make_sampler(name, graph.n, batch, own, fanouts)
+        self._side = sampling.sides(graph, direction, self.sampler.side)
         self._all = options["owners"] == "all"
 
     def __iter__(self) -> Iterator[_Nets]:

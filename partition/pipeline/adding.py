@@ -17,28 +17,17 @@ from partition.backends import TOOLS, Tool
 from partition.backends.catalogue import MODELS, all_options, settled
 from partition.deadline import deadline_for
 from partition.errors import UserError
+from partition.graph import store
 from partition.graph.graph import Graph
 from partition.graph.metrics import Metrics
 from partition.graph.pairs import members
-from partition.graph.store import (
-    Partition,
-    has_partition,
-    open_graph,
-    partition_lock,
-    read_partition,
-    write_partition,
-)
+from partition.graph.store import Partition
 from partition.importing.partfile import read_parts
 from partition.pipeline.balance import DEFAULT as DEFAULT_BALANCE
 from partition.pipeline.balance import constraint_weights, part_loads
 from partition.pipeline.measuring import figures_of, measured, measuring_share
 from partition.pipeline.memory import within
-from partition.pipeline.recipe import (
-    USUAL_IMBALANCE,
-    Recipe,
-    check_parts_wanted,
-    recipe_of,
-)
+from partition.pipeline.recipe import USUAL_IMBALANCE, Recipe, check_parts_wanted, recipe_of
 from partition.pipeline.solving import (
     BEFORE_REFINING,
     check_balance,
@@ -53,7 +42,7 @@ if TYPE_CHECKING:
     from partition.refinement.objective import Objective
 
 
-# What default names of refined partitions end in, and of those refined for a mixed exchange.
+# Endings of default names of refined partitions, and of those refined for a mixed exchange.
 REFINED, MIXED = "+refined", "+mixed"
 
 
@@ -125,7 +114,7 @@ def add_partition(
     """
     deadline = deadline_for(time_limit)
     # Everything the user may have got wrong, before minutes of work.
-    stored = open_graph(path)
+    stored = store.open_graph(path)
     graph, recipe = stored.graph, recipe_of(stored, options)
     chosen, backend = choose_tool(model, tool)
     settings = all_options(graph, model, chosen, backend, options)
@@ -196,7 +185,7 @@ def add_partition(
         if memory is not None:
             own, other = taken()
             report(f"memory: taken {own / 1e9:.2f} GB, by the tool {other / 1e9:.2f} GB")
-        return write_partition(stored.path, partition, overwrite=overwrite)
+        return store.write_partition(stored.path, partition, overwrite=overwrite)
 
 
 def import_parts(
@@ -211,19 +200,10 @@ def import_parts(
 ) -> Partition:
     """Store a partition that another program made: one part number per line, vertex by vertex.
 
-    Parameters
-    ----------
-    k : int, optional
-        Number of parts; default: the largest part number + 1. Parts may be empty.
-    first : int
-        The number of the first part in the file: 0 or 1.
-
-    Raises
-    ------
-    UserError
-        If the file cannot be read, has not n lines, or a line is no number in 0..k−1.
+    The number of parts is by default the largest part number + 1; parts may be empty. The first
+    part has the number ``first`` in the file, 0 or 1.
     """
-    stored = open_graph(path)
+    stored = store.open_graph(path)
     direction = stored.direction(direction)
     with new_partition(stored.path, (name,), "gcn-partition import-parts", overwrite):
         parts = read_parts(file, stored.manifest.n, k, first)
@@ -242,21 +222,15 @@ def import_parts(
             options={"file": Path(file).name},
             **asdict(figures_of(stored, parts, k)),
         )
-        return write_partition(stored.path, partition, overwrite=overwrite)
+        return store.write_partition(stored.path, partition, overwrite=overwrite)
 
 
 def existing_partitions(path: Path, name: str | None, k: int, overwrite: bool) -> list[Partition]:
-    """The partition of that name and of this graph, or those of a pair; none if there is none.
-
-    Raises
-    ------
-    UserError
-        If it has not k parts; or there is no name, or what has it was to be replaced.
-    """
+    """The partition of that name and of this graph, or those of a pair, which have k parts."""
     if name is None or overwrite:
         raise UserError("--if-missing needs --name, and excludes --force")
-    names = [each for each in members(path, name) if has_partition(path, each)]
-    found = [read_partition(path, each) for each in names]
+    names = [each for each in members(path, name) if store.has_partition(path, each)]
+    found = [store.read_partition(path, each) for each in names]
     for partition in found:
         if partition.k != k:
             raise UserError(
@@ -284,18 +258,11 @@ def step(name: str, seconds: float, metrics: Metrics) -> dict[str, Any]:
 def new_partition(
     path: Path, names: Sequence[str], purpose: str, overwrite: bool
 ) -> Iterator[None]:
-    """Keep names for the partitions that are being made.
-
-    Raises
-    ------
-    UserError
-        If a name is malformed, taken and not to be overwritten, or another process is making,
-        removing or using a partition of that name; or if the folder cannot be written to.
-    """
+    """Keep names for the partitions that are being made: free ones, or to be overwritten."""
     with contextlib.ExitStack() as stack:
         for name in names:
-            stack.enter_context(partition_lock(path, name, purpose))
-            if has_partition(path, name) and not overwrite:
+            stack.enter_context(store.partition_lock(path, name, purpose))
+            if store.has_partition(path, name) and not overwrite:
                 raise UserError(
                     f"{path} has a partition {name!r} already",
                     "give --name or --force, or remove it first",

@@ -1,4 +1,4 @@
-"""What parts are balanced by: entries of M, rows, both, training vertices, or several at once.
+"""The weights of the balance: entries of M, rows, both, training vertices, or several at once.
 
 The tools here take one weight per vertex (METIS takes several, its Python wrapper does not). For
 several constraints they get the sum of the weights, each relative to its mean, and what is still
@@ -8,7 +8,9 @@ tools that take several.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -39,13 +41,7 @@ WEIGHT_LIMIT = 2**31 - 1
 
 
 def parse_balance(text: str) -> tuple[str, ...]:
-    """Names of constraints from "nnz,rows".
-
-    Raises
-    ------
-    UserError
-        If one is unknown or there is none.
-    """
+    """Names of constraints from "nnz,rows", all known."""
     names = tuple(dict.fromkeys(word.strip() for word in text.split(",")))
     for name in names:
         check_name("constraint of the balance", name, CONSTRAINTS)
@@ -53,13 +49,7 @@ def parse_balance(text: str) -> tuple[str, ...]:
 
 
 def constraint_weights(graph: Graph, direction: str, names: tuple[str, ...]) -> np.ndarray:
-    """What each vertex weighs under each constraint: (constraints, n) int64.
-
-    Raises
-    ------
-    UserError
-        For "train", if the graph has no training vertices.
-    """
+    """The weight of each vertex under each constraint: (constraints, n) int64."""
     weights = np.ones((len(names), graph.n), np.int64)
     for i, name in enumerate(names):
         if name == "nnz":
@@ -78,13 +68,13 @@ def constraint_weights(graph: Graph, direction: str, names: tuple[str, ...]) -> 
 
 
 def fixed_weights(graph: Graph, direction: str, names: tuple[str, ...]) -> np.ndarray:
-    """What vertices weigh beside entries, which have no fixed place in a mixed exchange: (m, n)."""
+    """Weights of the vertices without entries, which a mixed exchange may move: (m, n)."""
     entries = np.outer([name in ENTRIES for name in names], row_sizes(graph, direction))
     return constraint_weights(graph, direction, names) - entries
 
 
 def part_loads(metrics: Metrics, name: str) -> list[int]:
-    """What each part weighs under a constraint; empty for "train" without such vertices."""
+    """The weight of each part under a constraint; empty for "train" without such vertices."""
     both = zip(metrics.work, metrics.rows, strict=True)
     return {
         "nnz": metrics.work,
@@ -106,7 +96,7 @@ def single_weight(weights: np.ndarray) -> np.ndarray:
 
 
 def limits(weights: np.ndarray, k: int, imbalance: float) -> np.ndarray:
-    """What a part may weigh under each constraint, (constraints,): never less than one vertex."""
+    """The most that a part may weigh under each constraint: never less than one vertex."""
     average = weights.sum(axis=1) / k
     return np.maximum(
         np.maximum(np.floor((1 + imbalance) * average), np.ceil(average)), weights.max(axis=1)
@@ -128,20 +118,8 @@ def repair(
     neighbour, or to one with room; moves are tried in the order of neighbours lost per excess
     relieved, and made if the excess falls. Where none helps, a vertex of a part in excess and one
     of another part change places. So the excess never rises, and it ends; where that does not
-    reach the limits, what remains is in the metrics.
-
-    Parameters
-    ----------
-    parts : (n,) int32
-    weights : (constraints, n) int64
-    indptr, indices
-        Neighbours of each vertex: a symmetrised graph, as of
-        ``partition.models.graph.graph_model``.
-
-    Returns
-    -------
-    (n,) int32
-        No part is emptied.
+    reach the limits, the rest is in the metrics. ``indptr`` and ``indices`` are the symmetrised
+    graph of :func:`partition.models.graph.graph_model`. No part is emptied.
     """
     average = np.maximum(weights.sum(axis=1) / k, 1.0)
     loads = np.array([np.bincount(parts, weights=row, minlength=k) for row in weights])
@@ -175,6 +153,10 @@ class _State:
     def over(self) -> np.ndarray:
         """Which parts weigh too much, under which constraint."""
         return self.loads > self.limit[:, np.newaxis]
+
+    def _constraints(self) -> Iterator[tuple[Any, ...]]:
+        """Weights, loads, limit and average of each constraint."""
+        return zip(self.weights, self.loads, self.limit, self.average, strict=True)
 
     def candidates(self) -> tuple[np.ndarray, np.ndarray]:
         """Moves (vertex, part) that lower the excess as the loads are, the cheapest first."""
@@ -249,15 +231,12 @@ class _State:
                 if not len(ours) or not len(theirs):  # all of them have changed places already
                     continue
                 relief = np.zeros((len(ours), len(theirs)))
-                for row, load, most, scale in zip(
-                    self.weights, self.loads, self.limit, self.average, strict=True
-                ):
+                for row, load, most, scale in self._constraints():
                     shift = row[ours][:, np.newaxis] - row[theirs]
                     a, b = load[source], load[target]
                     relief += (max(a - most, 0) + max(b - most, 0)) / scale
-                    relief -= (
-                        np.maximum(a - shift - most, 0) + np.maximum(b + shift - most, 0)
-                    ) / scale
+                    after = np.maximum(a - shift - most, 0) + np.maximum(b + shift - most, 0)
+                    relief -= after / scale
                 lost = [
                     self._neighbours_in(v, here) - self._neighbours_in(v, there)
                     for v, here, there in ((ours, source, target), (theirs, target, source))
@@ -284,11 +263,9 @@ class _State:
         return np.bincount(number[there], minlength=len(vertices))
 
     def _change(self, vertex: np.ndarray, target: np.ndarray) -> np.ndarray:
-        """What each move alone would add to the excess."""
+        """The excess that each move alone would add."""
         change = np.zeros(len(vertex))
-        for row, load, most, scale in zip(
-            self.weights, self.loads, self.limit, self.average, strict=True
-        ):
+        for row, load, most, scale in self._constraints():
             w, source = row[vertex], load[self.parts[vertex]]
             fall = np.maximum(source - most, 0) - np.maximum(source - w - most, 0)
             rise = np.maximum(load[target] + w - most, 0) - np.maximum(load[target] - most, 0)

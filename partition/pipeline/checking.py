@@ -11,16 +11,11 @@ from typing import Any
 import numpy as np
 
 from partition.errors import UserError
+from partition.graph import store
 from partition.graph.content import FILES, check_sums, content_id, data_id, file_arrays, sums_of
 from partition.graph.graph import check_arcs, check_labels, check_targets, symmetry
 from partition.graph.sparse_rows import SparseRows, check_rows
-from partition.graph.store import (
-    Partition,
-    StoredGraph,
-    list_partitions,
-    open_graph,
-    read_partition,
-)
+from partition.graph.store import Partition, StoredGraph
 from partition.pipeline.measuring import measure_both, measure_nodes
 
 AT_ONCE = 1 << 22  # numbers that are looked at at once
@@ -28,25 +23,19 @@ AT_ONCE = 1 << 22  # numbers that are looked at at once
 
 @dataclass(frozen=True)
 class Finding:
-    """What was looked at, and what is wrong with it; None where nothing is."""
+    """A thing that was looked at, and the fault that was found; None where there is none."""
 
     what: str
     wrong: str | None
 
 
 def check_folder(path: Path) -> Iterator[Finding]:
-    """Read all of a graph folder and compare it with itself; a finding for each thing looked at.
-
-    Raises
-    ------
-    UserError
-        If it cannot be opened: an array is missing, or of another shape than the manifest says.
-    """
-    stored = open_graph(path, check=False)
+    """Read all of a graph folder and compare it with itself; a finding for each thing looked at."""
+    stored = store.open_graph(path, check=False)
     yield Finding("manifest, shapes and types of the arrays", None)
     for what, check in _CHECKS.items():
         yield Finding(what, _said(lambda check=check: check(stored)))  # type: ignore[misc]
-    for name in list_partitions(path):
+    for name in store.list_partitions(path):
         wrong = _said(lambda name=name: _partition(stored, name))  # type: ignore[misc]
         yield Finding(f"partition {name}: parts, ids, metrics", wrong)
 
@@ -133,7 +122,7 @@ def _content(stored: StoredGraph) -> str | None:
 
 
 def _partition(stored: StoredGraph, name: str) -> str | None:
-    partition = read_partition(stored.path, name)
+    partition = store.read_partition(stored.path, name)
     _arcs(stored)
     for field, measured in _measured(stored, partition):
         for direction, figures in getattr(partition, field).items():

@@ -1,4 +1,4 @@
-"""What partitioning takes, and what exchanges take: the estimates that ``--model auto`` goes by."""
+"""Seconds of partitioning and of exchanges: the estimates that ``--model auto`` goes by."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ ENTRY, NUMBER = 2e-9, 2e-10  # seconds of a core of an ordinary server
 
 @dataclass(frozen=True)
 class Network:
-    """What a message costs: α seconds and β seconds a byte, for float32 rows of ``width``.
+    """The cost of a message: α seconds and β seconds a byte, for float32 rows of ``width``.
 
     The defaults are those of a good cluster network: half a microsecond, which is what it takes to
     hand over one of many messages that travel at the same time, and 10 GB/s. An entry of M takes
@@ -37,7 +37,7 @@ class Network:
         return float((self.alpha * messages + self.beta * sent).max())
 
     def bytes_seconds(self, rows: int) -> float:
-        """What so many rows take, messages aside."""
+        """The seconds of so many rows, messages aside."""
         return self.beta * 4 * self.width * rows
 
     def mixed_seconds(self, rows: Metrics, mixed: Metrics) -> float:
@@ -62,10 +62,6 @@ class Candidate:
     exchange: str = "rows"  # that it is refined for
 
 
-def _cut_seconds(pins: float, k: int) -> float:
-    return 0.5 + 0.6e-6 * pins * math.log2(k)
-
-
 def _vol_seconds(pins: float, k: int) -> float:
     return 0.5 + 0.3e-6 * pins * k
 
@@ -76,7 +72,7 @@ def _mg_seconds(pins: float, k: int) -> float:
 
 
 CANDIDATES = (
-    Candidate("gp", "gp", _cut_seconds),
+    Candidate("gp", "gp", lambda pins, k: 0.5 + 0.6e-6 * pins * math.log2(k)),
     Candidate("gp-mixed", "gp", lambda pins, k: 0.0, exchange="mixed"),  # the parts of the first
     Candidate("gp-vol", "gp", _vol_seconds, {"objective": "vol"}),
     # On roads and meshes the busiest part of METIS differs by a fifth from seed to seed. Elsewhere
@@ -110,23 +106,17 @@ def mixed_seconds(pins: float, k: int, cut: float = 1.0) -> float:
 
 
 def locality(cut: float) -> float:
-    """What of the time for graphs without locality a graph takes with ``cut`` rows a vertex."""
+    """The share of the time for graphs without locality, for one with ``cut`` rows a vertex."""
     return min(1.0, 0.25 + cut)
 
 
 def affordable(
     pins: float, k: int, budget: float, cut: float, among: Sequence[Candidate] = CANDIDATES[1:]
 ) -> list[Candidate]:
-    """What to try beside the first candidate, the cheapest first, by sizes alone.
+    """The candidates to try beside the first one, the cheapest first, by sizes alone.
 
-    Parameters
-    ----------
-    budget : float
-        Seconds for tools.
-    cut : float
-        Volume of the first candidate's partition per vertex: on graphs with locality, all tools
-        are faster.
-    among : sequence of Candidate
+    ``budget`` is in seconds, for tools; ``cut`` is the volume of the first candidate's partition
+    per vertex: on graphs with locality, all tools are faster.
     """
     seconds = {c.name: c.seconds(pins, k) * locality(cut) for c in among}
     tried: list[Candidate] = []

@@ -1,4 +1,4 @@
-"""What is measured of every partition that is stored."""
+"""The measurements of every partition that is stored."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ from partition.signals import at_once
 if TYPE_CHECKING:
     from partition.refinement.objective import Objective
 
-# What measuring takes, of rows and mixed, in both directions; and the most of a time limit that is
-# kept for it.
+# The time that measuring takes, of rows and mixed, in both directions; and the most of a time
+# limit that is kept for it.
 SECONDS_PER_ARC, MOST_SHARE = 0.8e-6, 0.3
 
 
@@ -33,12 +33,9 @@ SECONDS_PER_ARC, MOST_SHARE = 0.8e-6, 0.3
 def measure_both(
     graph: Graph, manifest: Manifest, parts: np.ndarray, k: int, mixed: bool = False
 ) -> dict[str, Metrics]:
-    """The metrics in both directions; one measurement where the pattern is symmetric.
+    """The metrics in both directions, of the exchange of rows or the mixed one.
 
-    Parameters
-    ----------
-    mixed : bool
-        Of the mixed exchange, not of that of rows.
+    There is one measurement where the pattern is symmetric.
     """
     how = measure_mixed if mixed else measure
     if manifest.symmetric_pattern:
@@ -51,7 +48,7 @@ def measure_both(
 
 @dataclass(frozen=True)
 class Figures:
-    """What is stored of a partition: metrics of both exchanges, and traffic of nodes, by direction.
+    """Figures of a stored partition: metrics of both exchanges and traffic of nodes, by direction.
 
     ``nodes`` is empty where parts are not mapped to nodes.
     """

@@ -37,16 +37,10 @@ NETS = (1000, 300, 100, 30)
 
 @dataclass(frozen=True)
 class Sizes:
-    """What the forecasts depend on.
+    """The sizes that forecasts depend on.
 
-    Attributes
-    ----------
-    n, nnz : int
-    nets : (n,) int64
-        Entries of each column of M with its full diagonal.
-    itemsize : int
-        Bytes of a vertex number.
-    k : int
+    ``nets``, (n,) int64, are the entries of each column of M with its full diagonal, ``itemsize``
+    the bytes of a vertex number.
     """
 
     n: int
@@ -91,20 +85,10 @@ def within(
 ) -> Choice:
     """The first way to make a partition that fits: the tool asked for, with what was given.
 
-    What is left open is tried in this order: the tools of the model, with all rows of H; the same
-    with rows left out that more rows of M need than ``NETS`` says.
-
-    Parameters
-    ----------
-    memory : float
-        Bytes that all processes may take together.
-    refine : Objective, optional
-        That of a refinement that follows.
-
-    Raises
-    ------
-    UserError
-        If none fits, with a hint at what would; or if it is not known how much the model takes.
+    Whatever is left open is tried in this order: the tools of the model, with all rows of H; the
+    same with rows left out that more rows of M need than ``NETS`` says. ``memory`` is in bytes, of
+    all processes together; ``refine`` is the objective of a refinement that follows. If none fits,
+    the error says what would.
     """
     mixed = refine is not None and refine.exchange == "mixed"
     if model not in MODELS_KNOWN or mixed:
@@ -148,18 +132,10 @@ def forecast(
     constraints: int = 1,
     nodes: bool = False,
 ) -> dict[str, float]:
-    """Bytes that all processes take together, in each stage.
+    """Bytes that all processes take together, in each stage, with all options of model and tool.
 
-    Parameters
-    ----------
-    options : mapping
-        All options of model and tool.
-    refine : bool
-        Whether a refinement follows.
-    constraints : int
-        Weights that are balanced at once.
-    nodes : bool
-        Whether nodes are partitioned first, and then their parts.
+    So many ``constraints`` are balanced at once; with ``nodes``, nodes are partitioned first, and
+    then their parts.
     """
     n, nnz, item = sizes.n, sizes.nnz, sizes.itemsize
     mapped = item * nnz + 8 * n
@@ -232,7 +208,7 @@ def _hint(
     sizes: Sizes, least: Choice, model: str, memory: float, tool: str | None,
     given: Mapping[str, Any],
 ) -> str:  # fmt: skip
-    """What would fit instead."""
+    """Other options that would fit."""
     enough = f"give --memory {least.peak / 1e9 + 0.01:.2f}GB"
     others = {stage: size for stage, size in least.stages.items() if stage != "refinement"}
     if max(others.values()) <= memory:

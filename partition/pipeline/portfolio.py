@@ -15,29 +15,16 @@ from partition.backends.catalogue import AUTO, MODELS, all_options
 from partition.backends.process import TimeIsUp
 from partition.deadline import Deadline, deadline_for
 from partition.errors import UserError, check_name
+from partition.graph import store
 from partition.graph.graph import Graph
 from partition.graph.manifest import EXCHANGES
 from partition.graph.metrics import Metrics, measure, measure_mixed
 from partition.graph.pairs import pair_names
-from partition.graph.store import (
-    Partition,
-    discard_partition,
-    has_partition,
-    open_graph,
-    write_partition,
-)
+from partition.graph.store import Partition
+from partition.pipeline import estimates
 from partition.pipeline.adding import new_partition, step, tool_version, warn_of_imbalance
 from partition.pipeline.balance import constraint_weights
-from partition.pipeline.estimates import (
-    CANDIDATES,
-    Candidate,
-    Network,
-    affordable,
-    check_network,
-    locality,
-    mixed_seconds,
-    refine_seconds,
-)
+from partition.pipeline.estimates import CANDIDATES, Candidate, Network, affordable
 from partition.pipeline.measuring import figures_of, measuring_share
 from partition.pipeline.recipe import Recipe, recipe_of
 from partition.pipeline.solving import make_parts, mapped, refined
@@ -118,7 +105,7 @@ def add_best(
     """
     limit = TIME_LIMIT if time_limit is None else time_limit
     deadline = deadline_for(limit, paced=False)
-    stored = open_graph(path)
+    stored = store.open_graph(path)
     graph = stored.graph
     recipe = recipe_of(stored, asked)
     if asked:
@@ -126,7 +113,7 @@ def add_best(
     network, objective = network or Network(), objective or Objective()
     constraints = recipe.constraints
     recipe.check(stored, k)
-    check_network(network)
+    estimates.check_network(network)
     check_name("exchange", exchange, AIMS)
     constraint_weights(graph, recipe.direction, constraints)
     usual = f"{AUTO}-{k}{recipe.ending}"
@@ -135,7 +122,8 @@ def add_best(
         names = {exchange: name or names[exchange]}
     # A partition of the pair's own name would hide it.
     hiding = [usual if name is None else name] if exchange == AUTO else []
-    reserved = [each for each in hiding if has_partition(stored.path, each)] + [*names.values()]
+    reserved = [each for each in hiding if store.has_partition(stored.path, each)]
+    reserved += names.values()
     with new_partition(stored.path, reserved, "gcn-partition add", overwrite):
         run = _Run(
             graph, k, time.perf_counter(), limit,
@@ -184,21 +172,15 @@ def add_best(
                 **asdict(found),
             )
             warn_of_imbalance(graph, found.of(aim, recipe.direction), recipe)
-            made.append(write_partition(stored.path, partition, overwrite=overwrite))
+            made.append(store.write_partition(stored.path, partition, overwrite=overwrite))
         for each in set(reserved) - {partition.name for partition in made}:
-            discard_partition(stored.path, each)
+            store.discard_partition(stored.path, each)
         return made
 
 
 @dataclass
 class _Trial:
-    """What became of a candidate.
-
-    Attributes
-    ----------
-    figures : mapping
-        By exchange, what was measured, and the predicted seconds.
-    """
+    """A candidate's result: ``figures`` has, by exchange, the metrics and predicted seconds."""
 
     candidate: Candidate
     note: str = ""
@@ -218,7 +200,7 @@ class _Trial:
         return facts | {"chosen": chosen, "note": self.note}
 
     def promise(self, aim: str) -> float:
-        """What is refined first: refinement evens out what parts send, so the volume counts too."""
+        """The order of refinement, which evens out what parts send: so the volume counts too."""
         metrics, _ = self.figures[aim]
         return metrics.volume * max(metrics.send_rows)
 
@@ -252,11 +234,11 @@ class _Run:
         others = affordable(pins, k, TOOLS_SHARE * planned - first, cut, useful)
         tools = self.deadline.part(TOOLS_END)
         trials += [self._make(candidate, tools, trials[0]) for candidate in others]
-        expected = first + sum(c.seconds(pins, k) * locality(cut) for c in others)
+        expected = first + sum(c.seconds(pins, k) * estimates.locality(cut) for c in others)
         self._refine_all(trials, planned - expected, pins, k, cut, expected)
         for candidate in CANDIDATES:
             if candidate not in (CANDIDATES[0], *others):
-                seconds = candidate.seconds(pins, k) * locality(cut)
+                seconds = candidate.seconds(pins, k) * estimates.locality(cut)
                 why = self._why_not(candidate, trials[0]) or f"about {seconds:.0f} s"
                 trials.append(_Trial(candidate, f"not tried: {why}"))
         return trials
@@ -297,7 +279,8 @@ class _Run:
         queue = list(zip([*heads, *rest], shares, strict=True))
         while queue:
             trial, share = queue.pop(0)
-            cost = (mixed_seconds if self._aim(trial) == "mixed" else refine_seconds)(pins, k, cut)
+            mixed = self._aim(trial) == "mixed"
+            cost = (estimates.mixed_seconds if mixed else estimates.refine_seconds)(pins, k, cut)
             effort = min(1.0, share * budget / cost)
             if effort < LEAST_EFFORT:
                 trial.note = trial.note or ("" if trial.effort else "not refined")
@@ -328,7 +311,7 @@ class _Run:
     def _why_not(self, candidate: Candidate, first: _Trial) -> str:
         """Why a candidate for the mixed exchange is not tried, where that is so.
 
-        What it gains on the parts of another candidate is close to what it gains on its own.
+        It gains about as much on the parts of another candidate as on its own.
         """
         if candidate.exchange == "rows":
             return ""
@@ -404,5 +387,5 @@ class _Run:
 
 
 def _tool(candidate: Candidate) -> tuple[Any, ...]:
-    """What candidates have in common that differ in the refinement alone."""
+    """The key that candidates share which differ in the refinement alone."""
     return candidate.model, candidate.options, candidate.seed

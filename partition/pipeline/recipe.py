@@ -1,4 +1,4 @@
-"""What a partition is asked for, whatever makes it, and whether that can be."""
+"""The demands on a partition, whatever makes it, and whether they can be met."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ MAPPINGS = (NODES_FIRST, "flat")
 
 @dataclass(frozen=True)
 class Recipe:
-    """What a partition is asked for, whatever makes it.
+    """The demands on a partition, whatever makes it.
 
     Attributes
     ----------
@@ -56,7 +56,7 @@ class Recipe:
 
     @property
     def ending(self) -> str:
-        """What default names of partitions end in, where not all of it is as usual."""
+        """The ending of default names of partitions, where not all of it is as usual."""
         of_nodes = "" if self.ranks_per_node is None else f"-{self.ranks_per_node}pernode"
         return name_of_numbers(self.imbalance, self.seed) + of_nodes
 
@@ -70,7 +70,7 @@ class Recipe:
         check_name("mapping", self.mapping, MAPPINGS)
 
     def record(self) -> dict[str, Any]:
-        """What the options of a stored partition say of it."""
+        """The demands that the options of a stored partition keep."""
         facts: dict[str, Any] = {}
         if self.balance != DEFAULT_BALANCE:
             facts["balance"] = self.balance
@@ -88,7 +88,7 @@ def recipe_of(stored: StoredGraph, options: dict[str, Any]) -> Recipe:
 
 
 def name_of_numbers(imbalance: float, seed: int) -> str:
-    """What default names say of a seed and an imbalance that are not the usual ones.
+    """The ending of default names for a seed and an imbalance that are not the usual ones.
 
     >>> name_of_numbers(0.01, 0), name_of_numbers(0.03, 1)
     ('', '-s1-e0.03')

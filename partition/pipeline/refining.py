@@ -35,7 +35,7 @@ def refine_partition(
 ) -> Partition:
     """Refine the partition ``start`` of a graph folder and store the result beside it.
 
-    What it was balanced by, and for how many ranks per node, stays.
+    The weights that it was balanced by stay, and the ranks per node.
 
     Parameters
     ----------
@@ -49,7 +49,6 @@ def refine_partition(
         What is to be small: see :class:`partition.refinement.search.Objective`.
     imbalance : float, optional
         Default: what ``start`` was asked for; 0.01 where it was not.
-    seed : int
     effort : float
         Multiplies the work.
     time_limit : float, optional
@@ -62,11 +61,6 @@ def refine_partition(
     -------
     Partition
         As stored; its ``history`` has the figures before and after.
-
-    Raises
-    ------
-    UserError
-        For a bad argument, or a name that is taken. Nothing is written then.
 
     Warns
     -----
@@ -126,8 +120,8 @@ def refine_partition(
         return write_partition(stored.path, partition, overwrite=overwrite)
 
 
-# What is recorded of the partition that another one was refined from, and what of its options
-# holds for the result.
+# Facts that are recorded of the partition that another one was refined from, and those of its
+# options that hold for the result.
 STARTED_FROM = ("name", "id", "model", "tool", "tool_version", "direction", "seed", "options")
 KEPT = ("balance", "ranks_per_node")
 

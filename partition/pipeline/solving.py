@@ -59,24 +59,11 @@ def make_parts(
 ) -> np.ndarray:
     """Partition a graph in memory: (n,) int32 part numbers, no part empty.
 
-    Parameters
-    ----------
-    tool, options
-        As for :func:`partition.pipeline.adding.add_partition`.
-    deadline : Deadline, optional
-        When it is over, tools are stopped, and searches end with what they have.
-    reassign : bool
-        Whether models of a mixed exchange end with a short refinement for it; not needed where
-        another one follows.
-    working : callable
-        Told what is being done.
-
-    Raises
-    ------
-    UserError
-        If the tool fails, or what it returns is no partition into k parts.
-    TimeIsUp
-        If it was stopped, and no other one has made a partition.
+    Tool and options are those of :func:`partition.pipeline.adding.add_partition`. When the deadline
+    is over, tools are stopped, and searches end with what they have; TimeIsUp is raised where no
+    tool has made a partition by then. With ``reassign``, models of a mixed exchange end with a
+    short refinement for it, which is not needed where another one follows. ``working`` is told
+    what is being done.
     """
     deadline = deadline or Deadline()
     chosen, backend = choose_tool(model, tool)
@@ -185,9 +172,8 @@ def _for_batches(
 
     model = replace(hypergraph_model(graph, recipe.direction), weights=weights[0])
     extra = weights[1:].T if len(weights) > 1 else None
-    wanted: dict[str, Any] = {
-        "imbalance": recipe.imbalance, "seed": recipe.seed, "extra_weights": extra
-    }  # fmt: skip
+    wanted: dict[str, Any] = {"imbalance": recipe.imbalance, "seed": recipe.seed}
+    wanted["extra_weights"] = extra
     found = []
     for i, parts in enumerate(starts):  # the last one is as long as LONGER of these
         part = deadline.part(1 / (len(starts) - i + LONGER))
@@ -233,10 +219,8 @@ def refined(
     if k == 1:
         return parts
     names, direction = recipe.constraints, recipe.direction
-    wanted: dict[str, Any] = {
-        "imbalance": recipe.imbalance, "seed": recipe.seed, "objective": objective,
-        "effort": effort, "deadline": deadline,
-    }  # fmt: skip
+    wanted: dict[str, Any] = {"imbalance": recipe.imbalance, "seed": recipe.seed}
+    wanted |= {"objective": objective, "effort": effort, "deadline": deadline}
     if objective.exchange == "mixed":
         fixed = fixed_weights(graph, direction, names).T
         counted = tuple(name in ENTRIES for name in names)
@@ -284,7 +268,7 @@ def check_balance(recipe: Recipe, chosen: str, backend: Tool) -> None:
 
 
 def _checked(tool: str, parts: np.ndarray, k: int, weights: np.ndarray) -> np.ndarray:
-    """What a tool returned, if it is a partition; a few parts that it left empty are filled."""
+    """The parts that a tool returned, if they are a partition; a few empty ones are filled."""
     parts = np.asarray(parts)
     if parts.shape != weights.shape or parts.dtype.kind not in "iu":
         raise UserError(f"{tool} returned {parts.dtype} {parts.shape} for {len(weights)} vertices")
@@ -293,10 +277,8 @@ def _checked(tool: str, parts: np.ndarray, k: int, weights: np.ndarray) -> np.nd
     empty = k - len(np.unique(parts))
     # With fewer than two rows a part, tools leave many parts empty, and there is little to lose.
     if 2 * empty > k and len(parts) >= 2 * k:
-        raise UserError(
-            f"{tool} returned only {k - empty} of {k} parts",
-            "choose a smaller k or another tool",
-        )
+        message = f"{tool} returned only {k - empty} of {k} parts"
+        raise UserError(message, "choose a smaller k or another tool")
     return _filled(parts.astype(np.int32), k, weights)
 
 

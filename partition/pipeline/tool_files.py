@@ -53,29 +53,16 @@ def export_model(
 ) -> dict[str, Any]:
     """Write a model of the graph folder ``path`` for another program.
 
-    Parameters
-    ----------
-    file, format
-        See :func:`write_model`.
-    model : str, optional
-        A name in ``MODELS``; default: gp for METIS and Scotch, hp for the others.
-    k : int, optional
-        Parts to be made; only a model that depends on it (shp) needs it.
-    seed, direction, balance, options
-        As for ``partition.pipeline.adding.add_partition``; options of the model only.
-    overwrite : bool
-        Replace a file of that name.
+    The model is by default gp for METIS and Scotch, hp for the others; only shp depends on k. For
+    ``seed``, ``direction``, ``balance`` and the options of the model see
+    :func:`partition.pipeline.adding.add_partition`. Bad arguments are refused before anything is
+    written.
 
     Returns
     -------
     dict
         ``file``, ``format``, ``model``, ``direction``, ``options``, ``vertices``, ``constraints``;
         ``nets`` and ``pins``, or ``edges``; ``bytes``.
-
-    Raises
-    ------
-    UserError
-        For a bad argument, before anything is written.
     """
     check_name("format", format, FORMATS)
     stored = open_graph(path)
@@ -98,13 +85,9 @@ def export_model(
     described = describe(graph, model, k or 1, seed=seed, direction=direction, **settings)
     weights = constraint_weights(graph, direction, names)
     write_model(file, described, format, weights)
-    facts: dict[str, Any] = {
-        "file": str(file),
-        "format": format,
-        "model": model,
-        "direction": direction,
-    }
-    facts |= {"options": settings, "vertices": graph.n, "constraints": list(names)}
+    facts: dict[str, Any] = {"file": str(file), "format": format, "model": model}
+    facts |= {"direction": direction, "options": settings, "vertices": graph.n}
+    facts["constraints"] = list(names)
     if isinstance(described, GraphModel):
         facts["edges"] = len(described.indices) // 2
     else:
@@ -117,27 +100,14 @@ def write_model(
 ) -> None:
     """Write a model for another program: all of the file, or nothing.
 
-    Parameters
-    ----------
-    model : GraphModel or HypergraphModel
-        A graph for "metis" and "scotch", a hypergraph for the others.
-    format : str
-        A name in ``FORMATS``. Vertices are numbered from 0 in PaToH files, from 1 in the others.
-    weights : (constraints, n) integers, optional
-        Weights of the vertices, several each for METIS and PaToH; default: those of the model.
-
-    Raises
-    ------
-    UserError
-        If the format is unknown, does not take the model or several weights, or the file cannot be
-        written.
+    Vertices are numbered from 0 in PaToH files, from 1 in the others. ``weights``, (constraints, n)
+    integers, are by default those of the model; METIS and PaToH take several a vertex.
     """
     check_name("format", format, FORMATS)
     kind = GraphModel if format in GRAPHS else HypergraphModel
     if not isinstance(model, kind):
-        wanted = (
-            "a graph (--model gp)" if format in GRAPHS else "a hypergraph (--model hp, mg, shp)"
-        )
+        hypergraph = "a hypergraph (--model hp, mg, shp)"
+        wanted = "a graph (--model gp)" if format in GRAPHS else hypergraph
         raise UserError(f"a {format} file holds {wanted}")
     weights = model.weights[np.newaxis] if weights is None else weights
     if format in ONE_WEIGHT and len(weights) > 1:
@@ -169,28 +139,28 @@ def _scotch(out: IO[bytes], model: GraphModel, weights: np.ndarray) -> None:
 
 def _hmetis(out: IO[bytes], model: HypergraphModel, weights: np.ndarray) -> None:
     """``nets n 1[1|0]``, then of each net [its cost and] its pins, then a weight per line."""
-    n = weights.shape[1]
     kind = "10" if model.costs is None else "11"
-    out.write(f"{model.nets} {n} {kind}\n".encode())
-    out.writelines(_lines(model.indptr, model.pins, 1, _costs(model)))
-    out.writelines(_lines(np.zeros(n + 1, np.int64), model.pins[:0], 1, weights))
+    _nets(out, f"{model.nets} {weights.shape[1]} {kind}", model, 1, weights)
 
 
 def _patoh(out: IO[bytes], model: HypergraphModel, weights: np.ndarray) -> None:
     """``0 n nets pins 1|3 [constraints]``, nets as in hMETIS files, then the weights."""
-    n = weights.shape[1]
+    sizes = f"0 {weights.shape[1]} {model.nets} {int(model.indptr[-1])}"
     kind = 1 if model.costs is None else 3
     constraints = f" {len(weights)}" if len(weights) > 1 else ""
-    head = f"0 {n} {model.nets} {int(model.indptr[-1])} {kind}{constraints}\n"
-    out.write(head.encode())
-    out.writelines(_lines(model.indptr, model.pins, 0, _costs(model)))
-    out.writelines(_lines(np.zeros(n + 1, np.int64), model.pins[:0], 0, weights))
+    _nets(out, f"{sizes} {kind}{constraints}", model, 0, weights)
 
 
-def _costs(model: HypergraphModel) -> np.ndarray:
-    if model.costs is None:
-        return np.empty((0, model.nets), np.int64)
-    return np.asarray(model.costs)[np.newaxis]
+def _nets(
+    out: IO[bytes], head: str, model: HypergraphModel, base: int, weights: np.ndarray
+) -> None:
+    """The head, the nets with their costs if they have any, and the weights of the vertices."""
+    costs = np.empty((0, model.nets), np.int64)
+    costs = costs if model.costs is None else np.asarray(model.costs)[np.newaxis]
+    none = np.zeros(weights.shape[1] + 1, np.int64)
+    out.write(f"{head}\n".encode())
+    out.writelines(_lines(model.indptr, model.pins, base, costs))
+    out.writelines(_lines(none, model.pins[:0], base, weights))
 
 
 def _lines(

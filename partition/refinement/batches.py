@@ -9,7 +9,7 @@ edge cut (q → 0) and the volume of a full batch (q = 1), with no sampling erro
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -49,25 +49,10 @@ def refine_for_batches(
 ) -> tuple[np.ndarray, float]:
     """Move rows between the parts so that batches communicate less, within the balance.
 
-    Parameters
-    ----------
-    model : HypergraphModel
-        The column-net hypergraph of full batches.
-    parts : (n,) integers
-        Where to start from.
-    share : float
-        q, the probability that a vertex is in a batch; 0 < q ≤ 1.
-    imbalance, seed, deadline, extra_weights
-        As for :func:`partition.refinement.search.refine`.
-    effort : int
-        How many times as many sweeps there are, and how many times as far heating may go.
-
-    Returns
-    -------
-    parts : (n,) int32
-        Not worse than the start, unless that was out of balance.
-    expected : float
-        Rows that a batch exchanges in the mean.
+    ``model`` is the column-net hypergraph of full batches, ``share`` the probability q, 0 < q ≤ 1,
+    that a vertex is in a batch. There are ``effort`` times as many sweeps, and heating may go so
+    many times as far. All else is as for :func:`partition.refinement.search.refine`; the rows that
+    a batch exchanges in the mean are returned too.
     """
     start = np.asarray(parts).astype(np.int32)
     level = finest_level(model, extra_weights)
@@ -76,7 +61,7 @@ def refine_for_batches(
     largest = int(np.diff(level.indptr).max())
     deadline = deadline or Deadline()
     with deadline.flag() as stop:
-        search = _Search(k, imbalance, seed, share, largest, effort, deadline, stop)
+        search = _Search(share, largest, effort, k, imbalance, seed, deadline, stop)
         found = search.run(level, start)
         return found, share**2 * search.volume(search.state(level, found, 0))
 
@@ -86,13 +71,10 @@ class _Search(Search):
 
     hottest = HOTTEST
 
-    def __init__(
-        self, k: int, imbalance: float, seed: int, share: float, most: int, longer: int,
-        deadline: Deadline, stop: np.ndarray,
-    ) -> None:  # fmt: skip
-        super().__init__(Objective(max_send=0.0), k, imbalance, seed, 1.0, deadline, stop)
+    def __init__(self, share: float, most: int, longer: int, *numbers: Any) -> None:
+        super().__init__(Objective(max_send=0.0), 1.0, *numbers)
         self._longer, self.tolerance = longer, longer * TOLERANCE
-        # What so many readers cost, where one costs 1.
+        # The cost of so many readers, where one costs 1.
         counts = np.arange(most + 2)
         self._cost = (
             -np.expm1(counts * np.log1p(-share)) / share if share < 1 else counts.clip(0, 1.0)
@@ -153,7 +135,7 @@ def expected(state, cost):
 
 @compiled
 def note(desk, p, count, facts, mine, a, cost):
-    """What one part's readers of a net mean for a vertex of part ``a`` that would join them."""
+    """Note what one part's readers of a net save a vertex of part ``a`` that would join them."""
     if mine:
         saved = cost[count] if p != a else 0.0
     elif p == facts.home:

@@ -6,8 +6,8 @@ A net keeps how many of its pins each part holds. Two forms, so that the memory 
   at once by vector instructions;
 * *list*: (part, count) pairs in no order, for the others, which touch few parts.
 
-Everything is in arrays of one tuple, ``State``, which the functions here change in place. What a
-visit to a net needs is in one record: visits jump from net to net, and each array would be
+Everything is in arrays of one tuple, ``State``, which the functions here change in place. One
+record has all that a visit to a net needs: visits jump from net to net, and each array would be
 fetched from memory on its own. The numbers of nets and parts are made int64 before they are
 passed on: a function is compiled for every combination of types that it is called with.
 """
@@ -21,15 +21,10 @@ import numba
 import numpy as np
 
 NET = np.dtype(
-    [
-        ("where", np.int64),
-        ("cost", np.int64),
-        ("owner", np.int32),
-        ("home", np.int32),
-        ("touched", np.int32),
-        ("table", np.bool_),
-        ("fold", np.bool_),
-    ],
+    {
+        "names": ("where", "cost", "owner", "home", "touched", "table", "fold"),
+        "formats": ("i8", "i8", "i4", "i4", "i4", "?", "?"),
+    },
     align=True,
 )
 
@@ -98,7 +93,7 @@ class State(NamedTuple):
 
 
 class Energy(NamedTuple):
-    """What a sweep makes small: total·Σ cost·(λ−1) + Σ f(send_p) + Σ g(recv_p) + messages·pairs.
+    """A sum for a sweep to lower: total·Σ cost·(λ−1) + Σ f(send_p) + Σ g(recv_p) + messages·pairs.
 
     f(s) = strength · norm / q · (s / norm)^q with q = 2^doublings, whose slope where s is the
     norm is ``strength``; g likewise. ``pressure`` is what a unit of weight beyond the limit costs.
@@ -119,7 +114,7 @@ class Energy(NamedTuple):
 
 @compiled
 def height(volume, strength, norm, doublings):
-    """f of :class:`Energy`."""
+    """The function f of :class:`Energy`: the price of all that a part sends."""
     x = volume / norm
     for _ in range(doublings):
         x *= x
@@ -136,7 +131,7 @@ def slope(volume, strength, norm, doublings):
 
 @compiled
 def set_prices(state, part, energy):
-    """What one more row sent, or received, by a part costs."""
+    """Set the prices of one more row that a part sends, or receives."""
     state.send_price[part] = energy.total + slope(
         state.send[part], energy.send_strength, energy.send_norm, energy.doublings
     )
@@ -147,7 +142,7 @@ def set_prices(state, part, energy):
 
 @compiled
 def crowding(state, v, load, m, energy):
-    """What a weight of a vertex costs in a part with such a load of it."""
+    """The cost of a weight of a vertex in a part with such a load of it."""
     limit = max(1, state.limits[m])
     return energy.evenness * state.weights[v, m] / limit * load / limit
 
@@ -221,7 +216,7 @@ def send_to(state, home, part, nets, fold):
 
 @compiled
 def ends(state, fold):
-    """What the homes of nets of a kind carry, and what the other parts do."""
+    """The volumes that homes of nets of a kind carry, and those that the other parts carry."""
     if fold:
         return state.recv, state.send
     return state.send, state.recv

@@ -37,7 +37,7 @@ class Desk(NamedTuple):
 
 @compiled
 def new_desk(k, words):
-    """An empty desk."""
+    """A desk for k parts, all zero."""
     return Desk(
         np.zeros((k, words), np.uint64), np.zeros(k, np.int64), np.zeros(k, np.int64),
         np.zeros(k), np.zeros(k, np.int64), np.zeros(k, np.int64),
@@ -45,12 +45,12 @@ def new_desk(k, words):
 
 
 @compiled
-def gather(ptr, others, needed, v, desk, visit, state):
+def gather(side, other, v, desk, visit, state):
     """For each part that the vertex has entries with, where all their other ends are needed."""
-    n, words = 0, desk.common.shape[1]
+    ptr, needed, n, words = side.ptr, other.needed, 0, desk.common.shape[1]
     state.looks[0] += ptr[v + 1] - ptr[v]
     for e in range(ptr[v], ptr[v + 1]):
-        y = others[e]
+        y = side.others[e]
         p = state.parts[y]
         if desk.mark[p] != visit:
             desk.mark[p] = visit
@@ -66,38 +66,37 @@ def gather(ptr, others, needed, v, desk, visit, state):
 
 @compiled
 def survey(state, v, desk, visit):
-    """What the vertex would cost on each part; and what its own part would be rid of."""
-    k, a = len(state.sizes), np.int64(state.parts[v])
-    near, sends, receives = desk.near, desk.sends, desk.receives
-    near[:] = 0.0
-    sends[:] = 0
-    receives[:] = 0
-    gain, fewer_sent, fewer_received = 0.0, 0, 0
+    """The cost of the vertex on each part; and the costs that its own part would be rid of."""
+    desk.near[:] = 0.0
+    desk.sends[:] = 0
+    desk.receives[:] = 0
+    columns, rows = state.columns, state.rows
+    gain, sent = survey_side(
+        columns, rows, state.recv_price, desk.sends, 0.0, v, desk, visit, state
+    )
+    gain, received = survey_side(
+        rows, columns, state.send_price, desk.receives, gain, v, desk, visit + 1, state
+    )
+    return gain, sent, received
 
-    n = gather(state.column_ptr, state.rows, state.row_needed, v, desk, visit, state)
-    for t in range(n):
-        r = desk.touched[t]
-        price = state.recv_price[r]
-        for b in range(k):
-            if b != r and not desk.common[r, b >> 6] & bit(b):
-                near[b] += price
-                sends[b] += 1
-        if r != a and state.column_needed[v, r >> 6] & bit(r):
-            gain += price
-            fewer_sent += 1
 
-    n = gather(state.row_ptr, state.columns, state.column_needed, v, desk, visit + 1, state)
-    for t in range(n):
-        s = desk.touched[t]
-        price = state.send_price[s]
-        for b in range(k):
-            if b != s and not desk.common[s, b >> 6] & bit(b):
-                near[b] += price
-                receives[b] += 1
-        if s != a and state.row_needed[v, s >> 6] & bit(s):
-            gain += price
-            fewer_received += 1
-    return gain, fewer_sent, fewer_received
+@compiled
+def survey_side(side, other, prices, counts, gain, v, desk, visit, state):
+    """The same of the vertex's column, along which it sends, or its row, along which it receives.
+
+    ``counts`` are its rows on each part; to ``gain`` is added what its own part would be rid of.
+    """
+    fewer = 0
+    for t in range(gather(side, other, v, desk, visit, state)):
+        p = desk.touched[t]
+        for b in range(len(state.sizes)):
+            if b != p and not desk.common[p, b >> 6] & bit(b):
+                desk.near[b] += prices[p]
+                counts[b] += 1
+        if p != state.parts[v] and side.needed[v, p >> 6] & bit(p):
+            gain += prices[p]
+            fewer += 1
+    return gain, fewer
 
 
 @compiled
@@ -121,7 +120,7 @@ def fullness(state, p):
 
 @compiled
 def rise(volume, rows, strength, norm, doublings):
-    """What so many rows more, or less, cost a part beside the total."""
+    """The cost of so many rows more, or less, for a part beside the total."""
     if strength == 0 or rows == 0:
         return 0.0
     return height(volume + rows, strength, norm, doublings) - height(

@@ -38,22 +38,14 @@ class Level:
 
 
 def finest_level(model: HypergraphModel, extra_weights: np.ndarray | None) -> Level:
-    """The model itself, less the nets of one pin, which cost nothing.
-
-    Raises
-    ------
-    ValueError
-        If a net does not pin its owner.
-    """
+    """The model itself, less the nets of one pin, which cost nothing; each net pins its owner."""
     n, nnets = len(model.weights), len(model.indptr) - 1
     weights = np.array(model.weights, np.int64).reshape(n, 1)
     if extra_weights is not None:
         weights = np.hstack((weights, np.asarray(extra_weights, np.int64).reshape(n, -1)))
-    costs, owners = getattr(model, "costs", None), getattr(model, "owners", None)
-    folds = getattr(model, "folds", None)
-    folds = np.zeros(nnets, bool) if folds is None else np.asarray(folds, bool)
-    costs = np.ones(nnets, np.int64) if costs is None else np.asarray(costs, np.int64)
-    owners = np.asarray(np.arange(nnets) if owners is None else owners, np.int32)
+    folds = np.zeros(nnets, bool) if model.folds is None else np.asarray(model.folds, bool)
+    costs = np.asarray(model.net_costs(), np.int64)
+    owners = np.asarray(np.arange(nnets) if model.owners is None else model.owners, np.int32)
     pins = np.asarray(model.pins, np.int32)
     indptr = np.asarray(model.indptr, np.int64)
     sizes = np.diff(indptr)
@@ -149,46 +141,22 @@ def _pins_of(
     return np.concatenate(([0], np.cumsum(sizes[nets]))), pins
 
 
-def _level(
-    indptr: np.ndarray,
-    pins: np.ndarray,
-    weights: np.ndarray,
-    costs: np.ndarray,
-    owners: np.ndarray,
-    folds: np.ndarray,
-) -> Level:
-    """A level with the nets of each vertex, too."""
-    shape = (len(owners), len(weights))
+def _level(indptr: np.ndarray, pins: np.ndarray, weights: np.ndarray, *facts: np.ndarray) -> Level:
+    """A level with the nets of each vertex, too; the facts are costs, owners and folds."""
+    shape = (len(indptr) - 1, len(weights))
     incidence = sp.csr_array((np.ones(len(pins), np.int8), pins, indptr), shape=shape).tocsc()
-    return Level(
-        weights=weights,
-        indptr=indptr,
-        pins=pins,
-        vertex_ptr=incidence.indptr.astype(np.int64),
-        nets=incidence.indices.astype(np.int32, copy=False),
-        costs=costs,
-        owners=owners,
-        folds=folds,
-    )
+    vertex_ptr = incidence.indptr.astype(np.int64)
+    nets = incidence.indices.astype(np.int32, copy=False)
+    return Level(weights, indptr, pins, vertex_ptr, nets, *facts)
 
 
 @compiled
 def cluster(state, labels, heaviest, largest, random):
     """Join each vertex to the cluster, in its own part, that its small nets tie it to most.
 
-    Parameters
-    ----------
-    labels : (n,) int32
-        Receives the cluster of each vertex, numbered without gaps.
-    heaviest : (m,) int64
-        The most a cluster may weigh.
-    largest : int
-        Nets of more pins are not looked at.
-
-    Returns
-    -------
-    int
-        Number of clusters.
+    ``labels``, (n,) int32, receives the cluster of each vertex, numbered without gaps. A cluster
+    weighs at most ``heaviest``, (m,) int64; nets of more than ``largest`` pins are not looked at.
+    Returns the number of clusters.
     """
     n = len(state.parts)
     weight = state.weights.copy()

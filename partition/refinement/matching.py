@@ -26,6 +26,26 @@ import scipy.sparse as sp
 from partition.refinement.core import compiled, set_prices
 
 
+class Side(NamedTuple):
+    """The columns of M, or its rows, and their edges of the matching.
+
+    Attributes
+    ----------
+    ptr, others : (n + 1,) int64, (m,) int32
+        The other ends of the entries of M beside the diagonal: rows of columns, columns of rows.
+    mate : (n, k) int32
+        The row of part r that column j is matched with, or the column of part s that row i is
+        matched with; −1: none.
+    needed : (n, words) uint64
+        Parts r for which (j, r) is needed, or parts s for which (i, s) is. A bit may be missing.
+    """
+
+    ptr: np.ndarray
+    others: np.ndarray
+    mate: np.ndarray
+    needed: np.ndarray
+
+
 class Matching(NamedTuple):
     """A partition of the rows and columns of M, and what its mixed exchange sends.
 
@@ -33,15 +53,9 @@ class Matching(NamedTuple):
 
     Attributes
     ----------
-    column_ptr, rows, row_ptr, columns : (n + 1,) int64, (m,) int32
-        The entries of M beside the diagonal, by columns and by rows.
+    columns, rows : Side
     parts : (n,) int32
         −1 for a vertex between two parts.
-    column_mate, row_mate : (n, k) int32
-        The row of part r that column j is matched with, and the column of part s that row i is
-        matched with; −1: none.
-    column_needed, row_needed : (n, words) uint64
-        Parts r for which (j, r) is needed, and parts s for which (i, s) is. A bit may be missing.
     sums : (n, words) uint64
         Of row i, the parts s whose partial sum was received when the marks were last complete.
     work : (n,) int64
@@ -60,15 +74,9 @@ class Matching(NamedTuple):
         Set when the time is over: sweeps end where they are.
     """
 
-    column_ptr: np.ndarray
-    rows: np.ndarray
-    row_ptr: np.ndarray
-    columns: np.ndarray
+    columns: Side
+    rows: Side
     parts: np.ndarray
-    column_mate: np.ndarray
-    row_mate: np.ndarray
-    column_needed: np.ndarray
-    row_needed: np.ndarray
     sums: np.ndarray
     work: np.ndarray
     fixed: np.ndarray
@@ -99,20 +107,17 @@ def bit(part):
 
 
 @compiled
-def augment(ptr, others, parts, mate, other_mate, closed, closing, start, here, there, state):
+def augment(side, other, closed, closing, start, here, there, state):
     """Look for an augmenting path from an unmatched vertex ``start``, and use it.
 
-    ``start`` is a row or a column of part ``here``, in the graph of its entries in ``there``;
-    ``ptr``, ``others`` and ``mate`` are those of its kind, ``other_mate`` that of the other kind.
-    Vertices of the other kind that are ``closed`` lead nowhere. With ``closing``, those that were
-    found to do so are marked.
-
-    Returns
-    -------
-    int
-        0 if the matching has grown. Otherwise how many vertices of the kind of ``start``, itself
-        included, were found: the first of ``state.queue``.
+    ``start`` is a row or a column, as ``side`` is, of part ``here``, in the graph of its entries in
+    ``there``; ``other`` is the other side. Vertices of the other side that are ``closed`` lead
+    nowhere. With ``closing``, those that were found to do so are marked. Returns 0 if the matching
+    has grown; otherwise how many vertices of this side, ``start`` included, were found: the first
+    of ``state.queue``.
     """
+    ptr, others, mate, other_mate = side.ptr, side.others, side.mate, other.mate
+    parts = state.parts
     state.clock[0] += 1
     now = state.clock[0]
     queue, stamp, came = state.queue, state.stamp, state.came
@@ -147,12 +152,13 @@ def augment(ptr, others, parts, mate, other_mate, closed, closing, start, here, 
 
 
 @compiled
-def spread(ptr, others, parts, other_mate, needed, start, here, there, state):
+def spread(side, other, start, here, there, state):
     """Clear the marks of ``start``, which stays unmatched, and of what such paths join to it.
 
     Parameters are those of :func:`augment`.
     """
-    word, flag, queue = there >> 6, bit(there), state.queue
+    ptr, others, needed, other_mate = side.ptr, side.others, side.needed, other.mate
+    parts, word, flag, queue = state.parts, there >> 6, bit(there), state.queue
     needed[start, word] &= ~flag
     queue[0], head, tail = start, 0, 1
     while head < tail:
@@ -171,12 +177,13 @@ def spread(ptr, others, parts, other_mate, needed, start, here, there, state):
 
 
 @compiled
-def complete(ptr, others, parts, mate, other_mate, needed, closed, state):
-    """Make the matching a largest one, and the marks of one kind complete.
+def complete(side, other, closed, state):
+    """Make the matching a largest one, and the marks of one side complete.
 
-    ``closed`` receives the vertices of the other kind that are in a cover instead of those of this
-    kind that are not needed.
+    ``closed`` receives the vertices of the other side that are in a cover instead of those of this
+    side that are not needed.
     """
+    ptr, others, mate, needed, parts = side.ptr, side.others, side.mate, side.needed, state.parts
     n, k = mate.shape
     needed[:] = np.uint64(0)
     closed[:] = np.uint64(0)
@@ -194,9 +201,7 @@ def complete(ptr, others, parts, mate, other_mate, needed, closed, state):
             for p in range(64 * w, min(k, 64 * w + 64)):
                 if mate[x, p] >= 0 or not needed[x, w] & bit(p):
                     continue
-                tail = augment(
-                    ptr, others, parts, mate, other_mate, closed, True, np.int64(x), here, p, state
-                )
+                tail = augment(side, other, closed, True, np.int64(x), here, p, state)
                 for t in range(tail):
                     needed[state.queue[t], w] &= ~bit(p)
 
@@ -206,15 +211,10 @@ def settle(state, imbalance):
     """Count everything anew: matching, marks, volumes, work and loads."""
     parts, k = state.parts, len(state.sizes)
     before = state.looks[0]
-    complete(
-        state.row_ptr, state.columns, parts, state.row_mate, state.column_mate,
-        state.row_needed, state.sums, state,
-    )  # fmt: skip
+    columns = state.columns
+    complete(state.rows, columns, state.sums, state)
     # The columns last: rows that cover columns which are not needed get sums.
-    complete(
-        state.column_ptr, state.rows, parts, state.column_mate, state.row_mate,
-        state.column_needed, state.sums, state,
-    )  # fmt: skip
+    complete(columns, state.rows, state.sums, state)
     state.pairs[:] = 0
     state.send[:] = 0
     state.recv[:] = 0
@@ -225,22 +225,22 @@ def settle(state, imbalance):
     for j in range(len(parts)):
         s = parts[j]
         state.sizes[s] += 1
-        for e in range(state.column_ptr[j], state.column_ptr[j + 1]):
-            i = state.rows[e]
+        for e in range(columns.ptr[j], columns.ptr[j + 1]):
+            i = columns.others[e]
             r = parts[i]
-            if r == s or state.column_needed[j, r >> 6] & bit(r):
+            if r == s or columns.needed[j, r >> 6] & bit(r):
                 state.work[i] += 1
             else:
                 state.work[j] += 1
         for r in range(k):
-            if state.column_mate[j, r] >= 0:
+            if columns.mate[j, r] >= 0:
                 state.pairs[s, r] += 1
         for w in range(state.sums.shape[1]):
             mask = state.sums[j, w]
             while mask:
                 mask &= mask - np.uint64(1)
                 state.work[j] += 1
-    state.looks[0] += 3 * (len(state.rows) + len(parts))
+    state.looks[0] += 3 * (len(columns.others) + len(parts))
     state.looks[1] = state.looks[0]
     state.looks[2] = state.looks[0] - before
     for s in range(k):
@@ -270,16 +270,14 @@ def count(state, s, r, rows):
 
 
 @compiled
-def take_out(
-    ptr, others, other_ptr, those, mate, other_mate, needed, other_needed, by_row, v, a, state
-):
+def take_out(side, other, by_row, v, a, state):
     """Remove a row or a column from the graphs of part a, which ``parts`` no longer names."""
-    parts = state.parts
+    ptr, mate, needed = side.ptr, side.mate, side.needed
     state.clock[0] += 1
     state.looks[0] += ptr[v + 1] - ptr[v]
     mark, now = state.mark, state.clock[0]
     for e in range(ptr[v], ptr[v + 1]):
-        p = np.int64(parts[others[e]])
+        p = np.int64(state.parts[side.others[e]])
         if p == a or mark[p] == now:
             continue
         mark[p] = now
@@ -287,12 +285,11 @@ def take_out(
         if y < 0:
             continue
         mate[v, p] = -1
-        other_mate[y, a] = -1
-        if not needed[v, p >> 6] & bit(p) and not augment(
-            other_ptr, those, parts, other_mate, mate, needed, False, y, p, a, state
-        ):
+        other.mate[y, a] = -1
+        marked = needed[v, p >> 6] & bit(p)
+        if not marked and not augment(other, side, needed, False, y, p, a, state):
             continue
-        spread(other_ptr, those, parts, mate, other_needed, y, p, a, state)
+        spread(other, side, y, p, a, state)
         if by_row:
             count(state, p, a, -1)
         else:
@@ -301,29 +298,28 @@ def take_out(
 
 
 @compiled
-def put_in(ptr, others, mate, other_mate, needed, other_needed, by_row, v, b, state):
+def put_in(side, other, by_row, v, b, state):
     """Add a row or a column to the graphs of its new part b."""
-    parts = state.parts
+    ptr, mate = side.ptr, side.mate
     state.clock[0] += 1
     state.looks[0] += ptr[v + 1] - ptr[v]
     mark, now = state.mark, state.clock[0]
     for e in range(ptr[v], ptr[v + 1]):
-        y = others[e]
-        p = np.int64(parts[y])
+        y = side.others[e]
+        p = np.int64(state.parts[y])
         if p == b:
             continue
         if mark[p] != now:
             mark[p] = now
-            needed[v, p >> 6] |= bit(p)
-        if mate[v, p] < 0 and other_mate[y, b] < 0:
-            mate[v, p], other_mate[y, b] = y, v
+            side.needed[v, p >> 6] |= bit(p)
+        if mate[v, p] < 0 and other.mate[y, b] < 0:
+            mate[v, p], other.mate[y, b] = y, v
     for part in range(len(mark)):
         if mark[part] != now:
             continue
-        if mate[v, part] < 0 and augment(
-            ptr, others, parts, mate, other_mate, other_needed, False, v, b, part, state
-        ):
-            spread(ptr, others, parts, other_mate, needed, v, b, part, state)
+        alone = mate[v, part] < 0
+        if alone and augment(side, other, other.needed, False, v, b, part, state):
+            spread(side, other, v, b, part, state)
         elif by_row:
             count(state, part, b, 1)
         else:
@@ -340,23 +336,11 @@ def move(state, v, b, energy):
         state.loads[a, m] -= state.weights[v, m]
         state.loads[b, m] += state.weights[v, m]
     state.parts[v] = -1
-    take_out(
-        state.column_ptr, state.rows, state.row_ptr, state.columns, state.column_mate,
-        state.row_mate, state.column_needed, state.row_needed, False, v, a, state,
-    )  # fmt: skip
-    take_out(
-        state.row_ptr, state.columns, state.column_ptr, state.rows, state.row_mate,
-        state.column_mate, state.row_needed, state.column_needed, True, v, a, state,
-    )  # fmt: skip
+    take_out(state.columns, state.rows, False, v, a, state)
+    take_out(state.rows, state.columns, True, v, a, state)
     state.parts[v] = b
-    put_in(
-        state.column_ptr, state.rows, state.column_mate, state.row_mate, state.column_needed,
-        state.row_needed, False, v, b, state,
-    )  # fmt: skip
-    put_in(
-        state.row_ptr, state.columns, state.row_mate, state.column_mate, state.row_needed,
-        state.column_needed, True, v, b, state,
-    )  # fmt: skip
+    put_in(state.columns, state.rows, False, v, b, state)
+    put_in(state.rows, state.columns, True, v, b, state)
     for p in range(len(state.sizes)):
         set_prices(state, p, energy)
 
@@ -366,9 +350,10 @@ def boundary(state):
     """The vertices with an entry whose other end is on another part."""
     marked = np.zeros(len(state.parts), np.bool_)
     for j in range(len(state.parts)):
-        for e in range(state.column_ptr[j], state.column_ptr[j + 1]):
-            if state.parts[state.rows[e]] != state.parts[j]:
-                marked[j] = marked[state.rows[e]] = True
+        for e in range(state.columns.ptr[j], state.columns.ptr[j + 1]):
+            i = state.columns.others[e]
+            if state.parts[i] != state.parts[j]:
+                marked[j] = marked[i] = True
     return np.flatnonzero(marked).astype(np.int32)
 
 
@@ -382,31 +367,23 @@ def new_matching(
     imbalance: float,
     stop: np.ndarray | None = None,
 ) -> Matching:
-    """The tables of :class:`Matching`, settled.
-
-    Parameters
-    ----------
-    column_ptr, rows : (n + 1,), (nnz,) integers
-        M by columns; entries of the diagonal are left out.
-    """
+    """The tables of :class:`Matching`, settled, for M by columns, whose diagonal is left out."""
     n = len(parts)
     column = np.repeat(np.arange(n, dtype=np.int32), np.diff(column_ptr))
     proper = rows != column
     shape, ones = (n, n), np.ones(int(proper.sum()), np.int8)
     by_column = sp.coo_array((ones, (column[proper], rows[proper])), shape=shape).tocsr()
-    by_row = by_column.T.tocsr()
     words = -(-k // 64)
+
+    def side(entries: sp.csr_array) -> Side:
+        ptr, others = entries.indptr.astype(np.int64), entries.indices.astype(np.int32, copy=False)
+        return Side(ptr, others, np.full((n, k), -1, np.int32), np.zeros((n, words), np.uint64))
+
     weights: np.ndarray = np.zeros(fixed.shape, np.int64)
     state = Matching(
-        column_ptr=by_column.indptr.astype(np.int64),
-        rows=by_column.indices.astype(np.int32, copy=False),
-        row_ptr=by_row.indptr.astype(np.int64),
-        columns=by_row.indices.astype(np.int32, copy=False),
+        columns=side(by_column),
+        rows=side(by_column.T.tocsr()),
         parts=parts.astype(np.int32),
-        column_mate=np.full((n, k), -1, np.int32),
-        row_mate=np.full((n, k), -1, np.int32),
-        column_needed=np.zeros((n, words), np.uint64),
-        row_needed=np.zeros((n, words), np.uint64),
         sums=np.zeros((n, words), np.uint64),
         work=np.zeros(n, np.int64),
         fixed=fixed.astype(np.int64),
@@ -436,5 +413,5 @@ def new_matching(
 def place(state: Matching, parts: np.ndarray) -> None:
     """Other parts for all vertices: what is matched has to be found anew, by :func:`settle`."""
     state.parts[:] = parts
-    state.column_mate[:] = -1
-    state.row_mate[:] = -1
+    state.columns.mate[:] = -1
+    state.rows.mate[:] = -1

@@ -23,14 +23,7 @@ from partition.models.medium_grain import medium_grain_model
 from partition.refinement.exact import sweep
 from partition.refinement.matching import Matching, boundary, new_matching, place, settle
 from partition.refinement.objective import OBJECTIVES, Objective
-from partition.refinement.search import (
-    COLDEST,
-    HOTTEST,
-    energy_at,
-    norm,
-    refine,
-    value,
-)
+from partition.refinement.search import COLDEST, HOTTEST, energy_at, norm, refine, value
 
 CLUSTERS = 0.01  # effort of a round of the first step: it only goes downhill
 ROUNDS = 12  # of them, at most
@@ -74,22 +67,9 @@ def refine_mixed(
     """Move rows between the parts so that the mixed exchange gets smaller, within the balance.
 
     The work is balanced where it is done: entries under a partial sum are the sender's, and each
-    sum that arrives weighs as much as an entry.
-
-    Parameters
-    ----------
-    fixed : (n, m) integers, optional
-        What vertices weigh beside their work, for each of m weights that are balanced; default:
-        nothing, for one weight.
-    counted : tuple of m bool
-        Which of the weights the work is added to.
-
-    Others, and the errors, are those of :func:`partition.refinement.search.refine`.
-
-    Returns
-    -------
-    (n,) int32
-        Not worse than the start by the objective, unless the start was out of balance.
+    sum that arrives weighs as much as an entry. ``fixed``, (n, m) integers, are the weights of the
+    vertices beside their work, by default nothing for one weight; ``counted`` says which of the m
+    weights the work is added to. All else is as for :func:`partition.refinement.search.refine`.
     """
     start = np.asarray(parts, np.int32)
     if k == 1 or not graph.nnz:
@@ -202,8 +182,7 @@ class _Search:
     def relieve(self) -> None:
         """Move vertices out of the parts that are too heavy, as cheaply as may be.
 
-        What is moved changes covers, and so the work of others: a little more is asked for each
-        time.
+        A move changes covers, and so the work of others: a little more is asked for each time.
         """
         looks = self.state.looks
         most = looks[0] + int(RELIEVING * LOOKS)
@@ -211,7 +190,7 @@ class _Search:
             if not self._rank()[0] or looks[0] > most or self.deadline.over():
                 return
             settle(self.state, float(asked))
-            every = int(RELIEVED * max(len(self.state.rows), looks[2]))
+            every = int(RELIEVED * max(len(self.state.rows.others), looks[2]))
             # Cheap moves first.
             for pressure in (*(self._rows_for_work() * rate for rate in RELIEF), PRESSED):
                 heavy = np.asarray((self.state.loads > self.state.limits).any(axis=1))
@@ -231,7 +210,7 @@ class _Search:
         vertices = boundary(self.state)
         evenness = EVENNESS if temperature > 0 else 0.0
         energy = energy_at(self.state, self.objective, PRESSURE * self._rows_for_work(), evenness)
-        every = int(max(SETTLED * len(self.state.rows), 3 * self.state.looks[2]))
+        every = int(max(SETTLED * len(self.state.rows.others), 3 * self.state.looks[2]))
         unit = self.objective.sum()
         numbers = (self.random, self.imbalance, every, most)
         sweep(self.state, vertices, unit * temperature, energy, False, *numbers)

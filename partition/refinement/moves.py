@@ -40,7 +40,7 @@ class Desk(NamedTuple):
 
 @compiled
 def new_desk(k):
-    """A clear desk."""
+    """A desk for k parts, all zero."""
     return Desk(
         np.zeros(k), np.zeros(k), np.zeros(k), np.zeros(k), np.zeros(k),
         np.zeros(k, np.bool_), np.empty(k, np.int64), np.zeros(10),
@@ -122,7 +122,7 @@ def survey(state, v, desk, wide, receiving, random):
 
 @compiled
 def price_of(state, facts, mine, desk):
-    """What a net weighs for a part that touches it, and where on the desk that is noted."""
+    """The weight of a net for a part that touches it, and where on the desk that is noted."""
     plain = desk.plain_folds if facts.fold else desk.plain
     if mine:
         return float(facts.cost), desk.own_folds if facts.fold else desk.own, plain
@@ -217,12 +217,7 @@ def sweep(state, vertices, temperature, energy, random):
     """Offer each vertex of a list, in random order, its best other part.
 
     A move that costs Δ is made with probability exp(−Δ / temperature); at 0, if Δ ≤ 0. The last
-    vertex of a part stays. It ends early when ``state.stop`` is set.
-
-    Returns
-    -------
-    int
-        Moves made.
+    vertex of a part stays. It ends early when ``state.stop`` is set. Returns the moves made.
     """
     k = len(state.sizes)
     wide, receiving = k <= WIDE, energy.recv_strength > 0

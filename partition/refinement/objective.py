@@ -1,4 +1,4 @@
-"""What refinement is for, and how much of it a hypergraph gets: all that a command line needs.
+"""The objective of refinement, and how much of it a hypergraph gets: all that commands need.
 
 The search itself imports Numba, which takes longer than most commands.
 """
@@ -19,7 +19,7 @@ WEIGHTS = ("total", "max_send", "max_recv", "messages")
 
 @dataclass(frozen=True)
 class Objective:
-    """What is to be small: a sum of logarithms, each times one of the weights here.
+    """A sum that is to be small: of logarithms, each times one of the weights here.
 
     So the weights are relative: by default one per cent of the volume is worth two per cent of
     what the busiest part sends; in a mixed exchange five, as ``OBJECTIVES`` has it.
@@ -51,7 +51,7 @@ class Objective:
         return sum(self.weights())
 
 
-# What is to be small unless something else is asked for. The two ends of a pair share the rows of a
+# The objectives unless another one is asked for. The two ends of a pair share the rows of a
 # mixed exchange, so that it is more even by itself.
 OBJECTIVES = {"rows": Objective(), "mixed": Objective(max_send=0.2, exchange="mixed")}
 

@@ -103,7 +103,7 @@ def refine(
         return start
     deadline = deadline or Deadline()
     with deadline.flag() as stop:
-        search = Search(objective or Objective(), k, imbalance, seed, effort, deadline, stop)
+        search = Search(objective or Objective(), effort, k, imbalance, seed, deadline, stop)
         return search.run(level, start)
 
 
@@ -130,10 +130,7 @@ def energy_at(
 def value(objective: Objective, state: State | Matching, largest: Callable = np.max) -> float:
     """The objective of a partition: see :class:`~partition.refinement.objective.Objective`.
 
-    Parameters
-    ----------
-    largest : callable
-        What is taken of the volumes of the parts: their maximum, or something smoother.
+    ``largest`` makes one number of the volumes of the parts: their maximum, or a smoother one.
     """
     figures = (state.send.sum(), largest(state.send), largest(state.recv), state.messages[0])
     # 1 is added so that partitions without communication can be compared too.
@@ -151,10 +148,10 @@ class Search:
     def __init__(
         self,
         objective: Objective,
+        effort: float,
         k: int,
         imbalance: float,
         seed: int,
-        effort: float,
         deadline: Deadline,
         stop: np.ndarray,
     ) -> None:
@@ -209,9 +206,8 @@ class Search:
     ) -> State:
         """Search on this level, in a share of the time that is left."""
         part = self.deadline.part(share if self.deadline.paced else 1.0)
-        return self._anneal(
-            state, level, depth, max(1, round(sweeps * min(1.0, self.effort))), part
-        )
+        sweeps = max(1, round(sweeps * min(1.0, self.effort)))
+        return self._anneal(state, level, depth, sweeps, part)
 
     def _anneal(self, state: State, level: Level, depth: int, sweeps: int, part: Deadline) -> State:
         """Heat, cool, and undo it if that was for nothing."""
@@ -233,9 +229,8 @@ class Search:
             if part.paced and part.spent() / 0.9 > done:
                 part.decide()
                 done = part.spent() / 0.9
-        for _ in range(
-            min(FLAT, max(1, sweeps // 3))
-        ):  # late too where the coarser levels' slack is still in the parts
+        # Late too where the coarser levels' slack is still in the parts.
+        for _ in range(min(FLAT, max(1, sweeps // 3))):
             if not part.over():
                 self._sweep(state, 0.0)
             elif depth == 0 and not self._feasible(state):

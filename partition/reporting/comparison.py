@@ -28,12 +28,7 @@ def compare(
 ) -> list[dict[str, Any]]:
     """The figures of partitions of one graph, beside those of random rows with as many parts.
 
-    Parameters
-    ----------
-    names : iterable of str
-        The partitions; all there are if empty.
-    direction : {"in", "out"}, optional
-        Direction of M; default: the graph's own.
+    All partitions there are, if none is named; the direction is by default the graph's own.
 
     Returns
     -------
@@ -80,12 +75,8 @@ def metrics_of_parts(
     path: str | os.PathLike, rows: Iterable[Mapping[str, Any]]
 ) -> dict[str, Metrics]:
     """By name, what each part of the compared partitions has and sends."""
-    return {
-        row["name"]: Metrics(
-            **read_partition(path, row["name"], parts=False).metrics[row["direction"]]
-        )
-        for row in rows
-    }
+    stored = {row["name"]: read_partition(path, row["name"], parts=False) for row in rows}
+    return {row["name"]: Metrics(**stored[row["name"]].metrics[row["direction"]]) for row in rows}
 
 
 def geometric_mean(values: Iterable[float | None]) -> float | None:

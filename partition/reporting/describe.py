@@ -29,10 +29,7 @@ def describe_graph(stored: StoredGraph) -> dict[str, Any]:
 def describe_partition(partition: Partition, *, lists: bool = True) -> dict[str, Any]:
     """All that is stored of a partition but the part vector, and the totals of its metrics.
 
-    Parameters
-    ----------
-    lists : bool
-        Include the figures of every part.
+    With ``lists``, the figures of every part are included.
     """
     hidden = {"parts"} if lists else {"parts", "metrics", "mixed", "nodes", "history"}
     facts = {f.name: getattr(partition, f.name) for f in fields(partition) if f.name not in hidden}
@@ -43,7 +40,7 @@ def describe_partition(partition: Partition, *, lists: bool = True) -> dict[str,
 
 
 def describe_data(stored: StoredGraph) -> dict[str, Any]:
-    """What came out of an import, to be held against what was meant: see the keys.
+    """The result of an import, to be held against what was meant: see the keys.
 
     ``ids`` has ``first`` and ``last``, as they are numbered; ``features`` ``columns``, ``min``,
     ``max`` and ``zeros`` (a share), ``targets`` the shares ``unknown`` and of ``ones`` among the
@@ -61,12 +58,13 @@ def describe_data(stored: StoredGraph) -> dict[str, Any]:
     targets = None
     if graph.targets is not None and graph.n:
         values = graph.targets[~np.isnan(graph.targets)]
+        known = values if len(values) else np.zeros(1)
         targets = {
             "columns": int(graph.targets.shape[1]),
-            "min": float(values.min()) if len(values) else 0.0,
-            "max": float(values.max()) if len(values) else 0.0,
+            "min": float(known.min()),
+            "max": float(known.max()),
             "unknown": 1 - len(values) / graph.targets.size,
-            "ones": float(np.mean(values == 1)) if len(values) else 0.0,
+            "ones": float(np.mean(known == 1)),
         }
     ids = None
     if graph.ids is not None and graph.n:

@@ -35,17 +35,8 @@ def write_comparison(
 ) -> None:
     """Write a page about partitions.
 
-    Parameters
-    ----------
-    rows : sequence of mapping
-        From :func:`partition.reporting.comparison.compare`.
-    parts : mapping of str to Metrics
-        Figures of the parts of each of these partitions, in the direction of the rows.
-
-    Raises
-    ------
-    UserError
-        If it cannot be written.
+    The rows are those of :func:`partition.reporting.comparison.compare`; ``parts`` has the figures
+    of the parts of each of these partitions, in the direction of the rows.
     """
     title = f"Partitions of {shown(manifest.name)}"
     kind = "directed" if manifest.directed else "undirected"
@@ -67,19 +58,13 @@ def comparison_figures(rows: Rows, parts: Mapping[str, Metrics]) -> Iterator[Fig
 
 def _sections(rows: Rows, parts: Mapping[str, Metrics]) -> Iterator[Section]:
     figures = [*_trade(rows), *_sweeps(rows)]
-    yield Section(
-        "overview", "Overview", facts=_facts(rows), figures=figures, tables=[_table(rows)]
-    )
-    ks = _ks(rows)
+    facts, tables, ks = _facts(rows), [_table(rows)], _ks(rows)
+    yield Section("overview", "Overview", facts=facts, figures=figures, tables=tables)
     for k in ks[:SHOWN_K]:
         of_k = [row for row in rows if row["k"] == k]
         text = "" if len(ks) <= SHOWN_K else f"Shown are the first {SHOWN_K} numbers of parts."
-        yield Section(
-            f"k{k}",
-            f"{k} parts",
-            text if k == ks[0] else "",
-            figures=list(_of_k(of_k, parts, k, _kinds(rows))),
-        )
+        drawn = list(_of_k(of_k, parts, k, _kinds(rows)))
+        yield Section(f"k{k}", f"{k} parts", text if k == ks[0] else "", figures=drawn)
 
 
 def _facts(rows: Rows) -> list[Fact]:
@@ -215,20 +200,12 @@ def _of_k(
                 name, (chosen + 1).tolist(), values[::-1][chosen].tolist(),
                 colour=place % COLOURS, dash=place // COLOURS % 3,
             ))  # fmt: skip
-        yield Lines(
-            f"k{k}-{key}",
-            title,
-            about,
-            "part, by what it has",
-            label,
-            series,
-            marks=k < 20,
-            x_ticks=range(1, k + 1) if k < 10 else (),
-        )
+        words = f"k{k}-{key}", title, about, "part, by what it has", label
+        yield Lines(*words, series, marks=k < 20, x_ticks=range(1, k + 1) if k < 10 else ())
 
 
 def _random(rows: Rows, key: str) -> tuple[str, float] | None:
-    """What random rows with as many parts have."""
+    """The figure of random rows with as many parts."""
     for row in rows:
         if row["relative"].get(key):
             return "random rows", row[key] / row["relative"][key]

@@ -7,8 +7,8 @@ import os
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from partition.charts.paper import COLOURS, logarithmic, new_figure, save_figure
 from partition.errors import UserError
-from partition.figures import COLOURS, logarithmic, new_figure, save_figure
 from partition.reporting.comparison import BASELINE
 
 PANELS = {
@@ -22,19 +22,8 @@ PANELS = {
 def plot_comparison(rows: Sequence[Mapping[str, Any]], file: str | os.PathLike) -> None:
     """Figures of partitions over those of random rows, on logarithmic axes: a panel per figure.
 
-    Parameters
-    ----------
-    rows : sequence of mapping
-        From :func:`partition.reporting.study.study`: a line of the plot each, under its graph and
-        k.
-    file : path
-        Its ending says the format: ``.png``, ``.pdf``, ``.svg``.
-
-    Raises
-    ------
-    UserError
-        If there is no partition but random rows, matplotlib is not installed, the format is
-        unknown, or the file cannot be written.
+    Each row of :func:`partition.reporting.study.study` is a line of the plot, under its graph and
+    k. The ending of the file says the format: ``.png``, ``.pdf``, ``.svg``.
     """
     rows = [row for row in rows if row["model"] != BASELINE]
     if not rows:

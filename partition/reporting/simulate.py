@@ -1,4 +1,4 @@
-"""What mini-batches cost under a partition: the distribution of their volume, by drawing many."""
+"""The cost of mini-batches under a partition: the distribution of their volume, by drawing many."""
 
 from __future__ import annotations
 
@@ -9,18 +9,12 @@ from typing import Any
 import numpy as np
 
 from partition.errors import UserError
+from partition.graph import sampling
 from partition.graph.batch_cache import kept_pairs, observe, rows_within
 from partition.graph.batch_metrics import draw_batch, measure_batch
 from partition.graph.graph import Graph, training_vertices
 from partition.graph.pairs import member
-from partition.graph.sampling import (
-    SAMPLERS,
-    SIMULATION,
-    TRAINING,
-    make_sampler,
-    sides,
-    stream_seed,
-)
+from partition.graph.sampling import SAMPLERS
 from partition.graph.store import open_graph, read_partition
 
 FIGURES = ("volume", "max_send", "max_recv", "messages", "max_send_messages")
@@ -43,22 +37,11 @@ def simulate(
 ) -> dict[str, Any]:
     """Draw mini-batches, the same for all partitions, and count what each exchanges.
 
-    Parameters
-    ----------
-    names : sequence of str
-        Partitions of the graph folder ``path``; the others are compared with the first.
-    sampler, batch, fanouts, seed
-        See :func:`partition.graph.sampling.make_sampler`. Every batch is an independent draw, and
-        none is one that a stochastic hypergraph was made of.
-    batches : int
-        How many to draw.
-    direction : {"in", "out"}, optional
-        Direction of M; default: the graph's own.
-    as_trained : bool
-        Draw the batches of a run with this seed, from its first epoch on: what it counts.
-    cache_mb : float
-        With ``as_trained``: MB (2²⁰ bytes) of input rows of others, in float32, that each part
-        keeps.
+    The partitions are compared with the first one. For ``sampler``, ``batch``, ``fanouts`` and
+    ``seed`` see :func:`partition.graph.sampling.make_sampler`. Every batch is an independent draw,
+    and none is one that a stochastic hypergraph was made of. With ``as_trained`` they are the
+    batches of a run with this seed, from its first epoch on, as it counts them; then each part may
+    keep ``cache_mb`` MB (2²⁰ bytes) of input rows of others, in float32.
 
     Returns
     -------
@@ -69,11 +52,6 @@ def simulate(
         messages of one expand of every distinct pattern of the batch, ``mean``, ``sd`` and
         quantiles; ``relative_volume``, the mean volume over that of the first partition, and
         ``relative_error``, its standard error over batches (None for the first, and over 0).
-
-    Raises
-    ------
-    UserError
-        For a bad argument, or an unknown partition.
     """
     stored = open_graph(path)
     direction = stored.direction(direction)
@@ -91,9 +69,9 @@ def simulate(
     if as_trained and SAMPLERS.get(sampler).layered:
         trained = training_vertices(graph)
         seeds = np.arange(graph.n) if trained is None else np.flatnonzero(trained)
-    purpose = TRAINING if as_trained else SIMULATION
+    own = sampling.stream_seed(seed, sampling.TRAINING if as_trained else sampling.SIMULATION)
     many = graph.n if seeds is None else len(seeds)
-    drawn = make_sampler(sampler, many, batch, stream_seed(seed, purpose), fanouts)
+    drawn = sampling.make_sampler(sampler, many, batch, own, fanouts)
     partitions = [read_partition(path, member(path, name)) for name in dict.fromkeys(names)]
 
     parts = [(partition.parts, partition.k) for partition in partitions]
@@ -106,16 +84,9 @@ def simulate(
         facts = {key: getattr(partition, key) for key in ("name", "model", "k")}
         facts |= {key: _spread(counted[i]) for i, key in enumerate(FIGURES)}
         rows.append(facts | _relative(counted[0], figures[0][0], partition is partitions[0]))
-    return {
-        "sampler": sampler,
-        "batch": drawn.size,
-        "fanouts": list(drawn.fanouts),
-        "batches": batches,
-        "seed": seed,
-        "direction": direction,
-        "entries": entries,
-        "partitions": rows,
-    }
+    facts = {"sampler": sampler, "batch": drawn.size, "fanouts": list(drawn.fanouts)}
+    facts |= {"batches": batches, "seed": seed, "direction": direction, "entries": entries}
+    return facts | {"partitions": rows}
 
 
 def draw(
@@ -130,22 +101,12 @@ def draw(
 ) -> tuple[float, np.ndarray]:
     """Count ``batches`` mini-batches under each (parts, k).
 
-    Parameters
-    ----------
-    as_trained : bool
-        Those of a run, in their order; otherwise independent draws of whole size.
-    seeds : (seeds,) integers, optional
-        The vertices among which the sampler draws seeds.
-    kept_rows : int
-        Input rows of others that each part keeps.
-
-    Returns
-    -------
-    entries : float
-        Mean number of entries of M in a batch.
-    figures : (partitions, len(FIGURES), batches) int64
+    With ``as_trained`` they are those of a run, in their order; otherwise independent draws of
+    whole size. The sampler draws seeds among the vertices ``seeds``; each part keeps so many input
+    rows of others. Returns the mean number of entries of M in a batch, and the figures,
+    (partitions, len(FIGURES), batches) int64.
     """
-    side = sides(graph, direction, sampler.side)
+    side = sampling.sides(graph, direction, sampler.side)
     figures = np.zeros((len(partitions), len(FIGURES), batches), np.int64)
     kept: list[np.ndarray | None] = [None] * len(partitions)
     if kept_rows:

@@ -27,10 +27,7 @@ REFINED = "+refined"
 class Recipe:
     """How a partition of a study is made: a model, its options, and whether it is refined.
 
-    Attributes
-    ----------
-    label : str
-        What it is called: ``gp``, ``gp:objective=vol+refined``, ``auto``.
+    Labels are such as ``gp``, ``gp:objective=vol+refined``, ``auto``.
     """
 
     label: str
@@ -40,20 +37,13 @@ class Recipe:
 
 
 def parse_recipe(text: str) -> Recipe:
-    """A recipe from ``MODEL[:OPTION=VALUE,…][+refined]``.
-
-    Raises
-    ------
-    UserError
-        If the text is not of that form. Names are checked when the partition is made.
-    """
+    """A recipe from ``MODEL[:OPTION=VALUE,…][+refined]``; names are checked when it is made."""
     body = text.removesuffix(REFINED)
     model, colon, rest = body.partition(":")
     pairs = [pair.partition("=") for pair in rest.split(",")] if colon else []
     if not model.isalnum() or any(not key.isidentifier() or not value for key, _, value in pairs):
-        raise UserError(
-            f"{text!r} is not a recipe", f"MODEL, MODEL:OPTION=VALUE,…, with or without {REFINED}"
-        )
+        form = f"MODEL, MODEL:OPTION=VALUE,…, with or without {REFINED}"
+        raise UserError(f"{text!r} is not a recipe", form)
     options = {key: value for key, _, value in pairs}
     if len(options) < len(pairs):
         raise UserError(f"{text!r} is not a recipe: an option is given twice")
@@ -74,26 +64,13 @@ def study(
 
     Partitions are stored in the graph folders and taken from there when they are there already,
     so a study that was interrupted goes on where it stopped. Random rows are always among them.
-
-    Parameters
-    ----------
-    graphs : iterable of path
-        Graph folders.
-    direction : {"in", "out"}, optional
-        Direction of M; default: each graph's own.
-    report : callable
-        Told what is being done, a line at a time.
+    The direction is by default each graph's own; ``report`` is told what is being done. A stored
+    partition that was made with another seed or imbalance is refused.
 
     Returns
     -------
     list of dict
         The rows of :func:`compare` with ``graph`` and ``label``, by graph, k and recipe.
-
-    Raises
-    ------
-    UserError
-        As :func:`partition.pipeline.adding.add_partition`; and if a stored partition of that name
-        was made with another seed, imbalance or direction.
     """
     labels = [recipe.label for recipe in recipes]
     if BASELINE not in labels:
@@ -110,10 +87,12 @@ def study(
                     name += f"-{towards}"
                 names[name] = recipe.label
                 if has_partition(path, name):
-                    _check_made_so(read_partition(path, name, parts=False), imbalance, seed)
+                    there = read_partition(path, name, parts=False)
+                    _check_made_so(there, imbalance=imbalance, seed=seed)
                     continue
                 report(f"{stored.manifest.name}: {name}")
-                _make(path, recipe, k, name, imbalance, seed, towards)
+                common = {"imbalance": imbalance, "seed": seed, "direction": towards}
+                _make(path, recipe, k, name, common)
             found = {row["name"]: row for row in compare(path, names, towards)}
             for name, label in names.items():
                 rows.append({"graph": stored.manifest.name, "label": label} | found[name])
@@ -144,13 +123,7 @@ def table(rows: Sequence[Mapping[str, Any]]) -> str:
 
 
 def write_csv(rows: Sequence[Mapping[str, Any]], file: str | os.PathLike) -> None:
-    """One line per partition of a study: its figures, and ``relative_…`` to random rows.
-
-    Raises
-    ------
-    UserError
-        If the file cannot be written.
-    """
+    """One line per partition of a study: its figures, and ``relative_…`` to random rows."""
     flat = [
         {key: value for key, value in row.items() if key not in ("relative", "nodes")}
         | {f"relative_{key}": value for key, value in row["relative"].items()}
@@ -165,10 +138,8 @@ def write_csv(rows: Sequence[Mapping[str, Any]], file: str | os.PathLike) -> Non
 
 
 def _make(
-    path: str | os.PathLike, recipe: Recipe, k: int, name: str, imbalance: float, seed: int,
-    direction: str,
-) -> Partition:  # fmt: skip
-    common: dict[str, Any] = {"imbalance": imbalance, "seed": seed, "direction": direction}
+    path: str | os.PathLike, recipe: Recipe, k: int, name: str, common: dict[str, Any]
+) -> Partition:
     options = dict(recipe.options)
     if "time_limit" in options:
         if not _is_number(options["time_limit"]):
@@ -189,8 +160,8 @@ def _is_number(text: str | float) -> bool:
         return False
 
 
-def _check_made_so(partition: Partition, imbalance: float, seed: int) -> None:
-    for what, asked in {"imbalance": imbalance, "seed": seed}.items():
+def _check_made_so(partition: Partition, **wanted: float) -> None:
+    for what, asked in wanted.items():
         had = getattr(partition, what)
         if had is not None and had != asked:
             raise UserError(

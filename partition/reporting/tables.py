@@ -24,7 +24,7 @@ def console() -> terminal.Console:
 
 
 def show_graph(facts: Mapping[str, Any]) -> None:
-    """What ``info`` prints of a graph."""
+    """Print a graph, for ``info``."""
     manifest: Manifest = facts["manifest"]
     degree = facts["degrees"]
     table = _facts(f"{manifest.name}  ({facts['path']})")
@@ -69,7 +69,7 @@ def _features(manifest: Manifest) -> str:
 
 
 def show_checks(findings: Sequence[Mapping[str, Any]]) -> None:
-    """What ``check`` prints: a row for each thing that was looked at."""
+    """Print the findings of ``check``: a row for each thing that was looked at."""
     table = Table("checked", "found", box=box.SIMPLE_HEAD)
     for finding in findings:
         table.add_row(shown(finding["what"]), shown(finding["wrong"] or "in order"))
@@ -77,7 +77,7 @@ def show_checks(findings: Sequence[Mapping[str, Any]]) -> None:
 
 
 def show_data(facts: Mapping[str, Any]) -> None:
-    """What ``import`` and ``attach`` print: what is in the folder now, for a check at a glance."""
+    """Print the content of a graph folder after an import, for a check at a glance."""
     data, manifest = facts["summary"], facts["manifest"]
     table = _facts(facts["path"])
     table.add_row("vertices", f"{data['vertices']:,}")
@@ -96,36 +96,29 @@ def show_data(facts: Mapping[str, Any]) -> None:
     else:
         table.add_row("ids", f"0 to {data['vertices'] - 1:,}: row i is vertex i")
     features = data["features"]
-    table.add_row(
-        "features",
-        f"{features['columns']:,} columns{_span(',', features)}, {features['zeros']:.1%} zeros, "
-        f"kept {features['kept']}"
-        if features
-        else "none",
-    )
+    text = "none"
+    if features:
+        text = f"{features['columns']:,} columns{_span(',', features)}, "
+        text += f"{features['zeros']:.1%} zeros, kept {features['kept']}"
+    table.add_row("features", text)
     sizes = [f"{shown(name)}: {size:,}" for name, size in data["classes"].items()]
     more = f" and {len(sizes) - MANY_CLASSES:,} more" if len(sizes) > MANY_CLASSES else ""
-    table.add_row(
-        "classes", f"{len(sizes):,} ({', '.join(sizes[:MANY_CLASSES])}{more})" if sizes else "none"
-    )
+    classes = f"{len(sizes):,} ({', '.join(sizes[:MANY_CLASSES])}{more})" if sizes else "none"
+    table.add_row("classes", classes)
     if data["labels"] is not None and data["labels"] < data["vertices"]:
         table.add_row("", f"{data['vertices'] - data['labels']:,} vertices without a label")
     targets = data["targets"]
     if targets:
-        table.add_row(
-            "targets",
-            f"{targets['columns']:,} columns{_span(',', targets)}, "
-            f"{targets['unknown']:.1%} unknown, "
-            f"{targets['ones']:.1%} of the others are 1",
-        )
+        text = f"{targets['columns']:,} columns{_span(',', targets)}, "
+        text += f"{targets['unknown']:.1%} unknown, {targets['ones']:.1%} of the others are 1"
+        table.add_row("targets", text)
     masks = ", ".join(f"{name} {count:,}" for name, count in data["masks"].items())
     if data["splits"] > 1:
         masks = f"{data['splits']:,} splits, in the first: {masks}"
     if drawn := manifest.source.get("split"):
         masks += f" (drawn: {shown(_plain(drawn))})"
-    table.add_row(
-        "masks", masks or ("none: all with a label train" if sizes or targets else "none")
-    )
+    none = "none: all with a label train" if sizes or targets else "none"
+    table.add_row("masks", masks or none)
     console().print(table)
 
 
@@ -148,7 +141,7 @@ def _span(before: str, values: Mapping[str, float] | None) -> str:
 
 
 def show_partition(facts: Mapping[str, Any]) -> None:
-    """What ``info`` and ``add`` print of one partition."""
+    """Print all about one partition, for ``info``."""
     table = _facts(facts["name"])
     for key in ("k", "model", "tool", "tool_version", "direction", "seed", "imbalance", "options"):
         table.add_row(key.replace("_", " "), _plain(facts[key]))
@@ -176,7 +169,7 @@ def show_partition(facts: Mapping[str, Any]) -> None:
         lists = [key for key, value in metrics.items() if isinstance(value, list)]
         heads = _numbers("part", *(key.replace("_", " ") for key in lists))
         title = f"{title}, direction {facts['direction']}"
-        parts = Table(*heads, title=title, title_justify="left")
+        parts = _titled(title, *heads)
         for part in range(min(facts["k"], MANY_PARTS)):
             parts.add_row(str(part), *(f"{metrics[key][part]:,}" for key in lists))
         out.print(parts)
@@ -187,7 +180,7 @@ def show_partition(facts: Mapping[str, Any]) -> None:
 def _show_totals(
     out: terminal.Console, figures: Mapping[str, Mapping[str, float]], title: str
 ) -> None:
-    totals = Table("", *_numbers(*figures), title=title, title_justify="left")
+    totals = _titled(title, "", *_numbers(*figures))
     for key in next(iter(figures.values()), ()):
         row = [_number(values[key]) for values in figures.values()]
         totals.add_row(key.replace("_", " "), *row)
@@ -199,11 +192,9 @@ def show_history(rows: Sequence[Mapping[str, Any]]) -> None:
     tried = any("chosen" in row for row in rows)
     direction = next((row["direction"] for row in rows if "direction" in row), "")
     mixed = "mixed " if any(row.get("exchange") == "mixed" for row in rows) else ""
-    table = Table(
-        *_names("tried" if tried else "step"), *_numbers("seconds", *STEPS.values()),
-        *([*_numbers("predicted µs"), Column("")] if tried else []),
-        title=f"one {mixed}exchange, direction {direction}", title_justify="left",
-    )  # fmt: skip
+    heads = *_names("tried" if tried else "step"), *_numbers("seconds", *STEPS.values())
+    more = [*_numbers("predicted µs"), Column("")] if tried else []
+    table = _titled(f"one {mixed}exchange, direction {direction}", *heads, *more)
     for i, row in enumerate(rows):
         known = "volume" in row
         seconds = f"{row['seconds']:.1f}" if row["seconds"] else "-"
@@ -217,7 +208,7 @@ def show_history(rows: Sequence[Mapping[str, Any]]) -> None:
 
 
 def show_list(rows: Sequence[Mapping[str, Any]]) -> None:
-    """What ``list`` prints: a line per partition."""
+    """Print a line per partition, for ``list``."""
     heads = "k", "seed", "volume", "max send", "imbalance", "mixed\nvolume", "mixed\nmax send"
     names = _names("name", "model", "tool", "direction")
     table = Table(*names, *_numbers(*heads, "seconds"))
@@ -234,20 +225,13 @@ def show_list(rows: Sequence[Mapping[str, Any]]) -> None:
 
 
 def show_comparison(rows: Sequence[Mapping[str, Any]]) -> None:
-    """What ``compare`` prints: the figures that decide, in 100 columns; JSON has them all."""
+    """Print the figures that decide a comparison, in 100 columns; JSON has them all."""
     direction = rows[0]["direction"]
     mapped = any(row["nodes"] for row in rows)
     shown = {key: title for key, title in COMPARED.items() if not mapped or key != "max_recv"}
-    heads = *shown.values(), *["between\nnodes"] * mapped, "seconds"
-    table = Table(
-        *_names("name"),
-        *_numbers("k", *heads),
-        title=f"rows and messages of one exchange, direction {direction} (ratio to random rows)",
-        title_justify="left",
-        box=box.SIMPLE_HEAD,
-        collapse_padding=True,
-        pad_edge=False,
-    )
+    heads = "k", *shown.values(), *["between\nnodes"] * mapped, "seconds"
+    title = f"rows and messages of one exchange, direction {direction} (ratio to random rows)"
+    table = _titled(title, *_names("name"), *_numbers(*heads), collapse_padding=True, **OPEN)
     for row in rows:
         cells = _compared(row, row["relative"], shown)
         if mapped:
@@ -262,14 +246,8 @@ def show_comparison(rows: Sequence[Mapping[str, Any]]) -> None:
 
 
 def _mixed_comparison(rows: Sequence[Mapping[str, Any]]) -> Table:
-    table = Table(
-        *_names("name"),
-        *_numbers("k", *MIXED.values()),
-        title="the same in a mixed exchange (ratio to random rows, sent as rows)",
-        title_justify="left",
-        box=box.SIMPLE_HEAD,
-        pad_edge=False,
-    )
+    title = "the same in a mixed exchange (ratio to random rows, sent as rows)"
+    table = _titled(title, *_names("name"), *_numbers("k", *MIXED.values()), **OPEN)
     for row in rows:
         known = row["mixed"]
         cells = _compared(known, row["mixed_relative"], MIXED) if known else ["-"] * len(MIXED)
@@ -278,19 +256,15 @@ def _mixed_comparison(rows: Sequence[Mapping[str, Any]]) -> Table:
 
 
 def show_simulation(facts: Mapping[str, Any]) -> None:
-    """What ``simulate`` prints: for each partition the distribution of what batches exchange."""
+    """Print for each partition the distribution of the volumes of batches."""
     fanouts = f", fan-outs {','.join(map(str, facts['fanouts']))}" if facts["fanouts"] else ""
     spread = "mean", "sd", "min", "5%", "median", "95%", "max", "volume, relative"
-    table = Table(
-        *_names("name"),
-        *_numbers("k"),
-        "",
-        *_numbers(*spread),
-        title=f"rows and messages of one mini-batch, direction {facts['direction']}: "
+    title = (
+        f"rows and messages of one mini-batch, direction {facts['direction']}: "
         f"{facts['batches']:,} batches of {facts['batch']:,} vertices, sampler "
-        f"{facts['sampler']}{fanouts}, {facts['entries']:,.0f} entries of M on average",
-        title_justify="left",
+        f"{facts['sampler']}{fanouts}, {facts['entries']:,.0f} entries of M on average"
     )
+    table = _titled(title, *_names("name"), *_numbers("k"), "", *_numbers(*spread))
     for row in facts["partitions"]:
         ratio, error = row["relative_volume"], row["relative_error"]
         relative = "-" if ratio is None else f"{ratio:.4f}"
@@ -307,7 +281,7 @@ def show_simulation(facts: Mapping[str, Any]) -> None:
 
 
 def show_models(rows: Sequence[Mapping[str, Any]]) -> None:
-    """What ``models`` prints: models, their tools, and the options of the tools."""
+    """Print models, their tools, and the options of the tools."""
     table = Table("model", "describes", "tool", "options (--set NAME=VALUE)")
     for row in rows:
         options = "\n".join(
@@ -324,28 +298,20 @@ DIRECTION_TEXT = {
     "out": "an arc j→i lets vertex j sum the row of i",
 }
 
-STEPS = {
-    "volume": "volume",
-    "max_send": "max send",
-    "max_recv": "max receive",
-    "messages": "messages",
-    "imbalance": "imbalance",
-}
-
-COMPARED = STEPS | {"max_recv": "max\nreceive"}
-MIXED = {
-    "volume": "volume",
-    "max_send": "max send",
-    "max_recv": "max\nreceive",
-    "sums": "partial\nsums",
-    "imbalance": "imbalance",
-}
+ROWS = {"volume": "volume", "max_send": "max send", "max_recv": "max\nreceive"}
+COMPARED = ROWS | {"messages": "messages", "imbalance": "imbalance"}
+MIXED = ROWS | {"sums": "partial\nsums", "imbalance": "imbalance"}
+STEPS = COMPARED | {"max_recv": "max receive"}
 WITH_RATIO = ("volume", "max_send")
+OPEN: dict[str, Any] = {"box": box.SIMPLE_HEAD, "pad_edge": False}
 
 
 def _facts(title: str) -> Table:
-    columns = *_names(""), Column(overflow="fold")
-    return Table(*columns, title=title, title_justify="left", show_header=False)
+    return _titled(title, *_names(""), Column(overflow="fold"), show_header=False)
+
+
+def _titled(title: str, *columns: Column | str, **form: Any) -> Table:
+    return Table(*columns, title=title, title_justify="left", **form)
 
 
 def _names(*heads: str) -> list[Column]:

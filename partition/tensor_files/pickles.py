@@ -108,7 +108,7 @@ def read_pickle(raw: bytes, path: Path, names: Mapping[tuple[str, str], str], me
             "its origin",
         ) from error
     except (ValueError, IndexError, KeyError, OverflowError) as error:
-        # The error itself may show what is in the file.
+        # The error itself may show content of the file.
         raise UserError(
             f"{path} is truncated or damaged, or not {meant.noun}, at byte {place} of the pickle",
             meant.hint,
@@ -174,11 +174,11 @@ def _append(target: Any, items: list[Any]) -> None:
 def _build(target: Any, items: list[Any]) -> None:
     if type(target) is Made:
         (target.state,) = items
-    elif type(target) is not dict:  # what is hung on an ordered dictionary is not kept
+    elif type(target) is not dict:  # the state of an ordered dictionary is not kept
         raise ValueError("a state of what has none")
 
 
-# Instructions that put a value on the stack, and what is made of it.
+# Instructions that put a value on the stack, and how it is made.
 _GIVEN = (
     "INT", "BININT", "BININT1", "BININT2", "LONG", "LONG1", "LONG4", "FLOAT", "BINFLOAT",
     "STRING", "BINSTRING", "SHORT_BINSTRING", "BINBYTES", "SHORT_BINBYTES", "BINBYTES8",

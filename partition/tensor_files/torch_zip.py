@@ -36,7 +36,7 @@ NAMES = {
 } | {("torch", name): kind for name, kind in KINDS.items()}
 INSTANCE = "instance"  # the word for objects of a reader's classes
 STATE = Meant("a state dict of tensors", "save tensors only: torch.save(model.state_dict(), FILE)")
-# What programs wrap a state dict in, beside the state of an optimizer and counters.
+# Names under which programs put a state dict beside the state of an optimizer and counters.
 WRAPPED = ("state_dict", "model_state_dict", "model")
 # All tensors together may be so many bytes, and so many times as long as the file: bfloat16 becomes
 # float32, and some tensors are there twice, but a small file must not grow without end.
@@ -75,7 +75,7 @@ def open_torch(
 
     Objects of ``classes``, each a (module, name), may be in it, too: a :class:`Made` with the word
     ``INSTANCE`` stands for each, and nothing of the class is run. A UserError if the file is not in
-    the zip format, names anything else, or is damaged; messages say what was ``meant``.
+    the zip format, names anything else, or is damaged; ``meant`` is for messages.
     """
     with zip_errors(path), open_regular(path) as file:
         if not zipfile.is_zipfile(file):
@@ -89,7 +89,7 @@ def open_torch(
 
 
 class TorchFile:
-    """An open file: what it holds; :func:`is_tensor` says which of it ``array`` takes."""
+    """An open file and its content, in which :func:`is_tensor` tells the values for ``array``."""
 
     def __init__(
         self,
@@ -100,7 +100,7 @@ class TorchFile:
         meant: Meant,
     ) -> None:
         self._path, self._archive, self._size = path, archive, size
-        # What may still be read of it, and be made of that.
+        # Bytes that may still be read of it, and be made of them.
         self._unread, self._unmade = size, max(FREE_TENSORS, TENSORS_RATIO * size)
         pickles = [n for n in archive.namelist() if n.split("/")[1:] == ["data.pkl"]]
         if len(pickles) != 1 or any(n.split("/")[1:2] == ["code"] for n in archive.namelist()):

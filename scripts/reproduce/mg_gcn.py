@@ -27,7 +27,7 @@ from reproducing import (
 
 from gcnmpi.planner.memory import matrices
 from gcnmpi.planner.ranking import Candidate, rank_schemes
-from partition.figures import COLOURS, new_figure
+from partition.charts.paper import COLOURS, new_figure
 from partition.graph.store import open_graph, write_graph
 from partition.importing.bter import bter
 from partition.importing.profiles import profile_of, resized

@@ -22,9 +22,9 @@ from reproducing import (
     write_rows,
 )
 
-from gcnmpi.layout.tiling import COLUMNS_SEED, ROWS_SEED, Ordering, block_balance, natural_ordering
+from gcnmpi.layout.tiling import COLUMNS_SEED, ROWS_SEED, Ordering, block_balance
 from gcnmpi.planner.ranking import rank_schemes
-from partition.figures import COLOURS, new_figure
+from partition.charts.paper import COLOURS, new_figure
 from partition.graph.store import open_graph
 
 BLOCKS, SCHEMES = 8, ("tensor3d",)
@@ -55,7 +55,7 @@ def main(words: list[str] | None = None) -> None:
 def balance(folder: Path) -> dict[str, Any]:
     """Balance of blocks with the original order, one random permutation, and two."""
     graph = open_graph(folder).graph
-    plain = natural_ordering(graph.n)
+    plain = Ordering(graph.n)
     rows, columns = (
         Ordering(graph.n, np.random.default_rng(seed).permutation(graph.n))
         for seed in (ROWS_SEED, COLUMNS_SEED)

@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from gcnmpi.mpi import comm as mpi
+from gcnmpi.mpi.process import run
 from gcnmpi.options.config import from_table
 from gcnmpi.proof.verify import _whole
 from gcnmpi.run.problem import open_problem
@@ -49,4 +49,4 @@ def _read(folder: Path) -> dict[str, Any]:
 
 
 if __name__ == "__main__":
-    mpi.run(main)
+    run(main)

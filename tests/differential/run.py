@@ -27,7 +27,7 @@ import numpy as np
 from draw import Example, draw_example, draw_parts, draw_settings
 
 from gcnmpi.cli.main import cli
-from gcnmpi.mpi import comm as mpi
+from gcnmpi.mpi.process import run
 from partition.errors import UserError
 from partition.graph.graph import Graph
 
@@ -212,4 +212,4 @@ def differences(folder: Path, outcome: Any, settings: dict[str, Any]) -> str:
 
 
 if __name__ == "__main__":
-    mpi.run(main)
+    run(main)

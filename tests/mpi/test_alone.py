@@ -10,11 +10,11 @@ import pytest
 PROGRAM = """
 import os, signal, sys
 import numpy as np
-from gcnmpi.mpi import comm
+from gcnmpi.mpi import comm, process
 
 def main(world):
     array = comm.node_array(world, (10,), np.int32, lambda: np.arange(10))
-    comm.sum_in_place(world, array.array)
+    comm.reduce_in_place(world, array.array)
     print(os.environ.get("TMPDIR"), flush=True)
     match sys.argv[1]:
         case "raises": raise ArithmeticError
@@ -23,7 +23,7 @@ def main(world):
         case "is ended": os.kill(os.getpid(), signal.SIGTERM)
     return 0
 
-comm.run(main)
+process.run(main)
 """
 
 

@@ -58,7 +58,7 @@ def doubled(x):
 
 def story(graph, partition, x):
     """The function that ranks are launched for."""
-    from gcnmpi.mpi.script import world
+    from gcnmpi.mpi.process import world
 
     comm = world()
     print(f"rank {comm.rank} of {comm.size}", flush=True)
@@ -68,7 +68,7 @@ def story(graph, partition, x):
 
 def failing(how):
     """Ranks that do not come to their end."""
-    from gcnmpi.mpi.script import world
+    from gcnmpi.mpi.process import world
 
     comm = world()
     if how == "raises" and comm.rank == 1:

@@ -11,10 +11,18 @@ from partition.importing.synthetic import sbm
 
 # Signal to rank 1 of 2, before which of its calls, and what the job says of rank 0 then.
 CASES = {
-    "before MPI starts": ("SIGSTOP", "gcnmpi.mpi.comm.within", ("in error: rank 0 on", "in start")),
+    "before MPI starts": (
+        "SIGSTOP",
+        "gcnmpi.mpi.process.within",
+        ("in error: rank 0 on", "in start"),
+    ),
     "loading": ("SIGSTOP", "gcnmpi.run.training.open_problem", ("error: rank 0 on", "in gcnmpi.")),
     "in an epoch": ("SIGSTOP", "gcnmpi.run.trainer.maxima", ("in gcnmpi.mpi.comm.maxima:",)),
-    "in MPI's end": ("SIGSTOP", "gcnmpi.mpi.comm.finalize", ("in error: rank 0 on", "in finish")),
+    "in MPI's end": (
+        "SIGSTOP",
+        "gcnmpi.mpi.process.finalize",
+        ("in error: rank 0 on", "in finish"),
+    ),
     "leaving": ("SIGSTOP", "sys.exit", ()),  # when nobody waits for it but the launcher
     "asked to end": ("SIGTERM", "gcnmpi.run.training.open_problem", ()),
 }

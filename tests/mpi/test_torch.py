@@ -92,7 +92,7 @@ def test_mistakes_are_told_once_on_all_ranks(mpirun, tmp_path):
         assert "Traceback" not in done.stderr
     alone = tmp_path / "alone.py"
     alone.write_text(
-        "import gcnmpi.torch\nfrom gcnmpi.mpi.script import world\n"
+        "import gcnmpi.torch\nfrom gcnmpi.mpi.process import world\n"
         "comm = world()\nif comm.rank == 1:\n    1 / 0\ncomm.Barrier()\n"
     )
     done = mpirun(2, alone, code=1)

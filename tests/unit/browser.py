@@ -98,11 +98,11 @@ class Browser:
             self.call("Input.dispatchKeyEvent", type=kind, key=key, code=key)
 
     def point(self, x: float, y: float) -> None:
-        """Move the pointer."""
+        """Move the pointer to a place on the page."""
         self.call("Input.dispatchMouseEvent", type="mouseMoved", x=x, y=y)
 
     def screenshot(self, file: Path, whole: bool = True) -> None:
-        """What the page looks like, all of it."""
+        """Save an image of the page: of all of it, or of the part that the window shows."""
         shot = self.call("Page.captureScreenshot", captureBeyondViewport=whole, **self._clip(whole))
         file.write_bytes(base64.b64decode(shot["data"]))
 

@@ -1,4 +1,4 @@
-"""What a fuzzer needs to know of every reader: valid files, and how to read them.
+"""Every reader as a fuzzer needs it: valid files, and how to read them.
 
 A file inside a container (a member of a zip, the text in a gzip) is mutated as it is inside too,
 and packed again: what a checksum refuses never reaches the parser behind it.
@@ -14,6 +14,7 @@ import pickle
 import random
 import re
 import shutil
+import tempfile
 import zipfile
 import zlib
 from collections.abc import Callable, Mapping
@@ -131,6 +132,7 @@ def targets(folder: Path) -> dict[str, Target]:
         "npz": _npz(),
         "planetoid": _planetoid(),
         "torch": _torch(),
+        "safetensors": _safetensors(),
         "pyg": _pyg(),
         "vertex data": _vertex_data(),
         "vertex tables": _vertex_tables(),
@@ -216,6 +218,14 @@ def _torch() -> Target:
     state = {"a.weight": np.ones((2, 3), np.float32), "a.bias": np.ones(2)}
     tensor_files.write_state(stream, state, lambda content: {"epoch": 3, "state_dict": content})
     return _of_zip("w.pt", stream.getvalue(), lambda folder: read_tensors(folder / "w.pt"))
+
+
+def _safetensors() -> Target:
+    with tempfile.NamedTemporaryFile() as file:
+        state = {"a.weight": np.ones((2, 3), np.float32), "a.bias": np.ones(2)}
+        tensor_files.write_safetensors(Path(file.name), state)
+        data = Path(file.name).read_bytes()
+    return Target({"w.safetensors": data}, lambda f: read_tensors(f / "w.safetensors"))
 
 
 def _pyg() -> Target:
@@ -341,7 +351,7 @@ def _stored(path: Path) -> dict[str, Target]:
             show_partition(describe_partition(read_partition(folder, "rp-2")))
 
     def opened(folder: Path) -> None:
-        """What is opened must do no harm to who computes with it."""
+        """A graph that is opened must do no harm to code that computes with it."""
         graph = open_graph(folder).graph
         measure(graph, np.arange(graph.n, dtype=np.int32) % 2, 2, "out")
 

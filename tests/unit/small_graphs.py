@@ -4,6 +4,7 @@ import numpy as np
 from hypothesis import strategies as st
 
 from partition.graph.graph import Graph
+from partition.graph.store import write_graph
 
 
 def from_arcs(n, pairs):
@@ -18,6 +19,12 @@ def random_graph(n, narcs, seed=0):
     """A directed graph of about ``narcs`` random arcs, loops among them."""
     pairs = np.random.default_rng(seed).integers(0, n, (2, narcs)).tolist()
     return from_arcs(n, zip(*pairs, strict=True))
+
+
+def make_folder(path, graph, **facts):
+    """Write a graph folder; its path."""
+    write_graph(path, graph, source={}, **facts)
+    return path
 
 
 @st.composite

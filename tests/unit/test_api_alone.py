@@ -40,7 +40,7 @@ def arrays():
 
 
 def printed(program):
-    """What a Python program prints."""
+    """The output of a Python program."""
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     return done.stdout.strip()
@@ -95,7 +95,7 @@ def test_arrays_give_the_folder_that_files_give(tmp_path):
 
 
 class Tensor:
-    """What PyTorch's tensors are to NumPy, on a device and with a gradient."""
+    """To NumPy it is like a tensor of PyTorch on a device and with a gradient."""
 
     def __init__(self, array):
         self.array = array

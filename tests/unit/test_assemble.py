@@ -129,28 +129,6 @@ def save(folder, name, array):
     return folder / name
 
 
-def test_attach_files(tmp_path, graph):
-    features = np.arange(8).reshape(4, 2)
-    labels = np.array([1, 0, -1, 1], np.int8)
-    out = attach(
-        graph,
-        VertexFiles(
-            features=save(tmp_path, "x.npy", np.asfortranarray(features)),
-            labels=str(save(tmp_path, "y.npy", labels)),
-            masks={
-                "train": save(tmp_path, "t.npy", np.array([True, False, False, False])),
-                "test": save(tmp_path, "s.npy", np.array([3, 1], np.uint16)),
-            },
-        ),
-    )
-    assert (out.features.dtype, out.labels.dtype) == (np.float32, np.int32)
-    assert out.features.flags.c_contiguous
-    assert out.features.tolist() == features.tolist()
-    assert out.labels.tolist() == [1, 0, -1, 1]
-    assert out.masks["train"].tolist() == [True, False, False, False]
-    assert out.masks["test"].tolist() == [False, True, False, True]
-
-
 def test_attach_random_is_a_function_of_the_seed(graph):
     first, again, other = (
         attach(graph, VertexFiles(features="random:5", labels="random:3", seed=seed))

@@ -1,9 +1,10 @@
-"""What ``scheme.exchange = "auto"`` stands for: rows, or the mixed exchange, by the cost model."""
+"""The choice of ``scheme.exchange = "auto"``: rows or the mixed exchange, by the cost model."""
 
 import dataclasses
 
 import numpy as np
 import pytest
+from small_graphs import make_folder
 
 from gcnmpi.layout import runtime as layout
 from gcnmpi.options.config import from_table
@@ -18,7 +19,6 @@ from partition.graph.store import (
     open_graph,
     read_partition,
     remove_partition,
-    write_graph,
     write_partition,
 )
 from partition.importing.assemble import build_graph
@@ -43,8 +43,7 @@ def hub() -> Graph:
 
 @pytest.fixture(scope="module")
 def stored(tmp_path_factory):
-    path = tmp_path_factory.mktemp("auto") / "hub.graph"
-    write_graph(path, hub(), source={})
+    path = make_folder(tmp_path_factory.mktemp("auto") / "hub.graph", hub())
     add_partition(path, "block", 2)
     for name, machine in (("fast", FAST), ("slow", SLOW)):
         write_machine(path.with_name(name), machine, {})

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from small_graphs import from_arcs, random_graph
+from small_graphs import from_arcs, make_folder, random_graph
 
 from partition.backends import HUGE, TOOLS, Option, Tool, check_options
 from partition.backends.catalogue import MODELS
@@ -46,9 +46,7 @@ def variants():
 @pytest.fixture
 def folder(tmp_path):
     """A graph folder of 40 vertices and some 150 directed arcs."""
-    path = tmp_path / "small.graph"
-    write_graph(path, random_graph(40, 150), source={})
-    return path
+    return make_folder(tmp_path / "small.graph", random_graph(40, 150))
 
 
 @pytest.mark.parametrize(("model", "options"), list(variants()))
@@ -186,18 +184,8 @@ def test_default_names_tell_seeds_and_imbalances_apart(folder):
     assert refine_partition(folder, "rp-2", imbalance=0.2).name == "rp-2+refined-e0.2"
 
 
-def test_a_name_is_taken_once_unless_forced(folder):
-    first = add_partition(folder, "rp", 2)
-    with pytest.raises(UserError, match="has a partition 'rp-2' already"):
-        add_partition(folder, "rp", 2, seed=1, name="rp-2")
-    second = add_partition(folder, "rp", 2, seed=1, name="rp-2", overwrite=True)
-    assert (first.parts != second.parts).any()
-    assert read_partition(folder, "rp-2").seed == 1
-
-
 def test_a_row_heavier_than_a_part_is_reported(tmp_path):
-    path = tmp_path / "star.graph"
-    write_graph(path, from_arcs(12, [(i, 0) for i in range(1, 12)]), source={})
+    path = make_folder(tmp_path / "star.graph", from_arcs(12, [(i, 0) for i in range(1, 12)]))
     with pytest.warns(PartitionWarning, match=r"imbalance .* vertex 0 alone has 12 entries, 2.09"):
         made = add_partition(path, "hp", 4)
     assert np.unique(made.parts).size == 4

@@ -6,12 +6,11 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from small_graphs import from_arcs, partitioned_graphs, random_graph
+from small_graphs import from_arcs, make_folder, partitioned_graphs, random_graph
 
 from partition.errors import UserError
 from partition.graph.graph import row_sizes
 from partition.graph.metrics import measure
-from partition.graph.store import write_graph
 from partition.importing.synthetic import rmat, sbm
 from partition.models.graph import graph_model
 from partition.pipeline.adding import PartitionWarning, add_partition, make_parts
@@ -94,8 +93,7 @@ def test_several_constraints_with_nearly_as_many_parts_as_vertices(k):
 
 def test_training_vertices_are_balanced_and_recorded(tmp_path):
     graph = sbm(1000, 4, degree=8, train=0.1, seed=0)
-    path = tmp_path / "demo.graph"
-    write_graph(path, graph, source={})
+    path = make_folder(tmp_path / "demo.graph", graph)
     made = add_partition(path, "gp", 4, balance="nnz,rows,train", imbalance=0.05)
     metrics = made.metrics["in"]
     count = int(np.count_nonzero(graph.masks["train"]))
@@ -128,8 +126,7 @@ def test_mistakes(tmp_path):
     for text in ("nzz", "", "nnz,,rows"):
         with pytest.raises(UserError, match="unknown constraint of the balance"):
             parse_balance(text)
-    path = tmp_path / "small.graph"
-    write_graph(path, random_graph(40, 150), source={})
+    path = make_folder(tmp_path / "small.graph", random_graph(40, 150))
     with pytest.raises(UserError, match="the graph has none"):
         add_partition(path, "gp", 2, balance="nnz,train")
     with pytest.raises(UserError, match="does not balance anything"):
@@ -137,8 +134,7 @@ def test_mistakes(tmp_path):
 
 
 def test_what_cannot_be_reached_is_told(tmp_path):
-    path = tmp_path / "star.graph"
-    write_graph(path, from_arcs(12, [(i, 0) for i in range(1, 12)]), source={})
+    path = make_folder(tmp_path / "star.graph", from_arcs(12, [(i, 0) for i in range(1, 12)]))
     with pytest.warns(PartitionWarning, match="vertex 0 alone has 12 entries"):
         made = add_partition(path, "gp", 4, balance="nnz,rows")
     assert max(made.metrics["in"]["rows"]) <= 4

@@ -1,4 +1,4 @@
-"""What mini-batches cost: the forecast of one by hand, and the plan of an epoch of them."""
+"""Costs of mini-batches: the forecast of one by hand, and the plan of an epoch."""
 
 import json
 from dataclasses import asdict, replace

@@ -146,10 +146,10 @@ def test_the_busiest_ranks_are_among_those_named():
 def test_options_for_a_number_of_ranks():
     config = SchemeConfig(replication=3)
     assert replicated.parts_needed(config, 12) == 4
-    assert bcast.parts_needed(config, 12) == 0
+    assert bcast.ENTRY.parts(config, 12) == 0
     with pytest.raises(UserError, match=r"does not divide the 8 ranks(.|\n)*1, 2, 4, 8"):
         replicated.parts_needed(config, 8)
-    assert [one.name for one in bcast.variants(config, 8)] == ["bcast"]
+    assert bcast.ENTRY.variants(config, 8) == [config]
     grids = [(one.replication, one.sparse) for one in replicated.variants(config, 4)]
     assert grids == [(2, False), (2, True), (4, False), (4, True)]
     assert replicated.variants(config, 1) == []

@@ -77,7 +77,7 @@ def test_an_order_that_the_scheme_cannot_do():
 
 # The steps of an epoch.
 
-# What layer k does, with j = k − 1: H = M·H′·W; from G = dL/dZ, its share of dW and db, and dL/dH′.
+# Steps of layer k, with j = k − 1: H = M·H′·W; from G = dL/dZ, its share of dW and db, and dL/dH′.
 FORWARD = {
     "combine": ["X{k} = combine(H{j})", "H{k} = aggregate(X{k}), then"],
     "aggregate": ["T{k} = aggregate(H{j})", "H{k} = combine(T{k}), then"],
@@ -198,7 +198,7 @@ def test_biases_activations_and_dropout_are_within_the_products():
         assert not any(drops)
 
 
-# What a program computes.
+# Results of a program.
 
 
 @pytest.mark.parametrize("order", ORDERS)
@@ -254,7 +254,7 @@ def test_forward_backward_and_the_products_announced(order, bias, constant, p):
     assert scheme.asked == model.products(backward=False)
 
 
-# What never changes.
+# Constants.
 
 
 @pytest.mark.parametrize(
@@ -355,7 +355,7 @@ def check_memory(program, layout_of):
             assert layout_of(buffer.place) == layout_of(value.place)
             assert buffer.width == value.width
             assert buffer.exchanged >= value.exchanged
-            # What is read where the step writes: only what it may change entry by entry.
+            # A step reads where it writes only values that it may change entry by entry.
             shared = {
                 i for i in step.values if i not in program.kept and where[i] == where[step.writes]
             }

@@ -10,7 +10,7 @@ from gcnmpi.core.volume import NOTHING, Volume
 from gcnmpi.nn.compile import Target, compile_network
 from gcnmpi.nn.describe import network_of
 from gcnmpi.options.config import LoadingConfig, from_table
-from gcnmpi.planner.case import Case, Workload, train_rows
+from gcnmpi.planner.case import Case, Workload
 from gcnmpi.planner.costmodel import predict
 from gcnmpi.planner.machine import Machine, read_machine, write_machine
 from gcnmpi.planner.memory import _first_memory, features_memory, loss_memory, memory
@@ -200,11 +200,11 @@ def test_features_as_they_arrive_by_hand():
 
 def test_what_a_loss_holds_by_hand():
     case = wide(dtype="float32")
-    assert loss_memory(case, 0) == 2 * 4 * train_rows(case, 0) * 3
+    assert loss_memory(case, 0) == 2 * 4 * case.train_rows(0) * 3
     for target_bytes, copied in ((4, 4), (8, 8)):
         work = dataclasses.replace(case.work, target_bytes=target_bytes)
         numbers = dataclasses.replace(case, work=work)
-        trained = train_rows(case, 0) * 3
+        trained = case.train_rows(0) * 3
         assert loss_memory(numbers, 0) == 10 * 3 * target_bytes + trained * (copied + 1)
 
 

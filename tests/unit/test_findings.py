@@ -1,4 +1,4 @@
-"""What the doctor makes of what it finds."""
+"""The advice of the doctor on each of its findings."""
 
 from dataclasses import replace
 from pathlib import Path

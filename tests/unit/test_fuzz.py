@@ -17,7 +17,8 @@ from traced import takes_less_than
 pytestmark = pytest.mark.slow
 
 NAMES = [
-    "mtx", "edges", "npz", "planetoid", "torch", "pyg", "vertex data", "vertex tables",
+    "mtx", "edges", "npz", "planetoid", "torch", "safetensors", "pyg", "vertex data",
+    "vertex tables",
     "part file", "config", "weights", "record", "graph folder", "partition", "checkpoint",
 ]  # fmt: skip
 SECONDS = 10.0  # of processor time for a file of a few kilobytes

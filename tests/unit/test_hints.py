@@ -13,7 +13,7 @@ PROGRAMS = {"gcnmpi": gcnmpi_cli, "gcn-partition": partition_cli}
 
 
 def complaint(line):
-    """What a program says to a line that it refuses before it opens a file."""
+    """The error of a program that refuses a command line before it opens a file."""
     name, *words = line.split()
     with pytest.raises(UserError) as raised:
         PROGRAMS[name].main(words, prog_name=name, standalone_mode=False)

@@ -1,4 +1,4 @@
-"""What files of arcs, features, labels and masks mean: read as meant, or refused."""
+"""Files of arcs, features, labels and masks are read as they are meant, or refused."""
 
 from __future__ import annotations
 
@@ -150,7 +150,7 @@ def test_files_attached_to_a_folder_leave_arcs_and_partitions(place):
         (file,) = (place / "g.graph").rglob(name)
         assert file.read_bytes() == content
     assert read_partition("g.graph", "rp-2").k == 2
-    # What is not given stays.
+    # The second command gives no features and no masks: both stay.
     run("attach", "g.graph", "--labels", "random:3", "--seed", "1")
     again = open_graph("g.graph")
     assert again.graph.features.tolist() == stored.graph.features.tolist()

@@ -22,8 +22,10 @@ from gcnmpi.kernels.epilogues import Activation, ActivationBackward, Product
 from gcnmpi.kernels.interface.dense import ENTRY_LOSSES, AdamStep, ClassLoss, EntryLoss
 from gcnmpi.nn.loss import SoftmaxCrossEntropy
 from gcnmpi.nn.optim import Parameters, make_optimizer
+from gcnmpi.nn.tasks.interface import Made, Targets
 from gcnmpi.options.config import from_table
 from gcnmpi.options.kernel import KERNELS, SLOWER, resolve
+from gcnmpi.options.task import TaskConfig
 from gcnmpi.proof.steps import STEPS_TOLERANCES, steps_apart
 from partition.errors import UserError
 from partition.registry import Registry
@@ -537,11 +539,10 @@ def test_rows_are_taken_and_put(kernel, random):
 def loss_and_gradient(kernel, logits, labels):
     """As gcnmpi.nn.loss puts the pieces together."""
     x, grad = give(kernel, logits), kernel.empty(*np.shape(logits))
-    everyone = np.ones(len(labels), bool)
-    loss = SoftmaxCrossEntropy(
-        LossScheme(kernel, x.shape), kernel, 1, labels, everyone, len(labels), x.shape[1]
-    )
-    return loss(x, grad), kernel.to_host(grad).copy()
+    everyone = {"train": np.ones(len(labels), bool)}
+    targets = Targets(labels, everyone, {"train": len(labels)})
+    made = Made(LossScheme(kernel, x.shape), kernel, 1, x.shape[1], targets, TaskConfig())
+    return SoftmaxCrossEntropy(made)(x, grad), kernel.to_host(grad).copy()
 
 
 def test_a_huge_logit_does_not_hide_the_losses_of_others(kernel):

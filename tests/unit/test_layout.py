@@ -39,7 +39,7 @@ ROOMS = {
     ],
 }  # fmt: skip
 GROUND = {
-    "partition.commands", "partition.errors", "partition.figures", "partition.locks",
+    "partition.commands", "partition.errors", "partition.locks",
     "partition.deadline", "partition.records", "partition.registry", "partition.resident",
     "partition.signals", "partition.startup", "partition.tensor_files", "partition.terminal",
     "partition.tensor_files.numbers", "partition.tensor_files.pickles",
@@ -47,7 +47,7 @@ GROUND = {
     "partition.tensor_files.torch_zip",
 }  # fmt: skip
 
-# What gcnmpi uses of partition: its ground, charts and graphs, and these; the API what it offers.
+# Besides the ground, charts and graphs of partition, gcnmpi uses these; the API has more of them.
 OF_PARTITION = {"partition.importing.synthetic", "partition.backends.catalogue"}
 OF_API = {
     "partition.importing.arrays", "partition.importing.assemble", "partition.importing.objects",
@@ -190,7 +190,7 @@ def test_every_entry_of_a_registry_resolves_or_names_its_extra():
     extras = pyproject()["project"]["optional-dependencies"]
     for registry in registries():
         for name, missing in registry.available().items():
-            # What is compiled here needs no extra, but a compiler when it is installed.
+            # The native kernel needs no extra, but a compiler when gcnmpi is installed.
             if missing is not None and not missing.startswith("was not built"):
                 assert registry.extras[name] in extras, (registry.kind, name)
 

@@ -7,7 +7,7 @@ import pytest
 from traced import takes_less_than
 
 from gcnmpi.layout import loading, pattern
-from gcnmpi.layout.normalised import RowNormalised, row_normalised
+from gcnmpi.layout.loading import RowNormalised, row_normalised
 
 
 @pytest.mark.parametrize("module", [loading, pattern])

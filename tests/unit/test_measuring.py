@@ -1,4 +1,4 @@
-"""What measurements are made of: turns, medians, the cache model, records."""
+"""Parts of measurements: turns, medians, the cache model, records."""
 
 from collections import OrderedDict
 

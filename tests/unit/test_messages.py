@@ -41,7 +41,7 @@ def encode(kernel, x, precision):
 
 
 def decode(kernel, message, precision, width):
-    """What a message stands for, on the host."""
+    """The rows that a message stands for, on the host."""
     given = kernel.empty_bytes(*message.shape)
     if message.size:
         kernel.from_message(np.ascontiguousarray(message), given)
@@ -219,7 +219,7 @@ def test_forecasts_by_hand(precision, row):
     assert forecast.volume(0, "fold", 1, 40) == Volume(9 * row, 7 * row, 1)
     memory = 16 * 160 + (16 * row if precision != "fp32" else 0)
     assert forecast.buffers(0, "aggregate", 1, 40) == memory
-    # What is read in memory has all its bytes; here from the only neighbour.
+    # Rows that are read in memory have all their bytes; here from the only neighbour.
     near = P2PForecast(2, facts(precision), {0: Kept(7, 1, 9, 1)})
     assert near.volume(0, "aggregate", 1, 40) == Volume(shared=9 * 160)
     assert near.volume(0, "aggregate_t", 1, 40) == Volume(shared=7 * 160)

@@ -138,7 +138,7 @@ def test_what_lies_behind_the_entries_of_a_matrix_is_left_out():
 
 
 def test_two_python_threads_use_one_kernel(target, dtype, random):
-    """What a product keeps for itself in memory is not shared."""
+    """The scratch memory of a product is not shared by threads."""
     kernel, shapes = NativeKernel(dtype, 2, target), [(3000, 70, 60), (2000, 100, 90)]
     arrays = [[big(random, dtype, n, a), big(random, dtype, a, b)] for n, a, b in shapes]
 

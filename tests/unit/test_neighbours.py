@@ -121,7 +121,7 @@ def test_a_maximum_passes_nan_on(kernel):
         near(kernel, out, np.array(expected))
 
 
-# Attention. What is expected comes from dense matrices, derivatives from complex steps.
+# Attention. Expected values come from dense matrices, derivatives from complex steps.
 
 
 def leaky(z):

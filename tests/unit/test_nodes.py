@@ -5,7 +5,7 @@ from dataclasses import asdict
 import numpy as np
 import pytest
 from command_line import as_json, run
-from small_graphs import random_graph
+from small_graphs import make_folder, random_graph
 
 from partition.errors import UserError
 from partition.graph.metrics import exchange_matrix, measure, node_traffic
@@ -19,10 +19,8 @@ pytestmark = pytest.mark.slow
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
-    """Directed, 300 vertices."""
-    path = tmp_path_factory.mktemp("nodes") / "g.graph"
-    write_graph(path, random_graph(300, 1500), source={})
-    return path
+    """A directed graph of 300 vertices."""
+    return make_folder(tmp_path_factory.mktemp("nodes") / "g.graph", random_graph(300, 1500))
 
 
 @pytest.mark.parametrize(("k", "size", "mapping"), [(8, 4, "nodes-first"), (7, 3, "flat")])

@@ -239,7 +239,7 @@ def test_the_first_of_equals_is_the_largest(kernel, random, shape, count):
 
 
 def formula(kind, x, slope=0.2):
-    """f and f′."""
+    """An activation f and its derivative f′."""
     if kind == "gelu":
         share = 0.5 * erfc(-x / np.sqrt(2))
         return x * share, share + x * np.exp(-x * x / 2) / np.sqrt(2 * np.pi)

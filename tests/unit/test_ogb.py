@@ -1,4 +1,4 @@
-"""Folders of OGB."""
+"""Folders of graphs as OGB publishes them."""
 
 from __future__ import annotations
 

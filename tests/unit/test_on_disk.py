@@ -12,6 +12,7 @@ from command_line import refused, run
 from partition.errors import UserError
 from partition.graph.store import open_graph
 from partition.importing import on_disk
+from partition.importing.arcs import Settling
 from partition.importing.assemble import build_graph, import_graph
 from partition.importing.readers import Layout, open_stream, read_source
 
@@ -32,7 +33,7 @@ def same_graph(folder, source, layout=None, **rules):
     graph, facts = build_graph(read_source(source, layout=layout), **rules)
     with on_disk.scratch_folder(folder / "g.graph") as scratch:
         stream = open_stream(source, "auto", layout, on_disk.allocate_in(scratch))
-        other, other_facts = on_disk.build_on_disk(stream, scratch, 1e9, **rules)
+        other, other_facts = on_disk.build_on_disk(stream, scratch, 1e9, Settling(**rules))
         assert facts == other_facts
         assert graph.indices.dtype == other.indices.dtype
         for name in ("indptr", "indices", "weights", "ids"):

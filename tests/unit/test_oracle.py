@@ -7,15 +7,14 @@ import math
 
 import numpy as np
 import pytest
+from test_rng import scalar_hash
 
-from gcnmpi.core import rng
 from gcnmpi.nn.operators.neighbours import Attend
 from gcnmpi.nn.program import Operator
 from gcnmpi.options.config import from_table
 from gcnmpi.proof import losses, oracle, rules, scores, updates
 from partition.graph.graph import Graph
 
-MASK64 = 2**64 - 1
 # One arc 0 → 1; with self-loops and no normalisation, M = [[1, 0], [1, 1]] for "in".
 PAIR = {
     "indptr": np.array([0, 1, 1]),
@@ -66,28 +65,6 @@ def test_direction_out_is_the_transpose():
     problem = oracle.Problem(Graph(**PAIR), "out", config(model={"hidden": []}))
     weights = {"convs.0.lin.weight": np.eye(2), "convs.0.bias": np.array([0.0, 10.0])}
     assert np.allclose(problem.logits(weights), [[1, 12], [0, 12]])
-
-
-def test_two_layers_with_a_dead_unit_by_hand():
-    graph = Graph(
-        indptr=np.array([0, 0]),
-        indices=np.empty(0, np.int32),
-        features=np.array([[2]], np.float32),
-        labels=np.array([1], np.int32),
-    )
-    problem = oracle.Problem(graph, "in", config(model={"hidden": [2]}))
-    weights = {
-        "convs.0.lin.weight": np.array([[1.0, -1.0]]), "convs.0.bias": np.zeros(2),
-        "convs.1.lin.weight": np.array([[1.0, 0.0], [5.0, 7.0]]), "convs.1.bias": np.zeros(2),
-    }  # fmt: skip
-    # Z = [2, -2], H = [2, 0], logits = [2, 0]; G = [p, -p] with p the probability of class 0.
-    loss, gradient, _ = problem.gradient(weights, 1)
-    p = 1 / (1 + math.exp(-2))
-    assert loss == pytest.approx(2 + math.log(1 + math.exp(-2)))
-    assert np.allclose(gradient["convs.1.lin.weight"], [[2 * p, -2 * p], [0, 0]])
-    assert np.allclose(gradient["convs.1.bias"], [p, -p])
-    assert np.allclose(gradient["convs.0.lin.weight"], [[2 * p, 0]])
-    assert np.allclose(gradient["convs.0.bias"], [p, 0])
 
 
 # Every operator, with everything that passes a gradient on in some other way.
@@ -222,16 +199,6 @@ def test_the_maximum_takes_the_first_of_equals_and_nothing_of_nobody():
     assert features[1] == features[2] == 0
 
 
-def test_only_labelled_training_vertices_count():
-    graph = random_graph()
-    unmasked = Graph(graph.indptr, graph.indices, None, graph.features, graph.labels)
-    for shown in (graph, unmasked):
-        _, gradient = losses.loss_of(shown, config().task)(np.zeros((graph.n, graph.classes)))
-        mask = shown.masks.get("train", np.ones(graph.n, bool))
-        train = [i for i in range(graph.n) if mask[i] and graph.labels[i] >= 0]
-        assert np.flatnonzero(gradient.any(axis=1)).tolist() == train
-
-
 def test_a_softmax_of_large_logits_is_finite():
     problem = oracle.Problem(Graph(**PAIR), "in", config(model={"hidden": []}))
     weights = {
@@ -248,7 +215,7 @@ def test_dropout_decides_by_the_hash_and_only_in_training():
     factors = rules.keeps(run, 3, 0.4, np.arange(14), np.arange(5))
     limit = round(0.4 * 2**32)
     for i, j in np.ndindex(factors.shape):
-        kept = hash_of(seed=0, epoch=7, layer=3, vertex=i, column=j) >= limit
+        kept = scalar_hash(seed=0, epoch=7, layer=3, vertex=i, column=j) >= limit
         assert factors[i, j] == (1 / 0.6 if kept else 0.0)
     assert rules.keeps(rules.Pass(None, 0, None, {}), 3, 0.4, np.arange(14), np.arange(5)) == 1.0
 
@@ -263,48 +230,10 @@ def test_attention_is_dropped_by_target_source_and_head():
         found = rules.Attention(head, operator, x, np.zeros(problem.matrix.nnz), run)
         for i in range(14):
             columns = problem.matrix.indices[slice(*problem.matrix.indptr[i : i + 2])]
-            kept = [hash_of(5, 8, stream, i, int(j) * heads + head) >= p * 2**32 for j in columns]
+            kept = [
+                scalar_hash(5, 8, stream, i, int(j) * heads + head) >= p * 2**32 for j in columns
+            ]
             assert found.value[i] == pytest.approx(np.mean(kept) / (1 - p))
-
-
-@pytest.mark.parametrize(("seed", "epoch", "layer"), [(0, 1, 0), (3, 200, 2), (2**40 + 1, 5, 1)])
-def test_the_hash_in_plain_python_integers(seed, epoch, layer):
-    vertices, columns = np.array([0, 1, 77, 2**31 + 5, 2**40]), np.array([0, 1, 15, 1432])
-    out = np.empty((5, 4), np.uint32)
-    keys = rng.row_keys(seed, epoch, layer, vertices)
-    rng.hash_block(keys, rng.column_keys(columns), out, np.empty_like(out))
-    assert out.tolist() == [
-        [hash_of(seed, epoch, layer, int(v), int(c)) for c in columns] for v in vertices
-    ]
-
-
-def hash_of(seed, epoch, layer, vertex, column):
-    """The dropout hash written out for one entry."""
-    base = splitmix(splitmix(splitmix(seed) ^ epoch) ^ layer)
-    row = splitmix((vertex * 0x9E3779B97F4A7C15 + base) & MASK64)
-    x = (row & 0xFFFFFFFF) ^ (splitmix(column) >> 32)
-    x ^= x >> 16
-    x = (x * 0x7FEB352D + (row >> 32)) & 0xFFFFFFFF
-    x ^= x >> 15
-    x = x * 0x846CA68B & 0xFFFFFFFF
-    return x ^ x >> 16
-
-
-def splitmix(x):
-    """Steele, Lea and Flood's SplitMix64."""
-    x = (x + 0x9E3779B97F4A7C15) & MASK64
-    x = (x ^ x >> 30) * 0xBF58476D1CE4E5B9 & MASK64
-    x = (x ^ x >> 27) * 0x94D049BB133111EB & MASK64
-    return x ^ x >> 31
-
-
-def test_sgd_by_hand():
-    train = {"optimizer": "sgd", "lr": 0.5, "momentum": 0.9, "weight_decay": 0.1}
-    update = oracle.UPDATES["sgd"](config(train=train).train)
-    weights = update({"convs.1.bias": np.array([1.0])}, {"convs.1.bias": np.array([2.0])}, 0.5)
-    assert weights["convs.1.bias"] == pytest.approx(1 - 0.5 * 2.1)  # v = 2 + 0.1·1
-    weights = update(weights, {"convs.1.bias": np.array([2.0])}, 0.5)  # v = 0.9·2.1 + 2 − 0.1·0.05
-    assert weights["convs.1.bias"] == pytest.approx(-0.05 - 0.5 * (0.9 * 2.1 + 2 - 0.005))
 
 
 def test_adam_by_hand_with_decay_of_the_first_layer_only():

@@ -1,4 +1,4 @@
-"""What a command is asked to write, and what it says at its end."""
+"""The files that a command is asked to write, and its words about them at its end."""
 
 from pathlib import Path
 

@@ -3,11 +3,12 @@
 import browser
 import pytest
 from made_runs import make_run
+from small_graphs import make_folder
 
 from gcnmpi.report.page import write_report
 from gcnmpi.report.run_facts import facts_of
 from gcnmpi.run.record import read_run
-from partition.graph.store import open_graph, write_graph
+from partition.graph.store import open_graph
 from partition.importing.synthetic import sbm
 from partition.pipeline.adding import add_partition
 from partition.reporting.comparison import compare, metrics_of_parts
@@ -37,8 +38,7 @@ def pages(tmp_path_factory):
         runs.append(facts_of(name, str(run), read_run(run)))
     write_report(folder / "runs.html", runs)
     write_report(folder / "run.html", runs[:1])
-    graph = folder / "g.graph"
-    write_graph(graph, sbm(200, 3, degree=8, features=2, seed=0), source={})
+    graph = make_folder(folder / "g.graph", sbm(200, 3, degree=8, features=2, seed=0))
     for k in (2, 3, 5):
         for model in ("gp", "block"):
             add_partition(graph, model, k)

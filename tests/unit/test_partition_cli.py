@@ -173,17 +173,6 @@ def test_import_with_its_rules(tmp_path):
     assert list_partitions(out) == []
 
 
-def test_import_with_files_beside(tmp_path):
-    (tmp_path / "g.txt").write_text(EDGES)
-    np.save(tmp_path / "x.npy", np.ones((4, 2), np.float32))
-    np.save(tmp_path / "y.npy", np.array([0, 1, 1, 0]))
-    np.save(tmp_path / "train.npy", np.array([True, False, True, False]))
-    words = ["--features", tmp_path / "x.npy", "--labels", tmp_path / "y.npy"]
-    words += ["--train-mask", tmp_path / "train.npy", "--ids", "sorted"]
-    made = as_json("import", tmp_path / "g.txt", tmp_path / "g.graph", *words)["manifest"]
-    assert (made["features"], made["classes"], made["masks"]) == (2, 2, ["train"])
-
-
 def test_synth_rmat(tmp_path):
     words = ["--scale", 6, "--arcs", 300, "--undirected", "--features", 2, "--classes", 3]
     made = as_json("synth", "rmat", tmp_path / "r.graph", *words)["manifest"]

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 from command_line import run
 from hypothesis import given, settings
-from small_graphs import partitioned_graphs, random_graph
+from small_graphs import make_folder, partitioned_graphs, random_graph
 
 from gcnmpi.core.resident import allowed_bytes
 from partition import resident
@@ -187,8 +187,7 @@ print(json.dumps({"taken": taken(), "said": said}))
 def folder(tmp_path_factory):
     """The folder of a graph with hubs."""
     path = tmp_path_factory.mktemp("memory") / "g.graph"
-    write_graph(path, rmat(15, 700_000, seed=1), source={}, direction="out")
-    return path
+    return make_folder(path, rmat(15, 700_000, seed=1), direction="out")
 
 
 @pytest.mark.parametrize(("model", "refined"), [("rp", ""), ("gp", "")])

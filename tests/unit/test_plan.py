@@ -15,7 +15,7 @@ from partition.graph.metrics import measure
 
 
 def all_plans(matrix, parts, k):
-    """What every rank would get: its columns, its halo, and what the others ask it for."""
+    """A plan for every rank: its columns, its halo, and the rows that others ask it for."""
     owns = [np.flatnonzero(parts == rank) for rank in range(k)]
     columns = [matrix[own].indices for own in owns]
     halos = [halo_of(own, touched, parts) for own, touched in zip(owns, columns, strict=True)]

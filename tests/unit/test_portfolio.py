@@ -5,7 +5,7 @@ from dataclasses import asdict, replace
 import numpy as np
 import pytest
 from command_line import as_json, refused, run
-from small_graphs import from_arcs, random_graph
+from small_graphs import from_arcs, make_folder, random_graph
 
 from partition.backends.catalogue import MODELS
 from partition.backends.process import TimeIsUp, run_apart
@@ -44,9 +44,7 @@ FIGURES = ("volume", "max_send", "max_recv", "messages", "imbalance", "seconds")
 @pytest.fixture
 def folder(tmp_path):
     """Two communities, 200 vertices."""
-    path = tmp_path / "g.graph"
-    write_graph(path, sbm(200, 2, degree=8, seed=3), source={})
-    return path
+    return make_folder(tmp_path / "g.graph", sbm(200, 2, degree=8, seed=3))
 
 
 @pytest.fixture
@@ -106,9 +104,7 @@ def test_the_best_is_kept_and_all_are_told_of(folder, monkeypatch):
 def hubs(tmp_path, monkeypatch):
     """A graph whose mixed exchange is much shorter, and two candidates."""
     monkeypatch.setattr(portfolio, "CANDIDATES", (BY_NAME["gp"], BY_NAME["mg"]))
-    path = tmp_path / "hubs.graph"
-    write_graph(path, rmat(9, 3000, seed=2), source={})
-    return path
+    return make_folder(tmp_path / "hubs.graph", rmat(9, 3000, seed=2))
 
 
 SLOW = Network(alpha=0, beta=1e-6)
@@ -140,7 +136,7 @@ def test_the_best_for_each_exchange_is_kept_as_a_pair(hubs):
         figures = (partition.metrics if of_rows else partition.mixed)["in"]
         assert kept["max_send"] == max(figures["send_rows"])
         assert partition.options["refine"]["exchange"] == partition.options["exchange"]
-    # What is made for rows is balanced for rows, and sends fewer of them.
+    # The partition made for rows is balanced for rows, and sends fewer of them.
     one, other = (
         measure(open_graph(hubs).graph, rows.parts, 4),
         measure(open_graph(hubs).graph, mixed.parts, 4),

@@ -16,7 +16,7 @@ from partition.terminal import duration
 
 
 def progress(capsys, epochs, seconds, first=1):
-    """What is printed of a run whose epochs take so many seconds each, without the heading."""
+    """The lines, without the heading, of a run whose epochs take so many seconds each."""
     now = [0.0]
     problem = SimpleNamespace(
         config=from_table({"train": {"epochs": epochs}}),
@@ -79,7 +79,7 @@ BOLD = "from partition.terminal import console; console().print('it', style='bol
 
 @pytest.fixture
 def in_terminal():
-    """What bash prints in a terminal; under the name of an Open MPI rank, whose launcher it is."""
+    """The output of bash in a terminal; its name is that of the launcher of an Open MPI rank."""
 
     def run(script: str, **environment: str) -> str:
         ours, theirs = pty.openpty()

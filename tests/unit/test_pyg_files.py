@@ -37,7 +37,7 @@ def saved(path, wrap=lambda fields: fields, **change):
 
 
 def as_data(fields):
-    """What pickling a Data object gives, since version 2."""
+    """A Data object as pickle writes it, since version 2."""
     storage = {"_mapping": fields, "_parent": None}
     state = {
         "_edge_attr_cls": write.named(DATA, "DataEdgeAttr"),

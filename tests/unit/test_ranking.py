@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from click.testing import CliRunner
 from command_line import gcnmpi_cli, plan
+from small_graphs import make_folder
 
 from gcnmpi.options.config import from_table
 from gcnmpi.options.settings import names_of
@@ -41,8 +42,7 @@ def two_rings():
 
 @pytest.fixture(scope="module")
 def path(tmp_path_factory):
-    path = tmp_path_factory.mktemp("plan") / "rings.graph"
-    write_graph(path, two_rings(), source={})
+    path = make_folder(tmp_path_factory.mktemp("plan") / "rings.graph", two_rings())
     add_partition(path, "rp", 2)
     for k in (2, 4):
         add_partition(path, "block", k)
@@ -153,8 +153,9 @@ def toy_variants(config, size):
     return [dataclasses.replace(config, grid=grid) for grid in ("1x4", "2x2")]
 
 
-TOY = Entry(None, lambda config, size: 0, toy_variants,
-            lambda config, size, facts: Grid(size, facts, grid=config.grid))  # fmt: skip
+TOY = Entry(
+    None, lambda config, size, facts: Grid(size, facts, grid=config.grid), variants=toy_variants
+)
 
 
 class Table:

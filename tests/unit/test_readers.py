@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import contextlib
 import gzip
-import io
 
 import numpy as np
 import pytest
@@ -268,37 +266,3 @@ def test_truncated_and_corrupt_gzip(tmp_path, format):
     middle[len(whole) // 2 : len(whole) // 2 + 40] = bytes(40)
     with pytest.raises(UserError, match="cut"):
         read_source(put(tmp_path, "cut", bytes(middle)), format)
-
-
-@settings(max_examples=150, deadline=None, suppress_health_check=list(HealthCheck))
-@given(
-    sample=st.sampled_from(["mtx", "edges", "npz"]),
-    places=st.lists(st.tuples(st.floats(0, 1), st.integers(0, 255)), max_size=6),
-    keep=st.floats(0, 1) | st.just(1.0),
-)
-def test_a_damaged_file_is_read_or_refused(tmp_path, sample, places, keep):
-    raw = bytearray(SAMPLES[sample])
-    for place, byte in places:
-        raw[int(place * (len(raw) - 1))] = byte
-    path = put(tmp_path, "damaged", bytes(raw[: int(keep * len(raw))]))
-    with contextlib.suppress(UserError):  # and nothing else
-        source = read_source(path, sample)
-        assert 0 < source.n < 1 << 25
-        assert len(source.source) == len(source.target)
-
-
-def _npz_sample():
-    file = io.BytesIO()
-    matrix = sp.csr_array(np.eye(4, dtype=np.float32))
-    parts = {"data": matrix.data, "indices": matrix.indices, "indptr": matrix.indptr}
-    parts["shape"] = np.array(matrix.shape)
-    arrays = {f"{name}_{part}": a for name in ("adj", "attr") for part, a in parts.items()}
-    np.savez(file, labels=np.arange(4), **arrays)
-    return file.getvalue()
-
-
-SAMPLES = {
-    "mtx": (BANNER + "real general\n4 4 3\n1 2 0.5\n2 3 1\n4 4 2\n").encode(),
-    "edges": b"# c\n1 2 0.5\n2 3 1\n4 4 2\n",
-    "npz": _npz_sample(),
-}

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import collections
-import contextlib
 import os
 import pickle
 import zipfile
@@ -11,8 +10,6 @@ import zipfile
 import numpy as np
 import pytest
 import scipy.sparse as sp
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
 from traced import takes_less_than
 
 from partition.errors import UserError
@@ -164,23 +161,6 @@ def test_planetoid_bytes_that_do_not_fit_their_shape(tmp_path):
         read_source(write_planetoid(tmp_path, planetoid_parts() | {"allx": matrix}))
 
 
-@settings(max_examples=150, deadline=None, suppress_health_check=list(HealthCheck))
-@given(
-    part=st.sampled_from(sorted(planetoid_parts())),
-    places=st.lists(st.tuples(st.floats(0, 1), st.integers(0, 255)), max_size=4),
-    keep=st.floats(0, 1) | st.just(1.0),
-)
-def test_a_damaged_planetoid_is_read_or_refused(tmp_path, part, places, keep):
-    prefix = write_planetoid(tmp_path, planetoid_parts())
-    file = tmp_path / f"ind.toy.{part}"
-    raw = bytearray(file.read_bytes())
-    for place, byte in places:
-        raw[int(place * (len(raw) - 1))] = byte
-    file.write_bytes(raw[: int(keep * len(raw))])
-    with contextlib.suppress(UserError):  # and nothing else
-        assert read_source(prefix).n < 20
-
-
 # n, arcs and edges without loops from shared/data/README.md; unlabelled; homophily of the simple
 # graph, which falls to about 0.6 where the test rows are in the wrong order.
 REAL = {
@@ -227,17 +207,6 @@ def npz_arrays(**changes):
 def write_npz(folder, **changes):
     np.savez_compressed(folder / "toy.npz", **npz_arrays(**changes))
     return folder / "toy.npz"
-
-
-def test_npz(tmp_path):
-    source = read_source(write_npz(tmp_path))
-    assert source.n == 3
-    assert source.source.tolist() == [0, 0, 1, 2]
-    assert source.target.tolist() == [1, 2, 2, 2]
-    assert source.weights is None
-    assert source.features.tolist() == [[0, 2], [1, 0], [0, 0]]
-    assert source.features.dtype == np.float32
-    assert source.labels.tolist() == [1, 0, -1]
 
 
 def test_npz_with_weights_dense_attributes_and_without(tmp_path):

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from types import SimpleNamespace
-
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -15,7 +13,7 @@ from partition.graph.metrics import measure
 from partition.importing.assemble import build_graph
 from partition.importing.readers import Source
 from partition.importing.synthetic import rmat, sbm
-from partition.models.hypergraph import hypergraph_model
+from partition.models.hypergraph import HypergraphModel, hypergraph_model
 from partition.refinement import core, moves
 from partition.refinement import search as refine_module
 from partition.refinement.levels import cluster, contract, finest_level, new_state
@@ -216,7 +214,7 @@ def test_weighted_nets_with_owners():
     """Two copies of each net at cost 1 are one net at cost 2, once they are merged."""
     graph = rmat(9, 3000, seed=4)
     model, start = hypergraph_model(graph), random_parts(graph.n, 8)
-    double = SimpleNamespace(
+    double = HypergraphModel(
         weights=model.weights,
         indptr=np.concatenate((model.indptr, model.indptr[-1] + model.indptr[1:])),
         pins=np.concatenate((model.pins, model.pins)),
@@ -289,7 +287,7 @@ def test_bad_arguments(communities):
         refine(model, np.zeros(3, int), 2)
     with pytest.raises(ValueError, match="outside"):
         refine(model, np.full(4000, 2), 2)
-    stray = SimpleNamespace(
+    stray = HypergraphModel(
         weights=np.ones(3, int),
         indptr=np.array([0, 2]),
         pins=np.array([0, 1]),

@@ -12,7 +12,7 @@ import pytest
 
 SCRIPTS = Path(__file__).parents[2] / "scripts" / "reproduce"
 NAMES = sorted(path.stem for path in SCRIPTS.glob("*.py") if path.stem != "reproducing")
-# What has to be in the tables: a line of the paper's, and one of this program's.
+# Words that have to be in the tables: of a line of the paper, and of one of this program.
 EXPECTED = {
     "cagnet": ("2D (summa)", "forecast"),
     "demirci": ("The paper, P = 512", "hp / gp"),

@@ -5,6 +5,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from small_graphs import make_folder
 
 from gcnmpi.nn.compile import Target, compile_network
 from gcnmpi.nn.describe import network_of
@@ -93,8 +94,7 @@ def test_a_folder_keeps_them_and_gives_them_back(tmp_path):
 def test_new_masks_leave_them_in_their_form(tmp_path, monkeypatch, form):
     monkeypatch.setattr(sparse_rows, "LEAST_BYTES", 0)  # they are worth being sparse
     graph = replace(graph_with(random_rows()), labels=np.zeros(50, np.int32))
-    path = tmp_path / "g.graph"
-    write_graph(path, graph, source={}, keep_features=form)
+    path = make_folder(tmp_path / "g.graph", graph, keep_features=form)
     np.save(tmp_path / "train.npy", np.array([1, 5]))
     attach_files(path, masks={"train": tmp_path / "train.npy"})
     stored = open_graph(path).graph

@@ -1,16 +1,15 @@
 """Masks that are drawn at random, at import and afterwards."""
 
-import json
 from dataclasses import replace
 from fractions import Fraction
 
 import numpy as np
 import pytest
+from command_line import as_json, refused, run
 from hypothesis import given
 from hypothesis import strategies as st
 from small_graphs import from_arcs
 
-from partition.cli.main import cli
 from partition.errors import UserError
 from partition.graph.store import open_graph, write_graph
 from partition.importing.splits import RandomSplit, draw_masks
@@ -152,17 +151,13 @@ def test_numbers_out_of_range_are_refused():
         draw_masks(replace(GRAPH, labels=None), RandomSplit("random:0.6,0.2,0.2"))
 
 
-def test_drawn_masks_replace_those_of_files_and_the_other_way_round(tmp_path, capsys):
-    def run(*words):
-        cli.main([str(word) for word in words], standalone_mode=False)
-        return capsys.readouterr().out
-
+def test_drawn_masks_replace_those_of_files_and_the_other_way_round(tmp_path):
     folder = tmp_path / "g.graph"
     write_graph(folder, GRAPH, source={"file": "g.txt"})
     np.save(tmp_path / "train.npy", KNOWN)
     run("attach", folder, "--train-mask", tmp_path / "train.npy")
     words = ["--split", "per-class:20,100,300", "--splits", 2, "--seed", 4]
-    facts = json.loads(run("attach", folder, *words, "--json"))
+    facts = as_json("attach", folder, *words)
     assert facts["manifest"]["source"] == {
         "file": "g.txt",
         "split": {"rule": "per-class:20,100,300", "splits": 2, "seed": 4},
@@ -171,24 +166,21 @@ def test_drawn_masks_replace_those_of_files_and_the_other_way_round(tmp_path, ca
     stored = open_graph(folder).graph
     for name, mask in draw_masks(GRAPH, RandomSplit("per-class:20,100,300", 2, 4)).items():
         np.testing.assert_array_equal(stored.masks[name], mask)
-    assert "2 splits, in the first: train 100, val 100, test 300 (drawn:" in run(
-        "attach", folder, "--keep-features", "dense"
-    )
+    said = run("attach", folder, "--keep-features", "dense").stdout
+    assert "2 splits, in the first: train 100, val 100, test 300 (drawn:" in said
     run("attach", folder, "--split", "random:0.6,0.2,0.2")
     assert open_graph(folder).graph.splits == 1
-    with pytest.raises(UserError, match="does not go with files of masks"):
-        run("attach", folder, *words, "--train-mask", tmp_path / "train.npy")
-    with pytest.raises(UserError, match="but not how"):
-        run("attach", folder, "--splits", 2)
+    said = refused("attach", folder, *words, "--train-mask", tmp_path / "train.npy")
+    assert "does not go with files of masks" in said
+    assert "but not how" in refused("attach", folder, "--splits", 2)
 
 
-def test_import_draws_them_too(tmp_path, capsys):
+def test_import_draws_them_too(tmp_path):
     (tmp_path / "ring.txt").write_text("".join(f"{i + 1} {(i + 1) % 9 + 1}\n" for i in range(9)))
     np.save(tmp_path / "y.npy", np.arange(9) % 2)
     words = ["import", tmp_path / "ring.txt", tmp_path / "g.graph", "--labels", tmp_path / "y.npy"]
     words += ["--ids", "sorted", "--split", "random:0.6,0.2,0.2"]
-    cli.main([str(word) for word in words], standalone_mode=False)
-    assert "train 5, val 1, test 3 (drawn: rule random:0.6,0.2,0.2" in capsys.readouterr().out
+    assert "train 5, val 1, test 3 (drawn: rule random:0.6,0.2,0.2" in run(*words).stdout
     graph = open_graph(tmp_path / "g.graph").graph
     given = attach(replace(graph, masks={}), VertexFiles(split=RandomSplit("random:0.6,0.2,0.2")))
     for name, mask in given.masks.items():

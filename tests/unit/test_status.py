@@ -1,4 +1,4 @@
-"""What is said of a run: by its record, by Slurm, and by the lock in its folder."""
+"""The state of a run by its record, by Slurm, and by the lock in its folder."""
 
 import json
 import os
@@ -146,7 +146,7 @@ def test_the_newest_job_of_a_folder_is_followed(folder, capsys):
 
 
 def test_without_slurm(folder, tmp_path, capsys, monkeypatch):
-    """What the lock in the folder says."""
+    """The lock in the folder decides."""
     monkeypatch.setenv("PATH", str(tmp_path / "nothing"))
     run = folder(["start", "one", "three"], age=3)
     found = status(run)

@@ -7,13 +7,12 @@ import pytest
 from command_line import as_json, refused, run
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from small_graphs import partitioned_graphs, random_graph
+from small_graphs import make_folder, partitioned_graphs, random_graph
 
 from partition.errors import UserError
 from partition.graph.graph import row_sizes
 from partition.graph.metrics import pattern_exchange
 from partition.graph.sampling import MODEL, make_sampler, sides, stream_seed
-from partition.graph.store import write_graph
 from partition.importing.synthetic import sbm
 from partition.models import stochastic
 from partition.models.hypergraph import hypergraph_model
@@ -103,16 +102,6 @@ def test_nets_of_all_vertices_have_the_expectation_of_the_batches():
     assert excess / (4 * epochs) * 10 / 40 >= truth
 
 
-def test_merging_in_pieces_gives_the_same_model(monkeypatch):
-    graph = random_graph(50, 300)
-    arguments = {"seed": 1, "batches": 20, **VERTEX}
-    whole = stochastic_model(graph, "in", **arguments)
-    monkeypatch.setattr(stochastic, "PENDING_PINS", 100)
-    pieces = stochastic_model(graph, "in", **arguments)
-    for name in ("indptr", "pins", "costs", "owners"):
-        np.testing.assert_array_equal(getattr(whole, name), getattr(pieces, name))
-
-
 def test_nets_whose_hashes_collide_stay_apart(monkeypatch):
     graph = random_graph(30, 100)
     arguments = {"seed": 1, "batches": 10, **VERTEX}
@@ -180,7 +169,7 @@ def test_mistakes(options, message):
 
 def expected_volume(graph, parts, size, direction):
     """Of a batch of ``size`` uniformly drawn vertices, by counting subsets."""
-    indptr, rows = stochastic.sides(graph, direction, "columns")
+    indptr, rows = sides(graph, direction, "columns")
     n, total = graph.n, 0.0
     for j in range(n):
         readers = rows[indptr[j] : indptr[j + 1]]
@@ -203,8 +192,7 @@ def test_simulated_volume_is_the_expected_one(direction):
 
 
 def test_simulate_whole_batches_is_the_full_volume(tmp_path):
-    path = tmp_path / "small.graph"
-    write_graph(path, random_graph(60, 400), source={}, direction="out")
+    path = make_folder(tmp_path / "small.graph", random_graph(60, 400), direction="out")
     hp = add_partition(path, "block", 3).metrics["out"]
     add_partition(path, "rp", 5)
     facts = simulate(path, ["block-3", "rp-5"], batch="100%", batches=3)
@@ -223,8 +211,7 @@ def test_simulate_whole_batches_is_the_full_volume(tmp_path):
 
 
 def test_simulate_neighbours_and_mistakes(tmp_path):
-    path = tmp_path / "small.graph"
-    write_graph(path, random_graph(60, 400), source={})
+    path = make_folder(tmp_path / "small.graph", random_graph(60, 400))
     add_partition(path, "rp", 2)
     arguments = {"sampler": "neighbor", "batch": 5, "fanouts": "3,2", "batches": 20}
     facts = simulate(path, ["rp-2"], **arguments)
@@ -257,8 +244,7 @@ def test_communities_are_found_from_batches(tmp_path):
 
 @pytest.mark.slow
 def test_what_is_recorded(tmp_path):
-    path = tmp_path / "small.graph"
-    write_graph(path, random_graph(60, 400), source={})
+    path = make_folder(tmp_path / "small.graph", random_graph(60, 400))
     made = add_partition(path, "shp", 2, batch="20%", theta="0.3", imbalance=0.1)
     assert made.name == "shp-2-e0.1"
     assert made.options["batch"] == "12"
@@ -270,8 +256,7 @@ def test_what_is_recorded(tmp_path):
 
 
 def test_simulate_from_the_command_line(tmp_path):
-    path = tmp_path / "small.graph"
-    write_graph(path, random_graph(60, 400), source={})
+    path = make_folder(tmp_path / "small.graph", random_graph(60, 400))
     add_partition(path, "rp", 2)
     add_partition(path, "block", 3)
     words = ["simulate", path, "rp-2", "block-3", "--batch", 20, "--batches", 5]

@@ -10,7 +10,7 @@ from dataclasses import asdict, replace
 import numpy as np
 import pytest
 from command_line import run
-from small_graphs import from_arcs, random_graph
+from small_graphs import from_arcs, make_folder, random_graph
 from traced import takes_less_than
 
 from partition.errors import UserError
@@ -471,8 +471,7 @@ def test_unknown_partition(folder):
 
 def test_a_partition_of_another_graph_is_refused(folder, tmp_path):
     write_partition(folder, partition_of(folder))
-    other = tmp_path / "other.graph"
-    write_graph(other, random_graph(12, 40, seed=9), source={})
+    other = make_folder(tmp_path / "other.graph", random_graph(12, 40, seed=9))
     for suffix in ("json", "npz"):
         data = (folder / "partitions" / f"p.{suffix}").read_bytes()
         (other / "partitions" / f"p.{suffix}").write_bytes(data)

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from command_line import refused, run
-from small_graphs import random_graph
+from small_graphs import make_folder, random_graph
 
 from partition.errors import UserError
 from partition.graph.store import list_partitions, open_graph, read_partition, write_graph
@@ -174,8 +174,7 @@ def test_auto_in_a_study_takes_a_time_limit_only(graphs):
 
 
 def test_the_page_names_exchanges_and_gives_a_kind_one_colour(tmp_path):
-    path = tmp_path / "g.graph"
-    write_graph(path, sbm(60, 3, degree=5, features=2, seed=0), source={})
+    path = make_folder(tmp_path / "g.graph", sbm(60, 3, degree=5, features=2, seed=0))
     for k, models in ((2, ("block", "rp")), (3, ("rp", "block"))):
         for model in models:
             add_partition(path, model, k)

@@ -9,7 +9,7 @@ import scipy.sparse as sp
 
 from gcnmpi.core.volume import NOTHING
 from gcnmpi.layout.place import Place
-from gcnmpi.layout.tiling import Ordering, natural_ordering
+from gcnmpi.layout.tiling import Ordering
 from gcnmpi.mpi.comm import slice_of
 from gcnmpi.options.config import SchemeConfig
 from gcnmpi.options.scheme import SCHEMES
@@ -34,7 +34,7 @@ def ordering(parts):
 
 
 @pytest.mark.parametrize("grid", GRIDS)
-@pytest.mark.parametrize("order", [natural_ordering(101), natural_ordering(3), ordering(12)])
+@pytest.mark.parametrize("order", [Ordering(101), Ordering(3), ordering(12)])
 def test_stages_of_all_layers_are_the_inner_dimension_once(grid, order):
     p1, p2, p3 = grid
     layout = Layout(grid, order)
@@ -45,7 +45,7 @@ def test_stages_of_all_layers_are_the_inner_dimension_once(grid, order):
     for layer in range(p3):
         stages = layout.stages(layer)
         assert len(stages) <= p1 + p2 - math.gcd(p1, p2)
-        # What the tile of M means by a column is what H means by a row.
+        # A column of the tile of M is the same vertex as the row of H.
         for stage in stages:
             rows = positions[slice(*layout.pieces[stage.row * p3 + layer :][:2])][stage.rows]
             columns = np.arange(*layout.inner[layer * p2 + stage.column :][:2])[stage.columns]

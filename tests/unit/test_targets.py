@@ -1,13 +1,12 @@
 """Targets and several splits in a graph folder: how they are read, checked and shown."""
 
-import json
 from dataclasses import replace
 
 import numpy as np
 import pytest
-from small_graphs import from_arcs
+from command_line import as_json, run
+from small_graphs import from_arcs, make_folder
 
-from partition.cli.main import cli
 from partition.errors import UserError
 from partition.graph.content import data_id
 from partition.graph.graph import known_vertices, of_split, training_vertices
@@ -136,24 +135,19 @@ def test_masks_of_splits_are_checked(tmp_path, train, val, says):
         attach(GRAPH, VertexFiles(targets=targets, masks=files))
 
 
-def test_the_command_line_attaches_and_shows_them(tmp_path, capsys):
-    write_graph(tmp_path / "g.graph", GRAPH, source={})
-    saved(tmp_path / "t.npy", TARGETS)
-    saved(tmp_path / "m.npy", np.eye(N, 2, dtype=bool))
-    words = ["attach", str(tmp_path / "g.graph"), "--targets", str(tmp_path / "t.npy")]
-    words += ["--train-mask", str(tmp_path / "m.npy")]
-    cli.main([*words, "--json"], standalone_mode=False)
-    facts = json.loads(capsys.readouterr().out)
+def test_the_command_line_attaches_and_shows_them(tmp_path):
+    path = make_folder(tmp_path / "g.graph", GRAPH)
+    masks = saved(tmp_path / "m.npy", np.eye(N, 2, dtype=bool))
+    words = ["attach", path, "--targets", saved(tmp_path / "t.npy", TARGETS), "--train-mask", masks]
+    facts = as_json(*words)
     assert facts["manifest"]["splits"] == 2
     assert facts["summary"]["targets"] == {
         "columns": 2, "min": 0.0, "max": 1.0, "unknown": pytest.approx(1 / 3), "ones": 0.5,
     }  # fmt: skip
-    cli.main(words, standalone_mode=False)
-    text = capsys.readouterr().out
+    text = run(*words).stdout
     assert "2 columns, from 0 to 1, 33.3% unknown, 50.0% of the others are 1" in text
     assert "2 splits, in the first: train 1" in text
-    cli.main(["info", str(tmp_path / "g.graph")], standalone_mode=False)
-    assert "train; 2 splits" in capsys.readouterr().out
+    assert "train; 2 splits" in run("info", path).stdout
 
 
 def test_a_damaged_target_is_found(tmp_path):

@@ -49,7 +49,7 @@ PYTORCH = [
 
 
 def made(options, labels, rows=None, dtype="float64"):
-    """What a loss is made of, where some rows train."""
+    """The arguments of a loss, where some rows train."""
     kernel = KERNELS.get("scipy")(dtype)
     mask = np.ones(len(labels), bool) if rows is None else rows
     known = labels >= 0 if labels.ndim == 1 else ~np.isnan(labels)

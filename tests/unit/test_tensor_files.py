@@ -1,6 +1,5 @@
 """Files of weights of other programs: what is read, what is refused, and that nothing runs."""
 
-import os
 import pickle
 import re
 import subprocess
@@ -267,21 +266,3 @@ def test_a_file_that_is_cut_anywhere_is_refused(tmp_path):
         path.write_bytes(raw[:end])
         with pytest.raises(UserError, match=r"cut\.pt"):
             read_tensors(path)
-
-
-@pytest.mark.parametrize("suffix", ["pt", "safetensors"])
-def test_damage_never_gives_anything_but_a_user_error(tmp_path, suffix):
-    random, path = np.random.default_rng(3), tmp_path / f"w.{suffix}"
-    (write.write_state if suffix == "pt" else write.write_safetensors)(path, STATE)
-    raw = path.read_bytes()
-    for _ in range(300):
-        spoiled = bytearray(raw)
-        for place in random.integers(0, len(raw), random.integers(1, 6)):
-            spoiled[place] = random.integers(0, 256)
-        path.write_bytes(bytes(spoiled))
-        try:
-            for array in read_tensors(path).values():
-                assert isinstance(array, np.ndarray)
-        except UserError:
-            pass
-    assert os.listdir(tmp_path) == [path.name]

@@ -8,7 +8,7 @@ import pytest
 from command_line import as_json, refused, run
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from small_graphs import partitioned_graphs, random_graph
+from small_graphs import make_folder, partitioned_graphs, random_graph
 
 from partition.errors import UserError
 from partition.graph.store import list_partitions, read_partition, write_graph
@@ -182,8 +182,7 @@ def test_from_the_command_line_and_back(tmp_path):
     ],
 )
 def test_mistakes_leave_no_file(tmp_path, format, model, options, message):
-    path = tmp_path / "small.graph"
-    write_graph(path, random_graph(30, 120), source={})
+    path = make_folder(tmp_path / "small.graph", random_graph(30, 120))
     with pytest.raises(UserError, match=message):
         export_model(path, tmp_path / "out", format, model, **options)
     assert [file.name for file in tmp_path.iterdir()] == ["small.graph"]

@@ -49,7 +49,7 @@ def test_a_command_is_watched(monkeypatch, tmp_path, name):
 
 
 def test_every_command_that_communicates_is_in_the_table():
-    """Those that return a job."""
+    """Commands that communicate return a job."""
     found = {
         name if group is main.cli else f"bench {name}"
         for group in (main.cli, main.cli.commands["bench"])
@@ -79,7 +79,7 @@ class Second:
 
 
 def said(words):
-    """What rank 0 tells the others of its words; and the job."""
+    """The words that rank 0 sends to the others, and the job."""
     job = main.cli.main(words.split(), prog_name="gcnmpi", standalone_mode=False)
     with pytest.raises(Watched) as found:
         job(Second())

@@ -42,7 +42,7 @@ typedef unsigned long long U64;
 
 
 def declarations() -> dict[str, list[str]]:
-    """The kernels in it, and what each declares: "const T* x", "I rows"."""
+    """The kernels in it, and the parameters that each declares: "const T* x", "I rows"."""
     found = re.findall(r"__global__ void (\w+)\(([^)]*)\)", _sources())
     return {
         name: [" ".join(one.replace("__restrict__", "").split()) for one in words.split(",")]

@@ -13,17 +13,20 @@ import cupy as cp
 import cupyx
 import numpy as np
 
+from gcnmpi.core.precision import FORMATS
+
 Array = Any  # of CuPy
+_FORMATS = {name: number for number, name in enumerate(FORMATS)}
 _KEPT = 1 << 24  # bytes of an array that is copied to page-locked memory first
 
 
 class CupyCopies:
-    """What of :class:`~gcnmpi.core.arrays.Memory` concerns messages, on a GPU."""
+    """The part of :class:`~gcnmpi.core.arrays.Memory` for messages, on a GPU."""
 
     host_visible: bool
 
     def open_copies(self) -> None:
-        """Make the stream."""
+        """Make the stream of copies."""
         self._stream = cp.cuda.Stream(non_blocking=True)
         self._sends, self._sends_directly = False, False
         # Copies to the device under way, with their sources: the pool of page-locked memory gives
@@ -74,7 +77,7 @@ class CupyCopies:
         self._arriving.clear()
 
     def from_message(self, message: Any, array: Array) -> None:
-        """After what was begun before the message was waited for, and before what comes next."""
+        """Copy after all work begun before the message arrived, and before all later work."""
         if message is array or not array.size:
             return
         array.set(message, stream=self._stream)
@@ -83,8 +86,30 @@ class CupyCopies:
         self._arriving.append((event, message))
 
     def _copies_wait(self) -> None:
-        """Copies that follow wait for what was begun so far."""
+        """Later copies wait for all work that was begun so far."""
         self._stream.wait_event(recorded(cp.cuda.get_current_stream()))
+
+
+class CupyMessages:
+    """Rows in fewer bits: :mod:`gcnmpi.kernels.cuda.text.messages`."""
+
+    _launch: Any
+
+    def empty_bytes(self, rows: int, columns: int) -> Array:
+        return cp.empty((rows, columns), np.uint8)
+
+    def encode_rows(
+        self, x: Array, precision: str, rows: Array | None, columns: Any, out: Array
+    ) -> None:
+        number = _FORMATS[precision]
+        if FORMATS[precision].scale_bytes:
+            self._launch("encode_scales", len(x), 1, x, x.shape[1], number, out, out.shape[1])
+        columns = None if rows is None else columns
+        self._launch("encode_numbers", *x.shape, x, number, rows, columns, out, out.shape[1])
+
+    def decode_rows(self, message: Array, precision: str, out: Array) -> None:
+        row_bytes, number = message.shape[1], _FORMATS[precision]
+        self._launch("decode_numbers", *out.shape, message, row_bytes, number, out)
 
 
 def upload(array: np.ndarray, dtype: Any = None) -> Array:
@@ -113,12 +138,10 @@ def recorded(stream: Any) -> Any:
 class DeviceNumber:
     """A number that the device computes, times a factor; a float once somebody asks for it.
 
-    It is copied to the host behind what computes it, so that asking after a later wait is free.
-    Of what becomes part of a graph, ``fetch`` copies it after each time that the graph has run.
-
-    Parameters
-    ----------
-    array : (1,) float64 array on the device
+    It is copied to the host behind the work that computes it, so that asking after a later wait is
+    free.
+    Of a number in a graph, ``fetch`` copies it after each time that the graph has run. ``array`` is
+    (1,) float64 on the device.
     """
 
     def __init__(self, array: Array, factor: float = 1.0) -> None:
@@ -128,7 +151,7 @@ class DeviceNumber:
             self.fetch()
 
     def fetch(self) -> None:
-        """Begin the copy."""
+        """Begin the copy to the host."""
         if self._host is None:
             self._host = cupyx.empty_pinned((1,), np.float64)
         self.array.get(out=self._host, blocking=False)

@@ -27,20 +27,9 @@ _LIBRARY = "libcusparse.so.12"  # of CUDA 12, and of CUDA 13
 
 
 class CusparseMatrix:
-    """A CSR matrix on the device.
+    """A CSR matrix on the device, in float32 or float64; ``algorithm`` is one of cuSPARSE for CSR.
 
-    Parameters
-    ----------
-    matrix : csr_array
-    dtype : dtype
-        float32 or float64.
-    algorithm : int
-        Of cuSPARSE, for CSR.
-
-    Raises
-    ------
-    UserError
-        If it has too many entries.
+    A UserError says that it has too many entries.
     """
 
     def __init__(
@@ -63,12 +52,7 @@ class CusparseMatrix:
         self._plans: dict[int, _Plan] = {}
 
     def multiply(self, x: Any, out: Any, accumulate: bool) -> None:
-        """out = self · x, or out += self · x; rows of x and out are contiguous, nothing is empty.
-
-        Parameters
-        ----------
-        x, out : arrays on the device
-        """
+        """out = self · x, or out += self · x; rows are contiguous, nothing is empty."""
         width = x.shape[1]
         if width not in self._plans:
             self._plans[width] = _Plan(self)

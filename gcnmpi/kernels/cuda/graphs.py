@@ -10,6 +10,8 @@ nothing else uses and that lives as long as the graphs.
 from __future__ import annotations
 
 import contextlib
+import ctypes
+import os
 from collections.abc import Callable, Iterator
 from typing import Any, Generic, TypeVar
 
@@ -17,7 +19,6 @@ import cupy as cp
 import numpy as np
 
 from gcnmpi.kernels.cuda.copies import DeviceNumber, recorded
-from gcnmpi.kernels.cuda.cublas import CapturedProducts
 from partition.errors import UserError
 
 Array = Any  # of CuPy
@@ -26,20 +27,15 @@ R = TypeVar("R")
 # Calls before the one that is captured. The first makes what is kept; the second finds all memory
 # in the pool that it needs beside, and so will the captured one.
 _WARM = 2
+_LIBRARIES = ("libcublas.so.13", "libcublas.so.12")  # of CUDA 13, and of CUDA 12
+_HOPPER = 9  # from this architecture on, cuBLAS takes the larger workspace
+_SMALL, _LARGE = 4 << 20, 32 << 20  # bytes, as cuBLAS takes by itself
 
 
 class GraphStream:
-    """What the graphs of a kernel share: they are captured, and run, one after the other.
+    """The stream of all graphs of a kernel: they are captured, and run, one after the other.
 
-    Parameters
-    ----------
-    dtype : dtype
-        float32 or float64.
-
-    Attributes
-    ----------
-    products : CapturedProducts
-        Dense products on the stream.
+    ``products`` are dense products on it.
     """
 
     def __init__(self, dtype: np.dtype) -> None:
@@ -49,7 +45,7 @@ class GraphStream:
 
     @contextlib.contextmanager
     def used(self, pool: Any) -> Iterator[Any]:
-        """Work goes to the stream, after what was begun before, and takes memory of a pool."""
+        """Work goes to the stream, after all that was begun before, and takes memory of a pool."""
         others = cp.cuda.get_current_stream()
         self.stream.wait_event(recorded(others))
         with self.stream, cp.cuda.using_allocator(pool.malloc):
@@ -76,20 +72,9 @@ class CupyGraphs:
 
 
 class Repeated(Generic[R]):
-    """A call that becomes a graph.
+    """A call that becomes a graph; its form is that of ``Memory.repeated``.
 
-    Parameters
-    ----------
-    kernel : CupyGraphs
-        What the call computes with.
-    shared : GraphStream
-    call : callable
-        See ``Memory.repeated``.
-
-    Attributes
-    ----------
-    products : CapturedProducts
-        What multiplies dense matrices while the call is going on.
+    While it is going on, ``products`` multiplies dense matrices.
     """
 
     def __init__(self, kernel: CupyGraphs, shared: GraphStream, call: Callable[[int], R]) -> None:
@@ -101,7 +86,7 @@ class Repeated(Generic[R]):
         self._epoch: Array | None = None
 
     def __call__(self, epoch: int) -> R:
-        """What the call returns; of a graph, the same array or number, with other contents."""
+        """The result of the call; of a graph, the same array or number, with other contents."""
         self._calls += 1
         self._number = epoch
         if self._epoch is not None:
@@ -159,3 +144,54 @@ def _one_error() -> Iterator[None]:
         said = str(error).strip().split("\n")[0] or type(error).__name__
         message = f"an epoch cannot be made a CUDA graph: {said}"
         raise UserError(message, "set gpu.graph=no") from error
+
+
+class CapturedProducts:
+    """Dense products of cuBLAS on one stream, with memory that a graph may use while this lives.
+
+    cuBLAS can be captured, but CuPy refuses to call it while a stream is. So its library, which
+    CuPy has loaded, is called with CuPy's handle.
+
+    cuBLAS would else allocate within the graph. The workspace has the size of cuBLAS's own, on
+    which the choice of an algorithm may depend: so the bits are those of products elsewhere. A
+    RuntimeError says that the library was not found.
+    """
+
+    def __init__(self, dtype: np.dtype, stream: Any) -> None:
+        self._stream = stream
+        device = cp.cuda.runtime.getDeviceProperties(cp.cuda.runtime.getDevice())
+        size = _LARGE if device["major"] >= _HOPPER else _SMALL
+        self._workspace = cp.empty((size,), np.int8)
+        cp.cuda.device.get_cublas_handle()  # which loads the library
+        library = _library()
+        self._product = getattr(library, f"cublas{'S' if dtype == np.float32 else 'D'}gemm_v2")
+        self._set_stream = library.cublasSetStream_v2
+        self._set_workspace = library.cublasSetWorkspace_v2
+        pointer, number = ctypes.c_void_p, ctypes.c_int
+        self._product.argtypes = [
+            pointer, number, number, number, number, number, pointer, pointer, number, pointer,
+            number, pointer, pointer, number,
+        ]  # fmt: skip
+        self._set_stream.argtypes = [pointer, pointer]
+        self._set_workspace.argtypes = [pointer, pointer, ctypes.c_size_t]
+
+    def __call__(self, handle: int, *arguments: int) -> None:
+        """As ``sgemm`` and ``dgemm`` of CuPy, which sets another stream in its next call."""
+        workspace = self._workspace
+        _check(self._set_stream(handle, self._stream.ptr))  # and the library's own workspace
+        _check(self._set_workspace(handle, workspace.data.ptr, workspace.nbytes))
+        _check(self._product(handle, *arguments))
+
+
+def _library() -> ctypes.CDLL:
+    for name in _LIBRARIES:
+        try:
+            return ctypes.CDLL(name, os.RTLD_NOLOAD)
+        except OSError:
+            continue
+    raise RuntimeError(f"none of {', '.join(_LIBRARIES)} is loaded")
+
+
+def _check(status: int) -> None:
+    if status:
+        raise RuntimeError(f"cuBLAS failed: status {status}")

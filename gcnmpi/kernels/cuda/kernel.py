@@ -1,8 +1,8 @@
 """One NVIDIA GPU a rank, through CuPy: cuSPARSE, cuBLAS, and the kernels of ``kernels.cuda``.
 
-Matrices, activations, weights and the optimizer's state stay on the device. What others send and
-receive goes through page-locked memory of the host, or straight to and from the device where MPI
-can do that. Calls return before the device is done; what needs a result waits for it.
+Matrices, activations, weights and the optimizer's state stay on the device. Messages go through
+page-locked memory of the host, or straight to and from the device where MPI can do that. Calls
+return before the device is done; whoever needs a result waits for it.
 """
 
 from __future__ import annotations
@@ -14,19 +14,18 @@ import numpy as np
 
 from gcnmpi.core import rng
 from gcnmpi.kernels import cuda
+from gcnmpi.kernels.cuda.text.loss import BLOCKS, COUNTS, LANES, THREADS
 from gcnmpi.kernels.epilogues import Activation
-from gcnmpi.kernels.interface.dense import AdamStep
+from gcnmpi.kernels.interface.dense import ENTRY_LOSSES, AdamStep, ClassLoss, EntryLoss
 from gcnmpi.kernels.interface.kernel import KernelOf
 from partition.errors import UserError, installing
 
 try:
     from cupy_backends.cuda.libs import cublas, cusparse
 
-    from gcnmpi.kernels.cuda.copies import CupyCopies, upload
+    from gcnmpi.kernels.cuda.copies import CupyCopies, CupyMessages, DeviceNumber, upload
     from gcnmpi.kernels.cuda.graphs import CupyGraphs
     from gcnmpi.kernels.cuda.launches import CupyLaunches
-    from gcnmpi.kernels.cuda.loss import CupyLoss
-    from gcnmpi.kernels.cuda.messages import CupyMessages
     from gcnmpi.kernels.cuda.neighbours import CupyNeighbours, DevicePattern
     from gcnmpi.kernels.cuda.norms import CupyNorms
     from gcnmpi.kernels.cuda.products import CupyProducts
@@ -44,11 +43,11 @@ except cp.cuda.runtime.CUDARuntimeError as error:
     ) from error
 
 Array = Any  # of CuPy
+_ONE_BLOCK = (1, 1), (THREADS, 1)
 
 
 class CupyKernel(
     CupyProducts,
-    CupyLoss,
     CupyNeighbours,
     CupyNorms,
     CupyMessages,
@@ -86,6 +85,8 @@ class CupyKernel(
         self.device = runtime.getDeviceProperties(number)["name"].decode()
         self.device_address = runtime.deviceGetPCIBusId(number)
         self._partials: dict[int, Array] = {}
+        # Weights of 1 and a smoothing of 0 for all classes, by number of classes.
+        self._plain: dict[int, tuple[Array, Array]] = {}
         self._scalars = {value: np.array(value, self.dtype) for value in (0, 1)}
         self.open_copies()
         self.open_graphs()
@@ -150,6 +151,9 @@ class CupyKernel(
 
     def from_host64(self, array: np.ndarray) -> Array:
         return upload(array, np.dtype(np.float64))
+
+    def resident(self, numbers: np.ndarray, dtype: Any) -> Array:
+        return upload(numbers, dtype)
 
     def to_host(self, array: Array) -> np.ndarray:
         return cp.asnumpy(array)
@@ -246,6 +250,55 @@ class CupyKernel(
         self._launch("normalise_rows", *exponentials.shape, exponentials, sums, scale)
         self._launch("subtract_at", len(rows), 1, exponentials, rows, columns, scale)
 
+    # In one pass over the logits; nobody waits for the numbers.
+
+    def softmax_cross_entropy(
+        self, logits: Array, labels: np.ndarray, scale: float, grad: Array
+    ) -> DeviceNumber:
+        """Two launches, for which nobody waits."""
+        width = logits.shape[1]
+        if width not in self._plain:
+            self._plain[width] = self.empty(width), self.empty(width)
+            for array, value in zip(self._plain[width], (1, 0), strict=True):
+                array.fill(value)
+        loss = ClassLoss(labels, *self._plain[width], 0.0)
+        return self.weighted_cross_entropy(logits, loss, scale, grad)
+
+    def weighted_cross_entropy(
+        self, logits: Array, loss: ClassLoss[Array], scale: float, grad: Array
+    ) -> DeviceNumber:
+        factors = loss.right, loss.spread, loss.total
+        of = logits, logits.shape[1], loss.labels, *factors, scale
+        return self._summed("softmax_cross_entropy", _blocks(len(logits)), of, grad)
+
+    def entry_losses(
+        self, logits: Array, labels: np.ndarray, loss: EntryLoss, scale: float, grad: Array
+    ) -> DeviceNumber:
+        of = logits, labels, loss.weights, ENTRY_LOSSES.index(loss.kind), loss.delta, scale
+        blocks = max(1, min(BLOCKS, -(-logits.size // THREADS)))
+        return self._summed("entry_losses", blocks, of, grad)
+
+    def count_right(self, logits: Array, labels: np.ndarray, masks: np.ndarray) -> np.ndarray:
+        """One launch, and one copy."""
+        rows, width = logits.shape
+        if not rows:
+            return np.zeros(COUNTS)
+        counts = cp.empty((_blocks(rows), COUNTS), np.int64)
+        of = logits, width, labels, masks, counts, rows, width
+        self._start("count_right", (_blocks(rows), 1), (THREADS, 1), *of)
+        return cp.asnumpy(counts).sum(axis=0).astype(np.float64)
+
+    def _summed(self, name: str, blocks: int, of: tuple[Any, ...], grad: Array) -> DeviceNumber:
+        """The sum over the blocks of a loss, for which nobody waits."""
+        losses, total = cp.empty((blocks,), np.float64), cp.empty((1,), np.float64)
+        self._start(name, (blocks, 1), (THREADS, 1), *of, grad, losses, *grad.shape)
+        self._add_all(losses, total)
+        return DeviceNumber(total)
+
+    def _add_all(self, numbers: Array, out: Array) -> None:
+        """out = the sum of all numbers, (1,), both in float64."""
+        self._start("add_losses", *_ONE_BLOCK, numbers, out, numbers.size)
+
     # Optimizer steps, on flat arrays.
 
     def sgd_step(
@@ -282,6 +335,10 @@ class CupyKernel(
         stride = out.strides[0] // out.itemsize if width else 0
         name = "add_partial_sums" if out.dtype == self.dtype else "add_partial_sums_64"
         self._launch(name, width, 1, partial, cuda.PARTIALS, width, out, stride)
+
+
+def _blocks(rows: int) -> int:
+    return max(1, min(BLOCKS, -(-rows // (THREADS // LANES))))
 
 
 def _by_rows(x: Array) -> bool:

@@ -1,13 +1,12 @@
 """Starting kernels of the CUDA source: what each takes is read from its declaration there.
 
 A caller hands over arrays and numbers in the order of the declaration, and no more: strides follow
-their matrix, numbers get the type that is declared, arrays of the host are copied to the device
-once, and an array may be None where a parameter ``has_NAME`` in front of it says so.
+their matrix, numbers get the type that is declared, arrays of the host are copied to the device in
+each call, and an array may be None where a parameter ``has_NAME`` in front of it says so.
 """
 
 from __future__ import annotations
 
-import weakref
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -26,7 +25,7 @@ _TYPES = {"I": "i8", "U8": "u1", "S32": "i4", "U32": "u4", "U64": "u8", "double"
 
 @dataclass(frozen=True)
 class Parameter:
-    """What a caller gives.
+    """An argument that a caller gives.
 
     Attributes
     ----------
@@ -51,7 +50,7 @@ class CupyLaunches:
     dtype: np.dtype
 
     def open_launches(self) -> None:
-        """Compile the source."""
+        """Compile the source of all kernels."""
         module = cp.RawModule(code=cuda.source(self.dtype.name), options=("--std=c++17",))
         self._kernels = {
             name: (module.get_function(name), parameters(words, self.dtype))
@@ -59,7 +58,6 @@ class CupyLaunches:
         }
         kinds = {one.kind for _, some in self._kernels.values() for one in some if one.array}
         self._nothing = {kind: cp.empty((1,), kind) for kind in kinds}
-        self._indices: dict[tuple[int, np.dtype], tuple[weakref.ref, Array]] = {}
 
     def _launch(self, name: str, rows: int, columns: int, *given: Any) -> None:
         """Start a kernel with a thread for each of rows × columns."""
@@ -80,34 +78,18 @@ class CupyLaunches:
             if parameter.optional:
                 arguments.append(np.int64(value is not None))
             array = self._nothing[parameter.kind] if value is None else value
-            array = self._resident(array, parameter.kind)
+            if isinstance(array, np.ndarray):
+                array = upload(array, parameter.kind)
+            if array.dtype != parameter.kind:
+                raise TypeError(f"{name} reads {parameter.kind}, not {array.dtype}")
             strides = (0, 0) if value is None else array.strides
             apart = (np.int64(stride // array.itemsize) for stride in strides[: parameter.strides])
             arguments += array, *apart
         function(grid, block, tuple(arguments))
 
-    def _resident(self, array: Any, kind: np.dtype) -> Array:
-        """An array of the host on the device, where it stays for as long as the host's one lives.
-
-        Whoever hands an index array to a kernel does not change it afterwards.
-        """
-        if not isinstance(array, np.ndarray):
-            return array
-        indices, key = self._indices, (id(array), kind)
-        if key not in indices:
-            reference = weakref.ref(array, lambda _: indices.pop(key, None))
-            indices[key] = reference, upload(array, kind)
-        return indices[key][1]
-
 
 def parameters(words: Sequence[str], dtype: np.dtype) -> list[Parameter]:
-    """What the caller of a kernel gives, from its declaration.
-
-    Raises
-    ------
-    KeyError
-        If a type is none that is known.
-    """
+    """The arguments that the caller of a kernel gives, from its declaration."""
     kinds = {word.split()[-1]: word.removeprefix("const ").split()[0] for word in words}
     arrays = {name for name, kind in kinds.items() if kind.endswith("*")}
     strides = {f"{name}_{side}" for name in arrays for side in ("row", "column")} - arrays

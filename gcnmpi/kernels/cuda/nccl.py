@@ -38,18 +38,7 @@ def new_name() -> Any:
 
 
 class PointToPoint:
-    """Messages between processes, on a stream of their own.
-
-    Parameters
-    ----------
-    size, name, rank
-        As for :class:`Summation`.
-
-    Raises
-    ------
-    UserError
-        If NCCL does not bring the processes together.
-    """
+    """Messages between processes, on a stream of their own; arguments are as for Summation."""
 
     def __init__(self, size: int, name: Any, rank: int) -> None:
         self._comm, self._stream = _join(size, name, rank), cp.cuda.Stream(non_blocking=True)
@@ -82,7 +71,7 @@ class Summation:
     size : int
         How many processes there are.
     name : bytes
-        What :func:`new_name` gave to one of them.
+        The name that :func:`new_name` gave to one of them.
     rank : int
         Which of them this one is.
 

@@ -21,15 +21,7 @@ _NOTHING, _FORWARD, _BACKWARD = range(3)
 
 
 class PieceMatrix:
-    """A CSR matrix on the device whose rows are cut into pieces.
-
-    Parameters
-    ----------
-    matrix : csr_array
-        Of less than 2³¹ rows and columns.
-    dtype : dtype
-        float32 or float64.
-    """
+    """A CSR matrix on the device, its rows cut into pieces; of less than 2³¹ rows and columns."""
 
     def __init__(self, matrix: sp.csr_array, dtype: np.dtype) -> None:
         assert max(matrix.shape) <= np.iinfo(np.int32).max
@@ -87,7 +79,6 @@ class CupyProducts(OneAfterTheOther):
             matrix.values.set(values)
 
     def drop_entries(self, of: EntryDropout[Array, Any]) -> None:
-        """One launch."""
         matrix, rows = of.matrix, of.rows
         places = (matrix.indices, rows) if of.transposed else (rows, matrix.indices)
         given = *places, of.row_keys, of.column_keys, rng.threshold(of.p), 1 / (1 - of.p)

@@ -1,1 +1,1 @@
-"""Kernels in NumPy, SciPy and GraphBLAS: what the others fall back to."""
+"""Kernels in NumPy, SciPy and GraphBLAS, to which the others fall back."""

@@ -89,6 +89,9 @@ class DenseArithmetic(Neighbours, Norms, Messages, Elementwise, OneAfterTheOther
     def from_host64(self, array: np.ndarray) -> Array:
         return np.array(array, np.float64)
 
+    def resident(self, numbers: np.ndarray, dtype: Any) -> np.ndarray:
+        return numbers
+
     def to_host(self, array: Array) -> np.ndarray:
         return array
 

@@ -13,7 +13,7 @@ Array = np.ndarray
 
 
 class Elementwise:
-    """Most of :class:`~gcnmpi.kernels.interface.entries.EntryOperations`."""
+    """Most operations of :class:`~gcnmpi.kernels.interface.entries.EntryOperations`."""
 
     dtype: np.dtype
 

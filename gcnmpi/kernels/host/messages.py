@@ -20,7 +20,7 @@ _TOP = 127 << 16  # the largest number of a row in int8, in 1/2^16
 
 
 class Messages:
-    """:class:`~gcnmpi.kernels.interface.messages.MessageOperations`."""
+    """:class:`~gcnmpi.kernels.interface.kernel.MessageOperations` on the host."""
 
     def empty_bytes(self, rows: int, columns: int) -> Array:
         return np.empty((rows, columns), np.uint8)

@@ -1,6 +1,6 @@
-"""What goes through the neighbours of a vertex beside a product: maximum and attention, in NumPy.
+"""Operations on the neighbours of a vertex beside products, in NumPy.
 
-This is what compiled kernels are held against; it takes temporary arrays of one number for each
+Compiled kernels are compared with these; they take temporary arrays of one number for each
 entry and head.
 """
 
@@ -113,12 +113,11 @@ def make_pattern(matrix: sp.csr_array, order: Array) -> Pattern:
 
 
 class Neighbours:
-    """:class:`~gcnmpi.kernels.interface.neighbours.NeighbourOperations`."""
+    """:class:`~gcnmpi.kernels.interface.neighbours.NeighbourOperations` on the host."""
 
     dtype: np.dtype
 
     def pattern(self, matrix: sp.csr_array, order: Array) -> Pattern:
-        """See :func:`make_pattern`."""
         return make_pattern(matrix, order)
 
     # Maximum.

@@ -10,7 +10,7 @@ Array = np.ndarray
 
 
 class Norms:
-    """:class:`~gcnmpi.kernels.interface.norms.NormOperations`."""
+    """:class:`~gcnmpi.kernels.interface.norms.NormOperations` on the host."""
 
     dtype: np.dtype
 

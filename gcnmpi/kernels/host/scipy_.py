@@ -22,7 +22,7 @@ class SparseMatrix:
 
 
 class SciPyKernel(DenseArithmetic):
-    """Sparse products by SciPy: simple, slow, and what the others are held against."""
+    """Sparse products by SciPy: simple and slow; the other kernels are compared with it."""
 
     name = "scipy"
 

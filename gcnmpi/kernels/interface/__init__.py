@@ -1,1 +1,1 @@
-"""What kernels give to networks, losses, optimizers and schemes: each operation stands once."""
+"""The operations of kernels for networks, losses, optimizers and schemes: each stands once."""

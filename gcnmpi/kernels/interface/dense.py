@@ -1,4 +1,4 @@
-"""Dense products, rows, and what loss and optimizers compute."""
+"""Dense products, rows, and the arithmetic of losses and optimizers."""
 
 from __future__ import annotations
 
@@ -44,8 +44,8 @@ class ClassLoss(Generic[A]):
     Attributes
     ----------
     labels : (rows,) int32
-    right, spread : (classes,) float64
-        r and s: weights of classes, and what smooths the labels.
+    right, spread : (classes,) arrays of the kernel
+        r and s: the weights of classes, and the shares by which labels are smoothed.
     total : float
         Σ s.
     """
@@ -90,7 +90,7 @@ class DenseOperations(Protocol[A]):
         """out = sum of the rows of x, (columns,)."""
 
     def take_rows(self, x: A, rows: np.ndarray, out: A) -> None:
-        """out[i] = x[rows[i]]."""
+        """out[i] = x[rows[i]] for every i."""
 
     def put_rows(self, x: A, rows: np.ndarray, out: A) -> None:
         """out[rows[i]] = x[i]; rows are distinct."""
@@ -99,7 +99,7 @@ class DenseOperations(Protocol[A]):
         """An epilogue alone: where a scheme does something before it, or nothing was multiplied."""
 
     def gemm_then(self, of: Product[A]) -> None:
-        """See :class:`~gcnmpi.kernels.epilogues.Product`."""
+        """A product of the form :class:`~gcnmpi.kernels.epilogues.Product`."""
 
     def gemm_and_sums(self, a: A, b: A, out: A, sums: A) -> None:
         """out = aᵀ · b, and sums (columns,) = the sums of the columns of b."""

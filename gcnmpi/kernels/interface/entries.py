@@ -11,7 +11,7 @@ A = TypeVar("A")
 
 
 class EntryOperations(Protocol[A]):
-    """What works on each entry by itself; a result may be one of the operands, unless said.
+    """Operations on each entry by itself; a result may be one of the operands, unless said.
 
     Keys of rows and columns are those of :mod:`gcnmpi.core.rng`; ``p`` is the probability of
     being dropped. Derivatives at 0 are those from below, as in PyTorch.
@@ -59,7 +59,7 @@ class EntryOperations(Protocol[A]):
         """out = f(x), with f one of ``kernels.host.elementwise.FUNCTIONS``."""
 
     def function_backward(self, kind: str, x: A, grad: A, out: A) -> None:
-        """out = grad·f′(x)."""
+        """out = grad·f′(x), the gradient of x."""
 
     def leaky(self, x: A, slope: float, out: A) -> None:
         """out = x where that is positive, slope · x elsewhere; slopes of any sign."""

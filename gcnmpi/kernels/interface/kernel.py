@@ -1,12 +1,12 @@
-"""What a kernel gives to networks, losses, optimizers and schemes: the meaning of every operation.
+"""The interface of a kernel to networks, losses, optimizers and schemes.
 
 A kernel has forms of its own for arrays, sparse matrices and patterns; mypy compares it with
 :class:`KernelOf` these three, at the end of its module. Whoever computes with any kernel
-takes a :data:`Kernel`, and hands back what that made.
+takes a :data:`Kernel`, and hands back arrays and matrices that it made.
 
 Results are written to arrays that the caller gives, where they are. Shapes with 0 and matrices
-without entries occur. The same call gives the same bits. Index arrays are NumPy's, and whoever
-hands one over does not change it afterwards.
+without entries occur. The same call gives the same bits. Index arrays are NumPy's, or what
+``resident`` made of these.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ class EntryDropout(Generic[A, S]):
 
 
 class SparseProducts(Protocol[A, S]):
-    """Products with a sparse matrix, together with what goes along, in one pass if possible."""
+    """Products with a sparse matrix, in one pass with an epilogue if possible."""
 
     def sparse(self, matrix: sp.csr_array) -> S:
         """The kernel's own form of a CSR matrix, with values in its dtype.
@@ -110,7 +110,7 @@ class MessageOperations(Protocol[A]):
         """
 
     def decode_rows(self, message: A, precision: str, out: A) -> None:
-        """The inverse: out = what such rows stand for."""
+        """The inverse: out = the rows that a message stands for."""
 
 
 class KernelOf(

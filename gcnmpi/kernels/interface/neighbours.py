@@ -1,4 +1,4 @@
-"""What goes through the neighbours of a vertex beside a product: maximum and attention.
+"""Operations on the neighbours of a vertex beside products: maximum and attention.
 
 The operators are those of Hamilton et al. 2017 (max), Veličković et al. 2018 (attention) and Brody,
 Alon and Yahav 2022 (attention of the second version).
@@ -22,7 +22,7 @@ FACTS = 4  # numbers for each row and head that compiled backward passes make
 def scratch_rows(rows: int, entries: int) -> int:
     """Rows of the scratch of attention, with a number for each head, for a kernel to need no more.
 
-    One for each entry, and what a backward pass finds out about each row.
+    One for each entry, and the numbers that a backward pass finds out about each row.
     """
     return entries + FACTS * rows
 
@@ -40,24 +40,19 @@ class Pattern(Protocol):
     """
 
     @property
-    def rows(self) -> int:
-        """Number of rows."""
+    def rows(self) -> int: ...
 
     @property
-    def columns(self) -> int:
-        """Number of columns."""
+    def columns(self) -> int: ...
 
     @property
-    def entries(self) -> int:
-        """Number of entries."""
+    def entries(self) -> int: ...
 
     @property
-    def scratch_rows(self) -> int:
-        """See :func:`scratch_rows`."""
+    def scratch_rows(self) -> int: ...
 
     @property
-    def nbytes(self) -> int:
-        """Bytes of the arrays."""
+    def nbytes(self) -> int: ...
 
 
 @dataclass(frozen=True)
@@ -216,10 +211,10 @@ class NeighbourOperations(Protocol[A, P]):
         """Attention of the first version."""
 
     def attend_backward(self, of: AttentionBackward[A, P]) -> None:
-        """Its gradients."""
+        """Gradients of the first version."""
 
     def attend_v2(self, of: AttentionV2[A, P]) -> None:
         """Attention of the second version."""
 
     def attend_v2_backward(self, of: AttentionV2Backward[A, P]) -> None:
-        """Its gradients."""
+        """Gradients of the second version."""

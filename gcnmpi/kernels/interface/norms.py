@@ -66,7 +66,7 @@ class ColumnNorm(Generic[A]):
 
 
 class NormOperations(Protocol[A]):
-    """Sums over rows and columns, and what becomes of x by them.
+    """Sums over rows and columns, and norms of x that are made of them.
 
     Where a result is an array of x's shape, it may be x itself, or the gradient. Numbers of rows
     are (rows, 1) arrays of the kernel.
@@ -107,8 +107,7 @@ class NormOperations(Protocol[A]):
     def layer_norm_backward(self, of: Rows[A], grad: A, out: A, dweight: A, dbias: A) -> None:
         """Gradients of x (to ``out``), weight and bias of :meth:`layer_norm`, all overwritten."""
 
-    # Over the rows of a column. What ranks add to each other is float64, as are moments: arrays of
-    # ``from_host64``.
+    # Over the rows of a column. Sums over ranks, and moments, are arrays of ``from_host64``.
 
     def column_moments(self, x: A, pivot: A, out: A) -> None:
         """Sums over rows of x − pivot and of (x − pivot)².

@@ -18,9 +18,15 @@ from gcnmpi.core import rng
 from gcnmpi.core.precision import FORMATS
 from gcnmpi.kernels.epilogues import KINDS, Activation, ActivationBackward, Epilogue, Product
 from gcnmpi.kernels.host.dense import Array, DenseArithmetic
+from gcnmpi.kernels.host.neighbours import Pattern, make_pattern
 from gcnmpi.kernels.interface.dense import AdamStep
 from gcnmpi.kernels.interface.kernel import KernelOf
-from gcnmpi.kernels.native.neighbours import NativeNeighbours, NativePattern
+from gcnmpi.kernels.interface.neighbours import (
+    Attention,
+    AttentionBackward,
+    AttentionV2,
+    AttentionV2Backward,
+)
 from gcnmpi.kernels.native.norms import NativeNorms
 from partition.errors import UserError
 
@@ -28,7 +34,7 @@ FOLDER = Path(__file__).parents[1]  # of the compiled part
 
 
 def _reason(error: ImportError) -> tuple[str, str]:
-    """Why the compiled part cannot be imported, and what helps."""
+    """Why the compiled part cannot be imported, and a hint."""
     if not isinstance(error, ModuleNotFoundError):
         return f"cannot be loaded: {error}", "load the modules that it was compiled with"
     again = "install gcnmpi again, where there are a C++ compiler and the headers of Python"
@@ -67,8 +73,21 @@ class SparseMatrix:
     columns: int
 
 
-class NativeKernel(NativeNeighbours, NativeNorms, DenseArithmetic):
-    """What is written in C++, mostly in one pass over memory; the rest is inherited.
+@dataclass(frozen=True)
+class NativePattern(Pattern):
+    """A pattern, with the form that the compiled functions take.
+
+    Attributes
+    ----------
+    compiled : object
+        Holds the same arrays.
+    """
+
+    compiled: Any
+
+
+class NativeKernel(NativeNorms, DenseArithmetic):
+    """Operations in C++, mostly in one pass over memory; the others are inherited.
 
     Parameters
     ----------
@@ -81,8 +100,6 @@ class NativeKernel(NativeNeighbours, NativeNorms, DenseArithmetic):
     name = "native"
     parallel = bool(getattr(_native, "openmp", True))  # an editable build may be an older one
     """Whether it was built with OpenMP; otherwise it computes with one thread."""
-
-    _patterns = _native.pattern
 
     def __init__(self, dtype: Any, threads: int = 1, target: str | None = None) -> None:
         super().__init__(dtype, threads)
@@ -118,7 +135,7 @@ class NativeKernel(NativeNeighbours, NativeNorms, DenseArithmetic):
         accumulate: bool,
         epilogue: Epilogue | None,
     ) -> None:
-        """In one pass."""
+        """In one pass over rows of the result."""
         if accumulate and not len(matrix.indices):  # a halo that is empty
             self.follow(out, epilogue)
             return
@@ -128,7 +145,7 @@ class NativeKernel(NativeNeighbours, NativeNorms, DenseArithmetic):
         )  # fmt: skip
 
     def gather(self, matrix: SparseMatrix, x: Array, prefetch: bool) -> float:
-        """Read what matrix · x gathers and nothing else: the bound of ``gcnmpi bench spmm``.
+        """Read only the rows that matrix · x gathers: the bound of ``gcnmpi bench spmm``.
 
         Returns
         -------
@@ -227,6 +244,58 @@ class NativeKernel(NativeNeighbours, NativeNorms, DenseArithmetic):
         size, root = of.lr / (1 - beta1**of.step), np.sqrt(1 - beta2**of.step)
         self._native.adam(of.param, of.grad, *of.moments, beta1, beta2, size, root, of.eps)
 
+    # Maximum and attention, in one gather of rows for each direction.
+
+    def pattern(self, matrix: sp.csr_array, order: Array) -> NativePattern:
+        arrays = vars(make_pattern(matrix, order))
+        return NativePattern(**arrays, compiled=_native.pattern(**arrays))
+
+    def max_aggregate(self, pattern: Any, x: Array, out: Array, arg: Array) -> None:
+        """In one gather of rows of x."""
+        self._native.max_aggregate(pattern.compiled, x, out, arg)
+
+    def max_aggregate_backward(self, pattern: Any, grad: Array, arg: Array, out: Array) -> None:
+        """Every number of ``grad`` is added where it belongs, in the order of the rows."""
+        self._native.max_aggregate_backward(grad, arg, out)
+
+    def head_dots(self, x: Array, vector: Array, out: Array) -> None:
+        self._native.head_dots(x, vector, out)
+
+    def head_dots_backward(
+        self, x: Array, vector: Array, dout: Array, dx: Array, dvector: Array
+    ) -> None:
+        self._native.head_dots_backward(x, vector, dout, dx, dvector, True)
+
+    def attend(self, of: Attention[Array, Any]) -> None:
+        """In one gather of rows of x."""
+        self._native.attend(
+            of.pattern.compiled, of.x, of.t, of.s, of.slope, self._drop(of),
+            of.out, of.shift, of.total,
+        )  # fmt: skip
+
+    def attend_backward(self, of: AttentionBackward[Array, Any]) -> None:
+        """In one gather of rows of ``grad``."""
+        f = of.forward
+        self._native.attend_backward(
+            f.pattern.compiled, f.x, f.t, f.s, f.slope, self._drop(f), f.shift, f.total, f.out,
+            of.grad, of.dx, of.dt, of.ds, of.scratch,
+        )  # fmt: skip
+
+    def attend_v2(self, of: AttentionV2[Array, Any]) -> None:
+        """A row's neighbours are read from memory once, unless they are more than a cache holds."""
+        self._native.attend_v2(
+            of.pattern.compiled, of.x, of.target, of.vector, of.slope, self._drop(of),
+            of.out, of.shift, of.total, of.scratch,
+        )  # fmt: skip
+
+    def attend_v2_backward(self, of: AttentionV2Backward[Array, Any]) -> None:
+        """By columns, then by rows."""
+        f = of.forward
+        self._native.attend_v2_backward(
+            f.pattern.compiled, f.x, f.target, f.vector, f.slope, self._drop(f), f.shift, f.total,
+            f.out, of.grad, of.dx, of.dtarget, of.dvector, f.scratch,
+        )  # fmt: skip
+
     def _apply(self, epilogue: Epilogue, x: Array, out: Array) -> None:
         self._native.apply(self._arrays_of(epilogue), x, out)
 
@@ -247,6 +316,12 @@ class NativeKernel(NativeNeighbours, NativeNorms, DenseArithmetic):
             arrays = self._epilogues.backward(arrays, e.output, scale)
         return arrays if e.plus is None else self._epilogues.of_sum(arrays, e.plus)
 
+    def _drop(self, of: Attention[Array, Any] | AttentionV2[Array, Any]) -> Any:
+        drop = of.drop
+        if drop is None:
+            return None
+        return self._arrays_of(Activation(None, "none", drop.rows, drop.columns, drop.p))
+
 
 def _narrow(x: Array, weights: Array, other: Array) -> bool:
     """Whether a product of matrices with many rows has weights so small that ours is faster."""
@@ -258,7 +333,7 @@ def _by_rows(x: Array) -> bool:
 
 
 def _is_sound(matrix: sp.csr_array) -> bool:
-    """What SciPy's check says, in less time than that takes with the matrix of a batch."""
+    """The verdict of SciPy's check, in less time than that takes with the matrix of a batch."""
     starts, columns = matrix.indptr, matrix.indices
     return bool(
         len(starts) == matrix.shape[0] + 1

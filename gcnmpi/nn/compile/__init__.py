@@ -32,26 +32,14 @@ LOSS = Instruction("loss", lambda operator, binding, step: lambda epoch: None)
 
 @dataclass(frozen=True)
 class Target:
-    """The facts of a scheme that the compiler has to know.
+    """The facts of a scheme that the compiler has to know."""
 
-    Attributes
-    ----------
-    orders : tuple of str
-        Which product may come first: "combine", "aggregate".
-    layout : callable
-        ``Scheme.layout``.
-    whole_rows : bool
-        Whether dense products are local.
-    narrows : bool
-        Whether an aggregate has fewer rows than what it is made of: those of a batch have.
-    means : tuple of types
-        Which aggregations make a column of equal numbers of one.
-    """
-
-    orders: tuple[str, ...]
-    layout: Callable[[Place], Hashable]
-    whole_rows: bool = True
+    orders: tuple[str, ...]  # which product may come first: "combine", "aggregate"
+    layout: Callable[[Place], Hashable]  # ``Scheme.layout``
+    whole_rows: bool = True  # whether dense products are local
+    # Whether an aggregate has fewer rows than its operand, as in a batch
     narrows: bool = False
+    # Aggregations that make a column of equal numbers of such a column
     means: tuple[type[Operator], ...] = ()
 
 

@@ -55,10 +55,7 @@ class _Merged:
 def attach(steps: Sequence[Step], pinned: Collection[int]) -> list[Step]:
     """Merge each bias, activation, dropout, or gradient of them, into the product before it.
 
-    Parameters
-    ----------
-    pinned : collection of int
-        Values that have to exist although no step reads them: the logits.
+    The pinned values have to exist although no step reads them, as the logits do.
     """
     found = _Merged(steps, pinned)
     for at, step in enumerate(steps):

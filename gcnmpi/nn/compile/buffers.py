@@ -46,12 +46,7 @@ class Pool:
     ) -> dict[int, int]:
         """Value → buffer, for the steps of a pass in their order.
 
-        Parameters
-        ----------
-        fixed : collection of int
-            Values with memory of their own.
-        last : collection of int
-            Values that are read after the pass.
+        ``fixed``: values with memory of their own. ``last``: values that are read after the pass.
         """
         ends = dict.fromkeys(last, len(steps))
         for at, step in enumerate(steps):

@@ -17,26 +17,14 @@ from gcnmpi.schemes.operations import Operation
 
 @dataclass(frozen=True)
 class Moment:
-    """A step, and what becomes of memory around it.
-
-    Attributes
-    ----------
-    step : Step
-    writes : int
-        The value that it gives.
-    over : int or None
-        The value whose memory it writes to; None: it gets memory of its own.
-    gathered : bool
-        Whether whole rows of what it writes will go to neighbours, which takes room for halos.
-    ended : tuple of int
-        Values that are not read any more after it.
-    """
+    """A step, and what becomes of memory around it."""
 
     step: Step
-    writes: int
-    over: int | None
+    writes: int  # the value that it gives
+    over: int | None  # the value whose memory it writes to; None: it gets memory of its own
+    # Whether whole rows of what it writes will go to neighbours, which takes room for halos
     gathered: bool
-    ended: tuple[int, ...]
+    ended: tuple[int, ...]  # values that are not read any more after it
 
 
 def lifetimes(
@@ -44,10 +32,7 @@ def lifetimes(
 ) -> list[Moment]:
     """The steps that lead to the output of a layer, from 1.
 
-    Parameters
-    ----------
-    layout, whole_rows
-        Of the scheme. Where rows are whole, x·W may be written where x is, some rows at a time.
+    Where the scheme has whole rows, x·W may be written where x is, some rows at a time.
     """
     last = program.outputs[depth - 1]
     written = [step.writes for step in program.evaluation]

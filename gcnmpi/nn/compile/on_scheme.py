@@ -24,10 +24,7 @@ from partition.graph.store import StoredGraph, read_partition
 def batch_program(network: Network, config: Config, sparse: bool) -> Program:
     """The program of a network on batches whose layers have neighbours of their own.
 
-    Parameters
-    ----------
-    sparse : bool
-        As :func:`gcnmpi.nn.compile.compile_network` takes it.
+    With ``sparse``, the features are a sparse matrix.
     """
     # A sampler of neighbours leaves every row one of them; but that of layers may leave none.
     drawn, loops = batches_of(config.train), config.graph.self_loops
@@ -42,19 +39,9 @@ def hops_of(program: Program) -> int:
 
 
 def check_batches(config: Config, fanouts: Sequence[int], program: Program) -> None:
-    """Refuse what mini-batches do not do.
+    """A UserError if the configuration asks for what mini-batches cannot do.
 
-    Parameters
-    ----------
-    fanouts : sequence of int
-        Of the sampler; empty if it has none.
-    program : Program
-        Of a batch.
-
-    Raises
-    ------
-    UserError
-        If the configuration asks for it.
+    ``fanouts`` are those of the sampler, empty if it has none; ``program`` is that of a batch.
     """
     hops = hops_of(program)
     if fanouts and not hops:
@@ -92,17 +79,10 @@ def check_batches(config: Config, fanouts: Sequence[int], program: Program) -> N
 def program_of_batches(
     config: Config, stored: StoredGraph, network: Network, program: Program
 ) -> Program | None:
-    """That of a batch, checked by what the folder says; None: all vertices train at once.
+    """The program of a batch, checked by what the folder says; None: all vertices train at once.
 
-    Parameters
-    ----------
-    program : Program
-        As of :func:`program_on`.
-
-    Raises
-    ------
-    UserError
-        If the configuration asks for what mini-batches do not do.
+    ``program`` is the one of :func:`program_on`. A UserError if the configuration asks for what
+    mini-batches cannot do.
     """
     batches = batches_of(config.train)
     if batches is None:
@@ -147,15 +127,7 @@ def program_on(
 ) -> tuple[Program, Demand]:
     """The program of a network on ``size`` ranks of a scheme, and what that asks of the scheme.
 
-    Parameters
-    ----------
-    trains : bool
-        As :func:`gcnmpi.nn.compile.compile_network` takes it.
-
-    Raises
-    ------
-    UserError
-        If the scheme cannot run it.
+    With ``trains``, it has a backward pass. A UserError if the scheme cannot run the network.
     """
     entry = SCHEMES.get(config.scheme.name)
     forecast = entry.forecast(config.scheme, size, make_facts(source, config, Demand()))

@@ -67,12 +67,8 @@ def narrow(
     """The same where each aggregation has fewer rows than it reads, and H⁰ has all.
 
     A value has the rows that its readers need: as an aggregate those of one layer less, else their
-    own. Where they differ, those that need fewer read them from a move of their own.
-
-    Parameters
-    ----------
-    sparse : collection of int
-        Operators whose values are sparse matrices: what is made of these has all rows.
+    own. Where they differ, those that need fewer read them from a move of their own. A value made
+    of one of the operators ``sparse``, whose values are sparse matrices, has all rows.
     """
     layers = [0] * len(operators)  # relative to the last; an aggregate is one above what it reads
     for number in reversed(range(len(operators))):

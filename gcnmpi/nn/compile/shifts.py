@@ -18,13 +18,8 @@ def without_shifts(
 ) -> list[bool]:
     """For each value whether the loss stays what it is when a constant is added to a column of it.
 
-    Parameters
-    ----------
-    last : int
-        The logits.
-    also : tuple of types
-        Aggregations that make of a column of equal numbers another one: a mean of neighbours where
-        every vertex has one, a maximum.
+    The last operator gives the logits. The aggregations ``also`` make of a column of equal numbers
+    another one: a mean of neighbours where every vertex has one, a maximum.
     """
     found = [number != last for number in range(len(operators))]
     for number, operator in reversed([*enumerate(operators)]):

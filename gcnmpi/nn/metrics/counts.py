@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from gcnmpi.mpi.comm import Comm, sum_in_place
+from gcnmpi.mpi.comm import Comm, reduce_in_place
 from gcnmpi.nn.metrics.scored import Scored
 
 
@@ -21,7 +21,7 @@ def accuracy(comm: Comm, scored: Scored) -> float | None:
         known = scored.known
         right = known & ((scored.logits > 0) == (scored.labels > 0.5))
         counts = np.array([np.count_nonzero(right), np.count_nonzero(known)])
-    sum_in_place(comm, counts)
+    reduce_in_place(comm, counts)
     return int(counts[0]) / int(counts[1]) if counts[1] else None
 
 
@@ -53,7 +53,7 @@ def f1_macro(comm: Comm, scored: Scored) -> float | None:
 def _without_any(comm: Comm, scored: Scored) -> float | None:
     """0 of several labels of which any is known; of classes, or if nothing is known, undefined."""
     known = np.array([0 if scored.of_classes else np.count_nonzero(scored.known)])
-    sum_in_place(comm, known)
+    reduce_in_place(comm, known)
     return 0.0 if known[0] else None
 
 
@@ -69,5 +69,5 @@ def _counts(comm: Comm, scored: Scored) -> np.ndarray:
         decided, there = known & (scored.logits > 0), known & (scored.labels > 0.5)
         found = [np.count_nonzero(hits, axis=0) for hits in (decided & there, decided, there)]
     counts = np.array(found, np.int64).reshape(3, width)
-    sum_in_place(comm, counts)
+    reduce_in_place(comm, counts)
     return counts

@@ -9,7 +9,7 @@ import math
 
 import numpy as np
 
-from gcnmpi.mpi.comm import Comm, sum_in_place
+from gcnmpi.mpi.comm import Comm, reduce_in_place
 from gcnmpi.nn.metrics.scored import Scored, mean_of_columns
 
 
@@ -55,5 +55,5 @@ def _errors(scored: Scored) -> tuple[np.ndarray, np.ndarray]:
 def _sums(comm: Comm, known: np.ndarray, *values: np.ndarray) -> np.ndarray:
     """Sums over all ranks of what is known of each of ``values``, (values, columns) float64."""
     sums = np.array([np.sum(v, axis=0, where=known, dtype=np.float64) for v in values])
-    sum_in_place(comm, sums)
+    reduce_in_place(comm, sums)
     return sums

@@ -20,7 +20,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from gcnmpi.mpi.comm import Comm, maximum, redistribute, sum_in_place
+from gcnmpi.mpi.comm import Comm, maximum, redistribute, reduce_in_place
 from gcnmpi.nn.metrics.scored import Scored, mean_of_columns
 
 MAX_BYTES = 64 * 2**20  # of scores that are sent at once
@@ -37,7 +37,7 @@ def roc_auc(comm: Comm, scored: Scored) -> float | None:
     pairs = np.zeros(order.width, np.int64)
     of_groups = order.ones * (2 * order.zeros_below + order.zeros)
     np.add.at(pairs, order.columns, of_groups)
-    sum_in_place(comm, pairs)
+    reduce_in_place(comm, pairs)
     found = []
     for twice, ones, zeros in zip(*(a.tolist() for a in (pairs, *order.totals)), strict=True):
         if ones and zeros:
@@ -54,7 +54,7 @@ def average_precision(comm: Comm, scored: Scored) -> float | None:
     share = order.ones[some] * (hits[some] / (hits[some] + misses[some]))
     sums = np.zeros(order.width)
     np.add.at(sums, order.columns[some], share)
-    sum_in_place(comm, sums)
+    reduce_in_place(comm, sums)
     there = order.totals[0]
     # A column without negatives says as little as one without positives, but is defined.
     return mean_of_columns((sums[there > 0] / there[there > 0]).tolist())
@@ -106,7 +106,7 @@ def in_order(comm: Comm, scored: Scored) -> InOrder:
     comm.Exscan(mine, before)
     if comm.rank == 0:
         before[...] = 0  # MPI leaves it undefined
-    sum_in_place(comm, totals)
+    reduce_in_place(comm, totals)
     below: list[np.ndarray] = []
     for counts, lower in zip((ones, zeros), before, strict=True):
         upto = np.cumsum(counts) - counts

@@ -22,21 +22,11 @@ BRANCH_STREAM = 1 << 22
 
 @dataclass(frozen=True)
 class Layer:
-    """A layer, as the function that adds its convolution is told of it.
+    """A layer, as the function that adds its convolution is told of it."""
 
-    Attributes
-    ----------
-    k : int
-        Its number, from 1.
-    width : int
-        Columns of its output.
-    last : bool
-        Whether that is the logits.
-    """
-
-    k: int
-    width: int
-    last: bool
+    k: int  # its number, from 1
+    width: int  # columns of its output
+    last: bool  # whether that is the logits
 
     @property
     def name(self) -> str:

@@ -282,9 +282,9 @@ def _dropout(
     if not attend.p:
         return lambda epoch: None
     kernel, seed, halo = binding.kernel, binding.seed, binding.halo(step)
-    own = halo.ids[: halo.pattern.rows]
+    own = kernel.resident(halo.ids[: halo.pattern.rows], np.uint64)
     numbers = halo.ids.astype(np.int64)[:, np.newaxis] * attend.heads + np.arange(attend.heads)
-    columns = rng.column_keys(numbers.reshape(-1))
+    columns = kernel.resident(rng.column_keys(numbers.reshape(-1)), np.uint32)
 
     def of(epoch: int) -> AttentionDropout:
         rows = kernel.row_keys(seed, epoch, attend.stream, own)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+import numpy as np
+
 from gcnmpi.nn.binding import Binding, Run
 from gcnmpi.nn.operators.dense import COMBINE, WEIGHT_GRAD, Linear
 from gcnmpi.nn.operators.inserted import FINISH
@@ -29,7 +31,7 @@ def _weight_grad(linear: Linear, binding: Binding, step: Step) -> Run:
 def _drop(finish: Finish, binding: Binding, step: Step) -> Run:
     """Dropout of the stored entries."""
     x, out = (binding.sparse[value] for value in (step.reads[0], step.number))
-    keys = finish.stream, binding.block(step).rows
+    keys = finish.stream, binding.kernel.resident(binding.block(step).rows, np.uint64)
     return lambda epoch: out.drop_from(x, binding.seed, epoch, keys, finish.p)
 
 

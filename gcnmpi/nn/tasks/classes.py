@@ -32,13 +32,8 @@ def _labels(stored: StoredGraph) -> np.ndarray:
 
 
 def _loss(made: Made) -> Loss:
-    targets, options = made.targets, made.options
-    if options.class_weights == "none" and not options.label_smoothing:
-        return SoftmaxCrossEntropy(
-            made.scheme, made.kernel, made.k, targets.labels, targets.masks["train"],
-            targets.counts["train"], made.width,
-        )  # fmt: skip
-    return WeightedCrossEntropy(made)
+    plain = made.options.class_weights == "none" and not made.options.label_smoothing
+    return SoftmaxCrossEntropy(made) if plain else WeightedCrossEntropy(made)
 
 
 def _products(options: TaskConfig, k: int, rows: int) -> list[Product]:
@@ -85,12 +80,16 @@ class WeightedCrossEntropy:
             labels = np.where(mask, made.targets.labels, -1).astype(np.int32)
             kernel = made.kernel
             right, spread = (1 - self._smoothing) * weights, self._smoothing / width * weights
-            arrays = kernel.from_host(labels), kernel.from_host64(right), kernel.from_host64(spread)
-            self._of_kernel = ClassLoss(*arrays, float(spread.sum()))
+            self._of_kernel = ClassLoss(
+                kernel.resident(labels, np.int32), kernel.from_host(right),
+                kernel.from_host(spread), float(spread.sum()),
+            )  # fmt: skip
             return
         own = self._columns
         self._hits = np.flatnonzero((self._labels >= own.start) & (self._labels < own.stop))
         self._hit_columns = self._labels[self._hits] - own.start
+        self._taken = made.kernel.resident(self._rows, np.int64)
+        self._picked = made.kernel.resident(self._labels, np.int64)
         shape = len(self._rows), own.stop - own.start
         self._logits = made.kernel.empty_columnwise(*shape)
         self._exponentials = made.kernel.empty_columnwise(*shape)
@@ -114,11 +113,11 @@ class WeightedCrossEntropy:
     def _on_the_host(self, logits: Array, grad: Array) -> float:
         grad.fill(0)
         kernel, scheme, k = self._kernel, self._scheme, self._k
-        kernel.take_rows(logits, self._rows, self._logits)
+        kernel.take_rows(logits, self._taken, self._logits)
         largest = scheme.row_max(k, self._logits)
         sums = kernel.exp_shifted(self._logits, largest, self._exponentials)
         sums = self._on_host(scheme.row_sum(k, sums))
-        picked = self._on_host(scheme.row_pick(k, self._logits, self._labels, self._width))
+        picked = self._on_host(scheme.row_pick(k, self._logits, self._picked, self._width))
         shift = self._on_host(largest)
         # Of each vertex, −log softmax of its label and its weight.
         losses = np.log(sums) + (shift - picked)
@@ -139,7 +138,7 @@ class WeightedCrossEntropy:
             self._labels[self._hits]
         ]
         found *= self._scale
-        kernel.put_rows(kernel.from_host(found), self._rows, grad)
+        kernel.put_rows(kernel.from_host(found), self._taken, grad)
         return loss
 
     def _on_host(self, array: Array) -> np.ndarray:
@@ -149,10 +148,7 @@ class WeightedCrossEntropy:
 def _weights(made: Made, examples: np.ndarray) -> np.ndarray:
     """The weight of each class, float64; "balanced" is that of scikit-learn.
 
-    Raises
-    ------
-    UserError
-        If there are not as many as classes.
+    A UserError if there are not as many as classes.
     """
     if made.options.class_weights == "balanced":
         # A class without training vertices weighs nothing: it has no part in the loss.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import numpy as np
 
@@ -25,14 +26,8 @@ class MeanOfEntries:
     """Mean of a loss of each number, over all that are known.
 
     No rank needs another one's numbers, so that nothing is sent however columns are cut. Computed
-    on the host, unless the kernel has an operation for it and knows the loss.
-
-    Parameters
-    ----------
-    entry, of_kernel : callable
-        See :data:`Entry` and :data:`Known`.
-    smoothing : float
-        ε: y·(1 − ε) + ε/2 takes the place of a label y.
+    on the host, unless the kernel has an operation for it and knows the loss. With a smoothing ε,
+    y·(1 − ε) + ε/2 takes the place of a label y.
     """
 
     def __init__(
@@ -53,8 +48,10 @@ class MeanOfEntries:
 
         self._one_pass = made.kernel.entry_losses if of_kernel is not None else None
         if of_kernel is not None and self._one_pass is not None:
-            self._loss = of_kernel(block.columns)
-            self._labels = smoothed(np.where(known, labels, np.nan)).astype(made.kernel.dtype)
+            kernel, loss = made.kernel, of_kernel(block.columns)
+            self._loss = replace(loss, weights=kernel.resident(loss.weights, kernel.dtype))
+            labels = smoothed(np.where(known, labels, np.nan))
+            self._labels = kernel.resident(labels.astype(kernel.dtype), kernel.dtype)
             return
         self._rows = np.flatnonzero(known.any(axis=1))
         self._known = known[self._rows]
@@ -90,12 +87,7 @@ class MeanOfEntries:
 
 
 def sums_of_columns(made: Made, values: np.ndarray) -> np.ndarray:
-    """Sums over all known numbers of training vertices, one a column of the whole output.
-
-    Parameters
-    ----------
-    values : (rows, columns) numbers of this rank
-    """
+    """Sums over all known numbers of training vertices, one a column of the whole output."""
     block = made.scheme.block(Place(made.k), made.width)
     known = ~np.isnan(made.targets.labels) & made.targets.masks["train"][:, np.newaxis]
     sums = np.zeros(made.width)

@@ -106,10 +106,7 @@ TASK = Task(_labels, _loss, on_device=True, probabilities=_sigmoid)
 def _weights(made: Made) -> np.ndarray | None:
     """The weight of each label where it is 1, in the kernel's dtype; None: 1.
 
-    Raises
-    ------
-    UserError
-        If there are not as many as labels.
+    A UserError if there are not as many as labels.
     """
     dtype, given = made.kernel.dtype, class_weights(made.options)
     if made.options.class_weights == "balanced":

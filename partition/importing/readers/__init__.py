@@ -1,7 +1,7 @@
 """Graph files of other programs: one module per format, one line in the table each.
 
-A reader hands over the arcs as the file has them, in the file's order; what becomes of duplicates
-and self-loops is decided in :mod:`partition.importing.assemble`.
+A reader hands over the arcs as the file has them, in the file's order;
+:mod:`partition.importing.assemble` decides what becomes of duplicates and self-loops.
 """
 
 from __future__ import annotations
@@ -118,22 +118,14 @@ class Source:
         The arcs in the file's order: row = source, column = target.
     weights : (nnz,) float64, optional
         Finite weights of the arcs; 1 where None.
-    features : (n, d) float32, optional
-    labels : (n,) int32, optional
-        Class of each vertex, −1 where it has none.
-    masks : mapping of "train" / "val" / "test" to (n,) bool, or to (n, splits) bool
-    class_names : tuple of str, optional
-        Names of the classes, where they are not their numbers.
-    ids : (n,) int64 or str, optional
-        Ids of the vertices in the file, where they are not 0..n−1.
+    features, labels, targets, masks, class_names, ids
+        See :class:`partition.graph.graph.Graph`.
     symmetric : bool
         Each undirected edge is listed once and stands for both its arcs.
     format : str
         Name of the format in ``FORMATS``.
     notes : mapping
         Further findings of the reader, for the manifest.
-    targets : (n, c) float32 or float64, optional
-        Numbers to be learned, or several labels a vertex; NaN where unknown.
     """
 
     n: int
@@ -178,7 +170,7 @@ class Stream:
     ids : (n,) int64 or str, optional
         The content of the file of that name.
     rest : mapping
-        Further fields of :class:`Source`; of ``notes`` what is known before the arcs are read.
+        Further fields of :class:`Source`; ``notes`` are those known before the arcs are read.
     """
 
     pieces: Iterator[tuple[Any, Any, np.ndarray | None]]
@@ -203,7 +195,7 @@ def read_source(
     format : str
         A name in ``FORMATS``, or ``"auto"``: judged by the name and the first bytes.
     layout : Layout, optional
-        What the file does not say itself.
+        The user's words on facts that the file does not state.
 
     Raises
     ------
@@ -233,7 +225,7 @@ def open_stream(
     allocate: Allocate,
     tell: Tell = lambda stage, done, total: None,
 ) -> Stream:
-    """The same a piece at a time; what belongs to the vertices is in arrays of ``allocate``.
+    """The same a piece at a time; the data of the vertices is in arrays of ``allocate``.
 
     A UserError as of :func:`read_source`, here or from the pieces; or if the format is not read in
     pieces, or ids are texts, each of which would have to be kept.
@@ -274,7 +266,7 @@ def _whole(stream: Stream) -> Source:
     else:
         target, source = _joined(ends[1]), _joined(ends[0])
     del ends
-    pa.default_memory_pool().release_unused()  # which it would keep for what comes next
+    pa.default_memory_pool().release_unused()  # it would keep the memory for later columns
     n, ids = stream.n, None
     if n is None:
         n, source, target, ids = number_vertices(

@@ -1,4 +1,4 @@
-"""Arrays of an ``.npz`` some rows at a time: what is too large to be in memory as a whole."""
+"""Arrays of an ``.npz`` some rows at a time, where they are too large for memory as a whole."""
 
 from __future__ import annotations
 

@@ -27,7 +27,7 @@ WEIGHTS = {"weight", "weights", "w", "edgeweight"}
 
 @dataclass(frozen=True)
 class Columns:
-    """How a line is cut, and which columns are what.
+    """How a line is cut, and which columns are sources, targets and weights.
 
     Attributes
     ----------
@@ -46,7 +46,7 @@ class Columns:
     doubtful : bool
         The first line may be a header after all.
     note : str
-        What was read, where it is not all that there is, for the user.
+        The columns that were read, for the user, where there are others.
     """
 
     separator: str | None

@@ -33,7 +33,7 @@ VERSION = GRAPH_KIND = 2
 MARKED = 1 << 32  # of formats, which older files number otherwise
 IN_COO, IN_CSR, IN_CSC = 1, 2, 4
 KINDS = {0: "i", 1: "u", 2: "f", 6: "b"}
-# Names of what belongs to vertices and arcs there, and ours.
+# DGL's names of the data of vertices and arcs, and ours.
 NAMES = {"feat": "x", "features": "x", "label": "y", "labels": "y"}
 WEIGHTS = ("weight", "w", "edge_weight")
 IN_PYTHON = "in Python: gcnmpi.graph.from_object(dgl.load_graphs(FILE)[0][0], folder=…)"
@@ -73,7 +73,7 @@ def as_source(
     where: str,
     format: str,
 ) -> Source:
-    """A graph out of what DGL calls ``ndata`` and ``edata``."""
+    """A graph out of its data of vertices and arcs, DGL's ``ndata`` and ``edata``."""
     fields: dict[str, Any] = {NAMES.get(name, name): a for name, a in vertex_data.items()}
     fields |= {f"edge {name}": a for name, a in arc_data.items() if name not in WEIGHTS}
     fields |= {"edge_index": edge_index, "num_nodes": n}
@@ -190,7 +190,7 @@ class _Stream:
             self._bytes = np.empty(0, np.uint8) if empty else np.memmap(file, np.uint8, "r")
 
     def damaged(self, what: str) -> UserError:
-        """The refusal of a file, with what was found in it."""
+        """The refusal of a file, with the fault that was found in it."""
         return UserError(f"{self.path} is truncated or damaged: it has {what}", IN_PYTHON)
 
     def take(self, nbytes: int) -> np.ndarray:

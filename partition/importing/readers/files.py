@@ -94,7 +94,7 @@ def content_limit(path: Path) -> int:
 
 @contextlib.contextmanager
 def read_errors(path: Path) -> Iterator[None]:
-    """Turn what goes wrong in reading ``path`` into one UserError that names it."""
+    """Turn errors of reading ``path`` into one UserError that names it."""
     try:
         yield
     except (EOFError, zlib.error, gzip.BadGzipFile, zipfile.BadZipFile) as error:

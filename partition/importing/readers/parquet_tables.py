@@ -45,12 +45,12 @@ def open_parquet(path: Path) -> Any:
 
 @contextlib.contextmanager
 def parquet_errors(path: Path) -> Iterator[None]:
-    """Turn what goes wrong in reading ``path`` into one UserError that names it."""
+    """Turn errors of reading ``path`` into one UserError that names it."""
     try:
         yield
     except MemoryError:  # which is one of Arrow's, too
         raise
-    # Names and texts are decoded late; an OSError may be of the system, or say what is damaged.
+    # Names and texts are decoded late; an OSError may be of the system, or of a damaged file.
     except (pa.ArrowException, UnicodeDecodeError, OSError) as error:
         raise UserError(f"{path} is truncated or damaged: {_reason(error)}") from error
 

@@ -1,4 +1,4 @@
-"""Files of PyTorch Geometric: ``data.pt`` of a dataset, and what ``torch.save`` makes of a graph.
+"""Files of PyTorch Geometric: ``data.pt`` of a dataset, and graphs that ``torch.save`` wrote.
 
 A pickle is a program. It is read by :mod:`partition.tensor_files.torch_zip` as data: the classes of
 PyTorch Geometric stand for their attributes.
@@ -56,7 +56,7 @@ def read(path: Path) -> Source:
 
 
 def _only(content: Any, file: TorchFile, path: Path) -> Any:
-    """The only graph of a dataset, (data, slices[, class]) or a list, or what there is."""
+    """The only graph of a dataset, (data, slices[, class]) or a list; or else the content."""
     if not isinstance(content, list | tuple) or not content:
         return content
     if isinstance(content, list):

@@ -55,7 +55,7 @@ class Table:
     ragged : bool
         Columns that are not read may be missing, and there may be more.
     meaning : str
-        What a line is, for messages.
+        The meaning of a line, for messages.
     """
 
     path: Path
@@ -195,7 +195,7 @@ def text_blocks(
     ``LONGEST_BLANK`` characters of nothing but white space.
     """
     number, rest, blank = 1, b"", 0
-    at_once = min(at_once, EXPANDS * path.stat().st_size + 1)  # what is asked for is allocated
+    at_once = min(at_once, EXPANDS * path.stat().st_size + 1)  # as many are allocated
     with open_plain_or_gzip(path) as file:
         for place in itertools.count():
             chunk = file.read(at_once)

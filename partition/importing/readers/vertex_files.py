@@ -243,7 +243,7 @@ def _decoded(array: np.ndarray, path: Path) -> np.ndarray:
 def _chosen(
     arrays: Mapping[str, Any], names: tuple[str, ...], path: Path, column: str | None = None
 ) -> Any:
-    """The only one of what has names, or the only one that has one of these; or ``column``."""
+    """The only one of some named things, or the only one with one of ``names``; or ``column``."""
     if column is not None:
         if column not in arrays:
             raise unknown_name(f"column of {path}", column, arrays)

@@ -47,7 +47,7 @@ def read_number_table(path: Path, what: str, dtype: DTypeLike, others: Container
 
     A first column that the header calls an id says which vertex each row is of. Columns called as
     ``others``, in small letters, are something else; if there are some, columns of texts are left
-    out, too. ``what`` the numbers are is for messages.
+    out, too. Messages call the numbers ``what``.
     """
     lines = text.first_lines(path, 2, text.LONGEST_ROW)
     if not lines:

@@ -20,7 +20,7 @@ import scipy.sparse as sp
 import gcnmpi
 from gcnmpi.cli.main import cli
 from gcnmpi.mpi.comm import agreed
-from gcnmpi.mpi.script import OtherRankError, world
+from gcnmpi.mpi.process import OtherRankError, world
 from gcnmpi.options.source import source_of
 from partition.graph.graph import Graph
 from partition.graph.store import write_graph

@@ -14,7 +14,7 @@ import time
 from importlib import import_module
 from pathlib import Path
 
-from gcnmpi.mpi import comm as mpi
+from gcnmpi.mpi.process import run
 
 
 def main(comm) -> int:
@@ -37,4 +37,4 @@ def main(comm) -> int:
 
 
 if __name__ == "__main__":
-    mpi.run(main)
+    run(main)

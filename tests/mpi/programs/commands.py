@@ -10,7 +10,7 @@ import sys
 import click
 
 from gcnmpi.cli.main import cli
-from gcnmpi.mpi import comm as mpi
+from gcnmpi.mpi.process import run
 from partition.errors import UserError
 
 
@@ -39,4 +39,4 @@ def main(comm) -> int:
 
 
 if __name__ == "__main__":
-    mpi.run(main)
+    run(main)

@@ -8,7 +8,7 @@ import sys
 
 from cupy.queue import counts
 
-from gcnmpi.mpi.comm import run
+from gcnmpi.mpi.process import run
 from gcnmpi.options.config import load_config
 from gcnmpi.options.train import batches_of
 from gcnmpi.run.evaluation import Evaluation

@@ -13,8 +13,8 @@ from pathlib import Path
 
 import numpy as np
 
-from gcnmpi.mpi import comm as mpi
 from gcnmpi.mpi.comm import slice_of
+from gcnmpi.mpi.process import run
 from gcnmpi.options.config import from_table
 from gcnmpi.options.kernel import KERNELS
 from gcnmpi.options.model import MATRICES, NETWORKS, HopsOptions
@@ -129,4 +129,4 @@ def main(comm) -> int:
 
 
 if __name__ == "__main__":
-    mpi.run(main)
+    run(main)

@@ -17,8 +17,8 @@ from gcnmpi.mpi import comm as mpi
 from gcnmpi.nn.evaluator import evaluate
 from gcnmpi.options.config import load_config
 from gcnmpi.options.train import batches_of
-from gcnmpi.planner.evaluation import evaluation_memory
 from gcnmpi.planner.machine import Machine
+from gcnmpi.planner.memory import evaluation_memory
 from gcnmpi.planner.ranking import Candidate, Setting
 from gcnmpi.propagation.running import propagate
 from gcnmpi.propagation.settings import asked_for

@@ -12,7 +12,7 @@ import sys
 
 import numpy as np
 
-from gcnmpi.mpi.comm import run
+from gcnmpi.mpi.process import run
 from gcnmpi.nn.schedules import LearningRate
 from gcnmpi.options.config import load_config
 from gcnmpi.run.captured import obstacle

@@ -7,7 +7,7 @@ import json
 import sys
 from pathlib import Path
 
-from gcnmpi.mpi import comm
+from gcnmpi.mpi import process
 from gcnmpi.options.config import from_table
 from gcnmpi.options.outputs import Inferring
 from gcnmpi.propagation.running import propagate
@@ -45,4 +45,4 @@ def main(world):
     return 0
 
 
-comm.run(main)
+process.run(main)

@@ -17,6 +17,7 @@ from gcnmpi.core.precision import EXACT, FORMATS
 from gcnmpi.halo import node_memory
 from gcnmpi.layout.place import Place
 from gcnmpi.mpi import comm as mpi
+from gcnmpi.mpi.process import run
 from gcnmpi.options.config import from_table
 from gcnmpi.options.kernel import resolve
 from gcnmpi.run.problem import open_problem
@@ -181,4 +182,4 @@ def main(comm) -> int:
 
 
 if __name__ == "__main__":
-    mpi.run(main)
+    run(main)

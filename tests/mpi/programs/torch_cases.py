@@ -22,6 +22,7 @@ from products import N, assignments, random_graph
 import gcnmpi.torch
 from gcnmpi.core import rng
 from gcnmpi.mpi import comm as mpi
+from gcnmpi.mpi.process import run
 from partition.errors import UserError
 from partition.graph.graph import aggregation_matrix
 from partition.graph.metrics import measure, measure_mixed
@@ -639,4 +640,4 @@ def main(comm) -> int:
 
 
 if __name__ == "__main__":
-    mpi.run(main)
+    run(main)

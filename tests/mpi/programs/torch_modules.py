@@ -20,7 +20,7 @@ from torch_geometric.utils import add_remaining_self_loops
 
 import gcnmpi.torch
 from gcnmpi.core import rng
-from gcnmpi.mpi import comm as mpi
+from gcnmpi.mpi.process import run
 from partition.graph.store import open_graph
 
 STEPS = 3
@@ -177,4 +177,4 @@ def main(comm) -> int:
 
 
 if __name__ == "__main__":
-    mpi.run(main)
+    run(main)

@@ -16,6 +16,7 @@ from gcnmpi.core.volume import NOTHING, Volume
 from gcnmpi.halo import node_memory
 from gcnmpi.layout.place import Place
 from gcnmpi.mpi import comm as mpi
+from gcnmpi.mpi.process import run
 from gcnmpi.options.config import from_table
 from gcnmpi.options.scheme import TRANSPORTS
 from gcnmpi.run.problem import open_problem
@@ -110,4 +111,4 @@ def main(comm) -> int:
 
 
 if __name__ == "__main__":
-    mpi.run(main)
+    run(main)

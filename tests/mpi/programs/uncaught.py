@@ -6,7 +6,7 @@ Usage: uncaught.py HOW
 import sys
 
 from gcnmpi.mpi.comm import MPI, agreed
-from gcnmpi.mpi.script import told, world
+from gcnmpi.mpi.process import told, world
 from partition.errors import UserError
 
 

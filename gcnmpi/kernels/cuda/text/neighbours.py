@@ -1,8 +1,8 @@
 """CUDA source of maximum and attention; conventions are those of ``kernels.cuda``.
 
 A thread has a row or a column of the pattern and one number of it, and goes through the entries by
-itself: no atomics, the same order every time. What needs a sum over the columns of a head (a score,
-a dot) has a thread for each head.
+itself: no atomics, the same order every time. A score or a dot, which is a sum over the columns of
+a head, has a thread for each head.
 """
 
 KERNELS = r"""

@@ -8,7 +8,7 @@ by another kernel. Nothing depends on the order in which threads run. Offsets ha
 32: a matrix may have more entries than cuSPARSE takes, 2³¹ − 128.
 
 An epilogue (:mod:`gcnmpi.kernels.epilogues`) is ``stage`` 0: nothing, 1: bias, activation and
-dropout, 2: their derivative from what they gave; ``kind`` is the number of the activation.
+dropout, 2: their derivative from their result; ``kind`` is the number of the activation.
 """
 
 from __future__ import annotations
