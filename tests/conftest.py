@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import json
 import os
 import shlex
 import signal
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Iterator
-from importlib import import_module
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 
 import pytest
+from stored_graphs import store_small_graphs
+from words import latest
 
 from gcnmpi.mpi.launch import local_launcher
 from partition.errors import UserError
@@ -23,6 +26,7 @@ from partition.startup import PYTHON
 PROGRAMS = Path(__file__).parent / "mpi" / "programs"
 PACKAGES = {"gcnmpi": "gcnmpi", "gcn-partition": "partition"}
 UNIT = Path(__file__).parent / "unit"
+MOST_KEPT = 4  # ranks of a launch that stays
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -59,22 +63,24 @@ def data_dir() -> Path:
 
 @pytest.fixture(scope="session")
 def schemes_folder(tmp_path_factory) -> Path:
-    """The graphs and partitions of tests/mpi/test_schemes.py, for tests of other folders too."""
-    return import_module("test_schemes").make_folder(tmp_path_factory.mktemp("schemes"))
+    """Three kinds of small graphs with uneven partitions."""
+    return store_small_graphs(tmp_path_factory.mktemp("schemes"))
 
 
 @pytest.fixture(scope="session")
 def mpirun() -> Callable[..., subprocess.CompletedProcess]:
-    """``mpirun(nranks, *argv, timeout=60, env=None, cwd=None)`` → the completed process.
+    """``mpirun(nranks, *argv, code=0, timeout=60, env=None, cwd=None)`` → the completed process.
 
     ``argv`` starts with "gcnmpi", "gcn-partition" or the name of a file in tests/mpi/programs.
-    Everything that is still alive after ``timeout`` seconds is killed and the test fails.
+    The test fails if the exit code is another than ``code`` (None: it may be any). Every process
+    that is still alive after ``timeout`` seconds is killed, and the test fails.
     """
     launcher = _launcher()
 
     def run(
         nranks: int,
         *argv: str | os.PathLike,
+        code: int | None = 0,
         timeout: float = 60,
         env: dict[str, str] | None = None,
         cwd: str | os.PathLike | None = None,
@@ -84,7 +90,148 @@ def mpirun() -> Callable[..., subprocess.CompletedProcess]:
         program = packages.get(first, [str(PROGRAMS / first)])
         command = [*launcher, "-n", str(nranks), sys.executable, *program, *rest]
         variables = {**os.environ, **MPI_ENVIRONMENT, **(env or {})}
-        return run_group(command, timeout, variables, cwd)
+        return run_group(command, code, timeout, variables, cwd)
+
+    return run
+
+
+class Ranks:
+    """Ranks that wait for cases (tests/mpi/programs/cases.py), which they need not start for."""
+
+    def __init__(self, nranks: int, folder: Path, env: dict[str, str]) -> None:
+        self._folder, self._count = folder, 0
+        program = [sys.executable, str(PROGRAMS / "cases.py"), str(folder), str(os.getpid())]
+        with open(folder / "output", "w") as output:
+            self._process = subprocess.Popen(
+                [*_launcher(), "-n", str(nranks), *program],
+                env={**os.environ, **MPI_ENVIRONMENT, **env, SESSIONS: str(folder)},
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+            )
+
+    @property
+    def live(self) -> bool:
+        """Whether they take cases."""
+        return self._process.poll() is None
+
+    def run(self, asked: dict | None, timeout: float) -> list:
+        """The results of the cases; None: they are to end."""
+        (self._folder / "asked").write_text(json.dumps(asked, default=str))
+        (self._folder / "asked").rename(self._folder / f"{self._count}.json")
+        out, until = self._folder / f"{self._count}.out.json", time.monotonic() + timeout
+        self._count += 1
+        while self.live and not out.exists() and time.monotonic() < until:
+            time.sleep(0.01)
+        if asked is None or out.exists():
+            return json.loads(out.read_text()) if asked else []
+        end = f"do not end within {timeout} s" if self.live else "have ended without a result"
+        self.kill()
+        pytest.fail((self._folder / "output").read_text() + f"\nthe ranks {end}")
+
+    def kill(self) -> None:
+        """End them, if they have not ended."""
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self._process.pid, signal.SIGKILL)
+        self._process.wait()
+
+
+@pytest.fixture(scope="session")
+def run_cases(tmp_path_factory) -> Iterator[Callable[..., list]]:
+    """``run_cases(program, nranks, cases, timeout=240, env=None)`` → the result of each case.
+
+    ``program`` is a module in tests/mpi/programs, the result what its ``of_case`` gives on rank 0.
+    Few ranks stay for the cases of other tests, unless they are to have variables of their own.
+    """
+    kept: dict[int, Ranks] = {}
+
+    def run(
+        program: str, nranks: int, cases: list, timeout: float = 240, env: dict | None = None
+    ) -> list:
+        ranks = kept.pop(nranks, None) if env is None else None
+        if ranks is None or not ranks.live:
+            ranks = Ranks(nranks, tmp_path_factory.mktemp("ranks"), env or {})
+        found = ranks.run({"program": program, "cases": cases}, timeout)
+        if env is None and nranks <= MOST_KEPT:
+            kept[nranks] = ranks
+        else:
+            end(ranks)
+        return found
+
+    def end(ranks: Ranks) -> None:
+        ranks.run(None, timeout=20)
+        ranks.kill()
+
+    yield run
+    for ranks in kept.values():
+        end(ranks)
+
+
+@pytest.fixture(scope="session")
+def gcnmpi_lines(run_cases) -> Callable[..., list[list[str | None]]]:
+    """``gcnmpi_lines(nranks, lines, timeout=240)`` → the complaints of all ranks, for each line.
+
+    A line is the words after "gcnmpi". Ranks that have nothing to complain of say None.
+    """
+
+    def run(nranks: int, lines: Iterable, **options) -> list[list[str | None]]:
+        words = [[str(word) for word in line] for line in lines]
+        return run_cases("commands", nranks, words, **options)
+
+    return run
+
+
+@pytest.fixture(scope="session")
+def hear_mistakes(gcnmpi_lines) -> Callable[..., None]:
+    """``hear_mistakes(nranks, pairs)``: all ranks have the same complaint of each line.
+
+    ``pairs`` has (line, text or texts that their complaint contains).
+    """
+
+    def hear(nranks: int, pairs: Iterable[tuple[Iterable, str | Sequence[str]]]) -> None:
+        lines, says = zip(*pairs, strict=True)
+        for heard, texts in zip(gcnmpi_lines(nranks, lines), says, strict=True):
+            assert heard == heard[:1] * nranks
+            for text in [texts] if isinstance(texts, str) else texts:
+                assert text in (heard[0] or "")
+
+    return hear
+
+
+@pytest.fixture(scope="session")
+def verified(run_cases) -> Callable[..., list[set[str]]]:
+    """``verified(nranks, cases, timeout=240, env=None)`` → the names of the checks of each case.
+
+    A case has "graph", "partition" and "settings", of which the last of each key counts. The test
+    fails if a check misses.
+    """
+
+    def run(nranks: int, cases: list[dict], **options) -> list[set[str]]:
+        cases = [case | {"settings": latest(*case["settings"])} for case in cases]
+        results = run_cases("verify_cases", nranks, cases, **options)
+        for case, result in zip(cases, results, strict=True):
+            assert (result["code"], result["missed"]) == (0, []), case
+        return [set(result["checks"]) for result in results]
+
+    return run
+
+
+@pytest.fixture(scope="session")
+def trained(run_cases) -> Callable[..., dict[str, dict]]:
+    """``trained(nranks, cases, outputs=False)`` → name → a record of network_cases.py.
+
+    ``cases`` is name → (graph, partition or None, settings), of which the last of each key counts.
+    """
+
+    def run(nranks: int, cases: dict[str, tuple], outputs: bool = False) -> dict[str, dict]:
+        more = {"outputs": True} if outputs else {}
+        wanted = [
+            {"graph": graph, "partition": partition, "settings": latest(*settings), **more}
+            for graph, partition, settings in cases.values()
+        ]
+        found = run_cases("network_cases", nranks, wanted, timeout=400)
+        return dict(zip(cases, found, strict=True))
 
     return run
 
@@ -129,11 +276,11 @@ exit $code
 
 @pytest.fixture
 def shell(tmp_path) -> Callable[..., subprocess.CompletedProcess]:
-    """``shell(script, timeout=60)`` → the completed process of bash in ``tmp_path``.
+    """``shell(script, code=0, timeout=60)`` → the completed process of bash in ``tmp_path``.
 
     Each command is echoed to stderr, and the first that fails ends the script. ``mpirun``,
     ``gcnmpi``, ``gcn-partition`` and ``python`` are those of this environment. ``silent COMMAND``
-    fails if the command writes anything to stderr.
+    fails if the command writes anything to stderr. The exit code and the time are as in ``mpirun``.
     """
     commands = tmp_path / ".commands"
     commands.mkdir()
@@ -149,11 +296,9 @@ def shell(tmp_path) -> Callable[..., subprocess.CompletedProcess]:
     (commands / "silent").chmod(0o755)
     path = os.pathsep.join([str(commands), os.environ.get("PATH", "")])
 
-    def run(script: str, timeout: float = 60) -> subprocess.CompletedProcess:
-        command = ["bash", "-exc", script]
-        return run_group(
-            command, timeout, {**os.environ, **MPI_ENVIRONMENT, "PATH": path}, tmp_path
-        )
+    def run(script: str, code: int | None = 0, timeout: float = 60) -> subprocess.CompletedProcess:
+        variables = {**os.environ, **MPI_ENVIRONMENT, "PATH": path}
+        return run_group(["bash", "-exc", script], code, timeout, variables, tmp_path)
 
     return run
 
@@ -196,7 +341,11 @@ SESSIONS = "PRTE_MCA_prte_tmpdir_base"
 
 
 def run_group(
-    command: list[str], timeout: float, env: dict[str, str], cwd: str | os.PathLike | None = None
+    command: list[str],
+    code: int | None,
+    timeout: float,
+    env: dict[str, str],
+    cwd: str | os.PathLike | None,
 ) -> subprocess.CompletedProcess:
     """Run a command in a process group of its own, and end the whole group on a time-out."""
     with tempfile.TemporaryDirectory(prefix="mpi-", ignore_cleanup_errors=True) as sessions:
@@ -216,6 +365,7 @@ def run_group(
             os.killpg(process.pid, signal.SIGKILL)
             out, err = process.communicate()
             pytest.fail(f"{' '.join(command)} did not end within {timeout} s\n{out}\n{err}")
+    assert code is None or process.returncode == code, out + err
     return subprocess.CompletedProcess(command, process.returncode, out, err)
 
 

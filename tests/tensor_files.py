@@ -75,7 +75,7 @@ class _Pickler(pickle._Pickler):
 
 
 def tensor(key, array, offset=0, shape=None, strides=None, count=None):
-    """What torch pickles for a tensor of a storage."""
+    """The call that torch pickles for a tensor of a storage."""
     shape = array.shape if shape is None else shape
     if strides is None:
         strides = tuple(s // array.itemsize for s in array.strides)

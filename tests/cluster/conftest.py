@@ -37,11 +37,11 @@ class Lab:
     start: Callable[..., contextlib.AbstractContextManager[subprocess.Popen]]
 
     def on_head(self, *words: str | os.PathLike) -> str:
-        """What a command says on the login node."""
+        """The standard output of a command on the login node."""
         return self.run("on", "head", *words).stdout
 
     def gcnmpi(self, *words: str | os.PathLike, check: bool = True) -> str:
-        """What a command of gcnmpi says there; the virtual environment is not active."""
+        """The output of a command of gcnmpi there; the virtual environment is not active."""
         command = ["env", "PATH=/usr/sbin:/usr/bin:/sbin:/bin", *PYTHON, "gcnmpi", *words]
         done = self.run("on", "head", *command, check=check)
         return done.stdout + ("" if check else done.stderr)

@@ -5,13 +5,14 @@ import time
 from pathlib import Path
 
 import pytest
+from stored_graphs import store
+from words import sets
 
 from gcnmpi.run.record import read_run
-from partition.graph.store import write_graph
 from partition.importing.synthetic import sbm
 from partition.pipeline.adding import add_partition
 
-EPOCHS = 2000
+EPOCHS = 800  # some seconds, in which a run can be hit
 SETTINGS = (
     "dtype=float64",
     "model.dropout=0.5",
@@ -22,9 +23,8 @@ SETTINGS = (
 
 @pytest.fixture(scope="module")
 def graph(lab):
-    path = lab.folder / "g.graph"
     made = sbm(4000, 4, degree=10, intra=0.9, features=32, noise=2.0, train=0.3, val=0.2, seed=0)
-    write_graph(path, made, source={})
+    path = store(lab.folder / "g.graph", made)
     add_partition(path, "gp", 4)
     return path
 
@@ -34,11 +34,10 @@ def submit(lab, graph):
     """``submit(name, *words, epochs=EPOCHS)`` → folder of the run, number of the job."""
 
     def give(name, *words, epochs=EPOCHS, partition="gp-4", setup="setup.sh"):
-        settings = (*SETTINGS, f"train.epochs={epochs}")
-        sets = [word for setting in settings for word in ("--set", setting)]
+        given = sets(*SETTINGS, f"train.epochs={epochs}")
         out = [] if name is None else ["--out", lab.folder / name]
         words = ["submit", graph, "--partition", partition, "--nodes", 4, *out, *words]
-        facts = json.loads(lab.gcnmpi(*words, "--setup", setup, *sets, "--json"))
+        facts = json.loads(lab.gcnmpi(*words, "--setup", setup, *given, "--json"))
         return Path(facts["run"]), facts
 
     return give
@@ -122,7 +121,7 @@ def test_what_became_of_a_job_is_told(lab, submit):
 def test_a_run_that_outlasts_its_jobs_ends_on_the_same_curve(lab, submit, uninterrupted):
     out, facts = submit("requeued", "--time", "30")
     wait_for_epoch(out, 20)
-    # What Slurm sends before the time limit.
+    # The signal that Slurm sends before the time limit.
     lab.on_head("scancel", "--batch", "--signal=USR1", str(facts["job"]))
     finished, said = wait(lab, facts["job"])
     assert finished, said

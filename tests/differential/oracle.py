@@ -1,7 +1,7 @@
 """A GCN that shares nothing with this program: dense matrices and PyTorch's autograd, in float64.
 
-What belongs to the definition of a run, and so has to be computed alike, is written here a second
-time: initial weights (Glorot, from NumPy's Philox) and the hash behind dropout.
+The definition of a run, which has to be computed alike, is written here a second time: initial
+weights (Glorot, from NumPy's Philox) and the hash behind dropout.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ AMBIGUOUS = 1e-11  # values that differ by less, relative to the largest, may be
 
 @dataclass
 class Outcome:
-    """What a run must give; ``epochs_certain`` of its epochs do not hang on a rounding error."""
+    """The right results of a run; ``epochs_certain`` epochs do not hang on a rounding error."""
 
     losses: list[float] = field(default_factory=list)
     accuracies: list[dict[str, float]] = field(default_factory=list)

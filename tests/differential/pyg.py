@@ -241,7 +241,7 @@ class Net(torch.nn.Module):
         return x if kind == "none" else getattr(functional, kind)(x)
 
     def forward(self, x: torch.Tensor, edges: torch.Tensor) -> torch.Tensor:
-        """Logits."""
+        """Logits of all vertices."""
         model = self.model
         if model.name == "sgc":
             return self.convs[0](x, edges)
@@ -290,7 +290,7 @@ class Rows(torch.nn.Module):
     """Each row divided by its length."""
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        """x[i] / ‖x[i]‖."""
+        """The rows x[i] / ‖x[i]‖."""
         return torch.nn.functional.normalize(x)
 
 

@@ -29,7 +29,7 @@ from partition.graph.store import write_graph
 from partition.importing.synthetic import sbm
 from partition.pipeline.adding import add_partition
 
-PROGRAM = Path(__file__).parents[1] / "mpi" / "programs" / "stopped.py"
+PROGRAM = Path(__file__).parents[1] / "mpi" / "programs" / "broken.py"
 LATE = 5.0  # seconds beyond comm.timeout
 PATIENCE = 60.0  # after which a run is taken to hang
 

@@ -43,7 +43,7 @@ class Net(torch.nn.Module):
 
 
 def main() -> None:
-    """Write everything."""
+    """Write all files of DGL's networks."""
     torch.manual_seed(7)
     torch.set_default_dtype(torch.float64)
     with np.load(HERE / "graph.npz") as arrays:

@@ -34,7 +34,7 @@ class Stack(torch.nn.Module):
         self.norms = ModuleList(torch.nn.BatchNorm1d(width) for width in widths[1:-1])
 
     def forward(self, x: torch.Tensor, edges: torch.Tensor) -> torch.Tensor:
-        """Logits."""
+        """Logits of all vertices."""
         for k, (conv, residual) in enumerate(zip(self.convs, self.residuals, strict=True)):
             x = conv(x, edges) + residual(x)
             if k < len(self.norms):
@@ -94,7 +94,7 @@ CASES: dict[str, tuple[Any, dict[str, Any]]] = {
 
 
 def main() -> None:
-    """Write everything."""
+    """Write the graph and all files of PyTorch Geometric's networks."""
     torch.manual_seed(7)
     torch.set_default_dtype(torch.float64)
     random = np.random.default_rng(7)
@@ -123,7 +123,7 @@ def main() -> None:
 
 
 def write_toml(path: Path, table: dict[str, Any]) -> None:
-    """A network's description."""
+    """Write the description of a network."""
     spelled = {True: "true", False: "false"}
     lines = [
         f"{key} = {spelled[value] if isinstance(value, bool) else repr(value)}".replace("'", '"')

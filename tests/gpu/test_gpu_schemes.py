@@ -15,13 +15,13 @@ from gcnmpi.options.kernel import KERNELS
 
 @pytest.mark.parametrize("cuda_aware", ["no", "auto"])
 @pytest.mark.parametrize("nranks", [1, 2])
-def test_schemes_equal_the_serial_run(mpirun, schemes_folder, tmp_path, nranks, cuda_aware):
+def test_schemes_equal_the_serial_run(verified, schemes_folder, nranks, cuda_aware):
     settings = ["kernel=cupy", f"comm.cuda_aware={cuda_aware}"]
-    check_schemes(mpirun, schemes_folder, tmp_path, nranks, settings)
+    check_schemes(verified, schemes_folder, nranks, settings)
 
 
 @pytest.mark.parametrize("nranks", [1, 2, 4])
-def test_nccl_sums_where_each_rank_has_a_gpu(mpirun, schemes_folder, tmp_path, nranks):
+def test_nccl_sums_where_each_rank_has_a_gpu(verified, schemes_folder, nranks):
     kernel = KERNELS.get("cupy")
     if kernel(np.float32).network() is None:
         pytest.skip("CuPy finds no NCCL: pip install nvidia-nccl-cu12")
@@ -29,7 +29,7 @@ def test_nccl_sums_where_each_rank_has_a_gpu(mpirun, schemes_folder, tmp_path, n
     if devices < nranks:
         pytest.skip(f"{nranks} ranks need a GPU each, and there are {devices}")
     settings = ["kernel=cupy", "comm.nccl=yes"]
-    check_schemes(mpirun, schemes_folder, tmp_path, nranks, settings)
+    check_schemes(verified, schemes_folder, nranks, settings)
 
 
 def test_the_same_product_gives_the_same_bits(random_matrix):

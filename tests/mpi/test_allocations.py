@@ -4,16 +4,14 @@ Every case runs on two graphs of which one has twice the rows: what the larger o
 epoch is what is taken for each row.
 """
 
-import json
 from dataclasses import replace
 
 import numpy as np
 import pytest
+from stored_graphs import store
 
 from gcnmpi.options.kernel import KERNELS
-from partition.graph.store import write_graph
 from partition.importing.synthetic import sbm
-from partition.pipeline.adding import add_partition
 
 SIZES, EPOCHS, WIDTH = (10_000, 20_000), (25, 5), 16
 OBJECTS = 20_000  # bytes that Python's own objects come and go with
@@ -47,32 +45,27 @@ def graphs(tmp_path_factory):
     folder = tmp_path_factory.mktemp("graphs")
     for n in SIZES:
         graph = sbm(n, 4, degree=6, features=WIDTH, seed=0)
-        write_graph(folder / f"{n}.graph", graph, source={})
-        for k in (2, 4):
-            add_partition(folder / f"{n}.graph", "rp", k)
+        store(folder / f"{n}.graph", graph, 2, 4)
         # As many entries a row as there are hidden columns: a number for each would be a matrix.
         filled = np.random.default_rng(n).random((n, 4 * WIDTH), np.float32)
         sparse = replace(graph, features=np.where(filled < 0.25, filled, 0))
-        write_graph(folder / f"sparse {n}.graph", sparse, source={}, keep_features="sparse")
+        store(folder / f"sparse {n}.graph", sparse, keep_features="sparse")
     return folder
 
 
-def measured(mpirun, graphs, tmp_path, nranks, settings):
+def measured(run_cases, graphs, nranks, settings):
     """For each case its growth, and bytes a row of a rank that an epoch takes and gives back."""
     cases = []
     for name, some in settings.items():
         k = nranks // 2 if "copies" in name else nranks
         partition = None if k == 1 else f"rp-{k}"
         for n, epochs in zip(SIZES, EPOCHS, strict=True):
-            path = str(graphs / f"{'sparse ' if 'sparse' in name else ''}{n}.graph")
+            path = graphs / f"{'sparse ' if 'sparse' in name else ''}{n}.graph"
             every = [f"model.hidden=[{WIDTH}]", *some]
             cases.append(
                 {"graph": path, "partition": partition, "settings": every, "epochs": epochs}
             )
-    (tmp_path / "cases.json").write_text(json.dumps(cases))
-    done = mpirun(nranks, "allocations.py", tmp_path / "cases.json", timeout=240)
-    assert done.returncode == 0, done.stdout + done.stderr
-    results = json.loads(done.stdout.splitlines()[-1])
+    results = run_cases("allocations", nranks, cases, env={})  # in a process of their own
     rows = (SIZES[1] - SIZES[0]) / nranks
     pairs = zip(results[::2], results[1::2], strict=True)
     return {
@@ -81,10 +74,10 @@ def measured(mpirun, graphs, tmp_path, nranks, settings):
     }
 
 
-def test_kernels_allocate_nothing_in_an_epoch(mpirun, graphs, tmp_path):
+def test_kernels_allocate_nothing_in_an_epoch(run_cases, graphs):
     works = {name for name, why in KERNELS.available().items() if why is None}
     settings = {n: some for n, some in KERNEL_CASES.items() if n.split(",")[0] in works}
-    found = measured(mpirun, graphs, tmp_path, 1, settings)
+    found = measured(run_cases, graphs, 1, settings)
     for name, (growth, per_row) in found.items():
         assert growth < OBJECTS, name
         # SciPy's product makes a matrix, and so do optimizer steps in NumPy of what has n rows.
@@ -93,9 +86,9 @@ def test_kernels_allocate_nothing_in_an_epoch(mpirun, graphs, tmp_path):
 
 
 @pytest.mark.parametrize("nranks", [1, 2, 4])
-def test_schemes_allocate_nothing_in_an_epoch(mpirun, graphs, tmp_path, nranks):
+def test_schemes_allocate_nothing_in_an_epoch(run_cases, graphs, nranks):
     settings = {n: some for n, some in SCHEMES.items() if nranks > 1 or "copies" not in n}
-    found = measured(mpirun, graphs, tmp_path, nranks, settings)
+    found = measured(run_cases, graphs, nranks, settings)
     for name, (growth, per_row) in found.items():
         assert growth < OBJECTS, name
         assert per_row < PER_ROW, name

@@ -8,7 +8,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from test_schemes import make_graph
+from stored_graphs import small_graph, store
+from words import sets
 
 from gcnmpi.options.config import from_table
 from gcnmpi.options.scheme import TRANSPORTS
@@ -21,9 +22,7 @@ from partition.pipeline.adding import add_partition
 
 @pytest.fixture(scope="module")
 def path(tmp_path_factory):
-    path = tmp_path_factory.mktemp("bench") / "small.graph"
-    write_graph(path, make_graph("directed"), source={})
-    add_partition(path, "rp", 2)
+    path = store(tmp_path_factory.mktemp("bench") / "small.graph", small_graph("directed"), 2)
     add_partition(path, "block", 2)
     return path
 
@@ -32,7 +31,6 @@ def path(tmp_path_factory):
 def machine_file(mpirun, tmp_path_factory):
     file = tmp_path_factory.mktemp("machine") / "new" / "machine.json"
     done = mpirun(2, "gcnmpi", "calibrate", "--out", file, "--set", "kernel=scipy", timeout=120)
-    assert done.returncode == 0, done.stdout + done.stderr
     assert str(file) in done.stdout
     return file
 
@@ -55,7 +53,6 @@ def test_the_calibrated_machine(machine_file):
 def test_measured_beside_predicted(mpirun, path, machine_file):
     words = ["--machine", machine_file, "--epochs", "2", "--set", "kernel=scipy", "--json"]
     done = mpirun(2, "gcnmpi", "bench-schemes", path, *words, timeout=240)
-    assert done.returncode == 0, done.stdout + done.stderr
     lines = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
     measured = [line for line in lines if "skipped" not in line]
     assert {line["partition"] for line in measured if line["scheme"] == "p2p"} == {
@@ -69,24 +66,26 @@ def test_measured_beside_predicted(mpirun, path, machine_file):
         assert np.isfinite(line["predicted_seconds"])
 
 
-def test_mistakes_are_heard_by_all(gcnmpi_lines, path, machine_file):
-    lines = [
-        ["bench-schemes", path, "--partition", "rp-9"],
-        ["bench-schemes", path, "--schemes", "p3p"],
-        ["bench-schemes", path, "--machine", path / "manifest.json"],
-        ["calibrate", "--out", machine_file / "x.json"],
-        ["bench-schemes", path, "--schemes", "p2p", "--epochs", "1", "--partition", "rp-2"],
-    ]
-    says = ["rp-9", "p3p", "does not describe a machine", "cannot write"]
-    *heard, good = gcnmpi_lines(2, lines)
-    for (first, second), words in zip(heard, says, strict=True):
-        assert first == second
-        assert words in first
-    assert good == [None, None]
+def test_mistakes_are_heard_by_all(gcnmpi_lines, hear_mistakes, path, machine_file):
+    placed = f"{path} --partition rp-2"
+    mistakes = {
+        f"bench-schemes {path} --partition rp-9": "rp-9",
+        f"bench-schemes {path} --schemes p3p": "p3p",
+        f"bench-schemes {path} --machine {path}/manifest.json": "does not describe a machine",
+        f"calibrate --out {machine_file}/x.json": "cannot write",
+        f"bench spmm {path}": "one process",
+        f"bench spmm {path} --widths 4,x": "--widths",
+        f"bench epoch {placed} --beside threads=3": "threads",
+        f"bench epoch {placed} --out {path}/manifest.json/x": "cannot write",
+        f"bench exchange {placed} --transports pigeon": "pigeon",
+        f"bench exchange {placed} --set scheme.name=bcast": "scheme",
+    }
+    hear_mistakes(2, [(line.split(), says) for line, says in mistakes.items()])
+    good = ["bench-schemes", path, "--schemes", "p2p", "--epochs", "1", "--partition", "rp-2"]
+    assert gcnmpi_lines(2, [good]) == [[None, None]]
 
 
 def records(done) -> list[dict]:
-    assert done.returncode == 0, done.stdout + done.stderr
     return [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
 
 
@@ -129,7 +128,6 @@ def test_bench_epoch(mpirun, path):
 def test_bench_exchange(mpirun, path):
     words = ["--partition", "rp-2", "--rounds", "2", "--widths", "3,5"]
     done = mpirun(2, "gcnmpi", "bench", "exchange", path, *words)
-    assert done.returncode == 0, done.stdout + done.stderr
     assert "expand" in done.stdout
     assert "fold" in done.stdout
     _, *lines = records(mpirun(2, "gcnmpi", "bench", "exchange", path, *words, "--json"))
@@ -149,14 +147,7 @@ def for_mixed(path):
     remove_partition(path, made.name)
 
 
-CROWDED = [
-    "--set",
-    f"threads={os.cpu_count()}",
-    "--set",
-    "kernel=scipy",
-    "--set",
-    "scheme.exchange=rows",
-]
+CROWDED = sets(f"threads={os.cpu_count()}", "kernel=scipy", "scheme.exchange=rows")
 
 
 @pytest.mark.parametrize(
@@ -170,31 +161,15 @@ CROWDED = [
     ids=lambda words: "-".join(words[: 1 + (words[0] == "bench")]),
 )
 def test_partitions_of_the_wrong_exchange_and_cores_are_told_of(
-    mpirun, path, for_mixed, tmp_path, words
+    mpirun, gcnmpi_lines, path, for_mixed, tmp_path, words
 ):
     if "w.npz" in words:
-        trained = ["--partition", "block-2", "--set", "train.epochs=1", "--save-weights", "w.npz"]
-        done = mpirun(2, "gcnmpi", "train", path, *trained, "--out", "run", cwd=tmp_path)
-        assert done.returncode == 0, done.stdout + done.stderr
+        trained = ["--partition", "block-2", "--set", "train.epochs=1", "--out", tmp_path / "run"]
+        trained += ["--save-weights", tmp_path / "w.npz"]
+        assert gcnmpi_lines(2, [["train", path, *trained]]) == [[None] * 2]
     done = mpirun(2, "gcnmpi", *words, path, "--partition", for_mixed, *CROWDED, cwd=tmp_path)
-    assert done.returncode == 0, done.stdout + done.stderr
     assert done.stderr.count("warning: partition 'for-mixed' was made for the mixed exchange") == 1
     assert done.stderr.count(f" use {2 * (os.cpu_count() or 1)} threads, but may run on ") == 1
-
-
-def test_mistakes_of_bench_are_heard_by_all(gcnmpi_lines, path):
-    lines = [
-        ["bench", "spmm", path],
-        ["bench", "spmm", "--widths", "4,x", path],
-        ["bench", "epoch", path, "--partition", "rp-2", "--beside", "threads=3"],
-        ["bench", "epoch", path, "--partition", "rp-2", "--out", path / "manifest.json" / "x"],
-        ["bench", "exchange", path, "--partition", "rp-2", "--transports", "pigeon"],
-        ["bench", "exchange", path, "--partition", "rp-2", "--set", "scheme.name=bcast"],
-    ]
-    says = ["one process", "--widths", "threads", "cannot write", "pigeon", "scheme"]
-    for (first, second), words in zip(gcnmpi_lines(2, lines), says, strict=True):
-        assert first == second
-        assert words in first
 
 
 BENCH_PEERS = Path(__file__).parents[2] / "scripts" / "bench_peers.py"
@@ -209,8 +184,7 @@ def made(tmp_path):
 
 def test_our_side_of_the_comparison_with_peers(shell, path, made, tmp_path):
     words = "--model 3x4 --rounds 2 --epochs 2 --peers torch --out peers.jsonl"
-    done = shell(f"python {BENCH_PEERS} made.graph {words}", timeout=120)
-    assert done.returncode == 0, done.stdout + done.stderr
+    shell(f"python {BENCH_PEERS} made.graph {words}", timeout=120)
     found = [json.loads(line) for line in (tmp_path / "peers.jsonl").read_text().splitlines()]
     ours = [line for line in found if line["peer"] == "gcnmpi"]
     assert [line["config"]["model"]["cache_input"] for line in ours] == [True, False]
@@ -221,8 +195,7 @@ def test_our_side_of_the_comparison_with_peers(shell, path, made, tmp_path):
         assert 0 < line["import_bytes"] < line["peak_bytes"]
     has_torch = importlib.util.find_spec("torch") is not None
     assert all(("missing" in line) != has_torch for line in found if line["peer"] == "torch")
-    done = shell(f"python {BENCH_PEERS} {path} {words}")
-    assert done.returncode == 2
+    done = shell(f"python {BENCH_PEERS} {path} {words}", code=2)
     assert "--undirected" in done.stderr
 
 
@@ -237,8 +210,7 @@ def test_our_side_of_the_comparison_with_peers(shell, path, made, tmp_path):
 def test_other_networks_are_compared(shell, made, tmp_path, words, model):
     peers = "pyg,pyg-csr,dgl"  # where they are installed
     words += f" --model 2x4 --rounds 1 --epochs 1 --peers {peers} --out peers.jsonl"
-    done = shell(f"python {BENCH_PEERS} made.graph {words}", timeout=300)
-    assert done.returncode == 0, done.stdout + done.stderr
+    shell(f"python {BENCH_PEERS} made.graph {words}", timeout=300)
     found = [json.loads(line) for line in (tmp_path / "peers.jsonl").read_text().splitlines()]
     assert [line["peer"] for line in found] == ["gcnmpi", *peers.split(",")]
     curve = oracle.train(made, "in", from_table({"model": {"hidden": [4], **model}}), 1)
@@ -248,6 +220,5 @@ def test_other_networks_are_compared(shell, made, tmp_path, words, model):
 
 
 def test_options_of_another_network_are_refused(shell, made):
-    done = shell(f"python {BENCH_PEERS} made.graph --network sage --heads 4")
-    assert done.returncode == 2
+    done = shell(f"python {BENCH_PEERS} made.graph --network sage --heads 4", code=2)
     assert "model.heads is an option of models gat, gatv2" in done.stderr

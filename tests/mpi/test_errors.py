@@ -3,22 +3,21 @@
 Most command lines run in one launch; one of each class of mistake runs as a user would start it.
 """
 
-import dataclasses
 import json
-import os
 import shutil
+import subprocess
 import time
 from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
 import pytest
-import scipy.sparse as sp
+from stored_graphs import graph_of, store, store_parts
+from words import sets
 
+from gcnmpi.run.record import read_run
 from partition.cli.main import cli
-from partition.graph.graph import Graph
-from partition.graph.store import open_graph, write_graph
-from partition.pipeline.adding import add_partition, import_parts
+from partition.graph.store import open_graph
+from partition.pipeline.adding import add_partition
 from partition.startup import PYTHON
 
 N, WIDTH, CLASSES = 40, 5, 3
@@ -26,20 +25,15 @@ N, WIDTH, CLASSES = 40, 5, 3
 
 def directed_graph(seed=0, **changes):
     rng = np.random.default_rng(seed)
-    targets = [np.sort(rng.choice(N, 4, replace=False)) for _ in range(N)]
+    dense = np.zeros((N, N), bool)
+    for row in dense:
+        row[rng.choice(N, 4, replace=False)] = True
     data = {
         "features": rng.standard_normal((N, WIDTH)).astype(np.float32),
         "labels": (np.arange(N) % CLASSES).astype(np.int32),
         "masks": {"train": np.arange(N) < 20, "test": np.arange(N) >= 30},
     }
-    indptr = np.arange(0, 4 * N + 1, 4, dtype=np.int64)
-    return Graph(indptr, np.concatenate(targets).astype(np.int32), **(data | changes))
-
-
-def store(path, graph, *sizes):
-    write_graph(path, graph, source={})
-    for k in sizes:
-        add_partition(path, "rp", k)
+    return graph_of(dense, **(data | changes))
 
 
 def truncate(file):
@@ -195,7 +189,7 @@ MISTAKES = {
     ),
     "no partition": train("{0}/good.graph", "3 ranks need a partition", "take rp-3", "-k 3"),
     "no partition at all": train("{0}/bare.graph", "3 ranks need a partition", "hint: make one"),
-    # Found before the features, which are damaged.
+    # These are found before the features, which are damaged.
     "fan-outs": train(
         "{0}/nan-feature.graph --partition rp-3 --set train.batches=neighbor,6,3",
         "1 fan-outs, the network looks at neighbours 2 times",
@@ -326,18 +320,9 @@ def folder(tmp_path_factory):
     shutil.copytree(root / "good.graph", root / "same-but-parts.graph")
     add_partition(root / "same-but-parts.graph", "rp", 3, seed=5, name="rp-3", overwrite=True)
     store(root / "no-train.graph", directed_graph(masks={"train": np.zeros(N, bool)}), 3)
-    store(
-        root / "two.graph",
-        Graph(
-            np.array([0, 1, 2]),
-            np.array([1, 0], np.int32),
-            features=np.ones((2, 1), np.float32),
-            labels=np.array([0, 1], np.int32),
-        ),
-        2,
-    )
-    weighted = _both_ways(directed_graph())
-    store(root / "not-symmetric-weights.graph", weighted, 3)
+    pair = {"features": np.ones((2, 1), np.float32), "labels": np.array([0, 1], np.int32)}
+    store(root / "two.graph", graph_of(np.eye(2) == 0, **pair), 2)
+    store(root / "not-symmetric-weights.graph", _both_ways(directed_graph()), 3)
     assert open_graph(root / "not-symmetric-weights.graph").manifest.symmetric_pattern
     claim_symmetry(root / "not-symmetric-weights.graph")
     no_val = {"train": np.ones(N, bool), "val": np.zeros(N, bool)}
@@ -352,14 +337,12 @@ def folder(tmp_path_factory):
 
 def _both_ways(graph):
     """Each arc and its reverse, of which one has another weight."""
-    there = graph.adjacency()
-    both = sp.csr_array(there + there.T)
-    both.sort_indices()
-    row = np.repeat(np.arange(N), np.diff(both.indptr))
-    weights = np.ones(both.nnz)
-    weights[np.flatnonzero(row != both.indices)[0]] = 2
-    indptr, indices = both.indptr.astype(np.int64), both.indices.astype(np.int32)
-    return dataclasses.replace(graph, indptr=indptr, indices=indices, weights=weights)
+    there = graph.adjacency().toarray() > 0
+    both = (there | there.T).astype(float)
+    source, target = np.nonzero(both)
+    first = np.flatnonzero(source != target)[0]
+    both[source[first], target[first]] = 2
+    return graph_of(both, features=graph.features, labels=graph.labels, masks=graph.masks)
 
 
 def _write_weights(root):
@@ -384,11 +367,11 @@ def _write_weights(root):
 
 @pytest.fixture(scope="module")
 def complaints(gcnmpi_lines, folder):
-    """What 3 ranks complained of, by name of the mistake; None for a good run after all of them."""
-    words = {name: mistake.line.format(folder).split() for name, mistake in MISTAKES.items()}
-    good = f"train --quiet {GOOD} --out {{0}}/last --set train.epochs=2".format(folder).split()
-    heard = gcnmpi_lines(3, [*words.values(), good], timeout=60)
-    return dict(zip([*words, None], heard, strict=True))
+    """The complaints of 3 ranks by name of the mistake, and by None of a good run after all."""
+    lines = {name: mistake.line for name, mistake in MISTAKES.items()}
+    lines[None] = f"train --quiet {GOOD} --out {{0}}/last --set train.epochs=2"
+    heard = gcnmpi_lines(3, [line.format(folder).split() for line in lines.values()])
+    return dict(zip(lines, heard, strict=True))
 
 
 @pytest.mark.quick
@@ -427,8 +410,7 @@ def test_a_good_run_after_all_those_mistakes(complaints, folder):
 )
 def test_a_mistake_is_told_once_with_exit_code_2(mpirun, folder, name):
     mistake = MISTAKES[name]
-    done = mpirun(3, "gcnmpi", *mistake.line.format(folder).split(), timeout=20)
-    assert done.returncode == 2, done.stderr
+    done = mpirun(3, "gcnmpi", *mistake.line.format(folder).split(), timeout=20, code=2)
     assert done.stderr.count("error: ") == 1, done.stderr
     assert all(done.stderr.count(words) >= 1 for words in mistake.says), done.stderr
     assert "Traceback" not in done.stderr
@@ -453,8 +435,7 @@ def test_ranks_that_do_not_see_the_same_files(mpirun, folder, first, others, say
         return line.format(folder).split()
 
     more = [":", "-n", "2", *PYTHON, "gcnmpi", *words(others)]
-    done = mpirun(1, "gcnmpi", *words(first), *more, timeout=20)
-    assert done.returncode == 2, done.stderr
+    done = mpirun(1, "gcnmpi", *words(first), *more, timeout=20, code=2)
     assert done.stderr.count("error: ") == 1, done.stderr
     assert says in done.stderr
     assert "Traceback" not in done.stderr
@@ -466,30 +447,20 @@ def test_ranks_that_do_not_see_the_same_files(mpirun, folder, first, others, say
         ("raise", 1, ["rank 1 failed", "Traceback", "ArithmeticError: on one rank only"]),
         ("mistake", 2, ["rank 1: error: a mistake on one rank only"]),
         ("exit", None, ["rank 1 failed", "SystemExit: 5"]),
-        ("kill", None, []),
+        ("SIGKILL", None, []),
     ],
 )
 def test_a_rank_that_fails_alone_takes_the_job_down(mpirun, folder, tmp_path, how, code, says):
-    arguments = (how, folder / "good.graph", "rp-3", tmp_path)
-    done = mpirun(3, "alone.py", *arguments, timeout=60)
-    assert done.returncode == code if code else done.returncode != 0
+    words = f"train --quiet {GOOD} --out {tmp_path} --set train.epochs=1000000".format(folder)
+    when = "gcnmpi.run.trainer.maxima@8"
+    done = mpirun(3, "broken.py", how, 1, when, *words.split(), code=code)
+    assert done.returncode != 0
     assert all(words in done.stderr for words in says), done.stderr
     assert "rank 0 failed" not in done.stderr
-    ranks = [int((tmp_path / str(rank)).read_text()) for rank in range(3)]
     until = time.monotonic() + 60
-    while any(is_alive(rank) for rank in ranks):
+    while str(tmp_path) in subprocess.check_output(["ps", "-wweo", "args"], text=True):
         assert time.monotonic() < until, "a rank goes on after the job has ended"
         time.sleep(0.05)
-
-
-def is_alive(process: int) -> bool:
-    """Whether a process is there; one that only waits to be buried is not."""
-    try:
-        os.kill(process, 0)
-        status = Path(f"/proc/{process}/stat")
-        return not status.exists() or status.read_text().rsplit(")", 1)[1].split()[0] != "Z"
-    except (ProcessLookupError, FileNotFoundError):
-        return False
 
 
 MTX = "%%MatrixMarket matrix coordinate pattern general\n3 3 2\n"
@@ -527,39 +498,19 @@ def test_a_file_that_cannot_be_imported(tmp_path, capsys, text, beside, says):
     assert not (tmp_path / "out.graph").exists()
 
 
-def _isolated(graph):
-    """The graph without the arcs of its last five vertices."""
-    dense = np.zeros((N, N), bool)
-    dense[np.repeat(np.arange(N), 4), graph.indices] = True
-    dense[-5:] = dense[:, -5:] = False
-    source, target = np.nonzero(dense)
-    indptr = np.searchsorted(source, np.arange(N + 1)).astype(np.int64)
-    return indptr, target.astype(np.int32)
-
-
 def test_isolated_vertices_empty_parts_and_graphs_without_edges_train(gcnmpi_lines, tmp_path):
     full = directed_graph(3)
     data = {"features": full.features, "labels": full.labels, "masks": full.masks}
-    store(tmp_path / "isolated.graph", Graph(*_isolated(full), **data), 3)
-    no_edges = Graph(np.zeros(N + 1, np.int64), np.zeros(0, np.int32), **data)
-    store(tmp_path / "edgeless.graph", no_edges, 3)
-    parts = "".join(f"{i % 2 * 2}\n" for i in range(N))
-    (tmp_path / "parts.txt").write_text(parts)
-    for name in ("isolated", "edgeless"):
-        import_parts(tmp_path / f"{name}.graph", tmp_path / "parts.txt", "empty-3", 3)
+    dense = full.adjacency().toarray() > 0
+    dense[-5:] = dense[:, -5:] = False
+    for name, arcs in (("isolated", dense), ("edgeless", np.zeros((N, N), bool))):
+        path = store(tmp_path / f"{name}.graph", graph_of(arcs, **data), 3)
+        store_parts(path, "empty-3", np.arange(N) % 2 * 2, 3)
 
     def line(graph, out, *more):
-        settings = ("dtype=float64", "train.epochs=6", "model.dropout=0.4")
-        sets = [word for setting in settings for word in ("--set", setting)]
-        return [
-            "train",
-            tmp_path / f"{graph}.graph",
-            "--quiet",
-            "--out",
-            tmp_path / out,
-            *sets,
-            *more,
-        ]
+        own = sets("dtype=float64", "train.epochs=6", "model.dropout=0.4")
+        path = tmp_path / f"{graph}.graph"
+        return ["train", path, "--quiet", "--out", tmp_path / out, *own, *more]
 
     cases = [(g, p) for g in ("isolated", "edgeless") for p in ("rp-3", "empty-3")]
     lines = [line(g, f"{g}-{p}", "--partition", p) for g, p in cases]
@@ -577,5 +528,4 @@ def test_isolated_vertices_empty_parts_and_graphs_without_edges_train(gcnmpi_lin
 
 
 def _losses(folder):
-    records = [json.loads(line) for line in (folder / "run.jsonl").read_text().splitlines()]
-    return [record["loss"] for record in records if record["event"] == "epoch"]
+    return [epoch["loss"] for epoch in read_run(folder).epochs]

@@ -1,12 +1,13 @@
 """A partition of every model, refined, mapped or chosen by auto: bytes sent equal its metrics."""
 
-import json
-
 import numpy as np
 import pytest
+from stored_graphs import store
+from words import sets
 
+from gcnmpi.run.record import read_run
 from partition.backends.catalogue import MODELS
-from partition.graph.store import list_partitions, open_graph, read_partition, write_graph
+from partition.graph.store import list_partitions, open_graph, read_partition
 from partition.importing.synthetic import rmat
 from partition.pipeline.adding import add_partition
 from partition.pipeline.estimates import Network
@@ -19,14 +20,14 @@ K = 4
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
     """A directed skewed graph with a partition of every kind."""
-    path = tmp_path_factory.mktemp("models") / "g.graph"
-    write_graph(path, rmat(9, 3000, seed=5, features=6, classes=3), source={})
+    made = rmat(9, 3000, seed=5, features=6, classes=3)
+    path = store(tmp_path_factory.mktemp("models") / "g.graph", made)
     for model in MODELS:
         add_partition(path, model, K)
     add_partition(path, "gp", K, objective="vol", ranks_per_node=2)
     add_partition(path, "gp", K, balance="nnz,rows", name="balanced")
     refine_partition(path, f"rp-{K}")
-    add_best(path, K, time_limit=20, network=Network(beta=1e-6))
+    add_best(path, K, time_limit=3, network=Network(beta=1e-6))
     return path
 
 
@@ -34,14 +35,13 @@ def folder(tmp_path_factory):
 def test_bytes_sent_are_what_the_metrics_say(folder, gcnmpi_lines, tmp_path, exchange):
     names = list_partitions(folder)
     assert len(names) == len(MODELS) + 5
-    settings = ["model.hidden=[5, 7]", "train.epochs=2", f"scheme.exchange={exchange}"]
-    words = [word for each in settings for word in ("--set", each)]
+    words = sets("model.hidden=[5, 7]", "train.epochs=2", f"scheme.exchange={exchange}")
     lines = [
         ["train", folder, "--quiet", *words, "--partition", name, "--out", tmp_path / name]
         for name in names
     ]
     # Of a pair, the one is taken that the run can use; one that cannot be used well is told of.
-    gat = ["--set", "model.name=gat", "--set", "train.epochs=2"]
+    gat = sets("model.name=gat", "train.epochs=2")
     pair, other = f"auto-{K}", "rows" if exchange == "rows" else "mixed"
     taken = {"pair": (pair, words, f"{pair}-{other}")}
     if exchange == "rows":
@@ -53,13 +53,13 @@ def test_bytes_sent_are_what_the_metrics_say(folder, gcnmpi_lines, tmp_path, exc
     ]
     assert gcnmpi_lines(K, lines, timeout=120) == [[None] * K] * len(lines)
     for case, (_, _, expected) in taken.items():
-        start = json.loads((tmp_path / case / "run.jsonl").read_text().splitlines()[0])
+        start = read_run(tmp_path / case).start
         told = [line for line in start["warnings"] if "was made for the mixed exchange" in line]
         assert (start["partition"], len(told)) == (expected, case == "told")
         assert all(f"take --partition {pair}-rows" in line for line in told)
     direction = open_graph(folder).manifest.direction
     for name in names:
-        end = json.loads((tmp_path / name / "run.jsonl").read_text().splitlines()[-1])
+        end = read_run(tmp_path / name).end
         partition = read_partition(folder, name, parts=False)
         metrics = (partition.metrics if exchange == "rows" else partition.mixed)[direction]
         sent, received = np.array(metrics["send_rows"]), np.array(metrics["recv_rows"])

@@ -4,16 +4,17 @@
 """
 
 import csv
+from itertools import product
 from pathlib import Path
 
 import numpy as np
 import pytest
 from scipy.special import expit
+from stored_graphs import store
 from tensor_files import call, write_safetensors, write_state, write_torch
+from words import sets
 
 from partition.graph.graph import Graph
-from partition.graph.store import write_graph
-from partition.pipeline.adding import add_partition
 from partition.tensor_files import read_tensors
 
 FOREIGN = Path(__file__).parents[1] / "foreign"
@@ -36,9 +37,7 @@ def folder(tmp_path_factory):
         names = None if ids is None else CLASSES
         arcs = indptr, target[order].astype(np.int32)
         graph = Graph(*arcs, features=features, labels=labels, class_names=names, ids=ids)
-        write_graph(root / f"{name}.graph", graph, source={})
-        for k in RANKS[1:]:
-            add_partition(root / f"{name}.graph", "rp", k)
+        store(root / f"{name}.graph", graph, *RANKS[1:], 2)
     return root
 
 
@@ -59,7 +58,7 @@ SCHEMES = {
     "summa": ["--set", "scheme.name=summa"],
     "tensor3d": ["--set", "scheme.name=tensor3d"],
 }
-WHAT = {
+ASKED = {
     "probabilities": ["--what", "probabilities"],
     "probabilities of labels": ["--what", "probabilities", "--set", "task.name=labels"],
     "embeddings": ["--what", "embeddings"],
@@ -76,37 +75,27 @@ PICKED = [390, 0, 170, 170, 20]
 
 @pytest.fixture(scope="module")
 def results(folder, gcnmpi_lines):
-    """What each line complained of, by (ranks, case)."""
+    """The folder, with the files that all inferences wrote, called "RANKS NAME"."""
     (folder / "ids.txt").write_text("\n".join(map(str, PICKED)) + "\n\n")
-    (folder / "none.txt").write_text("3\nseven\n")
-    found = {}
     for ranks in RANKS:
-        lines = {}
-        for case in CASES:
+        placed, lines = ["--partition", f"rp-{ranks}"] if ranks > 1 else [], []
+
+        def add(case, name, *words, dtype="float64", placed=placed, lines=lines, ranks=ranks):
             graph = folder / f"{'dgl' if case.startswith('dgl-') else 'pyg'}.graph"
-            placed = [graph, *(["--partition", f"rp-{ranks}"] if ranks > 1 else [])]
+            out = folder / f"{ranks} {name}{'' if '.' in name else '.npy'}"
+            words = [*words, *sets(f"dtype={dtype}"), "--out", out]
+            lines.append(["infer", graph, *placed, *network(case), *words])
+
+        for case in CASES:
             for dtype in ("float32", "float64"):
-                out = ["--out", folder / f"{ranks} {case} {dtype}.npy"]
-                lines[case, dtype] = ["infer", *placed, *network(case), *out,
-                                      "--set", f"dtype={dtype}"]  # fmt: skip
-        for name, options in SCHEMES.items():
-            for case in ("sage", "gat"):
-                if case == "gat" and name in ("summa", "tensor3d"):
-                    continue
-                words_of_parts = ["--partition", f"rp-{ranks}"] if ranks > 1 else []
-                out = ["--out", folder / f"{ranks} {case} {name}.npy"]
-                words = [*options, "--set", "dtype=float64"]
-                lines[case, name] = ["infer", folder / "pyg.graph", *words_of_parts,
-                                     *network(case), *out, *words]  # fmt: skip
-        for name, words in WHAT.items():
-            placed = [folder / "dgl.graph", *(["--partition", f"rp-{ranks}"] if ranks > 1 else [])]
+                add(case, f"{case} {dtype}", dtype=dtype)
+        for case, (name, options) in product(("sage", "gat"), SCHEMES.items()):
+            if case == "sage" or name not in ("summa", "tensor3d"):
+                add(case, f"{case} {name}", *options)
+        for name, words in ASKED.items():
             words = [folder / word if word == "ids.txt" else word for word in words]
-            out = ["--out", folder / f"{ranks} {name}{'' if '.' in name else '.npy'}"]
-            lines["what", name] = ["infer", *placed, *network("dgl-gat"), *out, *words,
-                                   "--set", "dtype=float64"]  # fmt: skip
-        complaints = gcnmpi_lines(ranks, lines.values(), timeout=240)
-        found |= {(ranks, *key): each for key, each in zip(lines, complaints, strict=True)}
-    assert found == {key: [None] * key[0] for key in found}
+            add("dgl-gat", name, *words)
+        assert gcnmpi_lines(ranks, lines) == [[None] * ranks] * len(lines)
     return folder
 
 
@@ -159,10 +148,8 @@ def test_what_is_asked_for_is_written(results, ranks):
 
 @pytest.fixture(scope="module")
 def complaints(folder, gcnmpi_lines):
-    """What two ranks complain of files that do not fit."""
-    (folder / "ids.txt").write_text("\n".join(map(str, PICKED)) + "\n\n")
+    """The complaints of two ranks of files that do not fit."""
     (folder / "none.txt").write_text("3\nseven\n")
-    add_partition(folder / "pyg.graph", "rp", 2)
     state = read_tensors(FOREIGN / "sage.pt")
     network = (FOREIGN / "sage.toml").read_text()
     (folder / "whole.toml").write_text(f"dtype = 'float64'\n{network}[train]\nlr = 0.1\n")

@@ -1,14 +1,16 @@
 """``gcnmpi infer``: exact, in the original vertex order, for any number of ranks."""
 
 import dataclasses
-import json
 from itertools import pairwise
 
 import numpy as np
 import pytest
+from stored_graphs import graph_of, store
+from words import sets
 
+from gcnmpi.run.record import read_run
 from partition.graph.graph import Graph, aggregation_matrix
-from partition.graph.store import open_graph, write_graph
+from partition.graph.store import open_graph
 from partition.importing.assemble import import_graph
 from partition.pipeline.adding import add_partition
 
@@ -19,23 +21,21 @@ N, WIDTHS = 101, (6, 7, 5, 4)
 def graph():
     """Directed, weighted, one vertex isolated; no two rows of any result are alike."""
     random = np.random.default_rng(5)
-    targets = [np.sort(random.choice(N - 1, 5, replace=False)) for _ in range(N - 1)]
-    kind = random.integers(0, 3, N)
-    return Graph(
-        np.append(np.arange(0, 5 * N - 4, 5), 5 * N - 5).astype(np.int64),
-        np.concatenate(targets).astype(np.int32),
-        random.uniform(0.1, 2.0, 5 * N - 5),
-        random.standard_normal((N, WIDTHS[0])).astype(np.float32),
-        random.integers(0, WIDTHS[-1], N).astype(np.int32),
-        {name: kind == i for i, name in enumerate(("train", "val", "test"))},
+    dense, kind = np.zeros((N, N)), random.integers(0, 3, N)
+    for row in dense[:-1]:
+        row[random.choice(N - 1, 5, replace=False)] = random.uniform(0.1, 2.0, 5)
+    return graph_of(
+        dense,
+        features=random.standard_normal((N, WIDTHS[0])).astype(np.float32),
+        labels=random.integers(0, WIDTHS[-1], N).astype(np.int32),
+        masks={name: kind == i for i, name in enumerate(("train", "val", "test"))},
     )
 
 
 @pytest.fixture(scope="module")
 def folder(graph, tmp_path_factory):
     root = tmp_path_factory.mktemp("inference")
-    write_graph(root / "g.graph", graph, source={})
-    add_partition(root / "g.graph", "rp", 3)
+    store(root / "g.graph", graph, 3)
     return root
 
 
@@ -63,7 +63,7 @@ def forward(graph, state, depth, direction="in", normalize="sym"):
 
 @pytest.fixture(scope="module")
 def results(gcnmpi_lines, folder, state):
-    """What ``infer`` wrote, by (ranks, name)."""
+    """The arrays that ``infer`` wrote, by (ranks, name)."""
     np.savez(folder / "w.npz", **state)
     conv = {f"conv{int(name[6]) + 1}{name[7:]}": array for name, array in state.items()}
     np.savez(folder / "conv.npz", **{name: a.astype(np.float32) for name, a in conv.items()})
@@ -79,26 +79,17 @@ def results(gcnmpi_lines, folder, state):
         "float32": ("w.npz",),
         "other names": ("conv.npz", "--set", "kernel=scipy"),
         "no bias": ("no-bias.npz", *float64, "--set", "model.dropout=0.5"),
-        "out row": ("w.npz", *float64, "--set", "graph.direction=out", "--set",
-                    "graph.normalize=row"),
+        "out row": ("w.npz", *float64, *sets("graph.direction=out", "graph.normalize=row")),
         "combine": ("w.npz", *float64, "--set", "model.order=combine"),
     }  # fmt: skip
     found = {}
     for ranks in (1, 3):
         partition = ["--partition", "rp-3"] if ranks > 1 else []
         lines = [
-            [
-                "infer",
-                folder / "g.graph",
-                *partition,
-                "--weights",
-                folder / weights,
-                *options,
-                "--out",
-                folder / f"{ranks}" / f"{name}.npy",
-            ]
+            ["infer", folder / "g.graph", *partition, "--weights", folder / weights, *options,
+             "--out", folder / f"{ranks}" / f"{name}.npy"]
             for name, (weights, *options) in cases.items()
-        ]
+        ]  # fmt: skip
         others = folder / f"{ranks} others"
         for name, line in (("logits", lines[0]), ("classes", lines[4]), ("float32", lines[5])):
             for suffix in ("csv", "npz"):
@@ -154,11 +145,11 @@ def test_trained_weights_go_to_inference_and_give_the_recorded_accuracy(
     gcnmpi_lines, folder, graph, tmp_path
 ):
     common = [folder / "g.graph", "--partition", "rp-3", "--set", "dtype=float64"]
-    other = ["--set", "graph.normalize=row", "--set", "graph.self_loops=false", "--set",
-             "graph.feature_norm=row", "--set", "graph.direction=out"]  # fmt: skip
+    other = sets("graph.normalize=row", "graph.self_loops=false", "graph.feature_norm=row",
+                 "graph.direction=out")  # fmt: skip
     weights = tmp_path / "made" / "w.npz"  # the folder is made
     train = ["train", *common, *other, "--quiet", "--out", tmp_path / "run", "--save-weights",
-             weights, "--set", "train.epochs=30", "--set", "model.hidden=[8]"]  # fmt: skip
+             weights, *sets("train.epochs=30", "model.hidden=[8]")]  # fmt: skip
     # The network and its matrix come from the file.
     infer = ["infer", *common, "--weights", weights, "--out", tmp_path / "c.npy", "--classes"]
     against = ["--set", "graph.normalize=sym"]
@@ -175,8 +166,7 @@ def test_trained_weights_go_to_inference_and_give_the_recorded_accuracy(
         "convs.1.bias": (WIDTHS[-1],),
     }
     classes = np.load(tmp_path / "c.npy")
-    records = map(json.loads, (tmp_path / "run" / "run.jsonl").read_text().splitlines())
-    last = [record for record in records if record["event"] == "epoch"][-1]
+    last = read_run(tmp_path / "run").epochs[-1]
     assert last["epoch"] == 30
     for name, mask in graph.masks.items():
         accuracy = np.mean(classes[mask] == graph.labels[mask])
@@ -185,7 +175,7 @@ def test_trained_weights_go_to_inference_and_give_the_recorded_accuracy(
 
 def test_inference_needs_no_labels_and_may_replace_its_result(gcnmpi_lines, graph, state, tmp_path):
     bare = Graph(graph.indptr, graph.indices, graph.weights, graph.features)
-    write_graph(tmp_path / "bare.graph", bare, source={})
+    store(tmp_path / "bare.graph", bare)
     np.savez(tmp_path / "w.npz", **state)
     np.save(tmp_path / "y.npy", np.zeros(3))
     line = ["infer", tmp_path / "bare.graph", "--weights", tmp_path / "w.npz", "--out"]
@@ -196,13 +186,12 @@ def test_inference_needs_no_labels_and_may_replace_its_result(gcnmpi_lines, grap
 
 def test_trained_features_are_kept_and_used(folder, graph, gcnmpi_lines):
     run = folder / "trained"
-    settings = ["--set", "model.train_features=true", "--set", "graph.feature_norm=row"]
-    common = [folder / "g.graph", "--partition", "rp-3", *settings, "--set", "dtype=float64"]
-    weights = run / "w.npz"
-    train = ["train", *common, "--quiet", "--out", run, "--save-weights", weights]
-    train += ["--set", "train.epochs=3", "--set", "model.hidden=[5]"]
-    infer = ["infer", *common[:3], "--set", "dtype=float64"]
-    infer += ["--weights", weights, "--out", run / "y.npy"]
+    common, weights = [folder / "g.graph", "--partition", "rp-3"], run / "w.npz"
+    settings = sets("model.train_features=true", "graph.feature_norm=row", "dtype=float64",
+                    "train.epochs=3", "model.hidden=[5]")  # fmt: skip
+    train = ["train", *common, *settings, "--quiet", "--out", run, "--save-weights", weights]
+    infer = ["infer", *common, "--set", "dtype=float64", "--weights", weights, "--out",
+             run / "y.npy"]  # fmt: skip
     run.mkdir()
     assert gcnmpi_lines(3, [train, infer]) == [[None] * 3] * 2
 

@@ -1,14 +1,12 @@
 """The memory that commands forecast is what they take, where features are wide."""
 
-import json
 from dataclasses import replace
 
 import numpy as np
 import pytest
+from stored_graphs import store
 
-from partition.graph.store import write_graph
 from partition.importing.synthetic import rmat, sbm
-from partition.pipeline.adding import add_partition
 
 N, WIDTH = 5000, 8192
 ROWS = N * WIDTH * 4 / 4  # bytes of the features of one of four ranks
@@ -54,74 +52,48 @@ PROPAGATED = {
 
 
 @pytest.fixture(scope="module")
-def measured(mpirun, tmp_path_factory):
+def measured(run_cases, tmp_path_factory):
     folder = tmp_path_factory.mktemp("memory")
     graph = sbm(N, 4, degree=6, features=1, seed=0)
     features = np.random.default_rng(0).random((N, WIDTH), np.float32)
-    graph = type(graph)(**{**vars(graph), "features": features})
-    write_graph(folder / "wide.graph", graph, source={})
-    for k in (2, 4):
-        add_partition(folder / "wide.graph", "rp", k)
-    buffers = ["loading.max_buffer_mb=8"]
-    cases = [
-        {"graph": str(folder / "wide.graph"), "partition": name, "settings": [*buffers, *settings]}
-        for name, settings in CASES.values()
-    ]
+    store(folder / "wide.graph", replace(graph, features=features), 2, 4)
     arcs = rmat(16, 1 << 20, features=4, classes=4)
-    write_graph(folder / "arcs.graph", arcs, source={})
+    store(folder / "arcs.graph", arcs, 4)
     filled = np.random.default_rng(1).random((arcs.n, 200), np.float32)
     arcs = replace(arcs, features=np.where(filled < 0.1, filled, 0))
-    write_graph(folder / "sparse.graph", arcs, source={}, keep_features="sparse")
-    for name in ("arcs", "sparse"):
-        add_partition(folder / f"{name}.graph", "rp", 4)
-    arcs = {"graph": str(folder / "arcs.graph"), "partition": "rp-4"}
-    cases += [arcs | {"settings": [*buffers, f"scheme.exchange={name}"]} for name in EXCHANGES]
-    cases += [
-        {"graph": str(folder / f"{form}.graph"), "partition": "rp-4", "infer": True,
-         "settings": [*buffers, "model.hidden=[128,128]", *settings]}
-        for form, settings in INFERRED.values()
-    ]  # fmt: skip
-    cases += [
-        {"graph": str(folder / f"{graph}.graph"), "partition": "rp-4", "method": method,
-         "out": str(folder / "rows.npy"), "settings": [*buffers, *settings]}
-        for graph, method, settings in PROPAGATED.values()
-    ]  # fmt: skip
-    write_graph(folder / "batches.graph", rmat(16, 1 << 20, features=64, classes=4), source={})
-    add_partition(folder / "batches.graph", "rp", 4)
-    sampled = {"graph": str(folder / "batches.graph"), "partition": "rp-4"}
-    sage = [*buffers, "model.name=sage", "model.hidden=[64]"]
-    cases += [sampled | {"settings": [*sage, *settings]} for settings in BATCHES.values()]
-    (folder / "cases.json").write_text(json.dumps(cases))
-    # What was freed goes back to the system, so that one case does not use what another has left.
+    store(folder / "sparse.graph", arcs, 4, keep_features="sparse")
+    store(folder / "batches.graph", rmat(16, 1 << 20, features=64, classes=4), 4)
+
+    def case(graph, settings, partition="rp-4", **more):
+        settings = ["loading.max_buffer_mb=8", *settings]
+        path = folder / f"{graph}.graph"
+        return {"graph": path, "partition": partition, "settings": settings, **more}
+
+    sage = ["model.name=sage", "model.hidden=[64]"]
+    cases = [
+        *(case("wide", settings, partition) for partition, settings in CASES.values()),
+        *(case("arcs", [f"scheme.exchange={name}"]) for name in EXCHANGES),
+        *(
+            case(form, ["model.hidden=[128,128]", *settings], infer=True)
+            for form, settings in INFERRED.values()
+        ),
+        *(
+            case(graph, settings, method=method, out=folder / "rows.npy")
+            for graph, method, settings in PROPAGATED.values()
+        ),
+        *(case("batches", [*sage, *settings]) for settings in BATCHES.values()),
+    ]
+    # Freed memory goes back to the system, so that one case does not use what another has left.
     env = {"MALLOC_MMAP_THRESHOLD_": "65536"}
-    done = mpirun(4, "memory.py", folder / "cases.json", timeout=300, env=env)
-    assert done.returncode == 0, done.stderr
+    results = run_cases("memory", 4, cases, timeout=300, env=env)
     names = [*CASES, *EXCHANGES, *INFERRED, *PROPAGATED, *BATCHES]
-    return dict(zip(names, json.loads(done.stdout.splitlines()[-1]), strict=True))
+    return dict(zip(names, results, strict=True))
 
 
-@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize("name", [*CASES, *INFERRED, *PROPAGATED, *BATCHES])
 def test_the_forecast_is_what_a_run_takes(measured, name):
-    found = measured[name]
-    assert found["forecast"] == pytest.approx(found["peak"], rel=0.15), found
-
-
-@pytest.mark.parametrize("name", INFERRED)
-def test_inference_takes_what_is_forecast(measured, name):
-    found = measured[name]
-    assert found["forecast"] == pytest.approx(found["peak"], rel=0.1), found
-
-
-@pytest.mark.parametrize("name", PROPAGATED)
-def test_a_propagation_takes_what_is_forecast(measured, name):
-    found = measured[name]
-    assert found["forecast"] == pytest.approx(found["peak"], rel=0.1), found
-
-
-@pytest.mark.parametrize("name", BATCHES)
-def test_batches_take_what_is_forecast(measured, name):
-    found = measured[name]
-    assert found["forecast"] == pytest.approx(found["peak"], rel=0.15), found
+    found, bound = measured[name], 0.1 if name in {*INFERRED, *PROPAGATED} else 0.15
+    assert found["forecast"] == pytest.approx(found["peak"], rel=bound), found
 
 
 @pytest.mark.parametrize("name", EXCHANGES)

@@ -5,12 +5,12 @@ directed, with weights, self-loops and isolated vertices; parts are uneven, and 
 """
 
 import functools
-import json
+from itertools import product
 
 import numpy as np
 import pytest
 from networks import NETWORKS, VARIANTS, WHOLE_ROWS, settings_of
-from words import latest
+from words import sets
 
 from gcnmpi.options.config import load_config
 from gcnmpi.proof import oracle
@@ -18,8 +18,8 @@ from partition.graph.store import open_graph
 
 RANKS = (1, 2, 3, 4, 7)
 KERNELS = ("native", "graphblas", "scipy")
-EPOCHS = 20
-COMMON = ("dtype=float64", f"train.epochs={EPOCHS}", "train.eval_every=10", "train.lr=0.02")
+EPOCHS = 6
+COMMON = ("dtype=float64", f"train.epochs={EPOCHS}", "train.eval_every=3", "train.lr=0.02")
 GRIDS = {
     "summa": {1: "1x1", 2: "2x1", 3: "1x3", 4: "2x2", 7: "7x1"},
     "split3d": {1: "1x1x1", 2: "1x1x2", 3: "3x1x1", 4: "1x2x2", 7: "1x1x7"},
@@ -40,11 +40,12 @@ def cases(nranks):
         "bcast": (parts, ["scheme.name=bcast"]),
         "replicated": (sharing, ["scheme.name=replicated", f"scheme.replication={copies}"]),
     }
-    for network in NETWORKS:
-        for scheme, (partition, settings) in schemes.items():
-            for kernel in KERNELS:
-                more = [*settings, f"kernel={kernel}"]
-                found[f"{network}-{scheme}-{kernel}"] = (network, partition, more)
+    for (i, network), (j, scheme) in product(enumerate(NETWORKS), enumerate(schemes)):
+        partition, settings = schemes[scheme]
+        # Kernels do not know of ranks: on many, each network and scheme has one, in turn.
+        for kernel in KERNELS if nranks < 4 else [KERNELS[(i + j) % 3]]:
+            more = [*settings, f"kernel={kernel}"]
+            found[f"{network}-{scheme}-{kernel}"] = (network, partition, more)
     for network in VARIANTS:
         found[f"{network}-p2p"] = (network, parts, ["scheme.name=p2p"])
     if nranks == 2:
@@ -70,27 +71,17 @@ def expected(path, network):
 
 
 @pytest.fixture(scope="module")
-def results(mpirun, schemes_folder, tmp_path_factory):
+def results(trained, schemes_folder):
     """``results(nranks)`` → name of each case → its record, from one launch."""
-    path = str(schemes_folder / "directed.graph")
+    path = schemes_folder / "directed.graph"
 
     @functools.cache
     def run(nranks):
-        folder = tmp_path_factory.mktemp("networks")
-        wanted = [
-            {
-                "name": name,
-                "partition": partition,
-                "settings": latest(*COMMON, *settings_of(network), *settings),
-            }
+        wanted = {
+            name: (path, partition, [*COMMON, *settings_of(network), *settings])
             for name, (network, partition, settings) in cases(nranks).items()
-        ]
-        (folder / "cases.json").write_text(json.dumps({"graph": path, "cases": wanted}))
-        done = mpirun(
-            nranks, "network_cases.py", folder / "cases.json", folder / "out.json", timeout=400
-        )
-        assert done.returncode == 0, done.stdout + done.stderr
-        return json.loads((folder / "out.json").read_text())
+        }
+        return trained(nranks, wanted)
 
     return run
 
@@ -101,21 +92,14 @@ def results(mpirun, schemes_folder, tmp_path_factory):
 def test_every_network_has_one_curve(results, schemes_folder, nranks, name):
     network, *_ = cases(nranks)[name]
     record = results(nranks)[name]
-    assert record["error"] is None
-    losses = expected(str(schemes_folder / "directed.graph"), network)
-    assert losses[-1] < losses[0]
+    losses = expected(schemes_folder / "directed.graph", network)
+    assert losses[1:].min() < losses[0]
     np.testing.assert_allclose(record["losses"], losses, rtol=1e-3 if "float32" in name else 1e-10)
     for counted, predicted in record["traffic"]:
         assert counted == predicted
 
 
-def test_what_a_scheme_cannot_run_is_refused_before_loading(gcnmpi_lines, schemes_folder, tmp_path):
-    graph = schemes_folder / "directed.graph"
-    gat = ["--set", "model.name=gat"]
-    lines = [
-        ["train", graph, "--out", tmp_path / scheme, "--set", f"scheme.name={scheme}", *gat]
-        for scheme in GRIDS
-    ]
-    for complaints in gcnmpi_lines(2, lines):
-        assert "p2p, bcast or replicated" in complaints[0]
-        assert "whole rows of neighbours" in complaints[0]
+def test_what_a_scheme_cannot_run_is_refused_before_loading(hear_mistakes, schemes_folder):
+    words, says = ["train", schemes_folder / "directed.graph"], "p2p, bcast or replicated"
+    of_schemes = [[*words, *sets(f"scheme.name={scheme}", "model.name=gat")] for scheme in GRIDS]
+    hear_mistakes(2, [(line, (says, "whole rows of neighbours")) for line in of_schemes])

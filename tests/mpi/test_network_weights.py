@@ -1,16 +1,14 @@
 """Every network: its file of weights names it, and infer computes its logits on other ranks."""
 
-import json
-
 import numpy as np
 import pytest
+from stored_graphs import graph_of, store
+from words import sets
 
 from gcnmpi.options.config import load_config
 from gcnmpi.proof import oracle
+from gcnmpi.run.record import read_run
 from gcnmpi.run.weights import as_trained, read_weights
-from partition.graph.graph import Graph
-from partition.graph.store import write_graph
-from partition.pipeline.adding import add_partition
 
 N, CLASSES = 61, 3
 SETTINGS = {
@@ -35,18 +33,15 @@ def graph():
     dense = random.random((N, N)) < 0.07
     dense[-3:] = dense[:, -3:] = False
     dense[4, 4] = True
-    source, target = np.nonzero(dense)
-    return Graph(
-        np.searchsorted(source, np.arange(N + 1)).astype(np.int64),
-        target.astype(np.int32),
-        random.uniform(0.1, 2.0, len(source)),
-        random.standard_normal((N, 5)).astype(np.float32),
-        (np.arange(N) % CLASSES).astype(np.int32),
+    return graph_of(
+        np.where(dense, random.uniform(0.1, 2.0, (N, N)), 0),
+        features=random.standard_normal((N, 5)).astype(np.float32),
+        labels=(np.arange(N) % CLASSES).astype(np.int32),
     )
 
 
-def words(name):
-    """The settings of a case."""
+def settings_of(name):
+    """The settings with which a case is trained."""
     hidden = [] if name == "sgc" else ["hidden=6", "dropout=0.3"]
     settings = [f"name={name.split('-')[0]}", *hidden, *SETTINGS[name].split()]
     return ["dtype=float64", "train.epochs=3", *(f"model.{each}" for each in settings)]
@@ -56,16 +51,14 @@ def words(name):
 def results(graph, gcnmpi_lines, tmp_path_factory):
     """Trained on 2 ranks, inferred on 3, without a word on the network."""
     root = tmp_path_factory.mktemp("weights")
-    write_graph(root / "g.graph", graph, source={})
-    for k in (2, 3):
-        add_partition(root / "g.graph", "rp", k)
+    path = store(root / "g.graph", graph, 2, 3)
     train = [
-        ["train", root / "g.graph", "--partition", "rp-2", "--quiet", "--out", root / name,
-         "--save-weights", root / f"{name}.npz", *(w for s in words(name) for w in ("--set", s))]
+        ["train", path, "--partition", "rp-2", "--quiet", "--out", root / name,
+         "--save-weights", root / f"{name}.npz", *sets(*settings_of(name))]
         for name in SETTINGS
     ]  # fmt: skip
     infer = [
-        ["infer", root / "g.graph", "--partition", "rp-3", "--weights", root / f"{name}.npz",
+        ["infer", path, "--partition", "rp-3", "--weights", root / f"{name}.npz",
          "--out", root / f"{name}.npy", "--set", "dtype=float64"]
         for name in SETTINGS
     ]  # fmt: skip
@@ -85,7 +78,6 @@ def test_logits_of_other_ranks_are_those_of_the_oracle(name, graph, results):
     logits = np.load(root / f"{name}.npy")
     np.testing.assert_allclose(logits, expected, rtol=1e-10, atol=1e-10 * np.abs(expected).max())
     # And it is the network that was trained.
-    losses = [json.loads(line) for line in (root / name / "run.jsonl").read_text().splitlines()]
-    losses = [record["loss"] for record in losses if record["event"] == "epoch"]
-    curve = oracle.train(graph, "in", load_config(None, words(name)), 3)
+    losses = [epoch["loss"] for epoch in read_run(root / name).epochs]
+    curve = oracle.train(graph, "in", load_config(None, settings_of(name)), 3)
     np.testing.assert_allclose(losses, curve.losses, rtol=1e-10)

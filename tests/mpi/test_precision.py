@@ -1,16 +1,12 @@
 """Messages in fewer bits: what is sent, what it changes, and what does not depend on it."""
 
-import json
-
 import pytest
 from networks import settings_of
-from test_schemes import make_graph
-from words import latest, sets
+from stored_graphs import small_graph, store
+from words import sets
 
 from gcnmpi.core.precision import FORMATS
 from gcnmpi.run.record import read_run
-from partition.graph.store import write_graph
-from partition.pipeline.adding import add_partition
 
 ROUNDED = {"rounded rows", "rounded gradient", "rounded loss"}
 ROUNDED |= {f"rounded {purpose} {what}" for purpose in ("training", "evaluation")
@@ -20,7 +16,6 @@ ROUNDED |= {f"rounded {purpose} {what}" for purpose in ("training", "evaluation"
 @pytest.mark.parametrize(("nranks", "cases"), [(1, 24), (2, 24), (3, 8), (4, 5), (7, 3)])
 def test_products_with_rounded_messages(mpirun, tmp_path, nranks, cases):
     done = mpirun(nranks, "rounded.py", tmp_path, timeout=300)
-    assert done.returncode == 0, done.stdout + done.stderr
     assert f"{cases} cases agree" in done.stdout
 
 
@@ -41,111 +36,108 @@ def verify_cases(nranks):
 
 
 @pytest.mark.parametrize("nranks", [1, 2, 3, 4, 7])
-def test_verify_says_what_rounding_changes(mpirun, schemes_folder, tmp_path, nranks):
+def test_verify_says_what_rounding_changes(verified, schemes_folder, nranks):
     cases = [
         {
-            "graph": str(schemes_folder / f"{graph}.graph"),
+            "graph": schemes_folder / f"{graph}.graph",
             "partition": f"uneven-{nranks // 2 if 'scheme.replication=2' in settings else nranks}",
-            "settings": latest("train.epochs=4", *settings, f"comm.precision={precision}"),
-            "fault": None,
-            "directions": 1,
+            "settings": ["train.epochs=4", *settings, f"comm.precision={precision}"],
         }
         for number, (graph, settings) in enumerate(verify_cases(nranks))
         for precision in (FORMATS if nranks == 2 else [list(FORMATS)[number % 3]])
     ]
-    (tmp_path / "cases.json").write_text(json.dumps(cases))
-    done = mpirun(nranks, "verify_cases.py", tmp_path / "cases.json", timeout=300)
-    assert done.returncode == 0, done.stdout + done.stderr
-    for case, result in zip(cases, json.loads(done.stdout.splitlines()[-1]), strict=True):
-        assert (result["code"], result["missed"]) == (0, []), case
-        assert set(result["checks"]) >= ROUNDED | {"loss curve", "first gradient", "logits"}
+    for checks in verified(nranks, cases, timeout=300):
+        assert checks >= ROUNDED | {"loss curve", "first gradient", "logits"}
 
 
 @pytest.fixture(scope="module")
 def path(tmp_path_factory):
     path = tmp_path_factory.mktemp("precision") / "small.graph"
-    write_graph(path, make_graph("directed"), source={})
-    add_partition(path, "rp", 2)
-    return path
+    return store(path, small_graph("directed"), 2)
 
 
 WORDS = ("model.hidden=40", "model.dropout=0.3", "scheme.transport=persistent")
 
 
-def run(mpirun, path, out, precision, *settings):
-    """The record of a run on two ranks."""
+def line(path, out, precision, *settings):
+    """The words of a run on two ranks."""
     own = sets(*WORDS, "train.epochs=6", f"comm.precision={precision}", *settings)
-    words = ["train", path, "--partition", "rp-2", "--out", out, *own]
-    done = mpirun(2, "gcnmpi", *words)
-    assert done.returncode == 0, done.stdout + done.stderr
-    return read_run(out), done.stdout
+    return ["train", path, "--partition", "rp-2", "--out", out, *own]
 
 
 def losses(record):
     return [epoch["loss"] for epoch in record.epochs]
 
 
-def test_the_record_has_bytes_and_errors(mpirun, path, tmp_path):
-    exact, said = run(mpirun, path, tmp_path / "fp32", "fp32", "model.order=aggregate")
+AGGREGATE = "model.order=aggregate"
+
+
+def test_the_record_has_bytes_and_errors(gcnmpi_lines, path, tmp_path):
+    shares = {"bf16": 0.5, "fp16": 0.51, "int8": 0.28}
+    lines = [line(path, tmp_path / name, name, AGGREGATE) for name in ("fp32", *shares)]
+    assert gcnmpi_lines(2, lines) == [[None] * 2] * 4
+    exact = read_run(tmp_path / "fp32")
     assert exact.end["rounding"] == []
-    assert "rounded" not in said
-    for precision, share in {"bf16": 0.5, "fp16": 0.51, "int8": 0.28}.items():
-        record, said = run(mpirun, path, tmp_path / precision, precision, "model.order=aggregate")
+    for precision, share in shares.items():
+        record = read_run(tmp_path / precision)
         for field in ("bytes_sent", "bytes_received", "eval_bytes_sent"):
-            assert all(a <= share * b for a, b in zip(record.end[field], exact.end[field]))  # noqa: B905
+            pairs = zip(record.end[field], exact.end[field], strict=True)
+            assert all(a <= share * b for a, b in pairs)
         assert record.end["bytes_sent"] == record.end["bytes_predicted"]
-        assert record.end["messages_sent"] == exact.end["messages_sent"]
-        assert record.end["reduce_bytes"] == exact.end["reduce_bytes"]
-        assert record.end["setup_bytes_sent"] == exact.end["setup_bytes_sent"]
+        for field in ("messages_sent", "reduce_bytes", "setup_bytes_sent"):
+            assert record.end[field] == exact.end[field]
         assert [e["epoch"] for e in record.end["rounding"]] == [1, 1, 6, 6]
         bound = FORMATS[precision].error(40)
         assert all(0 < e["error"] <= bound for e in record.end["rounding"])
-        assert "rounded rows in messages: by" in said
         assert losses(record) != losses(exact)
         assert losses(record) == pytest.approx(losses(exact), rel=0.03)
 
 
-def test_the_same_bits_again_with_more_threads_and_after_a_resume(mpirun, path, tmp_path):
-    once = losses(run(mpirun, path, tmp_path / "once", "int8", "threads=1")[0])
-    assert losses(run(mpirun, path, tmp_path / "again", "int8", "threads=3")[0]) == once
-    other = losses(run(mpirun, path, tmp_path / "seed", "int8", "train.seed=1")[0])
-    assert other != once
-    parts = "train.checkpoint_every=3"
-    run(mpirun, path, tmp_path / "parts", "int8", "threads=1", "train.epochs=3", parts)
-    words = ["train", path, "--partition", "rp-2", "--out", tmp_path / "parts", "--resume", "auto"]
-    settings = sets(*WORDS, "train.epochs=6", "comm.precision=int8", "threads=1", parts)
-    done = mpirun(2, "gcnmpi", *words, *settings)
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert losses(read_run(tmp_path / "parts")) == once
+@pytest.mark.parametrize("precision", FORMATS)
+def test_a_run_says_what_it_rounds(mpirun, path, tmp_path, precision):
+    done = mpirun(2, "gcnmpi", *line(path, tmp_path / "run", precision, "train.epochs=2"))
+    assert ("rounded rows in messages: by" in done.stdout) == (precision != "fp32")
+    assert ("rounded" in done.stdout) == (precision != "fp32")
 
 
-def test_inference_is_exact(mpirun, path, tmp_path):
-    weights, outs = tmp_path / "weights.npz", []
-    words = [path, "--partition", "rp-2"]
-    train = ["train", *words, "--out", tmp_path / "run", "--save-weights", weights]
-    assert mpirun(2, "gcnmpi", *train, *sets(*WORDS, "train.epochs=2")).returncode == 0
-    for precision in ("fp32", "int8"):
-        outs.append(tmp_path / f"{precision}.csv")
-        infer = ["infer", *words, "--weights", weights, "--out", outs[-1]]
-        done = mpirun(2, "gcnmpi", *infer, *sets(f"comm.precision={precision}"))
-        assert done.returncode == 0, done.stderr
-    assert outs[0].read_bytes() == outs[1].read_bytes()
-
-
-def test_schemes_that_exchange_no_rows_refuse_it(gcnmpi_lines, path):
-    train = ["train", path, "--set", "train.epochs=1", "--out", path / "x"]
+def test_the_same_bits_again_with_more_threads_and_after_a_resume(gcnmpi_lines, path, tmp_path):
+    parts = ("threads=1", "train.checkpoint_every=3")
     lines = [
-        [*train, *sets("comm.precision=bf16", "scheme.name=summa")],
-        [*train, *sets("comm.precision=int8", "scheme.name=bcast")],
-        [*train, *sets("comm.precision=fp16", "scheme.name=replicated", "scheme.sparse=false")],
-        [*train, *sets("comm.precision=fp8")],
+        line(path, tmp_path / "once", "int8", "threads=1"),
+        line(path, tmp_path / "again", "int8", "threads=3"),
+        line(path, tmp_path / "seed", "int8", "train.seed=1"),
+        line(path, tmp_path / "parts", "int8", "train.epochs=3", *parts),
+        [*line(path, tmp_path / "parts", "int8", *parts), "--resume", "auto"],
     ]
-    says = [
-        "comm.precision is an option of schemes p2p, replicated, not of scheme summa",
-        "comm.precision is an option of schemes p2p, replicated, not of scheme bcast",
-        "comm.precision has no effect with scheme.sparse = false",
-        "comm.precision",
+    assert gcnmpi_lines(2, lines) == [[None] * 2] * len(lines)
+    once, again, seed, parts = (
+        losses(read_run(tmp_path / name)) for name in ("once", "again", "seed", "parts")
+    )
+    assert once == again == parts != seed
+
+
+def test_inference_is_exact(gcnmpi_lines, path, tmp_path):
+    words, weights = [path, "--partition", "rp-2"], tmp_path / "weights.npz"
+    outs = {precision: tmp_path / f"{precision}.csv" for precision in ("fp32", "int8")}
+    lines = [["train", *words, "--out", tmp_path / "run", "--save-weights", weights,
+              *sets(*WORDS, "train.epochs=2")]]  # fmt: skip
+    lines += [
+        ["infer", *words, "--weights", weights, "--out", out, *sets(f"comm.precision={precision}")]
+        for precision, out in outs.items()
     ]
-    for (first, second), words in zip(gcnmpi_lines(2, lines), says, strict=True):
-        assert first == second
-        assert words in first
+    assert gcnmpi_lines(2, lines) == [[None] * 2] * 3
+    assert outs["fp32"].read_bytes() == outs["int8"].read_bytes()
+
+
+def test_schemes_that_exchange_no_rows_refuse_it(hear_mistakes, path):
+    train = ["train", path, "--set", "train.epochs=1", "--out", path / "x"]
+    other = "comm.precision is an option of schemes p2p, replicated, not of scheme"
+    mistakes = {
+        "comm.precision=bf16 scheme.name=summa": f"{other} summa",
+        "comm.precision=int8 scheme.name=bcast": f"{other} bcast",
+        "comm.precision=fp16 scheme.name=replicated scheme.sparse=false": (
+            "comm.precision has no effect with scheme.sparse = false"
+        ),
+        "comm.precision=fp8": "comm.precision",
+    }
+    hear_mistakes(2, [([*train, *sets(*key.split())], says) for key, says in mistakes.items()])

@@ -1,6 +1,5 @@
 """``gcnmpi propagate`` against SciPy and plain loops, in one launch for each number of ranks."""
 
-import dataclasses
 from collections.abc import Callable
 
 import numpy as np
@@ -8,11 +7,11 @@ import pytest
 import scipy.sparse as sp
 from scipy.sparse.csgraph import connected_components
 from scipy.special import iv
+from stored_graphs import graph_of, store, store_parts
+from words import sets
 
 from gcnmpi.core.rng import column_keys, hash_block, row_keys
 from partition.graph.graph import Graph, aggregation_matrix
-from partition.graph.metrics import measure, measure_mixed
-from partition.graph.store import Partition, write_graph, write_partition
 
 N, CLASSES, RANKS = 61, 3, (1, 3, 4)
 FLOAT64 = ("dtype=float64",)
@@ -29,17 +28,14 @@ def made(directed: bool) -> Graph:
         dense = ((dense + dense.T) > 0).astype(float)
     dense[-3:] = dense[:, -3:] = 0
     dense[8, 8] = 1.0
-    matrix = sp.csr_array(dense)
     kind = random.integers(0, 3, N)
     labels = random.integers(-1, CLASSES, N)
     labels[:CLASSES] = range(CLASSES)
-    return Graph(
-        matrix.indptr.astype(np.int64),
-        matrix.indices.astype(np.int32),
-        matrix.data if directed else None,
-        random.standard_normal((N, 5)).astype(np.float32),
-        labels.astype(np.int32),
-        {name: kind == i for i, name in enumerate(("train", "val", "test"))},
+    return graph_of(
+        dense if directed else dense > 0,
+        features=random.standard_normal((N, 5)).astype(np.float32),
+        labels=labels.astype(np.int32),
+        masks={name: kind == i for i, name in enumerate(("train", "val", "test"))},
     )
 
 
@@ -51,19 +47,10 @@ def folder(tmp_path_factory):
     """Graph folders with partitions that have an empty part; files that options name."""
     root = tmp_path_factory.mktemp("propagation")
     for kind, graph in GRAPHS.items():
-        path = root / f"{kind}.graph"
-        identity = write_graph(path, graph, source={}).id
+        path = store(root / f"{kind}.graph", graph)
         for k in (2, 3, 4):
-            parts = (np.random.default_rng(k).integers(0, k - 1, N) + 1).astype(np.int32)
-            figures = [
-                {d: dataclasses.asdict(take(graph, parts, k, d)) for d in ("in", "out")}
-                for take in (measure, measure_mixed)
-            ]
-            partition = Partition(
-                f"p{k}", parts, k, identity, "test", "test", "1", "in",
-                metrics=figures[0], mixed=figures[1],
-            )  # fmt: skip
-            write_partition(path, partition)
+            parts = np.random.default_rng(k).integers(0, k - 1, N) + 1
+            store_parts(path, f"p{k}", parts, k)
     random = np.random.default_rng(1)
     predicted = random.random((N, CLASSES))
     np.save(root / "predicted.npy", predicted / predicted.sum(axis=1, keepdims=True))
@@ -78,7 +65,7 @@ def folder(tmp_path_factory):
     return root
 
 
-# What each case computes, with NumPy and SciPy. A case is a graph, a method and settings.
+# The results of the cases with NumPy and SciPy. A case is a graph, a method and settings.
 
 
 def adjacency(kind: str) -> np.ndarray:
@@ -172,7 +159,7 @@ def fastrp(kind: str, weights: tuple[float, ...], beta: float) -> np.ndarray:
 
 
 def absolute(matrix: np.ndarray) -> np.ndarray:
-    """(A·Aᵀ)^½ = U·Σ·Uᵀ."""
+    """The matrix (A·Aᵀ)^½ = U·Σ·Uᵀ."""
     u, sizes, _ = np.linalg.svd(matrix)
     return (u * sizes) @ u.T
 
@@ -353,13 +340,13 @@ MISTAKES: dict[str, tuple[tuple[str, ...], str]] = {
 def line(folder, out, k: int, graph: str, method: str, *settings: str, part: str = "") -> list:
     words = ["propagate", folder / f"{graph}.graph", method, "--out", out]
     partition = [] if k == 1 else ["--partition", part or f"p{k}"]
-    sets = [word for text in settings for word in ("--set", text.format(folder=folder))]
-    return [*words, *partition, *sets, "--set", "threads=1"]
+    given = [text.format(folder=folder) for text in settings]
+    return [*words, *partition, *sets(*given, "threads=1")]
 
 
 @pytest.fixture(scope="module")
 def written(gcnmpi_lines, folder):
-    """What was written, by ranks and case; and what ranks complained of."""
+    """The results by ranks and case, and the complaints of ranks by ranks and mistake."""
     found, complaints = {}, {}
     for k in RANKS:
         lines, names = [], []

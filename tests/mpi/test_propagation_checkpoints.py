@@ -1,11 +1,9 @@
 """An interrupted propagation goes on where it was, and gives the same bits."""
 
-import json
-
 import numpy as np
 import pytest
+from stored_graphs import store
 
-from partition.graph.store import write_graph
 from partition.importing.synthetic import sbm
 from partition.pipeline.adding import add_partition
 
@@ -16,17 +14,14 @@ RANKS = (1, 3)
 
 
 @pytest.fixture(scope="module", params=RANKS)
-def found(request, mpirun, tmp_path_factory):
+def found(request, run_cases, tmp_path_factory):
     folder, k = tmp_path_factory.mktemp("interrupted"), request.param
     for name, seed in (("symmetric", 0), ("other", 1)):
-        graph = sbm(61, 3, degree=4, features=1, seed=seed)
-        write_graph(folder / f"{name}.graph", graph, source={})
+        store(folder / f"{name}.graph", sbm(61, 3, degree=4, features=1, seed=seed))
         if k > 1:
             add_partition(folder / f"{name}.graph", "rp", k, name=f"p{k}")
             add_partition(folder / f"{name}.graph", "block", k, name="q")
-    done = mpirun(k, "resumed.py", folder, folder / "out.json", timeout=120)
-    assert done.returncode == 0, done.stdout + done.stderr
-    return k, json.loads((folder / "out.json").read_text())
+    return k, *run_cases("resumed", k, [folder])
 
 
 @pytest.mark.parametrize("name", METHODS)

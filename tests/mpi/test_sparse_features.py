@@ -1,14 +1,14 @@
 """Features that are kept as a sparse matrix give what dense ones do, on any number of ranks."""
 
 import functools
-import json
 
 import numpy as np
 import pytest
+from stored_graphs import graph_of, store
+from words import sets
 
-from partition.graph.graph import Graph
-from partition.graph.store import write_graph
-from partition.pipeline.adding import add_partition
+from gcnmpi.run.record import read_run
+from partition.graph.store import open_graph
 
 N, WIDTH, CLASSES = 90, 150, 4
 RANKS = range(1, 8)
@@ -44,22 +44,13 @@ def folder(tmp_path_factory):
     random = np.random.default_rng(4)
     dense = random.random((N, N)) < 0.06
     dense[-2:] = dense[:, -2:] = False
-    source, target = np.nonzero(dense)
     features = np.where(random.random((N, WIDTH)) < 0.03, random.uniform(0.1, 2, (N, WIDTH)), 0)
     features[5:8] = 0
-    graph = Graph(
-        np.searchsorted(source, np.arange(N + 1)).astype(np.int64),
-        target.astype(np.int32),
-        None,
-        features.astype(np.float32),
-        random.integers(0, CLASSES, N).astype(np.int32),
-    )
+    labels = random.integers(0, CLASSES, N).astype(np.int32)
+    graph = graph_of(dense, features=features.astype(np.float32), labels=labels)
     for form in ("sparse", "dense"):
-        written = write_graph(root / f"{form}.graph", graph, source={}, keep_features=form)
-        assert bool(written.feature_entries) == (form == "sparse")
-    for name in ("sparse", "dense"):
-        for k in RANKS[1:]:
-            add_partition(root / f"{name}.graph", "rp", k)
+        path = store(root / f"{form}.graph", graph, *RANKS[1:], keep_features=form)
+        assert bool(open_graph(path).manifest.feature_entries) == (form == "sparse")
     return root
 
 
@@ -75,14 +66,12 @@ def results(folder, gcnmpi_lines):
                 continue
             outs[case] = out = folder / f"{ranks} {kind} {case}"
             common = [folder / f"{kind}.graph", *(["--partition", f"rp-{k}"] if k > 1 else [])]
-            settings = ["dtype=float64", *CASES[case]]
-            words = [word for setting in settings for word in ("--set", setting)]
-            lines.append(["train", *common, *words, "--set", "train.epochs=3", "--quiet",
-                          "--set", "train.eval_every=1", "--out", out,
-                          "--save-weights", out.with_suffix(".npz")])  # fmt: skip
-            of_scheme = [s for s in settings if not s.startswith(("model", "graph"))]
-            words = [word for setting in of_scheme for word in ("--set", setting)]
-            lines.append(["infer", *common, *words, "--weights", out.with_suffix(".npz"),
+            settings, weights = ["dtype=float64", *CASES[case]], out.with_suffix(".npz")
+            words = sets(*settings, "train.epochs=3", "train.eval_every=1")
+            lines.append(["train", *common, *words, "--quiet", "--out", out,
+                          "--save-weights", weights])  # fmt: skip
+            words = sets(*(s for s in settings if not s.startswith(("model", "graph"))))
+            lines.append(["infer", *common, *words, "--weights", weights,
                           "--out", out.with_suffix(".npy")])  # fmt: skip
         complaints = gcnmpi_lines(ranks, lines, timeout=240)
         assert complaints == [[None] * ranks] * len(lines)
@@ -93,11 +82,9 @@ def results(folder, gcnmpi_lines):
 
 def read(out):
     """Losses and accuracies, weights, and logits of a run."""
-    records = [json.loads(line) for line in (out / "run.jsonl").read_text().splitlines()]
-    epochs = [record for record in records if record["event"] == "epoch"]
     with np.load(out.with_suffix(".npz")) as weights:
         return (
-            [[epoch["loss"], epoch["train_accuracy"]] for epoch in epochs],
+            [[epoch["loss"], epoch["train_accuracy"]] for epoch in read_run(out).epochs],
             dict(weights.items()),
             np.load(out.with_suffix(".npy")),
         )
@@ -118,8 +105,7 @@ def test_losses_weights_and_logits_are_those_of_dense_features(results, ranks):
 def test_a_run_verifies_itself(folder, gcnmpi_lines, ranks):
     lines = [
         ["verify", folder / "sparse.graph", "--partition", f"rp-{ranks}",
-         *(word for setting in CASES[case] for word in ("--set", setting)),
-         "--set", "train.epochs=4"]
+         *sets(*CASES[case], "train.epochs=4")]
         for case in ("gcn", "sage", "gat")
     ]  # fmt: skip
     assert gcnmpi_lines(ranks, lines, timeout=120) == [[None] * ranks] * len(lines)

@@ -3,12 +3,11 @@
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
+from stored_graphs import store
 from words import sets
 
 from gcnmpi.mpi.watch import EXIT_REQUEUE
-from partition.graph.store import write_graph
 from partition.importing.synthetic import sbm
-from partition.pipeline.adding import add_partition
 
 # Signal to rank 1 of 2, before which of its calls, and what the job says of rank 0 then.
 CASES = {
@@ -31,17 +30,15 @@ CASES = {
 
 @pytest.fixture(scope="module")
 def jobs(mpirun, tmp_path_factory):
-    """What became of each job: all of them run at once, as they mostly wait."""
+    """The folder, and the end of each job: all of them run at once, as they mostly wait."""
     folder = tmp_path_factory.mktemp("stopped")
-    write_graph(folder / "g.graph", sbm(60, 3, degree=6, features=4, seed=0), source={})
-    add_partition(folder / "g.graph", "rp", 2)
+    graph = store(folder / "g.graph", sbm(60, 3, degree=6, features=4, seed=0), 2)
 
     def run(name):
         number, call, _ = CASES[name]
-        words = ["train", folder / "g.graph", "--partition", "rp-2", "--out", folder / name]
-        settings = sets("comm.timeout=6", "train.epochs=2")
-        program = ("stopped.py", number, 1, call)
-        return mpirun(2, *program, *words, *settings, timeout=100)
+        words = ["train", graph, "--partition", "rp-2", "--out", folder / name]
+        words += sets("comm.timeout=6", "train.epochs=2")
+        return mpirun(2, "broken.py", number, 1, call, *words, code=None, timeout=100)
 
     with ThreadPoolExecutor(len(CASES)) as pool:
         done = dict(zip(CASES, pool.map(run, CASES), strict=True))

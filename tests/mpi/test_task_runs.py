@@ -2,18 +2,18 @@
 
 import json
 import signal
-import time
 from dataclasses import replace
 
 import numpy as np
 import pytest
+from stored_graphs import store
+from test_checkpoint import wait_for_epochs
 from words import sets
 
 from gcnmpi.mpi.watch import EXIT_REQUEUE
 from gcnmpi.run.record import read_run
-from partition.graph.store import open_graph, write_graph
+from partition.graph.store import open_graph
 from partition.importing.synthetic import sbm
-from partition.pipeline.adding import add_partition
 
 ALL_LABELS = "task.metrics=average_precision,f1_micro,f1_macro,accuracy"
 LABELS = ("task.name=labels", ALL_LABELS)
@@ -49,44 +49,29 @@ def make_graph():
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
-    path = tmp_path_factory.mktemp("tasks") / "g.graph"
-    write_graph(path, make_graph(), source={})
-    for k in (2, 3, 4):
-        add_partition(path, "rp", k)
-    return path
+    return store(tmp_path_factory.mktemp("tasks") / "g.graph", make_graph(), 2, 3, 4)
 
 
 @pytest.mark.parametrize("nranks", [1, 2, 3, 4, 5, 6, 7])
-def test_metrics_are_exact_however_vertices_are_spread(mpirun, nranks):
-    done = mpirun(nranks, "metrics.py", "40" if nranks in (1, 4) else "16", timeout=120)
-    assert done.returncode == 0, done.stdout + done.stderr
-    found = json.loads(done.stdout.splitlines()[-1])
+def test_metrics_are_exact_however_vertices_are_spread(run_cases, nranks):
+    (found,) = run_cases("metrics", nranks, [40 if nranks in (1, 4) else 16])
     assert max(found["apart"].values()) <= 1e-12, found
     assert len(found["apart"]) == 8
     assert found["fullest"] <= 2
 
 
 @pytest.mark.parametrize("nranks", [1, 4])
-def test_every_task_is_that_of_one_process(mpirun, folder, tmp_path, nranks):
+def test_every_task_is_that_of_one_process(verified, folder, nranks):
     cases = []
     for scheme in SCHEMES if nranks > 1 else SCHEMES[:1]:
         for name, settings in TASKS.items():
             if scheme not in ("p2p", "tensor3d") and name in ("absolute", "balanced", "weights"):
                 continue
             parts = {"p2p": nranks, "replicated": nranks // 2}.get(scheme)
-            given = [f"scheme.name={scheme}", *settings]
-            if not any(word.startswith("train.epochs") for word in settings):
-                given.append("train.epochs=6")
+            given = [f"scheme.name={scheme}", "train.epochs=6", *settings]
             partition = f"rp-{parts}" if parts and parts > 1 else None
-            case = {"graph": str(folder), "partition": partition, "settings": given}
-            cases.append(case | {"fault": None, "directions": 1, "name": f"{scheme} {name}"})
-    (tmp_path / "cases.json").write_text(json.dumps(cases))
-    done = mpirun(nranks, "verify_cases.py", tmp_path / "cases.json", timeout=240)
-    assert done.returncode == 0, done.stdout + done.stderr
-    results = json.loads(done.stdout.splitlines()[-1])
-    missed = {c["name"]: r["missed"] for c, r in zip(cases, results, strict=True) if r["missed"]}
-    assert not missed
-    assert all("metrics" in result["checks"] for result in results)
+            cases.append({"graph": folder, "partition": partition, "settings": given})
+    assert all("metrics" in checks for checks in verified(nranks, cases))
 
 
 def train(graph, out, *settings, words=()):
@@ -99,38 +84,28 @@ WATCHED = (*LONG, "train.schedule=plateau", "train.plateau_patience=2", "train.p
            "train.decay=0.5")  # fmt: skip
 
 
-def test_runs_that_watch_the_validation_metric(gcnmpi_lines, folder, tmp_path):
+def test_runs_that_watch_the_validation_metric(gcnmpi_lines, hear_mistakes, folder, tmp_path):
     more = replace(open_graph(folder).graph, masks={})
-    write_graph(folder.with_name("none.graph"), more, source={})
-    add_partition(folder.with_name("none.graph"), "rp", 3)
-    whole, cut, none = tmp_path / "whole", tmp_path / "cut", folder.with_name("none.graph")
+    none = store(folder.with_name("none.graph"), more, 3)
+    whole, cut = tmp_path / "whole", tmp_path / "cut"
     short = [word.replace("train.epochs=60", "train.epochs=7") for word in WATCHED]
-    outcomes = gcnmpi_lines(
-        3,
-        [
-            train(folder, whole, *WATCHED),
-            train(folder, cut, *short),
-            train(folder, cut, *WATCHED),
-            train(folder, whole, *WATCHED),  # complete, though 60 epochs were not run
-            train(folder, tmp_path / "split", *LONG, words=["--split", "1"]),
-            train(folder, tmp_path / "no", *LONG, words=["--split", "2"]),
-            train(none, tmp_path / "no", *WATCHED),
-            train(none, tmp_path / "no", *LONG, "train.schedule=plateau"),
-            train(folder, whole, *WATCHED, "train.patience=5"),
-            train(folder, tmp_path / "numbers", *LONG, *NUMBERS),
-        ],
-    )
-    assert [lines[0] for lines in outcomes[:5]] == [None] * 5
-    says = [
-        "there is no split 2",
-        "train.patience: ",
-        "train.schedule = plateau: ",
-        "train.patience",
+    good = [
+        train(folder, whole, *WATCHED),
+        train(folder, cut, *short),
+        train(folder, cut, *WATCHED),
+        train(folder, whole, *WATCHED),  # complete, though 60 epochs were not run
+        train(folder, tmp_path / "split", *LONG, words=["--split", "1"]),
+        train(folder, tmp_path / "numbers", *LONG, *NUMBERS),
     ]
-    for lines, words in zip(outcomes[5:9], says, strict=True):
-        assert len(set(lines)) == 1
-        assert words in lines[0]
-    assert outcomes[9][0] is None
+    assert gcnmpi_lines(3, good) == [[None] * 3] * len(good)
+    no = tmp_path / "no"
+    mistakes = [
+        (train(folder, no, *LONG, words=["--split", "2"]), "there is no split 2"),
+        (train(none, no, *WATCHED), "train.patience: "),
+        (train(none, no, *LONG, "train.schedule=plateau"), "train.schedule = plateau: "),
+        (train(folder, whole, *WATCHED, "train.patience=5"), "train.patience"),
+    ]
+    hear_mistakes(3, mistakes)
     one, other = read_run(whole), read_run(cut)
     assert len(one.epochs) < 60
     assert one.end["stopped_early"]
@@ -158,21 +133,14 @@ def test_repeated_runs_go_on_where_they_were_stopped(launched, mpirun, folder, t
         return ["repeat", folder, *asked, *sets(*REPEAT)]
 
     whole = mpirun(3, "gcnmpi", *words(tmp_path / "whole"), "--quiet")
-    assert whole.returncode == 0, whole.stderr
     process = launched(3, *words(tmp_path / "cut"))
-    record = tmp_path / "cut" / "split-0-seed-5" / "run.jsonl"
-    until = time.monotonic() + 60
-    while not (record.exists() and record.read_bytes().count(b"\n") > 12):
-        assert time.monotonic() < until
-        assert process.poll() is None, process.communicate()
-        time.sleep(0.01)
+    wait_for_epochs(tmp_path / "cut" / "split-0-seed-5", 12, process)
     process.send_signal(signal.SIGUSR1)
     _, err = process.communicate(timeout=60)
     assert process.returncode == EXIT_REQUEUE, err
     assert "the same command goes on" in err
     assert not (tmp_path / "cut" / "summary.json").exists()
     again = mpirun(3, "gcnmpi", *words(tmp_path / "cut"), "--quiet")
-    assert again.returncode == 0, again.stderr
     assert again.stdout == whole.stdout
     names = [f"split-{split}-seed-{seed}" for split in (0, 1) for seed in (3, 5)]
     assert [line.split()[0] for line in whole.stdout.splitlines()[1:5]] == names
@@ -187,7 +155,7 @@ def test_repeated_runs_go_on_where_they_were_stopped(launched, mpirun, folder, t
     assert facts[0][2]["val"] == max(e["val_accuracy"] or 0 for e in run.epochs)
 
 
-def test_a_grid_of_keys(gcnmpi_lines, folder, tmp_path):
+def test_a_grid_of_keys(gcnmpi_lines, hear_mistakes, folder, tmp_path):
     def line(command, *words):
         return [command, folder, "--out", tmp_path / "o", "--partition", "rp-2", *words]
 
@@ -203,8 +171,8 @@ def test_a_grid_of_keys(gcnmpi_lines, folder, tmp_path):
         ("--try", "train.lr=1", "--try", "train.lr=2"): "given twice",
     }
     good = line("sweep", "--try", "train.lr=0.1,0.01", "--try", "model.hidden=4,[4,4]", *few)
-    # A run is there once, under whatever name: runs spelled otherwise, and of splits. What a run
-    # may change as it goes on tells it from others where that is what they are to differ in.
+    # A run is there once, under whatever name: runs spelled otherwise, and of splits. A key that a
+    # run may change as it goes on tells it from others where they are to differ in that key.
     p = ["--out", tmp_path / "p", "--partition", "rp-2", "--quiet"]
     launched = [
         good,
@@ -216,11 +184,8 @@ def test_a_grid_of_keys(gcnmpi_lines, folder, tmp_path):
         ["sweep", folder, *p, "--try", "model.hidden=[4]", "--try", "train.lr=1e-1", *few[:2],
          "--seeds", "0"],
     ]  # fmt: skip
-    outcomes = gcnmpi_lines(2, [*launched, *(line("sweep", *words) for words in mistakes)])
-    assert outcomes[: len(launched)] == [[None, None]] * len(launched)
-    for found, says in zip(outcomes[len(launched) :], mistakes.values(), strict=True):
-        assert len(set(found)) == 1
-        assert says in found[0]
+    assert gcnmpi_lines(2, launched) == [[None, None]] * len(launched)
+    hear_mistakes(2, [(line("sweep", *words), says) for words, says in mistakes.items()])
     names = {str(path.parent.relative_to(tmp_path / "p"))
              for path in (tmp_path / "p").rglob("run.jsonl")}  # fmt: skip
     assert names == {

@@ -1,15 +1,15 @@
 """``gcnmpi verify``: sound runs pass on 1 to 4 ranks, and every check fails where it should."""
 
 import json
-from dataclasses import asdict, replace
+from dataclasses import replace
 
 import numpy as np
 import pytest
+from stored_graphs import store, store_parts, uneven_parts
 from words import latest
 
 from gcnmpi.options.kernel import resolve
-from partition.graph.metrics import measure
-from partition.graph.store import Partition, write_graph, write_partition
+from partition.graph.store import read_partition, write_partition
 from partition.importing.assemble import build_graph
 from partition.importing.readers import Source
 from partition.importing.synthetic import sbm
@@ -83,55 +83,35 @@ def make_graph(kind):
     return graph
 
 
-def make_parts(n, k):
-    """Uneven, in no order, and part 1 is empty where there are three or more."""
-    shares = np.arange(k, 0, -1.0)
-    if k > 2:
-        shares[1] = 0
-    return np.random.default_rng(k).choice(k, n, p=shares / shares.sum()).astype(np.int32)
-
-
-def add_parts(path, graph, identity, k, name, parts, falsify=lambda metrics: None):
-    metrics = {d: asdict(measure(graph, parts, k, d)) for d in ("in", "out")}
-    falsify(metrics)
-    partition = Partition(name, parts, k, identity, "test", "numpy", "1", "in", metrics=metrics)
-    write_partition(path, partition)
-
-
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
     folder = tmp_path_factory.mktemp("verify")
     for kind in KINDS:
-        graph, path = make_graph(kind), folder / f"{kind}.graph"
-        identity = write_graph(path, graph, source={}).id
+        graph = make_graph(kind)
+        path = store(folder / f"{kind}.graph", graph)
         for k in (1, 2, 3, 4):
-            parts = make_parts(graph.n, k)
-            add_parts(path, graph, identity, k, f"uneven-{k}", parts)
-            assert k < 3 or not (parts == 1).any()
-
-        def falsify(metrics):
-            metrics["in"]["send_rows"][2] += 1
-
-        add_parts(path, graph, identity, 3, "false-3", make_parts(graph.n, 3), falsify)
+            store_parts(path, f"uneven-{k}", uneven_parts(graph.n, k), k, mixed=False)
+        false = replace(read_partition(path, "uneven-3"), name="false-3")
+        false.metrics["in"]["send_rows"][2] += 1
+        write_partition(path, false)
     return folder
 
 
-def run_cases(mpirun, folder, tmp_path, nranks, cases):
-    """The results of (kind, settings, fault[, partition]) cases in one launch."""
-    table = [
-        {
-            "graph": str(folder / f"{kind}.graph"),
-            "partition": partition_of(settings, nranks, *rest),
-            "settings": latest("train.epochs=6", *settings),
-            "fault": fault,
-            "directions": 4 if fault else 2,
-        }
-        for kind, settings, fault, *rest in cases
+def case(folder, nranks, kind, settings, name="uneven"):
+    """A case for verify_cases.py."""
+    partition, settings = partition_of(settings, nranks, name), ["train.epochs=6", *settings]
+    path = folder / f"{kind}.graph"
+    return {"graph": path, "partition": partition, "settings": settings, "directions": 2}
+
+
+def with_faults(run_cases, folder, faulty):
+    """The results on 3 ranks of (fault, kind, settings[, partition])."""
+    cases = [
+        case(folder, 3, *about) | {"fault": fault, "directions": 4} for fault, *about in faulty
     ]
-    (tmp_path / "cases.json").write_text(json.dumps(table))
-    done = mpirun(nranks, "verify_cases.py", tmp_path / "cases.json", timeout=90)
-    assert done.returncode == 0, done.stdout + done.stderr
-    return json.loads(done.stdout.splitlines()[-1])
+    for one in cases:
+        one["settings"] = latest(*one["settings"])
+    return run_cases("verify_cases", 3, cases)
 
 
 def partition_of(settings, nranks, name="uneven"):
@@ -174,12 +154,11 @@ SOUND = [
 
 
 @pytest.mark.parametrize("nranks", [1, 2, 3, 4])
-def test_sound_runs_pass(mpirun, folder, tmp_path, nranks):
-    cases = [(*case, None) for case in SOUND]
-    for case, result in zip(cases, run_cases(mpirun, folder, tmp_path, nranks, cases), strict=True):
-        assert (result["code"], result["missed"]) == (0, []), case
-        assert set(result["checks"]) >= {*NUMBERS, *TRAFFIC, DOT, "plan = metrics"}
-        assert ("finite differences" in result["checks"]) == ("dtype=float32" not in case[1])
+def test_sound_runs_pass(verified, folder, nranks):
+    found = verified(nranks, [case(folder, nranks, *about) for about in SOUND])
+    for (_, settings), checks in zip(SOUND, found, strict=True):
+        assert checks >= {*NUMBERS, *TRAFFIC, DOT, "plan = metrics"}
+        assert ("finite differences" in checks) == ("dtype=float32" not in settings)
 
 
 SCHEMES = ("p2p", "bcast", "replicated", "summa", "split3d", "tensor3d")
@@ -190,23 +169,21 @@ NO_PRODUCT = ["model.name=mlp", "model.hidden=[4]"]
 
 
 @pytest.mark.parametrize("nranks", [1, 4])
-def test_products_that_are_made_once_are_looked_at(mpirun, folder, tmp_path, nranks):
+def test_products_that_are_made_once_are_looked_at(verified, folder, nranks):
     cases = [
-        ("directed", [*network, f"scheme.name={scheme}", "train.epochs=2"], None)
+        ("directed", [*network, f"scheme.name={scheme}", "train.epochs=2"])
         for network in (ONCE, LAYERLESS, NO_PRODUCT)
         for scheme in SCHEMES
         if (scheme, nranks) != ("replicated", 1)
     ]
-    results = run_cases(mpirun, folder, tmp_path, nranks, cases)
-    for case, result in zip(cases, results, strict=True):
-        assert result["missed"] == [], case
-        assert (DOT in result["checks"]) == (NO_PRODUCT[0] not in case[1]), case
+    found = verified(nranks, [case(folder, nranks, *about) for about in cases])
+    for (_, settings), checks in zip(cases, found, strict=True):
+        assert (DOT in checks) == (NO_PRODUCT[0] not in settings), settings
 
 
-def test_a_wrong_product_that_is_made_once_is_found(mpirun, folder, tmp_path):
-    settings = [*ONCE, "loading.order=none"]
-    cases = [("directed", settings, "rows_not_in_original_order")]
-    (result,) = run_cases(mpirun, folder, tmp_path, 3, cases)
+def test_a_wrong_product_that_is_made_once_is_found(run_cases, folder):
+    faulty = ("rows_not_in_original_order", "directed", [*ONCE, "loading.order=none"])
+    (result,) = with_faults(run_cases, folder, [faulty])
     assert {"M·x", "Mᵀ·y"} <= set(result["missed"])
 
 
@@ -216,19 +193,17 @@ LOOPLESS = ["graph.self_loops=false", "train.epochs=2", "model.dropout=0.3"]
 @pytest.mark.parametrize(
     ("nranks", "kinds"), [(1, ["one"]), (2, ["arcless", "bipartite", "cancelling"])]
 )
-def test_every_normalisation_where_rows_sum_to_nothing(mpirun, folder, tmp_path, nranks, kinds):
+def test_every_normalisation_where_rows_sum_to_nothing(verified, folder, nranks, kinds):
     """Ranks without arcs; rows whose sums cancel, up to rounding errors that depend on an order."""
     cases = [
-        (kind, [*LOOPLESS, f"scheme.name={scheme}", f"graph.normalize={normalize}"], None)
+        (kind, [*LOOPLESS, f"scheme.name={scheme}", f"graph.normalize={normalize}"])
         for kind in kinds
         for normalize in ("sym", "row", "none")
         for scheme in SCHEMES
         if (scheme, nranks) != ("replicated", 1)
         if kind != "cancelling" or normalize == "row"
     ]
-    results = run_cases(mpirun, folder, tmp_path, nranks, cases)
-    for case, result in zip(cases, results, strict=True):
-        assert result["missed"] == [], case
+    verified(nranks, [case(folder, nranks, *about) for about in cases])
 
 
 FOLD = ["model.hidden=[7]", "model.order=combine"]
@@ -268,9 +243,9 @@ FAULTY = [
 ]  # fmt: skip
 
 
-def test_every_check_can_miss(mpirun, folder, tmp_path):
-    cases = [(kind, settings, fault, *rest) for fault, kind, settings, _, _, *rest in FAULTY]
-    results = run_cases(mpirun, folder, tmp_path, 3, cases)
+def test_every_check_can_miss(run_cases, folder):
+    faulty = [(fault, kind, settings, *rest) for fault, kind, settings, _, _, *rest in FAULTY]
+    results = with_faults(run_cases, folder, faulty)
     seen = set()
     for (fault, _, _, expected, exactly, *_), result in zip(FAULTY, results, strict=True):
         missed = set(result["missed"])
@@ -286,15 +261,13 @@ def test_every_check_can_miss(mpirun, folder, tmp_path):
 def test_the_command_prints_a_table_and_exits_with_the_verdict(mpirun, folder):
     arguments = ("verify", folder / "directed.graph", "--set", "train.epochs=3", "--partition")
     done = mpirun(3, "gcnmpi", *arguments, "uneven-3")
-    assert done.returncode == 0, done.stderr
     kernel = resolve("auto")[0]
     for word in ("directed", "p2p", "fold", kernel, "float64", "loss curve", "1e-10", "given"):
         assert word in done.stdout
     assert "MISS" not in done.stdout
     assert "\x1b" not in done.stdout
 
-    done = mpirun(3, "gcnmpi", *arguments, "false-3")
-    assert done.returncode == 1
+    done = mpirun(3, "gcnmpi", *arguments, "false-3", code=1)
     assert done.stdout.count("MISS ") == 4
     assert "send_rows" in done.stdout
 
@@ -302,7 +275,6 @@ def test_the_command_prints_a_table_and_exits_with_the_verdict(mpirun, folder):
 def test_json_is_one_object_and_float32_is_asked_for(mpirun, folder):
     arguments = ("verify", folder / "undirected.graph", "--json", "--set", "dtype=float32")
     done = mpirun(1, "gcnmpi", *arguments, "--set", "train.epochs=2")
-    assert done.returncode == 0, done.stderr
     facts = json.loads(done.stdout)
     assert facts["ok"]
     assert (facts["dtype"], facts["ranks"], facts["config"]["train"]["epochs"]) == ("float32", 1, 2)

@@ -6,10 +6,10 @@ Put ``tests/fake`` on PYTHONPATH and ``import cupy`` finds this. Three things ar
   can only if FAKE_CUDA_AWARE is set.
 * Work is queued. That of the first stream is done when somebody waits, that of other streams at
   once, or with FAKE_STREAMS=late when somebody waits too; each waits for others by events only. So
-  what reads a result too early, or overwrites a source too early, finds the wrong numbers.
+  work that reads a result too early, or overwrites a source too early, gives wrong numbers.
 * CUDA source runs as it is, compiled as C++, a thread after the other: see ``compiled``.
 
-What is done on a captured stream is not done but kept, for a graph that does it: see ``queue``.
+Work on a captured stream is not done but kept, for a graph that does it: see ``queue``.
 """
 
 import os

@@ -97,7 +97,7 @@ NUMBERS = {"I": "i8", "U8": "u1", "S32": "i4", "U32": "u4", "U64": "u8", "double
 
 
 def _read(parameter):
-    """What it is called in C, whether it is a pointer, and its type (None: either)."""
+    """Of a parameter in C: its words, whether it is a pointer, its type, and whether that is T."""
     kind = parameter.removeprefix("const ").split()[0].rstrip("*")
     return parameter, "*" in parameter, NUMBERS.get(kind), kind == "T"
 

@@ -7,7 +7,7 @@ of other streams, no waiting, no copy between host and device, no new memory.
 import os
 from collections import deque
 
-# What was begun, by what it is, and how often somebody waited for work that was not done.
+# How many launches and copies were begun, and how often somebody waited for work not yet done.
 counts = {"launches": 0, "copies": 0, "waits": 0}
 _memory, _queues = [], []
 

@@ -1,14 +1,11 @@
-"""Under mpirun: many gcnmpi command lines in one launch, which costs seconds.
+"""Under mpirun: gcnmpi command lines, each a list of words without "gcnmpi", as cases of cases.py.
 
-Usage: commands.py LINES.json OUT.json
-
-LINES.json holds a list of command lines (lists of words, without "gcnmpi"). OUT.json gets one
-list a line: for every rank null, or the text of the mistake that it and all the others raised.
+A line gives a list: for every rank null, or the text of the mistake that it and all the others
+raised. As a program, it takes a JSON list of lines that none may complain of.
 """
 
 import json
 import sys
-from pathlib import Path
 
 import click
 
@@ -33,12 +30,12 @@ def attempt(comm, words: list[str]) -> str | None:
     return None
 
 
+def of_case(comm, words: list[str]) -> list[str | None]:
+    return comm.allgather(attempt(comm, words))
+
+
 def main(comm) -> int:
-    lines = json.loads(Path(sys.argv[1]).read_text())
-    outcomes = [comm.allgather(attempt(comm, words)) for words in lines]
-    if comm.rank == 0:
-        Path(sys.argv[2]).write_text(json.dumps(outcomes))
-    return 0
+    return int(any(any(of_case(comm, words)) for words in json.loads(sys.argv[1])))
 
 
 if __name__ == "__main__":

@@ -1,15 +1,13 @@
-"""Under mpirun: what training must not change, and what must not travel, looked at in memory.
+"""Under mpirun: arrays that training must not change or send, looked at in memory.
 
-Usage: in_memory.py G.graph PARTITION
+A case (see cases.py) is a graph and a partition.
 """
 
 import pickle
-import sys
 from pathlib import Path
 
 import numpy as np
 
-from gcnmpi.mpi.process import run
 from gcnmpi.options.config import from_table
 from gcnmpi.run import opening
 from gcnmpi.run.evaluation import Evaluation
@@ -17,9 +15,10 @@ from gcnmpi.run.problem import load_features, open_problem
 from gcnmpi.run.step import Step
 
 
-def main(comm) -> int:
+def of_case(comm, case: list[str]) -> None:
+    path, partition = case
     table = {"model": {"dropout": 0.5, "input_dropout": 0.5}, "dtype": "float64"}
-    problem = open_problem(comm, sys.argv[1], sys.argv[2], from_table(table))
+    problem = open_problem(comm, path, partition, from_table(table))
     step = Step(problem)
     model, targets, features = step.model, step.targets, load_features(problem)
     initial, logits = model.whole(model.parameters.flat.copy()), model.forward().copy()
@@ -37,15 +36,6 @@ def main(comm) -> int:
     assert not np.array_equal(model.forward(), logits)
     model.load_state(initial)
     np.testing.assert_array_equal(model.forward(), logits)
-    # What rank 0 tells the others before loading is a description, no array of the graph.
-    told = pickle.dumps(
-        opening._check(Path(sys.argv[1]), sys.argv[2], comm.size, 1, problem.config, False)
-    )
-    assert len(told) < 5000, len(told)
-    if comm.rank == 0:
-        print("nothing changed")
-    return 0
-
-
-if __name__ == "__main__":
-    run(main)
+    # Before loading, rank 0 tells the others a description, no array of the graph.
+    told = opening._check(Path(path), partition, comm.size, 1, problem.config, False)
+    assert len(pickle.dumps(told)) < 5000

@@ -2,15 +2,13 @@
 
 The run that it is compared with draws no batch ahead.
 
-Usage: interrupted.py G.graph PARTITION FOLDER
+A case (see cases.py) is a graph, a partition or null, and a folder.
 """
 
-import sys
 from pathlib import Path
 
 import numpy as np
 
-from gcnmpi.mpi.process import run
 from gcnmpi.options.config import load_config
 from gcnmpi.run.problem import open_problem
 from gcnmpi.run.trainer import train
@@ -22,8 +20,8 @@ SETTINGS = (
 )  # fmt: skip
 
 
-def main(comm) -> int:
-    folder = Path(sys.argv[3])
+def of_case(comm, case: list) -> None:
+    graph, partition, folder = case
 
     def run(name, ahead="yes", after=None):
         """Train; with ``after``, the last rank asks for an end after so many batches."""
@@ -36,8 +34,8 @@ def main(comm) -> int:
             # Once it is asked before the first epoch.
             return 10 if after is not None and asked > after + 1 else 0
 
-        problem = open_problem(comm, sys.argv[1], sys.argv[2] or None, config)
-        return train(problem, folder / name, resume="auto", stop=stop)
+        problem = open_problem(comm, graph, partition, config)
+        return train(problem, Path(folder, name), resume="auto", stop=stop)
 
     whole = run("whole", ahead="no")
     losses = [epoch.loss for epoch in whole.epochs]
@@ -46,20 +44,13 @@ def main(comm) -> int:
         first = run(name, after=after)
         assert first.stopped, first.end
         assert len(first.epochs) == epochs, first.end
-        kept = sorted(path.name for path in (folder / name / "checkpoints").iterdir())
+        kept = sorted(path.name for path in Path(folder, name, "checkpoints").iterdir())
         assert kept[-1] == f"epoch-{epochs:06d}+{batches:06d}", kept
         again = run(name)
         assert not again.stopped
         assert [epoch.loss for epoch in again.epochs] == losses, (again.epochs, losses)
         flats = whole.model.parameters.flat, again.model.parameters.flat
         np.testing.assert_array_equal(*flats)
-        events = [record["event"] for record in read_records(folder / name / "run.jsonl")]
+        events = [record["event"] for record in read_records(Path(folder, name, "run.jsonl"))]
         assert events.count("epoch") == 3, events
         assert ("stop" in events, events[-1]) == (True, "end"), events
-    if comm.rank == 0:
-        print("the same bits")
-    return 0
-
-
-if __name__ == "__main__":
-    run(main)

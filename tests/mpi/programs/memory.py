@@ -1,17 +1,12 @@
-"""Under mpirun: the peak memory of schemes, and what the cost model says of it.
+"""Under mpirun: the peak memory of schemes, and the forecast of the cost model.
 
-Usage: memory.py CASES.json
-
-CASES.json holds a list of {"graph", "partition", "settings"}, and "infer" where nothing is trained,
-or the "method" of a propagation and the file "out" that it writes;
-rank 0 prints a list of
-{"peak", "forecast"}, bytes of the rank that has most. Both with what the process had before.
+Cases (see cases.py): {"graph", "partition", "settings"}, and "infer" where nothing is trained, or
+the "method" of a propagation and the file "out" that it writes → {"peak", "forecast"}, bytes of the
+rank that has most. Both with the memory that the process had before.
 """
 
 import dataclasses
 import gc
-import json
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -19,7 +14,6 @@ import scipy.sparse.csgraph  # noqa: F401  the first cover would load it: of the
 
 from gcnmpi.core.resident import forget_peak, peak_bytes, resident_bytes, return_freed_memory
 from gcnmpi.mpi import comm as mpi
-from gcnmpi.mpi.process import run
 from gcnmpi.nn.evaluator import evaluate
 from gcnmpi.options.config import load_config
 from gcnmpi.options.train import batches_of
@@ -49,37 +43,25 @@ def infer(problem):
     )  # fmt: skip
 
 
-def main(comm):
-    results = []
-    for case in json.loads(Path(sys.argv[1]).read_text()):
-        gc.collect()
-        return_freed_memory()
-        forget_peak()
-        before = mpi.maximum(comm, resident_bytes())
-        if "method" in case:
-            asked = asked_for(case["method"], ("threads=1", *case["settings"]))
-            done = propagate(comm, case["graph"], case["partition"], asked, Path(case["out"]))
-            results.append({"peak": mpi.maximum(comm, peak_bytes()), "forecast": done.memory})
-            del done
-            continue
-        config, trains = load_config(None, ("threads=1", *case["settings"])), "infer" not in case
-        problem = open_problem(comm, case["graph"], case["partition"], config, trains=trains)
-        (train if trains else infer)(problem)
-        peak = mpi.maximum(comm, peak_bytes())
-        machine = dataclasses.replace(Machine(), process_bytes=before)
-        setting = Setting(problem.source.stored, problem.config, machine, comm.size)
-        candidate = Candidate(problem.config.scheme, {}, 0, problem.source.partition)
-        if trains:
-            forecast = setting.memory(candidate, comm.size)
-        else:
-            depth = len(problem.program.outputs)
-            forecast = evaluation_memory(setting.case(candidate, comm.size, False), depth)
-        results.append({"peak": peak, "forecast": forecast})
-        del problem, setting
-    if comm.rank == 0:
-        print(json.dumps(results))
-    return 0
-
-
-if __name__ == "__main__":
-    run(main)
+def of_case(comm, case):
+    gc.collect()
+    return_freed_memory()
+    forget_peak()
+    before = mpi.maximum(comm, resident_bytes())
+    if "method" in case:
+        asked = asked_for(case["method"], ("threads=1", *case["settings"]))
+        done = propagate(comm, case["graph"], case["partition"], asked, Path(case["out"]))
+        return {"peak": mpi.maximum(comm, peak_bytes()), "forecast": done.memory}
+    config, trains = load_config(None, ("threads=1", *case["settings"])), "infer" not in case
+    problem = open_problem(comm, case["graph"], case["partition"], config, trains=trains)
+    (train if trains else infer)(problem)
+    peak = mpi.maximum(comm, peak_bytes())
+    machine = dataclasses.replace(Machine(), process_bytes=before)
+    setting = Setting(problem.source.stored, problem.config, machine, comm.size)
+    candidate = Candidate(problem.config.scheme, {}, 0, problem.source.partition)
+    if trains:
+        forecast = setting.memory(candidate, comm.size)
+    else:
+        depth = len(problem.program.outputs)
+        forecast = evaluation_memory(setting.case(candidate, comm.size, False), depth)
+    return {"peak": peak, "forecast": forecast}

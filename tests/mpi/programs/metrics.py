@@ -1,20 +1,17 @@
 """Under mpirun: metrics of vertices that are spread over the ranks, against those of the oracle.
 
 Many cases in one launch: ties, whole columns of one score, columns without positives, unknown
-labels, ranks without vertices, everything on one rank. Prints the largest difference by metric, and
-the largest share of the scores that a rank had to put in order, relative to an equal share.
-Usage: metrics.py SEEDS
+labels, ranks without vertices, everything on one rank. A case (see cases.py) is a number of seeds,
+and gives the largest difference by metric, and the largest share of the scores that a rank had to
+put in order, relative to an equal share.
 """
 
-import json
-import sys
 from collections import defaultdict
 from unittest import mock
 
 import numpy as np
 
 from gcnmpi.mpi import comm as mpi
-from gcnmpi.mpi.process import run
 from gcnmpi.nn.metrics import ranking
 from gcnmpi.nn.metrics.scored import Scored
 from gcnmpi.options.task import METRICS, METRICS_OF
@@ -23,9 +20,9 @@ from gcnmpi.proof.scores import score
 KINDS = {"classes": "classes", "two": "classes", "labels": "labels", "numbers": "regression"}
 
 
-def main(comm):
+def of_case(comm, seeds: int) -> dict:
     apart = defaultdict(float)
-    for seed in range(int(sys.argv[1])):
+    for seed in range(seeds):
         random = np.random.default_rng(seed)
         for kind, task in KINDS.items():
             z, y = make(random, kind)
@@ -41,10 +38,7 @@ def main(comm):
                     apart[metric] = max(apart[metric], error)
                 every = comm.allgather(found)
                 assert len({*every}) == 1, (seed, kind, metric, every)
-    worst = share_of_the_fullest(comm)
-    if comm.rank == 0:
-        print(json.dumps({"apart": apart, "fullest": worst}))
-    return 0
+    return {"apart": apart, "fullest": share_of_the_fullest(comm)}
 
 
 def make(random, kind):
@@ -95,7 +89,3 @@ def share_of_the_fullest(comm):
     with mock.patch.object(ranking, "_combined", counting):
         ranking.in_order(comm, Scored(z[owner == comm.rank], y[owner == comm.rank]))
     return mpi.maximum(comm, counts[-1]) / (z.size / comm.size)
-
-
-if __name__ == "__main__":
-    run(main)

@@ -2,7 +2,7 @@
 
 Many cases in one launch: directed graphs with isolated vertices, uneven and empty parts, both
 directions, all normalisations, all kernels, expand and fold, buffers of a few bytes.
-Usage: products.py FOLDER
+A case is a folder for graphs (see cases.py), and gives the number of cases that agree.
 """
 
 import dataclasses
@@ -12,19 +12,19 @@ from pathlib import Path
 from unittest import mock
 
 import numpy as np
-import scipy.sparse as sp
 
 from gcnmpi.layout.place import Place
 from gcnmpi.mpi import comm as mpi
-from gcnmpi.mpi.process import run
 from gcnmpi.nn.compile.on_scheme import program_on
 from gcnmpi.options.config import from_table
 from gcnmpi.options.kernel import resolve
 from gcnmpi.run import problem as problem_module
 from gcnmpi.run.problem import open_problem
 from partition.graph.graph import Graph, aggregation_matrix
-from partition.graph.metrics import measure
-from partition.graph.store import Partition, open_graph, write_graph, write_partition
+from partition.graph.store import open_graph
+
+sys.path.append(str(Path(__file__).parents[2]))
+from stored_graphs import graph_of, store, store_parts
 
 N = 61
 
@@ -38,11 +38,7 @@ def random_graph(kind: str) -> Graph:
         dense = np.where((dense > 0) | (dense.T > 0), rng.uniform(0.5, 2.0, (N, N)), 0.0)
     if kind == "symmetric":
         dense = dense + dense.T
-    matrix = sp.csr_array(dense)
-    features = rng.standard_normal((N, 3)).astype(np.float32)
-    return Graph(
-        matrix.indptr.astype(np.int64), matrix.indices.astype(np.int32), matrix.data, features
-    )
+    return graph_of(dense, features=rng.standard_normal((N, 3)).astype(np.float32))
 
 
 def assignments(k: int) -> dict[str, np.ndarray]:
@@ -56,25 +52,11 @@ def assignments(k: int) -> dict[str, np.ndarray]:
     }
 
 
-def prepare(folder: Path, k: int) -> None:
+def prepare(folder: Path, k: int, mixed: bool = False) -> None:
     for kind in ("directed", "mirrored", "symmetric"):
-        graph = random_graph(kind)
-        path = folder / f"{kind}-{k}.graph"
-        identity = write_graph(path, graph, source={}, overwrite=True).id
+        path = store(folder / f"{kind}-{k}.graph", random_graph(kind))
         for name, parts in assignments(k).items():
-            metrics = {d: dataclasses.asdict(measure(graph, parts, k, d)) for d in ("in", "out")}
-            partition = Partition(
-                name,
-                parts.astype(np.int32),
-                k,
-                identity,
-                "test",
-                "test",
-                "1",
-                "in",
-                metrics=metrics,
-            )
-            write_partition(path, partition)
+            store_parts(path, name, parts, k, mixed)
 
 
 def rows_too():
@@ -149,10 +131,10 @@ def check(comm, path: Path, name: str, table: dict, max_buffer_mb: float) -> Non
     np.testing.assert_array_equal(scheme.original(place, rows, 3), features[mine])
 
 
-def main(comm) -> int:
-    folder = Path(sys.argv[1])
+def of_case(comm, folder: str) -> int:
+    folder = Path(folder)
     mpi.from_root(comm, lambda: prepare(folder, comm.size))
-    # What is normalised how does not depend on the kernel.
+    # The normalisation does not depend on the kernel.
     best, _ = resolve("auto")
     arithmetic = (("scipy", "sym"), (best, "row"), ("scipy", "none"), ("graphblas", "sym"))
     cases = [
@@ -174,10 +156,4 @@ def main(comm) -> int:
         # In buffers of one row every message is one, which takes long.
         buffer = 1e-4 if number % 9 == 0 else 1e-2
         check(comm, folder / f"{kind}-{comm.size}.graph", name, table, buffer)
-    if comm.rank == 0:
-        print(f"{len(cases)} cases agree")
-    return 0
-
-
-if __name__ == "__main__":
-    run(main)
+    return len(cases)

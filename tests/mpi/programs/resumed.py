@@ -1,20 +1,15 @@
 """Under mpirun: propagations that end after some checkpoints, and go on from them.
 
-Usage: resumed.py FOLDER OUT.json
-
-FOLDER has symmetric.graph and other.graph, with partitions of as many parts as there are ranks.
-Rank 0 writes, for each method, whether an interrupted run gave the same bits, and what was said;
-and how runs were refused that do not belong to a checkpoint.
+A case (see cases.py) is a folder with symmetric.graph and other.graph, and with partitions of as
+many parts as there are ranks. The result is, for each method, whether an interrupted run gave the
+same bits, and the words that it said; and how runs were refused that do not belong to a checkpoint.
 """
 
-import json
 import shutil
-import sys
 from pathlib import Path
 
 import numpy as np
 
-from gcnmpi.mpi.process import run
 from gcnmpi.propagation.checkpoint import Checkpoints
 from gcnmpi.propagation.running import propagate
 from gcnmpi.propagation.settings import asked_for
@@ -32,12 +27,11 @@ METHODS = {
 
 
 class Interrupted(Exception):
-    """What ends a run after a checkpoint."""
+    """Raised to end a run after a checkpoint."""
 
 
-def main(comm):
-    folder, out = Path(sys.argv[1]), Path(sys.argv[2])
-    said = []
+def of_case(comm, folder: str) -> dict:
+    folder, said = Path(folder), []
 
     def run(name, settings, graph="symmetric", partition=f"p{comm.size}", force=False):
         said.clear()
@@ -113,7 +107,7 @@ def main(comm):
         float(np.sum(forced.values)) if not comm.rank else 0,
     ]
 
-    # The newest is damaged; then both are. What a killed run left is removed.
+    # The newest is damaged; then both are. The leftovers of a killed run are removed.
     whole = values(run(name, settings))
     interrupt(name, settings, 5)
     if comm.rank == 0:
@@ -132,10 +126,4 @@ def main(comm):
             (path / "manifest.json").unlink()
     comm.Barrier()
     results["all damaged"] = comm.allgather(str(run(name, [*settings, *kept])))
-    if comm.rank == 0:
-        out.write_text(json.dumps(results))
-    return 0
-
-
-if __name__ == "__main__":
-    run(main)
+    return results

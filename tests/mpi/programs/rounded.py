@@ -2,11 +2,10 @@
 
 They move the bytes that were predicted, to the byte; give the same bits by every transport and with
 any number of threads; differ from the exact ones by what rounding may do, and not where a rank
-multiplies its own rows. What is sent once stays exact. Usage: rounded.py FOLDER
+multiplies its own rows. Rows that are sent once stay exact. Usage: rounded.py FOLDER
 """
 
 import contextlib
-import dataclasses
 import sys
 from itertools import product
 from pathlib import Path
@@ -22,8 +21,6 @@ from gcnmpi.mpi.process import run
 from gcnmpi.options.config import from_table
 from gcnmpi.options.kernel import resolve
 from gcnmpi.run.problem import open_problem
-from partition.graph.metrics import measure_mixed
-from partition.graph.store import open_graph, read_partition, write_partition
 
 WIDTHS = (1, 6, 40)
 LABELS = ("aggregate", "aggregate_t")
@@ -38,20 +35,8 @@ def turns(number: int) -> Ways:
     return tuple((OTHERS[(number + i) % len(OTHERS)],) for i in range(len(FORMATS)))
 
 
-def add_mixed(folder: Path, k: int) -> None:
-    """Metrics of the mixed exchange, which the partitions of other tests lack."""
-    for kind, name in product(("directed", "symmetric"), assignments(k)):
-        path = folder / f"{kind}-{k}.graph"
-        graph, partition = open_graph(path).graph, read_partition(path, name)
-        mixed = {
-            d: dataclasses.asdict(measure_mixed(graph, partition.parts, k, d))
-            for d in ("in", "out")
-        }
-        write_partition(path, dataclasses.replace(partition, mixed=mixed), overwrite=True)
-
-
 def results(comm, path: Path, name: str, rows: bool, /, **tables) -> list[np.ndarray]:
-    """What products, and halos there and back, give in two epochs."""
+    """The results of products, and of halos there and back, in two epochs."""
     config = from_table({"graph": {"direction": "in"}, **tables})
     with rows_too() if rows else contextlib.nullcontext():
         problem = open_problem(comm, path, name, config)
@@ -125,7 +110,7 @@ def check(comm, path: Path, name: str, options: dict, transports: Ways) -> None:
 
 
 def check_once(comm, path: Path, name: str) -> None:
-    """What is sent while loading is exact; and the errors of what is not are measured."""
+    """Messages while loading are exact; and the errors of those that are not are measured."""
     tables = {"kernel": "scipy", "graph": {"direction": "in"}}
     problems = [
         open_problem(comm, path, name, from_table(tables | {"comm": {"precision": precision}}))
@@ -155,7 +140,7 @@ NODE_OF = node_memory.node_of
 
 def main(comm) -> int:
     folder = Path(sys.argv[1])
-    mpi.from_root(comm, lambda: (prepare(folder, comm.size), add_mixed(folder, comm.size)))
+    mpi.from_root(comm, lambda: prepare(folder, comm.size, mixed=True))
     cases = [
         (kind, name, {"name": "p2p", "backward": backward, "exchange": exchange})
         for exchange, kind, name, backward in product(
@@ -172,7 +157,7 @@ def main(comm) -> int:
     check_once(comm, folder / f"directed-{comm.size}.graph", "random")
     if comm.size == 4:
         # Copies: exchanges within process columns, and copies that stay equal.
-        mpi.from_root(comm, lambda: (prepare(folder, 2), add_mixed(folder, 2)))
+        mpi.from_root(comm, lambda: prepare(folder, 2, mixed=True))
         for kind, exchange in product(("directed", "symmetric"), ("rows", "mixed")):
             replicated = {"name": "replicated", "replication": 2, "exchange": exchange}
             check(

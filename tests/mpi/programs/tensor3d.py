@@ -1,36 +1,34 @@
-"""Under mpirun: what ``verify`` cannot see of the tensor-parallel 3D scheme.
+"""Under mpirun: properties of the tensor-parallel 3D scheme that ``verify`` cannot see.
 
 Ties of predictions, weights cut and put together, bits that do not depend on time.
-Usage: tensor3d.py G.graph, on 4 ranks
+A case (see cases.py) is a graph, on 4 ranks.
 """
 
 import itertools
-import sys
 import time
 from unittest import mock
 
 import numpy as np
 
 from gcnmpi.layout.place import Place
-from gcnmpi.mpi.process import run
 from gcnmpi.options.config import from_table
 from gcnmpi.run.problem import open_problem
 from gcnmpi.run.step import Step
 
 
-def opened(comm, **options):
+def opened(comm, path, **options):
     table = {
         "dtype": "float64",
         "kernel": "scipy",
         "model": {"dropout": 0.3, "input_dropout": 0.2, "hidden": [7]},
         "scheme": {"name": "tensor3d", **options},
     }
-    return open_problem(comm, sys.argv[1], None, from_table(table))
+    return open_problem(comm, path, None, from_table(table))
 
 
-def ties_go_to_the_lowest_class(comm):
+def ties_go_to_the_lowest_class(comm, path):
     """Columns of H² are cut along z: three columns on four ranks leave one rank without any."""
-    scheme = opened(comm, grid="1x1x4").scheme
+    scheme = opened(comm, path, grid="1x1x4").scheme
     rows = np.array([[0, 0, 0], [1, 2, 2], [-3, -4, -3], [0, 0, 5], [-np.inf] * 3])
     columns = scheme.block(Place(2), 3).columns
     assert scheme.block(Place(2), 3).counts_rows == (comm.rank == 0)
@@ -40,9 +38,9 @@ def ties_go_to_the_lowest_class(comm):
     np.testing.assert_array_equal(picked[:, 0], [0, 1, -4, 5])
 
 
-def weights_are_cut_and_put_together(comm):
+def weights_are_cut_and_put_together(comm, path):
     for grid in ("1x2x2", "2x2x1", "4x1x1"):
-        scheme = opened(comm, grid=grid).scheme
+        scheme = opened(comm, path, grid=grid).scheme
         for k, shape in itertools.product((1, 2, 3), ((5, 3), (1, 4), (9, 1))):
             whole = np.random.default_rng(k).standard_normal(shape)
             piece = scheme.shard(k, whole)
@@ -50,11 +48,11 @@ def weights_are_cut_and_put_together(comm):
             np.testing.assert_array_equal(scheme.unshard(k, piece, *shape), whole)
 
 
-def bits_do_not_depend_on_time(comm):
+def bits_do_not_depend_on_time(comm, path):
     """Late ranks and row blocks change nothing; copies stay equal."""
     runs = []
     for late in (False, True):
-        problem = opened(comm, grid="2x2x1", chunks=3)
+        problem = opened(comm, path, grid="2x2x1", chunks=3)
         delays = np.random.default_rng(comm.rank)
         multiply = problem.runtime.kernel.spmm
 
@@ -76,14 +74,7 @@ def bits_do_not_depend_on_time(comm):
     assert len(pieces) == 2  # H² is cut along y and z, and copied along x
 
 
-def main(comm) -> int:
-    ties_go_to_the_lowest_class(comm)
-    weights_are_cut_and_put_together(comm)
-    bits_do_not_depend_on_time(comm)
-    if comm.rank == 0:
-        print("as it should be")
-    return 0
-
-
-if __name__ == "__main__":
-    run(main)
+def of_case(comm, path: str) -> None:
+    ties_go_to_the_lowest_class(comm, path)
+    weights_are_cut_and_put_together(comm, path)
+    bits_do_not_depend_on_time(comm, path)

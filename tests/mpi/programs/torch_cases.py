@@ -352,7 +352,7 @@ def check_metrics(case):
 
 
 def check_bytes(case):
-    """What an expand and a fold send is what the plan says."""
+    """An expand and a fold send the bytes of the plan."""
     g = case.g
     if g.size == 1:
         return
@@ -368,7 +368,7 @@ def check_bytes(case):
 
 
 def check_half_precision(case):
-    """What autocast gives is exchanged in the dtype of the graph, and comes back as it was."""
+    """Results of autocast are exchanged in the dtype of the graph, and come back in their own."""
     g, whole = case.g, case.whole(4).to(torch.bfloat16)
     for half in (torch.bfloat16, torch.float16):
         h = case.own(whole).to(half).requires_grad_()
@@ -587,7 +587,7 @@ def prepare(folder: Path, k: int) -> None:
                     write_partition(path, Partition(*about, options=options, **found))
 
 
-# What parts are called once more, as made for the mixed exchange: alone, and in a pair.
+# Other names of the same parts, as made for the mixed exchange: alone, and in a pair.
 OF_MIXED = {"random": "lone", "uneven": "pair-mixed"}
 
 

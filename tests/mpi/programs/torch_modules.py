@@ -28,7 +28,7 @@ BOUND = 1e-10
 
 
 class Whole:
-    """What a module asks of a graph, for all of it in one process, without gcnmpi's arithmetic."""
+    """All of a graph in one process, as modules ask for it, without gcnmpi's arithmetic."""
 
     dtype = torch.float64
     batch_norm = staticmethod(lambda width: torch.nn.BatchNorm1d(width))

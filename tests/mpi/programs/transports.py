@@ -25,7 +25,7 @@ from gcnmpi.run.problem import open_problem
 def products(
     comm, path: Path, name: str, scheme_table: dict, timed: bool = False
 ) -> tuple[list[np.ndarray], Volume]:
-    """What the products of a scheme give, and what they moved; exchanges are timed if asked for."""
+    """The results of the products of a scheme, and the volume that they moved."""
     table = {"graph": {"direction": "in"}, "kernel": "scipy", "scheme": scheme_table}
     with rows_too():
         problem = open_problem(comm, path, name, from_table(table))

@@ -1,17 +1,12 @@
-"""Under mpirun: ``verify`` on many cases in one launch, sound ones and ones with a fault put in.
+"""Under mpirun: ``verify`` on sound cases, and on ones with a fault put in.
 
-Usage: verify_cases.py CASES.json
-
-CASES.json holds a list of {"graph", "partition", "settings", "fault"}, and "directions" where one
-of finite differences is enough; rank 0 prints a list of {"code", "missed": names of the checks that
-missed, "checks": all of them}.
+Cases (see cases.py): {"graph", "partition", "settings"}, and perhaps "fault", the name of one, and
+"directions" where one of finite differences is not enough → {"code", "missed": names of the checks
+that missed, "checks": all of them}.
 """
 
 import contextlib
 import dataclasses
-import json
-import sys
-from pathlib import Path
 from unittest import mock
 
 import numpy as np
@@ -19,7 +14,6 @@ import numpy as np
 from gcnmpi.core.timing import Traffic
 from gcnmpi.core.volume import Volume
 from gcnmpi.halo.product import HaloProduct
-from gcnmpi.mpi.process import run
 from gcnmpi.nn import loss, optim
 from gcnmpi.nn.model import Model
 from gcnmpi.options.config import load_config
@@ -31,20 +25,15 @@ from gcnmpi.schemes.row_scheme import RowScheme
 WEIGHT = "convs.0.lin.weight"
 
 
-def main(comm):
-    results = []
-    for case in json.loads(Path(sys.argv[1]).read_text()):
-        config = load_config(None, ("dtype=float64",), over=case["settings"])
-        fault = FAULTS[case["fault"]](comm) if case["fault"] else contextlib.nullcontext()
-        directions = mock.patch.object(proof, "DIRECTIONS", case.get("directions", 4))
-        with fault, directions:
-            found = proof.verify(comm, case["graph"], case["partition"], config)
-        names = [check.name for check in found.checks]
-        missed = [check.name for check in found.checks if not check.ok]
-        results.append({"code": int(not found.ok), "missed": missed, "checks": names})
-    if comm.rank == 0:
-        print(json.dumps(results))
-    return 0
+def of_case(comm, case):
+    config = load_config(None, ("dtype=float64",), over=case["settings"])
+    fault = FAULTS[case["fault"]](comm) if "fault" in case else contextlib.nullcontext()
+    directions = mock.patch.object(proof, "DIRECTIONS", case.get("directions", 1))
+    with fault, directions:
+        found = proof.verify(comm, case["graph"], case["partition"], config)
+    names = [check.name for check in found.checks]
+    missed = [check.name for check in found.checks if not check.ok]
+    return {"code": int(not found.ok), "missed": missed, "checks": names}
 
 
 def wrapping(cls, name, make):
@@ -238,6 +227,3 @@ FAULTS = {
         weights_never_updated, dropout_by_local_number, loss_of_rank_zero, nothing,
     )
 }  # fmt: skip
-
-if __name__ == "__main__":
-    run(main)

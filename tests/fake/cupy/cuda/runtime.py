@@ -1,4 +1,4 @@
-"""The CUDA runtime."""
+"""The functions of the CUDA runtime that the kernel calls."""
 
 import os
 
@@ -28,12 +28,12 @@ def getDeviceProperties(number: int) -> dict:
 
 
 def driverGetVersion() -> int:
-    """Of the driver."""
+    """The version of CUDA that the driver has."""
     return 12080
 
 
 def runtimeGetVersion() -> int:
-    """Of the runtime that CuPy was built with."""
+    """The version of the runtime that CuPy was built with."""
     return 12090
 
 
