@@ -15,8 +15,9 @@ from typing import Any
 import numpy as np
 
 from gcnmpi.api.ranks import on_root
-from partition.errors import UserError
+from partition.errors import UserError, installing
 from partition.graph import store
+from partition.graph.graph import arcs
 from partition.graph.manifest import Manifest, Partition
 from partition.graph.pairs import member
 from partition.graph.sparse_rows import SparseRows
@@ -189,9 +190,34 @@ class Graph:
         UserError
             If PyTorch Geometric is not installed.
         """
-        from gcnmpi.api.pyg import to_pyg
+        try:
+            import torch
+            from torch_geometric.data import Data
+        except ModuleNotFoundError as error:
+            raise UserError(
+                f"to_pyg needs the Python package {error.name!r}",
+                installing("torch", "torch_geometric"),
+            ) from error
 
-        return to_pyg(self._stored.graph)
+        def tensor(values: Any, dtype: Any = None) -> Any:
+            return torch.from_numpy(np.array(values, dtype))  # a copy: files are mapped read-only
+
+        graph = self._stored.graph
+        data = Data(edge_index=tensor(np.stack([arcs(graph), graph.indices]), np.int64))
+        data.num_nodes = graph.n
+        if graph.weights is not None:
+            data.edge_weight = tensor(graph.weights, np.float32)
+        if graph.features is not None:
+            data.x = tensor(graph.features)
+        if graph.labels is not None and graph.classes:
+            data.y = tensor(graph.labels, np.int64)
+        elif graph.targets is not None:
+            data.y = tensor(graph.targets)
+        for name, mask in graph.masks.items():
+            data[f"{name}_mask"] = tensor(mask)
+        if graph.ids is not None:
+            data.ids = tensor(graph.ids) if graph.ids.dtype.kind == "i" else graph.ids.tolist()
+        return data
 
     def __repr__(self) -> str:
         kind = "directed" if self.directed else "undirected"

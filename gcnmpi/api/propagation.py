@@ -11,14 +11,14 @@ import numpy as np
 
 from gcnmpi.api.graph import Graph
 from gcnmpi.api.ranks import ranks_of
-from gcnmpi.api.settings import Settings, flat
+from gcnmpi.api.settings import Settings, file_or_keys
 from gcnmpi.api.training import ALIKE, path_of
 from gcnmpi.mpi.comm import agreed, check_same
 from gcnmpi.mpi.watch import watchdog
 from gcnmpi.options.config import keys
 from gcnmpi.options.outputs import check_distinct, check_suffix
 from gcnmpi.propagation.running import propagate as run
-from gcnmpi.propagation.settings import Asked, asked_for
+from gcnmpi.propagation.settings import asked_for
 from gcnmpi.run.claims import Claims
 
 
@@ -73,7 +73,10 @@ def propagate(
     ranks, path = ranks_of(comm), path_of(graph)
     with agreed(ranks):
         target = None if out is None else Path(out)
-        asked = _asked(method, config, settings)
+        file, values = file_or_keys(config)
+        names = {name.replace(".", "_"): name for name, _, _ in keys()}
+        values |= {names.get(word, word): value for word, value in settings.items()}
+        asked = asked_for(method, (), file, values)
         if target is not None:
             check_suffix("out", target, asked.method.suffixes)
         check_distinct({"graph": path, "out": target, **asked.files})
@@ -95,11 +98,3 @@ def propagate(
     if done.values is None or not done.outcome.arrays:
         return done.values
     return {done.outcome.name: done.values, **done.outcome.arrays}
-
-
-def _asked(method: str, config: Settings, settings: dict[str, Any]) -> Asked:
-    file = config if isinstance(config, str | os.PathLike) else None
-    values = {} if file is not None or config is None else dict(flat(config))  # type: ignore
-    names = {name.replace(".", "_"): name for name, _, _ in keys()}
-    values |= {names.get(word, word): value for word, value in settings.items()}
-    return asked_for(method, (), file, values)

@@ -135,10 +135,7 @@ class Run:
                 f"gcnmpi.train writes them at the end of a run, gcnmpi train with {option} {path}",
             )
         facts = read_facts(path) or {}
-        if [facts.get(name) for name in ("epoch", "loss")] != [
-            epoch.get("epoch"),
-            epoch.get("loss"),
-        ]:
+        if any(facts.get(name) != epoch.get(name) for name in ("epoch", "loss")):
             raise UserError(f"{path} does not hold the weights of the {which} epoch of this run")
         return path
 

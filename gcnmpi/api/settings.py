@@ -10,6 +10,7 @@ from typing import Any
 from gcnmpi.mpi.comm import Comm, agreed
 from gcnmpi.options.config import Config, key_fields, read_config
 from gcnmpi.options.own_code import handed_over
+from gcnmpi.run.checkpoint import flat
 from partition.errors import UserError, meant_keys
 
 Settings = str | os.PathLike | Mapping[str, Any] | None
@@ -31,30 +32,26 @@ def configured(
     """
     with contextlib.ExitStack() as stack:
         with agreed(comm):
-            found = _configured(config, model, keywords, under, stack)
+            file, values = file_or_keys(config)
+            names = {name.replace(".", "_"): name for name, _, _ in key_fields()}
+            for word, value in keywords.items():
+                if word not in names:
+                    raise _unknown_keyword(word, value, names)
+                values[names[word]] = value
+            if model is not None:
+                if "model.name" in values:
+                    raise UserError("model and model.name say the same: give one of them")
+                is_name = isinstance(model, str)
+                values["model.name"] = model if is_name else stack.enter_context(handed_over(model))
+            found = read_config(file, under, values=values)
         yield found
 
 
-def _configured(
-    config: Settings,
-    model: Network,
-    keywords: Mapping[str, Any],
-    under: tuple[str, ...],
-    stack: contextlib.ExitStack,
-) -> tuple[Config, frozenset[str]]:
-    file = config if isinstance(config, str | os.PathLike) else None
-    values = {} if file is not None or config is None else dict(flat(config))  # type: ignore
-    names = {name.replace(".", "_"): name for name, _, _ in key_fields()}
-    for word, value in keywords.items():
-        if word not in names:
-            raise _unknown_keyword(word, value, names)
-        values[names[word]] = value
-    if model is not None:
-        if "model.name" in values:
-            raise UserError("model and model.name say the same: give one of them")
-        is_name = isinstance(model, str)
-        values["model.name"] = model if is_name else stack.enter_context(handed_over(model))
-    return read_config(file, under, values=values)
+def file_or_keys(config: Settings) -> tuple[str | os.PathLike | None, dict[str, Any]]:
+    """The file of a configuration, or the full names of keys and their values."""
+    if isinstance(config, str | os.PathLike):
+        return config, {}
+    return None, dict(flat(config or {}))
 
 
 def _unknown_keyword(word: str, value: Any, names: Mapping[str, str]) -> UserError:
@@ -71,12 +68,3 @@ def _unknown_keyword(word: str, value: Any, names: Mapping[str, str]) -> UserErr
         words = [f"{keyword}={shown!r}" for keyword in meant]
         hint = f"did you mean {' or '.join(words)}?"
     return UserError(f"unknown keyword {word!r}", hint)
-
-
-def flat(table: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
-    """Full names and values of the keys in nested tables."""
-    for name, value in table.items():
-        if isinstance(value, Mapping):
-            yield from flat(value, f"{prefix}{name}.")
-        else:
-            yield f"{prefix}{name}", value

@@ -109,14 +109,9 @@ def train(
             )
             check_training_files(asked)
         with guarded(comm, full, "gcnmpi.train") as guard:
-            here: dict[str, Any] = {
-                "configuration": full,
-                "out": folder,
-                "partition": partition,
-                "resume": resume,
-            }
-            here["log"] = logs
-            check_same(comm, here | {"number of callbacks": len(callbacks)}, ALIKE)
+            here = {"configuration": full, "out": folder, "partition": partition, "log": logs}
+            more = {"resume": resume, "number of callbacks": len(callbacks)}
+            check_same(comm, here | more, ALIKE)
 
             told = comm.rank == 0 and not progress
 

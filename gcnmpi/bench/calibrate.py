@@ -10,7 +10,6 @@ from __future__ import annotations
 import dataclasses
 import datetime
 import statistics
-import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -18,16 +17,16 @@ from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
-from scipy.optimize import nnls
 from threadpoolctl import threadpool_limits
 
 from gcnmpi import __version__
 from gcnmpi.bench.calibrate_batches import batch_constants
+from gcnmpi.bench.rounds import fitted, median_seconds, only
 from gcnmpi.core import rng
 from gcnmpi.core.resident import resident_bytes
 from gcnmpi.kernels.interface.kernel import Array, Kernel
 from gcnmpi.mpi.comm import Comm, versions
-from gcnmpi.mpi.hosts import host_names, most_ranks_a_node, share_of_cores
+from gcnmpi.mpi.hosts import host_names, most_ranks_a_node, ping_pong, share_of_cores
 from gcnmpi.options.config import Config
 from gcnmpi.planner.machine import Machine
 from gcnmpi.run.opening import kernel_of_rank
@@ -74,7 +73,7 @@ def calibrate(comm: Comm, config: Config) -> tuple[Machine, dict[str, Any]]:
     away = next((rank for rank in range(1, comm.size) if hosts[rank] != hosts[0]), None)
     for kind, peer in (("intra", near), ("inter", away)):
         if peer is not None:
-            latency, bandwidth = ping_pong(comm, peer)
+            latency, bandwidth = latency_and_bandwidth(comm, peer)
             constants |= {f"latency_{kind}": latency, f"bandwidth_{kind}": bandwidth}
     facts = {
         "date": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
@@ -101,39 +100,24 @@ def fit_sparse(samples: Sequence[Sample], itemsize: int) -> dict[str, float]:
     best: tuple[float, dict[str, float]] = (np.inf, {})
     for cache in CACHES:
         # Time is linear in the constants: a column is what one of them alone would give.
-        columns = []
-        for name in names:
-            one = Machine(**{**dict.fromkeys(names, 0.0), name: 1.0, "cache_bytes": cache})
-            columns.append([one.sparse_seconds(sample.work, itemsize) for sample in samples])
-        relative = np.array(columns).T / times[:, np.newaxis]
-        size = np.maximum(np.abs(relative).max(axis=0), np.finfo(float).tiny)
-        found, error = nnls(relative / size, np.ones(len(times)))
+        alone = (Machine(**only(names, name), cache_bytes=cache) for name in names)
+        columns = [[one.sparse_seconds(s.work, itemsize) for s in samples] for one in alone]
+        constants, error = fitted(names, np.array(columns).T, times)
         if error < best[0]:
-            constants = dict(zip(names, (found / size).tolist(), strict=True))
             best = (error, {**constants, "cache_bytes": float(cache)})
     return best[1]
 
 
-def ping_pong(comm: Comm, peer: int) -> tuple[float, float]:
+def latency_and_bandwidth(comm: Comm, peer: int) -> tuple[float, float]:
     """Latency in s and bandwidth in bytes/s between rank 0 and ``peer``, on every rank.
 
     Half the shortest round trip of a short message, and of a long one less that.
     """
     times = []
     for nbytes, rounds in ((SHORT, 200), (LONG, 10)):
-        buffer = np.zeros(nbytes, np.uint8)
         comm.Barrier()
-        trips = []
-        for _ in range(rounds):
-            began = time.perf_counter()
-            if comm.rank == 0:
-                comm.Send(buffer, peer)
-                comm.Recv(buffer, peer)
-            elif comm.rank == peer:
-                comm.Recv(buffer, 0)
-                comm.Send(buffer, 0)
-            trips.append(time.perf_counter() - began)
-        times.append(comm.bcast(min(trips) / 2))
+        trips = ping_pong(comm, (0, peer), nbytes, rounds) if comm.rank in (0, peer) else []
+        times.append(comm.bcast(min(trips, default=0.0) / 2))
     short, long = times
     return short, LONG / max(long - short, 1e-9)
 
@@ -186,13 +170,12 @@ def _filled(kernel: Kernel, rows: int, width: int) -> Array:
 
 def _seconds(kernel: Kernel, call: Callable[[], Any]) -> float:
     """Time of a call until the kernel has finished."""
-    times = []
-    for _ in range(REPEATS):
-        began = time.perf_counter()
+
+    def finished() -> None:
         call()
         kernel.finish()
-        times.append(time.perf_counter() - began)
-    return statistics.median(times)
+
+    return median_seconds(finished, REPEATS)
 
 
 def _mean(comm: Comm, value: float) -> float:

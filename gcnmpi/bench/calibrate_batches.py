@@ -6,15 +6,13 @@ other are priced by the constants of messages.
 
 from __future__ import annotations
 
-import statistics
 import time
-from collections.abc import Callable
 from dataclasses import replace
 
 import numpy as np
 import scipy.sparse as sp
-from scipy.optimize import nnls
 
+from gcnmpi.bench.rounds import fitted, median_seconds, only
 from gcnmpi.core.timing import Phases, Traffic
 from gcnmpi.halo.matrix import Matrix
 from gcnmpi.halo.plan import plan_of
@@ -37,7 +35,7 @@ from gcnmpi.schemes.row_scheme import Laid
 from gcnmpi.schemes.sampled import Batch, BatchScheme, Cutter, Memory
 
 ROWS, DEGREE, WIDTH = 100_000, 16, 8
-# Batches that are drawn: of seeds and neighbours of two layers; vertices.
+# Batches that are drawn: of seeds and neighbours of two layers; of vertices.
 BATCHES = (
     "neighbor,16,10,5", "neighbor,512,10,5", "neighbor,2048,10,5", "labor,16,10,5",
     "labor,512,10,5", "labor,2048,10,5", "vertex,100", "vertex,5000",
@@ -53,13 +51,10 @@ def batch_constants(comm: Comm, config: Config, kernel: Kernel) -> dict[str, flo
     for batches in BATCHES:
         seconds, sizes = graph.drawing(batches)
         # Time is linear in the constants: a column is what one of them alone would give.
-        alone = (Machine(**_only(name)) for name in DRAWING)
+        alone = (Machine(**only(DRAWING, name)) for name in DRAWING)
         rows.append([sum(one.drawing_seconds(*layer) for layer in sizes) for one in alone])
         times.append(seconds)
-    relative = np.array(rows) / np.array(times)[:, np.newaxis]
-    scale = np.maximum(relative.max(axis=0), np.finfo(float).tiny)
-    found, _ = nnls(relative / scale, np.ones(len(times)))
-    constants = dict(zip(DRAWING, (found / scale).tolist(), strict=True))
+    constants, _ = fitted(DRAWING, np.array(rows), np.array(times))
     return constants | {"batch_step": graph.seconds_per_step()}
 
 
@@ -142,23 +137,10 @@ class _Graph:
             made.backward(1)
             kernel.finish()
 
-        return _median(run) / (len(program.forward) + len(program.backward))
+        seconds = median_seconds(run, 4 * REPEATS)
+        return seconds / (len(program.forward) + len(program.backward))
 
     def _scheme(self, batch: Batch) -> BatchScheme:
         runtime = Runtime(self._comm, self._kernel, Phases(), Traffic())
         laid = self._laid
         return BatchScheme(runtime, self._config, laid.facts, batch, self._memory, False)
-
-
-def _only(name: str) -> dict[str, float]:
-    """The constants of drawing, of which one is 1 and the others 0."""
-    return {**dict.fromkeys(DRAWING, 0.0), name: 1.0}
-
-
-def _median(call: Callable[[], None]) -> float:
-    times = []
-    for _ in range(4 * REPEATS):
-        began = time.perf_counter()
-        call()
-        times.append(time.perf_counter() - began)
-    return statistics.median(times)

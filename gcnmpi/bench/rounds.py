@@ -7,11 +7,13 @@ disturbed alike, so ratios within a round mean more than times do.
 from __future__ import annotations
 
 import math
+import statistics
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from scipy.optimize import nnls
 
 from gcnmpi.mpi.comm import Comm, maximum
 
@@ -58,6 +60,34 @@ def ratios(times: Mapping[str, Sequence[float]], reference: str) -> dict[str, Sp
         name: spread([value / other for value, other in zip(values, below, strict=True)])
         for name, values in times.items()
     }
+
+
+def median_seconds(call: Callable[[], object], repeats: int) -> float:
+    """The median, so that disturbances which are always there (such as other ranks) count."""
+    times = []
+    for _ in range(repeats):
+        began = time.perf_counter()
+        call()
+        times.append(time.perf_counter() - began)
+    return statistics.median(times)
+
+
+def only(names: Sequence[str], name: str) -> dict[str, float]:
+    """Constants of which one is 1 and the others are 0."""
+    return {**dict.fromkeys(names, 0.0), name: 1.0}
+
+
+def fitted(
+    names: Sequence[str], columns: np.ndarray, seconds: np.ndarray
+) -> tuple[dict[str, float], float]:
+    """Constants ≥ 0 for which ``columns`` @ constants is nearest to ``seconds``, and the error.
+
+    Least squares of the relative errors; columns are (samples, names).
+    """
+    relative = columns / seconds[:, np.newaxis]
+    scale = np.maximum(np.abs(relative).max(axis=0), np.finfo(float).tiny)
+    found, error = nnls(relative / scale, np.ones(len(seconds)))
+    return dict(zip(names, (found / scale).tolist(), strict=True)), error
 
 
 def clocked(

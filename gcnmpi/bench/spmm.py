@@ -79,11 +79,10 @@ def bench_spmm(
                 kernel: Product(entrants[kernel], held[kernel], x, matrix.shape[0])
                 for kernel in kernels
             }
-            measures = {kernel: clocked(comm, product) for kernel, product in products.items()}
             probes = _gathers(entrants.get("native"), held.get("native"), x)
-            others = {BANDWIDTH: touch, **probes}
+            others: dict[str, Callable[[], object]] = {BANDWIDTH: touch, **probes}
             times = alternate(
-                {**{name: clocked(comm, call) for name, call in others.items()}, **measures}, rounds
+                {name: clocked(comm, call) for name, call in (others | products).items()}, rounds
             )
             bandwidth = moved / spread(times.pop(BANDWIDTH)).median
             gathering = min((spread(times.pop(name)).median for name in probes), default=None)

@@ -9,7 +9,7 @@ from typing import Any
 
 import click
 
-from gcnmpi.cli.common import Job, Words, config_keys, configured, watched
+from gcnmpi.cli import common
 from gcnmpi.options.config import Config
 from gcnmpi.options.kernel import AUTO, KERNELS, must_be_best
 from partition.commands import Assignments, Commands, parse_bytes, path_option
@@ -23,7 +23,6 @@ _rounds = click.option(
     show_default=True,
     help="Rounds, after one for warm-up.",
 )
-_graph = click.argument("graph", type=click.Path(path_type=Path))
 _partition = click.option(
     "--partition", metavar="NAME", help="Partition into as many parts as there are ranks."
 )
@@ -43,10 +42,7 @@ def _output(function: Callable) -> Callable:
     out = path_option(
         "--out", "FILE", "Append the records to FILE, one JSON object per line.", dir_okay=False
     )
-    as_json = click.option(
-        "--json", "as_json", is_flag=True, help="Print JSON objects, one per line."
-    )
-    return out(as_json(function))
+    return out(common.lines_option(function))
 
 
 @bench.command(short_help="Time M·X by every kernel; compare with bounds from memory bandwidth.")
@@ -57,7 +53,7 @@ def _output(function: Callable) -> Callable:
 @click.option("--reference", metavar="NAME", help="Ratios are to this kernel.  [default: the last]")
 @click.option("--cache", metavar="SIZE", help="Cache of all threads, such as 32MiB.")
 @_rounds
-@configured
+@common.configured
 @_output
 def spmm(
     graph: Path | None,
@@ -67,10 +63,10 @@ def spmm(
     reference: str | None,
     cache: str | None,
     rounds: int,
-    words: Words,
+    words: common.Words,
     out: Path | None,
     as_json: bool,
-) -> Job:
+) -> common.Job:
     """Time M·X of GRAPH, or of an R-MAT graph, by every kernel for matrices X of several widths.
 
     A share is a lower bound of the time divided by the measured time. The bounds are the bytes of
@@ -83,7 +79,9 @@ def spmm(
     config, numbers = words.config(), _numbers(widths)
     if not kernels:
         must_be_best(AUTO)
-    names = _words(kernels) or [name for name, why in KERNELS.available().items() if why is None]
+    names = common.listed(kernels) or [
+        name for name, why in KERNELS.available().items() if why is None
+    ]
     cache_bytes = None if cache is None else parse_bytes(cache, "--cache")
 
     def job(comm: Any, report: Any) -> None:
@@ -99,27 +97,27 @@ def spmm(
 
 
 @bench.command(short_help="Seconds per epoch of one or several configurations.")
-@_graph
+@common.graph_argument
 @_partition
 @click.option(
     "--beside",
     metavar="KEY=VALUE",
     cls=Assignments,
-    keys=config_keys,
+    keys=common.config_keys,
     help="Also measure the configuration with this change; may be repeated.",
 )
 @_rounds
-@configured
+@common.configured
 @_output
 def epoch(
     graph: Path,
     partition: str | None,
     beside: tuple[str, ...],
     rounds: int,
-    words: Words,
+    words: common.Words,
     out: Path | None,
     as_json: bool,
-) -> Job:
+) -> common.Job:
     """Train one epoch of each configuration on GRAPH in every round: seconds and phases.
 
     Seconds are those of the slowest rank, phases those of the rank that spends most in them. The
@@ -138,12 +136,12 @@ def epoch(
 
 
 @bench.command(short_help="The exchange of rows alone, by every transport.")
-@_graph
+@common.graph_argument
 @_partition
 @click.option("--transports", metavar="NAME,…", help="Only these.  [default: all]")
 @click.option("--widths", metavar="D,…", default="8,16,64", show_default=True)
 @_rounds
-@configured
+@common.configured
 @_output
 def exchange(
     graph: Path,
@@ -151,10 +149,10 @@ def exchange(
     transports: str | None,
     widths: str,
     rounds: int,
-    words: Words,
+    words: common.Words,
     out: Path | None,
     as_json: bool,
-) -> Job:
+) -> common.Job:
     """Time expand and fold of a partition of GRAPH, without any arithmetic.
 
     Seconds are those of the slowest rank, GB/s those of the rank that sends or receives most.
@@ -165,7 +163,7 @@ def exchange(
         from gcnmpi.bench.exchange import bench_exchange
 
         bench_exchange(
-            comm, graph, partition, config, names=_words(transports) or None,
+            comm, graph, partition, config, names=common.listed(transports) or None,
             widths=numbers, rounds=rounds, on_record=report,
         )  # fmt: skip
 
@@ -174,7 +172,7 @@ def exchange(
 
 def _checked(
     job: Callable[[Any, Any], None], out: Path | None, as_json: bool, config: Config
-) -> Job:
+) -> common.Job:
     """A job that hands its records to a report, with the time-out of ranks.
 
     It starts only if they can be written, and not where the kernel is one that was fallen back to.
@@ -191,15 +189,11 @@ def _checked(
             job(comm, report)
         return 0
 
-    return watched(config, checked)
-
-
-def _words(text: str | None) -> list[str]:
-    return [word.strip() for word in (text or "").split(",") if word.strip()]
+    return common.watched(config, checked)
 
 
 def _numbers(text: str) -> list[int]:
-    words = _words(text)
+    words = common.listed(text)
     if not words or not all(word.isdecimal() and int(word) for word in words):
         raise UserError(f"--widths {text!r} is not a list of widths", "such as 16,64")
     return [int(word) for word in words]

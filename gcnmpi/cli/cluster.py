@@ -9,7 +9,7 @@ from typing import Any
 
 import click
 
-from gcnmpi.cli.common import Given, Job, Words, common, configured, watched
+from gcnmpi.cli import common
 from gcnmpi.cluster.submit import LAUNCHERS, Request, check, scripts
 from gcnmpi.cluster.submit import submit as give
 from gcnmpi.options.outputs import run_name
@@ -25,16 +25,16 @@ from partition.commands import path_option
     default=Path(),
 )
 @click.option("--partition", metavar="NAME", help="Partition of GRAPH, to predict its memory.")
-@configured
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+@common.configured
+@common.json_option
 @click.argument("graph", required=False, type=click.Path(path_type=Path))
 def doctor(
     graph: Path | None,
     folder: Path,
     partition: str | None,
-    words: Words,
+    words: common.Words,
     as_json: bool,
-) -> Job:
+) -> common.Job:
     """Check the hosts, ranks and network of a job, started by mpirun or srun.
 
     Prints the host, cores, GPUs and memory of each rank, measures the network, and reports
@@ -54,11 +54,11 @@ def doctor(
             print_findings(seats, links, findings)
         return int(any(finding.problem for finding in findings))
 
-    return watched(config, job)
+    return common.watched(config, job)
 
 
 @click.command(short_help="Train on a Slurm cluster, in as many jobs as needed.")
-@common
+@common.on_graph
 @click.option("--nodes", type=click.IntRange(1), default=1, show_default=True, metavar="N")
 @click.option(
     "--time", "limit", required=True, metavar="TIME", help="Time limit of a job, such as 01:30:00."
@@ -99,9 +99,9 @@ def doctor(
 )
 @path_option("--out", "DIR", "Folder of the run.  [default: runs/GRAPH-PARTITION-DATE]")
 @click.option("--dry-run", is_flag=True, help="Print the scripts and submit nothing.")
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+@common.json_option
 def submit(
-    given: Given,
+    given: common.Given,
     nodes: int,
     limit: str,
     ranks: int | None,
@@ -159,7 +159,7 @@ def submit(
 
 @click.command(short_help="Show the state and progress of a run.")
 @click.argument("run", type=click.Path(path_type=Path))
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+@common.json_option
 def status(run: Path, as_json: bool) -> int:
     """Show state, epoch, loss, time per epoch and time left of a run, or how it ended."""
     from gcnmpi.report.status import print_status

@@ -18,14 +18,9 @@ from partition.commands import Assignments, path_option
 
 @dataclass(frozen=True)
 class Job:
-    """The part of a command that all ranks run.
+    """The part of a command that all ranks run: it takes the communicator, returns the exit code.
 
-    Attributes
-    ----------
-    call : callable
-        Takes the communicator, returns the exit code.
-    timeout : float
-        ``comm.timeout``, which MPI's start and end obey too.
+    MPI's start and end obey the timeout, ``comm.timeout``, too.
     """
 
     call: Callable[[Any], int]
@@ -136,12 +131,21 @@ def _with_words(function: Callable, keys: Callable[[], Iterable[str]]) -> Callab
     return function
 
 
-def split_option(function: Callable) -> Callable:
-    """Add the option that chooses a split."""
-    add = click.option(
-        "--split", type=int, metavar="K", help="Split of the masks, from 0: the key train.split."
-    )
-    return add(function)
+# Options and arguments that several commands have.
+graph_argument = click.argument("graph", type=click.Path(path_type=Path))
+split_option = click.option(
+    "--split", type=int, metavar="K", help="Split of the masks, from 0: the key train.split."
+)
+quiet_option = click.option("--quiet", is_flag=True, help="Print no progress.")
+json_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+lines_option = click.option(
+    "--json", "as_json", is_flag=True, help="Print JSON objects, one per line."
+)
+
+
+def listed(text: str | None) -> list[str]:
+    """The words between the commas of an option's value; none without one."""
+    return [word.strip() for word in (text or "").split(",") if word.strip()]
 
 
 def of_split(split: int | None) -> tuple[str, ...]:
@@ -149,7 +153,7 @@ def of_split(split: int | None) -> tuple[str, ...]:
     return () if split is None else (f"train.split={split}",)
 
 
-def common(function: Callable, keys: Callable[[], Iterable[str]] = config_keys) -> Callable:
+def on_graph(function: Callable, keys: Callable[[], Iterable[str]] = config_keys) -> Callable:
     """Add what every command on a graph takes: ``given``; ``keys`` as of :func:`configured`."""
     options = ("config_file", "settings", "graph", "partition")
     function = _bundled(function, "given", Given, *options)
@@ -159,5 +163,4 @@ def common(function: Callable, keys: Callable[[], Iterable[str]] = config_keys) 
         help="Partition into as many parts as there are ranks; one rank needs none. Of the two "
         "that --model auto made under a name, the one that the run can use is taken.",
     )
-    graph = click.argument("graph", type=click.Path(path_type=Path))
-    return graph(partition(_with_words(function, keys)))
+    return graph_argument(partition(_with_words(function, keys)))

@@ -9,7 +9,7 @@ from pathlib import Path
 import click
 
 from gcnmpi import __version__
-from gcnmpi.cli.common import Words, configured
+from gcnmpi.cli import common
 from gcnmpi.cli.schemes import USUAL_RANKS_PER_NODE
 from gcnmpi.options.config import (
     NETWORKS,
@@ -37,14 +37,14 @@ from partition.errors import UserError
     type=click.IntRange(1),
     help="Number of ranks of the run.  [default: the parts of the partition, or 1]",
 )
-@configured
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+@common.configured
+@common.json_option
 def info(
     graph: Path | None,
     program: bool,
     partition: str | None,
     ranks: int | None,
-    words: Words,
+    words: common.Words,
     as_json: bool,
 ) -> int:
     """Show available kernels and schemes, and every configuration key with its default.

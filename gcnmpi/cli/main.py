@@ -14,8 +14,7 @@ from typing import Any, NoReturn
 import click
 
 from gcnmpi import __version__
-from gcnmpi.cli import bench, cluster, info, propagate, repeated, schemes
-from gcnmpi.cli.common import Given, Job, common, of_split, same_words, split_option, watched
+from gcnmpi.cli import bench, cluster, common, info, propagate, repeated, schemes
 from gcnmpi.mpi.launch import launched, start_limit
 from gcnmpi.mpi.watch import EXIT_REQUEUE, watchdog
 from gcnmpi.options.config import (
@@ -86,8 +85,8 @@ def cli() -> None:
 
 
 @cli.command(short_help="Train on GRAPH and write the record of the run.")
-@common
-@split_option
+@common.on_graph
+@common.split_option
 @path_option("--out", "DIR", "Folder for run.jsonl; default: runs/GRAPH-PARTITION-DATE.")
 @path_option(
     "--save-weights",
@@ -115,9 +114,9 @@ def cli() -> None:
     metavar="NAME,…",
     help="Write the epochs to DIR for other programs too: csv, tensorboard.",
 )
-@click.option("--quiet", is_flag=True, help="Print no progress.")
+@common.quiet_option
 def train(
-    given: Given,
+    given: common.Given,
     split: int | None,
     out: Path | None,
     save_weights: Path | None,
@@ -125,7 +124,7 @@ def train(
     resume: str,
     log: str,
     quiet: bool,
-) -> Job:
+) -> common.Job:
     """Train on GRAPH; the record of the run goes to DIR/run.jsonl.
 
     Without --config and --set: a GCN with one hidden layer of 16, 200 epochs of Adam.
@@ -133,11 +132,11 @@ def train(
     After SIGUSR1, SIGTERM or a first Ctrl-C in an epoch, the run finishes it, writes a checkpoint
     and ends with exit code 75. The same command then continues from the checkpoint.
     """
-    config = given.config(*of_split(split))
+    config = given.config(*common.of_split(split))
     files = out, save_weights, save_best
     asked = Training(given.graph, given.partition, config, *files, resume, logs=parse_logs(log))
     check_training_files(asked, given.file)
-    check = same_words(config)
+    check = common.same_words(config)
 
     def job(comm: Any) -> int:
         from gcnmpi.report.outcome import print_trained
@@ -164,11 +163,11 @@ def train(
             print_warnings(() if quiet else machine)
         return EXIT_REQUEUE if done.stopped else 0
 
-    return Job(job, config.comm.timeout)
+    return common.Job(job, config.comm.timeout)
 
 
 @cli.command(short_help="Exact full-graph inference with trained weights.")
-@common
+@common.on_graph
 @path_option(
     "--weights",
     "W",
@@ -204,7 +203,7 @@ def train(
 )
 @click.option("--force", is_flag=True, help="Start although the forecast needs more memory.")
 def infer(
-    given: Given,
+    given: common.Given,
     weights: Path,
     network_file: Path | None,
     out: Path,
@@ -213,7 +212,7 @@ def infer(
     classes: bool,
     rows_file: Path | None,
     force: bool,
-) -> Job:
+) -> common.Job:
     """Exact full-graph inference on GRAPH with trained weights.
 
     W is a file of --save-weights, or the state dict of a PyTorch Geometric or DGL module, whose
@@ -247,18 +246,18 @@ def infer(
             print_inference(out, done)
         return 0
 
-    return watched(config, job)
+    return common.watched(config, job)
 
 
 @cli.command(short_help="Check that a run equals one serial process.")
-@common
-@split_option
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+@common.on_graph
+@common.split_option
+@common.json_option
 def verify(
-    given: Given,
+    given: common.Given,
     split: int | None,
     as_json: bool,
-) -> Job:
+) -> common.Job:
     """Check that this run equals one serial process on GRAPH; exit code 1 if it does not.
 
     Trains up to 20 epochs on all ranks, and serially with SciPy on rank 0. It compares loss curves
@@ -266,9 +265,9 @@ def verify(
     compares counted with predicted bytes. Rank 0 holds the whole graph. It computes in float64,
     unless --set dtype=float32 selects float32 and larger tolerances.
     """
-    config = load_config(given.file, ("dtype=float64",), (*given.settings, *of_split(split)))
+    config = load_config(given.file, ("dtype=float64",), (*given.settings, *common.of_split(split)))
 
-    check = same_words(config)
+    check = common.same_words(config)
 
     def job(comm: Any) -> int:
         from gcnmpi.proof.verify import verify as run
@@ -284,7 +283,7 @@ def verify(
                 print_checks(found, as_json)
             return 0 if found.ok else 1
 
-    return Job(job, config.comm.timeout)
+    return common.Job(job, config.comm.timeout)
 
 
 @cli.command(short_help="Print example configurations.")

@@ -10,7 +10,7 @@ from typing import Any
 
 import click
 
-from gcnmpi.cli.common import Given, Job, common, config_keys, of_split, split_option, watched
+from gcnmpi.cli import common
 from gcnmpi.options.methods import METHODS
 from gcnmpi.options.outputs import check_distinct, check_suffix
 from partition.commands import path_option
@@ -19,13 +19,16 @@ from partition.commands import path_option
 def _keys() -> list[str]:
     """The options of all methods, and the keys of the configuration."""
     options = (dataclasses.fields(METHODS.get(name).options) for name in METHODS)
-    return [*dict.fromkeys(option.name for each in options for option in each), *config_keys()]
+    return [
+        *dict.fromkeys(option.name for each in options for option in each),
+        *common.config_keys(),
+    ]
 
 
 @click.command(short_help="PageRank, label propagation, spectra and embeddings of a graph.")
-@functools.partial(common, keys=_keys)
+@functools.partial(common.on_graph, keys=_keys)
 @click.argument("method", metavar="METHOD")
-@split_option
+@common.split_option
 @path_option(
     "--out",
     "FILE",
@@ -38,15 +41,15 @@ def _keys() -> list[str]:
     help="Start although the forecast needs more memory; go on from a checkpoint of another "
     "partition, with other rounding.",
 )
-@click.option("--quiet", is_flag=True, help="Print no progress.")
+@common.quiet_option
 def propagate(
-    given: Given,
+    given: common.Given,
     method: str,
     split: int | None,
     out: Path,
     force: bool,
     quiet: bool,
-) -> Job:
+) -> common.Job:
     """Compute METHOD on GRAPH: a row for each vertex, in the order of the graph.
 
     Methods are METHODS.
@@ -56,7 +59,7 @@ def propagate(
     """
     from gcnmpi.propagation.settings import asked_for
 
-    asked = asked_for(method, (*given.settings, *of_split(split)), given.file)
+    asked = asked_for(method, (*given.settings, *common.of_split(split)), given.file)
     check_suffix("--out", out, asked.method.suffixes)
     check_distinct({"GRAPH": given.graph, "--config": given.file, "--out": out, **asked.files})
 
@@ -78,7 +81,7 @@ def propagate(
             print_propagated(out, done, quiet=quiet)
         return 0
 
-    return watched(asked.config, job)
+    return common.watched(asked.config, job)
 
 
 assert propagate.help is not None

@@ -13,7 +13,7 @@ from typing import Any
 
 import click
 
-from gcnmpi.cli.common import Given, Job, common, config_keys, same_words
+from gcnmpi.cli import common
 from gcnmpi.mpi.watch import EXIT_REQUEUE
 from gcnmpi.options.config import Config
 from gcnmpi.options.outputs import check_distinct
@@ -27,8 +27,8 @@ MOST_RUNS = 10_000
 def _of_runs(function: Callable) -> Callable:
     """Add the options of both commands."""
     for add in (
-        click.option("--quiet", is_flag=True, help="Print no progress."),
-        click.option("--json", "as_json", is_flag=True, help="Print one JSON object."),
+        common.quiet_option,
+        common.json_option,
         path_option(
             "--out",
             "DIR",
@@ -49,15 +49,15 @@ def _of_runs(function: Callable) -> Callable:
         ),
     ):
         function = add(function)
-    return common(function)
+    return common.on_graph(function)
 
 
 @click.command(short_help="Train with several seeds and splits: mean and standard deviation.")
 @_of_runs
 def repeat(
-    given: Given,
+    given: common.Given,
     **options: Any,
-) -> Job:
+) -> common.Job:
     """Train on GRAPH with each seed and each split, one run after the other.
 
     Prints the test metric of each run in the epoch of its best validation metric, and their mean
@@ -76,15 +76,15 @@ def repeat(
     "grid",
     metavar="KEY=V,V…",
     cls=Assignments,
-    keys=config_keys,
+    keys=common.config_keys,
     required=True,
     help="Values of a key, separated by commas; a list in brackets is one value. May be repeated.",
 )
 def sweep(
-    given: Given,
+    given: common.Given,
     grid: tuple[str, ...],
     **options: Any,
-) -> Job:
+) -> common.Job:
     """Train on GRAPH with every combination of the values of --try, and with each seed and split.
 
     \b
@@ -98,7 +98,7 @@ def sweep(
     return _job("gcnmpi sweep", given, points, **options)
 
 
-def _config(given: Given, point: Sequence[str], more: Sequence[str]) -> Config:
+def _config(given: common.Given, point: Sequence[str], more: Sequence[str]) -> Config:
     if any(word.partition("=")[0].strip() == "train.seed" for word in given.settings):
         raise UserError("--set train.seed: give --seeds", "such as --seeds 1")
     return given.config(*point, *more)
@@ -106,14 +106,14 @@ def _config(given: Given, point: Sequence[str], more: Sequence[str]) -> Config:
 
 def _job(
     purpose: str,
-    given: Given,
+    given: common.Given,
     points: Mapping[str, Callable[[Sequence[str]], Config]],
     seeds: str,
     splits: str | None,
     out: Path,
     as_json: bool,
     quiet: bool,
-) -> Job:
+) -> common.Job:
     numbers = _numbers("--seeds", seeds)
     chosen = None if splits in (None, "all") else _numbers("--splits", str(splits))
     configs = [make([]) for make in points.values()]
@@ -121,7 +121,7 @@ def _job(
     if count > MOST_RUNS:
         raise UserError(f"{count} runs are more than {MOST_RUNS}")
     check_distinct({"GRAPH": given.graph, "--config": given.file, "--out": out})
-    check = same_words(configs[0])
+    check = common.same_words(configs[0])
 
     def job(comm: Any, guard: Any) -> int:
         from gcnmpi.mpi.comm import from_root
@@ -167,7 +167,7 @@ def _job(
             guard.claims.graph(given.graph, given.partition)
             return job(comm, guard)
 
-    return Job(whole, configs[0].comm.timeout)
+    return common.Job(whole, configs[0].comm.timeout)
 
 
 def _numbers(option: str, text: str) -> list[int]:

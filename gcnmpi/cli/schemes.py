@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from gcnmpi.cli.common import Job, Words, configured, watched
+from gcnmpi.cli import common
 from gcnmpi.options.config import Config, read_config
 from gcnmpi.options.kernel import must_be_best
 from gcnmpi.options.scheme import SCHEMES
@@ -17,7 +17,9 @@ from partition.errors import UserError
 from partition.graph.store import open_graph
 from partition.records import make_room_for
 
-_graph = click.argument("graph", type=click.Path(path_type=Path))
+if TYPE_CHECKING:
+    from gcnmpi.planner.ranking import Setting
+
 _partitions = click.option(
     "--partition",
     "partitions",
@@ -31,10 +33,16 @@ _machine = path_option(
     "File of 'gcnmpi calibrate'.  [default: scheme.machine, or default constants]",
 )
 _schemes = click.option("--schemes", metavar="NAME,…", help="Only these schemes.  [default: all]")
+_features = click.option(
+    "--features", type=click.IntRange(1), help="Columns of features, if the graph had so many."
+)
+_classes = click.option(
+    "--classes", type=click.IntRange(1), help="Classes, if the graph had so many."
+)
 
 
 @click.command(short_help="Rank all schemes on P ranks, without running one.")
-@_graph
+@common.graph_argument
 @click.option("-P", "--ranks", type=click.IntRange(1), required=True, help="Number of ranks.")
 @_partitions
 @_schemes
@@ -46,13 +54,11 @@ _schemes = click.option("--schemes", metavar="NAME,…", help="Only these scheme
     help="Ranks that share a node and its network.  [default: as calibrated, or 16]",
 )
 @click.option("--memory", metavar="SIZE", help="Memory available to a rank, such as 64GB.")
-@click.option(
-    "--features", type=click.IntRange(1), help="Columns of features, if the graph had so many."
-)
-@click.option("--classes", type=click.IntRange(1), help="Classes, if the graph had so many.")
+@_features
+@_classes
 @click.option("--top", type=click.IntRange(1), metavar="N", help="Show the N fastest only.")
-@configured
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+@common.configured
+@common.json_option
 def plan(
     graph: Path,
     ranks: int,
@@ -64,7 +70,7 @@ def plan(
     features: int | None,
     classes: int | None,
     top: int | None,
-    words: Words,
+    words: common.Words,
     as_json: bool,
 ) -> int:
     """Rank all schemes, grids and replication factors for GRAPH on P ranks by the cost model.
@@ -74,13 +80,11 @@ def plan(
     P parts and GRAPH has none, random rows are assumed.
     """
     from gcnmpi.planner.auto import other_exchange
-    from gcnmpi.planner.ranking import Setting, rank_schemes
+    from gcnmpi.planner.ranking import rank_schemes
     from gcnmpi.report.costs import print_plan
 
-    config, given = _read(words, schemes)
-    machine, facts = _constants(machine_file, config)
-    per_node = ranks_per_node or facts.get("ranks_per_node", USUAL_RANKS_PER_NODE)
-    setting = Setting(open_graph(graph), config, machine, per_node, features, classes, given)
+    widths = features, classes
+    setting, facts = _setting(graph, words, schemes, machine_file, ranks_per_node, widths)
     limit = None if memory is None else parse_bytes(memory)
     ranked, skipped = rank_schemes(
         setting, ranks, schemes=_names(schemes), partitions=partitions, memory_limit=limit
@@ -96,7 +100,7 @@ def plan(
 
 
 @click.command(short_help="Bytes that ranks receive under every scheme, by number of ranks.")
-@_graph
+@common.graph_argument
 @click.option(
     "-P",
     "--ranks",
@@ -115,11 +119,9 @@ def plan(
 @_schemes
 @_machine
 @click.option("--ranks-per-node", type=click.IntRange(1), metavar="R")
-@click.option(
-    "--features", type=click.IntRange(1), help="Columns of features, if the graph had so many."
-)
-@click.option("--classes", type=click.IntRange(1), help="Classes, if the graph had so many.")
-@configured
+@_features
+@_classes
+@common.configured
 @click.option(
     "--out",
     type=click.Path(path_type=Path),
@@ -130,7 +132,7 @@ def plan(
 def volumes(
     graph: Path, sizes: tuple[int, ...], records: tuple[Path, ...], schemes: str | None,
     machine_file: Path | None, ranks_per_node: int | None, features: int | None,
-    classes: int | None, words: Words, out: Path,
+    classes: int | None, words: common.Words, out: Path,
 ) -> int:  # fmt: skip
     """Compare the bytes that a rank receives in an epoch under every scheme, by number of ranks.
 
@@ -138,16 +140,13 @@ def volumes(
     each scheme.
     """
     from gcnmpi.planner.by_ranks import as_text, counted_rows, predicted_rows, write_csv
-    from gcnmpi.planner.ranking import Setting
 
-    config, given = _read(words, schemes)
-    machine, facts = _constants(machine_file, config)
-    per_node = ranks_per_node or facts.get("ranks_per_node", USUAL_RANKS_PER_NODE)
-    setting = Setting(open_graph(graph), config, machine, per_node, features, classes, given)
+    widths = features, classes
+    setting, _ = _setting(graph, words, schemes, machine_file, ranks_per_node, widths)
     make_room_for(out / "volumes.csv")
-    rows = counted_rows(records)
+    counted = counted_rows(records)
     predicted, skipped = predicted_rows(setting, sizes, _names(schemes))
-    rows = predicted + rows
+    rows = predicted + counted
     write_csv(rows, out / "volumes.csv")
     text = as_text(rows)
     (out / "volumes.md").write_text(text, encoding="utf-8")
@@ -165,8 +164,8 @@ def volumes(
     default="machine.json",
     show_default=True,
 )
-@configured
-def calibrate(out: Path, words: Words) -> Job:
+@common.configured
+def calibrate(out: Path, words: common.Words) -> common.Job:
     """Measure latency, bandwidth and arithmetic, and write FILE for 'plan' and scheme.machine.
 
     Start it like a training run, with the same number of ranks per node. To measure the network
@@ -187,28 +186,28 @@ def calibrate(out: Path, words: Words) -> Job:
             print_machine(machine, facts, out)
         return 0
 
-    return watched(config, job)
+    return common.watched(config, job)
 
 
 @click.command(
     "bench-schemes", short_help="Measure all possible schemes, and compare with predictions."
 )
-@_graph
+@common.graph_argument
 @_partitions
 @_schemes
 @_machine
 @click.option("--epochs", type=click.IntRange(1), default=5, show_default=True)
-@configured
-@click.option("--json", "as_json", is_flag=True, help="Print JSON objects, one per line.")
+@common.configured
+@common.lines_option
 def bench_schemes(
     graph: Path,
     partitions: tuple[str, ...],
     schemes: str | None,
     machine_file: Path | None,
     epochs: int,
-    words: Words,
+    words: common.Words,
     as_json: bool,
-) -> Job:
+) -> common.Job:
     """Train a few epochs on GRAPH under every scheme and grid that this number of ranks allows.
 
     Prints measured values next to those that 'plan' predicts: seconds (median over epochs of the
@@ -236,13 +235,13 @@ def bench_schemes(
             print_warnings(dict.fromkeys(w for line in lines for w in line.get("warnings", ())))
         return 0
 
-    return watched(config, job)
+    return common.watched(config, job)
 
 
 USUAL_RANKS_PER_NODE = 16
 
 
-def _read(words: Words, schemes: str | None) -> tuple[Config, frozenset[str]]:
+def _read(words: common.Words, schemes: str | None) -> tuple[Config, frozenset[str]]:
     """The configuration for several schemes, and the given keys, each read by at least one scheme.
 
     The file may name the scheme that runs will use.
@@ -254,10 +253,25 @@ def _read(words: Words, schemes: str | None) -> tuple[Config, frozenset[str]]:
     return read_config(words.file, words.settings, schemes=_names(schemes) or SCHEMES)
 
 
+def _setting(
+    graph: Path,
+    words: common.Words,
+    schemes: str | None,
+    machine_file: Path | None,
+    ranks_per_node: int | None,
+    widths: tuple[int | None, int | None],
+) -> tuple[Setting, dict[str, Any]]:
+    """The case to predict, with assumed columns of features and classes; the machine's file."""
+    from gcnmpi.planner.ranking import Setting
+
+    config, given = _read(words, schemes)
+    machine, facts = _constants(machine_file, config)
+    per_node = ranks_per_node or facts.get("ranks_per_node", USUAL_RANKS_PER_NODE)
+    return Setting(open_graph(graph), config, machine, per_node, *widths, given), facts
+
+
 def _names(schemes: str | None) -> list[str] | None:
-    return (
-        None if schemes is None else list(dict.fromkeys(n.strip() for n in schemes.split(",") if n))
-    )
+    return None if schemes is None else list(dict.fromkeys(common.listed(schemes)))
 
 
 def _constants(file: Path | None, config: Any) -> tuple[Machine, dict[str, Any]]:

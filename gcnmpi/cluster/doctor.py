@@ -13,12 +13,10 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from gcnmpi import __version__
 from gcnmpi.core.resident import free_bytes
 from gcnmpi.mpi.comm import Comm, from_root, sees_devices, versions
-from gcnmpi.mpi.hosts import most_ranks_a_node
+from gcnmpi.mpi.hosts import most_ranks_a_node, ping_pong
 from gcnmpi.options.config import Config
 from gcnmpi.options.kernel import AUTO, resolve
 from gcnmpi.options.scheme import SCHEMES
@@ -36,33 +34,19 @@ PATIENCE = 5.0  # seconds for a file to appear on another host
 
 @dataclass(frozen=True)
 class Seat:
-    """The surroundings of one rank.
-
-    Attributes
-    ----------
-    cores : tuple of int
-        Those that it may run on, of the ``host_cores`` that there are.
-    gpus : tuple of str
-        Names of the CUDA devices that it sees; empty without CuPy.
-    free_memory : int
-        Bytes that its host can still give.
-    sees_folder : bool
-        Whether it finds the file that rank 0 wrote.
-    kernel : str, optional
-        Why ``kernel = "auto"`` is not the best one on all of these cores.
-    """
+    """The surroundings of one rank."""
 
     rank: int
     host: str
     mpi: str
     gcnmpi: str
-    cores: tuple[int, ...]
+    cores: tuple[int, ...]  # on which the rank may run, of the host's
     host_cores: int
-    gpus: tuple[str, ...]
+    gpus: tuple[str, ...]  # names of the CUDA devices that it sees; empty without CuPy
     cuda_aware: bool | None
-    free_memory: int
-    sees_folder: bool
-    kernel: str | None = None
+    free_memory: int  # bytes that its host can still give
+    sees_folder: bool  # whether it finds the file that rank 0 wrote
+    kernel: str | None = None  # why "auto" is not the best one on all of these cores
 
 
 @dataclass(frozen=True)
@@ -287,30 +271,16 @@ def _links(comm: Comm, hosts: Sequence[str]) -> list[Link]:
     mine = []
     for pairs in rounds:
         comm.Barrier()
-        for pair in pairs:
-            if comm.rank in pair:
-                mine.append(_ping_pong(comm, pair, hosts))
+        mine += [_link(comm, pair, hosts) for pair in pairs if comm.rank in pair]
     every = comm.allgather([link for link in mine if link.ranks[0] == comm.rank])
     return [link for links in every for link in links]
 
 
-def _ping_pong(comm: Comm, pair: tuple[int, int], hosts: Sequence[str]) -> Link:
-    other = pair[1] if comm.rank == pair[0] else pair[0]
-
-    def seconds(nbytes: int, trips: int) -> float:
-        buffer = np.zeros(nbytes, np.uint8)
-        for trip in range(trips + 1):
-            if trip == 1:  # the first one connects
-                began = time.perf_counter()
-            if comm.rank == pair[0]:
-                comm.Send(buffer, other)
-                comm.Recv(buffer, other)
-            else:
-                comm.Recv(buffer, other)
-                comm.Send(buffer, other)
-        return (time.perf_counter() - began) / trips / 2
-
-    small, large = seconds(8, ROUND_TRIPS), seconds(LARGE, LARGE_TRIPS)
+def _link(comm: Comm, pair: tuple[int, int], hosts: Sequence[str]) -> Link:
+    small, large = (
+        statistics.fmean(ping_pong(comm, pair, nbytes, trips + 1)[1:]) / 2  # the first one connects
+        for nbytes, trips in ((8, ROUND_TRIPS), (LARGE, LARGE_TRIPS))
+    )
     return Link(pair, (hosts[pair[0]], hosts[pair[1]]), small, LARGE / large)
 
 

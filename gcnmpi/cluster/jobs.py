@@ -20,23 +20,12 @@ NEVER = "DependencyNeverSatisfied"
 
 @dataclass(frozen=True)
 class Job:
-    """A job in Slurm's words.
-
-    Attributes
-    ----------
-    number : int
-    state : str
-        "PENDING", "RUNNING", "FAILED" and so on.
-    reason : str
-        Why it is in that state: "Resources", "exit code 127"; empty where there is none.
-    script : Path or None
-        The batch script, of a job in the queue.
-    """
+    """A job in Slurm's words."""
 
     number: int
-    state: str
-    reason: str = ""
-    script: Path | None = None
+    state: str  # "PENDING", "RUNNING", "FAILED" and so on
+    reason: str = ""  # of that state: "Resources", "exit code 127"; empty where there is none
+    script: Path | None = None  # the batch script, of a job in the queue
 
     @property
     def ended(self) -> bool:
@@ -55,9 +44,7 @@ def in_queue(folder: Path) -> list[Job]:
     answer = slurm("squeue", "--noheader", f"--user={os.getuid()}", "--format=%i|%T|%r|%o")
     found = []
     for line in answer.splitlines():
-        number, _, rest = line.strip().partition("|")
-        state, _, rest = rest.partition("|")
-        reason, _, script = rest.partition("|")
+        number, state, reason, script = [*line.strip().split("|", 3), "", "", ""][:4]
         if number.isdecimal() and Path(script).parent == folder.resolve():
             reason = reason if state == "PENDING" else ""
             found.append(Job(int(number), state, reason, Path(script)))

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import os
+import time
 from collections import Counter
 from fractions import Fraction
+
+import numpy as np
 
 from gcnmpi.mpi.comm import Comm, agreed, host_name, maximum, of_node
 
@@ -33,6 +36,22 @@ def place_on_node(comm: Comm) -> int:
     """Which of the ranks of its node a rank is, from 0."""
     with of_node(comm) as node:
         return node.rank
+
+
+def ping_pong(comm: Comm, pair: tuple[int, int], nbytes: int, trips: int) -> list[float]:
+    """Seconds of each round trip of a message between two ranks, both of which call this."""
+    buffer, seconds = np.zeros(nbytes, np.uint8), []
+    other = pair[1] if comm.rank == pair[0] else pair[0]
+    for _ in range(trips):
+        began = time.perf_counter()
+        if comm.rank == pair[0]:
+            comm.Send(buffer, other)
+            comm.Recv(buffer, other)
+        else:
+            comm.Recv(buffer, other)
+            comm.Send(buffer, other)
+        seconds.append(time.perf_counter() - began)
+    return seconds
 
 
 def share_of_cores(comm: Comm) -> int:

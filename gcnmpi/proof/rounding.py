@@ -14,8 +14,7 @@ import numpy as np
 from gcnmpi.core.precision import FORMATS
 from gcnmpi.mpi.comm import Comm, reduce_in_place
 from gcnmpi.options.config import Config
-from gcnmpi.proof.checks import Check
-from gcnmpi.proof.traffic import traffic_checks
+from gcnmpi.proof.checks import Check, traffic_checks
 from gcnmpi.run.problem import open_problem
 from gcnmpi.run.trainer import Result, Step, train
 

@@ -27,13 +27,12 @@ from gcnmpi.nn.model import Model, input_pieces
 from gcnmpi.options.config import Config
 from gcnmpi.options.train import batches_of
 from gcnmpi.proof import oracle
-from gcnmpi.proof.checks import Check, Verified
+from gcnmpi.proof.checks import Check, Verified, traffic_checks
 from gcnmpi.proof.differences import finite_differences
 from gcnmpi.proof.losses import labels_of
 from gcnmpi.proof.rounding import rounding_checks
 from gcnmpi.proof.scores import score
 from gcnmpi.proof.steps import STEPS, STEPS_TOLERANCES, steps_apart
-from gcnmpi.proof.traffic import traffic_checks
 from gcnmpi.run.opening import kernel_of_rank
 from gcnmpi.run.problem import Problem, open_problem
 from gcnmpi.run.step import Step
@@ -50,24 +49,14 @@ DIRECTIONS = 4  # of finite differences
 
 @dataclass(frozen=True)
 class Tolerances:
-    """How far a run of a dtype may be from the serial run in float64, relative to its size.
+    """How far a run of a dtype may be from the serial run in float64, relative to its size."""
 
-    Attributes
-    ----------
-    curve, gradient, product : float
-        Losses; gradients; entries of a product and the dot test.
-    weights : float
-        Weights and logits: Adam divides by gradients, which makes rounding errors of small ones
-        larger.
-    difference : float
-        Finite differences; 0: not tried, because the dtype is too coarse for them.
-    """
-
-    curve: float
+    curve: float  # losses
     gradient: float
-    product: float
+    product: float  # entries of a product, and the dot test
+    # Logits, too: Adam divides by gradients, which makes rounding errors of small ones larger.
     weights: float
-    difference: float
+    difference: float  # finite differences; 0: not tried, because the dtype is too coarse for them
 
 
 TOLERANCES = {

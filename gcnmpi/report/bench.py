@@ -51,13 +51,13 @@ class Report(contextlib.AbstractContextManager):
         trace: TracebackType | None,
     ) -> None:
         self._write.close()
-        if kind is None:
-            with agreed(self._comm):
-                self._write.check()
-        if kind is None and self._records:
+        if kind is not None:
+            return
+        with agreed(self._comm):
+            self._write.check()
+        if self._records:
             print_records(self._records)
-        if kind is None:
-            print_warnings(self._warnings)
+        print_warnings(self._warnings)
 
 
 def print_records(records: list[Record]) -> None:

@@ -309,7 +309,7 @@ def plain(config: dict[str, Any]) -> dict[str, Any]:
 def flat(table: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
     """Full names of keys, and their values."""
     for name, value in table.items():
-        if isinstance(value, dict):
+        if isinstance(value, Mapping):
             yield from flat(value, f"{prefix}{name}.")
         else:
             yield prefix + name, value

@@ -2,66 +2,35 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import torch
 
 from gcnmpi.core import rng
+from gcnmpi.kernels.interface.kernel import Kernel
 from gcnmpi.torch.eager import eager
-from gcnmpi.torch.moves import Moves
-from gcnmpi.torch.ranks import Ranks
+
+Map = Callable[[torch.Tensor], torch.Tensor]
 
 
-class Expand(torch.autograd.Function):
-    """Own rows → own and halo rows."""
-
-    @staticmethod
-    @eager
-    def forward(ctx: Any, h: torch.Tensor, moves: Moves) -> torch.Tensor:
-        """Send own rows to the halos of other ranks, and receive one's own."""
-        ctx.moves = moves
-        return moves.expand(h)
+class Linear(torch.autograd.Function):
+    """A linear map and its adjoint, of which each gives the gradient of the other."""
 
     @staticmethod
     @eager
-    def backward(ctx: Any, grad: torch.Tensor) -> tuple[torch.Tensor, None]:
-        """Fold the gradient of own and halo rows."""
-        return Fold.apply(grad, ctx.moves), None
-
-
-class Fold(torch.autograd.Function):
-    """The adjoint of :class:`Expand`."""
-
-    @staticmethod
-    @eager
-    def forward(ctx: Any, grad: torch.Tensor, moves: Moves) -> torch.Tensor:
-        """One exchange, the other way."""
-        ctx.moves = moves
-        return moves.fold(grad)
-
-    @staticmethod
-    @eager
-    def backward(ctx: Any, grad: torch.Tensor) -> tuple[torch.Tensor, None]:
-        """Expand the gradient of own rows."""
-        return Expand.apply(grad, ctx.moves), None
-
-
-class Aggregate(torch.autograd.Function):
-    """The product M·h, or Mᵀ·h, of own rows."""
-
-    @staticmethod
-    @eager
-    def forward(ctx: Any, h: torch.Tensor, moves: Moves, transposed: bool) -> torch.Tensor:
-        """One product, with its exchange."""
-        ctx.moves, ctx.transposed = moves, transposed
-        return moves.aggregate(h, transposed)
+    def forward(ctx: Any, x: torch.Tensor, forth: Map, back: Map) -> torch.Tensor:
+        """The map of x, such as an expand, a product with M or a dropout."""
+        ctx.maps = forth, back
+        return forth(x)
 
     @staticmethod
     @eager
     def backward(ctx: Any, grad: torch.Tensor) -> tuple[torch.Tensor, None, None]:
-        """The product with the transpose."""
-        return Aggregate.apply(grad, ctx.moves, not ctx.transposed), None, None
+        """The adjoint of the map: a fold, a product with the transpose, the same dropout."""
+        forth, back = ctx.maps
+        return Linear.apply(grad, back, forth), None, None
 
 
 class Mean(torch.autograd.Function):
@@ -81,24 +50,9 @@ class Mean(torch.autograd.Function):
         return grad / ctx.count, None, None
 
 
-class Dropout(torch.autograd.Function):
-    """Dropout by the hash of keys of rows and columns; it is its own gradient."""
-
-    @staticmethod
-    @eager
-    def forward(
-        ctx: Any, h: torch.Tensor, p: float, keys: np.ndarray, ranks: Ranks
-    ) -> torch.Tensor:
-        """Drop entries of h in one pass over its rows."""
-        ctx.p, ctx.keys, ctx.ranks = p, keys, ranks
-        columns = rng.column_keys(np.arange(h.shape[1]))
-        out = torch.empty(h.shape, dtype=h.dtype)
-        rows = h.detach().contiguous().numpy()
-        ranks.kernel.dropout(rows, keys, columns, p, out.numpy())  # type: ignore[arg-type]
-        return out
-
-    @staticmethod
-    @eager
-    def backward(ctx: Any, grad: torch.Tensor) -> tuple[torch.Tensor, None, None, None]:
-        """The same of the gradient."""
-        return Dropout.apply(grad, ctx.p, ctx.keys, ctx.ranks), None, None, None
+def dropped(h: torch.Tensor, p: float, keys: np.ndarray, kernel: Kernel) -> torch.Tensor:
+    """Dropout by the hash of keys of rows and columns; it is its own adjoint."""
+    columns = rng.column_keys(np.arange(h.shape[1]))
+    out = torch.empty(h.shape, dtype=h.dtype)
+    kernel.dropout(h.detach().contiguous().numpy(), keys, columns, p, out.numpy())  # type: ignore[arg-type]
+    return out

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import warnings
 from collections.abc import Callable, Iterable, Mapping
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +25,7 @@ from gcnmpi.torch.agreement import Agreement, check_weights
 from gcnmpi.torch.alone import alone
 from gcnmpi.torch.batch_norm import BatchNorm
 from gcnmpi.torch.eager import eager
-from gcnmpi.torch.functions import Aggregate, Dropout, Expand, Mean
+from gcnmpi.torch.functions import Linear, Mean, dropped
 from gcnmpi.torch.moves import Moves
 from gcnmpi.torch.ranks import OfThisProcess, Ranks
 from gcnmpi.torch.replicas import GradientSum, broadcast
@@ -37,8 +37,8 @@ class Graph(OfThisProcess):
     """This rank's part of a graph, as :func:`gcnmpi.torch.open` gives it.
 
     This rank owns ``num_own`` vertices; its rows of M have entries for ``num_halo`` vertices of
-    other ranks besides. Own rows lie in an order of the rank's own. Methods that are said to be
-    for all ranks together must be called by all of them, in the same order.
+    other ranks besides. Own rows lie in an order of the rank's own. Methods that are said to be for
+    all ranks together must be called by all of them, in the same order.
 
     Attributes
     ----------
@@ -129,7 +129,7 @@ class Graph(OfThisProcess):
         rows = self._rows(h)
         if self.size == 1:
             return h
-        whole = Expand.apply(_matrix(rows), self._moves)
+        whole = Linear.apply(_matrix(rows), self._moves.expand, self._moves.fold)
         return whole.reshape((len(whole), *h.shape[1:])).to(h.dtype)
 
     @eager
@@ -139,7 +139,8 @@ class Graph(OfThisProcess):
         For all ranks together. By the native kernel, while rows of others are on their way.
         """
         rows = self._rows(h)
-        return Aggregate.apply(_matrix(rows), self._moves, False).reshape(h.shape).to(h.dtype)
+        products = (partial(self._moves.aggregate, transposed=t) for t in (False, True))
+        return Linear.apply(_matrix(rows), *products).reshape(h.shape).to(h.dtype)
 
     # Training.
 
@@ -236,7 +237,8 @@ class Graph(OfThisProcess):
         rows = self._rows(h, halo=True)
         ids = self.ids if len(h) == self.num_own else torch.cat((self.ids, self.halo_ids))
         keys = rng.row_keys(self._seed, epoch, layer, ids.numpy())
-        return Dropout.apply(_matrix(rows), p, keys, self._ranks).reshape(h.shape).to(h.dtype)
+        drop = partial(dropped, p=p, keys=keys, kernel=self._ranks.kernel)
+        return Linear.apply(_matrix(rows), drop, drop).reshape(h.shape).to(h.dtype)
 
     def batch_norm(
         self,

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import warnings
-from typing import Any
 
 import torch
 
@@ -13,7 +12,7 @@ from gcnmpi.layout.loading import check_content
 from gcnmpi.layout.runtime import Demand
 from gcnmpi.mpi.comm import Comm, agreed
 from gcnmpi.mpi.process import world
-from gcnmpi.options.config import Config, from_table
+from gcnmpi.options.config import from_table
 from gcnmpi.run.opening import find_source, start
 from gcnmpi.run.own_rows import check_labels, own_features
 from gcnmpi.schemes.p2p import lay_out
@@ -89,15 +88,17 @@ def open(
     """
     comm = world() if comm is None else comm
     with agreed(comm):
-        config = _config(
-            dtype=_name(dtype),
-            threads=threads,
-            graph={"direction": direction, "normalize": normalize, "self_loops": self_loops,
-                   "feature_norm": feature_norm},
-            scheme={"exchange": exchange},
-            train={"seed": seed, "split": split},
-        )  # fmt: skip
-    # g.expand sends whole rows; what only calls g.aggregate may say that it is for mixed ones.
+        if dtype not in (torch.float32, torch.float64):
+            raise UserError(f"dtype is torch.float32 or torch.float64, not {dtype}")
+        config = from_table({
+            "dtype": str(dtype).removeprefix("torch."),
+            "threads": threads,
+            "graph": {"direction": direction, "normalize": normalize, "self_loops": self_loops,
+                      "feature_norm": feature_norm},
+            "scheme": {"exchange": exchange},
+            "train": {"seed": seed, "split": split},
+        })  # fmt: skip
+    # g.expand sends whole rows; programs that only call g.aggregate may choose mixed exchanges.
     whole_rows = exchange != "mixed"
     source, config = find_source(comm, graph, partition, config, whole_rows)
     opened = start(comm, source, config, whole_rows)
@@ -117,16 +118,6 @@ def open(
     return_freed_memory()
     keep_large_arrays()
     return g
-
-
-def _config(**table: Any) -> Config:
-    return from_table(table)
-
-
-def _name(dtype: torch.dtype) -> str:
-    if dtype not in (torch.float32, torch.float64):
-        raise UserError(f"dtype is torch.float32 or torch.float64, not {dtype}")
-    return str(dtype).removeprefix("torch.")
 
 
 def _load_labels(g: Graph, comm: Comm, stored: StoredGraph) -> None:

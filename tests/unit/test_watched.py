@@ -54,7 +54,7 @@ def test_every_command_that_communicates_is_in_the_table():
         name if group is main.cli else f"bench {name}"
         for group in (main.cli, main.cli.commands["bench"])
         for name, command in group.commands.items()
-        if command.callback.__annotations__["return"] == "Job"
+        if command.callback.__annotations__["return"] == "common.Job"
     }
     assert found == set(COMMANDS)
 
