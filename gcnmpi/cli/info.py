@@ -23,7 +23,7 @@ from gcnmpi.options.config import (
 from gcnmpi.options.kernel import AUTO, KERNELS, resolve
 from gcnmpi.options.methods import EMBEDDINGS, METHODS
 from gcnmpi.options.scheme import SCHEMES
-from gcnmpi.options.task import METRICS
+from gcnmpi.options.task import METRICS, ends
 from partition.errors import UserError
 
 
@@ -99,7 +99,6 @@ def _print_program(
     from gcnmpi.planner.ranking import Candidate, Setting
     from gcnmpi.report.program import print_program
     from gcnmpi.run.opening import open_split
-    from gcnmpi.run.problem import ends
     from partition.graph.pairs import member
     from partition.graph.store import read_partition
 
@@ -110,7 +109,7 @@ def _print_program(
     config = replace(config, graph=graph_of(config))
     partition, scheme = resolved_options(stored, name, config, size, where)
     config = replace(config, scheme=scheme)
-    widths = ends(config, stored.manifest)
+    widths = ends(config.task.name, stored.manifest)
     setting = Setting(stored, config, Machine(), where, *widths, locality=False)
     case = setting.case(Candidate(scheme, {}, 0, partition), size)
     batch = program_of_batches(case.work.config, stored, case.work.network, case.program)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from gcnmpi.core.functions import FUNCTIONS
 from gcnmpi.options.own_code import is_own, load_network
 from gcnmpi.options.settings import key, options_of
 from partition.graph.graph import NORMALIZATIONS
@@ -35,7 +36,7 @@ class HiddenOptions:
     activation: str = key(
         "relu",
         "activation of hidden layers",
-        choices=("relu", "elu", "leaky_relu", "gelu", "prelu", "none"),
+        choices=("relu", "elu", "leaky_relu", *FUNCTIONS, "prelu", "none"),
     )
 
 

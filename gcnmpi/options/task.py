@@ -94,6 +94,11 @@ def outputs(task: str, manifest: Manifest) -> int:
     return manifest.targets or (manifest.classes if task == "labels" else 0)
 
 
+def ends(task: str, manifest: Manifest) -> tuple[int, int]:
+    """Widths of features and outputs; 1 where the graph has none, for uses that need none."""
+    return manifest.features or 1, outputs(task, manifest) or 1
+
+
 @dataclass(frozen=True)
 class TaskConfig(ClassOptions, RegressionOptions):
     """``[task]``: what is learned. The bases are options of some tasks only."""

@@ -14,7 +14,7 @@ from pathlib import Path
 from gcnmpi.layout.runtime import Source
 from gcnmpi.options.config import Config, SchemeConfig
 from gcnmpi.options.scheme import SCHEMES
-from gcnmpi.options.task import outputs
+from gcnmpi.options.task import ends
 from gcnmpi.planner.costmodel import predict
 from gcnmpi.planner.machine import Machine, read_machine
 from gcnmpi.planner.ranking import Candidate, Setting
@@ -116,8 +116,8 @@ def _setting(
     stored: StoredGraph, config: Config, machine: Machine, per_node: int, locality: bool = True
 ) -> Setting:
     # A graph without labels may be meant for inference: a width that is missing decides nothing.
-    ends = (stored.manifest.features or 1, outputs(config.task.name, stored.manifest) or 1)
-    return Setting(stored, config, machine, per_node, *ends, locality=locality)
+    widths = ends(config.task.name, stored.manifest)
+    return Setting(stored, config, machine, per_node, *widths, locality=locality)
 
 
 def resolved_partition(

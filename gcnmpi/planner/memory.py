@@ -95,7 +95,7 @@ def loading_memory(case: Case, rank: int) -> int:
 def arriving_arcs(arcs: int, n: int, config: Config) -> int:
     """Bytes of so many arcs on their way, in a graph of n vertices, and of the buffers for them."""
     arc = 2 * np.dtype(index_dtype(n)).itemsize + WEIGHT_BYTES
-    limit = int(config.loading.max_buffer_mb * 2**20)
+    limit = int(config.loading.max_bytes)
     # Arcs that are sent at once are packed; before that, as much of the files is in memory.
     loaded = arc * arcs
     return LOADING_COPIES * loaded + 2 * min(limit, loaded)
@@ -108,7 +108,7 @@ def features_memory(case: Case, rank: int) -> int:
     """
     if case.program.sparse:
         held, entries = input_memory(case, rank, 1, transposed=False), case.input_entries(rank)
-        limit = int(case.work.config.loading.max_buffer_mb * 2**20)
+        limit = int(case.work.config.loading.max_bytes)
         arriving = min(limit, ENTRY_ON_ITS_WAY * entries)
         return held + max(arriving, TURNING * entries if case.program.backward else 0)
     width = case.program.values[INPUT].width
@@ -126,7 +126,7 @@ def arriving_rows(
     rows each is divided by its sum.
     """
     stored = rows * columns * itemsize
-    packed = min(int(config.loading.max_buffer_mb * 2**20), stored)
+    packed = min(int(config.loading.max_bytes), stored)
     whole = packed * width // max(1, columns)
     # To be normalised, rows are copied in their own precision, and in float64.
     sending = packed + whole * (4 if normalised else 1)
@@ -276,7 +276,7 @@ def _running_memory(case: Case, rank: int, depth: int) -> int:
         peak = max(peak, sum(live.values()) + _taken(case, rank, moment))
         for value in moment.ended:
             live.pop(value, None)
-    limit = int(case.work.config.loading.max_buffer_mb * 2**20)
+    limit = int(case.work.config.loading.max_bytes)
     result = live.get(program.outputs[depth - 1], live.get(INPUT, 0))
     peak = max(peak, result + RESULT_BUFFERS * min(limit, result))
     return peak + case.parameter_numbers(rank) * itemsize

@@ -162,7 +162,7 @@ def verify(
 def _whole(problem: Problem, place: Place, piece: np.ndarray, width: int) -> np.ndarray:
     """All rows in the original order on rank 0, none elsewhere."""
     mine = problem.scheme.original(place, piece, width)
-    limit = problem.config.loading.max_buffer_mb * 2**20
+    limit = problem.config.loading.max_bytes
     (whole,), _ = redistribute(problem.runtime.comm, np.zeros(len(mine), np.int64), [mine], limit)
     return whole
 

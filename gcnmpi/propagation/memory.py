@@ -89,7 +89,7 @@ def memory(
         last = Held(product=holds.moments[-1].product)
         after = _held(forecast, rank, last, config, demand)
         row_bytes = holds.columns * (holds.itemsize or itemsize)
-        limit = int(config.loading.max_buffer_mb * 2**20)
+        limit = int(config.loading.max_bytes)
         if written:
             leaves = rows * row_bytes + planned.RESULT_BUFFERS * min(limit, rows * row_bytes)
         else:  # rank 0 receives all rows with their numbers, and brings them in order
@@ -113,7 +113,7 @@ def _loading(forecast: Forecast, rank: int, source: Source, config: Config, dema
     :mod:`gcnmpi.layout.row_order`. Bytes of an arc are those of its two ends, local numbers among
     them, and of its weight.
     """
-    manifest, limit = source.stored.manifest, int(config.loading.max_buffer_mb * 2**20)
+    manifest, limit = source.stored.manifest, int(config.loading.max_bytes)
     if not SCHEMES.get(config.scheme.name).loads_by_rows:
         tiles = planned.arriving_arcs(forecast.loaded(rank), manifest.n, config)
         if not demand.rows:

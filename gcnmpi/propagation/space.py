@@ -193,7 +193,7 @@ class Space:
     @property
     def max_bytes(self) -> float:
         """Bound of buffers while rows are distributed."""
-        return self.config.loading.max_buffer_mb * 2**20
+        return self.config.loading.max_bytes
 
     def counted_volumes(self) -> tuple[Volume, Volume]:
         """The volumes of this rank's products, and of its sums over ranks."""

@@ -31,10 +31,11 @@ from gcnmpi.mpi.comm import Comm, agreed, from_root
 from gcnmpi.nn.model import Model
 from gcnmpi.options.config import Config
 from gcnmpi.options.own_code import same_network
+from gcnmpi.options.task import ends
 from gcnmpi.options.train import decided_by_evaluations
 from gcnmpi.run import checkpoint_files as files
 from gcnmpi.run.checkpoint_files import DamagedError
-from gcnmpi.run.problem import Problem, ends
+from gcnmpi.run.problem import Problem
 from gcnmpi.run.record import Epoch
 from gcnmpi.run.weights import write_features
 from partition.errors import UserError, called
@@ -285,7 +286,7 @@ def _check_fits(problem: Problem, path: Path, facts: Mapping[str, Any]) -> None:
             f"the checkpoint {path} was made with {name} {before}, this run has {now}",
             f"set it back, or {hint}",
         )
-    if [facts["widths"][0], facts["widths"][-1]] != [*ends(config, manifest)]:
+    if [facts["widths"][0], facts["widths"][-1]] != [*ends(config.task.name, manifest)]:
         raise UserError(f"the checkpoint {path} is of other features or labels", hint)
     if facts["epoch"] > config.train.epochs:
         raise UserError(

@@ -26,7 +26,7 @@ from gcnmpi.nn.program import Program
 from gcnmpi.nn.sparse_input import SparseInput
 from gcnmpi.nn.tasks.interface import Targets, Task
 from gcnmpi.options.config import Config
-from gcnmpi.options.task import TASKS, outputs
+from gcnmpi.options.task import TASKS, ends
 from gcnmpi.options.train import batches_of
 from gcnmpi.run.captured import resolved_graph
 from gcnmpi.run.opening import Opened, find_source, load_matrix, start
@@ -36,7 +36,7 @@ from partition.errors import UserError
 from partition.graph.content import FEATURE_FILES, TARGET_FILES
 from partition.graph.graph import MASKS, UNLABELLED
 from partition.graph.sparse_rows import SparseRows
-from partition.graph.store import Manifest, StoredGraph
+from partition.graph.store import StoredGraph
 
 
 @dataclass(frozen=True)
@@ -82,7 +82,8 @@ def open_problem(
         config = dataclasses.replace(config, model=model)
     source, config = find_source(comm, graph, partition, config)
     with agreed(comm):
-        network = network_of(config.model, *(widths or ends(config, source.stored.manifest)))
+        widths = widths or ends(config.task.name, source.stored.manifest)
+        network = network_of(config.model, *widths)
         program, demand = program_on(network, source, config, comm.size, trains)
         if trains:
             program_of_batches(config, source.stored, network, program)
@@ -102,11 +103,6 @@ def open_problem(
     return Problem(
         runtime, source, config, warnings, opened.machine, network, program, scheme, reduction
     )
-
-
-def ends(config: Config, manifest: Manifest) -> tuple[int, int]:
-    """Widths of features and logits; 1 where a graph has none, for what needs none."""
-    return manifest.features or 1, outputs(config.task.name, manifest) or 1
 
 
 def task_of(config: Config) -> Task:

@@ -91,7 +91,7 @@ def load_broadcast(
     products = Broadcasts(runtime, column, tiling.cuts, stages, forecast.overlap)
     operands = [products.tiles(forward)]
     operands.append(operands[0] if backward is None else products.tiles(backward))
-    max_bytes = config.loading.max_buffer_mb * 2**20
+    max_bytes = config.loading.max_bytes
     halo = None
     if demand.rows:
         halo = load_halo(runtime, source, config, tiling, column, sparse=False)

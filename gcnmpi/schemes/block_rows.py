@@ -76,7 +76,7 @@ def block_rows(comm: Comm, source: Source, copies: int, config: Config) -> Tilin
     loading = config.loading
     ordering = ordered_blocks(
         comm, stored, ordering, cuts, holders[:, 0, 0], loading.order,
-        loading.max_buffer_mb * 2**20,
+        loading.max_bytes,
     )  # fmt: skip
     row, copy = divmod(comm.rank, copies)
     return Tiling(ordering, cuts, holders, row, 0, copy)
@@ -89,7 +89,7 @@ def load_tiles(
 
     Columns count from the beginning of the share.
     """
-    max_bytes = config.loading.max_buffer_mb * 2**20
+    max_bytes = config.loading.max_bytes
     count, _, copies = tiling.holders.shape
     begins = [share(count, copies, copy).start for copy in range(copies)]
     columns = tiling.ordering, tiling.cuts[[*begins, count]]
@@ -259,7 +259,7 @@ def load_halo(
 
     Rows travel point to point to the ranks that need them (``sparse``), or whole blocks to all.
     """
-    comm, max_bytes = runtime.comm, config.loading.max_buffer_mb * 2**20
+    comm, max_bytes = runtime.comm, config.loading.max_bytes
     # The pattern alone: no degrees.
     options = dataclasses.replace(config.graph, normalize="none")
     entries = load_m(comm, source, options, max_bytes)

@@ -56,7 +56,7 @@ def lay_out(runtime: Runtime, source: Source, config: Config, demand: Demand) ->
     """
     comm, stored, direction = runtime.comm, source.stored, source.direction
     manifest = stored.manifest
-    max_bytes = config.loading.max_buffer_mb * 2**20
+    max_bytes = config.loading.max_bytes
     with agreed(comm):
         facts = make_facts(source, config, demand)
     parts = loading.load_parts(comm, stored, source.partition)
@@ -105,7 +105,7 @@ def load(
     demand: Demand,
 ) -> RowScheme:
     """Bring every row of M to its owner, and make the products with it."""
-    comm, max_bytes = runtime.comm, config.loading.max_buffer_mb * 2**20
+    comm, max_bytes = runtime.comm, config.loading.max_bytes
     laid, packings = lay_out(runtime, source, config, demand), NO_PACKINGS
     by_rows = laid if demand.batches else None
     if laid.facts.mixed and demand.products:

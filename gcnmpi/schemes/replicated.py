@@ -97,7 +97,7 @@ def load(
         "exchange": "mixed" if facts.mixed else "rows",
         "backward": "fold" if facts.folds else "expand",
     }
-    max_bytes = config.loading.max_buffer_mb * 2**20
+    max_bytes = config.loading.max_bytes
     tiling = block_rows(comm, source, copies, config)
     # A transpose that is expanded has the pattern of M, and so its plan.
     other = not facts.folds and not facts.one_tile

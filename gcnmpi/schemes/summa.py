@@ -83,7 +83,7 @@ def load(runtime: Runtime, source: Source, config: Config, demand: Demand) -> Su
     comm, partition = runtime.comm, source.partition
     with agreed(comm):
         facts = make_facts(source, config, demand)
-    max_bytes = config.loading.max_buffer_mb * 2**20
+    max_bytes = config.loading.max_bytes
     p1, p2, p3 = grid
     ordering, _ = choose_orderings(comm, source.stored, partition, config.scheme)
     layout = Layout(grid, ordering)

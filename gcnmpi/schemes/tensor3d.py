@@ -60,7 +60,7 @@ def load(
     do if their numbers allow.
     """
     comm, kernel = runtime.comm, runtime.kernel
-    max_bytes = config.loading.max_buffer_mb * 2**20
+    max_bytes = config.loading.max_bytes
     with agreed(comm):
         facts = make_facts(source, config, demand)
         forecast = make_forecast(config.scheme, comm.size, facts)

@@ -66,7 +66,7 @@ class Moves:
     def _make_product(self) -> tuple[HaloProduct, tuple[Operand, Operand]]:
         laid, packings = self._laid, NO_PACKINGS
         if laid.facts.mixed:
-            max_bytes = self._config.loading.max_buffer_mb * 2**20
+            max_bytes = self._config.loading.max_bytes
             laid, packings = mix(self._runtime.comm, laid, max_bytes)
         same = laid.plan is self._laid.plan
         products = self._rows if same else HaloProduct(self._runtime, laid.plan, self._config)

@@ -108,7 +108,7 @@ def open(
         for line in opened.told:
             warnings.warn(line, stacklevel=2)
     laid = lay_out(runtime, source, config, Demand())
-    moves, max_bytes = Moves(runtime, laid, config), config.loading.max_buffer_mb * 2**20
+    moves, max_bytes = Moves(runtime, laid, config), config.loading.max_bytes
     g = Graph(Ranks(runtime), laid, moves, source.stored, seed, max_bytes, check_weights)
     stored = source.stored
     if stored.graph.features is not None:

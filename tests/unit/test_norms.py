@@ -7,8 +7,8 @@ from kernel_cases import DTYPES, give, having, junk, near, needs_native, same_bi
 from scipy.special import erfc
 
 from gcnmpi.core import rng
+from gcnmpi.core.functions import FUNCTIONS
 from gcnmpi.kernels.epilogues import KINDS, Activation, ActivationBackward, Product
-from gcnmpi.kernels.host.elementwise import FUNCTIONS
 from gcnmpi.kernels.interface.norms import ColumnNorm, Rows, RunningMoments
 from gcnmpi.options.kernel import KERNELS
 

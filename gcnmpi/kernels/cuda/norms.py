@@ -8,8 +8,8 @@ from typing import Any
 import cupy as cp
 import numpy as np
 
+from gcnmpi.core.functions import FUNCTIONS
 from gcnmpi.kernels import cuda
-from gcnmpi.kernels.host.elementwise import FUNCTIONS
 from gcnmpi.kernels.interface.norms import EQUAL, ColumnNorm, Rows, RunningMoments
 
 Array = Any  # of CuPy

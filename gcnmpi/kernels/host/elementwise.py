@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 
 from gcnmpi.core import rng
+from gcnmpi.core.functions import FUNCTIONS
 from gcnmpi.kernels.epilogues import ActivationBackward
 
 Array = np.ndarray
@@ -100,29 +101,3 @@ class Elementwise:
 def sum_of(factor: float, plus: Array | None) -> float:
     """A factor and what is added to it, if anything is: an array of one number."""
     return factor if plus is None else factor + float(plus[0])
-
-
-def _gelu(x: Array) -> Array:
-    return x * _ndtr(x)
-
-
-def _gelu_slope(x: Array) -> Array:
-    density = np.exp(-x * x / 2) / x.dtype.type(np.sqrt(2 * np.pi))
-    return _ndtr(x) + x * density
-
-
-def _ndtr(x: Array) -> Array:
-    """Φ(x); the import takes a tenth of a second of every start."""
-    from scipy.special import ndtr
-
-    return ndtr(x)
-
-
-FUNCTIONS: Mapping[str, tuple[Callable[[Array], Array], Callable[[Array], Array]]] = {
-    "gelu": (_gelu, _gelu_slope),
-}
-"""Activations whose derivative follows from x only, and these derivatives.
-
-x·Φ(x), with the normal distribution itself (Hendrycks and Gimpel 2016). Kernels may have versions
-of their own; those of devices apply these to their arrays, whose functions NumPy finds.
-"""

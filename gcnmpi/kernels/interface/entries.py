@@ -56,7 +56,7 @@ class EntryOperations(Protocol[A]):
         """out = x where that is positive, eˣ − 1 elsewhere (Clevert et al. 2016, α = 1)."""
 
     def function(self, kind: str, x: A, out: A) -> None:
-        """out = f(x), with f one of ``kernels.host.elementwise.FUNCTIONS``."""
+        """out = f(x), with f one of ``core.functions.FUNCTIONS``."""
 
     def function_backward(self, kind: str, x: A, grad: A, out: A) -> None:
         """out = grad·f′(x), the gradient of x."""

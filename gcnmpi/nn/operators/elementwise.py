@@ -28,7 +28,7 @@ class Activate(Operator):
     """f(x) with f of ``kind`` "relu", "elu" (α = 1), "leaky_relu", "prelu" or one of the kernels'.
 
     ``slope`` is that of "leaky_relu" below 0; "prelu" trains it: ``parameter``, (1,). The kernels
-    have ``kernels.host.elementwise.FUNCTIONS``: "gelu" (exact, erf).
+    have ``core.functions.FUNCTIONS``: "gelu" (exact, erf).
     """
 
     kind: str = "relu"
