@@ -18,19 +18,19 @@ def getVersion(handle):
     return 120905
 
 
-def sgemm(*arguments):
-    _gemm(np.float32, *arguments)
+def sgemm(handle, transa, transb, m, n, k, alpha, A, lda, B, ldb, beta, C, ldc):
+    _gemm(np.float32, handle, transa, transb, m, n, k, alpha, A, lda, B, ldb, beta, C, ldc)
 
 
-def dgemm(*arguments):
-    _gemm(np.float64, *arguments)
+def dgemm(handle, transa, transb, m, n, k, alpha, A, lda, B, ldb, beta, C, ldc):
+    _gemm(np.float64, handle, transa, transb, m, n, k, alpha, A, lda, B, ldb, beta, C, ldc)
 
 
-def _gemm(dtype, *arguments):
+def _gemm(dtype, handle, ta, tb, m, n, k, alpha, a, lda, b, ldb, beta, c, ldc):
     if current[-1].captured is not None:
         said = "calling cuBLAS API during stream capture is currently unsupported"
         raise NotImplementedError(said)
-    _begin(dtype, *arguments, current[-1])
+    _begin(dtype, handle, ta, tb, m, n, k, alpha, a, lda, b, ldb, beta, c, ldc, current[-1])
 
 
 def _begin(dtype, handle, ta, tb, m, n, k, alpha, a, lda, b, ldb, beta, c, ldc, queue):
