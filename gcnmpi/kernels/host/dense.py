@@ -13,6 +13,7 @@ import scipy.sparse as sp
 from gcnmpi.core import rng
 from gcnmpi.core.arrays import Number, R
 from gcnmpi.kernels.epilogues import ActivationBackward, Epilogue, OneAfterTheOther
+from gcnmpi.kernels.host.arcs import Arcs
 from gcnmpi.kernels.host.elementwise import Elementwise
 from gcnmpi.kernels.host.messages import Messages
 from gcnmpi.kernels.host.neighbours import Neighbours
@@ -27,7 +28,7 @@ _CACHE_LINE = 64  # bytes
 _BLOCK = 1 << 16  # entries of a dropout mask that are hashed at a time: fits the L2 cache
 
 
-class DenseArithmetic(Neighbours, Norms, Messages, Elementwise, OneAfterTheOther, ABC):
+class DenseArithmetic(Arcs, Neighbours, Norms, Messages, Elementwise, OneAfterTheOther, ABC):
     """All operations of :mod:`gcnmpi.kernels.interface.kernel`, where their meaning is, but two.
 
     A kernel adds ``sparse`` and ``spmm``.

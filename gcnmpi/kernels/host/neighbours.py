@@ -129,9 +129,9 @@ class Neighbours:
         if not len(filled) or not x.shape[1]:
             return
         taken = x[pattern.indices]
-        largest = _reduced(np.maximum, taken, pattern.starts)
+        largest = reduced(np.maximum, taken, pattern.starts)
         out[...] = largest
-        of = _rows_of(pattern)
+        of = rows_of(pattern)
         hit = (taken == largest[of]) | np.isnan(taken)
         place = np.where(hit, np.arange(len(of))[:, np.newaxis], len(of))
         first = np.minimum.reduceat(place, pattern.starts[filled], axis=0)
@@ -146,48 +146,48 @@ class Neighbours:
 
     def head_dots(self, x: Array, vector: Array, out: Array) -> None:
         heads = out.shape[1]
-        out[...] = np.einsum("mhc,hc->mh", _split(x, heads), vector.reshape(heads, -1))
+        out[...] = np.einsum("mhc,hc->mh", split(x, heads), vector.reshape(heads, -1))
 
     def head_dots_backward(
         self, x: Array, vector: Array, dout: Array, dx: Array, dvector: Array
     ) -> None:
         dx += _outer(dout, vector).reshape(x.shape)
-        wide = np.einsum("mh,mhc->hc", dout.astype(np.float64), _split(x, dout.shape[1]))
+        wide = np.einsum("mh,mhc->hc", dout.astype(np.float64), split(x, dout.shape[1]))
         dvector += wide.reshape(dvector.shape).astype(self.dtype)
 
     # Attention.
 
     def attend(self, of: Attention[Array, Any]) -> None:
-        e = _leaky(of.s[_rows_of(of.pattern)] + of.t[of.pattern.indices], self._slope(of))
+        e = _leaky(of.s[rows_of(of.pattern)] + of.t[of.pattern.indices], self._slope(of))
         self._weigh(of, e)
 
     def attend_backward(self, of: AttentionBackward[Array, Any]) -> None:
         forward, scratch = of.forward, of.scratch[: of.forward.pattern.entries]
         pattern, slope = forward.pattern, self._slope(forward)
-        z = forward.s[_rows_of(pattern)] + forward.t[pattern.indices]
+        z = forward.s[rows_of(pattern)] + forward.t[pattern.indices]
         de = self._back(forward, _leaky(z, slope), of.grad, of.dx)
         np.multiply(de, np.where(z > 0, self.dtype.type(1), slope), out=scratch)
-        of.ds[...] = _reduced(np.add, scratch, pattern.starts)
+        of.ds[...] = reduced(np.add, scratch, pattern.starts)
         of.dt.fill(0)
         np.add.at(of.dt, pattern.indices, scratch)
 
     def attend_v2(self, of: AttentionV2[Array, Any]) -> None:
         scratch = of.scratch[: of.pattern.entries]
-        z = of.x[of.pattern.indices] + of.target[_rows_of(of.pattern)]
+        z = of.x[of.pattern.indices] + of.target[rows_of(of.pattern)]
         self.head_dots(_leaky(z, self._slope(of)), of.vector, scratch)
         self._weigh(of, scratch)
 
     def attend_v2_backward(self, of: AttentionV2Backward[Array, Any]) -> None:
         forward, pattern, slope = of.forward, of.forward.pattern, self._slope(of.forward)
         scratch = forward.scratch[: pattern.entries]
-        z = forward.x[pattern.indices] + forward.target[_rows_of(pattern)]
+        z = forward.x[pattern.indices] + forward.target[rows_of(pattern)]
         e, dz = np.empty_like(scratch), np.zeros_like(z)
         bent = _leaky(z, slope)
         self.head_dots(bent, forward.vector, e)
         scratch[...] = self._back(forward, e, of.grad, of.dx)
         self.head_dots_backward(bent, forward.vector, scratch, dz, of.dvector)
         dz *= np.where(z > 0, self.dtype.type(1), slope)
-        of.dtarget[...] = _reduced(np.add, dz, pattern.starts)
+        of.dtarget[...] = reduced(np.add, dz, pattern.starts)
         np.add.at(of.dx, pattern.indices, dz)
 
     def _slope(self, of: _Any) -> Any:
@@ -195,44 +195,44 @@ class Neighbours:
 
     def _weigh(self, of: _Any, e: Array) -> None:
         """Softmax of e (entries, heads) over the entries of each row, and the sums weighted so."""
-        pattern, rows = of.pattern, _rows_of(of.pattern)
-        of.shift[...] = _reduced(np.maximum, e, pattern.starts)
+        pattern, rows = of.pattern, rows_of(of.pattern)
+        of.shift[...] = reduced(np.maximum, e, pattern.starts)
         weights = np.exp(e - of.shift[rows])
-        of.total[...] = _reduced(np.add, weights, pattern.starts)
+        of.total[...] = reduced(np.add, weights, pattern.starts)
         weights /= of.total[rows]
         if of.drop is not None:
             weights *= self._kept(pattern, of.drop, of.total.shape[1])
-        for head, columns in enumerate(_columns(of.x, of.total.shape[1])):
-            of.out[:, columns] = _matrix(pattern, weights[:, head]) @ of.x[:, columns]
+        for head, columns in enumerate(columns_of(of.x, of.total.shape[1])):
+            of.out[:, columns] = with_values(pattern, weights[:, head]) @ of.x[:, columns]
 
     def _back(self, of: _Any, e: Array, grad: Array, dx: Array) -> Array:
         """Gradient of e, (entries, heads); to dx, that of x by which it is summed."""
-        pattern, rows, heads = of.pattern, _rows_of(of.pattern), of.total.shape[1]
+        pattern, rows, heads = of.pattern, rows_of(of.pattern), of.total.shape[1]
         weights = np.exp(e - of.shift[rows]) / of.total[rows]
         kept = self.dtype.type(1) if of.drop is None else self._kept(pattern, of.drop, heads)
         alpha = weights * kept
-        along = np.einsum("mhc,mhc->mh", _split(grad, heads), _split(of.out, heads))
-        back, ahead = _split(grad[rows], heads), _split(of.x[pattern.indices], heads)
+        along = np.einsum("mhc,mhc->mh", split(grad, heads), split(of.out, heads))
+        back, ahead = split(grad[rows], heads), split(of.x[pattern.indices], heads)
         de = weights * (kept * np.einsum("ehc,ehc->eh", back, ahead) - along[rows])
-        for head, columns in enumerate(_columns(of.x, heads)):
-            dx[:, columns] = _matrix(pattern, alpha[:, head]).T @ grad[:, columns]
+        for head, columns in enumerate(columns_of(of.x, heads)):
+            dx[:, columns] = with_values(pattern, alpha[:, head]).T @ grad[:, columns]
         return de
 
     def _kept(self, pattern: Pattern, drop: AttentionDropout, heads: int) -> Array:
         """1 / (1 − p) for what is kept, 0 for what is dropped, (entries, heads)."""
-        rows = drop.rows[_rows_of(pattern)]
+        rows = drop.rows[rows_of(pattern)]
         columns = drop.columns.reshape(-1, heads)[pattern.indices]
         hashes, scratch = np.empty((2, *columns.shape), np.uint32)
         rng.hash_block(rows, columns, hashes, scratch)
         return (hashes >= rng.threshold(drop.p)) * self.dtype.type(1 / (1 - drop.p))
 
 
-def _rows_of(pattern: Pattern) -> Array:
+def rows_of(pattern: Pattern) -> Array:
     """The row of each entry."""
     return np.repeat(np.arange(pattern.rows, dtype=np.int32), np.diff(pattern.starts))
 
 
-def _reduced(reduce: np.ufunc, values: Array, starts: Array) -> Array:
+def reduced(reduce: np.ufunc, values: Array, starts: Array) -> Array:
     """The values (entries, width) of each row reduced to one, (rows, width); 0 without any."""
     filled = np.flatnonzero(np.diff(starts))
     out = np.zeros((len(starts) - 1, values.shape[1]), values.dtype)
@@ -241,12 +241,12 @@ def _reduced(reduce: np.ufunc, values: Array, starts: Array) -> Array:
     return out
 
 
-def _matrix(pattern: Pattern, values: Array) -> sp.csr_array:
+def with_values(pattern: Pattern, values: Array) -> sp.csr_array:
     shape = pattern.rows, pattern.columns
     return sp.csr_array((values, pattern.indices, pattern.starts), shape)
 
 
-def _split(x: Array, heads: int) -> Array:
+def split(x: Array, heads: int) -> Array:
     """x (m, heads · c) as (m, heads, c)."""
     return x.reshape(len(x), heads, x.shape[1] // heads)
 
@@ -256,7 +256,7 @@ def _outer(scores: Array, vector: Array) -> Array:
     return scores[:, :, np.newaxis] * vector.reshape(scores.shape[1], -1)
 
 
-def _columns(x: Array, heads: int) -> list[slice]:
+def columns_of(x: Array, heads: int) -> list[slice]:
     """The columns of each head."""
     c = x.shape[1] // heads
     return [slice(h * c, (h + 1) * c) for h in range(heads)]

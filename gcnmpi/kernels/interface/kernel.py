@@ -20,6 +20,7 @@ import scipy.sparse as sp
 
 from gcnmpi.core.arrays import Array, Memory
 from gcnmpi.kernels.epilogues import Epilogue
+from gcnmpi.kernels.interface.arcs import ArcOperations
 from gcnmpi.kernels.interface.dense import DenseOperations, LossOperations, OptimizerSteps
 from gcnmpi.kernels.interface.entries import EntryOperations
 from gcnmpi.kernels.interface.neighbours import AttentionDropout, NeighbourOperations, Pattern
@@ -119,6 +120,7 @@ class KernelOf(
     EntryOperations[A],
     NormOperations[A],
     NeighbourOperations[A, P],
+    ArcOperations[A, P],
     MessageOperations[A],
     LossOperations[A],
     OptimizerSteps[A],
