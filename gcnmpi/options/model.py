@@ -166,6 +166,7 @@ NETWORKS = Networks(
         "gcn": "gcnmpi.nn.networks.gcn:build",
         "sage": "gcnmpi.nn.networks.sage:build",
         "gin": "gcnmpi.nn.networks.gin:build",
+        "gine": "gcnmpi.nn.networks.gine:build",
         "gat": "gcnmpi.nn.networks.gat:build",
         "gatv2": "gcnmpi.nn.networks.gatv2:build",
         "gcnii": "gcnmpi.nn.networks.gcnii:build",
@@ -178,6 +179,7 @@ NETWORKS = Networks(
         "gcn": (*STACK, LinearOptions, MatrixOptions),
         "sage": (*STACK, LinearOptions, SageOptions),
         "gin": (*STACK, LinearOptions, GinOptions),
+        "gine": (*STACK, LinearOptions, GinOptions),
         "gat": (*STACK, LinearOptions, AttentionOptions),
         "gatv2": (*STACK, LinearOptions, AttentionOptions),
         "gcnii": (*STACK, MatrixOptions, ShareOptions, IdentityOptions),
@@ -194,6 +196,7 @@ MATRICES = Registry(
     {
         "sage": "gcnmpi.nn.networks.sage:matrix",
         "gin": "gcnmpi.nn.networks.gin:matrix",
+        "gine": "gcnmpi.nn.networks.gin:matrix",
         "gat": "gcnmpi.nn.networks.gat:matrix",
         "gatv2": "gcnmpi.nn.networks.gat:matrix",
     },

@@ -14,7 +14,7 @@ import numpy as np
 from gcnmpi.core.resident import return_freed_memory
 from gcnmpi.kernels.interface.kernel import Array
 from gcnmpi.layout.loading import check_content, load_sparse
-from gcnmpi.layout.place import Place
+from gcnmpi.layout.place import Place, Space
 from gcnmpi.layout.runtime import Source
 from gcnmpi.mpi.comm import Comm, agreed
 from gcnmpi.mpi.reduction import NCCL, DeviceSum, HostSum, NoSum, joined, usable_reduction
@@ -22,6 +22,7 @@ from gcnmpi.nn.compile.on_scheme import program_of_batches, program_on
 from gcnmpi.nn.describe import graph_of, network_of
 from gcnmpi.nn.model import PASSES, Model
 from gcnmpi.nn.network import Network
+from gcnmpi.nn.operators.arcs import ArcInput
 from gcnmpi.nn.program import Program
 from gcnmpi.nn.sparse_input import SparseInput
 from gcnmpi.nn.tasks.interface import Targets, Task
@@ -138,6 +139,24 @@ def load_features(problem: Problem) -> Array | SparseInput:
     return share
 
 
+def load_arcs(problem: Problem) -> dict[str, Array]:
+    """What the program reads of arcs, a row for each entry of this rank's rows of M."""
+    wanted = [op for op in problem.program.operators if isinstance(op, ArcInput)]
+    if not wanted:
+        return {}
+    kernel, runtime, scheme = problem.runtime.kernel, problem.runtime, problem.scheme
+    with agreed(runtime.comm):
+        features = _there(
+            problem.source.stored,
+            "arc-features",
+            problem.source.stored.graph.arc_data.features,
+            "random:4",
+        )
+    with runtime.phases.as_one("load"):
+        rows = scheme.load(Place(0, space=Space.ENTRIES), features)
+    return {op.name: kernel.from_host(rows) for op in wanted}
+
+
 def _sparse_features(problem: Problem, features: SparseRows) -> SparseInput:
     runtime, scheme, config = problem.runtime, problem.scheme, problem.config
     comm, kernel, stored = runtime.comm, runtime.kernel, problem.source.stored
@@ -148,7 +167,7 @@ def _sparse_features(problem: Problem, features: SparseRows) -> SparseInput:
         matrix = load_sparse(comm, features, own, max_bytes, normalised, kernel.dtype)
         return_freed_memory()
         check_finite(comm, stored, matrix.data)
-        summed = scheme.summed if problem.program.backward else None
+        summed = scheme.summed(len(own)) if problem.program.backward else None
         return SparseInput(kernel, runtime.phases, matrix, summed)
 
 
@@ -207,7 +226,7 @@ def make_model(
         features = load_features(problem) if features is None else features
         return Model(
             problem.scheme, kernel, problem.network, problem.program, problem.config,
-            stored.manifest.n, features, kinds,
+            stored.manifest.n, features, kinds, load_arcs(problem),
         )  # fmt: skip
 
 

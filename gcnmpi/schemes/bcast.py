@@ -92,11 +92,10 @@ def load_broadcast(
     operands = [products.tiles(forward)]
     operands.append(operands[0] if backward is None else products.tiles(backward))
     max_bytes = config.loading.max_bytes
-    halo = None
-    if demand.rows:
-        halo = load_halo(runtime, source, config, tiling, column, sparse=False)
+    halo, entries = load_halo(runtime, source, config, demand, tiling, column, sparse=False)
     return RowScheme(
-        runtime, options, tiling, products, operands, forecast, max_bytes, halo=halo,
+        runtime, options, tiling, products, operands, forecast, max_bytes,
+        halo=halo, entries=entries,
         replicas=row if forecast.copies > 1 else None,
     )  # fmt: skip
 

@@ -27,9 +27,10 @@ from gcnmpi.halo.exchange import agree_on_plan
 from gcnmpi.halo.plan import STEP, Plan
 from gcnmpi.halo.product import HaloProduct
 from gcnmpi.halo.rows import BroadcastHalo, ExchangedHalo, Halo
+from gcnmpi.layout.entries import EntryRows, load_entry_rows
 from gcnmpi.layout.loading import Entries, load_m
 from gcnmpi.layout.place import Place
-from gcnmpi.layout.runtime import Runtime, Source
+from gcnmpi.layout.runtime import Demand, Runtime, Source
 from gcnmpi.layout.tiling import (
     Ordering,
     Tiling,
@@ -253,12 +254,21 @@ class BlockRowsForecast(Forecast):
 
 
 def load_halo(
-    runtime: Runtime, source: Source, config: Config, tiling: Tiling, column: Group, sparse: bool
-) -> Halo:
-    """The halo of this rank's block row, within the process column of its copy.
+    runtime: Runtime,
+    source: Source,
+    config: Config,
+    demand: Demand,
+    tiling: Tiling,
+    column: Group,
+    sparse: bool,
+) -> tuple[Halo | None, EntryRows | None]:
+    """The halo of this rank's block row, within the process column of its copy; and its entries.
 
-    Rows travel point to point to the ranks that need them (``sparse``), or whole blocks to all.
+    Both where they are asked for. Rows travel point to point to the ranks that need them
+    (``sparse``), or whole blocks to all.
     """
+    if not demand.rows:
+        return None, None
     comm, max_bytes = runtime.comm, config.loading.max_bytes
     # The pattern alone: no degrees.
     options = dataclasses.replace(config.graph, normalize="none")
@@ -271,11 +281,22 @@ def load_halo(
     plan = plan_of(column.comm, tiling, needed, max_bytes)
     pattern = localise(tile, 0, tiling, plan)
     ids = np.concatenate((tiling.vertices, _vertices(tiling, plan.halo)))
+    found = None
+    if demand.entries:
+
+        def owners(rows: np.ndarray) -> list[np.ndarray]:
+            blocks = block_of(tiling.ordering.positions(rows), tiling)
+            return list(tiling.holders[blocks, 0].T)
+
+        loops = config.graph.self_loops
+        found = load_entry_rows(comm, source, loops, tiling.vertices, owners, max_bytes)
+        pattern = found.pattern(plan.nown, ids)
     if sparse:
         of_column = runtime.of_group(column.comm)
         products = HaloProduct(of_column, plan, config)
-        return ExchangedHalo(runtime, products, pattern, ids)
-    return BroadcastHalo(runtime, column, np.diff(cuts).tolist(), cuts[:-1], plan, pattern, ids)
+        return ExchangedHalo(runtime, products, pattern, ids), found
+    rows = np.diff(cuts).tolist()
+    return BroadcastHalo(runtime, column, rows, cuts[:-1], plan, pattern, ids), found
 
 
 def needed_rows(tile: sp.csr_array, first: int, tiling: Tiling) -> np.ndarray:

@@ -41,11 +41,16 @@ class Layout(Protocol):
     """Whether a rank holds a piece of each weight, and not the whole."""
     whole_rows: bool
     """Whether a rank holds all columns of the rows it has: row operations are local."""
-    summed: slice
-    """Which of its rows a rank sums up for gradients; ranks that hold copies divide them."""
 
     def layout(self, place: Place) -> Hashable:
         """Equal for places whose matrices of one width have the same piece on every rank."""
+
+    @property
+    def all_entries(self) -> int:
+        """Entries of M, where there are matrices with a row for each."""
+
+    def summed(self, rows: int) -> slice:
+        """Which of so many rows a rank sums up for gradients: copies of them divide them."""
 
     def block(self, place: Place, width: int) -> Block:
         """Global rows and columns of this rank's piece of a matrix of that width in all."""

@@ -23,6 +23,7 @@ from gcnmpi.halo.product import HaloProduct
 from gcnmpi.halo.rows import ExchangedHalo
 from gcnmpi.halo.transports import Persistent
 from gcnmpi.layout import loading
+from gcnmpi.layout.entries import load_entry_rows
 from gcnmpi.layout.pattern import EntryPattern
 from gcnmpi.layout.place import Place
 from gcnmpi.layout.runtime import Demand, Runtime, Source
@@ -119,13 +120,19 @@ def load(
         "exchange": "mixed" if facts.mixed else "rows",
         "backward": "fold" if facts.folds else "expand",
     }
-    halo = None
+    halo, entries = None, None
     if demand.rows:
-        ids = np.concatenate((plan.own, plan.halo))
-        halo = ExchangedHalo(runtime, products, laid.forward, ids)
+        ids, pattern = np.concatenate((plan.own, plan.halo)), laid.forward
+        if demand.entries:
+            loops, parts = config.graph.self_loops, laid.rows.parts
+            to_owners = source, loops, plan.own, lambda rows: [parts[rows]]
+            entries = load_entry_rows(comm, *to_owners, max_bytes)
+            pattern = entries.pattern(plan.nown, ids)
+        halo = ExchangedHalo(runtime, products, pattern, ids)
     return RowScheme(
         runtime, options, laid.rows,
-        products, operands, forecast, max_bytes, halo=halo, plan=plan, laid=by_rows,
+        products, operands, forecast, max_bytes,
+        halo=halo, plan=plan, entries=entries, laid=by_rows,
     )  # fmt: skip
 
 

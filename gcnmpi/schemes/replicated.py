@@ -120,13 +120,12 @@ def load(
     operands = products.both(local, transposed, packings)
     received = {comm.rank: (plan.nhalo, len(plan.recv_peers))}
     kept = {comm.rank: products.kept}
-    halo, halo_kept = None, {}
-    if demand.rows:
-        halo = load_halo(runtime, source, config, tiling, column, sparse=True)
-        halo_kept = {comm.rank: halo.kept}
+    halo, entries = load_halo(runtime, source, config, demand, tiling, column, sparse=True)
+    halo_kept = {} if halo is None else {comm.rank: halo.kept}
     forecast = dataclasses.replace(forecast, received=received, kept=kept, halo_kept=halo_kept)
     return RowScheme(
-        runtime, options, tiling, products, operands, forecast, max_bytes, halo=halo,
+        runtime, options, tiling, products, operands, forecast, max_bytes,
+        halo=halo, entries=entries,
         replicas=row if copies > 1 else None,
         complete_on=copy_of(forecast.count, copies, tiling.row) if facts.folds else None,
     )  # fmt: skip

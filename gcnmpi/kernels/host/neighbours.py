@@ -242,6 +242,7 @@ def reduced(reduce: np.ufunc, values: Array, starts: Array) -> Array:
 
 
 def with_values(pattern: Pattern, values: Array) -> sp.csr_array:
+    """A matrix of the pattern with a value for each entry."""
     shape = pattern.rows, pattern.columns
     return sp.csr_array((values, pattern.indices, pattern.starts), shape)
 

@@ -149,5 +149,11 @@ def program_on(
             f"train.batches: scheme {config.scheme.name!r} does not train on mini-batches",
             f"use scheme.name = {' or '.join(able)}",
         )
-    needs = program.needs_products, program.needs_halo
-    return program, Demand(program.depth, *needs, transposed=trains, batches=batches)
+    if batches and program.needs_entries:
+        raise UserError(
+            f"train.batches: model {config.model.name!r} has a state of every arc, which "
+            "mini-batches do not bring",
+            "leave train.batches out",
+        )
+    needs = program.needs_products, program.needs_halo, trains, program.needs_entries
+    return program, Demand(program.depth, *needs, batches=batches)

@@ -37,15 +37,19 @@ class Layer:
 Convolve = Callable[[Builder, int, Layer], int]
 
 
-def stack(model: ModelConfig, features: int, classes: int, convolve: Convolve) -> Network:
+def stack(
+    model: ModelConfig, features: int, classes: int, convolve: Convolve, arcs: int = 0
+) -> Network:
     """A network of layers with one kind of convolution.
 
     Parameters
     ----------
     convolve : function
         ``convolve(builder, x, layer)`` adds a convolution of x and returns its output.
+    arcs : int
+        Width of the features of arcs; 0: there are none.
     """
-    b = Builder(features)
+    b = Builder(features, arcs)
     x = b.drop(b.input, model.input_dropout, 0)
     if model.linear_before:
         if not model.hidden:
