@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from gcnmpi.nn.network import Builder, Network
 from gcnmpi.nn.networks.stack import Layer, normalized, stack
-from gcnmpi.options.model import ModelConfig
+from gcnmpi.options.model import GinOptions
 
 
-def matrix(model: ModelConfig) -> tuple[str, bool]:
+def matrix(model: GinOptions) -> tuple[str, bool]:
     """The sum of the neighbours."""
     return "none", False
 
 
-def build(model: ModelConfig, features: int, classes: int) -> Network:
+def build(model: GinOptions, features: int, classes: int) -> Network:
     """A stack of layers as PyTorch Geometric's ``GINConv``, with an MLP of two layers each."""
 
     def convolve(b: Builder, x: int, layer: Layer) -> int:
