@@ -30,7 +30,8 @@ class Registry:
         Name → the extra of this distribution that installs what the entry needs.
     options : dict of str to tuple of frozen dataclasses
         Name → the options of this entry. Their fields are keys of the configuration, in the section
-        that is the attribute ``section`` of the class. Entries that are not named have none.
+        that is the attribute ``section`` of the class, but for those that ``of_all`` names, which
+        every entry has. Entries that are not named have none.
     """
 
     kind: str
@@ -74,14 +75,11 @@ class Registry:
 
     def keys(self, name: str) -> list[str]:
         """The keys of the configuration that an entry has and not every other one."""
-        of_all = set.intersection(*(set(self._fields(other)) for other in self.entries))
-        return [key for key in self._fields(name) if key not in of_all]
-
-    def _fields(self, name: str) -> list[str]:
         return [
             f"{options.section}.{option.name}"
             for options in self.kinds(name)
             for option in fields(options)
+            if option.name not in options.of_all
         ]
 
     def owners(self, key: str) -> list[str]:

@@ -234,14 +234,16 @@ def key_fields() -> Iterator[tuple[str, dataclasses.Field, Any]]:
             yield f"{section}.{entry.name}", entry, hint
 
 
-def section_fields(section: str) -> Iterable[tuple[dataclasses.Field, Any]]:
-    """The keys of a section and their types: those of all entries, then those of some."""
-    found = {entry.name: (entry, hint) for entry, hint in _fields(_sections()[section])}
+def section_fields(section: str) -> list[tuple[dataclasses.Field, Any]]:
+    """The keys of a section and their types: its own, those of its bases, those of entries."""
+    base = _sections()[section]
+    kinds = [base]
     if registry := SELECTORS.get(f"{section}.name"):
-        for kind in (kind for name in registry for kind in registry.kinds(name)):
-            if kind.section == section:
-                found |= {entry.name: (entry, hint) for entry, hint in _fields(kind)}
-    return found.values()
+        every = (kind for name in registry for kind in registry.kinds(name))
+        kinds += [kind for kind in every if kind.section == section]
+    found = {entry.name: (entry, hint) for kind in kinds for entry, hint in _fields(kind)}
+    names = [name for cls in base.__mro__ for name in vars(cls).get("__annotations__", ())]
+    return [found[name] for name in dict.fromkeys([*names, *found]) if name in found]
 
 
 def _fields(kind: type) -> list[tuple[dataclasses.Field, Any]]:

@@ -60,7 +60,7 @@ MATRICES = Registry(
 )
 
 
-@options_of("model")
+@options_of("model", of_all=True)
 class ModelConfig:
     """``[model]``: the network. Each has a class below, which adds its options."""
 

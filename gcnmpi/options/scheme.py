@@ -69,7 +69,7 @@ class PrecisionOptions:
     )
 
 
-@options_of("scheme")
+@options_of("scheme", of_all=True)
 class SchemeConfig:
     """``[scheme]``: the distributed algorithm. Each has a class below, which adds its options."""
 

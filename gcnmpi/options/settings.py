@@ -25,12 +25,18 @@ T = TypeVar("T")
 
 
 @dataclass_transform(kw_only_default=True, frozen_default=True)
-def options_of(section: str) -> Callable[[type[T]], type[T]]:
-    """Make a class a frozen dataclass of keys of a section, which the tables of entries name."""
+def options_of(section: str, of_all: bool = False) -> Callable[[type[T]], type[T]]:
+    """Make a class a frozen dataclass of keys of a section, which the tables of entries name.
+
+    Keys ``of_all`` entries stand in a class from which those of the entries inherit.
+    """
 
     def made(options: type[T]) -> type[T]:
-        options.section = section  # type: ignore[attr-defined]
-        return dataclass(frozen=True, kw_only=True)(options)
+        found: Any = dataclass(frozen=True, kw_only=True)(options)
+        found.section = section
+        if of_all or not hasattr(found, "of_all"):
+            found.of_all = {entry.name for entry in fields(found)} if of_all else set()
+        return found
 
     return made
 

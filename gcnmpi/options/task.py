@@ -48,7 +48,7 @@ TASKS = Registry(
 )
 
 
-@options_of("task")
+@options_of("task", of_all=True)
 class TaskConfig:
     """``[task]``: what is learned. Each task has a class below, which adds its options."""
 
