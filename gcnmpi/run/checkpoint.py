@@ -48,7 +48,7 @@ FREE = (
     "kernel", "threads", "scheme.", "loading.", "comm.", "gpu.", "model.order", "model.cache_input",
     "graph.direction",  # compared as it was resolved
     "train.epochs", "train.eval_every", "train.checkpoint_", "train.draw_ahead",
-    "train.cache_mb",
+    "train.cache_mb", "train.memory",
 )  # fmt: skip
 
 
