@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from gcnmpi.core.functions import FUNCTIONS
+from gcnmpi.core.functions import FUNCTIONS, REDUCTIONS, SCALERS
 from gcnmpi.options.own_code import is_own, load_network
 from gcnmpi.options.settings import key, options_of
 from partition.graph.graph import NORMALIZATIONS
@@ -14,6 +15,20 @@ from partition.registry import Registry
 # Layers, and hops: each is compiled to steps of its own, in time that grows with their square, and
 # the deepest networks that have been published have about 1000.
 DEEPEST = 2000
+
+
+@dataclass(frozen=True)
+class Several:
+    """The choices of a key that takes one name or several: "mean+max"."""
+
+    names: tuple[str, ...]
+
+    def __contains__(self, value: object) -> bool:
+        several = str(value).split("+")
+        return set(several) <= {*self.names} and len(set(several)) == len(several)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.names)
 
 
 @options_of("model")
@@ -28,15 +43,21 @@ class HiddenOptions:
         most=DEEPEST,
     )  # fmt: skip
     dropout: float = key(0.0, "dropout on the output of hidden layers", low=0, below=1, example=0.5)
-    norm: str = key(
-        "none",
-        "normalisation of the output of hidden layers; batch: exact moments of all vertices",
-        choices=("none", "layer", "batch", "l2"),
-    )
     activation: str = key(
         "relu",
         "activation of hidden layers",
         choices=("relu", "elu", "leaky_relu", *FUNCTIONS, "prelu", "none"),
+    )
+
+
+@options_of("model")
+class NormOptions:
+    """Of networks whose hidden layers may be normalised."""
+
+    norm: str = key(
+        "none",
+        "normalisation of the output of hidden layers; batch: exact moments of all vertices",
+        choices=("none", "layer", "batch", "l2"),
     )
 
 
@@ -75,11 +96,29 @@ class SageOptions:
     """Of GraphSAGE: how neighbours and the vertex itself count."""
 
     aggregation: str = key(
-        "mean", "sage: how neighbours are aggregated", choices=("mean", "sum", "max")
-    )
+        "mean", "sage: how neighbours are aggregated; several: mean+max",
+        choices=Several(REDUCTIONS),
+    )  # fmt: skip
     include_self: bool = key(False, "sage: count each vertex among its own neighbours too")
-    root_weight: bool = key(True, "sage: a second weight for the vertex itself")
     normalize_output: bool = key(False, "sage: divide each row of a layer's output by its length")
+
+
+@options_of("model")
+class RootOptions:
+    """Of networks that may leave the vertex itself out."""
+
+    root_weight: bool = key(
+        True, "sage, transformer, gatedgcn: a second weight for the vertex itself"
+    )
+
+
+@options_of("model")
+class ArcOptions:
+    """Of networks that may read features of arcs."""
+
+    arc_features: bool = key(
+        False, "gat, gatv2, transformer, gatedgcn, pna: read the features of arcs"
+    )
 
 
 @options_of("model")
@@ -91,16 +130,60 @@ class GinOptions:
 
 
 @options_of("model")
-class AttentionOptions:
+class HeadOptions:
     """Of networks with attention."""
 
-    heads: int = key(1, "gat, gatv2: heads of a hidden layer", low=1, example=8)
-    out_heads: int = key(1, "gat, gatv2: heads of the layer that gives the logits", low=1)
-    concat: bool = key(True, "gat, gatv2: concatenate the heads of hidden layers, else their mean")
-    attention_dropout: float = key(
-        0.0, "gat, gatv2: dropout on attention", low=0, below=1, example=0.6
+    heads: int = key(1, "gat, gatv2, transformer: heads of a hidden layer", low=1, example=8)
+    out_heads: int = key(
+        1, "gat, gatv2, transformer: heads of the layer that gives the logits", low=1
     )
+    concat: bool = key(
+        True, "gat, gatv2, transformer: concatenate the heads of hidden layers, else their mean"
+    )
+    attention_dropout: float = key(
+        0.0, "gat, gatv2, transformer: dropout on attention", low=0, below=1, example=0.6
+    )
+
+
+@options_of("model")
+class AttentionOptions:
+    """Of networks whose attention has a leaky ReLU."""
+
     negative_slope: float = key(0.2, "gat, gatv2: slope of attention's leaky ReLU", low=0)
+
+
+@options_of("model")
+class TransformerOptions:
+    """Of the graph transformer."""
+
+    beta: bool = key(False, "transformer: a gate between the neighbours and the vertex itself")
+
+
+@options_of("model")
+class MeshOptions:
+    """Of MeshGraphNet."""
+
+    reduction: str = key("sum", "mgn: how the arcs into a vertex are joined", choices=REDUCTIONS)
+    mlp_layers: int = key(
+        2, "mgn: hidden layers of each multilayer perceptron", low=1, most=DEEPEST
+    )
+
+
+@options_of("model")
+class PnaOptions:
+    """Of principal neighbourhood aggregation."""
+
+    aggregators: str = key(
+        "mean+min+max+std", "pna: functions of the messages into a vertex",
+        choices=Several(REDUCTIONS),
+    )  # fmt: skip
+    scalers: str = key(
+        "identity+amplification+attenuation", "pna: functions of the degree that scale these",
+        choices=Several(("identity", *SCALERS)),
+    )  # fmt: skip
+    towers: int = key(1, "pna: messages of so many kinds, each with weights of its own", low=1)
+    pre_layers: int = key(1, "pna: linear layers that make a message", low=1, most=DEEPEST)
+    post_layers: int = key(1, "pna: linear layers of each tower after it", low=1, most=DEEPEST)
 
 
 @options_of("model")
@@ -135,7 +218,7 @@ class MatrixOptions:
     self_loops: bool = key(True, "put a 1 on the diagonal of A where it is missing")
 
 
-STACK = (HiddenOptions, ResidualOptions, JumpOptions)
+STACK = (HiddenOptions, NormOptions, ResidualOptions, JumpOptions)
 
 
 class Networks(Registry):
@@ -169,6 +252,10 @@ NETWORKS = Networks(
         "gine": "gcnmpi.nn.networks.gine:build",
         "gat": "gcnmpi.nn.networks.gat:build",
         "gatv2": "gcnmpi.nn.networks.gatv2:build",
+        "transformer": "gcnmpi.nn.networks.transformer:build",
+        "gatedgcn": "gcnmpi.nn.networks.gatedgcn:build",
+        "pna": "gcnmpi.nn.networks.pna:build",
+        "mgn": "gcnmpi.nn.networks.mgn:build",
         "gcnii": "gcnmpi.nn.networks.gcnii:build",
         "appnp": "gcnmpi.nn.networks.appnp:build",
         "sgc": "gcnmpi.nn.networks.sgc:build",
@@ -177,15 +264,33 @@ NETWORKS = Networks(
     },
     options={
         "gcn": (*STACK, LinearOptions, MatrixOptions),
-        "sage": (*STACK, LinearOptions, SageOptions),
+        "sage": (*STACK, LinearOptions, SageOptions, RootOptions),
         "gin": (*STACK, LinearOptions, GinOptions),
         "gine": (*STACK, LinearOptions, GinOptions),
-        "gat": (*STACK, LinearOptions, AttentionOptions),
-        "gatv2": (*STACK, LinearOptions, AttentionOptions),
+        "gat": (*STACK, LinearOptions, HeadOptions, AttentionOptions, ArcOptions),
+        "gatv2": (*STACK, LinearOptions, HeadOptions, AttentionOptions, ArcOptions),
+        "transformer": (
+            *STACK,
+            LinearOptions,
+            HeadOptions,
+            RootOptions,
+            TransformerOptions,
+            ArcOptions,
+        ),
+        "gatedgcn": (*STACK, LinearOptions, RootOptions, ArcOptions),
+        "pna": (*STACK, LinearOptions, PnaOptions, ArcOptions),
+        "mgn": (HiddenOptions, MeshOptions),
         "gcnii": (*STACK, MatrixOptions, ShareOptions, IdentityOptions),
-        "appnp": (HiddenOptions, MatrixOptions, ResidualOptions, HopsOptions, ShareOptions),
+        "appnp": (
+            HiddenOptions,
+            NormOptions,
+            MatrixOptions,
+            ResidualOptions,
+            HopsOptions,
+            ShareOptions,
+        ),
         "sgc": (MatrixOptions, HopsOptions),
-        "sign": (HiddenOptions, MatrixOptions, HopsOptions),
+        "sign": (HiddenOptions, NormOptions, MatrixOptions, HopsOptions),
         "mlp": STACK,
     },
 )
@@ -199,6 +304,10 @@ MATRICES = Registry(
         "gine": "gcnmpi.nn.networks.gin:matrix",
         "gat": "gcnmpi.nn.networks.gat:matrix",
         "gatv2": "gcnmpi.nn.networks.gat:matrix",
+        "transformer": "gcnmpi.nn.networks.gin:matrix",
+        "gatedgcn": "gcnmpi.nn.networks.gin:matrix",
+        "pna": "gcnmpi.nn.networks.gin:matrix",
+        "mgn": "gcnmpi.nn.networks.gin:matrix",
     },
 )
 
@@ -206,12 +315,19 @@ MATRICES = Registry(
 @dataclass(frozen=True)
 class ModelConfig(
     HiddenOptions,
+    NormOptions,
     ResidualOptions,
     JumpOptions,
     LinearOptions,
     SageOptions,
+    RootOptions,
     GinOptions,
+    HeadOptions,
     AttentionOptions,
+    TransformerOptions,
+    MeshOptions,
+    PnaOptions,
+    ArcOptions,
     HopsOptions,
     ShareOptions,
     IdentityOptions,
