@@ -16,6 +16,7 @@ from gcnmpi.nn.compile.buffers import gives_whole
 from gcnmpi.nn.initial import initial
 from gcnmpi.nn.network import Network
 from gcnmpi.nn.operators.arcs import ArcInput
+from gcnmpi.nn.operators.degrees import degrees_of
 from gcnmpi.nn.optim import Parameters
 from gcnmpi.nn.program import FEATURES, INPUT, Program, Step, products
 from gcnmpi.nn.shards import fill, shapes_of
@@ -164,7 +165,7 @@ class Model(Passes):
         kinds: tuple[str, ...] = PASSES,
         arcs: Mapping[str, Array] | None = None,
     ) -> None:
-        self._scheme, self._kernel, self._config = scheme, kernel, config
+        self._scheme, self._kernel, self._config, self._n = scheme, kernel, config, n
         self.network = network
         self.program = program
         own, whole = shapes_of(scheme, network, program)
@@ -269,7 +270,17 @@ class Model(Passes):
 
     def _initial(self) -> Iterator[tuple[str, np.ndarray]]:
         for name, parameter in self.network.parameters.items():
-            yield name, initial(parameter, self._config.train.seed)
+            yield name, initial(parameter, self._config.train.seed, self._average)
+
+    def _average(self, of: Callable[[np.ndarray], np.ndarray]) -> float:
+        """The mean over all vertices of a function of their degree."""
+        halo, block = self._scheme.halo_of(1), self._scheme.block(Place(0), 1)
+        assert halo is not None, "a scheme that does not give whole rows"
+        total = of(degrees_of(self._kernel, halo.pattern)).sum(keepdims=True)
+        if not block.counts_rows:
+            total.fill(0)
+        self._scheme.reduce(total)
+        return float(total[0]) / self._n
 
 
 def all_rows(scheme: Scheme, n: int) -> Callable[[Place], int]:

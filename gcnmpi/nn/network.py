@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from gcnmpi.kernels.interface.arcs import REDUCTIONS
+from gcnmpi.core.functions import AVERAGES, REDUCTIONS
 from gcnmpi.layout.place import Space
 from gcnmpi.nn.operators import rule_of
 from gcnmpi.nn.operators.arcs import (
@@ -17,6 +17,7 @@ from gcnmpi.nn.operators.arcs import (
     Softmax,
     WeighedSum,
 )
+from gcnmpi.nn.operators.degrees import ScaleByDegree
 from gcnmpi.nn.operators.dense import Features, Linear
 from gcnmpi.nn.operators.elementwise import Activate, Add, Bias, Drop, Maximum, MeanOfHeads, Scale
 from gcnmpi.nn.operators.neighbours import Aggregate, Attend, AttendV2, MaxAggregate
@@ -161,6 +162,8 @@ class Builder:
             fans, stored = (columns, width), shape[::-1]
             self._random(parameter, shape, own, "uniform", *fans, stored, part_of=f"{name}.weight")
             products.append(self._append(Linear((x,), width, self.layer(x), parameter)))
+        # The ends of arcs first: one step takes both.
+        products.sort(key=lambda i: not isinstance(self._made_of(i), Source | Target))
         y = self.sum(products)
         return self.bias(y, f"{name}.bias", layer=own, fan_in=columns) if bias else y
 
@@ -288,9 +291,9 @@ class Builder:
         layer = max(self.layer(values), self.layer(x))
         return self._append(ScaleHeads((values, x), self.width(x), layer))
 
-    def head_dots(self, x: int, name: str, heads: int) -> int:
+    def head_dots(self, x: int, name: str, heads: int, layer: int) -> int:
         """For each row and head the dot product with a trained vector, stored (1, heads, …)."""
-        width, layer = self.width(x), max(1, self.layer(x))
+        width = self.width(x)
         stored = (1, heads, width // heads)
         self._random(name, (width,), layer, "glorot", heads, width // heads, stored=stored)
         return self._append(HeadDots((x,), heads, self.layer(x), name))
@@ -298,6 +301,17 @@ class Builder:
     def multiply(self, x: int, y: int) -> int:
         """Entry by entry x ⊙ y."""
         return self.scale_heads(x, y)
+
+    def scale_by_degree(self, x: int, kind: str, name: str) -> int:
+        """Rows of vertices times a function of their degree, one of ``SCALERS``.
+
+        Means over all vertices are kept as ``name.avg_deg_lin`` and ``name.avg_deg_log``, (1,).
+        """
+        means = f"{name}.avg_deg_lin", f"{name}.avg_deg_log"
+        for mean, average in zip(means, AVERAGES, strict=True):
+            if mean not in self._parameters:
+                self._constant(mean, 1, max(1, self.layer(x)), average, trained=False)
+        return self._append(ScaleByDegree((x,), self.width(x), self.layer(x), kind, *means))
 
     def mean_of_heads(self, x: int, heads: int) -> int:
         """The mean of equally wide groups of columns."""
@@ -390,6 +404,10 @@ class Builder:
         self._operators.append(operator)
         self._spaces.append(space)
         return len(self._operators) - 1
+
+    def _made_of(self, x: int) -> Operator:
+        """The operator whose value another one reads first."""
+        return self._operators[self._operators[x].inputs[0]]
 
     def _random(
         self,

@@ -36,7 +36,8 @@ class Parameter:
     layer : int
         Of the operator that reads it.
     init : str
-        Its initial values: "glorot", "uniform" (±1/√fan_in, PyTorch's ``Linear``), or a number.
+        Its initial values: "glorot", "uniform" (±1/√fan_in, PyTorch's ``Linear``), a number, or a
+        mean over all vertices, of ``core.functions.AVERAGES``.
     fan_in, fan_out : int
         What "glorot" and "uniform" are computed from.
     stream : int

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Any
 
-from gcnmpi.core.functions import FUNCTIONS
+from gcnmpi.core.functions import FUNCTIONS, REDUCTIONS, SCALERS
 from gcnmpi.options.own_code import is_own, load_network
 from gcnmpi.options.settings import key, options_of
 from partition.graph.graph import NORMALIZATIONS
@@ -13,6 +15,20 @@ from partition.registry import Registry
 # Layers, and hops: each is compiled to steps of its own, in time that grows with their square, and
 # the deepest networks that have been published have about 1000.
 DEEPEST = 2000
+
+
+@dataclass(frozen=True)
+class Several:
+    """The choices of a key that takes one name or several: "mean+max"."""
+
+    names: tuple[str, ...]
+
+    def __contains__(self, value: object) -> bool:
+        several = str(value).split("+")
+        return set(several) <= {*self.names} and len(set(several)) == len(several)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.names)
 
 
 class Networks(Registry):
@@ -41,6 +57,10 @@ NETWORKS = Networks(
         "gine": "gcnmpi.nn.networks.gine:build",
         "gat": "gcnmpi.nn.networks.gat:build",
         "gatv2": "gcnmpi.nn.networks.gatv2:build",
+        "transformer": "gcnmpi.nn.networks.transformer:build",
+        "gatedgcn": "gcnmpi.nn.networks.gatedgcn:build",
+        "pna": "gcnmpi.nn.networks.pna:build",
+        "mgn": "gcnmpi.nn.networks.mgn:build",
         "gcnii": "gcnmpi.nn.networks.gcnii:build",
         "appnp": "gcnmpi.nn.networks.appnp:build",
         "sgc": "gcnmpi.nn.networks.sgc:build",
@@ -58,6 +78,10 @@ MATRICES = Registry(
         "gine": "gcnmpi.nn.networks.gin:matrix",
         "gat": "gcnmpi.nn.networks.gat:matrix",
         "gatv2": "gcnmpi.nn.networks.gat:matrix",
+        "transformer": "gcnmpi.nn.networks.gin:matrix",
+        "gatedgcn": "gcnmpi.nn.networks.gin:matrix",
+        "pna": "gcnmpi.nn.networks.gin:matrix",
+        "mgn": "gcnmpi.nn.networks.gin:matrix",
     },
 )
 
@@ -90,11 +114,6 @@ class HiddenOptions(ModelConfig):
         most=DEEPEST,
     )  # fmt: skip
     dropout: float = key(0.0, "dropout on the output of hidden layers", low=0, below=1, example=0.5)
-    norm: str = key(
-        "none",
-        "normalisation of the output of hidden layers; batch: exact moments of all vertices",
-        choices=("none", "layer", "batch", "l2"),
-    )
     activation: str = key(
         "relu",
         "activation of hidden layers",
@@ -103,7 +122,18 @@ class HiddenOptions(ModelConfig):
 
 
 @options_of("model")
-class ResidualOptions(HiddenOptions):
+class NormOptions(HiddenOptions):
+    """Of networks whose hidden layers may be normalised."""
+
+    norm: str = key(
+        "none",
+        "normalisation of the output of hidden layers; batch: exact moments of all vertices",
+        choices=("none", "layer", "batch", "l2"),
+    )
+
+
+@options_of("model")
+class ResidualOptions(NormOptions):
     """Of networks that may add to the output of a layer."""
 
     residual: str = key(
@@ -133,14 +163,32 @@ class ConvolutionOptions(JumpOptions):
 
 
 @options_of("model")
-class SageOptions(ConvolutionOptions):
+class RootOptions(ConvolutionOptions):
+    """Of networks that may leave the vertex itself out."""
+
+    root_weight: bool = key(
+        True, "sage, transformer, gatedgcn: a second weight for the vertex itself"
+    )
+
+
+@options_of("model")
+class ArcOptions(ConvolutionOptions):
+    """Of networks that may read features of arcs."""
+
+    arc_features: bool = key(
+        False, "gat, gatv2, transformer, gatedgcn, pna: read the features of arcs"
+    )
+
+
+@options_of("model")
+class SageOptions(RootOptions):
     """Of GraphSAGE: how neighbours and the vertex itself count."""
 
     aggregation: str = key(
-        "mean", "sage: how neighbours are aggregated", choices=("mean", "sum", "max")
-    )
+        "mean", "sage: how neighbours are aggregated; several: mean+max",
+        choices=Several(REDUCTIONS),
+    )  # fmt: skip
     include_self: bool = key(False, "sage: count each vertex among its own neighbours too")
-    root_weight: bool = key(True, "sage: a second weight for the vertex itself")
     normalize_output: bool = key(False, "sage: divide each row of a layer's output by its length")
 
 
@@ -153,16 +201,65 @@ class GinOptions(ConvolutionOptions):
 
 
 @options_of("model")
-class AttentionOptions(ConvolutionOptions):
+class HeadOptions(ArcOptions):
     """Of networks with attention."""
 
-    heads: int = key(1, "gat, gatv2: heads of a hidden layer", low=1, example=8)
-    out_heads: int = key(1, "gat, gatv2: heads of the layer that gives the logits", low=1)
-    concat: bool = key(True, "gat, gatv2: concatenate the heads of hidden layers, else their mean")
-    attention_dropout: float = key(
-        0.0, "gat, gatv2: dropout on attention", low=0, below=1, example=0.6
+    heads: int = key(1, "gat, gatv2, transformer: heads of a hidden layer", low=1, example=8)
+    out_heads: int = key(
+        1, "gat, gatv2, transformer: heads of the layer that gives the logits", low=1
     )
+    concat: bool = key(
+        True, "gat, gatv2, transformer: concatenate the heads of hidden layers, else their mean"
+    )
+    attention_dropout: float = key(
+        0.0, "gat, gatv2, transformer: dropout on attention", low=0, below=1, example=0.6
+    )
+
+
+@options_of("model")
+class AttentionOptions(HeadOptions):
+    """Of networks whose attention has a leaky ReLU."""
+
     negative_slope: float = key(0.2, "gat, gatv2: slope of attention's leaky ReLU", low=0)
+
+
+@options_of("model")
+class TransformerOptions(HeadOptions, RootOptions):
+    """Of the graph transformer."""
+
+    beta: bool = key(False, "transformer: a gate between the neighbours and the vertex itself")
+
+
+@options_of("model")
+class GatedOptions(ArcOptions, RootOptions):
+    """Of the gated graph network."""
+
+
+@options_of("model")
+class MeshOptions(HiddenOptions):
+    """Of MeshGraphNet."""
+
+    reduction: str = key("sum", "mgn: how the arcs into a vertex are joined", choices=REDUCTIONS)
+    mlp_layers: int = key(
+        2, "mgn: hidden layers of each multilayer perceptron", low=1, most=DEEPEST
+    )
+
+
+@options_of("model")
+class PnaOptions(ArcOptions):
+    """Of principal neighbourhood aggregation."""
+
+    aggregators: str = key(
+        "mean+min+max+std", "pna: functions of the messages into a vertex",
+        choices=Several(REDUCTIONS),
+    )  # fmt: skip
+    scalers: str = key(
+        "identity+amplification+attenuation", "pna: functions of the degree that scale these",
+        choices=Several(("identity", *SCALERS)),
+    )  # fmt: skip
+    towers: int = key(1, "pna: messages of so many kinds, each with weights of its own", low=1)
+    pre_layers: int = key(1, "pna: linear layers that make a message", low=1, most=DEEPEST)
+    post_layers: int = key(1, "pna: linear layers of each tower after it", low=1, most=DEEPEST)
 
 
 @options_of("model")
@@ -195,12 +292,15 @@ class AppnpOptions(ResidualOptions, HopsOptions, ShareOptions):
 
 
 @options_of("model")
-class SignOptions(HiddenOptions, HopsOptions):
+class SignOptions(NormOptions, HopsOptions):
     """Of SIGN: hops, then a hidden layer."""
 
 
 @options_of("model")
-class OwnOptions(SageOptions, GinOptions, AttentionOptions, GcniiOptions, AppnpOptions):
+class OwnOptions(
+    SageOptions, GinOptions, AttentionOptions, TransformerOptions, MeshOptions, PnaOptions,
+    GcniiOptions, AppnpOptions,
+):  # fmt: skip
     """Of a user's network, which may read any."""
 
 
@@ -219,6 +319,10 @@ NETWORKS.options.update(
     gine=(GinOptions,),
     gat=(AttentionOptions,),
     gatv2=(AttentionOptions,),
+    transformer=(TransformerOptions,),
+    gatedgcn=(GatedOptions,),
+    pna=(PnaOptions,),
+    mgn=(MeshOptions,),
     gcnii=(GcniiOptions, MatrixOptions),
     appnp=(AppnpOptions, MatrixOptions),
     sgc=(HopsOptions, MatrixOptions),

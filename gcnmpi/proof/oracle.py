@@ -95,7 +95,11 @@ class Problem:
     def initial(self) -> Weights:
         """All parameters before the first epoch."""
         parameters = self.network.parameters
-        weights = {name: initial(p, self.config.train.seed) for name, p in parameters.items()}
+        degrees, seed = np.diff(self.matrix.indptr), self.config.train.seed
+        weights = {
+            name: initial(p, seed, lambda of: float(of(degrees).mean()))
+            for name, p in parameters.items()
+        }
         if self.config.model.train_features:
             weights[FEATURES] = self.features
         return weights

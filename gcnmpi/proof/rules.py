@@ -20,6 +20,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from gcnmpi.core import rng
+from gcnmpi.nn.operators.degrees import ScaleByDegree
 from gcnmpi.nn.operators.dense import Linear
 from gcnmpi.nn.operators.elementwise import Activate, Add, Bias, Drop, Maximum, MeanOfHeads, Scale
 from gcnmpi.nn.operators.neighbours import Aggregate, Attend, AttendV2, MaxAggregate
@@ -221,7 +222,22 @@ _ACTIVATIONS: dict[str, Callable[[np.ndarray, float], tuple[np.ndarray, np.ndarr
     "elu": lambda z, _: (np.where(z > 0, z, np.expm1(np.minimum(z, 0))), np.exp(np.minimum(z, 0))),
     "leaky_relu": lambda z, slope: (_leaky(z, slope), _leaky_slope(z, slope)),
     "gelu": lambda z, _: _gelu(z),
+    "sigmoid": lambda z, _: (1 / (1 + np.exp(-z)), 1 / (2 + np.exp(z) + np.exp(-z))),
 }
+
+
+def _scale_by_degree(
+    op: ScaleByDegree, x: list, w: Arrays, run: Pass
+) -> tuple[np.ndarray, Backward]:
+    degree = np.diff(run.matrix.indptr)[:, np.newaxis]
+    some, linear, logarithm = np.maximum(degree, 1), w[op.linear][0], w[op.logarithm][0]
+    factor = {
+        "amplification": np.log(degree + 1) / logarithm,
+        "attenuation": logarithm / np.log(some + 1),
+        "linear": degree / linear,
+        "inverse_linear": linear / some,
+    }[op.kind]
+    return factor * x[0], lambda g: ([factor * g], {})
 
 
 def _drop(op: Drop, x: list, w: Arrays, run: Pass) -> tuple[np.ndarray, Backward]:
@@ -319,6 +335,7 @@ RULES: Mapping[type[Operator], Callable[..., tuple[np.ndarray, Backward]]] = {
     MeanOfHeads: _mean_of_heads,
     Add: _add,
     Scale: _scale,
+    ScaleByDegree: _scale_by_degree,
     Maximum: _maximum,
     Activate: _activate,
     Drop: _drop,

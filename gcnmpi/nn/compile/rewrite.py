@@ -12,6 +12,7 @@ from dataclasses import replace
 
 from gcnmpi.layout.place import Space
 from gcnmpi.nn.operators import rule_of
+from gcnmpi.nn.operators.degrees import ScaleByDegree
 from gcnmpi.nn.operators.dense import Features, Linear
 from gcnmpi.nn.operators.neighbours import Aggregate
 from gcnmpi.nn.operators.spaces import Expand, Source, Target
@@ -97,10 +98,12 @@ def multiply_vertices(
 
         x ── Expand ── Source ── Linear ──►      x ── Linear ── Expand ── Source ──►
         x ── Target ── Linear ──►                x ── Linear ── Target ──►
+        x ── ScaleByDegree ── Linear ──►         x ── Linear ── ScaleByDegree ──►
 
-    There are fewer vertices than arcs. In front of an expand, a weight that widens the rows would
-    have more columns sent; and one that something else reads, or that never changes and is made
-    once, stays what it is: there the rows of neighbours are multiplied by each rank that has them.
+    There are fewer vertices than arcs, and the fewer columns are scaled. In front of an expand, a
+    weight that widens the rows would have more columns sent; and one that something else reads, or
+    that never changes and is made once, stays what it is: there the rows of neighbours are
+    multiplied by each rank that has them.
     """
     operators = list(operators)
     readers = count_readers(operators) + Counter(outputs)
@@ -110,7 +113,9 @@ def multiply_vertices(
             (before,) = operator.inputs
             move = operators[before]
             moves = isinstance(move, Source | Target) or (
-                isinstance(move, Expand) and operator.width <= move.width and not constant[before]
+                isinstance(move, Expand | ScaleByDegree)
+                and operator.width <= move.width
+                and not constant[before]
             )
             if not moves or readers[before] > 1:
                 break

@@ -13,11 +13,16 @@ def matrix(model: SageOptions) -> tuple[str, bool]:
 
 
 def build(model: SageOptions, features: int, classes: int) -> Network:
-    """A stack of layers as PyTorch Geometric's ``SAGEConv``."""
+    """A stack of layers as PyTorch Geometric's ``SAGEConv``, with one aggregation or several."""
 
     def convolve(b: Builder, x: int, layer: Layer) -> int:
         width, k = layer.width, layer.k
-        y = b.max_aggregate(x) if model.aggregation == "max" else b.aggregate(x)
+        if model.aggregation in ("mean", "sum"):
+            y = b.aggregate(x)
+        elif model.aggregation == "max":
+            y = b.max_aggregate(x)
+        else:
+            y = b.reduce(b.source(x), *model.aggregation.split("+"))
         y = b.linear(y, width, f"{layer.name}.lin_l", bias=model.bias, layer=k)
         if model.root_weight:
             y = b.add(y, b.linear(x, width, f"{layer.name}.lin_r", layer=k))

@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from gcnmpi.nn.network import Builder, Network
-from gcnmpi.options.model import ConvolutionOptions, HiddenOptions, ModelConfig, ResidualOptions
+from gcnmpi.options.model import ConvolutionOptions, ModelConfig, NormOptions, ResidualOptions
 from partition.errors import UserError
 
 # Streams of dropout: 0 for the features, k for the output of layer k, and these.
@@ -99,7 +99,7 @@ def layers(
     return _jump(b, model, jk, hidden, classes, after) if after else x
 
 
-def between(b: Builder, model: HiddenOptions, x: int, k: int, stream: int | None = None) -> int:
+def between(b: Builder, model: NormOptions, x: int, k: int, stream: int | None = None) -> int:
     """Norm, activation and dropout of the output of layer k."""
     x = normalized(b, model.norm, x, f"norms.{k - 1}")
     x = b.activate(x, model.activation, f"acts.{k - 1}.weight")

@@ -17,12 +17,24 @@ from __future__ import annotations
 from collections import ChainMap
 from collections.abc import Mapping
 
-from gcnmpi.nn.operators import arcs, dense, elementwise, inserted, neighbours, norms, spaces
+from gcnmpi.nn.operators import (
+    arcs,
+    degrees,
+    dense,
+    elementwise,
+    inserted,
+    neighbours,
+    norms,
+    spaces,
+)
 from gcnmpi.nn.program import Operator
 from gcnmpi.nn.tape import Rule
 
 RULES: Mapping[type[Operator], Rule] = ChainMap(
-    *(family.RULES for family in (dense, elementwise, inserted, neighbours, norms, spaces, arcs))
+    *(
+        family.RULES
+        for family in (dense, elementwise, inserted, neighbours, norms, spaces, arcs, degrees)
+    )
 )
 """Of every operator but those that are a :class:`Finish`."""
 

@@ -46,7 +46,7 @@ class Target(Operator):
 class Reduce(Operator):
     """y[i] = [f₁ | f₂ | …], each of the numbers x[e, c] of the arcs into i; 0 where there are none.
 
-    ``kinds`` are the functions, of ``kernels.interface.arcs.REDUCTIONS``. The gradient of a maximum
+    ``kinds`` are the functions, of ``core.functions.REDUCTIONS``. The gradient of a maximum
     goes to the first of equals.
     """
 
