@@ -43,15 +43,12 @@ def read(path: Path) -> Source:
     with open_torch(file, CLASSES, MEANT) as opened:
         found = _attributes(_only(opened.content, opened, file), file)
         fields = {
-            name: opened.array(name, value) if is_tensor(value) else value
-            for name, value in found.items()
-            if name in FIELDS or is_tensor(value)
-            if value is not None
+            name: opened.array(name, value) for name, value in found.items() if is_tensor(value)
         }
-    for name in set(FIELDS) - {"num_nodes"}:
-        if name in fields and not is_tensor(found[name]):
+    for name in set(FIELDS):
+        if found.get(name) is not None and name not in fields:
             raise UserError(f"{file}: {name} is no tensor, but {_called(found[name])}", SAVE)
-    return source_of(fields, str(file), "pyg")
+    return source_of(fields, str(file), "pyg", found.get("num_nodes"))
 
 
 def _only(content: object, file: TorchFile, path: Path) -> object:
