@@ -53,16 +53,16 @@ def folder(tmp_path):
 @pytest.mark.parametrize("k", [1, 3])
 def test_every_model_makes_k_parts_again_and_again(model, options, k):
     graph = random_graph(60, 300)
-    parts = make_parts(graph, model, k, **options)
+    parts = make_parts(graph, model, k, options=options)
     assert parts.dtype == np.int32
     assert np.unique(parts).tolist() == list(range(k))
     if k > 1:
-        np.testing.assert_array_equal(parts, make_parts(graph, model, k, **options))
+        np.testing.assert_array_equal(parts, make_parts(graph, model, k, options=options))
 
 
 @pytest.mark.parametrize(("model", "options"), list(variants()))
 def test_a_graph_without_edges(model, options):
-    parts = make_parts(from_arcs(7, []), model, 3, **options)
+    parts = make_parts(from_arcs(7, []), model, 3, options=options)
     assert np.unique(parts).tolist() == [0, 1, 2]
 
 
@@ -77,13 +77,13 @@ def test_communities_are_found_in_balance(model):
 
 def test_nets_can_be_hidden_from_the_tool_but_not_from_the_metrics(folder):
     graph = random_graph(60, 300)
-    all_hidden = make_parts(graph, "hp", 4, max_net=1)
+    all_hidden = make_parts(graph, "hp", 4, options={"max_net": 1})
     assert np.unique(all_hidden).tolist() == [0, 1, 2, 3]
     made = add_partition(folder, "hp", 2, max_net=3)
     assert made.options["max_net"] == 3
     assert made.metrics["in"] == asdict(measure(random_graph(40, 150), made.parts, 2))
     with pytest.raises(UserError, match="max_net = -2"):
-        make_parts(graph, "hp", 4, max_net=-2)
+        make_parts(graph, "hp", 4, options={"max_net": -2})
 
 
 @pytest.mark.parametrize(
@@ -258,7 +258,9 @@ def test_a_tool_in_this_process_that_raises_is_one_line(folder, fake, monkeypatc
 @pytest.mark.parametrize("share", [0.4, 0.6, 0.9, 1])
 @pytest.mark.parametrize("objective", ["cut", "vol"])
 def test_gp_makes_nearly_as_many_parts_as_there_are_vertices(objective, share):
-    parts = make_parts(random_graph(100, 300), "gp", int(100 * share), objective=objective)
+    parts = make_parts(
+        random_graph(100, 300), "gp", int(100 * share), options={"objective": objective}
+    )
     assert len(np.unique(parts)) == int(100 * share)
 
 
@@ -328,7 +330,7 @@ def test_the_tool_of_the_documentation(folder, tmp_path, monkeypatch):
 
 def test_options_are_converted():
     tool = Tool(lambda: None, {"threads": Option(0, "…"), "mode": Option("a", "…", ("a", "b"))})
-    assert check_options("t", tool, {"threads": "3"}) == {"threads": 3, "mode": "a"}
+    assert check_options("t", tool.options, {"threads": "3"}) == {"threads": 3, "mode": "a"}
 
 
 def test_part_files_that_count_from_one(tmp_path):
