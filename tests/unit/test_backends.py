@@ -36,11 +36,11 @@ def variants():
     for model, tool in ((m, tool) for m in MODELS for tool in MODELS[m].tools):
         marks = [pytest.mark.skip(reason=missing[tool])] if missing[tool] else []
         marks += [pytest.mark.slow] if model == "shp" else []
-        yield pytest.param(model, {"tool": tool}, id=f"{model}-{tool}", marks=marks)
+        yield pytest.param(model, tool, {}, id=f"{model}-{tool}", marks=marks)
         options = {} if missing[tool] else TOOLS.get(tool).options
         objective = options.get("objective", Option("", ""))
         for value in set(objective.choices) - {objective.default}:
-            yield pytest.param(model, {"tool": tool, "objective": value}, id=f"{model}-{value}")
+            yield pytest.param(model, tool, {"objective": value}, id=f"{model}-{value}")
 
 
 @pytest.fixture
@@ -49,20 +49,21 @@ def folder(tmp_path):
     return make_folder(tmp_path / "small.graph", random_graph(40, 150))
 
 
-@pytest.mark.parametrize(("model", "options"), list(variants()))
+@pytest.mark.parametrize(("model", "tool", "options"), list(variants()))
 @pytest.mark.parametrize("k", [1, 3])
-def test_every_model_makes_k_parts_again_and_again(model, options, k):
+def test_every_model_makes_k_parts_again_and_again(model, tool, options, k):
     graph = random_graph(60, 300)
-    parts = make_parts(graph, model, k, options=options)
+    parts = make_parts(graph, model, k, tool=tool, options=options)
     assert parts.dtype == np.int32
     assert np.unique(parts).tolist() == list(range(k))
     if k > 1:
-        np.testing.assert_array_equal(parts, make_parts(graph, model, k, options=options))
+        again = make_parts(graph, model, k, tool=tool, options=options)
+        np.testing.assert_array_equal(parts, again)
 
 
-@pytest.mark.parametrize(("model", "options"), list(variants()))
-def test_a_graph_without_edges(model, options):
-    parts = make_parts(from_arcs(7, []), model, 3, options=options)
+@pytest.mark.parametrize(("model", "tool", "options"), list(variants()))
+def test_a_graph_without_edges(model, tool, options):
+    parts = make_parts(from_arcs(7, []), model, 3, tool=tool, options=options)
     assert np.unique(parts).tolist() == [0, 1, 2]
 
 
