@@ -21,7 +21,6 @@ import shutil
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -71,7 +70,7 @@ def write_graph(
     path: str | os.PathLike,
     graph: Graph,
     *,
-    source: Mapping[str, Any],
+    source: Mapping[str, object],
     direction: str = "in",
     overwrite: bool = False,
     report: Callable[[str], None] = lambda line: None,
