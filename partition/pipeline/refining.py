@@ -21,7 +21,7 @@ from partition.refinement.objective import Objective
 
 
 def refine_partition(
-    path: str | os.PathLike,
+    path: str | os.PathLike[str],
     start: str,
     *,
     name: str | None = None,
@@ -114,7 +114,7 @@ def refine_partition(
             history=[step(start, before.seconds, was), step("refine", seconds, reached)],
             seconds=seconds,
             deterministic=before.deterministic and not deadline.decided,
-            **asdict(found),
+            **vars(found),
         )
         warn_of_imbalance(graph, reached, recipe)
         return write_partition(stored.path, partition, overwrite=overwrite)
