@@ -12,10 +12,11 @@ import numpy as np
 import scipy.sparse as sp
 
 from partition.errors import UserError
-from partition.graph.graph import check_direction
+from partition.graph.graph import MASKS, check_direction
 from partition.graph.store import Manifest, check_target, write_graph
 from partition.importing.assemble import build_graph
 from partition.importing.readers import Source
+from partition.importing.readers.arc_columns import ArcTable, arc_table
 from partition.importing.readers.edge_index import ends_of
 from partition.importing.readers.files import finite_weights
 from partition.importing.readers.gnn_benchmark import arcs_of
@@ -37,6 +38,9 @@ def import_arrays(
     targets: Any = None,
     masks: Mapping[str, Any] | None = None,
     split: RandomSplit | None = None,
+    arc_features: Any = None,
+    arc_labels: Any = None,
+    arc_masks: Mapping[str, Any] | None = None,
     undirected: bool = False,
     direction: str = "in",
     duplicates: str = "merge",
@@ -70,6 +74,11 @@ def import_arrays(
         (n,) bool, or 0 and 1, or numbers of vertices; or (n, splits) bool.
     split : RandomSplit, optional
         How masks are drawn, in place of ``masks``.
+    arc_features : (E,) or (E, d) numbers, optional
+        Of each arc that ``edge_index`` lists; of a matrix, of its entries row by row.
+    arc_labels : (E,) integers or texts, or (E,) or (E, tasks) fractions, optional
+        Classes, −1 for an arc without one; or numbers to be learned, NaN where unknown.
+    arc_masks : mapping of "train" / "val" / "test" to (E,) bool, optional
     undirected, duplicates, self_loops
         See :func:`partition.importing.assemble.build_graph`.
 
@@ -91,6 +100,8 @@ def import_arrays(
     source = _source(edge_index, edge_weight, rows[0] if n is None and rows else n)
     if ids is not None:
         source = replace(source, ids=_ids(ids, source.n))
+    of_arcs = {"features": arc_features, "labels": arc_labels, **(arc_masks or {})}
+    source = replace(source, arc_data=_arc_table(of_arcs, len(source.source)))
     graph, facts = build_graph(
         source, undirected=undirected, duplicates=duplicates, self_loops=self_loops
     )
@@ -127,6 +138,17 @@ def _source(edge_index: Any, edge_weight: Any, n: int | None) -> Source:
             )
         weights = finite_weights(weights, "edge_weight")
     return Source(n=n, source=source, target=target, weights=weights, format="arrays")
+
+
+def _arc_table(given: Mapping[str, Any], count: int) -> ArcTable:
+    """Arrays of features, labels and masks of so many arcs, those that are not None."""
+    named = {name: "arc_" + (f"{name}_mask" if name in MASKS else name) for name in given}
+    arrays = {name: _numpy(a, named[name]) for name, a in given.items() if a is not None}
+    for name, array in arrays.items():
+        if array.ndim == 0 or len(array) != count:
+            rows = len(array) if array.ndim else 0
+            raise UserError(f"{named[name]} has {rows} rows, there are {count} arcs")
+    return arc_table(arrays, named)
 
 
 def _ids(ids: Any, n: int) -> np.ndarray:
