@@ -9,7 +9,7 @@ import numpy as np
 
 from partition.errors import UserError
 
-# What data of vertices and of arcs have in common.
+# Words that data of vertices and of arcs share.
 MASKS = ("train", "val", "test")
 UNLABELLED = -1
 AGAIN = "import the graph again"

@@ -250,7 +250,7 @@ class _Columns:
             yield Keys(*columns)
 
     def whole(self) -> Keys:
-        """All of them."""
+        """All keys that were put here."""
         for keys in self.keys(max(1, self.rows)):
             return keys
         return _no_keys(self.weighted, self.numbered)

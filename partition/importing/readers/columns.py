@@ -36,7 +36,7 @@ class ArcPlaces:
 
     @property
     def places(self) -> tuple[int, ...]:
-        """All of them."""
+        """Positions of features, then of labels."""
         return (*self.features, *self.labels)
 
     def with_kind(self, words: Sequence[str]) -> ArcPlaces:
