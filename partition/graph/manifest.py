@@ -91,7 +91,7 @@ class Manifest:
     features: Count
     classes: Count
     masks: tuple[Annotated[str, MASKS], ...]
-    source: Mapping[str, Any]
+    source: Mapping[str, object]
     class_names: tuple[str, ...] = ()
     data_id: str = ""
     targets: Count = 0
@@ -340,7 +340,7 @@ def _fits(value: Any, kind: Any) -> bool:
         )
     if kind in (int, float):
         return type(value) in (int, kind) and abs(value) < 2**63
-    return kind is Any or type(value) is kind
+    return kind in (object, Any) or type(value) is kind
 
 
 def _are_figures(kind: type, figures: Mapping[str, Any], k: int) -> bool:

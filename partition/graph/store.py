@@ -23,7 +23,6 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass, fields, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -79,7 +78,7 @@ def write_graph(
     path: str | os.PathLike,
     graph: Graph,
     *,
-    source: Mapping[str, Any],
+    source: Mapping[str, object],
     direction: str = "in",
     overwrite: bool = False,
     report: Callable[[str], None] = lambda line: None,

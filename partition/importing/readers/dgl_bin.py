@@ -13,7 +13,6 @@ import struct
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -75,13 +74,13 @@ def as_source(
     layout: Layout,
 ) -> Source:
     """A graph out of its data of vertices and arcs, DGL's ``ndata`` and ``edata``."""
-    fields: dict[str, Any] = {NAMES.get(name, name): a for name, a in vertex_data.items()}
-    fields |= {"edge_index": edge_index, "num_nodes": n}
+    fields = {NAMES.get(name, name): a for name, a in vertex_data.items()}
+    fields["edge_index"] = edge_index
     asked = (layout.arc_features or "").split(",")
     weights = [arc_data[name] for name in WEIGHTS if name in arc_data and name not in asked]
     fields |= {"edge_weight": weights[0]} if weights else {}
     of_arcs = {name: a for name, a in arc_data.items() if name in asked or name not in WEIGHTS}
-    return source_of(fields, where, format, layout, of_arcs)
+    return source_of(fields, where, format, layout, of_arcs, n)
 
 
 def read_tensors(path: Path) -> dict[str, np.ndarray]:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import contextlib
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -46,7 +45,7 @@ def read(path: Path, layout: Layout) -> Source:
     names = npz_names(path)
     if "format" in names:
         matrix = saved_csr(read_npz(path, SAVED, kinds=NUMBERS + TEXTS), where)
-        return Source(**with_data(arcs_of(matrix, where), layout, where), format="npz")
+        return with_data(arcs_of(matrix, where, "npz"), layout, where)
     if {"edges", "node_features"} <= names:
         return _heterophilous(path, names, layout)
     arrays = read_npz(path, WANTED)
@@ -59,24 +58,22 @@ def read(path: Path, layout: Layout) -> Source:
             "scipy.sparse.save_npz; of others, save the list of arcs as .npy and give the other "
             "arrays by --features and --labels, or call gcnmpi.graph.from_arrays",
         )
-    arcs = arcs_of(csr_arrays(arrays, adjacency, where), f"{where}: {adjacency}data")
+    arcs = arcs_of(csr_arrays(arrays, adjacency, where), f"{where}: {adjacency}data", "npz")
     features = _features(arrays, where)
     labels, class_names = None, None
     if name := _one(arrays, LABELS, where):
         labels, class_names = class_labels(arrays[name], where, _class_names(path, names))
     for what, array in (("attributes", features), ("labels", labels)):
-        if array is not None and len(array) != arcs["n"]:
-            raise UserError(
-                f"{path} has {what} of {len(array)} vertices, the graph has {arcs['n']}"
-            )
+        if array is not None and len(array) != arcs.n:
+            raise UserError(f"{path} has {what} of {len(array)} vertices, the graph has {arcs.n}")
     arcs = with_data(arcs, layout, where)
-    return Source(**arcs, features=features, labels=labels, class_names=class_names, format="npz")
+    return replace(arcs, features=features, labels=labels, class_names=class_names)
 
 
-def with_data(arcs: dict[str, Any], layout: Layout, where: str) -> dict[str, Any]:
+def with_data(arcs: Source, layout: Layout, where: str) -> Source:
     """Arcs of :func:`arcs_of`, of which the weights may be a feature."""
-    data, weights, _ = pick({}, arcs["weights"], layout.arc_features, layout.arc_label, where)
-    return arcs | {"weights": weights, "arc_data": data}
+    data, weights, _ = pick({}, arcs.weights, layout.arc_features, layout.arc_label, where)
+    return replace(arcs, weights=weights, arc_data=data)
 
 
 def _heterophilous(path: Path, names: set[str], layout: Layout) -> Source:
@@ -88,7 +85,8 @@ def _heterophilous(path: Path, names: set[str], layout: Layout) -> Source:
     edges = arrays["edges"]
     if edges.ndim != 2 or edges.shape[1] != 2:
         raise UserError(f"{path}: edges is not (m, 2), but {edges.shape}")
-    fields = {"edge_index": edges.T, "x": arrays["node_features"], "y": arrays.get("node_labels")}
+    fields = {"edge_index": edges.T, "x": arrays["node_features"]}
+    fields |= {"y": arrays["node_labels"]} if "node_labels" in arrays else {}
     fields |= {masks[name]: array.T for name, array in arrays.items() if name in masks}
     data = {name: arrays[name] for name in sorted(of_arcs)}
     return replace(source_of(fields, str(path), "npz", layout, data), symmetric=True)
@@ -99,8 +97,8 @@ WANTED = frozenset(
 )
 
 
-def arcs_of(matrix: Csr, where: str) -> dict[str, Any]:
-    """``n``, ``source``, ``target`` and ``weights`` out of a checked CSR matrix, row = source.
+def arcs_of(matrix: Csr, where: str, format: str) -> Source:
+    """Vertices, arcs and their weights out of a checked CSR matrix, row = source.
 
     A UserError if it is not square, without vertices, or has an entry that is not finite.
     """
@@ -114,7 +112,7 @@ def arcs_of(matrix: Csr, where: str) -> dict[str, Any]:
         weights = None  # the format has no other way to say that a graph is unweighted
     degree: np.ndarray = np.diff(indptr.astype(np.int64))
     source = np.repeat(np.arange(rows), degree)
-    return {"n": rows, "source": source, "target": indices, "weights": weights}
+    return Source(rows, source, indices, weights, format=format)
 
 
 def _features(arrays: dict[str, np.ndarray], where: str) -> np.ndarray | None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -96,7 +95,7 @@ def _columns(path: Path, layout: Layout) -> tuple[list[str], tuple[int, ...]]:
     return names, places
 
 
-def _ends(ends: np.ndarray, text: bool, path: Path) -> Any:
+def _ends(ends: np.ndarray, text: bool, path: Path) -> np.ndarray | pa.Array:
     """Sources or targets as an Arrow array of texts, or as int64."""
     if text:
         return pa.array(ends.astype(str), pa.string())
