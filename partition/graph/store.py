@@ -395,7 +395,7 @@ def _keep_partitions(old: Path, new: Path, graph: Graph, manifest: Manifest) -> 
         train = None
         if training is not None:
             train = np.bincount(partition.parts[training], minlength=partition.k).tolist()
-        metrics = {key: {**facts, "train": train} for key, facts in partition.metrics.items()}
+        metrics = {key: replace(found, train=train) for key, found in partition.metrics.items()}
         write_partition(new, replace(partition, metrics=metrics))
 
 

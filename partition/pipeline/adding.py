@@ -180,7 +180,7 @@ def add_partition(
             history=history,
             seconds=seconds,
             deterministic=backend.deterministic(settings) and not deadline.decided,
-            **asdict(found),
+            **vars(found),
         )
         if balanced:
             warn_of_imbalance(graph, reached, recipe)
@@ -222,7 +222,7 @@ def import_parts(
             tool_version=version("gcnmpi"),
             direction=direction,
             options={"file": Path(file).name},
-            **asdict(figures_of(stored, parts, k)),
+            **vars(figures_of(stored, parts, k)),
         )
         return store.write_partition(stored.path, partition, overwrite=overwrite)
 
@@ -250,9 +250,9 @@ def default_name(model: str, k: int, tool: Tool, options: Mapping[str, Setting])
     return f"{model}-{k}"
 
 
-def step(name: str, seconds: float, metrics: Metrics) -> dict[str, Any]:
+def step(name: str, seconds: float, metrics: Metrics) -> dict[str, object]:
     """A row of a partition's history: the figures that partitions are compared by."""
-    facts = {"step": name, "seconds": seconds, "direction": metrics.direction}
+    facts: dict[str, object] = {"step": name, "seconds": seconds, "direction": metrics.direction}
     return facts | {"exchange": metrics.exchange} | metrics.summary()
 
 

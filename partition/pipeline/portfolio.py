@@ -169,7 +169,7 @@ def add_best(
                 ],
                 seconds=time.perf_counter() - run.begun,
                 deterministic=all(t.deterministic for t in trials) and not deadline.decided,
-                **asdict(found),
+                **vars(found),
             )
             warn_of_imbalance(graph, found.of(aim, recipe.direction), recipe)
             made.append(store.write_partition(stored.path, partition, overwrite=overwrite))
@@ -191,9 +191,9 @@ class _Trial:
     effort: float = 0.0  # of its refinement
     deterministic: bool = True
 
-    def told(self, aim: str, chosen: bool) -> dict[str, Any]:
+    def told(self, aim: str, chosen: bool) -> dict[str, object]:
         """Its row in the history of a partition for that exchange."""
-        facts: dict[str, Any] = {"step": self.candidate.name, "seconds": self.seconds}
+        facts: dict[str, object] = {"step": self.candidate.name, "seconds": self.seconds}
         if aim in self.figures:
             metrics, predicted = self.figures[aim]
             facts |= step(self.candidate.name, self.seconds, metrics) | {"predicted": predicted}
