@@ -43,7 +43,7 @@ class Option:
 
     default: Setting
     help: str
-    choices: tuple = ()
+    choices: tuple[str, ...] = ()
 
 
 Settings = Mapping[str, Setting]

@@ -39,7 +39,7 @@ DIRECTED = (
 )
 
 
-def _vertex_data_options(command: Callable) -> Callable:
+def _vertex_data_options(command: Callable[..., object]) -> Callable[..., object]:
     """--features, --labels, --targets, the masks, and what says which vertex a row is of."""
     options = [
         option("--features", "A file, or D random columns.", metavar="X|random:D"),

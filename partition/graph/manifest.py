@@ -289,10 +289,10 @@ def read_json(file: Path) -> dict[str, Any]:
         raise UserError(f"cannot read {file}: {reason}") from error
     if not isinstance(facts, dict):
         raise UserError(f"{file} does not hold a JSON object")
-    return _printable(facts)
+    return {shown(key): _printable(item) for key, item in facts.items()}
 
 
-def _printable(value: Json) -> Any:
+def _printable(value: Json) -> Json:
     """A JSON value whose texts steer no terminal, wherever they are printed."""
     if isinstance(value, str):
         return shown(value)

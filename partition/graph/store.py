@@ -75,7 +75,7 @@ class StoredGraph:
 
 
 def write_graph(
-    path: str | os.PathLike,
+    path: str | os.PathLike[str],
     graph: Graph,
     *,
     source: Mapping[str, object],
@@ -159,7 +159,7 @@ def _parent(path: Path) -> Path:
     return next(folder for folder in path.absolute().parents if folder.exists())
 
 
-def open_graph(path: str | os.PathLike, *, check: bool = True) -> StoredGraph:
+def open_graph(path: str | os.PathLike[str], *, check: bool = True) -> StoredGraph:
     """Open a graph folder and map its arrays.
 
     Parameters
@@ -227,7 +227,7 @@ def open_graph(path: str | os.PathLike, *, check: bool = True) -> StoredGraph:
 
 @contextlib.contextmanager
 def partition_lock(
-    path: str | os.PathLike, name: str, purpose: str, *, exclusive: bool = True
+    path: str | os.PathLike[str], name: str, purpose: str, *, exclusive: bool = True
 ) -> Iterator[None]:
     """Keep others from replacing the graph, and from making or removing the partition ``name``.
 
@@ -258,7 +258,7 @@ def partition_lock(
 
 
 def write_partition(
-    path: str | os.PathLike, partition: Partition, *, overwrite: bool = False
+    path: str | os.PathLike[str], partition: Partition, *, overwrite: bool = False
 ) -> Partition:
     """Put a partition into the graph folder ``path``; returns it as stored, with its id.
 
@@ -299,7 +299,7 @@ def write_partition(
     return stored
 
 
-def read_partition(path: str | os.PathLike, name: str, *, parts: bool = True) -> Partition:
+def read_partition(path: str | os.PathLike[str], name: str, *, parts: bool = True) -> Partition:
     """Read the partition ``name`` of the graph folder ``path``.
 
     Parameters
@@ -349,17 +349,17 @@ def read_partition(path: str | os.PathLike, name: str, *, parts: bool = True) ->
     return partition
 
 
-def list_partitions(path: str | os.PathLike) -> list[str]:
+def list_partitions(path: str | os.PathLike[str]) -> list[str]:
     """Names of the partitions of a graph folder, sorted."""
     return sorted(file.stem for file in folder_inside(path, "partitions").glob("[!.]*.json"))
 
 
-def has_partition(path: str | os.PathLike, name: str) -> bool:
+def has_partition(path: str | os.PathLike[str], name: str) -> bool:
     """Whether there is a partition of that name; a UserError if none could be called so."""
     return _partition_files(path, name)[1].exists()
 
 
-def remove_partition(path: str | os.PathLike, *names: str) -> None:
+def remove_partition(path: str | os.PathLike[str], *names: str) -> None:
     """Delete partitions: all, or none and a UserError if one does not exist or is in use."""
     with contextlib.ExitStack() as stack:
         for name in dict.fromkeys(names):
@@ -370,7 +370,7 @@ def remove_partition(path: str | os.PathLike, *names: str) -> None:
             discard_partition(path, name)
 
 
-def discard_partition(path: str | os.PathLike, name: str) -> None:
+def discard_partition(path: str | os.PathLike[str], name: str) -> None:
     """Delete a partition, if it is there, whose lock the caller holds."""
     vector, description = _partition_files(path, name)
     try:
@@ -419,7 +419,7 @@ def _map_array(
     return array
 
 
-def _partition_files(path: str | os.PathLike, name: str) -> tuple[Path, Path]:
+def _partition_files(path: str | os.PathLike[str], name: str) -> tuple[Path, Path]:
     if not re.fullmatch(r"[A-Za-z0-9_][A-Za-z0-9_.+=-]{0,199}", name):
         raise UserError(
             f"{name!r} is not a valid name for a partition",

@@ -126,12 +126,12 @@ class ArcFiles:
         Seed of random data; features and labels use independent streams.
     """
 
-    features: str | os.PathLike | None = None
-    labels: str | os.PathLike | None = None
-    masks: Mapping[str, str | os.PathLike] = field(default_factory=dict)
+    features: str | os.PathLike[str] | None = None
+    labels: str | os.PathLike[str] | None = None
+    masks: Mapping[str, str | os.PathLike[str]] = field(default_factory=dict)
     seed: int = 0
 
-    def given(self) -> dict[str, str | os.PathLike]:
+    def given(self) -> dict[str, str | os.PathLike[str]]:
         """Features, labels and masks, those that there are."""
         named = {"features": self.features, "labels": self.labels, **self.masks}
         return {name: value for name, value in named.items() if value is not None}

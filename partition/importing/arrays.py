@@ -26,7 +26,7 @@ from partition.importing.vertex_data import attach_arrays
 
 
 def import_arrays(
-    out_path: str | os.PathLike,
+    out_path: str | os.PathLike[str],
     edge_index: object,
     *,
     edge_weight: object = None,

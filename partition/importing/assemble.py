@@ -33,8 +33,8 @@ __all__ = ["VertexFiles", "attach", "attach_files", "build_graph", "import_graph
 
 
 def import_graph(
-    source_path: str | os.PathLike,
-    out_path: str | os.PathLike,
+    source_path: str | os.PathLike[str],
+    out_path: str | os.PathLike[str],
     *,
     format: str = "auto",
     layout: Layout | None = None,
@@ -128,7 +128,7 @@ def _named(path: Path) -> Iterator[None]:
 
 
 def attach_files(
-    path: str | os.PathLike,
+    path: str | os.PathLike[str],
     *,
     keep_features: str = "auto",
     arc_files: ArcFiles | None = None,

@@ -33,7 +33,7 @@ FEATURE_STREAM, LABEL_STREAM = 1, 2
 MASK_NUMBERS = ("ids", "rows")
 
 
-File = str | os.PathLike
+File = str | os.PathLike[str]
 
 
 @dataclass(frozen=True)
@@ -338,7 +338,7 @@ def generator(seed: int, stream: int) -> np.random.Generator:
     return np.random.Generator(np.random.Philox(key=np.array([seed, stream], np.uint64)))
 
 
-def random_size(value: str | os.PathLike) -> int | None:
+def random_size(value: str | os.PathLike[str]) -> int | None:
     """D of "random:D"; None where ``value`` is a path."""
     text = str(value)
     if not text.startswith("random:"):

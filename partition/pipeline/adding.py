@@ -52,7 +52,7 @@ class PartitionWarning(UserWarning):
 
 
 def add_partition(
-    path: str | os.PathLike,
+    path: str | os.PathLike[str],
     model: str,
     k: int,
     *,
@@ -191,8 +191,8 @@ def add_partition(
 
 
 def import_parts(
-    path: str | os.PathLike,
-    file: str | os.PathLike,
+    path: str | os.PathLike[str],
+    file: str | os.PathLike[str],
     name: str,
     k: int | None = None,
     *,

@@ -47,7 +47,7 @@ SLOW = 2.0  # times the estimates: another machine, not another graph
 
 
 def add_best(
-    path: str | os.PathLike,
+    path: str | os.PathLike[str],
     k: int,
     *,
     time_limit: float | None = None,

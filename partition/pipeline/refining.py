@@ -21,7 +21,7 @@ from partition.refinement.objective import Objective
 
 
 def refine_partition(
-    path: str | os.PathLike,
+    path: str | os.PathLike[str],
     start: str,
     *,
     name: str | None = None,

@@ -40,8 +40,8 @@ NEWLINE, SPACE = 10, 32
 
 
 def export_model(
-    path: str | os.PathLike,
-    file: str | os.PathLike,
+    path: str | os.PathLike[str],
+    file: str | os.PathLike[str],
     format: str,
     model: str | None = None,
     *,
@@ -97,7 +97,7 @@ def export_model(
 
 
 def write_model(
-    file: str | os.PathLike, model: Description, format: str, weights: np.ndarray | None = None
+    file: str | os.PathLike[str], model: Description, format: str, weights: np.ndarray | None = None
 ) -> None:
     """Write a model for another program: all of the file, or nothing.
 

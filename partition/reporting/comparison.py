@@ -24,7 +24,7 @@ TABLE = {
 
 
 def compare(
-    path: str | os.PathLike, names: Iterable[str] = (), direction: str | None = None
+    path: str | os.PathLike[str], names: Iterable[str] = (), direction: str | None = None
 ) -> list[dict[str, Any]]:
     """The figures of partitions of one graph, beside those of random rows with as many parts.
 
@@ -72,7 +72,7 @@ def compare(
 
 
 def metrics_of_parts(
-    path: str | os.PathLike, rows: Iterable[Mapping[str, Any]]
+    path: str | os.PathLike[str], rows: Iterable[Mapping[str, Any]]
 ) -> dict[str, Metrics]:
     """By name, what each part of the compared partitions has and sends."""
     stored = {row["name"]: read_partition(path, row["name"], parts=False) for row in rows}

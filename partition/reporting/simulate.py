@@ -23,7 +23,7 @@ QUANTILES = {"min": 0.0, "q05": 0.05, "median": 0.5, "q95": 0.95, "max": 1.0}
 
 
 def simulate(
-    path: str | os.PathLike,
+    path: str | os.PathLike[str],
     names: Sequence[str],
     *,
     sampler: str = "vertex",

@@ -111,7 +111,7 @@ class Layout:
     header: bool | None = None
     string_ids: bool = False
     vertices: str | None = None
-    ids: str | os.PathLike | None = None
+    ids: str | os.PathLike[str] | None = None
     arc_features: str | None = None
     arc_label: str | None = None
 
@@ -207,7 +207,7 @@ class Stream:
 
 
 def read_source(
-    path: str | os.PathLike, format: str = "auto", layout: Layout | None = None
+    path: str | os.PathLike[str], format: str = "auto", layout: Layout | None = None
 ) -> Source:
     """Read a graph file.
 
@@ -242,7 +242,7 @@ def read_source(
 
 
 def open_stream(
-    path: str | os.PathLike,
+    path: str | os.PathLike[str],
     format: str,
     layout: Layout,
     allocate: Allocate,

@@ -40,7 +40,7 @@ def position_in(file: IO[bytes]) -> int:
     return file.below.tell() if isinstance(file, _Gzip) else file.tell()
 
 
-def check_file(path: str | os.PathLike) -> None:
+def check_file(path: str | os.PathLike[str]) -> None:
     """A UserError if ``path`` does not exist or is not a regular file."""
     try:
         mode = os.stat(path).st_mode
