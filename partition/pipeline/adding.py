@@ -116,7 +116,7 @@ def add_partition(
     deadline = deadline_for(time_limit)
     # Everything the user may have got wrong, before minutes of work.
     stored = store.open_graph(path)
-    graph, recipe = stored.graph, recipe_of(stored, options)
+    graph, recipe = stored.merged, recipe_of(stored, options)
     chosen, backend = choose_tool(model, tool)
     settings = all_options(graph, model, chosen, backend, options)
     check_balance(recipe, chosen, backend)
