@@ -81,7 +81,7 @@ def export_model(
     if k is not None and not 1 <= k <= stored.manifest.n:
         raise UserError(f"k = {k} is not in 1..{stored.manifest.n}, the number of vertices")
 
-    graph = stored.graph
+    graph = stored.merged
     settings = settled(graph, model, k or 1, seed, direction, settings)
     described = describe(graph, model, k or 1, seed=seed, direction=direction, **settings)
     weights = constraint_weights(graph, direction, names)
