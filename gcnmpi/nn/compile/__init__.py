@@ -16,6 +16,7 @@ from gcnmpi.nn.compile import rewrite
 from gcnmpi.nn.compile.attach import accumulate, add_along, attach, join_ends, pair
 from gcnmpi.nn.compile.buffers import Pool, mark_exchanged
 from gcnmpi.nn.compile.places import narrow, place
+from gcnmpi.nn.compile.residency import made_again
 from gcnmpi.nn.compile.shifts import without_shifts
 from gcnmpi.nn.compile.sparse import sparse_values, with_sparse_steps
 from gcnmpi.nn.network import Network, without_unread
@@ -41,6 +42,8 @@ class Target:
     narrows: bool = False
     # Aggregations that make a column of equal numbers of such a column
     means: tuple[type[Operator], ...] = ()
+    # Whether rows of arcs are made again for the backward pass
+    recomputes: bool = False
 
 
 def compile_network(
@@ -133,6 +136,8 @@ def _compile(
             with_sparse_steps(steps, matrices) for steps in (training, backward, evaluation)
         )
     training, backward = pair(training), pair(backward)
+    if target.recomputes:
+        backward = made_again(training, backward, values, pinned)
     loss = Step(LOSS, operators[logits], places[logits].layer, (logits,), gradient, logits)
     whole = [*training, loss, *backward]
     whole = whole if trains else []
