@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 from gcnmpi.core.functions import FUNCTIONS
@@ -16,8 +15,71 @@ from partition.registry import Registry
 DEEPEST = 2000
 
 
+class Networks(Registry):
+    """The networks that come along, and those of a user's files: see
+    :mod:`gcnmpi.options.own_code`.
+    """
+
+    def get(self, name: str) -> Any:
+        """The function that builds a network."""
+        return load_network(name) if is_own(name) else super().get(name)
+
+    def kinds(self, name: str) -> tuple[Any, ...]:
+        """The classes of the options of a network."""
+        return (OwnOptions, MatrixOptions) if is_own(name) else super().kinds(name)
+
+    def __contains__(self, name: object) -> bool:
+        return is_own(name) or super().__contains__(name)
+
+
+NETWORKS = Networks(
+    "model",
+    {
+        "gcn": "gcnmpi.nn.networks.gcn:build",
+        "sage": "gcnmpi.nn.networks.sage:build",
+        "gin": "gcnmpi.nn.networks.gin:build",
+        "gine": "gcnmpi.nn.networks.gine:build",
+        "gat": "gcnmpi.nn.networks.gat:build",
+        "gatv2": "gcnmpi.nn.networks.gatv2:build",
+        "gcnii": "gcnmpi.nn.networks.gcnii:build",
+        "appnp": "gcnmpi.nn.networks.appnp:build",
+        "sgc": "gcnmpi.nn.networks.sgc:build",
+        "sign": "gcnmpi.nn.networks.sign:build",
+        "mlp": "gcnmpi.nn.networks.mlp:build",
+    },
+)
+
+# Networks whose aggregation is part of what they are: model → (graph.normalize, graph.self_loops).
+MATRICES = Registry(
+    "model",
+    {
+        "sage": "gcnmpi.nn.networks.sage:matrix",
+        "gin": "gcnmpi.nn.networks.gin:matrix",
+        "gine": "gcnmpi.nn.networks.gin:matrix",
+        "gat": "gcnmpi.nn.networks.gat:matrix",
+        "gatv2": "gcnmpi.nn.networks.gat:matrix",
+    },
+)
+
+
+@options_of("model", of_all=True)
+class ModelConfig:
+    """``[model]``: the network. Each has a class below, which adds its options."""
+
+    name: str = key("gcn", "network, or FILE.py:NAME of one's own", choices=NETWORKS)
+    input_dropout: float = key(0.0, "dropout on the input features", low=0, below=1, example=0.5)
+    bias: bool = key(True, "add a bias to each layer")
+    order: str = key(
+        "auto",
+        "which product first: M(HW) or (MH)W; auto: the one that sends fewer bytes",
+        choices=("auto", "combine", "aggregate"),
+    )
+    cache_input: bool = key(True, "compute M times fixed features only once")
+    train_features: bool = key(False, "learn the input features too, from those of the graph")
+
+
 @options_of("model")
-class HiddenOptions:
+class HiddenOptions(ModelConfig):
     """Of networks with hidden layers."""
 
     hidden: tuple[int, ...] = key(
@@ -41,7 +103,7 @@ class HiddenOptions:
 
 
 @options_of("model")
-class ResidualOptions:
+class ResidualOptions(HiddenOptions):
     """Of networks that may add to the output of a layer."""
 
     residual: str = key(
@@ -52,7 +114,7 @@ class ResidualOptions:
 
 
 @options_of("model")
-class JumpOptions:
+class JumpOptions(ResidualOptions):
     """Of networks whose last linear layer may take all hidden layers."""
 
     jk: str = key(
@@ -63,7 +125,7 @@ class JumpOptions:
 
 
 @options_of("model")
-class LinearOptions:
+class ConvolutionOptions(JumpOptions):
     """Of networks that may begin or end with linear layers."""
 
     linear_before: bool = key(False, "a linear layer before the first convolution")
@@ -71,7 +133,7 @@ class LinearOptions:
 
 
 @options_of("model")
-class SageOptions:
+class SageOptions(ConvolutionOptions):
     """Of GraphSAGE: how neighbours and the vertex itself count."""
 
     aggregation: str = key(
@@ -83,7 +145,7 @@ class SageOptions:
 
 
 @options_of("model")
-class GinOptions:
+class GinOptions(ConvolutionOptions):
     """Of the graph isomorphism network."""
 
     eps: float = key(0.0, "gin: weight of the vertex itself, less 1")
@@ -91,7 +153,7 @@ class GinOptions:
 
 
 @options_of("model")
-class AttentionOptions:
+class AttentionOptions(ConvolutionOptions):
     """Of networks with attention."""
 
     heads: int = key(1, "gat, gatv2: heads of a hidden layer", low=1, example=8)
@@ -104,7 +166,7 @@ class AttentionOptions:
 
 
 @options_of("model")
-class HopsOptions:
+class HopsOptions(ModelConfig):
     """Of networks that aggregate the same rows several times."""
 
     hops: int = key(
@@ -114,17 +176,32 @@ class HopsOptions:
 
 
 @options_of("model")
-class ShareOptions:
+class ShareOptions(ModelConfig):
     """Of networks that mix the first rows in."""
 
     alpha: float = key(0.1, "appnp, gcnii: share of the first rows in every step", low=0, below=1)
 
 
 @options_of("model")
-class IdentityOptions:
-    """Of networks that apply a part of a weight."""
+class GcniiOptions(JumpOptions, ShareOptions):
+    """Of GCNII, which applies a part of a weight."""
 
     theta: float = key(0.5, "gcnii: how much of a weight, log(theta/k + 1), layer k applies", low=0)
+
+
+@options_of("model")
+class AppnpOptions(ResidualOptions, HopsOptions, ShareOptions):
+    """Of APPNP: a multilayer perceptron, then hops that mix its rows in."""
+
+
+@options_of("model")
+class SignOptions(HiddenOptions, HopsOptions):
+    """Of SIGN: hops, then a hidden layer."""
+
+
+@options_of("model")
+class OwnOptions(SageOptions, GinOptions, AttentionOptions, GcniiOptions, AppnpOptions):
+    """Of a user's network, which may read any."""
 
 
 @options_of("graph")
@@ -135,96 +212,16 @@ class MatrixOptions:
     self_loops: bool = key(True, "put a 1 on the diagonal of A where it is missing")
 
 
-STACK = (HiddenOptions, ResidualOptions, JumpOptions)
-
-
-class Networks(Registry):
-    """The networks that come along, and those of a user's files: see
-    :mod:`gcnmpi.options.own_code`.
-
-    Which options the latter read is not known here: they may be any.
-    """
-
-    def get(self, name: str) -> Any:
-        """The function that builds a network."""
-        return load_network(name) if is_own(name) else super().get(name)
-
-    def keys(self, name: str) -> list[str]:
-        """The keys that a network has and not every other one."""
-        if not is_own(name):
-            return super().keys(name)
-        every = (key for one in self.options for key in super(Networks, self).keys(one))
-        return list(dict.fromkeys(every))
-
-    def __contains__(self, name: object) -> bool:
-        return is_own(name) or super().__contains__(name)
-
-
-NETWORKS = Networks(
-    "model",
-    {
-        "gcn": "gcnmpi.nn.networks.gcn:build",
-        "sage": "gcnmpi.nn.networks.sage:build",
-        "gin": "gcnmpi.nn.networks.gin:build",
-        "gine": "gcnmpi.nn.networks.gine:build",
-        "gat": "gcnmpi.nn.networks.gat:build",
-        "gatv2": "gcnmpi.nn.networks.gatv2:build",
-        "gcnii": "gcnmpi.nn.networks.gcnii:build",
-        "appnp": "gcnmpi.nn.networks.appnp:build",
-        "sgc": "gcnmpi.nn.networks.sgc:build",
-        "sign": "gcnmpi.nn.networks.sign:build",
-        "mlp": "gcnmpi.nn.networks.mlp:build",
-    },
-    options={
-        "gcn": (*STACK, LinearOptions, MatrixOptions),
-        "sage": (*STACK, LinearOptions, SageOptions),
-        "gin": (*STACK, LinearOptions, GinOptions),
-        "gine": (*STACK, LinearOptions, GinOptions),
-        "gat": (*STACK, LinearOptions, AttentionOptions),
-        "gatv2": (*STACK, LinearOptions, AttentionOptions),
-        "gcnii": (*STACK, MatrixOptions, ShareOptions, IdentityOptions),
-        "appnp": (HiddenOptions, MatrixOptions, ResidualOptions, HopsOptions, ShareOptions),
-        "sgc": (MatrixOptions, HopsOptions),
-        "sign": (HiddenOptions, MatrixOptions, HopsOptions),
-        "mlp": STACK,
-    },
+NETWORKS.options.update(
+    gcn=(ConvolutionOptions, MatrixOptions),
+    sage=(SageOptions,),
+    gin=(GinOptions,),
+    gine=(GinOptions,),
+    gat=(AttentionOptions,),
+    gatv2=(AttentionOptions,),
+    gcnii=(GcniiOptions, MatrixOptions),
+    appnp=(AppnpOptions, MatrixOptions),
+    sgc=(HopsOptions, MatrixOptions),
+    sign=(SignOptions, MatrixOptions),
+    mlp=(JumpOptions,),
 )
-
-# Networks whose aggregation is part of what they are: model → (graph.normalize, graph.self_loops).
-MATRICES = Registry(
-    "model",
-    {
-        "sage": "gcnmpi.nn.networks.sage:matrix",
-        "gin": "gcnmpi.nn.networks.gin:matrix",
-        "gine": "gcnmpi.nn.networks.gin:matrix",
-        "gat": "gcnmpi.nn.networks.gat:matrix",
-        "gatv2": "gcnmpi.nn.networks.gat:matrix",
-    },
-)
-
-
-@dataclass(frozen=True)
-class ModelConfig(
-    HiddenOptions,
-    ResidualOptions,
-    JumpOptions,
-    LinearOptions,
-    SageOptions,
-    GinOptions,
-    AttentionOptions,
-    HopsOptions,
-    ShareOptions,
-    IdentityOptions,
-):
-    """``[model]``: the network. The bases are options of some networks only."""
-
-    name: str = key("gcn", "network, or FILE.py:NAME of one's own", choices=NETWORKS)
-    input_dropout: float = key(0.0, "dropout on the input features", low=0, below=1, example=0.5)
-    bias: bool = key(True, "add a bias to each layer")
-    order: str = key(
-        "auto",
-        "which product first: M(HW) or (MH)W; auto: the one that sends fewer bytes",
-        choices=("auto", "combine", "aggregate"),
-    )
-    cache_input: bool = key(True, "compute M times fixed features only once")
-    train_features: bool = key(False, "learn the input features too, from those of the graph")

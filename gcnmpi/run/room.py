@@ -11,6 +11,7 @@ from gcnmpi.mpi.comm import Comm, from_root, host_name, maximum
 from gcnmpi.mpi.hosts import node_of
 from gcnmpi.options.config import Config
 from gcnmpi.options.kernel import resolve
+from gcnmpi.options.scheme import GridOptions
 from gcnmpi.planner.machine import Machine
 from gcnmpi.planner.memory import evaluation_memory
 from gcnmpi.planner.ranking import Candidate, Needs, Setting, ranks_that_suffice
@@ -45,7 +46,9 @@ def check_evaluation(
 
     def setting_of(room: Room) -> tuple[Setting, Needs]:
         machine = Machine(process_bytes=room.process)
-        auto = replace(config, scheme=replace(config.scheme, grid="auto"))
+        auto = config
+        if isinstance(config.scheme, GridOptions):
+            auto = replace(config, scheme=replace(config.scheme, grid="auto"))
         setting = Setting(source.stored, auto, machine, room.ranks_per_node, *ends, locality=False)
 
         def needs(candidate: Candidate, size: int) -> int:

@@ -14,6 +14,7 @@ from gcnmpi.nn.operators.norms import BatchNorm
 from gcnmpi.nn.program import Operator, Program
 from gcnmpi.options.config import Config
 from gcnmpi.options.scheme import SCHEMES
+from gcnmpi.options.task import ClassOptions
 from gcnmpi.options.train import batches_of, sampler_of
 from gcnmpi.schemes.forecast import make_facts
 from partition.errors import UserError
@@ -69,7 +70,7 @@ def check_batches(config: Config, fanouts: Sequence[int], program: Program) -> N
             )
     if config.model.train_features:
         raise UserError("train.batches: features that are trained need all vertices at once")
-    if config.task.class_weights != "none":
+    if isinstance(config.task, ClassOptions) and config.task.class_weights != "none":
         raise UserError(
             "train.batches: weights of classes are those of all training vertices",
             "leave task.class_weights or train.batches out",

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from gcnmpi.nn.network import Builder, Network
 from gcnmpi.nn.networks.stack import Layer, stack
-from gcnmpi.options.model import ModelConfig
+from gcnmpi.options.model import AttentionOptions
 from partition.errors import UserError
 
 
-def matrix(model: ModelConfig) -> tuple[str, bool]:
+def matrix(model: AttentionOptions) -> tuple[str, bool]:
     """The pattern of the neighbours and of the vertex itself; attention gives the values."""
     return "none", True
 
 
-def build(model: ModelConfig, features: int, classes: int) -> Network:
+def build(model: AttentionOptions, features: int, classes: int) -> Network:
     """A stack of layers as PyTorch Geometric's ``GATConv``."""
 
     def convolve(b: Builder, x: int, layer: Layer) -> int:
@@ -25,7 +25,7 @@ def build(model: ModelConfig, features: int, classes: int) -> Network:
     return stack(model, features, classes, convolve)
 
 
-def heads_of(model: ModelConfig, layer: Layer) -> tuple[int, int]:
+def heads_of(model: AttentionOptions, layer: Layer) -> tuple[int, int]:
     """Heads of a layer, and columns of all of them together.
 
     Hidden layers are as wide as ``model.hidden`` says, all heads together where they are
@@ -44,7 +44,7 @@ def heads_of(model: ModelConfig, layer: Layer) -> tuple[int, int]:
     return model.heads, layer.width
 
 
-def after_attention(b: Builder, model: ModelConfig, x: int, layer: Layer, heads: int) -> int:
+def after_attention(b: Builder, model: AttentionOptions, x: int, layer: Layer, heads: int) -> int:
     """The mean of the heads where they are not concatenated, and the bias."""
     if heads > 1 and (layer.last or not model.concat):
         x = b.mean_of_heads(x, heads)

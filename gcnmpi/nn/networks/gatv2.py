@@ -5,10 +5,10 @@ from __future__ import annotations
 from gcnmpi.nn.network import Builder, Network
 from gcnmpi.nn.networks.gat import after_attention, heads_of
 from gcnmpi.nn.networks.stack import Layer, stack
-from gcnmpi.options.model import ModelConfig
+from gcnmpi.options.model import AttentionOptions
 
 
-def build(model: ModelConfig, features: int, classes: int) -> Network:
+def build(model: AttentionOptions, features: int, classes: int) -> Network:
     """A stack of layers as PyTorch Geometric's ``GATv2Conv``."""
 
     def convolve(b: Builder, x: int, layer: Layer) -> int:
