@@ -36,6 +36,7 @@ from partition.pipeline.solving import (
     mapped,
     refined,
 )
+from partition.registry import Setting
 from partition.resident import taken
 
 if TYPE_CHECKING:
@@ -115,7 +116,7 @@ def add_partition(
     deadline = deadline_for(time_limit)
     # Everything the user may have got wrong, before minutes of work.
     stored = store.open_graph(path)
-    graph, recipe = stored.graph, recipe_of(stored, options)
+    graph, recipe = stored.merged, recipe_of(stored, options)
     chosen, backend = choose_tool(model, tool)
     settings = all_options(graph, model, chosen, backend, options)
     check_balance(recipe, chosen, backend)
@@ -142,7 +143,8 @@ def add_partition(
         parts = make_parts(
             graph, model, k, recipe, tool=chosen, working=working,
             reassign=refine is None or refine.exchange == "rows",
-            deadline=deadline if refine is None else deadline.part(BEFORE_REFINING), **settings,
+            deadline=deadline if refine is None else deadline.part(BEFORE_REFINING),
+            options=settings,
         )  # fmt: skip
         history = []
         if refine is not None:
@@ -240,7 +242,7 @@ def existing_partitions(path: Path, name: str | None, k: int, overwrite: bool) -
     return found
 
 
-def default_name(model: str, k: int, tool: Tool, options: Mapping[str, Any]) -> str:
+def default_name(model: str, k: int, tool: Tool, options: Mapping[str, Setting]) -> str:
     """``MODEL-K``, with the objective between where it is not the tool's default."""
     objective = tool.options.get("objective")
     if objective is not None and options["objective"] != objective.default:

@@ -106,7 +106,7 @@ def add_best(
     limit = TIME_LIMIT if time_limit is None else time_limit
     deadline = deadline_for(limit, paced=False)
     stored = store.open_graph(path)
-    graph = stored.graph
+    graph = stored.merged
     recipe = recipe_of(stored, asked)
     if asked:
         raise TypeError(f"add_best() has no {', '.join(asked)}")
@@ -342,7 +342,7 @@ class _Run:
                 raise TimeIsUp("no time was left")
             trial.parts = make_parts(
                 self.graph, candidate.model, self.k, self._seeded(candidate.seed),
-                deadline=deadline, **candidate.options,
+                deadline=deadline, options=candidate.options,
             )  # fmt: skip
         except UserError as error:
             trial.error, trial.deterministic = error, False
@@ -386,6 +386,6 @@ class _Run:
         trial.seconds += time.perf_counter() - begun
 
 
-def _tool(candidate: Candidate) -> tuple[Any, ...]:
+def _tool(candidate: Candidate) -> tuple[object, ...]:
     """The key that candidates share which differ in the refinement alone."""
     return candidate.model, candidate.options, candidate.seed

@@ -52,8 +52,8 @@ def compare(
             summary = _summary(partition, direction)
             baselines.setdefault(partition.k, (partition.name, summary))
     for k in {partition.k for partition in wanted} - baselines.keys():
-        parts = make_parts(stored.graph, BASELINE, k)
-        summary = measure(stored.graph, parts, k, direction).summary()
+        parts = make_parts(stored.merged, BASELINE, k)
+        summary = measure(stored.merged, parts, k, direction).summary()
         baselines[k] = "rp, seed 0, computed", summary
 
     rows = []

@@ -18,7 +18,7 @@ def describe_graph(stored: StoredGraph) -> dict[str, Any]:
     return {
         "path": str(stored.path),
         "manifest": stored.manifest,
-        "degrees": degrees(stored.graph),
+        "degrees": degrees(stored.merged),
         "partitions": [
             describe_partition(read_partition(stored.path, name, parts=False), lists=False)
             for name in list_partitions(stored.path)

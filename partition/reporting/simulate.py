@@ -64,7 +64,7 @@ def simulate(
             "rows are kept in runs, for batches of seeds",
             "add --as-trained, with --sampler neighbor or labor",
         )
-    graph = stored.graph
+    graph = stored.merged
     seeds = None
     if as_trained and SAMPLERS.get(sampler).layered:
         trained = training_vertices(graph)

@@ -36,11 +36,11 @@ def variants():
     for model, tool in ((m, tool) for m in MODELS for tool in MODELS[m].tools):
         marks = [pytest.mark.skip(reason=missing[tool])] if missing[tool] else []
         marks += [pytest.mark.slow] if model == "shp" else []
-        yield pytest.param(model, {"tool": tool}, id=f"{model}-{tool}", marks=marks)
+        yield pytest.param(model, tool, {}, id=f"{model}-{tool}", marks=marks)
         options = {} if missing[tool] else TOOLS.get(tool).options
         objective = options.get("objective", Option("", ""))
         for value in set(objective.choices) - {objective.default}:
-            yield pytest.param(model, {"tool": tool, "objective": value}, id=f"{model}-{value}")
+            yield pytest.param(model, tool, {"objective": value}, id=f"{model}-{value}")
 
 
 @pytest.fixture
@@ -49,20 +49,21 @@ def folder(tmp_path):
     return make_folder(tmp_path / "small.graph", random_graph(40, 150))
 
 
-@pytest.mark.parametrize(("model", "options"), list(variants()))
+@pytest.mark.parametrize(("model", "tool", "options"), list(variants()))
 @pytest.mark.parametrize("k", [1, 3])
-def test_every_model_makes_k_parts_again_and_again(model, options, k):
+def test_every_model_makes_k_parts_again_and_again(model, tool, options, k):
     graph = random_graph(60, 300)
-    parts = make_parts(graph, model, k, **options)
+    parts = make_parts(graph, model, k, tool=tool, options=options)
     assert parts.dtype == np.int32
     assert np.unique(parts).tolist() == list(range(k))
     if k > 1:
-        np.testing.assert_array_equal(parts, make_parts(graph, model, k, **options))
+        again = make_parts(graph, model, k, tool=tool, options=options)
+        np.testing.assert_array_equal(parts, again)
 
 
-@pytest.mark.parametrize(("model", "options"), list(variants()))
-def test_a_graph_without_edges(model, options):
-    parts = make_parts(from_arcs(7, []), model, 3, **options)
+@pytest.mark.parametrize(("model", "tool", "options"), list(variants()))
+def test_a_graph_without_edges(model, tool, options):
+    parts = make_parts(from_arcs(7, []), model, 3, tool=tool, options=options)
     assert np.unique(parts).tolist() == [0, 1, 2]
 
 
@@ -77,13 +78,13 @@ def test_communities_are_found_in_balance(model):
 
 def test_nets_can_be_hidden_from_the_tool_but_not_from_the_metrics(folder):
     graph = random_graph(60, 300)
-    all_hidden = make_parts(graph, "hp", 4, max_net=1)
+    all_hidden = make_parts(graph, "hp", 4, options={"max_net": 1})
     assert np.unique(all_hidden).tolist() == [0, 1, 2, 3]
     made = add_partition(folder, "hp", 2, max_net=3)
     assert made.options["max_net"] == 3
     assert made.metrics["in"] == asdict(measure(random_graph(40, 150), made.parts, 2))
     with pytest.raises(UserError, match="max_net = -2"):
-        make_parts(graph, "hp", 4, max_net=-2)
+        make_parts(graph, "hp", 4, options={"max_net": -2})
 
 
 @pytest.mark.parametrize(
@@ -258,7 +259,9 @@ def test_a_tool_in_this_process_that_raises_is_one_line(folder, fake, monkeypatc
 @pytest.mark.parametrize("share", [0.4, 0.6, 0.9, 1])
 @pytest.mark.parametrize("objective", ["cut", "vol"])
 def test_gp_makes_nearly_as_many_parts_as_there_are_vertices(objective, share):
-    parts = make_parts(random_graph(100, 300), "gp", int(100 * share), objective=objective)
+    parts = make_parts(
+        random_graph(100, 300), "gp", int(100 * share), options={"objective": objective}
+    )
     assert len(np.unique(parts)) == int(100 * share)
 
 
@@ -328,7 +331,7 @@ def test_the_tool_of_the_documentation(folder, tmp_path, monkeypatch):
 
 def test_options_are_converted():
     tool = Tool(lambda: None, {"threads": Option(0, "…"), "mode": Option("a", "…", ("a", "b"))})
-    assert check_options("t", tool, {"threads": "3"}) == {"threads": 3, "mode": "a"}
+    assert check_options("t", tool.options, {"threads": "3"}) == {"threads": 3, "mode": "a"}
 
 
 def test_part_files_that_count_from_one(tmp_path):

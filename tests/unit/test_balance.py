@@ -76,11 +76,11 @@ def test_repair_reaches_both_limits_at_little_loss():
 def test_models_balance_rows_and_entries(model):
     graph = rmat(10, 8000, seed=1)
     options = {"batches": 30} if model == "shp" else {}
-    parts = make_parts(graph, model, 4, Recipe(0.05, balance="nnz,rows"), **options)
+    parts = make_parts(graph, model, 4, Recipe(0.05, balance="nnz,rows"), options=options)
     metrics = measure(graph, parts, 4)
     assert metrics.imbalance <= 0.0501
     assert metrics.row_imbalance <= 0.0501
-    rows = make_parts(graph, model, 4, Recipe(0.05, balance="rows"), **options)
+    rows = make_parts(graph, model, 4, Recipe(0.05, balance="rows"), options=options)
     assert measure(graph, rows, 4).row_imbalance <= 0.0501
 
 

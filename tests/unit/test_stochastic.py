@@ -235,7 +235,7 @@ def test_simulate_neighbours_and_mistakes(tmp_path):
 @pytest.mark.slow
 def test_communities_are_found_from_batches(tmp_path):
     graph = sbm(1200, 4, degree=12, intra=0.95, seed=1)
-    parts = make_parts(graph, "shp", 4, batch="10%", batches=60)
+    parts = make_parts(graph, "shp", 4, options={"batch": "10%", "batches": 60})
     truth = make_parts(graph, "rp", 4)
     sampler = make_sampler("vertex", 1200, 120, 0)
     _, figures = draw(graph, sampler, [(parts, 4), (truth, 4)], 20, "in")
