@@ -171,7 +171,7 @@ def workload(
     trained = training_vertices(stored.graph)
     share = 1.0 if trained is None else float(np.mean(trained))
     config = replace(config, graph=graph_of(config))
-    network = network_of(config.model, *ends)
+    network = network_of(config.model, *ends, manifest.arc_features)
     distances = arc_distances(stored.graph) if locality else None
     entries = manifest.feature_entries if features in (None, manifest.features) else 0
     target_bytes = 0

@@ -86,12 +86,12 @@ class Problem:
         self._labels, self._loss = labels_of(graph, config.task), loss_of(graph, config.task)
         self._validation = graph.masks.get("val", np.zeros(graph.n, bool))
         width = graph.classes if self._labels.ndim == 1 else self._labels.shape[1]
-        ends = self.features.shape[1], width
+        ends = self.features.shape[1], width, graph.arc_data.width
         self.network = network or network_of(config.model, *ends)
         # Values that nobody reads are not asked for: M of a network without products with it.
         normalize = options.normalize if reads_values(self.network.operators) else "none"
         self.matrix = aggregation_matrix(graph, direction, options.self_loops, normalize)
-        self.arcs = ArcRows.of(graph, direction, options.self_loops)
+        self.arcs = ArcRows.of(graph, direction, options.self_loops, graph.arc_data.features)
         parameters = self.network.parameters
         self.first_layer = {name for name, p in parameters.items() if p.layer == 1}
 
