@@ -15,7 +15,7 @@ import numpy as np
 
 from gcnmpi.core.precision import EXACT, row_bytes
 from gcnmpi.core.volume import Volume, all_reduce
-from gcnmpi.layout.place import Place
+from gcnmpi.layout.place import Place, Space
 from gcnmpi.layout.runtime import Demand, Source
 from gcnmpi.options.config import Config
 from gcnmpi.options.scheme import TRANSPORTS, ExchangeOptions, ReplicatedOptions, exchange_of
@@ -53,6 +53,8 @@ class Facts:
         With ``mixed``: entries of the rows of each part, wherever they are multiplied.
     precision : str
         ``comm.precision``, of schemes that have it.
+    arcs : int
+        Rows of arcs of all ranks: arcs that are stored, parallel ones too, and self-loops.
     rereads : bool
         Whether schemes of whole rows read the arcs twice, for M and for Mᵀ: where nothing folds,
         and the values of one are not those of the other.
@@ -76,6 +78,7 @@ class Facts:
     owned: Sequence[int] | None = None
     precision: str = EXACT
     rereads: bool = True
+    arcs: int = 0
 
     @property
     def figures(self) -> Mapping[str, Any]:
@@ -84,6 +87,13 @@ class Facts:
             return self.metrics
         names = ("send_rows", "recv_rows", "send_messages", "recv_messages")
         return {"rows": [self.n], "nnz": [self.entries], **{name: [0] for name in names}}
+
+    def of_arcs(self, entries: int) -> int:
+        """Rows of arcs of so many entries of M, which parallel arcs share.
+
+        Metrics count the diagonal even where no self-loops are added.
+        """
+        return max(entries, -(-entries * self.arcs // max(1, self.entries)))
 
     def row_bytes(self, width: int) -> int:
         """Bytes of a row of so many columns."""
@@ -184,7 +194,7 @@ class Forecast(ABC):
 
     @abstractmethod
     def shape(self, rank: int, place: Place, width: int) -> tuple[int, int]:
-        """Rows and columns of a rank's piece of a dense matrix."""
+        """Rows and columns of a rank's piece of a dense matrix, of any space of the scheme."""
 
     @abstractmethod
     def entries(self, rank: int) -> int:
@@ -244,6 +254,7 @@ def make_facts(source: Source, config: Config, demand: Demand) -> Facts:
         mixed=owned is not None,
         owned=owned,
         precision=config.comm.precision,
+        arcs=manifest.nnz + manifest.n * config.graph.self_loops,
         transposed=demand.transposed,
         rereads=not folds and not manifest.symmetric_values,
     )
@@ -301,6 +312,11 @@ def mixed_ones(facts: Facts, part: int) -> int:
         facts.metrics[name][part] for name in ("send_rows", "send_sums", "recv_sums")
     )
     return int(sent - sums + arrived)
+
+
+def rows_in(space: Space, own: int, halo: int, arcs: int) -> int:
+    """Rows of a rank that has so many rows, whole rows of neighbours, and arcs into its rows."""
+    return {Space.OWN: own, Space.WHOLE: own + halo, Space.ENTRIES: arcs}[space]
 
 
 def whole_row_work(rows: int, product: Operation, d_in: int, d_out: int) -> Sequence[Dense]:

@@ -21,6 +21,7 @@ from partition.graph.sparse_rows import FILES as SPARSE_FILES
 from partition.graph.sparse_rows import SparseRows
 
 ARC_FILES = ("indptr", "indices", "weights")
+ARC_FEATURES = ("arc_features",)
 FEATURE_FILES = ("features", *SPARSE_FILES)
 TARGET_FILES = ("labels", "targets", *(f"{name}_mask" for name in MASKS))
 # All that a graph folder can have.
