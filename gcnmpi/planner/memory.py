@@ -66,7 +66,7 @@ def matrices(program: Program) -> list[Value]:
 def matrix_memory(case: Case, rank: int) -> int:
     """Bytes of a rank's tiles of M and Mᵀ, and of the pattern of M where its entries are visited.
 
-    The pattern, by rows and by columns, has three indices for each entry, and no values.
+    The pattern, by rows and by columns, has four indices for each entry, and no values.
     """
     held = 0
     if case.program.needs_products or not case.program.needs_halo:
@@ -91,7 +91,7 @@ def tiles_memory(forecast: Forecast, rank: int, config: Config) -> int:
 
 def pattern_memory(rows: int, columns: int, entries: int) -> int:
     """Bytes of the pattern of M: own rows, rows with the halo, entries."""
-    return 3 * PATTERN_INDEX * entries + WIDE_INDEX * (rows + columns)
+    return 4 * PATTERN_INDEX * entries + WIDE_INDEX * (rows + columns)
 
 
 def loading_memory(case: Case, rank: int) -> int:
