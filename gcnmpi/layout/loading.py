@@ -193,8 +193,8 @@ def readers(comm: Comm, rows: np.ndarray, n: int) -> np.ndarray:
 def own_arcs(comm: Comm, stored: StoredGraph, direction: str, *, parallel: bool = False) -> Entries:
     """The arcs of this rank's contiguous 1/P of the rows on disk.
 
-    Parallel ones are added up, but with ``parallel``, which gives them one by one. A UserError is raised
-    on all ranks if no graph has such arcs, or the manifest is not theirs.
+    Parallel ones are added up, but with ``parallel``, which gives them one by one. A UserError is
+    raised on all ranks if no graph has such arcs, or the manifest is not theirs.
     """
     graph, manifest = stored.graph, stored.manifest
     mine = slice_of(graph.n, comm.rank, comm.size)

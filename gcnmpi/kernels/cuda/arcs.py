@@ -6,9 +6,10 @@ from typing import Any
 
 import numpy as np
 
+from gcnmpi.core.functions import REDUCTIONS
 from gcnmpi.kernels.cuda.neighbours import DevicePattern, per_head
 from gcnmpi.kernels.epilogues import Epilogue
-from gcnmpi.kernels.interface.arcs import LEAST_VARIANCE, REDUCTIONS, Reduction, Taken
+from gcnmpi.kernels.interface.arcs import LEAST_VARIANCE, Reduction, Taken
 
 Array = Any  # of CuPy
 

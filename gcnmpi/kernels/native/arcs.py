@@ -6,8 +6,9 @@ from typing import Any
 
 import numpy as np
 
+from gcnmpi.core.functions import REDUCTIONS
 from gcnmpi.kernels.host.arcs import Arcs
-from gcnmpi.kernels.interface.arcs import LEAST_VARIANCE, REDUCTIONS, Reduction, Taken
+from gcnmpi.kernels.interface.arcs import LEAST_VARIANCE, Reduction, Taken
 
 Array = np.ndarray
 
