@@ -6,7 +6,7 @@ import dataclasses
 import gc
 import os
 import statistics
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
@@ -33,14 +33,14 @@ def bench(
     *,
     schemes: Iterable[str] | None = None,
     partitions: Sequence[str] = (),
-    given: Collection[str] = (),
+    given: Mapping[str, Any] | None = None,
     epochs: int = 5,
     on_line: Callable[[dict[str, Any]], None] = lambda line: None,
 ) -> list[dict[str, Any]]:
     """Train a few epochs under each variant, one after the other; one epoch more is not counted.
 
     Without ``schemes`` and ``partitions`` all schemes are tried, and all partitions that fit.
-    ``given`` are the full names of the keys that the user gave: variants with other values are left
+    ``given`` are keys that the user gave, by full names: variants with other values are left
     out. ``on_line`` is called with each line when it is there, on every rank.
 
     The lines are the same on every rank, one a variant: ``scheme``, ``options``, ``partition``,

@@ -241,7 +241,7 @@ def bench_schemes(
 USUAL_RANKS_PER_NODE = 16
 
 
-def _read(words: common.Words, schemes: str | None) -> tuple[Config, frozenset[str]]:
+def _read(words: common.Words, schemes: str | None) -> tuple[Config, dict[str, Any]]:
     """The configuration for several schemes, and the given keys, each read by at least one scheme.
 
     The file may name the scheme that runs will use.

@@ -24,7 +24,7 @@ from gcnmpi.kernels.interface.kernel import Array
 from gcnmpi.layout.place import Place
 from gcnmpi.mpi.comm import Comm, maximum, redistribute, rest_until_all
 from gcnmpi.nn.model import Model, input_pieces
-from gcnmpi.options.config import Config
+from gcnmpi.options.config import Config, table_of
 from gcnmpi.options.train import batches_of
 from gcnmpi.proof import oracle
 from gcnmpi.proof.checks import Check, Verified, traffic_checks
@@ -376,7 +376,7 @@ def _facts(problem: Problem, result: Result) -> dict[str, Any]:
         "dtype": config.dtype,
         "direction": problem.source.direction,
         "orders": result.end["orders"],
-        "config": asdict(config),
+        "config": table_of(config),
         "warnings": list(problem.warnings),
         "machine": list(problem.machine),
     }

@@ -24,7 +24,7 @@ import numpy as np
 
 from gcnmpi.layout.runtime import Source
 from gcnmpi.mpi.comm import Comm, agreed, from_root
-from gcnmpi.options.config import Config
+from gcnmpi.options.config import Config, table_of
 from gcnmpi.options.settings import key
 from gcnmpi.run import checkpoint_files as files
 from gcnmpi.run.checkpoint import flat, intact_facts, newest, plain, write_checkpoint
@@ -178,7 +178,9 @@ def facts_of(
     kept = {name: v for name, v in asdict(options).items() if name not in _FREE_OPTIONS}
     for name in kept.keys() & given.keys():
         kept[name] = files.checksum_of(given[name], 0, given[name].stat().st_size)[0]
-    keys = {name: value for name, value in flat(asdict(config)) if not name.startswith(_FREE_KEYS)}
+    keys = {
+        name: value for name, value in flat(table_of(config)) if not name.startswith(_FREE_KEYS)
+    }
     manifest, partition = source.stored.manifest, source.partition
     exact = {name: value for name, value in keys.items() if name.startswith(_EXACT_KEYS)}
     exact["graph.direction"] = source.direction

@@ -11,6 +11,7 @@ from typing import Any, get_type_hints
 
 from gcnmpi.options.config import Config, keys, read_config
 from gcnmpi.options.methods import METHODS
+from gcnmpi.options.scheme import ExchangeOptions
 from gcnmpi.options.settings import checked, read_value, spelled
 from gcnmpi.propagation.interface import OPTIONAL, Matrix, Method
 from partition.errors import UserError, nearest, unknown_name
@@ -162,7 +163,7 @@ def _of_method(config: Config, method: Method, given: Iterable[str]) -> Config:
         graph = dataclasses.replace(graph, self_loops=matrix.self_loops)
     if graph.direction == "auto":
         graph = dataclasses.replace(graph, direction=matrix.direction)
-    if method.rows and scheme.exchange == "auto":
+    if method.rows and isinstance(scheme, ExchangeOptions) and scheme.exchange == "auto":
         scheme = dataclasses.replace(scheme, exchange="rows")
     dtype = config.dtype if "dtype" in given else method.dtype
     return dataclasses.replace(config, graph=graph, scheme=scheme, dtype=dtype)

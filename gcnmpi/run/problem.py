@@ -32,6 +32,7 @@ from gcnmpi.options.train import batches_of
 from gcnmpi.run.captured import resolved_graph
 from gcnmpi.run.opening import Opened, find_source, load_matrix, start
 from gcnmpi.run.own_rows import check_finite, check_labels, check_trains, own_features
+from gcnmpi.run.room import within_memory
 from gcnmpi.schemes.interface import Scheme
 from partition.errors import UserError
 from partition.graph.content import FEATURE_FILES, TARGET_FILES
@@ -88,6 +89,9 @@ def open_problem(
         program, demand = program_on(network, source, config, comm.size, trains)
         if trains:
             program_of_batches(config, source.stored, network, program)
+    if trains and program.needs_entries:
+        config = within_memory(comm, source, config, widths)
+        program, _ = program_on(network, source, config, comm.size)
     found: list[str] = []
     if trains:
         config, found = resolved_graph(comm, config)

@@ -40,7 +40,8 @@ from gcnmpi.layout.place import Place
 from gcnmpi.layout.runtime import Demand, Runtime, Source
 from gcnmpi.mpi.collectives import Group, Pending
 from gcnmpi.mpi.comm import agreed
-from gcnmpi.options.config import Config, SchemeConfig
+from gcnmpi.options.config import Config
+from gcnmpi.options.scheme import OverlapOptions
 from gcnmpi.schemes.block_rows import BlockRowsForecast, block_rows, load_halo, load_tiles, share
 from gcnmpi.schemes.forecast import Facts, Sparse, make_facts
 from gcnmpi.schemes.interface import Entry
@@ -66,6 +67,7 @@ def load(
                 f"use one with -k {comm.size} or a multiple of it, or none",
             )
         facts = make_facts(source, config, demand)
+    assert isinstance(config.scheme, OverlapOptions)
     overlap = config.scheme.overlap
     forecast = BroadcastForecast(comm.size, 1, facts, overlap)
     options = {"name": "bcast", "overlap": overlap}
@@ -154,7 +156,7 @@ class BroadcastForecast(BlockRowsForecast):
         return [Sparse(rows, one, entries * one // inner, width) for one in blocks if one]
 
 
-def make_forecast(config: SchemeConfig, size: int, facts: Facts) -> BroadcastForecast:
+def make_forecast(config: OverlapOptions, size: int, facts: Facts) -> BroadcastForecast:
     """Blocks on paper, one on each rank."""
     return BroadcastForecast(size, 1, facts, config.overlap)
 

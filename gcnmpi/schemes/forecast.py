@@ -17,8 +17,8 @@ from gcnmpi.core.precision import EXACT, row_bytes
 from gcnmpi.core.volume import Volume, all_reduce
 from gcnmpi.layout.place import Place
 from gcnmpi.layout.runtime import Demand, Source
-from gcnmpi.options.config import Config, SchemeConfig
-from gcnmpi.options.scheme import SCHEMES, TRANSPORTS, CopiesOptions
+from gcnmpi.options.config import Config
+from gcnmpi.options.scheme import TRANSPORTS, ExchangeOptions, ReplicatedOptions, exchange_of
 from gcnmpi.schemes.operations import Operation
 from partition.errors import UserError
 from partition.graph.store import Partition
@@ -222,11 +222,11 @@ def make_facts(source: Source, config: Config, demand: Demand) -> Facts:
         is asked for that cannot be.
     """
     manifest, partition = source.stored.manifest, source.partition
-    backward = backward_exchange(config.scheme.backward, manifest.symmetric_pattern)
+    scheme = exchange_of(config.scheme)
+    backward = backward_exchange(scheme.backward, manifest.symmetric_pattern)
     # The metrics count the full diagonal; without them, as if no vertex had a loop of its own.
     metrics = None if partition is None else partition.metrics[source.direction]
-    owned, scheme = None, config.scheme
-    mixed = scheme.exchange == "mixed" and SCHEMES.get(scheme.name).mixes
+    owned, mixed = None, scheme.exchange == "mixed"
     if mixed and partition is not None and metrics is not None:
         if (why := why_not_mixed(partition, scheme, demand)) is not None:
             raise UserError(f"scheme.exchange cannot be 'mixed': {why[0]}", why[1])
@@ -250,12 +250,12 @@ def make_facts(source: Source, config: Config, demand: Demand) -> Facts:
 
 
 def why_not_mixed(
-    partition: Partition, scheme: SchemeConfig, demand: Demand
+    partition: Partition, scheme: ExchangeOptions, demand: Demand
 ) -> tuple[str, str] | None:
     """The reason why no partial sums can be sent in place of rows, and a hint; or None."""
     if demand.rows:
         return "this network needs whole rows of neighbours", "networks of sums can mix"
-    if not scheme.sparse and CopiesOptions in SCHEMES.options[scheme.name]:
+    if isinstance(scheme, ReplicatedOptions) and not scheme.sparse:
         return "scheme.sparse = false sends whole blocks", "use scheme.sparse = true"
     if not TRANSPORTS.get(scheme.transport).packs_sums:
         return f"scheme.transport = {scheme.transport!r} packs no sums", "take another transport"

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Generic, Protocol, TypeVar
 
 import numpy as np
 
@@ -27,7 +27,8 @@ from gcnmpi.kernels.interface.kernel import Array
 from gcnmpi.layout.loading import Readable
 from gcnmpi.layout.place import Block, Place
 from gcnmpi.layout.runtime import Demand, Runtime, Source
-from gcnmpi.options.config import Config, SchemeConfig
+from gcnmpi.options.config import Config
+from gcnmpi.options.scheme import SchemeConfig
 from gcnmpi.schemes.forecast import Facts, Forecast
 from gcnmpi.schemes.operations import Operation
 
@@ -174,8 +175,11 @@ class Scheme(Layout, Products, RowOperations, Protocol):
         """
 
 
+Options = TypeVar("Options", bound=SchemeConfig)
+
+
 @dataclass(frozen=True)
-class Entry:
+class Entry(Generic[Options]):
     """An entry of the table of schemes.
 
     Attributes
@@ -195,20 +199,17 @@ class Entry:
         Whether it can give whole rows of neighbours, which attention and maxima need.
     cuts_batches : bool
         Whether mini-batches can be cut out of the rows that it loads.
-    mixes : bool
-        Whether it can send partial sums in place of rows (``scheme.exchange``).
     loads_by_rows : bool
         Whether it makes no tiles for products where whole rows of neighbours are all that is asked
         for, and brings rows in order as they are loaded.
     """
 
     load: Callable[[Runtime, Source, Config, Demand], Scheme]
-    forecast: Callable[[SchemeConfig, int, Facts], Forecast]
-    parts: Callable[[SchemeConfig, int], int] = lambda config, size: 0
-    variants: Callable[[SchemeConfig, int], list[SchemeConfig]] = lambda config, size: [config]
+    forecast: Callable[[Options, int, Facts], Forecast]
+    parts: Callable[[Options, int], int] = lambda config, size: 0
+    variants: Callable[[Options, int], list[Options]] = lambda config, size: [config]
     gives_rows: bool = False
     cuts_batches: bool = False
-    mixes: bool = False
     loads_by_rows: bool = False
 
 

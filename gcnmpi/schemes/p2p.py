@@ -30,7 +30,7 @@ from gcnmpi.layout.runtime import Demand, Runtime, Source
 from gcnmpi.mpi.comm import Comm, agreed
 from gcnmpi.options.config import Config
 from gcnmpi.options.kernel import KERNELS
-from gcnmpi.options.scheme import ROW_ORDERS
+from gcnmpi.options.scheme import ROW_ORDERS, ExchangeOptions
 from gcnmpi.schemes.forecast import (
     Dense,
     Facts,
@@ -203,13 +203,12 @@ class P2PForecast(Forecast):
         return self.facts.figures["nnz"][rank] + mixed_ones(self.facts, rank)
 
 
-ENTRY = Entry(
+ENTRY: Entry[ExchangeOptions] = Entry(
     load,
     lambda config, size, facts: P2PForecast(size, facts),
     parts=lambda config, size: size,
     gives_rows=True,
     cuts_batches=True,
-    mixes=True,
     loads_by_rows=True,
 )
 

@@ -7,7 +7,7 @@ import pytest
 import scipy.sparse as sp
 
 from gcnmpi.core.volume import NOTHING
-from gcnmpi.options.config import SchemeConfig
+from gcnmpi.options.scheme import ReplicatedOptions
 from gcnmpi.schemes import bcast, replicated
 from gcnmpi.schemes.bcast import BroadcastForecast, column_tiles
 from gcnmpi.schemes.block_rows import copy_of, share
@@ -144,7 +144,7 @@ def test_the_busiest_ranks_are_among_those_named():
 
 
 def test_options_for_a_number_of_ranks():
-    config = SchemeConfig(replication=3)
+    config = ReplicatedOptions(replication=3)
     assert replicated.parts_needed(config, 12) == 4
     assert bcast.ENTRY.parts(config, 12) == 0
     with pytest.raises(UserError, match=r"does not divide the 8 ranks(.|\n)*1, 2, 4, 8"):

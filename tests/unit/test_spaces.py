@@ -56,12 +56,12 @@ def test_gradients_by_finite_differences(case):
 
 @pytest.mark.parametrize("case", NETWORKS)
 def test_an_evaluation_is_a_training_pass_without_dropout(case):
-    run = run_of(case, **({"attention_dropout": 0.0} if "heads" in NETWORKS[case] else {}))
-    if run.config.model.dropout == run.config.model.attention_dropout == 0:
-        evaluated = run.model.forward().copy()
-        np.testing.assert_allclose(evaluated, run.model.forward(1), atol=1e-14)
-        assert np.isfinite(evaluated[list(LONELY)]).all()
-        assert evaluated.shape == (N, CLASSES)
+    dropouts = {key for key in NETWORKS[case] if key.endswith("dropout")}
+    run = run_of(case, **dict.fromkeys(dropouts, 0.0))
+    evaluated = run.model.forward().copy()
+    np.testing.assert_allclose(evaluated, run.model.forward(1), atol=1e-14)
+    assert np.isfinite(evaluated[list(LONELY)]).all()
+    assert evaluated.shape == (N, CLASSES)
 
 
 # Widths of rows sent forward: the features once, with the constants.

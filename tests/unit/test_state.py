@@ -1,6 +1,5 @@
 """Parameters under the names and in the shapes of PyTorch Geometric, both ways."""
 
-import dataclasses
 import tomllib
 from functools import partial
 from pathlib import Path
@@ -12,7 +11,7 @@ from gcnmpi.nn.describe import network_of
 from gcnmpi.nn.initial import initial
 from gcnmpi.nn.spellings import guessed, spelled
 from gcnmpi.nn.state import ends_of, from_gcn, in_file, to_parameters, to_state
-from gcnmpi.options.config import from_table, load_config, read_config
+from gcnmpi.options.config import from_table, load_config, read_config, table_of
 from gcnmpi.run.weights import as_trained, read_weights, write_weights
 from partition.errors import UserError
 from partition.tensor_files import read_tensors
@@ -116,9 +115,9 @@ def test_a_file_of_this_program_names_its_network(name, tmp_path):
     facts = {
         "format": "gcnmpi-weights",
         "version": 1,
-        "model": dataclasses.asdict(config.model),
+        "model": table_of(config)["model"],
         "widths": list(network.widths),
-        "graph": dataclasses.asdict(config.graph) | {"direction": "in"},
+        "graph": table_of(config)["graph"] | {"direction": "in"},
     }
     write_weights(tmp_path / "w.npz", to_state(network, weights_of(network)), facts)
     found = read_weights(tmp_path / "w.npz", load_config())

@@ -14,7 +14,8 @@ from gcnmpi.nn.operators.norms import BatchNorm
 from gcnmpi.nn.program import Operator, Program
 from gcnmpi.options.config import Config
 from gcnmpi.options.scheme import SCHEMES
-from gcnmpi.options.train import batches_of, sampler_of
+from gcnmpi.options.task import ClassOptions
+from gcnmpi.options.train import AGAIN, batches_of, sampler_of
 from gcnmpi.schemes.forecast import make_facts
 from partition.errors import UserError
 from partition.graph.sampling import Sampler
@@ -69,7 +70,7 @@ def check_batches(config: Config, fanouts: Sequence[int], program: Program) -> N
             )
     if config.model.train_features:
         raise UserError("train.batches: features that are trained need all vertices at once")
-    if config.task.class_weights != "none":
+    if isinstance(config.task, ClassOptions) and config.task.class_weights != "none":
         raise UserError(
             "train.batches: weights of classes are those of all training vertices",
             "leave task.class_weights or train.batches out",
@@ -132,7 +133,8 @@ def program_on(
     entry = SCHEMES.get(config.scheme.name)
     forecast = entry.forecast(config.scheme, size, make_facts(source, config, Demand()))
     means = means_of(source, config)
-    target = Target(forecast.orders, forecast.layout_of, forecast.whole_rows, means=means)
+    layout, again = forecast.layout_of, config.train.memory == AGAIN
+    target = Target(forecast.orders, layout, forecast.whole_rows, means=means, recomputes=again)
     sparse = source.stored.manifest.feature_entries > 0
     program = compile_network(network, target, config.model, trains, sparse)
     if program.needs_halo and not entry.gives_rows:

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from gcnmpi.nn.network import ATTENTION_STREAM, Builder, Network
 from gcnmpi.nn.networks.stack import Layer, stack
-from gcnmpi.options.model import ModelConfig
+from gcnmpi.options.model import ArcOptions, AttentionOptions, HeadOptions
 from partition.errors import UserError
 
 
-def matrix(model: ModelConfig) -> tuple[str, bool]:
+def matrix(model: AttentionOptions) -> tuple[str, bool]:
     """The pattern of the neighbours and of the vertex itself; attention gives the values."""
     return "none", True
 
 
-def build(model: ModelConfig, features: int, classes: int, arcs: int) -> Network:
+def build(model: AttentionOptions, features: int, classes: int, arcs: int) -> Network:
     """A stack of layers as PyTorch Geometric's ``GATConv``, with features of arcs or without."""
 
     def convolve(b: Builder, x: int, layer: Layer) -> int:
@@ -28,7 +28,7 @@ def build(model: ModelConfig, features: int, classes: int, arcs: int) -> Network
     return stack(model, features, classes, convolve, width_of_arcs(model, arcs))
 
 
-def _attend_arcs(b: Builder, model: ModelConfig, x: int, layer: Layer, heads: int) -> int:
+def _attend_arcs(b: Builder, model: AttentionOptions, x: int, layer: Layer, heads: int) -> int:
     """Attention whose scores have a term of each arc's features."""
     name, k = layer.name, layer.k
     whole, of_arcs = b.expand(x), arcs_multiplied(b, b.width(x), layer)
@@ -41,7 +41,7 @@ def _attend_arcs(b: Builder, model: ModelConfig, x: int, layer: Layer, heads: in
     return attended(b, model, scores, x, k)
 
 
-def width_of_arcs(model: ModelConfig, arcs: int) -> int:
+def width_of_arcs(model: ArcOptions, arcs: int) -> int:
     """Width of the features of arcs, if the network is to read them."""
     return arcs if model.arc_features else 0
 
@@ -52,13 +52,13 @@ def arcs_multiplied(b: Builder, columns: int, layer: Layer) -> int:
     return b.linear(b.arc_features("mean"), columns, name, init="glorot", layer=k)
 
 
-def attended(b: Builder, model: ModelConfig, scores: int, x: int, k: int) -> int:
+def attended(b: Builder, model: AttentionOptions, scores: int, x: int, k: int) -> int:
     """The sum of neighbours' rows, weighed by the softmax of scores of arcs and heads."""
     attention = b.drop(b.softmax(scores), model.attention_dropout, ATTENTION_STREAM + k)
     return b.weighed_sum(attention, x)
 
 
-def heads_of(model: ModelConfig, layer: Layer) -> tuple[int, int]:
+def heads_of(model: HeadOptions, layer: Layer) -> tuple[int, int]:
     """Heads of a layer, and columns of all of them together.
 
     Hidden layers are as wide as ``model.hidden`` says, all heads together where they are
@@ -77,7 +77,7 @@ def heads_of(model: ModelConfig, layer: Layer) -> tuple[int, int]:
     return model.heads, layer.width
 
 
-def after_attention(b: Builder, model: ModelConfig, x: int, layer: Layer, heads: int) -> int:
+def after_attention(b: Builder, model: AttentionOptions, x: int, layer: Layer, heads: int) -> int:
     """The mean of the heads where they are not concatenated, and the bias."""
     if heads > 1 and (layer.last or not model.concat):
         x = b.mean_of_heads(x, heads)

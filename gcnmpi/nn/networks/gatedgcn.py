@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from gcnmpi.nn.network import Builder, Network
 from gcnmpi.nn.networks.gat import width_of_arcs
-from gcnmpi.nn.networks.gin import matrix as matrix
 from gcnmpi.nn.networks.stack import Layer, stack
-from gcnmpi.options.model import ModelConfig
+from gcnmpi.options.model import GatedOptions
 
 
-def build(model: ModelConfig, features: int, classes: int, arcs: int) -> Network:
+def build(model: GatedOptions, features: int, classes: int, arcs: int) -> Network:
     """A stack of layers as PyTorch Geometric's ``ResGatedGraphConv``.
 
     Σ σ(W₁·[xᵢ | e] + W₂·[xⱼ | e]) ⊙ W₃·[xⱼ | e] + W₄·xᵢ + b, with e the features of the arc, or

@@ -11,10 +11,10 @@ from gcnmpi.nn.networks.gat import (
     width_of_arcs,
 )
 from gcnmpi.nn.networks.stack import Layer, stack
-from gcnmpi.options.model import ModelConfig
+from gcnmpi.options.model import AttentionOptions
 
 
-def build(model: ModelConfig, features: int, classes: int, arcs: int) -> Network:
+def build(model: AttentionOptions, features: int, classes: int, arcs: int) -> Network:
     """A stack of layers as PyTorch Geometric's ``GATv2Conv``."""
 
     def convolve(b: Builder, x: int, layer: Layer) -> int:

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from gcnmpi.nn.network import Builder, Network
 from gcnmpi.nn.networks.stack import Layer, normalized, stack
-from gcnmpi.options.model import ModelConfig
+from gcnmpi.options.model import GinOptions
 
 
-def matrix(model: ModelConfig) -> tuple[str, bool]:
+def matrix(model: GinOptions) -> tuple[str, bool]:
     """The sum of the neighbours."""
     return "none", False
 
 
-def build(model: ModelConfig, features: int, classes: int) -> Network:
+def build(model: GinOptions, features: int, classes: int) -> Network:
     """A stack of layers as PyTorch Geometric's ``GINConv``, with an MLP of two layers each."""
 
     def convolve(b: Builder, x: int, layer: Layer) -> int:
@@ -22,7 +22,7 @@ def build(model: ModelConfig, features: int, classes: int) -> Network:
     return stack(model, features, classes, convolve)
 
 
-def itself(b: Builder, model: ModelConfig, x: int, layer: Layer) -> int:
+def itself(b: Builder, model: GinOptions, x: int, layer: Layer) -> int:
     """(1 + ε)·x, with the trained or given ε of a layer."""
     epsilon = f"{layer.name}.eps"
     if model.train_eps:
@@ -31,7 +31,7 @@ def itself(b: Builder, model: ModelConfig, x: int, layer: Layer) -> int:
     return b.scale(x, 1.0 + model.eps) if model.eps else x
 
 
-def multilayer(b: Builder, model: ModelConfig, x: int, layer: Layer) -> int:
+def multilayer(b: Builder, model: GinOptions, x: int, layer: Layer) -> int:
     """Two linear layers on the sum of neighbours and the vertex itself."""
     mlp, width, k = f"{layer.name}.nn", layer.width, layer.k
     x = b.linear(x, width, f"{mlp}.lins.0", bias=model.bias, layer=k)

@@ -6,10 +6,10 @@ from gcnmpi.nn.network import Builder, Network
 from gcnmpi.nn.networks.gin import itself, multilayer
 from gcnmpi.nn.networks.gin import matrix as matrix
 from gcnmpi.nn.networks.stack import Layer, stack
-from gcnmpi.options.model import ModelConfig
+from gcnmpi.options.model import GinOptions
 
 
-def build(model: ModelConfig, features: int, classes: int, arcs: int) -> Network:
+def build(model: GinOptions, features: int, classes: int, arcs: int) -> Network:
     """A stack of layers as PyTorch Geometric's ``GINEConv``, with an MLP of two layers each."""
 
     def convolve(b: Builder, x: int, layer: Layer) -> int:

@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from gcnmpi.nn.network import Builder, Network
-from gcnmpi.nn.networks.gin import matrix as matrix
-from gcnmpi.options.model import ModelConfig
+from gcnmpi.options.model import MeshOptions
 from partition.errors import UserError
 
 
-def build(model: ModelConfig, features: int, classes: int, arcs: int) -> Network:
+def build(model: MeshOptions, features: int, classes: int, arcs: int) -> Network:
     """Encoders, a block for each hidden layer and a decoder, with the names of PhysicsNeMo's.
 
     A block gives e ← e + MLP([e | xⱼ | xᵢ]), then x ← x + MLP([Σ e | x]). Without features of arcs,
@@ -40,7 +39,7 @@ def build(model: ModelConfig, features: int, classes: int, arcs: int) -> Network
 
 
 def _perceptron(
-    b: Builder, model: ModelConfig, parts: Sequence[int], width: int, name: str, norm: bool = True
+    b: Builder, model: MeshOptions, parts: Sequence[int], width: int, name: str, norm: bool = True
 ) -> int:
     """Hidden layers as wide as the states, a linear one, and the norm of each row."""
     x = b.linear_of_all(parts, model.hidden[0], f"{name}.model.0", bias=model.bias)

@@ -6,13 +6,12 @@ from collections.abc import Sequence
 
 from gcnmpi.nn.network import Builder, Network
 from gcnmpi.nn.networks.gat import width_of_arcs
-from gcnmpi.nn.networks.gin import matrix as matrix
 from gcnmpi.nn.networks.stack import Layer, stack
-from gcnmpi.options.model import ModelConfig
+from gcnmpi.options.model import PnaOptions
 from partition.errors import UserError
 
 
-def build(model: ModelConfig, features: int, classes: int, arcs: int) -> Network:
+def build(model: PnaOptions, features: int, classes: int, arcs: int) -> Network:
     """A stack of layers as PyTorch Geometric's ``PNAConv``.
 
     Messages MLP([xᵢ | xⱼ | e]) are aggregated by several functions, each result scaled by several
@@ -52,7 +51,7 @@ def build(model: ModelConfig, features: int, classes: int, arcs: int) -> Network
 
 
 def _perceptron(
-    b: Builder, model: ModelConfig, parts: Sequence[int], width: int, count: int, name: str
+    b: Builder, model: PnaOptions, parts: Sequence[int], width: int, count: int, name: str
 ) -> int:
     """Linear layers, and ReLU between them."""
     x = b.linear_of_all(parts, width, f"{name}.0", bias=model.bias)

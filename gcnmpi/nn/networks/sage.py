@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from gcnmpi.nn.network import Builder, Network
 from gcnmpi.nn.networks.stack import Layer, stack
-from gcnmpi.options.model import ModelConfig
+from gcnmpi.options.model import SageOptions
 
 
-def matrix(model: ModelConfig) -> tuple[str, bool]:
+def matrix(model: SageOptions) -> tuple[str, bool]:
     """The mean of the neighbours, or their sum; the vertex itself has the root weight."""
     return ("row" if model.aggregation == "mean" else "none"), model.include_self
 
 
-def build(model: ModelConfig, features: int, classes: int) -> Network:
+def build(model: SageOptions, features: int, classes: int) -> Network:
     """A stack of layers as PyTorch Geometric's ``SAGEConv``, with one aggregation or several."""
 
     def convolve(b: Builder, x: int, layer: Layer) -> int:

@@ -6,12 +6,11 @@ from math import sqrt
 
 from gcnmpi.nn.network import ATTENTION_STREAM, Builder, Network
 from gcnmpi.nn.networks.gat import heads_of, width_of_arcs
-from gcnmpi.nn.networks.gin import matrix as matrix
 from gcnmpi.nn.networks.stack import Layer, stack
-from gcnmpi.options.model import ModelConfig
+from gcnmpi.options.model import TransformerOptions
 
 
-def build(model: ModelConfig, features: int, classes: int, arcs: int) -> Network:
+def build(model: TransformerOptions, features: int, classes: int, arcs: int) -> Network:
     """A stack of layers as PyTorch Geometric's ``TransformerConv``.
 
     Σ α·(W₃·xⱼ + e) with α the softmax over the neighbours of (W₁·xᵢ)·(W₂·xⱼ + e)/√columns, for each
