@@ -225,24 +225,14 @@ class AttentionOptions(HeadOptions):
 
 @options_of("model")
 class TransformerOptions(HeadOptions, RootOptions):
-    """Of the graph transformer."""
+    """Of the graph transformer, which may have a gate."""
 
     beta: bool = key(False, "transformer: a gate between the neighbours and the vertex itself")
 
 
 @options_of("model")
-class GatedOptions(ArcOptions, RootOptions):
-    """Of the gated graph network."""
-
-
-@options_of("model")
-class MeshOptions(HiddenOptions):
-    """Of MeshGraphNet."""
-
-    reduction: str = key("sum", "mgn: how the arcs into a vertex are joined", choices=REDUCTIONS)
-    mlp_layers: int = key(
-        2, "mgn: hidden layers of each multilayer perceptron", low=1, most=DEEPEST
-    )
+class GatedOptions(RootOptions, ArcOptions):
+    """Of graph convolutions with gates."""
 
 
 @options_of("model")
@@ -260,6 +250,16 @@ class PnaOptions(ArcOptions):
     towers: int = key(1, "pna: messages of so many kinds, each with weights of its own", low=1)
     pre_layers: int = key(1, "pna: linear layers that make a message", low=1, most=DEEPEST)
     post_layers: int = key(1, "pna: linear layers of each tower after it", low=1, most=DEEPEST)
+
+
+@options_of("model")
+class MeshOptions(HiddenOptions):
+    """Of MeshGraphNet: how many layers, and how arcs are joined."""
+
+    reduction: str = key("sum", "mgn: how the arcs into a vertex are joined", choices=REDUCTIONS)
+    mlp_layers: int = key(
+        2, "mgn: hidden layers of each multilayer perceptron", low=1, most=DEEPEST
+    )
 
 
 @options_of("model")
@@ -298,7 +298,7 @@ class SignOptions(NormOptions, HopsOptions):
 
 @options_of("model")
 class OwnOptions(
-    SageOptions, GinOptions, AttentionOptions, TransformerOptions, MeshOptions, PnaOptions,
+    SageOptions, GinOptions, AttentionOptions, TransformerOptions, PnaOptions, MeshOptions,
     GcniiOptions, AppnpOptions,
 ):  # fmt: skip
     """Of a user's network, which may read any."""

@@ -17,23 +17,24 @@ LONELY = (2, 7)  # without any arc
 class SmallRun:
     """A network with initial weights: its loss, the sum of its logits times given numbers.
 
-    ``attributes`` are the features of the arcs, ``sources`` to ``targets``.
+    ``attributes`` are the features of the arcs, ``sources`` to ``targets``; without ``arcs`` there
+    are none.
     """
 
-    def __init__(self, settings, kernel="scipy"):
+    def __init__(self, settings, kernel="scipy", arcs=True):
         rng = np.random.default_rng(1)
-        arcs = rng.random((N, N)) < 0.35
-        arcs[list(LONELY)] = arcs[:, list(LONELY)] = False
-        arcs[4, 4] = True
-        self.targets, self.sources = np.nonzero(arcs)
+        there = rng.random((N, N)) < 0.35
+        there[list(LONELY)] = there[:, list(LONELY)] = False
+        there[4, 4] = True
+        self.targets, self.sources = np.nonzero(there)
         self.x = rng.normal(size=(N, D))
         self.attributes = rng.normal(size=(len(self.targets), ARC_D))
         self.grad = rng.normal(size=(N, CLASSES))
         self.config = from_table({"model": settings, "dtype": "float64"})
         model = self.config.model
-        self.network = network_of(model, D, CLASSES, ARC_D)
+        self.network = network_of(model, D, CLASSES, ARC_D if arcs else 0)
         _, loops = matrix_of(model)
-        matrix = sp.csr_array((arcs | np.eye(N, dtype=bool) if loops else arcs).astype(float))
+        matrix = sp.csr_array((there | np.eye(N, dtype=bool) if loops else there).astype(float))
         scheme = WithEntries(matrix, KERNELS.get(kernel)(np.float64))
         target = Target(scheme.orders, scheme.layout)
         self.program = compile_network(self.network, target, model)

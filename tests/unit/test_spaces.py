@@ -56,8 +56,8 @@ def test_gradients_by_finite_differences(case):
 
 @pytest.mark.parametrize("case", NETWORKS)
 def test_an_evaluation_is_a_training_pass_without_dropout(case):
-    none = {"attention_dropout": 0.0} if case.split()[0] in ("gat", "gatv2", "transformer") else {}
-    run = run_of(case, dropout=0.0, **none)
+    dropouts = {key for key in NETWORKS[case] if key.endswith("dropout")}
+    run = run_of(case, **dict.fromkeys(dropouts, 0.0))
     evaluated = run.model.forward().copy()
     np.testing.assert_allclose(evaluated, run.model.forward(1), atol=1e-14)
     assert np.isfinite(evaluated[list(LONELY)]).all()

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from gcnmpi.nn.network import Builder, Network
-from gcnmpi.nn.networks.gin import matrix as matrix
 from gcnmpi.options.model import MeshOptions
 from partition.errors import UserError
 

@@ -6,7 +6,6 @@ from collections.abc import Sequence
 
 from gcnmpi.nn.network import Builder, Network
 from gcnmpi.nn.networks.gat import width_of_arcs
-from gcnmpi.nn.networks.gin import matrix as matrix
 from gcnmpi.nn.networks.stack import Layer, stack
 from gcnmpi.options.model import PnaOptions
 from partition.errors import UserError

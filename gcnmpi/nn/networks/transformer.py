@@ -6,7 +6,6 @@ from math import sqrt
 
 from gcnmpi.nn.network import ATTENTION_STREAM, Builder, Network
 from gcnmpi.nn.networks.gat import heads_of, width_of_arcs
-from gcnmpi.nn.networks.gin import matrix as matrix
 from gcnmpi.nn.networks.stack import Layer, stack
 from gcnmpi.options.model import TransformerOptions
 

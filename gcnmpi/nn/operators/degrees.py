@@ -44,7 +44,7 @@ def degrees_of(kernel: Kernel, pattern: Pattern) -> np.ndarray:
 
 
 def _scale_by_degree(scale: ScaleByDegree, binding: Binding, step: Step) -> Run:
-    """Also its gradient."""
+    """The value, and the gradient from that of the value."""
     kernel, scaler = binding.kernel, SCALERS[scale.kind]
     x, out, mean = binding.read(step), binding.written(step), binding.parameters[scale.mean]
     rows = scaler.of(degrees_of(kernel, binding.halo(step).pattern))[:, np.newaxis]
