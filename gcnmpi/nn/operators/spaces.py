@@ -54,7 +54,7 @@ class Reduce(Operator):
 
     @property
     def words(self) -> str:
-        """Its kinds too."""
+        """The functions in their order."""
         return f"reduce {' '.join(self.kinds)}"
 
 
