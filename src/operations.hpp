@@ -106,7 +106,7 @@ struct AdamStep {
 };
 
 // Rows of vertices and of entries: see arcs.hpp and strips.hpp. Of the addends of `take`, one may
-    // be null.
+// be null.
 template <class T>
 struct ArcOperations {
     void (*take)(
