@@ -54,7 +54,7 @@ class Reduce(Operator):
 
     @property
     def words(self) -> str:
-        """The functions in their order."""
+        """With the names of its functions."""
         return f"reduce {' '.join(self.kinds)}"
 
 
