@@ -110,6 +110,35 @@ Epilogue<T> epilogue(const Then<T>& then, const Rows<T>& out) {
     return then ? then->after(out) : Epilogue<T>{};
 }
 
+using Indices = Flat<const std::int32_t>;
+
+// The arrays of a pattern, kept as long as it is used; they are checked where they are made.
+struct PatternArrays {
+    Flat<const Size> starts;
+    Indices indices;
+    Flat<const Size> column_starts;
+    Indices column_rows;
+    std::optional<Indices> places;
+    std::optional<Flat<const Size>> long_places;
+    std::optional<Indices> back;
+    std::optional<Flat<const Size>> long_back;
+
+    Pattern pattern() const {
+        const auto data = [](const auto& array) { return array ? array->data() : nullptr; };
+        return {
+            starts.data(), indices.data(), column_starts.data(), column_rows.data(), data(places),
+            data(long_places), data(back), data(long_back), (Size)starts.shape(0) - 1,
+            (Size)column_starts.shape(0) - 1,
+        };
+    }
+    Size entries() const { return (Size)indices.shape(0); }
+};
+
+template <class M>
+void require_shape(const M& array, Size rows, Size width, const char* message) {
+    require((Size)array.shape(0) == rows && (Size)array.shape(1) == width, message);
+}
+
 // Memory for one call, kept for the next one of the same Python thread: two may use one kernel.
 template <class T, int WHICH = 0>
 T* scratch(std::size_t numbers) {
@@ -126,6 +155,8 @@ struct Kernel {
 };
 
 // What is bound beside the methods of the derived class, each in a file of its own.
+template <class T>
+void bind_arcs(nb::class_<Kernel<T>>& kernel);
 template <class T>
 void bind_neighbours(nb::class_<Kernel<T>>& kernel);
 template <class T>

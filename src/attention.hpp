@@ -166,9 +166,12 @@ void weigh_chunk(
                 g.all.drop.scale / folded_to<T, H>(total.parts[part], plus<T>)
             );
     const Size left = g.pattern().starts[g.pattern().rows] - first;
+    const InOrder<T, H> weights = {buffer};
     over_panels<T>(
         H, g.all.c,
-        WeightedSum<T, H>{{columns, arcs, left}, g.x, buffer, whole ? factors : nullptr, out, add}
+        WeightedSum<T, InOrder<T, H>>{
+            {columns, arcs, left}, g.x, weights, whole ? factors : nullptr, out, add
+        }
     );
 }
 

@@ -9,11 +9,13 @@
 namespace gcnmpi::TARGET {
 
 // Arcs of a chunk: the rows they lead to, and how many there are from the first of them to the end
-// of all, as far as may be looked ahead.
-struct Arcs {
-    const std::int32_t* ends;
+// of all, as far as may be looked ahead. `ends` is an array, or answers like one.
+template <class Ends>
+struct ArcsTo {
+    Ends ends;
     Size count, left;
 };
+using Arcs = ArcsTo<const std::int32_t*>;
 
 // body.run<V, H, PART>(head, column, tail) for every panel: H heads of V vectors each from there
 // on, or V vectors of one head, and the tail of one more if PART.
@@ -68,8 +70,10 @@ __attribute__((noinline)) void over_panels(Size heads, Size c, const Body& body)
 
 // Inlined by order: GCC takes a function that only prefetches for one without effects, and leaves
 // its calls out.
-template <class T, int VECTORS, bool PART>
-[[gnu::always_inline]] inline void prefetch_row(const Arcs& arcs, Size k, const T* x, Size stride) {
+template <class T, int VECTORS, bool PART, class Ends>
+[[gnu::always_inline]] inline void prefetch_row(
+    const ArcsTo<Ends>& arcs, Size k, const T* x, Size stride
+) {
     constexpr Size AHEAD = LINES / ((VECTORS * BYTES + PART + LINE) / LINE);
     if (k + AHEAD >= arcs.left) return;
     const char* coming = (const char*)(x + (Size)arcs.ends[k + AHEAD] * stride);
@@ -234,14 +238,24 @@ inline void store_heads(T* to, const Vec<T>* from) {
     }
 }
 
+// Weights of the arcs of a chunk: those of an arc's heads next to each other.
+template <class T, int HEADS>
+struct InOrder {
+    const T* weights;
+
+    T operator()(Size k, Size h) const { return weights[k * HEADS + h]; }
+    void prefetch(Size) const {}
+};
+
 // out = Σ weight·x[end], or out += that; a weight for each arc and head. Unless it is null, what is
 // stored is multiplied by the factor of its head.
-template <class T, int HEADS>
+template <class T, class Weight, class Ends = const std::int32_t*>
 struct WeightedSum {
     static constexpr int MOST = PANEL;
-    Arcs arcs;
+    ArcsTo<Ends> arcs;
     Rows<const T> x;
-    const T *weights, *factors;
+    Weight weight;
+    const T* factors;
     T* out;
     bool add;
 
@@ -253,16 +267,16 @@ struct WeightedSum {
         Vec<T> sums[V * H + 1] = {};
         for (Size k = 0; k < arcs.count; ++k) {
             prefetch_row<T, V * H, PART>(arcs, k, x0, x.stride);
+            weight.prefetch(k);
             const T* from = x0 + (Size)arcs.ends[k] * x.stride;
-            const T* weight = weights + k * HEADS + head;
 #pragma GCC unroll 8
             for (int h = 0; h < H; ++h) {
-                const T value = weight[h];
+                const T value = weight(k, head + h);
 #pragma GCC unroll 8
                 for (int v = 0; v < V; ++v)
                     sums[h * V + v] += value * load(from + (h * V + v) * N);
             }
-            if constexpr (PART) sums[V] += weight[0] * tail.load(from + V * N);
+            if constexpr (PART) sums[V] += weight(k, head) * tail.load(from + V * N);
         }
         T* to = out + column;
 #pragma GCC unroll 8
@@ -343,8 +357,8 @@ void over_rows(const Pattern& p, Size width, int threads, Body body) {
 template <class Body>
 void over_columns(const Pattern& p, Size width, int threads, Body body) {
     over_rows(
-        Pattern{p.column_starts, p.column_rows, nullptr, nullptr, nullptr, nullptr, p.columns, 0},
-        width, threads, body
+        Pattern{p.column_starts, p.column_rows, {}, {}, {}, {}, {}, {}, p.columns, 0}, width,
+        threads, body
     );
 }
 

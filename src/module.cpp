@@ -214,6 +214,7 @@ void bind(nb::module_& module, const char* name, const char* epilogue) {
         .def_static("backward", &E::backward, "forward"_a, given("output"), "scale"_a)
         .def_static("of_sum", &E::of_sum, "then"_a, given("plus"));
     nb::class_<Kernel<T>> base(module, (std::string(name) + "Base").c_str());
+    bind_arcs(base);
     bind_neighbours(base);
     bind_norms(base);
     bind_messages(base);

@@ -4,47 +4,23 @@
 namespace gcnmpi {
 namespace {
 
-using Indices = Flat<const std::int32_t>;
-
-// The arrays of a pattern, kept as long as it is used; they are checked where they are made.
-struct PatternArrays {
-    Flat<const Size> starts;
-    Indices indices;
-    Flat<const Size> column_starts;
-    Indices column_rows;
-    std::optional<Indices> places;
-    std::optional<Flat<const Size>> long_places;
-
-    Pattern pattern() const {
-        return {
-            starts.data(), indices.data(), column_starts.data(), column_rows.data(),
-            places ? places->data() : nullptr, long_places ? long_places->data() : nullptr,
-            (Size)starts.shape(0) - 1, (Size)column_starts.shape(0) - 1,
-        };
-    }
-};
-
 template <class P>
 PatternArrays pattern_of(
     Flat<const Size> starts, Indices indices, Flat<const Size> column_starts, Indices column_rows,
-    P places
+    P places, P places_back
 ) {
     const std::size_t entries = indices.shape(0);
     require(starts.shape(0) > 0 && column_starts.shape(0) > 0, "no starts");
     const Size of_rows = starts.data()[starts.shape(0) - 1];
     const Size of_columns = column_starts.data()[column_starts.shape(0) - 1];
     require(of_rows == (Size)entries && of_columns == (Size)entries, "entries differ");
-    require(column_rows.shape(0) == entries && places.shape(0) == entries, "entries differ");
+    require(column_rows.shape(0) == entries, "entries differ");
+    require(places.shape(0) == entries && places_back.shape(0) == entries, "entries differ");
     if constexpr (std::is_same_v<P, Indices>) {
-        return {starts, indices, column_starts, column_rows, places, {}};
+        return {starts, indices, column_starts, column_rows, places, {}, places_back, {}};
     } else {
-        return {starts, indices, column_starts, column_rows, {}, places};
+        return {starts, indices, column_starts, column_rows, {}, places, {}, places_back};
     }
-}
-
-template <class M>
-void require_shape(const M& array, Size rows, Size width, const char* message) {
-    require((Size)array.shape(0) == rows && (Size)array.shape(1) == width, message);
 }
 
 template <class T>
@@ -249,9 +225,9 @@ void head_dots_backward(
 void bind_pattern(nb::module_& module) {
     nb::class_<PatternArrays>(module, "Pattern");
     module.def("pattern", &pattern_of<Indices>, given("starts"), given("indices"),
-               given("column_starts"), given("column_rows"), given("places"));
+               given("column_starts"), given("column_rows"), given("places"), given("places_back"));
     module.def("pattern", &pattern_of<Flat<const Size>>, given("starts"), given("indices"),
-               given("column_starts"), given("column_rows"), given("places"));
+               given("column_starts"), given("column_rows"), given("places"), given("places_back"));
 }
 
 template <class T>

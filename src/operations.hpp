@@ -62,7 +62,8 @@ struct Epilogue {
 };
 
 // Which columns a row has, in their global order, and which rows a column has, in order; where
-// each entry by rows is among those by columns stands in one of the last two arrays.
+// each entry by rows is among those by columns stands in one of two arrays, the way back in one of
+// the next two.
 struct Pattern {
     const Size* starts;
     const std::int32_t* indices;
@@ -70,6 +71,8 @@ struct Pattern {
     const std::int32_t* column_rows;
     const std::int32_t* places;
     const Size* long_places;
+    const std::int32_t* back;
+    const Size* long_back;
     Size rows, columns;
 };
 
@@ -86,9 +89,50 @@ struct Attention {
     Dropout<T> drop;
 };
 
+// Functions of the entries of a row, as interface/arcs.py has them.
+enum Reduction : int { SUM, MEAN, MAX, MIN, STD };
+inline constexpr int REDUCTIONS = 5;
+
+// In which column of the result each begins; -1 where it is not asked for. Variances up to the
+// least one count as 0.
+struct Reductions {
+    Size at[REDUCTIONS];
+    double least_variance;
+};
+
 // The factors of both moments and what is missing to 1; lr / (1 - beta1^t), sqrt(1 - beta2^t).
 struct AdamStep {
     double beta1, rest1, beta2, rest2, size, root, eps;
+};
+
+// Rows of vertices and of entries: see arcs.hpp and strips.hpp. Of what `take` adds, one may be null.
+template <class T>
+struct ArcOperations {
+    void (*take)(
+        Pattern, Rows<const T> source, Rows<const T> target, Rows<T> out, Epilogue<T> then,
+        int threads
+    );
+    void (*sum_sources)(Pattern, Rows<const T> x, Rows<T> out, int threads);
+    void (*spmm_values)(
+        Pattern, Rows<const T> values, Rows<const T> x, Rows<T> out, int threads
+    );
+    void (*spmm_values_t)(
+        Pattern, Rows<const T> values, Rows<const T> x, Rows<T> out, int threads
+    );
+    void (*sddmm)(
+        Pattern, Rows<const T> target, Rows<const T> source, Rows<T> out, int threads
+    );
+    void (*row_dots)(Rows<const T> x, Rows<const T> y, Rows<T> out, int threads);
+    void (*scale_heads)(Rows<const T> values, Rows<const T> x, Rows<T> out, int threads);
+    void (*reduce)(Pattern, Reductions, Rows<const T> x, Rows<T> out, int threads);
+    void (*reduce_backward)(
+        Pattern, Reductions, Rows<const T> x, Rows<const T> out, Rows<const T> grad, Rows<T> dx,
+        int threads
+    );
+    void (*softmax)(Pattern, Rows<const T> x, Rows<T> out, int threads);
+    void (*softmax_backward)(
+        Pattern, Rows<const T> y, Rows<const T> grad, Rows<T> out, int threads
+    );
 };
 
 template <class T>
@@ -215,12 +259,16 @@ struct Operations {
     void (*decode_rows)(
         const std::uint8_t* in, Size row_bytes, Format, Rows<T> out, int threads
     );
+
+    const ArcOperations<T>* arcs;
 };
 
 #define GCNMPI_DECLARE(target)                     \
     namespace target {                             \
     extern const Operations<float> float_table;    \
     extern const Operations<double> double_table;  \
+    extern const ArcOperations<float> float_arcs;  \
+    extern const ArcOperations<double> double_arcs; \
     }
 GCNMPI_DECLARE(generic)
 GCNMPI_DECLARE(avx2)

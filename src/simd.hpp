@@ -10,6 +10,8 @@
 #include <immintrin.h>
 #endif
 
+#define GCNMPI_INLINE __attribute__((always_inline))  // of a lambda, whose vectors stay in registers
+
 namespace gcnmpi::TARGET {
 
 #if defined(__AVX512F__)
@@ -140,5 +142,20 @@ private:
         if constexpr (HALF > 1) store_half<HALF / 2>(to, v);
     }
 };
+
+// All lanes, with the functions of Tail.
+template <class T>
+struct Whole {
+    Vec<T> load(const T* from) const { return TARGET::load(from); }
+    void store(T* to, Vec<T> v) const { TARGET::store(to, v); }
+};
+
+// body(j, lanes) for the vectors of a row of numbers, and for its last ones.
+template <class T, class Body>
+[[gnu::always_inline]] inline void over_vectors(std::int64_t width, Body body) {
+    std::int64_t j = 0;
+    for (; j + LANES<T> <= width; j += LANES<T>) body(j, Whole<T>{});
+    if (j < width) body(j, Tail<T>{(int)(width - j)});
+}
 
 }  // namespace gcnmpi::TARGET

@@ -13,7 +13,7 @@
 namespace gcnmpi::TARGET {
 
 template <class T>
-constexpr Operations<T> table() {
+constexpr Operations<T> table(const ArcOperations<T>& arcs) {
     return {
         spmm<T, std::int32_t>, spmm<T, std::int64_t>, gather<T, std::int32_t>,
         gather<T, std::int64_t>, apply<T>, take_rows<T>, gemm<T>,
@@ -25,11 +25,11 @@ constexpr Operations<T> table() {
         column_moments<T>, column_grad_sums<T>, scale_columns<T>,
         combine<T>, dot_of_all<T>, leaky_backward<T>, maximum<T>, maximum_backward<T>,
         mean_of_heads<T>, mean_of_heads_backward<T>, gelu<T>,
-        encode_rows<T>, decode_rows<T>,
+        encode_rows<T>, decode_rows<T>, &arcs,
     };
 }
 
-extern const Operations<float> float_table = table<float>();
-extern const Operations<double> double_table = table<double>();
+extern const Operations<float> float_table = table(float_arcs);
+extern const Operations<double> double_table = table(double_arcs);
 
 }  // namespace gcnmpi::TARGET

@@ -65,16 +65,26 @@ class EntryRows:
 
     @property
     def keys(self) -> np.ndarray:
-        """See :func:`entry_keys`."""
+        """The keys of dropout: see :func:`entry_keys`."""
         return entry_keys(self.rows, self.columns, self.numbers)
 
-    def load(self, array: np.ndarray) -> np.ndarray:
-        """The entries' rows of an array on disk with a row for each arc; zeros where there is none.
+    def load(self, array: np.ndarray, loops: str) -> np.ndarray:
+        """The entries' rows of an array on disk with a row for each arc, (entries, columns).
 
-        All ranks call it together.
+        All ranks call it together. An entry that stands for no arc has zeros; with ``loops`` of
+        "mean", all self-loops have the mean of the other entries of their row.
         """
         found = self._bring(array)
-        found[self.arcs == NO_ARC] = 0
+        if loops == "mean":
+            loop = self.rows == self.columns
+            # Entries are in the order of rows: those of one follow each other.
+            first = np.flatnonzero(np.append(True, self.rows[1:] != self.rows[:-1])[: len(loop)])
+            others = np.where(loop[:, np.newaxis], 0, found.astype(np.float64))
+            if len(first):
+                sums, counts = (np.add.reduceat(each, first) for each in (others, 1 - loop))
+                lengths = np.diff(np.append(first, len(loop)))
+                means = sums / np.maximum(counts, 1)[:, np.newaxis]
+                found[loop] = np.repeat(means, lengths, axis=0)[loop]
         return found
 
     def pattern(self, own: int, ids: np.ndarray) -> sp.csr_array:
@@ -110,12 +120,13 @@ def load_entry_rows(
     owners : callable
         See :data:`Owners`.
     """
-    arcs = own_arcs(comm, source.stored, source.direction)
+    arcs = own_arcs(comm, source.stored, source.direction, parallel=True)
+    read = arcs.row  # all that is needed of them later
     first, count = arc_range(source, comm)
 
     def bring(arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
         """The rows of arrays with a row for each arc that this rank reads."""
-        rounds = [redistribute(comm, to, arrays, max_bytes)[0] for to in owners(arcs.row)]
+        rounds = [redistribute(comm, to, arrays, max_bytes)[0] for to in owners(read)]
         return [np.concatenate(pieces) for pieces in zip(*rounds, strict=True)]
 
     mine = np.arange(first, first + count, dtype=np.int64)
@@ -140,7 +151,7 @@ def load_entry_rows(
 
     everything = np.array([len(row)])
     reduce_in_place(comm, everything)
-    copies = len(owners(arcs.row[:0]))
+    copies = len(owners(read[:0]))
     return EntryRows(row, column, numbers, number, int(everything[0]) // copies, rows_of)
 
 

@@ -28,6 +28,7 @@ from gcnmpi.options.config import GraphConfig
 from partition.errors import UserError
 from partition.graph import content
 from partition.graph.graph import (
+    added_up,
     check_arcs,
     chunks,
     entry_values,
@@ -189,10 +190,11 @@ def readers(comm: Comm, rows: np.ndarray, n: int) -> np.ndarray:
     return np.searchsorted(bounds, rows, side="right").astype(np.int32)
 
 
-def own_arcs(comm: Comm, stored: StoredGraph, direction: str) -> Entries:
+def own_arcs(comm: Comm, stored: StoredGraph, direction: str, *, parallel: bool = False) -> Entries:
     """The arcs of this rank's contiguous 1/P of the rows on disk.
 
-    A UserError is raised on all ranks if no graph has such arcs, or the manifest is not theirs.
+    Parallel ones are added up, but with ``parallel``, which gives them one by one. A UserError is
+    raised on all ranks if no graph has such arcs, or the manifest is not theirs.
     """
     graph, manifest = stored.graph, stored.manifest
     mine = slice_of(graph.n, comm.rank, comm.size)
@@ -213,6 +215,8 @@ def own_arcs(comm: Comm, stored: StoredGraph, direction: str) -> Entries:
             source, target, weight if manifest.symmetric_values else None
         )
     check_content(comm, stored, content.ARC_FILES, excess)
+    if manifest.parallel and not parallel:
+        source, target, weight = added_up(source, target, weight)
     row, column = (target, source) if direction == "in" else (source, target)
     return Entries(row, column, weight)
 

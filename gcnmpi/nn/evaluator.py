@@ -60,7 +60,7 @@ def evaluate(
     if isinstance(given, SparseInput):
         sparse[INPUT] = given
     else:
-        gathered = gathers_features(moments)
+        gathered = gathers_features(program, moments)
         live[INPUT] = _features(scheme, kernel, program, given, gathered)
     del given
     for moment in moments:

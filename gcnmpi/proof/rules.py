@@ -12,7 +12,6 @@ in their order, and to the operator's trained parameters, by name.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from math import pi, sqrt
 from typing import Any
 
@@ -26,28 +25,11 @@ from gcnmpi.nn.operators.elementwise import Activate, Add, Bias, Drop, Maximum, 
 from gcnmpi.nn.operators.neighbours import Aggregate, Attend, AttendV2, MaxAggregate
 from gcnmpi.nn.operators.norms import BatchNorm, LayerNorm, Normalize
 from gcnmpi.nn.program import Operator
+from gcnmpi.proof.arcs import ARC_RULES
+from gcnmpi.proof.passes import Arrays, Backward, Gradients, Pass, summed
 
 EQUAL = 2.0**-37  # what a column of equal numbers deviates by, relative to its mean
 CANCELLED = 1e-12  # what is left of a sum of terms that cancel, relative to theirs
-
-Arrays = Mapping[str, np.ndarray]
-Gradients = tuple[Sequence[np.ndarray], Arrays]
-Backward = Callable[[np.ndarray], Gradients]
-
-
-@dataclass(frozen=True)
-class Pass:
-    """The matrix and the numbers with which a pass over the operators is made.
-
-    The epoch is that of a training pass; None: an evaluation, without dropout and with running
-    moments.
-    """
-
-    matrix: sp.csr_array  # M, (n, n)
-    seed: int
-    epoch: int | None
-    moments: dict[str, np.ndarray]  # where batch norms leave those of the next epoch, by name
-    trained_features: bool = False  # whether the features have a gradient
 
 
 def reads_values(operators: Sequence[Operator]) -> bool:
@@ -136,8 +118,8 @@ def _attend_v2(op: AttendV2, x: list, w: Arrays, run: Pass) -> tuple[np.ndarray,
             into, de = attention[h].backward(grad)
             dvector.append(de @ _leaky(sums[h], op.slope))
             dsum = np.outer(de, vectors[h]) * _leaky_slope(sums[h], op.slope)
-            dsource.append(into + _summed(dsum, j, len(g)))
-            dtarget.append(_summed(dsum, i, len(g)))
+            dsource.append(into + summed(dsum, j, len(g)))
+            dtarget.append(summed(dsum, i, len(g)))
         return [np.hstack(dsource), np.hstack(dtarget)], {op.vector: np.concatenate(dvector)}
 
     return np.hstack([a.value for a in attention]), backward
@@ -241,7 +223,8 @@ def _scale_by_degree(
 
 
 def _drop(op: Drop, x: list, w: Arrays, run: Pass) -> tuple[np.ndarray, Backward]:
-    keep = keeps(run, op.stream, op.p, *map(np.arange, x[0].shape))
+    rows, columns = map(np.arange, x[0].shape)
+    keep = keeps(run, op.stream, op.p, rows if run.keys is None else run.keys, columns)
     return x[0] * keep, lambda g: ([g * keep], {})
 
 
@@ -307,12 +290,6 @@ def _arcs(matrix: sp.csr_array) -> tuple[np.ndarray, np.ndarray]:
     return np.repeat(np.arange(matrix.shape[0]), np.diff(matrix.indptr)), matrix.indices
 
 
-def _summed(values: np.ndarray, ends: np.ndarray, n: int) -> np.ndarray:
-    """The sum of the rows of ``values`` with the same end, (n, columns)."""
-    ones = (np.ones(len(ends)), (ends, np.arange(len(ends))))
-    return sp.coo_array(ones, shape=(n, len(ends))).tocsr() @ values
-
-
 def _by_head(x: np.ndarray, heads: int) -> list[np.ndarray]:
     return np.split(x, heads, axis=1)
 
@@ -342,4 +319,5 @@ RULES: Mapping[type[Operator], Callable[..., tuple[np.ndarray, Backward]]] = {
     LayerNorm: _layer_norm,
     BatchNorm: _batch_norm,
     Normalize: _normalize,
+    **ARC_RULES,
 }

@@ -17,7 +17,7 @@ from rich.table import Table
 
 from gcnmpi.core.precision import row_bytes
 from gcnmpi.core.volume import NOTHING
-from gcnmpi.layout.place import Place
+from gcnmpi.layout.place import Place, Space
 from gcnmpi.nn.program import Program, Step, products
 from gcnmpi.planner.case import Case
 from gcnmpi.schemes.operations import EXCHANGES, OF_ROWS, Operation, Product
@@ -30,8 +30,10 @@ Entry = dict[str, Any]
 def describe(program: Program) -> dict[str, Any]:
     """A program as data: lists of values, steps, parameters and buffers; and a few facts.
 
-    A place is H2 for H², and MH1 for M·H¹. Products are those of the scheme, with what their volume
-    depends on; ``sums`` are the numbers of each sum over ranks besides that of the gradients.
+    A place is H2 for H², and MH1 for M·H¹. Its space is that of the rows of vertices unless it is
+    told: "whole", these with the neighbours of other ranks, or "arcs". Products are those of the
+    scheme, with what their volume depends on; ``sums`` are the numbers of each sum over ranks
+    besides that of the gradients.
     """
     return {
         "orders": list(program.orders),
@@ -46,6 +48,7 @@ def describe(program: Program) -> dict[str, Any]:
             {
                 "buffer": number,
                 "place": _place(buffer.place),
+                "space": _space(buffer.place),
                 "width": buffer.width,
                 "exchanged": buffer.exchanged,
             }
@@ -91,7 +94,10 @@ def print_program(
 def _print(title: str, description: Mapping[str, Any]) -> None:
     facts = {name: what for name, what in description.items() if not _is_table(what)}
     print(f"\n{title}: {_line(facts)}\n")
-    named = [f"{v['value']} {v['place']}×{v['width']}" for v in description["values"]]
+    named = [
+        f"{v['value']} {' '.join(filter(None, (v['place'], v['space'])))}×{v['width']}"
+        for v in description["values"]
+    ]
     for name in (name for name in description if name not in facts):
         entries = description[name]
         if name in PASSES:
@@ -155,6 +161,7 @@ def _value(program: Program, number: int) -> Entry:
         "inputs": [] if operator is None else list(operator.inputs),
         "layer": None if operator is None else operator.layer,
         "place": _place(value.place),
+        "space": _space(value.place),
         "width": value.width,
         "exchanged": value.exchanged,
         "sparse": number in program.sparse,
@@ -224,6 +231,10 @@ def _product(product: Product) -> str:
 
 def _place(place: Place) -> str:
     return f"MH{place.layer - 1}" if place.aggregated else f"H{place.layer}"
+
+
+def _space(place: Place) -> str | None:
+    return {Space.OWN: None, Space.WHOLE: "whole", Space.ENTRIES: "arcs"}[place.space]
 
 
 def _by(sizes: Sequence[int]) -> str:

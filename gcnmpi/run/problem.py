@@ -14,7 +14,7 @@ import numpy as np
 from gcnmpi.core.resident import return_freed_memory
 from gcnmpi.kernels.interface.kernel import Array
 from gcnmpi.layout.loading import check_content, load_sparse
-from gcnmpi.layout.place import Place, Space
+from gcnmpi.layout.place import Place
 from gcnmpi.layout.runtime import Source
 from gcnmpi.mpi.comm import Comm, agreed
 from gcnmpi.mpi.reduction import NCCL, DeviceSum, HostSum, NoSum, joined, usable_reduction
@@ -31,7 +31,13 @@ from gcnmpi.options.task import TASKS, ends
 from gcnmpi.options.train import batches_of
 from gcnmpi.run.captured import resolved_graph
 from gcnmpi.run.opening import Opened, find_source, load_matrix, start
-from gcnmpi.run.own_rows import check_finite, check_labels, check_trains, own_features
+from gcnmpi.run.own_rows import (
+    check_finite,
+    check_labels,
+    check_trains,
+    own_arc_features,
+    own_features,
+)
 from gcnmpi.run.room import within_memory
 from gcnmpi.schemes.interface import Scheme
 from partition.errors import UserError
@@ -85,7 +91,7 @@ def open_problem(
     source, config = find_source(comm, graph, partition, config)
     with agreed(comm):
         widths = widths or ends(config.task.name, source.stored.manifest)
-        network = network_of(config.model, *widths)
+        network = network_of(config.model, *widths, source.stored.manifest.arc_features)
         program, demand = program_on(network, source, config, comm.size, trains)
         if trains:
             program_of_batches(config, source.stored, network, program)
@@ -144,21 +150,19 @@ def load_features(problem: Problem) -> Array | SparseInput:
 
 
 def load_arcs(problem: Problem) -> dict[str, Array]:
-    """What the program reads of arcs, a row for each entry of this rank's rows of M."""
-    wanted = [op for op in problem.program.operators if isinstance(op, ArcInput)]
-    if not wanted:
-        return {}
-    kernel, runtime, scheme = problem.runtime.kernel, problem.runtime, problem.scheme
-    with agreed(runtime.comm):
-        features = _there(
-            problem.source.stored,
-            "arc-features",
-            problem.source.stored.graph.arc_data.features,
-            "random:4",
-        )
-    with runtime.phases.as_one("load"):
-        rows = scheme.load(Place(0, space=Space.ENTRIES), features)
-    return {op.name: kernel.from_host(rows) for op in wanted}
+    """The features of arcs that the program reads, a row for each entry of this rank's rows of M.
+
+    By the names of :class:`ArcInput`. On all ranks a UserError if they are not what was imported.
+    """
+    runtime, scheme, stored = problem.runtime, problem.scheme, problem.source.stored
+    found: dict[str, Array] = {}
+    for operator in problem.program.operators:
+        if isinstance(operator, ArcInput):
+            load = partial(scheme.load_arcs, loops=operator.loops)
+            with runtime.phases.as_one("load"):
+                rows = own_arc_features(runtime.comm, stored, load)
+                found[operator.name] = runtime.kernel.from_host(rows)
+    return found
 
 
 def _sparse_features(problem: Problem, features: SparseRows) -> SparseInput:

@@ -135,9 +135,7 @@ class BroadcastForecast(BlockRowsForecast):
         """The halo, its gradient, and the largest block of another rank."""
         block = rank // self.copies
         others = [self.rows(other) for other in range(self.count) if other != block]
-        needed = self._grouped("recv_rows")
-        halo = sum(others) if needed is None else min(int(needed[block]), sum(others))
-        return (halo + max(others, default=0)) * row_bytes
+        return (self._halo_rows(block) + max(others, default=0)) * row_bytes
 
     def _stages(self, rank: int, product: Operation, width: int) -> Volume:
         (block, copy), row_bytes = divmod(rank, self.copies), self.facts.row_bytes(width)

@@ -41,7 +41,7 @@ from gcnmpi.layout.tiling import (
 from gcnmpi.mpi.collectives import Group, reduction_scratch
 from gcnmpi.mpi.comm import Comm, slice_of
 from gcnmpi.options.config import Config
-from gcnmpi.schemes.forecast import Dense, Facts, Forecast, Span, Sparse, whole_row_work
+from gcnmpi.schemes.forecast import Dense, Facts, Forecast, Span, Sparse, rows_in, whole_row_work
 from gcnmpi.schemes.operations import ROWS, SUMS, Operation
 from partition.graph.graph import index_dtype
 
@@ -189,8 +189,10 @@ class BlockRowsForecast(Forecast):
         return whole_row_work(rows, product, *sizes)
 
     def shape(self, rank: int, place: Place, width: int) -> tuple[int, int]:
-        """Own rows, and all columns."""
-        return self.rows(rank // self.copies), width
+        """All columns of own rows, of these and the halo, or of the arcs into them."""
+        block = rank // self.copies
+        arcs = self.facts.of_arcs(self._block_entries(block))
+        return rows_in(place.space, self.rows(block), self._halo_rows(block), arcs), width
 
     def entries(self, rank: int) -> int:
         """Own rows of M in the columns of the share, and of Mᵀ; for c > 1 an average."""
@@ -240,10 +242,18 @@ class BlockRowsForecast(Forecast):
 
     def _tile_entries(self, rank: int) -> int:
         block, copy = divmod(rank, self.copies)
+        return self._block_entries(block) * self._share_rows(copy) // max(1, self.facts.n)
+
+    def _block_entries(self, block: int) -> int:
         entries = self._grouped("nnz")
-        n = max(1, self.facts.n)
-        own = self.facts.entries * self.rows(block) // n if entries is None else entries[block]
-        return int(own) * self._share_rows(copy) // n
+        if entries is None:
+            return self.facts.entries * self.rows(block) // max(1, self.facts.n)
+        return int(entries[block])
+
+    def _halo_rows(self, block: int) -> int:
+        """Whole rows of others that a block needs, at most; all without a partition."""
+        others, needed = self.facts.n - self.rows(block), self._grouped("recv_rows")
+        return others if needed is None else min(int(needed[block]), others)
 
     def _grouped(self, name: str) -> np.ndarray | None:
         """A figure of the partition for each block, if it can be grouped into them."""

@@ -84,6 +84,13 @@ class Layout(Protocol):
     def load(self, place: Place, array: Readable) -> np.ndarray:
         """This rank's piece of an (n, width) array on disk, or its rows of an (n,) one."""
 
+    def load_arcs(self, array: np.ndarray, loops: str) -> np.ndarray:
+        """The rows of the arcs into this rank's vertices, of an array on disk: (entries, width).
+
+        The array has a row for each arc; ``loops`` says which rows self-loops have, as in
+        :class:`~gcnmpi.nn.operators.arcs.ArcInput`.
+        """
+
     def original(self, place: Place, piece: np.ndarray, width: int) -> np.ndarray:
         """The inverse: this rank's contiguous 1/P of all rows, whole, in the original order."""
 

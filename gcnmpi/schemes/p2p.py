@@ -40,6 +40,7 @@ from gcnmpi.schemes.forecast import (
     exchange_volume,
     make_facts,
     mixed_ones,
+    rows_in,
     whole_row_work,
 )
 from gcnmpi.schemes.interface import Entry
@@ -178,8 +179,11 @@ class P2PForecast(Forecast):
         return [Sparse(rows, rows + halo, self._multiplied(rank), sizes[0])]
 
     def shape(self, rank: int, place: Place, width: int) -> tuple[int, int]:
-        """Own rows, and all columns."""
-        return self.facts.figures["rows"][rank], width
+        """All columns of own rows, of these and the halo, or of the arcs into them."""
+        own, halo, entries = (
+            self.facts.figures[name][rank] for name in ("rows", "recv_rows", "nnz")
+        )
+        return rows_in(place.space, own, halo, self.facts.of_arcs(entries)), width
 
     def entries(self, rank: int) -> int:
         """Own rows of M, and of Mᵀ or the transpose of those of M."""

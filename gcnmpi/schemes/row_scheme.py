@@ -185,11 +185,13 @@ class RowScheme(WholeRows, Generic[Operand]):
         self._multiply(self._operands[1], self._complete_on, x, out, epilogue)
 
     def load(self, place: Place, array: Readable) -> np.ndarray:
-        """Own rows of an array on disk, or those of the arcs into own vertices."""
-        if place.space is Space.ENTRIES:
-            assert self._entries is not None, "no entries were asked for"
-            return self._entries.load(np.asarray(array))
+        """Own rows of an array on disk."""
         return self._rows.load(self._comm, array, self._max_bytes)
+
+    def load_arcs(self, array: np.ndarray, loops: str) -> np.ndarray:
+        """Those of the arcs into own vertices."""
+        assert self._entries is not None, "no entries were asked for"
+        return self._entries.load(array, loops)
 
     def original(self, place: Place, piece: np.ndarray, width: int) -> np.ndarray:
         """This rank's contiguous 1/P of all rows, in the original order."""

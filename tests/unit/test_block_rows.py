@@ -7,6 +7,7 @@ import pytest
 import scipy.sparse as sp
 
 from gcnmpi.core.volume import NOTHING
+from gcnmpi.layout.place import Place
 from gcnmpi.options.scheme import ReplicatedOptions
 from gcnmpi.schemes import bcast, replicated
 from gcnmpi.schemes.bcast import BroadcastForecast, column_tiles
@@ -73,7 +74,7 @@ def test_broadcasts_bring_each_share_of_the_blocks(size, copies):
         volume = forecast.volume(rank, "aggregate", 1, width)
         assert volume.received == received * width * 8 + summed
         assert volume == forecast.volume(rank, "aggregate_t", 2, width)
-        assert forecast.shape(rank, None, width) == (rows[block], width)
+        assert forecast.shape(rank, Place(0), width) == (rows[block], width)
         assert sum(one.entries for one in forecast.work(rank, "aggregate", 1, width)) <= (
             forecast.entries(rank)
         )

@@ -70,9 +70,10 @@ def test_a_pattern_is_the_matrix_by_rows_and_by_columns(random):
         assert np.all(np.diff(order[of_row]) > 0)
     assert np.array_equal(columns[pattern.places], pattern.indices)
     assert np.array_equal(pattern.column_rows[pattern.places], rows)
+    assert np.array_equal(pattern.places[pattern.places_back], np.arange(pattern.entries))
     assert np.all(np.diff(columns * 30 + pattern.column_rows) > 0)
     assert pattern.scratch_rows == pattern.entries + 4 * 30
-    assert pattern.nbytes == 8 * 52 + 12 * pattern.entries
+    assert pattern.nbytes == 8 * 52 + 16 * pattern.entries
 
 
 def test_a_pattern_with_a_column_out_of_range_is_refused(kernel, random):

@@ -13,6 +13,7 @@ from __future__ import annotations
 import re
 
 from gcnmpi.core import rng
+from gcnmpi.kernels.cuda.text import arcs as cuda_arcs
 from gcnmpi.kernels.cuda.text import loss as cuda_loss
 from gcnmpi.kernels.cuda.text import messages as cuda_messages
 from gcnmpi.kernels.cuda.text import neighbours as cuda_neighbours
@@ -51,7 +52,7 @@ def declarations() -> dict[str, list[str]]:
 
 
 def _sources() -> str:
-    others = (cuda_products, cuda_loss, cuda_messages, cuda_neighbours, cuda_norms)
+    others = (cuda_products, cuda_loss, cuda_messages, cuda_neighbours, cuda_arcs, cuda_norms)
     return _KERNELS + "".join(other.KERNELS for other in others)
 
 

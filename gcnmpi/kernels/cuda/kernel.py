@@ -23,6 +23,7 @@ from partition.errors import UserError, installing
 try:
     from cupy_backends.cuda.libs import cublas, cusparse
 
+    from gcnmpi.kernels.cuda.arcs import CupyArcs
     from gcnmpi.kernels.cuda.copies import CupyCopies, CupyMessages, DeviceNumber, upload
     from gcnmpi.kernels.cuda.graphs import CupyGraphs
     from gcnmpi.kernels.cuda.launches import CupyLaunches
@@ -49,6 +50,7 @@ _ONE_BLOCK = (1, 1), (THREADS, 1)
 class CupyKernel(
     CupyProducts,
     CupyNeighbours,
+    CupyArcs,
     CupyNorms,
     CupyMessages,
     CupyCopies,

@@ -71,13 +71,11 @@ class CupyNeighbours:
 
     def pattern(self, matrix: sp.csr_array, order: np.ndarray) -> DevicePattern:
         host = make_pattern(matrix, order)
-        places = np.empty(host.entries, np.int64)
-        places[host.places] = np.arange(host.entries)
         return DevicePattern(
             host.rows, host.columns, host.entries,
             (upload(host.starts), upload(host.indices)),
             (upload(host.column_starts), upload(host.column_rows)),
-            upload(places),
+            upload(host.places_back, np.dtype(np.int64)),
         )  # fmt: skip
 
     def max_aggregate(self, pattern: DevicePattern, x: Array, out: Array, arg: Array) -> None:
@@ -89,12 +87,12 @@ class CupyNeighbours:
         self._launch("max_columns", *out.shape, *pattern.by_columns, grad, arg, out)
 
     def head_dots(self, x: Array, vector: Array, out: Array) -> None:
-        self._launch("head_dots", *out.shape, x, vector, _per_head(x, out), out)
+        self._launch("head_dots", *out.shape, x, vector, per_head(x, out), out)
 
     def head_dots_backward(
         self, x: Array, vector: Array, dout: Array, dx: Array, dvector: Array
     ) -> None:
-        width = _per_head(x, dout)
+        width = per_head(x, dout)
         self._launch("head_dots_backward", *dx.shape, dout, vector, width, True, dx)
         partial, of = self._partial_array(x.shape[1]), (dout, x, width, len(x))
         self._launch("head_dots_partials", cuda.PARTIALS, x.shape[1], *of, partial)
@@ -118,7 +116,7 @@ class CupyNeighbours:
     def attend_v2_backward(self, of: AttentionV2Backward[Array, DevicePattern]) -> None:
         f, pattern, de = of.forward, of.forward.pattern, self._scores_v2(of.forward)
         self._back(f, de, of.grad, of.dx)
-        heads, width = f.shift.shape[1], _per_head(f.x, f.shift)
+        heads, width = f.shift.shape[1], per_head(f.x, f.shift)
         moved = self.empty(*f.x.shape)
         for back, sparse, mine, other, out in (
             (1, pattern.by_columns, f.x, f.target, of.dx),
@@ -138,7 +136,7 @@ class CupyNeighbours:
 
     def _scores_v2(self, of: AttentionV2[Array, DevicePattern]) -> Array:
         pattern, heads = of.pattern, of.shift.shape[1]
-        e, width = self.empty(pattern.entries, heads), _per_head(of.x, of.shift)
+        e, width = self.empty(pattern.entries, heads), per_head(of.x, of.shift)
         given = *pattern.by_rows, of.x, of.target, of.vector, width, of.slope
         self._launch("scores_v2", pattern.rows, heads, *given, e)
         return e
@@ -146,7 +144,7 @@ class CupyNeighbours:
     def _weigh(self, of: _Any, e: Array) -> None:
         starts, _ = of.pattern.by_rows
         self._launch("softmax_of_rows", *of.shift.shape, starts, e, -np.inf, of.shift, of.total)
-        given = self._weights(of, e), of.shift.shape[1], _per_head(of.x, of.shift), of.x
+        given = self._weights(of, e), per_head(of.x, of.shift), of.x
         self._launch("weighted_rows", *of.out.shape, *of.pattern.by_rows, *given, of.out)
 
     def _weights(self, of: _Any, e: Array) -> Array:
@@ -159,13 +157,13 @@ class CupyNeighbours:
 
     def _back(self, of: _Any, e: Array, grad: Array, dx: Array) -> None:
         """In place of e its gradient; to dx, that of x by which it is summed."""
-        kept, width, pattern = self._weights(of, e), _per_head(of.x, of.shift), of.pattern
+        kept, width, pattern = self._weights(of, e), per_head(of.x, of.shift), of.pattern
         given = *pattern.by_rows, of.x, of.out, grad, width, kept
         self._launch("gradients_of_scores", *of.shift.shape, *given, e)
-        columns = *pattern.by_columns, pattern.places_back, kept, of.shift.shape[1], width
+        columns = *pattern.by_columns, pattern.places_back, kept, width
         self._launch("weighted_columns", *dx.shape, *columns, grad, dx)
 
 
-def _per_head(x: Array, heads: Array) -> int:
+def per_head(x: Array, heads: Array) -> int:
     """Columns of a head, of x (m, heads · c) and an array with a number for each head."""
     return x.shape[1] // heads.shape[1]

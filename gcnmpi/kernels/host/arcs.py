@@ -6,7 +6,6 @@ from abc import ABC, abstractmethod
 from typing import Any
 
 import numpy as np
-import scipy.sparse as sp
 
 from gcnmpi.kernels.epilogues import Epilogue
 from gcnmpi.kernels.host.neighbours import Pattern, columns_of, reduced, rows_of, split, with_values
@@ -33,13 +32,7 @@ class Arcs(ABC):
         self.follow(out, of.epilogue)
 
     def sum_sources(self, pattern: Pattern, x: Array, out: Array) -> None:
-        ones = np.ones(pattern.entries, x.dtype)
-        entries = np.arange(pattern.entries)
-        shape = pattern.entries, pattern.columns
-        matrix = sp.csc_array(
-            sp.csr_array((ones, pattern.indices, np.append(entries, pattern.entries)), shape)
-        )
-        out[...] = matrix.T @ x
+        out[...] = reduced(np.add, x[pattern.places_back], pattern.column_starts)
 
     def reduce_targets(self, of: Reduction[Array, Any]) -> None:
         starts, rows, width = of.pattern.starts, rows_of(of.pattern), of.x.shape[1]

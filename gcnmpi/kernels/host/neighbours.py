@@ -41,6 +41,8 @@ class Pattern:
         Rows of each column, in increasing order.
     places : (entries,) int32, or int64 where there are too many
         Where each entry, by rows, is among the entries by columns.
+    places_back : (entries,) array of the same dtype
+        Where each entry, by columns, is among the entries by rows.
     """
 
     starts: Array
@@ -48,6 +50,7 @@ class Pattern:
     column_starts: Array
     column_rows: Array
     places: Array
+    places_back: Array
 
     @property
     def rows(self) -> int:
@@ -67,8 +70,9 @@ class Pattern:
 
     @property
     def nbytes(self) -> int:
-        arrays = self.starts, self.indices, self.column_starts, self.column_rows, self.places
-        return sum(array.nbytes for array in arrays)
+        by_rows, by_columns = (self.starts, self.indices), (self.column_starts, self.column_rows)
+        between = self.places, self.places_back
+        return sum(array.nbytes for array in (*by_rows, *by_columns, *between))
 
 
 def make_pattern(matrix: sp.csr_array, order: Array) -> Pattern:
@@ -109,6 +113,7 @@ def make_pattern(matrix: sp.csr_array, order: Array) -> Pattern:
         np.ascontiguousarray(turned.indptr, np.int64),
         np.ascontiguousarray(turned.indices, np.int32),
         places,
+        np.ascontiguousarray(turned.data, kind),
     )
 
 

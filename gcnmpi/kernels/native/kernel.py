@@ -27,6 +27,7 @@ from gcnmpi.kernels.interface.neighbours import (
     AttentionV2,
     AttentionV2Backward,
 )
+from gcnmpi.kernels.native.arcs import NativeArcs
 from gcnmpi.kernels.native.norms import NativeNorms
 from partition.errors import UserError
 
@@ -48,7 +49,7 @@ try:
 except ImportError as error:
     raise UserError(*_reason(error)) from error
 
-if not hasattr(_native, "sample"):  # an editable installation
+if not hasattr(_native.Float32, "spmm_values"):  # an editable installation
     raise UserError("was built from older sources", "install gcnmpi again")
 
 _FORMATS = {name: number for number, name in enumerate(FORMATS)}  # enum Format of the sources
@@ -86,7 +87,7 @@ class NativePattern(Pattern):
     compiled: Any
 
 
-class NativeKernel(NativeNorms, DenseArithmetic):
+class NativeKernel(NativeArcs, NativeNorms, DenseArithmetic):
     """Operations in C++, mostly in one pass over memory; the others are inherited.
 
     Parameters

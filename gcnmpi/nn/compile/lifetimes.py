@@ -54,11 +54,7 @@ def lifetimes(
         return source if same else None
 
     found: list[Moment] = []
-    gathered = {
-        step.reads[0]
-        for step in steps
-        if step.instruction.gathers and not gives_whole(step, program.values)
-    }
+    gathered = _gathered(program, steps)
     for at, step in reversed([*enumerate(steps)]):
         assert step.writes is not None
         before = over(at, step, step.writes)
@@ -69,6 +65,15 @@ def lifetimes(
     return found[::-1]
 
 
-def gathers_features(moments: Sequence[Moment]) -> bool:
-    """Whether a step looks at whole rows of neighbours' features."""
-    return any(m.step.instruction.gathers and m.step.reads[0] == INPUT for m in moments)
+def gathers_features(program: Program, moments: Sequence[Moment]) -> bool:
+    """Whether a step brings whole rows of neighbours' features behind those of the rank."""
+    return INPUT in _gathered(program, [moment.step for moment in moments])
+
+
+def _gathered(program: Program, steps: Sequence[Step]) -> set[int]:
+    """The values whose rows are exchanged in their own memory."""
+    return {
+        step.reads[0]
+        for step in steps
+        if step.instruction.gathers and not gives_whole(step, program.values)
+    }

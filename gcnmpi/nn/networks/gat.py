@@ -77,7 +77,7 @@ def heads_of(model: HeadOptions, layer: Layer) -> tuple[int, int]:
     return model.heads, layer.width
 
 
-def after_attention(b: Builder, model: AttentionOptions, x: int, layer: Layer, heads: int) -> int:
+def after_attention(b: Builder, model: HeadOptions, x: int, layer: Layer, heads: int) -> int:
     """The mean of the heads where they are not concatenated, and the bias."""
     if heads > 1 and (layer.last or not model.concat):
         x = b.mean_of_heads(x, heads)

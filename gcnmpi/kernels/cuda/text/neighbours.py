@@ -121,13 +121,13 @@ extern "C" __global__ void weights_of_rows(
 }
 
 extern "C" __global__ void weighted_rows(
-    const I* starts, const S32* indices, const T* weights, I heads, I width,
+    const I* starts, const S32* indices, const T* weights, I weights_row, I weights_column, I width,
     const T* x, I x_row, I x_column, T* out, I out_row, I out_column, I rows, I columns) {
   const I i = ROW, j = COLUMN;
   if (i >= rows || j >= columns) return;
   T sum = 0;
   for (I k = starts[i]; k < starts[i + 1]; ++k)
-    sum += weights[k * heads + j / width] * AT(x, (I)indices[k], j);
+    sum += AT(weights, k, j / width) * AT(x, (I)indices[k], j);
   AT(out, i, j) = sum;
 }
 
@@ -165,23 +165,24 @@ extern "C" __global__ void bend_scores(
 }
 
 extern "C" __global__ void sum_columns(
-    const I* starts, const I* places_back, const T* de, T* out, I out_row, I out_column,
-    I rows, I columns) {
+    const I* starts, const I* places_back, const T* x, I x_row, I x_column,
+    T* out, I out_row, I out_column, I rows, I columns) {
   const I i = ROW, h = COLUMN;
   if (i >= rows || h >= columns) return;
   T sum = 0;
-  for (I k = starts[i]; k < starts[i + 1]; ++k) sum += de[places_back[k] * columns + h];
+  for (I k = starts[i]; k < starts[i + 1]; ++k) sum += AT(x, places_back[k], h);
   AT(out, i, h) = sum;
 }
 
 extern "C" __global__ void weighted_columns(
-    const I* starts, const S32* indices, const I* places_back, const T* weights, I heads, I width,
+    const I* starts, const S32* indices, const I* places_back,
+    const T* weights, I weights_row, I weights_column, I width,
     const T* grad, I grad_row, I grad_column, T* out, I out_row, I out_column, I rows, I columns) {
   const I i = ROW, j = COLUMN;
   if (i >= rows || j >= columns) return;
   T sum = 0;
   for (I k = starts[i]; k < starts[i + 1]; ++k)
-    sum += weights[places_back[k] * heads + j / width] * AT(grad, (I)indices[k], j);
+    sum += AT(weights, places_back[k], j / width) * AT(grad, (I)indices[k], j);
   AT(out, i, j) = sum;
 }
 

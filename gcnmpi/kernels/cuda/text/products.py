@@ -15,9 +15,9 @@ from __future__ import annotations
 
 PIECE = 512
 
-_EPILOGUE = """I stage, I kind, T slope, I has_bias, const T* bias, I dropped, const U64* row_keys,
+EPILOGUE = """I stage, I kind, T slope, I has_bias, const T* bias, I dropped, const U64* row_keys,
     const U32* column_keys, U32 limit, T scale, const T* output, I output_row, I output_column"""
-_PASSED = (
+PASSED = (
     "stage, kind, slope, has_bias, bias, dropped, row_keys, column_keys, limit, scale, output, "
     "output_row, output_column"
 )
@@ -123,4 +123,4 @@ extern "C" __global__ void add_pieces(
 }
 """
 
-KERNELS = _SOURCE.replace("@EPILOGUE@", _EPILOGUE).replace("@PASSED@", _PASSED)
+KERNELS = _SOURCE.replace("@EPILOGUE@", EPILOGUE).replace("@PASSED@", PASSED)

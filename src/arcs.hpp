@@ -1,0 +1,290 @@
+// Rows of vertices and rows of entries: taken from both ends of an entry, summed by rows and by
+// columns, multiplied. An arc is an entry. A row, or a column, belongs to one thread: the bits do
+// not depend on threads.
+#pragma once
+
+#include "heads.hpp"
+
+namespace gcnmpi::TARGET {
+
+inline constexpr Size NEAR = 1 << 12;  // numbers that stay in the L1 cache from one step to the next
+inline constexpr Size SOON = 64;       // arcs whose single numbers are on their way
+
+// out[e] = source[column] + target[row] or one of both, for the arcs of a row.
+template <class T, bool SOURCE, bool OTHER>
+void take_row(
+    const Arcs& arcs, Rows<const T> source, const T* target, T* out, Size stride, Size width
+) {
+    const Size lines = width * (Size)sizeof(T) / LINE + 1, ahead = lines < LINES ? LINES / lines : 1;
+    const Size ends = (lines < LINES ? lines : LINES) * LINE;
+    for (Size k = 0; k < arcs.count; ++k) {
+        if (SOURCE && k + ahead < arcs.left) {
+            const char* coming = (const char*)(source.data + arcs.ends[k + ahead] * source.stride);
+            for (Size byte = 0; byte < ends; byte += LINE) __builtin_prefetch(coming + byte);
+        }
+        const T* from = SOURCE ? source.data + arcs.ends[k] * source.stride : nullptr;
+        T* to = out + k * stride;
+        over_vectors<T>(width, [=](Size j, auto lanes) GCNMPI_INLINE {
+            Vec<T> v = {};
+            if constexpr (SOURCE) v += lanes.load(from + j);
+            if constexpr (OTHER) v += lanes.load(target + j);
+            lanes.store(to + j, v);
+        });
+    }
+}
+
+// What follows is applied while the rows are in the cache.
+template <class T>
+void take(
+    Pattern p, Rows<const T> source, Rows<const T> target, Rows<T> out, Epilogue<T> then,
+    int threads
+) {
+    const auto run = !source.data  ? take_row<T, false, true>
+                     : target.data ? take_row<T, true, true>
+                                   : take_row<T, true, false>;
+    const Size most = out.width < NEAR ? NEAR / (out.width + 1) + 1 : 1;  // arcs at a time
+    const Size end = p.starts[p.rows];
+    over_rows(p, out.width, threads, [&](Size first, Size last) {
+        Size done = p.starts[first];
+        for (Size row = first; row < last; ++row) {
+            const T* mine = target.data ? target.data + row * target.stride : nullptr;
+            for (Size e = p.starts[row], stop = p.starts[row + 1]; e < stop;) {
+                const Size count = stop - e < most ? stop - e : most;
+                T* to = out.data + e * out.stride;
+                run({p.indices + e, count, end - e}, source, mine, to, out.stride, out.width);
+                e += count;
+                if (does_something(then) && (e - done >= most)) {
+                    apply_to_rows(then, read_only(out), out, done, e);
+                    done = e;
+                }
+            }
+        }
+        if (does_something(then)) apply_to_rows(then, read_only(out), out, done, p.starts[last]);
+    });
+}
+
+// Where each entry by columns is among those by rows, from one of them on.
+struct WayBack {
+    const std::int32_t* places;
+    const Size* long_places;
+
+    WayBack(const Pattern& p, Size first)
+        : places(p.back ? p.back + first : nullptr),
+          long_places(p.long_back ? p.long_back + first : nullptr) {}
+    Size operator[](Size k) const { return places ? places[k] : long_places[k]; }
+};
+
+// Weights of arcs: 1, and those in the values of entries, in order or by columns.
+
+template <class T>
+struct Ones {
+    T operator()(Size, Size) const { return 1; }
+    void prefetch(Size) const {}
+};
+
+template <class T>
+struct ValuesOf {
+    const T* values;
+    Size stride;
+
+    T operator()(Size k, Size h) const { return values[k * stride + h]; }
+    void prefetch(Size) const {}
+};
+
+template <class T>
+struct ValuesAt {
+    Rows<const T> values;
+    ArcsTo<WayBack> places;
+
+    T operator()(Size k, Size h) const { return values.data[places.ends[k] * values.stride + h]; }
+    [[gnu::always_inline]] void prefetch(Size k) const {
+        if (k + SOON < places.left)
+            __builtin_prefetch(values.data + places.ends[k + SOON] * values.stride);
+    }
+};
+
+template <class T>
+void sum_sources(Pattern p, Rows<const T> x, Rows<T> out, int threads) {
+    const Size end = p.column_starts[p.columns];
+    over_columns(p, out.width, threads, [&](Size first, Size last) {
+        for (Size j = first; j < last; ++j) {
+            const Size start = p.column_starts[j], count = p.column_starts[j + 1] - start;
+            const ArcsTo<WayBack> arcs = {WayBack(p, start), count, end - start};
+            T* to = out.data + j * out.stride;
+            over_panels<T>(
+                1, out.width, WeightedSum<T, Ones<T>, WayBack>{arcs, x, {}, nullptr, to, false}
+            );
+        }
+    });
+}
+
+template <class T>
+void spmm_values(Pattern p, Rows<const T> values, Rows<const T> x, Rows<T> out, int threads) {
+    const Size heads = values.width, c = out.width / heads, end = p.starts[p.rows];
+    over_rows(p, out.width, threads, [&](Size first, Size last) {
+        for (Size row = first; row < last; ++row) {
+            const Size start = p.starts[row], count = p.starts[row + 1] - start;
+            const ValuesOf<T> weights = {values.data + start * values.stride, values.stride};
+            const Arcs arcs = {p.indices + start, count, end - start};
+            T* to = out.data + row * out.stride;
+            over_panels<T>(
+                heads, c, WeightedSum<T, ValuesOf<T>>{arcs, x, weights, nullptr, to, false}
+            );
+        }
+    });
+}
+
+template <class T>
+void spmm_values_t(Pattern p, Rows<const T> values, Rows<const T> x, Rows<T> out, int threads) {
+    const Size heads = values.width, c = out.width / heads, end = p.column_starts[p.columns];
+    over_columns(p, out.width, threads, [&](Size first, Size last) {
+        for (Size j = first; j < last; ++j) {
+            const Size start = p.column_starts[j], count = p.column_starts[j + 1] - start;
+            const ValuesAt<T> weights = {values, {WayBack(p, start), count, end - start}};
+            const Arcs arcs = {p.column_rows + start, count, end - start};
+            T* to = out.data + j * out.stride;
+            over_panels<T>(
+                heads, c, WeightedSum<T, ValuesAt<T>>{arcs, x, weights, nullptr, to, false}
+            );
+        }
+    });
+}
+
+// out[k, h] = a(k)ʰ · b(k)ʰ for the pairs of rows of a chunk, heads of c columns.
+template <class T, class Pairs>
+struct Dots {
+    static constexpr int MOST = PANEL;
+    Pairs pairs;
+    Size count, c;
+    T* out;
+    Size stride;
+
+    template <int V, int H, bool PART>
+    void run(Size head, Size column, int rest) const {
+        constexpr Size N = LANES<T>;
+        const Tail<T> tail = {rest};
+        const bool add = column != head * c;
+        for (Size k = 0; k < count; ++k) {
+            pairs.template prefetch<V * H, PART>(k, column);
+            const T *a = pairs.first(k) + column, *b = pairs.second(k) + column;
+            T* to = out + k * stride + head;
+            Vec<T> products[H] = {};
+#pragma GCC unroll 8
+            for (int h = 0; h < H; ++h) {
+#pragma GCC unroll 8
+                for (int v = 0; v < V; ++v) {
+                    const Size at = (h * V + v) * N;
+                    products[h] += load(a + at) * load(b + at);
+                }
+                if constexpr (PART) products[0] += tail.load(a + V * N) * tail.load(b + V * N);
+            }
+            if constexpr (H > 1) {
+                store_sums<T, H>(products, to);
+            } else {
+                const T sum = sum_of_lanes<T>(products[0]);
+                *to = add ? *to + sum : sum;
+            }
+        }
+    }
+};
+
+// Of a row of the pattern with the rows at the other ends of its arcs.
+template <class T>
+struct WithEnds {
+    const T* mine;
+    Rows<const T> x;
+    Arcs arcs;
+
+    const T* first(Size) const { return mine; }
+    const T* second(Size k) const { return x.data + (Size)arcs.ends[k] * x.stride; }
+    template <int VECTORS, bool PART>
+    [[gnu::always_inline]] void prefetch(Size k, Size column) const {
+        prefetch_row<T, VECTORS, PART>(arcs, k, x.data + column, x.stride);
+    }
+};
+
+// Of two matrices, row by row.
+template <class T>
+struct SideBySide {
+    Rows<const T> x, y;
+    Size start;
+
+    const T* first(Size k) const { return x.data + (start + k) * x.stride; }
+    const T* second(Size k) const { return y.data + (start + k) * y.stride; }
+    template <int VECTORS, bool PART>
+    void prefetch(Size, Size) const {}
+};
+
+template <class T>
+void no_dots(Rows<T> out, Size first, Size last) {
+    for (Size row = first; row < last; ++row)
+        for (Size h = 0; h < out.width; ++h) out.data[row * out.stride + h] = 0;
+}
+
+template <class T>
+void sddmm(Pattern p, Rows<const T> target, Rows<const T> source, Rows<T> out, int threads) {
+    const Size heads = out.width, c = source.width / heads, end = p.starts[p.rows];
+    if (!c) return no_dots(out, 0, end);
+    over_rows(p, source.width, threads, [&](Size first, Size last) {
+        for (Size row = first; row < last; ++row) {
+            const Size start = p.starts[row], count = p.starts[row + 1] - start;
+            const Arcs arcs = {p.indices + start, count, end - start};
+            const WithEnds<T> pairs = {target.data + row * target.stride, source, arcs};
+            T* to = out.data + start * out.stride;
+            over_panels<T>(heads, c, Dots<T, WithEnds<T>>{pairs, count, c, to, out.stride});
+        }
+    });
+}
+
+// body(first, count) for rows of so many numbers that stay in the L1 cache while panels pass.
+template <class Body>
+void over_near_rows(Size rows, Size width, int threads, Body body) {
+    const Size most = width < NEAR ? NEAR / (width + 1) + 1 : 1;
+    for_ranges(rows, width, threads, [&](Size first, Size last) {
+        for (; first < last; first += most) body(first, last - first < most ? last - first : most);
+    });
+}
+
+template <class T>
+void row_dots(Rows<const T> x, Rows<const T> y, Rows<T> out, int threads) {
+    const Size heads = out.width, c = x.width / heads;
+    if (!c) return no_dots(out, 0, out.rows);
+    over_near_rows(x.rows, x.width, threads, [&](Size first, Size count) {
+        T* to = out.data + first * out.stride;
+        const SideBySide<T> pairs = {x, y, first};
+        over_panels<T>(heads, c, Dots<T, SideBySide<T>>{pairs, count, c, to, out.stride});
+    });
+}
+
+template <class T>
+struct Multiples {  // of heads, a factor for each; in place is fine
+    static constexpr int MOST = PANEL;
+    Rows<const T> factors, x;
+    Rows<T> out;
+    Size start, count;
+
+    template <int V, int H, bool PART>
+    void run(Size head, Size column, int rest) const {
+        constexpr Size N = LANES<T>;
+        const Tail<T> tail = {rest};
+        for (Size row = start; row < start + count; ++row) {
+            const T* factor = factors.data + row * factors.stride + head;
+            const T* from = x.data + row * x.stride + column;
+            T* to = out.data + row * out.stride + column;
+#pragma GCC unroll 8
+            for (int f = 0; f < V * H; ++f)
+                store(to + f * N, factor[f / (V ? V : 1)] * load(from + f * N));
+            if constexpr (PART) tail.store(to + V * N, factor[0] * tail.load(from + V * N));
+        }
+    }
+};
+
+template <class T>
+void scale_heads(Rows<const T> values, Rows<const T> x, Rows<T> out, int threads) {
+    const Size heads = values.width, c = x.width / heads;
+    over_near_rows(x.rows, x.width, threads, [&](Size first, Size count) {
+        over_panels<T>(heads, c, Multiples<T>{values, x, out, first, count});
+    });
+}
+
+}  // namespace gcnmpi::TARGET
