@@ -98,7 +98,7 @@ class Problem:
     def initial(self) -> Weights:
         """All parameters before the first epoch."""
         parameters = self.network.parameters
-        degrees, seed = np.diff(self.matrix.indptr), self.config.train.seed
+        degrees, seed = self.arcs.degrees, self.config.train.seed
         weights = {
             name: initial(p, seed, lambda of: float(of(degrees).mean()))
             for name, p in parameters.items()

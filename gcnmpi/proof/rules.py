@@ -211,7 +211,7 @@ _ACTIVATIONS: dict[str, Callable[[np.ndarray, float], tuple[np.ndarray, np.ndarr
 def _scale_by_degree(
     op: ScaleByDegree, x: list, w: Arrays, run: Pass
 ) -> tuple[np.ndarray, Backward]:
-    degree = np.diff(run.matrix.indptr)[:, np.newaxis]
+    degree = run.arcs.degrees[:, np.newaxis]
     some, linear, logarithm = np.maximum(degree, 1), w[op.linear][0], w[op.logarithm][0]
     factor = {
         "amplification": np.log(degree + 1) / logarithm,
