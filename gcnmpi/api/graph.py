@@ -17,6 +17,7 @@ import numpy as np
 from gcnmpi.api.ranks import on_root
 from partition.errors import UserError, installing
 from partition.graph import store
+from partition.graph.arc_data import ArcData
 from partition.graph.graph import arcs
 from partition.graph.manifest import Manifest, Partition
 from partition.graph.pairs import member
@@ -79,6 +80,11 @@ class Graph:
     def ids(self) -> np.ndarray | None:
         """(n,) ids of the vertices in the source file; None where they were 0..n−1."""
         return self._stored.graph.ids
+
+    @property
+    def arc_data(self) -> ArcData:
+        """Data of the arcs: features, labels, masks, and their numbers in the source."""
+        return self._stored.graph.arc_data
 
     @property
     def class_names(self) -> tuple[str, ...] | None:
@@ -186,7 +192,9 @@ class Graph:
 
         ``x`` float32, ``y`` int64 classes or the targets, ``edge_index`` int64 in the order of the
         sources, ``edge_weight`` float32 where arcs have weights, ``train_mask`` and so on, and
-        ``ids`` where vertices have them: a tensor, or a list of texts.
+        ``ids`` where vertices have them: a tensor, or a list of texts. Of the arcs, in the order
+        of ``edge_index``, ``edge_attr`` float32, ``edge_label``, ``edge_train_mask`` and so on, and
+        ``edge_ids``, where they have other numbers in the source.
 
         Raises
         ------
@@ -218,6 +226,10 @@ class Graph:
             data.y = tensor(graph.targets)
         for name, mask in graph.masks.items():
             data[f"{name}_mask"] = tensor(mask)
+        for name, column in graph.arc_data.columns().items():
+            called = {"features": "attr", "labels": "label"}
+            part = name.removeprefix("arc_")
+            data[f"edge_{called.get(part, part)}"] = tensor(column)
         if graph.ids is not None:
             data.ids = tensor(graph.ids) if graph.ids.dtype.kind == "i" else graph.ids.tolist()
         return data
@@ -286,6 +298,7 @@ def from_arrays(
     splits, seed : int
         How many are drawn, and their seed.
     **options
+        ``arc_features``, ``arc_labels``, ``arc_masks``, with a row for each arc of ``edge_index``;
         ``undirected``, ``direction``, ``duplicates``, ``self_loops``, ``overwrite``: see
         :func:`partition.importing.arrays.import_arrays`.
 
@@ -321,8 +334,9 @@ def from_object(
     folder, split, splits, seed
         See :func:`from_arrays`. Masks that are drawn replace those of the graph.
     **options
-        In place of what the graph holds: ``features``, ``labels``, ``targets``, ``masks``; and as
-        of :func:`from_arrays`.
+        In place of what the graph holds: ``features``, ``labels``, ``targets``, ``masks``;
+        ``arc_features="w1,w2"`` and ``arc_label="kind"`` name attributes of edges that are data of
+        the arcs; and as of :func:`from_arrays`.
 
     Raises
     ------
@@ -334,7 +348,12 @@ def from_object(
     def arrays() -> dict[str, Any]:
         from partition.importing.objects import arrays_of
 
-        found = arrays_of(graph)
+        names = {
+            name: options.pop(name)
+            for name in ("arc_features", "arc_label")
+            if isinstance(options.get(name), str)
+        }
+        found = arrays_of(graph, **names)
         if found.get("undirected") and not options.get("undirected", True):
             raise UserError(
                 "the graph is undirected: with undirected=False, one of the two arcs of each edge "
