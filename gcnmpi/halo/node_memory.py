@@ -73,10 +73,11 @@ class Shared(Transport):
 
     def pack(self, exchange: Ends, packing: Sparse | None = None) -> None:
         """The rows for other nodes only."""
-        rows = Rows.of(self.plan.send_rows, self.plan.send_peers, self.plan.send_offsets)
-        for peer, place in rows.places.items():
+        rows = self.plan.send_rows
+        places = Rows.of(rows, self.plan.send_peers, self.plan.send_offsets).places
+        for peer, place in places.items():
             if peer not in self._near:
-                self.kernel.take_rows(exchange.own, rows.array[place], exchange.packed[place])
+                self.kernel.take_rows(exchange.own, rows[place], exchange.packed[place])
 
     def in_messages(self, peers: np.ndarray, offsets: np.ndarray) -> list[slice]:
         """The places of rows of other nodes."""
@@ -177,7 +178,7 @@ def _notes(
     comm: Comm, tag: int, sources: Iterable[int], targets: Iterable[int]
 ) -> tuple[list, list]:
     """Requests for messages of no bytes from some ranks, and to others."""
-    empty = np.empty((0, 1), np.uint8)
+    empty: np.ndarray = np.empty((0, 1), np.uint8)
     return (
         persistent(comm, ((peer, empty) for peer in sources), receive=True, tag=tag),
         persistent(comm, ((peer, empty) for peer in targets), receive=False, tag=tag),

@@ -143,7 +143,7 @@ class Transport:
         self.mover = Mover(kernel, staged=not self.takes_devices)
 
     @cached_property
-    def _send_rows(self) -> Any:
+    def _send_rows(self) -> np.ndarray:
         return self.kernel.resident(self.plan.send_rows, np.int64)
 
     @classmethod
