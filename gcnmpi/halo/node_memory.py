@@ -25,7 +25,7 @@ from gcnmpi.core.volume import Kept, Volume
 from gcnmpi.halo.plan import Plan
 from gcnmpi.halo.transports import Ends, PersistentRoute, Route, Rows, Transport
 from gcnmpi.kernels.interface.kernel import Array, Kernel, Sparse
-from gcnmpi.mpi.comm import Comm, agreed, free_with, persistent, start_all, wait_all
+from gcnmpi.mpi.comm import Comm, Prequest, agreed, free_with, persistent, start_all, wait_all
 from gcnmpi.mpi.hosts import node_of
 from partition.errors import UserError
 
@@ -176,7 +176,7 @@ def _mapped(file: BinaryIO, nbytes: int) -> np.ndarray:
 
 def _notes(
     comm: Comm, tag: int, sources: Iterable[int], targets: Iterable[int]
-) -> tuple[list, list]:
+) -> tuple[list[Prequest], list[Prequest]]:
     """Requests for messages of no bytes from some ranks, and to others."""
     empty: np.ndarray = np.empty((0, 1), np.uint8)
     return (

@@ -22,6 +22,7 @@ from gcnmpi.mpi.comm import (
     SUM,
     Comm,
     Op,
+    Request,
     reduce_in_place,
     row_type,
     slice_of,
@@ -173,7 +174,7 @@ class Pending:
     """A collective under way; ``then`` is called when what it brings is there."""
 
     def __init__(
-        self, requests: list, phases: Phases, then: Callable[[], None] = lambda: None
+        self, requests: Sequence[Request], phases: Phases, then: Callable[[], None] = lambda: None
     ) -> None:
         self._requests, self._phases, self._then = requests, phases, then
 

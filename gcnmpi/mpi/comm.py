@@ -38,6 +38,7 @@ except (ImportError, RuntimeError) as error:
 
 Comm = MPI.Intracomm
 Request = MPI.Request
+Prequest = MPI.Prequest
 Op = MPI.Op
 Window = MPI.Win
 MPIError = MPI.Exception
@@ -205,7 +206,7 @@ def redistribute(
 
 def persistent(
     comm: Comm, blocks: Iterable[tuple[int, Array]], receive: bool, tag: int = EXCHANGE_TAG
-) -> list[MPI.Prequest]:
+) -> list[Prequest]:
     """Persistent requests that receive or send the row blocks of a buffer, one for each peer.
 
     ``blocks``: peers and the contiguous rows that go to or come from them.
@@ -228,19 +229,19 @@ def row_type(array: Array) -> Iterator[MPI.Datatype]:
         row.Free()  # MPI keeps it as long as it is in use
 
 
-def start_all(requests: list[MPI.Prequest]) -> None:
+def start_all(requests: list[Prequest]) -> None:
     """Start persistent requests, none or more."""
     if requests:
         MPI.Prequest.Startall(requests)
 
 
-def wait_all(requests: list) -> None:
+def wait_all(requests: Sequence[Request]) -> None:
     """Wait until started requests are complete."""
     if requests:
         MPI.Request.Waitall(requests)
 
 
-def free_with(owner: object, made: Sequence[MPI.Prequest] | Sequence[MPI.Group]) -> None:
+def free_with(owner: object, made: Sequence[Prequest] | Sequence[MPI.Group]) -> None:
     """Free requests or groups when ``owner`` is collected (unless MPI has ended before)."""
 
     def free() -> None:
