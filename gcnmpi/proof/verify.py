@@ -400,5 +400,5 @@ def _size(array: np.ndarray) -> float:
     return float(np.max(np.abs(array), initial=0.0))
 
 
-def _worst(errors: Iterable[float]) -> float:
+def _worst(errors: Iterable[float | np.floating]) -> float:
     return float(np.max(list(errors), initial=0.0))
