@@ -137,7 +137,7 @@ class HaloProduct:
         self._whole.clear()
 
     def multiply(
-        self, matrix: Operand, x: Matrix, out: Array, epilogue: Epilogue[Array] | None = None
+        self, matrix: Operand, x: Matrix, out: Array, epilogue: Epilogue | None = None
     ) -> None:
         """out = epilogue(matrix · x): own rows; of a fold, of the sum over ranks."""
         if self._alone:
@@ -181,9 +181,7 @@ class HaloProduct:
         with self._phases("spmm"):
             self._kernel.spmm(self._add, exchange.packed, out, accumulate=True)
 
-    def _expand(
-        self, matrix: Operand, x: Matrix, out: Array, epilogue: Epilogue[Array] | None
-    ) -> None:
+    def _expand(self, matrix: Operand, x: Matrix, out: Array, epilogue: Epilogue | None) -> None:
         exchange = self._exchange_of(x)
         exchange.start_expand(matrix.packed)
         alone = not self._plan.nhalo  # nothing is added to the own half
@@ -194,9 +192,7 @@ class HaloProduct:
             with self._phases("spmm"):
                 self._kernel.spmm_then(matrix.halo, exchange.halo, out, True, epilogue)
 
-    def _fold(
-        self, matrix: Operand, x: Matrix, out: Array, epilogue: Epilogue[Array] | None
-    ) -> None:
+    def _fold(self, matrix: Operand, x: Matrix, out: Array, epilogue: Epilogue | None) -> None:
         assert matrix.halo is not None
         assert matrix.packed is not None
         exchange = self._exchange_of(x)
@@ -214,7 +210,7 @@ class HaloProduct:
         exchange: Exchange | None,
         x: Array,
         out: Array,
-        epilogue: Epilogue[Array] | None,
+        epilogue: Epilogue | None,
     ) -> None:
         whole = len(matrix.own) == 1
         with self._phases("spmm"):

@@ -6,6 +6,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 
+from gcnmpi.core.arrays import Array
+
 A = TypeVar("A")
 
 KINDS = ("none", "relu", "elu", "leaky_relu")
@@ -90,7 +92,8 @@ def _check(kind: str, slope: float) -> None:
         raise ValueError(f"a slope of {slope}: the sign of a result would not be its input's")
 
 
-Epilogue = Activation[A] | ActivationBackward[A]
+EpilogueOf = Activation[A] | ActivationBackward[A]
+Epilogue = EpilogueOf[Array]
 
 
 @dataclass(frozen=True)
@@ -113,7 +116,7 @@ class Product(Generic[A]):
     b: A
     out: A
     transposed: bool = False
-    epilogue: Epilogue[A] | None = None
+    epilogue: EpilogueOf[A] | None = None
     accumulate: bool = False
     also: tuple[A, A] | None = None
 
@@ -123,7 +126,7 @@ class OneAfterTheOther(Generic[A]):
 
     gemm: Callable[..., None]
     column_sum: Callable[[A, A], None]
-    follow: Callable[[A, Epilogue[A] | None], None]
+    follow: Callable[[A, EpilogueOf[A] | None], None]
 
     def gemm_then(self, of: Product[A]) -> None:
         self.gemm(of.a, of.b, of.out, tb=of.transposed, accumulate=of.accumulate)

@@ -215,7 +215,7 @@ class Broadcasts:
         self._buffers.clear()
 
     def multiply(
-        self, matrix: list[Tile], x: Matrix, out: Array, epilogue: Epilogue[Array] | None = None
+        self, matrix: list[Tile], x: Matrix, out: Array, epilogue: Epilogue | None = None
     ) -> None:
         """out = epilogue(Σ over stages of this rank's tile times the block)."""
         out.fill(0)

@@ -98,14 +98,10 @@ class Products(Protocol):
     product cannot be added to a matrix or to another one: these layouts refuse it.
     """
 
-    def aggregate(
-        self, k: int, x: Matrix, out: Array, epilogue: Epilogue[Array] | None = None
-    ) -> None:
+    def aggregate(self, k: int, x: Matrix, out: Array, epilogue: Epilogue | None = None) -> None:
         """out = M·x, and the epilogue."""
 
-    def aggregate_t(
-        self, k: int, x: Matrix, out: Array, epilogue: Epilogue[Array] | None = None
-    ) -> None:
+    def aggregate_t(self, k: int, x: Matrix, out: Array, epilogue: Epilogue | None = None) -> None:
         """out = Mᵀ·x, and the epilogue."""
 
     def combine(self, k: int, product: Product[Array]) -> None:

@@ -82,7 +82,7 @@ class RowProducts(Protocol[Operand_in]):
         """Free the buffers of products that are made once."""
 
     def multiply(
-        self, matrix: Operand_in, x: Matrix, out: Array, epilogue: Epilogue[Array] | None = None
+        self, matrix: Operand_in, x: Matrix, out: Array, epilogue: Epilogue | None = None
     ) -> None:
         """out = epilogue(this rank's tile of a matrix times the rows of x it takes)."""
 
@@ -156,15 +156,11 @@ class RowScheme(WholeRows, Generic[Operand]):
         if self.halo is not None:
             self.halo.release()
 
-    def aggregate(
-        self, k: int, x: Matrix, out: Array, epilogue: Epilogue[Array] | None = None
-    ) -> None:
+    def aggregate(self, k: int, x: Matrix, out: Array, epilogue: Epilogue | None = None) -> None:
         """The product of this copy; then the sum over copies, in place."""
         self._multiply(self._operands[0], None, x, out, epilogue)
 
-    def aggregate_t(
-        self, k: int, x: Matrix, out: Array, epilogue: Epilogue[Array] | None = None
-    ) -> None:
+    def aggregate_t(self, k: int, x: Matrix, out: Array, epilogue: Epilogue | None = None) -> None:
         """The same with Mᵀ; the copy on which the rows are complete gives them to the others."""
         self._multiply(self._operands[1], self._complete_on, x, out, epilogue)
 
@@ -186,7 +182,7 @@ class RowScheme(WholeRows, Generic[Operand]):
         complete_on: int | None,
         x: Matrix,
         out: Array,
-        epilogue: Epilogue[Array] | None,
+        epilogue: Epilogue | None,
     ) -> None:
         if self._replicas is None:
             self._products.multiply(matrix, x, out, epilogue)

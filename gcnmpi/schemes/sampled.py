@@ -263,16 +263,12 @@ class BatchScheme(WholeRows):
         """That of the layer."""
         return self._halos[self._layer(k)] if self._halos else None
 
-    def aggregate(
-        self, k: int, x: Matrix, out: Array, epilogue: Epilogue[Array] | None = None
-    ) -> None:
+    def aggregate(self, k: int, x: Matrix, out: Array, epilogue: Epilogue | None = None) -> None:
         """The product with the layer's matrix."""
         layer = self._layer(k)
         self._products[layer].multiply(self._operand(layer, False), x, out, epilogue)
 
-    def aggregate_t(
-        self, k: int, x: Matrix, out: Array, epilogue: Epilogue[Array] | None = None
-    ) -> None:
+    def aggregate_t(self, k: int, x: Matrix, out: Array, epilogue: Epilogue | None = None) -> None:
         """The product with its transpose."""
         layer = self._layer(k)
         self._products[layer].multiply(self._operand(layer, True), x, out, epilogue)

@@ -246,16 +246,12 @@ class Summa(CutRows, WholeWeights):
         """Free the buffers of what is received."""
         self._memory.clear()
 
-    def aggregate(
-        self, k: int, x: Matrix, out: Array, epilogue: Epilogue[Array] | None = None
-    ) -> None:
+    def aggregate(self, k: int, x: Matrix, out: Array, epilogue: Epilogue | None = None) -> None:
         """In stages, then summed over layers."""
         self._multiply(self._forward, x.array, out)
         self._kernel.follow(out, epilogue)
 
-    def aggregate_t(
-        self, k: int, x: Matrix, out: Array, epilogue: Epilogue[Array] | None = None
-    ) -> None:
+    def aggregate_t(self, k: int, x: Matrix, out: Array, epilogue: Epilogue | None = None) -> None:
         """The same with the tiles of Mᵀ."""
         self._multiply(self._backward, x.array, out)
         self._kernel.follow(out, epilogue)

@@ -163,16 +163,12 @@ class Tensor3D(CutRows):
 
     # Products.
 
-    def aggregate(
-        self, k: int, x: Matrix, out: Array, epilogue: Epilogue[Array] | None = None
-    ) -> None:
+    def aggregate(self, k: int, x: Matrix, out: Array, epilogue: Epilogue | None = None) -> None:
         """The tile times the piece; the sum over the columns of M."""
         self._multiply(self._forward, k, x.array, out, self._line_of(Operation.AGGREGATE, k))
         self._kernel.follow(out, epilogue)
 
-    def aggregate_t(
-        self, k: int, x: Matrix, out: Array, epilogue: Epilogue[Array] | None = None
-    ) -> None:
+    def aggregate_t(self, k: int, x: Matrix, out: Array, epilogue: Epilogue | None = None) -> None:
         """The tile of Mᵀ times the piece; the sum over the rows of M."""
         self._multiply(self._backward, k, x.array, out, self._line_of(Operation.AGGREGATE_T, k))
         self._kernel.follow(out, epilogue)

@@ -14,7 +14,7 @@ from gcnmpi.kernels.cuda.copies import upload
 from gcnmpi.kernels.cuda.cusparse import CusparseMatrix
 from gcnmpi.kernels.cuda.launches import CupyLaunches, Given
 from gcnmpi.kernels.cuda.text.products import PIECE
-from gcnmpi.kernels.epilogues import KINDS, Activation, Epilogue, OneAfterTheOther
+from gcnmpi.kernels.epilogues import KINDS, Activation, EpilogueOf, OneAfterTheOther
 from gcnmpi.kernels.interface.kernel import EntryDropout
 
 ALIGNED = 16  # bytes that a thread reads at once, where rows begin at multiples of it
@@ -94,7 +94,7 @@ class CupyProducts(OneAfterTheOther[Array], CupyLaunches):
         x: Array,
         out: Array,
         accumulate: bool,
-        epilogue: Epilogue[Array] | None,
+        epilogue: EpilogueOf[Array] | None,
     ) -> None:
         """Without cuSPARSE one launch, and one more where there are long rows."""
         if not out.size:
@@ -116,7 +116,7 @@ class CupyProducts(OneAfterTheOther[Array], CupyLaunches):
         x: Array,
         out: Array,
         accumulate: bool,
-        epilogue: Epilogue[Array] | None,
+        epilogue: EpilogueOf[Array] | None,
     ) -> None:
         width = x.shape[1]
         whole = all(_aligned(array) for array in (x, out))
@@ -130,7 +130,7 @@ class CupyProducts(OneAfterTheOther[Array], CupyLaunches):
             pieces = scratch, matrix.first, matrix.long, out
             self._launch("add_pieces", matrix.long_rows, width, *pieces, *then[1:])
 
-    def follow(self, x: Array, epilogue: Epilogue[Array] | None) -> None:
+    def follow(self, x: Array, epilogue: EpilogueOf[Array] | None) -> None:
         """One launch, and one more if something is added first."""
         if epilogue is not None and epilogue.plus is not None:
             self.add(x, epilogue.plus, x)
@@ -138,7 +138,7 @@ class CupyProducts(OneAfterTheOther[Array], CupyLaunches):
         if epilogue is not None:
             self._launch("follow", *x.shape, x, *self._epilogue(x, epilogue))
 
-    def _epilogue(self, x: Array, epilogue: Epilogue[Array] | None) -> tuple[Given, ...]:
+    def _epilogue(self, x: Array, epilogue: EpilogueOf[Array] | None) -> tuple[Given, ...]:
         """As the CUDA source takes it; what is not there is some array that nothing reads."""
         stage, kind, slope, bias, kept, output = _NOTHING, 0, 0.0, None, 1.0, x
         dropped, keys, limit = False, (None, None), np.uint32(0)

@@ -13,7 +13,7 @@ from numpy.typing import DTypeLike
 
 from gcnmpi.core import rng
 from gcnmpi.core.arrays import Number, R
-from gcnmpi.kernels.epilogues import ActivationBackward, Epilogue, OneAfterTheOther
+from gcnmpi.kernels.epilogues import ActivationBackward, EpilogueOf, OneAfterTheOther
 from gcnmpi.kernels.host.elementwise import Elementwise
 from gcnmpi.kernels.host.messages import Messages
 from gcnmpi.kernels.host.neighbours import Neighbours
@@ -160,7 +160,7 @@ class DenseArithmetic(
 
     # Activations.
 
-    def follow(self, x: Array, epilogue: Epilogue[Array] | None) -> None:
+    def follow(self, x: Array, epilogue: EpilogueOf[Array] | None) -> None:
         if epilogue is None:
             return
         if epilogue.plus is not None:
@@ -284,7 +284,7 @@ class DenseArithmetic(
         """out = matrix · x, or out += matrix · x."""
 
     def spmm_then(
-        self, matrix: S, x: Array, out: Array, accumulate: bool, epilogue: Epilogue[Array] | None
+        self, matrix: S, x: Array, out: Array, accumulate: bool, epilogue: EpilogueOf[Array] | None
     ) -> None:
         self.spmm(matrix, x, out, accumulate)
         self.follow(out, epilogue)

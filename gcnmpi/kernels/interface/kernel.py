@@ -19,7 +19,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from gcnmpi.core.arrays import Array, Memory
-from gcnmpi.kernels.epilogues import Epilogue
+from gcnmpi.kernels.epilogues import EpilogueOf
 from gcnmpi.kernels.interface.dense import DenseOperations, LossOperations, OptimizerSteps
 from gcnmpi.kernels.interface.entries import EntryOperations
 from gcnmpi.kernels.interface.neighbours import AttentionDropout, NeighbourOperations, Pattern
@@ -84,7 +84,7 @@ class SparseProducts(Protocol[A, S]):
         """out = matrix · x, or out += matrix · x; rows of x and out are contiguous."""
 
     def spmm_then(
-        self, matrix: S, x: A, out: A, accumulate: bool, epilogue: Epilogue[A] | None
+        self, matrix: S, x: A, out: A, accumulate: bool, epilogue: EpilogueOf[A] | None
     ) -> None:
         """out = epilogue(matrix · x), or epilogue(out + matrix · x)."""
 

@@ -17,7 +17,7 @@ from numpy.typing import DTypeLike
 
 from gcnmpi.core import rng
 from gcnmpi.core.precision import FORMATS
-from gcnmpi.kernels.epilogues import KINDS, Activation, ActivationBackward, Epilogue, Product
+from gcnmpi.kernels.epilogues import KINDS, Activation, ActivationBackward, EpilogueOf, Product
 from gcnmpi.kernels.host.dense import Array, DenseArithmetic
 from gcnmpi.kernels.host.neighbours import Pattern, make_pattern
 from gcnmpi.kernels.interface.dense import AdamStep
@@ -117,7 +117,7 @@ class NativeKernel(NativeNorms, DenseArithmetic[SparseMatrix]):
 
     def spmm_then(
         self, matrix: SparseMatrix, x: Array, out: Array, accumulate: bool,
-        epilogue: Epilogue[Array] | None,
+        epilogue: EpilogueOf[Array] | None,
     ) -> None:  # fmt: skip
         """In one pass over rows of the result."""
         if accumulate and not len(matrix.indices):  # a halo that is empty
@@ -197,7 +197,7 @@ class NativeKernel(NativeNorms, DenseArithmetic[SparseMatrix]):
         """In float64, in groups of rows: the same bits for every number of threads."""
         self._native.column_sum(x, out)
 
-    def follow(self, x: Array, epilogue: Epilogue[Array] | None) -> None:
+    def follow(self, x: Array, epilogue: EpilogueOf[Array] | None) -> None:
         if epilogue is not None:
             self._apply(epilogue, x, x)
 
@@ -280,10 +280,10 @@ class NativeKernel(NativeNorms, DenseArithmetic[SparseMatrix]):
             f.out, of.grad, of.dx, of.dtarget, of.dvector, f.scratch,
         )  # fmt: skip
 
-    def _apply(self, epilogue: Epilogue[Array], x: Array, out: Array) -> None:
+    def _apply(self, epilogue: EpilogueOf[Array], x: Array, out: Array) -> None:
         self._native.apply(self._arrays_of(epilogue), x, out)
 
-    def _arrays_of(self, epilogue: Epilogue[Array] | None) -> object:
+    def _arrays_of(self, epilogue: EpilogueOf[Array] | None) -> object:
         """The epilogue as the compiled products take it."""
         if epilogue is None:
             return None
