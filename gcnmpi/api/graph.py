@@ -97,8 +97,11 @@ class Graph:
         return self.manifest.classes
 
     def adjacency(self) -> sp.csr_array:
-        """A as a SciPy CSR matrix with a row for each source, in memory."""
-        return self._stored.graph.adjacency()
+        """A as a SciPy CSR matrix with a row for each source, in memory.
+
+        Weights of parallel arcs are added.
+        """
+        return self._stored.merged.adjacency()
 
     def partitions(self) -> list[str]:
         """Names of the partitions in the folder, sorted."""

@@ -28,6 +28,7 @@ from gcnmpi.options.config import GraphConfig
 from partition.errors import UserError
 from partition.graph import content
 from partition.graph.graph import (
+    added_up,
     check_arcs,
     chunks,
     entry_values,
@@ -190,7 +191,7 @@ def readers(comm: Comm, rows: np.ndarray, n: int) -> np.ndarray:
 
 
 def own_arcs(comm: Comm, stored: StoredGraph, direction: str) -> Entries:
-    """The arcs of this rank's contiguous 1/P of the rows on disk.
+    """The arcs of this rank's contiguous 1/P of the rows on disk, parallel ones added up.
 
     A UserError is raised on all ranks if no graph has such arcs, or the manifest is not theirs.
     """
@@ -213,6 +214,8 @@ def own_arcs(comm: Comm, stored: StoredGraph, direction: str) -> Entries:
             source, target, weight if manifest.symmetric_values else None
         )
     check_content(comm, stored, content.ARC_FILES, excess)
+    if manifest.parallel:
+        source, target, weight = added_up(source, target, weight)
     row, column = (target, source) if direction == "in" else (source, target)
     return Entries(row, column, weight)
 

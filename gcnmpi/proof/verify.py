@@ -352,7 +352,7 @@ def _metrics(problem: Problem, plans: list[dict[str, int] | None]) -> Iterator[C
     mixed = problem.scheme.describe().get("exchange") == "mixed"
     how, known = (measure_mixed, partition.mixed) if mixed else (measure, partition.metrics)
     # Training vertices are counted in the first split, whichever one was trained.
-    graph = open_graph(problem.source.stored.path, check=False).graph
+    graph = open_graph(problem.source.stored.path, check=False).merged
     metrics = how(graph, parts, partition.k, direction)
     truth, recorded = asdict(metrics), asdict(known[direction])
     wrong = [key for key in truth if recorded.get(key) != truth[key]]
