@@ -10,9 +10,10 @@ import tempfile
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import ArrayLike, DTypeLike
 
 from gcnmpi.api.ranks import on_root
 from partition.errors import UserError, installing
@@ -23,6 +24,11 @@ from partition.graph.manifest import Manifest, Partition
 from partition.graph.pairs import member
 from partition.graph.sparse_rows import SparseRows
 from partition.graph.store import StoredGraph
+
+if TYPE_CHECKING:
+    import scipy.sparse as sp
+    import torch
+    from torch_geometric.data import Data
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -96,7 +102,7 @@ class Graph:
         """Number of classes; 0 without labels."""
         return self.manifest.classes
 
-    def adjacency(self) -> Any:
+    def adjacency(self) -> sp.csr_array:
         """A as a SciPy CSR matrix with a row for each source, in memory.
 
         Weights of parallel arcs are added.
@@ -187,7 +193,7 @@ class Graph:
         """Delete partitions: all, or none and a UserError if one does not exist or is in use."""
         on_root(lambda: store.remove_partition(self.path, *names))
 
-    def to_pyg(self) -> Any:
+    def to_pyg(self) -> Data:
         """A ``torch_geometric.data.Data`` with what the folder holds, in memory of its own.
 
         ``x`` float32, ``y`` int64 classes or the targets, ``edge_index`` int64 in the order of the
@@ -210,7 +216,7 @@ class Graph:
                 installing("torch", "torch_geometric"),
             ) from error
 
-        def tensor(values: Any, dtype: Any = None) -> Any:
+        def tensor(values: ArrayLike, dtype: DTypeLike | None = None) -> torch.Tensor:
             return torch.from_numpy(np.array(values, dtype))  # a copy: files are mapped read-only
 
         graph = self._stored.graph
@@ -253,18 +259,18 @@ def open(path: str | os.PathLike) -> Graph:
 
 
 def from_arrays(
-    edge_index: Any,
-    x: Any = None,
-    y: Any = None,
+    edge_index: object,
+    x: object = None,
+    y: object = None,
     *,
     folder: str | os.PathLike | None = None,
-    train_mask: Any = None,
-    val_mask: Any = None,
-    test_mask: Any = None,
-    targets: Any = None,
-    edge_weight: Any = None,
+    train_mask: object = None,
+    val_mask: object = None,
+    test_mask: object = None,
+    targets: object = None,
+    edge_weight: object = None,
     n: int | None = None,
-    ids: Any = None,
+    ids: object = None,
     split: str | None = None,
     splits: int = 1,
     seed: int = 0,
@@ -315,7 +321,7 @@ def from_arrays(
 
 
 def from_object(
-    graph: Any,
+    graph: object,
     *,
     folder: str | os.PathLike | None = None,
     split: str | None = None,

@@ -7,7 +7,7 @@ import math
 import os
 import time
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, replace
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -36,7 +36,7 @@ from partition.pipeline.solving import (
     mapped,
     refined,
 )
-from partition.registry import Setting
+from partition.registry import Settings
 from partition.resident import taken
 
 if TYPE_CHECKING:
@@ -242,7 +242,7 @@ def existing_partitions(path: Path, name: str | None, k: int, overwrite: bool) -
     return found
 
 
-def default_name(model: str, k: int, tool: Tool, options: Mapping[str, Setting]) -> str:
+def default_name(model: str, k: int, tool: Tool, options: Settings) -> str:
     """``MODEL-K``, with the objective between where it is not the tool's default."""
     objective = tool.options.get("objective")
     if objective is not None and options["objective"] != objective.default:
