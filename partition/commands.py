@@ -90,7 +90,7 @@ class Commands(click.Group):
             sys.exit(code if isinstance(code, int) else 0)
         return code
 
-    def invoke(self, ctx: click.Context) -> Any:
+    def invoke(self, ctx: click.Context) -> object:
         """Run the command; Ctrl-C ends it without a traceback."""
         try:
             return super().invoke(ctx)
@@ -98,7 +98,9 @@ class Commands(click.Group):
             click.echo("interrupted", err=True)
             raise click.exceptions.Exit(EXIT_INTERRUPTED) from None
 
-    def resolve_command(self, ctx: click.Context, args: list[str]) -> Any:
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
         """The command that is named, once its options are seen to be given once each."""
         name, command, rest = super().resolve_command(ctx, args)
         ctx.meta[_WORDS] = list(rest)

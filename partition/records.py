@@ -28,8 +28,11 @@ from partition.errors import UserError, called, shortened
 from partition.locks import check_outside_graphs, process_is_dead, process_space
 from partition.resident import check_memory
 
+# Values as :mod:`json` reads them.
+Json = bool | int | float | str | list["Json"] | dict[str, "Json"] | None
 
-def to_json(value: Any) -> Any:
+
+def to_json(value: object) -> object:
     """``default=`` of :func:`json.dumps` for NumPy values, dataclasses and paths."""
     if isinstance(value, np.generic):
         return value.item()
@@ -42,7 +45,7 @@ def to_json(value: Any) -> Any:
     raise TypeError(f"{type(value).__name__} has no JSON form")
 
 
-def append_record(file: IO[str], event: str, **values: Any) -> None:
+def append_record(file: IO[str], event: str, **values: object) -> None:
     """Write one record to an open file and flush it, so that a reader sees it at once."""
     file.write(json.dumps({"event": event, **values}, default=to_json) + "\n")
     file.flush()

@@ -15,6 +15,8 @@ from typing import Any
 
 from partition.errors import UserError, check_name, installing, shortened
 
+Setting = str | int | float  # the value of an option
+
 
 @dataclass(frozen=True)
 class Registry:

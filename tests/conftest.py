@@ -23,6 +23,9 @@ from gcnmpi.mpi.launch import local_launcher
 from partition.errors import UserError
 from partition.startup import PYTHON
 
+# Threads that wait for others of their process sleep too: tests of two files run at a time.
+os.environ.setdefault("OMP_WAIT_POLICY", "passive")
+
 PROGRAMS = Path(__file__).parent / "mpi" / "programs"
 PACKAGES = {"gcnmpi": "gcnmpi", "gcn-partition": "partition"}
 UNIT = Path(__file__).parent / "unit"
@@ -324,12 +327,14 @@ def launching(monkeypatch, tmp_path_factory) -> Callable[[], list[str]]:
     return ranks
 
 
-# Root needs to say so twice; ranks that wait must not take the cores from those that compute, those
-# of MPICH neither.
+# Root needs to say so twice; ranks that wait sleep, as they would take the cores from those that
+# compute, and those of MPICH give way to these.
 MPI_ENVIRONMENT = {
     "OMPI_ALLOW_RUN_AS_ROOT": "1",
     "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
     "OMPI_MCA_mpi_yield_when_idle": "1",
+    "OMPI_MCA_threads_pthreads_yield_strategy": "nanosleep",
+    "OMPI_MCA_threads_pthreads_nanosleep_time": "100000",
     "OMPI_MCA_btl": "^ofi",  # it sleeps a second in MPI_Init and slows ranks that share a core
     "OMPI_MCA_pml": "ob1",  # what it takes on one host; to look for others takes a rank 0.1 s
     "MPIR_CVAR_CH4_PROGRESS_THROTTLE": "1",

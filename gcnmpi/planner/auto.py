@@ -25,7 +25,6 @@ from gcnmpi.planner.costmodel import predict
 from gcnmpi.planner.machine import Machine, read_machine
 from gcnmpi.planner.ranking import Candidate, Setting
 from partition.errors import UserError
-from partition.graph.metrics import Metrics
 from partition.graph.pairs import members, pair_names
 from partition.graph.store import (
     Partition,
@@ -175,9 +174,7 @@ def other_exchange(
     if not isinstance(scheme, ExchangeOptions) or (scheme.exchange == "mixed" and not whole_rows):
         return []
     path, k = stored.path, partition.k
-    rows, mixed = (
-        Metrics(**figures[direction]) for figures in (partition.metrics, partition.mixed)
-    )
+    rows, mixed = partition.metrics[direction], partition.mixed[direction]
     other = partition.name.removesuffix("-mixed") + "-rows"
     take = f"take --partition {other}"
     if not has_partition(path, other):

@@ -351,7 +351,7 @@ def _metrics(problem: Problem, plans: list[dict[str, int] | None]) -> Iterator[C
     # Training vertices are counted in the first split, whichever one was trained.
     graph = open_graph(problem.source.stored.path, check=False).graph
     metrics = how(graph, parts, partition.k, direction)
-    truth, recorded = asdict(metrics), known[direction]
+    truth, recorded = asdict(metrics), asdict(known[direction])
     wrong = [key for key in truth if recorded.get(key) != truth[key]]
     note = f"volume {metrics.volume:,} rows"
     yield Check("recorded metrics", len(wrong), 0, ", ".join(wrong) or note)

@@ -225,12 +225,12 @@ def make_facts(source: Source, config: Config, demand: Demand) -> Facts:
     scheme = exchange_of(config.scheme)
     backward = backward_exchange(scheme.backward, manifest.symmetric_pattern)
     # The metrics count the full diagonal; without them, as if no vertex had a loop of its own.
-    metrics = None if partition is None else partition.metrics[source.direction]
+    metrics = None if partition is None else vars(partition.metrics[source.direction])
     owned, mixed = None, scheme.exchange == "mixed"
     if mixed and partition is not None and metrics is not None:
         if (why := why_not_mixed(partition, scheme, demand)) is not None:
             raise UserError(f"scheme.exchange cannot be 'mixed': {why[0]}", why[1])
-        owned, metrics = metrics["nnz"], partition.mixed[source.direction]
+        owned, metrics = metrics["nnz"], vars(partition.mixed[source.direction])
     entries = manifest.nnz + manifest.n if metrics is None else sum(metrics["nnz"])
     folds = backward == "fold" and demand.transposed
     return Facts(

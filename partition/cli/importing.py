@@ -239,4 +239,4 @@ def _split(options: dict[str, Any]) -> RandomSplit | None:
 def _show_data(path: Path, manifest: store.Manifest, as_json: bool) -> None:
     summary = describe_data(store.open_graph(path))
     facts = {"path": str(path), "manifest": manifest, "summary": summary}
-    common.emit(facts, as_json, tables.show_data)
+    common.emit(facts, as_json, lambda: tables.show_data(path, manifest, summary))

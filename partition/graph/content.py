@@ -10,7 +10,6 @@ import hashlib
 import json
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -40,10 +39,9 @@ def data_id(graph: Graph) -> str:
     Which of them there are counts too, with their types and shapes, and the names of the classes.
     """
     arrays = vertex_arrays(graph)
-    facts: dict[str, Any] = {
-        name: [array.dtype.str, list(array.shape)] for name, array in arrays.items()
-    } | {"class_names": list(graph.class_names or ())}
-    head = np.frombuffer(json.dumps(facts).encode(), np.uint8)
+    forms = {name: [array.dtype.str, list(array.shape)] for name, array in arrays.items()}
+    facts = json.dumps({**forms, "class_names": list(graph.class_names or ())})
+    head = np.frombuffer(facts.encode(), np.uint8)
     return _digest(graph.n, head, *arrays.values())
 
 
@@ -52,7 +50,7 @@ def parts_id(k: int, parts: np.ndarray) -> str:
     return _digest(k, parts)
 
 
-def vertex_arrays(graph: Graph) -> dict[str, Any]:
+def vertex_arrays(graph: Graph) -> dict[str, np.ndarray | SparseRows]:
     """The arrays with a row for each vertex of a graph, by the names of their files.
 
     Features that are kept as CSR read like the array that they stand for.
@@ -74,12 +72,9 @@ def file_arrays(graph: Graph) -> dict[str, np.ndarray]:
     """The arrays of a graph as a folder keeps them, by the names of their files."""
     arcs = {name: getattr(graph, name) for name in ARC_FILES}
     named = {name: np.ascontiguousarray(a) for name, a in arcs.items() if a is not None}
-    named |= vertex_arrays(graph)
-    features = named.get("features")
-    if isinstance(features, SparseRows):
-        del named["features"]
-        named |= features.files()
-    return named
+    dense = {k: a for k, a in vertex_arrays(graph).items() if not isinstance(a, SparseRows)}
+    sparse = graph.features.files() if isinstance(graph.features, SparseRows) else {}
+    return named | dense | sparse
 
 
 def sums_of(arrays: Mapping[str, np.ndarray]) -> dict[str, str]:
@@ -186,7 +181,7 @@ def excess_of(graph: Graph, values: bool) -> int:
     return total & MASK64
 
 
-def _digest(number: int, *arrays: Any) -> str:
+def _digest(number: int, *arrays: np.ndarray | SparseRows | None) -> str:
     digest = hashlib.blake2b(np.int64(number).tobytes(), digest_size=16)
     for array in arrays:
         if array is None or not array.size:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import MISSING, dataclass, field, fields
+from dataclasses import MISSING, dataclass, field, fields, is_dataclass
 from pathlib import Path
 from types import UnionType
 from typing import IO, Annotated, Any, Union, get_args, get_origin, get_type_hints
@@ -16,7 +16,7 @@ from partition.errors import UserError, shown
 from partition.graph.content import FILES
 from partition.graph.graph import AGAIN, DIRECTIONS, MASKS
 from partition.graph.metrics import Metrics, NodeTraffic
-from partition.records import open_regular, to_json
+from partition.records import Json, open_regular, to_json
 
 FORMAT = "gcnmpi-graph"
 VERSION = 4
@@ -82,7 +82,7 @@ class Manifest:
     features: Count
     classes: Count
     masks: tuple[Annotated[str, MASKS], ...]
-    source: Mapping[str, Any]
+    source: Mapping[str, object]
     class_names: tuple[str, ...] = ()
     data_id: str = ""
     targets: Count = 0
@@ -107,11 +107,11 @@ class Partition:
         The direction of M that its model described.
     imbalance : float or None
         The imbalance that was asked for, as a fraction of the average part weight.
-    metrics : mapping of direction to mapping
-        ``partition.graph.metrics`` of this partition for M in each direction.
-    mixed : mapping of direction to mapping
+    metrics : mapping of direction to Metrics
+        Of this partition for M in each direction.
+    mixed : mapping of direction to Metrics
         The same for the mixed exchange; empty in partitions stored before there was one.
-    nodes : mapping of direction to mapping
+    nodes : mapping of direction to NodeTraffic
         Traffic between nodes, of a partition that was mapped to them; otherwise empty.
     history : sequence of mapping
         The steps that were done, or tried: a row each, ``step``, ``seconds`` and figures.
@@ -134,9 +134,9 @@ class Partition:
     seed: int | None = None
     imbalance: float | None = None
     options: Mapping[str, Any] = field(default_factory=dict)
-    metrics: Mapping[Direction, Mapping[str, Any]] = field(default_factory=dict)
-    mixed: Mapping[Direction, Mapping[str, Any]] = field(default_factory=dict)
-    nodes: Mapping[Direction, Mapping[str, Any]] = field(default_factory=dict)
+    metrics: Mapping[Direction, Metrics] = field(default_factory=dict)
+    mixed: Mapping[Direction, Metrics] = field(default_factory=dict)
+    nodes: Mapping[Direction, NodeTraffic] = field(default_factory=dict)
     history: Sequence[Mapping[str, Any]] = field(default_factory=list)
     seconds: float = 0.0
     deterministic: bool = True
@@ -196,14 +196,16 @@ def read_description(file: Path) -> dict[str, Any]:
     if facts.pop("format", None) != PARTITION_FORMAT or version != PARTITION_VERSION:
         raise UserError(f"{file} is not a version {PARTITION_VERSION} partition")
     _check_fields(file, facts, Partition)
-    for kind, name in ((Metrics, "metrics"), (Metrics, "mixed"), (NodeTraffic, "nodes")):
-        if facts.get(name) and set(facts[name]) != set(DIRECTIONS):
+    kinds: dict[str, type] = {"metrics": Metrics, "mixed": Metrics, "nodes": NodeTraffic}
+    for name, kind in kinds.items():
+        by_direction = facts.get(name, {})
+        if by_direction and set(by_direction) != set(DIRECTIONS):
             raise UserError(f"{file} is damaged: {name} lacks a direction")
-        for direction, figures in facts.get(name, {}).items():
-            if not _are_figures(kind, figures, facts["k"]):
+        for direction, figures in by_direction.items():
+            sums = figures.get("send_sums"), figures.get("recv_sums")
+            if not _are_figures(kind, figures, facts["k"]) or (name == "mixed" and None in sums):
                 raise UserError(f"{file} is damaged: {name} of direction {direction!r}")
-            if name == "mixed" and None in (figures.get("send_sums"), figures.get("recv_sums")):
-                raise UserError(f"{file} is damaged: {name} of direction {direction!r}")
+            by_direction[direction] = kind(**figures)
     return facts
 
 
@@ -226,7 +228,7 @@ def read_json(file: Path) -> dict[str, Any]:
     return _printable(facts)
 
 
-def _printable(value: Any) -> Any:
+def _printable(value: Json) -> Any:
     """A JSON value whose texts steer no terminal, wherever they are printed."""
     if isinstance(value, str):
         return shown(value)
@@ -237,13 +239,13 @@ def _printable(value: Any) -> Any:
     return value
 
 
-def dump_json(stream: IO[str], facts: Mapping[str, Any]) -> None:
+def dump_json(stream: IO[str], facts: Mapping[str, object]) -> None:
     """The form that JSON files of a graph folder have."""
     json.dump(facts, stream, indent=1, default=to_json)
     stream.write("\n")
 
 
-def _check_fields(file: Path, facts: Mapping[str, Any], kind: type) -> None:
+def _check_fields(file: Path, facts: Mapping[str, object], kind: type) -> None:
     """Refuse facts that are not the fields of a dataclass, as these are annotated."""
     known = get_type_hints(kind, include_extras=True)
     for name in facts:
@@ -261,7 +263,7 @@ def _check_fields(file: Path, facts: Mapping[str, Any], kind: type) -> None:
             raise UserError(f"{file} is damaged: {name} cannot be {text[:60]}")
 
 
-def _fits(value: Any, kind: Any) -> bool:
+def _fits(value: object, kind: Any) -> bool:
     """Whether a JSON value is of a type; of ``Annotated[T, known]``, if it is a T in ``known``."""
     origin, inner = get_origin(kind), get_args(kind)
     if origin is Annotated:
@@ -275,8 +277,11 @@ def _fits(value: Any, kind: Any) -> bool:
             _fits(key, inner[0]) and _fits(item, inner[1]) for key, item in value.items()
         )
     if kind in (int, float):
-        return type(value) in (int, kind) and abs(value) < 2**63
-    return kind is Any or type(value) is kind
+        fits = type(value) in (int, kind)
+        return fits and isinstance(value, int | float) and abs(value) < 2**63
+    if is_dataclass(kind):  # its fields are looked at by :func:`_are_figures`
+        return type(value) is dict
+    return kind in (object, Any) or type(value) is kind
 
 
 def _are_figures(kind: type, figures: Mapping[str, Any], k: int) -> bool:

@@ -21,7 +21,6 @@ import shutil
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -71,7 +70,7 @@ def write_graph(
     path: str | os.PathLike,
     graph: Graph,
     *,
-    source: Mapping[str, Any],
+    source: Mapping[str, object],
     direction: str = "in",
     overwrite: bool = False,
     report: Callable[[str], None] = lambda line: None,
@@ -404,7 +403,7 @@ def _keep_partitions(old: Path, new: Path, graph: Graph, manifest: Manifest) -> 
         train = None
         if training is not None:
             train = np.bincount(partition.parts[training], minlength=partition.k).tolist()
-        metrics = {key: {**facts, "train": train} for key, facts in partition.metrics.items()}
+        metrics = {key: replace(found, train=train) for key, found in partition.metrics.items()}
         write_partition(new, replace(partition, metrics=metrics))
 
 

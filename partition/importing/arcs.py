@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
 
@@ -98,7 +97,7 @@ class Settling:
                 "the rules merge and sum accept duplicates",
             )
 
-    def facts(self, nread: int, symmetric: bool) -> dict[str, Any]:
+    def facts(self, nread: int, symmetric: bool) -> dict[str, object]:
         """The account of the arcs that were read, for the manifest."""
         differ = {"differ": self.differ} if self.differ else {}
         return {

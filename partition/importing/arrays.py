@@ -6,7 +6,6 @@ import os
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
@@ -27,15 +26,15 @@ from partition.importing.vertex_data import attach_arrays
 
 def import_arrays(
     out_path: str | os.PathLike,
-    edge_index: Any,
+    edge_index: object,
     *,
-    edge_weight: Any = None,
+    edge_weight: object = None,
     n: int | None = None,
-    ids: Any = None,
-    features: Any = None,
-    labels: Any = None,
-    targets: Any = None,
-    masks: Mapping[str, Any] | None = None,
+    ids: object = None,
+    features: object = None,
+    labels: object = None,
+    targets: object = None,
+    masks: Mapping[str, object] | None = None,
     split: RandomSplit | None = None,
     undirected: bool = False,
     direction: str = "in",
@@ -104,14 +103,14 @@ def import_arrays(
     )  # fmt: skip
 
 
-def _source(edge_index: Any, edge_weight: Any, n: int | None) -> Source:
+def _source(edge_index: object, edge_weight: object, n: int | None) -> Source:
     if sp.issparse(edge_index):
         if edge_weight is not None:
             raise UserError("edge_weight: the entries of a sparse edge_index are its weights")
-        arcs = arcs_of(_csr(edge_index, "edge_index"), "edge_index")
-        if n not in (None, arcs["n"]):
-            raise UserError(f"edge_index has {arcs['n']} vertices, not {n}")
-        return Source(**arcs, format="arrays")
+        arcs = arcs_of(_csr(edge_index, "edge_index"), "edge_index", "arrays")
+        if n not in (None, arcs.n):
+            raise UserError(f"edge_index has {arcs.n} vertices, not {n}")
+        return arcs
     source, target = ends_of(_numpy(edge_index, "edge_index"), "edge_index", "(2, E)")
     if n is None:
         n = int(max(source.max(initial=-1), target.max(initial=-1))) + 1
@@ -129,7 +128,7 @@ def _source(edge_index: Any, edge_weight: Any, n: int | None) -> Source:
     return Source(n=n, source=source, target=target, weights=weights, format="arrays")
 
 
-def _ids(ids: Any, n: int) -> np.ndarray:
+def _ids(ids: object, n: int) -> np.ndarray:
     array = _numpy(ids, "ids")
     if array.shape != (n,) or array.dtype.kind not in "iuU":
         raise UserError(f"ids are {array.dtype} {array.shape}, not one for each of {n} vertices")
@@ -137,18 +136,18 @@ def _ids(ids: Any, n: int) -> np.ndarray:
     return array if array.dtype.kind == "U" else array.astype(np.int64)
 
 
-def _features(features: Any) -> np.ndarray:
+def _features(features: object) -> np.ndarray:
     if sp.issparse(features):
         return dense_features(_csr(features, "x"), "x")
     return _numpy(features, "x")
 
 
-def _csr(matrix: Any, where: str) -> Csr:
+def _csr(matrix: object, where: str) -> Csr:
     csr = sp.csr_array(matrix)
     return check_csr((csr.indptr, csr.indices, csr.data, csr.shape), where)
 
 
-def _numpy(value: Any, where: str) -> np.ndarray:
+def _numpy(value: object, where: str) -> np.ndarray:
     """An array from one, or from a tensor of another library, on any device, with a gradient."""
     if hasattr(value, "detach"):
         value = value.detach().cpu()

@@ -143,18 +143,15 @@ def attach_files(
         keep_features = "sparse" if isinstance(stored.graph.features, SparseRows) else "dense"
     graph = attach(stored.graph, given, source=stored.manifest.source, report=report)
     facts = dict(stored.manifest.source)
-    before = facts.pop("attached", {})
-    if (
-        given.masks or given.split is not None
-    ):  # what masks were drawn or read before is no longer so
+    attached = facts.pop("attached", {})
+    before = attached if isinstance(attached, dict) else {}
+    if given.masks or given.split is not None:  # masks are not drawn as before any more
         facts.pop("split", None)
     if given.split is not None:
         before = {name: file for name, file in before.items() if name not in MASKS}
-    new = given.facts()
-    if attached := before | new.pop("attached", {}):
-        new["attached"] = attached
+    facts |= given.facts(before)
     return write_graph(
-        path, graph, source=facts | new, direction=stored.manifest.direction, overwrite=True,
+        path, graph, source=facts, direction=stored.manifest.direction, overwrite=True,
         keep_features=keep_features,
     )  # fmt: skip
 
@@ -165,7 +162,7 @@ def build_graph(
     undirected: bool = False,
     duplicates: str = "merge",
     self_loops: str = "keep",
-) -> tuple[Graph, dict[str, Any]]:
+) -> tuple[Graph, dict[str, object]]:
     """Sort arcs into CSR form, and settle self-loops and duplicates by the rules given.
 
     Self-loops are settled first, then duplicates, then the graph is made undirected.
@@ -199,7 +196,7 @@ def build_graph(
     return _built(source, Settling(undirected, duplicates, self_loops))
 
 
-def _built(source: Source, rules: Settling) -> tuple[Graph, dict[str, Any]]:
+def _built(source: Source, rules: Settling) -> tuple[Graph, dict[str, object]]:
     """The steps of :func:`build_graph`; those of graphs on disk are the same, range by range."""
     n = source.n
     check_number(n)

@@ -17,7 +17,7 @@ from partition.importing.readers.named_arrays import MASK_FIELDS, labels_or_targ
 from partition.importing.readers.numbering import check_ids, number_vertices
 
 
-def arrays_of(graph: Any) -> dict[str, Any]:
+def arrays_of(graph: object) -> dict[str, Any]:
     """The content of a graph of another library, as arguments of :func:`import_arrays`.
 
     Parameters
@@ -47,7 +47,7 @@ def arrays_of(graph: Any) -> dict[str, Any]:
     return {name: value for name, value in LIBRARIES[found](graph).items() if value is not None}
 
 
-def _networkx(graph: Any) -> dict[str, Any]:
+def _networkx(graph: Any) -> dict[str, object]:
     number = {vertex: i for i, vertex in enumerate(graph.nodes)}
     ends = [(number[edge[0]], number[edge[1]]) for edge in graph.edges()]
     weights = [data for *_, data in graph.edges(data="weight")]
@@ -58,7 +58,7 @@ def _networkx(graph: Any) -> dict[str, Any]:
     )  # fmt: skip
 
 
-def _igraph(graph: Any) -> dict[str, Any]:
+def _igraph(graph: Any) -> dict[str, object]:
     named = "name" in graph.vs.attributes()
     vertices = graph.vs["name"] if named else list(range(graph.vcount()))
     weights = graph.es["weight"] if "weight" in graph.es.attributes() else []
@@ -70,17 +70,17 @@ def _igraph(graph: Any) -> dict[str, Any]:
 
 
 def _listed(
-    vertices: list[Any],
+    vertices: list[object],
     ends: Iterable[tuple[int, int]],
     directed: bool,
-    weights: list[Any],
-    attribute: Callable[[str], list[Any]],
-) -> dict[str, Any]:
+    weights: list[object],
+    attribute: Callable[[str], list[object]],
+) -> dict[str, object]:
     """A graph that is kept as objects, one for each vertex and each edge."""
     edge_index = np.array(list(ends), np.int64).reshape(-1, 2).T
     if not directed:  # an edge is the same whichever end comes first
         edge_index = np.sort(edge_index, axis=0)
-    found: dict[str, Any] = {
+    found: dict[str, object] = {
         "edge_index": edge_index, "n": len(vertices), "ids": _ids(vertices),
         "undirected": None if directed else True,
         "edge_weight": _column(weights, "weight", "edges"),
@@ -89,7 +89,7 @@ def _listed(
                                  for name in ("x", "y", *MASK_FIELDS)})  # fmt: skip
 
 
-def _ids(vertices: list[Any]) -> np.ndarray | None:
+def _ids(vertices: list[object]) -> np.ndarray | None:
     """The names of vertices: integers, or texts; None where they are 0..n−1."""
     if all(type(vertex) is int and abs(vertex) < 2**63 for vertex in vertices):
         numbers = np.array(vertices, np.int64)
@@ -99,7 +99,7 @@ def _ids(vertices: list[Any]) -> np.ndarray | None:
     return texts
 
 
-def _column(values: list[Any], name: str, of: str) -> np.ndarray | None:
+def _column(values: list[object], name: str, of: str) -> np.ndarray | None:
     """An attribute of all vertices or edges; None where none has it."""
     missing = sum(value is None for value in values)
     if missing == len(values):
@@ -115,7 +115,7 @@ def _column(values: list[Any], name: str, of: str) -> np.ndarray | None:
         raise UserError(f"the attribute {name!r} is no array: {error}") from error
 
 
-def _pyg(data: Any) -> dict[str, Any]:
+def _pyg(data: Any) -> dict[str, object]:
     fields = data.to_dict() if hasattr(data, "to_dict") else {}
     if "edge_index" not in fields:
         raise UserError(
@@ -132,7 +132,7 @@ def _pyg(data: Any) -> dict[str, Any]:
     } | _vertex_data({name: fields.get(name) for name in wanted})
 
 
-def _dgl(graph: Any) -> dict[str, Any]:
+def _dgl(graph: Any) -> dict[str, object]:
     if not graph.is_homogeneous:
         raise UserError(
             "the DGL graph has vertices or edges of several types",
@@ -148,7 +148,7 @@ def _dgl(graph: Any) -> dict[str, Any]:
     } | _vertex_data({name: named.get(name) for name in ("x", "y", *MASK_FIELDS)})
 
 
-def _pandas(frame: Any) -> dict[str, Any]:
+def _pandas(frame: Any) -> dict[str, object]:
     names = [str(name) for name in frame.columns]
     places = named_roles(names)
     if places is None:
@@ -169,24 +169,24 @@ def _pandas(frame: Any) -> dict[str, Any]:
             "n": n, "ids": ids}  # fmt: skip
 
 
-def _vertex_data(fields: Mapping[str, Any]) -> dict[str, Any]:
+def _vertex_data(fields: Mapping[str, object]) -> dict[str, object]:
     """Features, classes or targets, and masks, as arguments of :func:`import_arrays`."""
     masks = {name.removesuffix("_mask"): _host(fields[name]).astype(bool)
              for name in MASK_FIELDS if fields.get(name) is not None}  # fmt: skip
-    found: dict[str, Any] = {"features": fields.get("x"), "masks": masks or None}
+    found: dict[str, object] = {"features": fields.get("x"), "masks": masks or None}
     if fields.get("y") is not None:
         kind, values = labels_or_targets(_host(fields["y"]))
         found[kind] = values
     return found
 
 
-def _host(values: Any) -> np.ndarray:
+def _host(values: object) -> np.ndarray:
     """An array from one, or from a tensor on any device."""
     return np.asarray(values.detach().cpu() if hasattr(values, "detach") else values)
 
 
 # The package of a class → the arrays of its objects.
-LIBRARIES: Mapping[str, Callable[[Any], dict[str, Any]]] = {
+LIBRARIES: Mapping[str, Callable[[Any], dict[str, object]]] = {
     "networkx": _networkx,
     "igraph": _igraph,
     "torch_geometric": _pyg,

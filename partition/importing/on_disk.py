@@ -40,7 +40,7 @@ def build_on_disk(
     memory: float,
     rules: Settling,
     tell: Tell = lambda stage, done, total: None,
-) -> tuple[Graph, dict[str, Any]]:
+) -> tuple[Graph, dict[str, object]]:
     """As :func:`partition.importing.assemble.build_graph`, out of pieces and into files.
 
     The files are in ``folder``, which is the caller's to delete, and the arrays of the graph are

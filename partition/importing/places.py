@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from typing import Any
 
 import numpy as np
 
@@ -28,7 +27,7 @@ class Places:
         graph: Graph,
         ids: str | os.PathLike | None,
         mask_numbers: str | None,
-        source: Mapping[str, Any] | None = None,
+        source: Mapping[str, object] | None = None,
     ) -> None:
         self.source = source or {}
         self.n = graph.n

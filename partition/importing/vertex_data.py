@@ -6,7 +6,6 @@ import os
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -127,12 +126,16 @@ class VertexFiles:
                 "give --features, --labels, --targets or a mask",
             )
 
-    def facts(self) -> dict[str, Any]:
-        """The entries of the manifest: names of files, seed, and how masks were drawn."""
+    def facts(self, before: Mapping[str, object] | None = None) -> dict[str, object]:
+        """The entries of the manifest: names of files, seed, and how masks were drawn.
+
+        ``before`` are the names of the files that were attached earlier.
+        """
         given = {"features": self.features, "labels": self.of_labels, "targets": self.targets}
         given |= {**self.masks, "ids": self.ids}
         attached = {name: Path(value).name for name, value in given.items() if value is not None}
-        facts: dict[str, Any] = {"attached": attached} if attached else {}
+        together = {**(before or {}), **attached}
+        facts: dict[str, object] = {"attached": together} if together else {}
         if any(value.startswith("random:") for value in attached.values()):
             facts["seed"] = self.seed
         return facts if self.split is None else facts | {"split": self.split.facts()}
@@ -142,7 +145,7 @@ def attach(
     graph: Graph,
     files: VertexFiles,
     *,
-    source: Mapping[str, Any] | None = None,
+    source: Mapping[str, object] | None = None,
     report: Callable[[str], None] = lambda line: None,
 ) -> Graph:
     """The graph with vertex data from files or from a generator.
@@ -287,7 +290,7 @@ def _mask_of(places: Places, pieces: list[_Given]) -> np.ndarray:
     return np.stack(found, axis=1)
 
 
-def _check_drawn(masks: Mapping[str, Any], split: RandomSplit | None) -> None:
+def _check_drawn(masks: Mapping[str, object], split: RandomSplit | None) -> None:
     if masks and split is not None:
         raise UserError("--split draws all masks, and so does not go with files of masks")
 

@@ -69,9 +69,9 @@ class Recipe:
             raise UserError(f"ranks per node = {self.ranks_per_node}: a node runs at least one")
         check_name("mapping", self.mapping, MAPPINGS)
 
-    def record(self) -> dict[str, Any]:
+    def record(self) -> dict[str, object]:
         """The demands that the options of a stored partition keep."""
-        facts: dict[str, Any] = {}
+        facts: dict[str, object] = {}
         if self.balance != DEFAULT_BALANCE:
             facts["balance"] = self.balance
         if self.ranks_per_node is not None:

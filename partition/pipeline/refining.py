@@ -114,7 +114,7 @@ def refine_partition(
             history=[step(start, before.seconds, was), step("refine", seconds, reached)],
             seconds=seconds,
             deterministic=before.deterministic and not deadline.decided,
-            **asdict(found),
+            **vars(found),
         )
         warn_of_imbalance(graph, reached, recipe)
         return write_partition(stored.path, partition, overwrite=overwrite)

@@ -15,7 +15,7 @@ passed on: a function is compiled for every combination of types that it is call
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numba
 import numpy as np
@@ -29,16 +29,20 @@ NET = np.dtype(
 )
 
 
-def compiled(function: Callable) -> Any:
+def compiled(function: Callable) -> Callable:
     """Compile on the first call, and keep the code on disk where that is possible."""
+
     # No division by zero is checked for; sums may be fused, not reordered. Threads that tell of the
     # progress, and that the time is over, run meanwhile.
-    settings: dict[str, Any] = {"error_model": "numpy", "fastmath": {"contract", "nsz"}}
-    settings["nogil"] = True
+    def njit(cache: bool) -> Callable:
+        return numba.njit(
+            cache=cache, error_model="numpy", fastmath={"contract", "nsz"}, nogil=True
+        )(function)
+
     try:
-        return numba.njit(cache=True, **settings)(function)
+        return njit(cache=True)
     except RuntimeError:  # there is no folder to write to
-        return numba.njit(**settings)(function)
+        return njit(cache=False)
 
 
 class State(NamedTuple):

@@ -14,7 +14,6 @@ import os
 import zipfile
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -62,7 +61,7 @@ def read_torch(path: Path) -> dict[str, np.ndarray]:
         return {name: file.array(name, tensor) for name, tensor in found.items()}
 
 
-def is_tensor(value: Any) -> bool:
+def is_tensor(value: object) -> bool:
     """Whether something in a file is a tensor."""
     return isinstance(value, Made) and value.word in ("tensor", "parameter")
 
@@ -124,7 +123,7 @@ class TorchFile:
         self._unread -= entry.file_size
         return self._archive.read(entry)
 
-    def array(self, name: str, tensor: Any) -> np.ndarray:
+    def array(self, name: str, tensor: object) -> np.ndarray:
         """The numbers of a tensor, which messages call ``name``; bfloat16 as float32."""
         if isinstance(tensor, Made) and tensor.word == "parameter" and tensor.arguments:
             tensor = tensor.arguments[0]

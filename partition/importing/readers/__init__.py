@@ -139,10 +139,12 @@ class Source:
     ids: np.ndarray | None = None
     symmetric: bool = False
     format: str = ""
-    notes: Mapping[str, Any] = field(default_factory=dict)
+    notes: Mapping[str, str] = field(default_factory=dict)
     targets: np.ndarray | None = None
 
 
+# Sources and targets, an array of numbers or an Arrow array of texts each; and float64 weights.
+Piece = tuple[np.ndarray | pa.Array, np.ndarray | pa.Array, np.ndarray | None]
 # (name, shape, dtype) → an array to be filled: in memory, or in a file.
 Allocate = Callable[[str, tuple[int, ...], np.dtype], np.ndarray]
 # Told the stage, how much of it is done, and how much there is.
@@ -155,8 +157,8 @@ class Stream:
 
     Attributes
     ----------
-    pieces : iterator of (source, target, weights or None)
-        Ids of the file, and float64 weights; to be taken once.
+    pieces : iterator of Piece
+        Ids of the file, and weights; to be taken once.
     where : str
         The file, for messages.
     weighted : bool
@@ -173,7 +175,7 @@ class Stream:
         Further fields of :class:`Source`; ``notes`` are those known before the arcs are read.
     """
 
-    pieces: Iterator[tuple[Any, Any, np.ndarray | None]]
+    pieces: Iterator[Piece]
     where: str
     weighted: bool = False
     text: bool = False
@@ -247,9 +249,11 @@ def open_stream(
     return stream
 
 
-def _stream(path: Path, format: str, layout: Layout, *how: Any) -> Stream:
+def _stream(
+    path: Path, format: str, layout: Layout, allocate: Allocate, tell: Tell, whole: bool
+) -> Stream:
     """The arcs of a file, with its vertices as ``layout`` lists them where the file does not."""
-    stream = READERS.get(format)(path, layout, *how)
+    stream = READERS.get(format)(path, layout, allocate, tell, whole)
     if stream.n is not None or layout.ids is None:
         return replace(stream, vertices=layout.vertices)
     ids = read_ids(layout.ids, text=stream.text)
@@ -258,14 +262,16 @@ def _stream(path: Path, format: str, layout: Layout, *how: Any) -> Stream:
 
 def _whole(stream: Stream) -> Source:
     """All pieces together, with vertices that are numbered."""
-    ends: list[Any] = [list(some) for some in zip(*stream.pieces, strict=True)]
-    weights = _joined(ends.pop()) if stream.weighted else None
+    sources, targets, of_weights = (list(some) for some in zip(*stream.pieces, strict=True))
+    weights = _joined(of_weights) if stream.weighted else None
     names = None
     if stream.text:
-        names, source, target = number_texts(stream.where, *map(pa.chunked_array, ends[:2]))
+        chunked = pa.chunked_array(sources), pa.chunked_array(targets)
+        names, source, target = number_texts(stream.where, *chunked)
+        del chunked
     else:
-        target, source = _joined(ends[1]), _joined(ends[0])
-    del ends
+        target, source = _joined(targets), _joined(sources)
+    del sources, targets
     pa.default_memory_pool().release_unused()  # it would keep the memory for later columns
     n, ids = stream.n, None
     if n is None:

@@ -13,7 +13,6 @@ import struct
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -74,11 +73,11 @@ def as_source(
     format: str,
 ) -> Source:
     """A graph out of its data of vertices and arcs, DGL's ``ndata`` and ``edata``."""
-    fields: dict[str, Any] = {NAMES.get(name, name): a for name, a in vertex_data.items()}
+    fields = {NAMES.get(name, name): a for name, a in vertex_data.items()}
     fields |= {f"edge {name}": a for name, a in arc_data.items() if name not in WEIGHTS}
-    fields |= {"edge_index": edge_index, "num_nodes": n}
+    fields["edge_index"] = edge_index
     weights = [arc_data[name] for name in WEIGHTS if name in arc_data]
-    return source_of(fields | ({"edge_weight": weights[0]} if weights else {}), where, format)
+    return source_of(fields | ({"edge_weight": weights[0]} if weights else {}), where, format, n)
 
 
 def read_tensors(path: Path) -> dict[str, np.ndarray]:

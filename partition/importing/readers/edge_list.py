@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from partition.errors import UserError
-from partition.importing.readers import Allocate, Layout, Stream, Tell
+from partition.importing.readers import Allocate, Layout, Piece, Stream, Tell
 from partition.importing.readers.columns import ROLES, Columns, find_columns
 from partition.importing.readers.files import finite_weights, quoted, read_errors
 from partition.importing.readers.text import COMMENTS, LONGEST_LINE, Table
@@ -32,7 +31,7 @@ def stream(path: Path, layout: Layout, allocate: Allocate, tell: Tell, whole: bo
     """
     columns = find_columns(path, layout)
 
-    def pieces() -> Iterator[tuple[Any, Any, np.ndarray | None]]:
+    def pieces() -> Iterator[Piece]:
         third, size, rows = _ThirdColumn(path, columns), path.stat().st_size, 0
         first, again = list[str](), not columns.doubtful
         with read_errors(path):

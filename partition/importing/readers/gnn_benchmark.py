@@ -9,7 +9,6 @@ from __future__ import annotations
 import contextlib
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -45,7 +44,7 @@ def read(path: Path) -> Source:
     names = npz_names(path)
     if "format" in names:
         matrix = saved_csr(read_npz(path, SAVED, kinds=NUMBERS + TEXTS), where)
-        return Source(**arcs_of(matrix, where), format="npz")
+        return arcs_of(matrix, where, "npz")
     if {"edges", "node_features"} <= names:
         return _heterophilous(path, names)
     arrays = read_npz(path, WANTED)
@@ -58,17 +57,15 @@ def read(path: Path) -> Source:
             "scipy.sparse.save_npz; of others, save the list of arcs as .npy and give the other "
             "arrays by --features and --labels, or call gcnmpi.graph.from_arrays",
         )
-    arcs = arcs_of(csr_arrays(arrays, adjacency, where), f"{where}: {adjacency}data")
+    arcs = arcs_of(csr_arrays(arrays, adjacency, where), f"{where}: {adjacency}data", "npz")
     features = _features(arrays, where)
     labels, class_names = None, None
     if name := _one(arrays, LABELS, where):
         labels, class_names = class_labels(arrays[name], where, _class_names(path, names))
     for what, array in (("attributes", features), ("labels", labels)):
-        if array is not None and len(array) != arcs["n"]:
-            raise UserError(
-                f"{path} has {what} of {len(array)} vertices, the graph has {arcs['n']}"
-            )
-    return Source(**arcs, features=features, labels=labels, class_names=class_names, format="npz")
+        if array is not None and len(array) != arcs.n:
+            raise UserError(f"{path} has {what} of {len(array)} vertices, the graph has {arcs.n}")
+    return replace(arcs, features=features, labels=labels, class_names=class_names)
 
 
 def _heterophilous(path: Path, names: set[str]) -> Source:
@@ -79,7 +76,8 @@ def _heterophilous(path: Path, names: set[str]) -> Source:
     edges = arrays["edges"]
     if edges.ndim != 2 or edges.shape[1] != 2:
         raise UserError(f"{path}: edges is not (m, 2), but {edges.shape}")
-    fields = {"edge_index": edges.T, "x": arrays["node_features"], "y": arrays.get("node_labels")}
+    fields = {"edge_index": edges.T, "x": arrays["node_features"]}
+    fields |= {"y": arrays["node_labels"]} if "node_labels" in arrays else {}
     fields |= {masks[name]: array.T for name, array in arrays.items() if name in masks}
     return replace(source_of(fields, str(path), "npz"), symmetric=True)
 
@@ -89,8 +87,8 @@ WANTED = frozenset(
 )
 
 
-def arcs_of(matrix: Csr, where: str) -> dict[str, Any]:
-    """``n``, ``source``, ``target`` and ``weights`` out of a checked CSR matrix, row = source.
+def arcs_of(matrix: Csr, where: str, format: str) -> Source:
+    """Vertices, arcs and their weights out of a checked CSR matrix, row = source.
 
     A UserError if it is not square, without vertices, or has an entry that is not finite.
     """
@@ -104,7 +102,7 @@ def arcs_of(matrix: Csr, where: str) -> dict[str, Any]:
         weights = None  # the format has no other way to say that a graph is unweighted
     degree: np.ndarray = np.diff(indptr.astype(np.int64))
     source = np.repeat(np.arange(rows), degree)
-    return {"n": rows, "source": source, "target": indices, "weights": weights}
+    return Source(rows, source, indices, weights, format=format)
 
 
 def _features(arrays: dict[str, np.ndarray], where: str) -> np.ndarray | None:

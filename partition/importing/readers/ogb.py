@@ -7,7 +7,7 @@ test.csv.gz``, lists of vertices.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -60,7 +60,7 @@ class _Raw:
     file: Path
     n: int
     narcs: int
-    ends: Callable[[], Iterator[Any]]
+    ends: Callable[[], Iterator[Sequence[np.ndarray | pa.Array]]]
     features: np.ndarray | None
     labels: np.ndarray | None
     unread: set[str]

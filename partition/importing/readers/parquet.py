@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
 from partition.errors import UserError
-from partition.importing.readers import Allocate, Layout, Stream, Tell
+from partition.importing.readers import Allocate, Layout, Piece, Stream, Tell
 from partition.importing.readers.columns import ROLES, given_roles, named_roles
 from partition.importing.readers.files import finite_weights, quoted
 from partition.importing.readers.parquet_tables import (
@@ -38,7 +37,7 @@ def stream(path: Path, layout: Layout, allocate: Allocate, tell: Tell, whole: bo
     if whole:
         check_memory(16 * rows, f"{path}: {rows} rows")
 
-    def pieces() -> Iterator[tuple[Any, Any, np.ndarray | None]]:
+    def pieces() -> Iterator[Piece]:
         done = 0
         with parquet_errors(path):
             for batch in file.iter_batches(AT_ONCE, columns=chosen):
@@ -92,7 +91,7 @@ def _notes(names: list[str], places: tuple[int, ...]) -> dict[str, str]:
     return {"columns": note + (f"; not read: {', '.join(unread)}" if unread else "")}
 
 
-def _ends(ends: np.ndarray, text: bool, path: Path) -> Any:
+def _ends(ends: np.ndarray, text: bool, path: Path) -> np.ndarray | pa.Array:
     """Sources or targets as an Arrow array of texts, or as int64."""
     if text:
         return pa.array(ends.astype(str), pa.string())

@@ -10,7 +10,7 @@ import os
 from collections.abc import Callable, Container, Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TypeVar
 
 import numpy as np
 
@@ -37,6 +37,7 @@ FEATURES = ("features", "feature", "x", "feat", "feats", "attr_matrix", "attribu
 LABELS = ("labels", "label", "y", "target", "targets", "classes")
 TARGETS = ("targets", "target", "labels", "label", "y")
 MASKS = ("mask",)
+T = TypeVar("T")
 
 
 def read_features(path: str | os.PathLike, others: Container[str] = ()) -> Rows:
@@ -241,8 +242,8 @@ def _decoded(array: np.ndarray, path: Path) -> np.ndarray:
 
 
 def _chosen(
-    arrays: Mapping[str, Any], names: tuple[str, ...], path: Path, column: str | None = None
-) -> Any:
+    arrays: Mapping[str, T], names: tuple[str, ...], path: Path, column: str | None = None
+) -> T:
     """The only one of some named things, or the only one with one of ``names``; or ``column``."""
     if column is not None:
         if column not in arrays:
