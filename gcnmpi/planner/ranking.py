@@ -180,7 +180,7 @@ class Setting:
     def _needs(self) -> tuple[np.ndarray, np.ndarray]:
         # Entries of each column of M outside its diagonal: rows of M transposed.
         other = "out" if self.direction == "in" else "in"
-        return np.unique(row_sizes(self.stored.graph, other) - 1, return_counts=True)
+        return np.unique(row_sizes(self.stored.merged, other) - 1, return_counts=True)
 
 
 def rank_schemes(

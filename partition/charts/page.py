@@ -93,7 +93,11 @@ class Section:
 
 
 def write_page(
-    path: str | os.PathLike, title: str, subtitle: str, sections: Sequence[Section], made_by: str
+    path: str | os.PathLike[str],
+    title: str,
+    subtitle: str,
+    sections: Sequence[Section],
+    made_by: str,
 ) -> None:
     """Write a page, whole or not at all; ``made_by`` is for its foot."""
     with atomic_file(path, "w") as file:

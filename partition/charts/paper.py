@@ -29,12 +29,12 @@ ENDINGS = (".pdf", ".png")  # of figures for papers
 SIZE = 4.4, 3.2  # inches: a column and a half
 
 
-def check_figures(folder: str | os.PathLike) -> None:
+def check_figures(folder: str | os.PathLike[str]) -> None:
     """See that figures can be written to a folder, before the work that they show."""
     check_figure(Path(folder) / "figure.pdf")
 
 
-def save_figures(figures: Iterable[Figure], folder: str | os.PathLike) -> list[Path]:
+def save_figures(figures: Iterable[Figure], folder: str | os.PathLike[str]) -> list[Path]:
     """Write each figure as ``KEY.pdf`` and ``KEY.png``; nothing to draw is an error."""
     written = []
     for figure in figures:
@@ -149,7 +149,7 @@ _DRAW: dict[type, Callable[..., None]] = {
 }  # fmt: skip
 
 
-def check_figure(file: str | os.PathLike) -> None:
+def check_figure(file: str | os.PathLike[str]) -> None:
     """See that a figure can be written to ``file``, before the work that it shows.
 
     Its ending is one of ``FORMATS``, matplotlib is installed, and the folder can be written to.
@@ -179,7 +179,7 @@ def logarithmic(axis: Axes, left: float, right: float) -> None:
     axis.xaxis.set_minor_formatter(lambda x, _: "")
 
 
-def save_figure(figure: Canvas, file: str | os.PathLike) -> None:
+def save_figure(figure: Canvas, file: str | os.PathLike[str]) -> None:
     """Write a figure in the format that the ending of ``file`` says, whole or not at all."""
     check_figure(file)
     with atomic_file(file) as out:

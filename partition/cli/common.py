@@ -14,7 +14,7 @@ from typing import Any
 
 import click
 
-from partition.commands import Assignments
+from partition.commands import Assignments, Decorator
 from partition.errors import UserError, shown
 from partition.graph.graph import DIRECTIONS
 from partition.graph.store import Partition
@@ -27,7 +27,7 @@ from partition.terminal import console, duration, on_terminal
 FILE = click.Path(path_type=Path)
 
 
-def option(names: str, text: str | None = None, default: object = None, **more: Any) -> Callable:
+def option(names: str, text: str | None = None, default: object = None, **more: Any) -> Decorator:
     """An option: its names, with blanks between them, its help, and a default that help shows.
 
     Its type is that of the default, unless ``more`` has another one.
@@ -38,17 +38,17 @@ def option(names: str, text: str | None = None, default: object = None, **more: 
 
 def direction_option(
     text: str = "Direction of the aggregation.  [default: the graph's]",
-) -> Callable:
+) -> Decorator:
     """--direction, with the help that a command has for it."""
     return option("--direction", text, type=click.Choice(DIRECTIONS))
 
 
-def settings_option(text: str, keys: Callable[[], Iterable[str]]) -> Callable:
+def settings_option(text: str, keys: Callable[[], Iterable[str]]) -> Decorator:
     """--set OPTION=VALUE, for :func:`parse_settings`; ``keys`` names all options that there are."""
     return option("--set settings", text, metavar="OPTION=VALUE", cls=Assignments, keys=keys)
 
 
-def balance_option(text: str) -> Callable:
+def balance_option(text: str) -> Decorator:
     """--balance, with the help that a command has for it."""
     return option("--balance", text, balance.DEFAULT, metavar="|".join(balance.CONSTRAINTS))
 

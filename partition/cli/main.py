@@ -60,7 +60,7 @@ def info(graph: Path, name: str | None, as_json: bool) -> None:
     """Describe a graph folder (size, degrees, changes by the import) or one partition in it."""
     if name is None:
         stored = store.open_graph(graph)
-        spread, partitions = degrees(stored.graph), _described(graph)
+        spread, partitions = degrees(stored.merged), _described(graph)
         facts = {"path": str(graph), "manifest": stored.manifest, "degrees": spread}
         facts |= {"partitions": [describe_partition(each, lists=False) for each in partitions]}
         common.emit(facts, as_json, lambda: tables.show_graph(stored, spread, partitions))

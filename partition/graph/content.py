@@ -14,6 +14,7 @@ from pathlib import Path
 import numpy as np
 
 from partition.errors import UserError
+from partition.graph.arc_data import FILES as ARC_DATA_FILES
 from partition.graph.graph import AGAIN, MASKS, Graph, arc_pieces
 from partition.graph.hashing import AT_ONCE, MASK64, key, mixed
 from partition.graph.sparse_rows import FILES as SPARSE_FILES
@@ -22,7 +23,8 @@ from partition.graph.sparse_rows import SparseRows
 ARC_FILES = ("indptr", "indices", "weights")
 FEATURE_FILES = ("features", *SPARSE_FILES)
 TARGET_FILES = ("labels", "targets", *(f"{name}_mask" for name in MASKS))
-FILES = (*ARC_FILES, *FEATURE_FILES, *TARGET_FILES, "ids")  # all that a graph folder can have
+# All that a graph folder can have.
+FILES = (*ARC_FILES, *FEATURE_FILES, *TARGET_FILES, "ids", *ARC_DATA_FILES)
 OPENED = (*ARC_FILES, "labels", "targets")
 ALPHA, BETA = key(0, 0x5355), key(0, 0x4D53)  # keys of their own
 STRIDE = 0xD1342543DE82EF95  # odd: makes one number of two
@@ -34,14 +36,16 @@ def content_id(graph: Graph) -> str:
 
 
 def data_id(graph: Graph) -> str:
-    """Hash of the data of the vertices: features, labels, targets, masks, ids; 32 hex digits.
+    """Hash of the data of vertices and arcs: features, labels, targets, masks, ids; 32 hex digits.
 
     Which of them there are counts too, with their types and shapes, and the names of the classes.
     """
-    arrays = vertex_arrays(graph)
+    arrays = vertex_arrays(graph) | arc_arrays(graph)
     forms = {name: [array.dtype.str, list(array.shape)] for name, array in arrays.items()}
-    facts = json.dumps({**forms, "class_names": list(graph.class_names or ())})
-    head = np.frombuffer(facts.encode(), np.uint8)
+    names = {"class_names": list(graph.class_names or ())}
+    if graph.arc_data.class_names:
+        names["arc_class_names"] = list(graph.arc_data.class_names)
+    head = np.frombuffer(json.dumps({**forms, **names}).encode(), np.uint8)
     return _digest(graph.n, head, *arrays.values())
 
 
@@ -68,13 +72,18 @@ def vertex_arrays(graph: Graph) -> dict[str, np.ndarray | SparseRows]:
     }
 
 
+def arc_arrays(graph: Graph) -> dict[str, np.ndarray]:
+    """The data of the arcs of a graph, in C order, by the names of their files."""
+    return {name: np.ascontiguousarray(a) for name, a in graph.arc_data.columns().items()}
+
+
 def file_arrays(graph: Graph) -> dict[str, np.ndarray]:
     """The arrays of a graph as a folder keeps them, by the names of their files."""
     arcs = {name: getattr(graph, name) for name in ARC_FILES}
     named = {name: np.ascontiguousarray(a) for name, a in arcs.items() if a is not None}
     dense = {k: a for k, a in vertex_arrays(graph).items() if not isinstance(a, SparseRows)}
     sparse = graph.features.files() if isinstance(graph.features, SparseRows) else {}
-    return named | dense | sparse
+    return named | dense | sparse | arc_arrays(graph)
 
 
 def sums_of(arrays: Mapping[str, np.ndarray]) -> dict[str, str]:

@@ -13,15 +13,17 @@ from typing import IO, Annotated, Any, Union, get_args, get_origin, get_type_hin
 import numpy as np
 
 from partition.errors import UserError, shown
-from partition.graph.content import FILES
-from partition.graph.graph import AGAIN, DIRECTIONS, MASKS
+from partition.graph.content import FILES, content_id, data_id, sums_of
+from partition.graph.graph import AGAIN, DIRECTIONS, MASKS, Graph, symmetry
 from partition.graph.metrics import Metrics, NodeTraffic
+from partition.graph.sparse_rows import SparseRows
 from partition.records import Json, open_regular, to_json
 
 FORMAT = "gcnmpi-graph"
-VERSION = 4
-# Version 1 has no data_id; 2 no targets, one split only, dense features; 3 no sums.
-READABLE = (1, 2, 3, 4)
+VERSION = 5
+# Version 1 has no data_id; 2 no targets, one split only, dense features; 3 no sums; 4 no data of
+# arcs, and none that are parallel.
+READABLE = (1, 2, 3, 4, 5)
 PARTITION_FORMAT = "gcnmpi-partition"
 PARTITION_VERSION = 1
 EXCHANGES = ("rows", "mixed")  # of rows of H alone, or of partial sums too
@@ -45,7 +47,7 @@ class Manifest:
         Content id of the structure: a hash of n, indptr, indices and weights. A partition
         carries the id of its graph.
     data_id : str
-        Content id of the data of the vertices: see :func:`partition.graph.content.data_id`.
+        Content id of the data of vertices and arcs: see :func:`partition.graph.content.data_id`.
         Empty where it is not known, in folders of format version 1.
     sums : mapping of str to str
         Of each file of arrays, its type and checksum: see :func:`partition.graph.content.sums_of`.
@@ -66,6 +68,13 @@ class Manifest:
         Columns of the targets; 0 where there are none.
     splits : int
         How many splits the masks are of.
+    parallel : bool
+        Whether several arcs from one vertex to another may be stored.
+    arc_features, arc_classes, arc_targets : int
+        Columns of the features of arcs, their number of classes, or columns of numbers to be
+        learned; 0 where there are none.
+    arc_masks, arc_class_names : tuple of str
+        As ``masks`` and ``class_names``, of arcs.
     source : mapping
         Where the graph came from, and how its self-loops and duplicate arcs were settled.
     """
@@ -88,9 +97,20 @@ class Manifest:
     targets: Count = 0
     splits: Positive = 1
     feature_entries: Count = 0
+    parallel: bool = False
+    arc_features: Count = 0
+    arc_classes: Count = 0
+    arc_targets: Count = 0
+    arc_masks: tuple[Annotated[str, MASKS], ...] = ()
+    arc_class_names: tuple[str, ...] = ()
     sums: Mapping[Annotated[str, FILES], str] = field(default_factory=dict)
     format: str = FORMAT
     version: int = VERSION
+
+    @property
+    def valued(self) -> bool:
+        """Whether entries of A may differ from 1: arcs have weights, or parallel ones are added."""
+        return self.weighted or self.parallel
 
 
 @dataclass(frozen=True)
@@ -152,6 +172,45 @@ class Partition:
         return found or EXCHANGES[self.model in MADE_FOR_MIXED]
 
 
+def manifest_of(
+    graph: Graph,
+    arrays: Mapping[str, np.ndarray],
+    name: str,
+    direction: str,
+    source: Mapping[str, Any],
+) -> Manifest:
+    """The manifest of a folder with a graph, of which ``arrays`` are the files."""
+    pattern, values = symmetry(graph)
+    features, of_arcs = graph.features, graph.arc_data
+    return Manifest(
+        id=content_id(graph),
+        name=name,
+        n=graph.n,
+        nnz=graph.nnz,
+        directed=not pattern,
+        symmetric_pattern=pattern,
+        symmetric_values=values,
+        weighted=graph.weights is not None,
+        direction=direction,
+        features=0 if features is None else int(features.shape[1]),
+        classes=graph.classes,
+        masks=tuple(name for name in MASKS if name in graph.masks),
+        source=dict(source),
+        data_id=data_id(graph),
+        class_names=graph.class_names or (),
+        feature_entries=features.entries if isinstance(features, SparseRows) else 0,
+        targets=0 if graph.targets is None else int(graph.targets.shape[1]),
+        splits=graph.splits,
+        parallel=graph.parallel,
+        arc_features=of_arcs.width,
+        arc_classes=of_arcs.classes,
+        arc_targets=of_arcs.targets,
+        arc_masks=tuple(name for name in MASKS if name in of_arcs.masks),
+        arc_class_names=of_arcs.class_names or (),
+        sums=sums_of(arrays),
+    )
+
+
 def read_manifest(path: Path) -> Manifest:
     """The manifest of the graph folder ``path``.
 
@@ -181,11 +240,16 @@ def read_manifest(path: Path) -> Manifest:
         facts["symmetric_values"] and not facts["symmetric_pattern"]
     ):
         raise UserError(f"{file} is damaged: directed and symmetric_… contradict each other", AGAIN)
-    lists = {key: tuple(facts.get(key, ())) for key in ("masks", "class_names")}
-    if lists["class_names"] and len(lists["class_names"]) != facts["classes"]:
-        raise UserError(
-            f"{file} is damaged: class_names are not those of {facts['classes']} classes"
-        )
+    names = ("masks", "class_names", "arc_masks", "arc_class_names")
+    lists = {key: tuple(facts.get(key, ())) for key in names}
+    for of in ("", "arc_"):
+        found, classes = lists[f"{of}class_names"], facts.get(f"{of}classes", 0)
+        if found and len(found) != classes:
+            raise UserError(
+                f"{file} is damaged: {of}class_names are not those of {classes} classes"
+            )
+    if facts.get("arc_classes") and facts.get("arc_targets"):
+        raise UserError(f"{file} is damaged: labels of arcs are classes or numbers, not both")
     return Manifest(**(facts | lists))
 
 
@@ -225,10 +289,10 @@ def read_json(file: Path) -> dict[str, Any]:
         raise UserError(f"cannot read {file}: {reason}") from error
     if not isinstance(facts, dict):
         raise UserError(f"{file} does not hold a JSON object")
-    return _printable(facts)
+    return {shown(key): _printable(item) for key, item in facts.items()}
 
 
-def _printable(value: Json) -> Any:
+def _printable(value: Json) -> Json:
     """A JSON value whose texts steer no terminal, wherever they are printed."""
     if isinstance(value, str):
         return shown(value)
@@ -325,6 +389,7 @@ def _is_options(value: dict[str, Any]) -> bool:
 # Further rules for some fields, which their types do not say.
 _RULES: dict[str, Callable[[Any], bool]] = {
     "masks": lambda names: len(set(names)) == len(names),
+    "arc_masks": lambda names: len(set(names)) == len(names),
     "options": _is_options,
     "history": _is_history,
 }

@@ -7,7 +7,7 @@ import math
 import os
 import time
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, replace
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -36,7 +36,7 @@ from partition.pipeline.solving import (
     mapped,
     refined,
 )
-from partition.registry import Setting
+from partition.registry import Settings
 from partition.resident import taken
 
 if TYPE_CHECKING:
@@ -52,7 +52,7 @@ class PartitionWarning(UserWarning):
 
 
 def add_partition(
-    path: str | os.PathLike,
+    path: str | os.PathLike[str],
     model: str,
     k: int,
     *,
@@ -116,7 +116,7 @@ def add_partition(
     deadline = deadline_for(time_limit)
     # Everything the user may have got wrong, before minutes of work.
     stored = store.open_graph(path)
-    graph, recipe = stored.graph, recipe_of(stored, options)
+    graph, recipe = stored.merged, recipe_of(stored, options)
     chosen, backend = choose_tool(model, tool)
     settings = all_options(graph, model, chosen, backend, options)
     check_balance(recipe, chosen, backend)
@@ -191,8 +191,8 @@ def add_partition(
 
 
 def import_parts(
-    path: str | os.PathLike,
-    file: str | os.PathLike,
+    path: str | os.PathLike[str],
+    file: str | os.PathLike[str],
     name: str,
     k: int | None = None,
     *,
@@ -242,7 +242,7 @@ def existing_partitions(path: Path, name: str | None, k: int, overwrite: bool) -
     return found
 
 
-def default_name(model: str, k: int, tool: Tool, options: Mapping[str, Setting]) -> str:
+def default_name(model: str, k: int, tool: Tool, options: Settings) -> str:
     """``MODEL-K``, with the objective between where it is not the tool's default."""
     objective = tool.options.get("objective")
     if objective is not None and options["objective"] != objective.default:

@@ -11,6 +11,7 @@ import numpy as np
 
 from partition.errors import UserError
 from partition.graph import store
+from partition.graph.arc_data import check_arc_data
 from partition.graph.content import FILES, check_sums, content_id, data_id, file_arrays, sums_of
 from partition.graph.graph import check_arcs, check_labels, check_targets, symmetry
 from partition.graph.metrics import Metrics, NodeTraffic
@@ -100,6 +101,15 @@ def _masks(stored: StoredGraph) -> str | None:
     return None
 
 
+def _arc_data(stored: StoredGraph) -> str | None:
+    data, manifest = stored.graph.arc_data, stored.manifest
+    check_arc_data(data, 0, stored.graph.nnz, manifest.arc_classes)
+    numbered = not data.class_names and not data.targets
+    if numbered and data.classes != manifest.arc_classes:
+        return f"the manifest says {manifest.arc_classes} classes, there are {data.classes}"
+    return None
+
+
 def _ids(stored: StoredGraph) -> str | None:
     ids = stored.graph.ids
     if ids is not None and len(np.unique(ids)) < len(ids):
@@ -117,14 +127,14 @@ def _content(stored: StoredGraph) -> str | None:
     if content_id(stored.graph) != manifest.id:
         return "indptr, indices or weights are not those that the manifest has the id of"
     if manifest.data_id and data_id(stored.graph) != manifest.data_id:
-        return "features, labels, targets, masks, ids or names of classes are not those of data_id"
+        return "the data of vertices or arcs, ids or names of classes are not those of data_id"
     return None
 
 
 def _partition(stored: StoredGraph, name: str) -> str | None:
     partition = store.read_partition(stored.path, name)
     _arcs(stored)
-    what = stored.graph, stored.manifest, partition.parts, partition.k
+    what = stored.merged, stored.manifest, partition.parts, partition.k
     for field in ("metrics", "mixed", "nodes"):
         known: Mapping[str, Metrics | NodeTraffic] = getattr(partition, field)
         if not known:
@@ -143,12 +153,13 @@ def _partition(stored: StoredGraph, name: str) -> str | None:
 
 _CHECKS: dict[str, Callable[[StoredGraph], str | None]] = {
     "files that the manifest does not name": _files,
-    "arcs: targets in range, increasing, each once; weights finite": _arcs,
+    "arcs: targets in range, increasing, each once unless parallel; weights finite": _arcs,
     "flags: directed, symmetric pattern, symmetric values": _flags,
     "features: finite": _features,
     "labels and targets: within their classes, not infinite": _labels,
     "masks: no vertex in two": _masks,
     "ids: each once": _ids,
+    "data of arcs: finite, labels within their classes, no arc in two masks": _arc_data,
     "checksums of all files": _sums,
     "content ids: id, data_id": _content,
 }

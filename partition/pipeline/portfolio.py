@@ -47,7 +47,7 @@ SLOW = 2.0  # times the estimates: another machine, not another graph
 
 
 def add_best(
-    path: str | os.PathLike,
+    path: str | os.PathLike[str],
     k: int,
     *,
     time_limit: float | None = None,
@@ -106,7 +106,7 @@ def add_best(
     limit = TIME_LIMIT if time_limit is None else time_limit
     deadline = deadline_for(limit, paced=False)
     stored = store.open_graph(path)
-    graph = stored.graph
+    graph = stored.merged
     recipe = recipe_of(stored, asked)
     if asked:
         raise TypeError(f"add_best() has no {', '.join(asked)}")

@@ -24,7 +24,7 @@ TABLE = {
 
 
 def compare(
-    path: str | os.PathLike, names: Iterable[str] = (), direction: str | None = None
+    path: str | os.PathLike[str], names: Iterable[str] = (), direction: str | None = None
 ) -> list[dict[str, Any]]:
     """The figures of partitions of one graph, beside those of random rows with as many parts.
 
@@ -52,8 +52,8 @@ def compare(
             summary = _summary(partition, direction)
             baselines.setdefault(partition.k, (partition.name, summary))
     for k in {partition.k for partition in wanted} - baselines.keys():
-        parts = make_parts(stored.graph, BASELINE, k)
-        summary = measure(stored.graph, parts, k, direction).summary()
+        parts = make_parts(stored.merged, BASELINE, k)
+        summary = measure(stored.merged, parts, k, direction).summary()
         baselines[k] = "rp, seed 0, computed", summary
 
     rows = []
@@ -72,7 +72,7 @@ def compare(
 
 
 def metrics_of_parts(
-    path: str | os.PathLike, rows: Iterable[Mapping[str, Any]]
+    path: str | os.PathLike[str], rows: Iterable[Mapping[str, Any]]
 ) -> dict[str, Metrics]:
     """By name, what each part of the compared partitions has and sends."""
     stored = {row["name"]: read_partition(path, row["name"], parts=False) for row in rows}

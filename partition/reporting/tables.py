@@ -37,7 +37,10 @@ def show_graph(
     table.add_row("vertices", f"{manifest.n:,}")
     kind = "directed" if manifest.directed else "undirected (both arcs of an edge are stored)"
     weights = "weighted" if manifest.weighted else "no weights"
-    table.add_row("arcs", f"{manifest.nnz:,}, {kind}, {weights}")
+    parallel = ", parallel ones kept" if manifest.parallel else ""
+    table.add_row("arcs", f"{manifest.nnz:,}, {kind}, {weights}{parallel}")
+    if of_arcs := _arc_data(manifest):
+        table.add_row("data of arcs", of_arcs)
     for name in ("out", "in"):
         spread = degree[name]
         text = f"{spread['min']:,} … {spread['max']:,}, mean {spread['mean']:.2f}"
@@ -61,6 +64,18 @@ def show_graph(
         show_list(partitions)
     else:
         out.print(f"no partitions yet: gcn-partition add {stored.path} --model hp -k 4")
+
+
+def _arc_data(manifest: Manifest) -> str:
+    """Columns of the arcs, and the rule by which arcs of the source that became one gave theirs."""
+    said = [f"{manifest.arc_features:,} features"] if manifest.arc_features else []
+    said += [f"labels of {manifest.arc_classes:,} classes"] if manifest.arc_classes else []
+    said += [f"{manifest.arc_targets:,} numbers to learn"] if manifest.arc_targets else []
+    said += [f"masks {', '.join(manifest.arc_masks)}"] if manifest.arc_masks else []
+    rule = ""
+    if said and "arc_data" in manifest.source and not manifest.parallel:
+        rule = "; of arcs that became one, and of both ways of an edge, those of the first listed"
+    return ", ".join(said) + rule
 
 
 def _features(manifest: Manifest) -> str:
@@ -92,6 +107,8 @@ def show_data(path: Path, manifest: Manifest, data: Mapping[str, Any]) -> None:
         if isinstance(found, Mapping) and found.get("found"):
             rule = RULES.get(found["rule"], found["rule"])
             table.add_row("", f"{found['found']:,} {key.replace('_', '-')} {rule}{_other(found)}")
+    if of_arcs := _arc_data(manifest):
+        table.add_row("data of arcs", of_arcs)
     if "columns" in manifest.source:
         table.add_row("columns", shown(str(manifest.source["columns"])))
     if data["ids"]:
@@ -126,7 +143,7 @@ def show_data(path: Path, manifest: Manifest, data: Mapping[str, Any]) -> None:
     console().print(table)
 
 
-def _other(found: Mapping[str, Any]) -> str:
+def _other(found: Mapping[str, object]) -> str:
     """How duplicates with other weights were settled."""
     if not found.get("differ") or found["rule"] != "merge":
         return ""

@@ -73,7 +73,9 @@ def measured(path):
 def arrays(graph):
     facts = asdict(graph)
     assert facts.pop("class_names") is None
-    return facts | facts.pop("masks")
+    assert not facts.pop("parallel")
+    facts |= facts.pop("masks") | graph.arc_data.columns()
+    return {name: found for name, found in facts.items() if name != "arc_data"}
 
 
 def test_round_trip(folder):
