@@ -23,7 +23,7 @@ def configured(
     model: Network,
     keywords: Mapping[str, object],
     under: tuple[str, ...] = (),
-) -> Iterator[tuple[Config, dict[str, Any]]]:
+) -> Iterator[tuple[Config, dict[str, object]]]:
     """The configuration, and the full names of the keys that were given, the same on all ranks.
 
     It holds in this block: a network that is a function has a name in it. ``config``, ``model`` and
