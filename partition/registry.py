@@ -16,6 +16,7 @@ from typing import Any
 from partition.errors import UserError, check_name, installing, shortened
 
 Setting = str | int | float  # the value of an option
+Settings = dict[str, Setting]
 
 
 @dataclass(frozen=True)

@@ -19,7 +19,6 @@ from gcnmpi.planner.costmodel import predict
 from gcnmpi.planner.machine import Machine, read_machine
 from gcnmpi.planner.ranking import Candidate, Setting
 from partition.errors import UserError
-from partition.graph.metrics import Metrics
 from partition.graph.pairs import members, pair_names
 from partition.graph.store import (
     Partition,
@@ -167,9 +166,7 @@ def other_exchange(
     if partition is None or partition.exchange != "mixed" or not _mixes(scheme) or mixes:
         return []
     path, k = stored.path, partition.k
-    rows, mixed = (
-        Metrics(**figures[direction]) for figures in (partition.metrics, partition.mixed)
-    )
+    rows, mixed = partition.metrics[direction], partition.mixed[direction]
     other = partition.name.removesuffix("-mixed") + "-rows"
     take = f"take --partition {other}"
     if not has_partition(path, other):

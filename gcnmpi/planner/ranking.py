@@ -27,6 +27,7 @@ from gcnmpi.planner.memory import memory
 from gcnmpi.schemes.forecast import make_facts, why_not_mixed
 from partition.errors import UserError
 from partition.graph.graph import row_sizes
+from partition.graph.metrics import Metrics
 from partition.graph.pairs import members
 from partition.graph.store import Partition, StoredGraph, list_partitions, read_partition
 
@@ -158,7 +159,7 @@ class Setting:
             return []
         if why_not_mixed(partition, scheme, demand) is not None:
             return []
-        if not any(partition.mixed[self.direction]["send_sums"]):  # both are the same
+        if not any(partition.mixed[self.direction].send_sums or ()):  # both are the same
             return []
         return [
             replace(
@@ -177,7 +178,7 @@ class Setting:
     def _needs(self) -> tuple[np.ndarray, np.ndarray]:
         # Entries of each column of M outside its diagonal: rows of M transposed.
         other = "out" if self.direction == "in" else "in"
-        return np.unique(row_sizes(self.stored.graph, other) - 1, return_counts=True)
+        return np.unique(row_sizes(self.stored.merged, other) - 1, return_counts=True)
 
 
 def rank_schemes(
@@ -370,16 +371,8 @@ def random_partition(
     messages = pairs * (1 - np.exp(-volume / pairs)) if pairs else 0.0
     entries = int(counts @ sizes) + manifest.n
     rows, sent = _even(manifest.n, k), _even(round(volume), k)
-    metrics = {
-        "k": k,
-        "direction": direction,
-        "rows": rows,
-        "nnz": _even(entries, k),
-        "send_rows": sent,
-        "recv_rows": sent,
-        "send_messages": _even(round(messages), k),
-        "recv_messages": _even(round(messages), k),
-    }
+    each = _even(round(messages), k)
+    metrics = Metrics(k, direction, rows, _even(entries, k), sent, sent, each, each)
     nothing = np.empty(0, np.int32)
     return Partition(
         RANDOM, nothing, k, manifest.id, "rp", "", "", direction, metrics={direction: metrics}

@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Iterable
 from typing import Any
 
+from gcnmpi.run.problem import Problem
 from gcnmpi.run.record import Epoch
 from partition.errors import shown
 from partition.terminal import console, duration
@@ -25,7 +26,7 @@ class Progress:
 
     def __init__(
         self,
-        problem: Any,
+        problem: Problem,
         quiet: bool,
         moved: Callable[[], None] = lambda: None,
         clock: Callable[[], float] = time.monotonic,
@@ -109,7 +110,7 @@ def figure(value: float) -> str:
     return f"{value:.3f}" if abs(value) < 100 else f"{value:.4g}"
 
 
-def _heading(problem: Any) -> str:
+def _heading(problem: Problem) -> str:
     """The run in one line: "cora, partition hp-4: 4 ranks × 2 threads, p2p, graphblas …"."""
     partition = f", partition {problem.source.partition.name}" if problem.source.partition else ""
     ranks, threads = problem.runtime.comm.size, problem.runtime.kernel.threads

@@ -224,13 +224,13 @@ def make_facts(source: Source, config: Config, demand: Demand) -> Facts:
     manifest, partition = source.stored.manifest, source.partition
     backward = backward_exchange(config.scheme.backward, manifest.symmetric_pattern)
     # The metrics count the full diagonal; without them, as if no vertex had a loop of its own.
-    metrics = None if partition is None else partition.metrics[source.direction]
+    metrics = None if partition is None else vars(partition.metrics[source.direction])
     owned, scheme = None, config.scheme
     mixed = scheme.exchange == "mixed" and SCHEMES.get(scheme.name).mixes
     if mixed and partition is not None and metrics is not None:
         if (why := why_not_mixed(partition, scheme, demand)) is not None:
             raise UserError(f"scheme.exchange cannot be 'mixed': {why[0]}", why[1])
-        owned, metrics = metrics["nnz"], partition.mixed[source.direction]
+        owned, metrics = metrics["nnz"], vars(partition.mixed[source.direction])
     entries = manifest.nnz + manifest.n if metrics is None else sum(metrics["nnz"])
     folds = backward == "fold" and demand.transposed
     return Facts(

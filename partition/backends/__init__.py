@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from partition.errors import UserError, check_name, unknown_name
-from partition.registry import Registry, Setting
+from partition.registry import Registry, Setting, Settings
 
 TOOLS = Registry(
     "tool",
@@ -43,10 +43,7 @@ class Option:
 
     default: Setting
     help: str
-    choices: tuple = ()
-
-
-Settings = Mapping[str, Setting]
+    choices: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -85,13 +82,13 @@ class Tool:
     balanced: bool = True
     seeded: bool = True
     deterministic: Callable[[Settings], bool] = lambda options: True
-    settle: Callable[[Settings, int], dict[str, Setting]] = lambda given, arcs: dict(given)
+    settle: Callable[[Settings, int], Settings] = lambda given, arcs: dict(given)
     memory: Callable[[Settings, int, int], float] | None = None
 
 
 def check_options(
     name: str, table: Mapping[str, Option], given: Settings, kind: str = "tool"
-) -> dict[str, Setting]:
+) -> Settings:
     """All options of a tool: those given, converted and checked, and defaults for the others.
 
     ``table`` has the options of the tool, or model; messages name it by its ``kind``.

@@ -14,7 +14,7 @@ from partition.models.graph import graph_model
 from partition.models.hypergraph import hypergraph_model
 from partition.models.medium_grain import medium_grain_model
 from partition.models.rows import row_model
-from partition.registry import Setting
+from partition.registry import Setting, Settings
 
 
 @dataclass(frozen=True)
@@ -46,10 +46,10 @@ class Model:
     tools: tuple[str, ...]
     help: str
     options: Mapping[str, Option] = field(default_factory=dict)
-    settle: Callable[..., dict[str, Setting]] | None = None
+    settle: Callable[..., Settings] | None = None
     exchange: str = "rows"
     random: bool = False
-    share: Callable[[int, Mapping[str, Setting]], float | None] | None = None
+    share: Callable[[int, Settings], float | None] | None = None
 
 
 MODELS = {
@@ -152,9 +152,7 @@ def describe(
     return entry.build(graph, direction, **chosen, **({"seed": seed} if entry.random else {}))
 
 
-def all_options(
-    graph: Graph, model: str, chosen: str, backend: Tool, given: Mapping[str, Setting]
-) -> dict[str, Setting]:
+def all_options(graph: Graph, model: str, chosen: str, backend: Tool, given: Settings) -> Settings:
     """All options of a model and of the tool ``chosen``: those given, checked, and defaults.
 
     Options that the tool decides by the size of the graph are decided.
@@ -164,8 +162,8 @@ def all_options(
 
 
 def settled(
-    graph: Graph, model: str, k: int, seed: int, direction: str, options: Mapping[str, Setting]
-) -> dict[str, Setting]:
+    graph: Graph, model: str, k: int, seed: int, direction: str, options: Settings
+) -> Settings:
     """Options of a model with everything decided that they left open."""
     settle = MODELS[model].settle
     return dict(options) if settle is None else settle(graph, direction, k, seed, options)

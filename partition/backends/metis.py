@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 import numpy as np
 import pymetis
 
 from partition.backends import HUGE, Option, Tool
 from partition.errors import UserError
 from partition.models.graph import GraphModel
-from partition.registry import Setting
+from partition.registry import Settings
 
 OBJECTIVES = {"cut": pymetis.ObjType.CUT, "vol": pymetis.ObjType.VOL}
 PASSES = 10  # as METIS itself, which then spends half of its time in them on large graphs
@@ -43,7 +41,7 @@ def partition(
     return np.asarray(result.vertex_part, dtype=np.int32)
 
 
-def settle(options: Mapping[str, Setting], arcs: int) -> dict[str, Setting]:
+def settle(options: Settings, arcs: int) -> Settings:
     """The number of passes decided: a UserError if it is negative."""
     passes = int(options["passes"])
     if passes < 0:

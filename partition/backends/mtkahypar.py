@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
 
 import mtkahypar
 import numpy as np
@@ -12,7 +11,7 @@ from partition.backends import HUGE, Option, Tool, settings_file
 from partition.errors import UserError
 from partition.models.graph import GraphModel
 from partition.models.hypergraph import HypergraphModel, without_large_nets
-from partition.registry import Setting
+from partition.registry import Settings
 
 PRESETS = {
     "deterministic": mtkahypar.PresetType.DETERMINISTIC,
@@ -26,7 +25,7 @@ MAX_NET_HUGE = 100  # pins; 0, no limit, where the hypergraph is not huge
 AUTOMATIC = -1
 # The deterministic preset spends most of its time in its last phase, where it moves single
 # vertices by "Jet" rounds. This one moves them by label propagation, and makes fewer starts.
-PHASE: dict[str, Setting] = {
+PHASE: Settings = {
     "rebalancer-type": "deterministic",
     "lp-type": "deterministic",
     "lp-maximum-iterations": 5,
@@ -34,7 +33,7 @@ PHASE: dict[str, Setting] = {
     "sync-lp-active-nodeset": "true",
     "fm-type": "do_nothing",
 }
-FAST: dict[str, Setting] = {
+FAST: Settings = {
     "preset-type": "deterministic",
     "deterministic": "true",
     "instance-type": "hypergraph",
@@ -102,7 +101,7 @@ def partition(
     return np.array(made.partition(context).get_partition(), dtype=np.int32)
 
 
-def settle(options: Mapping[str, Setting], arcs: int) -> dict[str, Setting]:
+def settle(options: Settings, arcs: int) -> Settings:
     """The largest net decided: a UserError if it is no size."""
     max_net = int(options["max_net"])
     if max_net < AUTOMATIC:

@@ -11,10 +11,11 @@ import numpy as np
 import scipy.sparse as sp
 
 from partition.errors import UserError
-from partition.graph.graph import check_direction
+from partition.graph.graph import MASKS, check_direction
 from partition.graph.store import Manifest, check_target, write_graph
 from partition.importing.assemble import build_graph
 from partition.importing.readers import Source
+from partition.importing.readers.arc_columns import ArcTable, arc_table
 from partition.importing.readers.edge_index import ends_of
 from partition.importing.readers.files import finite_weights
 from partition.importing.readers.gnn_benchmark import arcs_of
@@ -25,7 +26,7 @@ from partition.importing.vertex_data import attach_arrays
 
 
 def import_arrays(
-    out_path: str | os.PathLike,
+    out_path: str | os.PathLike[str],
     edge_index: object,
     *,
     edge_weight: object = None,
@@ -36,6 +37,9 @@ def import_arrays(
     targets: object = None,
     masks: Mapping[str, object] | None = None,
     split: RandomSplit | None = None,
+    arc_features: object = None,
+    arc_labels: object = None,
+    arc_masks: Mapping[str, object] | None = None,
     undirected: bool = False,
     direction: str = "in",
     duplicates: str = "merge",
@@ -69,6 +73,11 @@ def import_arrays(
         (n,) bool, or 0 and 1, or numbers of vertices; or (n, splits) bool.
     split : RandomSplit, optional
         How masks are drawn, in place of ``masks``.
+    arc_features : (E,) or (E, d) numbers, optional
+        Of each arc that ``edge_index`` lists; of a matrix, of its entries row by row.
+    arc_labels : (E,) integers or texts, or (E,) or (E, tasks) fractions, optional
+        Classes, −1 for an arc without one; or numbers to be learned, NaN where unknown.
+    arc_masks : mapping of "train" / "val" / "test" to (E,) bool, optional
     undirected, duplicates, self_loops
         See :func:`partition.importing.assemble.build_graph`.
 
@@ -90,6 +99,8 @@ def import_arrays(
     source = _source(edge_index, edge_weight, rows[0] if n is None and rows else n)
     if ids is not None:
         source = replace(source, ids=_ids(ids, source.n))
+    of_arcs = {"features": arc_features, "labels": arc_labels, **(arc_masks or {})}
+    source = replace(source, arc_data=_arc_table(of_arcs, len(source.source)))
     graph, facts = build_graph(
         source, undirected=undirected, duplicates=duplicates, self_loops=self_loops
     )
@@ -126,6 +137,17 @@ def _source(edge_index: object, edge_weight: object, n: int | None) -> Source:
             )
         weights = finite_weights(weights, "edge_weight")
     return Source(n=n, source=source, target=target, weights=weights, format="arrays")
+
+
+def _arc_table(given: Mapping[str, object], count: int) -> ArcTable:
+    """Arrays of features, labels and masks of so many arcs, those that are not None."""
+    named = {name: "arc_" + (f"{name}_mask" if name in MASKS else name) for name in given}
+    arrays = {name: _numpy(a, named[name]) for name, a in given.items() if a is not None}
+    for name, array in arrays.items():
+        if array.ndim == 0 or len(array) != count:
+            rows = len(array) if array.ndim else 0
+            raise UserError(f"{named[name]} has {rows} rows, there are {count} arcs")
+    return arc_table(arrays, named)
 
 
 def _ids(ids: object, n: int) -> np.ndarray:

@@ -25,7 +25,7 @@ class Places:
     def __init__(
         self,
         graph: Graph,
-        ids: str | os.PathLike | None,
+        ids: str | os.PathLike[str] | None,
         mask_numbers: str | None,
         source: Mapping[str, object] | None = None,
     ) -> None:

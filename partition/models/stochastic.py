@@ -14,7 +14,7 @@ times as many nets, and the batches of one epoch see every arc exactly once.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import count, islice
 
@@ -26,7 +26,7 @@ from partition.graph.graph import Graph, row_sizes
 from partition.graph.hashing import key, mixed
 from partition.graph.sampling import Pattern, pointers, segments
 from partition.models.hypergraph import HypergraphModel
-from partition.registry import Setting
+from partition.registry import Setting, Settings
 
 PROBES = 5
 # Where theta is left open: no more than this is drawn, if a larger theta will do with less.
@@ -52,9 +52,7 @@ def nets_needed(k: int, theta: float, delta: float) -> int:
     return math.ceil((k - 1) ** 2 / (2 * theta**2) * math.log(2 / delta))
 
 
-def settle(
-    graph: Graph, direction: str, k: int, seed: int, options: Mapping[str, Setting]
-) -> dict[str, Setting]:
+def settle(graph: Graph, direction: str, k: int, seed: int, options: Settings) -> Settings:
     """The options of the model with everything decided that they left open.
 
     ``batch`` becomes a number of vertices. Where ``batches`` is 0, it becomes b = ⌈|N| / mean nets
@@ -96,7 +94,7 @@ def settle(
     return {**options, "batch": str(drawn.sampler.size), "batches": max(batches, 1)}
 
 
-def share_of_vertices(n: int, options: Mapping[str, Setting]) -> float | None:
+def share_of_vertices(n: int, options: Settings) -> float | None:
     """The probability that a vertex is in a batch, given one; None where they come together."""
     if options["sampler"] != "vertex":
         return None
@@ -156,9 +154,7 @@ class _Drawn:
     vertices: the first batch of each epoch, so independent draws.
     """
 
-    def __init__(
-        self, graph: Graph, direction: str, seed: int, options: Mapping[str, Setting]
-    ) -> None:
+    def __init__(self, graph: Graph, direction: str, seed: int, options: Settings) -> None:
         own = sampling.stream_seed(seed, sampling.MODEL)
         name, batch, fanouts = (str(options[key]) for key in ("sampler", "batch", "fanouts"))
         self.sampler = sampling.make_sampler(name, graph.n, batch, own, fanouts)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import heapq
 import traceback
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -35,7 +35,7 @@ from partition.pipeline.balance import (
 )
 from partition.pipeline.recipe import NODES_FIRST, Recipe
 from partition.refinement.objective import OBJECTIVES, Objective
-from partition.registry import Setting
+from partition.registry import Settings
 from partition.resident import let_go
 from partition.signals import at_once
 
@@ -57,7 +57,7 @@ def make_parts(
     deadline: Deadline | None = None,
     reassign: bool = True,
     working: Callable[[str], None] = lambda line: None,
-    options: Mapping[str, Setting] | None = None,
+    options: Settings | None = None,
 ) -> np.ndarray:
     """Partition a graph in memory: (n,) int32 part numbers, no part empty.
 
@@ -90,7 +90,7 @@ def make_parts(
         working(f"{model}, {chosen}")
         weight = piece.weights
         heaviest = float(weight.max() * parts_wanted / weight.sum()) - 1 + 1e-6
-        arguments: dict[str, Setting] = {"imbalance": max(imbalance, heaviest), "seed": recipe.seed}
+        arguments: Settings = {"imbalance": max(imbalance, heaviest), "seed": recipe.seed}
         arguments |= {key: settings[key] for key in backend.options}
         if backend.distribution is None:
             parts = _run_here(chosen, backend, piece, parts_wanted, arguments)
@@ -185,9 +185,7 @@ def _for_batches(
     return refine_for_batches(model, best, k, share, effort=LONGER, deadline=deadline, **wanted)[0]
 
 
-def _run_here(
-    name: str, tool: Tool, model: Description, k: int, arguments: dict[str, Setting]
-) -> np.ndarray:
+def _run_here(name: str, tool: Tool, model: Description, k: int, arguments: Settings) -> np.ndarray:
     """Call a tool in this process: what it raises becomes one line that says where."""
     try:
         return tool.partition(model, k, **arguments)

@@ -40,8 +40,8 @@ NEWLINE, SPACE = 10, 32
 
 
 def export_model(
-    path: str | os.PathLike,
-    file: str | os.PathLike,
+    path: str | os.PathLike[str],
+    file: str | os.PathLike[str],
     format: str,
     model: str | None = None,
     *,
@@ -81,7 +81,7 @@ def export_model(
     if k is not None and not 1 <= k <= stored.manifest.n:
         raise UserError(f"k = {k} is not in 1..{stored.manifest.n}, the number of vertices")
 
-    graph = stored.graph
+    graph = stored.merged
     settings = settled(graph, model, k or 1, seed, direction, settings)
     described = describe(graph, model, k or 1, seed=seed, direction=direction, **settings)
     weights = constraint_weights(graph, direction, names)
@@ -97,7 +97,7 @@ def export_model(
 
 
 def write_model(
-    file: str | os.PathLike, model: Description, format: str, weights: np.ndarray | None = None
+    file: str | os.PathLike[str], model: Description, format: str, weights: np.ndarray | None = None
 ) -> None:
     """Write a model for another program: all of the file, or nothing.
 

@@ -49,7 +49,7 @@ class Made:
     """
 
     word: str
-    arguments: tuple
+    arguments: tuple[object, ...]
     state: object = None
 
 

@@ -168,7 +168,7 @@ class TorchFile:
         return view.astype(view.dtype.newbyteorder("="), order="C")
 
 
-def _are_sizes(offset: int, shape: tuple, strides: tuple) -> bool:
+def _are_sizes(offset: int, shape: tuple[object, ...], strides: tuple[object, ...]) -> bool:
     """Whether these are the offset, the extents and the strides of a tensor."""
     return len(shape) == len(strides) <= LONGEST_SHAPE and all(
         type(number) is int and 0 <= number < 2**63 for number in (offset, *shape, *strides)

@@ -253,6 +253,6 @@ def test_losses_of_every_task(verified, tmp_path):
         ("task.class_weights=balanced", "task.metrics=roc_auc", "train.schedule=plateau"),
         ("task.name=regression", "task.loss=huber", "task.huber_delta=0.3", "task.metrics=mae"),
     ]
-    case = {"graph": tmp_path / "g.graph", "partition": "rp-2"}
+    case = {"graph": tmp_path / "g.graph", "partition": "rp-2", "directions": 4}
     common = ("kernel=cupy", "train.epochs=4", "train.clip_norm=0.1")
     verified(2, [case | {"settings": [*common, *task]} for task in tasks], env=fake())

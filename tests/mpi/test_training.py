@@ -313,7 +313,7 @@ def test_bytes_are_rows_times_width_times_size_of_the_partition(gcnmpi_lines, da
         end = Record(tmp_path / f"{model}-{exchange}").end
         partition = read_partition(path, f"{model}-4", parts=False)
         metrics = (partition.metrics if exchange == "rows" else partition.mixed)["in"]
-        sent, received = np.array(metrics["send_rows"]), np.array(metrics["recv_rows"])
+        sent, received = np.array(metrics.send_rows), np.array(metrics.recv_rows)
         volumes.append(sent.sum())
         # Layers 2 and 3, forward (expand) and backward (fold), 16 columns of 4 bytes, 3 epochs.
         expected = (3 * 2 * 16 * 4 * (sent + received)).tolist()

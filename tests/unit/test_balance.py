@@ -97,8 +97,8 @@ def test_training_vertices_are_balanced_and_recorded(tmp_path):
     made = add_partition(path, "gp", 4, balance="nnz,rows,train", imbalance=0.05)
     metrics = made.metrics["in"]
     count = int(np.count_nonzero(graph.masks["train"]))
-    assert sum(metrics["train"]) == count
-    assert max(metrics["train"]) <= max(np.ceil(count / 4), 1.05 * count / 4)
+    assert sum(metrics.train) == count
+    assert max(metrics.train) <= max(np.ceil(count / 4), 1.05 * count / 4)
     assert made.options["balance"] == "nnz,rows,train"
     assert "balance" not in add_partition(path, "gp", 2).options
 
@@ -137,4 +137,4 @@ def test_what_cannot_be_reached_is_told(tmp_path):
     path = make_folder(tmp_path / "star.graph", from_arcs(12, [(i, 0) for i in range(1, 12)]))
     with pytest.warns(PartitionWarning, match="vertex 0 alone has 12 entries"):
         made = add_partition(path, "gp", 4, balance="nnz,rows")
-    assert max(made.metrics["in"]["rows"]) <= 4
+    assert max(made.metrics["in"].rows) <= 4

@@ -72,15 +72,14 @@ def test_bytes_are_those_of_the_partition(path):
     metrics = read_partition(path, "rp-2").metrics["in"]
     # Features are constant: the second layer alone, 5 columns wide, forward and back.
     assert line.cost.received == 4 * 5 * max(
-        sent + received
-        for sent, received in zip(metrics["send_rows"], metrics["recv_rows"], strict=True)
+        sent + received for sent, received in zip(metrics.send_rows, metrics.recv_rows, strict=True)
     )
 
 
 def test_without_a_partition_random_rows_are_estimated(path):
     (line,) = only_p2p(path, 3)
     assert line.candidate.estimated
-    assert line.candidate.partition.metrics["in"]["rows"] == [200] * 3
+    assert line.candidate.partition.metrics["in"].rows == [200] * 3
 
 
 @pytest.mark.parametrize("direction", ["in", "out"])
@@ -98,11 +97,11 @@ def test_the_expected_volume_is_the_mean_of_random_partitions(path, direction, k
     found = [measure(graph, random.integers(0, k, N), k, direction) for _ in range(60)]
     metrics = expected.metrics[direction]
     volume = np.mean([each.volume for each in found])
-    assert sum(metrics["send_rows"]) == pytest.approx(volume, rel=0.03)
-    assert sum(metrics["nnz"]) == sum(found[0].nnz)
+    assert sum(metrics.send_rows) == pytest.approx(volume, rel=0.03)
+    assert sum(metrics.nnz) == sum(found[0].nnz)
     messages = np.mean([each.messages for each in found])
     # Rows of one hub go to one part, so that fewer pairs meet than rows let expect.
-    assert 0.9 * messages < sum(metrics["send_messages"]) <= k * (k - 1)
+    assert 0.9 * messages < sum(metrics.send_messages) <= k * (k - 1)
 
 
 def test_thousands_of_ranks_receive_less_each(path):

@@ -198,12 +198,12 @@ def test_simulate_whole_batches_is_the_full_volume(tmp_path):
     facts = simulate(path, ["block-3", "rp-5"], batch="100%", batches=3)
     assert (facts["batch"], facts["direction"], facts["batches"]) == (60, "out", 3)
     first, second = facts["partitions"]
-    assert first["volume"]["mean"] == first["volume"]["max"] == sum(hp["send_rows"])
+    assert first["volume"]["mean"] == first["volume"]["max"] == sum(hp.send_rows)
     assert first["volume"]["sd"] == 0
-    assert first["max_send"]["median"] == max(hp["send_rows"])
-    assert first["max_recv"]["median"] == max(hp["recv_rows"])
-    assert first["messages"]["q05"] == sum(hp["send_messages"])
-    assert first["max_send_messages"]["q95"] == max(hp["send_messages"])
+    assert first["max_send"]["median"] == max(hp.send_rows)
+    assert first["max_recv"]["median"] == max(hp.recv_rows)
+    assert first["messages"]["q05"] == sum(hp.send_messages)
+    assert first["max_send_messages"]["q95"] == max(hp.send_messages)
     assert (first["relative_volume"], first["relative_error"]) == (1.0, None)
     assert second["relative_volume"] == second["volume"]["mean"] / first["volume"]["mean"]
     assert second["k"] == 5

@@ -112,7 +112,7 @@ def means_of(source: Source, config: Config) -> tuple[type[Operator], ...]:
     """
     if not config.graph.self_loops:
         return ()
-    whole = config.graph.normalize == "row" and not source.stored.manifest.weighted
+    whole = config.graph.normalize == "row" and not source.stored.manifest.valued
     return (MaxAggregate, Aggregate) if whole and not batches_of(config.train) else (MaxAggregate,)
 
 

@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 
 from partition.errors import UserError
-from partition.importing.readers import Source
+from partition.importing.readers import Layout, Source
 from partition.importing.readers.dgl_bin import as_source, read_dgl, read_tensors
 from partition.importing.readers.files import check_file
 from partition.records import Json, open_regular
@@ -22,7 +22,7 @@ from partition.resident import check_memory
 LONGEST = 1 << 26  # bytes of a description
 
 
-def read(path: Path) -> Source:
+def read(path: Path, layout: Layout) -> Source:
     """Put the parts of a graph together: arcs, and the data of the vertices.
 
     ``path`` is the folder, or the JSON file in it. A UserError if vertices or arcs are of several
@@ -59,7 +59,7 @@ def read(path: Path) -> Source:
         vertex_data = {name: np.concatenate(arrays) for name, arrays in found.items()}
     except ValueError as error:
         raise UserError(f"{file}: the parts do not fit each other: {error}") from error
-    return as_source(n, np.concatenate(ends, axis=1), vertex_data, {}, str(file), "distdgl")
+    return as_source(n, np.concatenate(ends, axis=1), vertex_data, {}, str(file), "distdgl", layout)
 
 
 def parts_of(path: Path, n: int) -> tuple[np.ndarray, int]:

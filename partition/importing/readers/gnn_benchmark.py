@@ -14,7 +14,8 @@ import numpy as np
 
 from partition.errors import UserError
 from partition.graph.graph import MASKS
-from partition.importing.readers import Source
+from partition.importing.readers import Layout, Source
+from partition.importing.readers.arc_columns import pick
 from partition.importing.readers.classes import class_labels
 from partition.importing.readers.files import (
     finite_features,
@@ -35,7 +36,7 @@ SAVED = frozenset((*PARTS, "format"))
 CLASS_NAMES = ("class_names", "idx_to_class")
 
 
-def read(path: Path) -> Source:
+def read(path: Path, layout: Layout) -> Source:
     """Read an adjacency matrix (CSR, row = source) and the attributes and labels with it.
 
     Members that are not known, and those that are pickled objects, are not touched.
@@ -44,9 +45,9 @@ def read(path: Path) -> Source:
     names = npz_names(path)
     if "format" in names:
         matrix = saved_csr(read_npz(path, SAVED, kinds=NUMBERS + TEXTS), where)
-        return arcs_of(matrix, where, "npz")
+        return with_data(arcs_of(matrix, where, "npz"), layout, where)
     if {"edges", "node_features"} <= names:
-        return _heterophilous(path, names)
+        return _heterophilous(path, names, layout)
     arrays = read_npz(path, WANTED)
     adjacency = _prefix(arrays, ADJACENCY)
     if adjacency is None:
@@ -65,13 +66,21 @@ def read(path: Path) -> Source:
     for what, array in (("attributes", features), ("labels", labels)):
         if array is not None and len(array) != arcs.n:
             raise UserError(f"{path} has {what} of {len(array)} vertices, the graph has {arcs.n}")
+    arcs = with_data(arcs, layout, where)
     return replace(arcs, features=features, labels=labels, class_names=class_names)
 
 
-def _heterophilous(path: Path, names: set[str]) -> Source:
+def with_data(arcs: Source, layout: Layout, where: str) -> Source:
+    """Arcs of :func:`arcs_of`, of which the weights may be a feature."""
+    data, weights, _ = pick({}, arcs.weights, layout.arc_features, layout.arc_label, where)
+    return replace(arcs, weights=weights, arc_data=data)
+
+
+def _heterophilous(path: Path, names: set[str], layout: Layout) -> Source:
     """A graph of Platonov et al. (2023): edges without a direction, each listed once; splits."""
     masks = {f"{name}_masks": f"{name}_mask" for name in MASKS}
-    wanted = {"edges", "node_features", "node_labels", *masks} & names
+    of_arcs = {name for name in names if name.startswith("edge_")}
+    wanted = {"edges", "node_features", "node_labels", *masks, *of_arcs} & names
     arrays = read_npz(path, frozenset(wanted))
     edges = arrays["edges"]
     if edges.ndim != 2 or edges.shape[1] != 2:
@@ -79,7 +88,8 @@ def _heterophilous(path: Path, names: set[str]) -> Source:
     fields = {"edge_index": edges.T, "x": arrays["node_features"]}
     fields |= {"y": arrays["node_labels"]} if "node_labels" in arrays else {}
     fields |= {masks[name]: array.T for name, array in arrays.items() if name in masks}
-    return replace(source_of(fields, str(path), "npz"), symmetric=True)
+    data = {name: arrays[name] for name in sorted(of_arcs)}
+    return replace(source_of(fields, str(path), "npz", layout, data), symmetric=True)
 
 
 WANTED = frozenset(

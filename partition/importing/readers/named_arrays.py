@@ -9,7 +9,8 @@ import numpy as np
 
 from partition.errors import UserError
 from partition.graph.graph import MASKS
-from partition.importing.readers import Source
+from partition.importing.readers import Layout, Source
+from partition.importing.readers.arc_columns import pick
 from partition.importing.readers.classes import class_labels
 from partition.importing.readers.edge_index import ends_of
 from partition.importing.readers.files import check_vertices, finite_features, finite_weights
@@ -20,14 +21,21 @@ FIELDS = ("edge_index", "edge_weight", "x", "y", *MASK_FIELDS)
 
 
 def source_of(
-    fields: Mapping[str, np.ndarray], where: str, format: str, n: object = None
+    fields: Mapping[str, np.ndarray],
+    where: str,
+    format: str,
+    layout: Layout,
+    of_arcs: Mapping[str, np.ndarray],
+    n: object = None,
 ) -> Source:
     """A graph out of arrays, by their names.
 
     These are ``edge_index`` (2, E), and those that there are of ``x`` (n, d), ``y`` (n,) or (n, c),
     ``edge_weight`` (E,) or (E, 1), or in its place ``edge_attr``, ``train_mask`` and so on, (n,) or
-    (n, splits) bool. Others are noted as not read. ``n`` is the number of vertices, an int where it
-    is known. A UserError if there is no ``edge_index``, or an array does not fit the others.
+    (n, splits) bool. ``of_arcs`` are data of the arcs, (E, …), by names of their own, of which
+    those are taken that ``layout`` or custom says. Others are noted as not read. ``n`` is the
+    number of vertices, an int where it is known. A UserError if there is no ``edge_index``, or an
+    array does not fit the others.
     """
     if "edge_index" not in fields:
         raise UserError(
@@ -55,21 +63,34 @@ def source_of(
         if mask is not None
     }
     weights = None
-    of_arcs = weights_name(fields)
-    if of_arcs is not None:
-        given = fields[of_arcs]
+    weight = weights_name(fields, layout.arc_features)
+    if weight is not None:
+        given = fields[weight]
         if given.size != len(source) or given.dtype.kind not in "biuf":
-            raise UserError(f"{where}: {of_arcs} is not a number for each of {len(source)} arcs")
-        weights = finite_weights(given.reshape(-1), f"{where}: {of_arcs}")
-    unread = sorted(str(field) for field in fields if field not in (*FIELDS, of_arcs))
-    said = [f"weight {of_arcs}"] if of_arcs == "edge_attr" else []
-    said += [f"not read: {', '.join(unread)}"] if unread else []
+            raise UserError(f"{where}: {weight} is not a number for each of {len(source)} arcs")
+        weights = finite_weights(given.reshape(-1), f"{where}: {weight}")
+    named = {
+        name: array
+        for name, array in of_arcs.items()
+        if name != weight and array.ndim and len(array) == len(source)
+    }
+    data, weights, left = pick(named, weights, layout.arc_features, layout.arc_label, where)
+    unread = {*left, *map(str, (set(fields) | set(of_arcs)) - {*FIELDS, weight, *named})}
+    said = [f"weight {weight}"] if weight == "edge_attr" else []
+    taken = sorted(set(named) - set(left))
+    said += [f"data of arcs {', '.join(taken)}"] if taken else []
+    said += [f"not read: {', '.join(sorted(unread))}"] if unread else []
     notes = {"columns": "; ".join(said)} if said else {}
-    return replace(graph, weights=weights, masks=masks, notes=notes)
+    return replace(graph, weights=weights, masks=masks, notes=notes, arc_data=data)
 
 
-def weights_name(fields: Mapping[str, object]) -> str | None:
-    """Which of the fields has the weights: ``edge_weight``, or an ``edge_attr`` of one column."""
+def weights_name(fields: Mapping[str, object], features: str | None = None) -> str | None:
+    """Which of the fields has the weights: ``edge_weight``, or an ``edge_attr`` of one column.
+
+    None of them, if it is named among ``features`` of arcs.
+    """
+    if features is not None and "edge_attr" in features:
+        fields = {name: value for name, value in fields.items() if name != "edge_attr"}
     if fields.get("edge_weight") is not None:
         return "edge_weight"
     shape = getattr(fields.get("edge_attr"), "shape", None)

@@ -17,7 +17,7 @@ import numpy as np
 
 from partition.errors import UserError
 from partition.graph.graph import UNLABELLED
-from partition.importing.readers import Source
+from partition.importing.readers import Layout, Source
 from partition.importing.readers.files import (
     check_file,
     check_inside,
@@ -52,7 +52,7 @@ MEANT = Meant(
 )
 
 
-def read(prefix: Path) -> Source:
+def read(prefix: Path, layout: Layout) -> Source:
     """Read the eight files ``PREFIX.*`` with the public split.
 
     Training: the vertices of ``y``; validation: the 500 after them; test: ``test.index``. Vertices

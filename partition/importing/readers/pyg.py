@@ -9,7 +9,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from partition.errors import UserError
-from partition.importing.readers import Source
+from partition.importing.readers import Layout, Source
 from partition.importing.readers.files import check_file, quoted
 from partition.importing.readers.named_arrays import FIELDS, source_of
 from partition.tensor_files.pickles import Made, Meant
@@ -28,7 +28,7 @@ SAVE = "torch.save(data.to_dict(), FILE), or in Python gcnmpi.graph.from_object(
 MEANT = Meant("a graph of PyTorch Geometric", SAVE)
 
 
-def read(path: Path) -> Source:
+def read(path: Path, layout: Layout) -> Source:
     """Read a graph with its features, labels or targets, weights and masks.
 
     ``path`` is a file, or the folder of a dataset, with ``processed/data.pt``. ``y`` of whole
@@ -48,7 +48,10 @@ def read(path: Path) -> Source:
     for name in set(FIELDS):
         if found.get(name) is not None and name not in fields:
             raise UserError(f"{file}: {name} is no tensor, but {_called(found[name])}", SAVE)
-    return source_of(fields, str(file), "pyg", found.get("num_nodes"))
+    of_arcs = {name: value for name, value in fields.items() if name.startswith("edge_")}
+    for name in ("edge_index", "edge_weight"):
+        of_arcs.pop(name, None)
+    return source_of(fields, str(file), "pyg", layout, of_arcs, found.get("num_nodes"))
 
 
 def _only(content: object, file: TorchFile, path: Path) -> object:
