@@ -159,7 +159,8 @@ def passes_memory(case: Case, rank: int, steps: Sequence[Step], held: Sequence[V
     sparse = 0
     if program.sparse:
         sparse = input_memory(case, rank, len(program.sparse), transposed=True)
-    dense += sum(step.kept(*case.arcs(rank)) for step in steps)
+    arcs = case.arcs(rank)
+    dense += sum(step.kept(*arcs) for step in steps)
     # Buffers of one product and width serve all layers.
     distinct = _distinct(products(program, steps, partial(case.rows, rank)))
     buffers = sum(forecast.buffers(rank, *product) for product in distinct.values())
