@@ -22,11 +22,13 @@ from partition.errors import (
 )
 
 EXIT_INTERRUPTED = 130
+# Of a function that is, or becomes, a command.
+Decorator = Callable[[Callable[..., object]], Callable[..., object]]
 
 
 def path_option(
     names: str, metavar: str, text: str, file_okay: bool = True, dir_okay: bool = True, **more: Any
-) -> Callable:
+) -> Decorator:
     """An option whose value is a path: its names, with blanks between them, and its help."""
     kind = click.Path(path_type=Path, file_okay=file_okay, dir_okay=dir_okay)
     return click.option(*names.split(), type=kind, metavar=metavar, help=text, **more)
@@ -40,7 +42,7 @@ figures_option = path_option(
 )
 
 
-def page_option(text: str) -> Callable:
+def page_option(text: str) -> Decorator:
     """--html, for commands whose result a page can show."""
     return path_option("--html page", "PAGE.html", text, dir_okay=False, callback=_as_page)
 
@@ -90,7 +92,7 @@ class Commands(click.Group):
             sys.exit(code if isinstance(code, int) else 0)
         return code
 
-    def invoke(self, ctx: click.Context) -> Any:
+    def invoke(self, ctx: click.Context) -> object:
         """Run the command; Ctrl-C ends it without a traceback."""
         try:
             return super().invoke(ctx)
@@ -98,7 +100,9 @@ class Commands(click.Group):
             click.echo("interrupted", err=True)
             raise click.exceptions.Exit(EXIT_INTERRUPTED) from None
 
-    def resolve_command(self, ctx: click.Context, args: list[str]) -> Any:
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
         """The command that is named, once its options are seen to be given once each."""
         name, command, rest = super().resolve_command(ctx, args)
         ctx.meta[_WORDS] = list(rest)

@@ -34,7 +34,7 @@ class UserError(Exception):
     def __str__(self) -> str:
         return f"{self.message}\n  hint: {self.hint}" if self.hint else self.message
 
-    def __reduce__(self) -> tuple:
+    def __reduce__(self) -> tuple[type, tuple[str, str | None]]:
         return type(self), (self.message, self.hint)
 
 
@@ -45,7 +45,7 @@ def require(condition: bool, message: str) -> None:
 
 
 @contextlib.contextmanager
-def called(temporary: os.PathLike, path: os.PathLike) -> Iterator[None]:
+def called(temporary: os.PathLike[str], path: os.PathLike[str]) -> Iterator[None]:
     """Have errors of what is written under a temporary name tell the path that it will get."""
     try:
         yield

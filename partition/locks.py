@@ -73,7 +73,7 @@ class Holder:
 
 @contextlib.contextmanager
 def folder_lock(
-    path: str | os.PathLike,
+    path: str | os.PathLike[str],
     purpose: str,
     *,
     exclusive: bool = True,
@@ -95,7 +95,7 @@ def folder_lock(
             _release(held)
 
 
-def holders(path: str | os.PathLike, name: str = LOCK) -> list[Holder]:
+def holders(path: str | os.PathLike[str], name: str = LOCK) -> list[Holder]:
     """Who holds a lock on the folder ``path``, as far as records say; none that is known dead."""
     return [holder for _, holder in _records(Path(path) / name) if not holder_is_dead(holder)]
 
@@ -113,7 +113,7 @@ def holder_is_dead(holder: Holder) -> bool:
     return process_is_dead(holder.pid) or bool(holder.born and _born(holder.pid) != holder.born)
 
 
-def folder_inside(parent: str | os.PathLike, name: str) -> Path:
+def folder_inside(parent: str | os.PathLike[str], name: str) -> Path:
     """A folder in another; a UserError if it is a link that leads out of that one."""
     folder = Path(parent) / name
     real = Path(os.path.realpath(folder))
@@ -122,7 +122,7 @@ def folder_inside(parent: str | os.PathLike, name: str) -> Path:
     return folder
 
 
-def check_outside_graphs(path: str | os.PathLike) -> None:
+def check_outside_graphs(path: str | os.PathLike[str]) -> None:
     """Keep results out of graph folders, whose files they could replace, and which imports replace.
 
     Neither ``path`` itself nor a folder above it may be a graph folder.

@@ -28,8 +28,11 @@ from partition.errors import UserError, called, shortened
 from partition.locks import check_outside_graphs, process_is_dead, process_space
 from partition.resident import check_memory
 
+# Values as :mod:`json` reads them.
+Json = bool | int | float | str | list["Json"] | dict[str, "Json"] | None
 
-def to_json(value: Any) -> Any:
+
+def to_json(value: object) -> object:
     """``default=`` of :func:`json.dumps` for NumPy values, dataclasses and paths."""
     if isinstance(value, np.generic):
         return value.item()
@@ -42,13 +45,13 @@ def to_json(value: Any) -> Any:
     raise TypeError(f"{type(value).__name__} has no JSON form")
 
 
-def append_record(file: IO[str], event: str, **values: Any) -> None:
+def append_record(file: IO[str], event: str, **values: object) -> None:
     """Write one record to an open file and flush it, so that a reader sees it at once."""
     file.write(json.dumps({"event": event, **values}, default=to_json) + "\n")
     file.flush()
 
 
-def read_records(path: str | os.PathLike) -> list[dict[str, Any]]:
+def read_records(path: str | os.PathLike[str]) -> list[dict[str, Any]]:
     """All records of a JSON-lines file; a last line cut off by a crash is left out."""
     path = Path(path)
     try:
@@ -69,7 +72,7 @@ def read_records(path: str | os.PathLike) -> list[dict[str, Any]]:
     return records
 
 
-def make_room_for(path: str | os.PathLike) -> None:
+def make_room_for(path: str | os.PathLike[str]) -> None:
     """Make the folder of a file that a long run will write at its end.
 
     A file that cannot be written, or lies in a graph folder, is refused before the run.
@@ -92,7 +95,7 @@ def make_room_for(path: str | os.PathLike) -> None:
 
 
 @contextlib.contextmanager
-def atomic_file(path: str | os.PathLike, mode: str = "wb") -> Iterator[IO[Any]]:
+def atomic_file(path: str | os.PathLike[str], mode: str = "wb") -> Iterator[IO[Any]]:
     """Open a temporary neighbour of ``path``; on success sync it and rename it to ``path``."""
     path = Path(path)
     _check_is_no_device(path)
@@ -112,7 +115,7 @@ def atomic_file(path: str | os.PathLike, mode: str = "wb") -> Iterator[IO[Any]]:
 
 
 @contextlib.contextmanager
-def atomic_folder(path: str | os.PathLike, *, overwrite: bool = False) -> Iterator[Path]:
+def atomic_folder(path: str | os.PathLike[str], *, overwrite: bool = False) -> Iterator[Path]:
     """Yield a temporary neighbour of ``path``, empty; on success sync it, rename it to ``path``.
 
     A folder that is overwritten is renamed aside, and deleted when the new one is in its place.
@@ -140,13 +143,13 @@ def atomic_folder(path: str | os.PathLike, *, overwrite: bool = False) -> Iterat
         _delete(aside)
 
 
-def temporary_name(path: str | os.PathLike) -> Path:
+def temporary_name(path: str | os.PathLike[str]) -> Path:
     """A new name beside ``path`` that nobody can foresee, and that says which process uses it."""
     who = f"{_host()}-{process_space()}-{os.getpid()}"
     return Path(path).with_name(f".{who}-{secrets.token_hex(8)}.tmp")
 
 
-def sweep(folder: str | os.PathLike) -> None:
+def sweep(folder: str | os.PathLike[str]) -> None:
     """Delete what processes of this host left under temporary names when they were killed.
 
     A file or folder that was renamed aside, and not replaced yet, gets its name back.
@@ -184,7 +187,7 @@ def _delete(path: Path) -> None:
             path.unlink()
 
 
-def sync_folder(path: str | os.PathLike) -> None:
+def sync_folder(path: str | os.PathLike[str]) -> None:
     """Make what was created and renamed in a folder survive a power cut."""
     folder = os.open(path, os.O_RDONLY)
     try:
@@ -193,7 +196,7 @@ def sync_folder(path: str | os.PathLike) -> None:
         os.close(folder)
 
 
-def open_regular(path: str | os.PathLike) -> IO[bytes]:
+def open_regular(path: str | os.PathLike[str]) -> IO[bytes]:
     """Open a file of anybody's for reading; never a pipe or a device, which may have no end."""
     # Without O_NONBLOCK, opening a pipe waits for who writes to it.
     file = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
@@ -217,7 +220,7 @@ TEXTS = "SU"
 
 
 def read_npz(
-    path: str | os.PathLike,
+    path: str | os.PathLike[str],
     wanted: Container[str] | None = None,
     *,
     kinds: str = NUMBERS,
@@ -268,7 +271,7 @@ def read_npz(
 
 
 @contextlib.contextmanager
-def zip_errors(path: str | os.PathLike) -> Iterator[None]:
+def zip_errors(path: str | os.PathLike[str]) -> Iterator[None]:
     """Turn what goes wrong in reading a zip archive into one UserError that names it."""
     try:
         yield
@@ -282,7 +285,7 @@ def zip_errors(path: str | os.PathLike) -> Iterator[None]:
         raise UserError(f"{path} {damaged}: {shortened(str(error), 100)}") from error
 
 
-def npz_names(path: str | os.PathLike) -> set[str]:
+def npz_names(path: str | os.PathLike[str]) -> set[str]:
     """Names of the arrays of an ``.npz``; a UserError if it is none, or two have one name."""
     with zip_errors(path), open_regular(path) as file:
         if file.read(2) != b"PK" and not zipfile.is_zipfile(file):
@@ -295,7 +298,7 @@ def npz_names(path: str | os.PathLike) -> set[str]:
     return set(names)
 
 
-def map_npy(path: str | os.PathLike, *, kinds: str = NUMBERS) -> np.ndarray:
+def map_npy(path: str | os.PathLike[str], *, kinds: str = NUMBERS) -> np.ndarray:
     """The array of an ``.npy`` file of anybody's, mapped read-only: see :func:`read_npz`."""
     path = Path(path)
     try:
@@ -305,8 +308,7 @@ def map_npy(path: str | os.PathLike, *, kinds: str = NUMBERS) -> np.ndarray:
             start, shape, fortran, dtype = read_npy_header(head, size, str(path), kinds)
             if 0 in shape:  # which cannot be mapped
                 return np.empty(shape, dtype)
-            order: Any = "F" if fortran else "C"
-            return np.memmap(file, dtype, "r", start, shape, order)
+            return np.memmap(file, dtype, "r", start, shape, "F" if fortran else "C")
     except OSError as error:
         if error.errno == errno.ENOMEM:  # of addresses: the file is as it should be
             raise MemoryError(f"cannot map {path} of {size:,} bytes") from error

@@ -15,6 +15,9 @@ from typing import Any
 
 from partition.errors import UserError, check_name, installing, shortened
 
+Setting = str | int | float  # the value of an option
+Settings = dict[str, Setting]
+
 
 @dataclass(frozen=True)
 class Registry:
@@ -28,16 +31,16 @@ class Registry:
         Name → ``"module:attribute"``.
     extras : mapping of str to str
         Name → the extra of this distribution that installs what the entry needs.
-    options : mapping of str to tuple of frozen dataclasses
-        Name → the options of this entry that not every other one has. Their fields are keys of the
-        configuration, in the section that is the attribute ``section`` of the class. Entries that
-        are not named have none.
+    options : dict of str to tuple of frozen dataclasses
+        Name → the options of this entry. Their fields are keys of the configuration, in the section
+        that is the attribute ``section`` of the class, but for those that ``of_all`` names, which
+        every entry has. Entries that are not named have none.
     """
 
     kind: str
     entries: Mapping[str, str]
     extras: Mapping[str, str] = field(default_factory=dict)
-    options: Mapping[str, tuple[Any, ...]] = field(default_factory=dict)
+    options: dict[str, tuple[Any, ...]] = field(default_factory=dict)
 
     def get(self, name: str) -> Any:
         """The object that ``name`` stands for.
@@ -69,12 +72,17 @@ class Registry:
                 f"pip install --force-reinstall {library}, or versions that go together",
             ) from error
 
+    def kinds(self, name: str) -> tuple[Any, ...]:
+        """The classes of the options of an entry."""
+        return self.options.get(name, ())
+
     def keys(self, name: str) -> list[str]:
         """The keys of the configuration that an entry has and not every other one."""
         return [
             f"{options.section}.{option.name}"
-            for options in self.options.get(name, ())
+            for options in self.kinds(name)
             for option in fields(options)
+            if option.name not in options.of_all
         ]
 
     def owners(self, key: str) -> list[str]:

@@ -12,6 +12,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, TextIO
 
+from rich.box import Box
 from rich.console import Console
 from rich.table import Table
 
@@ -56,9 +57,9 @@ def print_wide(table: Table) -> None:
     console(width=1000, markup=False).print(table)
 
 
-def table_of(texts: Iterable[str], numbers: Iterable[str] = (), **options: Any) -> Table:
+def table_of(texts: Iterable[str], numbers: Iterable[str] = (), box: Box | None = None) -> Table:
     """A table with the titles of columns of texts, and of numbers, none of which is cut off."""
-    table = Table(**{"box": None, "pad_edge": False} | options)
+    table = Table(box=box, pad_edge=False)
     for title in texts:
         table.add_column(title, no_wrap=True)
     for title in numbers:

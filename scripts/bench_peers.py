@@ -26,7 +26,7 @@ import click
 from peers import PEERS
 
 from gcnmpi.bench.rounds import alternate, ratios, spread
-from gcnmpi.options.config import load_config
+from gcnmpi.options.config import load_config, table_of
 from gcnmpi.options.kernel import AUTO, must_be_best
 from partition.errors import EXIT_USER_ERROR, UserError
 from partition.graph.store import open_graph
@@ -122,7 +122,7 @@ def configuration(
     settings = [f"{name}={value}" for name, value in given.items() if value is not None]
     settings += [f"model.hidden={','.join(map(str, hidden))}", f"model.name={network}"]
     settings += [f"model.cache_input={str(cache).lower()}", f"threads={threads}"]
-    return asdict(load_config(settings=[*settings, f"train.seed={seed}"]))
+    return table_of(load_config(settings=[*settings, f"train.seed={seed}"]))
 
 
 def check_graph(graph: Path) -> None:

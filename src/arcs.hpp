@@ -7,7 +7,7 @@
 
 namespace gcnmpi::TARGET {
 
-inline constexpr Size NEAR = 1 << 12;  // numbers that stay in the L1 cache from one step to the next
+inline constexpr Size NEAR = 1 << 12;  // numbers that stay in the L1 cache between two steps
 inline constexpr Size SOON = 64;       // arcs whose single numbers are on their way
 
 // out[e] = source[column] + target[row] or one of both, for the arcs of a row.

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
 from pathlib import Path
 
 import numpy as np
@@ -35,11 +34,10 @@ def store_parts(path: Path, name: str, parts: np.ndarray, k: int, mixed: bool = 
     """A partition that a test has made; ``mixed``: with its metrics of the mixed exchange too."""
     stored = open_graph(path)
     figures, about = figures_of(stored, parts, k), (stored.manifest.id, "test", "numpy", "1", "in")
-    metrics, of_mixed = (
-        {direction: asdict(found) for direction, found in each.items()}
-        for each in (figures.metrics, figures.mixed if mixed else {})
+    of_mixed = figures.mixed if mixed else {}
+    partition = Partition(
+        name, parts.astype(np.int32), k, *about, metrics=figures.metrics, mixed=of_mixed
     )
-    partition = Partition(name, parts.astype(np.int32), k, *about, metrics=metrics, mixed=of_mixed)
     write_partition(path, partition)
 
 

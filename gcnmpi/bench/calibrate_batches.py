@@ -28,6 +28,8 @@ from gcnmpi.nn.model import Passes
 from gcnmpi.nn.optim import Parameters
 from gcnmpi.nn.shards import shapes_of
 from gcnmpi.options.config import Config
+from gcnmpi.options.model import NETWORKS, ModelConfig
+from gcnmpi.options.settings import chosen
 from gcnmpi.options.train import sampler_of
 from gcnmpi.planner.machine import DRAWING, Machine
 from gcnmpi.schemes.forecast import Facts
@@ -63,7 +65,8 @@ class _Graph:
 
     def __init__(self, alone: Comm, config: Config, kernel: Kernel) -> None:
         self._comm, self._kernel = alone, kernel
-        self._config = replace(config, model=replace(config.model, name="sage", hidden=(WIDTH,)))
+        values = vars(config.model) | {"name": "sage", "hidden": (WIDTH,)}
+        self._config = replace(config, model=chosen(ModelConfig, NETWORKS, values))
         random = np.random.default_rng(0)
         # As in most graphs, a few vertices have many neighbours.
         degrees = random.geometric(1 / DEGREE, ROWS)

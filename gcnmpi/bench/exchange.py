@@ -18,7 +18,7 @@ from gcnmpi.halo.plan import Plan
 from gcnmpi.halo.transports import obstacle
 from gcnmpi.mpi.comm import Comm, agreed, from_root, maximum, reduce_in_place
 from gcnmpi.options.config import Config
-from gcnmpi.options.scheme import TRANSPORTS
+from gcnmpi.options.scheme import TRANSPORTS, exchange_of
 from gcnmpi.run.problem import Problem, open_problem
 from partition.errors import UserError, unknown_name
 
@@ -57,7 +57,7 @@ def bench_exchange(
         return chosen
 
     chosen = from_root(comm, check)
-    config = replace(config, scheme=replace(config.scheme, exchange="rows"))
+    config = replace(config, scheme=replace(exchange_of(config.scheme), exchange="rows"))
     problem = open_problem(comm, graph, partition, config)
     kernel = problem.runtime.kernel
     if names is None:

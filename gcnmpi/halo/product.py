@@ -29,7 +29,7 @@ from gcnmpi.layout.place import Place
 from gcnmpi.layout.runtime import Runtime
 from gcnmpi.mpi.comm import EXCHANGE_TAG, slice_of
 from gcnmpi.options.config import Config
-from gcnmpi.options.scheme import TRANSPORTS
+from gcnmpi.options.scheme import TRANSPORTS, exchange_of
 
 
 @dataclass(frozen=True)
@@ -67,12 +67,13 @@ class HaloProduct:
     def __init__(self, runtime: Runtime, plan: Plan, config: Config, lasts: bool = True) -> None:
         comm, kernel = runtime.comm, runtime.kernel
         self._lasts = lasts
-        self._transport: Transport = TRANSPORTS.get(config.scheme.transport)(comm, plan, kernel)
+        exchange = exchange_of(config.scheme)
+        self._transport: Transport = TRANSPORTS.get(exchange.transport)(comm, plan, kernel)
         self.kept = self._transport.kept
         # A device multiplies beside the host, which needs no breaks in between.
         self._alone = comm.size == 1
         at_once = self._alone or kernel.device is not None
-        self._chunks = 1 if at_once else config.scheme.progress_chunks
+        self._chunks = 1 if at_once else exchange.progress_chunks
         self._comm, self._plan, self._kernel = comm, plan, kernel
         self._config = config
         self._phases, self._traffic = runtime.phases, runtime.traffic

@@ -28,6 +28,7 @@ from gcnmpi.options.config import GraphConfig
 from partition.errors import UserError
 from partition.graph import content
 from partition.graph.graph import (
+    added_up,
     check_arcs,
     chunks,
     entry_values,
@@ -189,12 +190,36 @@ def readers(comm: Comm, rows: np.ndarray, n: int) -> np.ndarray:
     return np.searchsorted(bounds, rows, side="right").astype(np.int32)
 
 
-def own_arcs(comm: Comm, stored: StoredGraph, direction: str) -> Entries:
+def own_arcs(comm: Comm, stored: StoredGraph, direction: str, *, parallel: bool = False) -> Entries:
     """The arcs of this rank's contiguous 1/P of the rows on disk.
 
-    A UserError is raised on all ranks if no graph has such arcs, or the manifest is not theirs.
+    Parallel ones are added up, but with ``parallel``, which gives them one by one. A UserError is
+    raised on all ranks if no graph has such arcs, or the manifest is not theirs.
     """
     graph, manifest = stored.graph, stored.manifest
+    source, target, first, last = read_ends(comm, stored)
+    weight = None
+    if graph.weights is not None:
+        weight = np.asarray(graph.weights[first:last], np.float64)
+    excess = 0
+    if manifest.symmetric_pattern:
+        excess = content.reverse_excess(
+            source, target, weight if manifest.symmetric_values else None
+        )
+    check_content(comm, stored, content.ARC_FILES, excess)
+    if manifest.parallel and not parallel:
+        source, target, weight = added_up(source, target, weight)
+    row, column = (target, source) if direction == "in" else (source, target)
+    return Entries(row, column, weight)
+
+
+def read_ends(comm: Comm, stored: StoredGraph) -> tuple[np.ndarray, np.ndarray, int, int]:
+    """Sources and targets of this rank's contiguous 1/P of the rows on disk; which arcs these are.
+
+    Of the arcs, the number of the first and that after the last. A UserError is raised on all ranks
+    if no graph has such arcs.
+    """
+    graph = stored.graph
     mine = slice_of(graph.n, comm.rank, comm.size)
     with agreed(comm):
         try:
@@ -204,17 +229,7 @@ def own_arcs(comm: Comm, stored: StoredGraph, direction: str) -> Entries:
         indptr = np.asarray(graph.indptr[mine.start : mine.stop + 1])
         target = np.asarray(graph.indices[indptr[0] : indptr[-1]])
     source = np.repeat(np.arange(mine.start, mine.stop, dtype=target.dtype), np.diff(indptr))
-    weight = None
-    if graph.weights is not None:
-        weight = np.asarray(graph.weights[indptr[0] : indptr[-1]], np.float64)
-    excess = 0
-    if manifest.symmetric_pattern:
-        excess = content.reverse_excess(
-            source, target, weight if manifest.symmetric_values else None
-        )
-    check_content(comm, stored, content.ARC_FILES, excess)
-    row, column = (target, source) if direction == "in" else (source, target)
-    return Entries(row, column, weight)
+    return source, target, int(indptr[0]), int(indptr[-1])
 
 
 def check_content(comm: Comm, stored: StoredGraph, names: Collection[str], excess: int = 0) -> None:

@@ -59,6 +59,8 @@ class Demand:
         Whether it needs whole rows of neighbours.
     transposed : bool
         Whether there are products with Mᵀ: in training.
+    entries : bool
+        Whether it has matrices with a row for each entry of M.
     batches : bool
         Whether mini-batches will be cut out of M: the scheme keeps what they are cut from.
     """
@@ -67,4 +69,5 @@ class Demand:
     products: bool = True
     rows: bool = False
     transposed: bool = True
+    entries: bool = False
     batches: bool = False

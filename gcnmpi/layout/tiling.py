@@ -25,8 +25,7 @@ from gcnmpi.mpi.comm import (
     redistribute,
     slice_of,
 )
-from gcnmpi.options.config import SchemeConfig
-from gcnmpi.options.scheme import ROW_ORDERS
+from gcnmpi.options.scheme import ROW_ORDERS, GridOptions
 from partition.graph.graph import Graph, from_coordinates, index_dtype
 from partition.graph.store import Partition, StoredGraph, read_partition
 
@@ -138,7 +137,7 @@ def choose_orderings(
     comm: Comm,
     stored: StoredGraph,
     partition: Partition | None,
-    options: SchemeConfig,
+    options: GridOptions,
     auto: str = "single",
 ) -> tuple[Ordering, Ordering]:
     """How a grid numbers the rows of M and how the columns; one object unless they differ.
@@ -157,7 +156,7 @@ def choose_orderings(
     return rows, random_ordering(comm, stored.graph.n, COLUMNS_SEED)
 
 
-def permutation_kind(options: SchemeConfig, partitioned: bool, auto: str = "single") -> str:
+def permutation_kind(options: GridOptions, partitioned: bool, auto: str = "single") -> str:
     """``scheme.permutation`` resolved: none, single, double, or partition where there is one."""
     if partitioned:
         return "partition"
@@ -351,4 +350,4 @@ def _block_of(positions: np.ndarray, cuts: np.ndarray) -> np.ndarray:
 
 
 def _length(columns: slice) -> int:
-    return columns.stop - columns.start
+    return int(columns.stop - columns.start)

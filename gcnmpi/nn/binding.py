@@ -12,7 +12,7 @@ from gcnmpi.halo.matrix import Matrix
 from gcnmpi.halo.rows import Halo
 from gcnmpi.kernels.epilogues import Activation, ActivationBackward, Epilogue
 from gcnmpi.kernels.interface.kernel import Array, Kernel
-from gcnmpi.layout.place import Block, Place
+from gcnmpi.layout.place import Block, Place, Space
 from gcnmpi.nn.program import Finish, Program, Step
 from gcnmpi.nn.sparse_input import SparseInput
 from gcnmpi.schemes.interface import Scheme
@@ -66,8 +66,9 @@ class Binding:
         self._matrices, self._kept = matrices, kept
 
     def array(self, value: int) -> Array:
-        """The array of a value."""
-        return self._matrices[value].array
+        """The array of a value: all of its rows."""
+        matrix = self._matrices[value]
+        return matrix.whole if matrix.place.space is Space.WHOLE else matrix.array
 
     def read(self, step: Step, number: int = 0) -> Array:
         """The array of what a step reads."""
@@ -75,7 +76,7 @@ class Binding:
 
     def written(self, step: Step) -> Array:
         """The array that it writes."""
-        return self.result(step).array
+        return self.array(_written(step))
 
     def matrix(self, value: int) -> Matrix:
         """The matrix of a value, for what exchanges or moves its rows."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from inspect import signature
 
 from gcnmpi.nn.network import Network
 from gcnmpi.options.config import Config, GraphConfig
@@ -11,15 +12,18 @@ from gcnmpi.options.own_code import called, is_own
 from partition.errors import UserError
 
 
-def network_of(model: ModelConfig, features: int, classes: int) -> Network:
-    """The network of that name, for features and classes of a graph.
+def network_of(model: ModelConfig, features: int, classes: int, arcs: int = 0) -> Network:
+    """The network of that name, for features and classes of a graph, and the features of its arcs.
 
     A UserError if it cannot be built of what ``model`` says.
     """
     build = NETWORKS.get(model.name)
+    widths = [features, classes]
+    if len(signature(build).parameters) > 3:
+        widths.append(arcs)
     if not is_own(model.name):
-        return build(model, features, classes)
-    made = called(model.name, lambda: build(model, features, classes))
+        return build(model, *widths)
+    made = called(model.name, lambda: build(model, *widths))
     if not isinstance(made, Network):
         raise UserError(
             f"{model.name} gives a {type(made).__name__}, not a network",

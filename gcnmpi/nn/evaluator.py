@@ -16,6 +16,7 @@ from gcnmpi.kernels.interface.kernel import Array, Kernel
 from gcnmpi.layout.place import Place
 from gcnmpi.nn.binding import Binding
 from gcnmpi.nn.compile.lifetimes import gathers_features, lifetimes
+from gcnmpi.nn.model import all_rows, given_of_arcs
 from gcnmpi.nn.network import Network
 from gcnmpi.nn.optim import Parameters
 from gcnmpi.nn.program import INPUT, Program
@@ -33,6 +34,7 @@ def evaluate(
     weights: Mapping[str, np.ndarray],
     features: list[Array | SparseInput],
     depth: int,
+    arcs: Mapping[str, Array],
 ) -> Matrix:
     """The output of layer ``depth``, from 1; of the last one, the logits.
 
@@ -46,17 +48,19 @@ def evaluate(
         Whole parameters by name.
     features : list of one array or SparseInput
         This rank's piece of H⁰. It is taken out of the list, and freed when it is read no more.
+    arcs : mapping of str to array
+        What the network reads of arcs: see :class:`~gcnmpi.nn.model.Model`.
     """
     parameters = Parameters(kernel, *shapes_of(scheme, network, program))
     fill(scheme, kernel, network, program, parameters, parameters.flat, weights)
     moments = lifetimes(program, depth, scheme.layout, scheme.whole_rows)
     given = features.pop()
-    live: dict[int, Matrix] = {}
+    live = given_of_arcs(program, arcs)
     sparse: dict[int, SparseInput] = {}
     if isinstance(given, SparseInput):
         sparse[INPUT] = given
     else:
-        gathered = gathers_features(moments)
+        gathered = gathers_features(program, moments)
         live[INPUT] = _features(scheme, kernel, program, given, gathered)
     del given
     for moment in moments:
@@ -65,7 +69,7 @@ def evaluate(
             live[moment.writes] = live[moment.over].at(value.place)
         else:
             live[moment.writes] = scheme.empty(value.place, value.width, moment.gathered)
-        facts = scheme, kernel, program, 0, lambda place: n
+        facts = scheme, kernel, program, 0, all_rows(scheme, n)
         binding = Binding(*facts, parameters, {}, live, {}, True, sparse)
         moment.step.bind(binding)(0)
         del binding

@@ -9,11 +9,14 @@ import numpy as np
 
 from gcnmpi.halo.matrix import Matrix
 from gcnmpi.kernels.interface.kernel import Array, Kernel
-from gcnmpi.layout.place import Place
+from gcnmpi.layout.place import Place, Space
 from gcnmpi.mpi.comm import slice_of
 from gcnmpi.nn.binding import Binding, Run
+from gcnmpi.nn.compile.buffers import gives_whole
 from gcnmpi.nn.initial import initial
 from gcnmpi.nn.network import Network
+from gcnmpi.nn.operators.arcs import ArcInput
+from gcnmpi.nn.operators.degrees import degrees_of
 from gcnmpi.nn.optim import Parameters
 from gcnmpi.nn.program import FEATURES, INPUT, Program, Step, products
 from gcnmpi.nn.shards import fill, shapes_of
@@ -43,6 +46,8 @@ class Passes:
         Which of ``PASSES`` it makes; memory is there for these.
     between : callable
         Called after each step of a training pass.
+    arcs : mapping of str to array, optional
+        What is given of arcs, a row for each entry of M: see :class:`Model`.
     """
 
     def __init__(
@@ -57,15 +62,17 @@ class Passes:
         gradients: Parameters,
         kinds: tuple[str, ...] = PASSES,
         between: Callable[[], None] = lambda: None,
+        arcs: Mapping[str, Array] | None = None,
     ) -> None:
         self._between = between
+        given = given_of_arcs(program, arcs or {})
         sparse: dict[int, SparseInput] = {}
-        constants: dict[int, Matrix] = {}
+        constants = given
         if isinstance(features, SparseInput):
             first, *dropped = program.sparse
             sparse = {first: features} | {value: features.copy() for value in dropped}
         else:
-            constants = _constants(scheme, kernel, program, features)
+            constants = _constants(scheme, kernel, program, features, given)
         buffers = {"training": program.training_buffers, "evaluation": program.evaluation_buffers}
         used = {number for kind in kinds for number in buffers[kind].values()}
         memory = {
@@ -136,6 +143,9 @@ class Model(Passes):
         what the program takes.
     kinds : tuple of str
         The ``PASSES`` that it makes.
+    arcs : mapping of str to array, optional
+        What a network reads of arcs, by the names of :class:`~gcnmpi.nn.operators.arcs.ArcInput`:
+        a row for each entry of this rank's rows of M.
 
     Attributes
     ----------
@@ -153,8 +163,9 @@ class Model(Passes):
         n: int,
         features: Array | SparseInput,
         kinds: tuple[str, ...] = PASSES,
+        arcs: Mapping[str, Array] | None = None,
     ) -> None:
-        self._scheme, self._kernel, self._config = scheme, kernel, config
+        self._scheme, self._kernel, self._config, self._n = scheme, kernel, config, n
         self.network = network
         self.program = program
         own, whole = shapes_of(scheme, network, program)
@@ -169,8 +180,9 @@ class Model(Passes):
             kernel.copy(features, self.parameters[FEATURES])
         views = self.parameters, self.gradients
         super().__init__(
-            scheme, kernel, program, config.train.seed, lambda place: n, features, *views, kinds
-        )
+            scheme, kernel, program, config.train.seed, all_rows(scheme, n), features, *views,
+            kinds, arcs=arcs,
+        )  # fmt: skip
 
     @property
     def widths(self) -> tuple[int, ...]:
@@ -258,7 +270,31 @@ class Model(Passes):
 
     def _initial(self) -> Iterator[tuple[str, np.ndarray]]:
         for name, parameter in self.network.parameters.items():
-            yield name, initial(parameter, self._config.train.seed)
+            yield name, initial(parameter, self._config.train.seed, self._average)
+
+    def _average(self, of: Callable[[np.ndarray], np.ndarray]) -> float:
+        """The mean over all vertices of a function of their degree."""
+        halo, block = self._scheme.halo_of(1), self._scheme.block(Place(0), 1)
+        assert halo is not None, "a scheme that does not give whole rows"
+        total = of(degrees_of(self._kernel, halo.pattern)).sum(keepdims=True)
+        if not block.counts_rows:
+            total.fill(0)
+        self._scheme.reduce(total)
+        return float(total[0]) / self._n
+
+
+def all_rows(scheme: Scheme, n: int) -> Callable[[Place], int]:
+    """How many rows a matrix at a place has on all ranks: vertices, or entries of M."""
+    return lambda place: scheme.all_entries if place.space is Space.ENTRIES else n
+
+
+def given_of_arcs(program: Program, arcs: Mapping[str, Array]) -> dict[int, Matrix]:
+    """The values of a program that are given with the graph, beside H⁰, of :class:`Model`."""
+    return {
+        number: Matrix(program.values[number].place, arcs[operator.name])
+        for number, operator in enumerate(program.operators)
+        if isinstance(operator, ArcInput)
+    }
 
 
 def _bind(binding: Binding, steps: tuple[Step, ...]) -> list[Run]:
@@ -266,11 +302,15 @@ def _bind(binding: Binding, steps: tuple[Step, ...]) -> list[Run]:
 
 
 def _constants(
-    scheme: Scheme, kernel: Kernel, program: Program, features: Array
+    scheme: Scheme,
+    kernel: Kernel,
+    program: Program,
+    features: Array,
+    given: Mapping[int, Matrix],
 ) -> dict[int, Matrix]:
-    """The values that never change and that steps read, computed once."""
+    """The values that never change and that steps read, computed once from those given."""
     values = program.values
-    found = {INPUT: Matrix(values[INPUT].place, features)}
+    found = {INPUT: Matrix(values[INPUT].place, features), **given}
     last = {value: step for step in program.constants for value in step.values}
     for step in program.constants:
         ended = [i for i in {*step.reads} if last[i] is step and i not in program.kept]
@@ -291,9 +331,9 @@ def _constants(
         for number in ended:
             del found[number]
     kept = {number: found[number] for number in program.kept}
-    given = values[INPUT]
-    if INPUT in kept and given.exchanged:
-        kept[INPUT] = scheme.empty(given.place, given.width, exchanged=True)
+    first = values[INPUT]
+    if INPUT in kept and first.exchanged:
+        kept[INPUT] = scheme.empty(first.place, first.width, exchanged=True)
         kernel.copy(features, kept[INPUT].array)
     return kept
 
@@ -304,14 +344,15 @@ def _constant(
     """The value that a step which is no product makes of values that were found."""
     before, after = (program.values[i] for i in (step.reads[0], step.number))
     matrices = {i: found[i] for i in step.reads}
-    if step.instruction.gathers:
+    copied = step.instruction.gathers and not gives_whole(step, program.values)
+    if copied:
         x = scheme.empty(before.place, before.width, exchanged=True)
         kernel.copy(found[step.reads[0]].array, x.array)
         matrices[step.reads[0]] = x
     matrices[step.number] = scheme.empty(after.place, after.width, after.exchanged)
     binding = Binding(scheme, kernel, program, 0, lambda place: 0, {}, {}, matrices, {})
     step.bind(binding)(0)
-    if step.instruction.gathers:
+    if copied:
         scheme.release()
     return matrices[step.number]
 

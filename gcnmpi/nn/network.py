@@ -5,11 +5,26 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
+from gcnmpi.core.functions import AVERAGES, REDUCTIONS
+from gcnmpi.layout.place import Space
+from gcnmpi.nn.operators import rule_of
+from gcnmpi.nn.operators.arcs import (
+    ArcInput,
+    EndDots,
+    HeadDots,
+    RowDots,
+    ScaleHeads,
+    Softmax,
+    WeighedSum,
+)
+from gcnmpi.nn.operators.degrees import ScaleByDegree
 from gcnmpi.nn.operators.dense import Features, Linear
 from gcnmpi.nn.operators.elementwise import Activate, Add, Bias, Drop, Maximum, MeanOfHeads, Scale
 from gcnmpi.nn.operators.neighbours import Aggregate, Attend, AttendV2, MaxAggregate
 from gcnmpi.nn.operators.norms import BatchNorm, LayerNorm, Normalize
+from gcnmpi.nn.operators.spaces import Expand, Reduce, Source, Target
 from gcnmpi.nn.program import Operator, Parameter
+from partition.errors import UserError, check_name
 
 # Offsets of the streams of random numbers, so that each purpose has its own for every layer.
 ATTENTION_STREAM = 1 << 20
@@ -72,15 +87,23 @@ class Builder:
     ----------
     features : int
         Width of H⁰.
+    arc_features : int
+        Width of the features of arcs; 0: there are none.
 
     Attributes
     ----------
     input : int
         H⁰.
+    arc_width : int
+        Width of the features of arcs.
     """
 
-    def __init__(self, features: int) -> None:
+    def __init__(self, features: int, arc_features: int = 0) -> None:
         self._operators: list[Operator] = [Features((), features, 0)]
+        self._spaces = [Space.OWN]
+        self._expanded: dict[int, int] = {}
+        self._arc_inputs: dict[str, int] = {}
+        self.arc_width = arc_features
         self._parameters: dict[str, Parameter] = {}
         self._outputs: list[int] = []
         self._constants: dict[str, float] = {}
@@ -139,6 +162,8 @@ class Builder:
             fans, stored = (columns, width), shape[::-1]
             self._random(parameter, shape, own, "uniform", *fans, stored, part_of=f"{name}.weight")
             products.append(self._append(Linear((x,), width, self.layer(x), parameter)))
+        # The ends of arcs first: one step takes both.
+        products.sort(key=lambda i: not isinstance(self._made_of(i), Source | Target))
         y = self.sum(products)
         return self.bias(y, f"{name}.bias", layer=own, fan_in=columns) if bias else y
 
@@ -188,6 +213,105 @@ class Builder:
         stream = ATTENTION_STREAM + layer
         inputs = (source, target)
         return self._append(AttendV2(inputs, width, layer, heads, slope, p, stream, vector))
+
+    def arc_features(self, loops: str = "zero") -> int:
+        """The features of arcs, rows of arcs.
+
+        Parameters
+        ----------
+        loops : {"zero", "mean"}
+            The row of a self-loop that M has beside the graph's arcs: zeros; or "mean", which all
+            self-loops have then: the mean of the other arcs into their vertex.
+
+        Raises
+        ------
+        UserError
+            If the graph has none.
+        """
+        if not self.arc_width:
+            raise UserError(
+                "this network reads features of arcs, and the graph has none",
+                "gcn-partition attach G.graph --arc-features FILE.npy",
+            )
+        if loops not in self._arc_inputs:
+            self._arc_inputs[loops] = self._append(ArcInput((), self.arc_width, 0, loops=loops))
+        return self._arc_inputs[loops]
+
+    def expand(self, x: int) -> int:
+        """x with the rows of neighbours on other ranks: the only move that sends something.
+
+        Asked for again, it is the same one.
+        """
+        if x not in self._expanded:
+            self._expanded[x] = self._append(Expand((x,), self.width(x), self.layer(x) + 1))
+        return self._expanded[x]
+
+    def source(self, x: int) -> int:
+        """For each arc the row of x of the vertex that it comes from."""
+        x = x if self._spaces[x] is Space.WHOLE else self.expand(x)
+        return self._append(Source((x,), self.width(x), self.layer(x)))
+
+    def target(self, x: int) -> int:
+        """For each arc the row of x of the vertex that it leads to."""
+        return self._append(Target((x,), self.width(x), self.layer(x)))
+
+    def reduce(self, x: int, *kinds: str) -> int:
+        """For each vertex, functions of the rows of the arcs into it, side by side.
+
+        ``kinds`` are "sum", "mean", "max", "min" or "std": the columns of the first one, then those
+        of the next.
+        """
+        for kind in kinds:
+            check_name("function of arcs", kind, REDUCTIONS)
+        return self._append(Reduce((x,), len(kinds) * self.width(x), self.layer(x), kinds))
+
+    def softmax(self, x: int) -> int:
+        """Each column's softmax over the arcs into a vertex."""
+        return self._append(Softmax((x,), self.width(x), self.layer(x)))
+
+    def weighed_sum(self, values: int, x: int) -> int:
+        """For each vertex the sum of its neighbours' rows of x, times numbers of the arcs.
+
+        ``values`` have a column for each head.
+        """
+        x = x if self._spaces[x] is Space.WHOLE else self.expand(x)
+        return self._append(WeighedSum((values, x), self.width(x), self.layer(x)))
+
+    def end_dots(self, target: int, source: int, heads: int) -> int:
+        """For each arc and head the dot product of a row of ``target`` and one of ``source``."""
+        source = source if self._spaces[source] is Space.WHOLE else self.expand(source)
+        return self._append(EndDots((target, source), heads, self.layer(source)))
+
+    def row_dots(self, x: int, y: int, heads: int) -> int:
+        """For each row and head the dot product of x and y."""
+        return self._append(RowDots((x, y), heads, max(self.layer(x), self.layer(y))))
+
+    def scale_heads(self, values: int, x: int) -> int:
+        """Rows of x, each head's columns times a number of ``values``."""
+        layer = max(self.layer(values), self.layer(x))
+        return self._append(ScaleHeads((values, x), self.width(x), layer))
+
+    def head_dots(self, x: int, name: str, heads: int, layer: int) -> int:
+        """For each row and head the dot product with a trained vector, stored (1, heads, …)."""
+        width = self.width(x)
+        stored = (1, heads, width // heads)
+        self._random(name, (width,), layer, "glorot", heads, width // heads, stored=stored)
+        return self._append(HeadDots((x,), heads, self.layer(x), name))
+
+    def multiply(self, x: int, y: int) -> int:
+        """Entry by entry x ⊙ y."""
+        return self.scale_heads(x, y)
+
+    def scale_by_degree(self, x: int, kind: str, name: str) -> int:
+        """Rows of vertices times a function of their degree, one of ``SCALERS``.
+
+        Means over all vertices are kept as ``name.avg_deg_lin`` and ``name.avg_deg_log``, (1,).
+        """
+        means = f"{name}.avg_deg_lin", f"{name}.avg_deg_log"
+        for mean, average in zip(means, AVERAGES, strict=True):
+            if mean not in self._parameters:
+                self._constant(mean, 1, max(1, self.layer(x)), average, trained=False)
+        return self._append(ScaleByDegree((x,), self.width(x), self.layer(x), kind, *means))
 
     def mean_of_heads(self, x: int, heads: int) -> int:
         """The mean of equally wide groups of columns."""
@@ -269,8 +393,21 @@ class Builder:
         return Network(tuple(operators), parameters, outputs, self._constants)
 
     def _append(self, operator: Operator) -> int:
+        given = [self._spaces[i] for i in operator.inputs]
+        try:
+            space = rule_of(operator.as_finish()).space(given)
+        except ValueError as error:
+            raise UserError(
+                f"{operator.words}: {error}",
+                "b.source and b.target make rows of arcs, b.reduce makes rows of vertices of these",
+            ) from None
         self._operators.append(operator)
+        self._spaces.append(space)
         return len(self._operators) - 1
+
+    def _made_of(self, x: int) -> Operator:
+        """The operator whose value another one reads first."""
+        return self._operators[self._operators[x].inputs[0]]
 
     def _random(
         self,

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, Self
 
-from gcnmpi.layout.place import Place
+from gcnmpi.layout.place import Place, Space
 from gcnmpi.schemes.operations import SUMS, Operation, Product
 
 INPUT = 0
@@ -36,7 +36,8 @@ class Parameter:
     layer : int
         Of the operator that reads it.
     init : str
-        Its initial values: "glorot", "uniform" (±1/√fan_in, PyTorch's ``Linear``), or a number.
+        Its initial values: "glorot", "uniform" (±1/√fan_in, PyTorch's ``Linear``), a number, or a
+        mean over all vertices, of ``core.functions.AVERAGES``.
     fan_in, fan_out : int
         What "glorot" and "uniform" are computed from.
     stream : int
@@ -190,6 +191,10 @@ class Instruction:
         How many numbers each of its sums over ranks has in training, besides the gradients.
     in_place : bool
         Whether it may write where it reads.
+    visits : bool
+        Whether it goes over the entries of the rank's rows of M, one by one.
+    joins : bool
+        Whether it takes a sum with another value, and what follows that, along in its pass.
     """
 
     name: str
@@ -202,6 +207,8 @@ class Instruction:
     kept: Callable[[Step, int, int, int], int] = lambda step, rows, columns, entries: 0
     summed: Callable[[Step], tuple[int, ...]] = lambda step: ()
     in_place: bool = False
+    visits: bool = False
+    joins: bool = False
 
     @property
     def gathers(self) -> bool:
@@ -359,8 +366,14 @@ class Program:
 
     @property
     def needs_halo(self) -> bool:
-        """Whether a step needs whole rows of neighbours, and not only sums of them."""
-        return any(step.instruction.gathers for step in (*self.constants, *self.evaluation))
+        """Whether a step needs whole rows of neighbours or single entries, and not only sums."""
+        steps = (*self.constants, *self.evaluation)
+        return any(step.instruction.gathers or step.instruction.visits for step in steps)
+
+    @property
+    def needs_entries(self) -> bool:
+        """Whether there are values with a row for each entry of M."""
+        return any(value.place.space is Space.ENTRIES for value in self.values)
 
     @property
     def needs_products(self) -> bool:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
+from gcnmpi.layout.place import Space
 from gcnmpi.nn.binding import Binding, Run
 from gcnmpi.nn.program import Instruction, Operator, Step, Value
 
@@ -30,6 +31,10 @@ class Rule:
     keeps_shifts, ends_shifts : bool
         Whether a constant in a column of its inputs is one in a column of its value; whether it has
         no effect on its value.
+    takes : tuple of Space
+        The spaces of its inputs, where these are fixed; empty: all inputs have one space, any.
+    gives : Space or None
+        The space of its value; None: that of its inputs.
     """
 
     forward: Instruction
@@ -38,6 +43,29 @@ class Rule:
     whole_rows: bool = False
     keeps_shifts: bool = False
     ends_shifts: bool = False
+    takes: tuple[Space, ...] = ()
+    gives: Space | None = None
+
+    def space(self, given: Sequence[Space]) -> Space:
+        """The space of the value, of inputs in the given spaces.
+
+        A ValueError, in words, if it does not take them.
+        """
+        found = self.takes or tuple(given[:1]) * len(given)
+        for number, (space, wanted) in enumerate(zip(given, found, strict=True)):
+            if space is not wanted:
+                raise ValueError(
+                    f"input {number + 1} has rows of {ROWS_OF[space]}, not of {ROWS_OF[wanted]}"
+                )
+        return self.gives or (given[0] if given else Space.OWN)
+
+
+ROWS_OF = {
+    Space.OWN: "vertices",
+    Space.WHOLE: "vertices and their neighbours",
+    Space.ENTRIES: "arcs",
+}
+"""Index spaces in words."""
 
 
 @dataclass

@@ -1,9 +1,17 @@
 """The configuration: TOML and ``--set key=value`` into frozen dataclasses.
 
-Every key, its default and what it means stand once: in the classes of the sections, or where only
-some schemes, networks, tasks, optimizers or kernels have it, in a dataclass of options that their
-registry names for them. An unknown key, a value of the wrong type or out of range is a
-:class:`UserError` that names the key and shows how it is spelled.
+Every key, its default and what it means stand once, in frozen dataclasses. The sections
+``[scheme]``, ``[model]`` and ``[task]`` choose an entry of a registry by ``name``: each entry names
+a class, which adds its options to the keys that all have, and the configuration holds one of the
+chosen class.
+So an option that the entry does not have is not there, and a function says by the type of its
+argument whose options it reads. Files, records and ``--set`` are flat: full names and values of all
+keys, of which :func:`chosen` takes those that the entry has; :func:`value_of` gives the default
+for the others. The other sections are of no registry or of two (an optimizer and a schedule, a
+scheme and a kernel): registries name the keys that only some entries read.
+
+An unknown key, a value of the wrong type or out of range is a :class:`UserError` that names the
+key and shows how it is spelled.
 """
 
 from __future__ import annotations
@@ -16,30 +24,32 @@ from dataclasses import dataclass, field
 from typing import Any, get_type_hints
 
 from gcnmpi.options.kernel import AUTO, KERNELS, DeviceOptions, GpuOptions
-from gcnmpi.options.model import NETWORKS, MatrixOptions, ModelConfig
+from gcnmpi.options.model import (
+    NETWORKS,
+    ConvolutionOptions,
+    HiddenOptions,
+    MatrixOptions,
+    ModelConfig,
+)
 from gcnmpi.options.own_code import is_own, keys_read, pinned
 from gcnmpi.options.scheme import (
     SCHEMES,
-    CopiesOptions,
     ExchangeOptions,
-    GridOptions,
-    OverlapOptions,
-    PanelOptions,
     PrecisionOptions,
     RowsOptions,
-    Tensor3DOptions,
+    SchemeConfig,
 )
 from gcnmpi.options.settings import (
     checked,
+    chosen,
     key,
-    names_of,
     read_toml,
     read_value,
     spelled,
     spelled_in_toml,
     unknown_key,
 )
-from gcnmpi.options.task import TASKS, TaskConfig, check_task
+from gcnmpi.options.task import TASKS, ClassOptions, TaskConfig, check_task
 from gcnmpi.options.train import OPTIMIZERS, SCHEDULES, TrainConfig, check_train
 from partition.errors import UserError
 from partition.graph.graph import DIRECTIONS
@@ -54,25 +64,6 @@ class GraphConfig(MatrixOptions):
     )
     feature_norm: str = key(
         "none", "row: divide each feature row by its sum", choices=("none", "row")
-    )
-
-
-@dataclass(frozen=True)
-class SchemeConfig(
-    ExchangeOptions,
-    GridOptions,
-    CopiesOptions,
-    OverlapOptions,
-    PanelOptions,
-    Tensor3DOptions,
-):
-    """``[scheme]``: the distributed algorithm. The bases are options of some schemes only."""
-
-    name: str = key("p2p", "distributed algorithm", choices=SCHEMES)
-    machine: str = key(
-        "",
-        "file of 'gcnmpi calibrate', for what is 'auto'; empty: default constants",
-        example="machine.json",
     )
 
 
@@ -110,10 +101,10 @@ class Config:
     dtype: str = key("float32", "floating-point type", choices=("float32", "float64"))
     threads: int = key(0, "threads per rank; 0: its share of the available cores", low=0)
     graph: GraphConfig = field(default_factory=GraphConfig)
-    model: ModelConfig = field(default_factory=ModelConfig)
-    task: TaskConfig = field(default_factory=TaskConfig)
+    model: ModelConfig = field(default_factory=ConvolutionOptions)
+    task: TaskConfig = field(default_factory=ClassOptions)
     train: TrainConfig = field(default_factory=TrainConfig)
-    scheme: SchemeConfig = field(default_factory=SchemeConfig)
+    scheme: SchemeConfig = field(default_factory=ExchangeOptions)
     loading: LoadingConfig = field(default_factory=LoadingConfig)
     comm: CommConfig = field(default_factory=CommConfig)
     gpu: GpuOptions = field(default_factory=GpuOptions)
@@ -163,8 +154,8 @@ def read_config(
     schemes: Iterable[str] = (),
     network: str | os.PathLike | None = None,
     values: Mapping[str, Any] | None = None,
-) -> tuple[Config, frozenset[str]]:
-    """:func:`load_config`, and the full names of the keys that the files and the settings give.
+) -> tuple[Config, dict[str, Any]]:
+    """:func:`load_config`, and the keys that the files and the settings give, with their values.
 
     Parameters
     ----------
@@ -184,16 +175,14 @@ def read_config(
             if section in table:
                 raise UserError(f"{path} and {network} both have a table [{section}]")
         table |= described
-    config, given = _build(Config, table, ""), list(names_of(table))
-    for layer in (_read_settings(settings), _read_settings(over), _checked(values or {})):
-        for name, value in layer.items():
-            config = _with(config, name, value)
-        given += layer
-    config = _completed(config)
+    given = _read_table(table)
+    given |= _read_settings(settings) | _read_settings(over) | _read(values or {})
+    config = _completed(_made(given))
     if is_own(config.model.name):
-        config = _with(config, "model.name", pinned(config.model.name))
+        model = dataclasses.replace(config.model, name=pinned(config.model.name))
+        config = dataclasses.replace(config, model=model)
     _check_owners(given, config, list(schemes))
-    return config, frozenset(given)
+    return config, given
 
 
 def _network_of(path: str | os.PathLike) -> dict[str, Any]:
@@ -207,7 +196,7 @@ def _network_of(path: str | os.PathLike) -> dict[str, Any]:
 
 def from_table(table: Mapping[str, Any]) -> Config:
     """A checked :class:`Config` from nested mappings (parsed TOML, or a record's config)."""
-    return _completed(_build(Config, table, ""))
+    return _completed(_made(_read_table(table)))
 
 
 def keys() -> Iterator[tuple[str, Any, str]]:
@@ -217,9 +206,19 @@ def keys() -> Iterator[tuple[str, Any, str]]:
 
 
 def value_of(config: Config, name: str) -> Any:
-    """The value of a key, given its full name."""
+    """The value of a key, given its full name; its default where the chosen entry has no such."""
     section, _, last = name.rpartition(".")
-    return getattr(getattr(config, section) if section else config, last)
+    found = getattr(config, section) if section else config
+    return getattr(found, last) if hasattr(found, last) else _entries()[name][0].default
+
+
+def table_of(config: Config) -> dict[str, Any]:
+    """The values of all keys, those of a section in a table: what records keep."""
+    table: dict[str, Any] = {}
+    for name, _, _ in key_fields():
+        section, _, last = name.rpartition(".")
+        (table.setdefault(section, {}) if section else table)[last] = value_of(config, name)
+    return table
 
 
 _hints = functools.cache(get_type_hints)
@@ -227,22 +226,37 @@ _hints = functools.cache(get_type_hints)
 
 def key_fields() -> Iterator[tuple[str, dataclasses.Field, Any]]:
     """Full name, field and type of every key."""
-    top = _hints(Config)
-    for entry in dataclasses.fields(Config):
+    for entry, hint in _fields(Config):
         if entry.metadata:
-            yield entry.name, entry, top[entry.name]
-    for section in dataclasses.fields(Config):
-        if not section.metadata:
-            hints = _hints(top[section.name])
-            for entry in section_fields(top[section.name]):
-                yield f"{section.name}.{entry.name}", entry, hints[entry.name]
+            yield entry.name, entry, hint
+    for section in _sections():
+        for entry, hint in section_fields(section):
+            yield f"{section}.{entry.name}", entry, hint
 
 
-def section_fields(section: type) -> list[dataclasses.Field]:
-    """The keys of a section: its own, then the options that entries of registries own."""
-    found = {entry.name: entry for entry in dataclasses.fields(section)}
-    names = (name for cls in section.__mro__ for name in vars(cls).get("__annotations__", ()))
-    return [found[name] for name in dict.fromkeys(names) if name in found]
+def section_fields(section: str) -> list[tuple[dataclasses.Field, Any]]:
+    """The keys of a section and their types: its own, those of its bases, those of entries."""
+    base = _sections()[section]
+    kinds = [base]
+    if registry := SELECTORS.get(f"{section}.name"):
+        every = (kind for name in registry for kind in registry.kinds(name))
+        kinds += [kind for kind in every if kind.section == section]
+    found = {entry.name: (entry, hint) for kind in kinds for entry, hint in _fields(kind)}
+    names = [name for cls in base.__mro__ for name in vars(cls).get("__annotations__", ())]
+    return [found[name] for name in dict.fromkeys([*names, *found]) if name in found]
+
+
+def _fields(kind: type) -> list[tuple[dataclasses.Field, Any]]:
+    return [(entry, _hints(kind)[entry.name]) for entry in dataclasses.fields(kind)]
+
+
+def _sections() -> dict[str, type]:
+    """The class of each section: of one that chooses an entry, what all entries have."""
+    return {entry.name: hint for entry, hint in _fields(Config) if not entry.metadata}
+
+
+def _entries() -> dict[str, tuple[dataclasses.Field, Any]]:
+    return {name: (entry, hint) for name, entry, hint in key_fields()}
 
 
 def _meaning(entry: dataclasses.Field) -> str:
@@ -252,100 +266,104 @@ def _meaning(entry: dataclasses.Field) -> str:
 
 def _read_settings(settings: Iterable[str]) -> dict[str, Any]:
     """Full name → checked value of each ``key=value``."""
-    entries = {name: (entry.metadata, hint) for name, entry, hint in key_fields()}
+    entries = _entries()
     values: dict[str, Any] = {}
     for setting in settings:
         name, equals, text = (part.strip() for part in setting.partition("="))
         if not equals:
             raise UserError(f"--set {setting!r} is not of the form key=value", _such_as(name))
-        if name in _hints(Config) and name not in entries:
+        if name in _sections():
             raise UserError(f"{name} is a table of keys, not a value", _such_as(name))
         if name not in entries:
             raise unknown_key(name, entries)
         if name in values:
             raise UserError(f"--set {name} is given twice", "give each key once")
-        limits, hint = entries[name]
+        entry, hint = entries[name]
         try:
-            values[name] = checked(name, read_value(text, hint), hint, limits)
+            values[name] = checked(name, read_value(text, hint), hint, entry.metadata)
         except UserError as error:
             raise UserError(error.message, error.hint or _such_as(name)) from None
     return values
 
 
-def _checked(values: Mapping[str, Any]) -> dict[str, Any]:
+def _read(values: Mapping[str, Any]) -> dict[str, Any]:
     """Values that a program gives, as the configuration has them."""
-    entries = {name: (entry.metadata, hint) for name, entry, hint in key_fields()}
+    entries = _entries()
     found = {}
     for name, value in values.items():
         if name not in entries:
             raise unknown_key(name, entries)
-        limits, hint = entries[name]
+        entry, hint = entries[name]
         plain = value.tolist() if hasattr(value, "tolist") else value  # of NumPy
-        found[name] = checked(name, plain, hint, limits)
+        found[name] = checked(name, plain, hint, entry.metadata)
     return found
+
+
+def _read_table(table: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    """Full name → checked value of each key in nested tables."""
+    entries = _entries()
+    values: dict[str, Any] = {}
+    for last, value in table.items():
+        name = prefix + last
+        if name in _sections():
+            if not isinstance(value, Mapping):
+                raise UserError(f"{name} is a table of keys, not a value", f"[{name}]")
+            values |= _read_table(value, f"{name}.")
+            continue
+        if name not in entries or "." in last:
+            raise unknown_key(name, entries)
+        entry, hint = entries[name]
+        try:
+            values[name] = checked(name, value, hint, entry.metadata)
+        except UserError as error:
+            example = f"such as {last} = {spelled_in_toml(entry.metadata['example'])}"
+            raise UserError(error.message, error.hint or example) from None
+    return values
 
 
 def _such_as(name: str) -> str:
     """How the key is given, or the first key of the section, or any."""
-    entries = {key: entry for key, entry, _ in key_fields()}
+    entries = _entries()
     fitting = [key for key in entries if key == name or key.startswith(f"{name}.")]
     key = fitting[0] if fitting else "train.epochs"
-    return f"such as --set {key}={spelled(entries[key].metadata['example'])}"
+    return f"such as --set {key}={spelled(entries[key][0].metadata['example'])}"
 
 
-def _with(config: Config, name: str, value: Any) -> Config:
-    section, _, last = name.rpartition(".")
-    if not section:
-        return dataclasses.replace(config, **{last: value})
-    changed = dataclasses.replace(getattr(config, section), **{last: value})
-    return dataclasses.replace(config, **{section: changed})
-
-
-def _build(cls: type, table: Mapping[str, Any], prefix: str) -> Any:
-    entries = {entry.name: entry for entry in dataclasses.fields(cls)}
-    hints = _hints(cls)
-    values = {}
-    for name, value in table.items():
-        if name not in entries:
-            raise unknown_key(prefix + name, [full for full, _, _ in key_fields()])
-        limits = entries[name].metadata
-        if limits:
-            try:
-                values[name] = checked(prefix + name, value, hints[name], limits)
-            except UserError as error:
-                example = f"such as {name} = {spelled_in_toml(limits['example'])}"
-                raise UserError(error.message, error.hint or example) from None
-        elif isinstance(value, Mapping):
-            values[name] = _build(hints[name], value, f"{prefix}{name}.")
-        else:
-            raise UserError(f"{prefix}{name} is a table of keys, not a value", f"[{prefix}{name}]")
-    return cls(**values)
+def _made(values: Mapping[str, Any]) -> Config:
+    """The configuration of checked values by full names; the defaults of others."""
+    top: dict[str, Any] = {name: value for name, value in values.items() if "." not in name}
+    for section, kind in _sections().items():
+        start = f"{section}."
+        own = {name.removeprefix(start): v for name, v in values.items() if name.startswith(start)}
+        registry = SELECTORS.get(f"{section}.name")
+        top[section] = kind(**own) if registry is None else chosen(kind, registry, own)
+    return Config(**top)
 
 
 def _completed(config: Config) -> Config:
     """The configuration with the widths of all hidden layers, if its values go together."""
     check_train(config.train)
     check_task(config.task)
-    train = config.train
+    train, model = config.train, config.model
     if train.schedule == "cosine" and not train.period:
         # Known from now on: a run that is given more epochs must not change those that it had.
         train = dataclasses.replace(train, period=max(1, train.epochs - train.warmup))
         config = dataclasses.replace(config, train=train)
-    hidden, layers = config.model.hidden, config.model.layers
-    if not layers:
+    if not isinstance(model, HiddenOptions) or not model.layers:
         return config
+    hidden, layers = model.hidden, model.layers
     if not 0 < len(hidden) <= layers:
         raise UserError(
             f"model.layers = {layers}, and model.hidden gives {len(hidden)} widths",
             "give one width, or leave model.layers out",
         )
     hidden += hidden[-1:] * (layers - len(hidden))
-    return dataclasses.replace(config, model=dataclasses.replace(config.model, hidden=hidden))
+    return dataclasses.replace(config, model=dataclasses.replace(model, hidden=hidden))
 
 
 def _check_owners(given: Iterable[str], config: Config, schemes: list[str]) -> None:
     """Refuse keys that were given and that what is chosen does not read."""
-    needs = {name: entry.metadata["needs"] for name, entry, _ in key_fields()}
+    entries = _entries()
     for selector, registry in SELECTORS.items():
         several = schemes if selector == "scheme.name" else []
         chosen = several or [value_of(config, selector)]
@@ -362,7 +380,7 @@ def _check_owners(given: Iterable[str], config: Config, schemes: list[str]) -> N
                     f"not of {_any_of(registry.kind, chosen)}",
                     f"--set {selector}={owners[0]}, or leave {name} out",
                 )
-            other, value = needs[name] or ("", None)
+            other, value = entries[name][0].metadata["needs"] or ("", None)
             reads = not several and chosen[0] in registry.owners(other)
             if reads and value_of(config, other) != value:
                 raise UserError(

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from gcnmpi.core.functions import FUNCTIONS
+from gcnmpi.core.functions import FUNCTIONS, REDUCTIONS, SCALERS
 from gcnmpi.options.own_code import is_own, load_network
 from gcnmpi.options.settings import key, options_of
 from partition.graph.graph import NORMALIZATIONS
@@ -16,145 +17,32 @@ from partition.registry import Registry
 DEEPEST = 2000
 
 
-@options_of("model")
-class HiddenOptions:
-    """Of networks with hidden layers."""
+@dataclass(frozen=True)
+class Several:
+    """The choices of a key that takes one name or several: "mean+max"."""
 
-    hidden: tuple[int, ...] = key(
-        (16,), "widths of the hidden layers", low=1, below=2**24, most=DEEPEST, example=(64, 32)
-    )
-    layers: int = key(
-        0, "number of hidden layers: the last width is repeated; 0: as hidden says", low=0,
-        most=DEEPEST,
-    )  # fmt: skip
-    dropout: float = key(0.0, "dropout on the output of hidden layers", low=0, below=1, example=0.5)
-    norm: str = key(
-        "none",
-        "normalisation of the output of hidden layers; batch: exact moments of all vertices",
-        choices=("none", "layer", "batch", "l2"),
-    )
-    activation: str = key(
-        "relu",
-        "activation of hidden layers",
-        choices=("relu", "elu", "leaky_relu", *FUNCTIONS, "prelu", "none"),
-    )
+    names: tuple[str, ...]
 
+    def __contains__(self, value: object) -> bool:
+        several = str(value).split("+")
+        return set(several) <= {*self.names} and len(set(several)) == len(several)
 
-@options_of("model")
-class ResidualOptions:
-    """Of networks that may add to the output of a layer."""
-
-    residual: str = key(
-        "none",
-        "what is added to a layer's output; identity: its input, where that is as wide",
-        choices=("none", "identity", "linear"),
-    )
-
-
-@options_of("model")
-class JumpOptions:
-    """Of networks whose last linear layer may take all hidden layers."""
-
-    jk: str = key(
-        "none",
-        "jumping knowledge: what the last linear layer takes of all hidden layers",
-        choices=("none", "sum", "cat", "max"),
-    )
-
-
-@options_of("model")
-class LinearOptions:
-    """Of networks that may begin or end with linear layers."""
-
-    linear_before: bool = key(False, "a linear layer before the first convolution")
-    linear_after: bool = key(False, "a linear layer gives the logits; convolutions are hidden")
-
-
-@options_of("model")
-class SageOptions:
-    """Of GraphSAGE: how neighbours and the vertex itself count."""
-
-    aggregation: str = key(
-        "mean", "sage: how neighbours are aggregated", choices=("mean", "sum", "max")
-    )
-    include_self: bool = key(False, "sage: count each vertex among its own neighbours too")
-    root_weight: bool = key(True, "sage: a second weight for the vertex itself")
-    normalize_output: bool = key(False, "sage: divide each row of a layer's output by its length")
-
-
-@options_of("model")
-class GinOptions:
-    """Of the graph isomorphism network."""
-
-    eps: float = key(0.0, "gin: weight of the vertex itself, less 1")
-    train_eps: bool = key(False, "gin: learn eps, from that value")
-
-
-@options_of("model")
-class AttentionOptions:
-    """Of networks with attention."""
-
-    heads: int = key(1, "gat, gatv2: heads of a hidden layer", low=1, example=8)
-    out_heads: int = key(1, "gat, gatv2: heads of the layer that gives the logits", low=1)
-    concat: bool = key(True, "gat, gatv2: concatenate the heads of hidden layers, else their mean")
-    attention_dropout: float = key(
-        0.0, "gat, gatv2: dropout on attention", low=0, below=1, example=0.6
-    )
-    negative_slope: float = key(0.2, "gat, gatv2: slope of attention's leaky ReLU", low=0)
-
-
-@options_of("model")
-class HopsOptions:
-    """Of networks that aggregate the same rows several times."""
-
-    hops: int = key(
-        0, "appnp, sgc, sign: how often features are aggregated; 0: 10, 2, 3", low=0, most=DEEPEST,
-        example=10,
-    )  # fmt: skip
-
-
-@options_of("model")
-class ShareOptions:
-    """Of networks that mix the first rows in."""
-
-    alpha: float = key(0.1, "appnp, gcnii: share of the first rows in every step", low=0, below=1)
-
-
-@options_of("model")
-class IdentityOptions:
-    """Of networks that apply a part of a weight."""
-
-    theta: float = key(0.5, "gcnii: how much of a weight, log(theta/k + 1), layer k applies", low=0)
-
-
-@options_of("graph")
-class MatrixOptions:
-    """Of networks that leave the aggregation matrix to the user."""
-
-    normalize: str = key("sym", "weights of M", choices=NORMALIZATIONS)
-    self_loops: bool = key(True, "put a 1 on the diagonal of A where it is missing")
-
-
-STACK = (HiddenOptions, ResidualOptions, JumpOptions)
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.names)
 
 
 class Networks(Registry):
     """The networks that come along, and those of a user's files: see
     :mod:`gcnmpi.options.own_code`.
-
-    Which options the latter read is not known here: they may be any.
     """
 
     def get(self, name: str) -> Any:
         """The function that builds a network."""
         return load_network(name) if is_own(name) else super().get(name)
 
-    def keys(self, name: str) -> list[str]:
-        """The keys that a network has and not every other one."""
-        if not is_own(name):
-            return super().keys(name)
-        every = (key for one in self.options for key in super(Networks, self).keys(one))
-        return list(dict.fromkeys(every))
+    def kinds(self, name: str) -> tuple[Any, ...]:
+        """The classes of the options of a network."""
+        return (OwnOptions, MatrixOptions) if is_own(name) else super().kinds(name)
 
     def __contains__(self, name: object) -> bool:
         return is_own(name) or super().__contains__(name)
@@ -166,25 +54,18 @@ NETWORKS = Networks(
         "gcn": "gcnmpi.nn.networks.gcn:build",
         "sage": "gcnmpi.nn.networks.sage:build",
         "gin": "gcnmpi.nn.networks.gin:build",
+        "gine": "gcnmpi.nn.networks.gine:build",
         "gat": "gcnmpi.nn.networks.gat:build",
         "gatv2": "gcnmpi.nn.networks.gatv2:build",
+        "transformer": "gcnmpi.nn.networks.transformer:build",
+        "gatedgcn": "gcnmpi.nn.networks.gatedgcn:build",
+        "pna": "gcnmpi.nn.networks.pna:build",
+        "mgn": "gcnmpi.nn.networks.mgn:build",
         "gcnii": "gcnmpi.nn.networks.gcnii:build",
         "appnp": "gcnmpi.nn.networks.appnp:build",
         "sgc": "gcnmpi.nn.networks.sgc:build",
         "sign": "gcnmpi.nn.networks.sign:build",
         "mlp": "gcnmpi.nn.networks.mlp:build",
-    },
-    options={
-        "gcn": (*STACK, LinearOptions, MatrixOptions),
-        "sage": (*STACK, LinearOptions, SageOptions),
-        "gin": (*STACK, LinearOptions, GinOptions),
-        "gat": (*STACK, LinearOptions, AttentionOptions),
-        "gatv2": (*STACK, LinearOptions, AttentionOptions),
-        "gcnii": (*STACK, MatrixOptions, ShareOptions, IdentityOptions),
-        "appnp": (HiddenOptions, MatrixOptions, ResidualOptions, HopsOptions, ShareOptions),
-        "sgc": (MatrixOptions, HopsOptions),
-        "sign": (HiddenOptions, MatrixOptions, HopsOptions),
-        "mlp": STACK,
     },
 )
 
@@ -194,26 +75,20 @@ MATRICES = Registry(
     {
         "sage": "gcnmpi.nn.networks.sage:matrix",
         "gin": "gcnmpi.nn.networks.gin:matrix",
+        "gine": "gcnmpi.nn.networks.gin:matrix",
         "gat": "gcnmpi.nn.networks.gat:matrix",
         "gatv2": "gcnmpi.nn.networks.gat:matrix",
+        "transformer": "gcnmpi.nn.networks.gin:matrix",
+        "gatedgcn": "gcnmpi.nn.networks.gin:matrix",
+        "pna": "gcnmpi.nn.networks.gin:matrix",
+        "mgn": "gcnmpi.nn.networks.gin:matrix",
     },
 )
 
 
-@dataclass(frozen=True)
-class ModelConfig(
-    HiddenOptions,
-    ResidualOptions,
-    JumpOptions,
-    LinearOptions,
-    SageOptions,
-    GinOptions,
-    AttentionOptions,
-    HopsOptions,
-    ShareOptions,
-    IdentityOptions,
-):
-    """``[model]``: the network. The bases are options of some networks only."""
+@options_of("model", of_all=True)
+class ModelConfig:
+    """``[model]``: the network. Each has a class below, which adds its options."""
 
     name: str = key("gcn", "network, or FILE.py:NAME of one's own", choices=NETWORKS)
     input_dropout: float = key(0.0, "dropout on the input features", low=0, below=1, example=0.5)
@@ -225,3 +100,232 @@ class ModelConfig(
     )
     cache_input: bool = key(True, "compute M times fixed features only once")
     train_features: bool = key(False, "learn the input features too, from those of the graph")
+
+
+@options_of("model")
+class HiddenOptions(ModelConfig):
+    """Of networks with hidden layers."""
+
+    hidden: tuple[int, ...] = key(
+        (16,), "widths of the hidden layers", low=1, below=2**24, most=DEEPEST, example=(64, 32)
+    )
+    layers: int = key(
+        0, "number of hidden layers: the last width is repeated; 0: as hidden says", low=0,
+        most=DEEPEST,
+    )  # fmt: skip
+    dropout: float = key(0.0, "dropout on the output of hidden layers", low=0, below=1, example=0.5)
+    activation: str = key(
+        "relu",
+        "activation of hidden layers",
+        choices=("relu", "elu", "leaky_relu", *FUNCTIONS, "prelu", "none"),
+    )
+
+
+@options_of("model")
+class NormOptions(HiddenOptions):
+    """Of networks whose hidden layers may be normalised."""
+
+    norm: str = key(
+        "none",
+        "normalisation of the output of hidden layers; batch: exact moments of all vertices",
+        choices=("none", "layer", "batch", "l2"),
+    )
+
+
+@options_of("model")
+class ResidualOptions(NormOptions):
+    """Of networks that may add to the output of a layer."""
+
+    residual: str = key(
+        "none",
+        "what is added to a layer's output; identity: its input, where that is as wide",
+        choices=("none", "identity", "linear"),
+    )
+
+
+@options_of("model")
+class JumpOptions(ResidualOptions):
+    """Of networks whose last linear layer may take all hidden layers."""
+
+    jk: str = key(
+        "none",
+        "jumping knowledge: what the last linear layer takes of all hidden layers",
+        choices=("none", "sum", "cat", "max"),
+    )
+
+
+@options_of("model")
+class ConvolutionOptions(JumpOptions):
+    """Of networks that may begin or end with linear layers."""
+
+    linear_before: bool = key(False, "a linear layer before the first convolution")
+    linear_after: bool = key(False, "a linear layer gives the logits; convolutions are hidden")
+
+
+@options_of("model")
+class RootOptions(ConvolutionOptions):
+    """Of networks that may leave the vertex itself out."""
+
+    root_weight: bool = key(
+        True, "sage, transformer, gatedgcn: a second weight for the vertex itself"
+    )
+
+
+@options_of("model")
+class ArcOptions(ConvolutionOptions):
+    """Of networks that may read features of arcs."""
+
+    arc_features: bool = key(
+        False, "gat, gatv2, transformer, gatedgcn, pna: read the features of arcs"
+    )
+
+
+@options_of("model")
+class SageOptions(RootOptions):
+    """Of GraphSAGE: how neighbours and the vertex itself count."""
+
+    aggregation: str = key(
+        "mean", "sage: how neighbours are aggregated; several: mean+max",
+        choices=Several(REDUCTIONS),
+    )  # fmt: skip
+    include_self: bool = key(False, "sage: count each vertex among its own neighbours too")
+    normalize_output: bool = key(False, "sage: divide each row of a layer's output by its length")
+
+
+@options_of("model")
+class GinOptions(ConvolutionOptions):
+    """Of the graph isomorphism network."""
+
+    eps: float = key(0.0, "gin: weight of the vertex itself, less 1")
+    train_eps: bool = key(False, "gin: learn eps, from that value")
+
+
+@options_of("model")
+class HeadOptions(ArcOptions):
+    """Of networks with attention."""
+
+    heads: int = key(1, "gat, gatv2, transformer: heads of a hidden layer", low=1, example=8)
+    out_heads: int = key(
+        1, "gat, gatv2, transformer: heads of the layer that gives the logits", low=1
+    )
+    concat: bool = key(
+        True, "gat, gatv2, transformer: concatenate the heads of hidden layers, else their mean"
+    )
+    attention_dropout: float = key(
+        0.0, "gat, gatv2, transformer: dropout on attention", low=0, below=1, example=0.6
+    )
+
+
+@options_of("model")
+class AttentionOptions(HeadOptions):
+    """Of networks whose attention has a leaky ReLU."""
+
+    negative_slope: float = key(0.2, "gat, gatv2: slope of attention's leaky ReLU", low=0)
+
+
+@options_of("model")
+class TransformerOptions(HeadOptions, RootOptions):
+    """Of the graph transformer, which may have a gate."""
+
+    beta: bool = key(False, "transformer: a gate between the neighbours and the vertex itself")
+
+
+@options_of("model")
+class GatedOptions(RootOptions, ArcOptions):
+    """Of graph convolutions with gates."""
+
+
+@options_of("model")
+class PnaOptions(ArcOptions):
+    """Of principal neighbourhood aggregation."""
+
+    aggregators: str = key(
+        "mean+min+max+std", "pna: functions of the messages into a vertex",
+        choices=Several(REDUCTIONS),
+    )  # fmt: skip
+    scalers: str = key(
+        "identity+amplification+attenuation", "pna: functions of the degree that scale these",
+        choices=Several(("identity", *SCALERS)),
+    )  # fmt: skip
+    towers: int = key(1, "pna: messages of so many kinds, each with weights of its own", low=1)
+    pre_layers: int = key(1, "pna: linear layers that make a message", low=1, most=DEEPEST)
+    post_layers: int = key(1, "pna: linear layers of each tower after it", low=1, most=DEEPEST)
+
+
+@options_of("model")
+class MeshOptions(HiddenOptions):
+    """Of MeshGraphNet: how many layers, and how arcs are joined."""
+
+    reduction: str = key("sum", "mgn: how the arcs into a vertex are joined", choices=REDUCTIONS)
+    mlp_layers: int = key(
+        2, "mgn: hidden layers of each multilayer perceptron", low=1, most=DEEPEST
+    )
+
+
+@options_of("model")
+class HopsOptions(ModelConfig):
+    """Of networks that aggregate the same rows several times."""
+
+    hops: int = key(
+        0, "appnp, sgc, sign: how often features are aggregated; 0: 10, 2, 3", low=0, most=DEEPEST,
+        example=10,
+    )  # fmt: skip
+
+
+@options_of("model")
+class ShareOptions(ModelConfig):
+    """Of networks that mix the first rows in."""
+
+    alpha: float = key(0.1, "appnp, gcnii: share of the first rows in every step", low=0, below=1)
+
+
+@options_of("model")
+class GcniiOptions(JumpOptions, ShareOptions):
+    """Of GCNII, which applies a part of a weight."""
+
+    theta: float = key(0.5, "gcnii: how much of a weight, log(theta/k + 1), layer k applies", low=0)
+
+
+@options_of("model")
+class AppnpOptions(ResidualOptions, HopsOptions, ShareOptions):
+    """Of APPNP: a multilayer perceptron, then hops that mix its rows in."""
+
+
+@options_of("model")
+class SignOptions(NormOptions, HopsOptions):
+    """Of SIGN: hops, then a hidden layer."""
+
+
+@options_of("model")
+class OwnOptions(
+    SageOptions, GinOptions, AttentionOptions, TransformerOptions, PnaOptions, MeshOptions,
+    GcniiOptions, AppnpOptions,
+):  # fmt: skip
+    """Of a user's network, which may read any."""
+
+
+@options_of("graph")
+class MatrixOptions:
+    """Of networks that leave the aggregation matrix to the user."""
+
+    normalize: str = key("sym", "weights of M", choices=NORMALIZATIONS)
+    self_loops: bool = key(True, "put a 1 on the diagonal of A where it is missing")
+
+
+NETWORKS.options.update(
+    gcn=(ConvolutionOptions, MatrixOptions),
+    sage=(SageOptions,),
+    gin=(GinOptions,),
+    gine=(GinOptions,),
+    gat=(AttentionOptions,),
+    gatv2=(AttentionOptions,),
+    transformer=(TransformerOptions,),
+    gatedgcn=(GatedOptions,),
+    pna=(PnaOptions,),
+    mgn=(MeshOptions,),
+    gcnii=(GcniiOptions, MatrixOptions),
+    appnp=(AppnpOptions, MatrixOptions),
+    sgc=(HopsOptions, MatrixOptions),
+    sign=(SignOptions, MatrixOptions),
+    mlp=(JumpOptions,),
+)

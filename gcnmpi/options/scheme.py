@@ -7,6 +7,18 @@ from gcnmpi.core.precision import EXACT, PRECISIONS
 from gcnmpi.options.settings import key, options_of
 from partition.registry import Registry
 
+SCHEMES = Registry(
+    "scheme",
+    {
+        "p2p": "gcnmpi.schemes.p2p:ENTRY",
+        "bcast": "gcnmpi.schemes.bcast:ENTRY",
+        "replicated": "gcnmpi.schemes.replicated:ENTRY",
+        "summa": "gcnmpi.schemes.summa:ENTRY",
+        "split3d": "gcnmpi.schemes.summa:ENTRY",
+        "tensor3d": "gcnmpi.schemes.tensor3d:ENTRY",
+    },
+)
+
 TRANSPORTS = Registry(
     "transport",
     {
@@ -45,8 +57,32 @@ class RowsOptions:
 _SPARSE = ("scheme.sparse", True)
 
 
+@options_of("comm")
+class PrecisionOptions:
+    """Of schemes that send the rows that are needed: their messages."""
+
+    precision: str = key(
+        EXACT,
+        "p2p, replicated: numbers of rows in messages; fp32: as computed, in dtype",
+        choices=PRECISIONS,
+        needs=_SPARSE,
+    )
+
+
+@options_of("scheme", of_all=True)
+class SchemeConfig:
+    """``[scheme]``: the distributed algorithm. Each has a class below, which adds its options."""
+
+    name: str = key("p2p", "distributed algorithm", choices=SCHEMES)
+    machine: str = key(
+        "",
+        "file of 'gcnmpi calibrate', for what is 'auto'; empty: default constants",
+        example="machine.json",
+    )
+
+
 @options_of("scheme")
-class ExchangeOptions:
+class ExchangeOptions(SchemeConfig):
     """Of schemes that send the rows that are needed."""
 
     backward: str = key(
@@ -75,20 +111,27 @@ class ExchangeOptions:
     )
 
 
-@options_of("comm")
-class PrecisionOptions:
-    """The same, of their messages."""
+@options_of("scheme")
+class OverlapOptions(SchemeConfig):
+    """Of schemes that broadcast blocks of rows."""
 
-    precision: str = key(
-        EXACT,
-        "p2p, replicated: numbers of rows in messages; fp32: as computed, in dtype",
-        choices=PRECISIONS,
-        needs=_SPARSE,
+    overlap: bool = key(
+        True,
+        "bcast, replicated: receive a block while the previous one is multiplied",
+        needs=("scheme.sparse", False),
     )
 
 
 @options_of("scheme")
-class GridOptions:
+class ReplicatedOptions(OverlapOptions, ExchangeOptions):
+    """Of the scheme whose ranks hold copies of parts."""
+
+    replication: int = key(2, "replicated: copies of each part", low=1)
+    sparse: bool = key(True, "replicated: send only the rows that are needed")
+
+
+@options_of("scheme")
+class GridOptions(SchemeConfig):
     """Of schemes whose ranks form a grid."""
 
     grid: str = key(
@@ -105,61 +148,30 @@ class GridOptions:
 
 
 @options_of("scheme")
-class CopiesOptions:
-    """Of schemes whose ranks hold copies of parts."""
-
-    replication: int = key(2, "replicated: copies of each part", low=1)
-    sparse: bool = key(True, "replicated: send only the rows that are needed")
-
-
-@options_of("scheme")
-class OverlapOptions:
-    """Of schemes that broadcast blocks of rows."""
-
-    overlap: bool = key(
-        True,
-        "bcast, replicated: receive a block while the previous one is multiplied",
-        needs=("scheme.sparse", False),
-    )
-
-
-@options_of("scheme")
-class PanelOptions:
+class SummaOptions(GridOptions):
     """Of schemes that broadcast panels of a tile."""
 
     block: int = key(0, "summa: columns of a broadcast in T·W; 0: all", low=0)
 
 
 @options_of("scheme")
-class Tensor3DOptions:
+class Tensor3DOptions(GridOptions):
     """Of tensor parallelism on three axes."""
 
     chunks: int = key(1, "tensor3d: row blocks whose all-reduce overlaps with the next", low=1)
     transpose_grad: bool = key(False, "tensor3d: compute Wᵀ's gradient as Gᵀ·T, not Tᵀ·G")
 
 
-SCHEMES = Registry(
-    "scheme",
-    {
-        "p2p": "gcnmpi.schemes.p2p:ENTRY",
-        "bcast": "gcnmpi.schemes.bcast:ENTRY",
-        "replicated": "gcnmpi.schemes.replicated:ENTRY",
-        "summa": "gcnmpi.schemes.summa:ENTRY",
-        "split3d": "gcnmpi.schemes.summa:ENTRY",
-        "tensor3d": "gcnmpi.schemes.tensor3d:ENTRY",
-    },
-    options={
-        "p2p": (RowsOptions, ExchangeOptions, PrecisionOptions),
-        "bcast": (RowsOptions, OverlapOptions),
-        "replicated": (
-            RowsOptions,
-            ExchangeOptions,
-            PrecisionOptions,
-            CopiesOptions,
-            OverlapOptions,
-        ),
-        "summa": (GridOptions, PanelOptions),
-        "split3d": (GridOptions, PanelOptions),
-        "tensor3d": (GridOptions, Tensor3DOptions),
-    },
+SCHEMES.options.update(
+    p2p=(RowsOptions, ExchangeOptions, PrecisionOptions),
+    bcast=(RowsOptions, OverlapOptions),
+    replicated=(RowsOptions, ReplicatedOptions, PrecisionOptions),
+    summa=(SummaOptions,),
+    split3d=(SummaOptions,),
+    tensor3d=(Tensor3DOptions,),
 )
+
+
+def exchange_of(scheme: SchemeConfig) -> ExchangeOptions:
+    """How rows are exchanged: the defaults where a scheme, which may do so too, has no options."""
+    return scheme if isinstance(scheme, ExchangeOptions) else ExchangeOptions()

@@ -11,12 +11,13 @@ import os
 import re
 import tomllib
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from importlib.resources import files
 from pathlib import Path
 from typing import Any, TypeVar, dataclass_transform, get_args, get_origin
 
 from partition.errors import UserError, meant_keys, nearest, unknown_name
+from partition.registry import Registry
 
 # Integers are below this where their key says nothing else: what counts by them uses 32 bits or 64.
 INTEGERS = 2**31
@@ -24,17 +25,31 @@ T = TypeVar("T")
 
 
 @dataclass_transform(kw_only_default=True, frozen_default=True)
-def options_of(section: str) -> Callable[[type[T]], type[T]]:
-    """Make a class a frozen dataclass of keys of a section that only some entries have.
+def options_of(section: str, of_all: bool = False) -> Callable[[type[T]], type[T]]:
+    """Make a class a frozen dataclass of keys of a section, which the tables of entries name.
 
-    The tables of entries name such classes beside the entries that have them.
+    Keys ``of_all`` entries stand in a class from which those of the entries inherit.
     """
 
     def made(options: type[T]) -> type[T]:
-        options.section = section  # type: ignore[attr-defined]
-        return dataclass(frozen=True, kw_only=True)(options)
+        found: Any = dataclass(frozen=True, kw_only=True)(options)
+        found.section = section
+        if of_all or not hasattr(found, "of_all"):
+            found.of_all = {entry.name for entry in fields(found)} if of_all else set()
+        return found
 
     return made
+
+
+def chosen(section: type[T], registry: Registry, values: Mapping[str, Any]) -> T:
+    """The section with the options of the entry that it names, of a registry.
+
+    Values that are no options of that entry are left out.
+    """
+    name = values.get("name", section.name)  # type: ignore[attr-defined]
+    kind: Any = next((kind for kind in registry.kinds(name) if issubclass(kind, section)), section)
+    known = {entry.name for entry in fields(kind)}
+    return kind(**{name: value for name, value in values.items() if name in known})
 
 
 def key(
@@ -211,15 +226,6 @@ def shipped_configs() -> dict[str, Path]:
         for file in place.iterdir()
         if file.name.endswith(".toml")
     }
-
-
-def names_of(table: Mapping[str, Any], prefix: str = "") -> Iterable[str]:
-    """The full names of the keys in nested tables."""
-    for name, value in table.items():
-        if isinstance(value, Mapping):
-            yield from names_of(value, f"{prefix}{name}.")
-        else:
-            yield prefix + name
 
 
 def unknown_key(name: str, known: Iterable[str]) -> UserError:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from gcnmpi.options.settings import key, options_of
 from partition.errors import UserError
 from partition.graph.manifest import Manifest
@@ -40,37 +38,6 @@ def is_better(metric: str, value: float | None, than: float | None) -> bool:
     return value < than if metric in LOWER_IS_BETTER else value > than
 
 
-@options_of("task")
-class ClassOptions:
-    """Of tasks that tell classes or labels."""
-
-    class_weights: str = key(
-        "none",
-        "weight of each class in the loss (labels: of each label where it is 1): none, balanced, "
-        "or a number each",
-        joined=",",
-        example="1,2.5,1",
-    )
-    label_smoothing: float = key(
-        0.0, "share of a label that is spread evenly over all classes", low=0, below=1, example=0.1
-    )
-
-
-@options_of("task")
-class RegressionOptions:
-    """Of regression: which error is minimised."""
-
-    loss: str = key(
-        "squared", "regression: what is minimised", choices=("squared", "absolute", "huber")
-    )
-    huber_delta: float = key(
-        1.0,
-        "regression, huber: error from which on the loss grows linearly",
-        positive=True,
-        needs=("task.loss", "huber"),
-    )
-
-
 TASKS = Registry(
     "task",
     {
@@ -78,30 +45,12 @@ TASKS = Registry(
         "labels": "gcnmpi.nn.tasks.labels:TASK",
         "regression": "gcnmpi.nn.tasks.regression:TASK",
     },
-    options={
-        "classes": (ClassOptions,),
-        "labels": (ClassOptions,),
-        "regression": (RegressionOptions,),
-    },
 )
 
 
-def outputs(task: str, manifest: Manifest) -> int:
-    """Columns of the network's output for a task on a graph; 0 where the graph lacks its labels."""
-    if task == "classes":
-        return manifest.classes
-    # A class is one of several labels.
-    return manifest.targets or (manifest.classes if task == "labels" else 0)
-
-
-def ends(task: str, manifest: Manifest) -> tuple[int, int]:
-    """Widths of features and outputs; 1 where the graph has none, for uses that need none."""
-    return manifest.features or 1, outputs(task, manifest) or 1
-
-
-@dataclass(frozen=True)
-class TaskConfig(ClassOptions, RegressionOptions):
-    """``[task]``: what is learned. The bases are options of some tasks only."""
+@options_of("task", of_all=True)
+class TaskConfig:
+    """``[task]``: what is learned. Each task has a class below, which adds its options."""
 
     name: str = key(
         "classes",
@@ -119,13 +68,64 @@ class TaskConfig(ClassOptions, RegressionOptions):
     )
 
 
+@options_of("task")
+class ClassOptions(TaskConfig):
+    """Of tasks that tell classes or labels."""
+
+    class_weights: str = key(
+        "none",
+        "weight of each class in the loss (labels: of each label where it is 1): none, balanced, "
+        "or a number each",
+        joined=",",
+        example="1,2.5,1",
+    )
+    label_smoothing: float = key(
+        0.0, "share of a label that is spread evenly over all classes", low=0, below=1, example=0.1
+    )
+
+
+@options_of("task")
+class RegressionOptions(TaskConfig):
+    """Of regression: which error is minimised."""
+
+    loss: str = key(
+        "squared", "regression: what is minimised", choices=("squared", "absolute", "huber")
+    )
+    huber_delta: float = key(
+        1.0,
+        "regression, huber: error from which on the loss grows linearly",
+        positive=True,
+        needs=("task.loss", "huber"),
+    )
+
+
+TASKS.options.update(
+    classes=(ClassOptions,),
+    labels=(ClassOptions,),
+    regression=(RegressionOptions,),
+)
+
+
+def outputs(task: str, manifest: Manifest) -> int:
+    """Columns of the network's output for a task on a graph; 0 where the graph lacks its labels."""
+    if task == "classes":
+        return manifest.classes
+    # A class is one of several labels.
+    return manifest.targets or (manifest.classes if task == "labels" else 0)
+
+
+def ends(task: str, manifest: Manifest) -> tuple[int, int]:
+    """Widths of features and outputs; 1 where the graph has none, for uses that need none."""
+    return manifest.features or 1, outputs(task, manifest) or 1
+
+
 def chosen_metrics(task: TaskConfig) -> tuple[str, ...]:
     """The metrics that are evaluated; the first one chooses the best weights."""
     first = METRICS_OF[task.name][0] if task.metric == "auto" else task.metric
     return tuple(dict.fromkeys((first, *task.metrics)))
 
 
-def class_weights(task: TaskConfig) -> tuple[float, ...] | None:
+def class_weights(task: ClassOptions) -> tuple[float, ...] | None:
     """The weights that were given, one a class; None where none are.
 
     A UserError if they are neither a word that is known nor numbers.
@@ -147,7 +147,8 @@ def class_weights(task: TaskConfig) -> tuple[float, ...] | None:
 
 def check_task(task: TaskConfig) -> None:
     """A UserError if the values do not go together."""
-    class_weights(task)
+    if isinstance(task, ClassOptions):
+        class_weights(task)
     for metric in chosen_metrics(task):
         if metric not in METRICS_OF[task.name]:
             raise UserError(

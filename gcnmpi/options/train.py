@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from gcnmpi.options.settings import key, options_of
+from partition.commands import parse_bytes
 from partition.errors import UserError
 from partition.graph.sampling import SAMPLERS, TRAINING, Sampler, make_sampler, stream_seed
 from partition.registry import Registry
@@ -98,6 +99,10 @@ SCHEDULES = Registry(
 )
 
 
+KEPT, AGAIN = "all", "least"
+"""Values of ``train.memory`` that need no forecast."""
+
+
 @dataclass(frozen=True)
 class TrainConfig(
     SGDOptions,
@@ -145,6 +150,13 @@ class TrainConfig(
         0.0,
         "MB of input rows of others that a rank keeps for mini-batches of neighbor and labor",
         low=0,
+    )
+    memory: str = key(
+        "auto",
+        "memory that a rank may take, such as 8GB: states of arcs are made again for the backward "
+        "pass where keeping them takes more; auto: what its node has free; all: they are kept; "
+        "least: they are made again",
+        example="8GB",
     )
     eval_every: int = key(1, "epochs between evaluations; 0: none", low=0)
     patience: int = key(
@@ -220,6 +232,8 @@ def check_train(train: TrainConfig) -> None:
             "train.cache_mb: rows are kept for mini-batches",
             "set train.batches, such as neighbor,1024,10,5, or leave train.cache_mb out",
         )
+    if train.memory not in ("auto", KEPT, AGAIN):
+        parse_bytes(train.memory, "train.memory")
     if len(train.betas) != 2 or max(train.betas) >= 1:
         raise UserError("train.betas takes two numbers below 1", "such as 0.9,0.999")
     if not train.eval_every:

@@ -12,14 +12,19 @@ from dataclasses import replace
 from pathlib import Path
 
 from gcnmpi.layout.runtime import Source
-from gcnmpi.options.config import Config, SchemeConfig
-from gcnmpi.options.scheme import SCHEMES
+from gcnmpi.options.config import Config
+from gcnmpi.options.scheme import (
+    SCHEMES,
+    ExchangeOptions,
+    GridOptions,
+    SchemeConfig,
+    exchange_of,
+)
 from gcnmpi.options.task import ends
 from gcnmpi.planner.costmodel import predict
 from gcnmpi.planner.machine import Machine, read_machine
 from gcnmpi.planner.ranking import Candidate, Setting
 from partition.errors import UserError
-from partition.graph.metrics import Metrics
 from partition.graph.pairs import members, pair_names
 from partition.graph.store import (
     Partition,
@@ -58,7 +63,8 @@ def resolved_options(
     names = [] if name is None else members(path, name)
     pair = [read_partition(path, each, parts=False) for each in names]
     partition = pair[0] if pair else None
-    if partition is not None and config.scheme.permutation != "auto":
+    wanted = config.scheme
+    if pair and isinstance(wanted, GridOptions) and wanted.permutation != "auto":
         raise UserError(
             "scheme.permutation and --partition both give an order of the vertices",
             "leave one of the two out",
@@ -97,9 +103,9 @@ def resolved_grid(
     Other options stay as they are. The machine is that of ``scheme.machine``, or the default one.
     """
     wanted = config.scheme
-    if wanted.grid != "auto":
+    if not isinstance(wanted, GridOptions) or wanted.grid != "auto":
         return wanted
-    options: list[SchemeConfig] = SCHEMES.get(wanted.name).variants(wanted, size)
+    options: list[GridOptions] = SCHEMES.get(wanted.name).variants(wanted, size)
     grids = [o for o in options if replace(o, grid="auto") == wanted]
     if len(grids) < 2:
         return grids[0] if grids else wanted
@@ -137,7 +143,7 @@ def resolved_partition(
         return found[0]
     rows, mixed = found
     scheme = resolved_exchange(stored, mixed, config, size, ranks_per_node, rows)
-    return mixed if _mixes(scheme) and scheme.exchange == "mixed" else rows
+    return mixed if exchange_of(scheme).exchange == "mixed" else rows
 
 
 def misused(source: Source, config: Config, whole_rows: bool = False) -> list[str]:
@@ -163,13 +169,12 @@ def other_exchange(
 
     The exchange of the scheme is resolved.
     """
-    mixes = scheme.exchange == "mixed" and not whole_rows
-    if partition is None or partition.exchange != "mixed" or not _mixes(scheme) or mixes:
+    if partition is None or partition.exchange != "mixed":
+        return []
+    if not isinstance(scheme, ExchangeOptions) or (scheme.exchange == "mixed" and not whole_rows):
         return []
     path, k = stored.path, partition.k
-    rows, mixed = (
-        Metrics(**figures[direction]) for figures in (partition.metrics, partition.mixed)
-    )
+    rows, mixed = partition.metrics[direction], partition.mixed[direction]
     other = partition.name.removesuffix("-mixed") + "-rows"
     take = f"take --partition {other}"
     if not has_partition(path, other):
@@ -198,7 +203,7 @@ def resolved_exchange(
     same.
     """
     wanted = config.scheme
-    if not _mixes(wanted) or wanted.exchange != "auto":
+    if not isinstance(wanted, ExchangeOptions) or wanted.exchange != "auto":
         return wanted
     setting = _setting(stored, config, Machine(), ranks_per_node, locality=False)
     found = setting.exchanges(Candidate(wanted, {}, size, partition), size)
@@ -229,8 +234,3 @@ def _fitting(path: Path, k: int) -> str:
                 names.append(name)
     make = f"make one: gcn-partition add {path} --model hp -k {k}"
     return f"take {' or '.join(names[:5])}, or {make}" if names else make
-
-
-def _mixes(scheme: SchemeConfig) -> bool:
-    """Whether a scheme can send partial sums in place of rows."""
-    return bool(SCHEMES.get(scheme.name).mixes)

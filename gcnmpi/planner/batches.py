@@ -107,7 +107,7 @@ def draw_batches(
     A UserError says that ``train.batches`` does not fit the network or the graph, or names a
     partition that is not there.
     """
-    graph = stored.graph
+    graph = stored.merged
     if graph.splits > 1:
         graph = of_split(graph, config.train.split)
     trained = training_vertices(graph)

@@ -8,7 +8,7 @@ from functools import partial
 
 import numpy as np
 
-from gcnmpi.layout.place import Place
+from gcnmpi.layout.place import Place, Space
 from gcnmpi.nn.describe import graph_of, network_of
 from gcnmpi.nn.network import Network
 from gcnmpi.nn.program import INPUT, Program, Step, products, summed
@@ -20,6 +20,9 @@ from gcnmpi.schemes.operations import Operation, Product
 from partition.errors import UserError
 from partition.graph.graph import Graph, training_vertices
 from partition.graph.store import StoredGraph
+
+ARCS = Place(0, space=Space.ENTRIES)
+"""Where features of arcs are."""
 
 
 @dataclass(frozen=True)
@@ -121,8 +124,10 @@ class Case:
         """Own rows, rows with the halo, and entries of M of a rank that has whole rows."""
         product = Operation.EXPAND if self.program.needs_halo else Operation.AGGREGATE
         tiles = sparse_work(self.forecast, rank, product)
-        rows = self.rows(rank, self.program.place)
-        return rows, max((t.inner for t in tiles), default=rows), sum(t.entries for t in tiles)
+        rows, entries = self.rows(rank, self.program.place), sum(t.entries for t in tiles)
+        if self.program.needs_entries:
+            entries = self.rows(rank, ARCS)
+        return rows, max((t.inner for t in tiles), default=rows), entries
 
     def reduced_bytes(self, rank: int) -> int:
         """Size of the sum over ranks: gradients of all that is whole everywhere, and the loss."""
@@ -166,7 +171,7 @@ def workload(
     trained = training_vertices(stored.graph)
     share = 1.0 if trained is None else float(np.mean(trained))
     config = replace(config, graph=graph_of(config))
-    network = network_of(config.model, *ends)
+    network = network_of(config.model, *ends, manifest.arc_features)
     distances = arc_distances(stored.graph) if locality else None
     entries = manifest.feature_entries if features in (None, manifest.features) else 0
     target_bytes = 0

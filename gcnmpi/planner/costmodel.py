@@ -40,14 +40,15 @@ from dataclasses import dataclass, field
 from functools import partial
 
 from gcnmpi.core.volume import NOTHING, Volume
-from gcnmpi.layout.place import Place
+from gcnmpi.layout.place import Place, Space
 from gcnmpi.nn.operators.inserted import FINISH, FINISH_BACKWARD
+from gcnmpi.nn.operators.spaces import EXPAND, FOLD
 from gcnmpi.nn.operators.sparse import SPARSE_COMBINE, SPARSE_WEIGHT_GRAD
 from gcnmpi.nn.program import INPUT, Finish, Step, products
 from gcnmpi.options.task import TASKS
-from gcnmpi.planner.case import Case
+from gcnmpi.planner.case import ARCS, Case
 from gcnmpi.planner.memory import memory
-from gcnmpi.schemes.forecast import Span, Sparse
+from gcnmpi.schemes.forecast import Dense, Span, Sparse, whole_row_work
 from gcnmpi.schemes.operations import DENSE, SUMS, Operation, Product
 
 # How often an operation reads or writes each number of its matrix.
@@ -150,10 +151,11 @@ def _products_seconds(
     for step in steps:
         slowest: dict[str, float] = {}
         for rank in ranks:
-            made = _loss_products(case, rank)
-            if step is not None:
+            if step is None:
+                made = _loss_products(case, rank)
+            else:
                 made = products(case.program, [step], partial(case.rows, rank))
-            seconds, volume = _step(case, rank, made)
+            seconds, volume = _step(case, rank, made, step)
             if step is not None:
                 seconds["sparse"] += _sparse_seconds(case, rank, step)
             volumes[rank] += volume
@@ -163,13 +165,15 @@ def _products_seconds(
     return phases, volumes
 
 
-def _step(case: Case, rank: int, products: Sequence[Product]) -> tuple[dict[str, float], Volume]:
-    """Seconds of some products on a rank, by phase, and the volume that they send and receive."""
+def _step(
+    case: Case, rank: int, products: Sequence[Product], step: Step | None
+) -> tuple[dict[str, float], Volume]:
+    """Seconds of a step's products on a rank, by phase, and the volume they send and receive."""
     forecast, machine, itemsize = case.forecast, case.machine, case.work.itemsize
     seconds, moved = {"sparse": 0.0, "dense": 0.0, "transfer": 0.0}, NOTHING
     for product in products:
         name, k, *sizes = product
-        for part in forecast.work(rank, name, k, *sizes) if name in ARITHMETIC else ():
+        for part in _work(case, rank, product, step):
             if isinstance(part, Sparse):
                 one = machine.sparse_seconds(part, itemsize, case.work.distances)
                 seconds["sparse"] += ARITHMETIC[name] * one
@@ -182,6 +186,17 @@ def _step(case: Case, rank: int, products: Sequence[Product]) -> tuple[dict[str,
             seconds["transfer"] += machine.copy_seconds(forecast.buffers(rank, name, k, *sizes))
         moved += volume
     return seconds, moved
+
+
+def _work(case: Case, rank: int, product: Product, step: Step | None) -> Sequence[Sparse | Dense]:
+    """The local products of one of a step's products, on as many rows as its value has."""
+    name, k, *sizes = product
+    if name not in ARITHMETIC or (step is not None and step.instruction in (EXPAND, FOLD)):
+        return ()
+    place = Place(k) if step is None else case.program.values[step.number].place
+    if place.space is Space.OWN:
+        return case.forecast.work(rank, name, k, *sizes)
+    return whole_row_work(case.rows(rank, place), name, *sizes)
 
 
 def _sparse_seconds(case: Case, rank: int, step: Step) -> float:
@@ -205,6 +220,10 @@ def _passes_seconds(case: Case, rank: int, steps: Sequence[Step]) -> float:
     for step in steps:
         value = values[step.number]
         piece = case.piece_numbers(rank, value.place, value.width)
+        if step.instruction.visits:
+            # Entry by entry, whatever it makes of these.
+            width = max(values[i].width for i in (step.number, *step.reads))
+            piece = case.piece_numbers(rank, ARCS, width)
         numbers += PLUS * (step.plus is not None) * piece
         finish = step.operator if step.instruction is FINISH else step.finish
         if isinstance(finish, Finish):

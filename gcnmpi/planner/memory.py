@@ -9,15 +9,17 @@ from functools import partial
 import numpy as np
 
 from gcnmpi.layout.loading import ENTRY_ON_ITS_WAY, PERMUTED_AT_ONCE
-from gcnmpi.layout.place import Place
+from gcnmpi.layout.place import Place, Space
 from gcnmpi.mpi.collectives import reduction_scratch
+from gcnmpi.nn.compile.buffers import gives_whole
 from gcnmpi.nn.compile.lifetimes import Moment, gathers_features, lifetimes
 from gcnmpi.nn.model import input_pieces
+from gcnmpi.nn.operators.arcs import ArcInput
 from gcnmpi.nn.operators.dense import BLOCK_NUMBERS
 from gcnmpi.nn.program import INPUT, Program, Step, Value, products
 from gcnmpi.options.config import Config
 from gcnmpi.options.kernel import resolve
-from gcnmpi.planner.case import Case, sparse_work
+from gcnmpi.planner.case import ARCS, Case, sparse_work
 from gcnmpi.schemes.forecast import Forecast, halo_bytes
 from gcnmpi.schemes.operations import EXCHANGES, SUMS, Operation, Product
 from partition.graph.graph import index_dtype
@@ -26,6 +28,7 @@ from partition.graph.graph import index_dtype
 INDEX_BYTES = {"native": 4, "scipy": 4, "cupy": 4}
 WIDE_INDEX = 8
 PATTERN_INDEX = 4  # bytes of a number in the pattern of M, by rows and by columns
+ROW_BYTES = 32  # of a row of arcs: its number, that among parallel ones, its place and its key
 # Copies of a rank's arcs on their way from disk into M, and bytes of one beside its two ends.
 LOADING_COPIES, WEIGHT_BYTES = 3, 8
 FEATURE_BYTES = 4  # of a number of the features, as it is stored
@@ -41,12 +44,12 @@ def memory(case: Case) -> int:
     of these four:
 
     * the rank's arcs ``LOADING_COPIES`` times, and the buffers for reading and sending them;
-    * M and Mᵀ, features while they are received, and the buffers for that;
+    * M and Mᵀ, features while they are received, and the buffers for that; then those of arcs;
     * M and Mᵀ, and the product with fixed features while it is computed;
     * M and Mᵀ, and training: dense matrices, buffers, weights, moments, and MPI's own memory for
       the largest of the reductions.
     """
-    kept = (features_memory, _first_memory, _training_memory)
+    kept = (features_memory, arcs_memory, _first_memory, _training_memory)
 
     def needs(rank: int) -> int:
         held = matrix_memory(case, rank) + max(memory_of(case, rank) for memory_of in kept)
@@ -70,6 +73,10 @@ def matrix_memory(case: Case, rank: int) -> int:
         held += tiles_memory(case.forecast, rank, case.work.config)
     if case.program.needs_halo:
         held += pattern_memory(*case.arcs(rank))
+    if case.program.needs_entries:
+        held += case.rows(rank, ARCS) * (
+            2 * np.dtype(index_dtype(case.work.n)).itemsize + ROW_BYTES
+        )
     return held
 
 
@@ -147,6 +154,25 @@ def input_memory(case: Case, rank: int, matrices: int, transposed: bool) -> int:
     return matrices * values + pattern + starts
 
 
+def arcs_memory(case: Case, rank: int) -> int:
+    """Features of arcs as they arrive and in order, and H⁰, which is there before them."""
+    wide = [operator.width for operator in arc_inputs(case.program).values()]
+    if not wide:
+        return 0
+    rows, width = case.rows(rank, ARCS), max(wide)
+    stored = FEATURE_BYTES * rows * width
+    given = case.program.values[INPUT]
+    held = case.work.itemsize * case.piece_numbers(rank, given.place, given.width)
+    packed = 2 * min(int(case.work.config.loading.max_bytes), stored)
+    return held + 2 * stored + max(packed, case.work.itemsize * rows * width)
+
+
+def arc_inputs(program: Program) -> dict[int, ArcInput]:
+    """The operators of a program whose values are given with the arcs, by number."""
+    found = enumerate(program.operators)
+    return {number: operator for number, operator in found if isinstance(operator, ArcInput)}
+
+
 def _training_memory(case: Case, rank: int) -> int:
     dense = passes_memory(case, rank, case.steps, matrices(case.program))
     return dense + loss_memory(case, rank) + state_memory(case, rank)
@@ -159,18 +185,33 @@ def passes_memory(case: Case, rank: int, steps: Sequence[Step], held: Sequence[V
     sparse = 0
     if program.sparse:
         sparse = input_memory(case, rank, len(program.sparse), transposed=True)
-    dense += sum(step.kept(*case.arcs(rank)) for step in steps)
+    arcs = case.arcs(rank)
+    dense += sum(step.kept(*arcs) for step in steps)
     # Buffers of one product and width serve all layers.
-    distinct = _distinct(products(program, steps, partial(case.rows, rank)))
+    whole = Counter(value.width for value in held if value.place.space is Space.WHOLE)
+    made = products(program, steps, partial(case.rows, rank))
+    made += [(Operation.EXPAND, 1, width) for width in whole]
+    distinct = _distinct(made)
     buffers = sum(forecast.buffers(rank, *product) for product in distinct.values())
+    counted = Counter(sizes[0] for name, *sizes in distinct if name in EXCHANGES)
+    for width, number in whole.items():
+        # Their halos are rows of these matrices.
+        buffers -= min(number, counted[width]) * _halo_memory(case, rank, width)
     if forecast.own_buffers:
         # Each matrix that is exchanged has a halo of its own.
         exchanged = Counter(value.width for value in held if value.exchanged)
-        counted = Counter(sizes[0] for name, *sizes in distinct if name in EXCHANGES)
         for width, number in exchanged.items():
             halo = halo_bytes(forecast, work.config, rank, width)
             buffers += max(0, number - counted[width]) * halo
     return dense * work.itemsize + sparse + buffers
+
+
+def _halo_memory(case: Case, rank: int, width: int) -> int:
+    """Bytes of the halo of a matrix with whole rows of neighbours."""
+    own, whole = (
+        case.piece_numbers(rank, Place(0, space=s), width) for s in (Space.OWN, Space.WHOLE)
+    )
+    return (whole - own) * case.work.itemsize
 
 
 def state_memory(case: Case, rank: int) -> int:
@@ -235,7 +276,8 @@ def evaluation_memory(case: Case, depth: int) -> int:
     """
 
     def needs(rank: int) -> int:
-        running = max(features_memory(case, rank), _running_memory(case, rank, depth))
+        loaded = max(features_memory(case, rank), arcs_memory(case, rank))
+        running = max(loaded, _running_memory(case, rank, depth))
         return max(loading_memory(case, rank), matrix_memory(case, rank) + running)
 
     return case.peak(needs)
@@ -257,11 +299,15 @@ def _running_memory(case: Case, rank: int, depth: int) -> int:
         peak = live[INPUT]
     else:
         live = {INPUT: size(INPUT)}
-        peak = live[INPUT] * (1 + gathers_features(moments))  # copied to where halos fit
+        # Copied to where halos fit.
+        peak = live[INPUT] * (1 + gathers_features(program, moments))
+    given = {number: size(number) for number in arc_inputs(program)}
+    live |= given
     whole: set[int] = set()  # values whose halos are written; before, these take no memory
     for moment in moments:
         step = moment.step
-        if step.instruction.gathers and step.reads[0] not in whole:
+        gathers = step.instruction.gathers and not gives_whole(step, program.values)
+        if gathers and step.reads[0] not in whole:
             source = step.reads[0]
             whole.add(source)
             live[source] += forecast.buffers(
@@ -273,12 +319,17 @@ def _running_memory(case: Case, rank: int, depth: int) -> int:
                 whole.add(moment.writes)
         else:
             live[moment.writes] = size(moment.writes)
+        if gives_whole(step, program.values):
+            width = step.operator.width
+            live[moment.writes] += forecast.buffers(rank, Operation.EXPAND, 1, width)
+            live[moment.writes] -= _halo_memory(case, rank, width)
         peak = max(peak, sum(live.values()) + _taken(case, rank, moment))
         for value in moment.ended:
-            live.pop(value, None)
+            if value not in given:  # whoever gave them keeps them
+                live.pop(value, None)
     limit = int(case.work.config.loading.max_bytes)
     result = live.get(program.outputs[depth - 1], live.get(INPUT, 0))
-    peak = max(peak, result + RESULT_BUFFERS * min(limit, result))
+    peak = max(peak, sum(given.values()) + result + RESULT_BUFFERS * min(limit, result))
     return peak + case.parameter_numbers(rank) * itemsize
 
 
@@ -291,6 +342,6 @@ def _taken(case: Case, rank: int, moment: Moment) -> int:
             taken += case.forecast.buffers(rank, *product)
         taken += case.forecast.reduction_scratch(rank, *product)
     if step.instruction.operation is Operation.COMBINE and case.forecast.whole_rows:
-        rows, columns = case.forecast.shape(rank, Place(step.k), step.operator.width)
-        taken += min(BLOCK_NUMBERS, rows * columns) * itemsize
+        at = Place(step.k, space=case.program.values[step.number].place.space)
+        taken += min(BLOCK_NUMBERS, case.piece_numbers(rank, at, step.operator.width)) * itemsize
     return taken

@@ -6,7 +6,7 @@ volume of random rows is estimated. Nothing is of size P².
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -15,8 +15,9 @@ import numpy as np
 
 from gcnmpi.layout.runtime import Source, resolved_direction
 from gcnmpi.nn.compile.on_scheme import program_on
-from gcnmpi.options.config import Config, SchemeConfig, section_fields
-from gcnmpi.options.scheme import SCHEMES
+from gcnmpi.options.config import Config
+from gcnmpi.options.scheme import SCHEMES, ExchangeOptions, GridOptions, SchemeConfig
+from gcnmpi.options.settings import chosen
 from gcnmpi.options.train import batches_of
 from gcnmpi.planner.batch_memory import batch_memory
 from gcnmpi.planner.batches import DrawnBatches, batch_cases, draw_batches, predict_batches
@@ -27,6 +28,7 @@ from gcnmpi.planner.memory import memory
 from gcnmpi.schemes.forecast import make_facts, why_not_mixed
 from partition.errors import UserError
 from partition.graph.graph import row_sizes
+from partition.graph.metrics import Metrics
 from partition.graph.pairs import members
 from partition.graph.store import Partition, StoredGraph, list_partitions, read_partition
 
@@ -78,8 +80,8 @@ class Setting:
     ----------
     features, classes : int, optional
         Widths to assume instead of the graph's.
-    given : collection of str
-        Full names of the keys that the user gave: variants with other values are left out.
+    given : mapping
+        Keys that the user gave, by full names: variants with other values are left out.
     locality : bool
         Whether arcs all over the graph are read, to see how near its neighbours are.
     """
@@ -92,12 +94,12 @@ class Setting:
         ranks_per_node: int,
         features: int | None = None,
         classes: int | None = None,
-        given: Collection[str] = (),
+        given: Mapping[str, Any] | None = None,
         locality: bool = True,
     ) -> None:
         if batches_of(config.train) is not None:  # which take rows of H⁰, as it is
             config = replace(config, model=replace(config.model, cache_input=False))
-        self.stored, self.config, self.given = stored, config, given
+        self.stored, self.config, self.given = stored, config, given or {}
         self.machine, self.ranks_per_node = machine, ranks_per_node
         self.direction = resolved_direction(stored, config)
         self.work: Workload = workload(stored, config, features, classes, locality)
@@ -145,8 +147,9 @@ class Setting:
     def exchanges(self, candidate: Candidate, size: int) -> list[Candidate]:
         """A candidate with rows and with the mixed exchange, where it has the choice; or none."""
         scheme, partition = candidate.scheme, candidate.partition
-        mixes = SCHEMES.get(scheme.name).mixes
-        if not mixes or scheme.exchange != "auto" or partition is None:
+        if not isinstance(scheme, ExchangeOptions) or scheme.exchange != "auto":
+            return []
+        if partition is None:
             return []
         if batches_of(self.config.train) is not None:  # each has an exchange of rows
             return []
@@ -158,7 +161,7 @@ class Setting:
             return []
         if why_not_mixed(partition, scheme, demand) is not None:
             return []
-        if not any(partition.mixed[self.direction]["send_sums"]):  # both are the same
+        if not any(partition.mixed[self.direction].send_sums or ()):  # both are the same
             return []
         return [
             replace(
@@ -177,7 +180,7 @@ class Setting:
     def _needs(self) -> tuple[np.ndarray, np.ndarray]:
         # Entries of each column of M outside its diagonal: rows of M transposed.
         other = "out" if self.direction == "in" else "in"
-        return np.unique(row_sizes(self.stored.graph, other) - 1, return_counts=True)
+        return np.unique(row_sizes(self.stored.merged, other) - 1, return_counts=True)
 
 
 def rank_schemes(
@@ -295,8 +298,9 @@ def _variants(
     setting: Setting, name: str, size: int, skipped: list[Skipped]
 ) -> list[tuple[SchemeConfig, dict[str, Any], int]]:
     """The variants of a scheme that run on so many ranks: options, what tells them apart, parts."""
-    config = setting.config.scheme
-    entry, wanted = SCHEMES.get(name), replace(config, name=name)
+    given = {k.removeprefix("scheme."): v for k, v in setting.given.items()}
+    values = vars(setting.config.scheme) | given | {"name": name}
+    entry, wanted = SCHEMES.get(name), chosen(SchemeConfig, SCHEMES, values)
     try:
         variants: list[SchemeConfig] = entry.variants(wanted, size)
     except UserError as error:
@@ -304,16 +308,15 @@ def _variants(
         return []
     own = [key[7:] for key in SCHEMES.keys(name) if key.startswith("scheme.")]
     for option in own:
-        if f"scheme.{option}" in setting.given and getattr(config, option) != "auto":
-            variants = [v for v in variants if getattr(v, option) == getattr(config, option)]
+        if f"scheme.{option}" in setting.given and getattr(wanted, option) != "auto":
+            variants = [v for v in variants if getattr(v, option) == getattr(wanted, option)]
     if not variants:
         skipped.append(Skipped(name, {}, f"has no variant on {size} ranks"))
-    names = [f.name for f in section_fields(SchemeConfig) if f.name not in ("name", "machine")]
-    telling = [f for f in names if len({getattr(v, f) for v in variants}) > 1]
+    telling = [f for f in own if len({getattr(v, f) for v in variants}) > 1]
     found = []
     for variant in variants:
         options = {f: getattr(variant, f) for f in telling}
-        if variant.grid != "auto":
+        if isinstance(variant, GridOptions) and variant.grid != "auto":
             options["grid"] = variant.grid
         try:
             found.append((variant, options, entry.parts(variant, size)))
@@ -370,16 +373,8 @@ def random_partition(
     messages = pairs * (1 - np.exp(-volume / pairs)) if pairs else 0.0
     entries = int(counts @ sizes) + manifest.n
     rows, sent = _even(manifest.n, k), _even(round(volume), k)
-    metrics = {
-        "k": k,
-        "direction": direction,
-        "rows": rows,
-        "nnz": _even(entries, k),
-        "send_rows": sent,
-        "recv_rows": sent,
-        "send_messages": _even(round(messages), k),
-        "recv_messages": _even(round(messages), k),
-    }
+    each = _even(round(messages), k)
+    metrics = Metrics(k, direction, rows, _even(entries, k), sent, sent, each, each)
     nothing = np.empty(0, np.int32)
     return Partition(
         RANDOM, nothing, k, manifest.id, "rp", "", "", direction, metrics={direction: metrics}

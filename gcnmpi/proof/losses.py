@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from gcnmpi.options.task import TaskConfig
+from gcnmpi.options.task import ClassOptions, RegressionOptions, TaskConfig
 from partition.graph.graph import UNLABELLED, Graph
 
 Loss = Callable[[np.ndarray], tuple[float, np.ndarray]]
@@ -38,7 +38,7 @@ def loss_of(graph: Graph, task: TaskConfig) -> Loss:
     return LOSSES[task.name](task, labels, train)
 
 
-def _of_classes(task: TaskConfig, labels: np.ndarray, train: np.ndarray) -> Loss:
+def _of_classes(task: ClassOptions, labels: np.ndarray, train: np.ndarray) -> Loss:
     rows = np.flatnonzero(train & (labels != UNLABELLED))
     found = labels[rows]
 
@@ -63,7 +63,7 @@ def _of_classes(task: TaskConfig, labels: np.ndarray, train: np.ndarray) -> Loss
     return loss
 
 
-def _of_labels(task: TaskConfig, labels: np.ndarray, train: np.ndarray) -> Loss:
+def _of_labels(task: ClassOptions, labels: np.ndarray, train: np.ndarray) -> Loss:
     known = ~np.isnan(labels) & train[:, np.newaxis]
     weights = np.ones(labels.shape[1])
     if task.class_weights == "balanced":
@@ -82,7 +82,7 @@ def _of_labels(task: TaskConfig, labels: np.ndarray, train: np.ndarray) -> Loss:
     return loss
 
 
-def _of_numbers(task: TaskConfig, labels: np.ndarray, train: np.ndarray) -> Loss:
+def _of_numbers(task: RegressionOptions, labels: np.ndarray, train: np.ndarray) -> Loss:
     known, delta = ~np.isnan(labels) & train[:, np.newaxis], task.huber_delta
 
     def loss(z: np.ndarray) -> tuple[float, np.ndarray]:
@@ -101,7 +101,11 @@ def _of_numbers(task: TaskConfig, labels: np.ndarray, train: np.ndarray) -> Loss
     return loss
 
 
-LOSSES = {"classes": _of_classes, "labels": _of_labels, "regression": _of_numbers}
+LOSSES: dict[str, Callable[..., Loss]] = {
+    "classes": _of_classes,
+    "labels": _of_labels,
+    "regression": _of_numbers,
+}
 
 
 def _sigmoid(z: np.ndarray) -> np.ndarray:

@@ -10,7 +10,7 @@ matrix of a pass.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import scipy.sparse as sp
@@ -20,8 +20,10 @@ from gcnmpi.nn.initial import initial
 from gcnmpi.nn.network import Network
 from gcnmpi.options.config import Config
 from gcnmpi.options.task import chosen_metrics
+from gcnmpi.proof.arcs import gives_arcs
 from gcnmpi.proof.losses import labels_of, loss_of
-from gcnmpi.proof.rules import RULES, Backward, Pass, reads_values
+from gcnmpi.proof.passes import ArcRows, Backward, Pass
+from gcnmpi.proof.rules import RULES, reads_values
 from gcnmpi.proof.scores import score
 from gcnmpi.proof.updates import UPDATES, Weights, clipped, rate
 from partition.graph.graph import UNLABELLED, Graph, aggregation_matrix
@@ -84,18 +86,23 @@ class Problem:
         self._labels, self._loss = labels_of(graph, config.task), loss_of(graph, config.task)
         self._validation = graph.masks.get("val", np.zeros(graph.n, bool))
         width = graph.classes if self._labels.ndim == 1 else self._labels.shape[1]
-        ends = self.features.shape[1], width
+        ends = self.features.shape[1], width, graph.arc_data.width
         self.network = network or network_of(config.model, *ends)
         # Values that nobody reads are not asked for: M of a network without products with it.
         normalize = options.normalize if reads_values(self.network.operators) else "none"
         self.matrix = aggregation_matrix(graph, direction, options.self_loops, normalize)
+        self.arcs = ArcRows.of(graph, direction, options.self_loops, graph.arc_data.features)
         parameters = self.network.parameters
         self.first_layer = {name for name, p in parameters.items() if p.layer == 1}
 
     def initial(self) -> Weights:
         """All parameters before the first epoch."""
         parameters = self.network.parameters
-        weights = {name: initial(p, self.config.train.seed) for name, p in parameters.items()}
+        degrees, seed = self.arcs.degrees, self.config.train.seed
+        weights = {
+            name: initial(p, seed, lambda of: float(of(degrees).mean()))
+            for name, p in parameters.items()
+        }
         if self.config.model.train_features:
             weights[FEATURES] = self.features
         return weights
@@ -140,12 +147,16 @@ class Problem:
         self, weights: Mapping[str, np.ndarray], epoch: int | None
     ) -> tuple[list[np.ndarray], list[Backward], Weights]:
         """Value and backward function of every operator."""
-        run = Pass(self.matrix, self.config.train.seed, epoch, {}, FEATURES in weights)
-        values = [weights.get(FEATURES, self.features)]
+        seed = self.config.train.seed
+        of_vertices = Pass(self.matrix, self.arcs, seed, epoch, {}, FEATURES in weights)
+        of_arcs = replace(of_vertices, keys=self.arcs.keys)
+        values, arcs = [weights.get(FEATURES, self.features)], [False]
         backwards: list[Backward] = [lambda g: ([], {})]
         for operator in self.network.operators[1:]:
             inputs = [values[i] for i in operator.inputs]
+            arcs.append(gives_arcs(operator, [arcs[i] for i in operator.inputs]))
+            run = of_arcs if arcs[-1] else of_vertices
             value, backward = RULES[type(operator)](operator, inputs, weights, run)
             values.append(value)
             backwards.append(backward)
-        return values, backwards, run.moments
+        return values, backwards, of_vertices.moments

@@ -12,41 +12,23 @@ in their order, and to the operator's trained parameters, by name.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from math import pi, sqrt
-from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
 
 from gcnmpi.core import rng
+from gcnmpi.nn.operators.degrees import ScaleByDegree
 from gcnmpi.nn.operators.dense import Linear
 from gcnmpi.nn.operators.elementwise import Activate, Add, Bias, Drop, Maximum, MeanOfHeads, Scale
 from gcnmpi.nn.operators.neighbours import Aggregate, Attend, AttendV2, MaxAggregate
 from gcnmpi.nn.operators.norms import BatchNorm, LayerNorm, Normalize
 from gcnmpi.nn.program import Operator
+from gcnmpi.proof.arcs import ARC_RULES
+from gcnmpi.proof.passes import Arrays, Backward, Gradients, Pass, summed
 
 EQUAL = 2.0**-37  # what a column of equal numbers deviates by, relative to its mean
 CANCELLED = 1e-12  # what is left of a sum of terms that cancel, relative to theirs
-
-Arrays = Mapping[str, np.ndarray]
-Gradients = tuple[Sequence[np.ndarray], Arrays]
-Backward = Callable[[np.ndarray], Gradients]
-
-
-@dataclass(frozen=True)
-class Pass:
-    """The matrix and the numbers with which a pass over the operators is made.
-
-    The epoch is that of a training pass; None: an evaluation, without dropout and with running
-    moments.
-    """
-
-    matrix: sp.csr_array  # M, (n, n)
-    seed: int
-    epoch: int | None
-    moments: dict[str, np.ndarray]  # where batch norms leave those of the next epoch, by name
-    trained_features: bool = False  # whether the features have a gradient
 
 
 def reads_values(operators: Sequence[Operator]) -> bool:
@@ -54,7 +36,9 @@ def reads_values(operators: Sequence[Operator]) -> bool:
     return any(isinstance(operator, Aggregate) for operator in operators)
 
 
-def keeps(run: Pass, stream: int, p: float, rows: np.ndarray, columns: np.ndarray) -> Any:
+def keeps(
+    run: Pass, stream: int, p: float, rows: np.ndarray, columns: np.ndarray
+) -> np.ndarray | float:
     """1 / (1 − p) where an entry is kept and 0 where it is dropped, (rows, columns)."""
     if run.epoch is None or p == 0:
         return 1.0
@@ -135,8 +119,8 @@ def _attend_v2(op: AttendV2, x: list, w: Arrays, run: Pass) -> tuple[np.ndarray,
             into, de = attention[h].backward(grad)
             dvector.append(de @ _leaky(sums[h], op.slope))
             dsum = np.outer(de, vectors[h]) * _leaky_slope(sums[h], op.slope)
-            dsource.append(into + _summed(dsum, j, len(g)))
-            dtarget.append(_summed(dsum, i, len(g)))
+            dsource.append(into + summed(dsum, j, len(g)))
+            dtarget.append(summed(dsum, i, len(g)))
         return [np.hstack(dsource), np.hstack(dtarget)], {op.vector: np.concatenate(dvector)}
 
     return np.hstack([a.value for a in attention]), backward
@@ -171,7 +155,7 @@ class Attention:
         return self._matrix.T @ g, self._alpha * (dalpha - mean[self._i])
 
 
-def _mean_of_heads(op: MeanOfHeads, x: list, w: Arrays, run: Pass) -> tuple[Any, Backward]:
+def _mean_of_heads(op: MeanOfHeads, x: list, w: Arrays, run: Pass) -> tuple[np.ndarray, Backward]:
     y = np.mean(_by_head(x[0], op.heads), axis=0)
     return y, lambda g: ([np.tile(g, op.heads) / op.heads], {})
 
@@ -221,11 +205,27 @@ _ACTIVATIONS: dict[str, Callable[[np.ndarray, float], tuple[np.ndarray, np.ndarr
     "elu": lambda z, _: (np.where(z > 0, z, np.expm1(np.minimum(z, 0))), np.exp(np.minimum(z, 0))),
     "leaky_relu": lambda z, slope: (_leaky(z, slope), _leaky_slope(z, slope)),
     "gelu": lambda z, _: _gelu(z),
+    "sigmoid": lambda z, _: (1 / (1 + np.exp(-z)), 1 / (2 + np.exp(z) + np.exp(-z))),
 }
 
 
+def _scale_by_degree(
+    op: ScaleByDegree, x: list, w: Arrays, run: Pass
+) -> tuple[np.ndarray, Backward]:
+    degree = run.arcs.degrees[:, np.newaxis]
+    some, linear, logarithm = np.maximum(degree, 1), w[op.linear][0], w[op.logarithm][0]
+    factor = {
+        "amplification": np.log(degree + 1) / logarithm,
+        "attenuation": logarithm / np.log(some + 1),
+        "linear": degree / linear,
+        "inverse_linear": linear / some,
+    }[op.kind]
+    return factor * x[0], lambda g: ([factor * g], {})
+
+
 def _drop(op: Drop, x: list, w: Arrays, run: Pass) -> tuple[np.ndarray, Backward]:
-    keep = keeps(run, op.stream, op.p, *map(np.arange, x[0].shape))
+    rows, columns = map(np.arange, x[0].shape)
+    keep = keeps(run, op.stream, op.p, rows if run.keys is None else run.keys, columns)
     return x[0] * keep, lambda g: ([g * keep], {})
 
 
@@ -251,8 +251,13 @@ def _batch_norm(op: BatchNorm, x: list, w: Arrays, run: Pass) -> tuple[np.ndarra
 
 
 def _normalized(
-    op: LayerNorm | BatchNorm, x: Any, mean: Any, variance: Any, w: Arrays, axis: int | None
-) -> tuple[np.ndarray, Backward]:
+    op: LayerNorm | BatchNorm,
+    x: np.ndarray,
+    mean: np.ndarray,
+    variance: np.ndarray,
+    w: Arrays,
+    axis: int | None,
+) -> tuple[np.ndarray, Backward]:  # fmt: skip
     """With moments along an axis of x, or with given ones (None)."""
     deviation = np.sqrt(variance + op.eps)
     z = (x - mean) / deviation
@@ -291,12 +296,6 @@ def _arcs(matrix: sp.csr_array) -> tuple[np.ndarray, np.ndarray]:
     return np.repeat(np.arange(matrix.shape[0]), np.diff(matrix.indptr)), matrix.indices
 
 
-def _summed(values: np.ndarray, ends: np.ndarray, n: int) -> np.ndarray:
-    """The sum of the rows of ``values`` with the same end, (n, columns)."""
-    ones = (np.ones(len(ends)), (ends, np.arange(len(ends))))
-    return sp.coo_array(ones, shape=(n, len(ends))).tocsr() @ values
-
-
 def _by_head(x: np.ndarray, heads: int) -> list[np.ndarray]:
     return np.split(x, heads, axis=1)
 
@@ -319,10 +318,12 @@ RULES: Mapping[type[Operator], Callable[..., tuple[np.ndarray, Backward]]] = {
     MeanOfHeads: _mean_of_heads,
     Add: _add,
     Scale: _scale,
+    ScaleByDegree: _scale_by_degree,
     Maximum: _maximum,
     Activate: _activate,
     Drop: _drop,
     LayerNorm: _layer_norm,
     BatchNorm: _batch_norm,
     Normalize: _normalize,
+    **ARC_RULES,
 }

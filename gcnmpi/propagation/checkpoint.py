@@ -24,14 +24,14 @@ import numpy as np
 
 from gcnmpi.layout.runtime import Source
 from gcnmpi.mpi.comm import Comm, agreed, from_root
-from gcnmpi.options.config import Config
+from gcnmpi.options.config import Config, table_of
 from gcnmpi.options.settings import key
 from gcnmpi.run import checkpoint_files as files
 from gcnmpi.run.checkpoint import flat, intact_facts, newest, plain, write_checkpoint
 from partition.errors import UserError
 from partition.records import map_npy, read_npz
 
-Facts = Mapping[str, Any]  # the manifest of a checkpoint
+Facts = dict[str, Any]  # the manifest of a checkpoint
 FORMAT, VERSION = "gcnmpi-propagation", 1
 # Options that say for how long, and keys that say how fast: they change no bit.
 _FREE_OPTIONS = ("checkpoint", "every", "iterations")
@@ -48,12 +48,12 @@ _EXACT_KEYS = ("graph.", "dtype")
 _HINT = "remove it, or name another folder: checkpoint=DIR"
 
 
-def kept_in(methods: str = "", **limits: Any) -> Any:
+def kept_in(methods: str = "", needs: tuple[str, Any] | None = None) -> Any:
     """The option ``checkpoint`` of a method, or of some methods of several."""
     text = (
         f"{methods}folder that checkpoints are kept in; where there is one, the run goes on from it"
     )
-    return key("", text, example="kept", **limits)
+    return key("", text, example="kept", needs=needs)
 
 
 def kept_every() -> Any:
@@ -169,7 +169,7 @@ def facts_of(
     source: Source,
     config: Config,
     size: int,
-) -> dict[str, Any]:
+) -> dict[str, object]:
     """The facts of a checkpoint: graph, method and options, matrix; and how it is computed.
 
     Of ``given`` options that name files, the bytes in these count, not where they are. The options
@@ -178,7 +178,9 @@ def facts_of(
     kept = {name: v for name, v in asdict(options).items() if name not in _FREE_OPTIONS}
     for name in kept.keys() & given.keys():
         kept[name] = files.checksum_of(given[name], 0, given[name].stat().st_size)[0]
-    keys = {name: value for name, value in flat(asdict(config)) if not name.startswith(_FREE_KEYS)}
+    keys = {
+        name: value for name, value in flat(table_of(config)) if not name.startswith(_FREE_KEYS)
+    }
     manifest, partition = source.stored.manifest, source.partition
     exact = {name: value for name, value in keys.items() if name.startswith(_EXACT_KEYS)}
     exact["graph.direction"] = source.direction
@@ -229,5 +231,5 @@ def _differences(
     ]
 
 
-def _read_facts(path: Path) -> dict[str, Any]:
+def _read_facts(path: Path) -> Facts:
     return files.read_facts(path, FORMAT, VERSION, "name another folder: checkpoint=DIR")

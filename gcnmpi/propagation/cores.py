@@ -20,8 +20,10 @@ from partition.graph.store import StoredGraph
 def check(stored: StoredGraph, options: NoOptions) -> None:
     """Refuse arcs that are not edges, and those with weights."""
     needs_symmetry(stored, "core-numbers takes arcs both ways")
-    if stored.manifest.weighted:
-        raise UserError(f"{stored.path} has weights, and core-numbers counts arcs")
+    if stored.manifest.valued:
+        raise UserError(
+            f"{stored.path} has weights or parallel arcs, and core-numbers counts neighbours"
+        )
 
 
 def run(space: Space, options: NoOptions) -> Outcome:

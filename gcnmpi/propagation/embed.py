@@ -80,9 +80,9 @@ def check(stored: StoredGraph, options: EmbedOptions) -> None:
     embedding: Embedding = EMBEDDINGS.get(options.method)
     if embedding.symmetric:
         needs_symmetry(stored, f"{options.method} needs a symmetric matrix")
-    if stored.manifest.weighted and not embedding.weighted:
+    if stored.manifest.valued and not embedding.weighted:
         raise UserError(
-            f"{stored.path} has weights, which {options.method} does not take",
+            f"{stored.path} has weights or parallel arcs, which {options.method} does not take",
             "method=fastrp or method=randsvd do",
         )
     if options.dimension > stored.manifest.n:

@@ -120,7 +120,7 @@ def _loading(forecast: Forecast, rank: int, source: Source, config: Config, dema
             return tiles
         whole = planned.arriving_arcs(_whole_rows(forecast, rank)[1], manifest.n, config)
         return max(tiles, planned.tiles_memory(forecast, rank, config) + whole)
-    index, weight = np.dtype(index_dtype(manifest.n)).itemsize, DOUBLE * manifest.weighted
+    index, weight = np.dtype(index_dtype(manifest.n)).itemsize, DOUBLE * manifest.valued
     arcs, rows = forecast.loaded(rank), forecast.shape(rank, Place(0), 1)[0]
     ends = arcs * (2 * index + weight)
     # As they are read, their owners, and what comes; what is packed, and its order.

@@ -55,7 +55,7 @@ class Space:
         self.comm, self.stored, self.config = runtime.comm, source.stored, config
         self.n, self.direction, self.scheme = source.stored.graph.n, source.direction, scheme
         self.vertices: np.ndarray = scheme.block(Place(0), 1).rows
-        self.counted, self.dtype = scheme.summed, np.dtype(config.dtype)
+        self.counted, self.dtype = scheme.summed(len(self.vertices)), np.dtype(config.dtype)
         self.products: Counter[tuple[Operation, int]] = Counter()
         self._kernel, self._tell = runtime.kernel, tell
         self._phases, self._traffic = runtime.phases, runtime.traffic

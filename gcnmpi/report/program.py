@@ -10,14 +10,14 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, TypeGuard
 
 from rich import box
 from rich.table import Table
 
 from gcnmpi.core.precision import row_bytes
 from gcnmpi.core.volume import NOTHING
-from gcnmpi.layout.place import Place
+from gcnmpi.layout.place import Place, Space
 from gcnmpi.nn.program import Program, Step, products
 from gcnmpi.planner.case import Case
 from gcnmpi.schemes.operations import EXCHANGES, OF_ROWS, Operation, Product
@@ -27,11 +27,13 @@ PASSES = ("constants", "forward", "backward", "evaluation")
 Entry = dict[str, Any]
 
 
-def describe(program: Program) -> dict[str, Any]:
+def describe(program: Program) -> Entry:
     """A program as data: lists of values, steps, parameters and buffers; and a few facts.
 
-    A place is H2 for H², and MH1 for M·H¹. Products are those of the scheme, with what their volume
-    depends on; ``sums`` are the numbers of each sum over ranks besides that of the gradients.
+    A place is H2 for H², and MH1 for M·H¹. Its space is that of the rows of vertices unless it is
+    told: "whole", these with the neighbours of other ranks, or "arcs". Products are those of the
+    scheme, with what their volume depends on; ``sums`` are the numbers of each sum over ranks
+    besides that of the gradients.
     """
     return {
         "orders": list(program.orders),
@@ -46,6 +48,7 @@ def describe(program: Program) -> dict[str, Any]:
             {
                 "buffer": number,
                 "place": _place(buffer.place),
+                "space": _space(buffer.place),
                 "width": buffer.width,
                 "exchanged": buffer.exchanged,
             }
@@ -54,7 +57,7 @@ def describe(program: Program) -> dict[str, Any]:
     }
 
 
-def listing(description: Mapping[str, Any]) -> str:
+def listing(description: Mapping[str, object]) -> str:
     """A description as text, an entry a line, for comparisons."""
     lines = []
     for name, what in description.items():
@@ -65,7 +68,7 @@ def listing(description: Mapping[str, Any]) -> str:
 
 
 def print_program(
-    case: Case, batch: Program | None, facts: Mapping[str, Any], *, as_json: bool
+    case: Case, batch: Program | None, facts: Mapping[str, object], *, as_json: bool
 ) -> None:
     """Print the program of a run, with the bytes that its busiest rank sends and receives.
 
@@ -91,7 +94,10 @@ def print_program(
 def _print(title: str, description: Mapping[str, Any]) -> None:
     facts = {name: what for name, what in description.items() if not _is_table(what)}
     print(f"\n{title}: {_line(facts)}\n")
-    named = [f"{v['value']} {v['place']}×{v['width']}" for v in description["values"]]
+    named = [
+        f"{v['value']} {' '.join(filter(None, (v['place'], v['space'])))}×{v['width']}"
+        for v in description["values"]
+    ]
     for name in (name for name in description if name not in facts):
         entries = description[name]
         if name in PASSES:
@@ -111,15 +117,15 @@ def _with_values(step: Entry, named: Sequence[str]) -> Entry:
     return {**step, "reads": [named[value] for value in step["reads"]], "writes": writes}
 
 
-def _line(facts: Mapping[str, Any]) -> str:
+def _line(facts: Mapping[str, object]) -> str:
     return ", ".join(f"{name} {cell}" for name, what in facts.items() if (cell := _cell(what)))
 
 
-def _is_table(what: Any) -> bool:
+def _is_table(what: object) -> TypeGuard[list[Entry]]:
     return isinstance(what, list) and any(isinstance(entry, dict) for entry in what)
 
 
-def _cell(what: Any) -> str:
+def _cell(what: object) -> str:
     """Empty for what is not so, or not there."""
     if isinstance(what, (list, tuple)):
         return "; ".join(map(str, what))
@@ -155,6 +161,7 @@ def _value(program: Program, number: int) -> Entry:
         "inputs": [] if operator is None else list(operator.inputs),
         "layer": None if operator is None else operator.layer,
         "place": _place(value.place),
+        "space": _space(value.place),
         "width": value.width,
         "exchanged": value.exchanged,
         "sparse": number in program.sparse,
@@ -224,6 +231,10 @@ def _product(product: Product) -> str:
 
 def _place(place: Place) -> str:
     return f"MH{place.layer - 1}" if place.aggregated else f"H{place.layer}"
+
+
+def _space(place: Place) -> str | None:
+    return {Space.OWN: None, Space.WHOLE: "whole", Space.ENTRIES: "arcs"}[place.space]
 
 
 def _by(sizes: Sequence[int]) -> str:

@@ -18,7 +18,7 @@ import json
 import os
 import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
@@ -29,7 +29,7 @@ from gcnmpi.kernels.interface.kernel import Array
 from gcnmpi.layout.place import Place
 from gcnmpi.mpi.comm import Comm, agreed, from_root
 from gcnmpi.nn.model import Model
-from gcnmpi.options.config import Config
+from gcnmpi.options.config import Config, table_of
 from gcnmpi.options.own_code import same_network
 from gcnmpi.options.task import ends
 from gcnmpi.options.train import decided_by_evaluations
@@ -48,7 +48,7 @@ FREE = (
     "kernel", "threads", "scheme.", "loading.", "comm.", "gpu.", "model.order", "model.cache_input",
     "graph.direction",  # compared as it was resolved
     "train.epochs", "train.eval_every", "train.checkpoint_", "train.draw_ahead",
-    "train.cache_mb",
+    "train.cache_mb", "train.memory",
 )  # fmt: skip
 
 
@@ -234,10 +234,10 @@ def differences(before: Mapping[str, Any], config: Config) -> Iterator[tuple[str
     The configuration before is as a record or a checkpoint keeps it.
     """
     # Keys that an earlier version did not have stood for what is the default now.
-    values = dict(flat(plain(asdict(Config())))) | dict(flat(before))
+    values = dict(flat(plain(table_of(Config())))) | dict(flat(before))
     # Where evaluations decide, it matters when they are made.
     decides = decided_by_evaluations(config.train)
-    for name, value in flat(plain(asdict(config))):
+    for name, value in flat(plain(table_of(config))):
         free = name.startswith(FREE) and not (decides and name == "train.eval_every")
         same = value == values.get(name) or same_network(value, values.get(name))
         if not free and not same:
@@ -261,7 +261,7 @@ def _facts(problem: Problem, model: Model) -> dict[str, Any]:
         "scheme": problem.scheme.name,
         "direction": problem.source.direction,
         "widths": list(model.widths),
-        "config": plain(asdict(problem.config)),
+        "config": plain(table_of(problem.config)),
     }
 
 

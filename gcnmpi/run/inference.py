@@ -17,7 +17,7 @@ from gcnmpi.nn.evaluator import evaluate
 from gcnmpi.options.config import Config
 from gcnmpi.options.outputs import Inferring, features_path
 from gcnmpi.options.task import TASKS
-from gcnmpi.run.problem import Problem, load_features, open_problem
+from gcnmpi.run.problem import Problem, load_arcs, load_features, open_problem
 from gcnmpi.run.room import check_evaluation
 from gcnmpi.run.vertices import picked_vertices
 from gcnmpi.run.weights import Weights, as_trained, check_parameters, read_weights
@@ -132,6 +132,7 @@ def compute(
     result = evaluate(
         problem.scheme, problem.runtime.kernel, problem.network, problem.program,
         problem.source.stored.graph.n, found.parameters, [load_features(problem)], depth,
+        load_arcs(problem),
     )  # fmt: skip
     return Computed(problem, found, result, depth, picked, memory)
 

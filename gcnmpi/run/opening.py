@@ -21,9 +21,9 @@ from gcnmpi.kernels.interface.kernel import Kernel
 from gcnmpi.layout.runtime import Demand, Runtime, Source, resolved_direction
 from gcnmpi.mpi.comm import Comm, agreed, from_root, maximum, sees_devices
 from gcnmpi.mpi.hosts import crowded_node, most_ranks_a_node, place_on_node, share_of_cores
-from gcnmpi.options.config import Config, SchemeConfig
+from gcnmpi.options.config import Config
 from gcnmpi.options.kernel import KERNELS, resolve
-from gcnmpi.options.scheme import SCHEMES
+from gcnmpi.options.scheme import SCHEMES, ExchangeOptions, SchemeConfig
 from gcnmpi.planner.auto import misused, resolved_options
 from gcnmpi.schemes.interface import Entry, Scheme
 from partition.errors import UserError
@@ -109,12 +109,14 @@ def start(comm: Comm, source: Source, config: Config, whole_rows: bool = False) 
     crowded = crowded_node(comm, threads)
     threadpool_limits(threads)
     kernel = kernel_of_rank(comm, config, threads)
-    transport, replaced = usable(comm, kernel, config.scheme.transport)
-    scheme_config = dataclasses.replace(config.scheme, transport=transport)
+    scheme, replaced = config.scheme, None
+    if isinstance(scheme, ExchangeOptions):
+        transport, replaced = usable(comm, kernel, scheme.transport)
+        scheme = dataclasses.replace(scheme, transport=transport)
     return Opened(
         Runtime(comm, kernel, Phases(), Traffic()),
         source,
-        dataclasses.replace(config, scheme=scheme_config),
+        dataclasses.replace(config, scheme=scheme),
         (*misused(source, config, whole_rows), *filter(None, (warning, replaced))),
         () if crowded is None else (crowded,),
     )

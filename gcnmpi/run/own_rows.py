@@ -15,7 +15,7 @@ from gcnmpi.layout.loading import Readable, RowNormalised, check_content
 from gcnmpi.mpi.comm import Comm, agreed
 from gcnmpi.options.config import Config
 from partition.errors import UserError
-from partition.graph.content import FEATURE_FILES
+from partition.graph.content import ARC_FEATURES, FEATURE_FILES
 from partition.graph.graph import UNLABELLED
 from partition.graph.store import StoredGraph
 
@@ -31,6 +31,15 @@ def own_features(comm: Comm, stored: StoredGraph, config: Config, load: Load) ->
     features: Any = stored.graph.features
     if config.graph.feature_norm == "row":
         features = RowNormalised(features, np.dtype(config.dtype))
+    rows = load(features)
+    check_finite(comm, stored, rows)
+    return rows
+
+
+def own_arc_features(comm: Comm, stored: StoredGraph, load: Load) -> np.ndarray:
+    """Rows of the features of arcs; on all ranks a UserError if they are not what was imported."""
+    check_content(comm, stored, ARC_FEATURES)
+    features: Any = stored.graph.arc_data.features
     rows = load(features)
     check_finite(comm, stored, rows)
     return rows

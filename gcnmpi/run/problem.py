@@ -22,6 +22,7 @@ from gcnmpi.nn.compile.on_scheme import program_of_batches, program_on
 from gcnmpi.nn.describe import graph_of, network_of
 from gcnmpi.nn.model import PASSES, Model
 from gcnmpi.nn.network import Network
+from gcnmpi.nn.operators.arcs import ArcInput
 from gcnmpi.nn.program import Program
 from gcnmpi.nn.sparse_input import SparseInput
 from gcnmpi.nn.tasks.interface import Targets, Task
@@ -30,7 +31,14 @@ from gcnmpi.options.task import TASKS, ends
 from gcnmpi.options.train import batches_of
 from gcnmpi.run.captured import resolved_graph
 from gcnmpi.run.opening import Opened, find_source, load_matrix, start
-from gcnmpi.run.own_rows import check_finite, check_labels, check_trains, own_features
+from gcnmpi.run.own_rows import (
+    check_finite,
+    check_labels,
+    check_trains,
+    own_arc_features,
+    own_features,
+)
+from gcnmpi.run.room import within_memory
 from gcnmpi.schemes.interface import Scheme
 from partition.errors import UserError
 from partition.graph.content import FEATURE_FILES, TARGET_FILES
@@ -83,10 +91,13 @@ def open_problem(
     source, config = find_source(comm, graph, partition, config)
     with agreed(comm):
         widths = widths or ends(config.task.name, source.stored.manifest)
-        network = network_of(config.model, *widths)
+        network = network_of(config.model, *widths, source.stored.manifest.arc_features)
         program, demand = program_on(network, source, config, comm.size, trains)
         if trains:
             program_of_batches(config, source.stored, network, program)
+    if trains and program.needs_entries:
+        config = within_memory(comm, source, config, widths)
+        program, _ = program_on(network, source, config, comm.size)
     found: list[str] = []
     if trains:
         config, found = resolved_graph(comm, config)
@@ -138,6 +149,22 @@ def load_features(problem: Problem) -> Array | SparseInput:
     return share
 
 
+def load_arcs(problem: Problem) -> dict[str, Array]:
+    """The features of arcs that the program reads, a row for each entry of this rank's rows of M.
+
+    By the names of :class:`ArcInput`. On all ranks a UserError if they are not what was imported.
+    """
+    runtime, scheme, stored = problem.runtime, problem.scheme, problem.source.stored
+    found: dict[str, Array] = {}
+    for operator in problem.program.operators:
+        if isinstance(operator, ArcInput):
+            load = partial(scheme.load_arcs, loops=operator.loops)
+            with runtime.phases.as_one("load"):
+                rows = own_arc_features(runtime.comm, stored, load)
+                found[operator.name] = runtime.kernel.from_host(rows)
+    return found
+
+
 def _sparse_features(problem: Problem, features: SparseRows) -> SparseInput:
     runtime, scheme, config = problem.runtime, problem.scheme, problem.config
     comm, kernel, stored = runtime.comm, runtime.kernel, problem.source.stored
@@ -148,7 +175,7 @@ def _sparse_features(problem: Problem, features: SparseRows) -> SparseInput:
         matrix = load_sparse(comm, features, own, max_bytes, normalised, kernel.dtype)
         return_freed_memory()
         check_finite(comm, stored, matrix.data)
-        summed = scheme.summed if problem.program.backward else None
+        summed = scheme.summed(len(own)) if problem.program.backward else None
         return SparseInput(kernel, runtime.phases, matrix, summed)
 
 
@@ -207,7 +234,7 @@ def make_model(
         features = load_features(problem) if features is None else features
         return Model(
             problem.scheme, kernel, problem.network, problem.program, problem.config,
-            stored.manifest.n, features, kinds,
+            stored.manifest.n, features, kinds, load_arcs(problem),
         )  # fmt: skip
 
 

@@ -11,14 +11,14 @@ import itertools
 import json
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 from gcnmpi.mpi.comm import Comm, agreed, from_root, maximum
 from gcnmpi.nn.describe import graph_of
-from gcnmpi.options.config import Config
+from gcnmpi.options.config import Config, table_of
 from gcnmpi.options.outputs import Training
 from gcnmpi.options.settings import split_words
 from gcnmpi.run.checkpoint import FREE, differences, flat, plain
@@ -137,7 +137,7 @@ def _names(graph: Path, partition: str | None, runs: Sequence[Planned], out: Pat
     names = []
     for run in runs:
         config = replace(run.config, graph=graph_of(run.config))  # as records have it
-        known = there.get(_same(plain(asdict(config)), run.point), [])
+        known = there.get(_same(plain(table_of(config)), run.point), [])
         same = [name for name, before in known if not list(differences(before, config))]
         names.append(run.name if run.name in same or not same else same[0])
     return names

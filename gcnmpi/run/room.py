@@ -11,9 +11,12 @@ from gcnmpi.mpi.comm import Comm, from_root, host_name, maximum
 from gcnmpi.mpi.hosts import node_of
 from gcnmpi.options.config import Config
 from gcnmpi.options.kernel import resolve
+from gcnmpi.options.scheme import GridOptions
+from gcnmpi.options.train import AGAIN, KEPT
 from gcnmpi.planner.machine import Machine
 from gcnmpi.planner.memory import evaluation_memory
 from gcnmpi.planner.ranking import Candidate, Needs, Setting, ranks_that_suffice
+from partition.commands import parse_bytes
 from partition.errors import UserError
 
 GIGA = 1e9
@@ -45,7 +48,9 @@ def check_evaluation(
 
     def setting_of(room: Room) -> tuple[Setting, Needs]:
         machine = Machine(process_bytes=room.process)
-        auto = replace(config, scheme=replace(config.scheme, grid="auto"))
+        auto = config
+        if isinstance(config.scheme, GridOptions):
+            auto = replace(config, scheme=replace(config.scheme, grid="auto"))
         setting = Setting(source.stored, auto, machine, room.ranks_per_node, *ends, locality=False)
 
         def needs(candidate: Candidate, size: int) -> int:
@@ -54,6 +59,28 @@ def check_evaluation(
         return setting, needs
 
     return check_room(comm, "inference", source, config, setting_of, force, tell)
+
+
+def within_memory(comm: Comm, source: Source, config: Config, ends: tuple[int, int]) -> Config:
+    """The configuration with ``train.memory`` as one of "all" and "least", the same on all ranks.
+
+    Of a network that has states of arcs; the ends are the widths of features and logits. They are
+    kept, unless a rank would take more than it may or more than its node has free.
+    """
+    wanted = config.train.memory
+    if wanted in (KEPT, AGAIN):
+        return config
+    room = _room(comm, config)
+    limit = room.free + room.process if wanted == "auto" else parse_bytes(wanted, "train.memory")
+
+    def resolved() -> str:
+        kept = replace(config, train=replace(config.train, memory=KEPT))
+        machine = Machine(process_bytes=room.process)
+        setting = Setting(source.stored, kept, machine, room.ranks_per_node, *ends, locality=False)
+        candidate = Candidate(config.scheme, {}, 0, source.partition)
+        return KEPT if setting.memory(candidate, comm.size) <= limit else AGAIN
+
+    return replace(config, train=replace(config.train, memory=from_root(comm, resolved)))
 
 
 def check_room(

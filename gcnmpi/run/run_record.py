@@ -10,7 +10,6 @@ import resource
 import statistics
 import sys
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
@@ -20,7 +19,7 @@ from gcnmpi.core.volume import NOTHING, Volume
 from gcnmpi.halo.messages import relative_errors
 from gcnmpi.mpi.comm import Comm, agreed, versions
 from gcnmpi.mpi.hosts import host_names, slurm_job
-from gcnmpi.options.config import TrainConfig
+from gcnmpi.options.config import TrainConfig, table_of
 from gcnmpi.options.task import chosen_metrics
 from gcnmpi.run import checkpoint, checkpoint_files
 from gcnmpi.run.best import Best
@@ -74,7 +73,7 @@ def start_record(problem: Problem, warnings: list[str]) -> dict[str, Any]:
             **versions(),
         },
         "metric": chosen_metrics(problem.config.task)[0],
-        "config": asdict(problem.config),
+        "config": table_of(problem.config),
         "warnings": [*problem.told, *warnings],
     }
 

@@ -31,11 +31,13 @@ from gcnmpi.nn.model import Model
 from gcnmpi.nn.network import Network
 from gcnmpi.nn.spellings import fitted, guessed, spelled
 from gcnmpi.nn.state import ends_of, from_gcn, in_file, stored_shapes, to_parameters, to_state
-from gcnmpi.options.config import Config, GraphConfig, ModelConfig, from_table, section_fields
-from gcnmpi.options.model import NETWORKS
+from gcnmpi.options.config import Config, from_table, section_fields, table_of, value_of
+from gcnmpi.options.model import NETWORKS, ConvolutionOptions, ModelConfig
 from gcnmpi.options.outputs import NETWORK, features_path
 from gcnmpi.options.own_code import is_own, same_network
+from gcnmpi.options.settings import chosen
 from gcnmpi.options.settings import spelled as in_settings
+from gcnmpi.options.task import TASKS, TaskConfig
 from gcnmpi.run.problem import Problem
 from partition.errors import UserError
 from partition.records import atomic_file, open_regular, zip_errors
@@ -90,17 +92,16 @@ def write_features(problem: Problem, model: Model, flat: Array, path: Path) -> N
 def describe(problem: Problem) -> dict[str, Any]:
     """The description of a problem's network that its weights carry."""
     config, manifest = problem.config, problem.source.stored.manifest
+    sections = table_of(config)
     model = {
-        name: value
-        for name, value in dataclasses.asdict(config.model).items()
-        if name not in NOT_OF_A_NETWORK
+        name: value for name, value in sections["model"].items() if name not in NOT_OF_A_NETWORK
     }
     return {
         "format": FORMAT,
         "version": VERSION,
         "model": model,
         "widths": list(problem.network.widths),
-        "graph": dataclasses.asdict(config.graph) | {"direction": problem.source.direction},
+        "graph": sections["graph"] | {"direction": problem.source.direction},
         "task": {"name": config.task.name},
         "graph_name": manifest.name,
         "graph_id": manifest.id,
@@ -154,10 +155,10 @@ def read_weights(
         if is_own(described["model.name"]):
             wanted = config.model.name if "model.name" in given else None
             described["model.name"] = _own_network(path, described["model.name"], wanted)
-    model = dataclasses.replace(
-        ModelConfig(), **{k[6:]: v for k, v in described.items() if k.startswith("model.")}
-    )
-    network = network_of(model, widths[0], widths[-1])
+    values = {k[6:]: v for k, v in described.items() if k.startswith("model.")}
+    model = chosen(ModelConfig, NETWORKS, values)
+    shown = ends_of(functools.partial(network_of, model), state)
+    network = network_of(model, widths[0], widths[-1], shown[2] if shown else 0)
     if network.widths != widths:
         raise UserError(f"{path} is damaged: its arrays are not of the widths that it names")
     with _of_file(path):
@@ -220,7 +221,7 @@ def as_trained(weights: Weights, config: Config, given: Container[str], directio
     table: dict[str, dict[str, Any]] = {"graph": {}, "model": {}, "task": {}}
     for key, stored in weights.network.items():
         section, name = key.split(".")
-        wanted = getattr(getattr(config, section), name)
+        wanted = value_of(config, key)
         wanted = direction if wanted == "auto" else wanted
         if key in given and wanted != stored:
             raise UserError(
@@ -232,8 +233,8 @@ def as_trained(weights: Weights, config: Config, given: Container[str], directio
     return dataclasses.replace(
         config,
         graph=dataclasses.replace(config.graph, **table["graph"]),
-        model=dataclasses.replace(config.model, **table["model"]),
-        task=dataclasses.replace(config.task, **table["task"]),
+        model=chosen(ModelConfig, NETWORKS, vars(config.model) | table["model"]),
+        task=chosen(TaskConfig, TASKS, vars(config.task) | table["task"]),
     )
 
 
@@ -256,15 +257,18 @@ def _network(path: Path, facts: Mapping[str, Any]) -> dict[str, Any]:
         config = from_table(sections | {"task": facts.get("task", {})})
     except UserError as error:
         raise UserError(f"{path}: {error.message}", error.hint) from error
-    stored, here = facts.get("activation", config.model.activation), config.model.activation
+    here = value_of(config, "model.activation")
+    stored = facts.get("activation", here)
     if stored != here:
         raise UserError(
             f"{path} holds weights of a {config.model.name} with activation {stored}, here it is "
             f"{here}"
         )
     described = {
-        f"{section}.{entry.name}": getattr(getattr(config, section), entry.name)
-        for section, entry in _keys()
+        f"{section}.{entry.name}": value_of(config, f"{section}.{entry.name}")
+        for section in ("model", "graph")
+        for entry, _ in section_fields(section)
+        if entry.name not in NOT_OF_A_NETWORK
     }
     if "task" in facts:  # which files of earlier versions do not say
         described["task.name"] = config.task.name
@@ -295,13 +299,6 @@ def _own_network(path: Path, stored: str, wanted: str | None) -> str:
     return wanted
 
 
-def _keys() -> Iterator[tuple[str, dataclasses.Field]]:
-    for section, kind in (("model", ModelConfig), ("graph", GraphConfig)):
-        for entry in section_fields(kind):
-            if entry.name not in NOT_OF_A_NETWORK:
-                yield section, entry
-
-
 def _shown_by(
     state: Mapping[str, np.ndarray], model: ModelConfig, given: Container[str], features: int
 ) -> tuple[dict[str, Any], tuple[int, ...], Mapping[str, np.ndarray], Mapping[str, str]]:
@@ -311,19 +308,20 @@ def _shown_by(
     features and logits: for the rest, the file has to be of the network that is configured.
     """
     found = spelled(state)
-    plain = all(getattr(model, key) == getattr(ModelConfig(), key) for key in _OF_NO_PLAIN_STACK)
+    usual = ConvolutionOptions()
+    plain = all(getattr(model, key, None) == getattr(usual, key) for key in _OF_NO_PLAIN_STACK)
     if not plain or "model.hidden" in given:
         build = functools.partial(network_of, model)
         ends = ends_of(build, found.arrays)
         if ends is None:
-            missing = [name for name in stored_shapes(build(1, 1)) if name not in found.arrays]
+            missing = [name for name in stored_shapes(build(1, 1, 1)) if name not in found.arrays]
             what = f": {in_file(missing[0], found.called)} is missing" if missing else ""
             message = f"the weights are not those of the configured {model.name}{what}"
             raise UserError(message, _network_hint(found.arrays))
         network = build(*ends)
         fits = fitted(found, stored_shapes(network))
         if features and not _fits(fits.arrays, network):  # the graph's are the right ones
-            network = build(features, ends[1])
+            network = build(features, *ends[1:])
             fits = fitted(found, stored_shapes(network))
         keys = [key[6:] for key in NETWORKS.keys(model.name) if key.startswith("model.")]
         of_it = [key for key in (*keys, "name", "bias") if key not in NOT_OF_A_NETWORK]

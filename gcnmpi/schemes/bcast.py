@@ -40,7 +40,8 @@ from gcnmpi.layout.place import Place
 from gcnmpi.layout.runtime import Demand, Runtime, Source
 from gcnmpi.mpi.collectives import Group, Pending
 from gcnmpi.mpi.comm import agreed
-from gcnmpi.options.config import Config, SchemeConfig
+from gcnmpi.options.config import Config
+from gcnmpi.options.scheme import OverlapOptions
 from gcnmpi.schemes.block_rows import BlockRowsForecast, block_rows, load_halo, load_tiles, share
 from gcnmpi.schemes.forecast import Facts, Sparse, make_facts
 from gcnmpi.schemes.interface import Entry
@@ -66,6 +67,7 @@ def load(
                 f"use one with -k {comm.size} or a multiple of it, or none",
             )
         facts = make_facts(source, config, demand)
+    assert isinstance(config.scheme, OverlapOptions)
     overlap = config.scheme.overlap
     forecast = BroadcastForecast(comm.size, 1, facts, overlap)
     options = {"name": "bcast", "overlap": overlap}
@@ -92,11 +94,10 @@ def load_broadcast(
     operands = [products.tiles(forward)]
     operands.append(operands[0] if backward is None else products.tiles(backward))
     max_bytes = config.loading.max_bytes
-    halo = None
-    if demand.rows:
-        halo = load_halo(runtime, source, config, tiling, column, sparse=False)
+    halo, entries = load_halo(runtime, source, config, demand, tiling, column, sparse=False)
     return RowScheme(
-        runtime, options, tiling, products, operands, forecast, max_bytes, halo=halo,
+        runtime, options, tiling, products, operands, forecast, max_bytes,
+        halo=halo, entries=entries,
         replicas=row if forecast.copies > 1 else None,
     )  # fmt: skip
 
@@ -134,9 +135,7 @@ class BroadcastForecast(BlockRowsForecast):
         """The halo, its gradient, and the largest block of another rank."""
         block = rank // self.copies
         others = [self.rows(other) for other in range(self.count) if other != block]
-        needed = self._grouped("recv_rows")
-        halo = sum(others) if needed is None else min(int(needed[block]), sum(others))
-        return (halo + max(others, default=0)) * row_bytes
+        return (self._halo_rows(block) + max(others, default=0)) * row_bytes
 
     def _stages(self, rank: int, product: Operation, width: int) -> Volume:
         (block, copy), row_bytes = divmod(rank, self.copies), self.facts.row_bytes(width)
@@ -155,7 +154,7 @@ class BroadcastForecast(BlockRowsForecast):
         return [Sparse(rows, one, entries * one // inner, width) for one in blocks if one]
 
 
-def make_forecast(config: SchemeConfig, size: int, facts: Facts) -> BroadcastForecast:
+def make_forecast(config: OverlapOptions, size: int, facts: Facts) -> BroadcastForecast:
     """Blocks on paper, one on each rank."""
     return BroadcastForecast(size, 1, facts, config.overlap)
 

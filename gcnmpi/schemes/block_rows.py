@@ -27,9 +27,10 @@ from gcnmpi.halo.exchange import agree_on_plan
 from gcnmpi.halo.plan import STEP, Plan
 from gcnmpi.halo.product import HaloProduct
 from gcnmpi.halo.rows import BroadcastHalo, ExchangedHalo, Halo
+from gcnmpi.layout.entries import EntryRows, load_entry_rows
 from gcnmpi.layout.loading import Entries, load_m
 from gcnmpi.layout.place import Place
-from gcnmpi.layout.runtime import Runtime, Source
+from gcnmpi.layout.runtime import Demand, Runtime, Source
 from gcnmpi.layout.tiling import (
     Ordering,
     Tiling,
@@ -40,7 +41,7 @@ from gcnmpi.layout.tiling import (
 from gcnmpi.mpi.collectives import Group, reduction_scratch
 from gcnmpi.mpi.comm import Comm, slice_of
 from gcnmpi.options.config import Config
-from gcnmpi.schemes.forecast import Dense, Facts, Forecast, Span, Sparse, whole_row_work
+from gcnmpi.schemes.forecast import Dense, Facts, Forecast, Span, Sparse, rows_in, whole_row_work
 from gcnmpi.schemes.operations import ROWS, SUMS, Operation
 from partition.graph.graph import index_dtype
 
@@ -188,8 +189,10 @@ class BlockRowsForecast(Forecast):
         return whole_row_work(rows, product, *sizes)
 
     def shape(self, rank: int, place: Place, width: int) -> tuple[int, int]:
-        """Own rows, and all columns."""
-        return self.rows(rank // self.copies), width
+        """All columns of own rows, of these and the halo, or of the arcs into them."""
+        block = rank // self.copies
+        arcs = self.facts.of_arcs(self._block_entries(block))
+        return rows_in(place.space, self.rows(block), self._halo_rows(block), arcs), width
 
     def entries(self, rank: int) -> int:
         """Own rows of M in the columns of the share, and of Mᵀ; for c > 1 an average."""
@@ -239,10 +242,18 @@ class BlockRowsForecast(Forecast):
 
     def _tile_entries(self, rank: int) -> int:
         block, copy = divmod(rank, self.copies)
+        return self._block_entries(block) * self._share_rows(copy) // max(1, self.facts.n)
+
+    def _block_entries(self, block: int) -> int:
         entries = self._grouped("nnz")
-        n = max(1, self.facts.n)
-        own = self.facts.entries * self.rows(block) // n if entries is None else entries[block]
-        return int(own) * self._share_rows(copy) // n
+        if entries is None:
+            return self.facts.entries * self.rows(block) // max(1, self.facts.n)
+        return int(entries[block])
+
+    def _halo_rows(self, block: int) -> int:
+        """Whole rows of others that a block needs, at most; all without a partition."""
+        others, needed = self.facts.n - self.rows(block), self._grouped("recv_rows")
+        return others if needed is None else min(int(needed[block]), others)
 
     def _grouped(self, name: str) -> np.ndarray | None:
         """A figure of the partition for each block, if it can be grouped into them."""
@@ -253,12 +264,21 @@ class BlockRowsForecast(Forecast):
 
 
 def load_halo(
-    runtime: Runtime, source: Source, config: Config, tiling: Tiling, column: Group, sparse: bool
-) -> Halo:
-    """The halo of this rank's block row, within the process column of its copy.
+    runtime: Runtime,
+    source: Source,
+    config: Config,
+    demand: Demand,
+    tiling: Tiling,
+    column: Group,
+    sparse: bool,
+) -> tuple[Halo | None, EntryRows | None]:
+    """The halo of this rank's block row, within the process column of its copy; and its entries.
 
-    Rows travel point to point to the ranks that need them (``sparse``), or whole blocks to all.
+    Both where they are asked for. Rows travel point to point to the ranks that need them
+    (``sparse``), or whole blocks to all.
     """
+    if not demand.rows:
+        return None, None
     comm, max_bytes = runtime.comm, config.loading.max_bytes
     # The pattern alone: no degrees.
     options = dataclasses.replace(config.graph, normalize="none")
@@ -271,11 +291,22 @@ def load_halo(
     plan = plan_of(column.comm, tiling, needed, max_bytes)
     pattern = localise(tile, 0, tiling, plan)
     ids = np.concatenate((tiling.vertices, _vertices(tiling, plan.halo)))
+    found = None
+    if demand.entries:
+
+        def owners(rows: np.ndarray) -> list[np.ndarray]:
+            blocks = block_of(tiling.ordering.positions(rows), tiling)
+            return list(tiling.holders[blocks, 0].T)
+
+        loops = config.graph.self_loops
+        found = load_entry_rows(comm, source, loops, tiling.vertices, owners, max_bytes)
+        pattern = found.pattern(plan.nown, ids)
     if sparse:
         of_column = runtime.of_group(column.comm)
         products = HaloProduct(of_column, plan, config)
-        return ExchangedHalo(runtime, products, pattern, ids)
-    return BroadcastHalo(runtime, column, np.diff(cuts).tolist(), cuts[:-1], plan, pattern, ids)
+        return ExchangedHalo(runtime, products, pattern, ids), found
+    rows = np.diff(cuts).tolist()
+    return BroadcastHalo(runtime, column, rows, cuts[:-1], plan, pattern, ids), found
 
 
 def needed_rows(tile: sp.csr_array, first: int, tiling: Tiling) -> np.ndarray:

@@ -15,10 +15,10 @@ import numpy as np
 
 from gcnmpi.core.precision import EXACT, row_bytes
 from gcnmpi.core.volume import Volume, all_reduce
-from gcnmpi.layout.place import Place
+from gcnmpi.layout.place import Place, Space
 from gcnmpi.layout.runtime import Demand, Source
-from gcnmpi.options.config import Config, SchemeConfig
-from gcnmpi.options.scheme import SCHEMES, TRANSPORTS, CopiesOptions
+from gcnmpi.options.config import Config
+from gcnmpi.options.scheme import TRANSPORTS, ExchangeOptions, ReplicatedOptions, exchange_of
 from gcnmpi.schemes.operations import Operation
 from partition.errors import UserError
 from partition.graph.store import Partition
@@ -53,6 +53,8 @@ class Facts:
         With ``mixed``: entries of the rows of each part, wherever they are multiplied.
     precision : str
         ``comm.precision``, of schemes that have it.
+    arcs : int
+        Rows of arcs of all ranks: arcs that are stored, parallel ones too, and self-loops.
     rereads : bool
         Whether schemes of whole rows read the arcs twice, for M and for Mᵀ: where nothing folds,
         and the values of one are not those of the other.
@@ -76,6 +78,7 @@ class Facts:
     owned: Sequence[int] | None = None
     precision: str = EXACT
     rereads: bool = True
+    arcs: int = 0
 
     @property
     def figures(self) -> Mapping[str, Any]:
@@ -84,6 +87,13 @@ class Facts:
             return self.metrics
         names = ("send_rows", "recv_rows", "send_messages", "recv_messages")
         return {"rows": [self.n], "nnz": [self.entries], **{name: [0] for name in names}}
+
+    def of_arcs(self, entries: int) -> int:
+        """Rows of arcs of so many entries of M, which parallel arcs share.
+
+        Metrics count the diagonal even where no self-loops are added.
+        """
+        return max(entries, -(-entries * self.arcs // max(1, self.entries)))
 
     def row_bytes(self, width: int) -> int:
         """Bytes of a row of so many columns."""
@@ -184,7 +194,7 @@ class Forecast(ABC):
 
     @abstractmethod
     def shape(self, rank: int, place: Place, width: int) -> tuple[int, int]:
-        """Rows and columns of a rank's piece of a dense matrix."""
+        """Rows and columns of a rank's piece of a dense matrix, of any space of the scheme."""
 
     @abstractmethod
     def entries(self, rank: int) -> int:
@@ -222,15 +232,15 @@ def make_facts(source: Source, config: Config, demand: Demand) -> Facts:
         is asked for that cannot be.
     """
     manifest, partition = source.stored.manifest, source.partition
-    backward = backward_exchange(config.scheme.backward, manifest.symmetric_pattern)
+    scheme = exchange_of(config.scheme)
+    backward = backward_exchange(scheme.backward, manifest.symmetric_pattern)
     # The metrics count the full diagonal; without them, as if no vertex had a loop of its own.
-    metrics = None if partition is None else partition.metrics[source.direction]
-    owned, scheme = None, config.scheme
-    mixed = scheme.exchange == "mixed" and SCHEMES.get(scheme.name).mixes
+    metrics = None if partition is None else vars(partition.metrics[source.direction])
+    owned, mixed = None, scheme.exchange == "mixed"
     if mixed and partition is not None and metrics is not None:
         if (why := why_not_mixed(partition, scheme, demand)) is not None:
             raise UserError(f"scheme.exchange cannot be 'mixed': {why[0]}", why[1])
-        owned, metrics = metrics["nnz"], partition.mixed[source.direction]
+        owned, metrics = metrics["nnz"], vars(partition.mixed[source.direction])
     entries = manifest.nnz + manifest.n if metrics is None else sum(metrics["nnz"])
     folds = backward == "fold" and demand.transposed
     return Facts(
@@ -244,18 +254,19 @@ def make_facts(source: Source, config: Config, demand: Demand) -> Facts:
         mixed=owned is not None,
         owned=owned,
         precision=config.comm.precision,
+        arcs=manifest.nnz + manifest.n * config.graph.self_loops,
         transposed=demand.transposed,
         rereads=not folds and not manifest.symmetric_values,
     )
 
 
 def why_not_mixed(
-    partition: Partition, scheme: SchemeConfig, demand: Demand
+    partition: Partition, scheme: ExchangeOptions, demand: Demand
 ) -> tuple[str, str] | None:
     """The reason why no partial sums can be sent in place of rows, and a hint; or None."""
     if demand.rows:
         return "this network needs whole rows of neighbours", "networks of sums can mix"
-    if not scheme.sparse and CopiesOptions in SCHEMES.options[scheme.name]:
+    if isinstance(scheme, ReplicatedOptions) and not scheme.sparse:
         return "scheme.sparse = false sends whole blocks", "use scheme.sparse = true"
     if not TRANSPORTS.get(scheme.transport).packs_sums:
         return f"scheme.transport = {scheme.transport!r} packs no sums", "take another transport"
@@ -301,6 +312,11 @@ def mixed_ones(facts: Facts, part: int) -> int:
         facts.metrics[name][part] for name in ("send_rows", "send_sums", "recv_sums")
     )
     return int(sent - sums + arrived)
+
+
+def rows_in(space: Space, own: int, halo: int, arcs: int) -> int:
+    """Rows of a rank that has so many rows, whole rows of neighbours, and arcs into its rows."""
+    return {Space.OWN: own, Space.WHOLE: own + halo, Space.ENTRIES: arcs}[space]
 
 
 def whole_row_work(rows: int, product: Operation, d_in: int, d_out: int) -> Sequence[Dense]:

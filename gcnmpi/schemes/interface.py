@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Generic, Protocol, TypeVar
 
 import numpy as np
 
@@ -27,7 +27,8 @@ from gcnmpi.kernels.interface.kernel import Array
 from gcnmpi.layout.loading import Readable
 from gcnmpi.layout.place import Block, Place
 from gcnmpi.layout.runtime import Demand, Runtime, Source
-from gcnmpi.options.config import Config, SchemeConfig
+from gcnmpi.options.config import Config
+from gcnmpi.options.scheme import SchemeConfig
 from gcnmpi.schemes.forecast import Facts, Forecast
 from gcnmpi.schemes.operations import Operation
 
@@ -41,11 +42,16 @@ class Layout(Protocol):
     """Whether a rank holds a piece of each weight, and not the whole."""
     whole_rows: bool
     """Whether a rank holds all columns of the rows it has: row operations are local."""
-    summed: slice
-    """Which of its rows a rank sums up for gradients; ranks that hold copies divide them."""
 
     def layout(self, place: Place) -> Hashable:
         """Equal for places whose matrices of one width have the same piece on every rank."""
+
+    @property
+    def all_entries(self) -> int:
+        """Entries of M, where there are matrices with a row for each."""
+
+    def summed(self, rows: int) -> slice:
+        """Which of so many rows a rank sums up for gradients: copies of them divide them."""
 
     def block(self, place: Place, width: int) -> Block:
         """Global rows and columns of this rank's piece of a matrix of that width in all."""
@@ -77,6 +83,13 @@ class Layout(Protocol):
 
     def load(self, place: Place, array: Readable) -> np.ndarray:
         """This rank's piece of an (n, width) array on disk, or its rows of an (n,) one."""
+
+    def load_arcs(self, array: np.ndarray, loops: str) -> np.ndarray:
+        """The rows of the arcs into this rank's vertices, of an array on disk: (entries, width).
+
+        The array has a row for each arc; ``loops`` says which rows self-loops have, as in
+        :class:`~gcnmpi.nn.operators.arcs.ArcInput`.
+        """
 
     def original(self, place: Place, piece: np.ndarray, width: int) -> np.ndarray:
         """The inverse: this rank's contiguous 1/P of all rows, whole, in the original order."""
@@ -169,8 +182,11 @@ class Scheme(Layout, Products, RowOperations, Protocol):
         """
 
 
+Options = TypeVar("Options", bound=SchemeConfig)
+
+
 @dataclass(frozen=True)
-class Entry:
+class Entry(Generic[Options]):
     """An entry of the table of schemes.
 
     Attributes
@@ -190,20 +206,17 @@ class Entry:
         Whether it can give whole rows of neighbours, which attention and maxima need.
     cuts_batches : bool
         Whether mini-batches can be cut out of the rows that it loads.
-    mixes : bool
-        Whether it can send partial sums in place of rows (``scheme.exchange``).
     loads_by_rows : bool
         Whether it makes no tiles for products where whole rows of neighbours are all that is asked
         for, and brings rows in order as they are loaded.
     """
 
     load: Callable[[Runtime, Source, Config, Demand], Scheme]
-    forecast: Callable[[SchemeConfig, int, Facts], Forecast]
-    parts: Callable[[SchemeConfig, int], int] = lambda config, size: 0
-    variants: Callable[[SchemeConfig, int], list[SchemeConfig]] = lambda config, size: [config]
+    forecast: Callable[[Options, int, Facts], Forecast]
+    parts: Callable[[Options, int], int] = lambda config, size: 0
+    variants: Callable[[Options, int], list[Options]] = lambda config, size: [config]
     gives_rows: bool = False
     cuts_batches: bool = False
-    mixes: bool = False
     loads_by_rows: bool = False
 
 

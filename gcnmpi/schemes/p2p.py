@@ -23,13 +23,14 @@ from gcnmpi.halo.product import HaloProduct
 from gcnmpi.halo.rows import ExchangedHalo
 from gcnmpi.halo.transports import Persistent
 from gcnmpi.layout import loading
+from gcnmpi.layout.entries import load_entry_rows
 from gcnmpi.layout.pattern import EntryPattern
 from gcnmpi.layout.place import Place
 from gcnmpi.layout.runtime import Demand, Runtime, Source
 from gcnmpi.mpi.comm import Comm, agreed
 from gcnmpi.options.config import Config
 from gcnmpi.options.kernel import KERNELS
-from gcnmpi.options.scheme import ROW_ORDERS
+from gcnmpi.options.scheme import ROW_ORDERS, ExchangeOptions
 from gcnmpi.schemes.forecast import (
     Dense,
     Facts,
@@ -39,6 +40,7 @@ from gcnmpi.schemes.forecast import (
     exchange_volume,
     make_facts,
     mixed_ones,
+    rows_in,
     whole_row_work,
 )
 from gcnmpi.schemes.interface import Entry
@@ -119,13 +121,19 @@ def load(
         "exchange": "mixed" if facts.mixed else "rows",
         "backward": "fold" if facts.folds else "expand",
     }
-    halo = None
+    halo, entries = None, None
     if demand.rows:
-        ids = np.concatenate((plan.own, plan.halo))
-        halo = ExchangedHalo(runtime, products, laid.forward, ids)
+        ids, pattern = np.concatenate((plan.own, plan.halo)), laid.forward
+        if demand.entries:
+            loops, parts = config.graph.self_loops, laid.rows.parts
+            to_owners = source, loops, plan.own, lambda rows: [parts[rows]]
+            entries = load_entry_rows(comm, *to_owners, max_bytes)
+            pattern = entries.pattern(plan.nown, ids)
+        halo = ExchangedHalo(runtime, products, pattern, ids)
     return RowScheme(
         runtime, options, laid.rows,
-        products, operands, forecast, max_bytes, halo=halo, plan=plan, laid=by_rows,
+        products, operands, forecast, max_bytes,
+        halo=halo, plan=plan, entries=entries, laid=by_rows,
     )  # fmt: skip
 
 
@@ -171,8 +179,11 @@ class P2PForecast(Forecast):
         return [Sparse(rows, rows + halo, self._multiplied(rank), sizes[0])]
 
     def shape(self, rank: int, place: Place, width: int) -> tuple[int, int]:
-        """Own rows, and all columns."""
-        return self.facts.figures["rows"][rank], width
+        """All columns of own rows, of these and the halo, or of the arcs into them."""
+        own, halo, entries = (
+            self.facts.figures[name][rank] for name in ("rows", "recv_rows", "nnz")
+        )
+        return rows_in(place.space, own, halo, self.facts.of_arcs(entries)), width
 
     def entries(self, rank: int) -> int:
         """Own rows of M, and of Mᵀ or the transpose of those of M."""
@@ -196,13 +207,12 @@ class P2PForecast(Forecast):
         return self.facts.figures["nnz"][rank] + mixed_ones(self.facts, rank)
 
 
-ENTRY = Entry(
+ENTRY: Entry[ExchangeOptions] = Entry(
     load,
     lambda config, size, facts: P2PForecast(size, facts),
     parts=lambda config, size: size,
     gives_rows=True,
     cuts_batches=True,
-    mixes=True,
     loads_by_rows=True,
 )
 
@@ -232,7 +242,7 @@ def _degrees(runtime: Runtime, plan: Plan, entries: loading.Entries) -> np.ndarr
     exchange.own[:, 0] = row_sums(entries.row, entries.weight, plan.nown)
     exchange.start_expand()
     exchange.finish()
-    return exchange.whole[:, 0]
+    return transport.kernel.to_host(exchange.whole[:, 0])
 
 
 def _values(

@@ -43,7 +43,8 @@ from gcnmpi.halo.product import HaloProduct
 from gcnmpi.layout.grid import line
 from gcnmpi.layout.runtime import Demand, Runtime, Source
 from gcnmpi.mpi.comm import agreed
-from gcnmpi.options.config import Config, SchemeConfig
+from gcnmpi.options.config import Config
+from gcnmpi.options.scheme import ReplicatedOptions
 from gcnmpi.schemes.bcast import BroadcastForecast, load_broadcast
 from gcnmpi.schemes.block_rows import (
     BlockRowsForecast,
@@ -80,6 +81,7 @@ def load(
 
     Without a partition where k is 1.
     """
+    assert isinstance(config.scheme, ReplicatedOptions)
     comm, copies = runtime.comm, config.scheme.replication
     with agreed(comm):
         facts = make_facts(source, config, demand)
@@ -120,19 +122,18 @@ def load(
     operands = products.both(local, transposed, packings)
     received = {comm.rank: (plan.nhalo, len(plan.recv_peers))}
     kept = {comm.rank: products.kept}
-    halo, halo_kept = None, {}
-    if demand.rows:
-        halo = load_halo(runtime, source, config, tiling, column, sparse=True)
-        halo_kept = {comm.rank: halo.kept}
+    halo, entries = load_halo(runtime, source, config, demand, tiling, column, sparse=True)
+    halo_kept = {} if halo is None else {comm.rank: halo.kept}
     forecast = dataclasses.replace(forecast, received=received, kept=kept, halo_kept=halo_kept)
     return RowScheme(
-        runtime, options, tiling, products, operands, forecast, max_bytes, halo=halo,
+        runtime, options, tiling, products, operands, forecast, max_bytes,
+        halo=halo, entries=entries,
         replicas=row if copies > 1 else None,
         complete_on=copy_of(forecast.count, copies, tiling.row) if facts.folds else None,
     )  # fmt: skip
 
 
-def parts_needed(config: SchemeConfig, size: int) -> int:
+def parts_needed(config: ReplicatedOptions, size: int) -> int:
     """P/c parts; a UserError if c does not divide P."""
     copies = config.replication
     if size % copies:
@@ -144,7 +145,7 @@ def parts_needed(config: SchemeConfig, size: int) -> int:
     return size // copies
 
 
-def variants(config: SchemeConfig, size: int) -> list[SchemeConfig]:
+def variants(config: ReplicatedOptions, size: int) -> list[ReplicatedOptions]:
     """Every c > 1 that divides P, with whole blocks and with needed rows only."""
     return [
         dataclasses.replace(config, replication=copies, sparse=sparse)
@@ -244,7 +245,7 @@ class NeededForecast(BlockRowsForecast):
 
 
 def make_forecast(
-    config: SchemeConfig, size: int, facts: Facts
+    config: ReplicatedOptions, size: int, facts: Facts
 ) -> BroadcastForecast | NeededForecast:
     """The scheme on paper."""
     if config.sparse:
@@ -252,4 +253,4 @@ def make_forecast(
     return BroadcastForecast(size, config.replication, facts, config.overlap)
 
 
-ENTRY = Entry(load, make_forecast, parts_needed, variants, gives_rows=True, mixes=True)
+ENTRY = Entry(load, make_forecast, parts_needed, variants, gives_rows=True)

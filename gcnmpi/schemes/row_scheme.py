@@ -19,8 +19,9 @@ from gcnmpi.halo.plan import Plan
 from gcnmpi.halo.rows import Halo
 from gcnmpi.kernels.epilogues import Epilogue
 from gcnmpi.kernels.interface.kernel import Array
+from gcnmpi.layout.entries import EntryRows
 from gcnmpi.layout.loading import OwnRows, Readable
-from gcnmpi.layout.place import Block, Place
+from gcnmpi.layout.place import Block, Place, Space
 from gcnmpi.layout.runtime import Runtime
 from gcnmpi.mpi.collectives import Group
 from gcnmpi.mpi.comm import Comm, slice_of
@@ -106,6 +107,8 @@ class RowScheme(WholeRows, Generic[Operand]):
         Whole rows of neighbours.
     plan : Plan or None
         As the interface says.
+    entries : EntryRows or None
+        The entries of own rows, where matrices have a row for each.
     laid : Laid or None
         The rows out of which mini-batches are cut (:mod:`gcnmpi.schemes.sampled`), if any are.
     """
@@ -124,6 +127,7 @@ class RowScheme(WholeRows, Generic[Operand]):
         complete_on: int | None = None,
         halo: Halo | None = None,
         plan: Plan | None = None,
+        entries: EntryRows | None = None,
         laid: Laid | None = None,
     ) -> None:
         super().__init__(runtime)
@@ -132,21 +136,37 @@ class RowScheme(WholeRows, Generic[Operand]):
         self._products, self._operands = products, operands
         self._replicas, self._complete_on, self._max_bytes = replicas, complete_on, max_bytes
         self.halo, self.plan, self.laid = halo, plan, laid
-        self._vertices = rows.vertices
-        if replicas is not None:
-            self.summed = slice_of(len(rows.vertices), rows.copy, replicas.size)
+        self._vertices, self._entries = rows.vertices, entries
+        self._keys = {Space.OWN: rows.vertices}
+        if halo is not None:
+            self._keys[Space.WHOLE] = halo.ids
+        if entries is not None:
+            self._keys[Space.ENTRIES] = entries.keys
 
     def describe(self) -> dict[str, Any]:
         """Options as they were resolved."""
         return self._options
 
     def block(self, place: Place, width: int) -> Block:
-        """Own rows, all columns, whatever the layer."""
-        return Block(self._vertices, slice(0, width), copy=self._rows.copy)
+        """All columns of the rows of a space, whatever the layer."""
+        return Block(self._keys[place.space], slice(0, width), copy=self._rows.copy)
+
+    @property
+    def all_entries(self) -> int:
+        """Of the entries that were loaded."""
+        return 0 if self._entries is None else self._entries.total
+
+    def summed(self, rows: int) -> slice:
+        """Each copy sums up a part of them."""
+        if self._replicas is None:
+            return slice(None)
+        return slice_of(rows, self._rows.copy, self._replicas.size)
 
     def empty(self, place: Place, width: int, exchanged: bool = False) -> Matrix:
         """Own rows; those to be exchanged are the head of an ``[own | halo]`` buffer, if any is."""
-        if exchanged:
+        if place.space is Space.ENTRIES:
+            return Matrix(place, self._kernel.empty(len(self._keys[place.space]), width))
+        if exchanged or place.space is Space.WHOLE:
             return (self.halo or self._products).empty(place, width)
         return Matrix(place, self._kernel.empty(len(self._vertices), width))
 
@@ -167,6 +187,11 @@ class RowScheme(WholeRows, Generic[Operand]):
     def load(self, place: Place, array: Readable) -> np.ndarray:
         """Own rows of an array on disk."""
         return self._rows.load(self._comm, array, self._max_bytes)
+
+    def load_arcs(self, array: np.ndarray, loops: str) -> np.ndarray:
+        """Rows of an array on disk of the arcs into own vertices."""
+        assert self._entries is not None, "no entries were asked for"
+        return self._entries.load(array, loops)
 
     def original(self, place: Place, piece: np.ndarray, width: int) -> np.ndarray:
         """This rank's contiguous 1/P of all rows, in the original order."""

@@ -29,6 +29,7 @@ from gcnmpi.layout.runtime import Runtime
 from gcnmpi.mpi.ahead import Work, asking
 from gcnmpi.mpi.comm import Comm, redistribute
 from gcnmpi.options.config import Config
+from gcnmpi.options.scheme import ExchangeOptions
 from gcnmpi.schemes.forecast import Facts
 from gcnmpi.schemes.operations import EXCHANGES, Operation
 from gcnmpi.schemes.p2p import Laid
@@ -210,7 +211,7 @@ class BatchScheme(WholeRows):
         gives_rows: bool,
     ) -> None:
         super().__init__(runtime)
-        scheme = dataclasses.replace(config.scheme, transport=TRANSPORT, progress_chunks=1)
+        scheme = ExchangeOptions(transport=TRANSPORT, progress_chunks=1)
         config = dataclasses.replace(config, scheme=scheme)
         self._facts, self._batch = facts, batch
         self._memory, layers = memory, batch.layers

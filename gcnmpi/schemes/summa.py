@@ -55,7 +55,8 @@ from gcnmpi.layout.runtime import Demand, Runtime, Source
 from gcnmpi.layout.tiling import Ordering, Tiling, choose_orderings, permutation_kind, sparse_tile
 from gcnmpi.mpi.collectives import Group
 from gcnmpi.mpi.comm import agreed
-from gcnmpi.options.config import Config, SchemeConfig
+from gcnmpi.options.config import Config
+from gcnmpi.options.scheme import SummaOptions
 from gcnmpi.schemes.forecast import Facts, make_facts
 from gcnmpi.schemes.interface import Entry, refuse_to_add
 from gcnmpi.schemes.operations import Operation
@@ -79,6 +80,7 @@ def load(runtime: Runtime, source: Source, config: Config, demand: Demand) -> Su
 
     A partition orders the vertices where there is one; else ``scheme.permutation`` does.
     """
+    assert isinstance(config.scheme, SummaOptions)
     grid = _grid(config.scheme, runtime.comm.size)
     comm, partition = runtime.comm, source.partition
     with agreed(comm):
@@ -109,13 +111,13 @@ def load(runtime: Runtime, source: Source, config: Config, demand: Demand) -> Su
     )
 
 
-def parts_needed(config: SchemeConfig, size: int) -> int:
+def parts_needed(config: SummaOptions, size: int) -> int:
     """None: blocks are whole parts where their number divides that of the parts."""
     _grid(config, size)
     return 0
 
 
-def variants(config: SchemeConfig, size: int) -> list[SchemeConfig]:
+def variants(config: SummaOptions, size: int) -> list[SummaOptions]:
     """Every grid; one of a single layer is the 2D scheme, which ranks for itself."""
     return [
         dataclasses.replace(config, grid="x".join(map(str, grid)))
@@ -124,13 +126,13 @@ def variants(config: SchemeConfig, size: int) -> list[SchemeConfig]:
     ]
 
 
-def make_forecast(config: SchemeConfig, size: int, facts: Facts) -> SummaForecast:
+def make_forecast(config: SummaOptions, size: int, facts: Facts) -> SummaForecast:
     """Stages, volumes and memory on paper."""
     shuffled = permutation_kind(config, facts.metrics is not None) == "single"
     return SummaForecast(_grid(config, size), config.block, facts, shuffled=shuffled)
 
 
-def _grid(config: SchemeConfig, size: int) -> Grid:
+def _grid(config: SummaOptions, size: int) -> Grid:
     """Rows and columns of M are numbered alike, so that the output is cut as the input is."""
     if config.permutation == "double":
         raise UserError(

@@ -28,7 +28,8 @@ from gcnmpi.layout.runtime import Demand, Runtime, Source
 from gcnmpi.layout.tiling import Ordering, Tiling, choose_orderings, sparse_tile
 from gcnmpi.mpi.collectives import Group
 from gcnmpi.mpi.comm import agreed, slice_of
-from gcnmpi.options.config import Config, SchemeConfig
+from gcnmpi.options.config import Config
+from gcnmpi.options.scheme import Tensor3DOptions
 from gcnmpi.schemes.forecast import make_facts
 from gcnmpi.schemes.interface import Entry, refuse_to_add
 from gcnmpi.schemes.operations import Operation
@@ -59,6 +60,7 @@ def load(
     A partition may have any number of parts: rows are ordered by it, and blocks end where parts
     do if their numbers allow.
     """
+    assert isinstance(config.scheme, Tensor3DOptions)
     comm, kernel = runtime.comm, runtime.kernel
     max_bytes = config.loading.max_bytes
     with agreed(comm):
@@ -96,7 +98,7 @@ def load(
     return Tensor3D(runtime, forecast, orderings, forward, backward, max_bytes)
 
 
-def parts_needed(config: SchemeConfig, size: int) -> int:
+def parts_needed(config: Tensor3DOptions, size: int) -> int:
     """None: rows can be ordered by any partition. The grid has to be one of that many ranks."""
     parse(config, size)
     return 0

@@ -25,7 +25,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
 from typing import NamedTuple
 
 import numpy as np
@@ -37,7 +37,7 @@ from gcnmpi.layout.place import Place
 from gcnmpi.layout.tiling import Ordering, permutation_kind
 from gcnmpi.mpi.collectives import reduction_scratch
 from gcnmpi.mpi.comm import slice_of
-from gcnmpi.options.config import SchemeConfig
+from gcnmpi.options.scheme import Tensor3DOptions
 from gcnmpi.schemes.forecast import Dense, Facts, Forecast, Span, Sparse, row_volume, whole_row_work
 from gcnmpi.schemes.operations import DENSE, OF_ROWS, SUMS, Operation
 
@@ -87,6 +87,7 @@ class Piece(NamedTuple):
         return _length(self.rows), _length(self.columns)
 
 
+@cache
 def roles(place: Place) -> Roles:
     """See the table in the module's docstring."""
     found = (Roles(X, Y, Z), Roles(Z, X, Y), Roles(Y, Z, X))[place.layer % 3]
@@ -105,13 +106,13 @@ def result_of(product: Operation, k: int) -> Place:
     }[product]
 
 
-def parse(options: SchemeConfig, size: int) -> tuple[int, int, int]:
+def parse(options: Tensor3DOptions, size: int) -> tuple[int, int, int]:
     """``scheme.grid`` as ranks along z, x and y; the most cubic grid where it is "auto"."""
     x, y, z = parse_grid(options.grid, size, 3)
     return z, x, y
 
 
-def variants(config: SchemeConfig, size: int) -> list[SchemeConfig]:
+def variants(config: Tensor3DOptions, size: int) -> list[Tensor3DOptions]:
     """Every grid of three numbers."""
     return [
         dataclasses.replace(config, grid="x".join(map(str, grid)))
@@ -119,7 +120,7 @@ def variants(config: SchemeConfig, size: int) -> list[SchemeConfig]:
     ]
 
 
-def make_forecast(config: SchemeConfig, size: int, facts: Facts) -> TensorForecast:
+def make_forecast(config: Tensor3DOptions, size: int, facts: Facts) -> TensorForecast:
     """The scheme on paper; a UserError where the grid is not one of that many ranks."""
     bounds = None
     if facts.metrics is not None:

@@ -29,7 +29,6 @@ class Common(ABC):
     orders: tuple[str, ...] = ("combine", "aggregate")
     sharded = False
     whole_rows = False
-    summed = slice(None)
     halo: Halo | None = None
     plan: Plan | None = None
 
@@ -44,6 +43,19 @@ class Common(ABC):
     def halo_of(self, k: int) -> Halo | None:
         """One for all layers."""
         return self.halo
+
+    @property
+    def all_entries(self) -> int:
+        """None: there are no matrices of entries."""
+        return 0
+
+    def load_arcs(self, array: np.ndarray, loops: str) -> np.ndarray:
+        """Not here: there are no matrices of entries."""
+        raise AssertionError("no entries were asked for")
+
+    def summed(self, rows: int) -> slice:
+        """All: nobody else has them."""
+        return slice(None)
 
     def release(self) -> None:  # noqa: B027 (what most schemes need)
         """Nothing: no buffers are kept."""
@@ -163,7 +175,8 @@ class WholeRows(WholeWeights):
         self, k: int, x: Array, grad: Array, out: Array, sums: Array | None = None
     ) -> None:
         """Local, over the rows that this rank sums up."""
-        x, grad = x[self.summed], grad[self.summed]
+        mine = self.summed(len(x))
+        x, grad = x[mine], grad[mine]
         with self._phases("gemm"):
             if sums is None:
                 self._kernel.gemm(x, grad, out, ta=True)
@@ -172,7 +185,7 @@ class WholeRows(WholeWeights):
 
     def column_sum(self, k: int, grad: Array, out: Array) -> None:
         """Local, over the rows that this rank sums up."""
-        self._kernel.column_sum(grad[self.summed], out)
+        self._kernel.column_sum(grad[self.summed(len(grad))], out)
 
     def row_max(self, k: int, x: Array) -> Array:
         """Local: all columns are here."""

@@ -6,12 +6,11 @@ import contextlib
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
 
 from partition.errors import UserError, check_name, unknown_name
-from partition.registry import Registry
+from partition.registry import Registry, Setting, Settings
 
 TOOLS = Registry(
     "tool",
@@ -36,15 +35,15 @@ class Option:
 
     Attributes
     ----------
-    default : str or int
+    default : str, int or float
         A value given as text is converted to the type of the default.
     choices : tuple
         The values there are; empty where any of the type will do.
     """
 
-    default: Any
+    default: Setting
     help: str
-    choices: tuple = ()
+    choices: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -82,24 +81,24 @@ class Tool:
     distribution: str | None = None
     balanced: bool = True
     seeded: bool = True
-    deterministic: Callable[[Mapping[str, Any]], bool] = lambda options: True
-    settle: Callable[[dict[str, Any], int], dict[str, Any]] = lambda options, arcs: options
-    memory: Callable[[Mapping[str, Any], int, int], float] | None = None
+    deterministic: Callable[[Settings], bool] = lambda options: True
+    settle: Callable[[Settings, int], Settings] = lambda given, arcs: dict(given)
+    memory: Callable[[Settings, int, int], float] | None = None
 
 
 def check_options(
-    name: str, tool: Any, given: Mapping[str, Any], kind: str = "tool"
-) -> dict[str, Any]:
+    name: str, table: Mapping[str, Option], given: Settings, kind: str = "tool"
+) -> Settings:
     """All options of a tool: those given, converted and checked, and defaults for the others.
 
-    The tool, or model, has a table ``options``; messages name it by its ``kind``.
+    ``table`` has the options of the tool, or model; messages name it by its ``kind``.
     """
-    options = {key: option.default for key, option in tool.options.items()}
+    options = {key: option.default for key, option in table.items()}
     for key, value in given.items():
         if not options:
             raise UserError(f"the {kind} {name!r} has no options, {key!r} was given")
         check_name(f"option of the {kind} {name!r}", key, options)
-        option = tool.options[key]
+        option = table[key]
         try:
             options[key] = type(option.default)(value)
         except ValueError as error:
@@ -112,7 +111,7 @@ def check_options(
 
 
 @contextlib.contextmanager
-def settings_file(settings: Mapping[str, Any]) -> Iterator[str]:
+def settings_file(settings: Settings) -> Iterator[str]:
     """The name of a file of lines ``key=value``: some tools read their settings from files only."""
     with tempfile.NamedTemporaryFile("w", suffix=".ini") as file:
         file.writelines(f"{key}={value}\n" for key, value in settings.items())

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
-from typing import Any
+from dataclasses import dataclass, field
 
 from partition.backends import TOOLS, Option, Tool, check_options
 from partition.errors import UserError, unknown_name
 from partition.graph.graph import Graph
 from partition.graph.sampling import SAMPLERS
-from partition.models import stochastic
+from partition.models import Description, stochastic
 from partition.models.graph import graph_model
 from partition.models.hypergraph import hypergraph_model
 from partition.models.medium_grain import medium_grain_model
 from partition.models.rows import row_model
+from partition.registry import Setting, Settings
 
 
 @dataclass(frozen=True)
@@ -42,14 +42,14 @@ class Model:
         batch, whoever else is; None where that depends on the others.
     """
 
-    build: Callable[..., Any]
+    build: Callable[..., Description]
     tools: tuple[str, ...]
     help: str
     options: Mapping[str, Option] = field(default_factory=dict)
-    settle: Callable[..., dict[str, Any]] | None = None
+    settle: Callable[..., Settings] | None = None
     exchange: str = "rows"
     random: bool = False
-    share: Callable[[int, Mapping[str, Any]], float | None] | None = None
+    share: Callable[[int, Settings], float | None] | None = None
 
 
 MODELS = {
@@ -139,9 +139,9 @@ def unknown_model(name: str) -> UserError:
 
 
 def describe(
-    graph: Graph, model: str, k: int, *, seed: int = 0, direction: str = "in", **options: Any
-) -> Any:
-    """The model of a graph that tools for k parts are given: one of ``partition.models``.
+    graph: Graph, model: str, k: int, *, seed: int = 0, direction: str = "in", **options: Setting
+) -> Description:
+    """The model of a graph that tools for k parts are given.
 
     Parameters are those of :func:`add_partition`; options of a tool are ignored.
     """
@@ -152,21 +152,18 @@ def describe(
     return entry.build(graph, direction, **chosen, **({"seed": seed} if entry.random else {}))
 
 
-def all_options(
-    graph: Graph, model: str, chosen: str, backend: Tool, given: Mapping[str, Any]
-) -> dict[str, Any]:
+def all_options(graph: Graph, model: str, chosen: str, backend: Tool, given: Settings) -> Settings:
     """All options of a model and of the tool ``chosen``: those given, checked, and defaults.
 
     Options that the tool decides by the size of the graph are decided.
     """
-    table = {**MODELS[model].options, **backend.options}
-    options = check_options(chosen, replace(backend, options=table), given)
+    options = check_options(chosen, {**MODELS[model].options, **backend.options}, given)
     return backend.settle(options, graph.nnz)
 
 
 def settled(
-    graph: Graph, model: str, k: int, seed: int, direction: str, options: Mapping[str, Any]
-) -> dict[str, Any]:
+    graph: Graph, model: str, k: int, seed: int, direction: str, options: Settings
+) -> Settings:
     """Options of a model with everything decided that they left open."""
     settle = MODELS[model].settle
     return dict(options) if settle is None else settle(graph, direction, k, seed, options)

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 import kaminpar
 import numpy as np
@@ -13,6 +11,7 @@ import numpy as np
 from partition.backends import HUGE, Option, Tool
 from partition.errors import UserError
 from partition.models.graph import GraphModel
+from partition.registry import Settings
 from partition.resident import let_go
 
 PRESETS = ("default", "eco", "strong", "fast", "terapart", "largek")
@@ -40,9 +39,9 @@ def partition(
     return np.array(solver.compute_partition(graph, k, eps=imbalance), dtype=np.int32)
 
 
-def settle(options: dict[str, Any], arcs: int) -> dict[str, Any]:
+def settle(options: Settings, arcs: int) -> Settings:
     """The preset decided: a UserError if the number of threads is none."""
-    if options["threads"] < 1:
+    if int(options["threads"]) < 1:
         raise UserError(f"threads = {options['threads']}: it takes at least one")
     preset = options["preset"]
     if preset == AUTOMATIC:
@@ -50,7 +49,7 @@ def settle(options: dict[str, Any], arcs: int) -> dict[str, Any]:
     return {**options, "preset": preset}
 
 
-def memory(options: Mapping[str, Any], n: int, ends: int) -> float:
+def memory(options: Settings, n: int, ends: int) -> float:
     """Bytes that it takes; see :class:`partition.backends.Tool`.
 
     Coarser graphs have 16 bytes for each end of an edge, and there are several of them at once.

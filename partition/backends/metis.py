@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 import pymetis
 
 from partition.backends import HUGE, Option, Tool
 from partition.errors import UserError
 from partition.models.graph import GraphModel
+from partition.registry import Settings
 
 OBJECTIVES = {"cut": pymetis.ObjType.CUT, "vol": pymetis.ObjType.VOL}
 PASSES = 10  # as METIS itself, which then spends half of its time in them on large graphs
@@ -42,12 +41,12 @@ def partition(
     return np.asarray(result.vertex_part, dtype=np.int32)
 
 
-def settle(options: dict[str, Any], arcs: int) -> dict[str, Any]:
+def settle(options: Settings, arcs: int) -> Settings:
     """The number of passes decided: a UserError if it is negative."""
-    if options["passes"] < 0:
-        raise UserError(f"passes = {options['passes']}: it is at least 1, or 0 for a default")
-    passes = options["passes"] or (PASSES if arcs <= HUGE else PASSES_HUGE)
-    return {**options, "passes": passes}
+    passes = int(options["passes"])
+    if passes < 0:
+        raise UserError(f"passes = {passes}: it is at least 1, or 0 for a default")
+    return {**options, "passes": passes or (PASSES if arcs <= HUGE else PASSES_HUGE)}
 
 
 TOOL = Tool(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from typing import Any
 
 import mtkahypar
 import numpy as np
@@ -12,6 +11,7 @@ from partition.backends import HUGE, Option, Tool, settings_file
 from partition.errors import UserError
 from partition.models.graph import GraphModel
 from partition.models.hypergraph import HypergraphModel, without_large_nets
+from partition.registry import Settings
 
 PRESETS = {
     "deterministic": mtkahypar.PresetType.DETERMINISTIC,
@@ -25,7 +25,7 @@ MAX_NET_HUGE = 100  # pins; 0, no limit, where the hypergraph is not huge
 AUTOMATIC = -1
 # The deterministic preset spends most of its time in its last phase, where it moves single
 # vertices by "Jet" rounds. This one moves them by label propagation, and makes fewer starts.
-PHASE = {
+PHASE: Settings = {
     "rebalancer-type": "deterministic",
     "lp-type": "deterministic",
     "lp-maximum-iterations": 5,
@@ -33,7 +33,7 @@ PHASE = {
     "sync-lp-active-nodeset": "true",
     "fm-type": "do_nothing",
 }
-FAST = {
+FAST: Settings = {
     "preset-type": "deterministic",
     "deterministic": "true",
     "instance-type": "hypergraph",
@@ -101,9 +101,9 @@ def partition(
     return np.array(made.partition(context).get_partition(), dtype=np.int32)
 
 
-def settle(options: dict[str, Any], arcs: int) -> dict[str, Any]:
+def settle(options: Settings, arcs: int) -> Settings:
     """The largest net decided: a UserError if it is no size."""
-    max_net = options["max_net"]
+    max_net = int(options["max_net"])
     if max_net < AUTOMATIC:
         raise UserError(f"max_net = {max_net}: it is a number of pins, 0 for no limit")
     if max_net == AUTOMATIC:
@@ -160,7 +160,7 @@ TOOL = Tool(
     },
     distribution="mtkahypar",
     # Whatever the number of threads; the others are so with one thread at best.
-    deterministic=lambda options: options["preset"].startswith(("fast", "deterministic")),
+    deterministic=lambda options: str(options["preset"]).startswith(("fast", "deterministic")),
     settle=settle,
     memory=lambda options, n, pins: 260 * pins + 100 * n,
 )

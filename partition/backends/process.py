@@ -17,7 +17,7 @@ import signal
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import fields
 from importlib import import_module
 from pathlib import Path
@@ -26,7 +26,9 @@ from typing import Any
 import numpy as np
 
 from partition.errors import UserError
+from partition.models import Description
 from partition.records import sweep, temporary_name, to_json
+from partition.registry import Setting
 from partition.startup import PYTHON
 
 PR_SET_PDEATHSIG = 1
@@ -37,13 +39,18 @@ class TimeIsUp(UserError):
 
 
 def run_apart(
-    entry: str, model: Any, k: int, *, timeout: float | None = None, **arguments: Any
+    entry: str,
+    model: Description,
+    k: int,
+    *,
+    timeout: float | None = None,
+    **arguments: Setting,
 ) -> np.ndarray:
     """Call ``partition(model, k, **arguments)`` of a tool in another process.
 
-    ``entry`` is the place of the tool, ``"module:attribute"``, the model a dataclass of arrays; the
-    arguments have a form in JSON. A tool that fails or is killed is a UserError with the last line
-    that it printed, one that is stopped after ``timeout`` seconds a TimeIsUp.
+    ``entry`` is the place of the tool, ``"module:attribute"``. One that fails or is killed is a
+    UserError with the last line that it printed, one that is stopped after ``timeout`` seconds a
+    TimeIsUp.
     """
     kind = f"{type(model).__module__}:{type(model).__name__}"
     task = {"entry": entry, "model": kind, "k": k, "arguments": arguments, "parent": os.getpid()}
@@ -52,11 +59,13 @@ def run_apart(
         with _writing(folder):
             (folder / "task.json").write_text(json.dumps(task, default=to_json), encoding="utf-8")
         command = [*PYTHON, "partition.backends.process", str(folder)]
-        streams: dict[str, Any] = {"stdin": subprocess.DEVNULL, "stderr": subprocess.STDOUT}
         # On Ctrl-C, as when the time is up, run() kills the child, which may be deep in code that
         # ignores signals.
         try:
-            done = subprocess.run(command, stdout=subprocess.PIPE, timeout=timeout, **streams)
+            done = subprocess.run(
+                command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT, timeout=timeout,
+            )  # fmt: skip
         except subprocess.TimeoutExpired as error:
             raise TimeIsUp(
                 f"the tool was stopped after {error.timeout:.0f} s",
@@ -70,10 +79,10 @@ def run_apart(
 
 
 @contextlib.contextmanager
-def in_files(model: Any) -> Iterator[Any]:
+def in_files(model: Description) -> Iterator[Description]:
     """The model with its arrays mapped from files: memory has none of it but what is looked at.
 
-    The model is a dataclass of arrays; give away the only reference to it.
+    Give away the only reference to it.
     """
     with _temporary_folder() as folder:
         kind = type(model)
@@ -101,7 +110,7 @@ def _temporary_folder() -> Iterator[Path]:
 _TMPDIR = "set the environment variable TMPDIR to a folder with space for the graph"
 
 
-def _write_arrays(folder: Path, model: Any) -> None:
+def _write_arrays(folder: Path, model: Description) -> None:
     """Arrays that are in files already are the same files there."""
     arrays = {part.name: getattr(model, part.name) for part in fields(model)}
     arrays = {key: array for key, array in arrays.items() if array is not None}
@@ -150,13 +159,13 @@ def main(folder: Path) -> None:
     try:
         parts = _resolve(task["entry"]).partition(model, task["k"], **task["arguments"])
     except UserError as error:
-        message: Mapping[str, Any] = {"message": error.message, "hint": error.hint}
+        message = {"message": error.message, "hint": error.hint}
         (folder / "error.json").write_text(json.dumps(message), encoding="utf-8")
         return
     np.save(folder / "parts.npy", np.asarray(parts), allow_pickle=False)
 
 
-def _read_model(folder: Path, kind: Any) -> Any:
+def _read_model(folder: Path, kind: Any) -> Description:
     return kind(**{part.name: _mapped(folder / f"{part.name}.npy") for part in fields(kind)})
 
 

@@ -14,7 +14,7 @@ import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib.resources import files
-from typing import Any
+from typing import TypeGuard
 
 import jinja2
 import numpy as np
@@ -60,10 +60,10 @@ class Table:
 
     title: str
     head: Sequence[str]
-    rows: Sequence[Sequence[Any]]
+    rows: Sequence[Sequence[object]]
     note: str = ""
     best: Mapping[int, str | Sequence[str]] = field(default_factory=dict)
-    scopes: Sequence[Any] = ()
+    scopes: Sequence[object] = ()
     formats: Mapping[int, str] = field(default_factory=dict)
     sorts: bool = False
     folded: bool = False
@@ -93,7 +93,11 @@ class Section:
 
 
 def write_page(
-    path: str | os.PathLike, title: str, subtitle: str, sections: Sequence[Section], made_by: str
+    path: str | os.PathLike[str],
+    title: str,
+    subtitle: str,
+    sections: Sequence[Section],
+    made_by: str,
 ) -> None:
     """Write a page, whole or not at all; ``made_by`` is for its foot."""
     with atomic_file(path, "w") as file:
@@ -179,7 +183,7 @@ def table_of(figure: Figure) -> Table:
 def _marked(table: Table) -> set[tuple[int, int]]:
     """(row, column) of what is best in its column, where not all are as good."""
     found = set()
-    scopes: dict[Any, list[int]] = {}
+    scopes: dict[object, list[int]] = {}
     for place, scope in enumerate(table.scopes or [None] * len(table.rows)):
         scopes.setdefault(scope, []).append(place)
     for (place_of, which), places in itertools.product(table.best.items(), scopes.values()):
@@ -204,13 +208,13 @@ def _columns(table: Table) -> list[tuple[bool, str | None]]:
     return found
 
 
-def _cell(value: Any, form: str | None = None) -> str:
+def _cell(value: object, form: str | None = None) -> str:
     if form is not None and _is_number(value) and math.isfinite(value):
         return f"{value:{form}}"
     return number(value) if value is None or _is_number(value) else str(value)
 
 
-def _is_number(value: Any) -> bool:
+def _is_number(value: object) -> TypeGuard[float]:
     return isinstance(value, int | float | np.number) and not isinstance(value, bool)
 
 

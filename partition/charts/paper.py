@@ -6,9 +6,9 @@ Figures for papers are PDF and PNG, with labelled axes.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -18,6 +18,10 @@ from partition.charts.scales import log_ticks, number
 from partition.errors import UserError, installing, shown
 from partition.records import atomic_file, make_room_for
 
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure as Canvas
+
 FORMATS = (".png", ".pdf", ".svg")
 # Colours that people who cannot tell red from green can tell apart (Okabe and Ito).
 COLOURS = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#F0E442", "#555555")
@@ -25,12 +29,12 @@ ENDINGS = (".pdf", ".png")  # of figures for papers
 SIZE = 4.4, 3.2  # inches: a column and a half
 
 
-def check_figures(folder: str | os.PathLike) -> None:
+def check_figures(folder: str | os.PathLike[str]) -> None:
     """See that figures can be written to a folder, before the work that they show."""
     check_figure(Path(folder) / "figure.pdf")
 
 
-def save_figures(figures: Iterable[Figure], folder: str | os.PathLike) -> list[Path]:
+def save_figures(figures: Iterable[Figure], folder: str | os.PathLike[str]) -> list[Path]:
     """Write each figure as ``KEY.pdf`` and ``KEY.png``; nothing to draw is an error."""
     written = []
     for figure in figures:
@@ -45,7 +49,7 @@ def save_figures(figures: Iterable[Figure], folder: str | os.PathLike) -> list[P
     return written
 
 
-def _axis(drawn: Any, figure: Figure) -> Any:
+def _axis(drawn: Canvas, figure: Figure) -> Axes:
     axis = drawn.add_subplot()
     titles = figure.titles if isinstance(figure, Lines) else (figure.x_label, figure.y_label)
     axis.set_xlabel(_text(titles[0]))
@@ -55,7 +59,7 @@ def _axis(drawn: Any, figure: Figure) -> Any:
     return axis
 
 
-def _lines(drawn: Any, figure: Lines) -> None:
+def _lines(drawn: Canvas, figure: Lines) -> None:
     axis = _axis(drawn, figure)
     for one in figure.series:
         colour = PAPER[one.colour]
@@ -84,7 +88,7 @@ def _lines(drawn: Any, figure: Lines) -> None:
     _legend(drawn, axis, len(figure.series))
 
 
-def _points(drawn: Any, figure: Points) -> None:
+def _points(drawn: Canvas, figure: Points) -> None:
     axis = _axis(drawn, figure)
     for one in figure.series:
         axis.scatter(one.x, one.y, color=PAPER[one.colour], s=24, label=_text(one.name))
@@ -94,7 +98,7 @@ def _points(drawn: Any, figure: Points) -> None:
     _legend(drawn, axis, len(figure.series))
 
 
-def _bars(drawn: Any, figure: Bars) -> None:
+def _bars(drawn: Canvas, figure: Bars) -> None:
     axis = _axis(drawn, figure)
     places, below = np.arange(len(figure.columns)), np.zeros(len(figure.columns))
     for colour, (name, values) in zip(figure.colours, figure.stacks.items(), strict=True):
@@ -109,7 +113,7 @@ def _bars(drawn: Any, figure: Bars) -> None:
     _legend(drawn, axis, len(figure.stacks) + (figure.mark is not None))
 
 
-def _heat_map(drawn: Any, figure: HeatMap) -> None:
+def _heat_map(drawn: Canvas, figure: HeatMap) -> None:
     axis = _axis(drawn, figure)
     rows, columns = figure.values.shape
     edges = np.asarray(figure.edges or np.arange(columns + 1), np.float64)
@@ -125,12 +129,12 @@ def _heat_map(drawn: Any, figure: HeatMap) -> None:
     drawn.colorbar(image, label=_text(figure.colour_label))
 
 
-def _ticks(put: Any, names: Any, middle: float = 0.0) -> None:
+def _ticks(put: Callable[..., object], names: Sequence[str], middle: float = 0.0) -> None:
     step = max(1, -(-len(names) // 12))
     put(np.arange(0, len(names), step) + middle, [_text(name) for name in names[::step]])
 
 
-def _legend(drawn: Any, axis: Any, count: int) -> None:
+def _legend(drawn: Canvas, axis: Axes, count: int) -> None:
     if count > 1:
         handles, names = axis.get_legend_handles_labels()
         drawn.legend(handles, names, loc="outside upper center", ncols=min(3, count), fontsize=7)
@@ -140,12 +144,12 @@ def _text(text: str) -> str:
     return shown(text).replace("$", r"\$")
 
 
-_DRAW: dict[type, Any] = {
+_DRAW: dict[type, Callable[..., None]] = {
     Lines: _lines, Points: _points, Bars: _bars, HeatMap: _heat_map,
 }  # fmt: skip
 
 
-def check_figure(file: str | os.PathLike) -> None:
+def check_figure(file: str | os.PathLike[str]) -> None:
     """See that a figure can be written to ``file``, before the work that it shows.
 
     Its ending is one of ``FORMATS``, matplotlib is installed, and the folder can be written to.
@@ -156,7 +160,7 @@ def check_figure(file: str | os.PathLike) -> None:
     make_room_for(file)
 
 
-def new_figure(width: float, height: float) -> Any:
+def new_figure(width: float, height: float) -> Canvas:
     """An empty matplotlib figure of so many inches, which needs no screen."""
     figure_class, canvas = _matplotlib()
     figure = figure_class(figsize=(width, height), layout="constrained")
@@ -164,7 +168,7 @@ def new_figure(width: float, height: float) -> Any:
     return figure
 
 
-def logarithmic(axis: Any, left: float, right: float) -> None:
+def logarithmic(axis: Axes, left: float, right: float) -> None:
     """Make a horizontal axis logarithmic, with figures at 1, 2 and 5 times the powers of ten."""
     from matplotlib.ticker import LogLocator
 
@@ -175,14 +179,14 @@ def logarithmic(axis: Any, left: float, right: float) -> None:
     axis.xaxis.set_minor_formatter(lambda x, _: "")
 
 
-def save_figure(figure: Any, file: str | os.PathLike) -> None:
+def save_figure(figure: Canvas, file: str | os.PathLike[str]) -> None:
     """Write a figure in the format that the ending of ``file`` says, whole or not at all."""
     check_figure(file)
     with atomic_file(file) as out:
         figure.savefig(out, dpi=160, format=Path(file).suffix[1:].lower())
 
 
-def _matplotlib() -> tuple[Any, Any]:
+def _matplotlib() -> tuple[Callable[..., Canvas], Callable[[Canvas], object]]:
     try:
         from matplotlib.backends.backend_agg import FigureCanvasAgg
         from matplotlib.figure import Figure

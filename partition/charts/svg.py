@@ -11,7 +11,6 @@ import json
 import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from markupsafe import Markup
@@ -330,6 +329,6 @@ def _r(value: float) -> float | int:
     return int(rounded) if rounded == int(rounded) else rounded
 
 
-_DRAW: dict[type, Callable[[Any], Markup]] = {
+_DRAW: dict[type, Callable[..., Markup]] = {
     Lines: _lines, Points: _points, Bars: _bars, HeatMap: _heat_map,
 }  # fmt: skip

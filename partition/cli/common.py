@@ -14,18 +14,20 @@ from typing import Any
 
 import click
 
-from partition.commands import Assignments
+from partition.commands import Assignments, Decorator
 from partition.errors import UserError, shown
 from partition.graph.graph import DIRECTIONS
+from partition.graph.store import Partition
 from partition.pipeline import adding, balance
 from partition.records import to_json
 from partition.reporting import tables
+from partition.reporting.describe import describe_partition
 from partition.terminal import console, duration, on_terminal
 
 FILE = click.Path(path_type=Path)
 
 
-def option(names: str, text: str | None = None, default: Any = None, **more: Any) -> Callable:
+def option(names: str, text: str | None = None, default: object = None, **more: Any) -> Decorator:
     """An option: its names, with blanks between them, its help, and a default that help shows.
 
     Its type is that of the default, unless ``more`` has another one.
@@ -36,18 +38,17 @@ def option(names: str, text: str | None = None, default: Any = None, **more: Any
 
 def direction_option(
     text: str = "Direction of the aggregation.  [default: the graph's]",
-) -> Callable:
+) -> Decorator:
     """--direction, with the help that a command has for it."""
     return option("--direction", text, type=click.Choice(DIRECTIONS))
 
 
-def settings_option(text: str, keys: Callable[[], Iterable[str]]) -> Callable:
+def settings_option(text: str, keys: Callable[[], Iterable[str]]) -> Decorator:
     """--set OPTION=VALUE, for :func:`parse_settings`; ``keys`` names all options that there are."""
-    form: dict[str, Any] = {"metavar": "OPTION=VALUE", "cls": Assignments, "keys": keys}
-    return option("--set settings", text, **form)
+    return option("--set settings", text, metavar="OPTION=VALUE", cls=Assignments, keys=keys)
 
 
-def balance_option(text: str) -> Callable:
+def balance_option(text: str) -> Decorator:
     """--balance, with the help that a command has for it."""
     return option("--balance", text, balance.DEFAULT, metavar="|".join(balance.CONSTRAINTS))
 
@@ -61,55 +62,57 @@ json_option = option(
 )
 
 
-def emit(facts: Any, as_json: bool, show: Callable[[Any], None]) -> None:
+def emit(facts: object, as_json: bool, show: Callable[[], None]) -> None:
     """Print facts as one JSON value, or as ``show`` does."""
     if as_json:
         click.echo(json.dumps(facts, default=to_json))
     else:
-        show(facts)
+        show()
 
 
 def emit_each(
-    found: Sequence[dict[str, Any]],
+    found: Sequence[Partition],
     as_json: bool,
-    show: Callable[[dict[str, Any]], None],
-    **common: Any,
+    show: Callable[[Partition], None],
+    **common: object,
 ) -> None:
-    """Emit facts of one partition, or of the two of a pair: as JSON, an object with ``partitions``.
+    """Emit one partition, or the two of a pair: as JSON, an object with ``partitions``.
 
     ``common`` holds for all of them together.
     """
-    together = dict(found[0]) if len(found) == 1 else {"partitions": found}
+    facts = [describe_partition(partition) for partition in found]
+    together = facts[0] if len(facts) == 1 else {"partitions": facts}
 
-    def show_all(_: Any) -> None:
-        for facts in found:
-            show(facts)
+    def show_all() -> None:
+        for partition in found:
+            show(partition)
 
     emit(together | common, as_json, show_all)
 
 
-def show_added(facts: dict[str, Any]) -> None:
+def show_added(partition: Partition) -> None:
     """One line of a new partition, after a table of the steps that led to it, or were tried."""
-    if facts["history"]:
-        tables.show_history(facts["history"])
-    figures = facts["summary"][facts["direction"]]
+    if partition.history:
+        tables.show_history(partition.history)
+    direction = partition.direction
+    rows = partition.metrics[direction]
     click.echo(
-        f"{facts['name']}: {facts['k']} parts, volume {figures['volume']:,} rows, "
-        f"max send {figures['max_send']:,}, imbalance {figures['imbalance']:.4f}, "
-        f"{facts['seconds']:.1f} s"
+        f"{partition.name}: {partition.k} parts, volume {rows.volume:,} rows, "
+        f"max send {max(rows.send_rows):,}, imbalance {rows.imbalance:.4f}, "
+        f"{partition.seconds:.1f} s"
     )
-    if facts["mixed_summary"]:
-        mixed = facts["mixed_summary"][facts["direction"]]
+    if partition.mixed:
+        mixed = partition.mixed[direction]
         click.echo(
-            f"  mixed exchange: volume {mixed['volume']:,} rows, {mixed['sums']:,} of them partial "
-            f"sums, max send {mixed['max_send']:,}, imbalance {mixed['imbalance']:.4f}"
+            f"  mixed exchange: volume {mixed.volume:,} rows, {sum(mixed.send_sums or ()):,} of "
+            f"them partial sums, max send {max(mixed.send_rows):,}, imbalance {mixed.imbalance:.4f}"
         )
-    if facts["nodes"]:
-        traffic = facts["node_summary"][facts["direction"]]
-        per_node = facts["options"]["ranks_per_node"]
+    if partition.nodes:
+        traffic = partition.nodes[direction]
         click.echo(
-            f"  {per_node} ranks per node: {traffic['inter_volume']:,} rows between nodes, "
-            f"{traffic['intra_volume']:,} inside, a node sends {traffic['max_node_send']:,} at most"
+            f"  {traffic.ranks_per_node} ranks per node: {sum(traffic.send_rows):,} rows between "
+            f"nodes, {sum(traffic.inside_rows):,} inside, a node sends {max(traffic.send_rows):,} "
+            "at most"
         )
 
 
@@ -211,11 +214,11 @@ def advancing(
 
         yield line
         return
-    from rich.progress import Progress, TimeElapsedColumn
+    from rich.progress import Progress, TaskID, TimeElapsedColumn
 
     columns = *Progress.get_default_columns(), TimeElapsedColumn()
     with Progress(*columns, console=console(sys.stderr), transient=True) as bar:
-        tasks: dict[str, Any] = {}
+        tasks: dict[str, TaskID] = {}
 
         def tell(stage: str, done: float, total: float) -> None:
             if stage not in tasks:

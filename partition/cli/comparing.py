@@ -59,7 +59,7 @@ def compare(
     if plot is not None:
         title = store.open_graph(graph, check=False).manifest.name
         plot_comparison([{"graph": title, "label": row["name"]} | row for row in rows], plot)
-    common.emit(rows, as_json, tables.show_comparison)
+    common.emit(rows, as_json, lambda: tables.show_comparison(rows))
 
 
 @click.command(
@@ -114,7 +114,7 @@ def simulate(graph: Path, names: tuple[str, ...], as_json: bool, **options: Any)
     """
     with common.working("drawing mini-batches"):
         facts = simulation.simulate(graph, names, **options)
-    common.emit(facts, as_json, tables.show_simulation)
+    common.emit(facts, as_json, lambda: tables.show_simulation(facts))
 
 
 @click.command(

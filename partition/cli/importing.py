@@ -17,6 +17,7 @@ from partition.graph import store
 from partition.graph.graph import MASKS
 from partition.graph.sparse_rows import FORMS
 from partition.importing import assemble
+from partition.importing.arc_data import ArcFiles
 from partition.importing.arcs import DUPLICATES, SELF_LOOPS
 from partition.importing.readers import READERS, STREAMS, Layout
 from partition.importing.splits import SPLIT_EXAMPLES, RandomSplit
@@ -38,7 +39,7 @@ DIRECTED = (
 )
 
 
-def _vertex_data_options(command: Callable) -> Callable:
+def _vertex_data_options(command: Callable[..., object]) -> Callable[..., object]:
     """--features, --labels, --targets, the masks, and what says which vertex a row is of."""
     options = [
         option("--features", "A file, or D random columns.", metavar="X|random:D"),
@@ -143,7 +144,8 @@ Examples:
 )
 @option(
     "--duplicates",
-    "For arcs that are listed more than once: keep the first, add their weights, or fail.",
+    "For arcs that are listed more than once: merge them, with the weight of the first; add their "
+    "weights; keep all, each with its own data; or fail.",
     "merge",
     type=click.Choice(DUPLICATES),
 )
@@ -159,6 +161,19 @@ Examples:
     f"with the same result: for {', '.join(STREAMS)}.  [default: sort in memory]",
     metavar="SIZE",
 )
+@option(
+    "--arc-features",
+    "Features of the arcs: columns of SOURCE by names and patterns, such as w1,w2 or 'f*'; weight: "
+    "the weights, which are then none; FILE.npy with a row for each arc that SOURCE lists; or D "
+    "random columns.",
+    metavar="NAMES|FILE.npy|random:D",
+)
+@option(
+    "--arc-label",
+    "Labels of the arcs: a column of SOURCE with classes or fractions, several with numbers, "
+    "FILE.npy, or C random classes.",
+    metavar="NAMES|FILE.npy|random:C",
+)
 @_vertex_data_options
 @common.force_option
 @common.json_option
@@ -173,6 +188,7 @@ def import_(
 ) -> None:
     """Read the graph in the file or folder SOURCE and write it to the folder OUT.graph."""
     masks, split = _masks(options), _split(options)
+    arc_files = _arc_files(options)
     layout = Layout(**{part.name: options.pop(part.name) for part in fields(Layout)})
     limit = None if memory is None else parse_bytes(memory)
     with common.advancing() as tell:
@@ -185,6 +201,7 @@ def import_(
             split=split,
             overwrite=force,
             memory=limit,
+            arc_files=arc_files,
             report=note,
             tell=tell,
             **options,
@@ -201,29 +218,64 @@ def import_(
 Examples:
   gcn-partition attach links.graph --features x.npy --labels y.csv --train-mask train.npy
   gcn-partition attach calls.graph --features x.csv --ids people.txt
-  gcn-partition attach links.graph --split random:0.6,0.2,0.2 --splits 10""",
+  gcn-partition attach links.graph --split random:0.6,0.2,0.2 --splits 10
+  gcn-partition attach links.graph --arc-features random:16 --arc-labels y.npy""",
 )
 @common.graph_argument
 @_vertex_data_options
+@option(
+    "--arc-features",
+    "Features of the arcs in their order in the folder: a file with a row for each, or D random "
+    "columns.",
+    metavar="FILE.npy|random:D",
+)
+@option(
+    "--arc-labels",
+    "Labels of the arcs likewise: classes, or numbers with NaN where unknown; or C random classes.",
+    metavar="FILE.npy|random:C",
+)
+@option("--arc-train-mask", "Arcs to train on: true or false for each.", metavar="FILE.npy")
+@option("--arc-val-mask", "Arcs to validate on.", metavar="FILE.npy")
+@option("--arc-test-mask", "Arcs to test on.", metavar="FILE.npy")
 @common.json_option
 def attach(graph: Path, as_json: bool, **options: Any) -> None:
-    """Add features, labels, targets and masks to a graph folder, or replace those that it has.
+    """Add data of vertices and arcs to a graph folder, or replace those that it has.
 
     Arcs and partitions stay as they are.
     """
     masks, split = _masks(options), _split(options)
+    of_arcs = {name: options.pop(f"arc_{name}_mask") for name in MASKS}
+    arc_files = ArcFiles(
+        options.pop("arc_features"),
+        options.pop("arc_labels"),
+        {name: file for name, file in of_arcs.items() if file is not None},
+        options["seed"],
+    )
     named = ("features", "labels", "targets", "label_column")
-    given = any(options[name] is not None for name in named)
+    given = arc_files.given() or any(options[name] is not None for name in named)
     if not masks and split is None and not given and options["keep_features"] == AUTOMATIC:
-        hint = "give --features, --labels, --targets, a mask or --split"
+        hint = "give --features, --labels, --targets, a mask, --split, or --arc-features"
         raise UserError("there is nothing to attach", hint)
-    manifest = assemble.attach_files(graph, masks=masks, split=split, report=note, **options)
+    manifest = assemble.attach_files(
+        graph, masks=masks, split=split, arc_files=arc_files, report=note, **options
+    )
     _show_data(graph, manifest, as_json)
 
 
 def _masks(options: dict[str, Any]) -> dict[str, Path]:
     given = {name: options.pop(f"{name}_mask") for name in MASKS}
     return {name: file for name, file in given.items() if file is not None}
+
+
+def _arc_files(options: dict[str, Any]) -> ArcFiles:
+    """Data of arcs that are in files of their own, or random; names of columns stay options."""
+    found = {"arc_features": None, "arc_label": None}
+    for name in found:
+        value = options[name]
+        if value is not None and (value.endswith(".npy") or value.startswith("random:")):
+            found[name] = options[name]
+            options[name] = None
+    return ArcFiles(found["arc_features"], found["arc_label"], {}, options["seed"])
 
 
 def _split(options: dict[str, Any]) -> RandomSplit | None:
@@ -239,4 +291,4 @@ def _split(options: dict[str, Any]) -> RandomSplit | None:
 def _show_data(path: Path, manifest: store.Manifest, as_json: bool) -> None:
     summary = describe_data(store.open_graph(path))
     facts = {"path": str(path), "manifest": manifest, "summary": summary}
-    common.emit(facts, as_json, tables.show_data)
+    common.emit(facts, as_json, lambda: tables.show_data(path, manifest, summary))

@@ -18,10 +18,11 @@ from partition.commands import Commands
 from partition.errors import UserError
 from partition.graph import store
 from partition.graph.pairs import members
+from partition.graph.store import Partition
 from partition.pipeline import adding
 from partition.pipeline.checking import check_folder
 from partition.reporting import tables
-from partition.reporting.describe import describe_graph, describe_partition
+from partition.reporting.describe import degrees, describe_partition
 from partition.signals import end_in_order
 
 
@@ -58,12 +59,20 @@ def cli() -> None:
 def info(graph: Path, name: str | None, as_json: bool) -> None:
     """Describe a graph folder (size, degrees, changes by the import) or one partition in it."""
     if name is None:
-        facts = describe_graph(store.open_graph(graph))
-        common.emit(facts, as_json, tables.show_graph)
+        stored = store.open_graph(graph)
+        spread, partitions = degrees(stored.merged), _described(graph)
+        facts = {"path": str(graph), "manifest": stored.manifest, "degrees": spread}
+        facts |= {"partitions": [describe_partition(each, lists=False) for each in partitions]}
+        common.emit(facts, as_json, lambda: tables.show_graph(stored, spread, partitions))
     else:
         found = [store.read_partition(graph, each) for each in members(graph, name)]
-        facts_of_each = [describe_partition(partition) for partition in found]
-        common.emit_each(facts_of_each, as_json, tables.show_partition)
+        common.emit_each(found, as_json, tables.show_partition)
+
+
+def _described(graph: Path) -> list[Partition]:
+    """All partitions of a folder, without their part vectors."""
+    names = store.list_partitions(graph)
+    return [store.read_partition(graph, name, parts=False) for name in names]
 
 
 @cli.command()
@@ -72,7 +81,7 @@ def info(graph: Path, name: str | None, as_json: bool) -> None:
 def check(graph: Path, as_json: bool) -> None:
     """Read all of a graph folder and its partitions, and compare it with what it says of itself."""
     found = list(check_folder(graph))
-    common.emit([asdict(finding) for finding in found], as_json, tables.show_checks)
+    common.emit(found, as_json, lambda: tables.show_checks(found))
     wrong = [finding for finding in found if finding.wrong is not None]
     if wrong:
         first, *others = wrong
@@ -87,10 +96,9 @@ def check(graph: Path, as_json: bool) -> None:
 def list_(graph: Path, as_json: bool) -> None:
     """List the partitions of a graph."""
     store.open_graph(graph, check=False)
-    names = store.list_partitions(graph)
-    partitions = (store.read_partition(graph, name, parts=False) for name in names)
+    partitions = _described(graph)
     facts = [describe_partition(partition, lists=False) for partition in partitions]
-    common.emit(facts, as_json, tables.show_list)
+    common.emit(facts, as_json, lambda: tables.show_list(partitions))
 
 
 @cli.command(help="Delete partitions.")
@@ -103,7 +111,7 @@ def remove(graph: Path, names: tuple[str, ...], as_json: bool) -> None:
     removed = [each for name in names for each in members(graph, name)]
     store.remove_partition(graph, *removed)
     line = f"removed {', '.join(removed)}"
-    common.emit({"removed": removed}, as_json, lambda facts: click.echo(line))
+    common.emit({"removed": removed}, as_json, lambda: click.echo(line))
 
 
 @cli.command()
@@ -118,7 +126,7 @@ def models(as_json: bool) -> None:
             table = {key: asdict(option) for key, option in options.items()}
             facts = {"model": name, "help": model.help, "tool": tool, "missing": missing[tool]}
             rows.append(facts | {"options": table})
-    common.emit(rows, as_json, tables.show_models)
+    common.emit(rows, as_json, lambda: tables.show_models(rows))
 
 
 OTHERS = import_, attach, add, compare, export_model, import_parts, refine, simulate, study, synth

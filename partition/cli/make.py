@@ -27,7 +27,6 @@ from partition.pipeline.recipe import MAPPINGS, NODES_FIRST
 from partition.pipeline.refining import refine_partition
 from partition.pipeline.solving import choose_tool
 from partition.refinement.objective import OBJECTIVES, WEIGHTS, Objective
-from partition.reporting.describe import describe_partition
 
 weigh_option = option(
     "--weigh",
@@ -193,8 +192,7 @@ def add(
 
 
 def _show(made: Sequence[Partition], as_json: bool, messages: list[str]) -> None:
-    facts = [describe_partition(each) for each in made]
-    common.emit_each(facts, as_json, common.show_added, warnings=messages)
+    common.emit_each(made, as_json, common.show_added, warnings=messages)
 
 
 def _refuse_unused(model: str, tool: str | None, refine: bool) -> None:

@@ -21,6 +21,7 @@ from partition.cli.common import (
 from partition.commands import Commands
 from partition.errors import UserError
 from partition.graph import store
+from partition.graph.graph import Graph
 from partition.importing import synthetic
 from partition.importing.bter import bter as make_bter
 from partition.importing.profiles import power_law, profile_of, resized
@@ -140,7 +141,7 @@ def _refuse_power_law() -> None:
 
 
 def _write_synthetic(
-    out: Path, kind: str, graph: Any, options: dict[str, Any], force: bool, as_json: bool
+    out: Path, kind: str, graph: Graph, options: dict[str, object], force: bool, as_json: bool
 ) -> None:
     source = {"synthetic": kind} | {key: v for key, v in options.items() if v is not None}
     manifest = store.write_graph(out, graph, source=source, overwrite=force, report=note)
@@ -149,4 +150,4 @@ def _write_synthetic(
         f"{out}: {manifest.n:,} vertices, {manifest.nnz:,} arcs, {direction}, "
         f"{manifest.features} features, {manifest.classes} classes"
     )
-    emit({"path": str(out), "manifest": manifest}, as_json, lambda facts: click.echo(line))
+    emit({"path": str(out), "manifest": manifest}, as_json, lambda: click.echo(line))

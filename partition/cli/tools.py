@@ -11,7 +11,6 @@ from partition.backends.catalogue import MODELS
 from partition.cli import common
 from partition.cli.common import option
 from partition.pipeline import adding, tool_files
-from partition.reporting.describe import describe_partition
 
 
 @click.command(
@@ -36,7 +35,7 @@ def import_parts(graph: Path, file: Path, force: bool, as_json: bool, **options:
     or a mapping of Scotch.
     """
     made = adding.import_parts(graph, file, overwrite=force, **options)
-    common.emit(describe_partition(made) | {"warnings": []}, as_json, common.show_added)
+    common.emit_each([made], as_json, common.show_added, warnings=[])
 
 
 @click.command(
@@ -75,7 +74,7 @@ def export_model(
     options = common.parse_settings(settings)
     with common.working("writing"):
         facts = tool_files.export_model(graph, file, overwrite=force, **arguments, **options)
-    common.emit(facts, as_json, _show_exported)
+    common.emit(facts, as_json, lambda: _show_exported(facts))
 
 
 def _show_exported(facts: dict[str, Any]) -> None:

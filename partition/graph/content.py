@@ -10,20 +10,22 @@ import hashlib
 import json
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 from partition.errors import UserError
+from partition.graph.arc_data import FILES as ARC_DATA_FILES
 from partition.graph.graph import AGAIN, MASKS, Graph, arc_pieces
 from partition.graph.hashing import AT_ONCE, MASK64, key, mixed
 from partition.graph.sparse_rows import FILES as SPARSE_FILES
 from partition.graph.sparse_rows import SparseRows
 
 ARC_FILES = ("indptr", "indices", "weights")
+ARC_FEATURES = ("arc_features",)
 FEATURE_FILES = ("features", *SPARSE_FILES)
 TARGET_FILES = ("labels", "targets", *(f"{name}_mask" for name in MASKS))
-FILES = (*ARC_FILES, *FEATURE_FILES, *TARGET_FILES, "ids")  # all that a graph folder can have
+# All that a graph folder can have.
+FILES = (*ARC_FILES, *FEATURE_FILES, *TARGET_FILES, "ids", *ARC_DATA_FILES)
 OPENED = (*ARC_FILES, "labels", "targets")
 ALPHA, BETA = key(0, 0x5355), key(0, 0x4D53)  # keys of their own
 STRIDE = 0xD1342543DE82EF95  # odd: makes one number of two
@@ -35,15 +37,16 @@ def content_id(graph: Graph) -> str:
 
 
 def data_id(graph: Graph) -> str:
-    """Hash of the data of the vertices: features, labels, targets, masks, ids; 32 hex digits.
+    """Hash of the data of vertices and arcs: features, labels, targets, masks, ids; 32 hex digits.
 
     Which of them there are counts too, with their types and shapes, and the names of the classes.
     """
-    arrays = vertex_arrays(graph)
-    facts: dict[str, Any] = {
-        name: [array.dtype.str, list(array.shape)] for name, array in arrays.items()
-    } | {"class_names": list(graph.class_names or ())}
-    head = np.frombuffer(json.dumps(facts).encode(), np.uint8)
+    arrays = vertex_arrays(graph) | arc_arrays(graph)
+    forms = {name: [array.dtype.str, list(array.shape)] for name, array in arrays.items()}
+    names = {"class_names": list(graph.class_names or ())}
+    if graph.arc_data.class_names:
+        names["arc_class_names"] = list(graph.arc_data.class_names)
+    head = np.frombuffer(json.dumps({**forms, **names}).encode(), np.uint8)
     return _digest(graph.n, head, *arrays.values())
 
 
@@ -52,7 +55,7 @@ def parts_id(k: int, parts: np.ndarray) -> str:
     return _digest(k, parts)
 
 
-def vertex_arrays(graph: Graph) -> dict[str, Any]:
+def vertex_arrays(graph: Graph) -> dict[str, np.ndarray | SparseRows]:
     """The arrays with a row for each vertex of a graph, by the names of their files.
 
     Features that are kept as CSR read like the array that they stand for.
@@ -70,16 +73,18 @@ def vertex_arrays(graph: Graph) -> dict[str, Any]:
     }
 
 
+def arc_arrays(graph: Graph) -> dict[str, np.ndarray]:
+    """The data of the arcs of a graph, in C order, by the names of their files."""
+    return {name: np.ascontiguousarray(a) for name, a in graph.arc_data.columns().items()}
+
+
 def file_arrays(graph: Graph) -> dict[str, np.ndarray]:
     """The arrays of a graph as a folder keeps them, by the names of their files."""
     arcs = {name: getattr(graph, name) for name in ARC_FILES}
     named = {name: np.ascontiguousarray(a) for name, a in arcs.items() if a is not None}
-    named |= vertex_arrays(graph)
-    features = named.get("features")
-    if isinstance(features, SparseRows):
-        del named["features"]
-        named |= features.files()
-    return named
+    dense = {k: a for k, a in vertex_arrays(graph).items() if not isinstance(a, SparseRows)}
+    sparse = graph.features.files() if isinstance(graph.features, SparseRows) else {}
+    return named | dense | sparse | arc_arrays(graph)
 
 
 def sums_of(arrays: Mapping[str, np.ndarray]) -> dict[str, str]:
@@ -109,7 +114,8 @@ def part_of_sum(array: np.ndarray, first: int, last: int) -> int:
     width = rows.dtype.itemsize
     words = rows.view(np.uint32 if width % 4 == 0 else f"u{width}")
     begin = first * (len(words) // (last - first))
-    within = mixed(np.arange(AT_ONCE), ALPHA) | np.uint64(1)
+    places = min(AT_ONCE, begin % AT_ONCE + len(words))
+    within = mixed(np.arange(places), ALPHA) | np.uint64(1)
     total, product = 0, np.empty(AT_ONCE, np.uint64)
     for block in range(begin // AT_ONCE, -(-(begin + len(words)) // AT_ONCE)):
         start, stop = block * AT_ONCE - begin, (block + 1) * AT_ONCE - begin
@@ -186,7 +192,7 @@ def excess_of(graph: Graph, values: bool) -> int:
     return total & MASK64
 
 
-def _digest(number: int, *arrays: Any) -> str:
+def _digest(number: int, *arrays: np.ndarray | SparseRows | None) -> str:
     digest = hashlib.blake2b(np.int64(number).tobytes(), digest_size=16)
     for array in arrays:
         if array is None or not array.size:

@@ -1,7 +1,8 @@
 """A graph in memory, and the aggregation matrix M that is made of it.
 
 The adjacency A is kept in CSR form with **row = source**: ``indices[indptr[s]:indptr[s+1]]``
-are the targets of the arcs that leave vertex s, increasing and without repetition.
+are the targets of the arcs that leave vertex s, increasing; without repetition, unless arcs are
+parallel.
 """
 
 from __future__ import annotations
@@ -14,14 +15,13 @@ import scipy.sparse as sp
 from numpy.typing import DTypeLike
 
 from partition.errors import UserError, check_name
+from partition.graph.arc_data import AGAIN, UNLABELLED, ArcData
+from partition.graph.arc_data import MASKS as MASKS
 from partition.graph.sparse_rows import SparseRows
 
 DIRECTIONS = ("in", "out")
 REVERSED = {"in": "out", "out": "in"}
 NORMALIZATIONS = ("sym", "row", "none")
-MASKS = ("train", "val", "test")
-UNLABELLED = -1
-AGAIN = "import the graph again"
 READ = 1 << 22  # arcs that are read at once
 _STEP = 1 << 20  # entries that are looked at at once
 
@@ -34,7 +34,7 @@ class Graph:
     ----------
     indptr : (n + 1,) int64
     indices : (nnz,) int32, or int64 where n does not fit
-        Targets of the arcs of each source, increasing, each once.
+        Targets of the arcs of each source, increasing; each once, unless arcs are parallel.
     weights : (nnz,) float64, optional
         Weights of the arcs; 1 where None.
     features : (n, d) float32, optional
@@ -49,6 +49,10 @@ class Graph:
         The vertices' ids in the source file, where they were not 0..n−1.
     targets : (n, c) float32 or float64, optional
         Numbers to be learned, or several labels a vertex as 0 and 1; NaN where one is unknown.
+    arc_data : ArcData
+        Columns in the order of the arcs.
+    parallel : bool
+        There may be several arcs from one vertex to another; see :func:`merged`.
     """
 
     indptr: np.ndarray
@@ -60,6 +64,8 @@ class Graph:
     ids: np.ndarray | None = None
     class_names: tuple[str, ...] | None = None
     targets: np.ndarray | None = None
+    arc_data: ArcData = field(default_factory=ArcData)
+    parallel: bool = False
 
     @property
     def n(self) -> int:
@@ -118,6 +124,7 @@ def aggregation_matrix(
     -------
     (n, n) csr_array of float64, indices sorted
     """
+    graph = merged(graph)
     source, target = arcs(graph), np.asarray(graph.indices)
     row, column = (target, source) if direction == "in" else (source, target)
     weights = None if graph.weights is None else np.asarray(graph.weights, np.float64)
@@ -241,7 +248,7 @@ def check_arcs(graph: Graph, first: int, last: int) -> None:
 
     Whoever indexes by the numbers in a file has to do this before: compiled code does not look. A
     UserError if ``indptr`` does not increase or leaves the arcs, a target is outside 0..n−1, the
-    targets of a vertex do not increase, or a weight is not finite.
+    targets of a vertex do not increase, or a weight is not finite. Parallel arcs may repeat one.
     """
     for start in range(first, last, _STEP):
         ends = graph.indptr[start : min(start + _STEP, last) + 1]
@@ -254,7 +261,8 @@ def check_arcs(graph: Graph, first: int, last: int) -> None:
         target = np.asarray(graph.indices[max(start - 1, begin) : stop])
         if target.min() < 0 or target.max() >= graph.n:
             raise UserError(f"indices.npy has a vertex outside 0..{graph.n - 1}", AGAIN)
-        falls = max(start - 1, begin) + 1 + np.flatnonzero(target[1:] <= target[:-1])
+        fall = np.less if graph.parallel else np.less_equal
+        falls = max(start - 1, begin) + 1 + np.flatnonzero(fall(target[1:], target[:-1]))
         if (ends[np.searchsorted(ends, falls)] != falls).any():
             raise UserError("the targets of a vertex in indices.npy do not increase", AGAIN)
         if graph.weights is not None and not np.isfinite(graph.weights[start:stop]).all():
@@ -278,6 +286,39 @@ def check_targets(graph: Graph) -> None:
     for start in range(0, graph.n, _STEP):
         if np.isinf(graph.targets[start : start + _STEP]).any():
             raise UserError("targets.npy has a target that is infinite", AGAIN)
+
+
+def merged(graph: Graph) -> Graph:
+    """The graph with one arc from one vertex to another, as M counts them: weights are added.
+
+    The graph itself where no arcs are parallel; otherwise with arrays of arcs in memory, and
+    without data of arcs.
+    """
+    if not graph.parallel:
+        return graph
+    weights = None if graph.weights is None else np.asarray(graph.weights)
+    source, target, weights = added_up(arcs(graph), np.asarray(graph.indices), weights)
+    indptr = np.searchsorted(source, np.arange(graph.n + 1)).astype(np.int64)
+    return replace(
+        graph, indptr=indptr, indices=target, weights=weights, arc_data=ArcData(), parallel=False
+    )
+
+
+def added_up(
+    source: np.ndarray, target: np.ndarray, weights: np.ndarray | None
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Sources and targets of arcs, each pair once, and the sums of the weights of its arcs.
+
+    Arcs of a pair, (m,) integers, follow each other; weights are 1 where None. Sums are float64.
+    """
+    first = np.ones(len(source), bool)
+    first[1:] = (source[1:] != source[:-1]) | (target[1:] != target[:-1])
+    start = np.flatnonzero(first)
+    if weights is None:
+        sums = np.diff(start, append=len(source)).astype(np.float64)
+    else:
+        sums = np.add.reduceat(weights, start) if len(start) else np.zeros(0)
+    return source[start], target[start], sums
 
 
 def symmetry(graph: Graph) -> tuple[bool, bool]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import MISSING, dataclass, field, fields
+from dataclasses import MISSING, dataclass, field, fields, is_dataclass
 from pathlib import Path
 from types import UnionType
 from typing import IO, Annotated, Any, Union, get_args, get_origin, get_type_hints
@@ -13,15 +13,17 @@ from typing import IO, Annotated, Any, Union, get_args, get_origin, get_type_hin
 import numpy as np
 
 from partition.errors import UserError, shown
-from partition.graph.content import FILES
-from partition.graph.graph import AGAIN, DIRECTIONS, MASKS
+from partition.graph.content import FILES, content_id, data_id, sums_of
+from partition.graph.graph import AGAIN, DIRECTIONS, MASKS, Graph, symmetry
 from partition.graph.metrics import Metrics, NodeTraffic
-from partition.records import open_regular, to_json
+from partition.graph.sparse_rows import SparseRows
+from partition.records import Json, open_regular, to_json
 
 FORMAT = "gcnmpi-graph"
-VERSION = 4
-# Version 1 has no data_id; 2 no targets, one split only, dense features; 3 no sums.
-READABLE = (1, 2, 3, 4)
+VERSION = 5
+# Version 1 has no data_id; 2 no targets, one split only, dense features; 3 no sums; 4 no data of
+# arcs, and none that are parallel.
+READABLE = (1, 2, 3, 4, 5)
 PARTITION_FORMAT = "gcnmpi-partition"
 PARTITION_VERSION = 1
 EXCHANGES = ("rows", "mixed")  # of rows of H alone, or of partial sums too
@@ -45,7 +47,7 @@ class Manifest:
         Content id of the structure: a hash of n, indptr, indices and weights. A partition
         carries the id of its graph.
     data_id : str
-        Content id of the data of the vertices: see :func:`partition.graph.content.data_id`.
+        Content id of the data of vertices and arcs: see :func:`partition.graph.content.data_id`.
         Empty where it is not known, in folders of format version 1.
     sums : mapping of str to str
         Of each file of arrays, its type and checksum: see :func:`partition.graph.content.sums_of`.
@@ -66,6 +68,13 @@ class Manifest:
         Columns of the targets; 0 where there are none.
     splits : int
         How many splits the masks are of.
+    parallel : bool
+        Whether several arcs from one vertex to another may be stored.
+    arc_features, arc_classes, arc_targets : int
+        Columns of the features of arcs, their number of classes, or columns of numbers to be
+        learned; 0 where there are none.
+    arc_masks, arc_class_names : tuple of str
+        As ``masks`` and ``class_names``, of arcs.
     source : mapping
         Where the graph came from, and how its self-loops and duplicate arcs were settled.
     """
@@ -82,15 +91,26 @@ class Manifest:
     features: Count
     classes: Count
     masks: tuple[Annotated[str, MASKS], ...]
-    source: Mapping[str, Any]
+    source: Mapping[str, object]
     class_names: tuple[str, ...] = ()
     data_id: str = ""
     targets: Count = 0
     splits: Positive = 1
     feature_entries: Count = 0
+    parallel: bool = False
+    arc_features: Count = 0
+    arc_classes: Count = 0
+    arc_targets: Count = 0
+    arc_masks: tuple[Annotated[str, MASKS], ...] = ()
+    arc_class_names: tuple[str, ...] = ()
     sums: Mapping[Annotated[str, FILES], str] = field(default_factory=dict)
     format: str = FORMAT
     version: int = VERSION
+
+    @property
+    def valued(self) -> bool:
+        """Whether entries of A may differ from 1: arcs have weights, or parallel ones are added."""
+        return self.weighted or self.parallel
 
 
 @dataclass(frozen=True)
@@ -107,11 +127,11 @@ class Partition:
         The direction of M that its model described.
     imbalance : float or None
         The imbalance that was asked for, as a fraction of the average part weight.
-    metrics : mapping of direction to mapping
-        ``partition.graph.metrics`` of this partition for M in each direction.
-    mixed : mapping of direction to mapping
+    metrics : mapping of direction to Metrics
+        Of this partition for M in each direction.
+    mixed : mapping of direction to Metrics
         The same for the mixed exchange; empty in partitions stored before there was one.
-    nodes : mapping of direction to mapping
+    nodes : mapping of direction to NodeTraffic
         Traffic between nodes, of a partition that was mapped to them; otherwise empty.
     history : sequence of mapping
         The steps that were done, or tried: a row each, ``step``, ``seconds`` and figures.
@@ -134,9 +154,9 @@ class Partition:
     seed: int | None = None
     imbalance: float | None = None
     options: Mapping[str, Any] = field(default_factory=dict)
-    metrics: Mapping[Direction, Mapping[str, Any]] = field(default_factory=dict)
-    mixed: Mapping[Direction, Mapping[str, Any]] = field(default_factory=dict)
-    nodes: Mapping[Direction, Mapping[str, Any]] = field(default_factory=dict)
+    metrics: Mapping[Direction, Metrics] = field(default_factory=dict)
+    mixed: Mapping[Direction, Metrics] = field(default_factory=dict)
+    nodes: Mapping[Direction, NodeTraffic] = field(default_factory=dict)
     history: Sequence[Mapping[str, Any]] = field(default_factory=list)
     seconds: float = 0.0
     deterministic: bool = True
@@ -150,6 +170,45 @@ class Partition:
         said = (self.options.get("exchange"), refined.get("exchange"), *kept[-1:])
         found = next((exchange for exchange in said if exchange in EXCHANGES), None)
         return found or EXCHANGES[self.model in MADE_FOR_MIXED]
+
+
+def manifest_of(
+    graph: Graph,
+    arrays: Mapping[str, np.ndarray],
+    name: str,
+    direction: str,
+    source: Mapping[str, Any],
+) -> Manifest:
+    """The manifest of a folder with a graph, of which ``arrays`` are the files."""
+    pattern, values = symmetry(graph)
+    features, of_arcs = graph.features, graph.arc_data
+    return Manifest(
+        id=content_id(graph),
+        name=name,
+        n=graph.n,
+        nnz=graph.nnz,
+        directed=not pattern,
+        symmetric_pattern=pattern,
+        symmetric_values=values,
+        weighted=graph.weights is not None,
+        direction=direction,
+        features=0 if features is None else int(features.shape[1]),
+        classes=graph.classes,
+        masks=tuple(name for name in MASKS if name in graph.masks),
+        source=dict(source),
+        data_id=data_id(graph),
+        class_names=graph.class_names or (),
+        feature_entries=features.entries if isinstance(features, SparseRows) else 0,
+        targets=0 if graph.targets is None else int(graph.targets.shape[1]),
+        splits=graph.splits,
+        parallel=graph.parallel,
+        arc_features=of_arcs.width,
+        arc_classes=of_arcs.classes,
+        arc_targets=of_arcs.targets,
+        arc_masks=tuple(name for name in MASKS if name in of_arcs.masks),
+        arc_class_names=of_arcs.class_names or (),
+        sums=sums_of(arrays),
+    )
 
 
 def read_manifest(path: Path) -> Manifest:
@@ -181,11 +240,16 @@ def read_manifest(path: Path) -> Manifest:
         facts["symmetric_values"] and not facts["symmetric_pattern"]
     ):
         raise UserError(f"{file} is damaged: directed and symmetric_… contradict each other", AGAIN)
-    lists = {key: tuple(facts.get(key, ())) for key in ("masks", "class_names")}
-    if lists["class_names"] and len(lists["class_names"]) != facts["classes"]:
-        raise UserError(
-            f"{file} is damaged: class_names are not those of {facts['classes']} classes"
-        )
+    names = ("masks", "class_names", "arc_masks", "arc_class_names")
+    lists = {key: tuple(facts.get(key, ())) for key in names}
+    for of in ("", "arc_"):
+        found, classes = lists[f"{of}class_names"], facts.get(f"{of}classes", 0)
+        if found and len(found) != classes:
+            raise UserError(
+                f"{file} is damaged: {of}class_names are not those of {classes} classes"
+            )
+    if facts.get("arc_classes") and facts.get("arc_targets"):
+        raise UserError(f"{file} is damaged: labels of arcs are classes or numbers, not both")
     return Manifest(**(facts | lists))
 
 
@@ -196,14 +260,16 @@ def read_description(file: Path) -> dict[str, Any]:
     if facts.pop("format", None) != PARTITION_FORMAT or version != PARTITION_VERSION:
         raise UserError(f"{file} is not a version {PARTITION_VERSION} partition")
     _check_fields(file, facts, Partition)
-    for kind, name in ((Metrics, "metrics"), (Metrics, "mixed"), (NodeTraffic, "nodes")):
-        if facts.get(name) and set(facts[name]) != set(DIRECTIONS):
+    kinds: dict[str, type] = {"metrics": Metrics, "mixed": Metrics, "nodes": NodeTraffic}
+    for name, kind in kinds.items():
+        by_direction = facts.get(name, {})
+        if by_direction and set(by_direction) != set(DIRECTIONS):
             raise UserError(f"{file} is damaged: {name} lacks a direction")
-        for direction, figures in facts.get(name, {}).items():
-            if not _are_figures(kind, figures, facts["k"]):
+        for direction, figures in by_direction.items():
+            sums = figures.get("send_sums"), figures.get("recv_sums")
+            if not _are_figures(kind, figures, facts["k"]) or (name == "mixed" and None in sums):
                 raise UserError(f"{file} is damaged: {name} of direction {direction!r}")
-            if name == "mixed" and None in (figures.get("send_sums"), figures.get("recv_sums")):
-                raise UserError(f"{file} is damaged: {name} of direction {direction!r}")
+            by_direction[direction] = kind(**figures)
     return facts
 
 
@@ -223,10 +289,10 @@ def read_json(file: Path) -> dict[str, Any]:
         raise UserError(f"cannot read {file}: {reason}") from error
     if not isinstance(facts, dict):
         raise UserError(f"{file} does not hold a JSON object")
-    return _printable(facts)
+    return {shown(key): _printable(item) for key, item in facts.items()}
 
 
-def _printable(value: Any) -> Any:
+def _printable(value: Json) -> Json:
     """A JSON value whose texts steer no terminal, wherever they are printed."""
     if isinstance(value, str):
         return shown(value)
@@ -237,13 +303,13 @@ def _printable(value: Any) -> Any:
     return value
 
 
-def dump_json(stream: IO[str], facts: Mapping[str, Any]) -> None:
+def dump_json(stream: IO[str], facts: Mapping[str, object]) -> None:
     """The form that JSON files of a graph folder have."""
     json.dump(facts, stream, indent=1, default=to_json)
     stream.write("\n")
 
 
-def _check_fields(file: Path, facts: Mapping[str, Any], kind: type) -> None:
+def _check_fields(file: Path, facts: Mapping[str, object], kind: type) -> None:
     """Refuse facts that are not the fields of a dataclass, as these are annotated."""
     known = get_type_hints(kind, include_extras=True)
     for name in facts:
@@ -261,7 +327,7 @@ def _check_fields(file: Path, facts: Mapping[str, Any], kind: type) -> None:
             raise UserError(f"{file} is damaged: {name} cannot be {text[:60]}")
 
 
-def _fits(value: Any, kind: Any) -> bool:
+def _fits(value: object, kind: Any) -> bool:
     """Whether a JSON value is of a type; of ``Annotated[T, known]``, if it is a T in ``known``."""
     origin, inner = get_origin(kind), get_args(kind)
     if origin is Annotated:
@@ -275,8 +341,11 @@ def _fits(value: Any, kind: Any) -> bool:
             _fits(key, inner[0]) and _fits(item, inner[1]) for key, item in value.items()
         )
     if kind in (int, float):
-        return type(value) in (int, kind) and abs(value) < 2**63
-    return kind is Any or type(value) is kind
+        fits = type(value) in (int, kind)
+        return fits and isinstance(value, int | float) and abs(value) < 2**63
+    if is_dataclass(kind):  # its fields are looked at by :func:`_are_figures`
+        return type(value) is dict
+    return kind in (object, Any) or type(value) is kind
 
 
 def _are_figures(kind: type, figures: Mapping[str, Any], k: int) -> bool:
@@ -320,6 +389,7 @@ def _is_options(value: dict[str, Any]) -> bool:
 # Further rules for some fields, which their types do not say.
 _RULES: dict[str, Callable[[Any], bool]] = {
     "masks": lambda names: len(set(names)) == len(names),
+    "arc_masks": lambda names: len(set(names)) == len(names),
     "options": _is_options,
     "history": _is_history,
 }

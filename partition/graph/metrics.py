@@ -12,7 +12,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
@@ -202,7 +201,11 @@ def measure(graph: Graph, parts: np.ndarray, k: int, direction: str = "in") -> M
 
 
 def metrics_of(
-    exchange: sp.csr_array, direction: str, owners: np.ndarray, nnz: np.ndarray, **more: Any
+    exchange: sp.csr_array,
+    direction: str,
+    owners: np.ndarray,
+    nnz: np.ndarray,
+    **more: list[int] | None,
 ) -> Metrics:
     """Metrics from the rows that each part sends to each other one, and the owner of each row."""
     k = exchange.shape[0]

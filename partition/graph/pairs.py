@@ -21,7 +21,7 @@ def pair_names(name: str) -> dict[str, str]:
     return {exchange: f"{name}-{exchange}" for exchange in EXCHANGES}
 
 
-def members(path: str | os.PathLike, name: str) -> list[str]:
+def members(path: str | os.PathLike[str], name: str) -> list[str]:
     """The partitions of a graph folder that a name stands for: one, or those of a pair, rows first.
 
     The name itself where it stands for none: who reads it says so.
@@ -32,7 +32,7 @@ def members(path: str | os.PathLike, name: str) -> list[str]:
     return [member for member in pair_names(name).values() if member in there] or [name]
 
 
-def member(path: str | os.PathLike, name: str, exchange: str = "rows") -> str:
+def member(path: str | os.PathLike[str], name: str, exchange: str = "rows") -> str:
     """The partition that a name stands for in an exchange; the other one if it is the only one."""
     found = members(path, name)
     wanted = pair_names(name)[exchange]

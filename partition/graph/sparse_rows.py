@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from partition.errors import UserError
 
@@ -59,7 +60,7 @@ class SparseRows:
         return self.data.flags
 
     @property
-    def base(self) -> Any:
+    def base(self) -> np.ndarray:
         """The array that holds the memory of the numbers."""
         return self.data
 
@@ -98,7 +99,7 @@ class SparseRows:
             numbers = np.flatnonzero(numbers)
         return self._dense(numbers)[:, columns]
 
-    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
+    def __array__(self, dtype: npt.DTypeLike | None = None, copy: bool | None = None) -> np.ndarray:
         """The dense array it stands for."""
         dense = self._dense(np.arange(len(self)))[:, self.columns]
         return dense.astype(dtype or self.dtype, copy=False)
@@ -154,7 +155,9 @@ def read_features(
     return SparseRows(indptr, indices, data, width)
 
 
-def kept_form(features: Any, form: str = "auto") -> Any:
+def kept_form(
+    features: np.ndarray | SparseRows | None, form: str = "auto"
+) -> np.ndarray | SparseRows | None:
     """Features as a folder keeps them: CSR or a dense array.
 
     ``form`` is one of ``FORMS``. "auto": sparse features stay so, and dense ones become so where

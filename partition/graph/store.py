@@ -7,6 +7,7 @@
         indptr.npy indices.npy [weights.npy] [labels.npy] [targets.npy]
         [features.npy, or features_indptr.npy features_indices.npy features_data.npy]
         [train_mask.npy val_mask.npy test_mask.npy] [ids.npy]
+        [arc_features.npy] [arc_labels.npy] [arc_train_mask.npy …] [arc_ids.npy]
         partitions/NAME.npz  NAME.json
 
 Arrays are memory-mapped on reading. Everything is written under a temporary name and renamed.
@@ -20,22 +21,22 @@ import re
 import shutil
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass, fields, replace
+from functools import cached_property
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 from partition.errors import UserError, unknown_name
 from partition.graph import content
+from partition.graph.arc_data import read_arc_data
 from partition.graph.graph import (
     AGAIN,
-    MASKS,
     Graph,
     check_arcs,
     check_direction,
     check_labels,
     check_targets,
-    symmetry,
+    merged,
     training_vertices,
 )
 from partition.graph.manifest import (
@@ -44,10 +45,11 @@ from partition.graph.manifest import (
     Manifest,
     Partition,
     dump_json,
+    manifest_of,
     read_description,
     read_manifest,
 )
-from partition.graph.sparse_rows import SparseRows, kept_form, read_features
+from partition.graph.sparse_rows import kept_form, read_features
 from partition.locks import folder_inside, folder_lock
 from partition.records import NUMBERS, TEXTS, atomic_file, atomic_folder, map_npy, read_npz, sweep
 
@@ -62,16 +64,21 @@ class StoredGraph:
     manifest: Manifest
     graph: Graph
 
+    @cached_property
+    def merged(self) -> Graph:
+        """The graph as M has it: see :func:`partition.graph.graph.merged`."""
+        return merged(self.graph)
+
     def direction(self, asked: str | None) -> str:
         """The direction that is asked for, its own by default; a UserError if it is none."""
         return check_direction(asked or self.manifest.direction)
 
 
 def write_graph(
-    path: str | os.PathLike,
+    path: str | os.PathLike[str],
     graph: Graph,
     *,
-    source: Mapping[str, Any],
+    source: Mapping[str, object],
     direction: str = "in",
     overwrite: bool = False,
     report: Callable[[str], None] = lambda line: None,
@@ -101,30 +108,9 @@ def write_graph(
     """
     path = Path(path)
     check_target(path, overwrite)
-    pattern, values = symmetry(graph)
     graph = replace(graph, features=kept_form(graph.features, keep_features))
     arrays = content.file_arrays(graph)
-    manifest = Manifest(
-        id=content.content_id(graph),
-        name=path.stem,
-        n=graph.n,
-        nnz=graph.nnz,
-        directed=not pattern,
-        symmetric_pattern=pattern,
-        symmetric_values=values,
-        weighted=graph.weights is not None,
-        direction=direction,
-        features=0 if graph.features is None else int(graph.features.shape[1]),
-        classes=graph.classes,
-        masks=tuple(name for name in MASKS if name in graph.masks),
-        source=dict(source),
-        data_id=content.data_id(graph),
-        class_names=graph.class_names or (),
-        feature_entries=graph.features.entries if isinstance(graph.features, SparseRows) else 0,
-        targets=0 if graph.targets is None else int(graph.targets.shape[1]),
-        splits=graph.splits,
-        sums=content.sums_of(arrays),
-    )
+    manifest = manifest_of(graph, arrays, path.stem, direction, source)
     nbytes = sum(array.nbytes for array in arrays.values())
     free = shutil.disk_usage(_parent(path)).free
     if nbytes > free:
@@ -173,7 +159,7 @@ def _parent(path: Path) -> Path:
     return next(folder for folder in path.absolute().parents if folder.exists())
 
 
-def open_graph(path: str | os.PathLike, *, check: bool = True) -> StoredGraph:
+def open_graph(path: str | os.PathLike[str], *, check: bool = True) -> StoredGraph:
     """Open a graph folder and map its arrays.
 
     Parameters
@@ -210,7 +196,12 @@ def open_graph(path: str | os.PathLike, *, check: bool = True) -> StoredGraph:
         ids=load("ids", (n,), "iU") if (path / "ids.npy").exists() else None,
         class_names=manifest.class_names or None,
         targets=load("targets", (n, manifest.targets), "f") if manifest.targets else None,
-    )
+        arc_data=read_arc_data(
+            load, nnz, manifest.arc_features, manifest.arc_classes, manifest.arc_targets,
+            manifest.arc_masks, manifest.arc_class_names, (path / "arc_ids.npy").exists(),
+        ),
+        parallel=manifest.parallel,
+    )  # fmt: skip
     if graph.indptr[0] != 0 or graph.indptr[-1] != nnz:
         raise UserError(
             f"{path}/indptr.npy goes from {graph.indptr[0]} to {graph.indptr[-1]}, the manifest "
@@ -236,7 +227,7 @@ def open_graph(path: str | os.PathLike, *, check: bool = True) -> StoredGraph:
 
 @contextlib.contextmanager
 def partition_lock(
-    path: str | os.PathLike, name: str, purpose: str, *, exclusive: bool = True
+    path: str | os.PathLike[str], name: str, purpose: str, *, exclusive: bool = True
 ) -> Iterator[None]:
     """Keep others from replacing the graph, and from making or removing the partition ``name``.
 
@@ -267,7 +258,7 @@ def partition_lock(
 
 
 def write_partition(
-    path: str | os.PathLike, partition: Partition, *, overwrite: bool = False
+    path: str | os.PathLike[str], partition: Partition, *, overwrite: bool = False
 ) -> Partition:
     """Put a partition into the graph folder ``path``; returns it as stored, with its id.
 
@@ -308,7 +299,7 @@ def write_partition(
     return stored
 
 
-def read_partition(path: str | os.PathLike, name: str, *, parts: bool = True) -> Partition:
+def read_partition(path: str | os.PathLike[str], name: str, *, parts: bool = True) -> Partition:
     """Read the partition ``name`` of the graph folder ``path``.
 
     Parameters
@@ -358,17 +349,17 @@ def read_partition(path: str | os.PathLike, name: str, *, parts: bool = True) ->
     return partition
 
 
-def list_partitions(path: str | os.PathLike) -> list[str]:
+def list_partitions(path: str | os.PathLike[str]) -> list[str]:
     """Names of the partitions of a graph folder, sorted."""
     return sorted(file.stem for file in folder_inside(path, "partitions").glob("[!.]*.json"))
 
 
-def has_partition(path: str | os.PathLike, name: str) -> bool:
+def has_partition(path: str | os.PathLike[str], name: str) -> bool:
     """Whether there is a partition of that name; a UserError if none could be called so."""
     return _partition_files(path, name)[1].exists()
 
 
-def remove_partition(path: str | os.PathLike, *names: str) -> None:
+def remove_partition(path: str | os.PathLike[str], *names: str) -> None:
     """Delete partitions: all, or none and a UserError if one does not exist or is in use."""
     with contextlib.ExitStack() as stack:
         for name in dict.fromkeys(names):
@@ -379,7 +370,7 @@ def remove_partition(path: str | os.PathLike, *names: str) -> None:
             discard_partition(path, name)
 
 
-def discard_partition(path: str | os.PathLike, name: str) -> None:
+def discard_partition(path: str | os.PathLike[str], name: str) -> None:
     """Delete a partition, if it is there, whose lock the caller holds."""
     vector, description = _partition_files(path, name)
     try:
@@ -404,7 +395,7 @@ def _keep_partitions(old: Path, new: Path, graph: Graph, manifest: Manifest) -> 
         train = None
         if training is not None:
             train = np.bincount(partition.parts[training], minlength=partition.k).tolist()
-        metrics = {key: {**facts, "train": train} for key, facts in partition.metrics.items()}
+        metrics = {key: replace(found, train=train) for key, found in partition.metrics.items()}
         write_partition(new, replace(partition, metrics=metrics))
 
 
@@ -428,7 +419,7 @@ def _map_array(
     return array
 
 
-def _partition_files(path: str | os.PathLike, name: str) -> tuple[Path, Path]:
+def _partition_files(path: str | os.PathLike[str], name: str) -> tuple[Path, Path]:
     if not re.fullmatch(r"[A-Za-z0-9_][A-Za-z0-9_.+=-]{0,199}", name):
         raise UserError(
             f"{name!r} is not a valid name for a partition",

@@ -2,20 +2,45 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import NamedTuple
 
 import numpy as np
 
 from partition.errors import UserError, check_name
 from partition.importing.readers import Source
 
-DUPLICATES = ("merge", "sum", "error")
+DUPLICATES = ("merge", "sum", "keep", "error")
 SELF_LOOPS = ("keep", "drop")
+# Of arcs that become one, and of both directions of an edge, the one listed first gives its data.
+DATA_RULE = "first"
 # Beyond, source · n + target does not fit an int64.
 MAX_VERTICES = 3_037_000_499
-# source · n + target of some arcs, and their weights.
-Keys = tuple[np.ndarray, np.ndarray | None]
+
+
+class Keys(NamedTuple):
+    """Some arcs, as numbers that order them by source, then by target.
+
+    Attributes
+    ----------
+    key : (m,) int64
+        source · n + target.
+    weights : (m,) float64, optional
+    numbers : (m,) int64, optional
+        Of each arc its number in the source, whose data it has.
+    """
+
+    key: np.ndarray
+    weights: np.ndarray | None
+    numbers: np.ndarray | None = None
+
+    def of(self, chosen: np.ndarray) -> Keys:
+        """Some of them, by their places or by a mask."""
+        weights = None if self.weights is None else self.weights[chosen]
+        return Keys(
+            self.key[chosen], weights, None if self.numbers is None else self.numbers[chosen]
+        )
 
 
 @dataclass
@@ -46,8 +71,16 @@ class Settling:
         check_name("rule for duplicates", self.duplicates, DUPLICATES)
         check_name("rule for self-loops", self.self_loops, SELF_LOOPS)
 
-    def keys_of(self, source: Source) -> Keys:
-        """The keys of arcs, in their order, without the self-loops that are dropped."""
+    @property
+    def parallel(self) -> bool:
+        """Whether arcs that are listed more than once stay as many."""
+        return self.duplicates == "keep"
+
+    def keys_of(self, source: Source, first: int | None = None) -> Keys:
+        """The keys of arcs, in their order, without the self-loops that are dropped.
+
+        They are numbered if they are, from ``first`` on, in the source.
+        """
         row, column = source.source, source.target
         if source.symmetric:  # edges in the lower triangle, so that i–j and j–i are duplicates
             row, column = np.maximum(row, column), np.minimum(row, column)
@@ -56,37 +89,73 @@ class Settling:
         loop = row == column
         nloops = int(np.count_nonzero(loop))
         self.loops += nloops
-        weights = source.weights
-        if self.self_loops == "drop" and nloops:
-            key = key[~loop]
-            weights = None if weights is None else weights[~loop]
-        return key, weights
+        numbers = None if first is None else np.arange(first, first + len(key))
+        keys = Keys(key, source.weights, numbers)
+        return keys.of(~loop) if self.self_loops == "drop" and nloops else keys
 
-    def settle(self, key: np.ndarray, weights: np.ndarray | None) -> Keys:
-        """The keys sorted, each once; ``key`` is overwritten. All copies of an arc are in it."""
-        key, weights = _sorted(key, weights)
-        first = _first_of_each(key)
-        ncopies = len(key) - int(np.count_nonzero(first))
+    def settle(self, keys: Keys) -> Keys:
+        """The keys sorted, each once unless they are kept; the array of keys is overwritten.
+
+        All copies of an arc are among them.
+        """
+        keys = _sorted(keys)
+        first = _first_of_each(keys.key)
+        ncopies = len(first) - int(np.count_nonzero(first))
         self.copies += ncopies
         if ncopies == 0:
-            return key, weights
+            return keys
         if self.duplicates == "error":
-            self._copied = int(key[np.argmin(first)]) if self._copied is None else self._copied
-            return key, weights
-        start = np.flatnonzero(first)
+            copied = int(keys.key[np.argmin(first)])
+            self._copied = copied if self._copied is None else self._copied
+            return keys
+        start, weights = np.flatnonzero(first), keys.weights
         if weights is not None:
-            of_first = np.repeat(weights[start], np.diff(start, append=len(key)) - 1)
+            of_first = np.repeat(weights[start], np.diff(start, append=len(first)) - 1)
             self.differ += int(np.count_nonzero(weights[~first] != of_first))
+        if self.duplicates == "keep":
+            return keys
         if self.duplicates == "merge":
-            weights = None if weights is None else weights[start]
-        elif weights is None:
-            weights = np.diff(start, append=len(key)).astype(np.float64)
+            return keys.of(start)
+        if weights is None:
+            weights = np.diff(start, append=len(first)).astype(np.float64)
         else:
             with np.errstate(over="ignore"):
                 weights = np.add.reduceat(weights, start)
             if not np.isfinite(weights).all():
                 raise UserError("the weights of duplicate arcs add up to more than a float64 holds")
-        return key[start], weights
+        return keys._replace(weights=None).of(start)._replace(weights=weights)
+
+    def with_reverse(self, keys: Keys, n: int) -> Keys:
+        """Settled arcs and after them their reverses, but of loops that are kept as many."""
+        row, column = np.divmod(keys.key, n)
+        back = keys._replace(key=column * n + row)
+        if self.parallel:
+            back = back.of(row != column)
+        return joined([keys, back])
+
+    def merge_reverse(self, both: Keys) -> Keys:
+        """Sorted keys out of arcs and their reverses, each once: with the mean of both weights.
+
+        The data are of the one that is listed first. Arcs that are kept as many all stay, in the
+        order of their numbers.
+        """
+        if self.parallel:
+            assert both.numbers is not None
+            return both.of(np.lexsort((both.numbers, both.key)))
+        keys = _sorted(both)
+        first = _first_of_each(keys.key)
+        # A key occurs at most twice (and a self-loop twice with one weight).
+        start = np.flatnonzero(first)
+        end = start + np.diff(start, append=len(first)) - 1
+        one, other = keys.of(start), keys.of(end)
+        weights, numbers = one.weights, one.numbers
+        if weights is not None:
+            assert other.weights is not None
+            weights = np.where(weights == other.weights, weights, weights / 2 + other.weights / 2)
+        if numbers is not None:
+            assert other.numbers is not None
+            numbers = np.minimum(numbers, other.numbers)
+        return Keys(one.key, weights, numbers)
 
     def check_copies(self, n: int, ids: np.ndarray | None) -> None:
         """Refuse a graph of n vertices with duplicates, where they are an error."""
@@ -95,11 +164,11 @@ class Settling:
             i, j = arc if ids is None else ids[arc]
             raise UserError(
                 f"the arc {i} -> {j} is listed more than once; there are {self.copies} such copies",
-                "the rules merge and sum accept duplicates",
+                "the rules merge, sum and keep accept duplicates",
             )
 
-    def facts(self, nread: int, symmetric: bool) -> dict[str, Any]:
-        """The account of the arcs that were read, for the manifest."""
+    def facts(self, nread: int, symmetric: bool, data: bool) -> dict[str, object]:
+        """The account of the arcs that were read, for the manifest; ``data``: they have data."""
         differ = {"differ": self.differ} if self.differ else {}
         return {
             "arcs_read": nread,
@@ -107,7 +176,7 @@ class Settling:
             "self_loops": {"found": self.loops, "rule": self.self_loops},
             "duplicates": {"found": self.copies, "rule": self.duplicates} | differ,
             "undirected": self.undirected,
-        }
+        } | ({"arc_data": {"rule": DATA_RULE}} if data else {})
 
 
 def check_number(n: int) -> None:
@@ -116,34 +185,23 @@ def check_number(n: int) -> None:
         raise UserError(f"{n} vertices are more than the {MAX_VERTICES} that are supported")
 
 
-def with_reverse(key: np.ndarray, weights: np.ndarray | None, n: int) -> Keys:
-    """Keys and weights of arcs, followed by those of their reverses."""
-    row, column = np.divmod(key, n)
-    column *= n
-    column += row
-    del row
-    return np.concatenate([key, column]), None if weights is None else np.tile(weights, 2)
+def joined(pieces: Sequence[Keys]) -> Keys:
+    """All keys, in their order, with the columns that the pieces have."""
+    weights = [piece.weights for piece in pieces if piece.weights is not None]
+    numbers = [piece.numbers for piece in pieces if piece.numbers is not None]
+    return Keys(
+        np.concatenate([piece.key for piece in pieces]),
+        np.concatenate(weights) if weights else None,
+        np.concatenate(numbers) if numbers else None,
+    )
 
 
-def merge_reverse(both: np.ndarray, weights: np.ndarray | None) -> Keys:
-    """Sorted keys out of arcs and their reverses; where both are there, the mean of the weights."""
-    both, weights = _sorted(both, weights)
-    first = _first_of_each(both)
-    if weights is not None:
-        # A key occurs at most twice (and a self-loop twice with one weight).
-        start = np.flatnonzero(first)
-        one, other = weights[start], weights[start + np.diff(start, append=len(both)) - 1]
-        weights = np.where(one == other, one, one / 2 + other / 2)
-    return both[first], weights
-
-
-def _sorted(key: np.ndarray, weights: np.ndarray | None) -> Keys:
-    """Sorted by key, copies of a key in their old order; ``key`` itself is overwritten."""
-    if weights is None:
-        key.sort()
-        return key, None
-    order = np.argsort(key, kind="stable")
-    return key[order], weights[order]
+def _sorted(keys: Keys) -> Keys:
+    """Sorted by key, copies of a key in their old order; the array of keys is overwritten."""
+    if keys.weights is None and keys.numbers is None:
+        keys.key.sort()
+        return keys
+    return keys.of(np.argsort(keys.key, kind="stable"))
 
 
 def _first_of_each(key: np.ndarray) -> np.ndarray:

@@ -6,16 +6,16 @@ import os
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
 
 from partition.errors import UserError
-from partition.graph.graph import check_direction
+from partition.graph.graph import MASKS, check_direction
 from partition.graph.store import Manifest, check_target, write_graph
 from partition.importing.assemble import build_graph
 from partition.importing.readers import Source
+from partition.importing.readers.arc_columns import ArcTable, arc_table
 from partition.importing.readers.edge_index import ends_of
 from partition.importing.readers.files import finite_weights
 from partition.importing.readers.gnn_benchmark import arcs_of
@@ -26,17 +26,20 @@ from partition.importing.vertex_data import attach_arrays
 
 
 def import_arrays(
-    out_path: str | os.PathLike,
-    edge_index: Any,
+    out_path: str | os.PathLike[str],
+    edge_index: object,
     *,
-    edge_weight: Any = None,
+    edge_weight: object = None,
     n: int | None = None,
-    ids: Any = None,
-    features: Any = None,
-    labels: Any = None,
-    targets: Any = None,
-    masks: Mapping[str, Any] | None = None,
+    ids: object = None,
+    features: object = None,
+    labels: object = None,
+    targets: object = None,
+    masks: Mapping[str, object] | None = None,
     split: RandomSplit | None = None,
+    arc_features: object = None,
+    arc_labels: object = None,
+    arc_masks: Mapping[str, object] | None = None,
     undirected: bool = False,
     direction: str = "in",
     duplicates: str = "merge",
@@ -70,6 +73,11 @@ def import_arrays(
         (n,) bool, or 0 and 1, or numbers of vertices; or (n, splits) bool.
     split : RandomSplit, optional
         How masks are drawn, in place of ``masks``.
+    arc_features : (E,) or (E, d) numbers, optional
+        Of each arc that ``edge_index`` lists; of a matrix, of its entries row by row.
+    arc_labels : (E,) integers or texts, or (E,) or (E, tasks) fractions, optional
+        Classes, −1 for an arc without one; or numbers to be learned, NaN where unknown.
+    arc_masks : mapping of "train" / "val" / "test" to (E,) bool, optional
     undirected, duplicates, self_loops
         See :func:`partition.importing.assemble.build_graph`.
 
@@ -91,6 +99,8 @@ def import_arrays(
     source = _source(edge_index, edge_weight, rows[0] if n is None and rows else n)
     if ids is not None:
         source = replace(source, ids=_ids(ids, source.n))
+    of_arcs = {"features": arc_features, "labels": arc_labels, **(arc_masks or {})}
+    source = replace(source, arc_data=_arc_table(of_arcs, len(source.source)))
     graph, facts = build_graph(
         source, undirected=undirected, duplicates=duplicates, self_loops=self_loops
     )
@@ -104,14 +114,14 @@ def import_arrays(
     )  # fmt: skip
 
 
-def _source(edge_index: Any, edge_weight: Any, n: int | None) -> Source:
+def _source(edge_index: object, edge_weight: object, n: int | None) -> Source:
     if sp.issparse(edge_index):
         if edge_weight is not None:
             raise UserError("edge_weight: the entries of a sparse edge_index are its weights")
-        arcs = arcs_of(_csr(edge_index, "edge_index"), "edge_index")
-        if n not in (None, arcs["n"]):
-            raise UserError(f"edge_index has {arcs['n']} vertices, not {n}")
-        return Source(**arcs, format="arrays")
+        arcs = arcs_of(_csr(edge_index, "edge_index"), "edge_index", "arrays")
+        if n not in (None, arcs.n):
+            raise UserError(f"edge_index has {arcs.n} vertices, not {n}")
+        return arcs
     source, target = ends_of(_numpy(edge_index, "edge_index"), "edge_index", "(2, E)")
     if n is None:
         n = int(max(source.max(initial=-1), target.max(initial=-1))) + 1
@@ -129,7 +139,18 @@ def _source(edge_index: Any, edge_weight: Any, n: int | None) -> Source:
     return Source(n=n, source=source, target=target, weights=weights, format="arrays")
 
 
-def _ids(ids: Any, n: int) -> np.ndarray:
+def _arc_table(given: Mapping[str, object], count: int) -> ArcTable:
+    """Arrays of features, labels and masks of so many arcs, those that are not None."""
+    named = {name: "arc_" + (f"{name}_mask" if name in MASKS else name) for name in given}
+    arrays = {name: _numpy(a, named[name]) for name, a in given.items() if a is not None}
+    for name, array in arrays.items():
+        if array.ndim == 0 or len(array) != count:
+            rows = len(array) if array.ndim else 0
+            raise UserError(f"{named[name]} has {rows} rows, there are {count} arcs")
+    return arc_table(arrays, named)
+
+
+def _ids(ids: object, n: int) -> np.ndarray:
     array = _numpy(ids, "ids")
     if array.shape != (n,) or array.dtype.kind not in "iuU":
         raise UserError(f"ids are {array.dtype} {array.shape}, not one for each of {n} vertices")
@@ -137,18 +158,18 @@ def _ids(ids: Any, n: int) -> np.ndarray:
     return array if array.dtype.kind == "U" else array.astype(np.int64)
 
 
-def _features(features: Any) -> np.ndarray:
+def _features(features: object) -> np.ndarray:
     if sp.issparse(features):
         return dense_features(_csr(features, "x"), "x")
     return _numpy(features, "x")
 
 
-def _csr(matrix: Any, where: str) -> Csr:
+def _csr(matrix: object, where: str) -> Csr:
     csr = sp.csr_array(matrix)
     return check_csr((csr.indptr, csr.indices, csr.data, csr.shape), where)
 
 
-def _numpy(value: Any, where: str) -> np.ndarray:
+def _numpy(value: object, where: str) -> np.ndarray:
     """An array from one, or from a tensor of another library, on any device, with a gradient."""
     if hasattr(value, "detach"):
         value = value.detach().cpu()

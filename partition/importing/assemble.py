@@ -12,11 +12,19 @@ from typing import Any
 import numpy as np
 
 from partition.errors import UserError
+from partition.graph.arc_data import ArcData
 from partition.graph.graph import MASKS, Graph, check_direction, index_dtype
 from partition.graph.sparse_rows import SparseRows
 from partition.graph.store import Manifest, check_target, open_graph, write_graph
 from partition.importing import on_disk
-from partition.importing.arcs import Settling, check_number, merge_reverse, with_reverse
+from partition.importing.arc_data import (
+    ArcFiles,
+    attach_arc_files,
+    in_order,
+    read_arc_files,
+    with_random,
+)
+from partition.importing.arcs import Settling, check_number
 from partition.importing.places import SORTED
 from partition.importing.readers import LISTS, Layout, Source, Tell, open_stream, read_source
 from partition.importing.vertex_data import VertexFiles, attach
@@ -25,8 +33,8 @@ __all__ = ["VertexFiles", "attach", "attach_files", "build_graph", "import_graph
 
 
 def import_graph(
-    source_path: str | os.PathLike,
-    out_path: str | os.PathLike,
+    source_path: str | os.PathLike[str],
+    out_path: str | os.PathLike[str],
     *,
     format: str = "auto",
     layout: Layout | None = None,
@@ -37,6 +45,7 @@ def import_graph(
     keep_features: str = "auto",
     overwrite: bool = False,
     memory: float | None = None,
+    arc_files: ArcFiles | None = None,
     report: Callable[[str], None] = lambda line: None,
     tell: Tell = lambda stage, done, total: None,
     **files: Any,
@@ -55,6 +64,8 @@ def import_graph(
     memory : float, optional
         Bytes that the program may take: arcs are sorted in files beside ``out_path``, with the same
         result. See :func:`partition.importing.on_disk.build_on_disk`.
+    arc_files : ArcFiles, optional
+        Data of the arcs, in the order in which the source lists them.
     tell : callable
         Told the stage of the work, how much of it is done, and how much there is.
     files
@@ -72,6 +83,8 @@ def import_graph(
     layout = layout or Layout()
     given = VertexFiles(ids=layout.ids, **files)
     given.check()
+    of_arcs = arc_files or ArcFiles()
+    of_arcs.check()
     check_target(out_path, overwrite)
 
     by_order = str(layout.ids) == SORTED
@@ -80,21 +93,23 @@ def import_graph(
         if memory is None:
             source = read_source(source_path, format, in_order)
             with _named(source_path):
-                graph, facts = _built(source, rules)
-            del source
+                narcs = len(source.source)
+                table = source.arc_data.with_columns(read_arc_files(of_arcs, narcs, "it lists"))
+                graph, facts = _built(replace(source, arc_data=table), rules)
+            del source, table
         else:
             scratch = stack.enter_context(on_disk.scratch_folder(out_path))
             allocate = on_disk.allocate_in(scratch)
             stream = open_stream(source_path, format, in_order, allocate, tell)
             with _named(source_path):
-                graph, facts = on_disk.build_on_disk(stream, scratch, memory, rules, tell)
+                graph, facts = on_disk.build_on_disk(stream, scratch, memory, rules, tell, of_arcs)
         if layout.vertices is not None:
             facts["vertices"] = layout.vertices
         if by_order or facts["format"] not in LISTS:
             given.check_ids_are_used()
         about = facts | {"ids_given": layout.ids is not None and not by_order}
-        graph = attach(graph, given, source=about, report=report)
-        facts = {"file": source_path.name} | facts | given.facts()
+        graph = with_random(attach(graph, given, source=about, report=report), of_arcs)
+        facts = {"file": source_path.name} | facts | given.facts() | of_arcs.facts()
         return write_graph(
             out_path, graph, source=facts, direction=direction, overwrite=overwrite, report=report,
             keep_features=keep_features,
@@ -113,13 +128,14 @@ def _named(path: Path) -> Iterator[None]:
 
 
 def attach_files(
-    path: str | os.PathLike,
+    path: str | os.PathLike[str],
     *,
     keep_features: str = "auto",
+    arc_files: ArcFiles | None = None,
     report: Callable[[str], None] = lambda line: None,
     **files: Any,
 ) -> Manifest:
-    """Add vertex data to a graph folder; arcs and partitions stay as they are.
+    """Add data of vertices and arcs to a graph folder; arcs and partitions stay as they are.
 
     Parameters
     ----------
@@ -127,6 +143,8 @@ def attach_files(
         The folder.
     keep_features
         See :func:`partition.graph.store.write_graph`.
+    arc_files : ArcFiles, optional
+        Data of the arcs, in the order of the folder.
     files
         Fields of :class:`VertexFiles`.
 
@@ -141,20 +159,19 @@ def attach_files(
     stored = open_graph(path)
     if given.features is None and keep_features == "auto":  # they stay in the form that was chosen
         keep_features = "sparse" if isinstance(stored.graph.features, SparseRows) else "dense"
-    graph = attach(stored.graph, given, source=stored.manifest.source, report=report)
-    facts = dict(stored.manifest.source)
-    before = facts.pop("attached", {})
-    if (
-        given.masks or given.split is not None
-    ):  # what masks were drawn or read before is no longer so
+    of_arcs = arc_files or ArcFiles()
+    graph = attach_arc_files(stored.graph, of_arcs)
+    graph = attach(graph, given, source=stored.manifest.source, report=report)
+    facts = dict(stored.manifest.source) | of_arcs.facts()
+    attached = facts.pop("attached", {})
+    before = attached if isinstance(attached, dict) else {}
+    if given.masks or given.split is not None:  # masks are not drawn as before any more
         facts.pop("split", None)
     if given.split is not None:
         before = {name: file for name, file in before.items() if name not in MASKS}
-    new = given.facts()
-    if attached := before | new.pop("attached", {}):
-        new["attached"] = attached
+    facts |= given.facts(before)
     return write_graph(
-        path, graph, source=facts | new, direction=stored.manifest.direction, overwrite=True,
+        path, graph, source=facts, direction=stored.manifest.direction, overwrite=True,
         keep_features=keep_features,
     )  # fmt: skip
 
@@ -165,7 +182,7 @@ def build_graph(
     undirected: bool = False,
     duplicates: str = "merge",
     self_loops: str = "keep",
-) -> tuple[Graph, dict[str, Any]]:
+) -> tuple[Graph, dict[str, object]]:
     """Sort arcs into CSR form, and settle self-loops and duplicates by the rules given.
 
     Self-loops are settled first, then duplicates, then the graph is made undirected.
@@ -175,11 +192,12 @@ def build_graph(
     source : Source
     undirected : bool
         Take the union of A and its transpose; where both arcs exist with different weights, each
-        gets their mean.
-    duplicates : {"merge", "sum", "error"}
+        gets their mean. Where duplicates are kept, every arc but a loop gets a reverse of its own.
+    duplicates : {"merge", "sum", "keep", "error"}
         Arcs listed more than once: one arc with the first weight; one arc with the sum of the
-        weights (of ones, where the file has none); or an error. In a symmetric source i–j and
-        j–i are the same edge.
+        weights (of ones, where the file has none); as many arcs, in the order of the source; or an
+        error. In a symmetric source i–j and j–i are the same edge. Of arcs that become one, and of
+        both directions of an edge, the one that is listed first gives its data.
     self_loops : {"keep", "drop"}
 
     Returns
@@ -199,7 +217,7 @@ def build_graph(
     return _built(source, Settling(undirected, duplicates, self_loops))
 
 
-def _built(source: Source, rules: Settling) -> tuple[Graph, dict[str, Any]]:
+def _built(source: Source, rules: Settling) -> tuple[Graph, dict[str, object]]:
     """The steps of :func:`build_graph`; those of graphs on disk are the same, range by range."""
     n = source.n
     check_number(n)
@@ -207,22 +225,24 @@ def _built(source: Source, rules: Settling) -> tuple[Graph, dict[str, Any]]:
         if len(ends) and (ends.min() < 0 or ends.max() >= n):
             raise UserError(f"an arc has a vertex outside 0..{n - 1}")
 
-    key, weights = rules.keys_of(source)
-    key, weights = rules.settle(key, weights)
+    has_data = bool(source.arc_data.columns)
+    keys = rules.settle(rules.keys_of(source, 0 if has_data or rules.parallel else None))
     rules.check_copies(n, source.ids)
     if source.symmetric or rules.undirected:
-        key, weights = merge_reverse(*with_reverse(key, weights, n))
+        keys = rules.merge_reverse(rules.with_reverse(keys, n))
 
     graph = Graph(
-        indptr=np.searchsorted(key, np.arange(n + 1) * n),
-        indices=(key % n).astype(index_dtype(n)),
-        weights=weights,
+        indptr=np.searchsorted(keys.key, np.arange(n + 1) * n),
+        indices=(keys.key % n).astype(index_dtype(n)),
+        weights=keys.weights,
         features=source.features,
         labels=source.labels,
         targets=source.targets,
         masks=dict(source.masks),
         class_names=source.class_names,
         ids=source.ids,
+        arc_data=in_order(source.arc_data, keys.numbers) if has_data else ArcData(),
+        parallel=rules.parallel,
     )
-    facts = rules.facts(len(source.source), source.symmetric)
+    facts = rules.facts(len(source.source), source.symmetric, has_data)
     return graph, {"format": source.format} | facts | dict(source.notes)

@@ -13,7 +13,9 @@ from partition.importing.readers.distdgl import parts_of
 FROM_ONE = "--first 1 if the file counts parts from 1"
 
 
-def read_parts(file: str | os.PathLike, n: int, k: int | None = None, first: int = 0) -> np.ndarray:
+def read_parts(
+    file: str | os.PathLike[str], n: int, k: int | None = None, first: int = 0
+) -> np.ndarray:
     """Read n part numbers, (n,) int32, from 0; below ``k`` if it is given.
 
     One number per line, as METIS, hMETIS, KaHyPar, KaHIP and Zoltan write them, or several per
@@ -77,7 +79,7 @@ def read_parts(file: str | os.PathLike, n: int, k: int | None = None, first: int
     return (parts - first).astype(np.int32)
 
 
-def _order(file: str | os.PathLike, vertices: list[bytes]) -> np.ndarray:
+def _order(file: str | os.PathLike[str], vertices: list[bytes]) -> np.ndarray:
     """Where the parts of vertices 0, 1, … are in a mapping, whose vertices are counted from any."""
     try:
         numbers = np.array(list(map(int, vertices)), dtype=np.int64)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from typing import Any
 
 import numpy as np
 
@@ -26,9 +25,9 @@ class Places:
     def __init__(
         self,
         graph: Graph,
-        ids: str | os.PathLike | None,
+        ids: str | os.PathLike[str] | None,
         mask_numbers: str | None,
-        source: Mapping[str, Any] | None = None,
+        source: Mapping[str, object] | None = None,
     ) -> None:
         self.source = source or {}
         self.n = graph.n

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, field
 from fractions import Fraction
-from typing import Any
 
 import numpy as np
 
@@ -57,7 +56,7 @@ class RandomSplit:
         if not 0 <= self.seed < 2**64:
             raise UserError(f"seed {self.seed} is outside 0..2^64-1")
 
-    def facts(self) -> dict[str, Any]:
+    def facts(self) -> dict[str, object]:
         """The entry of the manifest on it."""
         return {"rule": self.rule, "splits": self.splits, "seed": self.seed}
 

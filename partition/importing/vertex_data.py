@@ -6,7 +6,6 @@ import os
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -34,7 +33,7 @@ FEATURE_STREAM, LABEL_STREAM = 1, 2
 MASK_NUMBERS = ("ids", "rows")
 
 
-File = str | os.PathLike
+File = str | os.PathLike[str]
 
 
 @dataclass(frozen=True)
@@ -96,13 +95,13 @@ class VertexFiles:
         """Refuse the mistakes that show before any file is read."""
         _check_names(self.masks)
         column, table = self.label_column, self.of_labels
-        if column is not None and (table is None or _random_size(table) is not None):
+        if column is not None and (table is None or random_size(table) is not None):
             raise UserError(
                 f"--label-column {column} is a column of a file, and there is none",
                 "give the file as --labels, or as --features, whose other columns are the features",
             )
         generator(self.seed, FEATURE_STREAM)
-        if self.labels is not None and (_random_size(self.labels) or 0) > MAX_CLASSES:
+        if self.labels is not None and (random_size(self.labels) or 0) > MAX_CLASSES:
             raise UserError(f"{self.labels!r}: there can be at most {MAX_CLASSES} classes")
         if any(str(path).startswith("random:") for path in self.masks.values()):
             raise UserError("a mask is a file", "--split random:0.6,0.2,0.2 draws all three")
@@ -111,7 +110,7 @@ class VertexFiles:
             raise unknown_name("meaning of the numbers in masks", self.mask_numbers, MASK_NUMBERS)
         if self.mask_numbers is not None and not self.masks:
             raise UserError("--mask-numbers says how masks are read, but there is no mask")
-        files = [value for value in self.sized if _random_size(value) is None]
+        files = [value for value in self.sized if random_size(value) is None]
         files += [] if self.targets is None else [self.targets]
         files += [file for path in self.masks.values() for file in mask_files(path)]
         files += [] if self.ids is None or str(self.ids) == SORTED else [self.ids]
@@ -120,19 +119,23 @@ class VertexFiles:
 
     def check_ids_are_used(self) -> None:
         """A UserError if there are ids of rows, but no file with rows."""
-        rows = self.masks or self.targets is not None or not all(map(_random_size, self.sized))
+        rows = self.masks or self.targets is not None or not all(map(random_size, self.sized))
         if self.ids is not None and not rows:
             raise UserError(
                 "--ids says which vertex the rows of files are of, but there is no file",
                 "give --features, --labels, --targets or a mask",
             )
 
-    def facts(self) -> dict[str, Any]:
-        """The entries of the manifest: names of files, seed, and how masks were drawn."""
+    def facts(self, before: Mapping[str, object] | None = None) -> dict[str, object]:
+        """The entries of the manifest: names of files, seed, and how masks were drawn.
+
+        ``before`` are the names of the files that were attached earlier.
+        """
         given = {"features": self.features, "labels": self.of_labels, "targets": self.targets}
         given |= {**self.masks, "ids": self.ids}
         attached = {name: Path(value).name for name, value in given.items() if value is not None}
-        facts: dict[str, Any] = {"attached": attached} if attached else {}
+        together = {**(before or {}), **attached}
+        facts: dict[str, object] = {"attached": together} if together else {}
         if any(value.startswith("random:") for value in attached.values()):
             facts["seed"] = self.seed
         return facts if self.split is None else facts | {"split": self.split.facts()}
@@ -142,7 +145,7 @@ def attach(
     graph: Graph,
     files: VertexFiles,
     *,
-    source: Mapping[str, Any] | None = None,
+    source: Mapping[str, object] | None = None,
     report: Callable[[str], None] = lambda line: None,
 ) -> Graph:
     """The graph with vertex data from files or from a generator.
@@ -165,7 +168,7 @@ def attach(
     features, labels, seed = files.features, files.of_labels, files.seed
     given: dict[str, _Given] = {}
     if features is not None:
-        if width := _random_size(features):
+        if width := random_size(features):
             check_memory(4 * graph.n * width, f"{graph.n} x {width} random features")
             rng = generator(seed, FEATURE_STREAM)
             rows = rng.standard_normal((graph.n, width), dtype=np.float32)
@@ -175,7 +178,7 @@ def attach(
             if note := given["features"][0].note:
                 report(note)
     if labels is not None:
-        if classes := _random_size(labels):
+        if classes := random_size(labels):
             drawn = generator(seed, LABEL_STREAM).integers(classes, size=graph.n, dtype=np.int32)
             graph = replace(graph, labels=drawn, class_names=None)
         else:
@@ -287,7 +290,7 @@ def _mask_of(places: Places, pieces: list[_Given]) -> np.ndarray:
     return np.stack(found, axis=1)
 
 
-def _check_drawn(masks: Mapping[str, Any], split: RandomSplit | None) -> None:
+def _check_drawn(masks: Mapping[str, object], split: RandomSplit | None) -> None:
     if masks and split is not None:
         raise UserError("--split draws all masks, and so does not go with files of masks")
 
@@ -335,7 +338,7 @@ def generator(seed: int, stream: int) -> np.random.Generator:
     return np.random.Generator(np.random.Philox(key=np.array([seed, stream], np.uint64)))
 
 
-def _random_size(value: str | os.PathLike) -> int | None:
+def random_size(value: str | os.PathLike[str]) -> int | None:
     """D of "random:D"; None where ``value`` is a path."""
     text = str(value)
     if not text.startswith("random:"):

@@ -4,23 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any, TypeVar
 
 import numpy as np
 
 from partition.graph.sampling import pointers
+from partition.models import Description
 from partition.models.graph import GraphModel
 from partition.models.hypergraph import HypergraphModel
 from partition.models.rows import RowModel
 
-M = TypeVar("M", RowModel, GraphModel, HypergraphModel)
-
 
 def partition_nodes_first(
-    model: M,
+    model: Description,
     k: int,
     ranks_per_node: int,
-    solve: Callable[[M, int, float], np.ndarray],
+    solve: Callable[[Description, int, float], np.ndarray],
     imbalance: float,
 ) -> np.ndarray | None:
     """Partition into k / R nodes, then each node into R parts; node b gets b·R … b·R+R−1.
@@ -46,7 +44,7 @@ def partition_nodes_first(
     return parts
 
 
-def induced(model: Any, members: np.ndarray) -> Any:
+def induced(model: Description, members: np.ndarray) -> Description:
     """The model of some vertices (increasing numbers), renumbered 0..m−1.
 
     Of a hypergraph, nets keep their pins among the members, and go where fewer than two are left;

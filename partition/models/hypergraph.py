@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
@@ -47,7 +46,7 @@ class HypergraphModel:
         """The cost of each net, (nets,) int64."""
         return np.ones(self.nets, np.int64) if self.costs is None else np.asarray(self.costs)
 
-    def facts_of(self, nets: np.ndarray) -> tuple[Any, np.ndarray, Any]:
+    def facts_of(self, nets: np.ndarray) -> tuple[np.ndarray | None, np.ndarray, np.ndarray | None]:
         """Costs, owners and folds of some nets: all that follows the pins in this class."""
         costs, folds = (
             None if facts is None else np.asarray(facts)[nets] for facts in (self.costs, self.folds)

@@ -14,10 +14,9 @@ times as many nets, and the batches of one epoch see every arc exactly once.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import count, islice
-from typing import Any
 
 import numpy as np
 
@@ -27,6 +26,7 @@ from partition.graph.graph import Graph, row_sizes
 from partition.graph.hashing import key, mixed
 from partition.graph.sampling import Pattern, pointers, segments
 from partition.models.hypergraph import HypergraphModel
+from partition.registry import Setting, Settings
 
 PROBES = 5
 # Where theta is left open: no more than this is drawn, if a larger theta will do with less.
@@ -52,9 +52,7 @@ def nets_needed(k: int, theta: float, delta: float) -> int:
     return math.ceil((k - 1) ** 2 / (2 * theta**2) * math.log(2 / delta))
 
 
-def settle(
-    graph: Graph, direction: str, k: int, seed: int, options: Mapping[str, Any]
-) -> dict[str, Any]:
+def settle(graph: Graph, direction: str, k: int, seed: int, options: Settings) -> Settings:
     """The options of the model with everything decided that they left open.
 
     ``batch`` becomes a number of vertices. Where ``batches`` is 0, it becomes b = ⌈|N| / mean nets
@@ -63,9 +61,9 @@ def settle(
     rounded up to whole epochs. A sampler that draws other than by vertices makes nets of its
     batches alone. A hypergraph that would be too large is refused.
     """
-    theta = options["theta"] or THETA
-    wanted = nets_needed(k, theta, options["delta"])
-    batches = options["batches"]
+    theta, delta = float(options["theta"]) or THETA, float(options["delta"])
+    wanted = nets_needed(k, theta, delta)
+    batches = int(options["batches"])
     if batches < 0:
         raise UserError(f"batches = {batches}: a number, or 0 for what theta and delta ask for")
     if options["sampler"] != "vertex":
@@ -88,7 +86,7 @@ def settle(
         batches = -(-batches // epoch) * epoch
         if pins * batches > MAX_PINS:
             raise UserError(
-                f"theta = {theta:g} and delta = {options['delta']:g} ask for "
+                f"theta = {theta:g} and delta = {delta:g} ask for "
                 f"{wanted:,} nets: {batches:,} batches of {pins:,.0f} pins are too many",
                 "choose a larger theta, or give the number of batches",
             )
@@ -96,15 +94,15 @@ def settle(
     return {**options, "batch": str(drawn.sampler.size), "batches": max(batches, 1)}
 
 
-def share_of_vertices(n: int, options: Mapping[str, Any]) -> float | None:
+def share_of_vertices(n: int, options: Settings) -> float | None:
     """The probability that a vertex is in a batch, given one; None where they come together."""
     if options["sampler"] != "vertex":
         return None
-    return max(1, sampling.batch_size(options["batch"], n) - 1) / max(1, n - 1)
+    return max(1, sampling.batch_size(str(options["batch"]), n) - 1) / max(1, n - 1)
 
 
 def stochastic_model(
-    graph: Graph, direction: str, *, seed: int, batches: int, **options: Any
+    graph: Graph, direction: str, *, seed: int, batches: int, **options: Setting
 ) -> HypergraphModel:
     """The hypergraphs of ``batches`` mini-batches, merged.
 
@@ -156,9 +154,9 @@ class _Drawn:
     vertices: the first batch of each epoch, so independent draws.
     """
 
-    def __init__(self, graph: Graph, direction: str, seed: int, options: Mapping[str, Any]) -> None:
+    def __init__(self, graph: Graph, direction: str, seed: int, options: Settings) -> None:
         own = sampling.stream_seed(seed, sampling.MODEL)
-        name, batch, fanouts = options["sampler"], options["batch"], options["fanouts"]
+        name, batch, fanouts = (str(options[key]) for key in ("sampler", "batch", "fanouts"))
         self.sampler = sampling.make_sampler(name, graph.n, batch, own, fanouts)
         self._side = sampling.sides(graph, direction, self.sampler.side)
         self._all = options["owners"] == "all"

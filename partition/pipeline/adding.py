@@ -7,7 +7,7 @@ import math
 import os
 import time
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, replace
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -36,6 +36,7 @@ from partition.pipeline.solving import (
     mapped,
     refined,
 )
+from partition.registry import Settings
 from partition.resident import taken
 
 if TYPE_CHECKING:
@@ -51,7 +52,7 @@ class PartitionWarning(UserWarning):
 
 
 def add_partition(
-    path: str | os.PathLike,
+    path: str | os.PathLike[str],
     model: str,
     k: int,
     *,
@@ -115,7 +116,7 @@ def add_partition(
     deadline = deadline_for(time_limit)
     # Everything the user may have got wrong, before minutes of work.
     stored = store.open_graph(path)
-    graph, recipe = stored.graph, recipe_of(stored, options)
+    graph, recipe = stored.merged, recipe_of(stored, options)
     chosen, backend = choose_tool(model, tool)
     settings = all_options(graph, model, chosen, backend, options)
     check_balance(recipe, chosen, backend)
@@ -142,7 +143,8 @@ def add_partition(
         parts = make_parts(
             graph, model, k, recipe, tool=chosen, working=working,
             reassign=refine is None or refine.exchange == "rows",
-            deadline=deadline if refine is None else deadline.part(BEFORE_REFINING), **settings,
+            deadline=deadline if refine is None else deadline.part(BEFORE_REFINING),
+            options=settings,
         )  # fmt: skip
         history = []
         if refine is not None:
@@ -178,7 +180,7 @@ def add_partition(
             history=history,
             seconds=seconds,
             deterministic=backend.deterministic(settings) and not deadline.decided,
-            **asdict(found),
+            **vars(found),
         )
         if balanced:
             warn_of_imbalance(graph, reached, recipe)
@@ -189,8 +191,8 @@ def add_partition(
 
 
 def import_parts(
-    path: str | os.PathLike,
-    file: str | os.PathLike,
+    path: str | os.PathLike[str],
+    file: str | os.PathLike[str],
     name: str,
     k: int | None = None,
     *,
@@ -220,7 +222,7 @@ def import_parts(
             tool_version=version("gcnmpi"),
             direction=direction,
             options={"file": Path(file).name},
-            **asdict(figures_of(stored, parts, k)),
+            **vars(figures_of(stored, parts, k)),
         )
         return store.write_partition(stored.path, partition, overwrite=overwrite)
 
@@ -240,7 +242,7 @@ def existing_partitions(path: Path, name: str | None, k: int, overwrite: bool) -
     return found
 
 
-def default_name(model: str, k: int, tool: Tool, options: Mapping[str, Any]) -> str:
+def default_name(model: str, k: int, tool: Tool, options: Settings) -> str:
     """``MODEL-K``, with the objective between where it is not the tool's default."""
     objective = tool.options.get("objective")
     if objective is not None and options["objective"] != objective.default:
@@ -248,9 +250,9 @@ def default_name(model: str, k: int, tool: Tool, options: Mapping[str, Any]) -> 
     return f"{model}-{k}"
 
 
-def step(name: str, seconds: float, metrics: Metrics) -> dict[str, Any]:
+def step(name: str, seconds: float, metrics: Metrics) -> dict[str, object]:
     """A row of a partition's history: the figures that partitions are compared by."""
-    facts = {"step": name, "seconds": seconds, "direction": metrics.direction}
+    facts: dict[str, object] = {"step": name, "seconds": seconds, "direction": metrics.direction}
     return facts | {"exchange": metrics.exchange} | metrics.summary()
 
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
@@ -154,7 +153,7 @@ class _State:
         """Which parts weigh too much, under which constraint."""
         return self.loads > self.limit[:, np.newaxis]
 
-    def _constraints(self) -> Iterator[tuple[Any, ...]]:
+    def _constraints(self) -> Iterator[tuple[np.ndarray, ...]]:
         """Weights, loads, limit and average of each constraint."""
         return zip(self.weights, self.loads, self.limit, self.average, strict=True)
 

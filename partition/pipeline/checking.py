@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 from itertools import combinations
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 from partition.errors import UserError
 from partition.graph import store
+from partition.graph.arc_data import check_arc_data
 from partition.graph.content import FILES, check_sums, content_id, data_id, file_arrays, sums_of
 from partition.graph.graph import check_arcs, check_labels, check_targets, symmetry
+from partition.graph.metrics import Metrics, NodeTraffic
 from partition.graph.sparse_rows import SparseRows, check_rows
-from partition.graph.store import Partition, StoredGraph
+from partition.graph.store import StoredGraph
 from partition.pipeline.measuring import measure_both, measure_nodes
 
 AT_ONCE = 1 << 22  # numbers that are looked at at once
@@ -100,6 +101,15 @@ def _masks(stored: StoredGraph) -> str | None:
     return None
 
 
+def _arc_data(stored: StoredGraph) -> str | None:
+    data, manifest = stored.graph.arc_data, stored.manifest
+    check_arc_data(data, 0, stored.graph.nnz, manifest.arc_classes)
+    numbered = not data.class_names and not data.targets
+    if numbered and data.classes != manifest.arc_classes:
+        return f"the manifest says {manifest.arc_classes} classes, there are {data.classes}"
+    return None
+
+
 def _ids(stored: StoredGraph) -> str | None:
     ids = stored.graph.ids
     if ids is not None and len(np.unique(ids)) < len(ids):
@@ -117,42 +127,39 @@ def _content(stored: StoredGraph) -> str | None:
     if content_id(stored.graph) != manifest.id:
         return "indptr, indices or weights are not those that the manifest has the id of"
     if manifest.data_id and data_id(stored.graph) != manifest.data_id:
-        return "features, labels, targets, masks, ids or names of classes are not those of data_id"
+        return "the data of vertices or arcs, ids or names of classes are not those of data_id"
     return None
 
 
 def _partition(stored: StoredGraph, name: str) -> str | None:
     partition = store.read_partition(stored.path, name)
     _arcs(stored)
-    for field, measured in _measured(stored, partition):
-        for direction, figures in getattr(partition, field).items():
-            for key, value in figures.items():
-                if measured[direction].get(key, value) != value:
+    what = stored.merged, stored.manifest, partition.parts, partition.k
+    for field in ("metrics", "mixed", "nodes"):
+        known: Mapping[str, Metrics | NodeTraffic] = getattr(partition, field)
+        if not known:
+            continue
+        measured: Mapping[str, Metrics | NodeTraffic]
+        if field == "nodes":
+            measured = measure_nodes(*what, partition.nodes["in"].ranks_per_node)
+        else:
+            measured = measure_both(*what, mixed=field == "mixed")
+        for direction, figures in known.items():
+            for key, value in vars(figures).items():
+                if value is not None and getattr(measured[direction], key) != value:
                     return f"{field} of direction {direction!r}: {key} is not that of the parts"
     return None
 
 
-def _measured(stored: StoredGraph, partition: Partition) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Of each kind of figures that the partition has, what is measured now."""
-    what = stored.graph, stored.manifest, partition.parts, partition.k
-    found: dict[str, dict[str, Any]] = {}
-    for field, mixed in (("metrics", False), ("mixed", True)):
-        if getattr(partition, field):
-            found[field] = measure_both(*what, mixed)
-    if partition.nodes:
-        found["nodes"] = measure_nodes(*what, partition.nodes["in"]["ranks_per_node"])
-    for field, figures in found.items():
-        yield field, {direction: asdict(value) for direction, value in figures.items()}
-
-
 _CHECKS: dict[str, Callable[[StoredGraph], str | None]] = {
     "files that the manifest does not name": _files,
-    "arcs: targets in range, increasing, each once; weights finite": _arcs,
+    "arcs: targets in range, increasing, each once unless parallel; weights finite": _arcs,
     "flags: directed, symmetric pattern, symmetric values": _flags,
     "features: finite": _features,
     "labels and targets: within their classes, not infinite": _labels,
     "masks: no vertex in two": _masks,
     "ids: each once": _ids,
+    "data of arcs: finite, labels within their classes, no arc in two masks": _arc_data,
     "checksums of all files": _sums,
     "content ids: id, data_id": _content,
 }

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
 
 from partition.errors import UserError
 from partition.graph.metrics import Metrics
 from partition.refinement.objective import sweeps_for
+from partition.registry import Settings
 
 MIXED_SLOWER = 3.0  # than the refinement for rows, which moves vertices in fewer rounds
 ENTRY, NUMBER = 2e-9, 2e-10  # seconds of a core of an ordinary server
@@ -57,7 +57,7 @@ class Candidate:
     name: str
     model: str
     seconds: Callable[[float, int], float]
-    options: Mapping[str, Any] = field(default_factory=dict)
+    options: Settings = field(default_factory=dict)
     seed: int = 0  # added to the seed asked for
     exchange: str = "rows"  # that it is refined for
 

@@ -67,7 +67,7 @@ def figures_of(
     working: Callable[[str], None] = lambda stage: None,
 ) -> Figures:  # fmt: skip
     """Measure a partition that is to be stored."""
-    graph, manifest = stored.graph, stored.manifest
+    graph, manifest = stored.merged, stored.manifest
     working("measuring rows")
     metrics = measure_both(graph, manifest, parts, k)
     working("measuring the mixed exchange")

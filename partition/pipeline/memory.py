@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
@@ -21,6 +20,7 @@ from partition.graph.graph import REVERSED, Graph, row_sizes
 from partition.graph.metrics import AT_ONCE
 from partition.pipeline.recipe import Recipe
 from partition.refinement.objective import Objective, cells
+from partition.registry import Settings
 
 MODELS_KNOWN = ("rp", "block", "gp", "hp")
 PROGRAM = 110e6  # Python and its libraries; of the tool's process, too
@@ -59,7 +59,7 @@ class Choice:
     """A tool with all its options, and what it takes: stage → bytes."""
 
     tool: str
-    options: Mapping[str, Any]
+    options: Settings
     stages: Mapping[str, float]
 
     @property
@@ -81,7 +81,7 @@ def within(
     *,
     tool: str | None = None,
     refine: Objective | None = None,
-    options: Mapping[str, Any] | None = None,
+    options: Settings | None = None,
 ) -> Choice:
     """The first way to make a partition that fits: the tool asked for, with what was given.
 
@@ -126,7 +126,7 @@ def within(
 def forecast(
     sizes: Sizes,
     backend: Tool,
-    options: Mapping[str, Any],
+    options: Settings,
     model: str,
     refine: bool = False,
     constraints: int = 1,
@@ -143,7 +143,7 @@ def forecast(
     stages = {}
     if backend.distribution is not None:
         assert backend.memory is not None
-        entries = sizes.kept(options.get("max_net", 0))
+        entries = sizes.kept(int(options.get("max_net", 0)))
         pins = 2 * entries if model == "gp" else nnz + n
         piece = min(PIECE, 2 * nnz) * (PER_ENTRY_OF_PIECE + (SHIFTED if model == "hp" else 0))
         stages["model"] = ours + mapped + item * pins + piece
@@ -173,8 +173,8 @@ def _refinement(sizes: Sizes) -> float:
 
 
 def _ways(
-    graph: Graph, model: str, tool: str | None, given: Mapping[str, Any]
-) -> Iterator[tuple[str, Tool, dict[str, Any]]]:
+    graph: Graph, model: str, tool: str | None, given: Settings
+) -> Iterator[tuple[str, Tool, Settings]]:
     """Tools and all their options, in the order of preference."""
     for max_net in (None, *NETS):
         for name in [tool] if tool else MODELS[model].tools:
@@ -206,7 +206,7 @@ def _said(choice: Choice) -> str:
 
 def _hint(
     sizes: Sizes, least: Choice, model: str, memory: float, tool: str | None,
-    given: Mapping[str, Any],
+    given: Settings,
 ) -> str:  # fmt: skip
     """Other options that would fit."""
     enough = f"give --memory {least.peak / 1e9 + 0.01:.2f}GB"

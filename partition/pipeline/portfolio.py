@@ -47,7 +47,7 @@ SLOW = 2.0  # times the estimates: another machine, not another graph
 
 
 def add_best(
-    path: str | os.PathLike,
+    path: str | os.PathLike[str],
     k: int,
     *,
     time_limit: float | None = None,
@@ -106,7 +106,7 @@ def add_best(
     limit = TIME_LIMIT if time_limit is None else time_limit
     deadline = deadline_for(limit, paced=False)
     stored = store.open_graph(path)
-    graph = stored.graph
+    graph = stored.merged
     recipe = recipe_of(stored, asked)
     if asked:
         raise TypeError(f"add_best() has no {', '.join(asked)}")
@@ -169,7 +169,7 @@ def add_best(
                 ],
                 seconds=time.perf_counter() - run.begun,
                 deterministic=all(t.deterministic for t in trials) and not deadline.decided,
-                **asdict(found),
+                **vars(found),
             )
             warn_of_imbalance(graph, found.of(aim, recipe.direction), recipe)
             made.append(store.write_partition(stored.path, partition, overwrite=overwrite))
@@ -191,9 +191,9 @@ class _Trial:
     effort: float = 0.0  # of its refinement
     deterministic: bool = True
 
-    def told(self, aim: str, chosen: bool) -> dict[str, Any]:
+    def told(self, aim: str, chosen: bool) -> dict[str, object]:
         """Its row in the history of a partition for that exchange."""
-        facts: dict[str, Any] = {"step": self.candidate.name, "seconds": self.seconds}
+        facts: dict[str, object] = {"step": self.candidate.name, "seconds": self.seconds}
         if aim in self.figures:
             metrics, predicted = self.figures[aim]
             facts |= step(self.candidate.name, self.seconds, metrics) | {"predicted": predicted}
@@ -342,7 +342,7 @@ class _Run:
                 raise TimeIsUp("no time was left")
             trial.parts = make_parts(
                 self.graph, candidate.model, self.k, self._seeded(candidate.seed),
-                deadline=deadline, **candidate.options,
+                deadline=deadline, options=candidate.options,
             )  # fmt: skip
         except UserError as error:
             trial.error, trial.deterministic = error, False
@@ -386,6 +386,6 @@ class _Run:
         trial.seconds += time.perf_counter() - begun
 
 
-def _tool(candidate: Candidate) -> tuple[Any, ...]:
+def _tool(candidate: Candidate) -> tuple[object, ...]:
     """The key that candidates share which differ in the refinement alone."""
     return candidate.model, candidate.options, candidate.seed

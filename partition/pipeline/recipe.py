@@ -63,15 +63,15 @@ class Recipe:
     def check(self, stored: StoredGraph, k: int) -> None:
         """A UserError unless the graph can have such a partition into k parts."""
         check_parts_wanted(k, stored.manifest)
-        check_imbalance(self.imbalance, stored.graph, k, self.direction)
+        check_imbalance(self.imbalance, stored.merged, k, self.direction)
         check_seed(self.seed)
         if self.ranks_per_node is not None and self.ranks_per_node < 1:
             raise UserError(f"ranks per node = {self.ranks_per_node}: a node runs at least one")
         check_name("mapping", self.mapping, MAPPINGS)
 
-    def record(self) -> dict[str, Any]:
+    def record(self) -> dict[str, object]:
         """The demands that the options of a stored partition keep."""
-        facts: dict[str, Any] = {}
+        facts: dict[str, object] = {}
         if self.balance != DEFAULT_BALANCE:
             facts["balance"] = self.balance
         if self.ranks_per_node is not None:

@@ -21,7 +21,7 @@ from partition.refinement.objective import Objective
 
 
 def refine_partition(
-    path: str | os.PathLike,
+    path: str | os.PathLike[str],
     start: str,
     *,
     name: str | None = None,
@@ -70,7 +70,7 @@ def refine_partition(
     objective, deadline = objective or Objective(), deadline_for(time_limit)
     start = member(path, start, objective.exchange)
     stored, before = open_graph(path), read_partition(path, start)
-    graph, k = stored.graph, before.k
+    graph, k = stored.merged, before.k
     usual = USUAL_IMBALANCE if before.imbalance is None else before.imbalance
     recipe = Recipe(
         usual if imbalance is None else imbalance,
@@ -114,7 +114,7 @@ def refine_partition(
             history=[step(start, before.seconds, was), step("refine", seconds, reached)],
             seconds=seconds,
             deterministic=before.deterministic and not deadline.decided,
-            **asdict(found),
+            **vars(found),
         )
         warn_of_imbalance(graph, reached, recipe)
         return write_partition(stored.path, partition, overwrite=overwrite)

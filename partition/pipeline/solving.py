@@ -22,8 +22,9 @@ from partition.graph.hashing import key
 from partition.graph.metrics import exchange_matrix
 from partition.mapping.hierarchy import partition_nodes_first
 from partition.mapping.placement import map_to_nodes
+from partition.models import Description
 from partition.models.graph import graph_model
-from partition.models.hypergraph import connectivity, hypergraph_model
+from partition.models.hypergraph import HypergraphModel, connectivity, hypergraph_model
 from partition.pipeline.balance import DEFAULT as DEFAULT_BALANCE
 from partition.pipeline.balance import (
     ENTRIES,
@@ -34,6 +35,7 @@ from partition.pipeline.balance import (
 )
 from partition.pipeline.recipe import NODES_FIRST, Recipe
 from partition.refinement.objective import OBJECTIVES, Objective
+from partition.registry import Settings
 from partition.resident import let_go
 from partition.signals import at_once
 
@@ -55,7 +57,7 @@ def make_parts(
     deadline: Deadline | None = None,
     reassign: bool = True,
     working: Callable[[str], None] = lambda line: None,
-    **options: Any,
+    options: Settings | None = None,
 ) -> np.ndarray:
     """Partition a graph in memory: (n,) int32 part numbers, no part empty.
 
@@ -67,7 +69,7 @@ def make_parts(
     """
     deadline = deadline or Deadline()
     chosen, backend = choose_tool(model, tool)
-    settings = all_options(graph, model, chosen, backend, options)
+    settings = all_options(graph, model, chosen, backend, options or {})
     check_balance(recipe, chosen, backend)
     if k == 1:
         return np.zeros(graph.n, dtype=np.int32)
@@ -83,12 +85,12 @@ def make_parts(
     mixes, share_of = MODELS[model].exchange == "mixed" and reassign, MODELS[model].share
     of_tool = deadline.part(BEFORE_OTHERS if share_of else BEFORE_REFINING if mixes else 1.0)
 
-    def solve(piece: Any, parts_wanted: int, imbalance: float) -> np.ndarray:
+    def solve(piece: Description, parts_wanted: int, imbalance: float) -> np.ndarray:
         # No part can weigh less than the heaviest row: a tool asked for less may give up.
         working(f"{model}, {chosen}")
         weight = piece.weights
         heaviest = float(weight.max() * parts_wanted / weight.sum()) - 1 + 1e-6
-        arguments = {"imbalance": max(imbalance, heaviest), "seed": recipe.seed}
+        arguments: Settings = {"imbalance": max(imbalance, heaviest), "seed": recipe.seed}
         arguments |= {key: settings[key] for key in backend.options}
         if backend.distribution is None:
             parts = _run_here(chosen, backend, piece, parts_wanted, arguments)
@@ -150,6 +152,7 @@ def make_parts(
             with at_once():
                 unseen, direction = key(recipe.seed, UNSEEN), recipe.direction
                 judge = describe(graph, model, k, seed=unseen, direction=direction, **settings)
+                assert isinstance(judge, HypergraphModel)
                 return min(starts, key=lambda parts: connectivity(judge, parts, k))
         parts = starts[0]
     assert parts is not None
@@ -182,7 +185,7 @@ def _for_batches(
     return refine_for_batches(model, best, k, share, effort=LONGER, deadline=deadline, **wanted)[0]
 
 
-def _run_here(name: str, tool: Tool, model: Any, k: int, arguments: dict[str, Any]) -> np.ndarray:
+def _run_here(name: str, tool: Tool, model: Description, k: int, arguments: Settings) -> np.ndarray:
     """Call a tool in this process: what it raises becomes one line that says where."""
     try:
         return tool.partition(model, k, **arguments)

@@ -20,6 +20,7 @@ from partition.graph.graph import chunks
 from partition.graph.sampling import pointers
 from partition.graph.store import open_graph
 from partition.locks import check_outside_graphs
+from partition.models import Description
 from partition.models.graph import GraphModel
 from partition.models.hypergraph import HypergraphModel
 from partition.pipeline.balance import DEFAULT, constraint_weights, parse_balance
@@ -39,8 +40,8 @@ NEWLINE, SPACE = 10, 32
 
 
 def export_model(
-    path: str | os.PathLike,
-    file: str | os.PathLike,
+    path: str | os.PathLike[str],
+    file: str | os.PathLike[str],
     format: str,
     model: str | None = None,
     *,
@@ -50,7 +51,7 @@ def export_model(
     balance: str = DEFAULT,
     overwrite: bool = False,
     **options: Any,
-) -> dict[str, Any]:
+) -> dict[str, object]:
     """Write a model of the graph folder ``path`` for another program.
 
     The model is by default gp for METIS and Scotch, hp for the others; only shp depends on k. For
@@ -70,7 +71,7 @@ def export_model(
     model = model or ("gp" if format in GRAPHS else "hp")
     if model not in MODELS:
         raise unknown_model(model)
-    settings = check_options(model, MODELS[model], options, "model")
+    settings = check_options(model, MODELS[model].options, options, "model")
     if k is None and MODELS[model].settle is not None:
         raise UserError(f"the model {model!r} depends on the number of parts", "give -k")
     names = parse_balance(balance)
@@ -80,23 +81,23 @@ def export_model(
     if k is not None and not 1 <= k <= stored.manifest.n:
         raise UserError(f"k = {k} is not in 1..{stored.manifest.n}, the number of vertices")
 
-    graph = stored.graph
+    graph = stored.merged
     settings = settled(graph, model, k or 1, seed, direction, settings)
     described = describe(graph, model, k or 1, seed=seed, direction=direction, **settings)
     weights = constraint_weights(graph, direction, names)
     write_model(file, described, format, weights)
-    facts: dict[str, Any] = {"file": str(file), "format": format, "model": model}
+    facts: dict[str, object] = {"file": str(file), "format": format, "model": model}
     facts |= {"direction": direction, "options": settings, "vertices": graph.n}
     facts["constraints"] = list(names)
     if isinstance(described, GraphModel):
         facts["edges"] = len(described.indices) // 2
-    else:
+    elif isinstance(described, HypergraphModel):
         facts |= {"nets": described.nets, "pins": int(described.indptr[-1])}
     return facts | {"bytes": Path(file).stat().st_size}
 
 
 def write_model(
-    file: str | os.PathLike, model: Any, format: str, weights: np.ndarray | None = None
+    file: str | os.PathLike[str], model: Description, format: str, weights: np.ndarray | None = None
 ) -> None:
     """Write a model for another program: all of the file, or nothing.
 
@@ -115,11 +116,12 @@ def write_model(
             f"a file of format {format} has one weight per vertex",
             f"balance one thing, or write a {ONE_WEIGHT[format]} file",
         )
-    writers = {"metis": _metis, "scotch": _scotch, "hmetis": _hmetis, "patoh": _patoh}
-    write: Any = writers[format]
     check_outside_graphs(file)
     with atomic_file(file) as out:
-        write(out, model, np.asarray(weights))
+        if isinstance(model, GraphModel):
+            (_metis if format == "metis" else _scotch)(out, model, np.asarray(weights))
+        elif isinstance(model, HypergraphModel):
+            (_hmetis if format == "hmetis" else _patoh)(out, model, np.asarray(weights))
 
 
 def _metis(out: IO[bytes], model: GraphModel, weights: np.ndarray) -> None:

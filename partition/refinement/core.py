@@ -15,7 +15,8 @@ passed on: a function is compiled for every combination of types that it is call
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from functools import partial
+from typing import NamedTuple, TypeVar
 
 import numba
 import numpy as np
@@ -28,17 +29,18 @@ NET = np.dtype(
     align=True,
 )
 
+T = TypeVar("T")
 
-def compiled(function: Callable) -> Any:
+
+def compiled(function: Callable[..., T]) -> Callable[..., T]:
     """Compile on the first call, and keep the code on disk where that is possible."""
     # No division by zero is checked for; sums may be fused, not reordered. Threads that tell of the
     # progress, and that the time is over, run meanwhile.
-    settings: dict[str, Any] = {"error_model": "numpy", "fastmath": {"contract", "nsz"}}
-    settings["nogil"] = True
+    njit = partial(numba.njit, error_model="numpy", fastmath={"contract", "nsz"}, nogil=True)
     try:
-        return numba.njit(cache=True, **settings)(function)
+        return njit(cache=True)(function)
     except RuntimeError:  # there is no folder to write to
-        return numba.njit(**settings)(function)
+        return njit()(function)
 
 
 class State(NamedTuple):

@@ -127,7 +127,9 @@ def energy_at(
     )
 
 
-def value(objective: Objective, state: State | Matching, largest: Callable = np.max) -> float:
+def value(
+    objective: Objective, state: State | Matching, largest: Callable[..., float] = np.max
+) -> float:
     """The objective of a partition: see :class:`~partition.refinement.objective.Objective`.
 
     ``largest`` makes one number of the volumes of the parts: their maximum, or a smoother one.

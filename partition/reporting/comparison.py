@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from partition.errors import UserError
-from partition.graph.metrics import Metrics, NodeTraffic, measure
+from partition.graph.metrics import Metrics, measure
 from partition.graph.pairs import members
 from partition.graph.store import Partition, list_partitions, open_graph, read_partition
 from partition.pipeline.solving import make_parts
@@ -24,7 +24,7 @@ TABLE = {
 
 
 def compare(
-    path: str | os.PathLike, names: Iterable[str] = (), direction: str | None = None
+    path: str | os.PathLike[str], names: Iterable[str] = (), direction: str | None = None
 ) -> list[dict[str, Any]]:
     """The figures of partitions of one graph, beside those of random rows with as many parts.
 
@@ -52,8 +52,8 @@ def compare(
             summary = _summary(partition, direction)
             baselines.setdefault(partition.k, (partition.name, summary))
     for k in {partition.k for partition in wanted} - baselines.keys():
-        parts = make_parts(stored.graph, BASELINE, k)
-        summary = measure(stored.graph, parts, k, direction).summary()
+        parts = make_parts(stored.merged, BASELINE, k)
+        summary = measure(stored.merged, parts, k, direction).summary()
         baselines[k] = "rp, seed 0, computed", summary
 
     rows = []
@@ -66,17 +66,17 @@ def compare(
         facts |= {"mixed": mixed, "mixed_relative": _relative(mixed or {}, yardstick)}
         traffic = partition.nodes.get(direction)
         facts |= {"direction": direction} | summary
-        facts |= {"nodes": None if traffic is None else NodeTraffic(**traffic).summary()}
+        facts |= {"nodes": None if traffic is None else traffic.summary()}
         rows.append(facts | {"baseline": label, "relative": relative})
     return sorted(rows, key=lambda row: (row["k"], row["volume"], row["name"]))
 
 
 def metrics_of_parts(
-    path: str | os.PathLike, rows: Iterable[Mapping[str, Any]]
+    path: str | os.PathLike[str], rows: Iterable[Mapping[str, Any]]
 ) -> dict[str, Metrics]:
     """By name, what each part of the compared partitions has and sends."""
     stored = {row["name"]: read_partition(path, row["name"], parts=False) for row in rows}
-    return {row["name"]: Metrics(**stored[row["name"]].metrics[row["direction"]]) for row in rows}
+    return {row["name"]: stored[row["name"]].metrics[row["direction"]] for row in rows}
 
 
 def geometric_mean(values: Iterable[float | None]) -> float | None:
@@ -99,10 +99,10 @@ def means(rows: Sequence[Mapping[str, Any]], by: str) -> dict[str, dict[str, flo
 
 
 def _summary(partition: Partition, direction: str, figures: str = "metrics") -> dict[str, float]:
-    by_direction = getattr(partition, figures)
+    by_direction: Mapping[str, Metrics] = getattr(partition, figures)
     if direction not in by_direction:
         raise UserError(f"partition {partition.name!r} was stored without metrics")
-    return Metrics(**by_direction[direction]).summary()
+    return by_direction[direction].summary()
 
 
 def _relative(

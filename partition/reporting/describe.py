@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import fields
 from typing import Any
 
@@ -10,33 +11,26 @@ import numpy as np
 from partition.graph.graph import UNLABELLED, Graph, chunks, of_split
 from partition.graph.metrics import Metrics, NodeTraffic
 from partition.graph.sparse_rows import SparseRows
-from partition.graph.store import Partition, StoredGraph, list_partitions, read_partition
+from partition.graph.store import Partition, StoredGraph
 
 
-def describe_graph(stored: StoredGraph) -> dict[str, Any]:
-    """The manifest, the statistics of the degrees, and the partitions in the folder."""
-    return {
-        "path": str(stored.path),
-        "manifest": stored.manifest,
-        "degrees": degrees(stored.graph),
-        "partitions": [
-            describe_partition(read_partition(stored.path, name, parts=False), lists=False)
-            for name in list_partitions(stored.path)
-        ],
-    }
-
-
-def describe_partition(partition: Partition, *, lists: bool = True) -> dict[str, Any]:
+def describe_partition(partition: Partition, *, lists: bool = True) -> dict[str, object]:
     """All that is stored of a partition but the part vector, and the totals of its metrics.
 
     With ``lists``, the figures of every part are included.
     """
     hidden = {"parts"} if lists else {"parts", "metrics", "mixed", "nodes", "history"}
     facts = {f.name: getattr(partition, f.name) for f in fields(partition) if f.name not in hidden}
-    summary = {key: Metrics(**value).summary() for key, value in partition.metrics.items()}
-    mixed = {key: Metrics(**value).summary() for key, value in partition.mixed.items()}
-    nodes = {key: NodeTraffic(**value).summary() for key, value in partition.nodes.items()}
-    return facts | {"summary": summary, "mixed_summary": mixed, "node_summary": nodes}
+    return facts | {
+        "summary": summaries(partition.metrics),
+        "mixed_summary": summaries(partition.mixed),
+        "node_summary": summaries(partition.nodes),
+    }
+
+
+def summaries(figures: Mapping[str, Metrics | NodeTraffic]) -> dict[str, dict[str, float]]:
+    """The totals of figures, by direction."""
+    return {direction: each.summary() for direction, each in figures.items()}
 
 
 def describe_data(stored: StoredGraph) -> dict[str, Any]:

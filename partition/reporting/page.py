@@ -31,7 +31,7 @@ Rows = Sequence[Mapping[str, Any]]
 
 
 def write_comparison(
-    path: str | os.PathLike, manifest: Manifest, rows: Rows, parts: Mapping[str, Metrics]
+    path: str | os.PathLike[str], manifest: Manifest, rows: Rows, parts: Mapping[str, Metrics]
 ) -> None:
     """Write a page about partitions.
 

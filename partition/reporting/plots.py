@@ -19,7 +19,7 @@ PANELS = {
 }
 
 
-def plot_comparison(rows: Sequence[Mapping[str, Any]], file: str | os.PathLike) -> None:
+def plot_comparison(rows: Sequence[Mapping[str, Any]], file: str | os.PathLike[str]) -> None:
     """Figures of partitions over those of random rows, on logarithmic axes: a panel per figure.
 
     Each row of :func:`partition.reporting.study.study` is a line of the plot, under its graph and

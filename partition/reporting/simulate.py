@@ -23,7 +23,7 @@ QUANTILES = {"min": 0.0, "q05": 0.05, "median": 0.5, "q95": 0.95, "max": 1.0}
 
 
 def simulate(
-    path: str | os.PathLike,
+    path: str | os.PathLike[str],
     names: Sequence[str],
     *,
     sampler: str = "vertex",
@@ -64,7 +64,7 @@ def simulate(
             "rows are kept in runs, for batches of seeds",
             "add --as-trained, with --sampler neighbor or labor",
         )
-    graph = stored.graph
+    graph = stored.merged
     seeds = None
     if as_trained and SAMPLERS.get(sampler).layered:
         trained = training_vertices(graph)
@@ -91,7 +91,7 @@ def simulate(
 
 def draw(
     graph: Graph,
-    sampler: Any,
+    sampler: sampling.Sampler,
     partitions: Sequence[tuple[np.ndarray, int]],
     batches: int,
     direction: str,

@@ -51,7 +51,7 @@ def parse_recipe(text: str) -> Recipe:
 
 
 def study(
-    graphs: Iterable[str | os.PathLike],
+    graphs: Iterable[str | os.PathLike[str]],
     recipes: Sequence[Recipe],
     ks: Sequence[int],
     *,
@@ -122,7 +122,7 @@ def table(rows: Sequence[Mapping[str, Any]]) -> str:
     return _markdown(head, lines)
 
 
-def write_csv(rows: Sequence[Mapping[str, Any]], file: str | os.PathLike) -> None:
+def write_csv(rows: Sequence[Mapping[str, Any]], file: str | os.PathLike[str]) -> None:
     """One line per partition of a study: its figures, and ``relative_…`` to random rows."""
     flat = [
         {key: value for key, value in row.items() if key not in ("relative", "nodes")}
@@ -138,7 +138,7 @@ def write_csv(rows: Sequence[Mapping[str, Any]], file: str | os.PathLike) -> Non
 
 
 def _make(
-    path: str | os.PathLike, recipe: Recipe, k: int, name: str, common: dict[str, Any]
+    path: str | os.PathLike[str], recipe: Recipe, k: int, name: str, common: dict[str, Any]
 ) -> Partition:
     options = dict(recipe.options)
     if "time_limit" in options:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from rich import box
@@ -10,7 +11,10 @@ from rich.table import Column, Table
 
 from partition import terminal
 from partition.errors import shown
-from partition.graph.store import Manifest
+from partition.graph.metrics import Metrics, NodeTraffic
+from partition.graph.store import Manifest, Partition, StoredGraph
+from partition.pipeline.checking import Finding
+from partition.reporting.describe import summaries
 
 MANY_PARTS = 64
 
@@ -23,16 +27,20 @@ def console() -> terminal.Console:
     return out
 
 
-def show_graph(facts: Mapping[str, Any]) -> None:
-    """Print a graph, for ``info``."""
-    manifest: Manifest = facts["manifest"]
-    degree = facts["degrees"]
-    table = _facts(f"{manifest.name}  ({facts['path']})")
+def show_graph(
+    stored: StoredGraph, degree: Mapping[str, Any], partitions: Sequence[Partition]
+) -> None:
+    """Print a graph, for ``info``, with its degrees and its partitions."""
+    manifest = stored.manifest
+    table = _facts(f"{manifest.name}  ({stored.path})")
     table.add_row("id", manifest.id)
     table.add_row("vertices", f"{manifest.n:,}")
     kind = "directed" if manifest.directed else "undirected (both arcs of an edge are stored)"
     weights = "weighted" if manifest.weighted else "no weights"
-    table.add_row("arcs", f"{manifest.nnz:,}, {kind}, {weights}")
+    parallel = ", parallel ones kept" if manifest.parallel else ""
+    table.add_row("arcs", f"{manifest.nnz:,}, {kind}, {weights}{parallel}")
+    if of_arcs := _arc_data(manifest):
+        table.add_row("data of arcs", of_arcs)
     for name in ("out", "in"):
         spread = degree[name]
         text = f"{spread['min']:,} … {spread['max']:,}, mean {spread['mean']:.2f}"
@@ -52,10 +60,22 @@ def show_graph(facts: Mapping[str, Any]) -> None:
         table.add_row(f"source: {key.replace('_', ' ')}", _plain(value))
     out = console()
     out.print(table)
-    if facts["partitions"]:
-        show_list(facts["partitions"])
+    if partitions:
+        show_list(partitions)
     else:
-        out.print(f"no partitions yet: gcn-partition add {facts['path']} --model hp -k 4")
+        out.print(f"no partitions yet: gcn-partition add {stored.path} --model hp -k 4")
+
+
+def _arc_data(manifest: Manifest) -> str:
+    """Columns of the arcs, and the rule by which arcs of the source that became one gave theirs."""
+    said = [f"{manifest.arc_features:,} features"] if manifest.arc_features else []
+    said += [f"labels of {manifest.arc_classes:,} classes"] if manifest.arc_classes else []
+    said += [f"{manifest.arc_targets:,} numbers to learn"] if manifest.arc_targets else []
+    said += [f"masks {', '.join(manifest.arc_masks)}"] if manifest.arc_masks else []
+    rule = ""
+    if said and "arc_data" in manifest.source and not manifest.parallel:
+        rule = "; of arcs that became one, and of both ways of an edge, those of the first listed"
+    return ", ".join(said) + rule
 
 
 def _features(manifest: Manifest) -> str:
@@ -68,28 +88,29 @@ def _features(manifest: Manifest) -> str:
     return f"{manifest.features:,} columns, kept sparse: {share:.2%} are not 0"
 
 
-def show_checks(findings: Sequence[Mapping[str, Any]]) -> None:
+def show_checks(findings: Sequence[Finding]) -> None:
     """Print the findings of ``check``: a row for each thing that was looked at."""
     table = Table("checked", "found", box=box.SIMPLE_HEAD)
     for finding in findings:
-        table.add_row(shown(finding["what"]), shown(finding["wrong"] or "in order"))
+        table.add_row(shown(finding.what), shown(finding.wrong or "in order"))
     console().print(table)
 
 
-def show_data(facts: Mapping[str, Any]) -> None:
+def show_data(path: Path, manifest: Manifest, data: Mapping[str, Any]) -> None:
     """Print the content of a graph folder after an import, for a check at a glance."""
-    data, manifest = facts["summary"], facts["manifest"]
-    table = _facts(facts["path"])
+    table = _facts(str(path))
     table.add_row("vertices", f"{data['vertices']:,}")
     kind = "directed" if data["directed"] else "undirected"
     table.add_row("arcs", f"{data['arcs']:,}, {kind}{_span(', weights', data['weights'])}")
     for key in ("self_loops", "duplicates"):
-        found = manifest.source.get(key, {})
-        if found.get("found"):
+        found = manifest.source.get(key)
+        if isinstance(found, Mapping) and found.get("found"):
             rule = RULES.get(found["rule"], found["rule"])
             table.add_row("", f"{found['found']:,} {key.replace('_', '-')} {rule}{_other(found)}")
+    if of_arcs := _arc_data(manifest):
+        table.add_row("data of arcs", of_arcs)
     if "columns" in manifest.source:
-        table.add_row("columns", shown(manifest.source["columns"]))
+        table.add_row("columns", shown(str(manifest.source["columns"])))
     if data["ids"]:
         first, last = (shown(str(data["ids"][key])) for key in ("first", "last"))
         table.add_row("ids", f"row 0 is vertex {first}, row {data['vertices'] - 1:,} is {last}")
@@ -122,7 +143,7 @@ def show_data(facts: Mapping[str, Any]) -> None:
     console().print(table)
 
 
-def _other(found: Mapping[str, Any]) -> str:
+def _other(found: Mapping[str, object]) -> str:
     """How duplicates with other weights were settled."""
     if not found.get("differ") or found["rule"] != "merge":
         return ""
@@ -140,46 +161,50 @@ def _span(before: str, values: Mapping[str, float] | None) -> str:
     return f"{before} from {values['min']:g} to {values['max']:g}" if values else ""
 
 
-def show_partition(facts: Mapping[str, Any]) -> None:
+def show_partition(partition: Partition) -> None:
     """Print all about one partition, for ``info``."""
-    table = _facts(facts["name"])
-    for key in ("k", "model", "tool", "tool_version", "direction", "seed", "imbalance", "options"):
-        table.add_row(key.replace("_", " "), _plain(facts[key]))
-    table.add_row("deterministic", _plain(facts["deterministic"]))
-    table.add_row("seconds", f"{facts['seconds']:.2f}")
-    table.add_row("id", facts["id"])
-    table.add_row("graph id", facts["graph_id"])
+    table = _facts(partition.name)
+    for key in (
+        "k", "model", "tool", "tool_version", "direction", "seed", "imbalance", "options",
+        "deterministic",
+    ):  # fmt: skip
+        table.add_row(key.replace("_", " "), _plain(getattr(partition, key)))
+    table.add_row("seconds", f"{partition.seconds:.2f}")
+    table.add_row("id", partition.id)
+    table.add_row("graph id", partition.graph_id)
     out = console()
     out.print(table)
 
-    _show_totals(out, facts["summary"], "one exchange, by direction of M")
-    if facts["mixed_summary"]:
-        _show_totals(out, facts["mixed_summary"], "one mixed exchange")
+    _show_totals(out, partition.metrics, "one exchange, by direction of M")
+    if partition.mixed:
+        _show_totals(out, partition.mixed, "one mixed exchange")
 
-    if facts["history"]:
-        show_history(facts["history"])
-    if facts["nodes"]:
-        per_node = next(iter(facts["nodes"].values()))["ranks_per_node"]
-        _show_totals(out, facts["node_summary"], f"on nodes of {per_node} ranks")
+    if partition.history:
+        show_history(partition.history)
+    if partition.nodes:
+        per_node = next(iter(partition.nodes.values())).ranks_per_node
+        _show_totals(out, partition.nodes, f"on nodes of {per_node} ranks")
 
-    for name, title in (("metrics", "per part"), ("mixed", "per part, mixed exchange")):
-        metrics = facts[name].get(facts["direction"])
-        if metrics is None:
+    direction = partition.direction
+    exchanges = {"per part": partition.metrics, "per part, mixed exchange": partition.mixed}
+    for title, by_direction in exchanges.items():
+        if direction not in by_direction:
             continue
-        lists = [key for key, value in metrics.items() if isinstance(value, list)]
+        figures = vars(by_direction[direction])
+        lists = {key: value for key, value in figures.items() if isinstance(value, list)}
         heads = _numbers("part", *(key.replace("_", " ") for key in lists))
-        title = f"{title}, direction {facts['direction']}"
-        parts = _titled(title, *heads)
-        for part in range(min(facts["k"], MANY_PARTS)):
-            parts.add_row(str(part), *(f"{metrics[key][part]:,}" for key in lists))
+        parts = _titled(f"{title}, direction {direction}", *heads)
+        for part in range(min(partition.k, MANY_PARTS)):
+            parts.add_row(str(part), *(f"{counts[part]:,}" for counts in lists.values()))
         out.print(parts)
-    if facts["k"] > MANY_PARTS:
-        out.print(f"… and {facts['k'] - MANY_PARTS} more parts (--json has them all)")
+    if partition.k > MANY_PARTS:
+        out.print(f"… and {partition.k - MANY_PARTS} more parts (--json has them all)")
 
 
 def _show_totals(
-    out: terminal.Console, figures: Mapping[str, Mapping[str, float]], title: str
+    out: terminal.Console, by_direction: Mapping[str, Metrics | NodeTraffic], title: str
 ) -> None:
+    figures = summaries(by_direction)
     totals = _titled(title, "", *_numbers(*figures))
     for key in next(iter(figures.values()), ()):
         row = [_number(values[key]) for values in figures.values()]
@@ -207,19 +232,18 @@ def show_history(rows: Sequence[Mapping[str, Any]]) -> None:
     console().print(table)
 
 
-def show_list(rows: Sequence[Mapping[str, Any]]) -> None:
+def show_list(partitions: Sequence[Partition]) -> None:
     """Print a line per partition, for ``list``."""
     heads = "k", "seed", "volume", "max send", "imbalance", "mixed\nvolume", "mixed\nmax send"
     names = _names("name", "model", "tool", "direction")
     table = Table(*names, *_numbers(*heads, "seconds"))
-    for row in rows:
-        figures, mixed = (row[key].get(row["direction"]) for key in ("summary", "mixed_summary"))
+    for one in partitions:
+        rows, mixed = one.metrics[one.direction], one.mixed.get(one.direction)
         table.add_row(
-            row["name"], row["model"], row["tool"], row["direction"], str(row["k"]),
-            _plain(row["seed"]), _number(figures["volume"]), _number(figures["max_send"]),
-            f"{figures['imbalance']:.4f}",
-            *(_number(mixed[key]) if mixed else "-" for key in ("volume", "max_send")),
-            f"{row['seconds']:.2f}",
+            one.name, one.model, one.tool, one.direction, str(one.k), _plain(one.seed),
+            _number(rows.volume), _number(max(rows.send_rows)), f"{rows.imbalance:.4f}",
+            *([_number(mixed.volume), _number(max(mixed.send_rows))] if mixed else "--"),
+            f"{one.seconds:.2f}",
         )  # fmt: skip
     console().print(table)
 
@@ -348,7 +372,7 @@ def _number(value: float) -> str:
     return f"{value:,.1f}" if value >= 10 else f"{value:.4f}"
 
 
-def _plain(value: Any) -> str:
+def _plain(value: object) -> str:
     if value is None:
         return "-"
     if isinstance(value, bool):

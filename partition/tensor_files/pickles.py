@@ -49,11 +49,13 @@ class Made:
     """
 
     word: str
-    arguments: tuple
-    state: Any = None
+    arguments: tuple[object, ...]
+    state: object = None
 
 
-def read_pickle(raw: bytes, path: Path, names: Mapping[tuple[str, str], str], meant: Meant) -> Any:
+def read_pickle(
+    raw: bytes, path: Path, names: Mapping[tuple[str, str], str], meant: Meant
+) -> object:
     """The data that a pickle of Python 2 or 3 describes; texts of Python 2 as latin-1.
 
     ``names`` has the (module, name) of all that it may name, and the word that stands for each;
@@ -62,9 +64,9 @@ def read_pickle(raw: bytes, path: Path, names: Mapping[tuple[str, str], str], me
     """
     argument: Any
     place: int | None = 0
-    stack: list[Any] = []
-    waiting: list[list[Any]] = []  # the stacks below each mark
-    memo: dict[int, Any] = {}
+    stack: list[object] = []
+    waiting: list[list[object]] = []  # the stacks below each mark
+    memo: dict[object, object] = {}
     try:
         for opcode, argument, place in pickletools.genops(raw):  # noqa: B007
             name = opcode.name
@@ -86,10 +88,10 @@ def read_pickle(raw: bytes, path: Path, names: Mapping[tuple[str, str], str], me
                 waiting.append(stack)
                 stack = []
             elif name == "GLOBAL":
-                stack.append(_named(argument.split(" ", 1), names))
+                stack.append(_named(names, *argument.split(" ", 1)))
             elif name == "STACK_GLOBAL":
                 last, module = stack.pop(), stack.pop()
-                stack.append(_named((module, last), names))
+                stack.append(_named(names, module, last))
             elif name == "DUP":
                 stack.append(stack[-1])
             elif name == "POP_MARK" or (name == "POP" and not stack):
@@ -120,16 +122,15 @@ class _NotAdmittedError(Exception):
 
 
 def _taken(
-    count: int | None, stack: list[Any], waiting: list[list[Any]]
-) -> tuple[list[Any], list[Any]]:
+    count: int | None, stack: list[object], waiting: list[list[object]]
+) -> tuple[list[object], list[object]]:
     """The uppermost values, or all above the mark, and the stack without them."""
     if count is None:
         return stack, waiting.pop()
     return [stack.pop() for _ in range(count)][::-1], stack
 
 
-def _named(found: Any, names: Mapping[tuple[str, str], str]) -> Named:
-    module, name = found
+def _named(names: Mapping[tuple[str, str], str], module: object, name: object) -> Named:
     if type(module) is not str or type(name) is not str:
         raise ValueError("a name that is no text")
     if (module, name) not in names:
@@ -137,20 +138,20 @@ def _named(found: Any, names: Mapping[tuple[str, str], str]) -> Named:
     return Named(names[module, name])
 
 
-def _made(items: list[Any]) -> Any:
+def _made(items: list[object]) -> object:
     called, arguments = items
     if type(called) is not Named or type(arguments) is not tuple:
         raise ValueError("a call of what cannot be called")
     return {} if called.word == DICT else Made(called.word, arguments)
 
 
-def _dict(items: list[Any]) -> dict[Any, Any]:
-    found: dict[Any, Any] = {}
+def _dict(items: list[object]) -> dict[object, object]:
+    found: dict[object, object] = {}
     _set(found, items)
     return found
 
 
-def _set(target: Any, items: list[Any]) -> None:
+def _set(target: object, items: list[object]) -> None:
     if type(target) is not dict or len(items) % 2:
         raise ValueError("items of what is no dictionary")
     for key, value in zip(items[::2], items[1::2], strict=True):
@@ -165,13 +166,13 @@ def _set(target: Any, items: list[Any]) -> None:
         target[key] = value
 
 
-def _append(target: Any, items: list[Any]) -> None:
+def _append(target: object, items: list[object]) -> None:
     if type(target) is not list:
         raise ValueError("items of what is no list")
     target.extend(items)
 
 
-def _build(target: Any, items: list[Any]) -> None:
+def _build(target: object, items: list[object]) -> None:
     if type(target) is Made:
         (target.state,) = items
     elif type(target) is not dict:  # the state of an ordered dictionary is not kept
@@ -184,7 +185,7 @@ _GIVEN = (
     "STRING", "BINSTRING", "SHORT_BINSTRING", "BINBYTES", "SHORT_BINBYTES", "BINBYTES8",
     "UNICODE", "SHORT_BINUNICODE", "BINUNICODE", "BINUNICODE8",
 )  # fmt: skip
-_VALUES: dict[str, Callable[[Any], Any]] = {
+_VALUES: dict[str, Callable[[Any], object]] = {
     **{name: lambda value: value for name in _GIVEN},
     "NONE": lambda _: None, "NEWTRUE": lambda _: True, "NEWFALSE": lambda _: False,
     "BYTEARRAY8": bytes,
@@ -193,13 +194,13 @@ _PUTS = {"PUT", "BINPUT", "LONG_BINPUT", "MEMOIZE"}
 _GETS = {"GET", "BINGET", "LONG_BINGET"}
 # Instructions that take values off the stack, so many or all above the mark (None). Some put one in
 # their place, others change the one below.
-_MAKES: dict[str, tuple[int | None, Callable[[list[Any]], Any]]] = {
+_MAKES: dict[str, tuple[int | None, Callable[[list[object]], object]]] = {
     "EMPTY_TUPLE": (0, tuple), "TUPLE1": (1, tuple), "TUPLE2": (2, tuple), "TUPLE3": (3, tuple),
     "TUPLE": (None, tuple), "EMPTY_LIST": (0, list), "LIST": (None, list),
     "EMPTY_DICT": (0, _dict), "DICT": (None, _dict), "REDUCE": (2, _made), "NEWOBJ": (2, _made),
     "BINPERSID": (1, lambda items: Made("persistent", tuple(items))),
 }  # fmt: skip
-_CHANGES: dict[str, tuple[int | None, Callable[[Any, list[Any]], None]]] = {
+_CHANGES: dict[str, tuple[int | None, Callable[[object, list[object]], None]]] = {
     "APPEND": (1, _append), "APPENDS": (None, _append), "SETITEM": (2, _set),
     "SETITEMS": (None, _set), "BUILD": (1, _build),
 }  # fmt: skip

@@ -10,7 +10,7 @@ import json
 import math
 import os
 from pathlib import Path
-from typing import Any
+from typing import TypedDict
 
 import numpy as np
 
@@ -24,6 +24,14 @@ KINDS = {
     "F64": "<f8",
 }  # fmt: skip
 LONGEST_HEADER = 100_000_000  # bytes, as the format has it
+
+
+class _Entry(TypedDict):
+    """The header's description of an array, as it should be."""
+
+    dtype: str
+    shape: list[int]
+    data_offsets: list[int]
 
 
 def read_safetensors(path: Path) -> dict[str, np.ndarray]:
@@ -47,7 +55,7 @@ def read_safetensors(path: Path) -> dict[str, np.ndarray]:
         raise UserError(f"{path} is damaged, or not a safetensors file: {error}") from error
 
 
-def _array(name: str, entry: Any, data: memoryview) -> np.ndarray:
+def _array(name: str, entry: _Entry, data: memoryview) -> np.ndarray:
     kind, shape, (begin, end) = entry["dtype"], entry["shape"], entry["data_offsets"]
     if kind not in KINDS:
         raise ValueError(f"{name!r} is of dtype {kind!r}, which is not read here")
@@ -60,7 +68,7 @@ def _array(name: str, entry: Any, data: memoryview) -> np.ndarray:
     return array_of(data[begin:end], KINDS[kind]).reshape(shape)
 
 
-def _without_doubles(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+def _without_doubles(pairs: list[tuple[str, object]]) -> dict[str, object]:
     found = dict(pairs)
     if len(found) < len(pairs):
         raise ValueError("a name is there twice")

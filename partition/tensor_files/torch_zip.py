@@ -14,7 +14,6 @@ import os
 import zipfile
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -62,7 +61,7 @@ def read_torch(path: Path) -> dict[str, np.ndarray]:
         return {name: file.array(name, tensor) for name, tensor in found.items()}
 
 
-def is_tensor(value: Any) -> bool:
+def is_tensor(value: object) -> bool:
     """Whether something in a file is a tensor."""
     return isinstance(value, Made) and value.word in ("tensor", "parameter")
 
@@ -124,7 +123,7 @@ class TorchFile:
         self._unread -= entry.file_size
         return self._archive.read(entry)
 
-    def array(self, name: str, tensor: Any) -> np.ndarray:
+    def array(self, name: str, tensor: object) -> np.ndarray:
         """The numbers of a tensor, which messages call ``name``; bfloat16 as float32."""
         if isinstance(tensor, Made) and tensor.word == "parameter" and tensor.arguments:
             tensor = tensor.arguments[0]
@@ -169,7 +168,7 @@ class TorchFile:
         return view.astype(view.dtype.newbyteorder("="), order="C")
 
 
-def _are_sizes(offset: int, shape: tuple, strides: tuple) -> bool:
+def _are_sizes(offset: int, shape: tuple[object, ...], strides: tuple[object, ...]) -> bool:
     """Whether these are the offset, the extents and the strides of a tensor."""
     return len(shape) == len(strides) <= LONGEST_SHAPE and all(
         type(number) is int and 0 <= number < 2**63 for number in (offset, *shape, *strides)

@@ -9,7 +9,6 @@ Denser copies of the graph are BTER graphs, as in the paper.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +24,7 @@ from reproducing import (
     write_rows,
 )
 
+from gcnmpi.options.scheme import OverlapOptions
 from gcnmpi.planner.memory import matrices
 from gcnmpi.planner.ranking import Candidate, rank_schemes
 from partition.charts.paper import COLOURS, new_figure
@@ -74,7 +74,7 @@ def by_layers(task: Task, folder: Path) -> list[dict[str, Any]]:
         setting = setting_of(
             folder, model, features=WIDTH, classes=WIDTH, ranks_per_node=8, schemes=SCHEMES
         )
-        scheme = replace(setting.config.scheme, name="bcast")
+        scheme = OverlapOptions(name="bcast")
         program = setting.case(Candidate(scheme, {}, 1, None), 1).program
         kept = [value for value in matrices(program) if value.width == WIDTH]
         n = setting.work.n

@@ -131,7 +131,7 @@ def test_bench_exchange(mpirun, path):
     assert "expand" in done.stdout
     assert "fold" in done.stdout
     _, *lines = records(mpirun(2, "gcnmpi", "bench", "exchange", path, *words, "--json"))
-    volume = sum(read_partition(path, "rp-2").metrics["in"]["send_rows"])
+    volume = sum(read_partition(path, "rp-2").metrics["in"].send_rows)
     assert {line["transport"] for line in lines} == set(TRANSPORTS) - {"nccl"}
     for line in lines:
         assert line["bytes"] + line["shared_bytes"] == volume * line["width"] * 4

@@ -62,9 +62,9 @@ def test_bytes_sent_are_what_the_metrics_say(folder, gcnmpi_lines, tmp_path, exc
         end = read_run(tmp_path / name).end
         partition = read_partition(folder, name, parts=False)
         metrics = (partition.metrics if exchange == "rows" else partition.mixed)[direction]
-        sent, received = np.array(metrics["send_rows"]), np.array(metrics["recv_rows"])
+        sent, received = np.array(metrics.send_rows), np.array(metrics.recv_rows)
         # Of layers 6 → 5 → 7 → 3, the first sends nothing; the others travel 5 and 3 columns wide.
         expected = (2 * (5 + 3) * 4 * (sent + received)).tolist()
         assert end["bytes_sent"] == end["bytes_predicted"] == expected, name
-        messages = np.array(metrics["send_messages"]) + np.array(metrics["recv_messages"])
+        messages = np.array(metrics.send_messages) + np.array(metrics.recv_messages)
         assert end["messages_sent"] == (2 * 2 * messages).tolist(), name

@@ -89,9 +89,9 @@ def test_phases_of_ranks_are_those_of_the_run(runs, name):
 def test_what_ranks_hold_is_what_the_partition_says(runs):
     metrics = read_partition(runs / "g.graph", f"gp-{RANKS}", parts=False).metrics["in"]
     ranks = read_run(runs / "folds").ranks
-    assert (ranks["rows"], ranks["entries"]) == (metrics["rows"], metrics["nnz"])
-    assert [sum(rows) for rows in ranks["peer_rows"]] == metrics["send_rows"]
-    assert [len(peers) for peers in ranks["peers"]] == metrics["send_messages"]
+    assert (ranks["rows"], ranks["entries"]) == (metrics.rows, metrics.nnz)
+    assert [sum(rows) for rows in ranks["peer_rows"]] == metrics.send_rows
+    assert [len(peers) for peers in ranks["peers"]] == metrics.send_messages
     assert all(read_run(runs / name).ranks["memory_forecast_bytes"] > 1e6 for name in CASES)
 
 

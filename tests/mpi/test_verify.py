@@ -92,7 +92,7 @@ def folder(tmp_path_factory):
         for k in (1, 2, 3, 4):
             store_parts(path, f"uneven-{k}", uneven_parts(graph.n, k), k, mixed=False)
         false = replace(read_partition(path, "uneven-3"), name="false-3")
-        false.metrics["in"]["send_rows"][2] += 1
+        false.metrics["in"].send_rows[2] += 1
         write_partition(path, false)
     return folder
 

@@ -348,7 +348,9 @@ def _stored(path: Path) -> dict[str, Target]:
 
     def described(folder: Path) -> None:
         with contextlib.redirect_stdout(io.StringIO()):
-            show_partition(describe_partition(read_partition(folder, "rp-2")))
+            partition = read_partition(folder, "rp-2")
+            describe_partition(partition)
+            show_partition(partition)
 
     def opened(folder: Path) -> None:
         """A graph that is opened must do no harm to code that computes with it."""

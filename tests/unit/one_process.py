@@ -2,8 +2,10 @@
 
 import numpy as np
 
+from gcnmpi.core.timing import Phases
 from gcnmpi.halo.matrix import Matrix
-from gcnmpi.layout.place import Block
+from gcnmpi.layout.entries import entry_keys
+from gcnmpi.layout.place import Block, Space
 from gcnmpi.nn.compile import Target, compile_network
 from gcnmpi.nn.describe import network_of
 from gcnmpi.nn.model import Model
@@ -79,6 +81,55 @@ class OneProcess:
 
     def share_input(self, piece, out):
         out[...] = piece
+
+
+class AloneHalo:
+    """Of one rank: neighbours' rows are its own."""
+
+    alone = True
+
+    def __init__(self, matrix, kernel):
+        self.ids, self.phases = np.arange(matrix.shape[0]), Phases()
+        self.kernel, self.pattern = kernel, kernel.pattern(matrix, self.ids)
+
+    def expand(self, x):
+        return x.whole
+
+    def gradient(self, place, width):
+        array = np.full((len(self.ids), width), np.nan)
+        return Matrix(place, array, array)
+
+    def fold(self, gradient, out):
+        self.kernel.copy(gradient.whole, out)
+
+
+class WithEntries(OneProcess):
+    """The same with rows of arcs."""
+
+    whole_rows = True
+
+    def __init__(self, matrix, kernel):
+        super().__init__(matrix, kernel)
+        self.halo, self.all_entries = AloneHalo(matrix, kernel), matrix.nnz
+        targets = np.repeat(self.halo.ids, np.diff(matrix.indptr))
+        self.keys = {
+            Space.OWN: self.halo.ids,
+            Space.WHOLE: self.halo.ids,
+            Space.ENTRIES: entry_keys(targets, matrix.indices, 0 * targets),
+        }
+
+    def block(self, place, width):
+        return Block(self.keys[place.space], slice(0, width))
+
+    def empty(self, place, width, exchanged=False):
+        array = np.full((len(self.keys[place.space]), width), np.nan)
+        return Matrix(place, array, array)
+
+    def row_sum(self, k, sums):
+        return sums
+
+    def reduce(self, contributions):
+        self.asked.append(("reduce", 1, contributions.size))
 
 
 class LossScheme:

@@ -7,7 +7,8 @@ import pytest
 import scipy.sparse as sp
 
 from gcnmpi.core.volume import NOTHING
-from gcnmpi.options.config import SchemeConfig
+from gcnmpi.layout.place import Place
+from gcnmpi.options.scheme import ReplicatedOptions
 from gcnmpi.schemes import bcast, replicated
 from gcnmpi.schemes.bcast import BroadcastForecast, column_tiles
 from gcnmpi.schemes.block_rows import copy_of, share
@@ -73,7 +74,7 @@ def test_broadcasts_bring_each_share_of_the_blocks(size, copies):
         volume = forecast.volume(rank, "aggregate", 1, width)
         assert volume.received == received * width * 8 + summed
         assert volume == forecast.volume(rank, "aggregate_t", 2, width)
-        assert forecast.shape(rank, None, width) == (rows[block], width)
+        assert forecast.shape(rank, Place(0), width) == (rows[block], width)
         assert sum(one.entries for one in forecast.work(rank, "aggregate", 1, width)) <= (
             forecast.entries(rank)
         )
@@ -144,7 +145,7 @@ def test_the_busiest_ranks_are_among_those_named():
 
 
 def test_options_for_a_number_of_ranks():
-    config = SchemeConfig(replication=3)
+    config = ReplicatedOptions(replication=3)
     assert replicated.parts_needed(config, 12) == 4
     assert bcast.ENTRY.parts(config, 12) == 0
     with pytest.raises(UserError, match=r"does not divide the 8 ranks(.|\n)*1, 2, 4, 8"):

@@ -90,7 +90,7 @@ def test_a_graph_comes_back_from_every_form(tmp_path, monkeypatch, form):
     assert (guess_format(path), source.n) == ("dgl", 4)
     assert (source.source.tolist(), source.target.tolist()) == ([2, 0, 2], [1, 2, 3])
     assert source.weights.tolist() == [0.5, 1, 2]
-    assert source.notes == {"columns": "not read: edge t, year"}
+    assert source.notes == {"columns": "not read: t, year"}
     run("import", "g.bin", "g.graph")
     graph = open_graph("g.graph").graph
     np.testing.assert_array_equal(graph.features, DATA["feat"])

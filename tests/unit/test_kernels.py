@@ -25,7 +25,7 @@ from gcnmpi.nn.optim import Parameters, make_optimizer
 from gcnmpi.nn.tasks.interface import Made, Targets
 from gcnmpi.options.config import from_table
 from gcnmpi.options.kernel import KERNELS, SLOWER, resolve
-from gcnmpi.options.task import TaskConfig
+from gcnmpi.options.task import ClassOptions
 from gcnmpi.proof.steps import STEPS_TOLERANCES, steps_apart
 from partition.errors import UserError
 from partition.registry import Registry
@@ -552,7 +552,7 @@ def loss_and_gradient(kernel, logits, labels):
     x, grad = give(kernel, logits), kernel.empty(*np.shape(logits))
     everyone = {"train": np.ones(len(labels), bool)}
     targets = Targets(labels, everyone, {"train": len(labels)})
-    made = Made(LossScheme(kernel, x.shape), kernel, 1, x.shape[1], targets, TaskConfig())
+    made = Made(LossScheme(kernel, x.shape), kernel, 1, x.shape[1], targets, ClassOptions())
     return SoftmaxCrossEntropy(made)(x, grad), kernel.to_host(grad).copy()
 
 

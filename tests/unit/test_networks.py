@@ -17,7 +17,7 @@ from partition.errors import UserError
 def network(**model):
     if model.get("name") not in ("sgc",):
         model.setdefault("hidden", [8, 8])
-    return network_of(from_table({"model": model}).model, 10, 3)
+    return network_of(from_table({"model": model}).model, 10, 3, 2)
 
 
 def kinds(found):
@@ -106,11 +106,11 @@ def test_every_network_has_distinct_streams_and_layers(name):
     options = (
         {} if name == "sgc" else {"dropout": 0.5, "hidden": [8] * (1 if name == "sign" else 3)}
     )
-    if "model.residual" in NETWORKS.options[name]:
+    if "model.residual" in NETWORKS.keys(name):
         options["residual"] = "linear"
-    if "model.linear_before" in NETWORKS.options[name]:
+    if "model.linear_before" in NETWORKS.keys(name):
         options |= {"linear_before": True, "jk": "cat"}
-    if "model.heads" in NETWORKS.options[name]:
+    if "model.heads" in NETWORKS.keys(name):
         options |= {"heads": 2, "attention_dropout": 0.5}
     found = network(name=name, input_dropout=0.5, **options)
     streams = [o.stream for o in found.operators if hasattr(o, "stream")]

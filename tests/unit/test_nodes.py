@@ -1,7 +1,5 @@
 """Partitions for nodes of several ranks: the pipeline and the command line."""
 
-from dataclasses import asdict
-
 import numpy as np
 import pytest
 from command_line import as_json, run
@@ -34,12 +32,12 @@ def test_what_is_recorded_and_measured(folder, k, size, mapping):
     for direction in ("in", "out"):
         exchange = exchange_matrix(graph, stored.parts, k, direction)
         traffic = node_traffic(exchange, size)
-        assert stored.nodes[direction] == asdict(traffic)
+        assert stored.nodes[direction] == traffic
         figures = traffic.summary()
         # The definition of the volume does not know of nodes.
-        assert stored.metrics[direction] == asdict(measure(graph, stored.parts, k, direction))
+        assert stored.metrics[direction] == measure(graph, stored.parts, k, direction)
         total = figures["inter_volume"] + figures["intra_volume"]
-        assert total == sum(stored.metrics[direction]["send_rows"])
+        assert total == sum(stored.metrics[direction].send_rows)
 
 
 def test_communities_share_nodes(tmp_path):
@@ -49,9 +47,9 @@ def test_communities_share_nodes(tmp_path):
         made = add_partition(
             tmp_path / "c.graph", "gp", 12, ranks_per_node=4, mapping=mapping, name=mapping
         )
-        between[mapping] = sum(made.nodes["in"]["send_rows"])
+        between[mapping] = sum(made.nodes["in"].send_rows)
     random = add_partition(tmp_path / "c.graph", "rp", 12, ranks_per_node=4)
-    assert max(between.values()) < 0.4 * sum(random.nodes["in"]["send_rows"])
+    assert max(between.values()) < 0.4 * sum(random.nodes["in"].send_rows)
     rows = compare(tmp_path / "c.graph", ["flat", "nodes-first"])
     assert {row["name"]: row["nodes"]["inter_volume"] for row in rows} == between
 

@@ -12,7 +12,7 @@ from test_rng import scalar_hash
 from gcnmpi.nn.operators.neighbours import Attend
 from gcnmpi.nn.program import Operator
 from gcnmpi.options.config import from_table
-from gcnmpi.proof import losses, oracle, rules, scores, updates
+from gcnmpi.proof import arcs, losses, oracle, passes, rules, scores, updates
 from partition.graph.graph import Graph
 
 # One arc 0 → 1; with self-loops and no normalisation, M = [[1, 0], [1, 1]] for "in".
@@ -211,20 +211,22 @@ def test_a_softmax_of_large_logits_is_finite():
 
 
 def test_dropout_decides_by_the_hash_and_only_in_training():
-    run = rules.Pass(None, seed=0, epoch=7, moments={})
+    run = rules.Pass(None, None, seed=0, epoch=7, moments={})
     factors = rules.keeps(run, 3, 0.4, np.arange(14), np.arange(5))
     limit = round(0.4 * 2**32)
     for i, j in np.ndindex(factors.shape):
         kept = scalar_hash(seed=0, epoch=7, layer=3, vertex=i, column=j) >= limit
         assert factors[i, j] == (1 / 0.6 if kept else 0.0)
-    assert rules.keeps(rules.Pass(None, 0, None, {}), 3, 0.4, np.arange(14), np.arange(5)) == 1.0
+    assert (
+        rules.keeps(rules.Pass(None, None, 0, None, {}), 3, 0.4, np.arange(14), np.arange(5)) == 1.0
+    )
 
 
 def test_attention_is_dropped_by_target_source_and_head():
     p, heads, stream = 0.3, 2, 99
     operator = Attend((0,), 4, 1, heads, 0.2, p, stream, "a", "b")
     problem = oracle.Problem(random_graph(), "in", config(model={"name": "gat"}))
-    run = rules.Pass(problem.matrix, 5, 8, {})
+    run = rules.Pass(problem.matrix, problem.arcs, 5, 8, {})
     x = np.ones((14, 2))
     for head in range(heads):
         found = rules.Attention(head, operator, x, np.zeros(problem.matrix.nnz), run)
@@ -276,7 +278,7 @@ def is_operator(name):
 
 
 def test_the_oracle_is_independent():
-    modules = (oracle, rules, losses, scores, updates)
+    modules = (oracle, rules, arcs, passes, losses, scores, updates)
     tree = ast.parse("pass\n".join(map(inspect.getsource, modules)))
     found = set()
     for node in ast.walk(tree):
@@ -289,9 +291,11 @@ def test_the_oracle_is_independent():
     own = {name for name in own if not is_operator(name)}  # their meaning is what it checks
     assert own == {
         "gcnmpi.core.rng", "gcnmpi.options.config.Config", "gcnmpi.options.task.TaskConfig",
+            "gcnmpi.options.task.ClassOptions", "gcnmpi.options.task.RegressionOptions",
         "gcnmpi.options.task.chosen_metrics", "gcnmpi.options.train.TrainConfig",
         "gcnmpi.nn.describe.graph_of", "gcnmpi.nn.describe.network_of",
         "gcnmpi.nn.initial.initial", "gcnmpi.nn.network.Network",
+        "gcnmpi.layout.entries.entry_keys",  # what dropout decides by
         "partition.graph.graph.UNLABELLED", "partition.graph.graph.Graph",
         "partition.graph.graph.aggregation_matrix",
     }  # fmt: skip

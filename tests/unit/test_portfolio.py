@@ -134,7 +134,7 @@ def test_the_best_for_each_exchange_is_kept_as_a_pair(hubs):
     for partition, of_rows in ((rows, True), (mixed, False)):
         (kept,) = [row for row in partition.history if row["chosen"]]
         figures = (partition.metrics if of_rows else partition.mixed)["in"]
-        assert kept["max_send"] == max(figures["send_rows"])
+        assert kept["max_send"] == max(figures.send_rows)
         assert partition.options["refine"]["exchange"] == partition.options["exchange"]
     # The partition made for rows is balanced for rows, and sends fewer of them.
     one, other = (
@@ -143,7 +143,7 @@ def test_the_best_for_each_exchange_is_kept_as_a_pair(hubs):
     )
     assert one.imbalance < 0.02 < other.imbalance
     assert one.volume < other.volume
-    assert max(mixed.mixed["in"]["send_rows"]) < max(one.send_rows)
+    assert max(mixed.mixed["in"].send_rows) < max(one.send_rows)
 
     # The name of the pair stands for both, or the one that suits.
     assert members(hubs, "auto-4") == ["auto-4-rows", "auto-4-mixed"]
@@ -322,8 +322,8 @@ def test_refine_on_the_command_line(folder):
     assert (made.options["start"]["name"], made.options["start"]["id"]) == ("rp-4", start.id)
     assert [row["step"] for row in made.history] == ["rp-4", "refine"]
     before, after = made.history
-    assert before["volume"] == sum(start.metrics["in"]["send_rows"])
-    assert after["volume"] == sum(made.metrics["in"]["send_rows"]) < before["volume"]
+    assert before["volume"] == sum(start.metrics["in"].send_rows)
+    assert after["volume"] == sum(made.metrics["in"].send_rows) < before["volume"]
     assert "rp-4+refined-e0.05" in run("info", folder, "rp-4+refined-e0.05").output
 
     facts = as_json("refine", folder, "rp-4", "--name", "x", "--weigh", "max_recv=2")
@@ -349,5 +349,5 @@ def test_refinement_keeps_ranks_per_node_and_tells_of_the_clock(folder):
     add_partition(folder, "gp", 6, ranks_per_node=3)
     made = refine_partition(folder, "gp-6-3pernode", time_limit=1e-6)
     assert made.options["ranks_per_node"] == 3
-    assert made.nodes["in"]["ranks_per_node"] == 3
+    assert made.nodes["in"].ranks_per_node == 3
     assert not made.deterministic

@@ -185,7 +185,7 @@ def test_the_command_tells_what_a_plan_predicts(graph):
     assert (facts["ranks"], facts["partition"], facts["widths"]) == (4, "rp-4", [20, 16, 3])
     program = facts["program"]
     (constant,) = program["constants"]
-    assert constant["rows"] == max(read_partition(graph, "rp-4").metrics["in"]["recv_rows"])
+    assert constant["rows"] == max(read_partition(graph, "rp-4").metrics["in"].recv_rows)
     assert constant["received"] == constant["rows"] * 20 * 4
     assert program["values"][constant["writes"]]["kept"]
     (plan,) = json.loads(run("plan", "-P", "4", "--schemes", "p2p", *words).stdout)["plans"]

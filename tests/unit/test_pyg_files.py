@@ -11,7 +11,7 @@ from command_line import run
 
 from partition.errors import UserError
 from partition.graph.store import open_graph
-from partition.importing.readers import guess_format, read_source
+from partition.importing.readers import Layout, guess_format, read_source
 
 DATA, STORAGE = "torch_geometric.data.data", "torch_geometric.data.storage"
 ARRAYS = {
@@ -81,7 +81,8 @@ def test_the_folder_of_a_dataset_is_imported(tmp_path, monkeypatch):
     run("import", "Cora", "g.graph", "--undirected")
     stored = open_graph("g.graph")
     assert (stored.graph.splits, stored.manifest.directed) == (2, False)
-    assert stored.manifest.source["columns"] == "not read: edge_attr"
+    assert stored.manifest.source["columns"] == "data of arcs edge_attr"
+    assert stored.manifest.arc_features == 2
 
 
 def test_an_edge_attr_of_one_column_is_the_weights(tmp_path):
@@ -92,8 +93,14 @@ def test_an_edge_attr_of_one_column_is_the_weights(tmp_path):
         assert source.notes["columns"] == "weight edge_attr"
     source = read_source(saved(tmp_path / "both.pt", edge_attr=np.ones((3, 1))))
     assert (source.weights.tolist(), source.notes["columns"]) == (
-        [0.5, 1, 2], "not read: edge_attr",
+        [0.5, 1, 2], "data of arcs edge_attr",
     )  # fmt: skip
+    source = read_source(
+        saved(tmp_path / "c.pt", edge_weight=None, edge_attr=np.ones((3, 1))),
+        layout=Layout(arc_features="edge_attr"),
+    )
+    assert source.weights is None
+    assert source.arc_data.columns["features"].tolist() == [[1], [1], [1]]
 
 
 def test_what_y_means(tmp_path):

@@ -9,13 +9,14 @@ from click.testing import CliRunner
 from command_line import gcnmpi_cli, plan
 from small_graphs import make_folder
 
-from gcnmpi.options.config import from_table
-from gcnmpi.options.settings import names_of
+from gcnmpi.options.config import from_table, read_config
+from gcnmpi.options.scheme import SCHEMES, SummaOptions
 from gcnmpi.planner import auto, ranking
 from gcnmpi.planner.auto import resolved_grid
 from gcnmpi.planner.costmodel import predict
 from gcnmpi.planner.machine import Machine
 from gcnmpi.planner.ranking import Candidate, Setting, candidates, rank_schemes
+from gcnmpi.run.checkpoint import flat
 from gcnmpi.schemes.interface import Entry
 from gcnmpi.schemes.p2p import P2PForecast
 from partition.commands import parse_bytes
@@ -50,8 +51,8 @@ def path(tmp_path_factory):
 
 
 def setting(path, machine=None, **tables):
-    given = list(names_of(tables))
-    return Setting(open_graph(path), from_table(tables), machine or Machine(), 4, given=given)
+    config, given = read_config(values=dict(flat(tables)), schemes=SCHEMES)
+    return Setting(open_graph(path), config, machine or Machine(), 4, given=given)
 
 
 def only_p2p(path, size, **options):
@@ -72,15 +73,14 @@ def test_bytes_are_those_of_the_partition(path):
     metrics = read_partition(path, "rp-2").metrics["in"]
     # Features are constant: the second layer alone, 5 columns wide, forward and back.
     assert line.cost.received == 4 * 5 * max(
-        sent + received
-        for sent, received in zip(metrics["send_rows"], metrics["recv_rows"], strict=True)
+        sent + received for sent, received in zip(metrics.send_rows, metrics.recv_rows, strict=True)
     )
 
 
 def test_without_a_partition_random_rows_are_estimated(path):
     (line,) = only_p2p(path, 3)
     assert line.candidate.estimated
-    assert line.candidate.partition.metrics["in"]["rows"] == [200] * 3
+    assert line.candidate.partition.metrics["in"].rows == [200] * 3
 
 
 @pytest.mark.parametrize("direction", ["in", "out"])
@@ -98,11 +98,11 @@ def test_the_expected_volume_is_the_mean_of_random_partitions(path, direction, k
     found = [measure(graph, random.integers(0, k, N), k, direction) for _ in range(60)]
     metrics = expected.metrics[direction]
     volume = np.mean([each.volume for each in found])
-    assert sum(metrics["send_rows"]) == pytest.approx(volume, rel=0.03)
-    assert sum(metrics["nnz"]) == sum(found[0].nnz)
+    assert sum(metrics.send_rows) == pytest.approx(volume, rel=0.03)
+    assert sum(metrics.nnz) == sum(found[0].nnz)
     messages = np.mean([each.messages for each in found])
     # Rows of one hub go to one part, so that fewer pairs meet than rows let expect.
-    assert 0.9 * messages < sum(metrics["send_messages"]) <= k * (k - 1)
+    assert 0.9 * messages < sum(metrics.send_messages) <= k * (k - 1)
 
 
 def test_thousands_of_ranks_receive_less_each(path):
@@ -165,17 +165,24 @@ class Table:
         return TOY
 
     def available(self):
-        return {"p2p": None}
+        return {"summa": None}
 
     def keys(self, name):
         return []
+
+    def kinds(self, name):
+        return (SummaOptions,)
 
 
 def test_the_best_grid_is_taken_for_auto(path, monkeypatch):
     for module in (auto, ranking):
         monkeypatch.setattr(module, "SCHEMES", Table())
     stored = open_graph(path)
-    resolve = lambda **scheme: resolved_grid(stored, None, from_table({"scheme": scheme}), 4, 4)  # noqa: E731
+
+    def resolve(**scheme):
+        config = from_table({"scheme": {"name": "summa", **scheme}})
+        return resolved_grid(stored, None, config, 4, 4)
+
     assert resolve().grid == "2x2"
     assert resolve(grid="1x4").grid == "1x4"  # the user's own choice
     lines, _ = rank_schemes(setting(path), 4)
@@ -189,7 +196,8 @@ def test_a_grid_is_found_for_inference_on_a_graph_without_labels(path, monkeypat
         monkeypatch.setattr(module, "SCHEMES", Table())
     bare = path.with_name("unlabelled.graph")
     write_graph(bare, dataclasses.replace(two_rings(), labels=None), source={})
-    assert resolved_grid(open_graph(bare), None, from_table({}), 4, 4).grid == "2x2"
+    config = from_table({"scheme": {"name": "summa"}})
+    assert resolved_grid(open_graph(bare), None, config, 4, 4).grid == "2x2"
 
 
 def test_a_scheme_without_grids_keeps_its_options(path):
@@ -252,8 +260,9 @@ def test_a_case_of_any_size_costs_no_square_of_it(path):
 
 def test_a_grid_that_is_asked_for_leaves_the_others_out(path):
     found, _ = rank_schemes(setting(path, scheme={"grid": "2x2"}), 4, schemes=["summa", "p2p"])
-    assert [line.candidate.scheme.grid for line in found if line.candidate.scheme.name == "summa"]
-    assert {line.candidate.scheme.grid for line in found} == {"2x2"}
+    schemes = [line.candidate.scheme for line in found]
+    assert {scheme.name for scheme in schemes} == {"summa", "p2p"}
+    assert {scheme.grid for scheme in schemes if scheme.name == "summa"} == {"2x2"}
     _, skipped = rank_schemes(setting(path, scheme={"grid": "2x2"}), 4, schemes=["tensor3d"])
     assert [line.scheme for line in skipped] == ["tensor3d"]
 
@@ -271,8 +280,10 @@ def test_the_top_of_a_plan_fits_a_terminal(path):
 def test_options_that_are_given_leave_other_variants_out(path):
     asked = setting(path, scheme={"replication": 2, "sparse": True})
     found, _ = rank_schemes(asked, 4, schemes=["replicated", "p2p"])
-    variants = {(c.scheme.replication, c.scheme.sparse) for c in (f.candidate for f in found)}
-    assert variants == {(2, True)}
+    schemes = [line.candidate.scheme for line in found]
+    assert {scheme.name for scheme in schemes} == {"replicated", "p2p"}
+    copies = [scheme for scheme in schemes if scheme.name == "replicated"]
+    assert {(scheme.replication, scheme.sparse) for scheme in copies} == {(2, True)}
     words = [path, "-P", 4, "--json"]
     grid = [*words, "--set", "scheme.grid=[2, 2]"]
     plans = json.loads(plan(*grid))["plans"]

@@ -11,6 +11,7 @@ from partition.models.hypergraph import connectivity, hypergraph_model
 from partition.pipeline.solving import make_parts
 from partition.refinement.batches import refine_for_batches
 
+pytestmark = pytest.mark.slow
 N = 9
 
 
@@ -55,7 +56,9 @@ def test_batches_of_everything_are_full_batches(k):
 def test_the_model_of_batches_does_not_lose_to_that_of_rows(sampler):
     graph = random_graph(300, 2500, seed=4)
     fanouts = {"fanouts": "3,2"} if sampler == "neighbor" else {}
-    parts = make_parts(graph, "shp", 4, sampler=sampler, batch="30", batches=10, **fanouts)
+    parts = make_parts(
+        graph, "shp", 4, options={"sampler": sampler, "batch": "30", "batches": 10} | fanouts
+    )
     rows = make_parts(graph, "hp", 4)
     if sampler == "vertex":
         model, q = hypergraph_model(graph, "in"), 29 / 299

@@ -1,6 +1,5 @@
 """Parameters under the names and in the shapes of PyTorch Geometric, both ways."""
 
-import dataclasses
 import tomllib
 from functools import partial
 from pathlib import Path
@@ -12,7 +11,7 @@ from gcnmpi.nn.describe import network_of
 from gcnmpi.nn.initial import initial
 from gcnmpi.nn.spellings import guessed, spelled
 from gcnmpi.nn.state import ends_of, from_gcn, in_file, to_parameters, to_state
-from gcnmpi.options.config import from_table, load_config, read_config
+from gcnmpi.options.config import from_table, load_config, read_config, table_of
 from gcnmpi.run.weights import as_trained, read_weights, write_weights
 from partition.errors import UserError
 from partition.tensor_files import read_tensors
@@ -32,6 +31,15 @@ MODELS = {
     "sign": {"hidden": [4], "hops": 2},
     "mlp": {"hidden": [6, 6], "residual": "identity", "norm": "layer"},
 }
+OF_ARCS = {
+    "gine": {"hidden": [4]},
+    "gat arcs": {"hidden": [4], "heads": 2, "arc_features": True},
+    "gatv2 arcs": {"hidden": [4], "heads": 2, "arc_features": True},
+    "transformer": {"hidden": [6], "heads": 2, "arc_features": True, "beta": True},
+    "gatedgcn": {"hidden": [4], "arc_features": True},
+    "pna": {"hidden": [6], "towers": 3, "arc_features": True},
+    "mgn": {"hidden": [4, 4]},
+}
 
 
 def config_of(name):
@@ -42,9 +50,11 @@ def weights_of(network):
     return {name: initial(p, 3) for name, p in network.parameters.items()}
 
 
-@pytest.mark.parametrize("name", list(MODELS))
+@pytest.mark.parametrize("name", [*MODELS, *OF_ARCS])
 def test_parameters_come_back(name):
-    network = network_of(config_of(name).model, 7, 3)
+    options = (MODELS | OF_ARCS)[name]
+    model = from_table({"model": {"name": name.split()[0]} | options}).model
+    network = network_of(model, 7, 3, 2)
     arrays = weights_of(network)
     state = to_state(network, arrays)
     found = to_parameters(network, state)
@@ -52,7 +62,7 @@ def test_parameters_come_back(name):
     for key, array in arrays.items():
         assert found[key].flags.c_contiguous
         np.testing.assert_array_equal(found[key], array)
-    assert ends_of(partial(network_of, config_of(name).model), state) == (7, 3)
+    assert ends_of(partial(network_of, model), state) == (7, 3, 2 * (name in OF_ARCS))
 
 
 def test_parts_lie_side_by_side_in_one_array():
@@ -116,9 +126,9 @@ def test_a_file_of_this_program_names_its_network(name, tmp_path):
     facts = {
         "format": "gcnmpi-weights",
         "version": 1,
-        "model": dataclasses.asdict(config.model),
+        "model": table_of(config)["model"],
         "widths": list(network.widths),
-        "graph": dataclasses.asdict(config.graph) | {"direction": "in"},
+        "graph": table_of(config)["graph"] | {"direction": "in"},
     }
     write_weights(tmp_path / "w.npz", to_state(network, weights_of(network)), facts)
     found = read_weights(tmp_path / "w.npz", load_config())

@@ -11,8 +11,7 @@ from gcnmpi.core.volume import NOTHING
 from gcnmpi.layout.place import Place
 from gcnmpi.layout.tiling import Ordering
 from gcnmpi.mpi.comm import slice_of
-from gcnmpi.options.config import SchemeConfig
-from gcnmpi.options.scheme import SCHEMES
+from gcnmpi.options.scheme import SCHEMES, SummaOptions
 from gcnmpi.schemes.forecast import Facts, Sparse
 from gcnmpi.schemes.summa_forecast import Layout, SummaForecast, make_chunks
 from gcnmpi.schemes.tiles import message_bytes, pack, unpack
@@ -155,7 +154,7 @@ def test_thousands_of_ranks_are_as_easy():
     facts = dataclasses.replace(FACTS, n=10**8, entries=10**10, itemsize=4)
     for name in ("summa", "split3d"):
         entry = SCHEMES.get(name)
-        for variant in entry.variants(SchemeConfig(name=name), 4096):
+        for variant in entry.variants(SummaOptions(name=name), 4096):
             assert entry.parts(variant, 4096) == 0
             forecast = entry.forecast(variant, 4096, facts)
             for rank in forecast.ranks():
@@ -168,11 +167,11 @@ def test_thousands_of_ranks_are_as_easy():
 )
 def test_options_that_do_not_fit(name, good, bad):
     entry = SCHEMES.get(name)
-    assert entry.parts(SchemeConfig(name=name, grid=good), 6) == 0
-    assert good in [variant.grid for variant in entry.variants(SchemeConfig(name=name), 6)]
+    assert entry.parts(SummaOptions(name=name, grid=good), 6) == 0
+    assert good in [variant.grid for variant in entry.variants(SummaOptions(name=name), 6)]
     with pytest.raises(UserError, match="6 ranks"):
-        entry.parts(SchemeConfig(name=name, grid=bad), 6)
+        entry.parts(SummaOptions(name=name, grid=bad), 6)
     with pytest.raises(UserError, match="8 ranks"):
-        entry.parts(SchemeConfig(name=name, grid=good), 8)
+        entry.parts(SummaOptions(name=name, grid=good), 8)
     with pytest.raises(UserError, match="one order of the vertices"):
-        entry.parts(SchemeConfig(name=name, permutation="double"), 6)
+        entry.parts(SummaOptions(name=name, permutation="double"), 6)

@@ -9,7 +9,7 @@ import pytest
 from gcnmpi.core.volume import NOTHING, Volume
 from gcnmpi.layout.place import Place
 from gcnmpi.layout.tiling import Ordering, block_balance
-from gcnmpi.options.config import SchemeConfig
+from gcnmpi.options.scheme import Tensor3DOptions
 from gcnmpi.schemes.forecast import Dense, Facts, Span, Sparse
 from gcnmpi.schemes.tensor3d import ENTRY, parts_needed
 from gcnmpi.schemes.tensor3d_forecast import make_forecast, roles
@@ -29,7 +29,7 @@ WIDTHS = {
 def forecast(grid, parts=None, depth=4, symmetric=False, **options):
     facts = Facts(N, 100, symmetric, False, depth, 8, None if parts is None else {"rows": parts})
     size = int(np.prod([int(word) for word in grid.split("x")]))
-    return make_forecast(SchemeConfig("tensor3d", grid=grid, **options), size, facts), size
+    return make_forecast(Tensor3DOptions(name="tensor3d", grid=grid, **options), size, facts), size
 
 
 OUTLINES = [(grid, parts) for grid in GRIDS for parts in (None, PARTS)]
@@ -162,14 +162,14 @@ def test_work_spans_and_buffers():
 
 
 def test_grids():
-    found = {config.grid for config in ENTRY.variants(SchemeConfig(chunks=3), 4)}
+    found = {config.grid for config in ENTRY.variants(Tensor3DOptions(chunks=3), 4)}
     assert found == {"1x1x4", "1x4x1", "4x1x1", "1x2x2", "2x1x2", "2x2x1"}
-    assert {config.chunks for config in ENTRY.variants(SchemeConfig(chunks=3), 4)} == {3}
+    assert {config.chunks for config in ENTRY.variants(Tensor3DOptions(chunks=3), 4)} == {3}
     assert forecast("2x3x4")[0].grid == (4, 2, 3)
     for grid in ("2x2", "2x2x2x1", "2xax2", "2x2x3"):
         with pytest.raises(UserError, match=r"scheme\.grid"):
-            parts_needed(SchemeConfig(grid=grid), 8)
-    assert parts_needed(SchemeConfig(), 8) == 0
+            parts_needed(Tensor3DOptions(grid=grid), 8)
+    assert parts_needed(Tensor3DOptions(), 8) == 0
 
 
 @pytest.mark.parametrize("loops", [True, False])

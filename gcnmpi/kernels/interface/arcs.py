@@ -10,13 +10,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Generic, Protocol, TypeVar
 
-from gcnmpi.kernels.epilogues import Epilogue
+from gcnmpi.kernels.epilogues import EpilogueOf
 
 A = TypeVar("A")
 P = TypeVar("P")
-
-REDUCTIONS = ("sum", "mean", "max", "min", "std")
-"""Functions that make one number of the numbers of a row's entries; of none, 0."""
 
 LEAST_VARIANCE = 1e-5
 """Variances up to this have a deviation of 0 and no gradient, as in PyTorch Geometric."""
@@ -37,16 +34,17 @@ class Taken(Generic[A, P]):
     source: A | None
     target: A | None
     out: A
-    epilogue: Epilogue | None = None
+    epilogue: EpilogueOf[A] | None = None
 
 
 @dataclass(frozen=True)
 class Reduction(Generic[A, P]):
-    """The entries of each row reduced by one or more of ``REDUCTIONS``, side by side.
+    """The entries of each row reduced by one or more functions, side by side.
 
     Attributes
     ----------
     kinds : tuple of str
+        Of ``core.functions.REDUCTIONS``.
     x : (entries, width) array
     out : (rows, kinds · width) array
         The columns of the first kind, then those of the next.

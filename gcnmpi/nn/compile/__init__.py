@@ -13,9 +13,10 @@ from dataclasses import dataclass, replace
 
 from gcnmpi.layout.place import Place
 from gcnmpi.nn.compile import rewrite
-from gcnmpi.nn.compile.attach import accumulate, add_along, attach, pair
+from gcnmpi.nn.compile.attach import accumulate, add_along, attach, join_ends, pair
 from gcnmpi.nn.compile.buffers import Pool, mark_exchanged
 from gcnmpi.nn.compile.places import narrow, place
+from gcnmpi.nn.compile.residency import made_again
 from gcnmpi.nn.compile.shifts import without_shifts
 from gcnmpi.nn.compile.sparse import sparse_values, with_sparse_steps
 from gcnmpi.nn.network import Network, without_unread
@@ -41,6 +42,8 @@ class Target:
     narrows: bool = False
     # Aggregations that make a column of equal numbers of such a column
     means: tuple[type[Operator], ...] = ()
+    # Whether rows of arcs are made again for the backward pass
+    recomputes: bool = False
 
 
 def compile_network(
@@ -84,6 +87,8 @@ def _compile(
     if sparse or not trains:
         model = replace(model, cache_input=False)
     fixed = rewrite.constants(operators, model)
+    operators = rewrite.multiply_vertices(operators, outputs, fixed)
+    fixed = rewrite.constants(operators, model)
     wanted = rewrite.differentiated(operators, model, trains)
     options = model, target.orders, sparse, target.narrows
     operators = rewrite.choose_orders(operators, outputs, fixed, wanted, *options)
@@ -117,9 +122,12 @@ def _compile(
     # A value that the backward pass reads has to stay as it is: nothing is added onto it.
     lasting = pinned | {value for step in backward for value in step.values}
     seen_outputs = {alias.get(i, i) for i in outputs}
+    training, backward = join_ends(training, lasting), join_ends(backward, pinned)
+    evaluation = join_ends(evaluation, seen_outputs)
     if target.whole_rows:
         training, backward = accumulate(training, lasting), accumulate(backward, pinned)
         evaluation = accumulate(evaluation, seen_outputs)
+        evaluation = add_along(evaluation, seen_outputs, products=False)
         training, backward = add_along(training, lasting), add_along(backward, pinned)
     training, backward = attach(training, lasting), attach(backward, pinned)
     evaluation = attach(evaluation, seen_outputs)
@@ -128,6 +136,8 @@ def _compile(
             with_sparse_steps(steps, matrices) for steps in (training, backward, evaluation)
         )
     training, backward = pair(training), pair(backward)
+    if target.recomputes:
+        backward = made_again(training, backward, values, pinned)
     loss = Step(LOSS, operators[logits], places[logits].layer, (logits,), gradient, logits)
     whole = [*training, loss, *backward]
     whole = whole if trains else []

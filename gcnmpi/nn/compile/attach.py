@@ -8,6 +8,7 @@ from dataclasses import replace
 
 from gcnmpi.nn.operators.dense import WEIGHT_GRAD
 from gcnmpi.nn.operators.inserted import COLUMN_SUM, FINISH, FINISH_BACKWARD
+from gcnmpi.nn.operators.spaces import SOURCE, TARGET
 from gcnmpi.nn.program import Finish, Step
 from gcnmpi.nn.tape import ADD
 from gcnmpi.schemes.operations import DENSE, SUMS
@@ -43,9 +44,11 @@ class _Merged:
         assert merged.writes is not None
         self._writers[merged.writes] = where
 
-    def take(self, at: int, value: int, merged: Step) -> None:
-        """The other way: a step takes along the one that writes ``value``."""
-        self._steps[self._writers[value]], self._steps[at] = None, merged
+    def take(self, at: int, values: Sequence[int], merged: Step) -> None:
+        """The other way: a step takes along those that write ``values``."""
+        for value in values:
+            self._steps[self._writers[value]] = None
+        self._steps[at] = merged
 
     def left(self) -> list[Step]:
         """The steps that are left, in order."""
@@ -63,7 +66,7 @@ def attach(steps: Sequence[Step], pinned: Collection[int]) -> list[Step]:
             continue
         before = step.reads[0]
         product = found.writer(before)
-        if product is None or product.instruction.operation not in (*DENSE, *SUMS):
+        if product is None or not _takes_finish(product):
             continue
         if product.has_finish or not found.only_here(before):
             continue
@@ -75,6 +78,34 @@ def attach(steps: Sequence[Step], pinned: Collection[int]) -> list[Step]:
             merged = replace(product, writes=step.writes, finish_gradient=gradient)
         found.merge(at, before, merged)
     return join_sums(found.left())
+
+
+def _takes_finish(step: Step) -> bool:
+    return step.instruction.joins or step.instruction.operation in (*DENSE, *SUMS)
+
+
+def join_ends(steps: Sequence[Step], pinned: Collection[int]) -> list[Step]:
+    """The rows of both ends of every arc, added: one step, and one matrix of arcs.
+
+    ::
+
+        x ── Source ──┐                         x ──┐
+                     Add ──►                       Source ──►
+        y ── Target ──┘                         y ──┘
+    """
+    found = _Merged(steps, pinned)
+    for at, step in enumerate(steps):
+        if step.instruction is not ADD or not all(map(found.only_here, step.reads)):
+            continue
+        ends = [found.writer(value) for value in step.reads]
+        if any(end is None or end.plus is not None for end in ends):
+            continue
+        kinds = {end.instruction: end for end in ends if end is not None}
+        if kinds.keys() == {SOURCE, TARGET}:
+            reads = (*kinds[SOURCE].reads, *kinds[TARGET].reads)
+            merged = replace(kinds[SOURCE], reads=reads, writes=step.writes)
+            found.take(at, step.reads, merged)
+    return found.left()
 
 
 def accumulate(steps: Sequence[Step], pinned: Collection[int]) -> list[Step]:
@@ -99,15 +130,21 @@ def accumulate(steps: Sequence[Step], pinned: Collection[int]) -> list[Step]:
     return found.left()
 
 
-def add_along(steps: Sequence[Step], pinned: Collection[int]) -> list[Step]:
-    """Sums of two values of which the later one is a sparse product: added in its pass."""
+def add_along(steps: Sequence[Step], pinned: Collection[int], products: bool = True) -> list[Step]:
+    """Sums of two values, the later one a sparse product or one that joins: in its pass.
+
+    Without ``products``, only the latter: an evaluation keeps no more matrices than it must.
+    """
     found = _Merged(steps, pinned)
     for at, step in enumerate(steps):
         if step.instruction is not ADD:
             continue
         first, second = found.in_order(step.reads)
         product = found.writer(second)
-        if product is None or product.instruction.operation not in SUMS or first == second:
+        if product is None or first == second:
+            continue
+        sums = products and product.instruction.operation in SUMS
+        if not product.instruction.joins and not sums:
             continue
         if found.only_here(second) and not product.has_finish and product.plus is None:
             found.merge(at, second, replace(product, writes=step.writes, plus=first))
@@ -135,7 +172,7 @@ def pair(steps: Sequence[Step]) -> list[Step]:
                 continue
             finish = replace(finish or first.finish, bias=first.finish.bias)
         also = replace(first, finish=None)
-        found.take(at, step.onto, replace(step, onto=None, also=also, finish=finish))
+        found.take(at, (step.onto,), replace(step, onto=None, also=also, finish=finish))
     return found.left()
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Hashable, Sequence
 from dataclasses import dataclass, field
 
-from gcnmpi.layout.place import Place
+from gcnmpi.layout.place import Place, Space
 from gcnmpi.nn.program import Step, Value
 from gcnmpi.schemes.operations import SUMS, Operation
 
@@ -23,7 +23,11 @@ def mark_exchanged(
     ``products``: also if it is a product with M, which can take them from any memory.
     """
     exchanges = (Operation.EXPAND, *(SUMS if products else ()))
-    exchanged = {step.reads[0] for step in steps if step.instruction.operation in exchanges}
+    exchanged = {
+        step.reads[0]
+        for step in steps
+        if step.instruction.operation in exchanges and not gives_whole(step, values)
+    }
     # A product that is added onto a value gives its own value in the same memory.
     for step in reversed(steps):
         if step.onto is not None and step.writes in exchanged:
@@ -31,6 +35,11 @@ def mark_exchanged(
     return [
         Value(value.place, value.width, number in exchanged) for number, value in enumerate(values)
     ]
+
+
+def gives_whole(step: Step, values: Sequence[Value]) -> bool:
+    """Whether rows are exchanged in the memory of what a step gives, to which it copies its own."""
+    return step.writes is not None and values[step.writes].place.space is Space.WHOLE
 
 
 @dataclass
@@ -96,5 +105,6 @@ class Pool:
         return len(self.buffers) - 1
 
     def _fits(self, buffer: Value, value: Value) -> bool:
-        same = buffer.width == value.width and self.layout(buffer.place) == self.layout(value.place)
+        same = buffer.width == value.width and buffer.place.space is value.place.space
+        same = same and self.layout(buffer.place) == self.layout(value.place)
         return same and buffer.exchanged >= value.exchanged

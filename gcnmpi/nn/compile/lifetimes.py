@@ -11,6 +11,7 @@ from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
 
 from gcnmpi.layout.place import Place
+from gcnmpi.nn.compile.buffers import gives_whole
 from gcnmpi.nn.program import INPUT, Program, Step
 from gcnmpi.schemes.operations import Operation
 
@@ -48,11 +49,12 @@ def lifetimes(
         if not step.instruction.in_place and not multiplies:
             return None
         before, after = values[source], values[writes]
-        same = before.width == after.width and layout(before.place) == layout(after.place)
+        same = before.width == after.width and before.place.space is after.place.space
+        same = same and layout(before.place) == layout(after.place)
         return source if same else None
 
     found: list[Moment] = []
-    gathered = {step.reads[0] for step in steps if step.instruction.gathers}
+    gathered = _gathered(program, steps)
     for at, step in reversed([*enumerate(steps)]):
         assert step.writes is not None
         before = over(at, step, step.writes)
@@ -63,6 +65,15 @@ def lifetimes(
     return found[::-1]
 
 
-def gathers_features(moments: Sequence[Moment]) -> bool:
-    """Whether a step looks at whole rows of neighbours' features."""
-    return any(m.step.instruction.gathers and m.step.reads[0] == INPUT for m in moments)
+def gathers_features(program: Program, moments: Sequence[Moment]) -> bool:
+    """Whether a step brings whole rows of neighbours' features behind those of the rank."""
+    return INPUT in _gathered(program, [moment.step for moment in moments])
+
+
+def _gathered(program: Program, steps: Sequence[Step]) -> set[int]:
+    """The values whose rows are exchanged in their own memory."""
+    return {
+        step.reads[0]
+        for step in steps
+        if step.instruction.gathers and not gives_whole(step, program.values)
+    }

@@ -14,7 +14,8 @@ from gcnmpi.nn.operators.norms import BatchNorm
 from gcnmpi.nn.program import Operator, Program
 from gcnmpi.options.config import Config
 from gcnmpi.options.scheme import SCHEMES
-from gcnmpi.options.train import batches_of, sampler_of
+from gcnmpi.options.task import ClassOptions
+from gcnmpi.options.train import AGAIN, batches_of, sampler_of
 from gcnmpi.schemes.forecast import make_facts
 from partition.errors import UserError
 from partition.graph.sampling import Sampler
@@ -69,7 +70,7 @@ def check_batches(config: Config, fanouts: Sequence[int], program: Program) -> N
             )
     if config.model.train_features:
         raise UserError("train.batches: features that are trained need all vertices at once")
-    if config.task.class_weights != "none":
+    if isinstance(config.task, ClassOptions) and config.task.class_weights != "none":
         raise UserError(
             "train.batches: weights of classes are those of all training vertices",
             "leave task.class_weights or train.batches out",
@@ -112,7 +113,7 @@ def means_of(source: Source, config: Config) -> tuple[type[Operator], ...]:
     """
     if not config.graph.self_loops:
         return ()
-    whole = config.graph.normalize == "row" and not source.stored.manifest.weighted
+    whole = config.graph.normalize == "row" and not source.stored.manifest.valued
     return (MaxAggregate, Aggregate) if whole and not batches_of(config.train) else (MaxAggregate,)
 
 
@@ -132,7 +133,8 @@ def program_on(
     entry = SCHEMES.get(config.scheme.name)
     forecast = entry.forecast(config.scheme, size, make_facts(source, config, Demand()))
     means = means_of(source, config)
-    target = Target(forecast.orders, forecast.layout_of, forecast.whole_rows, means=means)
+    layout, again = forecast.layout_of, config.train.memory == AGAIN
+    target = Target(forecast.orders, layout, forecast.whole_rows, means=means, recomputes=again)
     sparse = source.stored.manifest.feature_entries > 0
     program = compile_network(network, target, config.model, trains, sparse)
     if program.needs_halo and not entry.gives_rows:
@@ -149,5 +151,11 @@ def program_on(
             f"train.batches: scheme {config.scheme.name!r} does not train on mini-batches",
             f"use scheme.name = {' or '.join(able)}",
         )
-    needs = program.needs_products, program.needs_halo
-    return program, Demand(program.depth, *needs, transposed=trains, batches=batches)
+    if batches and program.needs_entries:
+        raise UserError(
+            f"train.batches: model {config.model.name!r} has a state of every arc, which "
+            "mini-batches do not bring",
+            "leave train.batches out",
+        )
+    needs = program.needs_products, program.needs_halo, trains, program.needs_entries
+    return program, Demand(program.depth, *needs, batches=batches)

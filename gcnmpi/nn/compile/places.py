@@ -31,6 +31,7 @@ def place(
     for old, operator in enumerate(operators):
         inputs = [new[i] for i in operator.inputs]
         here = places[inputs[0]] if inputs else Place(0)
+        space = rule_of(operator).space([places[i].space for i in inputs])
         if uniform:
             k = operator.layer if not isinstance(operator, Linear) else max(1, operator.layer)
             after = Place(k, _gathers(operator))
@@ -53,6 +54,7 @@ def place(
             latest = max(inputs, key=lambda i: (places[i].layer, i))
             after = places[latest]
             inputs = [at(i, after) for i in inputs]
+        after = after._replace(space=space)
         new[old] = laid.append(replace(operator, inputs=tuple(inputs)), after)
     last = len(places) - 1
     logits = at(last, Place(places[last].layer))
@@ -104,7 +106,9 @@ class _Laid:
         return len(self.places) - 1
 
     def at(self, number: int, wanted: Place) -> int:
-        """A value in the layout of a place."""
+        """A value in the layout of a place; rows of arcs lie where their vertices are."""
+        if self.places[number].space is not wanted.space:
+            return number
         key = number, self._layout(wanted)
         if self._layout(self.places[number]) == key[1]:
             return number

@@ -10,9 +10,12 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
+from gcnmpi.layout.place import Space
 from gcnmpi.nn.operators import rule_of
+from gcnmpi.nn.operators.degrees import ScaleByDegree
 from gcnmpi.nn.operators.dense import Features, Linear
 from gcnmpi.nn.operators.neighbours import Aggregate
+from gcnmpi.nn.operators.spaces import Expand, Source, Target
 from gcnmpi.nn.program import Finish, Operator
 from gcnmpi.options.config import ModelConfig
 from partition.errors import UserError
@@ -83,6 +86,41 @@ def choose_orders(
                 _multiply_first(operators, inner, number, x)
                 readers = count_readers(operators) + Counter(outputs)
                 changed = True
+    return operators
+
+
+def multiply_vertices(
+    operators: Sequence[Operator], outputs: Sequence[int], constant: Sequence[bool]
+) -> list[Operator]:
+    """Rows of vertices are multiplied with a weight rather than those of their arcs.
+
+    ::
+
+        x ── Expand ── Source ── Linear ──►      x ── Linear ── Expand ── Source ──►
+        x ── Target ── Linear ──►                x ── Linear ── Target ──►
+        x ── ScaleByDegree ── Linear ──►         x ── Linear ── ScaleByDegree ──►
+
+    There are fewer vertices than arcs, and the fewer columns are scaled. In front of an expand, a
+    weight that widens the rows would have more columns sent; and one that something else reads, or
+    that never changes and is made once, stays what it is: there the rows of neighbours are
+    multiplied by each rank that has them.
+    """
+    operators = list(operators)
+    readers = count_readers(operators) + Counter(outputs)
+    for number, operator in enumerate(operators):
+        at = number
+        while isinstance(operator, Linear):
+            (before,) = operator.inputs
+            move = operators[before]
+            moves = isinstance(move, Source | Target) or (
+                isinstance(move, Expand | ScaleByDegree)
+                and operator.width <= move.width
+                and not constant[before]
+            )
+            if not moves or readers[before] > 1:
+                break
+            _multiply_first(operators, (before,), at, move.inputs[0])
+            at, operator = before, operators[before]
     return operators
 
 
@@ -182,7 +220,10 @@ def constants(operators: Sequence[Operator], model: ModelConfig) -> list[bool]:
             continue
         fixed = all(found[i] for i in operator.inputs) and not operator.parameters
         dropped = isinstance(operator, Finish) and operator.p > 0
-        found.append(fixed and keep and not dropped)
+        # A row for each arc is made again rather than kept, unless it is given.
+        of_arcs = rule_of(operator).gives is Space.ENTRIES
+        kept = keep and not dropped and not of_arcs
+        found.append(fixed and (kept or not operator.inputs))
     return found
 
 

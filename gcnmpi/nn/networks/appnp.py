@@ -5,12 +5,12 @@ from __future__ import annotations
 from gcnmpi.nn.network import Builder, Network
 from gcnmpi.nn.networks.mlp import linear
 from gcnmpi.nn.networks.stack import layers
-from gcnmpi.options.model import ModelConfig
+from gcnmpi.options.model import AppnpOptions
 
 HOPS = 10  # of the paper
 
 
-def build(model: ModelConfig, features: int, classes: int) -> Network:
+def build(model: AppnpOptions, features: int, classes: int) -> Network:
     """z = MLP(H⁰); x₀ = z; x ← (1 − α)·M·x + α·z, as PyTorch Geometric's ``APPNP``."""
     b = Builder(features)
     x = b.drop(b.input, model.input_dropout, 0)

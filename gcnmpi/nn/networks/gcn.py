@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from gcnmpi.nn.network import Builder, Network
 from gcnmpi.nn.networks.stack import Layer, stack
-from gcnmpi.options.model import ModelConfig
+from gcnmpi.options.model import ConvolutionOptions
 
 
-def build(model: ModelConfig, features: int, classes: int) -> Network:
+def build(model: ConvolutionOptions, features: int, classes: int) -> Network:
     """A stack of layers as PyTorch Geometric's ``GCNConv``."""
 
     def convolve(b: Builder, x: int, layer: Layer) -> int:

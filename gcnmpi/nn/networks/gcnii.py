@@ -6,11 +6,11 @@ from math import log
 
 from gcnmpi.nn.network import Builder, Network
 from gcnmpi.nn.networks.stack import BEFORE_STREAM, Layer, layers
-from gcnmpi.options.model import ModelConfig
+from gcnmpi.options.model import GcniiOptions
 from partition.errors import UserError
 
 
-def build(model: ModelConfig, features: int, classes: int) -> Network:
+def build(model: GcniiOptions, features: int, classes: int) -> Network:
     """Layers as PyTorch Geometric's ``GCN2Conv`` with shared weights, between two linear ones.
 
     y = (1 − α)·M·x + α·x₀; layer k gives (1 − β)·y + β·y·W with β = log(θ/k + 1).
@@ -30,5 +30,5 @@ def build(model: ModelConfig, features: int, classes: int) -> Network:
         return b.add(b.scale(x, 1 - beta), b.scale(product, beta))
 
     x = b.drop(first, model.dropout, BEFORE_STREAM)
-    b.output(layers(b, x, model, classes, convolve, after="lins.1"))
+    b.output(layers(b, x, model, classes, convolve, model.jk, "lins.1"))
     return b.build()

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from gcnmpi.nn.network import Builder, Network
-from gcnmpi.nn.networks.stack import Convolve, Layer, stack
-from gcnmpi.options.model import ModelConfig
+from gcnmpi.nn.networks.stack import Convolve, Layer, layers
+from gcnmpi.options.model import JumpOptions, ModelConfig
 
 
-def build(model: ModelConfig, features: int, classes: int) -> Network:
+def build(model: JumpOptions, features: int, classes: int) -> Network:
     """A stack of linear layers with the names of PyTorch Geometric's ``MLP``."""
-    return stack(model, features, classes, linear(model))
+    b = Builder(features)
+    x = b.drop(b.input, model.input_dropout, 0)
+    b.output(layers(b, x, model, classes, linear(model), model.jk))
+    return b.build()
 
 
 def linear(model: ModelConfig) -> Convolve:

@@ -4,20 +4,25 @@ from __future__ import annotations
 
 from gcnmpi.nn.network import Builder, Network
 from gcnmpi.nn.networks.stack import Layer, stack
-from gcnmpi.options.model import ModelConfig
+from gcnmpi.options.model import SageOptions
 
 
-def matrix(model: ModelConfig) -> tuple[str, bool]:
+def matrix(model: SageOptions) -> tuple[str, bool]:
     """The mean of the neighbours, or their sum; the vertex itself has the root weight."""
     return ("row" if model.aggregation == "mean" else "none"), model.include_self
 
 
-def build(model: ModelConfig, features: int, classes: int) -> Network:
-    """A stack of layers as PyTorch Geometric's ``SAGEConv``."""
+def build(model: SageOptions, features: int, classes: int) -> Network:
+    """A stack of layers as PyTorch Geometric's ``SAGEConv``, with one aggregation or several."""
 
     def convolve(b: Builder, x: int, layer: Layer) -> int:
         width, k = layer.width, layer.k
-        y = b.max_aggregate(x) if model.aggregation == "max" else b.aggregate(x)
+        if model.aggregation in ("mean", "sum"):
+            y = b.aggregate(x)
+        elif model.aggregation == "max":
+            y = b.max_aggregate(x)
+        else:
+            y = b.reduce(b.source(x), *model.aggregation.split("+"))
         y = b.linear(y, width, f"{layer.name}.lin_l", bias=model.bias, layer=k)
         if model.root_weight:
             y = b.add(y, b.linear(x, width, f"{layer.name}.lin_r", layer=k))

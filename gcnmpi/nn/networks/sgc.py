@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from gcnmpi.nn.network import Builder, Network
-from gcnmpi.options.model import ModelConfig
+from gcnmpi.options.model import HopsOptions
 
 HOPS = 2  # of the paper
 
 
-def build(model: ModelConfig, features: int, classes: int) -> Network:
+def build(model: HopsOptions, features: int, classes: int) -> Network:
     """One layer as PyTorch Geometric's ``SGConv``."""
     b = Builder(features)
     x = b.drop(b.input, model.input_dropout, 0)

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from gcnmpi.nn.network import Builder, Network
 from gcnmpi.nn.networks.stack import BRANCH_STREAM, between
-from gcnmpi.options.model import ModelConfig
+from gcnmpi.options.model import SignOptions
 from partition.errors import UserError
 
 HOPS = 3
 
 
-def build(model: ModelConfig, features: int, classes: int) -> Network:
+def build(model: SignOptions, features: int, classes: int) -> Network:
     """Branches ``lins.k`` and the classifier ``lin``, as PyTorch Geometric's example has it."""
     if len(model.hidden) != 1:
         raise UserError("a sign has one hidden layer", "such as model.hidden = 64")

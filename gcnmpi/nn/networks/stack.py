@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from gcnmpi.nn.network import Builder, Network
-from gcnmpi.options.model import ModelConfig
+from gcnmpi.options.model import ConvolutionOptions, ModelConfig, NormOptions, ResidualOptions
 from partition.errors import UserError
 
 # Streams of dropout: 0 for the features, k for the output of layer k, and these.
@@ -37,30 +37,44 @@ class Layer:
 Convolve = Callable[[Builder, int, Layer], int]
 
 
-def stack(model: ModelConfig, features: int, classes: int, convolve: Convolve) -> Network:
+def stack(
+    model: ConvolutionOptions, features: int, classes: int, convolve: Convolve, arcs: int = 0
+) -> Network:
     """A network of layers with one kind of convolution.
 
     Parameters
     ----------
     convolve : function
         ``convolve(builder, x, layer)`` adds a convolution of x and returns its output.
+    arcs : int
+        Width of the features of arcs; 0: there are none.
     """
-    b = Builder(features)
+    b = Builder(features, arcs)
     x = b.drop(b.input, model.input_dropout, 0)
     if model.linear_before:
         if not model.hidden:
             raise UserError("model.linear_before: there is no hidden layer", "give model.hidden")
         x = b.linear(x, model.hidden[0], "lin_in", bias=model.bias)
         x = b.drop(x, model.dropout, BEFORE_STREAM)
-    b.output(layers(b, x, model, classes, convolve, "lin" if model.linear_after else ""))
+    after = "lin" if model.linear_after else ""
+    b.output(layers(b, x, model, classes, convolve, model.jk, after))
     return b.build()
 
 
 def layers(
-    b: Builder, x: int, model: ModelConfig, classes: int, convolve: Convolve, after: str = ""
+    b: Builder,
+    x: int,
+    model: ResidualOptions,
+    classes: int,
+    convolve: Convolve,
+    jk: str = "none",
+    after: str = "",
 ) -> int:
-    """The logits: all layers on x, and the linear layer ``after`` them if it has a name."""
-    if model.jk != "none":
+    """The logits: all layers on x, and the linear layer ``after`` them if it has a name.
+
+    ``jk`` is ``model.jk`` of networks that have it.
+    """
+    if jk != "none":
         after = after or "lin"
     if after and not model.hidden:
         raise UserError("a linear layer at the end needs hidden layers", "give model.hidden")
@@ -82,10 +96,10 @@ def layers(
             "model.residual = identity: no layer is as wide as its input",
             "--set model.residual=linear, or equal widths in model.hidden",
         )
-    return _jump(b, model, hidden, classes, after) if after else x
+    return _jump(b, model, jk, hidden, classes, after) if after else x
 
 
-def between(b: Builder, model: ModelConfig, x: int, k: int, stream: int | None = None) -> int:
+def between(b: Builder, model: NormOptions, x: int, k: int, stream: int | None = None) -> int:
     """Norm, activation and dropout of the output of layer k."""
     x = normalized(b, model.norm, x, f"norms.{k - 1}")
     x = b.activate(x, model.activation, f"acts.{k - 1}.weight")
@@ -101,7 +115,7 @@ def normalized(b: Builder, norm: str, x: int, name: str) -> int:
     return b.normalize(x) if norm == "l2" else x
 
 
-def _residual(b: Builder, model: ModelConfig, x: int, y: int, k: int) -> int:
+def _residual(b: Builder, model: ResidualOptions, x: int, y: int, k: int) -> int:
     if model.residual == "linear":
         name = f"residuals.{k - 1}"
         return b.add(y, b.linear(x, b.width(y), name, bias=model.bias, layer=k))
@@ -110,15 +124,17 @@ def _residual(b: Builder, model: ModelConfig, x: int, y: int, k: int) -> int:
     return y
 
 
-def _jump(b: Builder, model: ModelConfig, hidden: Sequence[int], classes: int, name: str) -> int:
+def _jump(
+    b: Builder, model: ModelConfig, jk: str, hidden: Sequence[int], classes: int, name: str
+) -> int:
     """Jumping knowledge (Xu et al. 2018) over the outputs of the hidden layers, and the logits."""
-    if model.jk == "cat":
+    if jk == "cat":
         return b.linear_of_all(hidden, classes, name, bias=model.bias)
-    if model.jk != "none" and len({b.width(x) for x in hidden}) > 1:
+    if jk != "none" and len({b.width(x) for x in hidden}) > 1:
         raise UserError(
-            f"model.jk = {model.jk} needs hidden layers of one width",
+            f"model.jk = {jk} needs hidden layers of one width",
             "--set model.jk=cat, or equal widths in model.hidden",
         )
     joined = {"none": lambda: hidden[-1], "sum": lambda: b.sum(hidden)}
-    x = joined.get(model.jk, lambda: b.maximum(hidden))()
+    x = joined.get(jk, lambda: b.maximum(hidden))()
     return b.linear(x, classes, name, bias=model.bias)

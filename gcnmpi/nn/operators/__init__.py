@@ -1,7 +1,8 @@
 """The operators that a network is described with, a family a module.
 
 A network is a list of operators in the order of evaluation. Each of them gives one dense matrix
-of n rows and ``width`` columns; its ``inputs`` are the numbers of earlier operators in the list.
+of ``width`` columns, whose rows are those of an index space: vertices unless its docstring says
+otherwise. Its ``inputs`` are the numbers of earlier operators in the list.
 ``layer`` counts the aggregations from the features to here, at least 1 but for what lies before
 the first: schemes whose layout rotates with the layers need it, and ``gcnmpi infer --layer``.
 
@@ -16,12 +17,24 @@ from __future__ import annotations
 from collections import ChainMap
 from collections.abc import Mapping
 
-from gcnmpi.nn.operators import dense, elementwise, inserted, neighbours, norms
+from gcnmpi.nn.operators import (
+    arcs,
+    degrees,
+    dense,
+    elementwise,
+    inserted,
+    neighbours,
+    norms,
+    spaces,
+)
 from gcnmpi.nn.program import Operator
 from gcnmpi.nn.tape import Rule
 
 RULES: Mapping[type[Operator], Rule] = ChainMap(
-    *(family.RULES for family in (dense, elementwise, inserted, neighbours, norms))
+    *(
+        family.RULES
+        for family in (dense, elementwise, inserted, neighbours, norms, spaces, arcs, degrees)
+    )
 )
 """Of every operator but those that are a :class:`Finish`."""
 

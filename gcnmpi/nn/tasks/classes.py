@@ -15,7 +15,7 @@ from gcnmpi.kernels.interface.kernel import Array, Kernel
 from gcnmpi.layout.place import Place
 from gcnmpi.nn.loss import SoftmaxCrossEntropy, loss_products
 from gcnmpi.nn.tasks.interface import Loss, Made, Task
-from gcnmpi.options.task import TaskConfig, class_weights
+from gcnmpi.options.task import ClassOptions, class_weights
 from gcnmpi.schemes.interface import Scheme
 from gcnmpi.schemes.operations import Operation, Product
 from partition.errors import UserError
@@ -31,12 +31,12 @@ def _labels(stored: StoredGraph) -> np.ndarray:
     return stored.graph.labels
 
 
-def _loss(made: Made) -> Loss:
+def _loss(made: Made[ClassOptions]) -> Loss:
     plain = made.options.class_weights == "none" and not made.options.label_smoothing
     return SoftmaxCrossEntropy(made) if plain else WeightedCrossEntropy(made)
 
 
-def _products(options: TaskConfig, k: int, rows: int) -> list[Product]:
+def _products(options: ClassOptions, k: int, rows: int) -> list[Product]:
     spread = [(Operation.ROW_SUM, k, rows)] if options.label_smoothing and rows else []
     return loss_products(k, rows) + spread
 
@@ -57,7 +57,7 @@ class WeightedCrossEntropy:
     On the host, unless a rank has whole rows and the kernel has an operation for it.
     """
 
-    def __init__(self, made: Made) -> None:
+    def __init__(self, made: Made[ClassOptions]) -> None:
         scheme, width = made.scheme, made.width
         self._scheme, self._kernel, self._k, self._width = scheme, made.kernel, made.k, width
         block = scheme.block(Place(made.k), width)
@@ -145,7 +145,7 @@ class WeightedCrossEntropy:
         return self._kernel.to_host(array).astype(np.float64)
 
 
-def _weights(made: Made, examples: np.ndarray) -> np.ndarray:
+def _weights(made: Made[ClassOptions], examples: np.ndarray) -> np.ndarray:
     """The weight of each class, float64; "balanced" is that of scikit-learn.
 
     A UserError if there are not as many as classes.

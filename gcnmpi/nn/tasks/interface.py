@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Generic, Protocol, TypeVar
 
 import numpy as np
 
@@ -53,8 +53,11 @@ class Loss(Protocol):
         """
 
 
+Options = TypeVar("Options", bound=TaskConfig)
+
+
 @dataclass(frozen=True)
-class Made:
+class Made(Generic[Options]):
     """The parts that a loss is made of.
 
     Attributes
@@ -64,6 +67,7 @@ class Made:
     width : int
         Columns of the output.
     options : TaskConfig
+        Of the class of the task.
     """
 
     scheme: Scheme
@@ -71,7 +75,7 @@ class Made:
     k: int
     width: int
     targets: Targets
-    options: TaskConfig
+    options: Options
 
 
 @dataclass(frozen=True)
@@ -97,7 +101,7 @@ class Task:
     """
 
     labels: Callable[[StoredGraph], Readable]
-    loss: Callable[[Made], Loss]
-    products: Callable[[TaskConfig, int, int], list[Product]] = lambda options, k, rows: []
+    loss: Callable[[Made[Any]], Loss]
+    products: Callable[[Any, int, int], list[Product]] = lambda options, k, rows: []
     on_device: bool = False
     probabilities: Callable[[Scheme, Kernel, int, Array], np.ndarray] | None = None

@@ -16,7 +16,7 @@ from gcnmpi.kernels.interface.kernel import Array, Kernel
 from gcnmpi.layout.loading import Readable
 from gcnmpi.nn.tasks.entries import MeanOfEntries, sums_of_columns
 from gcnmpi.nn.tasks.interface import Loss, Made, Task
-from gcnmpi.options.task import class_weights
+from gcnmpi.options.task import ClassOptions, class_weights
 from gcnmpi.schemes.interface import Scheme
 from partition.errors import UserError
 from partition.graph.graph import UNLABELLED
@@ -61,7 +61,7 @@ class OneHot:
         return found
 
 
-def _loss(made: Made) -> Loss:
+def _loss(made: Made[ClassOptions]) -> Loss:
     labels = made.targets.labels
     with np.errstate(invalid="ignore"):
         bad = float(np.sum((labels < 0) | (labels > 1)))
@@ -103,7 +103,7 @@ def _sigmoid(scheme: Scheme, kernel: Kernel, k: int, logits: Array) -> np.ndarra
 TASK = Task(_labels, _loss, on_device=True, probabilities=_sigmoid)
 
 
-def _weights(made: Made) -> np.ndarray | None:
+def _weights(made: Made[ClassOptions]) -> np.ndarray | None:
     """The weight of each label where it is 1, in the kernel's dtype; None: 1.
 
     A UserError if there are not as many as labels.

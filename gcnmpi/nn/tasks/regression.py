@@ -11,6 +11,7 @@ import numpy as np
 from gcnmpi.kernels.interface.dense import EntryLoss
 from gcnmpi.nn.tasks.entries import Entry, MeanOfEntries
 from gcnmpi.nn.tasks.interface import Loss, Made, Task
+from gcnmpi.options.task import RegressionOptions
 from partition.errors import UserError
 from partition.graph.store import StoredGraph
 
@@ -22,7 +23,7 @@ def _labels(stored: StoredGraph) -> np.ndarray:
     return stored.graph.targets
 
 
-def _loss(made: Made) -> Loss:
+def _loss(made: Made[RegressionOptions]) -> Loss:
     delta = made.options.huber_delta
 
     def squared(z: np.ndarray, y: np.ndarray, columns: slice) -> tuple[np.ndarray, np.ndarray]:

@@ -16,6 +16,7 @@ import numpy as np
 import pyarrow as pa
 
 from partition.errors import UserError, unknown_name
+from partition.importing.readers.arc_columns import NO_DATA, ArcTable, text_places
 from partition.importing.readers.files import check_file, open_plain_or_gzip, read_errors
 from partition.importing.readers.numbering import number_texts, number_vertices
 from partition.importing.readers.vertex_files import read_ids
@@ -33,7 +34,7 @@ class Format:
     Attributes
     ----------
     reader : str
-        "module:function" in this package. ``read(path) -> Source`` reads a file as a whole;
+        "module:function" in this package. ``read(path, layout) -> Source`` reads a file as a whole;
         ``stream(path, layout, allocate, tell, whole) -> Stream`` reads it a piece at a time, or, if
         it is faster, in one piece where ``whole`` is true.
     suffixes : tuple of str
@@ -53,22 +54,27 @@ class Format:
     options: tuple[str, ...] = ()
 
 
+OF_ARCS = ("arc_features", "arc_label")
 FORMATS = {
-    "mtx": Format("matrix_market:read", (".mtx",)),
+    "mtx": Format("matrix_market:read", (".mtx",), options=("arc_features",)),
     "edges": Format(
         "edge_list:stream",
         (".txt", ".edges", ".edgelist", ".el", ".tsv", ".csv"),
-        options=("columns", "header", "string_ids", "vertices", "ids"),
+        options=("columns", "header", "string_ids", "vertices", "ids", *OF_ARCS),
     ),
     "planetoid": Format("planetoid:read", single=False),
-    "npz": Format("gnn_benchmark:read", (".npz",)),
+    "npz": Format("gnn_benchmark:read", (".npz",), options=OF_ARCS),
     "npy": Format("edge_index:stream", (".npy",), options=("vertices", "ids")),
     "ogb": Format("ogb:stream", inside=tuple(f"raw/{n}" for n in OGB_FILES), single=False),
-    "pyg": Format("pyg:read", (".pt", ".pth"), inside=("processed/data.pt",), single=False),
-    "dgl": Format("dgl_bin:read", (".bin",)),
+    "pyg": Format(
+        "pyg:read", (".pt", ".pth"), ("processed/data.pt",), single=False, options=OF_ARCS
+    ),
+    "dgl": Format("dgl_bin:read", (".bin",), options=OF_ARCS),
     "distdgl": Format("distdgl:read", (".json",), inside=("part0/graph.dgl",), single=False),
     "parquet": Format(
-        "parquet:stream", (".parquet",), options=("columns", "string_ids", "vertices", "ids")
+        "parquet:stream",
+        (".parquet",),
+        options=("columns", "string_ids", "vertices", "ids", *OF_ARCS),
     ),
 }
 READERS = Registry(
@@ -97,13 +103,17 @@ class Layout:
         "N" or "A..B": which vertices there are, with an arc or without.
     ids : path, optional
         A file with the id of each vertex, in the order that they shall have.
+    arc_features, arc_label : str, optional
+        Columns that are features and labels of the arcs, by names and patterns: "w1,w2", "f*".
     """
 
     columns: str | None = None
     header: bool | None = None
     string_ids: bool = False
     vertices: str | None = None
-    ids: str | os.PathLike | None = None
+    ids: str | os.PathLike[str] | None = None
+    arc_features: str | None = None
+    arc_label: str | None = None
 
 
 @dataclass(frozen=True)
@@ -126,6 +136,8 @@ class Source:
         Name of the format in ``FORMATS``.
     notes : mapping
         Further findings of the reader, for the manifest.
+    arc_data : ArcTable
+        Columns with a row for each arc.
     """
 
     n: int
@@ -139,10 +151,19 @@ class Source:
     ids: np.ndarray | None = None
     symmetric: bool = False
     format: str = ""
-    notes: Mapping[str, Any] = field(default_factory=dict)
+    notes: Mapping[str, str] = field(default_factory=dict)
     targets: np.ndarray | None = None
+    arc_data: ArcTable = NO_DATA
 
 
+# Sources and targets, an array of numbers or an Arrow array of texts each; float64 weights; and
+# columns of data of the arcs, by name.
+Piece = tuple[
+    np.ndarray | pa.Array,
+    np.ndarray | pa.Array,
+    np.ndarray | None,
+    Mapping[str, np.ndarray | pa.Array],
+]
 # (name, shape, dtype) → an array to be filled: in memory, or in a file.
 Allocate = Callable[[str, tuple[int, ...], np.dtype], np.ndarray]
 # Told the stage, how much of it is done, and how much there is.
@@ -155,8 +176,9 @@ class Stream:
 
     Attributes
     ----------
-    pieces : iterator of (source, target, weights or None)
-        Ids of the file, and float64 weights; to be taken once.
+    pieces : iterator of Piece
+        Ids of the file, weights, and data of the arcs: "features" (m, d) float32 and "labels", (m,)
+        int64, (m, tasks) floats, or texts; to be taken once.
     where : str
         The file, for messages.
     weighted : bool
@@ -170,10 +192,11 @@ class Stream:
     ids : (n,) int64 or str, optional
         The content of the file of that name.
     rest : mapping
-        Further fields of :class:`Source`; ``notes`` are those known before the arcs are read.
+        Further fields of :class:`Source`, ``arc_data`` where pieces have none; ``notes`` are those
+        known before the arcs are read.
     """
 
-    pieces: Iterator[tuple[Any, Any, np.ndarray | None]]
+    pieces: Iterator[Piece]
     where: str
     weighted: bool = False
     text: bool = False
@@ -184,7 +207,7 @@ class Stream:
 
 
 def read_source(
-    path: str | os.PathLike, format: str = "auto", layout: Layout | None = None
+    path: str | os.PathLike[str], format: str = "auto", layout: Layout | None = None
 ) -> Source:
     """Read a graph file.
 
@@ -212,14 +235,14 @@ def read_source(
 
     with read_errors(path):
         if format not in STREAMS:
-            return READERS.get(format)(path)
+            return READERS.get(format)(path, layout)
         return _whole(
             _stream(path, format, layout, allocate, lambda stage, done, total: None, True)
         )
 
 
 def open_stream(
-    path: str | os.PathLike,
+    path: str | os.PathLike[str],
     format: str,
     layout: Layout,
     allocate: Allocate,
@@ -247,9 +270,11 @@ def open_stream(
     return stream
 
 
-def _stream(path: Path, format: str, layout: Layout, *how: Any) -> Stream:
+def _stream(
+    path: Path, format: str, layout: Layout, allocate: Allocate, tell: Tell, whole: bool
+) -> Stream:
     """The arcs of a file, with its vertices as ``layout`` lists them where the file does not."""
-    stream = READERS.get(format)(path, layout, *how)
+    stream = READERS.get(format)(path, layout, allocate, tell, whole)
     if stream.n is not None or layout.ids is None:
         return replace(stream, vertices=layout.vertices)
     ids = read_ids(layout.ids, text=stream.text)
@@ -258,21 +283,39 @@ def _stream(path: Path, format: str, layout: Layout, *how: Any) -> Stream:
 
 def _whole(stream: Stream) -> Source:
     """All pieces together, with vertices that are numbered."""
-    ends: list[Any] = [list(some) for some in zip(*stream.pieces, strict=True)]
-    weights = _joined(ends.pop()) if stream.weighted else None
-    names = None
+    columns = [list(some) for some in zip(*stream.pieces, strict=True)]
+    sources, targets, of_weights, of_data = columns
+    data, names = _table_of(of_data), None
+    weights = _joined(of_weights) if stream.weighted else None
     if stream.text:
-        names, source, target = number_texts(stream.where, *map(pa.chunked_array, ends[:2]))
+        chunked = pa.chunked_array(sources), pa.chunked_array(targets)
+        names, source, target = number_texts(stream.where, *chunked)
+        del chunked
     else:
-        target, source = _joined(ends[1]), _joined(ends[0])
-    del ends
+        target, source = _joined(targets), _joined(sources)
+    del sources, targets
     pa.default_memory_pool().release_unused()  # it would keep the memory for later columns
     n, ids = stream.n, None
     if n is None:
         n, source, target, ids = number_vertices(
             source, target, stream.where, names=names, vertices=stream.vertices, ids=stream.ids
         )
-    return Source(n=n, source=source, target=target, weights=weights, ids=ids, **stream.rest)
+    return Source(
+        n=n, source=source, target=target, weights=weights, ids=ids,
+        **{"arc_data": data, **stream.rest},
+    )  # fmt: skip
+
+
+def _table_of(pieces: list[Mapping[str, Any]]) -> ArcTable:
+    """The data of arcs that come in pieces; the list is emptied."""
+    texts: dict[str, int] = {}
+    columns: dict[str, list[np.ndarray]] = {name: [] for name in pieces[0]}
+    for piece in pieces:
+        for name, column in piece.items():
+            columns[name].append(text_places(column, texts))
+    pieces.clear()
+    joined = {name: _joined(arrays) for name, arrays in columns.items()}
+    return ArcTable(joined, list(texts) or None)
 
 
 def _joined(pieces: list[np.ndarray]) -> np.ndarray:

@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
 
 from partition.errors import UserError
 from partition.importing.readers import Layout
+from partition.importing.readers.arc_columns import chosen, piece_of
 from partition.importing.readers.files import quoted
 from partition.importing.readers.text import (
     first_lines,
@@ -19,6 +24,48 @@ from partition.importing.readers.text import (
 )
 
 ROLES = ("source", "target", "weight")
+
+
+@dataclass(frozen=True)
+class ArcPlaces:
+    """Positions of columns with data of arcs, and the type of a single one with labels."""
+
+    features: tuple[int, ...] = ()
+    labels: tuple[int, ...] = ()
+    label: pa.DataType | None = None
+
+    @property
+    def places(self) -> tuple[int, ...]:
+        """Positions of features, then of labels."""
+        return (*self.features, *self.labels)
+
+    def with_kind(self, words: Sequence[str]) -> ArcPlaces:
+        """The same, with the type of labels by those of the first arc."""
+        if not self.labels:
+            return self
+        given = [words[i] for i in self.labels if i < len(words)]
+        numbers = len(self.labels) > 1 or all(map(is_number, given))
+        whole = len(self.labels) == 1 and all(map(is_integer, given))
+        kind = pa.int64() if whole else pa.float64() if numbers else pa.string()
+        return replace(self, label=kind)
+
+    def kinds(self) -> dict[int, pa.DataType]:
+        """The type of each column, by its position."""
+        found = dict.fromkeys(self.features, pa.float64())
+        return found | dict.fromkeys(self.labels, self.label)
+
+    def columns(self, found: Sequence[pa.Array], where: str, before: int) -> dict[str, Any]:
+        """Arrow columns, in the order of ``kinds``, as data of arcs, of which ``before`` came."""
+        count = len(self.features)
+        if self.labels and self.label == pa.string():
+            labels = found[count:]
+        else:
+            labels = [column.to_numpy(zero_copy_only=False) for column in found[count:]]
+        features = [column.to_numpy(zero_copy_only=False) for column in found[:count]]
+        return piece_of(features, labels, where, before)
+
+
+NO_PLACES = ArcPlaces()
 # Names that columns have in the files of other programs.
 SOURCES = {"source", "src", "from", "fromnodeid", "fromnode", "node1", "u", "head", "sourceid"}
 TARGETS = {"target", "dst", "to", "tonodeid", "tonode", "node2", "v", "tail", "targetid", "dest"}
@@ -47,6 +94,8 @@ class Columns:
         The first line may be a header after all.
     note : str
         The columns that were read, for the user, where there are others.
+    data : ArcPlaces
+        Columns with data of the arcs.
     """
 
     separator: str | None
@@ -57,6 +106,7 @@ class Columns:
     known: bool
     doubtful: bool
     note: str
+    data: ArcPlaces = NO_PLACES
 
 
 def find_columns(path: Path, layout: Layout) -> Columns:
@@ -115,15 +165,11 @@ def find_columns(path: Path, layout: Layout) -> Columns:
             f"{path}, line {number}: the third column of {quoted(first.strip())} is not a weight",
             "give --columns source,-,target, say, or --columns source,target,-",
         )
-    used = sorted(places)
+    names = words if header else [str(i + 1) for i in range(len(words))]
+    data, places = arc_places(names, places, layout, path)
     note = ""
-    if header or used != list(range(len(words))):
-        names = words if header else [f"column {i + 1}" for i in range(len(words))]
-        note = ", ".join(
-            f"{role} {quoted(names[i])}" for role, i in zip(ROLES, places, strict=False)
-        )
-        unread = [quoted(names[i]) for i in range(len(words)) if i not in places]
-        note += f"; not read: {', '.join(unread)}" if unread else ""
+    if header or data.places or sorted(places) != list(range(len(words))):
+        note = columns_note(names if header else [f"column {i}" for i in names], places, data)
     return Columns(
         separator=separator,
         width=len(words),
@@ -133,7 +179,31 @@ def find_columns(path: Path, layout: Layout) -> Columns:
         known=roles is not None or bool(header),
         doubtful=doubtful and text,
         note=note,
+        data=data.with_kind(sample),
     )
+
+
+def columns_note(names: Sequence[str], places: Sequence[int], data: ArcPlaces) -> str:
+    """The columns that are read, and those that are not, for the user."""
+    said = [f"{role} {quoted(names[i])}" for role, i in zip(ROLES, places, strict=False)]
+    for role, found in (("feature", data.features), ("label", data.labels)):
+        said += [f"{role} {quoted(names[i])}" for i in found]
+    unread = [quoted(name) for i, name in enumerate(names) if i not in (*places, *data.places)]
+    return ", ".join(said) + (f"; not read: {', '.join(unread)}" if unread else "")
+
+
+def arc_places(
+    names: Sequence[str], places: tuple[int, ...], layout: Layout, path: Path
+) -> tuple[ArcPlaces, tuple[int, ...]]:
+    """The columns with data of arcs, and ``places`` without weights that are features."""
+    labels = chosen(names, layout.arc_label, "--arc-label", path)
+    others = (*(names[i] for i in places), *labels)
+    features = chosen(names, layout.arc_features, "--arc-features", path, others)
+    for name in (*features, *labels):
+        if name in (names[i] for i in places[:2]) or (name in features and name in labels):
+            raise UserError(f"{path}: the column {quoted(name)} cannot be two things at once")
+    data = ArcPlaces(*(tuple(names.index(name) for name in each) for each in (features, labels)))
+    return data, tuple(place for place in places if place not in data.places)
 
 
 def _bare(line: str) -> str:

@@ -13,12 +13,11 @@ import struct
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 from partition.errors import UserError
-from partition.importing.readers import Source
+from partition.importing.readers import Layout, Source
 from partition.importing.readers.files import quoted
 from partition.importing.readers.named_arrays import source_of
 from partition.records import open_regular
@@ -58,11 +57,11 @@ class DGLGraph:
     arc_data: dict[str, np.ndarray]
 
 
-def read(path: Path) -> Source:
+def read(path: Path, layout: Layout) -> Source:
     """Read the only graph of a file: ``feat``, ``label``, the masks, and ``weight`` of its arcs."""
     graph = read_dgl(path)
     ends = np.stack([graph.source, graph.target])
-    return as_source(graph.n, ends, graph.vertex_data, graph.arc_data, str(path), "dgl")
+    return as_source(graph.n, ends, graph.vertex_data, graph.arc_data, str(path), "dgl", layout)
 
 
 def as_source(
@@ -72,13 +71,16 @@ def as_source(
     arc_data: Mapping[str, np.ndarray],
     where: str,
     format: str,
+    layout: Layout,
 ) -> Source:
     """A graph out of its data of vertices and arcs, DGL's ``ndata`` and ``edata``."""
-    fields: dict[str, Any] = {NAMES.get(name, name): a for name, a in vertex_data.items()}
-    fields |= {f"edge {name}": a for name, a in arc_data.items() if name not in WEIGHTS}
-    fields |= {"edge_index": edge_index, "num_nodes": n}
-    weights = [arc_data[name] for name in WEIGHTS if name in arc_data]
-    return source_of(fields | ({"edge_weight": weights[0]} if weights else {}), where, format)
+    fields = {NAMES.get(name, name): a for name, a in vertex_data.items()}
+    fields["edge_index"] = edge_index
+    asked = (layout.arc_features or "").split(",")
+    weights = [arc_data[name] for name in WEIGHTS if name in arc_data and name not in asked]
+    fields |= {"edge_weight": weights[0]} if weights else {}
+    of_arcs = {name: a for name, a in arc_data.items() if name in asked or name not in WEIGHTS}
+    return source_of(fields, where, format, layout, of_arcs, n)
 
 
 def read_tensors(path: Path) -> dict[str, np.ndarray]:

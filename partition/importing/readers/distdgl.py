@@ -9,21 +9,20 @@ from __future__ import annotations
 import json
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 from partition.errors import UserError
-from partition.importing.readers import Source
+from partition.importing.readers import Layout, Source
 from partition.importing.readers.dgl_bin import as_source, read_dgl, read_tensors
 from partition.importing.readers.files import check_file
-from partition.records import open_regular
+from partition.records import Json, open_regular
 from partition.resident import check_memory
 
 LONGEST = 1 << 26  # bytes of a description
 
 
-def read(path: Path) -> Source:
+def read(path: Path, layout: Layout) -> Source:
     """Put the parts of a graph together: arcs, and the data of the vertices.
 
     ``path`` is the folder, or the JSON file in it. A UserError if vertices or arcs are of several
@@ -60,7 +59,7 @@ def read(path: Path) -> Source:
         vertex_data = {name: np.concatenate(arrays) for name, arrays in found.items()}
     except ValueError as error:
         raise UserError(f"{file}: the parts do not fit each other: {error}") from error
-    return as_source(n, np.concatenate(ends, axis=1), vertex_data, {}, str(file), "distdgl")
+    return as_source(n, np.concatenate(ends, axis=1), vertex_data, {}, str(file), "distdgl", layout)
 
 
 def parts_of(path: Path, n: int) -> tuple[np.ndarray, int]:
@@ -85,7 +84,7 @@ def _description(path: Path) -> Path:
     return files[0]
 
 
-def _read(file: Path) -> dict[str, Any]:
+def _read(file: Path) -> dict[str, Json]:
     try:
         with open_regular(file) as stream:
             facts = json.loads(stream.read(LONGEST))
@@ -96,7 +95,7 @@ def _read(file: Path) -> dict[str, Any]:
     return facts
 
 
-def _starts(facts: dict[str, Any], file: Path) -> np.ndarray:
+def _starts(facts: dict[str, Json], file: Path) -> np.ndarray:
     """The first vertex of each part, and the number of all: (parts + 1,) int64."""
     node_map, etypes = facts["node_map"], facts.get("etypes", {})
     if not isinstance(node_map, dict) or not isinstance(etypes, dict):
@@ -107,8 +106,9 @@ def _starts(facts: dict[str, Any], file: Path) -> np.ndarray:
     pairs = isinstance(ranges, list) and all(
         isinstance(pair, list) and [type(end) for end in pair] == [int, int] for pair in ranges
     )
-    firsts = [0, *(last for _, last in ranges)] if pairs else []
-    if not pairs or not ranges or [first for first, _ in ranges] != firsts[:-1]:
+    spans = np.array(ranges if pairs else [], object).reshape(-1, 2)
+    firsts = [0, *spans[:, 1].tolist()]
+    if not len(spans) or spans[:, 0].tolist() != firsts[:-1]:
         raise UserError(f"{file} is damaged: ranges of vertices do not follow each other")
     if firsts != sorted(firsts) or not 0 < firsts[-1] < 2**62:
         raise UserError(f"{file} is damaged: ranges of vertices do not rise")
@@ -116,9 +116,10 @@ def _starts(facts: dict[str, Any], file: Path) -> np.ndarray:
     return np.array(firsts, np.int64)
 
 
-def _file(description: Path, files: dict[str, Any], name: str) -> Path:
-    if not isinstance(files.get(name), str):
+def _file(description: Path, files: dict[str, Json], name: str) -> Path:
+    inside = files.get(name)
+    if not isinstance(inside, str):
         raise UserError(f"{description} does not name a file {name}")
-    path = description.parent / files[name]
+    path = description.parent / inside
     check_file(path)
     return path

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 
 from partition.errors import UserError
-from partition.importing.readers import Allocate, Layout, Stream, Tell
+from partition.importing.readers import Allocate, Layout, Piece, Stream, Tell
 from partition.records import map_npy
 
 SHAPES = "(2, E) or (E, 2)"
@@ -29,12 +29,12 @@ def stream(path: Path, layout: Layout, allocate: Allocate, tell: Tell, whole: bo
             "write the two arcs as a list: 'source target', one a line",
         )
 
-    def pieces() -> Iterator[tuple[np.ndarray, np.ndarray, None]]:
+    def pieces() -> Iterator[Piece]:
         total = array.shape[1] if array.ndim == 2 else 0
         at_once = max(1, total) if whole else AT_ONCE
         for start in range(0, max(1, total), at_once):
             some = array[:, start : start + at_once] if array.ndim == 2 else array
-            yield *ends_of(some, str(path), SHAPES), None
+            yield *ends_of(some, str(path), SHAPES), None, {}
             tell("reading", min(start + at_once, total), total)
 
     return Stream(pieces(), str(path), rest={"format": "npy"})

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from partition.errors import UserError
-from partition.importing.readers import Allocate, Layout, Stream, Tell
+from partition.importing.readers import Allocate, Layout, Piece, Stream, Tell
 from partition.importing.readers.columns import ROLES, Columns, find_columns
 from partition.importing.readers.files import finite_weights, quoted, read_errors
 from partition.importing.readers.text import COMMENTS, LONGEST_LINE, Table
@@ -32,7 +31,9 @@ def stream(path: Path, layout: Layout, allocate: Allocate, tell: Tell, whole: bo
     """
     columns = find_columns(path, layout)
 
-    def pieces() -> Iterator[tuple[Any, Any, np.ndarray | None]]:
+    ends = len(columns.places)
+
+    def pieces() -> Iterator[Piece]:
         third, size, rows = _ThirdColumn(path, columns), path.stat().st_size, 0
         first, again = list[str](), not columns.doubtful
         with read_errors(path):
@@ -45,10 +46,11 @@ def stream(path: Path, layout: Layout, allocate: Allocate, tell: Tell, whole: bo
                 if not columns.text:
                     source, target = source.to_numpy(), target.to_numpy()
                 weights = None
-                if rest:
+                if ends == 3:
                     weights = finite_weights(rest[0].to_numpy(), str(path), rows)
                     third.see(source, weights)
-                yield source, target, weights
+                data = columns.data.columns(found[ends:], str(path), rows)
+                yield source, target, weights, data
                 rows += len(source)
         third.check()
         if not again:  # the first two texts occur nowhere else
@@ -119,17 +121,17 @@ def _has(texts: pa.Array, wanted: list[str]) -> bool:
 
 
 def arc_table(path: Path, columns: Columns) -> Table:
-    """Sources, targets and perhaps weights: columns of int64 or string, and float64."""
+    """Sources, targets and perhaps weights: int64 or string, and float64; and data of arcs."""
     ids = pa.string() if columns.text else pa.int64()
     return Table(
         path,
         columns.separator,
         columns.width,
-        dict(zip(columns.places, (ids, ids, pa.float64()), strict=False)),
+        dict(zip(columns.places, (ids, ids, pa.float64()), strict=False)) | columns.data.kinds(),
         header=columns.header,
         comments="".join(COMMENTS),
         shortest=1,
         longest=LONGEST_LINE,
-        ragged=len(columns.places) < columns.width,
+        ragged=len(columns.places) + len(columns.data.places) < columns.width,
         meaning=" ".join(ROLES[: len(columns.places)]),
     )

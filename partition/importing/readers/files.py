@@ -40,7 +40,7 @@ def position_in(file: IO[bytes]) -> int:
     return file.below.tell() if isinstance(file, _Gzip) else file.tell()
 
 
-def check_file(path: str | os.PathLike) -> None:
+def check_file(path: str | os.PathLike[str]) -> None:
     """A UserError if ``path`` does not exist or is not a regular file."""
     try:
         mode = os.stat(path).st_mode
@@ -131,7 +131,7 @@ def finite_weights(values: np.ndarray, where: str, before: int = 0) -> np.ndarra
     return values
 
 
-def finite_features(features: np.ndarray, where: str) -> np.ndarray:
+def finite_features(features: np.ndarray, where: str, of: str = "vertex") -> np.ndarray:
     """``features``, (n, d) numbers, as float32 in C order, unchanged where they are that already.
 
     A UserError if they are none, or an entry is not a finite float32.
@@ -149,7 +149,7 @@ def finite_features(features: np.ndarray, where: str) -> np.ndarray:
         if not finite.all():
             row, column = np.unravel_index(np.argmin(finite), finite.shape)
             raise UserError(
-                f"{where}: features of vertex {start + row}, column {column} are not finite",
+                f"{where}: features of {of} {start + row}, column {column} are not finite",
                 "NaN, infinities and values beyond float32 are not accepted",
             )
     return features

@@ -9,13 +9,13 @@ from __future__ import annotations
 import contextlib
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 from partition.errors import UserError
 from partition.graph.graph import MASKS
-from partition.importing.readers import Source
+from partition.importing.readers import Layout, Source
+from partition.importing.readers.arc_columns import pick
 from partition.importing.readers.classes import class_labels
 from partition.importing.readers.files import (
     finite_features,
@@ -36,7 +36,7 @@ SAVED = frozenset((*PARTS, "format"))
 CLASS_NAMES = ("class_names", "idx_to_class")
 
 
-def read(path: Path) -> Source:
+def read(path: Path, layout: Layout) -> Source:
     """Read an adjacency matrix (CSR, row = source) and the attributes and labels with it.
 
     Members that are not known, and those that are pickled objects, are not touched.
@@ -45,9 +45,9 @@ def read(path: Path) -> Source:
     names = npz_names(path)
     if "format" in names:
         matrix = saved_csr(read_npz(path, SAVED, kinds=NUMBERS + TEXTS), where)
-        return Source(**arcs_of(matrix, where), format="npz")
+        return with_data(arcs_of(matrix, where, "npz"), layout, where)
     if {"edges", "node_features"} <= names:
-        return _heterophilous(path, names)
+        return _heterophilous(path, names, layout)
     arrays = read_npz(path, WANTED)
     adjacency = _prefix(arrays, ADJACENCY)
     if adjacency is None:
@@ -58,30 +58,38 @@ def read(path: Path) -> Source:
             "scipy.sparse.save_npz; of others, save the list of arcs as .npy and give the other "
             "arrays by --features and --labels, or call gcnmpi.graph.from_arrays",
         )
-    arcs = arcs_of(csr_arrays(arrays, adjacency, where), f"{where}: {adjacency}data")
+    arcs = arcs_of(csr_arrays(arrays, adjacency, where), f"{where}: {adjacency}data", "npz")
     features = _features(arrays, where)
     labels, class_names = None, None
     if name := _one(arrays, LABELS, where):
         labels, class_names = class_labels(arrays[name], where, _class_names(path, names))
     for what, array in (("attributes", features), ("labels", labels)):
-        if array is not None and len(array) != arcs["n"]:
-            raise UserError(
-                f"{path} has {what} of {len(array)} vertices, the graph has {arcs['n']}"
-            )
-    return Source(**arcs, features=features, labels=labels, class_names=class_names, format="npz")
+        if array is not None and len(array) != arcs.n:
+            raise UserError(f"{path} has {what} of {len(array)} vertices, the graph has {arcs.n}")
+    arcs = with_data(arcs, layout, where)
+    return replace(arcs, features=features, labels=labels, class_names=class_names)
 
 
-def _heterophilous(path: Path, names: set[str]) -> Source:
+def with_data(arcs: Source, layout: Layout, where: str) -> Source:
+    """Arcs of :func:`arcs_of`, of which the weights may be a feature."""
+    data, weights, _ = pick({}, arcs.weights, layout.arc_features, layout.arc_label, where)
+    return replace(arcs, weights=weights, arc_data=data)
+
+
+def _heterophilous(path: Path, names: set[str], layout: Layout) -> Source:
     """A graph of Platonov et al. (2023): edges without a direction, each listed once; splits."""
     masks = {f"{name}_masks": f"{name}_mask" for name in MASKS}
-    wanted = {"edges", "node_features", "node_labels", *masks} & names
+    of_arcs = {name for name in names if name.startswith("edge_")}
+    wanted = {"edges", "node_features", "node_labels", *masks, *of_arcs} & names
     arrays = read_npz(path, frozenset(wanted))
     edges = arrays["edges"]
     if edges.ndim != 2 or edges.shape[1] != 2:
         raise UserError(f"{path}: edges is not (m, 2), but {edges.shape}")
-    fields = {"edge_index": edges.T, "x": arrays["node_features"], "y": arrays.get("node_labels")}
+    fields = {"edge_index": edges.T, "x": arrays["node_features"]}
+    fields |= {"y": arrays["node_labels"]} if "node_labels" in arrays else {}
     fields |= {masks[name]: array.T for name, array in arrays.items() if name in masks}
-    return replace(source_of(fields, str(path), "npz"), symmetric=True)
+    data = {name: arrays[name] for name in sorted(of_arcs)}
+    return replace(source_of(fields, str(path), "npz", layout, data), symmetric=True)
 
 
 WANTED = frozenset(
@@ -89,8 +97,8 @@ WANTED = frozenset(
 )
 
 
-def arcs_of(matrix: Csr, where: str) -> dict[str, Any]:
-    """``n``, ``source``, ``target`` and ``weights`` out of a checked CSR matrix, row = source.
+def arcs_of(matrix: Csr, where: str, format: str) -> Source:
+    """Vertices, arcs and their weights out of a checked CSR matrix, row = source.
 
     A UserError if it is not square, without vertices, or has an entry that is not finite.
     """
@@ -104,7 +112,7 @@ def arcs_of(matrix: Csr, where: str) -> dict[str, Any]:
         weights = None  # the format has no other way to say that a graph is unweighted
     degree: np.ndarray = np.diff(indptr.astype(np.int64))
     source = np.repeat(np.arange(rows), degree)
-    return {"n": rows, "source": source, "target": indices, "weights": weights}
+    return Source(rows, source, indices, weights, format=format)
 
 
 def _features(arrays: dict[str, np.ndarray], where: str) -> np.ndarray | None:

@@ -15,7 +15,8 @@ from typing import IO
 import scipy.io
 
 from partition.errors import UserError
-from partition.importing.readers import Source
+from partition.importing.readers import Layout, Source
+from partition.importing.readers.arc_columns import pick
 from partition.importing.readers.files import content_limit, finite_weights, open_plain_or_gzip
 from partition.importing.readers.text import LONGEST_BLANK, LONGEST_LINE
 from partition.resident import check_memory
@@ -27,7 +28,7 @@ FREE_VERTICES = 1 << 24
 VERTICES_PER_ENTRY = 64
 
 
-def read(path: Path) -> Source:
+def read(path: Path, layout: Layout) -> Source:
     """Read a Matrix Market file; row = source of an arc, column = target.
 
     A UserError if the header is malformed or of a kind that is not supported, an index is out of
@@ -51,6 +52,7 @@ def read(path: Path) -> Source:
             raise _readable(path, header, str(error)) from error
     weights = None if field == "pattern" else finite_weights(matrix.data, str(path))
     row, column = matrix.coords
+    data, weights, _ = pick({}, weights, layout.arc_features, None, str(path))
     return Source(
         n=header.n,
         source=row,
@@ -58,6 +60,7 @@ def read(path: Path) -> Source:
         weights=weights,
         symmetric=header.symmetric,
         format="mtx",
+        arc_data=data,
     )
 
 

@@ -3,45 +3,56 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from dataclasses import replace
 
 import numpy as np
 
 from partition.errors import UserError
 from partition.graph.graph import MASKS
-from partition.importing.readers import Source
+from partition.importing.readers import Layout, Source
+from partition.importing.readers.arc_columns import pick
 from partition.importing.readers.classes import class_labels
 from partition.importing.readers.edge_index import ends_of
 from partition.importing.readers.files import check_vertices, finite_features, finite_weights
 from partition.importing.readers.vertex_files import checked_targets
 
 MASK_FIELDS = tuple(f"{name}_mask" for name in MASKS)
-FIELDS = ("edge_index", "edge_weight", "num_nodes", "x", "y", *MASK_FIELDS)
+FIELDS = ("edge_index", "edge_weight", "x", "y", *MASK_FIELDS)
 
 
-def source_of(fields: Mapping[str, Any], where: str, format: str) -> Source:
+def source_of(
+    fields: Mapping[str, np.ndarray],
+    where: str,
+    format: str,
+    layout: Layout,
+    of_arcs: Mapping[str, np.ndarray],
+    n: object = None,
+) -> Source:
     """A graph out of arrays, by their names.
 
     These are ``edge_index`` (2, E), and those that there are of ``x`` (n, d), ``y`` (n,) or (n, c),
     ``edge_weight`` (E,) or (E, 1), or in its place ``edge_attr``, ``train_mask`` and so on, (n,) or
-    (n, splits) bool, and the int ``num_nodes``. Others are noted as not read. A UserError if there
-    is no ``edge_index``, or an array does not fit the others.
+    (n, splits) bool. ``of_arcs`` are data of the arcs, (E, …), by names of their own, of which
+    those are taken that ``layout`` or custom says. Others are noted as not read. ``n`` is the
+    number of vertices, an int where it is known. A UserError if there is no ``edge_index``, or an
+    array does not fit the others.
     """
     if "edge_index" not in fields:
         raise UserError(
             f"{where} has no edge_index", f"it has {', '.join(map(str, fields)) or 'nothing'}"
         )
     source, target = ends_of(fields["edge_index"], f"{where}: edge_index", "(2, E)")
-    n = _number_of_vertices(fields, source, target, where)
-    rest: dict[str, Any] = {}
+    n = _number_of_vertices(n, fields, source, target, where)
+    graph = Source(n, source, target, format=format)
     if (x := fields.get("x")) is not None:
-        rest["features"] = finite_features(x, f"{where}: x")
+        graph = replace(graph, features=finite_features(x, f"{where}: x"))
     if (y := fields.get("y")) is not None:
         kind, values = labels_or_targets(y)
         if kind == "labels":
-            rest["labels"], rest["class_names"] = class_labels(values, f"{where}: y")
+            labels, names = class_labels(values, f"{where}: y")
+            graph = replace(graph, labels=labels, class_names=names)
         else:
-            rest["targets"] = checked_targets(values, f"{where}: y")
+            graph = replace(graph, targets=checked_targets(values, f"{where}: y"))
     for name, rows in (("x", x), ("y", y)):
         if rows is not None and len(rows) != n:
             raise UserError(f"{where}: {name} has {len(rows)} rows, the graph has {n} vertices")
@@ -52,24 +63,34 @@ def source_of(fields: Mapping[str, Any], where: str, format: str) -> Source:
         if mask is not None
     }
     weights = None
-    of_arcs = weights_name(fields)
-    if of_arcs is not None:
-        given = fields[of_arcs]
+    weight = weights_name(fields, layout.arc_features)
+    if weight is not None:
+        given = fields[weight]
         if given.size != len(source) or given.dtype.kind not in "biuf":
-            raise UserError(f"{where}: {of_arcs} is not a number for each of {len(source)} arcs")
-        weights = finite_weights(given.reshape(-1), f"{where}: {of_arcs}")
-    unread = sorted(str(field) for field in fields if field not in (*FIELDS, of_arcs))
-    said = [f"weight {of_arcs}"] if of_arcs == "edge_attr" else []
-    said += [f"not read: {', '.join(unread)}"] if unread else []
+            raise UserError(f"{where}: {weight} is not a number for each of {len(source)} arcs")
+        weights = finite_weights(given.reshape(-1), f"{where}: {weight}")
+    named = {
+        name: array
+        for name, array in of_arcs.items()
+        if name != weight and array.ndim and len(array) == len(source)
+    }
+    data, weights, left = pick(named, weights, layout.arc_features, layout.arc_label, where)
+    unread = {*left, *map(str, (set(fields) | set(of_arcs)) - {*FIELDS, weight, *named})}
+    said = [f"weight {weight}"] if weight == "edge_attr" else []
+    taken = sorted(set(named) - set(left))
+    said += [f"data of arcs {', '.join(taken)}"] if taken else []
+    said += [f"not read: {', '.join(sorted(unread))}"] if unread else []
     notes = {"columns": "; ".join(said)} if said else {}
-    return Source(
-        n=n, source=source, target=target, weights=weights, masks=masks, format=format, notes=notes,
-        **rest,
-    )  # fmt: skip
+    return replace(graph, weights=weights, masks=masks, notes=notes, arc_data=data)
 
 
-def weights_name(fields: Mapping[str, Any]) -> str | None:
-    """Which of the fields has the weights: ``edge_weight``, or an ``edge_attr`` of one column."""
+def weights_name(fields: Mapping[str, object], features: str | None = None) -> str | None:
+    """Which of the fields has the weights: ``edge_weight``, or an ``edge_attr`` of one column.
+
+    None of them, if it is named among ``features`` of arcs.
+    """
+    if features is not None and "edge_attr" in features:
+        fields = {name: value for name, value in fields.items() if name != "edge_attr"}
     if fields.get("edge_weight") is not None:
         return "edge_weight"
     shape = getattr(fields.get("edge_attr"), "shape", None)
@@ -85,16 +106,15 @@ def labels_or_targets(y: np.ndarray) -> tuple[str, np.ndarray]:
 
 
 def _number_of_vertices(
-    fields: Mapping[str, Any], source: np.ndarray, target: np.ndarray, where: str
+    n: object, fields: Mapping[str, np.ndarray], source: np.ndarray, target: np.ndarray, where: str
 ) -> int:
-    """``num_nodes``, the rows of ``x`` or ``y``, or the largest vertex and 1."""
-    n = fields.get("num_nodes")
-    if n is not None and (type(n) is not int or not 0 < n < 2**62):
-        raise UserError(f"{where}: num_nodes is not a number of vertices")
+    """``n``, the rows of ``x`` or ``y``, or the largest vertex and 1."""
     if n is None:
         arrays = [fields[name] for name in ("x", "y") if fields.get(name) is not None]
         sizes = [len(array) for array in arrays if array.ndim]
         n = sizes[0] if sizes else int(max(source.max(initial=-1), target.max(initial=-1))) + 1
+    elif type(n) is not int or not 0 < n < 2**62:
+        raise UserError(f"{where}: num_nodes is not a number of vertices")
     check_vertices(n, where)
     return n
 

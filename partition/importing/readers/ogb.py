@@ -7,16 +7,16 @@ test.csv.gz``, lists of vertices.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
 from partition.errors import UserError
-from partition.importing.readers import OGB_FILES, Allocate, Layout, Stream, Tell
+from partition.importing.readers import OGB_FILES, Allocate, Layout, Piece, Stream, Tell
+from partition.importing.readers.arc_columns import ArcTable
 from partition.importing.readers.archives import find_member
 from partition.importing.readers.classes import class_labels
 from partition.importing.readers.columns import Columns
@@ -38,8 +38,8 @@ ARCS = Columns(
     separator=",", width=2, places=(0, 1), text=False, header=0, known=True, doubtful=False,
     note="",
 )  # fmt: skip
-READ = {"edge", "node-feat", "node-label", "num-node-list", "num-edge-list"}
-READ_BINARY = {"edge_index", "node_feat", "num_nodes_list", "num_edges_list"}
+READ = {"edge", "node-feat", "node-label", "num-node-list", "num-edge-list", "edge-feat"}
+READ_BINARY = {"edge_index", "node_feat", "num_nodes_list", "num_edges_list", "edge_feat"}
 NUMBERS_AT_ONCE = 1 << 22
 
 
@@ -54,15 +54,17 @@ class _Raw:
     n, narcs : int
         The announced numbers of vertices and arcs.
     features, labels : (n, c) array, optional
+    arc_features : (narcs, d) array, optional
     unread : set of str
     """
 
     file: Path
     n: int
     narcs: int
-    ends: Callable[[], Iterator[Any]]
+    ends: Callable[[], Iterator[Sequence[np.ndarray | pa.Array]]]
     features: np.ndarray | None
     labels: np.ndarray | None
+    arc_features: np.ndarray | None
     unread: set[str]
 
 
@@ -86,18 +88,18 @@ def stream(path: Path, layout: Layout, allocate: Allocate, tell: Tell, whole: bo
         raise UserError(f"{path} is no folder of OGB: it has no folder raw")
     found = (_binary if (raw / "data.npz").exists() else _text)(path, raw, allocate, tell)
 
-    def pieces() -> Iterator[tuple[np.ndarray, np.ndarray, None]]:
+    def pieces() -> Iterator[Piece]:
         count = 0
         with read_errors(found.file):
             for pair in found.ends():
                 ends = ends_of(np.stack(pair), str(found.file), "(2, E)")
                 for one in ends:
                     check_inside(one, found.n, found.file)
-                yield *ends, None
+                yield *ends, None, {}
                 count += len(ends[0])
         _check_count(found.file, count, found.narcs)
         if not count:
-            yield np.empty(0, np.int64), np.empty(0, np.int64), None
+            yield np.empty(0, np.int64), np.empty(0, np.int64), None, {}
 
     return Stream(pieces(), str(path), n=found.n, rest=_rest(path, found))
 
@@ -106,23 +108,26 @@ def _text(path: Path, raw: Path, allocate: Allocate, tell: Tell) -> _Raw:
     n, narcs = (_only(raw / f"num-{what}-list.csv.gz", path) for what in ("node", "edge"))
     check_vertices(n, path)
 
-    def table(file: Path, dtype: type, allocated: Allocate) -> np.ndarray | None:
-        if not file.exists():
+    def table(what: str, dtype: type, count: int, allocated: Allocate) -> np.ndarray | None:
+        file = raw / f"{what}.csv.gz"
+        if not file.exists() or not count:
             return None
         size = file.stat().st_size
         with read_errors(file):
-            rows = _rows(file, lambda at: tell("reading features", at, size))
-            return _filled(rows, str(file), n, dtype, allocated)
+            rows = _rows(file, lambda at: tell(f"reading {what}", at, size))
+            return _filled(rows, str(file), count, dtype, allocated, what)
 
-    labels = table(raw / "node-label.csv.gz", np.float64, lambda name, *form: np.empty(*form))
-    features = table(raw / "node-feat.csv.gz", np.float32, allocate)
+    labels = table("node-label", np.float64, n, lambda name, *form: np.empty(*form))
+    features = table("node-feat", np.float32, n, allocate)
+    arc_features = table("edge-feat", np.float32, narcs, allocate)
     edges = raw / "edge.csv.gz"
     check_file(edges)
     size = edges.stat().st_size
     return _Raw(
         edges, n, narcs,
         lambda: arc_table(edges, ARCS).pieces(lambda at: tell("reading arcs", at, size)),
-        features, labels, {file.name.split(".")[0] for file in raw.glob("*.csv.gz")} - READ,
+        features, labels, arc_features,
+        {file.name.split(".")[0] for file in raw.glob("*.csv.gz")} - READ,
     )  # fmt: skip
 
 
@@ -138,15 +143,21 @@ def _binary(path: Path, raw: Path, allocate: Allocate, tell: Tell) -> _Raw:
     if len(arcs.shape) != 2 or arcs.shape[0] != 2 or arcs.dtype.kind not in "iu":
         raise UserError(f"{arcs.where} holds {arcs.dtype} {arcs.shape}, not integers in (2, E)")
     _check_count(file, arcs.shape[1], narcs)
-    features = None
-    if "node_feat" in names:
-        member = find_member(file, "node_feat")
-        if len(member.shape) != 2 or member.shape[0] != n:
-            raise UserError(f"{member.where} is of shape {member.shape}, not a row for each of {n}")
+
+    def table(name: str, count: int) -> np.ndarray | None:
+        if name not in names or not count:
+            return None
+        member = find_member(file, name)
+        if len(member.shape) != 2 or member.shape[0] != count:
+            text = f"not a row for each of {count}"
+            raise UserError(f"{member.where} is of shape {member.shape}, {text}")
         rows = member.rows(max(1, NUMBERS_AT_ONCE // max(1, member.shape[1])))
-        features = _filled(
-            rows, member.where, n, np.float32, allocate, lambda at: tell("reading features", at, n)
-        )
+        return _filled(
+            rows, member.where, count, np.float32, allocate, name,
+            lambda at: tell(f"reading {name}", at, count),
+        )  # fmt: skip
+
+    features, arc_features = table("node_feat", n), table("edge_feat", narcs)
 
     def ends() -> Iterator[tuple[np.ndarray, np.ndarray]]:
         done = 0
@@ -162,15 +173,17 @@ def _binary(path: Path, raw: Path, allocate: Allocate, tell: Tell) -> _Raw:
             raise UserError(f"{raw / 'node-label.npz'} has no array node_label")
         labels = found["node_label"].reshape(len(found["node_label"]), -1).astype(np.float64)
         _check_rows(raw / "node-label.npz", len(labels), n)
-    return _Raw(file, n, narcs, ends, features, labels, names - READ_BINARY)
+    return _Raw(file, n, narcs, ends, features, labels, arc_features, names - READ_BINARY)
 
 
-def _rest(path: Path, found: _Raw) -> dict[str, Any]:
+def _rest(path: Path, found: _Raw) -> dict[str, object]:
     """The data of the vertices, as fields of a Source."""
     features, labels, unread = found.features, found.labels, found.unread
     if features is not None and not features.shape[1]:
         features = None
-    rest: dict[str, Any] = {"format": "ogb", "features": features}
+    rest: dict[str, object] = {"format": "ogb", "features": features}
+    if found.arc_features is not None and found.arc_features.shape[1]:
+        rest["arc_data"] = ArcTable({"features": found.arc_features})
     split, masks = _masks(path, found.n)
     if labels is not None:
         rest |= _as_labels(labels, path)
@@ -180,7 +193,7 @@ def _rest(path: Path, found: _Raw) -> dict[str, Any]:
     return rest | {"masks": masks, "notes": notes}
 
 
-def _as_labels(labels: np.ndarray, path: Path) -> dict[str, Any]:
+def _as_labels(labels: np.ndarray, path: Path) -> dict[str, object]:
     """(n, c) numbers as classes, or as targets."""
     known = ~np.isnan(labels)
     whole = labels.shape[1] == 1 and bool((labels[known] == np.floor(labels[known])).all())
@@ -227,22 +240,23 @@ def _filled(
     n: int,
     dtype: type,
     allocate: Allocate,
+    name: str,
     tell: Callable[[int], None] = lambda done: None,
 ) -> np.ndarray:
     """(n, c) numbers out of rows of them that come in pieces, in an array of ``allocate``."""
     out: np.ndarray | None = None
-    start = 0
+    start, of = 0, "arcs" if name.startswith("edge") else "vertices"
     for rows in pieces:
         if out is None:
-            out = allocate("features", (n, rows.shape[1]), np.dtype(dtype))
+            out = allocate(name, (n, rows.shape[1]), np.dtype(dtype))
         if start + len(rows) > n:
-            raise UserError(f"{where} has more rows than the graph's {n} vertices")
+            raise UserError(f"{where} has more rows than the graph's {n} {of}")
         if dtype == np.float32:
-            rows = finite_features(rows, f"{where}, from row {start + 1} on")
+            rows = finite_features(rows, f"{where}, from row {start + 1} on", "row")
         out[start : start + len(rows)] = rows
         start += len(rows)
         tell(start)
-    _check_rows(where, start, n)
+    _check_rows(where, start, n, of)
     assert out is not None, "there is a vertex"
     return out
 
@@ -282,9 +296,9 @@ def _one_number(numbers: np.ndarray | None, folder: Path, where: Path) -> int:
     return number
 
 
-def _check_rows(path: Path | str, rows: int, n: int) -> None:
+def _check_rows(path: Path | str, rows: int, n: int, of: str = "vertices") -> None:
     if rows != n:
-        raise UserError(f"{path} has {rows} rows, the graph has {n} vertices")
+        raise UserError(f"{path} has {rows} rows, the graph has {n} {of}")
 
 
 def _check_count(path: Path, found: int, announced: int) -> None:

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
 from partition.errors import UserError
-from partition.importing.readers import Allocate, Layout, Stream, Tell
-from partition.importing.readers.columns import ROLES, given_roles, named_roles
+from partition.importing.readers import Allocate, Layout, Piece, Stream, Tell
+from partition.importing.readers.arc_columns import piece_of
+from partition.importing.readers.columns import arc_places, columns_note, given_roles, named_roles
 from partition.importing.readers.files import finite_weights, quoted
 from partition.importing.readers.parquet_tables import (
     array_of,
@@ -31,26 +31,35 @@ def stream(path: Path, layout: Layout, allocate: Allocate, tell: Tell, whole: bo
     if it is not clear what a column is, a value is missing, or a weight is not finite.
     """
     names, places = _columns(path, layout)
-    chosen = [names[place] for place in places]
+    data, places = arc_places(names, places, layout, path)
+    chosen = [names[place] for place in (*places, *data.places)]
+    ends, features = len(places), len(data.features)
     file = open_parquet(path)
     rows, schema = file.metadata.num_rows, file.schema_arrow
     text = layout.string_ids or any(_is_text(schema.field(name).type) for name in chosen[:2])
     if whole:
         check_memory(16 * rows, f"{path}: {rows} rows")
 
-    def pieces() -> Iterator[tuple[Any, Any, np.ndarray | None]]:
+    def pieces() -> Iterator[Piece]:
         done = 0
         with parquet_errors(path):
             for batch in file.iter_batches(AT_ONCE, columns=chosen):
                 found = [array_of(batch.column(name), name, path) for name in chosen]
                 source, target = (_ends(one, text, path) for one in found[:2])
-                weights = found[2] if len(found) > 2 else None
+                weights = found[2] if ends > 2 else None
                 if weights is not None:
                     if weights.ndim != 1 or weights.dtype.kind not in "biuf":
                         form = f"{weights.dtype} {weights.shape}"
                         raise UserError(f"{path}: weights are {form}, not numbers")
                     weights = finite_weights(weights, str(path), done)
-                yield source, target, weights
+                yield (
+                    source,
+                    target,
+                    weights,
+                    piece_of(
+                        found[ends : ends + features], found[ends + features :], str(path), done
+                    ),
+                )
                 done += len(batch)
                 tell("reading", done, rows)
 
@@ -59,7 +68,7 @@ def stream(path: Path, layout: Layout, allocate: Allocate, tell: Tell, whole: bo
         str(path),
         weighted=len(places) == 3,
         text=text,
-        rest={"format": "parquet", "notes": _notes(names, places)},
+        rest={"format": "parquet", "notes": {"columns": columns_note(names, places, data)}},
     )
 
 
@@ -86,13 +95,7 @@ def _columns(path: Path, layout: Layout) -> tuple[list[str], tuple[int, ...]]:
     return names, places
 
 
-def _notes(names: list[str], places: tuple[int, ...]) -> dict[str, str]:
-    note = ", ".join(f"{role} {quoted(names[i])}" for role, i in zip(ROLES, places, strict=False))
-    unread = [quoted(name) for i, name in enumerate(names) if i not in places]
-    return {"columns": note + (f"; not read: {', '.join(unread)}" if unread else "")}
-
-
-def _ends(ends: np.ndarray, text: bool, path: Path) -> Any:
+def _ends(ends: np.ndarray, text: bool, path: Path) -> np.ndarray | pa.Array:
     """Sources or targets as an Arrow array of texts, or as int64."""
     if text:
         return pa.array(ends.astype(str), pa.string())

@@ -6,7 +6,6 @@ import contextlib
 import re
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -37,7 +36,7 @@ def read_table(path: Path) -> dict[str, Rows]:
     return {name: Rows(array, ids) for name, array in arrays.items()}
 
 
-def open_parquet(path: Path) -> Any:
+def open_parquet(path: Path) -> pq.ParquetFile:
     """The file; a UserError if it is none."""
     with parquet_errors(path):
         return pq.ParquetFile(path)
@@ -80,7 +79,7 @@ def column_of(path: Path, name: str) -> np.ndarray:
         return array_of(file.read(columns=[name]).column(name).combine_chunks(), name, path)
 
 
-def array_of(column: Any, name: str, path: Path) -> np.ndarray:
+def array_of(column: pa.Array | pa.ChunkedArray, name: str, path: Path) -> np.ndarray:
     """A column as (n,) numbers, bool or texts, or of lists as (n, d) numbers."""
     where = f"{path}: the column {quoted(name)}"
     if isinstance(column, pa.ChunkedArray):

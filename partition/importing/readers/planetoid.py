@@ -12,13 +12,12 @@ from __future__ import annotations
 import math
 import re
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 from partition.errors import UserError
 from partition.graph.graph import UNLABELLED
-from partition.importing.readers import Source
+from partition.importing.readers import Layout, Source
 from partition.importing.readers.files import (
     check_file,
     check_inside,
@@ -53,7 +52,7 @@ MEANT = Meant(
 )
 
 
-def read(prefix: Path) -> Source:
+def read(prefix: Path, layout: Layout) -> Source:
     """Read the eight files ``PREFIX.*`` with the public split.
 
     Training: the vertices of ``y``; validation: the 500 after them; test: ``test.index``. Vertices
@@ -128,7 +127,7 @@ def _rows(path: Path) -> np.ndarray:
     return matrix
 
 
-def _dense(value: Any, where: str) -> np.ndarray:
+def _dense(value: object, where: str) -> np.ndarray:
     """An array or a CSR matrix of numbers as a dense array, of a matrix float32."""
     if not (isinstance(value, Made) and value.word == "matrix"):
         return _array(value, where)
@@ -142,7 +141,7 @@ def _dense(value: Any, where: str) -> np.ndarray:
     raise UserError(f"{where} holds a CSR matrix without a shape")
 
 
-def _array(value: Any, where: str) -> np.ndarray:
+def _array(value: object, where: str) -> np.ndarray:
     """An array of numbers that has as many bytes as its shape says."""
     match value:
         case Made(
@@ -171,7 +170,7 @@ def _array(value: Any, where: str) -> np.ndarray:
     return native.reshape(shape, order="F" if fortran else "C")
 
 
-def _bytes(raw: Any) -> bytes | None:
+def _bytes(raw: object) -> bytes | None:
     """The bytes that Python 2 or 3 wrote for either; None of anything else."""
     match raw:
         case bytes():
@@ -183,7 +182,7 @@ def _bytes(raw: Any) -> bytes | None:
     return None
 
 
-def _integers(values: list[Any], where: str) -> np.ndarray:
+def _integers(values: list[object], where: str) -> np.ndarray:
     """A list of int as int64; a UserError if there is anything else in it."""
     if not all(type(value) is int for value in values):
         raise UserError(f"{where} holds something else than whole numbers")
@@ -215,7 +214,7 @@ def _classes(onehot: np.ndarray, prefix: Path) -> np.ndarray:
 def _read_graph(path: Path, n: int) -> tuple[np.ndarray, np.ndarray]:
     """The arcs of the neighbour lists, and those that are missing for symmetry."""
     with read_errors(path):
-        lists: Any = read_pickle(path.read_bytes(), path, NAMES, MEANT)
+        lists: object = read_pickle(path.read_bytes(), path, NAMES, MEANT)
     if not isinstance(lists, dict) or not all(isinstance(v, list) for v in lists.values()):
         raise UserError(f"{path} does not hold a dict of neighbour lists")
     sizes = [len(neighbours) for neighbours in lists.values()]

@@ -7,10 +7,9 @@ PyTorch Geometric stand for their attributes.
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 from partition.errors import UserError
-from partition.importing.readers import Source
+from partition.importing.readers import Layout, Source
 from partition.importing.readers.files import check_file, quoted
 from partition.importing.readers.named_arrays import FIELDS, source_of
 from partition.tensor_files.pickles import Made, Meant
@@ -29,7 +28,7 @@ SAVE = "torch.save(data.to_dict(), FILE), or in Python gcnmpi.graph.from_object(
 MEANT = Meant("a graph of PyTorch Geometric", SAVE)
 
 
-def read(path: Path) -> Source:
+def read(path: Path, layout: Layout) -> Source:
     """Read a graph with its features, labels or targets, weights and masks.
 
     ``path`` is a file, or the folder of a dataset, with ``processed/data.pt``. ``y`` of whole
@@ -44,18 +43,18 @@ def read(path: Path) -> Source:
     with open_torch(file, CLASSES, MEANT) as opened:
         found = _attributes(_only(opened.content, opened, file), file)
         fields = {
-            name: opened.array(name, value) if is_tensor(value) else value
-            for name, value in found.items()
-            if name in FIELDS or is_tensor(value)
-            if value is not None
+            name: opened.array(name, value) for name, value in found.items() if is_tensor(value)
         }
-    for name in set(FIELDS) - {"num_nodes"}:
-        if name in fields and not is_tensor(found[name]):
+    for name in set(FIELDS):
+        if found.get(name) is not None and name not in fields:
             raise UserError(f"{file}: {name} is no tensor, but {_called(found[name])}", SAVE)
-    return source_of(fields, str(file), "pyg")
+    of_arcs = {name: value for name, value in fields.items() if name.startswith("edge_")}
+    for name in ("edge_index", "edge_weight"):
+        of_arcs.pop(name, None)
+    return source_of(fields, str(file), "pyg", layout, of_arcs, found.get("num_nodes"))
 
 
-def _only(content: Any, file: TorchFile, path: Path) -> Any:
+def _only(content: object, file: TorchFile, path: Path) -> object:
     """The only graph of a dataset, (data, slices[, class]) or a list; or else the content."""
     if not isinstance(content, list | tuple) or not content:
         return content
@@ -72,7 +71,7 @@ def _only(content: Any, file: TorchFile, path: Path) -> Any:
     return content[0]
 
 
-def _attributes(data: Any, path: Path) -> dict[str, Any]:
+def _attributes(data: object, path: Path) -> dict[str, object]:
     """The attributes of a graph, by name: of a Data object of any version, or of a dict."""
     if (state := _state(data)) is not None:
         if "_node_store_dict" in state:
@@ -91,11 +90,12 @@ def _attributes(data: Any, path: Path) -> dict[str, Any]:
     return {name: value for name, value in data.items() if isinstance(name, str)}
 
 
-def _state(value: Any) -> dict[Any, Any] | None:
+def _state(value: object) -> dict[object, object] | None:
     """The attributes of an object of a class; None of anything else."""
-    instance = isinstance(value, Made) and value.word == INSTANCE
-    return value.state if instance and isinstance(value.state, dict) else None
+    if not isinstance(value, Made) or value.word != INSTANCE:
+        return None
+    return value.state if isinstance(value.state, dict) else None
 
 
-def _called(value: Any) -> str:
+def _called(value: object) -> str:
     return quoted(value.word if isinstance(value, Made) else type(value).__name__)

@@ -10,7 +10,7 @@ import os
 from collections.abc import Callable, Container, Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TypeVar
 
 import numpy as np
 
@@ -37,9 +37,10 @@ FEATURES = ("features", "feature", "x", "feat", "feats", "attr_matrix", "attribu
 LABELS = ("labels", "label", "y", "target", "targets", "classes")
 TARGETS = ("targets", "target", "labels", "label", "y")
 MASKS = ("mask",)
+T = TypeVar("T")
 
 
-def read_features(path: str | os.PathLike, others: Container[str] = ()) -> Rows:
+def read_features(path: str | os.PathLike[str], others: Container[str] = ()) -> Rows:
     """(n, d) float32: an array, a sparse matrix of SciPy's, or lines of d numbers.
 
     Columns of a table that are called as ``others``, in small letters, are something else. If there
@@ -48,12 +49,12 @@ def read_features(path: str | os.PathLike, others: Container[str] = ()) -> Rows:
     return _read_matrix(Path(path), FEATURES, finite_features, others)
 
 
-def read_labels(path: str | os.PathLike, column: str | None = None) -> Rows:
+def read_labels(path: str | os.PathLike[str], column: str | None = None) -> Rows:
     """(n,) integers or texts: an array, a class a line, or a column of a table by its name."""
     return _read_vector(Path(path), LABELS, column)
 
 
-def read_targets(path: str | os.PathLike) -> Rows:
+def read_targets(path: str | os.PathLike[str]) -> Rows:
     """(n, c) float32, or float64 where that loses digits: an array, or lines of numbers.
 
     A vector is one column. NaN is unknown, infinite numbers are refused.
@@ -77,7 +78,7 @@ def checked_targets(array: np.ndarray, where: str) -> np.ndarray:
     return narrow if np.array_equal(narrow, wide, equal_nan=True) else wide
 
 
-def read_mask(path: str | os.PathLike, name: str) -> Rows:
+def read_mask(path: str | os.PathLike[str], name: str) -> Rows:
     """Bool or integers: an array, or lines of true and false, of 0 and 1, or of vertices.
 
     Or an (n, splits) array of bool, or of 0 and 1.
@@ -96,7 +97,7 @@ def mask_names(name: str) -> tuple[str, ...]:
     return (*MASKS, name, f"{name}_mask", f"{name}_idx", "idx")
 
 
-def mask_files(path: str | os.PathLike) -> list[Path]:
+def mask_files(path: str | os.PathLike[str]) -> list[Path]:
     """The files of a mask: one, or for a name with "*" those with 0, 1, 2 … in its place.
 
     A UserError if there is none with a 0.
@@ -116,7 +117,7 @@ def mask_files(path: str | os.PathLike) -> list[Path]:
     return files
 
 
-def read_ids(path: str | os.PathLike, *, text: bool = False) -> np.ndarray:
+def read_ids(path: str | os.PathLike[str], *, text: bool = False) -> np.ndarray:
     """(n,) int64 or str: the id of each row, each once; ``text``: integers are texts, too."""
     rows = _read_vector(Path(path), ("ids", "id", "nodes"))
     if rows.ids is not None:
@@ -241,8 +242,8 @@ def _decoded(array: np.ndarray, path: Path) -> np.ndarray:
 
 
 def _chosen(
-    arrays: Mapping[str, Any], names: tuple[str, ...], path: Path, column: str | None = None
-) -> Any:
+    arrays: Mapping[str, T], names: tuple[str, ...], path: Path, column: str | None = None
+) -> T:
     """The only one of some named things, or the only one with one of ``names``; or ``column``."""
     if column is not None:
         if column not in arrays:

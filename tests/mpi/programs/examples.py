@@ -17,9 +17,10 @@ from gcnmpi.mpi.comm import slice_of
 from gcnmpi.mpi.process import run
 from gcnmpi.options.config import from_table
 from gcnmpi.options.kernel import KERNELS
-from gcnmpi.options.model import MATRICES, NETWORKS, HopsOptions
+from gcnmpi.options.model import MATRICES, NETWORKS, ConvolutionOptions, HopsOptions
 from gcnmpi.options.outputs import Inferring
 from gcnmpi.options.scheme import SCHEMES
+from gcnmpi.options.settings import options_of
 from gcnmpi.planner.machine import Machine
 from gcnmpi.planner.ranking import Setting, rank_schemes
 from gcnmpi.proof.verify import verify
@@ -95,6 +96,11 @@ NETWORKS_OF_PAGE = {
 SCHEMES_OF_PAGE = {"cheb": ("p2p", "tensor3d"), "gated": ("summa",)}
 
 
+@options_of("model")
+class ChebOptions(ConvolutionOptions, HopsOptions):
+    """As the page has it."""
+
+
 def install(folder):
     """The networks of the page, and the pieces of its operator, each in the module it names."""
     for path in sorted(folder.glob("piece-*.py")):
@@ -107,7 +113,7 @@ def install(folder):
             setattr(getattr(module, named[2]), name, getattr(module, name))
     for name in NETWORKS_OF_PAGE:
         NETWORKS.entries[name] = f"{name}:build"
-    NETWORKS.options["cheb"] = (*NETWORKS.options["gcn"], HopsOptions)
+    NETWORKS.options["cheb"] = (ChebOptions,)
     NETWORKS.options["gated"] = NETWORKS.options["gcn"]
     MATRICES.entries["cheb"] = "cheb:matrix"
 

@@ -574,7 +574,7 @@ def prepare(folder: Path, k: int) -> None:
         identity = write_graph(path, graph, source={}).id
         for name, parts in assignments(k).items() if k > 1 else ():
             found = {
-                word: {d: dataclasses.asdict(how(graph, parts, k, d)) for d in ("in", "out")}
+                word: {d: how(graph, parts, k, d) for d in ("in", "out")}
                 for word, how in (("metrics", measure), ("mixed", measure_mixed))
             }
             number = parts.astype(np.int32)

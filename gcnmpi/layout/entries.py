@@ -1,0 +1,168 @@
+"""Rows of arcs: which entry of a rank's rows of M stands for which arc, and data of arcs.
+
+Every arc of the graph folder is an entry, parallel ones too; with self-loops, a vertex without one
+has an entry that stands for no arc. Entries are in the order of the rank's rows, in a row by the
+global id of the column, and parallel ones in the order of the folder.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import scipy.sparse as sp
+
+from gcnmpi.layout.loading import own_arcs
+from gcnmpi.layout.runtime import Source
+from gcnmpi.mpi.comm import Comm, redistribute, reduce_in_place, slice_of
+from partition.graph.graph import index_dtype
+from partition.graph.hashing import key, mixed
+
+Owners = Callable[[np.ndarray], Sequence[np.ndarray]]
+"""From rows of M, global ids, to the ranks that have them: an array for each copy of the rows."""
+
+NO_ARC = -1
+"""The number of the arc of an entry that stands for none."""
+
+
+def entry_keys(rows: np.ndarray, columns: np.ndarray, numbers: np.ndarray) -> np.ndarray:
+    """Keys of entries for dropout, uint64: hashes of both ends and the number among parallel ones.
+
+    >>> one = np.array([1])
+    >>> bool(entry_keys(one, one + 1, 0 * one) == entry_keys(one + 1, one, 0 * one))
+    False
+    """
+    first, second, third = (key(place) for place in range(3))
+    return mixed(
+        mixed(mixed(rows, first) ^ columns.astype(np.uint64), second) ^ numbers.astype(np.uint64),
+        third,
+    )
+
+
+@dataclass(frozen=True)
+class EntryRows:
+    """The entries of a rank's rows of M, for matrices that have a row for each.
+
+    Attributes
+    ----------
+    rows, columns : (entries,) integers
+        Global ids of the vertices that an arc leads to and comes from, in the direction of M.
+    numbers : (entries,) integers
+        Which of the parallel arcs of its two vertices each one is, from 0.
+    arcs : (entries,) int64
+        Numbers of the arcs in the folder, or ``NO_ARC``.
+    total : int
+        Entries of all ranks' rows, each row counted once.
+    """
+
+    rows: np.ndarray
+    columns: np.ndarray
+    numbers: np.ndarray
+    arcs: np.ndarray
+    total: int
+    _bring: Callable[[np.ndarray], np.ndarray]
+
+    @property
+    def keys(self) -> np.ndarray:
+        """The keys of dropout: see :func:`entry_keys`."""
+        return entry_keys(self.rows, self.columns, self.numbers)
+
+    def load(self, array: np.ndarray, loops: str) -> np.ndarray:
+        """The entries' rows of an array on disk with a row for each arc, (entries, columns).
+
+        All ranks call it together. An entry that stands for no arc has zeros; with ``loops`` of
+        "mean", all self-loops have the mean of the other entries of their row, as float64.
+        """
+        found = self._bring(array)
+        if loops != "mean" or not len(found):
+            return found
+        found, loop = found.astype(np.float64), self.rows == self.columns
+        found[loop] = 0
+        # Entries are in the order of rows: those of one follow each other.
+        first = np.flatnonzero(np.append(True, self.rows[1:] != self.rows[:-1]))
+        sums, counts = (np.add.reduceat(each, first) for each in (found, 1 - loop))
+        means = sums / np.maximum(counts, 1)[:, np.newaxis]
+        found[loop] = np.repeat(means, np.diff(np.append(first, len(loop))), axis=0)[loop]
+        return found
+
+    def pattern(self, own: int, ids: np.ndarray) -> sp.csr_array:
+        """The entries over local vertices, (own, len(ids)); all of its values are 1.
+
+        Parameters
+        ----------
+        ids : (own + halo,) integers
+            Global ids of the local vertices, own ones first, in any order.
+        """
+        row, column = local_numbers(ids, self.rows), local_numbers(ids, self.columns)
+        starts = np.zeros(own + 1, np.int64)
+        np.cumsum(np.bincount(row, minlength=own), out=starts[1:])
+        values = np.ones(len(row), np.int8)
+        column = column.astype(index_dtype(max(len(ids), 1)))
+        return sp.csr_array((values, column, starts), shape=(own, len(ids)))
+
+
+def load_entry_rows(
+    comm: Comm,
+    source: Source,
+    self_loops: bool,
+    own: np.ndarray,
+    owners: Owners,
+    max_bytes: float,
+) -> EntryRows:
+    """Bring the ends of arcs to the ranks that have their row of M.
+
+    Parameters
+    ----------
+    own : (own rows,) integers
+        Global ids of this rank's rows, in its order.
+    owners : callable
+        See :data:`Owners`.
+    """
+    arcs = own_arcs(comm, source.stored, source.direction, parallel=True)
+    read = arcs.row  # all that is needed of them later
+    first, count = arc_range(source, comm)
+
+    def bring(arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
+        """The rows of arrays with a row for each arc that this rank reads."""
+        rounds = [redistribute(comm, to, arrays, max_bytes)[0] for to in owners(read)]
+        return [np.concatenate(pieces) for pieces in zip(*rounds, strict=True)]
+
+    mine = np.arange(first, first + count, dtype=np.int64)
+    row, column, number = bring([arcs.row, arcs.column, mine])
+    received = len(number)
+    if self_loops:
+        lonely = np.setdiff1d(own, row[row == column]).astype(row.dtype)
+        row, column = np.append(row, lonely), np.append(column, lonely)
+        number = np.append(number, np.full(len(lonely), NO_ARC))
+    order = np.lexsort((number, column, local_numbers(own, row)))
+    row, column, number = row[order], column[order], number[order]
+    again = np.append(False, (row[1:] == row[:-1]) & (column[1:] == column[:-1]))[: len(row)]
+    places = np.arange(len(row))
+    numbers = places - np.maximum.accumulate(np.where(again, 0, places))
+
+    def rows_of(array: np.ndarray) -> np.ndarray:
+        (found,) = bring([array[first : first + count]])
+        out = np.zeros((len(order), *found.shape[1:]), found.dtype)
+        there = order < received
+        out[there] = found[order[there]]
+        return out
+
+    everything = np.array([len(row)])
+    reduce_in_place(comm, everything)
+    copies = len(owners(read[:0]))
+    return EntryRows(row, column, numbers, number, int(everything[0]) // copies, rows_of)
+
+
+def local_numbers(ids: np.ndarray, some: np.ndarray) -> np.ndarray:
+    """The places of some global ids among distinct ones, which are in any order."""
+    by_id = np.argsort(ids, kind="stable")
+    return by_id[np.searchsorted(ids, some, sorter=by_id)] if len(ids) else some
+
+
+def arc_range(source: Source, comm: Comm) -> tuple[int, int]:
+    """The first arc in the folder that this rank reads, and how many."""
+    indptr = source.stored.graph.indptr
+    mine = slice_of(source.stored.graph.n, comm.rank, comm.size)
+    first = int(indptr[mine.start])
+    return first, int(indptr[mine.stop]) - first

@@ -1,0 +1,227 @@
+"""Operators on arcs: their features, and sums of neighbours' rows that numbers of arcs weigh.
+
+``heads`` numbers of an arc belong to as many equally wide groups of columns, x = [x⁰ | x¹ | …].
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from gcnmpi.kernels.interface.kernel import Array, Kernel, Pattern
+from gcnmpi.layout.place import Space
+from gcnmpi.nn.binding import Binding, Run
+from gcnmpi.nn.program import Instruction, Operator, Step
+from gcnmpi.nn.tape import Rule, Tape
+
+OWN, WHOLE, ENTRIES = Space
+
+OnEntries = Callable[[Pattern, Array, Array, Array], None]
+
+ARC_FEATURES = "arc_features"
+ARC_WEIGHTS = "arc_weights"
+
+
+@dataclass(frozen=True)
+class ArcInput(Operator):
+    """A row for each arc that is given: features of arcs, or the weights that M has. No inputs.
+
+    ``name`` says which, ``ARC_FEATURES`` or ``ARC_WEIGHTS``. ``loops`` says what features a
+    self-loop has that M has beside the graph's arcs: "zero"; or "mean", which replaces those of all
+    self-loops by the mean of the other arcs into their vertex.
+    """
+
+    name: str = ARC_FEATURES
+    loops: str = "zero"
+    title = "input"
+    told = "{name} loops {loops}"
+
+
+@dataclass(frozen=True)
+class Softmax(Operator):
+    """y[e, c] = exp(x[e, c]) / Σ exp(x[e′, c]) over the arcs e′ that lead where e does."""
+
+
+@dataclass(frozen=True)
+class WeighedSum(Operator):
+    """y[i]ʰ = Σ x₁[e, h]·x₂[j]ʰ over the arcs e into i."""
+
+    title = "weighed sum"
+
+
+@dataclass(frozen=True)
+class EndDots(Operator):
+    """y[e, h] = x₁[i]ʰ·x₂[j]ʰ, the dot products of both ends of an arc."""
+
+    title = "dots of ends"
+
+
+@dataclass(frozen=True)
+class RowDots(Operator):
+    """y[r, h] = x₁[r]ʰ·x₂[r]ʰ, the dot products of two rows."""
+
+    title = "dots of rows"
+
+
+@dataclass(frozen=True)
+class ScaleHeads(Operator):
+    """y[r]ʰ = x₁[r, h]·x₂[r]ʰ, rows by a number for each head."""
+
+    title = "scale heads"
+
+
+@dataclass(frozen=True)
+class HeadDots(Operator):
+    """y[r, h] = x[r]ʰ·vector[h], with a trained vector (heads · columns of a head,)."""
+
+    vector: str = ""
+    reads = ("vector",)
+    title = "dots of heads"
+
+
+def _given(tape: Tape, number: int, gradient: int) -> None:
+    """Features of arcs are not trained."""
+
+
+def _softmax_gradient(tape: Tape, number: int, gradient: int) -> None:
+    (x,) = tape.operators[number].inputs
+    reads = gradient, number
+    tape.contribute(x, tape.step(SOFTMAX_BACKWARD, number, reads, like=x))
+
+
+def _weighed_sum_gradient(tape: Tape, number: int, gradient: int) -> None:
+    values, x = tape.operators[number].inputs
+    if tape.wanted[values]:
+        tape.contribute(values, tape.step(END_DOTS, number, (gradient, x), like=values))
+    if tape.wanted[x]:
+        tape.contribute(x, tape.step(WEIGHED_SUM_T, number, (values, gradient), like=x))
+
+
+def _end_dots_gradient(tape: Tape, number: int, gradient: int) -> None:
+    target, source = tape.operators[number].inputs
+    if tape.wanted[target]:
+        tape.contribute(target, tape.step(WEIGHED_SUM, number, (gradient, source), like=target))
+    if tape.wanted[source]:
+        tape.contribute(source, tape.step(WEIGHED_SUM_T, number, (gradient, target), like=source))
+
+
+def _row_dots_gradient(tape: Tape, number: int, gradient: int) -> None:
+    x, y = tape.operators[number].inputs
+    for one, other in ((x, y), (y, x)):
+        if tape.wanted[one]:
+            tape.contribute(one, tape.step(SCALE_HEADS, number, (gradient, other), like=one))
+
+
+def _scale_heads_gradient(tape: Tape, number: int, gradient: int) -> None:
+    values, x = tape.operators[number].inputs
+    if tape.wanted[values]:
+        tape.contribute(values, tape.step(ROW_DOTS, number, (gradient, x), like=values))
+    if tape.wanted[x]:
+        tape.contribute(x, tape.step(SCALE_HEADS, number, (values, gradient), like=x))
+
+
+def _head_dots_gradient(tape: Tape, number: int, gradient: int) -> None:
+    (x,) = tape.operators[number].inputs
+    tape.contribute(x, tape.step(HEAD_DOTS_BACKWARD, number, (gradient, x), like=x))
+
+
+def _arc_input(given: ArcInput, binding: Binding, step: Step) -> Run:
+    raise AssertionError("what is given is not computed")
+
+
+def _softmax(softmax: Softmax, binding: Binding, step: Step) -> Run:
+    """Shifted by the largest number of each row's arcs."""
+    kernel, halo = binding.kernel, binding.halo(step)
+    x, out = binding.read(step), binding.written(step)
+
+    def run(epoch: int) -> None:
+        with halo.phases("spmm"):
+            kernel.softmax_targets(halo.pattern, x, out)
+
+    return run
+
+
+def _softmax_backward(softmax: Softmax, binding: Binding, step: Step) -> Run:
+    """From the softmax itself."""
+    kernel, halo = binding.kernel, binding.halo(step)
+    grad, y, out = binding.read(step), binding.read(step, 1), binding.written(step)
+
+    def run(epoch: int) -> None:
+        with halo.phases("spmm"):
+            kernel.softmax_targets_backward(halo.pattern, y, grad, out)
+
+    return run
+
+
+def _visiting(name: str, of: Callable[[Kernel], OnEntries]) -> Instruction:
+    """An instruction that is an operation of the kernel on the pattern and two matrices."""
+
+    def bind(operator: Operator, binding: Binding, step: Step) -> Run:
+        operation, halo = of(binding.kernel), binding.halo(step)
+        x, y, out = binding.read(step), binding.read(step, 1), binding.written(step)
+
+        def run(epoch: int) -> None:
+            with halo.phases("spmm"):
+                operation(halo.pattern, x, y, out)
+
+        return run
+
+    return Instruction(name, bind, passes=1, visits=True)
+
+
+def _row_dots(operator: Operator, binding: Binding, step: Step) -> Run:
+    kernel, out = binding.kernel, binding.written(step)
+    x, y = binding.read(step), binding.read(step, 1)
+    return lambda epoch: kernel.row_dots(x, y, out)
+
+
+def _scale_heads(operator: Operator, binding: Binding, step: Step) -> Run:
+    kernel, out = binding.kernel, binding.written(step)
+    values, x = binding.read(step), binding.read(step, 1)
+    return lambda epoch: kernel.scale_heads(values, x, out)
+
+
+def _head_dots(dots: HeadDots, binding: Binding, step: Step) -> Run:
+    kernel, x, out = binding.kernel, binding.read(step), binding.written(step)
+    vector = binding.parameters[dots.vector]
+    return lambda epoch: kernel.head_dots(x, vector, out)
+
+
+def _head_dots_backward(dots: HeadDots, binding: Binding, step: Step) -> Run:
+    """The gradients of the rows and of the vector, which counts on one copy of these rows."""
+    kernel, out, counts = binding.kernel, binding.written(step), binding.block(step).counts_entries
+    grad, x = binding.read(step), binding.read(step, 1)
+    vector, of_vector = binding.parameters[dots.vector], binding.gradients[dots.vector]
+
+    def run(epoch: int) -> None:
+        out.fill(0)
+        of_vector.fill(0)
+        kernel.head_dots_backward(x, vector, grad, out, of_vector)
+        if not counts:
+            of_vector.fill(0)
+
+    return run
+
+
+ARC_INPUT = Instruction("arc_input", _arc_input, visits=True)
+SOFTMAX = Instruction("softmax", _softmax, passes=2, visits=True, in_place=True)
+SOFTMAX_BACKWARD = Instruction(
+    "softmax_backward", _softmax_backward, passes=3, visits=True, in_place=True
+)
+WEIGHED_SUM = _visiting("weighed_sum", lambda kernel: kernel.spmm_values)
+WEIGHED_SUM_T = _visiting("weighed_sum_t", lambda kernel: kernel.spmm_values_t)
+END_DOTS = _visiting("end_dots", lambda kernel: kernel.sddmm)
+ROW_DOTS = Instruction("row_dots", _row_dots, passes=2)
+SCALE_HEADS = Instruction("scale_heads", _scale_heads, passes=2)
+HEAD_DOTS = Instruction("head_dots", _head_dots, passes=1)
+HEAD_DOTS_BACKWARD = Instruction("head_dots_backward", _head_dots_backward, passes=2)
+
+RULES = {
+    ArcInput: Rule(ARC_INPUT, _given, gives=ENTRIES),
+    Softmax: Rule(SOFTMAX, _softmax_gradient, ends_shifts=True, takes=(ENTRIES,), gives=ENTRIES),
+    WeighedSum: Rule(WEIGHED_SUM, _weighed_sum_gradient, takes=(ENTRIES, WHOLE), gives=OWN),
+    EndDots: Rule(END_DOTS, _end_dots_gradient, takes=(OWN, WHOLE), gives=ENTRIES),
+    RowDots: Rule(ROW_DOTS, _row_dots_gradient),
+    ScaleHeads: Rule(SCALE_HEADS, _scale_heads_gradient),
+    HeadDots: Rule(HEAD_DOTS, _head_dots_gradient),
+}

@@ -1,0 +1,186 @@
+"""The oracle's operators on rows of arcs, and between these and rows of vertices.
+
+Rules as those of :mod:`gcnmpi.proof.rules`: from the formulas, on whole matrices. The meaning of
+the operators is told in :mod:`gcnmpi.nn.operators.spaces` and :mod:`gcnmpi.nn.operators.arcs`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+
+import numpy as np
+
+from gcnmpi.nn.operators.arcs import (
+    ArcInput,
+    EndDots,
+    HeadDots,
+    RowDots,
+    ScaleHeads,
+    Softmax,
+    WeighedSum,
+)
+from gcnmpi.nn.operators.spaces import Expand, Reduce, Source, Target
+from gcnmpi.nn.program import Operator
+from gcnmpi.proof.passes import ArcRows, Arrays, Backward, Gradients, Pass
+
+CONSTANT = 1e-5  # numbers whose variance is up to this do not deviate
+
+Made = tuple[np.ndarray, Backward]
+
+
+def gives_arcs(operator: Operator, inputs: Sequence[bool]) -> bool:
+    """Whether a value has a row for each arc, if those of its inputs have or have not."""
+    if isinstance(operator, ArcInput | Source | Target | EndDots):
+        return True
+    return False if isinstance(operator, Reduce | WeighedSum) else any(inputs)
+
+
+def _arc_input(op: ArcInput, x: list, w: Arrays, run: Pass) -> Made:
+    return run.arcs.features(op.loops), lambda g: ([], {})
+
+
+def _expand(op: Expand, x: list, w: Arrays, run: Pass) -> Made:
+    return x[0], lambda g: ([g], {})
+
+
+def _source(op: Source, x: list, w: Arrays, run: Pass) -> Made:
+    return x[0][run.arcs.source], lambda g: ([run.arcs.out_of(g)], {})
+
+
+def _target(op: Target, x: list, w: Arrays, run: Pass) -> Made:
+    return x[0][run.arcs.target], lambda g: ([run.arcs.into(g)], {})
+
+
+def _reduce(op: Reduce, x: list, w: Arrays, run: Pass) -> Made:
+    made = [_FUNCTIONS[kind](x[0], run.arcs) for kind in op.kinds]
+
+    def backward(g: np.ndarray) -> Gradients:
+        shares = zip(made, np.split(g, len(made), axis=1), strict=True)
+        return [np.sum([back(share) for (_, back), share in shares], axis=0)], {}
+
+    return np.hstack([value for value, _ in made]), backward
+
+
+_Function = tuple[np.ndarray, Callable[[np.ndarray], np.ndarray]]
+
+
+def _sum(x: np.ndarray, arcs: ArcRows) -> _Function:
+    return arcs.into(x), lambda g: g[arcs.target]
+
+
+def _mean(x: np.ndarray, arcs: ArcRows) -> _Function:
+    counts = np.maximum(arcs.into(np.ones((len(x), 1))), 1)
+    return arcs.into(x) / counts, lambda g: (g / counts)[arcs.target]
+
+
+def _std(x: np.ndarray, arcs: ArcRows) -> _Function:
+    away = x - _mean(x, arcs)[0][arcs.target]
+    variance, back = _mean(away**2, arcs)
+    deviates = variance > CONSTANT
+    deviation = np.sqrt(np.where(deviates, variance, 1.0))
+    # That the mean moves too has no effect, since deviations from it add up to 0.
+    return deviates * deviation, lambda g: away * back(deviates * g / deviation)
+
+
+def _extreme(x: np.ndarray, arcs: ArcRows, sign: float) -> _Function:
+    """The largest number, or with a sign of −1 the smallest."""
+    largest = np.full((arcs.n, x.shape[1]), -np.inf)
+    np.maximum.at(largest, arcs.target, sign * x)
+    attains = np.where(sign * x == largest[arcs.target], np.arange(len(x))[:, np.newaxis], len(x))
+    first = np.full(largest.shape, len(x))
+    np.minimum.at(first, arcs.target, attains)
+    some = first < len(x)
+
+    def backward(g: np.ndarray) -> np.ndarray:
+        dx = np.zeros_like(x)
+        dx[first[some], np.nonzero(some)[1]] = g[some]
+        return dx
+
+    return np.where(some, sign * largest, 0.0), backward
+
+
+_FUNCTIONS: dict[str, Callable[[np.ndarray, ArcRows], _Function]] = {
+    "sum": _sum,
+    "mean": _mean,
+    "std": _std,
+    "max": lambda x, arcs: _extreme(x, arcs, 1.0),
+    "min": lambda x, arcs: _extreme(x, arcs, -1.0),
+}
+
+
+def _softmax(op: Softmax, x: list, w: Arrays, run: Pass) -> Made:
+    arcs = run.arcs
+    exponentials = np.exp(x[0] - _extreme(x[0], arcs, 1.0)[0][arcs.target])
+    y = exponentials / arcs.into(exponentials)[arcs.target]
+    return y, lambda g: ([y * (g - arcs.into(y * g)[arcs.target])], {})
+
+
+def _weighed_sum(op: WeighedSum, x: list, w: Arrays, run: Pass) -> Made:
+    arcs, (values, rows) = run.arcs, x
+
+    def backward(g: np.ndarray) -> Gradients:
+        back = g[arcs.target]
+        dots = _dots(back, rows[arcs.source], values.shape[1])
+        return [dots, arcs.out_of(_wide(values, op.width) * back)], {}
+
+    return arcs.into(_wide(values, op.width) * rows[arcs.source]), backward
+
+
+def _end_dots(op: EndDots, x: list, w: Arrays, run: Pass) -> Made:
+    arcs = run.arcs
+    target, source = x[0][arcs.target], x[1][arcs.source]
+
+    def backward(g: np.ndarray) -> Gradients:
+        wide = _wide(g, target.shape[1])
+        return [arcs.into(wide * source), arcs.out_of(wide * target)], {}
+
+    return _dots(target, source, op.width), backward
+
+
+def _row_dots(op: RowDots, x: list, w: Arrays, run: Pass) -> Made:
+    def backward(g: np.ndarray) -> Gradients:
+        wide = _wide(g, x[0].shape[1])
+        return [wide * x[1], wide * x[0]], {}
+
+    return _dots(x[0], x[1], op.width), backward
+
+
+def _scale_heads(op: ScaleHeads, x: list, w: Arrays, run: Pass) -> Made:
+    values, rows = x
+    wide = _wide(values, op.width)
+    return wide * rows, lambda g: ([_dots(g, rows, values.shape[1]), wide * g], {})
+
+
+def _head_dots(op: HeadDots, x: list, w: Arrays, run: Pass) -> Made:
+    vector = w[op.vector]
+
+    def backward(g: np.ndarray) -> Gradients:
+        wide = _wide(g, len(vector))
+        return [wide * vector], {op.vector: np.sum(wide * x[0], axis=0)}
+
+    return _dots(x[0], vector[np.newaxis], op.width), backward
+
+
+def _wide(values: np.ndarray, width: int) -> np.ndarray:
+    """A number for each head, for each of its columns."""
+    return np.repeat(values, width // values.shape[1], axis=1)
+
+
+def _dots(x: np.ndarray, y: np.ndarray, heads: int) -> np.ndarray:
+    """Of each row and head, (rows, heads)."""
+    return np.stack([np.sum(part, axis=1) for part in np.split(x * y, heads, axis=1)], axis=1)
+
+
+ARC_RULES: Mapping[type[Operator], Callable[..., Made]] = {
+    ArcInput: _arc_input,
+    Expand: _expand,
+    Source: _source,
+    Target: _target,
+    Reduce: _reduce,
+    Softmax: _softmax,
+    WeighedSum: _weighed_sum,
+    EndDots: _end_dots,
+    RowDots: _row_dots,
+    ScaleHeads: _scale_heads,
+    HeadDots: _head_dots,
+}

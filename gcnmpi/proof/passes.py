@@ -1,0 +1,94 @@
+"""The facts with which the oracle makes a pass over a network: the matrix, arcs, numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import scipy.sparse as sp
+
+from gcnmpi.layout.entries import entry_keys
+from partition.graph.graph import Graph
+
+Arrays = Mapping[str, np.ndarray]
+Gradients = tuple[Sequence[np.ndarray], Arrays]
+Backward = Callable[[np.ndarray], Gradients]
+
+
+@dataclass(frozen=True)
+class ArcRows:
+    """The arcs that matrices have a row for, by the vertex they lead to, then that they come from.
+
+    Parallel ones are in the order of the graph; a self-loop that M has beside the graph's arcs is
+    one too.
+    """
+
+    n: int
+    target: np.ndarray  # (arcs,) the row of M
+    source: np.ndarray  # (arcs,) the column
+    keys: np.ndarray  # (arcs,) uint64, for dropout
+    given: np.ndarray  # (arcs, d) features, 0 of loops that were added
+
+    @classmethod
+    def of(
+        cls, graph: Graph, direction: str, self_loops: bool, features: np.ndarray | None = None
+    ) -> ArcRows:
+        """The arcs of a graph, in a direction; ``features`` have a row for each stored one."""
+        ends = np.repeat(np.arange(graph.n), np.diff(graph.indptr)), np.array(graph.indices, int)
+        i, j = ends[::-1] if direction == "in" else ends
+        given = np.zeros((len(i), 0)) if features is None else np.asarray(features, np.float64)
+        if self_loops:
+            lonely = np.setdiff1d(np.arange(graph.n), i[i == j])
+            i, j = np.append(i, lonely), np.append(j, lonely)
+            given = np.vstack((given, np.zeros((len(lonely), given.shape[1]))))
+        order = np.lexsort((j, i))  # stable: parallel arcs stay in their order
+        i, j = i[order], j[order]
+        pairs = i * graph.n + j
+        numbers = np.arange(len(i)) - np.searchsorted(pairs, pairs)
+        return cls(graph.n, i, j, entry_keys(i, j, numbers), given[order])
+
+    @property
+    def degrees(self) -> np.ndarray:
+        """The number of arcs into each vertex, (n,)."""
+        return np.bincount(self.target, minlength=self.n)
+
+    def features(self, loops: str) -> np.ndarray:
+        """The features of arcs, (arcs, d), and of self-loops as :class:`ArcInput` says."""
+        found, own = self.given.copy(), self.target == self.source
+        if loops == "mean":
+            into = self.target[~own]
+            counts = np.maximum(np.bincount(into, minlength=self.n), 1)[:, np.newaxis]
+            found[own] = (summed(found[~own], into, self.n) / counts)[self.target[own]]
+        return found
+
+    def into(self, x: np.ndarray) -> np.ndarray:
+        """The sum over the arcs into each vertex, (n, columns)."""
+        return summed(x, self.target, self.n)
+
+    def out_of(self, x: np.ndarray) -> np.ndarray:
+        """The sum over the arcs that come from each vertex, (n, columns)."""
+        return summed(x, self.source, self.n)
+
+
+@dataclass(frozen=True)
+class Pass:
+    """The matrix and the numbers with which a pass over the operators is made.
+
+    The epoch is that of a training pass; None: an evaluation, without dropout and with running
+    moments.
+    """
+
+    matrix: sp.csr_array  # M, (n, n)
+    arcs: ArcRows
+    seed: int
+    epoch: int | None
+    moments: dict[str, np.ndarray]  # where batch norms leave those of the next epoch, by name
+    trained_features: bool = False  # whether the features have a gradient
+    keys: np.ndarray | None = None  # of the rows of the value, where these are not vertices
+
+
+def summed(values: np.ndarray, ends: np.ndarray, n: int) -> np.ndarray:
+    """The sum of the rows of ``values`` with the same end, (n, columns)."""
+    ones = (np.ones(len(ends)), (ends, np.arange(len(ends))))
+    return sp.coo_array(ones, shape=(n, len(ends))).tocsr() @ values

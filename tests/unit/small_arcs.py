@@ -1,0 +1,68 @@
+"""Networks with rows of arcs on a small directed graph, in one process."""
+
+import numpy as np
+import scipy.sparse as sp
+from one_process import WithEntries
+
+from gcnmpi.nn.compile import Target, compile_network
+from gcnmpi.nn.describe import matrix_of, network_of
+from gcnmpi.nn.model import Model
+from gcnmpi.options.config import from_table
+from gcnmpi.options.kernel import KERNELS
+
+N, D, ARC_D, CLASSES = 12, 5, 3, 4
+LONELY = (2, 7)  # without any arc
+
+
+class SmallRun:
+    """A network with initial weights: its loss, the sum of its logits times given numbers.
+
+    ``attributes`` are the features of the arcs, ``sources`` to ``targets``; without ``arcs`` there
+    are none.
+    """
+
+    def __init__(self, settings, kernel="scipy", arcs=True):
+        rng = np.random.default_rng(1)
+        there = rng.random((N, N)) < 0.35
+        there[list(LONELY)] = there[:, list(LONELY)] = False
+        there[4, 4] = True
+        self.targets, self.sources = np.nonzero(there)
+        self.x = rng.normal(size=(N, D))
+        self.attributes = rng.normal(size=(len(self.targets), ARC_D))
+        self.grad = rng.normal(size=(N, CLASSES))
+        self.config = from_table({"model": settings, "dtype": "float64"})
+        model = self.config.model
+        self.network = network_of(model, D, CLASSES, ARC_D if arcs else 0)
+        _, loops = matrix_of(model)
+        matrix = sp.csr_array((there | np.eye(N, dtype=bool) if loops else there).astype(float))
+        scheme = WithEntries(matrix, KERNELS.get(kernel)(np.float64))
+        target = Target(scheme.orders, scheme.layout)
+        self.program = compile_network(self.network, target, model)
+        given = {"arc_features": self._entries(matrix, loops)}
+        facts = self.program, self.config, N, self.x.copy()
+        self.model = Model(scheme, scheme.kernel, self.network, *facts, arcs=given)
+        for name, parameter in self.network.parameters.items():
+            if parameter.trained:  # away from 0, where activations have a kink
+                self.model.parameters[name][...] += 0.1 * rng.normal(size=parameter.shape)
+
+    def _entries(self, matrix, loops):
+        """A row for each entry; a loop that M puts on the diagonal has the mean of the others."""
+        found = np.zeros((matrix.nnz, ARC_D))
+        rows = np.repeat(np.arange(N), np.diff(matrix.indptr))
+        proper = self.targets != self.sources
+        for entry, (i, j) in enumerate(zip(rows, matrix.indices, strict=True)):
+            here = (self.targets == i) & ((self.sources == j) if i != j or not loops else proper)
+            if here.any():
+                found[entry] = self.attributes[here].mean(axis=0)
+        return found
+
+    def loss(self):
+        """Of a training pass."""
+        return float((self.model.forward(1) * self.grad).sum())
+
+    def gradient(self):
+        """Of the loss, by all parameters in a row."""
+        self.loss()
+        self.model.output_grad[...] = self.grad
+        self.model.backward(1)
+        return self.model.gradients.flat.copy()

@@ -1,0 +1,184 @@
+"""The oracle's rows of arcs: values in plain Python, gradients against differences of values."""
+
+import numpy as np
+import pytest
+from test_rng import scalar_hash
+
+from gcnmpi.layout.entries import entry_keys
+from gcnmpi.nn.operators import arcs, spaces
+from gcnmpi.nn.operators.elementwise import Drop
+from gcnmpi.nn.operators.norms import BatchNorm, LayerNorm
+from gcnmpi.proof.arcs import gives_arcs
+from gcnmpi.proof.passes import ArcRows, Pass
+from gcnmpi.proof.rules import RULES
+from partition.graph.graph import Graph
+
+# 0 → 1 twice, 0 → 2, 1 → 2, 2 → 2, 3 → 1; nothing leads to 3, and nothing to or from 4.
+SOURCES, TARGETS = [0, 0, 0, 1, 2, 3], [1, 1, 2, 2, 2, 1]
+GRAPH = Graph(np.array([0, 3, 4, 5, 6, 6]), np.array(TARGETS, np.int32))
+FEATURES = np.arange(12.0).reshape(6, 2)
+HEADS, WIDTH = 2, 4
+N, M = 5, len(SOURCES)
+
+
+def rows_of(direction="in", self_loops=False):
+    return ArcRows.of(GRAPH, direction, self_loops, FEATURES)
+
+
+def a_pass(arcs=None, epoch=2, keys=None):
+    return Pass(None, arcs or rows_of(), 7, epoch, {}, True, keys)
+
+
+def test_rows_are_in_the_order_of_the_ends():
+    found = rows_of()
+    assert found.target.tolist() == [1, 1, 1, 2, 2, 2]
+    assert found.source.tolist() == [0, 0, 3, 0, 1, 2]
+    assert found.given[:, 0].tolist() == [0, 2, 10, 4, 6, 8]
+    numbers = np.array([0, 1, 0, 0, 0, 0])
+    assert np.array_equal(found.keys, entry_keys(found.target, found.source, numbers))
+    assert len(set(found.keys.tolist())) == M
+    found = rows_of("out")
+    assert found.target.tolist() == [0, 0, 0, 1, 2, 3]
+    assert found.source.tolist() == [1, 1, 2, 2, 2, 1]
+
+
+@pytest.mark.parametrize("loops", ["zero", "mean"])
+def test_features_of_self_loops(loops):
+    found = rows_of(self_loops=True)
+    ends = list(zip(found.target.tolist(), found.source.tolist(), strict=True))
+    assert [a for a, b in ends if a == b] == [0, 1, 2, 3, 4]
+    features = dict(zip(ends, found.features(loops)[:, 0].tolist(), strict=True))
+    # The mean of the arcs into 1, and into 2 without its own loop.
+    expected = {"zero": [0, 0, 8, 0, 0], "mean": [0, 4, 5, 0, 0]}
+    assert [features[i, i] for i in range(N)] == expected[loops]
+    assert features[1, 3] == 10
+
+
+CASES = {
+    "expand": (spaces.Expand((0,), WIDTH, 1), ["n"]),
+    "source": (spaces.Source((0,), WIDTH, 1), ["n"]),
+    "target": (spaces.Target((0,), WIDTH, 1), ["n"]),
+    "sum": (spaces.Reduce((0,), WIDTH, 1), ["m"]),
+    "all": (spaces.Reduce((0,), 5 * WIDTH, 1, ("std", "max", "sum", "mean", "min")), ["m"]),
+    "softmax": (arcs.Softmax((0,), WIDTH, 1), ["m"]),
+    "weighed sum": (arcs.WeighedSum((0, 1), WIDTH, 1), ["m heads", "n"]),
+    "dots of ends": (arcs.EndDots((0, 1), HEADS, 1), ["n", "n"]),
+    "dots of rows": (arcs.RowDots((0, 1), HEADS, 1), ["m", "m"]),
+    "scale heads": (arcs.ScaleHeads((0, 1), WIDTH, 1), ["m heads", "m"]),
+    "multiply": (arcs.ScaleHeads((0, 1), WIDTH, 1), ["m", "m"]),
+    "dots of heads": (arcs.HeadDots((0,), HEADS, 1, "v"), ["m"]),
+    "arc input": (arcs.ArcInput((), 2, 0), []),
+    # On rows of arcs as on any other.
+    "dropout": (Drop((0,), WIDTH, 1, 0.5, 3), ["m"]),
+    "batch norm": (BatchNorm((0,), WIDTH, 1, "v", "b", mean="mean", variance="variance"), ["m"]),
+    "layer norm": (LayerNorm((0,), WIDTH, 1, "v", "b"), ["m"]),
+}
+
+
+def made(name):
+    """The operator, inputs, parameters and pass of a case."""
+    operator, shapes = CASES[name]
+    random = np.random.default_rng(5)
+    of = {"n": (N, WIDTH), "m": (M, WIDTH), "m heads": (M, HEADS)}
+    x = [random.standard_normal(of[shape]) for shape in shapes]
+    weights = {key: random.standard_normal(WIDTH) for key in ("v", "b", "mean")}
+    weights["variance"] = np.ones(WIDTH)
+    of_arcs = gives_arcs(operator, [shape != "n" for shape in shapes])
+    return operator, x, weights, a_pass(keys=rows_of().keys if of_arcs else None)
+
+
+def value(name, x):
+    """The formula, in plain loops."""
+    i, j = rows_of().target, rows_of().source
+    split = [part.reshape(len(part), HEADS, -1) for part in x if part.shape[1] == WIDTH]
+    into = [[e for e in range(M) if i[e] == v] for v in range(N)]
+
+    def reduced(function, rows):
+        return np.array([function(rows[e], axis=0) if e else np.zeros(rows.shape[1]) for e in into])
+
+    def flat(array):
+        return array.reshape(len(array), -1)
+
+    if name == "all":
+        each = [np.std, np.max, np.sum, np.mean, np.min]
+        return np.hstack([reduced(function, x[0]) for function in each])
+    if name == "softmax":
+        wide = [np.exp(x[0][into[i[e]]]).sum(axis=0) for e in range(M)]
+        return np.exp(x[0]) / wide
+    if name == "weighed sum":
+        return reduced(np.sum, flat(x[0][:, :, np.newaxis] * split[0][j]))
+    if name == "dots of ends":
+        return np.sum(split[0][i] * split[1][j], axis=2)
+    if name == "dots of heads":
+        return np.sum(split[0] * made(name)[2]["v"].reshape(HEADS, -1), axis=2)
+    return {
+        "expand": lambda: x[0],
+        "source": lambda: x[0][j],
+        "target": lambda: x[0][i],
+        "sum": lambda: reduced(np.sum, x[0]),
+        "dots of rows": lambda: np.sum(split[0] * split[1], axis=2),
+        "scale heads": lambda: flat(x[0][:, :, np.newaxis] * split[0]),
+        "multiply": lambda: x[0] * x[1],
+        "arc input": lambda: FEATURES[[0, 1, 5, 2, 3, 4]],
+    }[name]()
+
+
+@pytest.mark.parametrize("name", [*CASES][:-3])
+def test_the_value_is_that_of_the_formula(name):
+    operator, x, weights, run = made(name)
+    assert np.allclose(RULES[type(operator)](operator, x, weights, run)[0], value(name, x))
+
+
+@pytest.mark.parametrize("name", list(CASES))
+def test_the_gradient_is_the_slope_of_the_value(name):
+    operator, x, weights, run = made(name)
+    rule = RULES[type(operator)]
+    result, backward = rule(operator, x, weights, run)
+    g = np.random.default_rng(6).standard_normal(result.shape)
+    shares, of_parameters = backward(g)
+    assert len(shares) == len(x)
+    arrays = [*zip(x, shares, strict=True)]
+    arrays += [(weights[key], share) for key, share in of_parameters.items()]
+    h = 1e-6
+    for array, share in arrays:
+        assert share.shape == array.shape
+        slopes = np.empty_like(array)
+        for place in np.ndindex(array.shape):
+            before, ends = array[place], []
+            for there in (before + h, before - h):
+                array[place] = there
+                ends.append(np.sum(g * rule(operator, x, weights, run)[0]))
+            array[place] = before
+            slopes[place] = (ends[0] - ends[1]) / (2 * h)
+        assert np.allclose(slopes, share, rtol=1e-6, atol=1e-7)
+
+
+def test_every_operator_on_arcs_has_a_case():
+    families = {*spaces.RULES, *arcs.RULES}
+    assert families <= {type(operator) for operator, _ in CASES.values()}
+    assert families <= RULES.keys()
+
+
+def test_the_first_of_equals_has_the_gradient_of_a_maximum():
+    operator = spaces.Reduce((0,), 2, 1, ("max", "min"))
+    _, backward = RULES[spaces.Reduce](operator, [np.ones((M, 1))], {}, a_pass())
+    (dx,), _ = backward(np.array([[5, 50], [1, 10], [2, 20], [3, 30], [4, 40.0]]))
+    assert dx[:, 0].tolist() == [11, 0, 0, 22, 0, 0]
+
+
+def test_nearly_equal_numbers_do_not_deviate():
+    operator = spaces.Reduce((0,), 1, 1, ("std",))
+    x = np.array([1, 1.004, 1, 1, 1.02, 1])[:, np.newaxis]
+    y, backward = RULES[spaces.Reduce](operator, [x], {}, a_pass())
+    assert y[1, 0] == 0 < y[2, 0]
+    (dx,), _ = backward(np.ones((N, 1)))
+    assert dx[:3].tolist() == [[0], [0], [0]]
+    assert dx[4] > 0
+
+
+def test_arcs_are_dropped_by_a_hash_of_their_ends():
+    run, p = a_pass(keys=rows_of().keys), 0.4
+    y, _ = RULES[Drop](Drop((0,), 3, 1, p, 9), [np.ones((M, 3))], {}, run)
+    for e, c in np.ndindex(y.shape):
+        kept = scalar_hash(7, 2, 9, int(rows_of().keys[e]), c) >= p * 2**32
+        assert y[e, c] == pytest.approx(kept / (1 - p))

@@ -1,0 +1,82 @@
+"""Networks with rows of arcs: gradients by finite differences, the operators and what they send."""
+
+import numpy as np
+import pytest
+from small_arcs import CLASSES, LONELY, N, SmallRun
+
+from gcnmpi.schemes.operations import Operation
+
+NETWORKS = {
+    "gine": {"hidden": [6]},
+    "gine trained": {"hidden": [6, 6], "train_eps": True, "norm": "layer", "jk": "cat"},
+    "gat": {"hidden": [6], "heads": 2, "out_heads": 3, "arc_features": True},
+    "gat dropout": {"hidden": [6], "arc_features": True, "attention_dropout": 0.4},
+    "gatv2": {"hidden": [6], "heads": 2, "out_heads": 3, "arc_features": True},
+    "gatv2 mean": {"hidden": [6, 6], "heads": 2, "concat": False, "arc_features": True},
+    "transformer": {"hidden": [6], "heads": 2, "out_heads": 3},
+    "transformer arcs": {
+        "hidden": [6, 6], "heads": 2, "beta": True, "arc_features": True, "attention_dropout": 0.3,
+        "norm": "layer", "residual": "identity",
+    },
+    "transformer bare": {"hidden": [6], "root_weight": False, "bias": False, "dropout": 0.2},
+    "gatedgcn": {"hidden": [6]},
+    "gatedgcn arcs": {"hidden": [6, 6], "arc_features": True, "linear_after": True},
+    "pna": {"hidden": [6]},
+    "pna towers": {
+        "hidden": [6], "towers": 2, "arc_features": True, "pre_layers": 2, "post_layers": 2,
+        "scalers": "attenuation+linear+inverse_linear", "aggregators": "sum+std",
+        "residual": "linear",
+    },
+    "mgn": {"hidden": [6, 6]},
+    "mgn mean": {"hidden": [6], "mlp_layers": 1, "reduction": "mean", "activation": "prelu"},
+    "sage": {"hidden": [6], "aggregation": "mean+max", "normalize_output": True},
+    "sage std": {"hidden": [6], "aggregation": "std", "root_weight": False},
+}  # fmt: skip
+
+
+def run_of(case, **more):
+    return SmallRun({"name": case.split()[0]} | NETWORKS[case] | more)
+
+
+@pytest.mark.parametrize("case", NETWORKS)
+def test_gradients_by_finite_differences(case):
+    run = run_of(case)
+    found, values, step = run.gradient(), run.model.parameters.flat, 1e-6
+    trained = {name for name, p in run.network.parameters.items() if p.trained}
+    for name, places in run.model.parameters.slices.items():
+        for place in range(places.start, places.stop) if name in trained else ():
+            before, ends = values[place], []
+            for change in (step, -step):
+                values[place] = before + change
+                ends.append(run.loss())
+            values[place] = before
+            slope = (ends[0] - ends[1]) / (2 * step)
+            assert slope == pytest.approx(found[place], rel=1e-5, abs=1e-6), name
+
+
+@pytest.mark.parametrize("case", NETWORKS)
+def test_an_evaluation_is_a_training_pass_without_dropout(case):
+    dropouts = {key for key in NETWORKS[case] if key.endswith("dropout")}
+    run = run_of(case, **dict.fromkeys(dropouts, 0.0))
+    evaluated = run.model.forward().copy()
+    np.testing.assert_allclose(evaluated, run.model.forward(1), atol=1e-14)
+    assert np.isfinite(evaluated[list(LONELY)]).all()
+    assert evaluated.shape == (N, CLASSES)
+
+
+# Widths of rows sent forward: the features once, with the constants.
+SENT = {
+    "gine": [6], "gat": [6, 12], "gatv2": [6, 12], "transformer": [6], "gatedgcn": [6],
+    "pna": [6], "pna towers": [6], "mgn": [6, 6], "mgn mean": [6], "sage": [6],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", SENT)
+def test_one_expand_and_one_fold_of_vertices_for_a_layer(case):
+    program = run_of(case).program
+
+    def widths(steps, operation):
+        return [step.operator.width for step in steps if step.instruction.operation is operation]
+
+    assert widths(program.forward, Operation.EXPAND) == SENT[case]
+    assert widths(program.backward, Operation.FOLD) == SENT[case][::-1]
