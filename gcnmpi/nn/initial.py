@@ -14,7 +14,7 @@ Average = Callable[[Callable[[np.ndarray], np.ndarray]], float]
 """The mean over all vertices of a function of their degree."""
 
 
-def initial(parameter: Parameter, seed: int, average: Average) -> np.ndarray:
+def initial(parameter: Parameter, seed: int, average: Average = lambda of: 1.0) -> np.ndarray:
     """The whole parameter, float64.
 
     "glorot": uniform in ±√(6 / (fan_in + fan_out)), Glorot and Bengio 2010, equation 16; "uniform":

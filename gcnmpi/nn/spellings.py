@@ -163,6 +163,8 @@ OF_CONVOLUTIONS = {
     "nn.lins.0.weight": "nn.lins.0.weight",
     "nn.0.weight": "nn.0.weight",
     "weight1": "weight1",
+    "lin_key.weight": "lin_key.weight",
+    "pre_nns.0.0.weight": "pre_nns.0.0.weight",
     "fc.weight": "lin.weight",  # DGL: GATConv
     "attn_l": "att_src",
     "attn_r": "att_dst",

@@ -95,24 +95,31 @@ def stored_shapes(network: Network) -> dict[str, tuple[int, ...]]:
 
 
 def ends_of(
-    build: Callable[[int, int], Network], state: Mapping[str, np.ndarray]
-) -> tuple[int, int] | None:
-    """Widths of features and logits that the arrays of a file of weights show; None if they do not.
+    build: Callable[[int, int, int], Network], state: Mapping[str, np.ndarray]
+) -> tuple[int, int, int] | None:
+    """Widths of features, logits and features of arcs that the arrays of a file of weights show.
 
-    An array that is missing, or has another number of axes, shows nothing. The network
-    is built for given widths of features and logits.
+    None if they do not show the first two; 0 where they do not show the third. An array that is
+    missing, or has another number of axes, shows nothing. The network is built for given widths.
     """
-    # Widths that no axis has by chance: where they appear, the file has the ones that are sought.
-    unknown = (1_000_003, 1_000_033)
-    found: dict[int, int] = {}
-    for name, parameters in _groups(build(*unknown)).items():
+    # Each axis is a sum of multiples of the widths, which are its digits in a large base.
+    widths = [_DIVISIBLE * _BASE**place for place in (1, 2, 3)]
+    axes: list[tuple[int, int]] = []
+    for name, parameters in _groups(build(widths[0], widths[1], widths[2])).items():
         shape = _joined(parameters)
         if name in state and len(state[name].shape) == len(shape):
-            for wanted, has in zip(shape, state[name].shape, strict=True):
-                for width in unknown:
-                    if wanted % width == 0:
-                        found.setdefault(width, has // (wanted // width))
-    return (found[unknown[0]], found[unknown[1]]) if len(found) == 2 else None
+            axes += zip(shape, state[name].shape, strict=True)
+    found: dict[int, int] = {}
+    # Those with one unknown width show it; with it, others have one unknown less.
+    for _ in widths:
+        for wanted, has in axes:
+            digits = [wanted // _BASE**place % _BASE for place in range(4)]
+            left = (has - digits[0]) * _DIVISIBLE
+            left -= sum(digits[place] * width for place, width in found.items())
+            unknown = [place for place in (1, 2, 3) if digits[place] and place not in found]
+            if len(unknown) == 1:
+                found[unknown[0]] = left // digits[unknown[0]]
+    return (found[1], found[2], found.get(3, 0)) if {1, 2} <= found.keys() else None
 
 
 def from_gcn(
@@ -189,5 +196,7 @@ def _groups(network: Network) -> dict[str, list[Parameter]]:
     return groups
 
 
+# Above all widths, so that sums have digits of their own; and divided by small numbers of towers.
+_BASE, _DIVISIBLE = 1 << 60, 720_720
 _NUMBERED = re.compile(r"(\D*?)(0|[1-9]\d{0,8})\.(.+)")  # "convs.", "1", "lin.weight"
 _COUNTER = ".num_batches_tracked"

@@ -157,7 +157,8 @@ def read_weights(
             described["model.name"] = _own_network(path, described["model.name"], wanted)
     values = {k[6:]: v for k, v in described.items() if k.startswith("model.")}
     model = chosen(ModelConfig, NETWORKS, values)
-    network = network_of(model, widths[0], widths[-1])
+    shown = ends_of(functools.partial(network_of, model), state)
+    network = network_of(model, widths[0], widths[-1], shown[2] if shown else 0)
     if network.widths != widths:
         raise UserError(f"{path} is damaged: its arrays are not of the widths that it names")
     with _of_file(path):
@@ -313,14 +314,14 @@ def _shown_by(
         build = functools.partial(network_of, model)
         ends = ends_of(build, found.arrays)
         if ends is None:
-            missing = [name for name in stored_shapes(build(1, 1)) if name not in found.arrays]
+            missing = [name for name in stored_shapes(build(1, 1, 1)) if name not in found.arrays]
             what = f": {in_file(missing[0], found.called)} is missing" if missing else ""
             message = f"the weights are not those of the configured {model.name}{what}"
             raise UserError(message, _network_hint(found.arrays))
         network = build(*ends)
         fits = fitted(found, stored_shapes(network))
         if features and not _fits(fits.arrays, network):  # the graph's are the right ones
-            network = build(features, ends[1])
+            network = build(features, *ends[1:])
             fits = fitted(found, stored_shapes(network))
         keys = [key[6:] for key in NETWORKS.keys(model.name) if key.startswith("model.")]
         of_it = [key for key in (*keys, "name", "bias") if key not in NOT_OF_A_NETWORK]

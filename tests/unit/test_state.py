@@ -31,6 +31,15 @@ MODELS = {
     "sign": {"hidden": [4], "hops": 2},
     "mlp": {"hidden": [6, 6], "residual": "identity", "norm": "layer"},
 }
+OF_ARCS = {
+    "gine": {"hidden": [4]},
+    "gat arcs": {"hidden": [4], "heads": 2, "arc_features": True},
+    "gatv2 arcs": {"hidden": [4], "heads": 2, "arc_features": True},
+    "transformer": {"hidden": [6], "heads": 2, "arc_features": True, "beta": True},
+    "gatedgcn": {"hidden": [4], "arc_features": True},
+    "pna": {"hidden": [6], "towers": 3, "arc_features": True},
+    "mgn": {"hidden": [4, 4]},
+}
 
 
 def config_of(name):
@@ -41,9 +50,11 @@ def weights_of(network):
     return {name: initial(p, 3) for name, p in network.parameters.items()}
 
 
-@pytest.mark.parametrize("name", list(MODELS))
+@pytest.mark.parametrize("name", [*MODELS, *OF_ARCS])
 def test_parameters_come_back(name):
-    network = network_of(config_of(name).model, 7, 3)
+    options = (MODELS | OF_ARCS)[name]
+    model = from_table({"model": {"name": name.split()[0]} | options}).model
+    network = network_of(model, 7, 3, 2)
     arrays = weights_of(network)
     state = to_state(network, arrays)
     found = to_parameters(network, state)
@@ -51,7 +62,7 @@ def test_parameters_come_back(name):
     for key, array in arrays.items():
         assert found[key].flags.c_contiguous
         np.testing.assert_array_equal(found[key], array)
-    assert ends_of(partial(network_of, config_of(name).model), state) == (7, 3)
+    assert ends_of(partial(network_of, model), state) == (7, 3, 2 * (name in OF_ARCS))
 
 
 def test_parts_lie_side_by_side_in_one_array():
