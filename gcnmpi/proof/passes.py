@@ -57,11 +57,6 @@ class ArcRows:
             found[own] = (summed(found[~own], into, self.n) / counts)[self.target[own]]
         return found
 
-    @property
-    def degrees(self) -> np.ndarray:
-        """How many arcs lead to each vertex, (n,)."""
-        return np.bincount(self.target, minlength=self.n)
-
     def into(self, x: np.ndarray) -> np.ndarray:
         """The sum over the arcs into each vertex, (n, columns)."""
         return summed(x, self.target, self.n)
