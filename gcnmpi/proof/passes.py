@@ -48,6 +48,11 @@ class ArcRows:
         numbers = np.arange(len(i)) - np.searchsorted(pairs, pairs)
         return cls(graph.n, i, j, entry_keys(i, j, numbers), given[order])
 
+    @property
+    def degrees(self) -> np.ndarray:
+        """The number of arcs into each vertex, (n,)."""
+        return np.bincount(self.target, minlength=self.n)
+
     def features(self, loops: str) -> np.ndarray:
         """The features of arcs, (arcs, d), and of self-loops as :class:`ArcInput` says."""
         found, own = self.given.copy(), self.target == self.source
