@@ -5,11 +5,11 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Callable, Iterable
-from typing import Any
 
 from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
 from rich.progress import Progress as Bar
 
+from gcnmpi.run.problem import Problem
 from gcnmpi.run.record import Epoch
 from partition.errors import shown
 from partition.terminal import console, duration
@@ -28,7 +28,7 @@ class Progress:
 
     def __init__(
         self,
-        problem: Any,
+        problem: Problem,
         quiet: bool,
         moved: Callable[[], None] = lambda: None,
         clock: Callable[[], float] = time.monotonic,
@@ -107,7 +107,7 @@ def figure(value: float) -> str:
     return f"{value:.3f}" if abs(value) < 100 else f"{value:.4g}"
 
 
-def _heading(problem: Any) -> str:
+def _heading(problem: Problem) -> str:
     """The run in one line: "cora, partition hp-4: 4 ranks × 2 threads, p2p, graphblas …"."""
     partition = f", partition {problem.source.partition.name}" if problem.source.partition else ""
     ranks, threads = problem.runtime.comm.size, problem.runtime.kernel.threads

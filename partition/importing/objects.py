@@ -5,19 +5,32 @@ An object is told by the package of its class, and its own methods are asked for
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from partition.errors import UserError
 from partition.importing.readers import dgl_bin
+from partition.importing.readers.arc_columns import FEATURES, LABELS, WEIGHT, chosen, pick
 from partition.importing.readers.columns import named_roles
 from partition.importing.readers.named_arrays import MASK_FIELDS, labels_or_targets, weights_name
 from partition.importing.readers.numbering import check_ids, number_vertices
 
 
-def arrays_of(graph: object) -> dict[str, Any]:
+@dataclass(frozen=True)
+class _Edges:
+    """Attributes of edges: their names, how one is got, and whether any is taken by its name."""
+
+    names: Sequence[str]
+    get: Callable[[str], np.ndarray | None]
+    known: bool = True
+
+
+def arrays_of(
+    graph: object, arc_features: str | None = None, arc_label: str | None = None
+) -> dict[str, Any]:
     """The content of a graph of another library, as arguments of :func:`import_arrays`.
 
     Parameters
@@ -29,7 +42,11 @@ def arrays_of(graph: object) -> dict[str, Any]:
         edges without a direction become two arcs. Of PyTorch Geometric, ``x``, ``y``,
         ``edge_index``, ``edge_weight`` (or an ``edge_attr`` of one column) and the masks; of DGL,
         ``feat``, ``label``, the masks, and ``weight``. A data frame has a row for each arc, in
-        columns called source, target and perhaps weight.
+        columns called source, target and perhaps weight. Data of edges are taken likewise, of
+        arrays called ``edge_attr``, ``feat``, ``x``, ``edge_label``, ``y`` and as masks.
+    arc_features, arc_label : str, optional
+        Attributes of edges, or columns of a data frame, that are features and labels of the arcs:
+        names and patterns, "w1,w2", "f*".
 
     Raises
     ------
@@ -44,16 +61,50 @@ def arrays_of(graph: object) -> dict[str, Any]:
             f"a {type(graph).__module__}.{type(graph).__name__} is no graph that is known",
             f"known are those of {', '.join(LIBRARIES)}; gcnmpi.graph.from_arrays takes arrays",
         )
-    return {name: value for name, value in LIBRARIES[found](graph).items() if value is not None}
+    arrays = dict(LIBRARIES[found](graph))
+    edges = arrays.pop("edges", None)
+    if isinstance(edges, _Edges):
+        arrays |= _arc_data(edges, arrays.get("edge_weight"), arc_features, arc_label)
+    elif arc_features or arc_label:
+        raise UserError(f"of {found}, no data of edges are known", "give arc_features as an array")
+    return {name: value for name, value in arrays.items() if value is not None}
+
+
+def _arc_data(
+    edges: _Edges, weights: object, features: str | None, label: str | None
+) -> dict[str, object]:
+    """Data of edges, and their weights, as arguments of :func:`import_arrays`."""
+    where = "the graph"
+    wanted = [
+        *chosen(edges.names, label, "arc_label", where),
+        *chosen(edges.names, features, "arc_features", where, (WEIGHT,)),
+        *((*FEATURES, *LABELS, *MASK_FIELDS) if edges.known else ()),
+    ]
+    got = {name: edges.get(name) for name in dict.fromkeys(wanted) if name in edges.names}
+    arrays = {name: array for name, array in got.items() if array is not None}
+    known = weights if isinstance(weights, np.ndarray) else None
+    table, left, _ = pick(arrays, known, features, label, where)
+    found = dict(table.columns)
+    labels = found.pop("labels", None)
+    if labels is not None and table.names is not None:
+        labels = np.array(table.names)[labels]
+    return {
+        "edge_weight": left,
+        "arc_features": found.pop("features", None),
+        "arc_labels": labels,
+        "arc_masks": found or None,
+    }
 
 
 def _networkx(graph: Any) -> dict[str, object]:
     number = {vertex: i for i, vertex in enumerate(graph.nodes)}
     ends = [(number[edge[0]], number[edge[1]]) for edge in graph.edges()]
-    weights = [data for *_, data in graph.edges(data="weight")]
+    data = [found for *_, found in graph.edges(data=True)]
     attributes = dict(graph.nodes(data=True))
+    names = dict.fromkeys(str(name) for found in data for name in found)
     return _listed(
-        list(number), ends, graph.is_directed(), weights,
+        list(number), ends, graph.is_directed(), list(names),
+        lambda name: [found.get(name) for found in data],
         lambda name: [values.get(name) for values in attributes.values()],
     )  # fmt: skip
 
@@ -61,10 +112,10 @@ def _networkx(graph: Any) -> dict[str, object]:
 def _igraph(graph: Any) -> dict[str, object]:
     named = "name" in graph.vs.attributes()
     vertices = graph.vs["name"] if named else list(range(graph.vcount()))
-    weights = graph.es["weight"] if "weight" in graph.es.attributes() else []
     present = set(graph.vs.attributes())
     return _listed(
-        vertices, graph.get_edgelist(), graph.is_directed(), weights,
+        vertices, graph.get_edgelist(), graph.is_directed(), graph.es.attributes(),
+        lambda name: graph.es[name],
         lambda name: graph.vs[name] if name in present else [None] * len(vertices),
     )  # fmt: skip
 
@@ -73,17 +124,23 @@ def _listed(
     vertices: list[object],
     ends: Iterable[tuple[int, int]],
     directed: bool,
-    weights: list[object],
+    names: list[str],
+    of_edges: Callable[[str], list[object]],
     attribute: Callable[[str], list[object]],
 ) -> dict[str, object]:
     """A graph that is kept as objects, one for each vertex and each edge."""
     edge_index = np.array(list(ends), np.int64).reshape(-1, 2).T
     if not directed:  # an edge is the same whichever end comes first
         edge_index = np.sort(edge_index, axis=0)
+
+    def column(name: str) -> np.ndarray | None:
+        return _column(of_edges(name), name, "edges")
+
     found: dict[str, object] = {
         "edge_index": edge_index, "n": len(vertices), "ids": _ids(vertices),
         "undirected": None if directed else True,
-        "edge_weight": _column(weights, "weight", "edges"),
+        "edge_weight": column("weight") if "weight" in names else None,
+        "edges": _Edges(names, column),
     }  # fmt: skip
     return found | _vertex_data({name: _column(attribute(name), name, "vertices")
                                  for name in ("x", "y", *MASK_FIELDS)})  # fmt: skip
@@ -125,7 +182,14 @@ def _pyg(data: Any) -> dict[str, object]:
     given = {name: fields.get(name) for name in ("edge_weight", "edge_attr")}
     arcs = {name: _host(values) for name, values in given.items() if values is not None}
     name = weights_name(arcs)
+    count = _host(fields["edge_index"]).shape[1:]
+    of_edges = {
+        key: _host(values) for key, values in fields.items()
+        if key.startswith("edge_") and key not in ("edge_index", "edge_weight", name)
+    }  # fmt: skip
+    others = [key for key, values in of_edges.items() if values.shape[:1] == count]
     return {
+        "edges": _Edges(others, of_edges.get),
         "edge_index": fields["edge_index"],
         "edge_weight": None if name is None else arcs[name].reshape(-1),
         "n": None if data.num_nodes is None else int(data.num_nodes),
@@ -141,7 +205,9 @@ def _dgl(graph: Any) -> dict[str, object]:
     source, target = graph.edges(order="eid")
     named = {dgl_bin.NAMES.get(name, name): values for name, values in graph.ndata.items()}
     weights = next((graph.edata[name] for name in dgl_bin.WEIGHTS if name in graph.edata), None)
+    others = [name for name in graph.edata if name not in dgl_bin.WEIGHTS]
     return {
+        "edges": _Edges(others, lambda name: _host(graph.edata[name])),
         "edge_index": np.stack([_host(source), _host(target)]),
         "edge_weight": None if weights is None else _host(weights).reshape(-1),
         "n": int(graph.num_nodes()),
@@ -165,8 +231,10 @@ def _pandas(frame: Any) -> dict[str, object]:
         ids, numbers = np.unique(texts, return_inverse=True)
         n, (source, target) = len(ids), np.split(numbers, 2)
     edge_index = np.stack([source, target])
+    others = [name for i, name in enumerate(names) if i not in places[:2]]
+    edges = _Edges(others, lambda name: frame.iloc[:, names.index(name)].to_numpy(), known=False)
     return {"edge_index": edge_index, "edge_weight": weights[0] if weights else None,
-            "n": n, "ids": ids}  # fmt: skip
+            "n": n, "ids": ids, "edges": edges}  # fmt: skip
 
 
 def _vertex_data(fields: Mapping[str, object]) -> dict[str, object]:
