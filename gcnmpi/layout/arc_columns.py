@@ -125,17 +125,6 @@ def load_arc_columns(
     )
 
 
-def needs_features(source: Source) -> int:
-    """The width of the features of arcs; a UserError without them, the same on every rank."""
-    width = source.stored.manifest.arc_features
-    if not width:
-        path = source.stored.path
-        raise UserError(
-            f"{path} has no features of arcs", f"gcn-partition attach {path} --arc-features x.npy"
-        )
-    return width
-
-
 def _ends(comm: Comm, source: Source) -> tuple[np.ndarray, np.ndarray, int, int]:
     """Rows and columns of the arcs that this rank reads; the first one and the end of these."""
     begin, target, head, end = read_ends(comm, source.stored)

@@ -21,10 +21,14 @@ from partition.importing.readers.numbering import check_ids, number_vertices
 
 @dataclass(frozen=True)
 class _Edges:
-    """Attributes of edges: their names, how one is got, and whether any is taken by its name."""
+    """Attributes of edges: names, how one is got, and which of them may be the weights.
+
+    ``known``: those of known names are data of the edges, unasked.
+    """
 
     names: Sequence[str]
     get: Callable[[str], np.ndarray | None]
+    weights: Sequence[str] = (WEIGHT,)
     known: bool = True
 
 
@@ -64,32 +68,33 @@ def arrays_of(
     arrays = dict(LIBRARIES[found](graph))
     edges = arrays.pop("edges", None)
     if isinstance(edges, _Edges):
-        arrays |= _arc_data(edges, arrays.get("edge_weight"), arc_features, arc_label)
+        arrays |= _arc_data(edges, arc_features, arc_label)
     elif arc_features or arc_label:
         raise UserError(f"of {found}, no data of edges are known", "give arc_features as an array")
     return {name: value for name, value in arrays.items() if value is not None}
 
 
-def _arc_data(
-    edges: _Edges, weights: object, features: str | None, label: str | None
-) -> dict[str, object]:
+def _arc_data(edges: _Edges, features: str | None, label: str | None) -> dict[str, object]:
     """Data of edges, and their weights, as arguments of :func:`import_arrays`."""
     where = "the graph"
     wanted = [
         *chosen(edges.names, label, "arc_label", where),
-        *chosen(edges.names, features, "arc_features", where, (WEIGHT,)),
-        *((*FEATURES, *LABELS, *MASK_FIELDS) if edges.known else ()),
+        *chosen(edges.names, features, "arc_features", where, edges.weights),
     ]
-    got = {name: edges.get(name) for name in dict.fromkeys(wanted) if name in edges.names}
+    free = [name for name in edges.weights if name in edges.names and name not in wanted]
+    weights = edges.get(free[0]) if free else None
+    if edges.known:
+        unasked = (*FEATURES, *LABELS, *MASK_FIELDS)
+        wanted += [name for name in unasked if name in edges.names and name not in free[:1]]
+    got = {name: edges.get(name) for name in dict.fromkeys(wanted)}
     arrays = {name: array for name, array in got.items() if array is not None}
-    known = weights if isinstance(weights, np.ndarray) else None
-    table, left, _ = pick(arrays, known, features, label, where)
+    table, _, _ = pick(arrays, None, features, label, where)
     found = dict(table.columns)
     labels = found.pop("labels", None)
     if labels is not None and table.names is not None:
         labels = np.array(table.names)[labels]
     return {
-        "edge_weight": left,
+        "edge_weight": None if weights is None else weights.reshape(-1),
         "arc_features": found.pop("features", None),
         "arc_labels": labels,
         "arc_masks": found or None,
@@ -139,7 +144,6 @@ def _listed(
     found: dict[str, object] = {
         "edge_index": edge_index, "n": len(vertices), "ids": _ids(vertices),
         "undirected": None if directed else True,
-        "edge_weight": column("weight") if "weight" in names else None,
         "edges": _Edges(names, column),
     }  # fmt: skip
     return found | _vertex_data({name: _column(attribute(name), name, "vertices")
@@ -179,19 +183,16 @@ def _pyg(data: Any) -> dict[str, object]:
             f"a {type(data).__name__} without an edge_index is no graph of one type of vertices"
         )
     wanted = ("x", "y", *MASK_FIELDS)
-    given = {name: fields.get(name) for name in ("edge_weight", "edge_attr")}
-    arcs = {name: _host(values) for name, values in given.items() if values is not None}
-    name = weights_name(arcs)
     count = _host(fields["edge_index"]).shape[1:]
     of_edges = {
         key: _host(values) for key, values in fields.items()
-        if key.startswith("edge_") and key not in ("edge_index", "edge_weight", name)
+        if key.startswith("edge_") and key != "edge_index" and values is not None
     }  # fmt: skip
-    others = [key for key, values in of_edges.items() if values.shape[:1] == count]
+    weights = [name for name in [weights_name(of_edges)] if name is not None]
+    names = [key for key, a in of_edges.items() if key in weights or a.shape[:1] == count]
     return {
-        "edges": _Edges(others, of_edges.get),
+        "edges": _Edges(names, of_edges.get, weights),
         "edge_index": fields["edge_index"],
-        "edge_weight": None if name is None else arcs[name].reshape(-1),
         "n": None if data.num_nodes is None else int(data.num_nodes),
     } | _vertex_data({name: fields.get(name) for name in wanted})
 
@@ -204,12 +205,9 @@ def _dgl(graph: Any) -> dict[str, object]:
         )
     source, target = graph.edges(order="eid")
     named = {dgl_bin.NAMES.get(name, name): values for name, values in graph.ndata.items()}
-    weights = next((graph.edata[name] for name in dgl_bin.WEIGHTS if name in graph.edata), None)
-    others = [name for name in graph.edata if name not in dgl_bin.WEIGHTS]
     return {
-        "edges": _Edges(others, lambda name: _host(graph.edata[name])),
+        "edges": _Edges(list(graph.edata), lambda name: _host(graph.edata[name]), dgl_bin.WEIGHTS),
         "edge_index": np.stack([_host(source), _host(target)]),
-        "edge_weight": None if weights is None else _host(weights).reshape(-1),
         "n": int(graph.num_nodes()),
     } | _vertex_data({name: named.get(name) for name in ("x", "y", *MASK_FIELDS)})
 
@@ -222,7 +220,7 @@ def _pandas(frame: Any) -> dict[str, object]:
             f"the data frame has the columns {', '.join(names)}: it is not clear which are arcs",
             "call them source, target and, if there is one, weight",
         )
-    source, target, *weights = (frame.iloc[:, place].to_numpy() for place in places)
+    source, target = (frame.iloc[:, place].to_numpy() for place in places[:2])
     if source.dtype.kind in "iu" and target.dtype.kind in "iu":
         ends = source.astype(np.int64), target.astype(np.int64)
         n, source, target, ids = number_vertices(*ends, where="the data frame")
@@ -232,9 +230,13 @@ def _pandas(frame: Any) -> dict[str, object]:
         n, (source, target) = len(ids), np.split(numbers, 2)
     edge_index = np.stack([source, target])
     others = [name for i, name in enumerate(names) if i not in places[:2]]
-    edges = _Edges(others, lambda name: frame.iloc[:, names.index(name)].to_numpy(), known=False)
-    return {"edge_index": edge_index, "edge_weight": weights[0] if weights else None,
-            "n": n, "ids": ids, "edges": edges}  # fmt: skip
+    edges = _Edges(
+        others,
+        lambda name: frame.iloc[:, names.index(name)].to_numpy(),
+        [names[i] for i in places[2:]],
+        known=False,
+    )
+    return {"edge_index": edge_index, "n": n, "ids": ids, "edges": edges}  # fmt: skip
 
 
 def _vertex_data(fields: Mapping[str, object]) -> dict[str, object]:

@@ -32,7 +32,7 @@ try:
     from gcnmpi.kernels.cuda.launches import Given
     from gcnmpi.kernels.cuda.neighbours import CupyNeighbours, DevicePattern
     from gcnmpi.kernels.cuda.norms import CupyNorms
-    from gcnmpi.kernels.cuda.products import CupyProducts, DeviceMatrix
+    from gcnmpi.kernels.cuda.products import DeviceMatrix
 
     DEVICES = cp.cuda.runtime.getDeviceCount()
 except ImportError as error:
