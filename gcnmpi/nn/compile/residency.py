@@ -36,7 +36,7 @@ def made_again(
     for step in forward:
         for value in step.values:
             layers.setdefault(value, {writers[value].k} if value in writers else set()).add(step.k)
-    # What another product is added onto is gone after that, whatever reads it.
+    # A value that a product is added onto is gone after that, whatever reads it.
     overwritten = {step.onto for step in forward}
     short = {
         value
