@@ -49,7 +49,7 @@ class ArcRows:
         return cls(graph.n, i, j, entry_keys(i, j, numbers), given[order])
 
     def features(self, loops: str) -> np.ndarray:
-        """Those of arcs, (arcs, d), and of self-loops as :class:`ArcInput` says."""
+        """Features of arcs, (arcs, d), and of self-loops as :class:`ArcInput` says."""
         found, own = self.given.copy(), self.target == self.source
         if loops == "mean":
             into = self.target[~own]
