@@ -308,8 +308,7 @@ def map_npy(path: str | os.PathLike[str], *, kinds: str = NUMBERS) -> np.ndarray
             start, shape, fortran, dtype = read_npy_header(head, size, str(path), kinds)
             if 0 in shape:  # which cannot be mapped
                 return np.empty(shape, dtype)
-            order: Any = "F" if fortran else "C"
-            return np.memmap(file, dtype, "r", start, shape, order)
+            return np.memmap(file, dtype, "r", start, shape, "F" if fortran else "C")
     except OSError as error:
         if error.errno == errno.ENOMEM:  # of addresses: the file is as it should be
             raise MemoryError(f"cannot map {path} of {size:,} bytes") from error

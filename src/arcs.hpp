@@ -7,7 +7,7 @@
 
 namespace gcnmpi::TARGET {
 
-inline constexpr Size NEAR = 1 << 12;  // numbers that stay in the L1 cache from one step to the next
+inline constexpr Size NEAR = 1 << 12;  // numbers that stay in the L1 cache between two steps
 inline constexpr Size SOON = 64;       // arcs whose single numbers are on their way
 
 // out[e] = source[column] + target[row] or one of both, for the arcs of a row.
@@ -15,7 +15,8 @@ template <class T, bool SOURCE, bool OTHER>
 void take_row(
     const Arcs& arcs, Rows<const T> source, const T* target, T* out, Size stride, Size width
 ) {
-    const Size lines = width * (Size)sizeof(T) / LINE + 1, ahead = lines < LINES ? LINES / lines : 1;
+    const Size lines = width * (Size)sizeof(T) / LINE + 1;
+    const Size ahead = lines < LINES ? LINES / lines : 1;
     const Size ends = (lines < LINES ? lines : LINES) * LINE;
     for (Size k = 0; k < arcs.count; ++k) {
         if (SOURCE && k + ahead < arcs.left) {

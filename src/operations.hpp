@@ -105,7 +105,8 @@ struct AdamStep {
     double beta1, rest1, beta2, rest2, size, root, eps;
 };
 
-// Rows of vertices and of entries: see arcs.hpp and strips.hpp. Of what `take` adds, one may be null.
+// Rows of vertices and of entries: see arcs.hpp and strips.hpp. Of the addends of `take`, one may
+// be null.
 template <class T>
 struct ArcOperations {
     void (*take)(

@@ -10,7 +10,8 @@
 #include <immintrin.h>
 #endif
 
-#define GCNMPI_INLINE __attribute__((always_inline))  // of a lambda, whose vectors stay in registers
+// Of a lambda, whose vectors stay in registers.
+#define GCNMPI_INLINE __attribute__((always_inline))
 
 namespace gcnmpi::TARGET {
 

@@ -72,19 +72,18 @@ class EntryRows:
         """The entries' rows of an array on disk with a row for each arc, (entries, columns).
 
         All ranks call it together. An entry that stands for no arc has zeros; with ``loops`` of
-        "mean", all self-loops have the mean of the other entries of their row.
+        "mean", all self-loops have the mean of the other entries of their row, as float64.
         """
         found = self._bring(array)
-        if loops == "mean":
-            loop = self.rows == self.columns
-            # Entries are in the order of rows: those of one follow each other.
-            first = np.flatnonzero(np.append(True, self.rows[1:] != self.rows[:-1])[: len(loop)])
-            others = np.where(loop[:, np.newaxis], 0, found.astype(np.float64))
-            if len(first):
-                sums, counts = (np.add.reduceat(each, first) for each in (others, 1 - loop))
-                lengths = np.diff(np.append(first, len(loop)))
-                means = sums / np.maximum(counts, 1)[:, np.newaxis]
-                found[loop] = np.repeat(means, lengths, axis=0)[loop]
+        if loops != "mean" or not len(found):
+            return found
+        found, loop = found.astype(np.float64), self.rows == self.columns
+        found[loop] = 0
+        # Entries are in the order of rows: those of one follow each other.
+        first = np.flatnonzero(np.append(True, self.rows[1:] != self.rows[:-1]))
+        sums, counts = (np.add.reduceat(each, first) for each in (found, 1 - loop))
+        means = sums / np.maximum(counts, 1)[:, np.newaxis]
+        found[loop] = np.repeat(means, np.diff(np.append(first, len(loop))), axis=0)[loop]
         return found
 
     def pattern(self, own: int, ids: np.ndarray) -> sp.csr_array:

@@ -48,19 +48,19 @@ class ArcRows:
         numbers = np.arange(len(i)) - np.searchsorted(pairs, pairs)
         return cls(graph.n, i, j, entry_keys(i, j, numbers), given[order])
 
+    @property
+    def degrees(self) -> np.ndarray:
+        """The number of arcs into each vertex, (n,)."""
+        return np.bincount(self.target, minlength=self.n)
+
     def features(self, loops: str) -> np.ndarray:
-        """Features of arcs, (arcs, d), and of self-loops as :class:`ArcInput` says."""
+        """The features of arcs, (arcs, d), and of self-loops as :class:`ArcInput` says."""
         found, own = self.given.copy(), self.target == self.source
         if loops == "mean":
             into = self.target[~own]
             counts = np.maximum(np.bincount(into, minlength=self.n), 1)[:, np.newaxis]
             found[own] = (summed(found[~own], into, self.n) / counts)[self.target[own]]
         return found
-
-    @property
-    def degrees(self) -> np.ndarray:
-        """How many arcs lead to each vertex, (n,)."""
-        return np.bincount(self.target, minlength=self.n)
 
     def into(self, x: np.ndarray) -> np.ndarray:
         """The sum over the arcs into each vertex, (n, columns)."""

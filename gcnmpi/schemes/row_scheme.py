@@ -189,7 +189,7 @@ class RowScheme(WholeRows, Generic[Operand]):
         return self._rows.load(self._comm, array, self._max_bytes)
 
     def load_arcs(self, array: np.ndarray, loops: str) -> np.ndarray:
-        """Those of the arcs into own vertices."""
+        """Rows of an array on disk of the arcs into own vertices."""
         assert self._entries is not None, "no entries were asked for"
         return self._entries.load(array, loops)
 

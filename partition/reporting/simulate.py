@@ -91,7 +91,7 @@ def simulate(
 
 def draw(
     graph: Graph,
-    sampler: Any,
+    sampler: sampling.Sampler,
     partitions: Sequence[tuple[np.ndarray, int]],
     batches: int,
     direction: str,

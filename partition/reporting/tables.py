@@ -143,7 +143,7 @@ def show_data(path: Path, manifest: Manifest, data: Mapping[str, Any]) -> None:
     console().print(table)
 
 
-def _other(found: Mapping[str, Any]) -> str:
+def _other(found: Mapping[str, object]) -> str:
     """How duplicates with other weights were settled."""
     if not found.get("differ") or found["rule"] != "merge":
         return ""

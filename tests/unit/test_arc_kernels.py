@@ -6,8 +6,9 @@ import scipy.sparse as sp
 from kernel_cases import DTYPES, give, junk, near, needs_native, same_bits
 
 from gcnmpi.core import rng
+from gcnmpi.core.functions import REDUCTIONS
 from gcnmpi.kernels.epilogues import Activation, ActivationBackward
-from gcnmpi.kernels.interface.arcs import LEAST_VARIANCE, REDUCTIONS, Reduction, Taken
+from gcnmpi.kernels.interface.arcs import LEAST_VARIANCE, Reduction, Taken
 from gcnmpi.options.kernel import KERNELS
 
 SHAPES = [(9, 12), (12, 5), (40, 40), (1, 1), (0, 4), (4, 0), (0, 0)]

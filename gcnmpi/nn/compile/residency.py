@@ -27,9 +27,9 @@ def made_again(
 ) -> list[Step]:
     """The backward steps, with forward steps among them that make rows of arcs again.
 
-    Values that are made again get numbers of their own, which are appended to ``values``. Those
-    ``needed`` after the forward pass are kept, and those that steps of several layers read: the
-    states of arcs between layers.
+    Values that are made again get numbers of their own, which are appended to ``values``. Kept
+    are the values ``needed`` after the forward pass, and the states of arcs between layers, which
+    steps of several layers read.
     """
     writers = {step.writes: step for step in forward if step.writes is not None}
     layers: dict[int, set[int]] = {}

@@ -54,7 +54,7 @@ class Reduce(Operator):
 
     @property
     def words(self) -> str:
-        """Its kinds too."""
+        """With the names of its functions."""
         return f"reduce {' '.join(self.kinds)}"
 
 

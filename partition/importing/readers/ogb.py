@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -177,12 +176,12 @@ def _binary(path: Path, raw: Path, allocate: Allocate, tell: Tell) -> _Raw:
     return _Raw(file, n, narcs, ends, features, labels, arc_features, names - READ_BINARY)
 
 
-def _rest(path: Path, found: _Raw) -> dict[str, Any]:
+def _rest(path: Path, found: _Raw) -> dict[str, object]:
     """The data of the vertices, as fields of a Source."""
     features, labels, unread = found.features, found.labels, found.unread
     if features is not None and not features.shape[1]:
         features = None
-    rest: dict[str, Any] = {"format": "ogb", "features": features}
+    rest: dict[str, object] = {"format": "ogb", "features": features}
     if found.arc_features is not None and found.arc_features.shape[1]:
         rest["arc_data"] = ArcTable({"features": found.arc_features})
     split, masks = _masks(path, found.n)
@@ -194,7 +193,7 @@ def _rest(path: Path, found: _Raw) -> dict[str, Any]:
     return rest | {"masks": masks, "notes": notes}
 
 
-def _as_labels(labels: np.ndarray, path: Path) -> dict[str, Any]:
+def _as_labels(labels: np.ndarray, path: Path) -> dict[str, object]:
     """(n, c) numbers as classes, or as targets."""
     known = ~np.isnan(labels)
     whole = labels.shape[1] == 1 and bool((labels[known] == np.floor(labels[known])).all())

@@ -1,0 +1,119 @@
+"""Networks with rows of arcs against the oracle, on the schemes that bring whole rows together."""
+
+from dataclasses import replace
+from textwrap import dedent
+
+import numpy as np
+import pytest
+from stored_graphs import store, store_parts, uneven_parts
+
+from partition.graph.arc_data import ArcData
+from partition.graph.graph import Graph
+from partition.importing.synthetic import sbm
+
+TRAFFIC = {f"{when} {what}" for when in ("training", "evaluation")
+           for what in ("bytes", "received", "messages")}  # fmt: skip
+
+# All that no network of the program has: norms and dropout of rows of arcs, weights for rows of
+# neighbours, products of both ends, and states of arcs that two layers read.
+OWN = """
+    from gcnmpi.nn.network import Builder
+
+
+    def matrix(model):
+        return "none", True
+
+
+    def build(model, features, classes, arcs):
+        b = Builder(features, arcs)
+        x = b.linear(b.input, 6, "first", bias=True)
+        e = b.linear(b.arc_features("mean"), 6, "arcs", bias=True)
+        for k in (1, 2):
+            e = b.add(e, b.add(b.source(b.linear(x, 6, f"a{k}")), b.target(x)))
+            e = b.batch_norm(e, f"bn{k}")
+            e = b.drop(b.activate(e, "relu"), 0.4, 100 + k)
+            scores = b.end_dots(x, x, 2)
+            weights = b.softmax(b.add(scores, b.head_dots(e, f"dots{k}", 2, k)))
+            y = b.weighed_sum(b.drop(weights, 0.3, 200 + k), x)
+            z = b.linear(b.reduce(e, "std", "max", "mean", "min"), 6, f"b{k}")
+            x = b.layer_norm(b.add(b.add(y, z), x), f"ln{k}")
+            b.output(x)
+        b.output(b.linear(x, classes, "last", bias=True))
+        return b.build()
+"""
+
+
+def parallel(n, narcs, width=3):
+    """Directed, with parallel arcs, self-loops, and vertices without arcs."""
+    rng = np.random.default_rng(5)
+    ends = rng.integers(0, n - 6, (2, narcs))
+    ends = np.hstack((ends, ends[:, : narcs // 4]))
+    source, target = ends[:, np.lexsort(ends[::-1])]
+    labels = np.where(rng.random(n) < 0.1, -1, np.arange(n) % 4).astype(np.int32)
+    return Graph(
+        np.searchsorted(source, np.arange(n + 1)).astype(np.int64),
+        target.astype(np.int32),
+        features=rng.standard_normal((n, 5)).astype(np.float32),
+        labels=labels,
+        masks={"train": np.arange(n) % 3 == 0, "val": np.arange(n) % 3 == 1},
+        arc_data=ArcData(rng.standard_normal((len(source), width)).astype(np.float32)),
+        parallel=True,
+    )
+
+
+def undirected():
+    graph = sbm(60, 3, degree=5, features=4, train=0.4, val=0.2)
+    features = np.random.default_rng(2).standard_normal((graph.nnz, 2)).astype(np.float32)
+    return replace(graph, arc_data=ArcData(features))
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("arcs")
+    graphs = {"parallel": parallel(47, 200), "edges": undirected(), "arcless": parallel(9, 0)}
+    for name, graph in graphs.items():
+        path = store(folder / f"{name}.graph", graph)
+        for k in (1, 2, 3, 4):
+            store_parts(path, f"uneven-{k}", uneven_parts(graph.n, k), k, mixed=False)
+    (folder / "own.py").write_text(dedent(OWN), "utf-8")
+    return folder
+
+
+GINE = ["model.name=gine", "model.hidden=[6]"]
+NETWORKS = [
+    ("parallel", [*GINE, "model.dropout=0.4", "model.train_eps=true"]),
+    ("parallel", [*GINE, "graph.direction=out", "model.norm=batch", "model.eps=0.3"]),
+    ("edges", [*GINE, "kernel=scipy", "model.input_dropout=0.3", "train.eval_every=2"]),
+    ("edges", [*GINE, "model.norm=layer", "model.residual=linear", "model.jk=cat"]),
+    ("arcless", GINE),
+]
+OWN_NETWORK = ["parallel", "edges", "arcless"]
+SCHEMES = {
+    1: [[]],
+    2: [[], ["scheme.name=bcast"], ["scheme.name=replicated", "scheme.replication=2"]],
+    3: [[], ["scheme.name=bcast"]],
+    4: [
+        [],
+        ["scheme.name=replicated", "scheme.replication=2"],
+        ["scheme.name=replicated", "scheme.replication=2", "scheme.sparse=false"],
+    ],
+}
+
+
+@pytest.mark.parametrize("nranks", list(SCHEMES))
+def test_a_run_is_that_of_one_process(verified, folder, nranks):
+    cases = []
+    networks = [*NETWORKS, *((kind, [f"model.name={folder}/own.py:build"]) for kind in OWN_NETWORK)]
+    for scheme in SCHEMES[nranks]:
+        copies = 2 if "scheme.replication=2" in scheme else 1
+        partition = None if "scheme.name=bcast" in scheme else f"uneven-{nranks // copies}"
+        for kind, settings in networks:
+            cases.append(
+                {
+                    "graph": folder / f"{kind}.graph",
+                    "partition": partition,
+                    "settings": ["train.epochs=3", *settings, *scheme],
+                }
+            )
+    for checks in verified(nranks, cases):
+        assert checks >= TRAFFIC | {"loss curve", "first gradient", "halo dot test"}
