@@ -110,7 +110,7 @@ def ends_of(
         if name in state and len(state[name].shape) == len(shape):
             axes += zip(shape, state[name].shape, strict=True)
     found: dict[int, int] = {}
-    # An axis with one unknown width shows it; with it, others have one unknown less.
+    # An array with one unknown width shows it; with it, others have one unknown less.
     for _ in widths:
         for wanted, has in axes:
             digits = [wanted // _BASE**place % _BASE for place in range(4)]

@@ -33,6 +33,10 @@ def finite_differences(
     model, generator = step.model, np.random.default_rng(1)
     initial = model.whole(model.parameters.flat)
     names, sizes = list(initial), [array.size for array in initial.values()]
+    parameters = model.network.parameters
+    trained = np.repeat(
+        [name not in parameters or parameters[name].trained for name in names], sizes
+    )
 
     def at(point: np.ndarray) -> tuple[float, np.ndarray]:
         pieces = np.split(point, np.cumsum(sizes)[:-1])
@@ -43,12 +47,14 @@ def finite_differences(
         return problem.runtime.comm.bcast(float(loss)), _flat(model.whole(flat))
 
     start = _flat(initial)
-    start = start + 0.1 * np.sqrt(np.mean(start**2)) * generator.standard_normal(len(start))
+    start = start + trained * 0.1 * np.sqrt(np.mean(start**2)) * generator.standard_normal(
+        len(start)
+    )
     _, gradient = at(start)
     worst, found = 0.0, 0
     for _ in range(tries):
         ascent = gradient * generator.uniform(0, 2, len(start))
-        noise = generator.standard_normal(len(start))
+        noise = trained * generator.standard_normal(len(start))
         towards = _unit(ascent) + _unit(noise)
         towards *= np.linalg.norm(start) / np.linalg.norm(towards)
         slopes = [
