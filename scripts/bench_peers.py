@@ -33,8 +33,9 @@ from partition.graph.store import open_graph
 from partition.records import append_record
 
 OURS = "gcnmpi"
-NETWORKS = ("gcn", "gat", "sage", "gin")
-NOTHING_KEPT = ("gat",)  # it aggregates what weights have been multiplied with
+OF_ARCS = ("gine", "transformer", "pna", "mgn")  # which take arcs as they are
+NETWORKS = ("gcn", "gat", "sage", "gin", *OF_ARCS)
+NOTHING_KEPT = ("gat", *OF_ARCS)  # it aggregates what weights have been multiplied with
 WORKER = Path(__file__).with_name("peer_worker.py")
 LOSS_TOLERANCE = 1e-4  # relative; float32 over 1e5 vertices differs by some 1e-6
 THREAD_VARIABLES = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
@@ -98,7 +99,7 @@ def main(graphs, models, threads, cache, peers, pythons, rounds, epochs, out, **
             cached = (True,)
         must_be_best(network["kernel"] or AUTO)
         for graph in graphs:
-            check_graph(graph)
+            check_graph(graph, network["network"])
         for graph, model, count, keep in product(graphs, models, threads, cached):
             case = Case(str(graph), configuration(hidden_widths(model), count, keep, **network))
             report(case, compare(case, names, interpreters, rounds, epochs), out)
@@ -125,10 +126,10 @@ def configuration(
     return table_of(load_config(settings=[*settings, f"train.seed={seed}"]))
 
 
-def check_graph(graph: Path) -> None:
+def check_graph(graph: Path, network: str) -> None:
     """Raise a UserError where the contestants could mean different matrices."""
     manifest = open_graph(graph).manifest
-    if not manifest.symmetric_values or manifest.weighted:
+    if network not in OF_ARCS and (not manifest.symmetric_values or manifest.weighted):
         raise UserError(f"{graph} is directed or weighted", "import it with --undirected")
     if not manifest.features or not manifest.classes:
         hint = "import it with --features random:16 --labels random:8"

@@ -11,6 +11,7 @@ PEERS = Registry(
     {
         "torch": "peers.plain_torch:untuned",
         "torch-tuned": "peers.plain_torch:tuned",
+        "torch-mesh": "peers.mesh_graph_net:train",
         "pyg": "peers.geometric:by_arcs",
         "pyg-csr": "peers.geometric:by_rows",
         "dgl": "peers.deep_graph_library:train",

@@ -27,7 +27,7 @@ def train(case: Case) -> Contestant:
         if isinstance(layer, layers.GraphConv):
             state["weight"] = state["weight"].T
         layer.load_state_dict(state)
-    return training(task, network, dgl=dgl.__version__)
+    return training(task, network, network, dgl=dgl.__version__)
 
 
 class SageMax(torch.nn.Module):

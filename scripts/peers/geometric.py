@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import numpy as np
 import torch
 import torch_geometric
@@ -32,9 +34,14 @@ def by_rows(case: Case) -> Contestant:
 
 def train(task: Task, arcs: torch.Tensor) -> Contestant:
     """Its layers have the names of gcnmpi's parameters."""
-    network = Stack(task, LAYERS, lambda layer, x: layer(x, arcs))
+    layers = LAYERS
+    apply = lambda layer, x: layer(x, arcs)  # noqa: E731
+    if task.config.model.name in OF_ARCS:
+        layers = {name: partial(make, task) for name, make in OF_ARCS.items()}
+        apply = lambda layer, x: layer(x, task.arcs, task.of_arcs)  # noqa: E731
+    network = Stack(task, layers, apply)
     network.load_state_dict(task.state)
-    return training(task, network, torch_geometric=torch_geometric.__version__)
+    return training(task, network, network, torch_geometric=torch_geometric.__version__)
 
 
 def gcn(model: ModelConfig, d_in: int, width: int, last: bool) -> torch.nn.Module:
@@ -59,4 +66,30 @@ def gin(model: ModelConfig, d_in: int, width: int, last: bool) -> torch.nn.Modul
     return pyg.GINConv(pyg.MLP([d_in, width, width], norm=None))
 
 
+def gine(task: Task, model: ModelConfig, d_in: int, width: int, last: bool) -> torch.nn.Module:
+    """With an MLP of two layers, and the features of arcs."""
+    assert task.of_arcs is not None
+    mlp = pyg.MLP([d_in, width, width], norm=None)
+    return pyg.GINEConv(mlp, edge_dim=task.of_arcs.shape[1])
+
+
+def transformer(
+    task: Task, model: ModelConfig, d_in: int, width: int, last: bool
+) -> torch.nn.Module:
+    """One head, without or with the features of arcs."""
+    return pyg.TransformerConv(d_in, width, edge_dim=_width(task, model))
+
+
+def pna(task: Task, model: ModelConfig, d_in: int, width: int, last: bool) -> torch.nn.Module:
+    """With the aggregators and scalers of the case."""
+    degrees = torch.bincount(torch.bincount(task.arcs[1], minlength=len(task.x)))
+    given = model.aggregators.split("+"), model.scalers.split("+"), degrees
+    return pyg.PNAConv(d_in, width, *given, edge_dim=_width(task, model))
+
+
+def _width(task: Task, model: ModelConfig) -> int | None:
+    return task.of_arcs.shape[1] if model.arc_features else None
+
+
+OF_ARCS = {"gine": gine, "transformer": transformer, "pna": pna}
 LAYERS = {"gcn": gcn, "gat": gat, "sage": sage, "gin": gin}

@@ -36,7 +36,7 @@ def train(case: Case, is_tuned: bool) -> Contestant:
     if is_tuned and task.config.model.cache_input:
         task = replace(task, x=matrix @ task.x)
         network.convs[0].aggregate = lambda x: x
-    return training(task, network)
+    return training(task, network, network)
 
 
 class Layer(torch.nn.Module):

@@ -20,6 +20,7 @@ from gcnmpi.options.config import Config, from_table
 from gcnmpi.options.model import ModelConfig
 from partition.errors import UserError
 from partition.graph.graph import aggregation_matrix, training_vertices
+from partition.graph.graph import arcs as arcs_of
 from partition.graph.store import open_graph
 
 Case = dict[str, Any]
@@ -58,6 +59,10 @@ class Task:
         Of gcnmpi.
     matrix : (n, n) csr_array of float64
         M, with self-loops where the network has them.
+    arcs : (2, arcs) tensor of int64
+        Their sources and targets, without added self-loops.
+    of_arcs : (arcs, d) tensor of float32, or None
+        Features of arcs.
     x : (n, d) tensor of float32
         Features.
     classes : int
@@ -71,6 +76,8 @@ class Task:
     imports: int
     config: Config
     matrix: sp.csr_array
+    arcs: torch.Tensor
+    of_arcs: torch.Tensor | None
     x: torch.Tensor
     classes: int
     labels: torch.Tensor
@@ -92,7 +99,9 @@ def open_task(case: Case, normalize: str = "none") -> Task:
     _step_once()
     imports = resident_bytes()
     graph = open_graph(case["graph"], check=False).graph
-    network = network_of(config.model, graph.features.shape[1], graph.classes)
+    of_arcs = graph.arc_data.features
+    arcs = 0 if of_arcs is None else of_arcs.shape[1]
+    network = network_of(config.model, graph.features.shape[1], graph.classes, arcs)
     seed = config.train.seed
     state = to_state(network, {n: initial(p, seed) for n, p in network.parameters.items()})
     trained = training_vertices(graph)
@@ -100,6 +109,8 @@ def open_task(case: Case, normalize: str = "none") -> Task:
         imports,
         config,
         aggregation_matrix(graph, self_loops=graph_of(config).self_loops, normalize=normalize),
+        torch.from_numpy(np.stack([arcs_of(graph), graph.indices]).astype(np.int64)),
+        None if of_arcs is None else torch.from_numpy(np.array(of_arcs, np.float32)),
         torch.from_numpy(np.array(graph.features, np.float32)),
         graph.classes,
         torch.from_numpy(np.array(graph.labels[trained], np.int64)),
@@ -141,14 +152,19 @@ class Stack(torch.nn.Module):
         return x
 
 
-def training(task: Task, network: Stack, **versions: str) -> Contestant:
+def training(
+    task: Task,
+    logits_of: Callable[[torch.Tensor], torch.Tensor],
+    network: torch.nn.Module,
+    **versions: str,
+) -> Contestant:
     """With epochs of Adam on the cross-entropy of the training vertices."""
     optimizer = torch.optim.Adam(network.parameters(), lr=task.config.train.lr)
     x, rows, labels = task.x, task.rows, task.labels
 
     def epoch() -> float:
         optimizer.zero_grad(set_to_none=True)
-        logits = network(x)
+        logits = logits_of(x)
         loss = torch.nn.functional.cross_entropy(logits if rows is None else logits[rows], labels)
         loss.backward()
         optimizer.step()

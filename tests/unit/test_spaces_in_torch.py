@@ -2,12 +2,19 @@
 PyTorch: loss, gradients and logits in float64, with the names of files of weights.
 """
 
+import sys
+from pathlib import Path
+
 import numpy as np
 import pytest
 from small_arcs import ARC_D, CLASSES, D, N, SmallRun
 
 torch = pytest.importorskip("torch", reason="PyTorch is not installed")
 pyg = pytest.importorskip("torch_geometric.nn", reason="PyTorch Geometric is not installed")
+
+sys.path.append(str(Path(__file__).parents[2] / "scripts"))
+
+from peers.mesh_graph_net import MeshGraphNet  # noqa: E402
 
 from gcnmpi.nn.state import to_parameters, to_state  # noqa: E402
 
@@ -101,54 +108,6 @@ class Stack(torch.nn.Module):
         return x
 
 
-def perceptron(d_in, width, hidden, norm=True):
-    linear, relu = torch.nn.Linear, torch.nn.ReLU
-    parts = [linear(d_in, WIDTH), relu()]
-    for _ in range(hidden - 1):
-        parts += [linear(WIDTH, WIDTH), relu()]
-    parts.append(linear(WIDTH, width))
-    return torch.nn.ModuleDict(
-        {"model": torch.nn.Sequential(*parts, *([torch.nn.LayerNorm(width)] if norm else []))}
-    )
-
-
-class MeshGraphNet(torch.nn.Module):
-    """As Pfaff et al. 2021 describe it, each concatenation as one matrix."""
-
-    def __init__(self, blocks, hidden, reduction, arcs=True):
-        super().__init__()
-        self.reduction = reduction
-        self.node_encoder = perceptron(D, WIDTH, hidden)
-        if arcs:
-            self.edge_encoder = perceptron(ARC_D, WIDTH, hidden)
-        layers = []
-        for block in range(blocks):
-            parts = 3 if arcs or block else 2
-            layers.append(
-                torch.nn.ModuleDict({"edge_mlp": perceptron(parts * WIDTH, WIDTH, hidden)})
-            )
-            layers.append(torch.nn.ModuleDict({"node_mlp": perceptron(2 * WIDTH, WIDTH, hidden)}))
-        self.processor = torch.nn.ModuleDict({"processor_layers": torch.nn.ModuleList(layers)})
-        self.node_decoder = perceptron(WIDTH, CLASSES, hidden, norm=False)
-
-    def forward(self, x, edges, attributes):
-        source, target = edges
-        x = self.node_encoder.model(x)
-        e = self.edge_encoder.model(attributes) if hasattr(self, "edge_encoder") else None
-        layers = iter(self.processor.processor_layers)
-        for edge, node in zip(layers, layers, strict=True):
-            states = [x[source], x[target]]
-            if e is None:
-                e = edge.edge_mlp.model(torch.cat(states, 1))
-            else:
-                e = e + edge.edge_mlp.model(torch.cat([e, *states], 1))
-            total = torch.zeros_like(x).index_add(0, target, e)
-            if self.reduction == "mean":
-                total = total / torch.bincount(target, minlength=N).clamp(min=1)[:, None]
-            x = x + node.node_mlp.model(torch.cat([total, x], 1))
-        return self.node_decoder.model(x)
-
-
 @pytest.fixture(autouse=True)
 def _in_float64():
     torch.set_default_dtype(torch.float64)
@@ -170,8 +129,9 @@ def test_like_pytorch_geometric(case):
 @pytest.mark.parametrize("hidden", [1, 2])
 def test_like_a_mesh_graph_net(reduction, hidden):
     settings = {"name": "mgn", "hidden": [WIDTH] * 3, "mlp_layers": hidden, "reduction": reduction}
-    compare(SmallRun(settings), MeshGraphNet(3, hidden, reduction))
-    compare(SmallRun(settings, arcs=False), MeshGraphNet(3, hidden, reduction, arcs=False))
+    for arcs in (ARC_D, 0):
+        module = MeshGraphNet((D, arcs, CLASSES), WIDTH, 3, hidden, reduction)
+        compare(SmallRun(settings, arcs=bool(arcs)), module)
 
 
 def compare(run, module):
