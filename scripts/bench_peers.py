@@ -85,6 +85,9 @@ class Case:
     "--epochs", type=click.IntRange(1), default=3, show_default=True, help="In a contestant's turn."
 )
 @click.option("--kernel", metavar="NAME", help="Of gcnmpi.  [default: its own choice]")
+@click.option(
+    "--set", "extra", metavar="KEY=VALUE", multiple=True, help="Of gcnmpi; may be repeated."
+)
 @click.option("--seed", type=int, default=0, show_default=True)
 @click.option("--out", type=Path, metavar="FILE", help="Append the records, JSON lines.")
 def main(graphs, models, threads, cache, peers, pythons, rounds, epochs, out, **network):
@@ -116,13 +119,14 @@ def configuration(
     heads: int | None,
     aggregate: str | None,
     kernel: str | None,
+    extra: tuple[str, ...],
     seed: int,
 ) -> dict[str, Any]:
     """gcnmpi's configuration; a UserError for an option that the network does not have."""
     given = {"model.heads": heads, "model.aggregation": aggregate, "kernel": kernel}
     settings = [f"{name}={value}" for name, value in given.items() if value is not None]
     settings += [f"model.hidden={','.join(map(str, hidden))}", f"model.name={network}"]
-    settings += [f"model.cache_input={str(cache).lower()}", f"threads={threads}"]
+    settings += [f"model.cache_input={str(cache).lower()}", f"threads={threads}", *extra]
     return table_of(load_config(settings=[*settings, f"train.seed={seed}"]))
 
 
