@@ -129,3 +129,36 @@ def test_a_run_is_that_of_one_process(verified, folder, nranks):
             )
     for checks in verified(nranks, cases):
         assert checks >= TRAFFIC | {"loss curve", "first gradient", "halo dot test"}
+
+
+# The other networks with rows of arcs, each once.
+OTHERS = [
+    ("parallel", ["model.name=gat", "model.heads=2", "model.attention_dropout=0.4"]),
+    ("edges", ["model.name=gatv2", "model.heads=2", "model.concat=false"]),
+    ("parallel", ["model.name=transformer", "model.beta=true", "model.attention_dropout=0.4"]),
+    ("edges", ["model.name=gatedgcn", "model.norm=batch", "model.residual=linear"]),
+    ("parallel", ["model.name=pna", "model.hidden=[6]"]),
+]  # fmt: skip
+WITHOUT_FEATURES = [
+    ("parallel", ["model.name=mgn", "model.hidden=[6,6]", "model.dropout=0.3"]),
+    ("parallel", ["model.name=sage", "model.aggregation=mean+max+std"]),
+    ("edges", ["model.name=pna", "model.scalers=attenuation+linear"]),
+    ("edges", ["model.name=gatedgcn"]),
+]
+
+
+@pytest.mark.parametrize(
+    "scheme", [[], ["scheme.name=bcast"], ["train.memory=least"]], ids="/".join
+)
+def test_every_network_is_that_of_one_process(verified, folder, scheme):
+    given = [(kind, [*settings, "model.arc_features=true"]) for kind, settings in OTHERS]
+    cases = [
+        {
+            "graph": folder / f"{kind}.graph",
+            "partition": None if "scheme.name=bcast" in scheme else "uneven-3",
+            "settings": ["train.epochs=3", *settings, *scheme],
+        }
+        for kind, settings in (*given, *WITHOUT_FEATURES)
+    ]
+    for checks in verified(3, cases):
+        assert checks >= TRAFFIC | {"loss curve", "first gradient", "halo dot test"}

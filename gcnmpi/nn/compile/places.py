@@ -35,7 +35,7 @@ def place(
         if uniform:
             k = operator.layer if not isinstance(operator, Linear) else max(1, operator.layer)
             after = Place(k, _gathers(operator))
-        elif not inputs:  # the features, of vertices or arcs
+        elif not inputs:
             after = Place(0)
         elif _gathers(operator):
             inputs = [at(i, Place(here.layer)) for i in inputs]
