@@ -1,6 +1,6 @@
 """A surrogate of the heat equation on a plate with a hole, by scikit-fem and a MeshGraphNet.
 
-    python examples/heat_surrogate.py --samples 200 --ranks 4 --epochs 400
+    python examples/heat_surrogate.py --samples 200 --ranks 4
 
 solves a step of time from so many temperatures, makes one graph of all of them, trains on four
 fifths of it on several ranks, and prints the relative error on solutions that were not seen in
@@ -85,7 +85,7 @@ def main():
     parser.add_argument("--samples", type=int, default=20, help="solutions, at least 5")
     parser.add_argument("--cells", type=int, default=12, help="squares along a side of the plate")
     parser.add_argument("--ranks", type=int, default=2)
-    parser.add_argument("--epochs", type=int, default=150)
+    parser.add_argument("--epochs", type=int, default=400)
     asked = parser.parse_args()
 
     with tempfile.TemporaryDirectory() as folder:
