@@ -9,6 +9,7 @@ from gcnmpi.core.functions import AVERAGES, REDUCTIONS
 from gcnmpi.layout.place import Space
 from gcnmpi.nn.operators import rule_of
 from gcnmpi.nn.operators.arcs import (
+    ARC_FEATURES,
     ArcInput,
     EndDots,
     HeadDots,
@@ -56,6 +57,12 @@ class Network:
     def widths(self) -> tuple[int, ...]:
         """Columns of the features and of the output of every layer."""
         return (self.operators[0].width, *(self.operators[i].width for i in self.outputs))
+
+    @property
+    def arc_features(self) -> int:
+        """Columns of the features of arcs that it reads; 0 if it reads none."""
+        read = (op for op in self.operators if isinstance(op, ArcInput) and op.name == ARC_FEATURES)
+        return next((op.width for op in read), 0)
 
     @property
     def depth(self) -> int:

@@ -103,6 +103,11 @@ def compute(
             raise UserError(
                 f"{graph} has {features} features a vertex, the weights take {found.widths[0]}"
             )
+        if found.arc_features not in (0, stored.manifest.arc_features):
+            raise UserError(
+                f"{graph} has {stored.manifest.arc_features} features an arc, the weights take "
+                f"{found.arc_features}"
+            )
         if taken.model.train_features:
             _trained_features(features_path(weights), (stored.manifest.n, found.widths[0]))
         depth = _depth(found, layer, what)

@@ -56,6 +56,7 @@ class Weights:
     # By the names and with the shapes of the network's parameters
     parameters: Mapping[str, np.ndarray]
     widths: tuple[int, ...]  # columns of H⁰ … Hᴸ
+    arc_features: int  # columns of the features of arcs that the network reads
     # Keys of the configuration: "model.name", "graph.normalize", "task.name" … Of a file of another
     # program only those that its arrays show
     network: Mapping[str, Any]
@@ -101,6 +102,7 @@ def describe(problem: Problem) -> dict[str, Any]:
         "version": VERSION,
         "model": model,
         "widths": list(problem.network.widths),
+        "arc_features": problem.network.arc_features,
         "graph": sections["graph"] | {"direction": problem.source.direction},
         "task": {"name": config.task.name},
         "graph_name": manifest.name,
@@ -151,14 +153,17 @@ def read_weights(
         if facts is None:
             described, widths, state, called = _shown_by(state, config.model, given, features)
     if facts is not None:
-        described, widths = _network(path, facts), _stored_widths(path, facts)
+        described = _network(path, facts)
+        widths, arcs = _stored_widths(path, facts), _stored_arcs(path, facts)
         if is_own(described["model.name"]):
             wanted = config.model.name if "model.name" in given else None
             described["model.name"] = _own_network(path, described["model.name"], wanted)
     values = {k[6:]: v for k, v in described.items() if k.startswith("model.")}
     model = chosen(ModelConfig, NETWORKS, values)
-    shown = ends_of(functools.partial(network_of, model), state)
-    network = network_of(model, widths[0], widths[-1], shown[2] if shown else 0)
+    if facts is None:
+        shown = ends_of(functools.partial(network_of, model), state)
+        arcs = shown[2] if shown else 0
+    network = network_of(model, widths[0], widths[-1], arcs)
     if network.widths != widths:
         raise UserError(f"{path} is damaged: its arrays are not of the widths that it names")
     with _of_file(path):
@@ -170,7 +175,7 @@ def read_weights(
                 raise UserError(
                     f"{path}: {in_file(key, called)} is not all finite numbers of {config.dtype}"
                 )
-    return Weights(path, parameters, widths, described, facts is not None)
+    return Weights(path, parameters, widths, arcs, described, facts is not None)
 
 
 def read_facts(path: str | os.PathLike) -> dict[str, Any] | None:
@@ -376,6 +381,14 @@ def _stored_widths(path: Path, facts: Mapping[str, Any]) -> tuple[int, ...]:
     if any(type(width) is not int or width < 1 for width in widths):
         raise UserError(f"{path} is damaged: it does not name the widths of its network")
     return tuple(widths)
+
+
+def _stored_arcs(path: Path, facts: Mapping[str, Any]) -> int:
+    """The columns of features of arcs that the file names; earlier networks read none."""
+    width = facts.get("arc_features", 0)
+    if type(width) is not int or width < 0:
+        raise UserError(f"{path} is damaged: it does not say which features of arcs it takes")
+    return width
 
 
 def _shown(value: Any) -> str:

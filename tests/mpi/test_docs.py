@@ -3,9 +3,9 @@
 Every ```bash and ```python block of README.md and docs/*.md is executed, page by page, in an
 empty folder with configs/ (whose trainings are cut short) and planetoid/data/ (a local copy of
 Cora) beside it. Blocks of other kinds are illustrations. The commands ./scripts/… are left out: CI
-calls them, and a test that ran the tests would never end. Python that needs torch runs where torch
-is installed. A block that begins with the name of a file, "# story.py", is saved; later commands
-run it.
+calls them, and a test that ran the tests would never end. Python that needs a package of OPTIONAL
+runs where that is installed. A block that begins with the name of a file, "# story.py", is saved;
+later commands run it.
 Programs in Python write nothing to the standard error, on one rank and on several.
 """
 
@@ -31,6 +31,7 @@ ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
 CONFIGS = sorted((ROOT / "configs").glob("*.toml"))
 TUNED = sorted((ROOT / "configs" / "tuned").glob("*.toml"))
+OPTIONAL = ("torch", "skfem", "meshio")
 EXAMPLES = {"kernel": "panels", "scheme": "local"}
 # Pages whose blocks are files to be saved: other tests run them.
 OF_OTHER_TESTS = {
@@ -48,13 +49,18 @@ def blocks(page: Path) -> list[tuple[str, str]]:
     return fenced
 
 
+def needed(text: str) -> list[str]:
+    """The packages of OPTIONAL that a block names."""
+    return [package for package in OPTIONAL if package in text]
+
+
 def as_script(page: Path) -> str:
     """One bash script of all that is to be run of a page."""
     pieces = []
     for language, text in blocks(page):
         if language == "bash" and not text.startswith("./scripts/"):
             pieces.append(re.sub(r"^(?=(mpirun -n \d+ )?python )", "silent ", text, flags=re.M))
-        elif language == "python" and ("torch" not in text or importlib.util.find_spec("torch")):
+        elif language == "python" and all(map(importlib.util.find_spec, needed(text))):
             named = re.match(r"# (\w+\.py)\n", text)
             file = named[1] if named else ".block.py"
             pieces.append(f"cat > {file} <<'END_OF_BLOCK'\n{text}END_OF_BLOCK\n")

@@ -122,6 +122,7 @@ def test_the_task_is_that_of_the_weights(path):
         (changed(widths=[3, 2, 5]), r"convs.1.lin.weight is float32 \(4, 2\), .* is \(5, 2\)"),
         (changed(widths=[3, 2, 2, 4]), "not of the widths"),
         (changed(widths=None), "does not name the widths"),
+        (changed(arc_features=-1), "does not say which features of arcs"),
         (changed(version=2), "format version 2, this program reads 1"),
     ],
 )
