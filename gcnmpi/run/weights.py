@@ -102,7 +102,7 @@ def describe(problem: Problem) -> dict[str, Any]:
         "model": model,
         "widths": list(problem.network.widths),
         "graph": sections["graph"] | {"direction": problem.source.direction},
-        "task": {"name": config.task.name},
+        "task": {"name": config.task.name, "on": config.task.on},
         "graph_name": manifest.name,
         "graph_id": manifest.id,
     }
@@ -157,8 +157,9 @@ def read_weights(
             described["model.name"] = _own_network(path, described["model.name"], wanted)
     values = {k[6:]: v for k, v in described.items() if k.startswith("model.")}
     model = chosen(ModelConfig, NETWORKS, values)
-    shown = ends_of(functools.partial(network_of, model), state)
-    network = network_of(model, widths[0], widths[-1], shown[2] if shown else 0)
+    on = described.get("task.on", config.task.on)
+    shown = ends_of(functools.partial(network_of, model, on=on), state)
+    network = network_of(model, widths[0], widths[-1], shown[2] if shown else 0, on)
     if network.widths != widths:
         raise UserError(f"{path} is damaged: its arrays are not of the widths that it names")
     with _of_file(path):
@@ -271,7 +272,7 @@ def _network(path: Path, facts: Mapping[str, Any]) -> dict[str, Any]:
         if entry.name not in NOT_OF_A_NETWORK
     }
     if "task" in facts:  # which files of earlier versions do not say
-        described["task.name"] = config.task.name
+        described |= {"task.name": config.task.name, "task.on": config.task.on}
     return described
 
 

@@ -20,7 +20,7 @@ from gcnmpi.torch.graph import Graph
 from gcnmpi.torch.moves import Moves
 from gcnmpi.torch.ranks import Ranks
 from partition.errors import UserError
-from partition.graph.content import TARGET_FILES
+from partition.graph.examples import TARGET_FILES, VERTICES
 from partition.graph.graph import MASKS, UNLABELLED
 from partition.graph.store import StoredGraph
 
@@ -122,11 +122,11 @@ def open(
 
 def _load_labels(g: Graph, comm: Comm, stored: StoredGraph) -> None:
     graph = stored.graph
-    check_content(comm, stored, TARGET_FILES)
+    check_content(comm, stored, TARGET_FILES[VERTICES])
     known = torch.ones(g.num_own, dtype=torch.bool)
     if graph.labels is not None:
         g.y = g.load(graph.labels).long()
-        check_labels(comm, stored, g.y.numpy())
+        check_labels(comm, stored, g.y.numpy(), stored.manifest.classes)
         known = g.y != UNLABELLED
     elif graph.targets is not None:
         g.y = g.load(graph.targets).to(g.dtype)

@@ -14,7 +14,7 @@ from dataclasses import replace
 
 from gcnmpi.layout.place import Place
 from gcnmpi.nn.operators import rule_of
-from gcnmpi.nn.operators.dense import Features, Linear
+from gcnmpi.nn.operators.dense import Linear
 from gcnmpi.nn.operators.inserted import Move
 from gcnmpi.nn.program import Operator
 
@@ -35,7 +35,7 @@ def place(
         if uniform:
             k = operator.layer if not isinstance(operator, Linear) else max(1, operator.layer)
             after = Place(k, _gathers(operator))
-        elif isinstance(operator, Features):
+        elif not inputs:
             after = Place(0)
         elif _gathers(operator):
             inputs = [at(i, Place(here.layer)) for i in inputs]
