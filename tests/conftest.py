@@ -29,7 +29,7 @@ os.environ.setdefault("OMP_WAIT_POLICY", "passive")
 PROGRAMS = Path(__file__).parent / "mpi" / "programs"
 PACKAGES = {"gcnmpi": "gcnmpi", "gcn-partition": "partition"}
 UNIT = Path(__file__).parent / "unit"
-MOST_KEPT = 4  # ranks of a launch that stays
+KEPT = (1, 2, 3, 4, 7)  # ranks of launches that stay: several files ask for so many
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -145,7 +145,7 @@ def run_cases(tmp_path_factory) -> Iterator[Callable[..., list]]:
     """``run_cases(program, nranks, cases, timeout=240, env=None)`` → the result of each case.
 
     ``program`` is a module in tests/mpi/programs, the result what its ``of_case`` gives on rank 0.
-    Few ranks stay for the cases of other tests, unless they are to have variables of their own.
+    Some ranks stay for the cases of other tests, unless they are to have variables of their own.
     """
     kept: dict[int, Ranks] = {}
 
@@ -156,7 +156,7 @@ def run_cases(tmp_path_factory) -> Iterator[Callable[..., list]]:
         if ranks is None or not ranks.live:
             ranks = Ranks(nranks, tmp_path_factory.mktemp("ranks"), env or {})
         found = ranks.run({"program": program, "cases": cases}, timeout)
-        if env is None and nranks <= MOST_KEPT:
+        if env is None and nranks in KEPT:
             kept[nranks] = ranks
         else:
             end(ranks)

@@ -16,7 +16,7 @@ from partition.errors import UserError
 from partition.records import NUMBERS, TEXTS, atomic_file, read_npz
 
 
-def write_data(folder: Path, name: str, value: Any) -> None:
+def write_data(folder: Path, name: str, value: object) -> None:
     """Write a value to ``NAME.npz`` and ``NAME.json`` in a folder.
 
     It may be made of None, numbers, texts, lists, tuples, dicts with texts as keys, paths, NumPy
@@ -36,7 +36,7 @@ def read_data(folder: Path, name: str) -> Any:
     return _from_json(json.loads((folder / f"{name}.json").read_text(encoding="utf-8")), arrays)
 
 
-def _to_json(value: Any, arrays: dict[str, np.ndarray], where: str) -> Any:
+def _to_json(value: object, arrays: dict[str, np.ndarray], where: str) -> object:
     """JSON, in which whatever JSON lacks is an object with its kind as its only key."""
     if isinstance(value, np.generic):
         value = value.item()
@@ -61,7 +61,7 @@ def _to_json(value: Any, arrays: dict[str, np.ndarray], where: str) -> Any:
     )
 
 
-def _from_json(tree: Any, arrays: dict[str, np.ndarray]) -> Any:
+def _from_json(tree: Any, arrays: dict[str, np.ndarray]) -> object:
     if not isinstance(tree, dict):
         return tree
     ((kind, content),) = tree.items()
@@ -72,5 +72,5 @@ def _from_json(tree: Any, arrays: dict[str, np.ndarray]) -> Any:
         return items if kind == "list" else tuple(items)
     if kind == "array":
         return arrays[content]
-    made: dict[str, Callable[[str], Any]] = {"path": Path, "graph": open_graph, "run": Run}
+    made: dict[str, Callable[[str], object]] = {"path": Path, "graph": open_graph, "run": Run}
     return made[kind](content)

@@ -10,18 +10,25 @@ import tempfile
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import ArrayLike, DTypeLike
 
 from gcnmpi.api.ranks import on_root
 from partition.errors import UserError, installing
 from partition.graph import store
+from partition.graph.arc_data import ArcData
 from partition.graph.graph import arcs
 from partition.graph.manifest import Manifest, Partition
 from partition.graph.pairs import member
 from partition.graph.sparse_rows import SparseRows
 from partition.graph.store import StoredGraph
+
+if TYPE_CHECKING:
+    import scipy.sparse as sp
+    import torch
+    from torch_geometric.data import Data
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -81,6 +88,11 @@ class Graph:
         return self._stored.graph.ids
 
     @property
+    def arc_data(self) -> ArcData:
+        """Data of the arcs: features, labels, masks, and their numbers in the source."""
+        return self._stored.graph.arc_data
+
+    @property
     def class_names(self) -> tuple[str, ...] | None:
         """Names of the classes; None where they are their numbers."""
         return self._stored.graph.class_names
@@ -90,7 +102,7 @@ class Graph:
         """Number of classes; 0 without labels."""
         return self.manifest.classes
 
-    def adjacency(self) -> Any:
+    def adjacency(self) -> sp.csr_array:
         """A as a SciPy CSR matrix with a row for each source, in memory.
 
         Weights of parallel arcs are added.
@@ -181,12 +193,14 @@ class Graph:
         """Delete partitions: all, or none and a UserError if one does not exist or is in use."""
         on_root(lambda: store.remove_partition(self.path, *names))
 
-    def to_pyg(self) -> Any:
+    def to_pyg(self) -> Data:
         """A ``torch_geometric.data.Data`` with what the folder holds, in memory of its own.
 
         ``x`` float32, ``y`` int64 classes or the targets, ``edge_index`` int64 in the order of the
         sources, ``edge_weight`` float32 where arcs have weights, ``train_mask`` and so on, and
-        ``ids`` where vertices have them: a tensor, or a list of texts.
+        ``ids`` where vertices have them: a tensor, or a list of texts. Of the arcs, in the order
+        of ``edge_index``, ``edge_attr`` float32, ``edge_label``, ``edge_train_mask`` and so on, and
+        ``edge_ids``, where they have other numbers in the source.
 
         Raises
         ------
@@ -202,7 +216,7 @@ class Graph:
                 installing("torch", "torch_geometric"),
             ) from error
 
-        def tensor(values: Any, dtype: Any = None) -> Any:
+        def tensor(values: ArrayLike, dtype: DTypeLike | None = None) -> torch.Tensor:
             return torch.from_numpy(np.array(values, dtype))  # a copy: files are mapped read-only
 
         graph = self._stored.graph
@@ -218,6 +232,10 @@ class Graph:
             data.y = tensor(graph.targets)
         for name, mask in graph.masks.items():
             data[f"{name}_mask"] = tensor(mask)
+        for name, column in graph.arc_data.columns().items():
+            called = {"features": "attr", "labels": "label"}
+            part = name.removeprefix("arc_")
+            data[f"edge_{called.get(part, part)}"] = tensor(column)
         if graph.ids is not None:
             data.ids = tensor(graph.ids) if graph.ids.dtype.kind == "i" else graph.ids.tolist()
         return data
@@ -241,18 +259,18 @@ def open(path: str | os.PathLike) -> Graph:
 
 
 def from_arrays(
-    edge_index: Any,
-    x: Any = None,
-    y: Any = None,
+    edge_index: object,
+    x: object = None,
+    y: object = None,
     *,
     folder: str | os.PathLike | None = None,
-    train_mask: Any = None,
-    val_mask: Any = None,
-    test_mask: Any = None,
-    targets: Any = None,
-    edge_weight: Any = None,
+    train_mask: object = None,
+    val_mask: object = None,
+    test_mask: object = None,
+    targets: object = None,
+    edge_weight: object = None,
     n: int | None = None,
-    ids: Any = None,
+    ids: object = None,
     split: str | None = None,
     splits: int = 1,
     seed: int = 0,
@@ -286,6 +304,7 @@ def from_arrays(
     splits, seed : int
         How many are drawn, and their seed.
     **options
+        ``arc_features``, ``arc_labels``, ``arc_masks``, with a row for each arc of ``edge_index``;
         ``undirected``, ``direction``, ``duplicates``, ``self_loops``, ``overwrite``: see
         :func:`partition.importing.arrays.import_arrays`.
 
@@ -302,7 +321,7 @@ def from_arrays(
 
 
 def from_object(
-    graph: Any,
+    graph: object,
     *,
     folder: str | os.PathLike | None = None,
     split: str | None = None,
@@ -321,8 +340,9 @@ def from_object(
     folder, split, splits, seed
         See :func:`from_arrays`. Masks that are drawn replace those of the graph.
     **options
-        In place of what the graph holds: ``features``, ``labels``, ``targets``, ``masks``; and as
-        of :func:`from_arrays`.
+        In place of what the graph holds: ``features``, ``labels``, ``targets``, ``masks``;
+        ``arc_features="w1,w2"`` and ``arc_label="kind"`` name attributes of edges that are data of
+        the arcs; and as of :func:`from_arrays`.
 
     Raises
     ------
@@ -334,7 +354,12 @@ def from_object(
     def arrays() -> dict[str, Any]:
         from partition.importing.objects import arrays_of
 
-        found = arrays_of(graph)
+        names = {
+            name: options.pop(name)
+            for name in ("arc_features", "arc_label")
+            if isinstance(options.get(name), str)
+        }
+        found = arrays_of(graph, **names)
         if found.get("undirected") and not options.get("undirected", True):
             raise UserError(
                 "the graph is undirected: with undirected=False, one of the two arcs of each edge "

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import os
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from gcnmpi.api.graph import Graph
 from gcnmpi.api.ranks import ranks_of
@@ -33,13 +33,13 @@ def infer(
     partition: str | None = None,
     what: str = "logits",
     layer: int | None = None,
-    rows: Any = None,
+    rows: ArrayLike | None = None,
     out: str | os.PathLike | None = None,
     model: Network = None,
     config: Settings = None,
     force: bool = False,
-    comm: Any = None,
-    **settings: Any,
+    comm: Comm | None = None,
+    **settings: object,
 ) -> np.ndarray | None:
     """Run a network with given weights over the whole graph, as ``gcnmpi infer``: a row a vertex.
 
@@ -107,8 +107,8 @@ def evaluate(
     partition: str | None = None,
     model: Network = None,
     config: Settings = None,
-    comm: Any = None,
-    **settings: Any,
+    comm: Comm | None = None,
+    **settings: object,
 ) -> dict[str, float | None]:
     """The metrics of given weights on a graph: "train_accuracy", "val_accuracy" …, on all ranks.
 
@@ -143,11 +143,11 @@ def evaluate(
 
 @contextmanager
 def _guarded(
-    ranks: Comm, config: Config, graph: Path, partition: str | None, asked: dict[str, Any]
+    ranks: Comm, config: Config, graph: Path, partition: str | None, asked: Mapping[str, object]
 ) -> Iterator[None]:
     """Ranks that ask for the same, while the graph is theirs."""
     with watchdog(config.comm.timeout, ranks.rank), Claims(ranks, "gcnmpi.infer") as claims:
-        check_same(ranks, {"configuration": config, "partition": partition} | asked, ALIKE)
+        check_same(ranks, {"configuration": config, "partition": partition, **asked}, ALIKE)
         claims.graph(graph, partition)
         yield
 

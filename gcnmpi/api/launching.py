@@ -51,7 +51,7 @@ class RankError(RuntimeError):
 def launch(
     function: Callable | str,
     ranks: int,
-    arguments: Mapping[str, Any] | None = None,
+    arguments: Mapping[str, object] | None = None,
     *,
     timeout: float | None = None,
 ) -> Any:

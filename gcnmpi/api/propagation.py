@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import warnings
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -13,7 +12,7 @@ from gcnmpi.api.graph import Graph
 from gcnmpi.api.ranks import ranks_of
 from gcnmpi.api.settings import Settings, file_or_keys
 from gcnmpi.api.training import ALIKE, path_of
-from gcnmpi.mpi.comm import agreed, check_same
+from gcnmpi.mpi.comm import Comm, agreed, check_same
 from gcnmpi.mpi.watch import watchdog
 from gcnmpi.options.config import keys
 from gcnmpi.options.outputs import check_distinct, check_suffix
@@ -31,8 +30,8 @@ def propagate(
     out: str | os.PathLike | None = None,
     config: Settings = None,
     force: bool = False,
-    comm: Any = None,
-    **settings: Any,
+    comm: Comm | None = None,
+    **settings: object,
 ) -> np.ndarray | dict[str, np.ndarray] | None:
     """Compute a method on a graph, as ``gcnmpi propagate``: a row for each vertex.
 

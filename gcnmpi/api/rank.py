@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import importlib
 import json
+import operator
 import os
 import sys
 import threading
@@ -12,7 +13,6 @@ import time
 import traceback
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 from gcnmpi.api.data import read_data, write_data
 from gcnmpi.api.launching import CALL, ERROR, RESULT, kill_session
@@ -52,15 +52,12 @@ def _function(name: str) -> Callable:
     place, _, attribute = name.rpartition(":")
     if place.endswith(".py"):
         return load_function(place, attribute)
-    found: Any = importlib.import_module(place)
-    for part in attribute.split("."):
-        found = getattr(found, part)
-    return found
+    return operator.attrgetter(attribute)(importlib.import_module(place))
 
 
 def _report(file: Path, rank: int, error: BaseException) -> None:
     """Say what was raised, unless another rank has done so before: its error is the cause."""
-    facts: dict[str, Any] = {"rank": rank}
+    facts: dict[str, object] = {"rank": rank}
     if isinstance(error, UserError):
         facts |= {"message": error.message, "hint": error.hint}
     else:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from gcnmpi.mpi.launch import launched
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
-def ranks_of(comm: Any) -> Comm:
+def ranks_of(comm: Comm | None) -> Comm:
     """The communicator that was given, or that of all ranks, with which MPI starts if need be."""
     if comm is not None:
         return comm

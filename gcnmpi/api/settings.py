@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import os
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any
 
 from gcnmpi.mpi.comm import Comm, agreed
 from gcnmpi.options.config import Config, key_fields, read_config
@@ -13,7 +12,7 @@ from gcnmpi.options.own_code import handed_over
 from gcnmpi.run.checkpoint import flat
 from partition.errors import UserError, meant_keys
 
-Settings = str | os.PathLike | Mapping[str, Any] | None
+Settings = str | os.PathLike | Mapping[str, object] | None
 Network = str | Callable | None
 
 
@@ -22,9 +21,9 @@ def configured(
     comm: Comm,
     config: Settings,
     model: Network,
-    keywords: Mapping[str, Any],
+    keywords: Mapping[str, object],
     under: tuple[str, ...] = (),
-) -> Iterator[tuple[Config, dict[str, Any]]]:
+) -> Iterator[tuple[Config, dict[str, object]]]:
     """The configuration, and the full names of the keys that were given, the same on all ranks.
 
     It holds in this block: a network that is a function has a name in it. ``config``, ``model`` and
@@ -47,14 +46,14 @@ def configured(
         yield found
 
 
-def file_or_keys(config: Settings) -> tuple[str | os.PathLike | None, dict[str, Any]]:
+def file_or_keys(config: Settings) -> tuple[str | os.PathLike | None, dict[str, object]]:
     """The file of a configuration, or the full names of keys and their values."""
     if isinstance(config, str | os.PathLike):
         return config, {}
     return None, dict(flat(config or {}))
 
 
-def _unknown_keyword(word: str, value: Any, names: Mapping[str, str]) -> UserError:
+def _unknown_keyword(word: str, value: object, names: Mapping[str, str]) -> UserError:
     """The error for a keyword that is no key of the configuration, with those that may be meant."""
     spelled = {name: keyword for keyword, name in names.items()}
     section, _, last = word.partition("_")

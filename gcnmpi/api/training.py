@@ -15,7 +15,7 @@ from gcnmpi.api.graph import Graph
 from gcnmpi.api.ranks import ranks_of
 from gcnmpi.api.record import Run
 from gcnmpi.api.settings import Network, Settings, configured
-from gcnmpi.mpi.comm import agreed, check_same, from_root
+from gcnmpi.mpi.comm import Comm, agreed, check_same, from_root
 from gcnmpi.mpi.process import told
 from gcnmpi.mpi.watch import EXIT_REQUEUE
 from gcnmpi.options.outputs import Training, check_training_files
@@ -27,7 +27,7 @@ from gcnmpi.run.problem import Problem
 from gcnmpi.run.record import Epoch, read_run
 from gcnmpi.run.training import Guard, guarded, train_run
 
-Callback = Callable[[dict[str, Any]], Any]
+Callback = Callable[[dict[str, Any]], object]
 ALIKE = "all ranks call it with the same arguments"
 
 
@@ -49,8 +49,8 @@ def train(
     callbacks: Sequence[Callback] = (),
     progress: bool = False,
     log: str = "",
-    comm: Any = None,
-    **settings: Any,
+    comm: Comm | None = None,
+    **settings: object,
 ) -> Run:
     """Train on a graph, as ``gcnmpi train`` does: all ranks call it with the same arguments.
 
@@ -135,8 +135,8 @@ def verify(
     *,
     model: Network = None,
     config: Settings = None,
-    comm: Any = None,
-    **settings: Any,
+    comm: Comm | None = None,
+    **settings: object,
 ) -> bool:
     """Whether a run equals one serial process, as ``gcnmpi verify``, which prints a table.
 

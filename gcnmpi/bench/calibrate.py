@@ -13,7 +13,6 @@ import statistics
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
@@ -49,7 +48,7 @@ class Sample:
     seconds: float
 
 
-def calibrate(comm: Comm, config: Config) -> tuple[Machine, dict[str, Any]]:
+def calibrate(comm: Comm, config: Config) -> tuple[Machine, dict[str, object]]:
     """Measure this machine, with the kernel, dtype and threads of a configuration; some seconds.
 
     Beside the machine: hosts, versions, date, and the names of the constants that were measured.
@@ -168,7 +167,7 @@ def _filled(kernel: Kernel, rows: int, width: int) -> Array:
     return array
 
 
-def _seconds(kernel: Kernel, call: Callable[[], Any]) -> float:
+def _seconds(kernel: Kernel, call: Callable[[], object]) -> float:
     """Time of a call until the kernel has finished."""
 
     def finished() -> None:

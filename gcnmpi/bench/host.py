@@ -6,7 +6,6 @@ import os
 import platform
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from scipy.linalg.blas import daxpy
@@ -41,7 +40,7 @@ def cache_share(threads: int, cpus: Path = CPUS) -> float:
     return threads * (sum(levels) if levels else Machine().cache_bytes)
 
 
-def describe(comm: Comm, threads: int) -> dict[str, Any]:
+def describe(comm: Comm, threads: int) -> dict[str, object]:
     """Hosts, processor, versions, and how busy the machine of rank 0 was before."""
     return {
         "hosts": sorted(set(host_names(comm))),

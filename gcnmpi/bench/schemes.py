@@ -21,6 +21,7 @@ from gcnmpi.run.trainer import train
 from partition.errors import UserError
 from partition.graph.store import open_graph
 
+Line = dict[str, Any]
 WARM_UP = 1  # epochs that are not counted
 PREDICTED = ("seconds", "sent", "received", "messages", "memory", "phases")
 
@@ -35,8 +36,8 @@ def bench(
     partitions: Sequence[str] = (),
     given: Mapping[str, Any] | None = None,
     epochs: int = 5,
-    on_line: Callable[[dict[str, Any]], None] = lambda line: None,
-) -> list[dict[str, Any]]:
+    on_line: Callable[[Line], None] = lambda line: None,
+) -> list[Line]:
     """Train a few epochs under each variant, one after the other; one epoch more is not counted.
 
     Without ``schemes`` and ``partitions`` all schemes are tried, and all partitions that fit.
@@ -50,7 +51,7 @@ def bench(
     """
     per_node = most_ranks_a_node(comm)
 
-    def prepare() -> tuple[list[tuple[Candidate, dict[str, Any]]], list[Skipped]]:
+    def prepare() -> tuple[list[tuple[Candidate, Line]], list[Skipped]]:
         setting = Setting(open_graph(graph), config, machine, per_node, given=given)
         return _prepare(setting, comm.size, schemes, partitions)
 
@@ -77,7 +78,7 @@ def bench(
 
 def _prepare(
     setting: Setting, size: int, schemes: Iterable[str] | None, partitions: Sequence[str]
-) -> tuple[list[tuple[Candidate, dict[str, Any]]], list[Skipped]]:
+) -> tuple[list[tuple[Candidate, Line]], list[Skipped]]:
     """The variants with what is predicted of each, and those that cannot be."""
     found, skipped = candidates(
         setting, size, schemes=schemes, partitions=partitions, estimate="never"
@@ -95,7 +96,7 @@ def _prepare(
 
 def _measure(
     comm: Comm, graph: str | os.PathLike, config: Config, candidate: Candidate, epochs: int
-) -> dict[str, Any]:
+) -> Line:
     """Train a few epochs under a variant; each number is that of the rank that has most."""
     short = dataclasses.replace(config.train, epochs=epochs + WARM_UP, eval_every=0)
     config = dataclasses.replace(config, scheme=candidate.scheme, train=short)
@@ -121,7 +122,7 @@ def _measure(
     }
 
 
-def _name(variant: Candidate | Skipped, ranks: int) -> dict[str, Any]:
+def _name(variant: Candidate | Skipped, ranks: int) -> Line:
     """The names and numbers by which a line differs from the others."""
     scheme, partition = variant.scheme, None
     if isinstance(variant, Candidate):

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import scipy.sparse as sp
@@ -33,7 +33,7 @@ GATHERS = {"gather": False, "gather ahead": True}  # with prefetches
 if TYPE_CHECKING:
     from gcnmpi.kernels.native.kernel import NativeKernel, SparseMatrix
 
-Record = dict[str, Any]
+Record = dict[str, object]
 
 
 def bench_spmm(

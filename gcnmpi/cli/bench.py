@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 import click
 
@@ -15,6 +15,10 @@ from gcnmpi.options.kernel import AUTO, KERNELS, must_be_best
 from partition.commands import Assignments, Commands, parse_bytes, path_option
 from partition.errors import UserError
 from partition.records import make_room_for
+
+if TYPE_CHECKING:
+    from gcnmpi.mpi.comm import Comm
+    from gcnmpi.report.bench import Report
 
 _rounds = click.option(
     "--rounds",
@@ -84,7 +88,7 @@ def spmm(
     ]
     cache_bytes = None if cache is None else parse_bytes(cache, "--cache")
 
-    def job(comm: Any, report: Any) -> None:
+    def job(comm: Comm, report: Report) -> None:
         from gcnmpi.bench.spmm import bench_spmm
 
         bench_spmm(
@@ -127,7 +131,7 @@ def epoch(
     configs = {"as given": words.config()}
     configs |= {change: words.config(change) for change in beside}
 
-    def job(comm: Any, report: Any) -> None:
+    def job(comm: Comm, report: Report) -> None:
         from gcnmpi.bench.epoch import bench_epoch
 
         bench_epoch(comm, graph, partition, configs, rounds=rounds, on_record=report)
@@ -159,7 +163,7 @@ def exchange(
     """
     config, numbers = words.config(), _numbers(widths)
 
-    def job(comm: Any, report: Any) -> None:
+    def job(comm: Comm, report: Report) -> None:
         from gcnmpi.bench.exchange import bench_exchange
 
         bench_exchange(
@@ -171,7 +175,7 @@ def exchange(
 
 
 def _checked(
-    job: Callable[[Any, Any], None], out: Path | None, as_json: bool, config: Config
+    job: Callable[[Comm, Report], None], out: Path | None, as_json: bool, config: Config
 ) -> common.Job:
     """A job that hands its records to a report, with the time-out of ranks.
 
@@ -179,7 +183,7 @@ def _checked(
     """
     must_be_best(config.kernel)
 
-    def checked(comm: Any) -> int:
+    def checked(comm: Comm) -> int:
         from gcnmpi.mpi.comm import from_root
         from gcnmpi.report.bench import Report
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 import click
 
@@ -15,6 +15,9 @@ from gcnmpi.cluster.submit import submit as give
 from gcnmpi.options.outputs import run_name
 from gcnmpi.run.record import new_folder
 from partition.commands import path_option
+
+if TYPE_CHECKING:
+    from gcnmpi.mpi.comm import Comm
 
 
 @click.command(short_help="Check the hosts, ranks and network of this job.")
@@ -43,7 +46,7 @@ def doctor(
     """
     config = words.config()
 
-    def job(comm: Any) -> int:
+    def job(comm: Comm) -> int:
         from gcnmpi.cluster.doctor import as_facts, examine
         from gcnmpi.report.machines import print_findings
 

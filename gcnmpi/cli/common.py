@@ -6,7 +6,7 @@ import functools
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, TypeVar
 
 import click
 
@@ -14,6 +14,11 @@ from gcnmpi.mpi.watch import watchdog
 from gcnmpi.options.config import Config, key_fields, load_config
 from gcnmpi.options.settings import config_path
 from partition.commands import Assignments, path_option
+
+if TYPE_CHECKING:
+    from gcnmpi.mpi.comm import Comm
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -23,10 +28,10 @@ class Job:
     MPI's start and end obey the timeout, ``comm.timeout``, too.
     """
 
-    call: Callable[[Any], int]
+    call: Callable[[Comm], int]
     timeout: float
 
-    def __call__(self, comm: Any) -> int:
+    def __call__(self, comm: Comm) -> int:
         return self.call(comm)
 
 
@@ -50,24 +55,24 @@ class Given(Words):
     partition: str | None
 
 
-def _bundled(function: Callable, name: str, kind: type, *options: str) -> Callable:
+def _bundled(function: Callable[..., T], name: str, kind: type, *options: str) -> Callable[..., T]:
     """The function of a command, which gets some of its options as one argument."""
 
     @functools.wraps(function)
-    def command(**values: Any) -> Any:
+    def command(**values: object) -> T:
         return function(**{name: kind(*map(values.pop, options))}, **values)
 
     return command
 
 
-def watched(config: Config, job: Callable[[Any], int]) -> Job:
+def watched(config: Config, job: Callable[[Comm], int]) -> Job:
     """The job of a command, ended where a rank does not move for ``comm.timeout`` seconds.
 
     Ranks that were started with other words are refused first.
     """
     check = same_words(config)
 
-    def run(comm: Any) -> int:
+    def run(comm: Comm) -> int:
         with watchdog(config.comm.timeout, comm.rank):
             check(comm)
             return job(comm)
@@ -75,7 +80,7 @@ def watched(config: Config, job: Callable[[Any], int]) -> Job:
     return Job(run, config.comm.timeout)
 
 
-def same_words(config: Config) -> Callable[[Any], None]:
+def same_words(config: Config) -> Callable[[Comm], None]:
     """``check(comm)`` that refuses ranks whose command, options or configuration are not rank 0's.
 
     They would wait for each other without end. Paths of graphs and configurations may differ from
@@ -87,7 +92,7 @@ def same_words(config: Config) -> Callable[[Any], None]:
         if option.name not in ("graph", "config_file", "settings", "partition", "quiet"):
             mine[max(option.opts, key=len)] = context.params.get(str(option.name))
 
-    def check(comm: Any) -> None:
+    def check(comm: Comm) -> None:
         from gcnmpi.mpi.comm import check_same
 
         check_same(

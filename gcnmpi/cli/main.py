@@ -9,7 +9,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, NoReturn
 
 import click
 
@@ -34,6 +34,11 @@ from gcnmpi.options.settings import shipped_configs
 from gcnmpi.run.logs import parse_logs
 from partition.commands import Commands, figures_option, page_option, path_option
 from partition.errors import EXIT_USER_ERROR, UserError, unknown_name
+
+if TYPE_CHECKING:
+    from gcnmpi.mpi.comm import Comm
+    from gcnmpi.run.problem import Problem
+    from gcnmpi.run.record import Epoch
 
 
 def main() -> None:
@@ -60,7 +65,7 @@ def _report(error: UserError) -> NoReturn:
 
         if launched():
 
-            def fail(world: Any) -> int:
+            def fail(world: Comm) -> int:
                 with agreed(world):
                     raise error
 
@@ -138,7 +143,7 @@ def train(
     check_training_files(asked, given.file)
     check = common.same_words(config)
 
-    def job(comm: Any) -> int:
+    def job(comm: Comm) -> int:
         from gcnmpi.report.outcome import print_trained
         from gcnmpi.report.progress import Progress, print_warnings
         from gcnmpi.run.training import guarded, train_run
@@ -150,7 +155,7 @@ def train(
             machine: list[str] = []
 
             @contextlib.contextmanager
-            def progress(problem: Any) -> Iterator[Callable[[Any], None]]:
+            def progress(problem: Problem) -> Iterator[Callable[[Epoch], None]]:
                 machine.extend(problem.machine)
                 if quiet and comm.rank == 0:
                     print_warnings(problem.warnings)
@@ -234,7 +239,7 @@ def infer(
         layer, rows_file, force,
     )  # fmt: skip
 
-    def job(comm: Any) -> int:
+    def job(comm: Comm) -> int:
         from gcnmpi.report.outcome import print_inference
         from gcnmpi.run.claims import Claims
         from gcnmpi.run.inference import infer as run
@@ -269,7 +274,7 @@ def verify(
 
     check = common.same_words(config)
 
-    def job(comm: Any) -> int:
+    def job(comm: Comm) -> int:
         from gcnmpi.proof.verify import verify as run
         from gcnmpi.report.checks import print_checks
         from gcnmpi.run.claims import Claims

@@ -6,7 +6,7 @@ import dataclasses
 import functools
 import sys
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 import click
 
@@ -14,6 +14,9 @@ from gcnmpi.cli import common
 from gcnmpi.options.methods import METHODS
 from gcnmpi.options.outputs import check_distinct, check_suffix
 from partition.commands import path_option
+
+if TYPE_CHECKING:
+    from gcnmpi.mpi.comm import Comm
 
 
 def _keys() -> list[str]:
@@ -63,7 +66,7 @@ def propagate(
     check_suffix("--out", out, asked.method.suffixes)
     check_distinct({"GRAPH": given.graph, "--config": given.file, "--out": out, **asked.files})
 
-    def job(comm: Any) -> int:
+    def job(comm: Comm) -> int:
         from gcnmpi.propagation.running import propagate as run
         from gcnmpi.report.outcome import print_propagated
         from gcnmpi.run.claims import Claims

@@ -9,7 +9,7 @@ import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, TypedDict, Unpack
 
 import click
 
@@ -21,7 +21,24 @@ from gcnmpi.options.settings import split_words
 from partition.commands import Assignments, path_option
 from partition.errors import UserError
 
+if TYPE_CHECKING:
+    from gcnmpi.mpi.comm import Comm
+    from gcnmpi.run.problem import Problem
+    from gcnmpi.run.record import Epoch
+    from gcnmpi.run.repeated import Planned
+    from gcnmpi.run.training import Guard
+
 MOST_RUNS = 10_000
+
+
+class _Runs(TypedDict):
+    """The options of both commands."""
+
+    seeds: str
+    splits: str | None
+    out: Path
+    as_json: bool
+    quiet: bool
 
 
 def _of_runs(function: Callable) -> Callable:
@@ -54,10 +71,7 @@ def _of_runs(function: Callable) -> Callable:
 
 @click.command(short_help="Train with several seeds and splits: mean and standard deviation.")
 @_of_runs
-def repeat(
-    given: common.Given,
-    **options: Any,
-) -> common.Job:
+def repeat(given: common.Given, **options: Unpack[_Runs]) -> common.Job:
     """Train on GRAPH with each seed and each split, one run after the other.
 
     Prints the test metric of each run in the epoch of its best validation metric, and their mean
@@ -66,7 +80,7 @@ def repeat(
     After SIGUSR1, SIGTERM or a first Ctrl-C, a checkpoint is written; the same command goes on.
     """
     points = {"": partial(_config, given, ())}
-    return _job("gcnmpi repeat", given, points, **options)
+    return _job("gcnmpi repeat", given, points, options)
 
 
 @click.command(short_help="Train with every combination of some values of keys.")
@@ -80,11 +94,7 @@ def repeat(
     required=True,
     help="Values of a key, separated by commas; a list in brackets is one value. May be repeated.",
 )
-def sweep(
-    given: common.Given,
-    grid: tuple[str, ...],
-    **options: Any,
-) -> common.Job:
+def sweep(given: common.Given, grid: tuple[str, ...], **options: Unpack[_Runs]) -> common.Job:
     """Train on GRAPH with every combination of the values of --try, and with each seed and split.
 
     \b
@@ -95,7 +105,7 @@ def sweep(
     points = {}
     for words in itertools.product(*map(_values, grid)):
         points[",".join(words)] = partial(_config, given, words)
-    return _job("gcnmpi sweep", given, points, **options)
+    return _job("gcnmpi sweep", given, points, options)
 
 
 def _config(given: common.Given, point: Sequence[str], more: Sequence[str]) -> Config:
@@ -108,13 +118,10 @@ def _job(
     purpose: str,
     given: common.Given,
     points: Mapping[str, Callable[[Sequence[str]], Config]],
-    seeds: str,
-    splits: str | None,
-    out: Path,
-    as_json: bool,
-    quiet: bool,
+    options: _Runs,
 ) -> common.Job:
-    numbers = _numbers("--seeds", seeds)
+    out, splits, quiet = options["out"], options["splits"], options["quiet"]
+    numbers = _numbers("--seeds", options["seeds"])
     chosen = None if splits in (None, "all") else _numbers("--splits", str(splits))
     configs = [make([]) for make in points.values()]
     count = len(points) * len(numbers) * len(chosen or [0])
@@ -123,7 +130,7 @@ def _job(
     check_distinct({"GRAPH": given.graph, "--config": given.file, "--out": out})
     check = common.same_words(configs[0])
 
-    def job(comm: Any, guard: Any) -> int:
+    def job(comm: Comm, guard: Guard) -> int:
         from gcnmpi.mpi.comm import from_root
         from gcnmpi.report.progress import Progress, print_warnings
         from gcnmpi.report.repeated import print_repeated
@@ -138,7 +145,7 @@ def _job(
         machine: dict[str, None] = {}
 
         @contextlib.contextmanager
-        def begin(planned: Any, problem: Any) -> Iterator[Callable[[Any], None]]:
+        def begin(planned: Planned, problem: Problem) -> Iterator[Callable[[Epoch], None]]:
             hidden = quiet or comm.rank != 0
             if not hidden:
                 text = f"run {runs.index(planned) + 1} of {total}: {planned.name}"
@@ -154,11 +161,11 @@ def _job(
                 print("stopped as asked; the same command goes on", file=sys.stderr)
             return EXIT_REQUEUE
         if comm.rank == 0:
-            print_repeated(found, as_json)
+            print_repeated(found, options["as_json"])
             print_warnings(() if quiet else machine)
         return 0
 
-    def whole(comm: Any) -> int:
+    def whole(comm: Comm) -> int:
         from gcnmpi.run.training import guarded
 
         with guarded(comm, configs[0], purpose) as guard:

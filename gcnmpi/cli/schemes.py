@@ -18,6 +18,7 @@ from partition.graph.store import open_graph
 from partition.records import make_room_for
 
 if TYPE_CHECKING:
+    from gcnmpi.mpi.comm import Comm
     from gcnmpi.planner.ranking import Setting
 
 _partitions = click.option(
@@ -174,7 +175,7 @@ def calibrate(out: Path, words: common.Words) -> common.Job:
     config = words.config()
     must_be_best(config.kernel)
 
-    def job(comm: Any) -> int:
+    def job(comm: Comm) -> int:
         from gcnmpi.bench.calibrate import calibrate as measure
         from gcnmpi.mpi.comm import from_root
         from gcnmpi.report.costs import print_machine
@@ -219,7 +220,7 @@ def bench_schemes(
     machine, _ = _constants(machine_file, config)
     names = _names(schemes)
 
-    def job(comm: Any) -> int:
+    def job(comm: Comm) -> int:
         from gcnmpi.bench.schemes import bench
         from gcnmpi.report.costs import print_bench, print_line
         from gcnmpi.report.progress import print_warnings
@@ -274,7 +275,7 @@ def _names(schemes: str | None) -> list[str] | None:
     return None if schemes is None else list(dict.fromkeys(common.listed(schemes)))
 
 
-def _constants(file: Path | None, config: Any) -> tuple[Machine, dict[str, Any]]:
+def _constants(file: Path | None, config: Config) -> tuple[Machine, dict[str, Any]]:
     """The machine and the contents of its file, which are empty for the default machine."""
     file = file or (Path(config.scheme.machine) if config.scheme.machine else None)
     if file is None:

@@ -8,9 +8,14 @@ such as the room ``mpi``, needs :class:`Memory`.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, Protocol, Self, TypeVar
+from types import EllipsisType
+from typing import Any, Protocol, Self, TypeVar, overload
 
 import numpy as np
+from numpy.typing import DTypeLike
+
+Key = int | slice | None | EllipsisType | tuple[int | slice, ...]
+"""Which part of an array is meant."""
 
 
 class Array(Protocol):
@@ -36,41 +41,49 @@ class Array(Protocol):
         """Bytes of all its numbers."""
 
     @property
-    def T(self) -> Any:
+    def T(self) -> Self:
         """A transposed view of it."""
 
     def __len__(self) -> int: ...
 
-    def __getitem__(self, key: Any, /) -> Any: ...
+    def __getitem__(self, key: Key, /) -> Self: ...
 
-    def __setitem__(self, key: Any, value: Any, /) -> None: ...
+    def __setitem__(self, key: Key, value: Self | float, /) -> None: ...
 
-    def fill(self, value: Any, /) -> None:
+    def fill(self, value: float, /) -> None:
         """Set all numbers to one."""
 
-    def reshape(self, shape: Any, /) -> Any:
+    @overload
+    def reshape(self, shape: tuple[int, ...], /) -> Array:
         """A view of another shape."""
 
-    def clip(self, low: Any, /) -> Any:
+    @overload
+    def reshape(self, rows: int, /, *columns: int) -> Array:
+        """A view of another shape."""
+
+    def copy(self) -> Self:
+        """Another one with the same numbers."""
+
+    def clip(self, low: float, /) -> Self:
         """Numbers that are not below ``low``."""
 
-    def __iadd__(self, other: Any, /) -> Any: ...
+    def __iadd__(self, other: Self | float, /) -> Self: ...
 
-    def __isub__(self, other: Any, /) -> Any: ...
+    def __isub__(self, other: Self | float, /) -> Self: ...
 
-    def __imul__(self, other: Any, /) -> Any: ...
+    def __imul__(self, other: Self | float, /) -> Self: ...
 
-    def __add__(self, other: Any, /) -> Any: ...
+    def __add__(self, other: Self | float, /) -> Self: ...
 
-    def __mul__(self, other: Any, /) -> Any: ...
+    def __mul__(self, other: Self | float, /) -> Self: ...
 
-    def __truediv__(self, other: Any, /) -> Any: ...
+    def __truediv__(self, other: Self | float, /) -> Self: ...
 
-    def __rtruediv__(self, other: Any, /) -> Any: ...
+    def __rtruediv__(self, other: float, /) -> Self: ...
 
-    def __pow__(self, other: Any, /) -> Any: ...
+    def __pow__(self, other: float, /) -> Self: ...
 
-    def __lt__(self, other: Any, /) -> Any: ...
+    def __lt__(self, other: float, /) -> Any: ...
 
 
 class Number(Protocol):
@@ -84,10 +97,10 @@ class Number(Protocol):
 class Summation(Protocol):
     """A sum over ranks that never leaves their devices; :mod:`gcnmpi.kernels.cuda.nccl` is one."""
 
-    def __call__(self, number: Number, array: Any) -> Number:
+    def __call__(self, number: Number, array: Array) -> Number:
         """Sum an array over ranks, in place, and the number, which is returned."""
 
-    def add(self, array: Any) -> None:
+    def add(self, array: Array) -> None:
         """Sum a contiguous array of float64 over ranks, in place."""
 
 
@@ -95,7 +108,7 @@ class PointToPoint(Protocol):
     """Messages between devices, in turn with their other work."""
 
     def start(
-        self, outgoing: Sequence[tuple[int, Any]], incoming: Sequence[tuple[int, Any]]
+        self, outgoing: Sequence[tuple[int, Array]], incoming: Sequence[tuple[int, Array]]
     ) -> None:
         """Send arrays to processes, and receive from them, after all that was begun before."""
 
@@ -106,16 +119,16 @@ class PointToPoint(Protocol):
 class Network(Protocol):
     """Connects devices without the host."""
 
-    def new_name(self) -> Any:
+    def new_name(self) -> object:
         """A name under which ranks find each other, once."""
 
     def version(self) -> int:
         """The version of the library."""
 
-    def Summation(self, size: int, name: Any, rank: int) -> Summation:
+    def Summation(self, size: int, name: object, rank: int) -> Summation:
         """Made by all ranks together."""
 
-    def PointToPoint(self, size: int, name: Any, rank: int) -> PointToPoint:
+    def PointToPoint(self, size: int, name: object, rank: int) -> PointToPoint:
         """Made by all ranks together."""
 
 
@@ -150,7 +163,7 @@ class Memory(Protocol[A]):
     device_address: str | None
 
     @classmethod
-    def for_rank(cls, dtype: Any, threads: int, place: int, direct: bool, spmm: str) -> Self:
+    def for_rank(cls, dtype: DTypeLike, threads: int, place: int, direct: bool, spmm: str) -> Self:
         """The kernel of a rank.
 
         Parameters
@@ -193,7 +206,7 @@ class Memory(Protocol[A]):
     def from_host64(self, array: np.ndarray) -> A:
         """A copy in float64, whatever the kernel's dtype: for sums over many rows."""
 
-    def resident(self, numbers: np.ndarray, dtype: Any) -> Any:
+    def resident(self, numbers: np.ndarray, dtype: DTypeLike) -> Any:
         """Numbers of the host that operations read again and again: indices, labels, keys.
 
         Itself on the host; on a device a copy, of the dtype that its operations read: int64 for
@@ -223,7 +236,7 @@ class Memory(Protocol[A]):
 
     # Messages: what MPI sends and receives for an array.
 
-    def message(self, array: A, staged: bool = False) -> Any:
+    def message(self, array: A, staged: bool = False) -> A | np.ndarray:
         """Memory for what ``array`` is to send or receive: the array itself, where MPI sees it.
 
         From then on, or from :meth:`before_receiving` on, nothing that is begun works on the array
@@ -236,7 +249,7 @@ class Memory(Protocol[A]):
             if they do for others: collectives in the background, and windows.
         """
 
-    def to_message(self, array: A, message: Any) -> None:
+    def to_message(self, array: A, message: A | np.ndarray) -> None:
         """Begin message = array, once that is computed; nothing if they are the same."""
 
     def before_sending(self) -> None:
@@ -245,5 +258,5 @@ class Memory(Protocol[A]):
     def before_receiving(self) -> None:
         """Wait until messages may be received in memory that was read from."""
 
-    def from_message(self, message: Any, array: A) -> None:
+    def from_message(self, message: A | np.ndarray, array: A) -> None:
         """Begin array = message; nothing if they are the same."""

@@ -8,7 +8,8 @@ import math
 import mmap
 import resource
 from pathlib import Path
-from typing import Any
+
+import numpy as np
 
 from partition.resident import group_limits, process_limits
 
@@ -65,14 +66,15 @@ def _ask_c_library(name: str, *arguments: int) -> None:
         getattr(ctypes.CDLL(None), name)(*arguments)
 
 
-def forget_pages(array: Any) -> None:
+def forget_pages(array: np.ndarray) -> None:
     """Let go of the pages of a mapped file that were read: the system may still keep them."""
     if array.flags.writeable:  # a private copy of the file would lose what was written
         return
-    while array is not None and not isinstance(array, mmap.mmap):
-        array = getattr(array, "base", None)
-    if array is not None and hasattr(mmap, "MADV_DONTNEED"):
-        array.madvise(mmap.MADV_DONTNEED)
+    base: object = array
+    while base is not None and not isinstance(base, mmap.mmap):
+        base = getattr(base, "base", None)
+    if base is not None and hasattr(mmap, "MADV_DONTNEED"):
+        base.madvise(mmap.MADV_DONTNEED)
 
 
 def free_bytes() -> int:

@@ -9,7 +9,7 @@ import weakref
 from collections import defaultdict, deque
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 from gcnmpi.core.volume import Volume
 
@@ -89,6 +89,13 @@ class Error:
     size: float
 
 
+class Timed(Protocol):
+    """An exchange whose ways of moving rows can be timed."""
+
+    def time_alone(self, way: Any, /) -> float:
+        """Seconds that one of its ways takes when nobody computes."""
+
+
 class Traffic:
     """The volume that this rank handed to MPI, by purpose, and how much of its time was hidden.
 
@@ -110,7 +117,9 @@ class Traffic:
         self.errors: list[Error] = []
         self._rounded = 0
         self._volumes: defaultdict[str, Volume] = defaultdict(Volume)
-        self._timed: defaultdict[str, Any] = defaultdict(weakref.WeakKeyDictionary)
+        self._timed: defaultdict[
+            str, weakref.WeakKeyDictionary[Timed, dict[object, deque[float]]]
+        ] = defaultdict(weakref.WeakKeyDictionary)
 
     def __getitem__(self, purpose: str) -> Volume:
         """The volume that was counted under a purpose so far."""
@@ -120,7 +129,7 @@ class Traffic:
         """Add what an operation moves."""
         self._volumes[purpose or self.purpose] += volume
 
-    def took(self, exchange: Any, route: Any, exposed: float) -> None:
+    def took(self, exchange: Timed, route: object, exposed: float) -> None:
         """Add the seconds spent on one way of an exchange, packing and waiting."""
         routes = self._timed[self.purpose].setdefault(exchange, {})
         routes.setdefault(route, deque(maxlen=REMEMBERED)).append(exposed)

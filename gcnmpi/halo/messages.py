@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
-from typing import Any
 
 import numpy as np
 
@@ -39,9 +38,9 @@ class Mover:
 
     def __init__(self, kernel: Kernel, staged: bool) -> None:
         self.later = kernel.device is not None and (staged or not kernel.host_visible)
-        self.message: Callable[[Array], Any] = partial(kernel.message, staged=staged)
-        self.to_message: Callable[[Array, Any], object] = kernel.to_message
-        self.from_message: Callable[[Any, Array], object] = kernel.from_message
+        self.message: Callable[[Array], Array] = partial(kernel.message, staged=staged)
+        self.to_message: Callable[[Array, Array], object] = kernel.to_message
+        self.from_message: Callable[[Array, Array], object] = kernel.from_message
         self.before_sending: Callable[[], object] = kernel.before_sending
         self.before_receiving: Callable[[], object] = kernel.before_receiving
 
@@ -56,7 +55,7 @@ class End:
         What MPI works on, a row of it for each row: the array itself, or a copy on the host.
     """
 
-    def __init__(self, mover: Mover, array: Array, message: Any = None) -> None:
+    def __init__(self, mover: Mover, array: Array, message: Array | None = None) -> None:
         self._mover, self.array = mover, array
         self.message = mover.message(array) if message is None else message
 
@@ -100,13 +99,13 @@ class Encoded:
         self._kernel, self._places, self._width = kernel, (rank, rows), width
 
     @cached_property
-    def rows(self) -> Any:
+    def rows(self) -> np.ndarray:
         """A number for each row, different on all ranks."""
         rank, count = self._places
         return self._kernel.resident(np.arange(rank * RANK, rank * RANK + count), np.uint64)
 
     @cached_property
-    def columns(self) -> Any:
+    def columns(self) -> Array:
         """Keys of the columns."""
         return self._kernel.resident(rng.column_keys(np.arange(self._width)), np.uint32)
 

@@ -25,7 +25,7 @@ from gcnmpi.core.volume import Kept, Volume
 from gcnmpi.halo.plan import Plan
 from gcnmpi.halo.transports import Ends, PersistentRoute, Route, Rows, Transport
 from gcnmpi.kernels.interface.kernel import Array, Kernel, Sparse
-from gcnmpi.mpi.comm import Comm, agreed, free_with, persistent, start_all, wait_all
+from gcnmpi.mpi.comm import Comm, Prequest, agreed, free_with, persistent, start_all, wait_all
 from gcnmpi.mpi.hosts import node_of
 from partition.errors import UserError
 
@@ -73,10 +73,11 @@ class Shared(Transport):
 
     def pack(self, exchange: Ends, packing: Sparse | None = None) -> None:
         """The rows for other nodes only."""
-        rows = Rows.of(self.plan.send_rows, self.plan.send_peers, self.plan.send_offsets)
-        for peer, place in rows.places.items():
+        rows = self.plan.send_rows
+        places = Rows.of(rows, self.plan.send_peers, self.plan.send_offsets).places
+        for peer, place in places.items():
             if peer not in self._near:
-                self.kernel.take_rows(exchange.own, rows.array[place], exchange.packed[place])
+                self.kernel.take_rows(exchange.own, rows[place], exchange.packed[place])
 
     def in_messages(self, peers: np.ndarray, offsets: np.ndarray) -> list[slice]:
         """The places of rows of other nodes."""
@@ -175,9 +176,9 @@ def _mapped(file: BinaryIO, nbytes: int) -> np.ndarray:
 
 def _notes(
     comm: Comm, tag: int, sources: Iterable[int], targets: Iterable[int]
-) -> tuple[list, list]:
+) -> tuple[list[Prequest], list[Prequest]]:
     """Requests for messages of no bytes from some ranks, and to others."""
-    empty = np.empty((0, 1), np.uint8)
+    empty: np.ndarray = np.empty((0, 1), np.uint8)
     return (
         persistent(comm, ((peer, empty) for peer in sources), receive=True, tag=tag),
         persistent(comm, ((peer, empty) for peer in targets), receive=False, tag=tag),

@@ -8,10 +8,10 @@ there, in :mod:`gcnmpi.halo.on_devices` devices send them.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Protocol
+from typing import Protocol
 
 import numpy as np
 
@@ -19,7 +19,16 @@ from gcnmpi.core.volume import Kept, Volume
 from gcnmpi.halo.messages import Mover
 from gcnmpi.halo.plan import Plan
 from gcnmpi.kernels.interface.kernel import Array, Kernel, Sparse
-from gcnmpi.mpi.comm import EXCHANGE_TAG, Comm, free_with, persistent, row_type, start_all, wait_all
+from gcnmpi.mpi.comm import (
+    EXCHANGE_TAG,
+    Comm,
+    Request,
+    free_with,
+    persistent,
+    row_type,
+    start_all,
+    wait_all,
+)
 from gcnmpi.options.scheme import TRANSPORTS
 from partition.errors import UserError
 
@@ -143,7 +152,7 @@ class Transport:
         self.mover = Mover(kernel, staged=not self.takes_devices)
 
     @cached_property
-    def _send_rows(self) -> Any:
+    def _send_rows(self) -> np.ndarray:
         return self.kernel.resident(self.plan.send_rows, np.int64)
 
     @classmethod
@@ -255,7 +264,7 @@ class _IsendRoute:
     def __init__(self, comm: Comm, source: Rows, target: Rows) -> None:
         self.moved = messages(source, target)
         self._comm, self._source, self._target = comm, source, target
-        self._requests: list = []
+        self._requests: list[Request] = []
 
     def receive(self) -> None:
         self._begin(self._comm.Irecv, self._target)
@@ -267,7 +276,7 @@ class _IsendRoute:
         wait_all(self._requests)
         self._requests = []
 
-    def _begin(self, function: Any, rows: Rows) -> None:
+    def _begin(self, function: Callable[..., Request], rows: Rows) -> None:
         with row_type(rows.array) as row:
             for peer, block in rows.blocks():
                 self._requests.append(function([block, len(block), row], peer, tag=EXCHANGE_TAG))
@@ -277,11 +286,15 @@ class _CollectiveRoute:
     """One collective; ``ranks``: those that it has places for, if not just the neighbours."""
 
     def __init__(
-        self, function: Any, source: Rows, target: Rows, ranks: Iterable[int] | None = None
+        self,
+        function: Callable[..., Request],
+        source: Rows,
+        target: Rows,
+        ranks: Iterable[int] | None = None,
     ) -> None:
         self.moved, self._function = messages(source, target), function
         self._ends = [(rows.array, _layout(rows, ranks)) for rows in (source, target)]
-        self._requests: list = []
+        self._requests: list[Request] = []
 
     def receive(self) -> None:
         """Sending and receiving begin together."""

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any, Generic, TypeVar
+from typing import Generic, TypeVar
+
+from gcnmpi.core.arrays import Array
 
 A = TypeVar("A")
 
@@ -12,7 +15,7 @@ KINDS = ("none", "relu", "elu", "leaky_relu")
 
 
 @dataclass(frozen=True)
-class Activation:
+class Activation(Generic[A]):
     """x = dropout(f(x + plus + 1·biasᵀ)).
 
     Attributes
@@ -31,20 +34,20 @@ class Activation:
         Not x itself.
     """
 
-    bias: Any = None
+    bias: A | None = None
     kind: str = "relu"
-    rows: Any = None
-    columns: Any = None
+    rows: A | None = None
+    columns: A | None = None
     p: float = 0.0
     slope: float = field(default=0.01, kw_only=True)
-    plus: Any = field(default=None, kw_only=True)
+    plus: A | None = field(default=None, kw_only=True)
 
     def __post_init__(self) -> None:
         _check(self.kind, self.slope)
 
 
 @dataclass(frozen=True)
-class ActivationBackward:
+class ActivationBackward(Generic[A]):
     """The gradient x before activation and dropout, in place, from their result.
 
     Attributes
@@ -64,14 +67,14 @@ class ActivationBackward:
         Another part of the gradient, which is added to x first.
     """
 
-    output: Any
+    output: A | None
     kind: str = "relu"
     slope: float = field(default=0.01, kw_only=True)
     scale: float = 1.0
-    rows: Any = None
-    columns: Any = None
+    rows: A | None = None
+    columns: A | None = None
     p: float = 0.0
-    plus: Any = field(default=None, kw_only=True)
+    plus: A | None = field(default=None, kw_only=True)
 
     def __post_init__(self) -> None:
         _check(self.kind, self.slope)
@@ -89,7 +92,8 @@ def _check(kind: str, slope: float) -> None:
         raise ValueError(f"a slope of {slope}: the sign of a result would not be its input's")
 
 
-Epilogue = Activation | ActivationBackward
+EpilogueOf = Activation[A] | ActivationBackward[A]
+Epilogue = EpilogueOf[Array]
 
 
 @dataclass(frozen=True)
@@ -112,31 +116,24 @@ class Product(Generic[A]):
     b: A
     out: A
     transposed: bool = False
-    epilogue: Epilogue | None = None
+    epilogue: EpilogueOf[A] | None = None
     accumulate: bool = False
     also: tuple[A, A] | None = None
 
 
-class OneAfterTheOther:
-    """Products with epilogues and sums, for a kernel that does one after the other."""
+class OneAfterTheOther(Generic[A]):
+    """Dense products with what follows them, for a kernel that does one after the other."""
 
-    gemm: Any
-    column_sum: Any
-    spmm: Any
-    follow: Any
+    gemm: Callable[..., None]
+    column_sum: Callable[[A, A], None]
+    follow: Callable[[A, EpilogueOf[A] | None], None]
 
-    def gemm_then(self, of: Product[Any]) -> None:
+    def gemm_then(self, of: Product[A]) -> None:
         self.gemm(of.a, of.b, of.out, tb=of.transposed, accumulate=of.accumulate)
         if of.also is not None:
             self.gemm(*of.also, of.out, tb=of.transposed, accumulate=True)
         self.follow(of.out, of.epilogue)
 
-    def gemm_and_sums(self, a: Any, b: Any, out: Any, sums: Any) -> None:
+    def gemm_and_sums(self, a: A, b: A, out: A, sums: A) -> None:
         self.gemm(a, b, out, ta=True)
         self.column_sum(b, sums)
-
-    def spmm_then(
-        self, matrix: Any, x: Any, out: Any, accumulate: bool, epilogue: Epilogue | None
-    ) -> None:
-        self.spmm(matrix, x, out, accumulate)
-        self.follow(out, epilogue)

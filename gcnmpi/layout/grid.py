@@ -5,6 +5,7 @@ Ranks are numbered with the last axis fastest: on a 2 × 3 grid, rank 4 is at (1
 
 from __future__ import annotations
 
+import functools
 import math
 
 import numpy as np
@@ -57,6 +58,7 @@ def factorizations(size: int, dimensions: int) -> list[tuple[int, ...]]:
     return sorted(grids, key=lambda grid: (max(grid) / min(grid), grid))
 
 
+@functools.cache
 def coordinates(grid: tuple[int, ...], rank: int) -> tuple[int, ...]:
     """A rank's place in the grid."""
     return tuple(int(place) for place in np.unravel_index(rank, grid))

@@ -197,18 +197,10 @@ def own_arcs(comm: Comm, stored: StoredGraph, direction: str, *, parallel: bool 
     raised on all ranks if no graph has such arcs, or the manifest is not theirs.
     """
     graph, manifest = stored.graph, stored.manifest
-    mine = slice_of(graph.n, comm.rank, comm.size)
-    with agreed(comm):
-        try:
-            check_arcs(graph, mine.start, mine.stop)
-        except UserError as error:
-            raise UserError(f"the graph folder is damaged: {error.message}", error.hint) from None
-        indptr = np.asarray(graph.indptr[mine.start : mine.stop + 1])
-        target = np.asarray(graph.indices[indptr[0] : indptr[-1]])
-    source = np.repeat(np.arange(mine.start, mine.stop, dtype=target.dtype), np.diff(indptr))
+    source, target, first, last = read_ends(comm, stored)
     weight = None
     if graph.weights is not None:
-        weight = np.asarray(graph.weights[indptr[0] : indptr[-1]], np.float64)
+        weight = np.asarray(graph.weights[first:last], np.float64)
     excess = 0
     if manifest.symmetric_pattern:
         excess = content.reverse_excess(
@@ -219,6 +211,25 @@ def own_arcs(comm: Comm, stored: StoredGraph, direction: str, *, parallel: bool 
         source, target, weight = added_up(source, target, weight)
     row, column = (target, source) if direction == "in" else (source, target)
     return Entries(row, column, weight)
+
+
+def read_ends(comm: Comm, stored: StoredGraph) -> tuple[np.ndarray, np.ndarray, int, int]:
+    """Sources and targets of this rank's contiguous 1/P of the rows on disk; which arcs these are.
+
+    Of the arcs, the number of the first and that after the last. A UserError is raised on all ranks
+    if no graph has such arcs.
+    """
+    graph = stored.graph
+    mine = slice_of(graph.n, comm.rank, comm.size)
+    with agreed(comm):
+        try:
+            check_arcs(graph, mine.start, mine.stop)
+        except UserError as error:
+            raise UserError(f"the graph folder is damaged: {error.message}", error.hint) from None
+        indptr = np.asarray(graph.indptr[mine.start : mine.stop + 1])
+        target = np.asarray(graph.indices[indptr[0] : indptr[-1]])
+    source = np.repeat(np.arange(mine.start, mine.stop, dtype=target.dtype), np.diff(indptr))
+    return source, target, int(indptr[0]), int(indptr[-1])
 
 
 def check_content(comm: Comm, stored: StoredGraph, names: Collection[str], excess: int = 0) -> None:

@@ -350,4 +350,4 @@ def _block_of(positions: np.ndarray, cuts: np.ndarray) -> np.ndarray:
 
 
 def _length(columns: slice) -> int:
-    return columns.stop - columns.start
+    return int(columns.stop - columns.start)

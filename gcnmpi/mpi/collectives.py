@@ -8,7 +8,6 @@ to twice the size of what it is given.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
 
 import numpy as np
 
@@ -23,6 +22,7 @@ from gcnmpi.mpi.comm import (
     SUM,
     Comm,
     Op,
+    Request,
     reduce_in_place,
     row_type,
     slice_of,
@@ -139,13 +139,13 @@ class Group:
             sizes = [count * width for count in counts]
             self.comm.Reduce_scatter(packed[:first], piece[parts[self.rank]], sizes)
 
-    def _to_broadcast(self, array: Array, root: int, staged: bool = False) -> Any:
+    def _to_broadcast(self, array: Array, root: int, staged: bool = False) -> Array:
         self._traffic.count(volume.broadcast(array.nbytes, self.size, self.rank == root))
         if self.rank == root:
             return self._filled(array, staged)
         return self._kernel.message(array, staged)
 
-    def _filled(self, array: Array, staged: bool = False) -> Any:
+    def _filled(self, array: Array, staged: bool = False) -> Array:
         """The message of an array, to be sent; ``staged`` for collectives in the background."""
         with self._phases("pack"):
             message = self._kernel.message(array, staged)
@@ -153,7 +153,7 @@ class Group:
             self._kernel.before_sending()
         return message
 
-    def _take(self, message: Any, array: Array) -> None:
+    def _take(self, message: Array, array: Array) -> None:
         with self._phases("pack"):
             self._kernel.from_message(message, array)
 
@@ -174,7 +174,7 @@ class Pending:
     """A collective under way; ``then`` is called when what it brings is there."""
 
     def __init__(
-        self, requests: list, phases: Phases, then: Callable[[], None] = lambda: None
+        self, requests: Sequence[Request], phases: Phases, then: Callable[[], None] = lambda: None
     ) -> None:
         self._requests, self._phases, self._then = requests, phases, then
 

@@ -15,9 +15,10 @@ import time
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import numpy as np
+from numpy.typing import DTypeLike
 
 from gcnmpi.core.arrays import Array
 from gcnmpi.core.resident import forget_pages
@@ -37,6 +38,7 @@ except (ImportError, RuntimeError) as error:
 
 Comm = MPI.Intracomm
 Request = MPI.Request
+Prequest = MPI.Prequest
 Op = MPI.Op
 Window = MPI.Win
 MPIError = MPI.Exception
@@ -83,7 +85,7 @@ def from_root(comm: Comm, make: Callable[[], T]) -> T:
     return comm.bcast(value, root=0)  # type: ignore[return-value]
 
 
-def check_same(comm: Comm, mine: Mapping[str, Any], hint: str) -> None:
+def check_same(comm: Comm, mine: Mapping[str, object], hint: str) -> None:
     """Raise a UserError on all ranks unless each says the same as rank 0: the first that differs.
 
     Ranks that are about to do different things would wait for each other without end.
@@ -118,7 +120,7 @@ class NodeArray:
 
 
 def node_array(
-    comm: Comm, shape: tuple[int, ...], dtype: Any, make: Callable[[], np.ndarray]
+    comm: Comm, shape: tuple[int, ...], dtype: DTypeLike, make: Callable[[], np.ndarray]
 ) -> NodeArray:
     """Put what ``make()`` returns in memory shared by the ranks of each node.
 
@@ -204,7 +206,7 @@ def redistribute(
 
 def persistent(
     comm: Comm, blocks: Iterable[tuple[int, Array]], receive: bool, tag: int = EXCHANGE_TAG
-) -> list[MPI.Prequest]:
+) -> list[Prequest]:
     """Persistent requests that receive or send the row blocks of a buffer, one for each peer.
 
     ``blocks``: peers and the contiguous rows that go to or come from them.
@@ -227,19 +229,19 @@ def row_type(array: Array) -> Iterator[MPI.Datatype]:
         row.Free()  # MPI keeps it as long as it is in use
 
 
-def start_all(requests: list[MPI.Prequest]) -> None:
+def start_all(requests: list[Prequest]) -> None:
     """Start persistent requests, none or more."""
     if requests:
         MPI.Prequest.Startall(requests)
 
 
-def wait_all(requests: list) -> None:
+def wait_all(requests: Sequence[Request]) -> None:
     """Wait until started requests are complete."""
     if requests:
         MPI.Request.Waitall(requests)
 
 
-def free_with(owner: Any, made: Sequence[MPI.Prequest] | Sequence[MPI.Group]) -> None:
+def free_with(owner: object, made: Sequence[Prequest] | Sequence[MPI.Group]) -> None:
     """Free requests or groups when ``owner`` is collected (unless MPI has ended before)."""
 
     def free() -> None:
@@ -250,14 +252,16 @@ def free_with(owner: Any, made: Sequence[MPI.Prequest] | Sequence[MPI.Group]) ->
     weakref.finalize(owner, free)
 
 
-def reduce_in_place(comm: Comm, array: Any, op: MPI.Op = MPI.SUM, root: int | None = None) -> None:
+def reduce_in_place(
+    comm: Comm, array: Array | np.ndarray, op: MPI.Op = MPI.SUM, root: int | None = None
+) -> None:
     """Reduce a contiguous array over ranks, into it: on every rank, or on one, the root.
 
     ``REDUCED_AT_ONCE`` bytes at a time, since the library takes memory of its own for all that it
     is given at once, and counts it in 32 bits.
     """
     flat = array.reshape(-1)
-    step = REDUCED_AT_ONCE // array.itemsize
+    step = REDUCED_AT_ONCE // array.dtype.itemsize
     for start in range(0, max(1, len(flat)), step):
         piece = flat[start : start + step]
         if root is None:

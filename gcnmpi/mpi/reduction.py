@@ -6,7 +6,7 @@ It is made in float64 for all dtypes, in one buffer whose last number is the los
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import numpy as np
 
@@ -126,7 +126,9 @@ class HostSum:
         """Sum an array of the kernel over ranks, in place; returns the sum of their losses."""
         kernel = self._kernel
         if self._message is None:
-            self._message = kernel.message(gradients, staged=True)
+            message = kernel.message(gradients, staged=True)
+            assert isinstance(message, np.ndarray)  # of the host, as it is staged
+            self._message = message
         kernel.before_receiving()
         kernel.to_message(gradients, self._message)
         kernel.before_sending()
@@ -163,7 +165,7 @@ class DeviceSum:
 
 
 def joined(
-    comm: Comm, kernel: Memory[Array], make: Callable[[Network], Callable[[int, Any, int], T]]
+    comm: Comm, kernel: Memory[Array], make: Callable[[Network], Callable[[int, object, int], T]]
 ) -> T:
     """A communicator of NCCL, which all ranks make together: each has a device of its own.
 

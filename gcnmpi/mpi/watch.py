@@ -25,7 +25,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from types import FrameType, FunctionType
-from typing import Any, TypeVar
+from typing import TypeVar
 
 T = TypeVar("T")
 
@@ -50,7 +50,7 @@ def stop_requests(launcher: int | None = None, tell: bool = True) -> Iterator[Ca
     SIGHUP. With ``tell``, this process answers SIGINT with a line on stderr.
     """
     caught = [0]
-    before: dict[int, Any] = {}
+    before: dict[int, Callable[[int, FrameType | None], object] | int | None] = {}
 
     def heed(*numbers: int) -> None:
         if threading.current_thread() is not threading.main_thread():

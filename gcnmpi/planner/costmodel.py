@@ -151,8 +151,9 @@ def _products_seconds(
     for step in steps:
         slowest: dict[str, float] = {}
         for rank in ranks:
-            made = _loss_products(case, rank)
-            if step is not None:
+            if step is None:
+                made = _loss_products(case, rank)
+            else:
                 made = products(case.program, [step], partial(case.rows, rank))
             seconds, volume = _step(case, rank, made, step)
             if step is not None:

@@ -185,7 +185,8 @@ def passes_memory(case: Case, rank: int, steps: Sequence[Step], held: Sequence[V
     sparse = 0
     if program.sparse:
         sparse = input_memory(case, rank, len(program.sparse), transposed=True)
-    dense += sum(step.kept(*case.arcs(rank)) for step in steps)
+    arcs = case.arcs(rank)
+    dense += sum(step.kept(*arcs) for step in steps)
     # Buffers of one product and width serve all layers.
     whole = Counter(value.width for value in held if value.place.space is Space.WHOLE)
     made = products(program, steps, partial(case.rows, rank))

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from math import pi, sqrt
-from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
@@ -37,7 +36,9 @@ def reads_values(operators: Sequence[Operator]) -> bool:
     return any(isinstance(operator, Aggregate) for operator in operators)
 
 
-def keeps(run: Pass, stream: int, p: float, rows: np.ndarray, columns: np.ndarray) -> Any:
+def keeps(
+    run: Pass, stream: int, p: float, rows: np.ndarray, columns: np.ndarray
+) -> np.ndarray | float:
     """1 / (1 − p) where an entry is kept and 0 where it is dropped, (rows, columns)."""
     if run.epoch is None or p == 0:
         return 1.0
@@ -154,7 +155,7 @@ class Attention:
         return self._matrix.T @ g, self._alpha * (dalpha - mean[self._i])
 
 
-def _mean_of_heads(op: MeanOfHeads, x: list, w: Arrays, run: Pass) -> tuple[Any, Backward]:
+def _mean_of_heads(op: MeanOfHeads, x: list, w: Arrays, run: Pass) -> tuple[np.ndarray, Backward]:
     y = np.mean(_by_head(x[0], op.heads), axis=0)
     return y, lambda g: ([np.tile(g, op.heads) / op.heads], {})
 
@@ -250,8 +251,13 @@ def _batch_norm(op: BatchNorm, x: list, w: Arrays, run: Pass) -> tuple[np.ndarra
 
 
 def _normalized(
-    op: LayerNorm | BatchNorm, x: Any, mean: Any, variance: Any, w: Arrays, axis: int | None
-) -> tuple[np.ndarray, Backward]:
+    op: LayerNorm | BatchNorm,
+    x: np.ndarray,
+    mean: np.ndarray,
+    variance: np.ndarray,
+    w: Arrays,
+    axis: int | None,
+) -> tuple[np.ndarray, Backward]:  # fmt: skip
     """With moments along an axis of x, or with given ones (None)."""
     deviation = np.sqrt(variance + op.eps)
     z = (x - mean) / deviation

@@ -7,9 +7,9 @@ gradients here are given, and the parameters begin at 0: they are the sum of the
 from __future__ import annotations
 
 import dataclasses
-from typing import Any
 
 import numpy as np
+from numpy.typing import DTypeLike
 
 from gcnmpi.kernels.interface.kernel import Kernel
 from gcnmpi.nn.optim import Parameters, make_optimizer
@@ -41,7 +41,7 @@ def steps_apart(kernel: Kernel, config: TrainConfig) -> float:
     return float(np.abs(found - expected[_NAME]).max() / (size or 1.0))
 
 
-def _gradients(dtype: Any) -> np.ndarray:
+def _gradients(dtype: DTypeLike) -> np.ndarray:
     """Of sizes that differ from entry to entry and fall from step to step, exact in ``dtype``."""
     random = np.random.default_rng(0)
     sizes = 10.0 ** random.uniform(-4, 0, _SHAPE) * 0.98 ** np.arange(STEPS)[:, None, None]

@@ -11,11 +11,12 @@ from __future__ import annotations
 import dataclasses
 import math
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass
-from typing import Any
 
 import numpy as np
+import scipy.sparse as sp
+from numpy.typing import ArrayLike, DTypeLike
 
 from gcnmpi.core import rng
 from gcnmpi.core.precision import EXACT
@@ -243,7 +244,7 @@ def _gathered(problem: Problem, width: int = 3) -> float:
     return maximum(problem.runtime.comm, max(_distance(whole, expected), apart))
 
 
-def _random(name: str, rows: np.ndarray, width: int, dtype: Any) -> np.ndarray:
+def _random(name: str, rows: np.ndarray, width: int, dtype: DTypeLike) -> np.ndarray:
     """Numbers in −1..1 that depend on their global place only, rounded to ``dtype``, float64."""
     hashes = np.empty((len(rows), width), np.uint32)
     keys = rng.row_keys(ord(name), 0, 0, rows)
@@ -327,7 +328,9 @@ def _metrics_of(
     return Check("metrics", _worst(errors), 1e-12, ", ".join(notes))
 
 
-def _product_checks(products: list[Products], matrix: Any, tolerance: float) -> Iterator[Check]:
+def _product_checks(
+    products: list[Products], matrix: sp.csr_array, tolerance: float
+) -> Iterator[Check]:
     if not products:  # of a network that makes none
         return
     widths = "width " + ", ".join(str(p.width) for p in products)
@@ -366,7 +369,7 @@ def _metrics(problem: Problem, plans: list[dict[str, int] | None]) -> Iterator[C
         yield Check("plan = metrics", max(errors), 0, "on every rank")
 
 
-def _facts(problem: Problem, result: Result) -> dict[str, Any]:
+def _facts(problem: Problem, result: Result) -> dict[str, object]:
     config = problem.config
     return {
         "graph": problem.source.stored.manifest.name,
@@ -387,7 +390,7 @@ def _facts(problem: Problem, result: Result) -> dict[str, Any]:
 # Sizes.
 
 
-def _distance(got: Any, expected: Any, floor: float = 0.0) -> float:
+def _distance(got: ArrayLike, expected: ArrayLike, floor: float = 0.0) -> float:
     """Largest difference, relative to the largest entry expected; NaN if a NaN is among them."""
     got, expected = np.asarray(got, np.float64), np.asarray(expected, np.float64)
     if got.shape != expected.shape:
@@ -399,5 +402,5 @@ def _size(array: np.ndarray) -> float:
     return float(np.max(np.abs(array), initial=0.0))
 
 
-def _worst(errors: Any) -> float:
+def _worst(errors: Iterable[float | np.floating]) -> float:
     return float(np.max(list(errors), initial=0.0))

@@ -31,7 +31,7 @@ from gcnmpi.run.checkpoint import flat, intact_facts, newest, plain, write_check
 from partition.errors import UserError
 from partition.records import map_npy, read_npz
 
-Facts = Mapping[str, Any]  # the manifest of a checkpoint
+Facts = dict[str, Any]  # the manifest of a checkpoint
 FORMAT, VERSION = "gcnmpi-propagation", 1
 # Options that say for how long, and keys that say how fast: they change no bit.
 _FREE_OPTIONS = ("checkpoint", "every", "iterations")
@@ -48,12 +48,12 @@ _EXACT_KEYS = ("graph.", "dtype")
 _HINT = "remove it, or name another folder: checkpoint=DIR"
 
 
-def kept_in(methods: str = "", **limits: Any) -> Any:
+def kept_in(methods: str = "", needs: tuple[str, Any] | None = None) -> Any:
     """The option ``checkpoint`` of a method, or of some methods of several."""
     text = (
         f"{methods}folder that checkpoints are kept in; where there is one, the run goes on from it"
     )
-    return key("", text, example="kept", **limits)
+    return key("", text, example="kept", needs=needs)
 
 
 def kept_every() -> Any:
@@ -169,7 +169,7 @@ def facts_of(
     source: Source,
     config: Config,
     size: int,
-) -> dict[str, Any]:
+) -> dict[str, object]:
     """The facts of a checkpoint: graph, method and options, matrix; and how it is computed.
 
     Of ``given`` options that name files, the bytes in these count, not where they are. The options
@@ -231,5 +231,5 @@ def _differences(
     ]
 
 
-def _read_facts(path: Path) -> dict[str, Any]:
+def _read_facts(path: Path) -> Facts:
     return files.read_facts(path, FORMAT, VERSION, "name another folder: checkpoint=DIR")

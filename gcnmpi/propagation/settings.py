@@ -16,6 +16,7 @@ from gcnmpi.options.settings import checked, read_value, spelled
 from gcnmpi.propagation.interface import OPTIONAL, Matrix, Method
 from partition.errors import UserError, nearest, unknown_name
 
+Fields = Mapping[str, dataclasses.Field]
 # Keys that say nothing of a propagation: it learns nothing.
 _OF_TRAINING = ("model.", "task.", "train.")
 FILE_OPTIONS = ("seeds", "predictions", "checkpoint")
@@ -51,7 +52,7 @@ def asked_for(
     name: str,
     settings: Iterable[str] = (),
     config_file: str | os.PathLike | None = None,
-    values: Mapping[str, Any] | None = None,
+    values: Mapping[str, object] | None = None,
 ) -> Asked:
     """Read options of the method, and keys.
 
@@ -81,7 +82,7 @@ def asked_for(
     return Asked(name, method, options, _of_method(config, method, there))
 
 
-def _split(settings: Iterable[str], fields: Mapping[str, Any]) -> tuple[dict[str, str], list[str]]:
+def _split(settings: Iterable[str], fields: Fields) -> tuple[dict[str, str], list[str]]:
     """Texts of options by name, and all other settings."""
     own: dict[str, str] = {}
     others = []
@@ -101,7 +102,7 @@ def _split(settings: Iterable[str], fields: Mapping[str, Any]) -> tuple[dict[str
     return own, others
 
 
-def _checked(key: str, value: Any, hint: Any, limits: Mapping[str, Any]) -> Any:
+def _checked(key: str, value: object, hint: object, limits: Mapping[str, Any]) -> object:
     try:
         return checked(key, value, hint, limits)
     except UserError as error:
@@ -133,7 +134,7 @@ def _has(name: str, key: str) -> bool:
     return key in {entry.name for entry in dataclasses.fields(METHODS.get(name).options)}
 
 
-def _check_needs(name: str, options: Any, given: Iterable[str], fields: Mapping[str, Any]) -> None:
+def _check_needs(name: str, options: object, given: Iterable[str], fields: Fields) -> None:
     """A UserError for an option that has no effect with the value of another one."""
     for key in given:
         needs = fields[key].metadata["needs"]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -12,12 +12,11 @@ from typing import Any
 from rich import box
 
 from gcnmpi.mpi.comm import Comm, agreed
+from gcnmpi.report.groups import Record
 from gcnmpi.report.progress import print_warnings
 from gcnmpi.run.writer import Writer
 from partition.records import append_record
 from partition.terminal import print_wide, table_of
-
-Record = Mapping[str, Any]
 
 
 class Report(contextlib.AbstractContextManager):

@@ -96,7 +96,7 @@ def print_plan(
         print(textwrap.fill(text, WIDTH, break_long_words=False, subsequent_indent="  "))
 
 
-def plan_line(line: Ranked) -> dict[str, Any]:
+def plan_line(line: Ranked) -> dict[str, object]:
     """A candidate and its cost as JSON has them."""
     candidate = line.candidate
     return {
@@ -124,7 +124,7 @@ def print_machine(machine: Machine, facts: Mapping[str, Any], path: Path) -> Non
     print(path)
 
 
-def print_line(line: Mapping[str, Any]) -> None:
+def print_line(line: Mapping[str, object]) -> None:
     """Print a variant that was measured, or skipped, as one JSON object."""
     print(json.dumps(line), flush=True)
 
@@ -152,7 +152,7 @@ def print_bench(lines: Sequence[Mapping[str, Any]]) -> None:
             print(f"not {_variant(line['scheme'], line['options'])}: {line['skipped']}")
 
 
-def _batches(setting: Setting) -> dict[str, Any] | None:
+def _batches(setting: Setting) -> dict[str, int] | None:
     """How many mini-batches an epoch has, and how many were drawn; None of full batches."""
     if setting.batches is None:
         return None
@@ -171,7 +171,7 @@ def _batches_line(config: Config, drawn: Mapping[str, int]) -> str:
     return textwrap.fill(text, WIDTH)
 
 
-def _machine_line(machine: Mapping[str, Any], config: Any) -> str:
+def _machine_line(machine: Mapping[str, Any], config: Config) -> str:
     if not machine:
         return "default constants: order of magnitude; to measure: mpirun gcnmpi calibrate"
     text = (
@@ -185,12 +185,12 @@ def _machine_line(machine: Mapping[str, Any], config: Any) -> str:
     return text
 
 
-def _variant(scheme: str, options: Mapping[str, Any]) -> str:
+def _variant(scheme: str, options: Mapping[str, object]) -> str:
     """A scheme with what tells its variants apart."""
     return " ".join([scheme, *(f"{name} {value}" for name, value in options.items())])
 
 
-def _short(scheme: str, options: Mapping[str, Any]) -> str:
+def _short(scheme: str, options: Mapping[str, object]) -> str:
     """A variant in few letters: "tensor3d 4x2x2", "replicated 4 not sparse"."""
     words = []
     for name, value in options.items():

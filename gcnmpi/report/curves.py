@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
+from gcnmpi.report.groups import Record
 from partition.charts.paper import COLOURS, new_figure, save_figure
 from partition.errors import shown
 
 
 def plot_curves(
-    runs: Sequence[tuple[str, Sequence[Mapping[str, Any]]]],
+    runs: Sequence[tuple[str, Sequence[Record]]],
     file: str | os.PathLike,
     metrics: Sequence[str] = ("accuracy",),
 ) -> None:

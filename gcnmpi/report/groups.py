@@ -12,37 +12,39 @@ from gcnmpi.options.config import keys
 from gcnmpi.run.checkpoint import flat
 from gcnmpi.run.record import RECORD, metric_of
 
-Start = Mapping[str, Any]
+Record = Mapping[str, Any]
+"""A line of the record of a run, of which its event says what fields it has."""
+
 CHANCE = ("train.seed", "train.split")
 # Of the start of a record, beside the configuration; shown under these names, not under their keys.
 FACTS = ("graph", "partition", "ranks", "scheme", "kernel", "dtype", "metric")
 _SHOWN = ("scheme.name", "kernel", "dtype")
 
 
-def settings(start: Start) -> dict[str, Any]:
+def settings(start: Record) -> dict[str, object]:
     """Every key of a run's configuration; those that its version did not have are the defaults."""
     usual = {name: json.loads(json.dumps(default)) for name, default, _ in keys()}
     return usual | dict(flat(start.get("config") or {}))
 
 
-def fact(start: Start, name: str) -> Any:
+def fact(start: Record, name: str) -> object:
     """One of FACTS; None where the record does not say it."""
     if name == "metric":
         return metric_of(start)
     return (start.get("config") or {}).get("dtype") if name == "dtype" else start.get(name)
 
 
-def as_text(value: Any) -> str:
+def as_text(value: object) -> str:
     """The value of a key as ``--set`` takes it."""
     return value if isinstance(value, str) else json.dumps(value)
 
 
-def different_facts(starts: Sequence[Start]) -> list[str]:
+def different_facts(starts: Sequence[Record]) -> list[str]:
     """The names of FACTS that are not the same for all runs."""
     return [name for name in FACTS if len({str(fact(start, name)) for start in starts}) > 1]
 
 
-def different_keys(starts: Sequence[Start], chance: bool = True) -> dict[str, list[Any]]:
+def different_keys(starts: Sequence[Record], chance: bool = True) -> dict[str, list[object]]:
     """The keys that are not the same for all runs, and the value of each run.
 
     Seed and split are left out without ``chance``: groups of runs have several of each.
@@ -57,7 +59,7 @@ def different_keys(starts: Sequence[Start], chance: bool = True) -> dict[str, li
     return {name: of for name, of in columns.items() if len(set(map(as_text, of))) > 1}
 
 
-def groups(starts: Sequence[Start]) -> list[list[int]]:
+def groups(starts: Sequence[Record]) -> list[list[int]]:
     """The places of runs of one graph that differ in seed and split only, in order."""
     found: dict[str, list[int]] = {}
     for place, start in enumerate(starts):

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 from gcnmpi.options.outputs import Training
 from gcnmpi.options.task import LOWER_IS_BETTER, chosen_metrics
 from gcnmpi.propagation.running import Propagated
+from gcnmpi.report.groups import Record
 from gcnmpi.report.progress import print_warnings, shown_metrics
 from gcnmpi.run.best import diverged
 from gcnmpi.run.inference import Inference
@@ -36,7 +36,7 @@ def print_trained(asked: Training, done: Trained, seconds: float, *, quiet: bool
 
 
 def print_run(
-    asked: Training, folder: Path, epochs: Sequence[Epoch], end: Mapping[str, Any], seconds: float
+    asked: Training, folder: Path, epochs: Sequence[Epoch], end: Record, seconds: float
 ) -> None:
     """The last and the best epoch of a run, how long it took, and where its files are.
 

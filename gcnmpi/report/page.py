@@ -4,15 +4,22 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Collection, Iterator, Sequence
 
 import numpy as np
 
 from gcnmpi import __version__
 from gcnmpi.options.config import keys
 from gcnmpi.options.task import LOWER_IS_BETTER
-from gcnmpi.report.groups import FACTS, as_text, different_facts, different_keys, fact, spread
+from gcnmpi.report.groups import (
+    FACTS,
+    Record,
+    as_text,
+    different_facts,
+    different_keys,
+    fact,
+    spread,
+)
 from gcnmpi.report.run_curves import Entry, by_run, curves, entries_of
 from gcnmpi.report.run_facts import COMPUTING, RunFacts, total
 from gcnmpi.report.run_figures import (
@@ -122,7 +129,7 @@ def _runs(runs: Sequence[RunFacts], entries: Sequence[Entry], marked: bool) -> T
             last["loss"], best.get(f"val_{run.metric}"), best.get(f"test_{run.metric}"),
         ])  # fmt: skip
     low = len(facts) + len(keys) + 3
-    marks: dict[int, Any] = {}
+    marks: dict[int, str | Sequence[str]] = {}
     if marked:
         marks = {low + offset: "low" for offset in range(5)}
         marks[low + 5] = [_better(run) for run in runs]
@@ -138,7 +145,7 @@ def _runs(runs: Sequence[RunFacts], entries: Sequence[Entry], marked: bool) -> T
     )
 
 
-def _settings(facts: Sequence[str], keys: Mapping[str, Any], first: int) -> dict[int, str]:
+def _settings(facts: Sequence[str], keys: Collection[str], first: int) -> dict[int, str]:
     """The formats of columns of settings: as they were given."""
     return dict.fromkeys(range(first, first + len(facts) + len(keys)), "g")
 
@@ -152,7 +159,7 @@ def _better(run: RunFacts) -> str:
     return "low" if run.metric in LOWER_IS_BETTER else "high"
 
 
-def _cell(value: Any) -> Any:
+def _cell(value: object) -> object:
     """A number as one, which is aligned and sorted as such; all else as ``--set`` takes it."""
     if value is None:
         return "–"
@@ -248,7 +255,7 @@ def _counted(run: RunFacts) -> str:
     return f"Bytes and messages counted are {text}.{messages and f' An epoch takes{messages}.'}"
 
 
-def _phase_table(end: Mapping[str, Any]) -> Iterator[Table]:
+def _phase_table(end: Record) -> Iterator[Table]:
     """Of records that have no figures of single ranks."""
     phases = end.get("phases") or {}
     rows = [
@@ -320,10 +327,10 @@ def _common(runs: Sequence[RunFacts]) -> str:
     return f"In common: {', '.join(told)}." if told else ""
 
 
-def _plain(value: Any) -> str:
+def _plain(value: object) -> str:
     """An identifier or a count as it is; counts with commas."""
     return f"{value:,}" if isinstance(value, int) and not isinstance(value, bool) else _text(value)
 
 
-def _text(value: Any) -> str:
+def _text(value: object) -> str:
     return "–" if value is None else str(value)

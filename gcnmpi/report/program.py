@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, TypeGuard
 
 from rich import box
 from rich.table import Table
@@ -27,7 +27,7 @@ PASSES = ("constants", "forward", "backward", "evaluation")
 Entry = dict[str, Any]
 
 
-def describe(program: Program) -> dict[str, Any]:
+def describe(program: Program) -> Entry:
     """A program as data: lists of values, steps, parameters and buffers; and a few facts.
 
     A place is H2 for H², and MH1 for M·H¹. Its space is that of the rows of vertices unless it is
@@ -57,7 +57,7 @@ def describe(program: Program) -> dict[str, Any]:
     }
 
 
-def listing(description: Mapping[str, Any]) -> str:
+def listing(description: Mapping[str, object]) -> str:
     """A description as text, an entry a line, for comparisons."""
     lines = []
     for name, what in description.items():
@@ -68,7 +68,7 @@ def listing(description: Mapping[str, Any]) -> str:
 
 
 def print_program(
-    case: Case, batch: Program | None, facts: Mapping[str, Any], *, as_json: bool
+    case: Case, batch: Program | None, facts: Mapping[str, object], *, as_json: bool
 ) -> None:
     """Print the program of a run, with the bytes that its busiest rank sends and receives.
 
@@ -117,15 +117,15 @@ def _with_values(step: Entry, named: Sequence[str]) -> Entry:
     return {**step, "reads": [named[value] for value in step["reads"]], "writes": writes}
 
 
-def _line(facts: Mapping[str, Any]) -> str:
+def _line(facts: Mapping[str, object]) -> str:
     return ", ".join(f"{name} {cell}" for name, what in facts.items() if (cell := _cell(what)))
 
 
-def _is_table(what: Any) -> bool:
+def _is_table(what: object) -> TypeGuard[list[Entry]]:
     return isinstance(what, list) and any(isinstance(entry, dict) for entry in what)
 
 
-def _cell(what: Any) -> str:
+def _cell(what: object) -> str:
     """Empty for what is not so, or not there."""
     if isinstance(what, (list, tuple)):
         return "; ".join(map(str, what))

@@ -7,9 +7,7 @@ import time
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
-from rich.progress import Progress as Bar
-
+from gcnmpi.run.problem import Problem
 from gcnmpi.run.record import Epoch
 from partition.errors import shown
 from partition.terminal import console, duration
@@ -28,7 +26,7 @@ class Progress:
 
     def __init__(
         self,
-        problem: Any,
+        problem: Problem,
         quiet: bool,
         moved: Callable[[], None] = lambda: None,
         clock: Callable[[], float] = time.monotonic,
@@ -39,18 +37,23 @@ class Progress:
         self._first: tuple[int, float] | None = None  # epoch and time
         self._shown = 0.0
         self._console = console(sys.stderr, quiet=quiet, soft_wrap=True)
-        self._bar: Bar | None = None
+        self._bar: Any = None
         self._console.print(shown(_heading(problem)), markup=False)
         if not quiet:
             print_warnings(problem.warnings)
 
     def __enter__(self) -> Progress:
         if self._console.is_terminal and not self._quiet:
+            from rich import progress  # here: ranks without a terminal would wait for it
+
             columns = (
-                TextColumn("epoch"), MofNCompleteColumn(), BarColumn(),
-                TextColumn("{task.description}"), TimeRemainingColumn(),
-            )  # fmt: skip
-            self._bar = Bar(*columns, console=self._console)
+                progress.TextColumn("epoch"),
+                progress.MofNCompleteColumn(),
+                progress.BarColumn(),
+                progress.TextColumn("{task.description}"),
+                progress.TimeRemainingColumn(),
+            )
+            self._bar = progress.Progress(*columns, console=self._console)
             self._bar.start()
             self._task = self._bar.add_task("", total=self._total)
         return self
@@ -107,7 +110,7 @@ def figure(value: float) -> str:
     return f"{value:.3f}" if abs(value) < 100 else f"{value:.4g}"
 
 
-def _heading(problem: Any) -> str:
+def _heading(problem: Problem) -> str:
     """The run in one line: "cora, partition hp-4: 4 ranks × 2 threads, p2p, graphblas …"."""
     partition = f", partition {problem.source.partition.name}" if problem.source.partition else ""
     ranks, threads = problem.runtime.comm.size, problem.runtime.kernel.threads

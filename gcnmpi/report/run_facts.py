@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
 from gcnmpi.core.timing import EPOCH_PHASES
+from gcnmpi.report.groups import Record
 from gcnmpi.run.record import RunRecord, metric_of
 from partition.errors import UserError, shown
 
@@ -45,9 +45,9 @@ class RunFacts:
     """A run, finished or not; arrays are (P,) if nothing else is said, None where not known."""
 
     name: str  # among the runs it is compared with
-    start: Mapping[str, Any]
-    end: Mapping[str, Any]  # empty where the run did not finish
-    epochs: Sequence[Mapping[str, Any]]
+    start: Record
+    end: Record  # empty where the run did not finish
+    epochs: Sequence[Record]
     metric: str
     ranks: int
     phases: Mapping[str, np.ndarray]  # seconds an epoch in each; empty where not known
@@ -68,7 +68,7 @@ class RunFacts:
         return [e["epoch"] for e in self.epochs], [e.get(key) for e in self.epochs]
 
     @property
-    def best(self) -> Mapping[str, Any]:
+    def best(self) -> Record:
         """The epoch of the best validation metric; empty where it is not known."""
         number = self.end.get("best_epoch")
         return next((e for e in self.epochs if e["epoch"] == number), {})
@@ -149,7 +149,7 @@ class _Sampled:
     count: int
 
 
-def _sample(record: Mapping[str, Any]) -> _Sampled:
+def _sample(record: Record) -> _Sampled:
     after, epoch, seconds = record["after"], record["epoch"], record["seconds"]
     if type(after) is not int or type(epoch) is not int or epoch <= after:
         raise ValueError(f"a sample of phases after epoch {after!r}, in epoch {epoch!r}")
@@ -160,7 +160,7 @@ def _sample(record: Mapping[str, Any]) -> _Sampled:
 
 
 def _phases(
-    end: Mapping[str, Any], samples: Sequence[_Sampled], size: int, run: int
+    end: Record, samples: Sequence[_Sampled], size: int, run: int
 ) -> tuple[dict[str, np.ndarray], np.ndarray | None]:
     """Seconds an epoch of every rank: of the whole run, or as far as samples say it."""
     if "rank_phases" in end:
@@ -178,7 +178,7 @@ def _phases(
     }, None  # fmt: skip
 
 
-def _pairs(ranks: Mapping[str, Any], size: int) -> np.ndarray | None:
+def _pairs(ranks: Record, size: int) -> np.ndarray | None:
     peers, rows = ranks.get("peers"), ranks.get("peer_rows")
     if peers is None or rows is None:
         return None
@@ -191,7 +191,7 @@ def _pairs(ranks: Mapping[str, Any], size: int) -> np.ndarray | None:
     return sent * float(ranks["expand_row_bytes"]) + sent.T * float(ranks["fold_row_bytes"])
 
 
-def _numbers(facts: Mapping[str, Any], name: str, size: int) -> np.ndarray | None:
+def _numbers(facts: Mapping[str, object], name: str, size: int) -> np.ndarray | None:
     """One number a rank; None where there is no such field."""
     values = facts.get(name)
     if values is None:

@@ -5,13 +5,14 @@ from __future__ import annotations
 import csv
 import json
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from gcnmpi.report.curves import plot_curves
 from gcnmpi.report.groups import (
     FACTS,
+    Record,
     as_text,
     different_facts,
     different_keys,
@@ -111,13 +112,11 @@ def _draw(runs: Sequence[tuple[Path, RunRecord]], page: Path | None, folder: Pat
         save_figures(report_figures(facts), folder)
 
 
-def _together(
-    rows: Sequence[Mapping[str, Any]], starts: Sequence[Mapping[str, Any]]
-) -> list[dict[str, Any]]:
+def _together(rows: Sequence[Record], starts: Sequence[Record]) -> list[dict[str, Any]]:
     """Rows with the keys that differ, and with means over runs that differ by chance only."""
     keys, more = different_keys(starts), [dict(row) for row in rows]
     for number, places in enumerate(groups(starts), 1):
-        means: dict[str, Any] = {"group": number, "group_runs": len(places)}
+        means: dict[str, object] = {"group": number, "group_runs": len(places)}
         for name in ("best_val", "best_test"):
             values = spread([rows[place][name] for place in places])
             means |= dict(zip((f"{name}_mean", f"{name}_deviation"), values, strict=True))
@@ -126,11 +125,7 @@ def _together(
     return more
 
 
-def _print_table(
-    names: Sequence[str],
-    rows: Sequence[Mapping[str, Any]],
-    starts: Sequence[Mapping[str, Any]],
-) -> None:
+def _print_table(names: Sequence[str], rows: Sequence[Record], starts: Sequence[Record]) -> None:
     different = [*different_facts(starts), *different_keys(starts)]
     numbers = ("MB/epoch", "busiest", "s/epoch", "loss", "val", "test", "best val", "its test")
     table = table_of(("run", *different), numbers)
@@ -155,7 +150,7 @@ def _print_table(
         _print_means(rows, starts)
 
 
-def _print_means(rows: Sequence[Mapping[str, Any]], starts: Sequence[Mapping[str, Any]]) -> None:
+def _print_means(rows: Sequence[Record], starts: Sequence[Record]) -> None:
     """A line for each group of runs."""
     firsts = [places[0] for places in groups(starts)]
     each = [starts[place] for place in firsts]
@@ -220,14 +215,14 @@ def _row(run: Path, record: RunRecord) -> dict[str, Any]:
         raise UserError(f"{run} is damaged: {error}") from error
 
 
-def _a_rank(end: Mapping[str, Any], name: str) -> list[float]:
+def _a_rank(end: Record, name: str) -> list[float]:
     numbers = end[name]
     if not numbers or not all(type(number) in (int, float) for number in numbers):
         raise ValueError(f"{name} is {str(numbers)[:80]}, not one number a rank")
     return numbers
 
 
-def _text(value: Any) -> str:
+def _text(value: object) -> str:
     return "-" if value is None else shown(as_text(value))
 
 

@@ -9,8 +9,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
-import pyarrow as pa
-import pyarrow.parquet as pq
 
 from partition.records import atomic_file
 
@@ -83,6 +81,9 @@ def write_csv(results: Results, path: Path) -> None:
 
 def write_parquet(results: Results, path: Path) -> None:
     """A column ``id``, of numbers where vertices have no ids, and one for each of the values."""
+    import pyarrow as pa  # here, since every rank of every run would wait for it
+    import pyarrow.parquet as pq
+
     text = results.ids is not None and results.ids.dtype.kind == "U"
     of_names = results.names is not None
     number = pa.string() if of_names else pa.from_numpy_dtype(results.values.dtype)

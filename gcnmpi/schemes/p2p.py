@@ -242,7 +242,7 @@ def _degrees(runtime: Runtime, plan: Plan, entries: loading.Entries) -> np.ndarr
     exchange.own[:, 0] = row_sums(entries.row, entries.weight, plan.nown)
     exchange.start_expand()
     exchange.finish()
-    return exchange.whole[:, 0]
+    return transport.kernel.to_host(exchange.whole[:, 0])
 
 
 def _values(

@@ -25,7 +25,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
 from typing import NamedTuple
 
 import numpy as np
@@ -87,6 +87,7 @@ class Piece(NamedTuple):
         return _length(self.rows), _length(self.columns)
 
 
+@cache
 def roles(place: Place) -> Roles:
     """See the table in the module's docstring."""
     found = (Roles(X, Y, Z), Roles(Z, X, Y), Roles(Y, Z, X))[place.layer % 3]

@@ -26,11 +26,11 @@ LAYERS = "exchanges no rows between its layers: write them out, with a g.expand 
 Rule = tuple[str, Callable[[Any], bool]]
 
 
-def _always(_: Any) -> bool:
+def _always(_: object) -> bool:
     return True
 
 
-def _has(name: str, *values: Any) -> Callable[[Any], bool]:
+def _has(name: str, *values: object) -> Callable[[object], bool]:
     return lambda module: getattr(module, name, None) in values
 
 

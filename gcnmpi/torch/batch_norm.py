@@ -127,7 +127,9 @@ class Normalise(torch.autograd.Function):
     @staticmethod
     @eager
     @once_differentiable
-    def backward(ctx: Any, grad: torch.Tensor | None, *_: Any) -> tuple[Any, ...]:
+    def backward(
+        ctx: Any, grad: torch.Tensor | None, *_: object
+    ) -> tuple[torch.Tensor | None, ...]:
         """The gradient of x, and this rank's share of those of weight and bias."""
         (x,) = ctx.saved_tensors
         moments, factors, rows, eps, ranks = ctx.numbers

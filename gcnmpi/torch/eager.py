@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import sys
 from collections.abc import Callable
-from typing import Any, ParamSpec, TypeVar
+from typing import ParamSpec, TypeVar
 
 import torch
 
@@ -19,7 +19,7 @@ def eager(function: Callable[P, T]) -> Callable[P, T]:
     Messages and arrays of NumPy cannot be traced. It is ``torch.compiler.disable``, which loads
     the compiler, from the moment on that somebody else has loaded it.
     """
-    disabled: list[Callable[..., Any]] = []
+    disabled: list[Callable[P, T]] = []
 
     @functools.wraps(function)
     def call(*args: P.args, **kwargs: P.kwargs) -> T:

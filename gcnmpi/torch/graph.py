@@ -7,7 +7,6 @@ import warnings
 from collections.abc import Callable, Iterable, Mapping
 from functools import cached_property, partial
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import torch
@@ -365,7 +364,7 @@ class Graph(OfThisProcess):
 
     def _check_count(self, h: torch.Tensor, halo: bool) -> None:
         wanted = f"{self.num_own} own rows"
-        allowed: tuple[Any, ...] = (self.num_own,)
+        allowed: tuple[int, ...] = (self.num_own,)
         if halo:
             allowed += (self.num_own + self.num_halo,)
             wanted += f", or {allowed[1]} with those of the halo,"

@@ -114,7 +114,8 @@ def part_of_sum(array: np.ndarray, first: int, last: int) -> int:
     width = rows.dtype.itemsize
     words = rows.view(np.uint32 if width % 4 == 0 else f"u{width}")
     begin = first * (len(words) // (last - first))
-    within = mixed(np.arange(AT_ONCE), ALPHA) | np.uint64(1)
+    places = min(AT_ONCE, begin % AT_ONCE + len(words))
+    within = mixed(np.arange(places), ALPHA) | np.uint64(1)
     total, product = 0, np.empty(AT_ONCE, np.uint64)
     for block in range(begin // AT_ONCE, -(-(begin + len(words)) // AT_ONCE)):
         start, stop = block * AT_ONCE - begin, (block + 1) * AT_ONCE - begin

@@ -5,19 +5,36 @@ An object is told by the package of its class, and its own methods are asked for
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from partition.errors import UserError
 from partition.importing.readers import dgl_bin
+from partition.importing.readers.arc_columns import FEATURES, LABELS, WEIGHT, chosen, pick
 from partition.importing.readers.columns import named_roles
 from partition.importing.readers.named_arrays import MASK_FIELDS, labels_or_targets, weights_name
 from partition.importing.readers.numbering import check_ids, number_vertices
 
 
-def arrays_of(graph: object) -> dict[str, Any]:
+@dataclass(frozen=True)
+class _Edges:
+    """Attributes of edges: names, how one is got, and which of them may be the weights.
+
+    ``known``: those of known names are data of the edges, unasked.
+    """
+
+    names: Sequence[str]
+    get: Callable[[str], np.ndarray | None]
+    weights: Sequence[str] = (WEIGHT,)
+    known: bool = True
+
+
+def arrays_of(
+    graph: object, arc_features: str | None = None, arc_label: str | None = None
+) -> dict[str, Any]:
     """The content of a graph of another library, as arguments of :func:`import_arrays`.
 
     Parameters
@@ -29,7 +46,11 @@ def arrays_of(graph: object) -> dict[str, Any]:
         edges without a direction become two arcs. Of PyTorch Geometric, ``x``, ``y``,
         ``edge_index``, ``edge_weight`` (or an ``edge_attr`` of one column) and the masks; of DGL,
         ``feat``, ``label``, the masks, and ``weight``. A data frame has a row for each arc, in
-        columns called source, target and perhaps weight.
+        columns called source, target and perhaps weight. Data of edges are taken likewise, of
+        arrays called ``edge_attr``, ``feat``, ``x``, ``edge_label``, ``y`` and as masks.
+    arc_features, arc_label : str, optional
+        Attributes of edges, or columns of a data frame, that are features and labels of the arcs:
+        names and patterns, "w1,w2", "f*".
 
     Raises
     ------
@@ -44,16 +65,51 @@ def arrays_of(graph: object) -> dict[str, Any]:
             f"a {type(graph).__module__}.{type(graph).__name__} is no graph that is known",
             f"known are those of {', '.join(LIBRARIES)}; gcnmpi.graph.from_arrays takes arrays",
         )
-    return {name: value for name, value in LIBRARIES[found](graph).items() if value is not None}
+    arrays = dict(LIBRARIES[found](graph))
+    edges = arrays.pop("edges", None)
+    if isinstance(edges, _Edges):
+        arrays |= _arc_data(edges, arc_features, arc_label)
+    elif arc_features or arc_label:
+        raise UserError(f"of {found}, no data of edges are known", "give arc_features as an array")
+    return {name: value for name, value in arrays.items() if value is not None}
+
+
+def _arc_data(edges: _Edges, features: str | None, label: str | None) -> dict[str, object]:
+    """Data of edges, and their weights, as arguments of :func:`import_arrays`."""
+    where = "the graph"
+    wanted = [
+        *chosen(edges.names, label, "arc_label", where),
+        *chosen(edges.names, features, "arc_features", where, edges.weights),
+    ]
+    free = [name for name in edges.weights if name in edges.names and name not in wanted]
+    weights = edges.get(free[0]) if free else None
+    if edges.known:
+        unasked = (*FEATURES, *LABELS, *MASK_FIELDS)
+        wanted += [name for name in unasked if name in edges.names and name not in free[:1]]
+    got = {name: edges.get(name) for name in dict.fromkeys(wanted)}
+    arrays = {name: array for name, array in got.items() if array is not None}
+    table, _, _ = pick(arrays, None, features, label, where)
+    found = dict(table.columns)
+    labels = found.pop("labels", None)
+    if labels is not None and table.names is not None:
+        labels = np.array(table.names)[labels]
+    return {
+        "edge_weight": None if weights is None else weights.reshape(-1),
+        "arc_features": found.pop("features", None),
+        "arc_labels": labels,
+        "arc_masks": found or None,
+    }
 
 
 def _networkx(graph: Any) -> dict[str, object]:
     number = {vertex: i for i, vertex in enumerate(graph.nodes)}
     ends = [(number[edge[0]], number[edge[1]]) for edge in graph.edges()]
-    weights = [data for *_, data in graph.edges(data="weight")]
+    data = [found for *_, found in graph.edges(data=True)]
     attributes = dict(graph.nodes(data=True))
+    names = dict.fromkeys(str(name) for found in data for name in found)
     return _listed(
-        list(number), ends, graph.is_directed(), weights,
+        list(number), ends, graph.is_directed(), list(names),
+        lambda name: [found.get(name) for found in data],
         lambda name: [values.get(name) for values in attributes.values()],
     )  # fmt: skip
 
@@ -61,10 +117,10 @@ def _networkx(graph: Any) -> dict[str, object]:
 def _igraph(graph: Any) -> dict[str, object]:
     named = "name" in graph.vs.attributes()
     vertices = graph.vs["name"] if named else list(range(graph.vcount()))
-    weights = graph.es["weight"] if "weight" in graph.es.attributes() else []
     present = set(graph.vs.attributes())
     return _listed(
-        vertices, graph.get_edgelist(), graph.is_directed(), weights,
+        vertices, graph.get_edgelist(), graph.is_directed(), graph.es.attributes(),
+        lambda name: graph.es[name],
         lambda name: graph.vs[name] if name in present else [None] * len(vertices),
     )  # fmt: skip
 
@@ -73,17 +129,22 @@ def _listed(
     vertices: list[object],
     ends: Iterable[tuple[int, int]],
     directed: bool,
-    weights: list[object],
+    names: list[str],
+    of_edges: Callable[[str], list[object]],
     attribute: Callable[[str], list[object]],
 ) -> dict[str, object]:
     """A graph that is kept as objects, one for each vertex and each edge."""
     edge_index = np.array(list(ends), np.int64).reshape(-1, 2).T
     if not directed:  # an edge is the same whichever end comes first
         edge_index = np.sort(edge_index, axis=0)
+
+    def column(name: str) -> np.ndarray | None:
+        return _column(of_edges(name), name, "edges")
+
     found: dict[str, object] = {
         "edge_index": edge_index, "n": len(vertices), "ids": _ids(vertices),
         "undirected": None if directed else True,
-        "edge_weight": _column(weights, "weight", "edges"),
+        "edges": _Edges(names, column),
     }  # fmt: skip
     return found | _vertex_data({name: _column(attribute(name), name, "vertices")
                                  for name in ("x", "y", *MASK_FIELDS)})  # fmt: skip
@@ -122,12 +183,16 @@ def _pyg(data: Any) -> dict[str, object]:
             f"a {type(data).__name__} without an edge_index is no graph of one type of vertices"
         )
     wanted = ("x", "y", *MASK_FIELDS)
-    given = {name: fields.get(name) for name in ("edge_weight", "edge_attr")}
-    arcs = {name: _host(values) for name, values in given.items() if values is not None}
-    name = weights_name(arcs)
+    count = _host(fields["edge_index"]).shape[1:]
+    of_edges = {
+        key: _host(values) for key, values in fields.items()
+        if key.startswith("edge_") and key != "edge_index" and values is not None
+    }  # fmt: skip
+    weights = [name for name in [weights_name(of_edges)] if name is not None]
+    names = [key for key, a in of_edges.items() if key in weights or a.shape[:1] == count]
     return {
+        "edges": _Edges(names, of_edges.get, weights),
         "edge_index": fields["edge_index"],
-        "edge_weight": None if name is None else arcs[name].reshape(-1),
         "n": None if data.num_nodes is None else int(data.num_nodes),
     } | _vertex_data({name: fields.get(name) for name in wanted})
 
@@ -140,10 +205,9 @@ def _dgl(graph: Any) -> dict[str, object]:
         )
     source, target = graph.edges(order="eid")
     named = {dgl_bin.NAMES.get(name, name): values for name, values in graph.ndata.items()}
-    weights = next((graph.edata[name] for name in dgl_bin.WEIGHTS if name in graph.edata), None)
     return {
+        "edges": _Edges(list(graph.edata), lambda name: _host(graph.edata[name]), dgl_bin.WEIGHTS),
         "edge_index": np.stack([_host(source), _host(target)]),
-        "edge_weight": None if weights is None else _host(weights).reshape(-1),
         "n": int(graph.num_nodes()),
     } | _vertex_data({name: named.get(name) for name in ("x", "y", *MASK_FIELDS)})
 
@@ -156,7 +220,7 @@ def _pandas(frame: Any) -> dict[str, object]:
             f"the data frame has the columns {', '.join(names)}: it is not clear which are arcs",
             "call them source, target and, if there is one, weight",
         )
-    source, target, *weights = (frame.iloc[:, place].to_numpy() for place in places)
+    source, target = (frame.iloc[:, place].to_numpy() for place in places[:2])
     if source.dtype.kind in "iu" and target.dtype.kind in "iu":
         ends = source.astype(np.int64), target.astype(np.int64)
         n, source, target, ids = number_vertices(*ends, where="the data frame")
@@ -165,8 +229,14 @@ def _pandas(frame: Any) -> dict[str, object]:
         ids, numbers = np.unique(texts, return_inverse=True)
         n, (source, target) = len(ids), np.split(numbers, 2)
     edge_index = np.stack([source, target])
-    return {"edge_index": edge_index, "edge_weight": weights[0] if weights else None,
-            "n": n, "ids": ids}  # fmt: skip
+    others = [name for i, name in enumerate(names) if i not in places[:2]]
+    edges = _Edges(
+        others,
+        lambda name: frame.iloc[:, names.index(name)].to_numpy(),
+        [names[i] for i in places[2:]],
+        known=False,
+    )
+    return {"edge_index": edge_index, "n": n, "ids": ids, "edges": edges}  # fmt: skip
 
 
 def _vertex_data(fields: Mapping[str, object]) -> dict[str, object]:

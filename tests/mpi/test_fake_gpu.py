@@ -90,6 +90,17 @@ def test_nccl_is_taken_where_each_rank_has_a_device(mpirun, schemes_folder, tmp_
         assert record.end["reduce_bytes"] == nccl.end["reduce_bytes"]
 
 
+PACKED = ("train.epochs=3", "comm.precision=int8", "model.hidden=24")
+
+
+@pytest.fixture(scope="module")
+def packed_on_the_host(gcnmpi_lines, schemes_folder, tmp_path_factory):
+    out = tmp_path_factory.mktemp("host") / "run"
+    line = train_words(schemes_folder, *PACKED, "kernel=scipy", out=out)
+    assert gcnmpi_lines(2, [line]) == [[None] * 2]
+    return read_run(out)
+
+
 @pytest.mark.parametrize(
     ("setting", "variables"),
     [
@@ -101,15 +112,11 @@ def test_nccl_is_taken_where_each_rank_has_a_device(mpirun, schemes_folder, tmp_
     ids=lambda value: value if isinstance(value, str) else "",
 )
 def test_rounded_messages_are_packed_on_the_device(
-    mpirun, schemes_folder, tmp_path, setting, variables
+    mpirun, schemes_folder, packed_on_the_host, tmp_path, setting, variables
 ):
-    env, records = fake(**variables), []
-    common = ["train.epochs=3", "comm.precision=int8", "model.hidden=24"]
-    for kernel in ([setting, "kernel=cupy"], ["kernel=scipy"]):
-        out = tmp_path / kernel[-1]
-        train(mpirun, schemes_folder, *common, *kernel, out=out, env=env)
-        records.append(read_run(out))
-    device, host = records
+    own = ("kernel=cupy", setting)
+    train(mpirun, schemes_folder, *PACKED, *own, out=tmp_path / "run", env=fake(**variables))
+    records = device, host = read_run(tmp_path / "run"), packed_on_the_host
     assert device.end["bytes_sent"] == device.end["bytes_predicted"] == host.end["bytes_sent"]
     errors = [[one["error"] for one in record.end["rounding"]] for record in records]
     assert errors[0] == pytest.approx(errors[1], rel=0.2)
@@ -144,9 +151,12 @@ def test_a_rank_that_cannot_join_the_others_ends_the_job(mpirun, schemes_folder)
 
 def train(mpirun, folder, *settings, out=None, code=0, env=None):
     """A run on 2 ranks."""
-    words = ["gcnmpi", "train", folder / "directed.graph", "--partition", "uneven-2"]
-    words += [] if out is None else ["--out", out]
-    return mpirun(2, *words, *sets(*settings), code=code, env=env)
+    return mpirun(2, "gcnmpi", *train_words(folder, *settings, out=out), code=code, env=env)
+
+
+def train_words(folder, *settings, out=None):
+    words = ["train", folder / "directed.graph", "--partition", "uneven-2"]
+    return [*words, *([] if out is None else ["--out", out]), *sets(*settings)]
 
 
 SHORT = ["kernel=cupy", "comm.cuda_aware=no", "train.epochs=3"]
@@ -236,17 +246,13 @@ def test_nvidias_compiler_takes_the_source(tmp_path, dtype):
     subprocess.run(command, cwd=tmp_path, check=True)
 
 
-@pytest.mark.parametrize(
-    "task",
-    [
+def test_losses_of_every_task(verified, tmp_path):
+    store(tmp_path / "g.graph", make_graph(), 2)
+    tasks = [
         ("task.name=labels", "task.label_smoothing=0.1", "train.optimizer=adamw"),
         ("task.class_weights=balanced", "task.metrics=roc_auc", "train.schedule=plateau"),
         ("task.name=regression", "task.loss=huber", "task.huber_delta=0.3", "task.metrics=mae"),
-    ],
-    ids=lambda task: task[0],
-)
-def test_losses_of_every_task(mpirun, tmp_path, task):
-    store(tmp_path / "g.graph", make_graph(), 2)
-    settings = ("kernel=cupy", "train.epochs=4", "train.clip_norm=0.1", *task)
-    words = ["verify", tmp_path / "g.graph", "--partition", "rp-2", *sets(*settings)]
-    mpirun(2, "gcnmpi", *words, timeout=120, env=fake())
+    ]
+    case = {"graph": tmp_path / "g.graph", "partition": "rp-2", "directions": 4}
+    common = ("kernel=cupy", "train.epochs=4", "train.clip_norm=0.1")
+    verified(2, [case | {"settings": [*common, *task]} for task in tasks], env=fake())

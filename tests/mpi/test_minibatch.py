@@ -18,7 +18,7 @@ from gcnmpi.planner.ranking import Candidate, Setting
 from partition.graph.store import open_graph, read_partition
 from partition.reporting.simulate import simulate
 
-RANKS = (1, 2, 5)
+RANKS = (1, 2, 4)
 EPOCHS = 2
 WIDTH = 7  # of the features
 COMMON = (

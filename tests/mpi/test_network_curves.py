@@ -42,8 +42,9 @@ def cases(nranks):
     }
     for (i, network), (j, scheme) in product(enumerate(NETWORKS), enumerate(schemes)):
         partition, settings = schemes[scheme]
-        # Kernels do not know of ranks: on many, each network and scheme has one, in turn.
-        for kernel in KERNELS if nranks < 4 else [KERNELS[(i + j) % 3]]:
+        # Kernels do not know of ranks: but on two, each network and scheme has one, in turn.
+        turn = (i + j + RANKS.index(nranks)) % len(KERNELS)
+        for kernel in KERNELS if nranks == 2 else [KERNELS[turn]]:
             more = [*settings, f"kernel={kernel}"]
             found[f"{network}-{scheme}-{kernel}"] = (network, partition, more)
     for network in VARIANTS:

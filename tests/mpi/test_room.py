@@ -1,7 +1,7 @@
 """Inference and propagation say what they need, and refuse where a node has less."""
 
-import json
 import re
+from itertools import product
 
 import numpy as np
 import pytest
@@ -10,10 +10,11 @@ from stored_graphs import store
 from partition.graph.graph import Graph
 
 N, WIDTHS = 20_000, (16, 64, 3)
+COMMANDS = ("inference", "sgc")
 
 
 @pytest.fixture(scope="module")
-def said(mpirun, tmp_path_factory):
+def said(run_cases, tmp_path_factory):
     """The words and the refusal that each of two ranks heard, by (command, free bytes, forced)."""
     root, random = tmp_path_factory.mktemp("room"), np.random.default_rng(1)
     target = random.integers(0, N, (N, 2)).astype(np.int32)
@@ -27,18 +28,15 @@ def said(mpirun, tmp_path_factory):
         f"convs.{k}.lin.weight": random.standard_normal((WIDTHS[k + 1], WIDTHS[k])) for k in (0, 1)
     }
     np.savez(root / "w.npz", **weights)
-    sizes = (10**12, 10**6)
-    words = (root / "g.graph", root / "w.npz", root / "y.npy", *sizes)
-    done = mpirun(2, "room.py", *words, timeout=120)
-    lines = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("[")]
-    return {(name, size, force): found for name, size, force, *found in lines}
-
-
-COMMANDS = ("inference", "sgc")
+    asked = list(product(COMMANDS, (10**12, 10**6), (False, True)))
+    paths = {"graph": root / "g.graph", "weights": root / "w.npz", "out": root / "y.npy"}
+    cases = [
+        {**paths, "command": name, "free": free, "force": force} for name, free, force in asked
+    ]
+    return dict(zip(asked, run_cases("room", 2, cases), strict=True))
 
 
 def test_the_forecast_is_said_once(said):
-    assert len(said) == 4 * len(COMMANDS)
     for heard, other in said.values():
         assert re.fullmatch(
             r"memory: needs 0\.\d+ GB on each of 2 ranks; .* GB free for 2 of them", heard[0][0]

@@ -23,6 +23,7 @@ from gcnmpi.proof import oracle
 from gcnmpi.run.record import read_run
 from partition.graph.graph import aggregation_matrix
 from partition.graph.store import open_graph, read_partition
+from partition.importing.assemble import import_graph
 from partition.pipeline.adding import add_partition
 
 N, WIDTH, CLASSES = 240, 12, 4
@@ -265,8 +266,7 @@ def test_another_launch_is_the_same_bit_for_bit(mpirun, runs, graphs, tmp_path):
 
 
 def test_one_curve_on_cora(gcnmpi_lines, data_dir, tmp_path):
-    command = [sys.executable, "-m", "partition", "import", data_dir / "planetoid" / "ind.cora"]
-    subprocess.run([*command, tmp_path / "cora.graph"], check=True, capture_output=True)
+    import_graph(data_dir / "planetoid" / "ind.cora", tmp_path / "cora.graph")
     add_partition(tmp_path / "cora.graph", "hp", 4)
     words = ["--config", CORA, "--quiet", *sets(*CORA_SETTINGS)]
     line = ["train", tmp_path / "cora.graph", *words]
@@ -295,11 +295,10 @@ def test_bytes_counted_are_bytes_predicted(runs):
 def test_bytes_are_rows_times_width_times_size_of_the_partition(gcnmpi_lines, data_dir, tmp_path):
     """Three layers of 16 on a real directed graph: the first, of kept M·H, sends nothing."""
     path = tmp_path / "slashdot.graph"
-    command = [sys.executable, "-m", "partition", "import", data_dir / "soc-Slashdot0902.mtx.gz"]
-    options = ["--features", "random:16", "--labels", "random:16"]
-    subprocess.run([*command, path, *options], check=True, capture_output=True)
+    made = {"features": "random:16", "labels": "random:16"}
+    import_graph(data_dir / "soc-Slashdot0902.mtx.gz", path, **made)
     settings = ["model.hidden=[16, 16]", "train.epochs=3", "train.eval_every=2"]
-    line = ["train", path, "--quiet", *(word for each in settings for word in ("--set", each))]
+    line = ["train", path, "--quiet", *sets(*settings)]
     cases = [("rp", "rows"), ("gp", "rows"), ("gp", "mixed")]
     for model in ("rp", "gp"):
         add_partition(path, model, 4)

@@ -41,9 +41,8 @@ def test_every_transport_equals_the_serial_run(verified, schemes_folder, nranks)
 
 
 @pytest.mark.parametrize(("nranks", "cases"), [(1, 12), (2, 12), (3, 6), (4, 4), (7, 2)])
-def test_all_transports_move_the_same_bits(mpirun, tmp_path, nranks, cases):
-    done = mpirun(nranks, "transports.py", tmp_path, timeout=240)
-    assert f"{cases} cases agree" in done.stdout
+def test_all_transports_move_the_same_bits(run_cases, tmp_path, nranks, cases):
+    assert run_cases("transports", nranks, [tmp_path]) == [cases]
 
 
 def test_the_record_tells_memory_from_messages(gcnmpi_lines, path, tmp_path):

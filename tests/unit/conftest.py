@@ -2,7 +2,12 @@
 
 import numpy as np
 import pytest
+from hypothesis import settings
 from kernel_cases import instances
+
+# A machine that is busy, or compiles what an example calls, is no fault of the example.
+settings.register_profile("unhurried", deadline=None)
+settings.load_profile("unhurried")
 
 
 @pytest.fixture

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import json
 from dataclasses import replace
 
 import numpy as np
@@ -14,6 +15,7 @@ from ogb_folders import rows
 from pyarrow import parquet
 from small_graphs import from_arcs, make_folder
 
+import gcnmpi
 from partition.errors import UserError
 from partition.graph.arc_data import ArcData
 from partition.graph.graph import aggregation_matrix, arcs, merged
@@ -273,3 +275,31 @@ def test_arrays_of_a_program(tmp_path):
     assert data.masks["train"].tolist() == [True, True, True, False, False, False, False]
     with pytest.raises(UserError, match="arc_features has 3 rows, there are 7 arcs"):
         import_arrays(tmp_path / "h.graph", ENDS, arc_features=np.ones(3))
+
+
+def test_folders_of_version_4_are_read(tmp_path):
+    folder = make_folder(tmp_path / "g.graph", from_arcs(3, [(0, 1), (1, 2)]))
+    file = folder / "manifest.json"
+    facts = json.loads(file.read_text())
+    new = [name for name in facts if name.startswith("arc_") or name == "parallel"]
+    assert len(new) == 6
+    old = {name: value for name, value in facts.items() if name not in new} | {"version": 4}
+    file.write_text(json.dumps(old))
+    stored = open_graph(folder)
+    assert (stored.manifest.parallel, stored.graph.arc_data.columns()) == (False, {})
+    run("check", folder)
+
+
+def test_pyg_gets_data_of_arcs_back():
+    torch = pytest.importorskip("torch")
+    pytest.importorskip("torch_geometric")
+    graph = gcnmpi.graph.from_arrays(ENDS, n=4, arc_features=np.arange(7.0), arc_labels=ENDS[0] % 2)
+    data = graph.to_pyg()
+    assert data.edge_attr[:, 0].tolist() == [0, 1, 4, 3, 5]
+    assert data.edge_label.tolist() == [0, 1, 0, 0, 1]
+    assert data.edge_ids.dtype == torch.int64
+    assert gcnmpi.graph.from_object(data).manifest.weighted, "an edge_attr of one column"
+    again = gcnmpi.graph.from_object(data, arc_features="edge_attr")
+    assert not again.manifest.weighted
+    np.testing.assert_array_equal(again.arc_data.features, graph.arc_data.features)
+    assert again.arc_data.labels.tolist() == data.edge_label.tolist()

@@ -54,7 +54,7 @@ def oracle(source, undirected, duplicates, self_loops):
     return mirrored, copies, differ
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(
     data=st.data(),
     n=st.integers(1, 8),

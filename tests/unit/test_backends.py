@@ -35,7 +35,7 @@ def variants():
     missing = TOOLS.available()
     for model, tool in ((m, tool) for m in MODELS for tool in MODELS[m].tools):
         marks = [pytest.mark.skip(reason=missing[tool])] if missing[tool] else []
-        marks += [pytest.mark.slow] if model == "shp" else []
+        marks += [pytest.mark.slow] if model in ("mg", "shp") else []
         yield pytest.param(model, tool, {}, id=f"{model}-{tool}", marks=marks)
         options = {} if missing[tool] else TOOLS.get(tool).options
         objective = options.get("objective", Option("", ""))

@@ -32,7 +32,7 @@ def excess(parts, k, weights, limit):
     return (np.maximum(loads - limit[:, np.newaxis], 0) / average[:, np.newaxis]).sum()
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(partitioned_graphs(), st.sampled_from([0.0, 0.1, 1.0]))
 def test_repair_never_adds_to_the_excess_and_empties_no_part(case, imbalance):
     graph, parts, k = case

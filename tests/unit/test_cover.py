@@ -47,7 +47,7 @@ def minimum_covers(edges):
     return [{name for place, name in enumerate(names) if subset >> place & 1} for subset in least]
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(entries())
 def test_the_cover_is_the_smallest_and_of_those_the_one_of_most_rows(case):
     summed = summed_entries(*case)
@@ -66,7 +66,7 @@ def test_the_cover_is_the_smallest_and_of_those_the_one_of_most_rows(case):
         assert {name for name in sent if name[0] == "column"} == max(columns, key=len)
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 @given(entries(), st.randoms(use_true_random=False), st.sampled_from([0, 32, 10**9]))
 def test_order_numbering_and_other_pairs_do_not_matter(case, random, sparse):
     summed = summed_entries(*case)

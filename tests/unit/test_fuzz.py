@@ -35,7 +35,6 @@ def target_of(tmp_path_factory):
 @pytest.mark.parametrize("name", NAMES)
 @settings(
     max_examples=60,
-    deadline=None,
     derandomize=True,
     suppress_health_check=[HealthCheck.function_scoped_fixture],
 )

@@ -57,7 +57,7 @@ def weighted_graphs(draw):
     return n, draw(st.dictionaries(st.tuples(vertex, vertex), weight, max_size=20))
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(
     weighted_graphs(),
     st.sampled_from(["in", "out"]),
@@ -108,7 +108,7 @@ def test_negative_row_sums_need_another_normalisation():
     assert aggregation_matrix(graph, normalize="row").toarray()[1].tolist() == [4 / 3, -1 / 3]
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(
     st.lists(
         st.tuples(st.integers(0, 3), st.floats(-1e3, 1e3) | st.sampled_from([1e-300, 1e300, 0.1])),

@@ -12,7 +12,7 @@ from partition.models.hypergraph import HypergraphModel, hypergraph_model
 from partition.models.rows import row_model
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(partitioned_graphs(), st.sampled_from(["in", "out"]))
 def test_pieces_hold_what_is_inside(case, direction):
     graph, parts, _ = case

@@ -462,7 +462,7 @@ def test_text_ids_are_kept(place):
     assert graph.features[:, 0].tolist() == [3, 2, 1]
 
 
-@settings(max_examples=100, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=100, suppress_health_check=list(HealthCheck))
 @given(
     data=st.data(),
     text=st.booleans(),

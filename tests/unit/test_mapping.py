@@ -13,7 +13,7 @@ from partition.graph.metrics import exchange_matrix, measure, node_traffic
 from partition.mapping.placement import map_to_nodes
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(partitioned_graphs(), st.sampled_from(["in", "out"]), st.integers(1, 7))
 def test_node_traffic_by_hand(case, direction, size):
     graph, parts, k = case
@@ -48,7 +48,7 @@ def between(exchange, numbers, size):
     return node_traffic(exchange[order][:, order].tocsr(), size).summary()["inter_volume"]
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(st.integers(1, 14), st.integers(1, 15), st.floats(0, 1), st.integers(0, 1000))
 def test_a_permutation_that_is_no_worse(k, size, density, seed):
     exchange = random_exchange(k, density, seed)

@@ -45,7 +45,7 @@ def oracle(graph, parts, k, direction):
     )
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(
     partitioned_graphs(),
     st.sampled_from(["in", "out"]),
@@ -85,7 +85,7 @@ def mixed_oracle(graph, parts, k, direction):
     )  # fmt: skip
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(partitioned_graphs(), st.sampled_from(["in", "out"]), st.integers(1, 50))
 def test_the_mixed_exchange_equals_the_definition(case, direction, limit):
     graph, parts, k = case
@@ -159,7 +159,7 @@ def test_training_vertices_are_counted():
     assert measure(masked, parts, 2).train_imbalance == pytest.approx(1 / 3)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(partitioned_graphs(), st.sampled_from(["in", "out"]), st.data())
 def test_a_masked_pattern_is_that_of_the_masked_graph(case, direction, data):
     graph, parts, k = case

@@ -22,7 +22,7 @@ def connectivity(model, parts):
     return sum(len(set(parts[net].tolist())) - 1 for net in nets)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(partitioned_graphs(), directions)
 def test_connectivity_of_the_hypergraph_is_the_volume(case, direction):
     graph, parts, k = case
@@ -30,7 +30,7 @@ def test_connectivity_of_the_hypergraph_is_the_volume(case, direction):
     assert connectivity(model, parts) == measure(graph, parts, k, direction).volume
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(partitioned_graphs(), directions)
 def test_connectivity_of_the_medium_grain_hypergraph_is_the_mixed_volume(case, direction):
     graph, parts, k = case
@@ -47,7 +47,7 @@ def test_connectivity_of_the_medium_grain_hypergraph_is_the_mixed_volume(case, d
         assert (np.diff(model.indptr) > 1).all()
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 @given(partitioned_graphs())
 def test_entries_belong_to_the_shorter_line(case):
     graph, _, _ = case
@@ -61,7 +61,7 @@ def test_entries_belong_to_the_shorter_line(case):
     np.testing.assert_array_equal(model.weights, work)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(partitioned_graphs(), directions)
 def test_nets_are_the_columns_of_m(case, direction):
     graph, _, _ = case
@@ -74,7 +74,7 @@ def test_nets_are_the_columns_of_m(case, direction):
         )
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(partitioned_graphs(), directions)
 def test_graph_model_is_the_symmetrised_pattern(case, direction):
     graph, _, _ = case
@@ -86,7 +86,7 @@ def test_graph_model_is_the_symmetrised_pattern(case, direction):
         np.testing.assert_array_equal(found, np.flatnonzero(expected[i]))
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 @given(partitioned_graphs(), directions)
 def test_weights_are_the_entries_of_the_rows(case, direction):
     graph, _, _ = case

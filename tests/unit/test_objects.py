@@ -8,6 +8,7 @@ import scipy.sparse as sp
 
 import gcnmpi
 from gcnmpi import UserError
+from partition.importing.objects import arrays_of
 from partition.importing.readers import Layout, read_source
 
 ARCS = [("b", "a"), ("a", "c"), ("c", "b"), ("b", "c")]
@@ -157,3 +158,21 @@ def test_pyg_that_is_not_installed_is_one_line():
     except ImportError:
         with pytest.raises(UserError, match="to_pyg needs the Python package 'torch"):
             gcnmpi.graph.from_arrays([[0], [1]]).to_pyg()
+
+
+def test_data_of_edges():
+    graph = pytest.importorskip("networkx").MultiGraph()
+    graph.add_edge(0, 1, w1=1.0, w2=[2.0, 3.0], kind="a")
+    graph.add_edge(1, 2, w1=4.0, w2=[5.0, 6.0], kind="b")
+    graph.add_edge(0, 1, w1=7.0, w2=[8.0, 9.0], kind="b")
+    found = arrays_of(graph, "w*", "kind")
+    assert found["arc_features"].tolist() == [[1, 2, 3], [7, 8, 9], [4, 5, 6]]
+    assert found["arc_labels"].tolist() == ["a", "b", "b"]
+    assert "arc_features" not in arrays_of(graph)
+    pandas = pytest.importorskip("pandas")
+    frame = pandas.DataFrame({"source": [0, 1], "target": [1, 0], "weight": [1, 2], "t": [3, 4]})
+    found = arrays_of(frame, "weight,t")
+    assert found["arc_features"].tolist() == [[1, 3], [2, 4]]
+    assert "edge_weight" not in found
+    with pytest.raises(UserError, match="column of the graph for arc_features"):
+        arrays_of(frame, "nothing")

@@ -402,7 +402,9 @@ def test_a_signal_in_the_middle_of_a_tool_leaves_nothing(tmp_path, number, code,
     assert list(temporary.iterdir()) == list((path / "partitions").iterdir()) == []
 
 
-@pytest.mark.parametrize("model", ["gp", "mg", "shp"])
+@pytest.mark.parametrize(
+    "model", ["gp", *(pytest.param(each, marks=pytest.mark.slow) for each in ("mg", "shp"))]
+)
 def test_every_model_keeps_a_time_limit(tmp_path, model):
     path = tmp_path / "dense.graph"
     run("synth", "sbm", path, "--vertices", 300, "--degree", 100, "--classes", 4)

@@ -72,7 +72,7 @@ def test_pieces_of_the_symmetrised_graph_are_the_whole(small_pieces):
             np.testing.assert_array_equal(indices, np.nonzero(dense[first:last])[1])
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(partitioned_graphs())
 def test_columns_with_many_entries_are_left_out_of_the_graph(case):
     graph, _, _ = case

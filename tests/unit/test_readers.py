@@ -124,7 +124,7 @@ def test_absurd_announcements_allocate_nothing(tmp_path, name, size, message):
     assert takes_less_than(10_000_000, refused)
 
 
-@settings(max_examples=30, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=30, suppress_health_check=list(HealthCheck))
 @given(data=st.data(), n=st.integers(1, 30), weighted=st.booleans(), symmetric=st.booleans())
 def test_mtx_round_trip(tmp_path, data, n, weighted, symmetric):
     pair = st.tuples(st.integers(0, n - 1), st.integers(0, n - 1))

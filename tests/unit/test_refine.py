@@ -45,7 +45,7 @@ def partitioned(draw: st.DrawFn) -> tuple[Graph, np.ndarray, int]:
     return graph_of(n, arcs), np.random.default_rng(seed).integers(0, k, n).astype(np.int32), k
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(partitioned(), st.sampled_from(["in", "out"]), st.integers(0, 2**32))
 def test_counts_after_random_moves_are_the_metrics(case, direction, seed):
     graph, parts, k = case
@@ -71,7 +71,7 @@ def test_counts_after_random_moves_are_the_metrics(case, direction, seed):
     assert np.allclose(prices, (state.send_price, state.recv_price))
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(partitioned(), st.integers(0, 2**32), st.sampled_from([0.0, 50.0]))
 def test_a_move_costs_what_it_was_said_to(case, seed, evenness):
     """With linear prices the estimate is exact: volume alone, or weights too small to bend."""
@@ -96,7 +96,7 @@ def test_a_move_costs_what_it_was_said_to(case, seed, evenness):
     assert height() - before == pytest.approx(delta)
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(
     partitioned(),
     st.sampled_from(

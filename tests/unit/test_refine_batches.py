@@ -11,6 +11,7 @@ from partition.models.hypergraph import connectivity, hypergraph_model
 from partition.pipeline.solving import make_parts
 from partition.refinement.batches import refine_for_batches
 
+pytestmark = pytest.mark.slow
 N = 9
 
 

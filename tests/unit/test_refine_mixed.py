@@ -27,7 +27,7 @@ pytestmark = pytest.mark.slow
 MIXED = Objective(exchange="mixed")
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 @given(partitioned(), st.sampled_from(["in", "out"]), st.integers(0, 2**32))
 def test_counts_are_the_metrics_and_moves_keep_them(case, direction, seed):
     graph, parts, k = case
@@ -61,7 +61,7 @@ def test_counts_are_the_metrics_and_moves_keep_them(case, direction, seed):
     assert np.allclose(prices, (state.send_price, state.recv_price))
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 @given(partitioned(), st.booleans(), st.integers(0, 2**32))
 def test_a_move_costs_what_it_was_said_to(case, wide, seed):
     """Where only the total has a price, the estimate is exact."""
@@ -87,7 +87,7 @@ def matched(graph, parts, k, direction="in"):
     return matching.new_matching(*matrix, parts, k, fixed, (True,), 0.01)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(partitioned(), st.sampled_from(["in", "out"]), st.integers(0, 2**32))
 def test_a_matching_counts_what_the_metrics_do(case, direction, seed):
     graph, parts, k = case
@@ -149,7 +149,7 @@ def test_a_deadline_ends_the_search_with_what_it_has():
         assert np.array_equal(state.parts, before)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(partitioned(), st.integers(0, 2**32))
 def test_a_move_between_complete_marks_is_counted_at_once(case, seed):
     graph, parts, k = case
@@ -163,7 +163,7 @@ def test_a_move_between_complete_marks_is_counted_at_once(case, seed):
             matching.settle(state, 0.01)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(partitioned(), st.integers(0, 2**32))
 def test_a_move_costs_what_the_marks_say(case, seed):
     """But for the two parts themselves, whose pairs lose a vertex and get another."""
@@ -187,7 +187,7 @@ def test_a_move_costs_what_the_marks_say(case, seed):
         assert change.sum() == delta
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 @given(partitioned(), st.integers(0, 2**32))
 def test_evenness_prefers_the_parts_that_are_least_full(case, seed):
     graph, parts, k = case
@@ -209,7 +209,7 @@ def test_evenness_prefers_the_parts_that_are_least_full(case, seed):
     assert ((state.loads / 100) ** 2 - (before / 100) ** 2).sum() == pytest.approx(delta)
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=20)
 @given(partitioned(), st.integers(0, 2**32))
 def test_clusters_send_what_their_vertices_send(case, seed):
     graph, parts, k = case
@@ -224,7 +224,7 @@ def test_clusters_send_what_their_vertices_send(case, seed):
         assert np.array_equal(getattr(fine, name), getattr(rough, name)), name
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=15)
 @given(partitioned(), st.sampled_from([MIXED, Objective(max_recv=1, exchange="mixed")]))
 def test_never_worse_and_balanced(case, objective):
     graph, parts, k = case

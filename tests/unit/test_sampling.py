@@ -26,7 +26,7 @@ from partition.graph.sampling import (
 DIRECTIONS = ["in", "out"]
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(st.integers(1, 3000), st.integers(0, 2**64 - 1))
 def test_a_keyed_permutation_and_its_inverse(n, number):
     places = permuted(np.arange(n), n, number)

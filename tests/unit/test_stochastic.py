@@ -41,7 +41,7 @@ def nets_of(model):
     return dict(zip(table, model.costs.tolist(), strict=True))
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(
     partitioned_graphs(), st.sampled_from(["in", "out"]), st.sampled_from([VERTEX, NEIGHBOR]),
     st.integers(1, 6), st.sampled_from([1, 10, 1 << 23]),

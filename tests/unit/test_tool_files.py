@@ -74,7 +74,7 @@ def rows(indptr, indices):
     return [indices[a:b].tolist() for a, b in pairwise(indptr)]
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(partitioned_graphs(), st.sampled_from(["in", "out"]), st.integers(1, 40), st.booleans())
 def test_round_trip(tmp_path_factory, case, direction, piece, several):
     graph, _, _ = case

@@ -2,28 +2,22 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
+from cupy import ndarray as Array
 
 from gcnmpi.core.functions import REDUCTIONS
 from gcnmpi.kernels.cuda.neighbours import DevicePattern, per_head
-from gcnmpi.kernels.epilogues import Epilogue
+from gcnmpi.kernels.cuda.products import CupyProducts
+from gcnmpi.kernels.epilogues import EpilogueOf
 from gcnmpi.kernels.interface.arcs import LEAST_VARIANCE, Reduction, Taken
 
-Array = Any  # of CuPy
 
-
-class CupyArcs:
+class CupyArcs(CupyProducts):
     """``ArcOperations``, on a GPU: a launch each, and one more where ``take`` adds a matrix."""
-
-    _launch: Any
-    _epilogue: Any
-    follow: Any
 
     def take(self, of: Taken[Array, DevicePattern]) -> None:
         later = of.epilogue is not None and of.epilogue.plus is not None
-        now: Epilogue | None = None if later else of.epilogue
+        now: EpilogueOf[Array] | None = None if later else of.epilogue
         given = *of.pattern.by_rows, of.source, of.target, of.out, *self._epilogue(of.out, now)
         self._launch("take_ends", of.pattern.rows, of.out.shape[1], *given)
         self.follow(of.out, of.epilogue if later else None)

@@ -7,22 +7,19 @@ its library takes them; see ``comm.cuda_aware``.
 
 from __future__ import annotations
 
-from typing import Any
-
 import cupy as cp
 import cupyx
 import numpy as np
+from cupy import ndarray as Array
+from numpy.typing import DTypeLike
 
-from gcnmpi.core.precision import FORMATS
-
-Array = Any  # of CuPy
-_FORMATS = {name: number for number, name in enumerate(FORMATS)}
 _KEPT = 1 << 24  # bytes of an array that is copied to page-locked memory first
 
 
 class CupyCopies:
-    """The part of :class:`~gcnmpi.core.arrays.Memory` for messages, on a GPU."""
+    """Arrays and messages of :class:`~gcnmpi.core.arrays.Memory`, on a GPU."""
 
+    dtype: np.dtype
     host_visible: bool
 
     def open_copies(self) -> None:
@@ -31,13 +28,42 @@ class CupyCopies:
         self._sends, self._sends_directly = False, False
         # Copies to the device under way, with their sources: the pool of page-locked memory gives
         # away at once what is let go.
-        self._arriving: list[tuple[Any, np.ndarray]] = []
+        self._arriving: list[tuple[cp.cuda.Event, np.ndarray]] = []
+
+    def empty(self, *shape: int) -> Array:
+        return cp.empty(shape, self.dtype)
+
+    def empty_integers(self, *shape: int) -> Array:
+        return cp.empty(shape, np.int32)
+
+    def empty_columnwise(self, rows: int, columns: int) -> Array:
+        return cp.empty((columns, rows), self.dtype).T
+
+    def zeros(self, *shape: int) -> Array:
+        return cp.zeros(shape, self.dtype)
+
+    def from_host(self, array: np.ndarray) -> Array:
+        return upload(array, self.dtype if array.dtype.kind == "f" else array.dtype)
+
+    def from_host64(self, array: np.ndarray) -> Array:
+        return upload(array, np.dtype(np.float64))
+
+    def resident(self, numbers: np.ndarray, dtype: DTypeLike) -> Array:
+        return upload(numbers, dtype)
+
+    def to_host(self, array: Array) -> np.ndarray:
+        return cp.asnumpy(array)
+
+    def copy(self, x: Array, out: Array) -> None:
+        cp.copyto(out, x, casting="same_kind")
+
+    # Messages.
 
     def finish(self) -> None:
         cp.cuda.get_current_stream().synchronize()  # which waits for all copies to the device
         self._arriving.clear()
 
-    def message(self, array: Array, staged: bool = False) -> Any:
+    def message(self, array: Array, staged: bool = False) -> Array | np.ndarray:
         """Page-locked memory of the host, unless MPI reads and writes the device."""
         if isinstance(array, np.ndarray):
             return array
@@ -49,7 +75,7 @@ class CupyCopies:
         self._copies_wait()
         return cupyx.empty_pinned(array.shape, array.dtype)
 
-    def to_message(self, array: Array, message: Any) -> None:
+    def to_message(self, array: Array, message: Array | np.ndarray) -> None:
         if isinstance(array, np.ndarray):
             return
         if message is array:
@@ -76,7 +102,7 @@ class CupyCopies:
                 event.synchronize()
         self._arriving.clear()
 
-    def from_message(self, message: Any, array: Array) -> None:
+    def from_message(self, message: Array | np.ndarray, array: Array) -> None:
         """Copy after all work begun before the message arrived, and before all later work."""
         if message is array or not array.size:
             return
@@ -90,29 +116,7 @@ class CupyCopies:
         self._stream.wait_event(recorded(cp.cuda.get_current_stream()))
 
 
-class CupyMessages:
-    """Rows in fewer bits: :mod:`gcnmpi.kernels.cuda.text.messages`."""
-
-    _launch: Any
-
-    def empty_bytes(self, rows: int, columns: int) -> Array:
-        return cp.empty((rows, columns), np.uint8)
-
-    def encode_rows(
-        self, x: Array, precision: str, rows: Array | None, columns: Any, out: Array
-    ) -> None:
-        number = _FORMATS[precision]
-        if FORMATS[precision].scale_bytes:
-            self._launch("encode_scales", len(x), 1, x, x.shape[1], number, out, out.shape[1])
-        columns = None if rows is None else columns
-        self._launch("encode_numbers", *x.shape, x, number, rows, columns, out, out.shape[1])
-
-    def decode_rows(self, message: Array, precision: str, out: Array) -> None:
-        row_bytes, number = message.shape[1], _FORMATS[precision]
-        self._launch("decode_numbers", *out.shape, message, row_bytes, number, out)
-
-
-def upload(array: np.ndarray, dtype: Any = None) -> Array:
+def upload(array: np.ndarray, dtype: DTypeLike | None = None) -> Array:
     """A copy on the device; the host's array may change once this returns.
 
     CuPy keeps a small one in page-locked memory until the device has it, so that nobody waits for
@@ -128,7 +132,7 @@ def upload(array: np.ndarray, dtype: Any = None) -> Array:
     return copied
 
 
-def recorded(stream: Any) -> Any:
+def recorded(stream: cp.cuda.Stream) -> cp.cuda.Event:
     """An event after all that was begun on a stream."""
     event = cp.cuda.Event(disable_timing=True)
     event.record(stream)
@@ -146,7 +150,7 @@ class DeviceNumber:
 
     def __init__(self, array: Array, factor: float = 1.0) -> None:
         self.array, self.factor = array, factor
-        self._host: Any = None  # where it is copied to
+        self._host: np.ndarray | None = None  # where it is copied to
         if not cp.cuda.get_current_stream().is_capturing():
             self.fetch()
 
@@ -167,4 +171,5 @@ class DeviceNumber:
         """Wait for it, if it is not there."""
         if not self._event.done:
             self._event.synchronize()
+        assert self._host is not None, "nobody has fetched it"
         return float(self._host[0]) * self.factor

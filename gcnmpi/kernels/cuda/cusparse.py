@@ -10,11 +10,11 @@ import ctypes
 import os
 import weakref
 from collections.abc import Callable
-from typing import Any
 
 import cupy as cp
 import numpy as np
 import scipy.sparse as sp
+from cupy import ndarray as Array
 from cupy_backends.cuda.libs import cusparse
 
 from gcnmpi.kernels.cuda.copies import upload
@@ -51,7 +51,7 @@ class CusparseMatrix:
         self._scalars = {value: np.array(value, dtype) for value in (0, 1)}
         self._plans: dict[int, _Plan] = {}
 
-    def multiply(self, x: Any, out: Any, accumulate: bool) -> None:
+    def multiply(self, x: Array, out: Array, accumulate: bool) -> None:
         """out = self · x, or out += self · x; rows are contiguous, nothing is empty."""
         width = x.shape[1]
         if width not in self._plans:
@@ -83,7 +83,7 @@ class _Plan:
             matrix.values.data.ptr, index, index, cusparse.CUSPARSE_INDEX_BASE_ZERO, self._type,
         )  # fmt: skip
         weakref.finalize(self, cusparse.destroySpMat, self._matrix)
-        self._workspace: Any = None
+        self._workspace: Array | None = None
         self._products = 0
 
     def run(self, alpha: int, x: int, beta: int, out: int) -> None:
@@ -103,7 +103,7 @@ class _Plan:
 _TYPES = {"float32": cp.cuda.runtime.CUDA_R_32F, "float64": cp.cuda.runtime.CUDA_R_64F}
 
 
-def _describe_dense(x: Any) -> int:
+def _describe_dense(x: Array) -> int:
     """A row-major descriptor of rows that may lie apart."""
     rows, columns = x.shape
     apart = x.strides[0] // x.itemsize if rows > 1 else columns

@@ -17,11 +17,11 @@ from typing import Any, Generic, TypeVar
 
 import cupy as cp
 import numpy as np
+from cupy import ndarray as Array
 
 from gcnmpi.kernels.cuda.copies import DeviceNumber, recorded
 from partition.errors import UserError
 
-Array = Any  # of CuPy
 R = TypeVar("R")
 
 # Calls before the one that is captured. The first makes what is kept; the second finds all memory
@@ -44,7 +44,7 @@ class GraphStream:
         self.products = CapturedProducts(dtype, self.stream)
 
     @contextlib.contextmanager
-    def used(self, pool: Any) -> Iterator[Any]:
+    def used(self, pool: cp.cuda.MemoryPool) -> Iterator[cp.cuda.Stream]:
         """Work goes to the stream, after all that was begun before, and takes memory of a pool."""
         others = cp.cuda.get_current_stream()
         self.stream.wait_event(recorded(others))
@@ -81,8 +81,8 @@ class Repeated(Generic[R]):
         self._kernel, self._shared, self._call = kernel, shared, call
         self.products, self._pool = shared.products, cp.cuda.MemoryPool()
         self._calls, self._number = 0, 0
-        self._graph: Any = None
-        self._result: Any = None
+        self._graph: cp.cuda.Graph | None = None
+        self._result: R
         self._epoch: Array | None = None
 
     def __call__(self, epoch: int) -> R:
@@ -112,7 +112,7 @@ class Repeated(Generic[R]):
             self._epoch.fill(np.uint64(self._number))
         return self._epoch
 
-    def _capture(self, epoch: int) -> Any:
+    def _capture(self, epoch: int) -> cp.cuda.Graph:
         with self._going_on() as stream:
             stream.begin_capture()
             try:
@@ -124,7 +124,7 @@ class Repeated(Generic[R]):
             return stream.end_capture()
 
     @contextlib.contextmanager
-    def _going_on(self) -> Iterator[Any]:
+    def _going_on(self) -> Iterator[cp.cuda.Stream]:
         with self._shared.used(self._pool) as stream:
             self._kernel._repeated = self
             try:
@@ -157,7 +157,7 @@ class CapturedProducts:
     RuntimeError says that the library was not found.
     """
 
-    def __init__(self, dtype: np.dtype, stream: Any) -> None:
+    def __init__(self, dtype: np.dtype, stream: cp.cuda.Stream) -> None:
         self._stream = stream
         device = cp.cuda.runtime.getDeviceProperties(cp.cuda.runtime.getDevice())
         size = _LARGE if device["major"] >= _HOPPER else _SMALL

@@ -7,13 +7,16 @@ return before the device is done; whoever needs a result waits for it.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Self
 
 import cupy as cp
 import numpy as np
+from cupy import ndarray as Array
+from numpy.typing import DTypeLike
 
 from gcnmpi.core import rng
-from gcnmpi.kernels import cuda
+from gcnmpi.core.arrays import Network
+from gcnmpi.core.precision import FORMATS
 from gcnmpi.kernels.cuda.text.loss import BLOCKS, COUNTS, LANES, THREADS
 from gcnmpi.kernels.epilogues import Activation
 from gcnmpi.kernels.interface.dense import ENTRY_LOSSES, AdamStep, ClassLoss, EntryLoss
@@ -24,12 +27,12 @@ try:
     from cupy_backends.cuda.libs import cublas, cusparse
 
     from gcnmpi.kernels.cuda.arcs import CupyArcs
-    from gcnmpi.kernels.cuda.copies import CupyCopies, CupyMessages, DeviceNumber, upload
+    from gcnmpi.kernels.cuda.copies import DeviceNumber
     from gcnmpi.kernels.cuda.graphs import CupyGraphs
-    from gcnmpi.kernels.cuda.launches import CupyLaunches
+    from gcnmpi.kernels.cuda.launches import Given
     from gcnmpi.kernels.cuda.neighbours import CupyNeighbours, DevicePattern
     from gcnmpi.kernels.cuda.norms import CupyNorms
-    from gcnmpi.kernels.cuda.products import CupyProducts
+    from gcnmpi.kernels.cuda.products import DeviceMatrix
 
     DEVICES = cp.cuda.runtime.getDeviceCount()
 except ImportError as error:
@@ -43,20 +46,10 @@ except cp.cuda.runtime.CUDARuntimeError as error:
         "run it where there is an NVIDIA GPU with its driver, or use kernel = 'graphblas'",
     ) from error
 
-Array = Any  # of CuPy
-_ONE_BLOCK = (1, 1), (THREADS, 1)
+_FORMATS = {name: number for number, name in enumerate(FORMATS)}
 
 
-class CupyKernel(
-    CupyProducts,
-    CupyNeighbours,
-    CupyArcs,
-    CupyNorms,
-    CupyMessages,
-    CupyCopies,
-    CupyGraphs,
-    CupyLaunches,
-):
+class CupyKernel(CupyArcs, CupyNeighbours, CupyNorms, CupyGraphs):
     """The operations of :mod:`gcnmpi.kernels.interface.kernel`, on a GPU.
 
     Parameters
@@ -79,14 +72,13 @@ class CupyKernel(
     name = "cupy"
 
     def __init__(
-        self, dtype: Any, threads: int = 1, direct: bool = False, spmm: str = "own"
+        self, dtype: DTypeLike, threads: int = 1, direct: bool = False, spmm: str = "own"
     ) -> None:
         self.dtype, self.cusparse = np.dtype(dtype), spmm == "cusparse"
         self.threads, self.host_visible = threads, direct
         runtime, number = cp.cuda.runtime, cp.cuda.runtime.getDevice()
         self.device = runtime.getDeviceProperties(number)["name"].decode()
         self.device_address = runtime.deviceGetPCIBusId(number)
-        self._partials: dict[int, Array] = {}
         # Weights of 1 and a smoothing of 0 for all classes, by number of classes.
         self._plain: dict[int, tuple[Array, Array]] = {}
         self._scalars = {value: np.array(value, self.dtype) for value in (0, 1)}
@@ -104,7 +96,7 @@ class CupyKernel(
             ) from error
 
     @classmethod
-    def for_rank(cls, dtype: Any, threads: int, place: int, direct: bool, spmm: str) -> Self:
+    def for_rank(cls, dtype: DTypeLike, threads: int, place: int, direct: bool, spmm: str) -> Self:
         """GPUs are dealt to the ranks of a node in turn."""
         cp.cuda.Device(place % DEVICES).use()
         return cls(dtype, threads, direct, spmm)
@@ -128,40 +120,11 @@ class CupyKernel(
         }
         return {"cupy": cp.__version__, **{k: str(v) for k, v in numbers.items() if v is not None}}
 
-    def network(self) -> Any:
+    def network(self) -> Network | None:
         """None where CuPy finds no NCCL."""
         from gcnmpi.kernels.cuda import nccl as nccl_
 
         return nccl_ if nccl_.AVAILABLE else None
-
-    # Memory.
-
-    def empty(self, *shape: int) -> Array:
-        return cp.empty(shape, self.dtype)
-
-    def empty_integers(self, *shape: int) -> Array:
-        return cp.empty(shape, np.int32)
-
-    def empty_columnwise(self, rows: int, columns: int) -> Array:
-        return cp.empty((columns, rows), self.dtype).T
-
-    def zeros(self, *shape: int) -> Array:
-        return cp.zeros(shape, self.dtype)
-
-    def from_host(self, array: np.ndarray) -> Array:
-        return upload(array, self.dtype if array.dtype.kind == "f" else array.dtype)
-
-    def from_host64(self, array: np.ndarray) -> Array:
-        return upload(array, np.dtype(np.float64))
-
-    def resident(self, numbers: np.ndarray, dtype: Any) -> Array:
-        return upload(numbers, dtype)
-
-    def to_host(self, array: Array) -> np.ndarray:
-        return cp.asnumpy(array)
-
-    def copy(self, x: Array, out: Array) -> None:
-        cp.copyto(out, x, casting="same_kind")
 
     # Products and sums.
 
@@ -195,10 +158,6 @@ class CupyKernel(
             self._scalars[int(accumulate)].ctypes.data, out.data.ptr, _apart(out),
         )  # fmt: skip
 
-    def column_sum(self, x: Array, out: Array) -> None:
-        """In an order that depends on the shape only."""
-        self._add_partials(self._partial_sums(x, logarithms=False), out)
-
     def row_keys(self, seed: int, epoch: int, layer: int, vertices: np.ndarray) -> Array:
         """Made on the device, where a graph finds another number of the epoch each time."""
         keys = cp.empty(len(vertices), np.uint64)
@@ -206,17 +165,35 @@ class CupyKernel(
         self._launch("make_row_keys", len(keys), 1, vertices, seed, epoch, read, layer, keys)
         return keys
 
-    def dropout(self, x: Array, rows: Any, columns: Any, p: float, out: Array) -> None:
+    def dropout(
+        self, x: Array, rows: Array, columns: Array | np.ndarray, p: float, out: Array
+    ) -> None:
         limit, scale = rng.threshold(p), 1 / (1 - p)
         self._launch("dropout", *x.shape, x, rows, columns, limit, scale, out)
 
-    # Rows.
+    # Rows, and messages of them in fewer bits: :mod:`gcnmpi.kernels.cuda.text.messages`.
 
     def take_rows(self, x: Array, rows: np.ndarray, out: Array) -> None:
         self._launch("take_rows", *out.shape, x, rows, out)
 
     def put_rows(self, x: Array, rows: np.ndarray, out: Array) -> None:
         self._launch("put_rows", *x.shape, x, rows, out)
+
+    def empty_bytes(self, rows: int, columns: int) -> Array:
+        return cp.empty((rows, columns), np.uint8)
+
+    def encode_rows(
+        self, x: Array, precision: str, rows: Array | None, columns: Array | None, out: Array
+    ) -> None:
+        number = _FORMATS[precision]
+        if FORMATS[precision].scale_bytes:
+            self._launch("encode_scales", len(x), 1, x, x.shape[1], number, out, out.shape[1])
+        columns = None if rows is None else columns
+        self._launch("encode_numbers", *x.shape, x, number, rows, columns, out, out.shape[1])
+
+    def decode_rows(self, message: Array, precision: str, out: Array) -> None:
+        row_bytes, number = message.shape[1], _FORMATS[precision]
+        self._launch("decode_numbers", *out.shape, message, row_bytes, number, out)
 
     # Softmax, one row at a time.
 
@@ -290,16 +267,12 @@ class CupyKernel(
         self._start("count_right", (_blocks(rows), 1), (THREADS, 1), *of)
         return cp.asnumpy(counts).sum(axis=0).astype(np.float64)
 
-    def _summed(self, name: str, blocks: int, of: tuple[Any, ...], grad: Array) -> DeviceNumber:
+    def _summed(self, name: str, blocks: int, of: tuple[Given, ...], grad: Array) -> DeviceNumber:
         """The sum over the blocks of a loss, for which nobody waits."""
         losses, total = cp.empty((blocks,), np.float64), cp.empty((1,), np.float64)
         self._start(name, (blocks, 1), (THREADS, 1), *of, grad, losses, *grad.shape)
         self._add_all(losses, total)
         return DeviceNumber(total)
-
-    def _add_all(self, numbers: Array, out: Array) -> None:
-        """out = the sum of all numbers, (1,), both in float64."""
-        self._start("add_losses", *_ONE_BLOCK, numbers, out, numbers.size)
 
     # Optimizer steps, on flat arrays.
 
@@ -319,24 +292,6 @@ class CupyKernel(
         squares, column = cp.empty((1,), np.float64), gradient.reshape((-1, 1))
         self.dot_to(column, column, squares)
         self._launch("shorten", len(gradient), 1, gradient, squares, longest, tiny)
-
-    def _partial_sums(self, x: Array, logarithms: bool) -> Array:
-        rows, width = x.shape
-        partial = self._partial_array(width)
-        self._launch("partial_sums", cuda.PARTIALS, width, x, logarithms, rows, partial)
-        return partial
-
-    def _partial_array(self, width: int) -> Array:
-        if width not in self._partials:
-            self._partials[width] = cp.empty((cuda.PARTIALS, width), np.float64)
-        return self._partials[width]
-
-    def _add_partials(self, partial: Array, out: Array) -> None:
-        """out = the sums of the columns of ``partial``, in the kernel's dtype or in float64."""
-        width = partial.shape[1]
-        stride = out.strides[0] // out.itemsize if width else 0
-        name = "add_partial_sums" if out.dtype == self.dtype else "add_partial_sums_64"
-        self._launch(name, width, 1, partial, cuda.PARTIALS, width, out, stride)
 
 
 def _blocks(rows: int) -> int:
@@ -361,4 +316,4 @@ def _apart(x: Array) -> int:
 
 
 if TYPE_CHECKING:  # mypy says what differs
-    _kernel: KernelOf[Array, Any, DevicePattern] = CupyKernel(np.float32, 1)
+    _kernel: KernelOf[Array, DeviceMatrix, DevicePattern] = CupyKernel(np.float32, 1)

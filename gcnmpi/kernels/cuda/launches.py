@@ -9,15 +9,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TypeAlias, cast
 
 import cupy as cp
 import numpy as np
+from cupy import ndarray as Array
 
 from gcnmpi.kernels import cuda
-from gcnmpi.kernels.cuda.copies import upload
+from gcnmpi.kernels.cuda.copies import CupyCopies, upload
+from gcnmpi.kernels.cuda.text import loss
 
-Array = Any  # of CuPy
 THREADS = 256  # in a block
 WARP = 32  # threads that read memory together
 _TYPES = {"I": "i8", "U8": "u1", "S32": "i4", "U32": "u4", "U64": "u8", "double": "f8"}
@@ -44,13 +45,15 @@ class Parameter:
     optional: bool = False
 
 
-class CupyLaunches:
-    """Starts kernels of the CUDA source, once they are compiled."""
+Given: TypeAlias = "Array | np.ndarray | float | None"
 
-    dtype: np.dtype
+
+class CupyLaunches(CupyCopies):
+    """Starts kernels of the CUDA source, once they are compiled, and adds up numbers by them."""
 
     def open_launches(self) -> None:
         """Compile the source of all kernels."""
+        self._partials: dict[int, Array] = {}
         module = cp.RawModule(code=cuda.source(self.dtype.name), options=("--std=c++17",))
         self._kernels = {
             name: (module.get_function(name), parameters(words, self.dtype))
@@ -59,7 +62,7 @@ class CupyLaunches:
         kinds = {one.kind for _, some in self._kernels.values() for one in some if one.array}
         self._nothing = {kind: cp.empty((1,), kind) for kind in kinds}
 
-    def _launch(self, name: str, rows: int, columns: int, *given: Any) -> None:
+    def _launch(self, name: str, rows: int, columns: int, *given: Given) -> None:
         """Start a kernel with a thread for each of rows × columns."""
         if rows and columns:
             width = min(WARP, 1 << (columns - 1).bit_length())
@@ -67,17 +70,19 @@ class CupyLaunches:
             grid = -(-rows // height), -(-columns // width)
             self._start(name, grid, (width, height), *given, rows, columns)
 
-    def _start(self, name: str, grid: tuple[int, int], block: tuple[int, int], *given: Any) -> None:
+    def _start(
+        self, name: str, grid: tuple[int, int], block: tuple[int, int], *given: Given
+    ) -> None:
         """Start a kernel with all that it declares."""
         function, some = self._kernels[name]
-        arguments: list[Any] = []
+        arguments: list[object] = []
         for parameter, value in zip(some, given, strict=True):
             if not parameter.array:
                 arguments.append(parameter.kind.type(value))
                 continue
             if parameter.optional:
                 arguments.append(np.int64(value is not None))
-            array = self._nothing[parameter.kind] if value is None else value
+            array = cast(Array, self._nothing[parameter.kind] if value is None else value)
             if isinstance(array, np.ndarray):
                 array = upload(array, parameter.kind)
             if array.dtype != parameter.kind:
@@ -86,6 +91,33 @@ class CupyLaunches:
             apart = (np.int64(stride // array.itemsize) for stride in strides[: parameter.strides])
             arguments += array, *apart
         function(grid, block, tuple(arguments))
+
+    # Sums, in an order that depends on the shape only.
+
+    def column_sum(self, x: Array, out: Array) -> None:
+        self._add_partials(self._partial_sums(x, logarithms=False), out)
+
+    def _partial_sums(self, x: Array, logarithms: bool) -> Array:
+        rows, width = x.shape
+        partial = self._partial_array(width)
+        self._launch("partial_sums", cuda.PARTIALS, width, x, logarithms, rows, partial)
+        return partial
+
+    def _partial_array(self, width: int) -> Array:
+        if width not in self._partials:
+            self._partials[width] = cp.empty((cuda.PARTIALS, width), np.float64)
+        return self._partials[width]
+
+    def _add_partials(self, partial: Array, out: Array) -> None:
+        """out = the sums of the columns of ``partial``, in the kernel's dtype or in float64."""
+        width = partial.shape[1]
+        stride = out.strides[0] // out.itemsize if width else 0
+        name = "add_partial_sums" if out.dtype == self.dtype else "add_partial_sums_64"
+        self._launch(name, width, 1, partial, cuda.PARTIALS, width, out, stride)
+
+    def _add_all(self, numbers: Array, out: Array) -> None:
+        """out = the sum of all numbers, (1,), both in float64."""
+        self._start("add_losses", (1, 1), (loss.THREADS, 1), numbers, out, numbers.size)
 
 
 def parameters(words: Sequence[str], dtype: np.dtype) -> list[Parameter]:

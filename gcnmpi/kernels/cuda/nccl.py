@@ -7,11 +7,12 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Sequence
-from typing import Any
 
 import cupy as cp
 import numpy as np
+from cupy import ndarray as Array
 
+from gcnmpi.core.arrays import Number
 from gcnmpi.kernels.cuda.copies import DeviceNumber, recorded
 from partition.errors import UserError
 
@@ -29,7 +30,7 @@ def version() -> int:
     return nccl.get_version()
 
 
-def new_name() -> Any:
+def new_name() -> object:
     """A name under which processes find each other, once; to be passed on as it is."""
     try:
         return nccl.get_unique_id()
@@ -40,11 +41,11 @@ def new_name() -> Any:
 class PointToPoint:
     """Messages between processes, on a stream of their own; arguments are as for Summation."""
 
-    def __init__(self, size: int, name: Any, rank: int) -> None:
+    def __init__(self, size: int, name: object, rank: int) -> None:
         self._comm, self._stream = _join(size, name, rank), cp.cuda.Stream(non_blocking=True)
 
     def start(
-        self, outgoing: Sequence[tuple[int, Any]], incoming: Sequence[tuple[int, Any]]
+        self, outgoing: Sequence[tuple[int, Array]], incoming: Sequence[tuple[int, Array]]
     ) -> None:
         """Send contiguous arrays to processes, and receive some: one group."""
         self._stream.wait_event(recorded(cp.cuda.get_current_stream()))
@@ -81,11 +82,13 @@ class Summation:
         If NCCL does not bring the processes together.
     """
 
-    def __init__(self, size: int, name: Any, rank: int) -> None:
+    def __init__(self, size: int, name: object, rank: int) -> None:
         self._comm, self._buffer = _join(size, name, rank), cp.empty((0,), np.float64)
-        self._number: Any = None  # whose copy to the host may be going on until the next call
+        self._number: Number | None = (
+            None  # whose copy to the host may be going on until the next call
+        )
 
-    def __call__(self, number: Any, array: Any) -> DeviceNumber:
+    def __call__(self, number: Number, array: Array) -> DeviceNumber:
         """Sum an array over processes, in place, and the number, which is returned.
 
         In float64 and in the order of the current stream: nobody waits for it. The array has the
@@ -103,13 +106,13 @@ class Summation:
         cp.copyto(array, buffer[:-1], casting="same_kind")
         return DeviceNumber(buffer[-1:])
 
-    def add(self, array: Any) -> None:
+    def add(self, array: Array) -> None:
         """Sum a contiguous array of float64 over processes, in place."""
         address, stream = array.data.ptr, cp.cuda.get_current_stream().ptr
         self._comm.allReduce(address, address, array.size, nccl.NCCL_FLOAT64, nccl.NCCL_SUM, stream)
 
 
-def _join(size: int, name: Any, rank: int) -> Any:
+def _join(size: int, name: object, rank: int) -> nccl.NcclCommunicator:
     try:
         return nccl.NcclCommunicator(size, name, rank)
     except nccl.NcclError as error:

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import cupy as cp
 import numpy as np
 import scipy.sparse as sp
+from cupy import ndarray as Array
 
 from gcnmpi.core import rng
 from gcnmpi.kernels import cuda
 from gcnmpi.kernels.cuda.copies import upload
+from gcnmpi.kernels.cuda.launches import CupyLaunches
 from gcnmpi.kernels.host.neighbours import make_pattern
 from gcnmpi.kernels.interface.neighbours import (
     Attention,
@@ -20,8 +21,6 @@ from gcnmpi.kernels.interface.neighbours import (
     AttentionV2Backward,
     scratch_rows,
 )
-
-Array = Any  # of CuPy
 
 
 @dataclass(frozen=True)
@@ -53,21 +52,14 @@ class DevicePattern:
         return sum(a.nbytes for a in (*self.by_rows, *self.by_columns, self.places_back))
 
 
-_Any = Attention[Array, DevicePattern] | AttentionV2[Array, DevicePattern]
+_Attention = Attention[Array, DevicePattern] | AttentionV2[Array, DevicePattern]
 
 
-class CupyNeighbours:
+class CupyNeighbours(CupyLaunches):
     """``NeighbourOperations``, on a GPU.
 
     Attention takes temporary arrays of a number for each entry and head, from CuPy's pool.
     """
-
-    dtype: np.dtype
-    _launch: Any
-    empty: Any
-    _partial_array: Any
-    _add_partials: Any
-    column_sum: Any
 
     def pattern(self, matrix: sp.csr_array, order: np.ndarray) -> DevicePattern:
         host = make_pattern(matrix, order)
@@ -141,13 +133,13 @@ class CupyNeighbours:
         self._launch("scores_v2", pattern.rows, heads, *given, e)
         return e
 
-    def _weigh(self, of: _Any, e: Array) -> None:
+    def _weigh(self, of: _Attention, e: Array) -> None:
         starts, _ = of.pattern.by_rows
         self._launch("softmax_of_rows", *of.shift.shape, starts, e, -np.inf, of.shift, of.total)
         given = self._weights(of, e), per_head(of.x, of.shift), of.x
         self._launch("weighted_rows", *of.out.shape, *of.pattern.by_rows, *given, of.out)
 
-    def _weights(self, of: _Any, e: Array) -> Array:
+    def _weights(self, of: _Attention, e: Array) -> Array:
         """Weights after dropout; before it, in place of e."""
         kept, drop = self.empty(of.pattern.entries, of.shift.shape[1]), of.drop
         p, *keys = (0.0, None, None) if drop is None else (drop.p, drop.rows, drop.columns)
@@ -155,7 +147,7 @@ class CupyNeighbours:
         self._launch("weights_of_rows", *of.shift.shape, *of.pattern.by_rows, *given, e, kept)
         return kept
 
-    def _back(self, of: _Any, e: Array, grad: Array, dx: Array) -> None:
+    def _back(self, of: _Attention, e: Array, grad: Array, dx: Array) -> None:
         """In place of e its gradient; to dx, that of x by which it is summed."""
         kept, width, pattern = self._weights(of, e), per_head(of.x, of.shift), of.pattern
         given = *pattern.by_rows, of.x, of.out, grad, width, kept

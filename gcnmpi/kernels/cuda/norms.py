@@ -3,31 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import cupy as cp
 import numpy as np
+from cupy import ndarray as Array
 
 from gcnmpi.core.functions import FUNCTIONS
 from gcnmpi.kernels import cuda
+from gcnmpi.kernels.cuda.launches import CupyLaunches
 from gcnmpi.kernels.interface.norms import EQUAL, ColumnNorm, Rows, RunningMoments
 
-Array = Any  # of CuPy
 
-
-class CupyNorms:
+class CupyNorms(CupyLaunches):
     """``NormOperations`` and most ``EntryOperations``, on a GPU.
 
     Numbers of rows are contiguous (rows, 1) arrays, but for what is subtracted in a backward pass.
     """
-
-    dtype: np.dtype
-    _launch: Any
-    empty: Any
-    copy: Any
-    _partial_array: Any
-    _add_partials: Any
-    _add_all: Any
 
     def row_sum(self, x: Array) -> Array:
         return self._row_sums(x, None, 0)

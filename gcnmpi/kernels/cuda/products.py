@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
+from cupy import ndarray as Array
 
 from gcnmpi.core import rng
 from gcnmpi.kernels.cuda.copies import upload
 from gcnmpi.kernels.cuda.cusparse import CusparseMatrix
+from gcnmpi.kernels.cuda.launches import CupyLaunches, Given
 from gcnmpi.kernels.cuda.text.products import PIECE
-from gcnmpi.kernels.epilogues import KINDS, Activation, Epilogue, OneAfterTheOther
+from gcnmpi.kernels.epilogues import KINDS, Activation, EpilogueOf, OneAfterTheOther
 from gcnmpi.kernels.interface.kernel import EntryDropout
 
-Array = Any  # of CuPy
 ALIGNED = 16  # bytes that a thread reads at once, where rows begin at multiples of it
 _NOTHING, _FORWARD, _BACKWARD = range(3)
 
@@ -59,53 +60,63 @@ def cut(indptr: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndar
     return starts, targets, first, np.flatnonzero(long).astype(np.int32)
 
 
-class CupyProducts(OneAfterTheOther):
+DeviceMatrix = PieceMatrix | CusparseMatrix
+
+
+class CupyProducts(OneAfterTheOther[Array], CupyLaunches):
     """``SparseProducts``, ``FusedOperations`` but for dense products, and activations."""
 
-    dtype: np.dtype
     cusparse: bool
-    empty: Any
-    add: Any
-    _launch: Any
+    add: Callable[[Array, Array, Array], None]
 
-    def sparse(self, matrix: sp.csr_array) -> Any:
+    def sparse(self, matrix: sp.csr_array) -> DeviceMatrix:
         """A copy on the device."""
         matrix.check_format()
         return (CusparseMatrix if self.cusparse else PieceMatrix)(matrix, self.dtype)
 
-    def set_values(self, matrix: Any, values: np.ndarray) -> None:
+    def set_values(self, matrix: DeviceMatrix, values: np.ndarray) -> None:
         """A copy to the device."""
         if matrix.nnz:
             matrix.values.set(values)
 
-    def drop_entries(self, of: EntryDropout[Array, Any]) -> None:
+    def drop_entries(self, of: EntryDropout[Array, DeviceMatrix]) -> None:
         matrix, rows = of.matrix, of.rows
         places = (matrix.indices, rows) if of.transposed else (rows, matrix.indices)
         given = *places, of.row_keys, of.column_keys, rng.threshold(of.p), 1 / (1 - of.p)
         self._launch("drop_entries", matrix.nnz, 1, matrix.values, *given, of.out.values)
 
-    def spmm(self, matrix: Any, x: Array, out: Array, accumulate: bool = False) -> None:
+    def spmm(self, matrix: DeviceMatrix, x: Array, out: Array, accumulate: bool = False) -> None:
         self.spmm_then(matrix, x, out, accumulate, None)
 
     def spmm_then(
-        self, matrix: Any, x: Array, out: Array, accumulate: bool, epilogue: Epilogue | None
+        self,
+        matrix: DeviceMatrix,
+        x: Array,
+        out: Array,
+        accumulate: bool,
+        epilogue: EpilogueOf[Array] | None,
     ) -> None:
         """Without cuSPARSE one launch, and one more where there are long rows."""
         if not out.size:
             return
         follows = epilogue is not None and epilogue.plus is not None
-        if matrix.nnz and not self.cusparse:
+        if matrix.nnz and isinstance(matrix, PieceMatrix):
             self._multiply(matrix, x, out, accumulate, None if follows else epilogue)
             self.follow(out, epilogue if follows else None)
             return
-        if matrix.nnz:
+        if matrix.nnz and isinstance(matrix, CusparseMatrix):
             matrix.multiply(x, out, accumulate)
         elif not accumulate:
             out.fill(0)
         self.follow(out, epilogue)
 
     def _multiply(
-        self, matrix: PieceMatrix, x: Array, out: Array, accumulate: bool, epilogue: Any
+        self,
+        matrix: PieceMatrix,
+        x: Array,
+        out: Array,
+        accumulate: bool,
+        epilogue: EpilogueOf[Array] | None,
     ) -> None:
         width = x.shape[1]
         whole = all(_aligned(array) for array in (x, out))
@@ -119,7 +130,7 @@ class CupyProducts(OneAfterTheOther):
             pieces = scratch, matrix.first, matrix.long, out
             self._launch("add_pieces", matrix.long_rows, width, *pieces, *then[1:])
 
-    def follow(self, x: Array, epilogue: Epilogue | None) -> None:
+    def follow(self, x: Array, epilogue: EpilogueOf[Array] | None) -> None:
         """One launch, and one more if something is added first."""
         if epilogue is not None and epilogue.plus is not None:
             self.add(x, epilogue.plus, x)
@@ -127,7 +138,7 @@ class CupyProducts(OneAfterTheOther):
         if epilogue is not None:
             self._launch("follow", *x.shape, x, *self._epilogue(x, epilogue))
 
-    def _epilogue(self, x: Array, epilogue: Epilogue | None) -> tuple[Any, ...]:
+    def _epilogue(self, x: Array, epilogue: EpilogueOf[Array] | None) -> tuple[Given, ...]:
         """As the CUDA source takes it; what is not there is some array that nothing reads."""
         stage, kind, slope, bias, kept, output = _NOTHING, 0, 0.0, None, 1.0, x
         dropped, keys, limit = False, (None, None), np.uint32(0)

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import Any
 
 import numpy as np
 
-from gcnmpi.kernels.epilogues import Epilogue
+from gcnmpi.kernels.epilogues import EpilogueOf
 from gcnmpi.kernels.host.neighbours import Pattern, columns_of, reduced, rows_of, split, with_values
 from gcnmpi.kernels.interface.arcs import LEAST_VARIANCE, Reduction, Taken
 
@@ -18,10 +17,10 @@ class Arcs(ABC):
     """:class:`~gcnmpi.kernels.interface.arcs.ArcOperations` on the host."""
 
     @abstractmethod
-    def follow(self, x: Array, epilogue: Epilogue | None) -> None:
+    def follow(self, x: Array, epilogue: EpilogueOf[Array] | None) -> None:
         """Apply an epilogue in place: see the interface of dense operations."""
 
-    def take(self, of: Taken[Array, Any]) -> None:
+    def take(self, of: Taken[Array, Pattern]) -> None:
         rows, out = rows_of(of.pattern), of.out
         if of.source is not None:
             np.take(of.source, of.pattern.indices, axis=0, out=out)
@@ -34,7 +33,7 @@ class Arcs(ABC):
     def sum_sources(self, pattern: Pattern, x: Array, out: Array) -> None:
         out[...] = reduced(np.add, x[pattern.places_back], pattern.column_starts)
 
-    def reduce_targets(self, of: Reduction[Array, Any]) -> None:
+    def reduce_targets(self, of: Reduction[Array, Pattern]) -> None:
         starts, rows, width = of.pattern.starts, rows_of(of.pattern), of.x.shape[1]
         for number, kind in enumerate(of.kinds):
             out = of.out[:, number * width : (number + 1) * width]
@@ -48,7 +47,9 @@ class Arcs(ABC):
                     mean = _deviation(of, mean[rows])
                 out[...] = mean
 
-    def reduce_targets_backward(self, of: Reduction[Array, Any], grad: Array, dx: Array) -> None:
+    def reduce_targets_backward(
+        self, of: Reduction[Array, Pattern], grad: Array, dx: Array
+    ) -> None:
         starts, rows, width = of.pattern.starts, rows_of(of.pattern), of.x.shape[1]
         counts = _counts(of.pattern, of.x)
         dx.fill(0)
@@ -106,7 +107,7 @@ def _counts(pattern: Pattern, x: Array) -> Array:
     return np.maximum(np.diff(pattern.starts), 1)[:, np.newaxis].astype(x.dtype)
 
 
-def _deviation(of: Reduction[Array, Any], mean: Array) -> Array:
+def _deviation(of: Reduction[Array, Pattern], mean: Array) -> Array:
     """The standard deviation of each row's entries about their mean, which is given for each."""
     variance = reduced(np.add, (of.x - mean) ** 2, of.pattern.starts) / _counts(of.pattern, of.x)
     variance[variance <= LEAST_VARIANCE] = 0

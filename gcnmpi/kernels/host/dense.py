@@ -5,14 +5,15 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from typing import Any, Self
+from typing import Generic, Self, TypeVar
 
 import numpy as np
 import scipy.sparse as sp
+from numpy.typing import DTypeLike
 
 from gcnmpi.core import rng
 from gcnmpi.core.arrays import Number, R
-from gcnmpi.kernels.epilogues import ActivationBackward, Epilogue, OneAfterTheOther
+from gcnmpi.kernels.epilogues import ActivationBackward, EpilogueOf, OneAfterTheOther
 from gcnmpi.kernels.host.arcs import Arcs
 from gcnmpi.kernels.host.elementwise import Elementwise
 from gcnmpi.kernels.host.messages import Messages
@@ -22,13 +23,16 @@ from gcnmpi.kernels.interface.dense import AdamStep, ClassLoss, EntryLoss
 from gcnmpi.kernels.interface.kernel import EntryDropout
 
 Array = np.ndarray
+S = TypeVar("S")
 _LONG_ROW = 1 << 10  # entries that NumPy adds to each other at full speed
 _BLOCKS = 64  # of rows whose sum is taken in the dtype
 _CACHE_LINE = 64  # bytes
 _BLOCK = 1 << 16  # entries of a dropout mask that are hashed at a time: fits the L2 cache
 
 
-class DenseArithmetic(Arcs, Neighbours, Norms, Messages, Elementwise, OneAfterTheOther, ABC):
+class DenseArithmetic(
+    Arcs, Neighbours, Norms, Messages, Elementwise, OneAfterTheOther[Array], ABC, Generic[S]
+):
     """All operations of :mod:`gcnmpi.kernels.interface.kernel`, where their meaning is, but two.
 
     A kernel adds ``sparse`` and ``spmm``.
@@ -46,12 +50,12 @@ class DenseArithmetic(Arcs, Neighbours, Norms, Messages, Elementwise, OneAfterTh
     device_address: str | None = None
     host_visible = True
 
-    def __init__(self, dtype: Any, threads: int = 1) -> None:
+    def __init__(self, dtype: DTypeLike, threads: int = 1) -> None:
         self.dtype = np.dtype(dtype)
         self.threads = threads
 
     @classmethod
-    def for_rank(cls, dtype: Any, threads: int, place: int, direct: bool, spmm: str) -> Self:
+    def for_rank(cls, dtype: DTypeLike, threads: int, place: int, direct: bool, spmm: str) -> Self:
         return cls(dtype, threads)
 
     def versions(self) -> dict[str, str]:
@@ -90,7 +94,7 @@ class DenseArithmetic(Arcs, Neighbours, Norms, Messages, Elementwise, OneAfterTh
     def from_host64(self, array: np.ndarray) -> Array:
         return np.array(array, np.float64)
 
-    def resident(self, numbers: np.ndarray, dtype: Any) -> np.ndarray:
+    def resident(self, numbers: np.ndarray, dtype: DTypeLike) -> np.ndarray:
         return numbers
 
     def to_host(self, array: Array) -> np.ndarray:
@@ -108,10 +112,10 @@ class DenseArithmetic(Arcs, Neighbours, Norms, Messages, Elementwise, OneAfterTh
 
     # Messages: what MPI sends and receives for an array.
 
-    def message(self, array: Array, staged: bool = False) -> Any:
+    def message(self, array: Array, staged: bool = False) -> Array:
         return array
 
-    def to_message(self, array: Array, message: Any) -> None:
+    def to_message(self, array: Array, message: Array) -> None:
         if message is not array:
             self.copy(array, message)
 
@@ -121,7 +125,7 @@ class DenseArithmetic(Arcs, Neighbours, Norms, Messages, Elementwise, OneAfterTh
     def before_receiving(self) -> None:
         """On the host, all is done."""
 
-    def from_message(self, message: Any, array: Array) -> None:
+    def from_message(self, message: Array, array: Array) -> None:
         if message is not array:
             self.copy(message, array)
 
@@ -157,7 +161,7 @@ class DenseArithmetic(Arcs, Neighbours, Norms, Messages, Elementwise, OneAfterTh
 
     # Activations.
 
-    def follow(self, x: Array, epilogue: Epilogue | None) -> None:
+    def follow(self, x: Array, epilogue: EpilogueOf[Array] | None) -> None:
         if epilogue is None:
             return
         if epilogue.plus is not None:
@@ -173,10 +177,10 @@ class DenseArithmetic(Arcs, Neighbours, Norms, Messages, Elementwise, OneAfterTh
             self.elu(x, x)
         elif epilogue.kind == "leaky_relu":
             self.leaky(x, epilogue.slope, x)
-        if epilogue.rows is not None:
+        if epilogue.rows is not None and epilogue.columns is not None:
             self.dropout(x, epilogue.rows, epilogue.columns, epilogue.p, x)
 
-    def row_keys(self, seed: int, epoch: int, layer: int, vertices: np.ndarray) -> Any:
+    def row_keys(self, seed: int, epoch: int, layer: int, vertices: np.ndarray) -> Array:
         return rng.row_keys(seed, epoch, layer, vertices)
 
     def dropout(
@@ -236,7 +240,7 @@ class DenseArithmetic(Arcs, Neighbours, Norms, Messages, Elementwise, OneAfterTh
     # In one pass, where a kernel has it.
 
     softmax_cross_entropy: Callable[[Array, np.ndarray, float, Array], Number] | None = None
-    weighted_cross_entropy: Callable[[Array, ClassLoss, float, Array], Number] | None = None
+    weighted_cross_entropy: Callable[[Array, ClassLoss[Array], float, Array], Number] | None = None
     entry_losses: Callable[[Array, np.ndarray, EntryLoss, float, Array], Number] | None = None
     count_right: Callable[[Array, np.ndarray, np.ndarray], np.ndarray] | None = None
     shorten: Callable[[Array, float, float], None] | None = None
@@ -267,18 +271,24 @@ class DenseArithmetic(Arcs, Neighbours, Norms, Messages, Elementwise, OneAfterTh
     # Sparse products: what a kernel adds.
 
     @abstractmethod
-    def sparse(self, matrix: sp.csr_array) -> Any:
+    def sparse(self, matrix: sp.csr_array) -> S:
         """The kernel's own form of a CSR matrix, with values in its dtype."""
 
-    drop_entries: Callable[[EntryDropout[Array, Any]], None] | None = None
+    drop_entries: Callable[[EntryDropout[Array, S]], None] | None = None
 
     @abstractmethod
-    def set_values(self, matrix: Any, values: np.ndarray) -> None:
+    def set_values(self, matrix: S, values: np.ndarray) -> None:
         """Other values for a matrix of the kernel's own form, in the order of its entries."""
 
     @abstractmethod
-    def spmm(self, matrix: Any, x: Array, out: Array, accumulate: bool = False) -> None:
+    def spmm(self, matrix: S, x: Array, out: Array, accumulate: bool = False) -> None:
         """out = matrix · x, or out += matrix · x."""
+
+    def spmm_then(
+        self, matrix: S, x: Array, out: Array, accumulate: bool, epilogue: EpilogueOf[Array] | None
+    ) -> None:
+        self.spmm(matrix, x, out, accumulate)
+        self.follow(out, epilogue)
 
 
 def _average(moving: Array, factor: float, new: Array) -> None:

@@ -70,20 +70,23 @@ class Elementwise:
         np.copyto(out, np.where(x > 0, grad, slope * grad))
         of_slope.fill(along)
 
-    def _activate_backward(self, grad: Array, of: ActivationBackward) -> None:
+    def _activate_backward(self, grad: Array, of: ActivationBackward[Array]) -> None:
         """The gradient before activation and dropout; the plus has been added."""
         if of.kind != "none":
             np.multiply(grad, self._slopes(of), out=grad)
         if of.drops:
+            assert of.rows is not None
+            assert of.columns is not None
             hashes, scratch = np.empty((2, *grad.shape), np.uint32)
             rng.hash_block(of.rows, of.columns, hashes, scratch)
             grad *= hashes >= rng.threshold(of.p)
         if of.scale != 1:
             grad *= self.dtype.type(of.scale)
 
-    def _slopes(self, of: ActivationBackward) -> Array:
+    def _slopes(self, of: ActivationBackward[Array]) -> Array:
         """The derivative of an activation, from its result after dropout."""
         output, one = of.output, self.dtype.type
+        assert output is not None, "dropout alone has no slope"
         if of.kind == "relu":
             return output > 0
         below = one(of.slope) if of.kind == "leaky_relu" else output / one(of.scale) + 1

@@ -9,11 +9,12 @@ the same memory stay valid.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import graphblas as gb
 import numpy as np
 import scipy.sparse as sp
+from numpy.typing import DTypeLike
 
 from gcnmpi.kernels.host.dense import Array, DenseArithmetic
 from gcnmpi.kernels.host.neighbours import Pattern
@@ -28,22 +29,22 @@ from graphblas.core import ffi, lib  # noqa: E402
 class SparseMatrix:
     """A matrix held by GraphBLAS, and whether it has no entry at all."""
 
-    matrix: Any
+    matrix: gb.Matrix
     empty: bool
 
 
-class GraphBLASKernel(DenseArithmetic):
+class GraphBLASKernel(DenseArithmetic[SparseMatrix]):
     """Sparse products by SuiteSparse:GraphBLAS, with threads."""
 
     name = "graphblas"
 
-    def __init__(self, dtype: Any, threads: int = 1) -> None:
+    def __init__(self, dtype: DTypeLike, threads: int = 1) -> None:
         super().__init__(dtype, threads)
         gb.ss.config["nthreads"] = threads
         kind = gb.dtypes.lookup_dtype(self.dtype)
         self._multiply = gb.semiring.plus_times[kind]
         self._plus = gb.binary.plus[kind]
-        self._lent: dict[tuple[int, ...], tuple[Any, Any]] = {}
+        self._lent: dict[tuple[int, ...], tuple[gb.Matrix, gb.Matrix]] = {}
 
     def sparse(self, matrix: sp.csr_array) -> SparseMatrix:
         """A copy in GraphBLAS's memory."""
@@ -89,7 +90,9 @@ class GraphBLASKernel(DenseArithmetic):
             _take_back(lent_x, x)
             _take_back(lent_out, out)
 
-    def _shells(self, x_shape: tuple[int, ...], out_shape: tuple[int, ...]) -> tuple[Any, Any]:
+    def _shells(
+        self, x_shape: tuple[int, ...], out_shape: tuple[int, ...]
+    ) -> tuple[gb.Matrix, gb.Matrix]:
         """Empty GraphBLAS matrices of these shapes, made once, to lend arrays through."""
         key = (*x_shape, *out_shape)
         if key not in self._lent:
@@ -98,14 +101,14 @@ class GraphBLASKernel(DenseArithmetic):
         return self._lent[key]
 
 
-def _lend(shell: Any, array: Array) -> None:
+def _lend(shell: gb.Matrix, array: Array) -> None:
     pointer = ffi.new("void**", ffi.cast("void*", array.ctypes.data))
     code = lib.GxB_Matrix_pack_FullR(shell.gb_obj[0], pointer, array.nbytes, False, ffi.NULL)
     if code != lib.GrB_SUCCESS:
         raise RuntimeError(f"GraphBLAS does not take a full matrix: code {code}")
 
 
-def _take_back(shell: Any, array: Array) -> None:
+def _take_back(shell: gb.Matrix, array: Array) -> None:
     pointer, size, iso = ffi.new("void**"), ffi.new("GrB_Index*"), ffi.new("bool*")
     code = lib.GxB_Matrix_unpack_FullR(shell.gb_obj[0], pointer, size, iso, ffi.NULL)
     if code != lib.GrB_SUCCESS or int(ffi.cast("uintptr_t", pointer[0])) != array.ctypes.data:

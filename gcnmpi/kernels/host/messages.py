@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any
 
 import numpy as np
+from numpy.typing import DTypeLike
 
 from gcnmpi.core import rng
 
@@ -26,7 +26,7 @@ class Messages:
         return np.empty((rows, columns), np.uint8)
 
     def encode_rows(
-        self, x: Array, precision: str, rows: Array | None, columns: Any, out: Array
+        self, x: Array, precision: str, rows: Array | None, columns: Array | None, out: Array
     ) -> None:
         encode, _ = _FORMATS[precision]
         for piece in _pieces(x):
@@ -46,7 +46,7 @@ def _pieces(x: Array) -> list[slice]:
     return [slice(start, start + step) for start in range(0, len(x), step)]
 
 
-def _encode_bf16(x: Array, rows: Array | None, columns: Any, out: Array) -> None:
+def _encode_bf16(x: Array, rows: Array | None, columns: Array | None, out: Array) -> None:
     bits = x.view(np.uint32)
     nearest = bits + (np.uint32(0x7FFF) + ((bits >> np.uint32(16)) & np.uint32(1)))
     halves = np.where(np.isnan(x), bits | np.uint32(0x400000), nearest) >> np.uint32(16)
@@ -58,7 +58,7 @@ def _decode_bf16(message: Array, width: int) -> Array:
     return (halves.astype(np.uint32) << np.uint32(16)).view(np.float32)
 
 
-def _encode_fp16(x: Array, rows: Array | None, columns: Any, out: Array) -> None:
+def _encode_fp16(x: Array, rows: Array | None, columns: Array | None, out: Array) -> None:
     largest, width = _largest(x), x.shape[1]
     exponent = np.maximum((largest >> np.uint32(23)).astype(np.int32) - 127, _LEAST)
     finite = largest < _INFINITE
@@ -76,8 +76,9 @@ def _decode_fp16(message: Array, width: int) -> Array:
     return numbers.astype(np.float32) * factor[:, np.newaxis]
 
 
-def _encode_int8(x: Array, rows: Array | None, columns: Any, out: Array) -> None:
+def _encode_int8(x: Array, rows: Array | None, columns: Array | None, out: Array) -> None:
     assert rows is not None, "rounded at random"
+    assert columns is not None, "rounded at random"
     bits, width = _largest(x), x.shape[1]
     finite, tiny = bits < _INFINITE, bits < _TINY
     largest = np.where(finite, np.where(tiny, 0, bits), 0x7FC00000).astype(np.uint32)
@@ -98,7 +99,7 @@ def _decode_int8(message: Array, width: int) -> Array:
     return message[:, :width].view(np.int8).astype(np.float32) * (largest / np.float32(127))
 
 
-def _numbers(message: Array, width: int, dtype: Any) -> Array:
+def _numbers(message: Array, width: int, dtype: DTypeLike) -> Array:
     return np.ascontiguousarray(message).view(dtype).reshape(len(message), width)
 
 
@@ -113,7 +114,7 @@ def _largest(x: Array) -> Array:
     return bits.max(axis=1, initial=0)
 
 
-_Encode = Callable[[Array, Array | None, Any, Array], None]
+_Encode = Callable[[Array, Array | None, Array | None, Array], None]
 _Decode = Callable[[Array, int], Array]
 _FORMATS: Mapping[str, tuple[_Encode, _Decode]] = {
     "bf16": (_encode_bf16, _decode_bf16),

@@ -7,7 +7,6 @@ entry and head.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
@@ -23,7 +22,6 @@ from gcnmpi.kernels.interface.neighbours import (
 )
 
 Array = np.ndarray
-_Any = Attention[Array, Any] | AttentionV2[Array, Any]
 _SHORT = np.iinfo(np.int32).max
 
 
@@ -43,6 +41,8 @@ class Pattern:
         Where each entry, by rows, is among the entries by columns.
     places_back : (entries,) array of the same dtype
         Where each entry, by columns, is among the entries by rows.
+    compiled : object
+        What compiled functions take, where a kernel has some: it holds the same arrays.
     """
 
     starts: Array
@@ -51,6 +51,7 @@ class Pattern:
     column_rows: Array
     places: Array
     places_back: Array
+    compiled: object = None
 
     @property
     def rows(self) -> int:
@@ -69,10 +70,14 @@ class Pattern:
         return scratch_rows(self.rows, self.entries)
 
     @property
-    def nbytes(self) -> int:
+    def arrays(self) -> tuple[Array, ...]:
+        """All of them, in this order."""
         by_rows, by_columns = (self.starts, self.indices), (self.column_starts, self.column_rows)
-        between = self.places, self.places_back
-        return sum(array.nbytes for array in (*by_rows, *by_columns, *between))
+        return *by_rows, *by_columns, self.places, self.places_back
+
+    @property
+    def nbytes(self) -> int:
+        return sum(array.nbytes for array in self.arrays)
 
 
 def make_pattern(matrix: sp.csr_array, order: Array) -> Pattern:
@@ -115,6 +120,9 @@ def make_pattern(matrix: sp.csr_array, order: Array) -> Pattern:
         places,
         np.ascontiguousarray(turned.data, kind),
     )
+
+
+_Attention = Attention[Array, Pattern] | AttentionV2[Array, Pattern]
 
 
 class Neighbours:
@@ -162,11 +170,11 @@ class Neighbours:
 
     # Attention.
 
-    def attend(self, of: Attention[Array, Any]) -> None:
+    def attend(self, of: Attention[Array, Pattern]) -> None:
         e = _leaky(of.s[rows_of(of.pattern)] + of.t[of.pattern.indices], self._slope(of))
         self._weigh(of, e)
 
-    def attend_backward(self, of: AttentionBackward[Array, Any]) -> None:
+    def attend_backward(self, of: AttentionBackward[Array, Pattern]) -> None:
         forward, scratch = of.forward, of.scratch[: of.forward.pattern.entries]
         pattern, slope = forward.pattern, self._slope(forward)
         z = forward.s[rows_of(pattern)] + forward.t[pattern.indices]
@@ -176,13 +184,13 @@ class Neighbours:
         of.dt.fill(0)
         np.add.at(of.dt, pattern.indices, scratch)
 
-    def attend_v2(self, of: AttentionV2[Array, Any]) -> None:
+    def attend_v2(self, of: AttentionV2[Array, Pattern]) -> None:
         scratch = of.scratch[: of.pattern.entries]
         z = of.x[of.pattern.indices] + of.target[rows_of(of.pattern)]
         self.head_dots(_leaky(z, self._slope(of)), of.vector, scratch)
         self._weigh(of, scratch)
 
-    def attend_v2_backward(self, of: AttentionV2Backward[Array, Any]) -> None:
+    def attend_v2_backward(self, of: AttentionV2Backward[Array, Pattern]) -> None:
         forward, pattern, slope = of.forward, of.forward.pattern, self._slope(of.forward)
         scratch = forward.scratch[: pattern.entries]
         z = forward.x[pattern.indices] + forward.target[rows_of(pattern)]
@@ -195,10 +203,10 @@ class Neighbours:
         of.dtarget[...] = reduced(np.add, dz, pattern.starts)
         np.add.at(of.dx, pattern.indices, dz)
 
-    def _slope(self, of: _Any) -> Any:
+    def _slope(self, of: _Attention) -> np.floating:
         return self.dtype.type(of.slope)
 
-    def _weigh(self, of: _Any, e: Array) -> None:
+    def _weigh(self, of: _Attention, e: Array) -> None:
         """Softmax of e (entries, heads) over the entries of each row, and the sums weighted so."""
         pattern, rows = of.pattern, rows_of(of.pattern)
         of.shift[...] = reduced(np.maximum, e, pattern.starts)
@@ -210,7 +218,7 @@ class Neighbours:
         for head, columns in enumerate(columns_of(of.x, of.total.shape[1])):
             of.out[:, columns] = with_values(pattern, weights[:, head]) @ of.x[:, columns]
 
-    def _back(self, of: _Any, e: Array, grad: Array, dx: Array) -> Array:
+    def _back(self, of: _Attention, e: Array, grad: Array, dx: Array) -> Array:
         """Gradient of e, (entries, heads); to dx, that of x by which it is summed."""
         pattern, rows, heads = of.pattern, rows_of(of.pattern), of.total.shape[1]
         weights = np.exp(e - of.shift[rows]) / of.total[rows]
@@ -223,7 +231,7 @@ class Neighbours:
             dx[:, columns] = with_values(pattern, alpha[:, head]).T @ grad[:, columns]
         return de
 
-    def _kept(self, pattern: Pattern, drop: AttentionDropout, heads: int) -> Array:
+    def _kept(self, pattern: Pattern, drop: AttentionDropout[Array], heads: int) -> Array:
         """1 / (1 − p) for what is kept, 0 for what is dropped, (entries, heads)."""
         rows = drop.rows[rows_of(pattern)]
         columns = drop.columns.reshape(-1, heads)[pattern.indices]
@@ -268,5 +276,5 @@ def columns_of(x: Array, heads: int) -> list[slice]:
     return [slice(h * c, (h + 1) * c) for h in range(heads)]
 
 
-def _leaky(x: Array, slope: float) -> Array:
+def _leaky(x: Array, slope: np.floating) -> Array:
     return np.where(x > 0, x, slope * x)

@@ -21,7 +21,7 @@ class SparseMatrix:
     rows: np.ndarray | slice
 
 
-class SciPyKernel(DenseArithmetic):
+class SciPyKernel(DenseArithmetic[SparseMatrix]):
     """Sparse products by SciPy: simple and slow; the other kernels are compared with it."""
 
     name = "scipy"

@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Generic, Protocol, TypeVar
 
-from gcnmpi.kernels.epilogues import Epilogue
+from gcnmpi.kernels.epilogues import EpilogueOf
 
 A = TypeVar("A")
 P = TypeVar("P")
@@ -34,7 +34,7 @@ class Taken(Generic[A, P]):
     source: A | None
     target: A | None
     out: A
-    epilogue: Epilogue | None = None
+    epilogue: EpilogueOf[A] | None = None
 
 
 @dataclass(frozen=True)

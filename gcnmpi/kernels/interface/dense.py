@@ -9,7 +9,7 @@ from typing import Generic, Protocol, TypeVar
 import numpy as np
 
 from gcnmpi.core.arrays import Number
-from gcnmpi.kernels.epilogues import Epilogue, Product
+from gcnmpi.kernels.epilogues import EpilogueOf, Product
 
 A = TypeVar("A")
 
@@ -95,7 +95,7 @@ class DenseOperations(Protocol[A]):
     def put_rows(self, x: A, rows: np.ndarray, out: A) -> None:
         """out[rows[i]] = x[i]; rows are distinct."""
 
-    def follow(self, x: A, epilogue: Epilogue | None) -> None:
+    def follow(self, x: A, epilogue: EpilogueOf[A] | None) -> None:
         """An epilogue alone: where a scheme does something before it, or nothing was multiplied."""
 
     def gemm_then(self, of: Product[A]) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Protocol, TypeVar
+from typing import Protocol, TypeVar
 
 import numpy as np
 
@@ -20,7 +20,7 @@ class EntryOperations(Protocol[A]):
     def row_keys(self, seed: int, epoch: int, layer: int, vertices: np.ndarray) -> A:
         """Keys of global vertices for ``dropout``; see :func:`gcnmpi.core.rng.row_keys`."""
 
-    def dropout(self, x: A, rows: A, columns: Any, p: float, out: A) -> None:
+    def dropout(self, x: A, rows: A, columns: np.ndarray, p: float, out: A) -> None:
         """out = x / (1 − p) where the hash of (row key, column key) keeps it, 0 elsewhere.
 
         Parameters

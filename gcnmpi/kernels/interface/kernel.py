@@ -13,13 +13,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Generic, NewType, Protocol, TypeVar
+from typing import Generic, NewType, Protocol, TypeVar
 
 import numpy as np
 import scipy.sparse as sp
 
 from gcnmpi.core.arrays import Array, Memory
-from gcnmpi.kernels.epilogues import Epilogue
+from gcnmpi.kernels.epilogues import EpilogueOf
 from gcnmpi.kernels.interface.arcs import ArcOperations
 from gcnmpi.kernels.interface.dense import DenseOperations, LossOperations, OptimizerSteps
 from gcnmpi.kernels.interface.entries import EntryOperations
@@ -85,7 +85,7 @@ class SparseProducts(Protocol[A, S]):
         """out = matrix · x, or out += matrix · x; rows of x and out are contiguous."""
 
     def spmm_then(
-        self, matrix: S, x: A, out: A, accumulate: bool, epilogue: Epilogue | None
+        self, matrix: S, x: A, out: A, accumulate: bool, epilogue: EpilogueOf[A] | None
     ) -> None:
         """out = epilogue(matrix · x), or epilogue(out + matrix · x)."""
 
@@ -99,7 +99,7 @@ class MessageOperations(Protocol[A]):
     def empty_bytes(self, rows: int, columns: int) -> A:
         """An uninitialised (rows, columns) array of uint8, C-contiguous."""
 
-    def encode_rows(self, x: A, precision: str, rows: A | None, columns: Any, out: A) -> None:
+    def encode_rows(self, x: A, precision: str, rows: A | None, columns: A | None, out: A) -> None:
         """out = the rows of x, whose numbers are contiguous, in a format.
 
         Parameters

@@ -7,7 +7,7 @@ Alon and Yahav 2022 (attention of the second version).
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Generic, Protocol, TypeVar
 
 import numpy as np
 import scipy.sparse as sp
@@ -56,7 +56,7 @@ class Pattern(Protocol):
 
 
 @dataclass(frozen=True)
-class AttentionDropout:
+class AttentionDropout(Generic[A]):
     """Dropout of attention: α′ = α / (1 − p) where the hash keeps it, 0 elsewhere.
 
     Attributes
@@ -69,7 +69,7 @@ class AttentionDropout:
         Probability of being dropped.
     """
 
-    rows: Any
+    rows: A
     columns: np.ndarray
     p: float
 
@@ -94,7 +94,7 @@ class _Attention(Generic[A, P]):
     pattern: P
     x: A
     slope: float
-    drop: AttentionDropout | None
+    drop: AttentionDropout[A] | None
     out: A
     shift: A
     total: A

@@ -8,6 +8,7 @@ import numpy as np
 
 from gcnmpi.core.functions import REDUCTIONS
 from gcnmpi.kernels.host.arcs import Arcs
+from gcnmpi.kernels.host.neighbours import Pattern
 from gcnmpi.kernels.interface.arcs import LEAST_VARIANCE, Reduction, Taken
 
 Array = np.ndarray
@@ -22,35 +23,37 @@ class NativeArcs(Arcs):
     _native: Any
     _arrays_of: Any
 
-    def take(self, of: Taken[Array, Any]) -> None:
+    def take(self, of: Taken[Array, Pattern]) -> None:
         then = self._arrays_of(of.epilogue)
         self._native.take(of.pattern.compiled, of.source, of.target, of.out, then)
 
-    def sum_sources(self, pattern: Any, x: Array, out: Array) -> None:
+    def sum_sources(self, pattern: Pattern, x: Array, out: Array) -> None:
         self._native.sum_sources(pattern.compiled, x, out)
 
-    def reduce_targets(self, of: Reduction[Array, Any]) -> None:
+    def reduce_targets(self, of: Reduction[Array, Pattern]) -> None:
         """A row's entries are read from memory once, for all kinds."""
         self._native.reduce(of.pattern.compiled, *_numbers(of), of.x, of.out)
 
-    def reduce_targets_backward(self, of: Reduction[Array, Any], grad: Array, dx: Array) -> None:
+    def reduce_targets_backward(
+        self, of: Reduction[Array, Pattern], grad: Array, dx: Array
+    ) -> None:
         numbers = _numbers(of)
         self._native.reduce_backward(of.pattern.compiled, *numbers, of.x, of.out, grad, dx)
 
-    def softmax_targets(self, pattern: Any, x: Array, out: Array) -> None:
+    def softmax_targets(self, pattern: Pattern, x: Array, out: Array) -> None:
         self._native.softmax(pattern.compiled, x, out)
 
-    def softmax_targets_backward(self, pattern: Any, y: Array, grad: Array, out: Array) -> None:
+    def softmax_targets_backward(self, pattern: Pattern, y: Array, grad: Array, out: Array) -> None:
         self._native.softmax_backward(pattern.compiled, y, grad, out)
 
-    def spmm_values(self, pattern: Any, values: Array, x: Array, out: Array) -> None:
+    def spmm_values(self, pattern: Pattern, values: Array, x: Array, out: Array) -> None:
         self._native.spmm_values(pattern.compiled, values, x, out, False)
 
-    def spmm_values_t(self, pattern: Any, values: Array, x: Array, out: Array) -> None:
+    def spmm_values_t(self, pattern: Pattern, values: Array, x: Array, out: Array) -> None:
         """By columns, each of which gathers the rows at the other ends of its entries."""
         self._native.spmm_values(pattern.compiled, values, x, out, True)
 
-    def sddmm(self, pattern: Any, target: Array, source: Array, out: Array) -> None:
+    def sddmm(self, pattern: Pattern, target: Array, source: Array, out: Array) -> None:
         self._native.sddmm(pattern.compiled, target, source, out)
 
     def row_dots(self, x: Array, y: Array, out: Array) -> None:
@@ -60,6 +63,6 @@ class NativeArcs(Arcs):
         self._native.scale_heads(values, x, out)
 
 
-def _numbers(of: Reduction[Array, Any]) -> tuple[list[int], float]:
+def _numbers(of: Reduction[Array, Pattern]) -> tuple[list[int], float]:
     """The kinds as the sources count them, and the variance that counts as 0."""
     return [REDUCTIONS.index(kind) for kind in of.kinds], LEAST_VARIANCE

@@ -7,16 +7,17 @@ with NumPy's BLAS.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import scipy.sparse as sp
+from numpy.typing import DTypeLike
 
 from gcnmpi.core import rng
 from gcnmpi.core.precision import FORMATS
-from gcnmpi.kernels.epilogues import KINDS, Activation, ActivationBackward, Epilogue, Product
+from gcnmpi.kernels.epilogues import KINDS, Activation, ActivationBackward, EpilogueOf, Product
 from gcnmpi.kernels.host.dense import Array, DenseArithmetic
 from gcnmpi.kernels.host.neighbours import Pattern, make_pattern
 from gcnmpi.kernels.interface.dense import AdamStep
@@ -74,20 +75,7 @@ class SparseMatrix:
     columns: int
 
 
-@dataclass(frozen=True)
-class NativePattern(Pattern):
-    """A pattern, with the form that the compiled functions take.
-
-    Attributes
-    ----------
-    compiled : object
-        Holds the same arrays.
-    """
-
-    compiled: Any
-
-
-class NativeKernel(NativeArcs, NativeNorms, DenseArithmetic):
+class NativeKernel(NativeArcs, NativeNorms, DenseArithmetic[SparseMatrix]):
     """Operations in C++, mostly in one pass over memory; the others are inherited.
 
     Parameters
@@ -102,7 +90,7 @@ class NativeKernel(NativeArcs, NativeNorms, DenseArithmetic):
     parallel = bool(getattr(_native, "openmp", True))  # an editable build may be an older one
     """Whether it was built with OpenMP; otherwise it computes with one thread."""
 
-    def __init__(self, dtype: Any, threads: int = 1, target: str | None = None) -> None:
+    def __init__(self, dtype: DTypeLike, threads: int = 1, target: str | None = None) -> None:
         super().__init__(dtype, threads)
         single = self.dtype == np.float32
         compiled = _native.Float32 if single else _native.Float64
@@ -129,13 +117,9 @@ class NativeKernel(NativeArcs, NativeNorms, DenseArithmetic):
         self.spmm_then(matrix, x, out, accumulate, None)
 
     def spmm_then(
-        self,
-        matrix: SparseMatrix,
-        x: Array,
-        out: Array,
-        accumulate: bool,
-        epilogue: Epilogue | None,
-    ) -> None:
+        self, matrix: SparseMatrix, x: Array, out: Array, accumulate: bool,
+        epilogue: EpilogueOf[Array] | None,
+    ) -> None:  # fmt: skip
         """In one pass over rows of the result."""
         if accumulate and not len(matrix.indices):  # a halo that is empty
             self.follow(out, epilogue)
@@ -202,7 +186,7 @@ class NativeKernel(NativeArcs, NativeNorms, DenseArithmetic):
         return self._native.softmax_cross_entropy(logits, labels, scale, grad)
 
     def encode_rows(
-        self, x: Array, precision: str, rows: Array | None, columns: Any, out: Array
+        self, x: Array, precision: str, rows: Array | None, columns: Array | None, out: Array
     ) -> None:
         number = _FORMATS[precision]
         self._native.encode_rows(x, number, rows, columns, rng.MIX1, rng.MIX2, out)
@@ -214,7 +198,7 @@ class NativeKernel(NativeArcs, NativeNorms, DenseArithmetic):
         """In float64, in groups of rows: the same bits for every number of threads."""
         self._native.column_sum(x, out)
 
-    def follow(self, x: Array, epilogue: Epilogue | None) -> None:
+    def follow(self, x: Array, epilogue: EpilogueOf[Array] | None) -> None:
         if epilogue is not None:
             self._apply(epilogue, x, x)
 
@@ -247,15 +231,15 @@ class NativeKernel(NativeArcs, NativeNorms, DenseArithmetic):
 
     # Maximum and attention, in one gather of rows for each direction.
 
-    def pattern(self, matrix: sp.csr_array, order: Array) -> NativePattern:
-        arrays = vars(make_pattern(matrix, order))
-        return NativePattern(**arrays, compiled=_native.pattern(**arrays))
+    def pattern(self, matrix: sp.csr_array, order: Array) -> Pattern:
+        made = make_pattern(matrix, order)
+        return replace(made, compiled=_native.pattern(*made.arrays))
 
-    def max_aggregate(self, pattern: Any, x: Array, out: Array, arg: Array) -> None:
+    def max_aggregate(self, pattern: Pattern, x: Array, out: Array, arg: Array) -> None:
         """In one gather of rows of x."""
         self._native.max_aggregate(pattern.compiled, x, out, arg)
 
-    def max_aggregate_backward(self, pattern: Any, grad: Array, arg: Array, out: Array) -> None:
+    def max_aggregate_backward(self, pattern: Pattern, grad: Array, arg: Array, out: Array) -> None:
         """Every number of ``grad`` is added where it belongs, in the order of the rows."""
         self._native.max_aggregate_backward(grad, arg, out)
 
@@ -267,14 +251,14 @@ class NativeKernel(NativeArcs, NativeNorms, DenseArithmetic):
     ) -> None:
         self._native.head_dots_backward(x, vector, dout, dx, dvector, True)
 
-    def attend(self, of: Attention[Array, Any]) -> None:
+    def attend(self, of: Attention[Array, Pattern]) -> None:
         """In one gather of rows of x."""
         self._native.attend(
             of.pattern.compiled, of.x, of.t, of.s, of.slope, self._drop(of),
             of.out, of.shift, of.total,
         )  # fmt: skip
 
-    def attend_backward(self, of: AttentionBackward[Array, Any]) -> None:
+    def attend_backward(self, of: AttentionBackward[Array, Pattern]) -> None:
         """In one gather of rows of ``grad``."""
         f = of.forward
         self._native.attend_backward(
@@ -282,14 +266,14 @@ class NativeKernel(NativeArcs, NativeNorms, DenseArithmetic):
             of.grad, of.dx, of.dt, of.ds, of.scratch,
         )  # fmt: skip
 
-    def attend_v2(self, of: AttentionV2[Array, Any]) -> None:
+    def attend_v2(self, of: AttentionV2[Array, Pattern]) -> None:
         """A row's neighbours are read from memory once, unless they are more than a cache holds."""
         self._native.attend_v2(
             of.pattern.compiled, of.x, of.target, of.vector, of.slope, self._drop(of),
             of.out, of.shift, of.total, of.scratch,
         )  # fmt: skip
 
-    def attend_v2_backward(self, of: AttentionV2Backward[Array, Any]) -> None:
+    def attend_v2_backward(self, of: AttentionV2Backward[Array, Pattern]) -> None:
         """By columns, then by rows."""
         f = of.forward
         self._native.attend_v2_backward(
@@ -297,10 +281,10 @@ class NativeKernel(NativeArcs, NativeNorms, DenseArithmetic):
             f.out, of.grad, of.dx, of.dtarget, of.dvector, f.scratch,
         )  # fmt: skip
 
-    def _apply(self, epilogue: Epilogue, x: Array, out: Array) -> None:
+    def _apply(self, epilogue: EpilogueOf[Array], x: Array, out: Array) -> None:
         self._native.apply(self._arrays_of(epilogue), x, out)
 
-    def _arrays_of(self, epilogue: Epilogue | None) -> Any:
+    def _arrays_of(self, epilogue: EpilogueOf[Array] | None) -> object:
         """The epilogue as the compiled products take it."""
         if epilogue is None:
             return None
@@ -317,7 +301,7 @@ class NativeKernel(NativeArcs, NativeNorms, DenseArithmetic):
             arrays = self._epilogues.backward(arrays, e.output, scale)
         return arrays if e.plus is None else self._epilogues.of_sum(arrays, e.plus)
 
-    def _drop(self, of: Attention[Array, Any] | AttentionV2[Array, Any]) -> Any:
+    def _drop(self, of: Attention[Array, Pattern] | AttentionV2[Array, Pattern]) -> object:
         drop = of.drop
         if drop is None:
             return None
@@ -352,4 +336,4 @@ def targets() -> list[str]:
 
 
 if TYPE_CHECKING:  # mypy says what differs
-    _kernel: KernelOf[np.ndarray, SparseMatrix, NativePattern] = NativeKernel(np.float32, 1)
+    _kernel: KernelOf[np.ndarray, SparseMatrix, Pattern] = NativeKernel(np.float32, 1)

@@ -13,6 +13,7 @@ from unittest import mock
 
 import numpy as np
 
+from gcnmpi.halo import node_memory
 from gcnmpi.layout.place import Place
 from gcnmpi.mpi import comm as mpi
 from gcnmpi.nn.compile.on_scheme import program_on
@@ -67,6 +68,15 @@ def rows_too():
         return program, dataclasses.replace(demand, rows=True)
 
     return mock.patch.object(problem_module, "program_on", program_with_rows)
+
+
+def two_nodes():
+    """Ranks 0 and 1 on one node, the others on another, as far as exchanges know."""
+
+    def node_of(comm):
+        return [rank for rank in range(comm.size) if (rank < 2) == (comm.rank < 2)]
+
+    return mock.patch.object(node_memory, "node_of", node_of)
 
 
 def check(comm, path: Path, name: str, table: dict, max_buffer_mb: float) -> None:

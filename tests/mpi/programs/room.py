@@ -1,13 +1,12 @@
-"""``infer`` and ``propagate`` where a node has so much free memory.
+"""Under mpirun: ``infer`` and ``propagate`` where a node has so much free memory.
 
-Usage: room.py GRAPH WEIGHTS OUT BYTES …; prints JSON lines, the command first.
+A case (see cases.py) is {"graph", "weights", "out", "command", "free": bytes, "force"} → for each
+rank, the lines that it was told, its refusal or None, and whether the file is there.
 """
 
-import json
-import sys
 from pathlib import Path
+from unittest import mock
 
-from gcnmpi.mpi import process
 from gcnmpi.options.config import from_table
 from gcnmpi.options.outputs import Inferring
 from gcnmpi.propagation.running import propagate
@@ -17,32 +16,19 @@ from gcnmpi.run.inference import infer
 from partition.errors import UserError
 
 
-def main(world):
-    """For each number of bytes, forced and not: what was said, and what was refused."""
-    graph, weights, out, *sizes = sys.argv[1:]
-    config, on, out = from_table({"dtype": "float64"}), (graph, f"rp-{world.size}"), Path(out)
-    commands = {
-        "inference": lambda tell, force: infer(
-            world, Inferring(*on, config, weights, out, force=force), tell
-        ),
-        "sgc": lambda tell, force: propagate(world, *on, asked_for("sgc"), out, tell, force),
-    }
-    for name, command in commands.items():
-        for size in sizes:
-            room.free_bytes = lambda size=size: int(size)
-            for force in (False, True):
-                said, refused = [], None
-                out.unlink(missing_ok=True)
-                world.Barrier()
-                try:
-                    command(said.append, force)
-                except UserError as error:
-                    refused = str(error)
-                there = out.exists()
-                found = world.allgather((said, refused, there))  # none removes it before all looked
-                if world.rank == 0:
-                    print(json.dumps([name, int(size), force, *found]), flush=True)
-    return 0
-
-
-process.run(main)
+def of_case(comm, case: dict) -> list:
+    on, out, force = (case["graph"], f"rp-{comm.size}"), Path(case["out"]), case["force"]
+    said, refused = [], None
+    out.unlink(missing_ok=True)
+    comm.Barrier()
+    with mock.patch.object(room, "free_bytes", return_value=case["free"]):
+        try:
+            if case["command"] == "inference":
+                config = from_table({"dtype": "float64"})
+                asked = Inferring(*on, config, case["weights"], out, force=force)
+                infer(comm, asked, said.append)
+            else:
+                propagate(comm, *on, asked_for(case["command"]), out, said.append, force)
+        except UserError as error:
+            refused = str(error)
+    return comm.allgather((said, refused, out.exists()))  # none removes it before all have looked

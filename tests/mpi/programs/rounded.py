@@ -2,22 +2,20 @@
 
 They move the bytes that were predicted, to the byte; give the same bits by every transport and with
 any number of threads; differ from the exact ones by what rounding may do, and not where a rank
-multiplies its own rows. Rows that are sent once stay exact. Usage: rounded.py FOLDER
+multiplies its own rows. Rows that are sent once stay exact. A case is a folder for
+graphs (see cases.py), and gives the number of cases that agree.
 """
 
 import contextlib
-import sys
 from itertools import product
 from pathlib import Path
 
 import numpy as np
-from products import assignments, prepare, rows_too
+from products import assignments, prepare, rows_too, two_nodes
 
 from gcnmpi.core.precision import EXACT, FORMATS
-from gcnmpi.halo import node_memory
 from gcnmpi.layout.place import Place
 from gcnmpi.mpi import comm as mpi
-from gcnmpi.mpi.process import run
 from gcnmpi.options.config import from_table
 from gcnmpi.options.kernel import resolve
 from gcnmpi.run.problem import open_problem
@@ -82,7 +80,9 @@ def same(got: list[np.ndarray], expected: list[np.ndarray], what) -> None:
         np.testing.assert_array_equal(one, other, err_msg=str(what))
 
 
-def check(comm, path: Path, name: str, options: dict, transports: Ways) -> None:
+def check(
+    comm, path: Path, name: str, options: dict, transports: Ways, one_node: bool = True
+) -> None:
     """All precisions against the exact result, and all ways of one against each other.
 
     ``transports`` has those of each precision.
@@ -105,7 +105,7 @@ def check(comm, path: Path, name: str, options: dict, transports: Ways) -> None:
         if rows:  # sums are not read in memory
             scheme = options | {"transport": "shared"}
             memory = results(comm, path, name, rows, scheme=scheme, **tables)
-            if node_memory.node_of is NODE_OF:
+            if one_node:
                 same(memory, exact, (path, name, precision, "shared"))
 
 
@@ -135,11 +135,8 @@ def check_once(comm, path: Path, name: str) -> None:
     assert bool(rounded[0].changed) == bool(sent) == bool(rounded[0].size)
 
 
-NODE_OF = node_memory.node_of
-
-
-def main(comm) -> int:
-    folder = Path(sys.argv[1])
+def of_case(comm, folder: str) -> int:
+    folder = Path(folder)
     mpi.from_root(comm, lambda: prepare(folder, comm.size, mixed=True))
     cases = [
         (kind, name, {"name": "p2p", "backward": backward, "exchange": exchange})
@@ -168,18 +165,8 @@ def main(comm) -> int:
                 turns(2 * (kind == "directed") + (exchange == "rows")),
             )
     if comm.size > 2:
-        # Ranks 0 and 1 on one node, the others on another: only rows between nodes are rounded.
-        def node_of(comm):
-            mine = comm.rank < 2
-            return [rank for rank in range(comm.size) if (rank < 2) == mine]
-
-        node_memory.node_of = node_of
         kind, name, options = cases[0]
-        check(comm, folder / f"{kind}-{comm.size}.graph", name, options, NONE)
-    if comm.rank == 0:
-        print(f"{len(cases)} cases agree")
-    return 0
-
-
-if __name__ == "__main__":
-    run(main)
+        with two_nodes():  # only rows between nodes are rounded
+            path = folder / f"{kind}-{comm.size}.graph"
+            check(comm, path, name, options, NONE, one_node=False)
+    return len(cases)

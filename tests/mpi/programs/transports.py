@@ -2,21 +2,19 @@
 
 Directed and symmetric graphs, uneven parts, an empty part, all in one part; fold and expand; the
 own product whole and in chunks; ranks of one node, and of two where there are enough of them (that
-they are two is pretended). Usage: transports.py FOLDER
+they are two is pretended). A case is a folder for graphs
+(see cases.py), and gives the number of cases that agree.
 """
 
-import sys
 from itertools import product
 from pathlib import Path
 
 import numpy as np
-from products import N, assignments, prepare, rows_too
+from products import N, assignments, prepare, rows_too, two_nodes
 
 from gcnmpi.core.volume import NOTHING, Volume
-from gcnmpi.halo import node_memory
 from gcnmpi.layout.place import Place
 from gcnmpi.mpi import comm as mpi
-from gcnmpi.mpi.process import run
 from gcnmpi.options.config import from_table
 from gcnmpi.options.scheme import TRANSPORTS
 from gcnmpi.run.problem import open_problem
@@ -77,8 +75,8 @@ def check(comm, path: Path, name: str, options: dict, pretended: bool, timed: bo
     assert all_sent == NOTHING or comm.size > 1
 
 
-def main(comm) -> int:
-    folder = Path(sys.argv[1])
+def of_case(comm, folder: str) -> int:
+    folder = Path(folder)
     mpi.from_root(comm, lambda: prepare(folder, comm.size))
     cases = [
         (kind, name, {"name": "p2p", "backward": backward})
@@ -97,18 +95,7 @@ def main(comm) -> int:
         replicated = {"name": "replicated", "replication": 2}
         check(comm, folder / "directed-2.graph", "random", replicated, pretended=False)
     if comm.size > 2:
-        # Ranks 0 and 1 on one node, the others on another.
-        def node_of(comm):
-            mine = comm.rank < 2
-            return [rank for rank in range(comm.size) if (rank < 2) == mine]
-
-        node_memory.node_of = node_of
-        for kind, name, options in cases:
-            check(comm, folder / f"{kind}-{comm.size}.graph", name, options, pretended=True)
-    if comm.rank == 0:
-        print(f"{len(cases)} cases agree")
-    return 0
-
-
-if __name__ == "__main__":
-    run(main)
+        with two_nodes():
+            for kind, name, options in cases:
+                check(comm, folder / f"{kind}-{comm.size}.graph", name, options, pretended=True)
+    return len(cases)
