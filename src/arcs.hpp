@@ -15,16 +15,19 @@ template <class T, bool SOURCE, bool OTHER>
 void take_row(
     const Arcs& arcs, Rows<const T> source, const T* target, T* out, Size stride, Size width
 ) {
-    const Size lines = width * (Size)sizeof(T) / LINE + 1;
-    const Size ahead = lines < LINES ? LINES / lines : 1;
-    const Size ends = (lines < LINES ? lines : LINES) * LINE;
+    constexpr Size LINES = 64;  // of the source on their way, beside those that are written
+    const Size bytes = width * (Size)sizeof(T), ahead = LINES / (bytes / LINE + 1) + 1;
     for (Size k = 0; k < arcs.count; ++k) {
         if (SOURCE && k + ahead < arcs.left) {
             const char* coming = (const char*)(source.data + arcs.ends[k + ahead] * source.stride);
-            for (Size byte = 0; byte < ends; byte += LINE) __builtin_prefetch(coming + byte);
+            for (Size byte = 0; byte < bytes; byte += LINE) __builtin_prefetch(coming + byte);
         }
         const T* from = SOURCE ? source.data + arcs.ends[k] * source.stride : nullptr;
         T* to = out + k * stride;
+        if (width == 1) {  // scores: a number takes less than a vector of which it is a lane
+            *to = (SOURCE ? *from : T(0)) + (OTHER ? *target : T(0));
+            continue;
+        }
         over_vectors<T>(width, [=](Size j, auto lanes) GCNMPI_INLINE {
             Vec<T> v = {};
             if constexpr (SOURCE) v += lanes.load(from + j);

@@ -89,7 +89,7 @@ struct Attention {
     Dropout<T> drop;
 };
 
-// Functions of the entries of a row, as interface/arcs.py has them.
+// Functions of the entries of a row, as gcnmpi/core/functions.py has them.
 enum Reduction : int { SUM, MEAN, MAX, MIN, STD };
 inline constexpr int REDUCTIONS = 5;
 

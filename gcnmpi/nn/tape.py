@@ -31,6 +31,8 @@ class Rule:
     keeps_shifts, ends_shifts : bool
         Whether a constant in a column of its inputs is one in a column of its value; whether it has
         no effect on its value.
+    once : bool
+        Whether it adds up over all rows, of which each must be on one rank: not rows of neighbours.
     takes : tuple of Space
         The spaces of its inputs, where these are fixed; empty: all inputs have one space, any.
     gives : Space or None
@@ -43,6 +45,7 @@ class Rule:
     whole_rows: bool = False
     keeps_shifts: bool = False
     ends_shifts: bool = False
+    once: bool = False
     takes: tuple[Space, ...] = ()
     gives: Space | None = None
 
@@ -51,6 +54,10 @@ class Rule:
 
         A ValueError, in words, if it does not take them.
         """
+        if self.once and Space.WHOLE in given:
+            raise ValueError(
+                "rows of neighbours are on several ranks, which would count them twice"
+            )
         found = self.takes or tuple(given[:1]) * len(given)
         for number, (space, wanted) in enumerate(zip(given, found, strict=True)):
             if space is not wanted:

@@ -80,12 +80,24 @@ def folder(tmp_path_factory):
 
 
 GINE = ["model.name=gine", "model.hidden=[6]"]
+ATTENTION = ["model.hidden=[6]", "model.heads=2", "model.arc_features=true"]
+PNA = ["model.name=pna", "model.hidden=[6]", "model.linear_after=true"]
 NETWORKS = [
     ("parallel", [*GINE, "model.dropout=0.4", "model.train_eps=true"]),
     ("parallel", [*GINE, "graph.direction=out", "model.norm=batch", "model.eps=0.3"]),
     ("edges", [*GINE, "kernel=scipy", "model.input_dropout=0.3", "train.eval_every=2"]),
     ("edges", [*GINE, "model.norm=layer", "model.residual=linear", "model.jk=cat"]),
     ("arcless", GINE),
+    ("parallel", [*ATTENTION, "model.name=gat", "model.attention_dropout=0.4"]),
+    ("parallel", [*ATTENTION, "model.name=gatv2", "model.concat=false", "model.norm=layer"]),
+    ("parallel", [*ATTENTION, "model.name=transformer", "model.beta=true", "model.dropout=0.3"]),
+    ("edges", ["model.name=gatedgcn", "model.hidden=[6]", "model.arc_features=true"]),
+    ("parallel", [*PNA, "model.scalers=identity+attenuation+linear", "model.arc_features=true"]),
+    ("edges", [*PNA, "model.towers=3", "model.pre_layers=2", "model.aggregators=mean+std"]),
+    ("arcless", PNA),
+    ("parallel", ["model.name=mgn", "model.hidden=6,6", "model.dropout=0.2"]),
+    ("arcless", ["model.name=mgn", "model.hidden=[6]", "model.reduction=mean"]),
+    ("parallel", ["model.name=sage", "model.hidden=[6]", "model.aggregation=mean+max+min"]),
 ]
 OWN_NETWORK = ["parallel", "edges", "arcless"]
 SCHEMES = {
@@ -116,4 +128,37 @@ def test_a_run_is_that_of_one_process(verified, folder, nranks):
                 }
             )
     for checks in verified(nranks, cases):
+        assert checks >= TRAFFIC | {"loss curve", "first gradient", "halo dot test"}
+
+
+# The other networks with rows of arcs, each once.
+OTHERS = [
+    ("parallel", ["model.name=gat", "model.heads=2", "model.attention_dropout=0.4"]),
+    ("edges", ["model.name=gatv2", "model.heads=2", "model.concat=false"]),
+    ("parallel", ["model.name=transformer", "model.beta=true", "model.attention_dropout=0.4"]),
+    ("edges", ["model.name=gatedgcn", "model.norm=batch", "model.residual=linear"]),
+    ("parallel", ["model.name=pna", "model.hidden=[6]"]),
+]  # fmt: skip
+WITHOUT_FEATURES = [
+    ("parallel", ["model.name=mgn", "model.hidden=[6,6]", "model.dropout=0.3"]),
+    ("parallel", ["model.name=sage", "model.aggregation=mean+max+std"]),
+    ("edges", ["model.name=pna", "model.scalers=attenuation+linear"]),
+    ("edges", ["model.name=gatedgcn"]),
+]
+
+
+@pytest.mark.parametrize(
+    "scheme", [[], ["scheme.name=bcast"], ["train.memory=least"]], ids="/".join
+)
+def test_every_network_is_that_of_one_process(verified, folder, scheme):
+    given = [(kind, [*settings, "model.arc_features=true"]) for kind, settings in OTHERS]
+    cases = [
+        {
+            "graph": folder / f"{kind}.graph",
+            "partition": None if "scheme.name=bcast" in scheme else "uneven-3",
+            "settings": ["train.epochs=3", *settings, *scheme],
+        }
+        for kind, settings in (*given, *WITHOUT_FEATURES)
+    ]
+    for checks in verified(3, cases):
         assert checks >= TRAFFIC | {"loss curve", "first gradient", "halo dot test"}

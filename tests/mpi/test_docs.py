@@ -112,11 +112,11 @@ def test_examples_of_kernel_network_and_scheme_work(mpirun, tmp_path):
 
 
 def save_networks(folder: Path) -> None:
-    """The two networks of docs/adding-a-network.md, and the pieces of its operator."""
+    """The networks of docs/adding-a-network.md, and the pieces of its operator."""
     page = ROOT / "docs" / "adding-a-network.md"
     examples = [text for language, text in blocks(page) if language == "python"]
     networks = [text for text in examples if text.startswith('"""')]
-    for name, text in zip(("cheb", "gated"), networks, strict=True):
+    for name, text in zip(("cheb", "gated", "states"), networks, strict=True):
         assert len([line for line in text.splitlines() if line.strip()]) <= 25
         (folder / f"{name}.py").write_text(text)
     for number, text in enumerate(text for text in examples if text not in networks):

@@ -28,12 +28,13 @@ from gcnmpi.options.model import NETWORKS
 from gcnmpi.options.scheme import SCHEMES
 from gcnmpi.report.program import describe, listing
 from partition.errors import UserError
+from partition.graph.arc_data import ArcData
 from partition.graph.manifest import Manifest
-from partition.graph.store import StoredGraph, read_partition, write_graph
+from partition.graph.store import StoredGraph, open_graph, read_partition, write_graph
 from partition.pipeline.adding import add_partition
 
 HERE = Path(__file__).parent / "programs"
-FEATURES, CLASSES = 12, 3
+FEATURES, CLASSES, OF_ARCS = 12, 3, 4
 
 SETTINGS = {
     "gcn": {},
@@ -59,6 +60,17 @@ SETTINGS = {
     "sgc": {},
     "sign": {"hidden": [8]},
     "mlp": {},
+    "gine": {},
+    "gine trained": {"eps": 0.5, "train_eps": True},
+    "gat arcs": {"heads": 2, "out_heads": 3, "attention_dropout": 0.6, "arc_features": True},
+    "gatv2 arcs": {"heads": 2, "concat": False, "arc_features": True},
+    "transformer": {"heads": 2},
+    "transformer arcs": {"beta": True, "attention_dropout": 0.6, "arc_features": True},
+    "gatedgcn arcs": {"arc_features": True},
+    "pna": {},
+    "pna arcs": {"arc_features": True},
+    "mgn": {},
+    "sage several": {"aggregation": "mean+max+std"},
 }
 STACKS = {
     "plain": {"hidden": [8]},
@@ -83,6 +95,8 @@ WHOLE = [
     ("gat heads", "plain", "p2p", "training"),
     ("gcn", "plain", "tensor3d", "training"),
     ("sage", "l2", "p2p", "batches"),
+    ("gine", "layer", "p2p", "training"),
+    ("gat arcs", "plain", "p2p", "training"),
 ]
 
 
@@ -91,6 +105,7 @@ def manifest(sparse):
         id="", name="g", n=1000, nnz=5000, directed=False, symmetric_pattern=True,
         symmetric_values=True, weighted=False, direction="in", features=FEATURES, classes=CLASSES,
         masks=(), source={}, feature_entries=900 if sparse else 0,
+        arc_features=OF_ARCS,
     )  # fmt: skip
 
 
@@ -107,14 +122,15 @@ def told(setting, stack, scheme, mode):
         config = replace(config, graph=graph_of(config))
         if mode == "batches":  # as runs on batches do
             config = replace(config, model=replace(config.model, cache_input=False))
-        network = network_of(config.model, FEATURES, CLASSES)
+        network = network_of(config.model, FEATURES, CLASSES, OF_ARCS)
         stored = StoredGraph(Path("g.graph"), manifest(sort == "sparse"), None)
-        given = network, Source(stored, None, "in"), config, RANKS[scheme], mode != "inference"
-        program, _ = program_on(*given)
+        given = network, Source(stored, None, "in")
+        program, _ = program_on(*given, config, RANKS[scheme], mode != "inference")
         if mode == "batches":
             fanouts = ["neighbor", "9", *["5"] * hops_of(program)]
-            train = replace(config.train, batches=",".join(fanouts))
-            program = program_of_batches(replace(config, train=train), stored, network, program)
+            config = replace(config, train=replace(config.train, batches=",".join(fanouts)))
+            program, _ = program_on(*given, config, RANKS[scheme])
+            program = program_of_batches(config, stored, network, program)
     except UserError:
         return None
     return listing(describe(program))
@@ -193,6 +209,37 @@ def test_the_command_tells_what_a_plan_predicts(graph):
     assert sum(step.get("received", 0) for step in steps) == plan["received"] > 0
 
 
+@pytest.fixture(scope="module")
+def with_arcs(graph, tmp_path_factory):
+    path = tmp_path_factory.mktemp("arcs") / "a.graph"
+    given = open_graph(graph).graph
+    features = np.ones((given.nnz, 3), np.float32)
+    write_graph(path, replace(given, arc_data=ArcData(features)), source={})
+    add_partition(path, "rp", k=4, name="rp-4")
+    return str(path)
+
+
+GINE = ("--set", "model.name=gine")
+
+
+@pytest.mark.parametrize("name", ["gine", "mgn"])
+def test_spaces_of_values_and_what_a_plan_predicts_of_them(with_arcs, name):
+    words = (with_arcs, "--partition", "rp-4", "--set", f"model.name={name}", "--json")
+    facts = json.loads(run("info", "--program", *words).stdout)["program"]
+    assert {value["space"] for value in facts["values"]} == {None, "whole", "arcs"}
+    steps = [*facts["forward"], *facts["backward"]]
+    moved = [step for step in steps if step.get("received")]
+    assert {step["step"] for step in moved} == {"expand", "fold"}
+    (plan,) = json.loads(run("plan", "-P", "4", "--schemes", "p2p", *words).stdout)["plans"]
+    assert sum(step["received"] for step in moved) == plan["received"] > 0
+
+
+def test_the_table_of_a_network_with_rows_of_arcs(with_arcs):
+    text = run("info", with_arcs, "--program", *GINE).stdout
+    for words in ("expand 16 layer 2", "1 H0 arcs×3", "MH1 whole×16", "reduce sum", "sum_sources"):
+        assert words in text
+
+
 def test_the_table(graph):
     text = run(
         "info", graph, "--program", "--set", "model.name=gat", "--set", "model.dropout=0.5"
@@ -206,6 +253,7 @@ def test_the_table(graph):
 
 
 SUMMA = ("-P", "4", "--set", "scheme.name=summa")
+TENSOR3D = ("--set", "scheme.name=tensor3d")
 
 
 @pytest.mark.parametrize(
@@ -222,10 +270,15 @@ SUMMA = ("-P", "4", "--set", "scheme.name=summa")
         (["G", "--program", "--set", "train.batches=neighbor,8,3"], "each layer"),
         (["G", "--program", "--set", "train.split=3"], "split"),
         (["nowhere.graph", "--program"], "nowhere.graph"),
+        (["G", "--program", *GINE], "gcn-partition attach"),
+        (["A", "--program", *SUMMA, *GINE], "whole rows of neighbours"),
+        (["A", "--program", "-P", "8", *TENSOR3D, *GINE], "whole rows of neighbours"),
+        (["A", "--program", *GINE, "--set", "train.batches=vertex,8"], "a state of every arc"),
     ],
 )  # fmt: skip
-def test_mistakes(graph, words, message):
-    done = run("info", *(graph if word == "G" else word for word in words))
+def test_mistakes(graph, with_arcs, words, message):
+    folders = {"G": graph, "A": with_arcs}
+    done = run("info", *(folders.get(word, word) for word in words))
     assert done.exit_code == 2
     assert message in done.stderr
     assert "Traceback" not in done.stderr

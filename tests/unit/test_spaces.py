@@ -4,7 +4,12 @@ import numpy as np
 import pytest
 from small_arcs import CLASSES, LONELY, N, SmallRun
 
+from gcnmpi.nn.describe import matrix_of
+from gcnmpi.proof.arcs import gives_arcs
+from gcnmpi.proof.passes import ArcRows, Pass
+from gcnmpi.proof.rules import RULES
 from gcnmpi.schemes.operations import Operation
+from partition.graph.graph import Graph
 
 NETWORKS = {
     "gine": {"hidden": [6]},
@@ -62,6 +67,43 @@ def test_an_evaluation_is_a_training_pass_without_dropout(case):
     np.testing.assert_allclose(evaluated, run.model.forward(1), atol=1e-14)
     assert np.isfinite(evaluated[list(LONELY)]).all()
     assert evaluated.shape == (N, CLASSES)
+
+
+@pytest.mark.parametrize("kernel", ["scipy", "native"])
+@pytest.mark.parametrize("case", NETWORKS)
+def test_the_oracle_gives_the_same(case, kernel):
+    """Loss and gradient of a training pass with its dropout, from the formulas of operators."""
+    run = SmallRun({"name": case.split()[0]} | NETWORKS[case], kernel)
+    order = np.lexsort((run.targets, run.sources))
+    starts = np.searchsorted(run.sources[order], np.arange(N + 1))
+    graph = Graph(starts, run.targets[order].astype(np.int32))
+    loops = bool(matrix_of(run.config.model)[1])
+    rows = ArcRows.of(graph, "in", loops, run.attributes[order])
+    weights = {name: run.model.parameters[name].copy() for name in run.network.parameters}
+    facts = None, rows, run.config.train.seed, 1, {}
+    values, backwards, of_arcs = [run.x], [None], [False]
+    for operator in run.network.operators[1:]:
+        of_arcs.append(gives_arcs(operator, [of_arcs[i] for i in operator.inputs]))
+        state = Pass(*facts, keys=rows.keys if of_arcs[-1] else None)
+        inputs = [values[i] for i in operator.inputs]
+        value, backward = RULES[type(operator)](operator, inputs, weights, state)
+        values.append(value)
+        backwards.append(backward)
+    assert run.loss() == pytest.approx((values[-1] * run.grad).sum(), rel=1e-12)
+    grads = [*(0 * value for value in values[:-1]), run.grad]
+    gradient = {name: 0 * array for name, array in weights.items()}
+    for number in range(len(values) - 1, 0, -1):
+        shares, of_parameters = backwards[number](grads[number])
+        for source, share in zip(run.network.operators[number].inputs, shares, strict=True):
+            grads[source] = grads[source] + share
+        for name, share in of_parameters.items():
+            gradient[name] = gradient[name] + share
+    run.gradient()
+    for name, parameter in run.network.parameters.items():
+        if parameter.trained:
+            np.testing.assert_allclose(
+                run.model.gradients[name], gradient[name], rtol=1e-10, atol=1e-11, err_msg=name
+            )
 
 
 # Widths of rows sent forward: the features once, with the constants.

@@ -36,11 +36,13 @@ def made_again(
     for step in forward:
         for value in step.values:
             layers.setdefault(value, {writers[value].k} if value in writers else set()).add(step.k)
+    # A value that a product is added onto is gone after that, whatever reads it.
+    overwritten = {step.onto for step in forward}
     short = {
         value
         for value, step in writers.items()
         if values[value].place.space is Space.ENTRIES
-        and len(layers.get(value, ())) == 1
+        and (len(layers.get(value, ())) == 1 or value in overwritten)
         and value not in needed
         and not step.instruction.summed(step)
     }

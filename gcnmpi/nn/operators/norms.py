@@ -228,7 +228,9 @@ BATCH_NORM_BACKWARD = Instruction(
 )
 
 RULES = {
-    BatchNorm: Rule(BATCH_NORM, one_step(BATCH_NORM_BACKWARD, reads_input=True), ends_shifts=True),
+    BatchNorm: Rule(
+        BATCH_NORM, one_step(BATCH_NORM_BACKWARD, reads_input=True), ends_shifts=True, once=True
+    ),
     LayerNorm: Rule(LAYER_NORM, one_step(LAYER_NORM_BACKWARD, reads_input=True)),
     Normalize: Rule(NORMALIZE, one_step(NORMALIZE_BACKWARD, reads_input=True), whole_rows=True),
 }

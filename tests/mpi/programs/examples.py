@@ -2,8 +2,8 @@
 
 Usage: examples.py FOLDER GRAPH PARTITION NAME...
 
-FOLDER holds the examples as panels.py, cheb.py, gated.py and local.py, and the pieces of an
-operator as piece-*.py; NAME is "kernel", "network" or "scheme".
+FOLDER holds the examples as panels.py, cheb.py, gated.py, states.py and local.py, and the pieces of
+an operator as piece-*.py; NAME is "kernel", "network" or "scheme".
 """
 
 import importlib
@@ -77,7 +77,8 @@ def check_network(comm, model):
 
     setting = Setting(problem.source.stored, problem.config, Machine(), 4)
     ranked, skipped = rank_schemes(setting, 8)
-    assert {line.candidate.scheme.name for line in ranked} >= {"p2p", "summa", "tensor3d"}, skipped
+    able = {"p2p"} if problem.program.needs_halo else {"p2p", "summa", "tensor3d"}
+    assert {line.candidate.scheme.name for line in ranked} >= able, skipped
 
     # The file of weights brings the network back.
     file, out = Path(sys.argv[1]) / f"{model['name']}.npz", Path(sys.argv[1]) / "logits.npy"
@@ -92,8 +93,9 @@ def check_network(comm, model):
 NETWORKS_OF_PAGE = {
     "cheb": {"hidden": [12, 5], "hops": 3, "norm": "layer", "residual": "linear"},
     "gated": {"hidden": [12], "dropout": 0.2},
+    "states": {"hidden": [12]},
 }
-SCHEMES_OF_PAGE = {"cheb": ("p2p", "tensor3d"), "gated": ("summa",)}
+SCHEMES_OF_PAGE = {"cheb": ("p2p", "tensor3d"), "gated": ("summa",), "states": ("p2p",)}
 
 
 @options_of("model")
@@ -115,7 +117,8 @@ def install(folder):
         NETWORKS.entries[name] = f"{name}:build"
     NETWORKS.options["cheb"] = (ChebOptions,)
     NETWORKS.options["gated"] = NETWORKS.options["gcn"]
-    MATRICES.entries["cheb"] = "cheb:matrix"
+    NETWORKS.options["states"] = NETWORKS.options["mgn"]
+    MATRICES.entries.update(cheb="cheb:matrix", states="states:matrix")
 
 
 CHECKS = {"kernel": check_kernel, "network": check_networks, "scheme": check_scheme}

@@ -1,0 +1,104 @@
+"""Rows of arcs on paper: how many a rank has, and the memory that they take."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from small_graphs import from_arcs
+
+from gcnmpi.layout.place import Place, Space
+from gcnmpi.layout.runtime import Demand, Source
+from gcnmpi.nn.compile.on_scheme import program_on
+from gcnmpi.nn.network import Builder
+from gcnmpi.options.config import from_table
+from gcnmpi.options.scheme import SCHEMES
+from gcnmpi.planner.case import Case, workload
+from gcnmpi.planner.costmodel import predict
+from gcnmpi.planner.machine import Machine
+from gcnmpi.planner.memory import evaluation_memory, memory
+from gcnmpi.schemes.forecast import make_facts
+from partition.errors import UserError
+from partition.graph.arc_data import ArcData
+from partition.graph.graph import aggregation_matrix
+from partition.graph.store import open_graph, read_partition, write_graph
+from partition.pipeline.adding import add_partition
+
+N, K, OF_ARCS = 400, 4, 6
+
+
+@pytest.fixture(scope="module")
+def stored(tmp_path_factory):
+    ends = np.random.default_rng(0).integers(0, N, (2, 3000))
+    ends = ends[:, ends[0] != ends[1]]
+    graph = from_arcs(N, [*zip(*ends, strict=True)])
+    path = tmp_path_factory.mktemp("forecasts") / "g.graph"
+    of_arcs = ArcData(np.ones((graph.nnz, OF_ARCS), np.float32))
+    given = {"features": np.ones((N, 5), np.float32), "labels": np.arange(N, dtype=np.int32) % 3}
+    write_graph(path, replace(graph, arc_data=of_arcs, **given), source={})
+    add_partition(path, "rp", k=K, name="rp")
+    return open_graph(path)
+
+
+def case_of(stored, model, trains=True, **scheme):
+    config = from_table({"model": model, "scheme": scheme})
+    source = Source(stored, read_partition(stored.path, "rp"), "in")
+    work = workload(stored, config)
+    size = K * scheme.get("replication", 1)
+    program, demand = program_on(work.network, source, work.config, size, trains)
+    entry = SCHEMES.get(config.scheme.name)
+    forecast = entry.forecast(config.scheme, size, make_facts(source, work.config, demand))
+    return Case(forecast, size, work, Machine(), 16, program)
+
+
+@pytest.mark.parametrize(
+    "scheme",
+    [{}, {"name": "bcast"}, {"name": "replicated", "replication": 2}],
+    ids=["p2p", "bcast", "replicated"],
+)
+@pytest.mark.parametrize("model", ["gat", "gine"])
+def test_rows_of_every_space(stored, scheme, model):
+    case = case_of(stored, {"name": model}, **scheme)
+    parts = read_partition(stored.path, "rp").parts
+    matrix = aggregation_matrix(stored.graph, "in", self_loops=True)
+    for rank in range(case.size):
+        own = parts == rank // scheme.get("replication", 1)
+        rows = {space: case.rows(rank, Place(1, space=space)) for space in Space}
+        needed = np.unique(matrix[own].indices)
+        assert rows[Space.OWN] == own.sum()
+        assert rows[Space.WHOLE] == own.sum() + np.count_nonzero(~own[needed])
+        assert rows[Space.ENTRIES] == matrix[own].nnz  # with the diagonal, whether M has it or not
+
+
+def test_parallel_arcs_share_the_entries(stored):
+    source = Source(stored, read_partition(stored.path, "rp"), "in")
+    facts = make_facts(source, from_table({}), Demand())
+    assert facts.of_arcs(100) == 100
+    assert replace(facts, arcs=3 * facts.entries).of_arcs(100) == 300
+
+
+def test_matrices_of_arcs_and_their_features_are_memory(stored):
+    """One matrix of arcs for each layer more than the one before."""
+    narrow, wide = (case_of(stored, {"name": "gine", "hidden": [w, w]}) for w in (8, 72))
+    arcs = max(narrow.rows(rank, Place(0, space=Space.ENTRIES)) for rank in range(K))
+    # At least the sums before the activations of the second and third layer are kept.
+    assert memory(wide) - memory(narrow) > 2 * 64 * 4 * arcs
+    evaluated = [
+        evaluation_memory(case_of(stored, {"name": "gine", "hidden": [w, w]}, trains=False), 3)
+        for w in (8, 72)
+    ]
+    assert evaluated[1] - evaluated[0] > 64 * 4 * arcs
+
+
+def test_products_on_rows_of_arcs_count_these(stored):
+    flops = replace(Machine(), **dict.fromkeys(("product_call", "copy_byte"), 0.0), dense_flop=1.0)
+    case = replace(case_of(stored, {"name": "gine", "hidden": []}), machine=flops)
+    dense = predict(case).phases["dense"]
+    arcs = min(case.rows(rank, Place(0, space=Space.ENTRIES)) for rank in range(K))
+    # Features of arcs times a weight, and the gradient of that.
+    assert dense > 2 * 2 * arcs * OF_ARCS * 5
+
+
+def test_a_batch_norm_does_not_take_rows_of_neighbours():
+    b = Builder(4)
+    with pytest.raises(UserError, match=r"batch norm.*count them twice"):
+        b.batch_norm(b.expand(b.input), "norm")
