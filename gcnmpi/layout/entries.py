@@ -13,10 +13,10 @@ from dataclasses import dataclass
 import numpy as np
 import scipy.sparse as sp
 
-from gcnmpi.layout.loading import own_arcs
+from gcnmpi.layout.loading import Readable, own_arcs
 from gcnmpi.layout.runtime import Source
 from gcnmpi.mpi.comm import Comm, redistribute, reduce_in_place, slice_of
-from partition.graph.graph import index_dtype
+from partition.graph.graph import UNLABELLED, index_dtype
 from partition.graph.hashing import key, mixed
 
 Owners = Callable[[np.ndarray], Sequence[np.ndarray]]
@@ -24,6 +24,10 @@ Owners = Callable[[np.ndarray], Sequence[np.ndarray]]
 
 NO_ARC = -1
 """The number of the arc of an entry that stands for none."""
+
+UNKNOWN = "unknown"
+ABSENT = {"i": UNLABELLED, "f": np.nan, "b": False}
+"""The label of an entry that stands for no arc, and whether a mask has it, by the kind of array."""
 
 
 def entry_keys(rows: np.ndarray, columns: np.ndarray, numbers: np.ndarray) -> np.ndarray:
@@ -54,6 +58,8 @@ class EntryRows:
         Numbers of the arcs in the folder, or ``NO_ARC``.
     total : int
         Entries of all ranks' rows, each row counted once.
+    stored : int
+        Arcs of the folder.
     """
 
     rows: np.ndarray
@@ -61,20 +67,24 @@ class EntryRows:
     numbers: np.ndarray
     arcs: np.ndarray
     total: int
-    _bring: Callable[[np.ndarray], np.ndarray]
+    stored: int
+    _bring: Callable[[Readable], np.ndarray]
 
     @property
     def keys(self) -> np.ndarray:
         """The keys of dropout: see :func:`entry_keys`."""
         return entry_keys(self.rows, self.columns, self.numbers)
 
-    def load(self, array: np.ndarray, loops: str) -> np.ndarray:
+    def load(self, array: Readable, loops: str) -> np.ndarray:
         """The entries' rows of an array on disk with a row for each arc, (entries, columns).
 
         All ranks call it together. An entry that stands for no arc has zeros; with ``loops`` of
-        "mean", all self-loops have the mean of the other entries of their row, as float64.
+        "mean", all self-loops have the mean of the other entries of their row, as float64; with
+        ``UNKNOWN``, which is for labels and masks, it has none and is in none.
         """
         found = self._bring(array)
+        if loops == UNKNOWN:
+            found[self.arcs == NO_ARC] = ABSENT[found.dtype.kind]
         if loops != "mean" or not len(found):
             return found
         found, loop = found.astype(np.float64), self.rows == self.columns
@@ -141,7 +151,7 @@ def load_entry_rows(
     places = np.arange(len(row))
     numbers = places - np.maximum.accumulate(np.where(again, 0, places))
 
-    def rows_of(array: np.ndarray) -> np.ndarray:
+    def rows_of(array: Readable) -> np.ndarray:
         (found,) = bring([array[first : first + count]])
         out = np.zeros((len(order), *found.shape[1:]), found.dtype)
         there = order < received
@@ -151,7 +161,8 @@ def load_entry_rows(
     everything = np.array([len(row)])
     reduce_in_place(comm, everything)
     copies = len(owners(read[:0]))
-    return EntryRows(row, column, numbers, number, int(everything[0]) // copies, rows_of)
+    total = int(everything[0]) // copies
+    return EntryRows(row, column, numbers, number, total, source.stored.graph.nnz, rows_of)
 
 
 def local_numbers(ids: np.ndarray, some: np.ndarray) -> np.ndarray:

@@ -5,29 +5,45 @@ from __future__ import annotations
 from dataclasses import replace
 from inspect import signature
 
+from gcnmpi.layout.place import Space
 from gcnmpi.nn.network import Network
+from gcnmpi.nn.tape import ROWS_OF
 from gcnmpi.options.config import Config, GraphConfig
 from gcnmpi.options.model import MATRICES, NETWORKS, ModelConfig
 from gcnmpi.options.own_code import called, is_own
 from partition.errors import UserError
+from partition.graph.examples import ARCS, VERTICES
+
+SPACES = {VERTICES: Space.OWN, ARCS: Space.ENTRIES}
+"""The rows of logits, by ``task.on``."""
+
+HINTS = {
+    VERTICES: "set task.on=arcs",
+    ARCS: "model.name=mgn has those of arcs, as a network of your own that ends with rows of arcs",
+}
 
 
-def network_of(model: ModelConfig, features: int, classes: int, arcs: int = 0) -> Network:
+def network_of(
+    model: ModelConfig, features: int, classes: int, arcs: int = 0, on: str = VERTICES
+) -> Network:
     """The network of that name, for features and classes of a graph, and the features of its arcs.
 
-    A UserError if it cannot be built of what ``model`` says.
+    ``on`` is ``task.on``. A builder is told of as much of it as it takes. A UserError if it cannot
+    be built of what ``model`` says, or its logits are not those of vertices or arcs, as wanted.
     """
     build = NETWORKS.get(model.name)
-    widths = [features, classes]
-    if len(signature(build).parameters) > 3:
-        widths.append(arcs)
-    if not is_own(model.name):
-        return build(model, *widths)
-    made = called(model.name, lambda: build(model, *widths))
+    facts = (features, classes, arcs, on)[: max(2, len(signature(build).parameters) - 1)]
+    own = is_own(model.name)
+    made = called(model.name, lambda: build(model, *facts)) if own else build(model, *facts)
     if not isinstance(made, Network):
         raise UserError(
             f"{model.name} gives a {type(made).__name__}, not a network",
             "its last line is return b.build(), or return stack(…)",
+        )
+    if made.space is not SPACES[on]:
+        raise UserError(
+            f"model {model.name!r} gives logits of {ROWS_OF[made.space]}, and task.on = {on}",
+            HINTS[on],
         )
     return made
 

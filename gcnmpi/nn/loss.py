@@ -22,11 +22,11 @@ class SoftmaxCrossEntropy:
     """
 
     def __init__(self, made: Made) -> None:
-        scheme, kernel, k, width = made.scheme, made.kernel, made.k, made.width
+        scheme, kernel, width = made.scheme, made.kernel, made.width
         labels, mask = made.targets.labels, made.targets.masks["train"]
-        self._scheme, self._kernel, self._k = scheme, kernel, k
+        self._scheme, self._kernel, self._k = scheme, kernel, made.place.layer
         self._count, self._width = made.targets.counts["train"], width
-        block = scheme.block(Place(k), width)
+        block = scheme.block(made.place, width)
         self._counts_rows = block.counts_rows
         self._examples = int(np.count_nonzero(mask))
         self._one_pass = kernel.softmax_cross_entropy if scheme.whole_rows else None
@@ -94,17 +94,23 @@ def loss_products(k: int, rows: int) -> list[Product]:
 
 
 class RightPredictions:
-    """How many vertices of this rank are predicted right, one number a mask, float64.
+    """How many rows of this rank are predicted right, one number a mask, float64.
 
-    ``k``, ``width``: number of the last layer, number of classes. ``labels``, (rows,) int32: −1
+    ``place``, ``width``: where the output is, number of classes. ``labels``, (rows,) int32: −1
     where there is none; no mask has those.
     """
 
     def __init__(
-        self, scheme: Scheme, kernel: Kernel, k: int, width: int, labels: np.ndarray, masks: Mapping
+        self,
+        scheme: Scheme,
+        kernel: Kernel,
+        place: Place,
+        width: int,
+        labels: np.ndarray,
+        masks: Mapping,
     ) -> None:
-        self._scheme, self._k, self._width = scheme, k, width
-        counts = scheme.block(Place(k), width).counts_rows
+        self._scheme, self._k, self._width = scheme, place.layer, width
+        counts = scheme.block(place, width).counts_rows
         self._labels, self._masks = labels, [mask & counts for mask in masks.values()]
         self._on_device = kernel.count_right if scheme.whole_rows else None
         # A bit a mask, for the device, which keeps them.

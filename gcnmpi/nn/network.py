@@ -46,12 +46,15 @@ class Network:
         Number of the operator that gives the output of layer 1, 2, …; the last are the logits.
     constants : mapping of str to float
         Numbers that belong in a file of weights, (1,) each, though they are not trained here.
+    space : Space
+        The rows of the logits.
     """
 
     operators: tuple[Operator, ...]
     parameters: Mapping[str, Parameter]
     outputs: tuple[int, ...]
     constants: Mapping[str, float] = field(default_factory=dict)
+    space: Space = Space.OWN
 
     @property
     def widths(self) -> tuple[int, ...]:
@@ -222,18 +225,13 @@ class Builder:
         return self._append(AttendV2(inputs, width, layer, heads, slope, p, stream, vector))
 
     def arc_features(self, loops: str = "zero") -> int:
-        """The features of arcs, rows of arcs.
+        """The features of arcs, rows of arcs; a UserError if the graph has none.
 
         Parameters
         ----------
         loops : {"zero", "mean"}
             The row of a self-loop that M has beside the graph's arcs: zeros; or "mean", which all
             self-loops have then: the mean of the other arcs into their vertex.
-
-        Raises
-        ------
-        UserError
-            If the graph has none.
         """
         if not self.arc_width:
             raise UserError(
@@ -397,7 +395,8 @@ class Builder:
         names = {name for operator in operators for name in operator.parameters}
         parameters = {name: p for name, p in self._parameters.items() if name in names}
         outputs = tuple(new[i] for i in self._outputs if i in new)
-        return Network(tuple(operators), parameters, outputs, self._constants)
+        space = self._spaces[self._outputs[-1]]
+        return Network(tuple(operators), parameters, outputs, self._constants, space)
 
     def _append(self, operator: Operator) -> int:
         given = [self._spaces[i] for i in operator.inputs]

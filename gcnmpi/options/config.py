@@ -52,6 +52,7 @@ from gcnmpi.options.settings import (
 from gcnmpi.options.task import TASKS, ClassOptions, TaskConfig, check_task
 from gcnmpi.options.train import OPTIMIZERS, SCHEDULES, TrainConfig, check_train
 from partition.errors import UserError
+from partition.graph.examples import ARCS
 from partition.graph.graph import DIRECTIONS
 
 
@@ -345,6 +346,11 @@ def _completed(config: Config) -> Config:
     check_train(config.train)
     check_task(config.task)
     train, model = config.train, config.model
+    if config.task.on == ARCS and train.split:
+        raise UserError(
+            f"train.split = {train.split}, and masks of arcs have one split",
+            "leave train.split out with task.on = arcs",
+        )
     if train.schedule == "cosine" and not train.period:
         # Known from now on: a run that is given more epochs must not change those that it had.
         train = dataclasses.replace(train, period=max(1, train.epochs - train.warmup))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from gcnmpi.options.settings import key, options_of
 from partition.errors import UserError
+from partition.graph.examples import ARCS, VERTICES
 from partition.graph.manifest import Manifest
 from partition.registry import Registry
 
@@ -57,6 +58,7 @@ class TaskConfig:
         "what is learned: one label a vertex, several labels, or numbers",
         choices=TASKS,
     )
+    on: str = key(VERTICES, "what has the labels: vertices or arcs", choices=(VERTICES, ARCS))
     metric: str = key(
         "auto",
         "metric that chooses the best weights; auto: accuracy, roc_auc or rmse, by the task",
@@ -106,15 +108,18 @@ TASKS.options.update(
 )
 
 
-def outputs(task: str, manifest: Manifest) -> int:
+def outputs(task: TaskConfig, manifest: Manifest) -> int:
     """Columns of the network's output for a task on a graph; 0 where the graph lacks its labels."""
-    if task == "classes":
-        return manifest.classes
+    classes, targets = manifest.classes, manifest.targets
+    if task.on == ARCS:
+        classes, targets = manifest.arc_classes, manifest.arc_targets
+    if task.name == "classes":
+        return classes
     # A class is one of several labels.
-    return manifest.targets or (manifest.classes if task == "labels" else 0)
+    return targets or (classes if task.name == "labels" else 0)
 
 
-def ends(task: str, manifest: Manifest) -> tuple[int, int]:
+def ends(task: TaskConfig, manifest: Manifest) -> tuple[int, int]:
     """Widths of features and outputs; 1 where the graph has none, for uses that need none."""
     return manifest.features or 1, outputs(task, manifest) or 1
 

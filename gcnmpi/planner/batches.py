@@ -42,7 +42,8 @@ from gcnmpi.schemes.forecast import Span, make_facts
 from gcnmpi.schemes.sampled_forecast import BatchForecast, BatchSizes, busiest
 from partition.graph.batch_cache import kept_pairs, observe, rows_within
 from partition.graph.batch_metrics import Drawn, draw_batch, measure_batch
-from partition.graph.graph import of_split, row_sizes, training_vertices
+from partition.graph.examples import training_rows
+from partition.graph.graph import of_split, row_sizes
 from partition.graph.pairs import member
 from partition.graph.sampling import Sampler, sides
 from partition.graph.store import StoredGraph, read_partition
@@ -110,7 +111,7 @@ def draw_batches(
     graph = stored.merged
     if graph.splits > 1:
         graph = of_split(graph, config.train.split)
-    trained = training_vertices(graph)
+    trained = training_rows(graph)
     seeds = np.arange(graph.n) if trained is None else np.flatnonzero(trained)
     wanted, clusters = batches_of(config.train), None
     assert wanted is not None

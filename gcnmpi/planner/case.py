@@ -18,10 +18,11 @@ from gcnmpi.planner.machine import Machine
 from gcnmpi.schemes.forecast import Forecast, Sparse
 from gcnmpi.schemes.operations import Operation, Product
 from partition.errors import UserError
-from partition.graph.graph import Graph, training_vertices
+from partition.graph.examples import examples_of, training_rows
+from partition.graph.graph import Graph
 from partition.graph.store import StoredGraph
 
-ARCS = Place(0, space=Space.ENTRIES)
+ARC_ROWS = Place(0, space=Space.ENTRIES)
 """Where features of arcs are."""
 
 
@@ -32,14 +33,14 @@ class Workload:
     Attributes
     ----------
     train_share : float
-        Share of the vertices that train.
+        Share of the vertices that train, or of the arcs.
     distances : (quantiles,) array or None
         How far apart the ends of arcs are in the graph's order: see ``Machine.sparse_seconds``.
     feature_entries : int
         Entries of features that are kept as a sparse matrix; 0: they are dense.
     target_bytes : int
-        Bytes of a number to be learned, of which a vertex has as many as the output has columns; 0:
-        it has one class.
+        Bytes of a number to be learned, of which a row has as many as the output has columns; 0: it
+        has one class.
     """
 
     config: Config
@@ -117,16 +118,19 @@ class Case:
         return self.work.feature_entries * self.rows(rank, Place(0)) // max(1, self.work.n)
 
     def train_rows(self, rank: int) -> int:
-        """Training vertices of a rank, if they are spread evenly."""
+        """Training vertices or arcs of a rank, if they are spread evenly."""
         return round(self.rows(rank, self.program.place) * self.work.train_share)
 
     def arcs(self, rank: int) -> tuple[int, int, int]:
         """Own rows, rows with the halo, and entries of M of a rank that has whole rows."""
         product = Operation.EXPAND if self.program.needs_halo else Operation.AGGREGATE
         tiles = sparse_work(self.forecast, rank, product)
-        rows, entries = self.rows(rank, self.program.place), sum(t.entries for t in tiles)
+        rows, entries = (
+            self.rows(rank, Place(self.program.place.layer)),
+            sum(t.entries for t in tiles),
+        )
         if self.program.needs_entries:
-            entries = self.rows(rank, ARCS)
+            entries = self.rows(rank, ARC_ROWS)
         return rows, max((t.inner for t in tiles), default=rows), entries
 
     def reduced_bytes(self, rank: int) -> int:
@@ -161,22 +165,23 @@ def workload(
     none, and none are given. ``locality``: whether ``distances`` is to be there.
     """
     manifest = stored.manifest
-    ends = (features or manifest.features, classes or outputs(config.task.name, manifest))
+    ends = (features or manifest.features, classes or outputs(config.task, manifest))
     for what, width in zip(("features", "labels"), ends, strict=True):
         if not width:
             raise UserError(
                 f"{stored.path} has no {what}",
                 f"import it with --{what} FILE.npy, or --{what} random:16 for an experiment",
             )
-    trained = training_vertices(stored.graph)
+    examples = examples_of(stored.graph, config.task.on)
+    trained = training_rows(examples)
     share = 1.0 if trained is None else float(np.mean(trained))
     config = replace(config, graph=graph_of(config))
-    network = network_of(config.model, *ends, manifest.arc_features)
+    network = network_of(config.model, *ends, manifest.arc_features, config.task.on)
     distances = arc_distances(stored.graph) if locality else None
     entries = manifest.feature_entries if features in (None, manifest.features) else 0
     target_bytes = 0
     if config.task.name != "classes":  # classes that are several labels are float32
-        targets = stored.graph.targets
+        targets = examples.targets
         target_bytes = 4 if targets is None else targets.dtype.itemsize
     return Workload(config, manifest.n, network, share, distances, entries, target_bytes)
 

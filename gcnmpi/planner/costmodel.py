@@ -46,7 +46,7 @@ from gcnmpi.nn.operators.spaces import EXPAND, FOLD
 from gcnmpi.nn.operators.sparse import SPARSE_COMBINE, SPARSE_WEIGHT_GRAD
 from gcnmpi.nn.program import INPUT, Finish, Step, products
 from gcnmpi.options.task import TASKS
-from gcnmpi.planner.case import ARCS, Case
+from gcnmpi.planner.case import ARC_ROWS, Case
 from gcnmpi.planner.memory import memory
 from gcnmpi.schemes.forecast import Dense, Span, Sparse, whole_row_work
 from gcnmpi.schemes.operations import DENSE, SUMS, Operation, Product
@@ -223,7 +223,7 @@ def _passes_seconds(case: Case, rank: int, steps: Sequence[Step]) -> float:
         if step.instruction.visits:
             # Entry by entry, whatever it makes of these.
             width = max(values[i].width for i in (step.number, *step.reads))
-            piece = case.piece_numbers(rank, ARCS, width)
+            piece = case.piece_numbers(rank, ARC_ROWS, width)
         numbers += PLUS * (step.plus is not None) * piece
         finish = step.operator if step.instruction is FINISH else step.finish
         if isinstance(finish, Finish):

@@ -19,7 +19,7 @@ from gcnmpi.nn.operators.dense import BLOCK_NUMBERS
 from gcnmpi.nn.program import INPUT, Program, Step, Value, products
 from gcnmpi.options.config import Config
 from gcnmpi.options.kernel import resolve
-from gcnmpi.planner.case import ARCS, Case, sparse_work
+from gcnmpi.planner.case import ARC_ROWS, Case, sparse_work
 from gcnmpi.schemes.forecast import Forecast, halo_bytes
 from gcnmpi.schemes.operations import EXCHANGES, SUMS, Operation, Product
 from partition.graph.graph import index_dtype
@@ -74,7 +74,7 @@ def matrix_memory(case: Case, rank: int) -> int:
     if case.program.needs_halo:
         held += pattern_memory(*case.arcs(rank))
     if case.program.needs_entries:
-        held += case.rows(rank, ARCS) * (
+        held += case.rows(rank, ARC_ROWS) * (
             2 * np.dtype(index_dtype(case.work.n)).itemsize + ROW_BYTES
         )
     return held
@@ -159,7 +159,7 @@ def arcs_memory(case: Case, rank: int) -> int:
     wide = [operator.width for operator in arc_inputs(case.program).values()]
     if not wide:
         return 0
-    rows, width = case.rows(rank, ARCS), max(wide)
+    rows, width = case.rows(rank, ARC_ROWS), max(wide)
     stored = FEATURE_BYTES * rows * width
     given = case.program.values[INPUT]
     held = case.work.itemsize * case.piece_numbers(rank, given.place, given.width)

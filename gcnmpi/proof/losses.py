@@ -10,31 +10,32 @@ from collections.abc import Callable
 import numpy as np
 
 from gcnmpi.options.task import ClassOptions, RegressionOptions, TaskConfig
-from partition.graph.graph import UNLABELLED, Graph
+from partition.graph.examples import Examples
+from partition.graph.graph import UNLABELLED
 
 Loss = Callable[[np.ndarray], tuple[float, np.ndarray]]
 """Loss of logits (n, c), and its gradient with respect to them."""
 
 
-def labels_of(graph: Graph, task: TaskConfig) -> np.ndarray:
+def labels_of(examples: Examples, task: TaskConfig) -> np.ndarray:
     """Labels of a task: (n,) classes, −1 where unknown, or (n, c) numbers, NaN where unknown."""
     if task.name == "classes":
-        assert graph.labels is not None
-        return np.asarray(graph.labels)
-    if graph.targets is not None:
-        return np.asarray(graph.targets, np.float64)
-    assert graph.labels is not None
-    numbers = np.full((graph.n, graph.classes), np.nan)
-    for vertex, label in enumerate(graph.labels):
+        assert examples.labels is not None
+        return np.asarray(examples.labels)
+    if examples.targets is not None:
+        return np.asarray(examples.targets, np.float64)
+    assert examples.labels is not None
+    numbers = np.full((examples.n, examples.classes), np.nan)
+    for row, label in enumerate(examples.labels):
         if label != UNLABELLED:
-            numbers[vertex] = np.arange(graph.classes) == label
+            numbers[row] = np.arange(examples.classes) == label
     return numbers
 
 
-def loss_of(graph: Graph, task: TaskConfig) -> Loss:
-    """The loss over the training vertices of a graph."""
-    labels = labels_of(graph, task)
-    train = np.broadcast_to(graph.masks.get("train", True), (graph.n,))
+def loss_of(examples: Examples, task: TaskConfig) -> Loss:
+    """The loss over the training examples."""
+    labels = labels_of(examples, task)
+    train = np.broadcast_to(examples.masks.get("train", True), (examples.n,))
     return LOSSES[task.name](task, labels, train)
 
 

@@ -26,6 +26,7 @@ from gcnmpi.proof.passes import ArcRows, Backward, Pass
 from gcnmpi.proof.rules import RULES, reads_values
 from gcnmpi.proof.scores import score
 from gcnmpi.proof.updates import UPDATES, Weights, clipped, rate
+from partition.graph.examples import ARCS, examples_of
 from partition.graph.graph import UNLABELLED, Graph, aggregation_matrix
 
 FEATURES = "0.features"  # among them where they are trained, (n, width)
@@ -38,7 +39,8 @@ class Curve:
     losses: list[float]  # of each epoch, before its update, with its dropout, without weight decay
     gradient: Weights  # of the loss at the initial weights, with the dropout of epoch 1
     weights: Weights  # after the last epoch, with running moments
-    logits: np.ndarray  # (n, columns) float64, with the final weights, in an evaluation
+    # (vertices or arcs, columns) float64, with the final weights, in an evaluation
+    logits: np.ndarray
     matrix: sp.csr_array  # M, (n, n)
 
 
@@ -83,15 +85,18 @@ class Problem:
         if options.feature_norm == "row":
             sums = self.features.sum(axis=1, keepdims=True)
             self.features = self.features / np.where(sums == 0, np.inf, sums)
-        self._labels, self._loss = labels_of(graph, config.task), loss_of(graph, config.task)
-        self._validation = graph.masks.get("val", np.zeros(graph.n, bool))
-        width = graph.classes if self._labels.ndim == 1 else self._labels.shape[1]
-        ends = self.features.shape[1], width, graph.arc_data.width
+        examples = examples_of(graph, config.task.on)
+        self._labels, self._loss = labels_of(examples, config.task), loss_of(examples, config.task)
+        self._validation = examples.masks.get("val", np.zeros(examples.n, bool))
+        width = examples.classes if self._labels.ndim == 1 else self._labels.shape[1]
+        ends = self.features.shape[1], width, graph.arc_data.width, config.task.on
         self.network = network or network_of(config.model, *ends)
         # Values that nobody reads are not asked for: M of a network without products with it.
         normalize = options.normalize if reads_values(self.network.operators) else "none"
         self.matrix = aggregation_matrix(graph, direction, options.self_loops, normalize)
         self.arcs = ArcRows.of(graph, direction, options.self_loops, graph.arc_data.features)
+        # The rows of the output that have labels, in the order of the graph.
+        self._rows = self.arcs.places if config.task.on == ARCS else np.arange(graph.n)
         parameters = self.network.parameters
         self.first_layer = {name for name, p in parameters.items() if p.layer == 1}
 
@@ -115,9 +120,9 @@ class Problem:
         The gradient is that of the trained parameters, without weight decay.
         """
         values, backwards, moments = self._forward(weights, epoch)
-        loss, grad = self._loss(values[-1])
+        loss, grad = self._loss(values[-1][self._rows])
         grads = [np.zeros_like(value) for value in values]
-        grads[-1] = grad
+        grads[-1][self._rows] = grad
         trained = {n for n, p in self.network.parameters.items() if p.trained}
         gradient = {name: np.zeros_like(weights[name]) for name in weights if name in trained}
         operators = self.network.operators
@@ -133,11 +138,11 @@ class Problem:
         return loss, gradient, moments
 
     def logits(self, weights: Mapping[str, np.ndarray]) -> np.ndarray:
-        """The output of an evaluation, (n, columns)."""
-        return self._forward(weights, None)[0][-1]
+        """The output of an evaluation, (n, columns); of arcs, those of the graph in its order."""
+        return self._forward(weights, None)[0][-1][self._rows]
 
     def validation(self, metric: str, weights: Mapping[str, np.ndarray]) -> float | None:
-        """A metric of the validation vertices in an evaluation."""
+        """A metric of what is to be validated, in an evaluation."""
         some = np.array(self._validation)
         if self._labels.ndim == 1:
             some &= self._labels != UNLABELLED

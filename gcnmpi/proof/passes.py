@@ -29,6 +29,7 @@ class ArcRows:
     source: np.ndarray  # (arcs,) the column
     keys: np.ndarray  # (arcs,) uint64, for dropout
     given: np.ndarray  # (arcs, d) features, 0 of loops that were added
+    places: np.ndarray  # (stored arcs,) where those of the graph are among them
 
     @classmethod
     def of(
@@ -46,7 +47,8 @@ class ArcRows:
         i, j = i[order], j[order]
         pairs = i * graph.n + j
         numbers = np.arange(len(i)) - np.searchsorted(pairs, pairs)
-        return cls(graph.n, i, j, entry_keys(i, j, numbers), given[order])
+        places = np.argsort(order)[: graph.nnz]
+        return cls(graph.n, i, j, entry_keys(i, j, numbers), given[order], places)
 
     @property
     def degrees(self) -> np.ndarray:

@@ -40,6 +40,7 @@ from gcnmpi.run.step import Step
 from gcnmpi.run.trainer import Result, train
 from gcnmpi.schemes.operations import SUMS
 from partition.errors import UserError
+from partition.graph.examples import examples_of
 from partition.graph.graph import UNLABELLED, Graph
 from partition.graph.metrics import measure, measure_mixed
 from partition.graph.store import open_graph, read_partition
@@ -298,21 +299,22 @@ def _named(name: str, got: oracle.Weights, expected: oracle.Weights, tolerance: 
 def _predictions(
     config: Config, classes: np.ndarray, logits: np.ndarray, tolerance: float
 ) -> Iterator[Check]:
-    """Vertices whose class is not one of those with the largest logit, to within a tolerance."""
+    """Rows whose class is not one of those with the largest logit, to within a tolerance."""
     if config.task.name != "classes":
         return
     chosen = np.take_along_axis(logits, classes[:, np.newaxis], axis=1)[:, 0]
     missed = int(np.count_nonzero(~(chosen >= logits.max(axis=1) - tolerance * _size(logits))))
-    yield Check("predictions", missed, 0, f"{len(classes)} vertices")
+    yield Check("predictions", missed, 0, f"{len(classes)} {config.task.on}")
 
 
 def _metrics_of(
     reported: Mapping[str, float | None], logits: np.ndarray, graph: Graph, config: Config
 ) -> Check:
     """The metrics that the trainer reported last, against the output that it computed."""
-    labels = labels_of(graph, config.task)
-    known = labels != UNLABELLED if labels.ndim == 1 else np.ones(graph.n, bool)
-    masks = {"train": known} | {name: known & mask for name, mask in graph.masks.items()}
+    examples = examples_of(graph, config.task.on)
+    labels = labels_of(examples, config.task)
+    known = labels != UNLABELLED if labels.ndim == 1 else np.ones(examples.n, bool)
+    masks = {"train": known} | {name: known & mask for name, mask in examples.masks.items()}
     errors, notes = [0.0], []
     for name, value in reported.items():
         mask, _, metric = name.partition("_")

@@ -23,7 +23,7 @@ from gcnmpi.run.writing import Rows, write
 from gcnmpi.schemes.interface import Scheme
 from gcnmpi.schemes.operations import Operation
 from partition.errors import UserError
-from partition.graph.content import TARGET_FILES
+from partition.graph.examples import TARGET_FILES, VERTICES
 from partition.graph.graph import UNLABELLED
 
 PURPOSE = "propagate"  # of what is counted
@@ -170,13 +170,13 @@ class Space:
     def train_labels(self) -> np.ndarray:
         """Labels of own vertices that train, (own,) int32; −1 for all others."""
         graph = self.stored.graph
-        check_content(self.comm, self.stored, TARGET_FILES)
+        check_content(self.comm, self.stored, TARGET_FILES[VERTICES])
         labels = self.own(graph.labels)  # type: ignore[arg-type]
         if "train" in graph.masks:
             labels = np.where(self.own(graph.masks["train"]), labels, UNLABELLED)
-        check_labels(self.comm, self.stored, labels)
+        check_labels(self.comm, self.stored, labels, self.stored.manifest.classes)
         count = self.total(float(np.sum(labels[self.counted] != UNLABELLED)))
-        check_trains(self.comm, self.stored, bool(count))
+        check_trains(self.comm, self.stored, VERTICES, bool(count))
         return labels
 
     def progress(self, what: str, done: int, most: int, text: str = "") -> None:

@@ -14,7 +14,7 @@ from gcnmpi.nn.loss import RightPredictions
 from gcnmpi.nn.metrics.scored import Scored
 from gcnmpi.nn.tasks.interface import Targets
 from gcnmpi.options.task import METRICS, chosen_metrics
-from gcnmpi.run.problem import Problem, task_of
+from gcnmpi.run.problem import Problem, labels_in
 from gcnmpi.schemes.operations import Operation, Product
 from partition.graph.graph import MASKS, UNLABELLED
 
@@ -51,7 +51,7 @@ class Evaluation:
         self._others = [m for m in self._metrics if m != "accuracy" or not self._counted]
         if self._counted:
             self._right = RightPredictions(
-                problem.scheme, problem.runtime.kernel, model.place.layer, model.widths[-1],
+                problem.scheme, problem.runtime.kernel, model.place, model.widths[-1],
                 targets.labels, targets.masks,
             )  # fmt: skip
         if self._others:
@@ -122,7 +122,7 @@ class Evaluation:
             return targets.labels, masks
         graph, comm = problem.source.stored.graph, problem.runtime.comm
         mine = slice_of(graph.n, comm.rank, comm.size)
-        labels = task_of(problem.config).labels(problem.source.stored)[mine]
+        labels = labels_in(problem.source.stored, problem.config)[mine]
         labels = np.asarray(labels[np.arange(len(labels))])
         some = labels != UNLABELLED if labels.ndim == 1 else np.ones(len(labels), bool)
         masks = {name: mask[mine] & some for name, mask in graph.masks.items()}

@@ -11,8 +11,10 @@ from typing import Any
 import numpy as np
 
 from gcnmpi.halo.matrix import Matrix
+from gcnmpi.layout.place import Space
 from gcnmpi.layout.runtime import Source, resolved_direction
 from gcnmpi.mpi.comm import Comm, agreed, from_root, slice_of
+from gcnmpi.nn.describe import SPACES
 from gcnmpi.nn.evaluator import evaluate
 from gcnmpi.options.config import Config
 from gcnmpi.options.outputs import Inferring, features_path
@@ -23,6 +25,7 @@ from gcnmpi.run.vertices import picked_vertices
 from gcnmpi.run.weights import Weights, as_trained, check_parameters, read_weights
 from gcnmpi.run.writing import Rows, check_writable, deliver
 from partition.errors import UserError, unknown_name
+from partition.graph.examples import ARCS, examples_of
 from partition.graph.store import open_graph
 from partition.records import map_npy
 
@@ -58,7 +61,7 @@ class Computed:
 def infer(
     comm: Comm, asked: Inferring, tell: Callable[[str], None] = lambda line: None
 ) -> Inference:
-    """Run a network with given weights over the whole graph: one row a vertex.
+    """Run a network with given weights over the whole graph: one row a vertex or arc.
 
     On rank 0, ``tell`` is called with lines for the user before the start. A UserError as of
     :func:`compute`; or if the file cannot be written.
@@ -68,11 +71,12 @@ def infer(
     problem, stored = done.problem, done.problem.source.stored
     rows = _rows(done, _wanted(problem, done.result, done.depth, asked.what))
     named: dict[str, Any] = {}
-    names = stored.graph.class_names
+    examples = examples_of(stored.graph, _on(done.result))
+    names = examples.class_names
     if asked.what == "classes" and names is not None and len(names) == done.weights.widths[-1]:
         named = {"names": names, "arrays": {"class_names": np.array(names)}}
     max_bytes = problem.config.loading.max_bytes
-    whole = deliver(comm, asked.out, rows, stored.graph.ids, max_bytes, **named)
+    whole = deliver(comm, asked.out, rows, examples.ids, max_bytes, **named)
     return Inference(
         done.weights, problem.config, problem.source.direction, rows.shape, rows.values.dtype,
         done.memory, whole, problem.told,
@@ -112,6 +116,11 @@ def compute(
             _trained_features(features_path(weights), (stored.manifest.n, found.widths[0]))
         depth = _depth(found, layer, what)
         _check_logits(taken, what)
+        if rows is not None and taken.task.on == ARCS and depth == len(found.widths) - 1:
+            raise UserError(
+                "--rows picks vertices, and the network gives a row for each arc",
+                "leave --rows out",
+            )
         return found, taken, depth, None if rows is None else picked_vertices(stored, rows)
 
     found, config, depth, picked = from_root(comm, read)
@@ -179,9 +188,10 @@ def _wanted(problem: Problem, result: Matrix, depth: int, what: str) -> np.ndarr
 def _rows(done: Computed, values: np.ndarray) -> Rows:
     """Rows of the result that this rank has."""
     problem, result = done.problem, done.result
-    comm, scheme, n = problem.runtime.comm, problem.scheme, problem.source.stored.graph.n
+    comm, scheme = problem.runtime.comm, problem.scheme
+    n = examples_of(problem.source.stored.graph, _on(result)).n
     width = problem.network.widths[done.depth]
-    if scheme.whole_rows:
+    if scheme.whole_rows and result.place.space is Space.OWN:
         block = scheme.block(result.place, width)
         own = block.rows if block.copy == 0 else block.rows[:0]
     else:
@@ -191,6 +201,11 @@ def _rows(done: Computed, values: np.ndarray) -> Rows:
     if done.picked is None:
         return Rows(own, np.arange(len(own)), values, n)
     return Rows(*_picked(own, done.picked), values, len(done.picked), done.picked)
+
+
+def _on(result: Matrix) -> str:
+    """Whether the rows of a result are those of vertices or of arcs, as ``task.on`` says it."""
+    return next(on for on, space in SPACES.items() if space is result.place.space)
 
 
 def _picked(own: np.ndarray, picked: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

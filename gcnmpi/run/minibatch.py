@@ -235,8 +235,8 @@ class BatchStep(BaseStep):
             lambda place: facts.rows[drawn.number(place.layer)],
             features, model.parameters, model.gradients, ("training",), self._proceed,
         )  # fmt: skip
-        options, layer = problem.config.task, program.place.layer
-        made = Made(scheme, kernel, layer, model.widths[-1], facts.targets, options)
+        options, place = problem.config.task, program.place
+        made = Made(scheme, kernel, place, model.widths[-1], facts.targets, options)
         found: Loss = task_of(problem.config).loss(made)
         logits = passes.forward(number)
         with problem.runtime.phases("loss"):

@@ -16,6 +16,7 @@ from gcnmpi.mpi.comm import Comm, agreed
 from gcnmpi.options.config import Config
 from partition.errors import UserError
 from partition.graph.content import ARC_FEATURES, FEATURE_FILES
+from partition.graph.examples import ONE_OF
 from partition.graph.graph import UNLABELLED
 from partition.graph.store import StoredGraph
 
@@ -53,18 +54,18 @@ def check_finite(comm: Comm, stored: StoredGraph, features: np.ndarray) -> None:
             raise UserError(f"{stored.path} is damaged: its features are not all finite")
 
 
-def check_labels(comm: Comm, stored: StoredGraph, labels: np.ndarray) -> None:
+def check_labels(comm: Comm, stored: StoredGraph, labels: np.ndarray, classes: int) -> None:
     """Raise a UserError on all ranks if one has a class that is none, or an infinite target."""
     with agreed(comm):
         if labels.ndim == 2:
             if np.isinf(labels).any():
                 raise UserError(f"{stored.path} is damaged: a target that is infinite")
-        elif labels.max(initial=0) >= stored.manifest.classes or labels.min(initial=0) < UNLABELLED:
+        elif labels.max(initial=0) >= classes or labels.min(initial=0) < UNLABELLED:
             raise UserError(f"{stored.path} is damaged: a label outside its classes")
 
 
-def check_trains(comm: Comm, stored: StoredGraph, some: bool) -> None:
-    """Raise a UserError on all ranks if no vertex of any rank has a label to train on."""
+def check_trains(comm: Comm, stored: StoredGraph, on: str, some: bool) -> None:
+    """Raise a UserError on all ranks if no vertex or arc of any rank has a label to train on."""
     with agreed(comm):
         if not some:
-            raise UserError(f"{stored.path} has no labelled vertex to train on")
+            raise UserError(f"{stored.path} has no labelled {ONE_OF[on]} to train on")

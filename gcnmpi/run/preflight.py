@@ -21,10 +21,11 @@ from gcnmpi.options.train import decided_by_evaluations
 from gcnmpi.run.checkpoint import candidates, differences
 from gcnmpi.run.checkpoint_files import DamagedError, read_manifest
 from gcnmpi.run.opening import open_split
-from gcnmpi.run.problem import check_trainable, task_of
+from gcnmpi.run.problem import check_trainable, labels_in
 from gcnmpi.run.record import RunRecord, read_run
 from gcnmpi.run.weights import read_facts
 from partition.errors import UserError
+from partition.graph.examples import ARCS, ONE_OF, examples_of
 from partition.graph.graph import UNLABELLED
 from partition.graph.store import StoredGraph
 from partition.records import make_room_for, temporary_name
@@ -90,11 +91,13 @@ def check_training(comm: Comm, asked: Training) -> RunRecord | None:
 
 def _check_validation(asked: Training, stored: StoredGraph) -> None:
     """Refuse what decides by the validation metric where there is nothing to validate."""
+    on = asked.config.task.on
+    option = "arc-val-mask" if on == ARCS else "val-mask"
     for what in decided_by_evaluations(asked.config.train):
         if not _has_validation(asked, stored):
             raise UserError(
-                f"{what}: {asked.graph} has no labelled vertex to validate on",
-                "give the graph a validation mask: gcn-partition attach --val-mask FILE",
+                f"{what}: {asked.graph} has no labelled {ONE_OF[on]} to validate on",
+                f"give the graph a validation mask: gcn-partition attach --{option} FILE",
             )
 
 
@@ -109,7 +112,7 @@ def _check_validated(asked: Training, stored: StoredGraph) -> None:
             except DamagedError:
                 continue
     missing = (
-        f"{asked.graph} has no labelled vertex to validate on"
+        f"{asked.graph} has no labelled {ONE_OF[asked.config.task.on]} to validate on"
         if asked.config.train.eval_every
         else "train.eval_every is 0"
     )
@@ -120,10 +123,10 @@ def _check_validated(asked: Training, stored: StoredGraph) -> None:
 
 
 def _has_validation(asked: Training, stored: StoredGraph) -> bool:
-    mask = stored.graph.masks.get("val")
+    mask = examples_of(stored.graph, asked.config.task.on).masks.get("val")
     if mask is None:
         return False
-    labels = task_of(asked.config).labels(stored)
+    labels = labels_in(stored, asked.config)
     for start in range(0, len(mask), STEP):
         rows = start + np.flatnonzero(mask[start : start + STEP])
         found = labels[rows]

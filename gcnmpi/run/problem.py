@@ -13,7 +13,8 @@ import numpy as np
 
 from gcnmpi.core.resident import return_freed_memory
 from gcnmpi.kernels.interface.kernel import Array
-from gcnmpi.layout.loading import check_content, load_sparse
+from gcnmpi.layout.entries import UNKNOWN
+from gcnmpi.layout.loading import Readable, check_content, load_sparse
 from gcnmpi.layout.place import Place
 from gcnmpi.layout.runtime import Source
 from gcnmpi.mpi.comm import Comm, agreed
@@ -27,11 +28,12 @@ from gcnmpi.nn.program import Program
 from gcnmpi.nn.sparse_input import SparseInput
 from gcnmpi.nn.tasks.interface import Targets, Task
 from gcnmpi.options.config import Config
-from gcnmpi.options.task import TASKS, ends
+from gcnmpi.options.task import TASKS, ends, outputs
 from gcnmpi.options.train import batches_of
 from gcnmpi.run.captured import resolved_graph
 from gcnmpi.run.opening import Opened, find_source, load_matrix, start
 from gcnmpi.run.own_rows import (
+    Load,
     check_finite,
     check_labels,
     check_trains,
@@ -41,7 +43,8 @@ from gcnmpi.run.own_rows import (
 from gcnmpi.run.room import within_memory
 from gcnmpi.schemes.interface import Scheme
 from partition.errors import UserError
-from partition.graph.content import FEATURE_FILES, TARGET_FILES
+from partition.graph.content import FEATURE_FILES
+from partition.graph.examples import ARCS, TARGET_FILES, examples_of
 from partition.graph.graph import MASKS, UNLABELLED
 from partition.graph.sparse_rows import SparseRows
 from partition.graph.store import StoredGraph
@@ -90,8 +93,10 @@ def open_problem(
         config = dataclasses.replace(config, model=model)
     source, config = find_source(comm, graph, partition, config)
     with agreed(comm):
-        widths = widths or ends(config.task.name, source.stored.manifest)
-        network = network_of(config.model, *widths, source.stored.manifest.arc_features)
+        widths = widths or ends(config.task, source.stored.manifest)
+        network = network_of(
+            config.model, *widths, source.stored.manifest.arc_features, config.task.on
+        )
         program, demand = program_on(network, source, config, comm.size, trains)
         if trains:
             program_of_batches(config, source.stored, network, program)
@@ -121,10 +126,15 @@ def task_of(config: Config) -> Task:
     return TASKS.get(config.task.name)
 
 
+def labels_in(stored: StoredGraph, config: Config) -> Readable:
+    """The labels that a graph folder has for the task; a UserError if there are none."""
+    return task_of(config).labels(stored, config.task)
+
+
 def check_trainable(stored: StoredGraph, config: Config) -> None:
     """Raise a UserError if a graph has no features, or not the labels of the task."""
     _there(stored, "features", stored.graph.features, "random:16")
-    task_of(config).labels(stored)
+    labels_in(stored, config)
 
 
 def load_features(problem: Problem) -> Array | SparseInput:
@@ -189,34 +199,34 @@ def _there(stored: StoredGraph, what: str, array: Any, example: str) -> Any:
 
 
 def load_targets(problem: Problem, last: Place) -> Targets:
-    """Labels and masks; without a training mask, all labelled vertices train.
+    """Labels and masks; without a training mask, all that is labelled trains.
 
-    The logits are at ``last``. A UserError if the graph has no labels, or no vertex to train on.
+    The logits are at ``last``. A UserError if the graph has no labels, or nothing to train on.
     """
     runtime, scheme, stored = problem.runtime, problem.scheme, problem.source.stored
-    comm, stored_masks = runtime.comm, stored.graph.masks
+    comm, task = runtime.comm, problem.config.task
+    stored_masks = examples_of(stored.graph, task.on).masks
+    load: Load = partial(scheme.load, last)
+    if task.on == ARCS:
+        load = partial(scheme.load_arcs, loops=UNKNOWN)
     with agreed(comm):
-        given = task_of(problem.config).labels(stored)
+        given = labels_in(stored, problem.config)
     with runtime.phases.as_one("load"):
-        check_content(comm, stored, TARGET_FILES)
-        labels = scheme.load(last, given)
+        check_content(comm, stored, TARGET_FILES[task.on])
+        labels = load(given)
         of_classes = labels.ndim == 1
         # Of classes (rows,), of numbers (rows, columns).
         known = labels != UNLABELLED if of_classes else ~np.isnan(labels)
         some = known if of_classes else np.ones(len(labels), bool)
-        masks = {
-            name: scheme.load(last, stored_masks[name]) & some
-            for name in MASKS
-            if name in stored_masks
-        }
+        masks = {name: load(stored_masks[name]) & some for name in MASKS if name in stored_masks}
     masks.setdefault("train", some)
     counts = np.array([np.count_nonzero(known[mask]) for mask in masks.values()], np.float64)
     block = scheme.block(last, 0)
     if not (block.counts_rows if of_classes else block.counts_entries):
         counts[:] = 0
     scheme.reduce(counts)
-    check_labels(comm, stored, labels)
-    check_trains(comm, stored, bool(counts[list(masks).index("train")]))
+    check_labels(comm, stored, labels, outputs(task, stored.manifest))
+    check_trains(comm, stored, task.on, bool(counts[list(masks).index("train")]))
     return Targets(labels, masks, dict(zip(masks, counts.astype(int).tolist(), strict=True)))
 
 

@@ -29,7 +29,7 @@ def evaluate_weights(
     problem = done.problem
     width = problem.network.widths[-1]
     with agreed(comm):
-        wanted = outputs(problem.config.task.name, problem.source.stored.manifest)
+        wanted = outputs(problem.config.task, problem.source.stored.manifest)
         if wanted != width:
             raise UserError(
                 f"{asked.graph} has {wanted or 'no'} classes or targets for the task "

@@ -199,7 +199,7 @@ class Step(BaseStep):
     def _make_loss(self) -> Loss:
         problem, model = self._problem, self.model
         made = Made(
-            problem.scheme, problem.runtime.kernel, model.place.layer, model.widths[-1],
+            problem.scheme, problem.runtime.kernel, model.place, model.widths[-1],
             self.targets, problem.config.task,
         )  # fmt: skip
         with agreed(problem.runtime.comm):

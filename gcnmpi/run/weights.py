@@ -104,7 +104,7 @@ def describe(problem: Problem) -> dict[str, Any]:
         "widths": list(problem.network.widths),
         "arc_features": problem.network.arc_features,
         "graph": sections["graph"] | {"direction": problem.source.direction},
-        "task": {"name": config.task.name},
+        "task": {"name": config.task.name, "on": config.task.on},
         "graph_name": manifest.name,
         "graph_id": manifest.id,
     }
@@ -160,10 +160,11 @@ def read_weights(
             described["model.name"] = _own_network(path, described["model.name"], wanted)
     values = {k[6:]: v for k, v in described.items() if k.startswith("model.")}
     model = chosen(ModelConfig, NETWORKS, values)
+    on = described.get("task.on", config.task.on)
     if facts is None:
-        shown = ends_of(functools.partial(network_of, model), state)
+        shown = ends_of(functools.partial(network_of, model, on=on), state)
         arcs = shown[2] if shown else 0
-    network = network_of(model, widths[0], widths[-1], arcs)
+    network = network_of(model, widths[0], widths[-1], arcs, on)
     if network.widths != widths:
         raise UserError(f"{path} is damaged: its arrays are not of the widths that it names")
     with _of_file(path):
@@ -276,7 +277,7 @@ def _network(path: Path, facts: Mapping[str, Any]) -> dict[str, Any]:
         if entry.name not in NOT_OF_A_NETWORK
     }
     if "task" in facts:  # which files of earlier versions do not say
-        described["task.name"] = config.task.name
+        described |= {"task.name": config.task.name, "task.on": config.task.on}
     return described
 
 

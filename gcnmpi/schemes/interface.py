@@ -84,15 +84,18 @@ class Layout(Protocol):
     def load(self, place: Place, array: Readable) -> np.ndarray:
         """This rank's piece of an (n, width) array on disk, or its rows of an (n,) one."""
 
-    def load_arcs(self, array: np.ndarray, loops: str) -> np.ndarray:
+    def load_arcs(self, array: Readable, loops: str) -> np.ndarray:
         """The rows of the arcs into this rank's vertices, of an array on disk: (entries, width).
 
-        The array has a row for each arc; ``loops`` says which rows self-loops have, as in
-        :class:`~gcnmpi.nn.operators.arcs.ArcInput`.
+        The array has a row for each arc; ``loops`` says which rows self-loops have: see
+        :meth:`~gcnmpi.layout.entries.EntryRows.load`.
         """
 
     def original(self, place: Place, piece: np.ndarray, width: int) -> np.ndarray:
-        """The inverse: this rank's contiguous 1/P of all rows, whole, in the original order."""
+        """The inverse: this rank's contiguous 1/P of all rows, whole, in the original order.
+
+        Of rows of arcs: those of the folder, in its order.
+        """
 
     def input_block(self, width: int) -> Block:
         """This rank's share of H⁰ where it is trained: each entry belongs to one rank or copy."""

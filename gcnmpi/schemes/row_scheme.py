@@ -19,8 +19,8 @@ from gcnmpi.halo.plan import Plan
 from gcnmpi.halo.rows import Halo
 from gcnmpi.kernels.epilogues import Epilogue
 from gcnmpi.kernels.interface.kernel import Array
-from gcnmpi.layout.entries import EntryRows
-from gcnmpi.layout.loading import OwnRows, Readable
+from gcnmpi.layout.entries import NO_ARC, EntryRows
+from gcnmpi.layout.loading import OwnRows, Readable, original_rows
 from gcnmpi.layout.place import Block, Place, Space
 from gcnmpi.layout.runtime import Runtime
 from gcnmpi.mpi.collectives import Group
@@ -188,14 +188,20 @@ class RowScheme(WholeRows, Generic[Operand]):
         """Own rows of an array on disk."""
         return self._rows.load(self._comm, array, self._max_bytes)
 
-    def load_arcs(self, array: np.ndarray, loops: str) -> np.ndarray:
+    def load_arcs(self, array: Readable, loops: str) -> np.ndarray:
         """Rows of an array on disk of the arcs into own vertices."""
         assert self._entries is not None, "no entries were asked for"
         return self._entries.load(array, loops)
 
     def original(self, place: Place, piece: np.ndarray, width: int) -> np.ndarray:
         """This rank's contiguous 1/P of all rows, in the original order."""
-        return self._rows.original(self._comm, piece, width, self._max_bytes)
+        if place.space is not Space.ENTRIES:
+            return self._rows.original(self._comm, piece, width, self._max_bytes)
+        entries = self._entries
+        assert entries is not None, "no entries were asked for"
+        some = np.flatnonzero((entries.arcs != NO_ARC) & (self._rows.copy == 0))
+        numbers, rows = entries.arcs[some], piece[some]
+        return original_rows(self._comm, numbers, rows, entries.stored, self._max_bytes)
 
     def volume(self, product: Operation, k: int, *sizes: int) -> Volume:
         """As the forecast has it."""

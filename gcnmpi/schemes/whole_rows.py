@@ -13,6 +13,7 @@ from gcnmpi.halo.plan import Plan
 from gcnmpi.halo.rows import Halo
 from gcnmpi.kernels.epilogues import Product
 from gcnmpi.kernels.interface.kernel import Array
+from gcnmpi.layout.loading import Readable
 from gcnmpi.layout.place import Block, Place
 from gcnmpi.layout.runtime import Runtime
 from gcnmpi.mpi.collectives import MAX, MIN, Group
@@ -49,7 +50,7 @@ class Common(ABC):
         """None: there are no matrices of entries."""
         return 0
 
-    def load_arcs(self, array: np.ndarray, loops: str) -> np.ndarray:
+    def load_arcs(self, array: Readable, loops: str) -> np.ndarray:
         """Not here: there are no matrices of entries."""
         raise AssertionError("no entries were asked for")
 

@@ -13,6 +13,7 @@ import torch
 
 from gcnmpi.core import rng
 from gcnmpi.core.volume import Volume
+from gcnmpi.halo.plan import Plan
 from gcnmpi.layout.loading import Readable, original_rows
 from gcnmpi.layout.writing import write_rows
 from gcnmpi.mpi.comm import agreed, row_type
@@ -67,9 +68,11 @@ class Graph(OfThisProcess):
         seed: int,
         max_bytes: float,
         check_weights: bool,
+        arc_features: torch.Tensor | None = None,
     ) -> None:
         self._ranks, self._laid, self._moves = ranks, laid, moves
         self._stored, self._seed, self._max_bytes = stored, seed, max_bytes
+        self._arc_features = arc_features
         self._sum_gradients = GradientSum(ranks)
         manifest, plan, comm = stored.manifest, laid.plan, ranks.comm
         self.n, self.num_own, self.num_halo = manifest.n, plan.nown, plan.nhalo
@@ -115,6 +118,25 @@ class Graph(OfThisProcess):
     def edge_weight(self) -> torch.Tensor:
         """(entries,): the values of M, in the order of ``edge_index``."""
         return torch.from_numpy(self._laid.forward.data.copy())
+
+    @property
+    def edge_attr(self) -> torch.Tensor | None:
+        """(entries, features) of arcs, in the order of ``edge_index``; None where there are none.
+
+        Self-loops that are not in the graph have zeros. A ValueError for a graph with parallel
+        arcs, which M adds up.
+        """
+        if self._arc_features is None and self._stored.manifest.arc_features:
+            raise ValueError(
+                "the graph has parallel arcs, and edge_index one entry for all of two vertices: "
+                "edge_attr is of graphs that are imported without --duplicates keep"
+            )
+        return self._arc_features
+
+    @property
+    def plan(self) -> Plan:
+        """Which rows travel in an exchange, as NumPy arrays: for exchanges of other programs."""
+        return self._laid.plan
 
     # Rows of other ranks.
 

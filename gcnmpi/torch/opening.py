@@ -4,23 +4,28 @@ from __future__ import annotations
 
 import os
 import warnings
+from functools import partial
 
+import numpy as np
 import torch
 
 from gcnmpi.core.resident import keep_large_arrays, return_freed_memory
+from gcnmpi.halo.plan import local_numbers
+from gcnmpi.layout.entries import load_entry_rows
 from gcnmpi.layout.loading import check_content
-from gcnmpi.layout.runtime import Demand
+from gcnmpi.layout.runtime import Demand, Source
 from gcnmpi.mpi.comm import Comm, agreed
 from gcnmpi.mpi.process import world
-from gcnmpi.options.config import from_table
+from gcnmpi.options.config import Config, from_table
 from gcnmpi.run.opening import find_source, start
-from gcnmpi.run.own_rows import check_labels, own_features
+from gcnmpi.run.own_rows import check_labels, own_arc_features, own_features
 from gcnmpi.schemes.p2p import lay_out
+from gcnmpi.schemes.row_scheme import Laid
 from gcnmpi.torch.graph import Graph
 from gcnmpi.torch.moves import Moves
 from gcnmpi.torch.ranks import Ranks
 from partition.errors import UserError
-from partition.graph.content import TARGET_FILES
+from partition.graph.examples import TARGET_FILES, VERTICES
 from partition.graph.graph import MASKS, UNLABELLED
 from partition.graph.store import StoredGraph
 
@@ -109,8 +114,8 @@ def open(
             warnings.warn(line, stacklevel=2)
     laid = lay_out(runtime, source, config, Demand())
     moves, max_bytes = Moves(runtime, laid, config), config.loading.max_bytes
-    g = Graph(Ranks(runtime), laid, moves, source.stored, seed, max_bytes, check_weights)
-    stored = source.stored
+    stored, arcs = source.stored, _arc_features(comm, source, laid, config)
+    g = Graph(Ranks(runtime), laid, moves, stored, seed, max_bytes, check_weights, arcs)
     if stored.graph.features is not None:
         x = own_features(comm, stored, config, lambda features: g.load(features).numpy())
         g.x = torch.from_numpy(x).to(g.dtype)
@@ -120,13 +125,30 @@ def open(
     return g
 
 
+def _arc_features(comm: Comm, source: Source, laid: Laid, config: Config) -> torch.Tensor | None:
+    """A row for each entry of the own rows of M, in their order; None where there are none.
+
+    Nor of parallel arcs, which are one entry of M.
+    """
+    stored, plan, parts = source.stored, laid.plan, laid.rows.parts
+    if stored.graph.arc_data.features is None or stored.graph.parallel:
+        return None
+    given = source, config.graph.self_loops, plan.own, lambda rows: [parts[rows]]
+    entries = load_entry_rows(comm, *given, config.loading.max_bytes)
+    rows = own_arc_features(comm, stored, partial(entries.load, loops="zero"))
+    # They come by global columns, and M is sorted by local ones.
+    ends = entries.columns, entries.rows
+    order = np.lexsort([local_numbers(plan.own, plan.halo, ids) for ids in ends])
+    return torch.from_numpy(rows[order].astype(config.dtype))
+
+
 def _load_labels(g: Graph, comm: Comm, stored: StoredGraph) -> None:
     graph = stored.graph
-    check_content(comm, stored, TARGET_FILES)
+    check_content(comm, stored, TARGET_FILES[VERTICES])
     known = torch.ones(g.num_own, dtype=torch.bool)
     if graph.labels is not None:
         g.y = g.load(graph.labels).long()
-        check_labels(comm, stored, g.y.numpy())
+        check_labels(comm, stored, g.y.numpy(), stored.manifest.classes)
         known = g.y != UNLABELLED
     elif graph.targets is not None:
         g.y = g.load(graph.targets).to(g.dtype)

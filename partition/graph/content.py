@@ -15,6 +15,7 @@ import numpy as np
 
 from partition.errors import UserError
 from partition.graph.arc_data import FILES as ARC_DATA_FILES
+from partition.graph.examples import TARGET_FILES, VERTICES
 from partition.graph.graph import AGAIN, MASKS, Graph, arc_pieces
 from partition.graph.hashing import AT_ONCE, MASK64, key, mixed
 from partition.graph.sparse_rows import FILES as SPARSE_FILES
@@ -23,9 +24,8 @@ from partition.graph.sparse_rows import SparseRows
 ARC_FILES = ("indptr", "indices", "weights")
 ARC_FEATURES = ("arc_features",)
 FEATURE_FILES = ("features", *SPARSE_FILES)
-TARGET_FILES = ("labels", "targets", *(f"{name}_mask" for name in MASKS))
 # All that a graph folder can have.
-FILES = (*ARC_FILES, *FEATURE_FILES, *TARGET_FILES, "ids", *ARC_DATA_FILES)
+FILES = (*ARC_FILES, *FEATURE_FILES, *TARGET_FILES[VERTICES], "ids", *ARC_DATA_FILES)
 OPENED = (*ARC_FILES, "labels", "targets")
 ALPHA, BETA = key(0, 0x5355), key(0, 0x4D53)  # keys of their own
 STRIDE = 0xD1342543DE82EF95  # odd: makes one number of two

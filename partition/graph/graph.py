@@ -388,32 +388,6 @@ def of_split(graph: Graph, split: int) -> Graph:
     return replace(graph, masks=masks)
 
 
-def known_vertices(graph: Graph) -> np.ndarray | None:
-    """Which vertices have a label, or a target that is known, (n,) bool; None without either."""
-    known = None
-    if graph.labels is not None and graph.classes:
-        known = np.asarray(graph.labels) != UNLABELLED
-    if graph.targets is not None:
-        targets = np.empty(graph.n, bool)
-        for start in range(0, graph.n, _STEP):
-            piece = slice(start, start + _STEP)
-            targets[piece] = ~np.isnan(graph.targets[piece]).all(axis=1)
-        known = targets if known is None else known | targets
-    return known
-
-
-def training_vertices(graph: Graph) -> np.ndarray | None:
-    """Which vertices train, (n,) bool: the mask, or all labelled ones; None without labels.
-
-    Of several splits, the first one.
-    """
-    known = known_vertices(graph)
-    mask = graph.masks.get("train")
-    if known is None or mask is None:
-        return known
-    return known & (mask if mask.ndim == 1 else mask[:, 0])
-
-
 def chunks(indptr: np.ndarray, limit: int = 1 << 22) -> Iterator[tuple[int, int]]:
     """Cut the rows of a CSR pattern into ranges (first, last) of at most ``limit`` entries.
 

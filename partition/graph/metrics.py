@@ -18,13 +18,13 @@ import scipy.sparse as sp
 
 from partition.graph.columns import column_pieces
 from partition.graph.cover import SPARSE, Numbered, numbered, rows_in_cover
+from partition.graph.examples import training_rows
 from partition.graph.graph import (
     DIRECTIONS,
     Graph,
     chunks,
     index_dtype,
     row_sizes,
-    training_vertices,
 )
 from partition.graph.sampling import segments
 
@@ -188,7 +188,7 @@ def measure(graph: Graph, parts: np.ndarray, k: int, direction: str = "in") -> M
     """
     parts = _checked(graph, parts, k)
     exchange = exchange_matrix(graph, parts, k, direction)
-    train = training_vertices(graph)
+    train = training_rows(graph)
     # The entries of each part, by a bincount whose float64 weights are exact below 2^53.
     nnz = np.bincount(parts, weights=row_sizes(graph, direction), minlength=k)
     return metrics_of(

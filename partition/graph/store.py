@@ -29,6 +29,7 @@ import numpy as np
 from partition.errors import UserError, unknown_name
 from partition.graph import content
 from partition.graph.arc_data import read_arc_data
+from partition.graph.examples import training_rows
 from partition.graph.graph import (
     AGAIN,
     Graph,
@@ -37,7 +38,6 @@ from partition.graph.graph import (
     check_labels,
     check_targets,
     merged,
-    training_vertices,
 )
 from partition.graph.manifest import (
     PARTITION_FORMAT,
@@ -386,7 +386,7 @@ def _keep_partitions(old: Path, new: Path, graph: Graph, manifest: Manifest) -> 
         same = read_manifest(old).id == manifest.id
     except UserError:  # it is damaged, and replaced for that reason
         return
-    training = training_vertices(graph)
+    training = training_rows(graph)
     for name in list_partitions(old) if same else []:
         try:
             partition = read_partition(old, name)

@@ -9,7 +9,8 @@ from fractions import Fraction
 import numpy as np
 
 from partition.errors import UserError
-from partition.graph.graph import MASKS, UNLABELLED, Graph, known_vertices
+from partition.graph.examples import known_rows
+from partition.graph.graph import MASKS, UNLABELLED, Graph
 from partition.graph.hashing import key, mixed
 
 SHARES, PER_CLASS = "random", "per-class"
@@ -71,7 +72,7 @@ def draw_masks(graph: Graph, split: RandomSplit) -> dict[str, np.ndarray]:
     A UserError if the graph has no labels, no classes where the rule counts in each, or too few
     vertices with a label.
     """
-    known = known_vertices(graph)
+    known = known_rows(graph)
     labels = None
     if split.kind == PER_CLASS:
         if not graph.classes:

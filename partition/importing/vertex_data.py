@@ -10,7 +10,8 @@ from pathlib import Path
 import numpy as np
 
 from partition.errors import UserError, check_name, unknown_name
-from partition.graph.graph import MASKS, UNLABELLED, Graph, known_vertices
+from partition.graph.examples import known_rows
+from partition.graph.graph import MASKS, UNLABELLED, Graph
 from partition.importing.places import SORTED, Places
 from partition.importing.readers.classes import MAX_CLASSES, class_labels
 from partition.importing.readers.files import check_file, finite_features
@@ -302,7 +303,7 @@ def _check_names(masks: Iterable[str]) -> None:
 
 def _check_masks(graph: Graph, files: Mapping[str, File]) -> None:
     """Refuse masks with vertices that have no label, or that are in another mask."""
-    known = known_vertices(graph)
+    known = known_rows(graph)
     widths = {name: mask.shape[1] for name, mask in graph.masks.items() if mask.ndim == 2}
     if len(set(widths.values())) > 1:
         counts = ", ".join(f"{name} {width}" for name, width in widths.items())

@@ -14,7 +14,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from partition.errors import UserError, check_name
-from partition.graph.graph import Graph, row_sizes, training_vertices
+from partition.graph.examples import training_rows
+from partition.graph.graph import Graph, row_sizes
 from partition.graph.metrics import Metrics
 from partition.graph.sampling import segments
 
@@ -56,7 +57,7 @@ def constraint_weights(graph: Graph, direction: str, names: tuple[str, ...]) -> 
         elif name == "work":
             weights[i] = row_sizes(graph, direction) + ROW_WORK
         elif name == "train":
-            train = training_vertices(graph)
+            train = training_rows(graph)
             if train is None or not train.any():
                 raise UserError(
                     "balance by training vertices: the graph has none",

@@ -12,7 +12,8 @@ from partition.errors import UserError
 from partition.graph import sampling
 from partition.graph.batch_cache import kept_pairs, observe, rows_within
 from partition.graph.batch_metrics import draw_batch, measure_batch
-from partition.graph.graph import Graph, training_vertices
+from partition.graph.examples import training_rows
+from partition.graph.graph import Graph
 from partition.graph.pairs import member
 from partition.graph.sampling import SAMPLERS
 from partition.graph.store import open_graph, read_partition
@@ -67,7 +68,7 @@ def simulate(
     graph = stored.merged
     seeds = None
     if as_trained and SAMPLERS.get(sampler).layered:
-        trained = training_vertices(graph)
+        trained = training_rows(graph)
         seeds = np.arange(graph.n) if trained is None else np.flatnonzero(trained)
     own = sampling.stream_seed(seed, sampling.TRAINING if as_trained else sampling.SIMULATION)
     many = graph.n if seeds is None else len(seeds)

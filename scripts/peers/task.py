@@ -19,7 +19,8 @@ from gcnmpi.nn.state import to_state
 from gcnmpi.options.config import Config, from_table
 from gcnmpi.options.model import ModelConfig
 from partition.errors import UserError
-from partition.graph.graph import aggregation_matrix, training_vertices
+from partition.graph.examples import training_rows
+from partition.graph.graph import aggregation_matrix
 from partition.graph.graph import arcs as arcs_of
 from partition.graph.store import open_graph
 
@@ -104,7 +105,7 @@ def open_task(case: Case, normalize: str = "none") -> Task:
     network = network_of(config.model, graph.features.shape[1], graph.classes, arcs)
     seed = config.train.seed
     state = to_state(network, {n: initial(p, seed) for n, p in network.parameters.items()})
-    trained = training_vertices(graph)
+    trained = training_rows(graph)
     return Task(
         imports,
         config,

@@ -36,6 +36,14 @@ def test_small_graphs_agree_with_the_whole_matrix(mpirun, tmp_path, nranks):
 
 @needs_torch
 @needs_pyg
+@pytest.mark.parametrize("nranks", [1, 3])
+def test_layers_that_read_features_of_arcs_agree_with_the_whole_graph(mpirun, tmp_path, nranks):
+    done = mpirun(nranks, "torch_arcs.py", tmp_path)
+    assert "4 partitions agree" in done.stdout
+
+
+@needs_torch
+@needs_pyg
 @pytest.mark.parametrize("nranks", RANKS)
 def test_modules_agree_with_pyg_on_the_whole_graph(mpirun, tmp_path, data_dir, nranks):
     parts = f"rp-{nranks}" if nranks > 1 else None

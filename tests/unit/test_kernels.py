@@ -20,6 +20,7 @@ from gcnmpi.cli.schemes import bench_schemes, calibrate
 from gcnmpi.core import rng
 from gcnmpi.kernels.epilogues import Activation, ActivationBackward, Product
 from gcnmpi.kernels.interface.dense import ENTRY_LOSSES, AdamStep, ClassLoss, EntryLoss
+from gcnmpi.layout.place import Place
 from gcnmpi.nn.loss import SoftmaxCrossEntropy
 from gcnmpi.nn.optim import Parameters, make_optimizer
 from gcnmpi.nn.tasks.interface import Made, Targets
@@ -552,7 +553,7 @@ def loss_and_gradient(kernel, logits, labels):
     x, grad = give(kernel, logits), kernel.empty(*np.shape(logits))
     everyone = {"train": np.ones(len(labels), bool)}
     targets = Targets(labels, everyone, {"train": len(labels)})
-    made = Made(LossScheme(kernel, x.shape), kernel, 1, x.shape[1], targets, ClassOptions())
+    made = Made(LossScheme(kernel, x.shape), kernel, Place(1), x.shape[1], targets, ClassOptions())
     return SoftmaxCrossEntropy(made)(x, grad), kernel.to_host(grad).copy()
 
 

@@ -9,7 +9,8 @@ from small_graphs import from_arcs, make_folder
 
 from partition.errors import UserError
 from partition.graph.content import data_id
-from partition.graph.graph import known_vertices, of_split, training_vertices
+from partition.graph.examples import known_rows, training_rows
+from partition.graph.graph import of_split
 from partition.graph.store import open_graph, write_graph
 from partition.importing.vertex_data import VertexFiles, attach
 
@@ -95,8 +96,8 @@ def test_a_folder_keeps_targets_and_splits(tmp_path):
     for split in (3, -1):
         with pytest.raises(UserError, match=rf"no split {split}: the masks have 3"):
             of_split(stored, split)
-    assert known_vertices(stored).tolist() == [True, True, False, True, True, True]
-    assert np.flatnonzero(training_vertices(stored)).tolist() == [0]
+    assert known_rows(stored).tolist() == [True, True, False, True, True, True]
+    assert np.flatnonzero(training_rows(stored)).tolist() == [0]
     # All of it is in the hash.
     for change in ({"targets": TARGETS + 1}, {"masks": {**graph.masks, "train": ~train}}):
         assert data_id(replace(graph, **change)) != manifest.data_id

@@ -7,6 +7,7 @@ import pytest
 from one_process import LossScheme
 from small_graphs import from_arcs
 
+from gcnmpi.layout.place import Place
 from gcnmpi.nn.schedules import LearningRate
 from gcnmpi.nn.tasks.interface import Made, Targets
 from gcnmpi.nn.tasks.labels import OneHot
@@ -56,7 +57,7 @@ def made(options, labels, rows=None, dtype="float64"):
     counts = {"train": int(np.count_nonzero(known[mask]))}
     targets = Targets(labels, {"train": mask}, counts)
     config = from_table({"task": options}).task
-    return Made(LossScheme(kernel, LOGITS.shape), kernel, 1, 3, targets, config)
+    return Made(LossScheme(kernel, LOGITS.shape), kernel, Place(1), 3, targets, config)
 
 
 def loss_and_gradient(options, labels, rows=None, logits=LOGITS):

@@ -7,13 +7,17 @@ from collections.abc import Sequence
 from gcnmpi.nn.network import Builder, Network
 from gcnmpi.options.model import MeshOptions
 from partition.errors import UserError
+from partition.graph.examples import ARCS, VERTICES
 
 
-def build(model: MeshOptions, features: int, classes: int, arcs: int) -> Network:
+def build(
+    model: MeshOptions, features: int, classes: int, arcs: int, on: str = VERTICES
+) -> Network:
     """Encoders, a block for each hidden layer and a decoder, with the names of PhysicsNeMo's.
 
     A block gives e ← e + MLP([e | xⱼ | xᵢ]), then x ← x + MLP([Σ e | x]). Without features of arcs,
-    e begins with the first block.
+    e begins with the first block. Logits of arcs are MLP([e | xⱼ | xᵢ]) of the last states, as of
+    the interaction networks that classify arcs of particle tracks (Exa.TrkX).
     """
     if len(set(model.hidden)) != 1:
         raise UserError(
@@ -34,7 +38,10 @@ def build(model: MeshOptions, features: int, classes: int, arcs: int) -> Network
         change = _perceptron(b, model, parts, width, f"{node}.node_mlp")
         x = b.add(x, b.drop(change, model.dropout, k))
         b.output(x)
-    b.output(_perceptron(b, model, [x], classes, "node_decoder", norm=False))
+    last, name = [x], "node_decoder"
+    if on == ARCS:
+        last, name = [*of_arcs, b.source(x), b.target(x)], "edge_decoder"
+    b.output(_perceptron(b, model, last, classes, name, norm=False))
     return b.build()
 
 

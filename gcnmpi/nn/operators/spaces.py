@@ -165,8 +165,8 @@ REDUCE = Instruction("reduce", _reduce, passes=1, visits=True)
 REDUCE_BACKWARD = Instruction("reduce_backward", _reduce_backward, passes=3, visits=True)
 
 RULES = {
-    Expand: Rule(EXPAND, one_step(FOLD), takes=(OWN,), gives=WHOLE),
-    Source: Rule(SOURCE, one_step(SUM_SOURCES), takes=(WHOLE,), gives=ENTRIES),
-    Target: Rule(TARGET, _target_gradient, takes=(OWN,), gives=ENTRIES),
+    Expand: Rule(EXPAND, one_step(FOLD), keeps_shifts=True, takes=(OWN,), gives=WHOLE),
+    Source: Rule(SOURCE, one_step(SUM_SOURCES), keeps_shifts=True, takes=(WHOLE,), gives=ENTRIES),
+    Target: Rule(TARGET, _target_gradient, keeps_shifts=True, takes=(OWN,), gives=ENTRIES),
     Reduce: Rule(REDUCE, _reduce_gradient, takes=(ENTRIES,), gives=OWN),
 }

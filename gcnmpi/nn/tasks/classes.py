@@ -12,23 +12,24 @@ import numpy as np
 from gcnmpi.core.arrays import Number
 from gcnmpi.kernels.interface.dense import ClassLoss
 from gcnmpi.kernels.interface.kernel import Array, Kernel
-from gcnmpi.layout.place import Place
 from gcnmpi.nn.loss import SoftmaxCrossEntropy, loss_products
-from gcnmpi.nn.tasks.interface import Loss, Made, Task
+from gcnmpi.nn.tasks.interface import Loss, Made, Task, without
 from gcnmpi.options.task import ClassOptions, class_weights
 from gcnmpi.schemes.interface import Scheme
 from gcnmpi.schemes.operations import Operation, Product
 from partition.errors import UserError
+from partition.graph.examples import examples_of
 from partition.graph.store import StoredGraph
 
 
-def _labels(stored: StoredGraph) -> np.ndarray:
-    if stored.graph.labels is None:
+def _labels(stored: StoredGraph, options: ClassOptions) -> np.ndarray:
+    labels = examples_of(stored.graph, options.on).labels
+    if labels is None:
         hint = "import it with --labels FILE.npy, or --labels random:8 for an experiment"
         if stored.manifest.targets:
             hint = "it has targets: --set task.name=labels, or regression"
-        raise UserError(f"{stored.path} has no labels", hint)
-    return stored.graph.labels
+        raise without(stored, options, "labels", hint)
+    return labels
 
 
 def _loss(made: Made[ClassOptions]) -> Loss:
@@ -59,8 +60,13 @@ class WeightedCrossEntropy:
 
     def __init__(self, made: Made[ClassOptions]) -> None:
         scheme, width = made.scheme, made.width
-        self._scheme, self._kernel, self._k, self._width = scheme, made.kernel, made.k, width
-        block = scheme.block(Place(made.k), width)
+        self._scheme, self._kernel, self._k, self._width = (
+            scheme,
+            made.kernel,
+            made.place.layer,
+            width,
+        )
+        block = scheme.block(made.place, width)
         self._columns, self._counts_rows = block.columns, block.counts_rows
         mask = made.targets.masks["train"]
         self._rows = np.flatnonzero(mask)

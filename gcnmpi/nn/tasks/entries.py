@@ -10,7 +10,6 @@ import numpy as np
 from gcnmpi.core.arrays import Number
 from gcnmpi.kernels.interface.dense import EntryLoss
 from gcnmpi.kernels.interface.kernel import Array
-from gcnmpi.layout.place import Place
 from gcnmpi.nn.tasks.interface import Made
 from gcnmpi.schemes.operations import Product
 
@@ -33,7 +32,7 @@ class MeanOfEntries:
     def __init__(
         self, made: Made, entry: Entry, of_kernel: Known | None = None, smoothing: float = 0.0
     ) -> None:
-        block = made.scheme.block(Place(made.k), made.width)
+        block = made.scheme.block(made.place, made.width)
         self._kernel, self._entry, self._columns = made.kernel, entry, block.columns
         self._counts = block.counts_entries
         self._scale = 1 / made.targets.counts["train"]
@@ -88,7 +87,7 @@ class MeanOfEntries:
 
 def sums_of_columns(made: Made, values: np.ndarray) -> np.ndarray:
     """Sums over all known numbers of training vertices, one a column of the whole output."""
-    block = made.scheme.block(Place(made.k), made.width)
+    block = made.scheme.block(made.place, made.width)
     known = ~np.isnan(made.targets.labels) & made.targets.masks["train"][:, np.newaxis]
     sums = np.zeros(made.width)
     if block.counts_entries:

@@ -11,24 +11,27 @@ import numpy as np
 from gcnmpi.core.arrays import Number
 from gcnmpi.kernels.interface.kernel import Array, Kernel
 from gcnmpi.layout.loading import Readable
+from gcnmpi.layout.place import Place
 from gcnmpi.options.task import TaskConfig
 from gcnmpi.schemes.interface import Scheme
 from gcnmpi.schemes.operations import Product
+from partition.errors import UserError
+from partition.graph.examples import ARCS
 from partition.graph.store import StoredGraph
 
 
 @dataclass(frozen=True)
 class Targets:
-    """Labels and masks of this rank's vertices.
+    """Labels and masks of this rank's rows of the output: vertices, or entries of M for arcs.
 
     Attributes
     ----------
     labels : (rows,) int32, or (rows, columns) floating-point numbers
-        Class of each vertex, −1 where it has none; or numbers, NaN where unknown, in the columns of
+        Class of each row, −1 where it has none; or numbers, NaN where unknown, in the columns of
         the output that this rank has.
     masks : mapping of "train" / "val" / "test" to (rows,) bool
     counts : mapping of the same names to numbers
-        How many labels all ranks have in a mask: vertices, or numbers that are known. Of a batch
+        How many labels all ranks have in a mask: rows, or numbers that are known. Of a batch
         that is a sample of vertices, how many it has in expectation.
     """
 
@@ -38,7 +41,7 @@ class Targets:
 
 
 class Loss(Protocol):
-    """The loss of the training vertices, and its gradient."""
+    """The loss of the training rows, and its gradient."""
 
     def products(self) -> list[Product]:
         """The scheme's row operations of one call, for the prediction of their volume."""
@@ -62,8 +65,8 @@ class Made(Generic[Options]):
 
     Attributes
     ----------
-    k : int
-        Number of the last layer.
+    place : Place
+        Where the output is.
     width : int
         Columns of the output.
     options : TaskConfig
@@ -72,7 +75,7 @@ class Made(Generic[Options]):
 
     scheme: Scheme
     kernel: Kernel
-    k: int
+    place: Place
     width: int
     targets: Targets
     options: Options
@@ -85,8 +88,8 @@ class Task:
     Attributes
     ----------
     labels : callable
-        ``labels(stored)``: the labels of a graph folder as the task takes them, (n,) int32 or
-        (n, c) numbers. A UserError if it has none.
+        ``labels(stored, options)``: the labels of a graph folder as the task takes them, (n,) int32
+        or (n, c) numbers, of all vertices or arcs. A UserError if it has none.
     loss : callable
         ``loss(made)``, by all ranks together, of which all raise a UserError, or none.
     products : callable
@@ -100,8 +103,21 @@ class Task:
         or label, on the host; it may overwrite the logits. None: the output is no logits.
     """
 
-    labels: Callable[[StoredGraph], Readable]
+    labels: Callable[[StoredGraph, Any], Readable]
     loss: Callable[[Made[Any]], Loss]
     products: Callable[[Any, int, int], list[Product]] = lambda options, k, rows: []
     on_device: bool = False
     probabilities: Callable[[Scheme, Kernel, int, Array], np.ndarray] | None = None
+
+
+def without(stored: StoredGraph, options: TaskConfig, what: str, hint: str) -> UserError:
+    """The error that a graph folder has no labels or targets; the hint is that for vertices."""
+    if options.on != ARCS:
+        return UserError(f"{stored.path} has no {what}", hint)
+    manifest = stored.manifest
+    hint = f"gcn-partition attach {stored.path} --arc-labels FILE.npy"
+    if manifest.arc_targets:
+        hint = "its arcs have numbers: --set task.name=regression"
+    elif manifest.arc_classes:
+        hint = "its arcs have classes: --set task.name=classes"
+    return UserError(f"{stored.path} has no {what} of arcs", hint)

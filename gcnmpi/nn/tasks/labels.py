@@ -15,23 +15,25 @@ from gcnmpi.kernels.interface.dense import EntryLoss
 from gcnmpi.kernels.interface.kernel import Array, Kernel
 from gcnmpi.layout.loading import Readable
 from gcnmpi.nn.tasks.entries import MeanOfEntries, sums_of_columns
-from gcnmpi.nn.tasks.interface import Loss, Made, Task
-from gcnmpi.options.task import ClassOptions, class_weights
+from gcnmpi.nn.tasks.interface import Loss, Made, Task, without
+from gcnmpi.options.task import ClassOptions, class_weights, outputs
 from gcnmpi.schemes.interface import Scheme
 from partition.errors import UserError
+from partition.graph.examples import examples_of
 from partition.graph.graph import UNLABELLED
 from partition.graph.store import StoredGraph
 
 _ROWS_AT_ONCE = 1 << 12
 
 
-def _labels(stored: StoredGraph) -> Readable:
-    if stored.graph.targets is not None:
-        return stored.graph.targets
-    if stored.graph.labels is None:
+def _labels(stored: StoredGraph, options: ClassOptions) -> Readable:
+    found = examples_of(stored.graph, options.on)
+    if found.targets is not None:
+        return found.targets
+    if found.labels is None:
         hint = "import it with --targets FILE.npy: 0 or 1 for each label, NaN where unknown"
-        raise UserError(f"{stored.path} has no labels", hint)
-    return OneHot(stored.graph.labels, stored.manifest.classes)
+        raise without(stored, options, "labels", hint)
+    return OneHot(found.labels, outputs(options, stored.manifest))
 
 
 class OneHot:

@@ -10,17 +10,18 @@ import numpy as np
 
 from gcnmpi.kernels.interface.dense import EntryLoss
 from gcnmpi.nn.tasks.entries import Entry, MeanOfEntries
-from gcnmpi.nn.tasks.interface import Loss, Made, Task
+from gcnmpi.nn.tasks.interface import Loss, Made, Task, without
 from gcnmpi.options.task import RegressionOptions
-from partition.errors import UserError
+from partition.graph.examples import examples_of
 from partition.graph.store import StoredGraph
 
 
-def _labels(stored: StoredGraph) -> np.ndarray:
-    if stored.graph.targets is None:
+def _labels(stored: StoredGraph, options: RegressionOptions) -> np.ndarray:
+    targets = examples_of(stored.graph, options.on).targets
+    if targets is None:
         hint = "import it with --targets FILE.npy: (n,) or (n, c) numbers, NaN where unknown"
-        raise UserError(f"{stored.path} has no targets", hint)
-    return stored.graph.targets
+        raise without(stored, options, "targets", hint)
+    return targets
 
 
 def _loss(made: Made[RegressionOptions]) -> Loss:

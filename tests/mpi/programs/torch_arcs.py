@@ -1,0 +1,120 @@
+"""Under mpirun: layers that read features of arcs on a part, against the whole graph; and the plan.
+
+Usage: torch_arcs.py FOLDER, with the graphs that ``prepare`` makes there.
+"""
+
+import copy
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from products import N, assignments, random_graph
+from torch_geometric.nn import GINEConv, NNConv
+
+import gcnmpi.torch
+from gcnmpi.mpi import comm as mpi
+from gcnmpi.mpi.process import run
+from partition.graph.arc_data import ArcData
+from partition.graph.graph import arcs
+from partition.graph.store import open_graph, write_graph
+
+sys.path.append(str(Path(__file__).parents[2]))
+from stored_graphs import store_parts
+
+WIDTH, COLUMNS = 4, 3
+
+
+def prepare(folder, k):
+    """A directed graph with self-loops and isolated vertices, and one whose arcs are parallel."""
+    random = np.random.default_rng(5)
+    graph = random_graph("directed")
+    graph = replace(graph, features=random.standard_normal((N, WIDTH)).astype(np.float32))
+    features = random.standard_normal((graph.nnz, COLUMNS)).astype(np.float32)
+    graph = replace(graph, arc_data=ArcData(features))
+    write_graph(folder / "one-way.graph", graph, source={})
+    write_graph(folder / "parallel.graph", replace(graph, parallel=True), source={})
+    for name, parts in assignments(k).items():
+        for path in (folder / "one-way.graph", folder / "parallel.graph"):
+            store_parts(path, name, parts, k)
+
+
+def layers():
+    torch.manual_seed(0)
+    perceptron = torch.nn.Sequential(torch.nn.Linear(WIDTH, 5), torch.nn.Tanh())
+    of_arcs = torch.nn.Linear(COLUMNS, WIDTH * 5)
+    return [
+        GINEConv(perceptron, edge_dim=COLUMNS).double(),
+        NNConv(WIDTH, 5, of_arcs, aggr="mean").double(),
+    ]
+
+
+def check_layers(comm, g, whole):
+    """Output and gradients are those of the layer on the whole graph."""
+    ends = np.stack((arcs(whole), whole.indices)).astype(np.int64)
+    features = torch.from_numpy(np.array(whole.arc_data.features, np.float64))
+    x = torch.from_numpy(np.array(whole.features, np.float64))
+    for layer in layers():
+        one = copy.deepcopy(layer)
+        expected = one(x, torch.from_numpy(ends), features)
+        expected.square().mean(dim=1).mean().backward()
+        found = layer((g.expand(g.x), g.x), g.edge_index, g.edge_attr)
+        torch.testing.assert_close(found, expected[g.ids], rtol=0, atol=1e-12)
+        g.mean(found.square().mean(dim=1)).backward()
+        g.all_reduce_gradients(layer)
+        for mine, theirs in zip(layer.parameters(), one.parameters(), strict=True):
+            torch.testing.assert_close(mine.grad, theirs.grad, rtol=0, atol=1e-12)
+
+
+def check_plan(comm, g):
+    """An exchange of another program's, from the plan alone, brings what ``expand`` brings."""
+    plan, x = g.plan, g.x.numpy()
+    sent = {
+        int(peer): x[plan.send_rows[plan.send_offsets[i] : plan.send_offsets[i + 1]]]
+        for i, peer in enumerate(plan.send_peers)
+    }
+    arrived = comm.alltoall([sent.get(rank) for rank in range(comm.size)])
+    whole = np.empty((g.num_own + g.num_halo, WIDTH))
+    whole[: g.num_own] = x
+    for i, peer in enumerate(plan.recv_peers):
+        rows = slice(*(g.num_own + plan.recv_offsets[i : i + 2]))
+        whole[rows] = arrived[peer]
+    assert sum(rows is not None for rows in arrived) == len(plan.recv_peers)
+    np.testing.assert_array_equal(whole, g.expand(g.x).numpy())
+    np.testing.assert_array_equal(plan.own, g.ids)
+    np.testing.assert_array_equal(plan.halo, g.halo_ids)
+
+
+def check_loops(g, whole):
+    """Self-loops that are not in the graph have zeros."""
+    own = torch.cat((g.ids, g.halo_ids)).numpy()
+    source, target = own[g.edge_index[0]], own[g.edge_index[1]]
+    stored = {pair: i for i, pair in enumerate(zip(arcs(whole), whole.indices, strict=True))}
+    for pair, row in zip(zip(source, target, strict=True), g.edge_attr.numpy(), strict=True):
+        expected = whole.arc_data.features[stored[pair]] if pair in stored else np.zeros(COLUMNS)
+        np.testing.assert_array_equal(row, expected)
+
+
+def main(comm):
+    folder = Path(sys.argv[1])
+    mpi.from_root(comm, lambda: prepare(folder, comm.size))
+    whole, count = open_graph(folder / "one-way.graph").graph, 0
+    for name in assignments(comm.size):
+        options = {"normalize": "none", "dtype": torch.float64, "direction": "in"}
+        g = gcnmpi.torch.open(folder / "one-way.graph", name, self_loops=False, **options)
+        check_layers(comm, g, whole)
+        check_plan(comm, g)
+        check_loops(gcnmpi.torch.open(folder / "one-way.graph", name, **options), whole)
+        count += 1
+    g = gcnmpi.torch.open(folder / "parallel.graph", name, **options)
+    with pytest.raises(ValueError, match="parallel arcs"):
+        print(g.edge_attr)
+    if comm.rank == 0:
+        print(f"{count} partitions agree")
+    return 0
+
+
+if __name__ == "__main__":
+    run(main)
