@@ -550,6 +550,8 @@ OPTIONS = {
     "aggregation": ["mean", "max"],
     "root_weight": [True, False],
     "train_eps": [False, True],
+    "arc_features": [False, True],
+    "beta": [False, True],
     "heads": [1, 2],
     "concat": [True, False],
     "attention_dropout": [0.0, 0.5],
@@ -561,6 +563,7 @@ TARGETS = {
     "grid": Target(ORDERS, LAYOUTS["one"], whole_rows=False),
     "rotating": Target(("aggregate",), LAYOUTS["three"], whole_rows=False),
     "batch": Target(ORDERS, lambda place: place.layer, narrows=True),
+    "again": Target(ORDERS, LAYOUTS["one"], recomputes=True),
 }
 
 
@@ -593,7 +596,7 @@ def test_every_configuration_can_be_compiled(name):
     for choice in covering(options, seed=3):
         try:
             model = from_table({"model": {"name": name, **choice}}).model
-            network = network_of(model, 4, 3)
+            network = network_of(model, 4, 3, 2)
         except UserError:
             continue  # options that do not go together
         for target in TARGETS.values():
