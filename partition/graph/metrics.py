@@ -73,6 +73,11 @@ class Metrics:
     send_sums: list[int] | None = None
     recv_sums: list[int] | None = None
 
+    def __getitem__(self, name: str) -> list[int]:
+        """A list by its name, as scripts read it: ``partition.metrics["in"]["send_rows"]``."""
+        found: list[int] = vars(self)[name]
+        return found
+
     @property
     def exchange(self) -> str:
         """Which exchange this is: "rows", or "mixed"."""

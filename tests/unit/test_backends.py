@@ -142,7 +142,7 @@ def test_a_symmetric_graph_is_measured_once(tmp_path, monkeypatch):
     monkeypatch.setattr(measuring, "measure", lambda *args: calls.append(args[3]) or measure(*args))
     metrics = add_partition(path, "block", 2).metrics
     assert calls == ["in"]
-    assert metrics["out"] == metrics["in"] | {"direction": "out"}
+    assert metrics["out"] == replace(metrics["in"], direction="out")
 
 
 @pytest.mark.parametrize(

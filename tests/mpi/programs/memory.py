@@ -39,7 +39,7 @@ def infer(problem):
     weights = {name: np.ones(p.shape) for name, p in network.parameters.items()}
     evaluate(
         problem.scheme, problem.runtime.kernel, network, program, problem.source.stored.graph.n,
-        weights, [load_features(problem)], len(program.outputs),
+        weights, [load_features(problem)], len(program.outputs), {},
     )  # fmt: skip
 
 
