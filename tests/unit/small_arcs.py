@@ -21,7 +21,7 @@ class SmallRun:
     are none.
     """
 
-    def __init__(self, settings, kernel="scipy", arcs=True):
+    def __init__(self, settings, kernel="scipy", arcs=True, recomputes=False):
         rng = np.random.default_rng(1)
         there = rng.random((N, N)) < 0.35
         there[list(LONELY)] = there[:, list(LONELY)] = False
@@ -36,7 +36,7 @@ class SmallRun:
         _, loops = matrix_of(model)
         matrix = sp.csr_array((there | np.eye(N, dtype=bool) if loops else there).astype(float))
         scheme = WithEntries(matrix, KERNELS.get(kernel)(np.float64))
-        target = Target(scheme.orders, scheme.layout)
+        target = Target(scheme.orders, scheme.layout, recomputes=recomputes)
         self.program = compile_network(self.network, target, model)
         given = {"arc_features": self._entries(matrix, loops)}
         facts = self.program, self.config, N, self.x.copy()
