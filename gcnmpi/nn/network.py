@@ -9,7 +9,6 @@ from gcnmpi.core.functions import AVERAGES, REDUCTIONS
 from gcnmpi.layout.place import Space
 from gcnmpi.nn.operators import rule_of
 from gcnmpi.nn.operators.arcs import (
-    ARC_FEATURES,
     ArcInput,
     EndDots,
     HeadDots,
@@ -64,7 +63,7 @@ class Network:
     @property
     def arc_features(self) -> int:
         """Columns of the features of arcs that it reads; 0 if it reads none."""
-        read = (op for op in self.operators if isinstance(op, ArcInput) and op.name == ARC_FEATURES)
+        read = (op for op in self.operators if isinstance(op, ArcInput))
         return next((op.width for op in read), 0)
 
     @property

@@ -162,7 +162,7 @@ def load_features(problem: Problem) -> Array | SparseInput:
 def load_arcs(problem: Problem) -> dict[str, Array]:
     """The features of arcs that the program reads, a row for each entry of this rank's rows of M.
 
-    By the names of :class:`ArcInput`. On all ranks a UserError if they are not what was imported.
+    By ``loops`` of :class:`ArcInput`. On all ranks a UserError if they are not what was imported.
     """
     runtime, scheme, stored = problem.runtime, problem.scheme, problem.source.stored
     found: dict[str, Array] = {}
@@ -171,7 +171,7 @@ def load_arcs(problem: Problem) -> dict[str, Array]:
             load = partial(scheme.load_arcs, loops=operator.loops)
             with runtime.phases.as_one("load"):
                 rows = own_arc_features(runtime.comm, stored, load)
-                found[operator.name] = runtime.kernel.from_host(rows)
+                found[operator.loops] = runtime.kernel.from_host(rows)
     return found
 
 

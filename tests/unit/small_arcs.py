@@ -38,7 +38,7 @@ class SmallRun:
         scheme = WithEntries(matrix, KERNELS.get(kernel)(np.float64))
         target = Target(scheme.orders, scheme.layout, recomputes=recomputes)
         self.program = compile_network(self.network, target, model)
-        given = {"arc_features": self._entries(matrix, loops)}
+        given = dict.fromkeys(("zero", "mean"), self._entries(matrix, loops))
         facts = self.program, self.config, N, self.x.copy()
         self.model = Model(scheme, scheme.kernel, self.network, *facts, arcs=given)
         for name, parameter in self.network.parameters.items():

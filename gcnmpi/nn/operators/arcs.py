@@ -18,23 +18,18 @@ OWN, WHOLE, ENTRIES = Space
 
 OnEntries = Callable[[Pattern, Array, Array, Array], None]
 
-ARC_FEATURES = "arc_features"
-ARC_WEIGHTS = "arc_weights"
-
 
 @dataclass(frozen=True)
 class ArcInput(Operator):
-    """A row for each arc that is given: features of arcs, or the weights that M has. No inputs.
+    """The features of arcs, a row for each, which are given. No inputs.
 
-    ``name`` says which, ``ARC_FEATURES`` or ``ARC_WEIGHTS``. ``loops`` says what features a
-    self-loop has that M has beside the graph's arcs: "zero"; or "mean", which replaces those of all
-    self-loops by the mean of the other arcs into their vertex.
+    ``loops`` says what features a self-loop has that M has beside the graph's arcs: "zero"; or
+    "mean", which replaces those of all self-loops by the mean of the other arcs into their vertex.
     """
 
-    name: str = ARC_FEATURES
     loops: str = "zero"
     title = "input"
-    told = "{name} loops {loops}"
+    told = "arc_features loops {loops}"
 
 
 @dataclass(frozen=True)
