@@ -241,6 +241,15 @@ def test_small_deviations_are_none(kernel):
     near(kernel, dx, np.zeros((6, 1)))
 
 
+def test_a_deviation_about_a_large_mean_keeps_its_digits(kernel):
+    """Which the mean of squares less the square of the mean would lose."""
+    pattern = kernel.pattern(sp.csr_array(np.ones((1, 4))), np.arange(4))
+    x = 4096 + np.array([-0.25, 0.25, -0.5, 0.5])[:, np.newaxis]
+    out = junk(kernel, 1, 1)
+    kernel.reduce_targets(Reduction(pattern, ("std",), give(kernel, x), out))
+    near(kernel, out, np.array([[x.std()]]))
+
+
 @pytest.mark.parametrize("kind", ["max", "min"])
 def test_extremes_pass_nan_on(kernel, kind):
     pattern = kernel.pattern(sp.csr_array(np.ones((2, 3))), np.arange(3))
