@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import numpy as np
-import scipy.sparse as sp
+import scipy  # .sparse takes 0.3 s, when it is first used: tools need none of it
 
 from partition.graph.graph import READ, Graph, arc_pieces, chunks
 
@@ -58,7 +58,7 @@ def sources(graph: Graph, first: int, last: int) -> np.ndarray:
     ends = tuple(np.concatenate(some) for some in zip(*found, strict=True))
     found.clear()
     ones = np.ones(len(ends[0]), np.int8)
-    return sp.coo_array((ones, ends), shape=(last - first, graph.n)).tocsr().indices
+    return scipy.sparse.coo_array((ones, ends), shape=(last - first, graph.n)).tocsr().indices
 
 
 def arrivals(graph: Graph) -> np.ndarray:
@@ -116,6 +116,6 @@ def symmetrised(
         yield first, last, degree, both.indices[~itself]
 
 
-def _pattern(indptr: np.ndarray, indices: np.ndarray, n: int) -> sp.csr_array:
+def _pattern(indptr: np.ndarray, indices: np.ndarray, n: int) -> scipy.sparse.csr_array:
     ones = np.ones(len(indices), np.int8)
-    return sp.csr_array((ones, np.asarray(indices), indptr), shape=(len(indptr) - 1, n))
+    return scipy.sparse.csr_array((ones, np.asarray(indices), indptr), shape=(len(indptr) - 1, n))

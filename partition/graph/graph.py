@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
 import numpy as np
-import scipy.sparse as sp
+import scipy  # .sparse takes 0.3 s, when it is first used: tools need none of it
 from numpy.typing import DTypeLike
 
 from partition.errors import UserError, check_name
@@ -89,11 +89,13 @@ class Graph:
         """Number of splits into masks; 1 also without masks."""
         return max((mask.shape[1] for mask in self.masks.values() if mask.ndim == 2), default=1)
 
-    def adjacency(self) -> sp.csr_array:
+    def adjacency(self) -> scipy.sparse.csr_array:
         """A as a SciPy matrix of float64 that shares the index arrays."""
         data = np.ones(self.nnz) if self.weights is None else np.asarray(self.weights)
         shape = (self.n, self.n)
-        return sp.csr_array((data, np.asarray(self.indices), np.asarray(self.indptr)), shape=shape)
+        return scipy.sparse.csr_array(
+            (data, np.asarray(self.indices), np.asarray(self.indptr)), shape=shape
+        )
 
 
 def check_direction(direction: str) -> str:
@@ -108,7 +110,7 @@ def index_dtype(n: int) -> np.dtype:
 
 def aggregation_matrix(
     graph: Graph, direction: str = "in", self_loops: bool = True, normalize: str = "sym"
-) -> sp.csr_array:
+) -> scipy.sparse.csr_array:
     """M, serially and in float64: the reference that every distributed M must equal.
 
     Parameters
@@ -210,12 +212,12 @@ def entry_values(
 
 def from_coordinates(
     row: np.ndarray, column: np.ndarray, values: np.ndarray, shape: tuple[int, int]
-) -> sp.csr_array:
+) -> scipy.sparse.csr_array:
     """A CSR matrix of these entries, each of which occurs once; zeros among them stay entries.
 
     Indices are sorted.
     """
-    matrix = sp.coo_array((values, (row, column)), shape=shape).tocsr()
+    matrix = scipy.sparse.coo_array((values, (row, column)), shape=shape).tocsr()
     matrix.sort_indices()
     return matrix
 
@@ -331,7 +333,9 @@ def symmetry(graph: Graph) -> tuple[bool, bool]:
         target = np.asarray(graph.indices[begin:end])
         starts = (graph.indptr[first : last + 1] - begin).astype(target.dtype)
         shape = (last - first, graph.n)
-        block = sp.csr_array((np.arange(end - begin), target, starts), shape=shape).tocsc()
+        block = scipy.sparse.csr_array(
+            (np.arange(end - begin), target, starts), shape=shape
+        ).tocsc()
         counts = np.diff(block.indptr)
         if (place + counts > ends).any():
             return False, False

@@ -1,5 +1,7 @@
 """Rows of vertices and rows of entries, of every kernel, against loops over the entries."""
 
+import functools
+
 import numpy as np
 import pytest
 import scipy.sparse as sp
@@ -457,14 +459,23 @@ def large(random):
     return sp.csr_array((np.ones(len(again)), columns[again], starts), shape=(300, 500))
 
 
+def results_of_large(kernel, heads):
+    random = np.random.default_rng(3)
+    pattern = kernel.pattern(large(random), random.permutation(500))
+    return all_results(kernel, pattern, *heads, np.random.default_rng(1))
+
+
+@functools.cache
+def expected_of_large(heads):
+    """The same for all kernels: the reference is slow."""
+    return results_of_large(KERNELS.get("scipy")(np.float64), heads)
+
+
 @pytest.mark.parametrize("heads", [(1, 1), (4, 8), (3, 7), (1, 100)], ids=str)
-def test_many_entries_as_the_reference_has_them(kernel, random, heads):
-    matrix, order = large(random), random.permutation(500)
-    reference, found = KERNELS.get("scipy")(np.float64), []
-    for one in (kernel, reference):
-        seed = np.random.default_rng(1)
-        found.append(all_results(one, one.pattern(matrix, order), *heads, seed))
-    for mine, expected in zip(*found, strict=True):
+def test_many_entries_as_the_reference_has_them(kernel, heads):
+    for mine, expected in zip(
+        results_of_large(kernel, heads), expected_of_large(heads), strict=True
+    ):
         near(kernel, mine, expected, 20)
 
 
