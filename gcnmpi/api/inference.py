@@ -55,9 +55,9 @@ def infer(
     what : {"logits", "probabilities", "embeddings", "classes"}
     layer : int, optional
         The output of this layer, from 1, in place of the logits.
-    rows : vertices or path, optional
+    rows : vertices, arcs or path, optional
         Only these vertices, in this order: as they were called in the source file; or a file with
-        one a line.
+        one a line. Where rows are of arcs: their numbers in the folder, or (m, 2) both ends.
     out : path, optional
         File to write: ``.npy``, ``.npz``, ``.csv`` or ``.parquet``; without it, rank 0 gets the
         array.

@@ -204,7 +204,8 @@ def train(
 @path_option(
     "--rows rows_file",
     "IDS.txt",
-    "Write the rows of these vertices only, one a line, in this order.",
+    "Write the rows of these vertices or arcs only, one a line, in this order; an arc is SOURCE "
+    "TARGET, or its number in the folder.",
 )
 @click.option("--force", is_flag=True, help="Start although the forecast needs more memory.")
 def infer(

@@ -83,8 +83,8 @@ class Inferring:
         layer before; or the column of the largest logit.
     layer : int or None
         This layer, from 1; None: the last one, or that before it for "embeddings".
-    rows : path, array of vertices or None
-        Only these vertices are wanted, in this order: see :mod:`gcnmpi.run.vertices`.
+    rows : path, array of vertices or of arcs, or None
+        Only these are wanted, in this order: see :mod:`gcnmpi.run.vertices`.
     force : bool
         Start although a node has less memory than was forecast.
     """

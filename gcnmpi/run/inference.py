@@ -21,7 +21,7 @@ from gcnmpi.options.outputs import Inferring, features_path
 from gcnmpi.options.task import TASKS
 from gcnmpi.run.problem import Problem, load_arcs, load_features, open_problem
 from gcnmpi.run.room import check_evaluation
-from gcnmpi.run.vertices import picked_vertices
+from gcnmpi.run.vertices import picked_arcs, picked_vertices
 from gcnmpi.run.weights import Weights, as_trained, check_parameters, read_weights
 from gcnmpi.run.writing import Rows, check_writable, deliver
 from partition.errors import UserError, unknown_name
@@ -54,7 +54,7 @@ class Computed:
     weights: Weights
     result: Matrix
     depth: int  # the layer, from 1
-    picked: np.ndarray | None  # (m,) int64 or None: the vertices that are wanted
+    picked: np.ndarray | None  # (m,) int64 or None: the vertices or arcs that are wanted
     memory: int  # bytes that were forecast for the rank that needs most
 
 
@@ -116,12 +116,9 @@ def compute(
             _trained_features(features_path(weights), (stored.manifest.n, found.widths[0]))
         depth = _depth(found, layer, what)
         _check_logits(taken, what)
-        if rows is not None and taken.task.on == ARCS and depth == len(found.widths) - 1:
-            raise UserError(
-                "--rows picks vertices, and the network gives a row for each arc",
-                "leave --rows out",
-            )
-        return found, taken, depth, None if rows is None else picked_vertices(stored, rows)
+        of_arcs = taken.task.on == ARCS and depth == len(found.widths) - 1
+        pick = picked_arcs if of_arcs else picked_vertices
+        return found, taken, depth, None if rows is None else pick(stored, rows)
 
     found, config, depth, picked = from_root(comm, read)
     trained = config.model.train_features
@@ -209,7 +206,7 @@ def _on(result: Matrix) -> str:
 
 
 def _picked(own: np.ndarray, picked: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Which of the picked vertices are own ones: their numbers in ``picked``, and in ``own``."""
+    """Which of the picked rows are own ones: their numbers in ``picked``, and in ``own``."""
     order = np.argsort(own)
     places = np.searchsorted(own, picked, sorter=order)
     inside = np.flatnonzero(places < len(own))

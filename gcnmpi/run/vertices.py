@@ -1,4 +1,4 @@
-"""Lists of vertices: text files, or arrays."""
+"""Lists of vertices, or of arcs: text files, or arrays."""
 
 from __future__ import annotations
 
@@ -20,13 +20,49 @@ def picked_vertices(stored: StoredGraph, rows: Path | np.ndarray) -> np.ndarray:
     what is no vertex of the graph.
     """
     if isinstance(rows, Path):
-        return called(stored, enumerate(_words(rows), start=1), f"{rows}, line")
+        return called(stored, enumerate(_lines(rows), start=1), f"{rows}, line")
     if rows.ndim != 1 or rows.dtype.kind not in "iuU":
         raise UserError(f"rows are a vector of vertices, not {rows.dtype} {rows.shape}")
     return called(stored, enumerate(map(str, rows.tolist())), "rows, entry")
 
 
-def _words(path: Path) -> list[str]:
+def picked_arcs(stored: StoredGraph, rows: Path | np.ndarray) -> np.ndarray:
+    """The arcs that a file or an array names, in its order: (m,) int64, numbers in the folder.
+
+    A line is the number of an arc in the order of the folder, or its source and its target, called
+    as by :func:`picked_vertices`; an array has a column or two of them. A UserError as there, or
+    if there is no arc of that kind, or several from one vertex to the other.
+    """
+    first, where = 1, f"{rows}, line"
+    if isinstance(rows, Path):
+        lines = [line.split() for line in _lines(rows)]
+    elif rows.ndim in (1, 2) and rows.dtype.kind in "iuU":
+        first, where = 0, "rows, entry"
+        lines = [list(map(str, row)) for row in np.atleast_2d(rows.T).T.tolist()]
+    else:
+        raise UserError(f"rows are a vector of arcs or (m, 2), not {rows.dtype} {rows.shape}")
+    graph, found = stored.graph, []
+    for number, words in enumerate(lines, start=first):
+        arcs = np.zeros(0, np.int64)
+        if len(words) == 1 and words[0].isdecimal() and int(words[0]) < graph.nnz:
+            arcs = np.array([int(words[0])])
+        elif len(words) == 2:
+            source, target = called(stored, ((number, word) for word in words), where)
+            start, end = graph.indptr[source : source + 2]
+            arcs = start + np.flatnonzero(graph.indices[start:end] == target)
+        elif not words:
+            continue
+        if len(arcs) != 1:
+            told = "names several parallel arcs" if len(arcs) else "is no arc"
+            raise UserError(
+                f"{where} {number}: {' '.join(words)!r} {told} of {stored.path}",
+                f"SOURCE TARGET, or the number of an arc in the folder, 0 to {graph.nnz - 1}",
+            )
+        found.append(int(arcs[0]))
+    return np.array(found, np.int64)
+
+
+def _lines(path: Path) -> list[str]:
     try:
         with open_regular(path) as file:
             return [line.strip() for line in file.read().decode().splitlines()]

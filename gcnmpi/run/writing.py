@@ -26,7 +26,7 @@ class Rows:
     places: np.ndarray  # (m,) integers: where they are in ``values``
     values: np.ndarray  # what this rank holds
     n: int  # rows of the result
-    # (n,) int64 or None: the vertices of its rows; None: all of them, in their order
+    # (n,) int64 or None: the vertices or arcs of its rows; None: all of them, in their order
     picked: np.ndarray | None = None
 
     @property

@@ -16,6 +16,7 @@ from gcnmpi.planner.ranking import Candidate, Setting
 from gcnmpi.proof.oracle import Problem
 from gcnmpi.run.record import read_run
 from gcnmpi.run.weights import read_weights
+from partition.graph.graph import arcs
 from partition.graph.store import open_graph
 
 # With self-loops that stand for no arc, and a norm over all rows of arcs.
@@ -109,6 +110,11 @@ TRAINED = sets("dtype=float64", "train.epochs=12", "train.eval_every=2", *MGN)
 
 def test_rows_are_in_the_order_of_the_folder_s_arcs(gcnmpi_lines, hear_mistakes, folder, tmp_path):
     file = tmp_path / "w.npz"
+    graph = open_graph(folder / "classes.graph").graph
+    ends = list(zip(arcs(graph).tolist(), graph.indices.tolist(), strict=True))
+    single = max(i for i, pair in enumerate(ends) if ends.count(pair) == 1)
+    several = next(pair for pair in ends if ends.count(pair) > 1)
+    (tmp_path / "rows.txt").write_text("7\n{} {}\n\n0\n".format(*ends[single]))
     for nranks in (1, 3):
         out = tmp_path / f"run-{nranks}"
         kept = ["--out", out, "--quiet", "--save-best", tmp_path / f"best-{nranks}.npz"]
@@ -120,22 +126,36 @@ def test_rows_are_in_the_order_of_the_folder_s_arcs(gcnmpi_lines, hear_mistakes,
             more = ["--weights", file, *what, *sets("dtype=float64"), "--out", result]
             lines.append(words(folder, "infer", "classes", nranks, *more))
         lines.append([*lines[2][:-1], tmp_path / f"{nranks}.csv"])
+        picked = ["--weights", file, "--rows", tmp_path / "rows.txt", *sets("dtype=float64")]
+        picked += ["--out", tmp_path / f"{nranks}-picked.npy"]
+        lines.append(words(folder, "infer", "classes", nranks, *picked))
         assert gcnmpi_lines(nranks, lines) == [[None] * nranks] * len(lines)
-    (tmp_path / "rows.txt").write_text("1\n")
-    picked = ["--weights", file, "--rows", tmp_path / "rows.txt", "--out", tmp_path / "no.npy"]
-    hear_mistakes(3, [(words(folder, "infer", "classes", 3, *picked), "--rows picks vertices")])
+    mistakes = []
+    for line, told in (("{} {}".format(*several), "several parallel arcs"), ("9999", "is no arc")):
+        (tmp_path / f"{told[:2]}.txt").write_text(line)
+        picked = [
+            "--weights",
+            file,
+            "--rows",
+            tmp_path / f"{told[:2]}.txt",
+            "--out",
+            tmp_path / "no.npy",
+        ]
+        mistakes.append((words(folder, "infer", "classes", 3, *picked), told))
+    hear_mistakes(3, mistakes)
     runs = [read_run(tmp_path / f"run-{nranks}") for nranks in (1, 3)]
     for name in ("loss", "val_accuracy", "test_accuracy"):
         one, three = ([e[name] for e in run.epochs if e[name] is not None] for run in runs)
         assert one == pytest.approx(three, rel=1e-12)
     assert runs[0].end["best_epoch"] == runs[1].end["best_epoch"]
     config = load_config(None, ("dtype=float64",), list(MGN))
-    graph = open_graph(folder / "classes.graph").graph
     weights = {name: np.asarray(a) for name, a in read_weights(file, config).parameters.items()}
     expected = Problem(graph, "in", config).logits(weights)
     for nranks in (1, 3):
         logits = np.load(tmp_path / f"{nranks}-logits.npy")
         np.testing.assert_allclose(logits, expected, rtol=1e-10, atol=1e-12)
+        picked = np.load(tmp_path / f"{nranks}-picked.npy")
+        np.testing.assert_allclose(picked, expected[[7, single, 0]], rtol=1e-10, atol=1e-12)
         classes = np.load(tmp_path / f"{nranks}-classes.npy")
         np.testing.assert_array_equal(classes, expected.argmax(axis=1))
         assert np.load(tmp_path / f"{nranks}-hidden.npy").shape == (graph.n, 6)

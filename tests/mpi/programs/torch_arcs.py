@@ -4,6 +4,8 @@ Usage: torch_arcs.py FOLDER, with the graphs that ``prepare`` makes there.
 """
 
 import copy
+import os
+import re
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -11,6 +13,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from mpi4py import MPI
 from products import N, assignments, random_graph
 from torch_geometric.nn import GINEConv, NNConv
 
@@ -69,22 +72,32 @@ def check_layers(comm, g, whole):
 
 
 def check_plan(comm, g):
-    """An exchange of another program's, from the plan alone, brings what ``expand`` brings."""
-    plan, x = g.plan, g.x.numpy()
-    sent = {
-        int(peer): x[plan.send_rows[plan.send_offsets[i] : plan.send_offsets[i + 1]]]
-        for i, peer in enumerate(plan.send_peers)
-    }
-    arrived = comm.alltoall([sent.get(rank) for rank in range(comm.size)])
-    whole = np.empty((g.num_own + g.num_halo, WIDTH))
-    whole[: g.num_own] = x
-    for i, peer in enumerate(plan.recv_peers):
-        rows = slice(*(g.num_own + plan.recv_offsets[i : i + 2]))
-        whole[rows] = arrived[peer]
-    assert sum(rows is not None for rows in arrived) == len(plan.recv_peers)
-    np.testing.assert_array_equal(whole, g.expand(g.x).numpy())
-    np.testing.assert_array_equal(plan.own, g.ids)
-    np.testing.assert_array_equal(plan.halo, g.halo_ids)
+    """The exchanges of docs/pytorch.md, from the plan alone, bring what ``expand`` brings."""
+    names = {"np": np, "torch": torch, "MPI": MPI, "dist": torch.distributed, "comm": comm, "g": g}
+    for code in exchanges_of_the_page():
+        exec(code, names)
+        np.testing.assert_array_equal(names.pop("whole"), g.expand(g.x))
+    # Own rows for each rank, and how many rows come from each.
+    rows = torch.from_numpy(g.plan.send_rows).split(names["sends"].tolist())
+    asked = comm.alltoall([g.ids[of_rank].numpy() for of_rank in rows])
+    np.testing.assert_array_equal([len(ids) for ids in asked], names["receives"])
+    np.testing.assert_array_equal(np.concatenate(asked), g.halo_ids)
+    np.testing.assert_array_equal(g.plan.own, g.ids)
+    np.testing.assert_array_equal(g.plan.halo, g.halo_ids)
+
+
+def exchanges_of_the_page():
+    text = (Path(__file__).parents[3] / "docs" / "pytorch.md").read_text(encoding="utf-8")
+    section = text.partition("## The exchange as arrays\n")[2].partition("\n### ")[0]
+    with_mpi, with_torch = re.findall(r"```py\n(.*?)```", section, re.DOTALL)
+    return with_mpi, with_torch
+
+
+def start_gloo(comm, folder):
+    """The processes of torch.distributed are the ranks; on one machine."""
+    os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo")
+    file = f"file://{folder / 'gloo'}"
+    torch.distributed.init_process_group("gloo", file, rank=comm.rank, world_size=comm.size)
 
 
 def check_loops(g, whole):
@@ -100,6 +113,7 @@ def check_loops(g, whole):
 def main(comm):
     folder = Path(sys.argv[1])
     mpi.from_root(comm, lambda: prepare(folder, comm.size))
+    start_gloo(comm, folder)
     whole, count = open_graph(folder / "one-way.graph").graph, 0
     for name in assignments(comm.size):
         options = {"normalize": "none", "dtype": torch.float64, "direction": "in"}
