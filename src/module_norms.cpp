@@ -154,10 +154,11 @@ void layer_norm_backward(
     require_per_column(dbias, x.shape(1));
     const auto from = rows_of(x), back = rows_of(grad);
     const auto to = rows_of(out);
+    double* partial = scratch<double, 1>((std::size_t)(2 * GROUPS * (Size)x.shape(1)));
     const nb::gil_scoped_release released;
     kernel.table.layer_norm_backward(
         from, mean.data(), rstd.data(), weight.data(), back, to, dweight.data(), dbias.data(),
-        kernel.threads
+        partial, kernel.threads
     );
 }
 

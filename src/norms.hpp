@@ -199,23 +199,34 @@ void layer_norm(
     });
 }
 
-// Gradients of weight and bias first: out may be where x or grad is.
+// One pass: the sums for weight and bias take a row before it is overwritten, as out may be where x
+// or grad is; `partial` has room for 2 × GROUPS × width.
 template <class T>
 void layer_norm_backward(
     Rows<const T> x, const T* mean, const T* rstd, const T* weight, Rows<const T> grad, Rows<T> out,
-    T* dweight, T* dbias, int threads
+    T* dweight, T* dbias, double* partial, int threads
 ) {
-    normalised_column_sums(x, mean, rstd, grad, dweight, dbias, threads);
-    const T width = x.width ? (T)x.width : T(1);
-    for_ranges(x.rows, x.width, threads, [&](Size first, Size last) {
-        for (Size row = first; row < last; ++row) {
+    const Size columns = x.width, groups = pieces_of(x.rows * columns, GROUPS);
+    const T width = columns ? (T)columns : T(1);
+    for_pieces(groups, threads, [&](Size group) {
+        double *along = partial + group * columns, *plain = along + groups * columns;
+        for (Size j = 0; j < columns; ++j) along[j] = plain[j] = 0;
+        for (Size row = x.rows * group / groups; row < x.rows * (group + 1) / groups; ++row) {
             const T *from = x.data + row * x.stride, *g = grad.data + row * grad.stride;
-            RowSums<T> sums = sums_of_row(from, mean[row], rstd[row], weight, g, x.width);
+            const T centre = mean[row], factor = rstd[row];
+#pragma omp simd
+            for (Size j = 0; j < columns; ++j) {
+                along[j] += (double)(g[j] * ((from[j] - centre) * factor));
+                plain[j] += (double)g[j];
+            }
+            RowSums<T> sums = sums_of_row(from, centre, factor, weight, g, columns);
             sums = {sums.plain / width, sums.along / width};
             T* to = out.data + row * out.stride;
-            normalise_row_backward(from, mean[row], rstd[row], weight, g, sums, to, x.width);
+            normalise_row_backward(from, centre, factor, weight, g, sums, to, columns);
         }
     });
+    add_groups(partial, groups, columns, dweight);
+    add_groups(partial + groups * columns, groups, columns, dbias);
 }
 
 template <class T>

@@ -227,7 +227,7 @@ struct Operations {
     );
     void (*layer_norm_backward)(
         Rows<const T> x, const T* mean, const T* rstd, const T* weight, Rows<const T> grad,
-        Rows<T> out, T* dweight, T* dbias, int threads
+        Rows<T> out, T* dweight, T* dbias, double* partial, int threads
     );
     void (*column_moments)(Rows<const T> x, const double* pivot, double* out, int threads);
     void (*column_grad_sums)(

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, replace
 
-from gcnmpi.layout.place import Place
+from gcnmpi.layout.place import Place, Space
 from gcnmpi.nn.compile import rewrite
 from gcnmpi.nn.compile.attach import accumulate, add_along, attach, join_ends, pair
 from gcnmpi.nn.compile.buffers import Pool, mark_exchanged
@@ -132,12 +132,14 @@ def _compile(
     seen_outputs = {alias.get(i, i) for i in outputs}
     training, backward = join_ends(training, lasting), join_ends(backward, pinned)
     evaluation = join_ends(evaluation, seen_outputs)
+    of_arcs = {i for i, value in enumerate(values) if value.place.space is Space.ENTRIES}
     if target.whole_rows:
-        training, backward = accumulate(training, lasting), accumulate(backward, pinned)
-        evaluation = accumulate(evaluation, seen_outputs)
+        training = accumulate(training, lasting, of_arcs)
+        backward = accumulate(backward, pinned, of_arcs)
+        evaluation = accumulate(evaluation, seen_outputs, of_arcs)
         evaluation = add_along(evaluation, seen_outputs, products=False)
         training, backward = add_along(training, lasting), add_along(backward, pinned)
-    training, backward = attach(training, lasting), attach(backward, pinned)
+    training, backward = attach(training, lasting), attach(backward, pinned, of_arcs)
     evaluation = attach(evaluation, seen_outputs)
     if matrices:
         training, backward, evaluation = (

@@ -37,6 +37,13 @@ class _Merged:
         """Whether one step reads a value, and nothing else needs it."""
         return self._readers[value] == 1 and value not in self._pinned
 
+    def over(self, value: int, other: int, at: int) -> bool:
+        """Whether a step alone needs a value from the writer of ``other`` on."""
+        if value in self._pinned:
+            return False
+        late = [*self._steps[self._writers[other] : at], *self._steps[at + 1 :]]
+        return not any(value in step.values for step in late if step is not None)
+
     def merge(self, at: int, value: int, merged: Step) -> None:
         """A step goes into the one that writes ``value``, which then writes what it did."""
         where = self._writers[value]
@@ -55,10 +62,13 @@ class _Merged:
         return [step for step in self._steps if step is not None]
 
 
-def attach(steps: Sequence[Step], pinned: Collection[int]) -> list[Step]:
+def attach(
+    steps: Sequence[Step], pinned: Collection[int], of_arcs: Collection[int] = ()
+) -> list[Step]:
     """Merge each bias, activation, dropout, or gradient of them, into the product before it.
 
-    The pinned values have to exist although no step reads them, as the logits do.
+    The pinned values have to exist although no step reads them, as the logits do. Of arcs are the
+    values that have rows of these.
     """
     found = _Merged(steps, pinned)
     for at, step in enumerate(steps):
@@ -77,7 +87,7 @@ def attach(steps: Sequence[Step], pinned: Collection[int]) -> list[Step]:
             gradient = step.operator, step.reads[1] if len(step.reads) > 1 else None
             merged = replace(product, writes=step.writes, finish_gradient=gradient)
         found.merge(at, before, merged)
-    return join_sums(found.left())
+    return join_sums(found.left(), of_arcs)
 
 
 def _takes_finish(step: Step) -> bool:
@@ -108,10 +118,16 @@ def join_ends(steps: Sequence[Step], pinned: Collection[int]) -> list[Step]:
     return found.left()
 
 
-def accumulate(steps: Sequence[Step], pinned: Collection[int]) -> list[Step]:
+def accumulate(
+    steps: Sequence[Step], pinned: Collection[int], of_arcs: Collection[int]
+) -> list[Step]:
     """Sums of two values of which the later one is a dense product: it is added onto the other.
 
-    Only where rows are whole: elsewhere a product is a sum over ranks before it is complete.
+    Only where rows are whole: elsewhere a product is a sum over ranks before it is complete. A
+    gradient of rows of arcs, the largest matrices, may have been read before::
+
+        g ──► layer norm … ──► product ──┐           g ──► layer norm … ──┐
+        └───────────────────────────────Add ──►      └────────────────product ──►
     """
     found = _Merged(steps, pinned)
     for at, step in enumerate(steps):
@@ -123,7 +139,8 @@ def accumulate(steps: Sequence[Step], pinned: Collection[int]) -> list[Step]:
             continue
         if first == second or found.writer(first) is None:
             continue
-        if not (found.only_here(first) and found.only_here(second)):
+        alone = found.over(first, second, at) if first in of_arcs else found.only_here(first)
+        if not (alone and found.only_here(second)):
             continue
         if not product.has_finish and product.onto is None:
             found.merge(at, second, replace(product, writes=step.writes, onto=first))
@@ -176,20 +193,30 @@ def pair(steps: Sequence[Step]) -> list[Step]:
     return found.left()
 
 
-def join_sums(steps: Sequence[Step]) -> list[Step]:
-    """The gradient of a bias and then that of a weight, from the same gradient: one step."""
+def join_sums(steps: Sequence[Step], of_arcs: Collection[int]) -> list[Step]:
+    """The gradient of a bias and then that of a weight, from the same gradient: one step.
+
+    One follows the other; a gradient of rows of arcs is worth a search among the later steps.
+    """
     found: list[Step] = []
     for step in steps:
-        before = found[-1] if found else None
-        if (
-            step.instruction is WEIGHT_GRAD
-            and before is not None
-            and before.instruction is COLUMN_SUM
-            and before.reads[0] == step.reads[1]
-            and before.k == step.k
-        ):
-            (bias,) = before.operator.parameters
-            found[-1] = replace(step, sums=bias)
-        else:
+        at = _sum_before(found, step, of_arcs) if step.instruction is WEIGHT_GRAD else None
+        if at is None:
             found.append(step)
+            continue
+        (bias,) = found[at].operator.parameters
+        del found[at]
+        found.append(replace(step, sums=bias))
     return found
+
+
+def _sum_before(found: Sequence[Step], product: Step, of_arcs: Collection[int]) -> int | None:
+    """Where the sum for a bias is that may go along with the gradient of a weight."""
+    gradient = product.reads[1]
+    if gradient in of_arcs:
+        sums = [i for i, step in enumerate(found) if step.instruction is COLUMN_SUM]
+        return next((i for i in sums if found[i].reads[0] == gradient), None)
+    before = found[-1] if found else None
+    if before is None or before.instruction is not COLUMN_SUM or before.k != product.k:
+        return None
+    return len(found) - 1 if before.reads[0] == gradient else None
