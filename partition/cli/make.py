@@ -24,7 +24,6 @@ from partition.pipeline.estimates import Network
 from partition.pipeline.memory import MODELS_KNOWN
 from partition.pipeline.portfolio import AIMS, TIME_LIMIT, add_best
 from partition.pipeline.recipe import MAPPINGS, NODES_FIRST
-from partition.pipeline.refining import refine_partition
 from partition.pipeline.solving import choose_tool
 from partition.refinement.objective import OBJECTIVES, WEIGHTS, Objective
 
@@ -257,7 +256,9 @@ def refine(
     objective = parse_objective(weigh, exchange)
     working = common.working("refining", arguments["time_limit"])
     with common.collected_warnings() as messages, working:
-        made = refine_partition(graph, start, objective=objective, overwrite=force, **arguments)
+        made = adding.refine_partition(
+            graph, start, objective=objective, overwrite=force, **arguments
+        )
     _show([made], as_json, messages)
 
 
