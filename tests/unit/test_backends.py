@@ -19,7 +19,7 @@ from partition.graph.metrics import measure
 from partition.graph.store import list_partitions, read_partition, write_graph
 from partition.importing.partfile import read_parts
 from partition.importing.synthetic import sbm
-from partition.models.rows import RowModel
+from partition.models.graph import RowModel
 from partition.pipeline import measuring, solving
 from partition.pipeline.adding import PartitionWarning, add_partition, refine_partition
 from partition.pipeline.portfolio import add_best
