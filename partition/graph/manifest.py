@@ -289,7 +289,7 @@ def read_json(file: Path) -> dict[str, Any]:
         raise UserError(f"cannot read {file}: {reason}") from error
     if not isinstance(facts, dict):
         raise UserError(f"{file} does not hold a JSON object")
-    return printable(facts)
+    return dict(printable(facts))
 
 
 def dump_json(stream: IO[str], facts: Mapping[str, object]) -> None:
