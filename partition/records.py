@@ -24,7 +24,7 @@ from typing import IO, Any
 
 import numpy as np
 
-from partition.errors import UserError, called, shortened
+from partition.errors import UserError, called, shortened, shown
 from partition.locks import check_outside_graphs, process_is_dead, process_space
 from partition.resident import check_memory
 
@@ -43,6 +43,17 @@ def to_json(value: object) -> object:
     if isinstance(value, Path):
         return str(value)
     raise TypeError(f"{type(value).__name__} has no JSON form")
+
+
+def printable(value: Any) -> Any:
+    """A JSON value whose texts steer no terminal, wherever they are printed."""
+    if isinstance(value, str):
+        return shown(value)
+    if isinstance(value, dict):
+        return {shown(key): printable(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [item if type(item) is int else printable(item) for item in value]
+    return value
 
 
 def append_record(file: IO[str], event: str, **values: object) -> None:

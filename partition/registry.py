@@ -51,9 +51,8 @@ class Registry:
             If the name is unknown, or a library that it needs is not installed.
         """
         check_name(self.kind, name, self.entries)
-        module, attribute = self.entries[name].split(":")
         try:
-            return getattr(importlib.import_module(module), attribute)
+            return resolved(self.entries[name])
         except ModuleNotFoundError as error:
             if _package(error.name or "") in OWN:
                 raise
@@ -114,6 +113,12 @@ class Registry:
 
     def __contains__(self, name: object) -> bool:
         return name in self.entries
+
+
+def resolved(entry: str) -> Any:
+    """The object that ``"module:attribute"`` stands for."""
+    module, attribute = entry.split(":")
+    return getattr(importlib.import_module(module), attribute)
 
 
 def _foreign(error: Exception) -> str | None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import mmap
 import os
-import re
 import resource
 import sys
 from collections.abc import Iterator
@@ -33,9 +32,9 @@ def let_go(*arrays: np.ndarray | None) -> None:
     """
     for array in arrays:
         base: object = array
-        while isinstance(base, np.ndarray):
-            base = base.base
-        if isinstance(base, mmap.mmap) and hasattr(mmap, "MADV_DONTNEED"):
+        while base is not None and not isinstance(base, mmap.mmap):
+            base = getattr(base, "base", None)
+        if base is not None and hasattr(mmap, "MADV_DONTNEED"):
             base.madvise(mmap.MADV_DONTNEED)
 
 
@@ -46,11 +45,16 @@ def taken() -> tuple[int, int]:
         for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)
     )
     # ``getrusage`` begins with the memory of the process that started this one.
+    return status_bytes("VmHWM:") or own, other
+
+
+def status_bytes(name: str) -> int:
+    """A line of /proc/self/status, by its first word, in bytes; 0 where the system has none."""
     with contextlib.suppress(OSError):
-        status = Path("/proc/self/status").read_text(encoding="ascii", errors="replace")
-        found = re.search(r"^VmHWM:\s+(\d+) kB$", status, re.MULTILINE)
-        own = int(found[1]) * 1024 if found else own
-    return own, other
+        for line in Path("/proc/self/status").read_bytes().decode("ascii", "replace").splitlines():
+            if line.startswith(name):
+                return int(line.split()[1]) * 1024
+    return 0
 
 
 def check_memory(nbytes: int, what: str) -> None:

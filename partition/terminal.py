@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import stat
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, TextIO
 
@@ -72,6 +72,14 @@ def duration(seconds: float) -> str:
     minutes, rest = divmod(round(seconds), 60)
     hours, minutes = divmod(minutes, 60)
     return f"{hours}:{minutes:02}:{rest:02}"
+
+
+def pauses() -> Iterator[float]:
+    """Seconds between two lines of a log: five at first, then more."""
+    pause = 5.0
+    while True:
+        yield pause
+        pause = min(1.3 * pause, 300.0)
 
 
 def _launcher_shows(number: int) -> bool:

@@ -5,13 +5,12 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import math
-import mmap
 import resource
 from pathlib import Path
 
 import numpy as np
 
-from partition.resident import group_limits, process_limits
+from partition.resident import group_limits, let_go, process_limits, status_bytes
 
 KILOBYTE = 1024
 LARGE = 8 << 20
@@ -21,12 +20,12 @@ LARGEST_KEPT = 32 << 20  # glibc takes no higher limit
 
 def resident_bytes() -> int:
     """Bytes in memory now; the peak where the system does not say."""
-    return _status("VmRSS:") or peak_bytes()
+    return status_bytes("VmRSS:") or peak_bytes()
 
 
 def peak_bytes() -> int:
     """The most that was in memory since the process began, or since :func:`forget_peak`."""
-    return _status("VmHWM:") or resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * KILOBYTE
+    return status_bytes("VmHWM:") or resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * KILOBYTE
 
 
 def forget_peak() -> None:
@@ -68,13 +67,8 @@ def _ask_c_library(name: str, *arguments: int) -> None:
 
 def forget_pages(array: np.ndarray) -> None:
     """Let go of the pages of a mapped file that were read: the system may still keep them."""
-    if array.flags.writeable:  # a private copy of the file would lose what was written
-        return
-    base: object = array
-    while base is not None and not isinstance(base, mmap.mmap):
-        base = getattr(base, "base", None)
-    if base is not None and hasattr(mmap, "MADV_DONTNEED"):
-        base.madvise(mmap.MADV_DONTNEED)
+    if not array.flags.writeable:  # a private copy of the file would lose what was written
+        let_go(array)
 
 
 def free_bytes() -> int:
@@ -90,12 +84,4 @@ def free_bytes() -> int:
 
 def allowed_bytes() -> float:
     """Memory that this process may still take by its own limits: ``ulimit -v`` and ``-d``."""
-    return min((limit - _status(name) for limit, name in process_limits()), default=math.inf)
-
-
-def _status(name: str) -> int:
-    with contextlib.suppress(OSError):
-        for line in Path("/proc/self/status").read_text().splitlines():
-            if line.startswith(name):
-                return int(line.split()[1]) * KILOBYTE
-    return 0
+    return min((limit - status_bytes(name) for limit, name in process_limits()), default=math.inf)

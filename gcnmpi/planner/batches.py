@@ -40,8 +40,14 @@ from gcnmpi.planner.case import Case
 from gcnmpi.planner.costmodel import Cost, cost_of, evaluation_seconds, step_seconds
 from gcnmpi.schemes.forecast import Span, make_facts
 from gcnmpi.schemes.sampled_forecast import BatchForecast, BatchSizes, busiest
-from partition.graph.batch_cache import kept_pairs, observe, rows_within
-from partition.graph.batch_metrics import Drawn, draw_batch, measure_batch
+from partition.graph.batch_metrics import (
+    Drawn,
+    draw_batch,
+    kept_pairs,
+    measure_batch,
+    observe,
+    rows_within,
+)
 from partition.graph.examples import training_rows
 from partition.graph.graph import of_split, row_sizes
 from partition.graph.pairs import member

@@ -28,12 +28,10 @@ from gcnmpi.nn.model import Model, input_pieces
 from gcnmpi.options.config import Config, table_of
 from gcnmpi.options.train import batches_of
 from gcnmpi.proof import oracle
-from gcnmpi.proof.checks import Check, Verified, traffic_checks
-from gcnmpi.proof.differences import finite_differences
+from gcnmpi.proof.checks import Check, Verified, rounding_checks, traffic_checks
 from gcnmpi.proof.losses import labels_of
-from gcnmpi.proof.rounding import rounding_checks
+from gcnmpi.proof.parts import STEPS, STEPS_TOLERANCES, finite_differences, steps_apart
 from gcnmpi.proof.scores import score
-from gcnmpi.proof.steps import STEPS, STEPS_TOLERANCES, steps_apart
 from gcnmpi.run.opening import kernel_of_rank
 from gcnmpi.run.problem import Problem, open_problem
 from gcnmpi.run.step import Step

@@ -41,7 +41,7 @@ def write_report(path: str | os.PathLike, runs: Sequence[RunFacts]) -> None:
     first = runs[0]
     if len(runs) == 1:
         title, subtitle = f"Training run: {first.name}", _what(first)
-        sections = list(_sections(first, "", "", with_curves=True))
+        sections = list(_sections(first, "", ""))
     else:
         title = f"{len(runs)} training runs"
         subtitle = _common(runs)
@@ -49,7 +49,7 @@ def write_report(path: str | os.PathLike, runs: Sequence[RunFacts]) -> None:
         numbers = {id(run): entry.place + 1 for entry in entries_of(runs) for run in entry.runs}
         for place, run in enumerate(runs[:DETAILED]):
             group = f"{numbers[id(run)]}. {run.name}"
-            sections += _sections(run, f"run{place + 1}-", group, with_curves=False)
+            sections += _sections(run, f"run{place + 1}-", group)
     write_page(path, title, subtitle, sections, f"Written by gcnmpi report, version {__version__}.")
 
 
@@ -166,7 +166,7 @@ def _cell(value: object) -> object:
     return value if isinstance(value, int | float) and type(value) is not bool else as_text(value)
 
 
-def _sections(run: RunFacts, key: str, group: str, with_curves: bool) -> Iterator[Section]:
+def _sections(run: RunFacts, key: str, group: str) -> Iterator[Section]:
     notes = [f"Warning: {_text(warning)}" for warning in run.start.get("warnings") or []]
     if not run.end:
         of = run.start.get("config", {}).get("train", {}).get("epochs")

@@ -10,10 +10,7 @@ from typing import Any
 from gcnmpi.run.problem import Problem
 from gcnmpi.run.record import Epoch
 from partition.errors import shown
-from partition.terminal import console, duration
-
-# Seconds between two lines in a log: at first, at most, and each one over the one before.
-_FIRST, _LAST, _GROWTH = 5.0, 300.0, 1.3
+from partition.terminal import console, duration, pauses
 
 
 class Progress:
@@ -33,7 +30,8 @@ class Progress:
     ) -> None:
         self._moved = moved
         self._quiet, self._total = quiet, problem.config.train.epochs
-        self._clock, self._pause = clock, _FIRST
+        self._clock, self._pauses = clock, pauses()
+        self._pause = next(self._pauses)
         self._first: tuple[int, float] | None = None  # epoch and time
         self._shown = 0.0
         self._console = console(sys.stderr, quiet=quiet, soft_wrap=True)
@@ -74,7 +72,7 @@ class Progress:
         if not due and now - self._shown < self._pause:
             return
         if not due:
-            self._pause = min(self._pause * _GROWTH, _LAST)
+            self._pause = next(self._pauses)
         line = f"epoch {epoch.epoch:5d}/{self._total}  {text}  {epoch.seconds:.4f} s"
         self._console.print(line + self._left(epoch.epoch, now), markup=False)
         self._first, self._shown = self._first or (epoch.epoch, now), now

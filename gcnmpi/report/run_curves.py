@@ -11,8 +11,7 @@ from gcnmpi.core.timing import EPOCH_PHASES
 from gcnmpi.options.task import is_better
 from gcnmpi.report.groups import as_text, different_keys, groups, spread
 from gcnmpi.report.run_facts import PHASE_COLOURS, PHASE_NAMES, RunFacts, total
-from partition.charts.figures import COLUMNS, Bars, Binned, Figure, Lines, Series, binned
-from partition.charts.palette import COLOURS
+from partition.charts.figures import COLOURS, COLUMNS, Bars, Binned, Figure, Lines, Series, binned
 from partition.charts.scales import BYTES, SECONDS, number, unit_of
 from partition.errors import shown
 

@@ -1,15 +1,15 @@
-"""Finished runs side by side."""
+"""Finished runs side by side: a table, and a plot of their loss and metrics over the epochs."""
 
 from __future__ import annotations
 
 import csv
 import json
+import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from gcnmpi.report.curves import plot_curves
 from gcnmpi.report.groups import (
     FACTS,
     Record,
@@ -23,7 +23,14 @@ from gcnmpi.report.groups import (
 )
 from gcnmpi.report.run_facts import facts_of
 from gcnmpi.run.record import RECORD, RunRecord, metric_of, read_run
-from partition.charts.paper import check_figure, check_figures, save_figures
+from partition.charts.paper import (
+    COLOURS,
+    check_figure,
+    check_figures,
+    new_figure,
+    save_figure,
+    save_figures,
+)
 from partition.errors import UserError, shown
 from partition.records import make_room_for
 from partition.terminal import print_wide, table_of
@@ -228,3 +235,45 @@ def _text(value: object) -> str:
 
 def _fraction(value: float | None) -> str:
     return "-" if value is None else f"{value:.3f}"
+
+
+def plot_curves(
+    runs: Sequence[tuple[str, Sequence[Record]]],
+    file: str | os.PathLike,
+    metrics: Sequence[str] = ("accuracy",),
+) -> None:
+    """Draw a line for each run, (name, epochs of its record), in a panel for loss and each metric.
+
+    A panel of which no run has a value is left out. The ending of the file says the format:
+    ``.png``, ``.pdf``, ``.svg``.
+    """
+    panels = {"loss": "training loss"}
+    panels |= {f"val_{metric}": f"validation {metric.replace('_', ' ')}" for metric in metrics}
+    curves = {
+        key: [
+            [(e["epoch"], e[key]) for e in epochs if e.get(key) is not None] for _, epochs in runs
+        ]
+        for key in panels
+    }
+    curves = {key: lines for key, lines in curves.items() if any(lines)}
+    figure = new_figure(5.5 * len(curves), 4)
+    for axis, (key, lines) in zip(
+        figure.subplots(1, len(curves), squeeze=False)[0], curves.items(), strict=True
+    ):
+        for number, ((name, _), points) in enumerate(zip(runs, lines, strict=True)):
+            axis.plot(
+                [epoch for epoch, _ in points],
+                [value for _, value in points],
+                color=COLOURS[number % len(COLOURS)],
+                linestyle=("-", "--", ":")[number // len(COLOURS) % 3],
+                linewidth=1.4,
+                marker="" if len(points) > 1 else "o",
+                label=shown(name).replace("$", r"\$"),
+            )
+        axis.set_xlabel("epoch")
+        axis.set_ylabel(panels[key])
+        axis.grid(color="0.9", linewidth=0.6)
+        axis.spines[["top", "right"]].set_visible(False)
+    handles, names = axis.get_legend_handles_labels()
+    figure.legend(handles, names, loc="outside upper center", ncols=min(4, len(names)), fontsize=8)
+    save_figure(figure, file)

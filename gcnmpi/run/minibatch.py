@@ -30,7 +30,7 @@ from gcnmpi.schemes.operations import EXCHANGES
 from gcnmpi.schemes.row_scheme import Laid, RowScheme
 from gcnmpi.schemes.sampled import Batch, BatchScheme, Cutter, Memory
 from gcnmpi.schemes.sampled_forecast import BatchSizes
-from partition.graph.batch_cache import observed
+from partition.graph.batch_metrics import observed
 from partition.graph.metrics import Metrics
 from partition.graph.pairs import member
 from partition.graph.store import read_partition

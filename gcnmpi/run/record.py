@@ -17,9 +17,9 @@ from pathlib import Path
 from typing import Any
 
 from gcnmpi.run.writer import put_aside, writing
-from partition.errors import UserError, shown
+from partition.errors import UserError
 from partition.locks import check_outside_graphs
-from partition.records import atomic_file, read_records, to_json
+from partition.records import atomic_file, printable, read_records, to_json
 
 RECORD = "run.jsonl"
 
@@ -214,21 +214,10 @@ def _checked(path: Path, record: Any) -> dict[str, Any]:
             train = record.get("config", {}).get("train", {})
             if not isinstance(train, dict) or type(train.get("epochs", 1)) is not int:
                 raise ValueError(f"config has train {str(train)[:80]!r}")
-            return _shown(record)
+            return printable(record)
     except ValueError as error:
         raise UserError(f"{path} is damaged: {error}") from error
     return record
-
-
-def _shown(value: Any) -> Any:
-    """A value whose texts steer no terminal."""
-    if isinstance(value, str):
-        return shown(value)
-    if isinstance(value, list):
-        return [_shown(item) for item in value]
-    if isinstance(value, dict):
-        return {shown(name): _shown(item) for name, item in value.items()}
-    return value
 
 
 def _is_number(value: Any) -> bool:

@@ -10,10 +10,9 @@ from partition.errors import UserError, unknown_name
 from partition.graph.graph import Graph
 from partition.graph.sampling import SAMPLERS
 from partition.models import Description, stochastic
-from partition.models.graph import graph_model
+from partition.models.graph import graph_model, row_model
 from partition.models.hypergraph import hypergraph_model
 from partition.models.medium_grain import medium_grain_model
-from partition.models.rows import row_model
 from partition.registry import Setting, Settings
 
 

@@ -19,7 +19,6 @@ import sys
 import tempfile
 from collections.abc import Iterator
 from dataclasses import fields
-from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +27,7 @@ import numpy as np
 from partition.errors import UserError
 from partition.models import Description
 from partition.records import sweep, temporary_name, to_json
-from partition.registry import Setting
+from partition.registry import Setting, resolved
 from partition.startup import PYTHON
 
 PR_SET_PDEATHSIG = 1
@@ -154,10 +153,10 @@ def main(folder: Path) -> None:
     task = json.loads((folder / "task.json").read_text(encoding="utf-8"))
     if os.getppid() != task["parent"]:  # which died before
         return
-    kind = _resolve(task["model"])
+    kind = resolved(task["model"])
     model = _read_model(folder, kind)
     try:
-        parts = _resolve(task["entry"]).partition(model, task["k"], **task["arguments"])
+        parts = resolved(task["entry"]).partition(model, task["k"], **task["arguments"])
     except UserError as error:
         message = {"message": error.message, "hint": error.hint}
         (folder / "error.json").write_text(json.dumps(message), encoding="utf-8")
@@ -176,11 +175,6 @@ def _mapped(path: Path) -> np.ndarray | None:
         return None
     except ValueError:  # an empty array cannot be mapped
         return np.load(path, allow_pickle=False)
-
-
-def _resolve(entry: str) -> Any:
-    module, attribute = entry.split(":")
-    return getattr(import_module(module), attribute)
 
 
 def _failure(returncode: int, output: str) -> tuple[str, str]:

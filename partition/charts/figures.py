@@ -10,6 +10,13 @@ import numpy as np
 
 BINS = 240  # points of a curve; more are hard to tell apart, and make pages large
 COLUMNS = 128  # bars, and rows or columns of a heat map
+# Colours, which figures name by their number: those of Okabe and Ito, for people who cannot tell
+# red from green too, and some more. The style sheet has the same for pages, lighter on dark ones.
+PAPER = (
+    "#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#B8A500", "#555555",
+    "#7A5195", "#A3ADB8", "#8C5A2B",
+)  # fmt: skip
+COLOURS = len(PAPER)
 
 
 @dataclass(frozen=True)

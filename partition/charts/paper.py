@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from partition.charts.figures import Bars, Figure, HeatMap, Lines, Points
-from partition.charts.palette import PAPER
+from partition.charts.figures import PAPER, Bars, Figure, HeatMap, Lines, Points
 from partition.charts.scales import log_ticks, number
 from partition.errors import UserError, installing, shown
 from partition.records import atomic_file, make_room_for

@@ -22,7 +22,7 @@ from partition.pipeline import adding, balance
 from partition.records import to_json
 from partition.reporting import tables
 from partition.reporting.describe import describe_partition
-from partition.terminal import console, duration, on_terminal
+from partition.terminal import console, duration, on_terminal, pauses
 
 FILE = click.Path(path_type=Path)
 
@@ -226,11 +226,3 @@ def advancing(
             bar.update(tasks[stage], completed=done, total=total)
 
         yield tell
-
-
-def pauses() -> Iterator[float]:
-    """Seconds between two lines of a log: five at first, then more, as of a training."""
-    pause = 5.0
-    while True:
-        yield pause
-        pause = min(1.3 * pause, 300.0)

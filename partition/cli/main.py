@@ -11,9 +11,8 @@ from partition.backends import TOOLS
 from partition.cli import common
 from partition.cli.comparing import compare, simulate, study
 from partition.cli.importing import attach, import_
-from partition.cli.make import add, refine
+from partition.cli.make import add, export_model, import_parts, refine
 from partition.cli.synth import synth
-from partition.cli.tools import export_model, import_parts
 from partition.commands import Commands
 from partition.errors import UserError
 from partition.graph import store

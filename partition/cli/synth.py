@@ -24,7 +24,7 @@ from partition.graph import store
 from partition.graph.graph import Graph
 from partition.importing import synthetic
 from partition.importing.bter import bter as make_bter
-from partition.importing.profiles import power_law, profile_of, resized
+from partition.importing.bter import power_law, profile_of, resized
 
 OF_POWER_LAW = ("exponent", "min_degree", "max_degree", "clustering", "decay")
 

@@ -1,16 +1,26 @@
 """The contents and the exchanges of a mini-batch under a partition, counted as for whole graphs.
 
 A run counts the same rows and messages (:mod:`partition.graph.metrics` defines them).
+
+In the layer that reads the inputs, a part may keep input rows of other parts: it computes with them
+as with its own, so that no batch has to send it these rows, nor gradients back. How often a row is
+read is observed in batches that no run trains on. The trainer decides by the same functions for
+its own rows, and so counts the same.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from partition.graph.metrics import Metrics, metrics_of, pattern_exchange
 from partition.graph.sampling import Pattern, Sampler, pointers
+
+OBSERVED = 16  # batches in which it is observed how often rows are read
+EPOCH = 1 << 31  # their first one: no run gets there
+INDEX_BYTES = 4  # of a column's number in a sparse row
 
 
 @dataclass(frozen=True)
@@ -72,7 +82,7 @@ def measure_batch(
     """The costs of each layer of a mini-batch under a partition, that of the seeds first.
 
     ``rows`` of a result are the rows that the layer reads without a message: by their owners, and
-    those of :func:`partition.graph.batch_cache.kept_pairs` that parts keep; ``nnz`` its entries,
+    those of :func:`kept_pairs` that parts keep; ``nnz`` its entries,
     with the diagonal of each row that it computes.
     """
     found = []
@@ -109,3 +119,53 @@ def _without(
     needed = (sizes > 0) | np.isin(pattern.columns, computed)
     left = Pattern(pattern.columns[needed], pointers(sizes[needed]), pattern.rows[remains])
     return left, pairs[here] % k
+
+
+def observed(sampler: Sampler) -> list[tuple[int, int]]:
+    """Epoch and number of each batch that is observed."""
+    return [(EPOCH + i // sampler.batches, i % sampler.batches) for i in range(OBSERVED)]
+
+
+def row_bytes(width: int, entries: int, n: int, itemsize: int) -> float:
+    """Bytes of a row of ``width`` features, of numbers of ``itemsize`` bytes.
+
+    If the features are a sparse matrix, ``entries`` are those of all n rows, and a row is taken to
+    have as many as the mean; otherwise they are 0.
+    """
+    return entries / n * (itemsize + INDEX_BYTES) if entries else width * itemsize
+
+
+def rows_within(megabytes: float, width: int, entries: int, n: int, itemsize: int) -> int:
+    """How many rows of features so many MB (2²⁰ bytes) hold; arguments as of `row_bytes`."""
+    return int(megabytes * 2**20 / max(row_bytes(width, entries, n, itemsize), 1))
+
+
+def most_used(uses: np.ndarray, ids: np.ndarray, rows: int) -> np.ndarray:
+    """Places, increasing, of the rows that are used most: at most ``rows``, and used at all.
+
+    Of rows that are used equally, that with the smaller global id in ``ids`` is taken.
+    """
+    used = np.flatnonzero(uses)
+    order = np.lexsort((ids[used], -uses[used]))
+    return np.sort(used[order[:rows]])
+
+
+def observe(
+    sampler: Sampler, side: tuple[np.ndarray, np.ndarray], seeds: np.ndarray | None
+) -> list[Drawn]:
+    """Draw the batches that are observed; arguments as of :func:`draw_batch`."""
+    return [draw_batch(sampler, side, *place, seeds) for place in observed(sampler)]
+
+
+def kept_pairs(batches: Sequence[Drawn], parts: np.ndarray, k: int, rows: int) -> np.ndarray:
+    """The rows that each of k parts keeps, at most ``rows``: increasing numbers vertex·k + part."""
+    pairs, uses = np.unique(
+        np.concatenate([pairs_of(batch.patterns[-1], parts, k)[0] for batch in batches]),
+        return_counts=True,
+    )
+    vertices, part = np.divmod(pairs, k)
+    kept = []
+    for number in range(k):
+        mine = np.flatnonzero(part == number)
+        kept.append(pairs[mine[most_used(uses[mine], vertices[mine], rows)]])
+    return np.sort(np.concatenate(kept))

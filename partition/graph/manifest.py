@@ -12,12 +12,12 @@ from typing import IO, Annotated, Any, Union, get_args, get_origin, get_type_hin
 
 import numpy as np
 
-from partition.errors import UserError, shown
+from partition.errors import UserError
 from partition.graph.content import FILES, content_id, data_id, sums_of
 from partition.graph.graph import AGAIN, DIRECTIONS, MASKS, Graph, symmetry
 from partition.graph.metrics import Metrics, NodeTraffic
 from partition.graph.sparse_rows import SparseRows
-from partition.records import Json, open_regular, to_json
+from partition.records import open_regular, printable, to_json
 
 FORMAT = "gcnmpi-graph"
 VERSION = 5
@@ -289,18 +289,7 @@ def read_json(file: Path) -> dict[str, Any]:
         raise UserError(f"cannot read {file}: {reason}") from error
     if not isinstance(facts, dict):
         raise UserError(f"{file} does not hold a JSON object")
-    return {shown(key): _printable(item) for key, item in facts.items()}
-
-
-def _printable(value: Json) -> Json:
-    """A JSON value whose texts steer no terminal, wherever they are printed."""
-    if isinstance(value, str):
-        return shown(value)
-    if isinstance(value, dict):
-        return {shown(key): _printable(item) for key, item in value.items()}
-    if isinstance(value, list):
-        return [item if type(item) is int else _printable(item) for item in value]
-    return value
+    return dict(printable(facts))
 
 
 def dump_json(stream: IO[str], facts: Mapping[str, object]) -> None:

@@ -110,11 +110,6 @@ class Metrics:
         """Largest part of the rows over the average part, less 1."""
         return _excess(self.rows)
 
-    @property
-    def train_imbalance(self) -> float | None:
-        """Largest part of the training vertices over the average part, less 1, where known."""
-        return None if self.train is None else _excess(self.train)
-
     def summary(self) -> dict[str, float]:
         """The figures that partitions are compared by: totals, averages and maxima of an expand."""
         return (

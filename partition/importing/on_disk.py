@@ -251,9 +251,7 @@ class _Columns:
 
     def whole(self) -> Keys:
         """All keys that were put here."""
-        for keys in self.keys(max(1, self.rows)):
-            return keys
-        return _no_keys(self.weighted, self.numbered)
+        return next(self.keys(max(1, self.rows)), _no_keys(self.weighted, self.numbered))
 
     def delete(self) -> None:
         for path in self.paths.values():

@@ -3,8 +3,7 @@
 Every model has ``weights``: the entries of each row of M, the arithmetic that a vertex brings.
 """
 
-from partition.models.graph import GraphModel
+from partition.models.graph import GraphModel, RowModel
 from partition.models.hypergraph import HypergraphModel
-from partition.models.rows import RowModel
 
 Description = RowModel | GraphModel | HypergraphModel

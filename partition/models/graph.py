@@ -1,4 +1,4 @@
-"""The symmetrised graph of M."""
+"""The symmetrised graph of M; and its rows alone, for tools that do not look at the arcs."""
 
 from __future__ import annotations
 
@@ -50,3 +50,20 @@ def graph_model(graph: Graph, direction: str = "in", *, max_net: int = 0) -> Gra
         indices[found : found + len(neighbours)] = neighbours
         found += len(neighbours)
     return GraphModel(row_sizes(graph, direction), pointers(degree), indices[:found])
+
+
+@dataclass(frozen=True)
+class RowModel:
+    """Rows and nothing between them, for tools that do not look at the arcs.
+
+    Attributes
+    ----------
+    weights : (n,) int64
+    """
+
+    weights: np.ndarray
+
+
+def row_model(graph: Graph, direction: str = "in") -> RowModel:
+    """The rows of M with their weights alone."""
+    return RowModel(row_sizes(graph, direction))

@@ -1,4 +1,7 @@
-"""From a graph folder to a named partition in it: graph → model → parts → metrics → folder."""
+"""From a graph folder to a named partition in it: graph → model → parts → metrics → folder.
+
+Or from a partition that is in it to a refined one.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +14,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, replace
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from partition.backends import TOOLS, Tool
 from partition.backends.catalogue import MODELS, all_options, settled
@@ -20,14 +23,20 @@ from partition.errors import UserError
 from partition.graph import store
 from partition.graph.graph import Graph
 from partition.graph.metrics import Metrics
-from partition.graph.pairs import members
+from partition.graph.pairs import member, members
 from partition.graph.store import Partition
 from partition.importing.partfile import read_parts
 from partition.pipeline.balance import DEFAULT as DEFAULT_BALANCE
 from partition.pipeline.balance import constraint_weights, part_loads
 from partition.pipeline.measuring import figures_of, measured, measuring_share
 from partition.pipeline.memory import within
-from partition.pipeline.recipe import USUAL_IMBALANCE, Recipe, check_parts_wanted, recipe_of
+from partition.pipeline.recipe import (
+    USUAL_IMBALANCE,
+    Recipe,
+    check_parts_wanted,
+    name_of_numbers,
+    recipe_of,
+)
 from partition.pipeline.solving import (
     BEFORE_REFINING,
     check_balance,
@@ -36,15 +45,16 @@ from partition.pipeline.solving import (
     mapped,
     refined,
 )
+from partition.refinement.objective import Objective
 from partition.registry import Settings
 from partition.resident import taken
 
-if TYPE_CHECKING:
-    from partition.refinement.objective import Objective
-
-
 # Endings of default names of refined partitions, and of those refined for a mixed exchange.
 REFINED, MIXED = "+refined", "+mixed"
+# Facts that are recorded of the partition that another one was refined from, and those of its
+# options that hold for the result.
+STARTED_FROM = ("name", "id", "model", "tool", "tool_version", "direction", "seed", "options")
+KEPT = ("balance", "ranks_per_node")
 
 
 class PartitionWarning(UserWarning):
@@ -187,6 +197,107 @@ def add_partition(
         if memory is not None:
             own, other = taken()
             report(f"memory: taken {own / 1e9:.2f} GB, by the tool {other / 1e9:.2f} GB")
+        return store.write_partition(stored.path, partition, overwrite=overwrite)
+
+
+def refine_partition(
+    path: str | os.PathLike[str],
+    start: str,
+    *,
+    name: str | None = None,
+    objective: Objective | None = None,
+    imbalance: float | None = None,
+    seed: int = 0,
+    effort: float = 1.0,
+    time_limit: float | None = None,
+    direction: str | None = None,
+    overwrite: bool = False,
+) -> Partition:
+    """Refine the partition ``start`` of a graph folder and store the result beside it.
+
+    The weights that it was balanced by stay, and the ranks per node.
+
+    Parameters
+    ----------
+    start : str
+        Name of any partition, imported ones too. Of a pair, the one for the exchange that is
+        refined for.
+    name : str, optional
+        Default: ``START+refined``, or ``START+mixed`` for a mixed exchange; ``-s1`` and
+        ``-e0.03`` follow for another seed than 0 and another imbalance than that of ``start``.
+    objective : Objective, optional
+        What is to be small: see :class:`partition.refinement.search.Objective`.
+    imbalance : float, optional
+        Default: what ``start`` was asked for; 0.01 where it was not.
+    effort : float
+        Multiplies the work.
+    time_limit : float, optional
+        Seconds after which it ends with what it has. The result is then not recorded as
+        deterministic.
+    direction : {"in", "out"}, optional
+        Default: that of ``start``.
+
+    Returns
+    -------
+    Partition
+        As stored; its ``history`` has the figures before and after.
+
+    Warns
+    -----
+    PartitionWarning
+        If the balance asked for was not reached.
+    """
+    objective, deadline = objective or Objective(), deadline_for(time_limit)
+    start = member(path, start, objective.exchange)
+    stored, before = store.open_graph(path), store.read_partition(path, start)
+    graph, k = stored.merged, before.k
+    usual = USUAL_IMBALANCE if before.imbalance is None else before.imbalance
+    recipe = Recipe(
+        usual if imbalance is None else imbalance,
+        seed,
+        stored.direction(direction or before.direction),
+        before.options.get("balance", DEFAULT_BALANCE),
+        before.options.get("ranks_per_node"),
+    )
+    recipe.check(stored, k)
+    if not 0 < effort < math.inf:
+        raise UserError(f"effort = {effort}: it multiplies the work, 1 is the default")
+    if name is None:
+        differs = USUAL_IMBALANCE if recipe.imbalance == usual else recipe.imbalance
+        ending = MIXED if objective.exchange == "mixed" else REFINED
+        name = start + ending + name_of_numbers(differs, seed)
+    with new_partition(stored.path, (name,), "gcn-partition refine", overwrite):
+        begun = time.perf_counter()
+        deadline = deadline.part(1 - measuring_share(stored.manifest, time_limit))
+        parts = refined(graph, before.parts, k, objective, recipe, effort=effort, deadline=deadline)
+        parts = mapped(graph, parts, k, recipe)
+        seconds = time.perf_counter() - begun
+
+        found = figures_of(stored, parts, k, recipe.ranks_per_node)
+        reached = found.of(objective.exchange, recipe.direction)
+        was = measured(objective)(graph, before.parts, k, recipe.direction)
+        partition = Partition(
+            name=name,
+            parts=parts,
+            k=k,
+            graph_id=stored.manifest.id,
+            model=before.model,
+            tool="refine",
+            tool_version=version("gcnmpi"),
+            direction=recipe.direction,
+            seed=seed,
+            imbalance=recipe.imbalance,
+            options={
+                "start": {key: getattr(before, key) for key in STARTED_FROM},
+                "refine": asdict(objective) | {"effort": effort, "time_limit": time_limit},
+            }
+            | {key: before.options[key] for key in KEPT if key in before.options},
+            history=[step(start, before.seconds, was), step("refine", seconds, reached)],
+            seconds=seconds,
+            deterministic=before.deterministic and not deadline.decided,
+            **vars(found),
+        )
+        warn_of_imbalance(graph, reached, recipe)
         return store.write_partition(stored.path, partition, overwrite=overwrite)
 
 

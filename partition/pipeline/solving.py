@@ -20,8 +20,6 @@ from partition.errors import UserError
 from partition.graph.graph import Graph
 from partition.graph.hashing import key
 from partition.graph.metrics import exchange_matrix
-from partition.mapping.hierarchy import partition_nodes_first
-from partition.mapping.placement import map_to_nodes
 from partition.models import Description
 from partition.models.graph import graph_model
 from partition.models.hypergraph import HypergraphModel, connectivity, hypergraph_model
@@ -33,6 +31,7 @@ from partition.pipeline.balance import (
     repair,
     single_weight,
 )
+from partition.pipeline.nodes import map_to_nodes, partition_nodes_first
 from partition.pipeline.recipe import NODES_FIRST, Recipe
 from partition.refinement.objective import OBJECTIVES, Objective
 from partition.registry import Settings

@@ -1,7 +1,7 @@
 """Models in the files of other partitioners: METIS .graph, Scotch .grf, hMETIS .hgr, PaToH .u.
 
-All are lines of decimal numbers; they are composed by NumPy, a bounded piece at a time, since
-a loop over 10⁸ pins would take hours.
+All are lines of decimal numbers; Arrow composes them, a bounded piece at a time, since a loop over
+10⁸ pins would take hours.
 """
 
 from __future__ import annotations
@@ -12,6 +12,8 @@ from pathlib import Path
 from typing import IO, Any
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
 
 from partition.backends import check_options
 from partition.backends.catalogue import MODELS, describe, settled, unknown_model
@@ -36,7 +38,6 @@ FORMATS = {
 GRAPHS = ("metis", "scotch")
 ONE_WEIGHT = {"scotch": "METIS", "hmetis": "PaToH"}  # and the format that takes several
 PIECE = 1 << 20
-NEWLINE, SPACE = 10, 32
 
 
 def export_model(
@@ -182,27 +183,6 @@ def _lines(
         rest[front] = False
         numbers[rest] = indices[indptr[first] : indptr[last]]
         numbers[rest] += base
-        separators = np.full(len(numbers), SPACE, np.uint8)
-        filled = np.diff(ends) > 0
-        separators[ends[1:][filled] - 1] = NEWLINE
-        yield _decimal(numbers, separators, np.flatnonzero(~filled), ends)
-
-
-def _decimal(
-    numbers: np.ndarray, separators: np.ndarray, blank: np.ndarray, ends: np.ndarray
-) -> bytes:
-    """Numbers ≥ 0 in decimal, each followed by its separator; and the lines that are blank."""
-    width = len(str(int(numbers.max(initial=0))))
-    digits = np.empty((len(numbers), width + 1), np.uint8)
-    digits[:, width] = separators
-    shown = np.ones(digits.shape, bool)
-    rest = numbers.astype(np.uint64 if width > 9 else np.uint32)
-    for place in range(width - 1, -1, -1):
-        if place < width - 1:
-            np.not_equal(rest, 0, out=shown[:, place])
-        rest, digit = np.divmod(rest, rest.dtype.type(10))
-        digits[:, place] = digit + 48
-    if not len(blank):
-        return digits[shown].tobytes()
-    lengths = pointers(shown.sum(axis=1))
-    return np.insert(digits[shown], lengths[ends[blank]], NEWLINE).tobytes()
+        words = pa.array(numbers).cast(pa.string())
+        lines = pc.binary_join(pa.LargeListArray.from_arrays(ends, words), " ")
+        yield "\n".join([*lines.to_pylist(), ""]).encode()

@@ -8,7 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from partition.graph.graph import UNLABELLED, Graph, chunks, of_split
+from partition.graph.columns import arrivals, loops
+from partition.graph.graph import UNLABELLED, Graph, of_split
 from partition.graph.metrics import Metrics, NodeTraffic
 from partition.graph.sparse_rows import SparseRows
 from partition.graph.store import Partition, StoredGraph
@@ -109,19 +110,12 @@ def degrees(graph: Graph) -> dict[str, Any]:
 
     A vertex is isolated if no arc joins it to another one.
     """
-    out_degree = np.diff(graph.indptr)
-    in_degree = np.zeros(graph.n, dtype=np.int64)
-    loops = np.zeros(graph.n, dtype=bool)
-    for first, last in chunks(graph.indptr, max(graph.n, 1 << 22)):
-        target = np.asarray(graph.indices[graph.indptr[first] : graph.indptr[last]])
-        source = np.repeat(np.arange(first, last), np.diff(graph.indptr[first : last + 1]))
-        in_degree += np.bincount(target, minlength=graph.n)
-        loops[target[target == source]] = True
+    out_degree, in_degree, looped = np.diff(graph.indptr), np.diff(arrivals(graph)), loops(graph)
     return {
         "out": _spread(out_degree),
         "in": _spread(in_degree),
-        "self_loops": int(loops.sum()),
-        "isolated": int((out_degree + in_degree == 2 * loops).sum()),
+        "self_loops": int(looped.sum()),
+        "isolated": int((out_degree + in_degree == 2 * looped).sum()),
     }
 
 

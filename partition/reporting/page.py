@@ -10,9 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from partition.charts.figures import COLUMNS, Bars, Figure, Lines, Points, Series
+from partition.charts.figures import COLOURS, COLUMNS, Bars, Figure, Lines, Points, Series
 from partition.charts.page import Fact, Section, Table, write_page
-from partition.charts.palette import COLOURS
 from partition.charts.scales import number
 from partition.errors import shown
 from partition.graph.metrics import Metrics

@@ -10,8 +10,13 @@ import numpy as np
 
 from partition.errors import UserError
 from partition.graph import sampling
-from partition.graph.batch_cache import kept_pairs, observe, rows_within
-from partition.graph.batch_metrics import draw_batch, measure_batch
+from partition.graph.batch_metrics import (
+    draw_batch,
+    kept_pairs,
+    measure_batch,
+    observe,
+    rows_within,
+)
 from partition.graph.examples import training_rows
 from partition.graph.graph import Graph
 from partition.graph.pairs import member

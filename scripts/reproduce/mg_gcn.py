@@ -29,8 +29,7 @@ from gcnmpi.planner.memory import matrices
 from gcnmpi.planner.ranking import Candidate, rank_schemes
 from partition.charts.paper import COLOURS, new_figure
 from partition.graph.store import open_graph, write_graph
-from partition.importing.bter import bter
-from partition.importing.profiles import profile_of, resized
+from partition.importing.bter import bter, profile_of, resized
 
 WIDTH, CLASSES, ITEM = 512, 40, 4  # the paper's synthetic graphs, and its first model
 FACTORS, LAYERS = (1, 4, 16), (2, 3, 4, 6, 8)

@@ -23,8 +23,7 @@ from partition.charts.paper import check_figure, save_figure
 from partition.errors import UserError
 from partition.graph.store import list_partitions, open_graph, read_partition, write_graph
 from partition.importing.assemble import import_graph
-from partition.importing.bter import bter
-from partition.importing.profiles import power_law
+from partition.importing.bter import bter, power_law
 from partition.records import atomic_file, make_room_for, to_json
 
 PACKAGES = ("gcnmpi", "numpy", "scipy", "pymetis", "mtkahypar", "matplotlib")

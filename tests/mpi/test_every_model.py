@@ -9,10 +9,9 @@ from gcnmpi.run.record import read_run
 from partition.backends.catalogue import MODELS
 from partition.graph.store import list_partitions, open_graph, read_partition
 from partition.importing.synthetic import rmat
-from partition.pipeline.adding import add_partition
+from partition.pipeline.adding import add_partition, refine_partition
 from partition.pipeline.estimates import Network
 from partition.pipeline.portfolio import add_best
-from partition.pipeline.refining import refine_partition
 
 K = 4
 

@@ -19,12 +19,11 @@ from partition.graph.metrics import measure
 from partition.graph.store import list_partitions, read_partition, write_graph
 from partition.importing.partfile import read_parts
 from partition.importing.synthetic import sbm
-from partition.models.rows import RowModel
+from partition.models.graph import RowModel
 from partition.pipeline import measuring, solving
-from partition.pipeline.adding import PartitionWarning, add_partition
+from partition.pipeline.adding import PartitionWarning, add_partition, refine_partition
 from partition.pipeline.portfolio import add_best
 from partition.pipeline.recipe import Recipe
-from partition.pipeline.refining import refine_partition
 from partition.pipeline.solving import make_parts
 from partition.refinement.objective import Objective
 from partition.reporting.comparison import compare

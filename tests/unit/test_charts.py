@@ -9,9 +9,18 @@ import numpy as np
 import pytest
 
 from partition.charts import figures, scales
-from partition.charts.figures import Bars, HeatMap, Lines, Points, Series, binned, groups_of
+from partition.charts.figures import (
+    COLOURS,
+    PAPER,
+    Bars,
+    HeatMap,
+    Lines,
+    Points,
+    Series,
+    binned,
+    groups_of,
+)
 from partition.charts.page import Section, Table, as_page, legend_of, table_of
-from partition.charts.palette import COLOURS, PAPER
 from partition.charts.paper import check_figures, save_figures
 from partition.charts.svg import draw
 from partition.errors import UserError

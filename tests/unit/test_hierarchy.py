@@ -6,10 +6,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from small_graphs import partitioned_graphs, random_graph
 
-from partition.mapping.hierarchy import induced, partition_nodes_first
-from partition.models.graph import graph_model
+from partition.models.graph import graph_model, row_model
 from partition.models.hypergraph import HypergraphModel, hypergraph_model
-from partition.models.rows import row_model
+from partition.pipeline.nodes import induced, partition_nodes_first
 
 
 @settings(max_examples=100)

@@ -27,7 +27,7 @@ from gcnmpi.nn.tasks.interface import Made, Targets
 from gcnmpi.options.config import from_table
 from gcnmpi.options.kernel import KERNELS, SLOWER, resolve
 from gcnmpi.options.task import ClassOptions
-from gcnmpi.proof.steps import STEPS_TOLERANCES, steps_apart
+from gcnmpi.proof.parts import STEPS_TOLERANCES, steps_apart
 from partition.errors import UserError
 from partition.registry import Registry
 

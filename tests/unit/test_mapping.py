@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from small_graphs import partitioned_graphs
 
 from partition.graph.metrics import exchange_matrix, measure, node_traffic
-from partition.mapping.placement import map_to_nodes
+from partition.pipeline.nodes import map_to_nodes
 
 
 @settings(max_examples=100)

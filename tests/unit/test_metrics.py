@@ -156,7 +156,7 @@ def test_training_vertices_are_counted():
     assert measure(labelled, parts, 2).train == [2, 2]
     masked = replace(labelled, masks={"train": np.array([True, True, False, True, False])})
     assert measure(masked, parts, 2).train == [2, 1]
-    assert measure(masked, parts, 2).train_imbalance == pytest.approx(1 / 3)
+    assert measure(masked, parts, 2).summary()["train_imbalance"] == pytest.approx(1 / 3)
 
 
 @settings(max_examples=100)

@@ -8,10 +8,9 @@ from small_graphs import from_arcs, partitioned_graphs
 
 from partition.graph.graph import Graph, aggregation_matrix
 from partition.graph.metrics import measure, measure_mixed
-from partition.models.graph import graph_model
+from partition.models.graph import graph_model, row_model
 from partition.models.hypergraph import hypergraph_model, without_large_nets
 from partition.models.medium_grain import medium_grain_model
-from partition.models.rows import row_model
 
 directions = st.sampled_from(["in", "out"])
 

@@ -23,7 +23,7 @@ from partition.graph.store import (
 )
 from partition.importing.synthetic import rmat, sbm
 from partition.pipeline import portfolio, solving
-from partition.pipeline.adding import add_partition
+from partition.pipeline.adding import add_partition, refine_partition
 from partition.pipeline.estimates import (
     CANDIDATES,
     Network,
@@ -32,7 +32,6 @@ from partition.pipeline.estimates import (
     refine_seconds,
 )
 from partition.pipeline.portfolio import AS_FAST, add_best
-from partition.pipeline.refining import refine_partition
 from partition.refinement.objective import Objective
 
 pytestmark = pytest.mark.slow

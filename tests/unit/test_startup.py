@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from partition.backends.process import run_apart
-from partition.models.rows import RowModel
+from partition.models.graph import RowModel
 
 ROOT = Path(__file__).parents[2]
 SHADOWED = ("random", "numpy", "click", "json", "mpi4py", "scipy", "typing")

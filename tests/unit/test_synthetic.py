@@ -8,8 +8,7 @@ import pytest
 from partition.errors import UserError
 from partition.graph.content import content_id
 from partition.graph.graph import aggregation_matrix, arcs, symmetry
-from partition.importing.bter import bter
-from partition.importing.profiles import power_law, profile_of, resized
+from partition.importing.bter import bter, power_law, profile_of, resized
 from partition.importing.synthetic import rmat, sbm
 
 

@@ -13,9 +13,8 @@ from small_graphs import make_folder, partitioned_graphs, random_graph
 from partition.errors import UserError
 from partition.graph.store import list_partitions, read_partition, write_graph
 from partition.importing.partfile import read_parts
-from partition.models.graph import GraphModel, graph_model
+from partition.models.graph import GraphModel, graph_model, row_model
 from partition.models.hypergraph import HypergraphModel, hypergraph_model
-from partition.models.rows import row_model
 from partition.models.stochastic import stochastic_model
 from partition.pipeline import tool_files
 from partition.pipeline.tool_files import export_model, write_model

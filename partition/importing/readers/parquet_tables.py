@@ -26,8 +26,13 @@ def read_table(path: Path) -> dict[str, Rows]:
     of an array. A UserError if a value is missing, or a column holds neither numbers, bool nor
     texts.
     """
-    names = column_names(path)
-    arrays = {name: column_of(path, name) for name in names}
+    names, file = column_names(path), open_parquet(path)
+    rows, arrays = file.metadata.num_rows, {}
+    for name in names:
+        check_memory(16 * rows, f"{path}: {rows} rows")
+        with parquet_errors(path):
+            column = file.read(columns=[name]).column(name)
+            arrays[name] = array_of(column.combine_chunks(), name, path)
     first = re.sub(r"[\s_.-]", "", names[0].lower()) if names else ""
     ids = None
     if len(names) > 1 and first in ID_COLUMNS:
@@ -69,14 +74,6 @@ def column_names(path: Path) -> list[str]:
             "if you trust it, export it to .npy or .csv",
         )
     return names
-
-
-def column_of(path: Path, name: str) -> np.ndarray:
-    """A column of the file: see :func:`array_of`."""
-    file = open_parquet(path)
-    check_memory(16 * file.metadata.num_rows, f"{path}: {file.metadata.num_rows} rows")
-    with parquet_errors(path):
-        return array_of(file.read(columns=[name]).column(name).combine_chunks(), name, path)
 
 
 def array_of(column: pa.Array | pa.ChunkedArray, name: str, path: Path) -> np.ndarray:

@@ -1,14 +1,30 @@
-"""A part of ``verify``: the gradient of a run against differences of its loss."""
+"""Parts of ``verify`` that need no second run: the gradient, and the steps of the optimizer.
+
+The gradient is held against differences of the loss, the steps on a kernel against those of the
+serial oracle. In a run of float32, rounding errors of the gradient would hide a small error of a
+step. So the gradients of steps are given, and the parameters begin at 0: they are the sum of the
+steps.
+"""
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from collections.abc import Mapping
 
 import numpy as np
+from numpy.typing import DTypeLike
 
+from gcnmpi.kernels.interface.kernel import Kernel
+from gcnmpi.nn.optim import Parameters, make_optimizer
+from gcnmpi.options.config import TrainConfig
+from gcnmpi.proof.updates import UPDATES
 from gcnmpi.run.problem import Problem
 from gcnmpi.run.step import Step
+
+STEPS = 50
+STEPS_TOLERANCES = {"float64": 1e-12, "float32": 2e-6}
+_NAME, _SHAPE = "1.weight", (64, 5)
 
 
 def finite_differences(
@@ -77,3 +93,30 @@ def _unit(vector: np.ndarray) -> np.ndarray:
 
 def _flat(arrays: Mapping[str, np.ndarray]) -> np.ndarray:
     return np.concatenate([array.ravel() for array in arrays.values()])
+
+
+def steps_apart(kernel: Kernel, config: TrainConfig) -> float:
+    """How far the parameters are from the oracle's after 50 steps, relative to the largest one.
+
+    Infinity, or NaN, where a parameter is no number but the oracle's are.
+    """
+    config = dataclasses.replace(config, weight_decay_layers="all", weight_decay_convs=0.0)
+    parameters = Parameters(kernel, {}, {_NAME: _SHAPE})
+    step = make_optimizer(kernel, parameters, {_NAME: config.weight_decay}, config).step
+    update = UPDATES[config.optimizer](config)
+    expected = {_NAME: np.zeros(_SHAPE)}
+    for gradient in _gradients(kernel.dtype):
+        mine = kernel.empty(gradient.size)
+        kernel.copy(kernel.from_host(gradient.ravel()), mine)
+        step(mine, config.lr)
+        expected = update(expected, {_NAME: gradient}, config.lr)
+    found = np.asarray(kernel.to_host(parameters[_NAME]), np.float64)
+    size = np.abs(expected[_NAME]).max()
+    return float(np.abs(found - expected[_NAME]).max() / (size or 1.0))
+
+
+def _gradients(dtype: DTypeLike) -> np.ndarray:
+    """Of sizes that differ from entry to entry and fall from step to step, exact in ``dtype``."""
+    random = np.random.default_rng(0)
+    sizes = 10.0 ** random.uniform(-4, 0, _SHAPE) * 0.98 ** np.arange(STEPS)[:, None, None]
+    return (sizes * (random.standard_normal((STEPS, *_SHAPE)) + 0.5)).astype(dtype).astype(float)

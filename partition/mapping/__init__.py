@@ -1,1 +1,0 @@
-"""Placement of parts on nodes."""
