@@ -42,8 +42,8 @@ class Target:
     narrows: bool = False
     # Aggregations that make a column of equal numbers of such a column
     means: tuple[type[Operator], ...] = ()
-    # Whether rows of arcs are made again for the backward pass
-    recomputes: bool = False
+    # Values are made again for the backward pass; states of arcs kept each so many layers. 0: not
+    recomputes: int = 0
 
 
 def compile_network(
@@ -137,7 +137,9 @@ def _compile(
         )
     training, backward = pair(training), pair(backward)
     if target.recomputes:
-        backward = made_again(training, backward, values, pinned)
+        backward = made_again(
+            operators, training, backward, values, pinned, every=target.recomputes
+        )
     loss = Step(LOSS, operators[logits], places[logits].layer, (logits,), gradient, logits)
     whole = [*training, loss, *backward]
     whole = whole if trains else []
