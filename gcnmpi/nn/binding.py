@@ -86,7 +86,9 @@ class Binding:
         if self._slice is None:
             return matrix.array
         rows = self._rows_of(matrix.place.space)
-        return matrix.array[: rows.stop - rows.start] if value in self._sliced else matrix.array[rows]
+        return (
+            matrix.array[: rows.stop - rows.start] if value in self._sliced else matrix.array[rows]
+        )
 
     def _rows_of(self, space: Space) -> slice:
         """Which of the own rows in a space it is about."""

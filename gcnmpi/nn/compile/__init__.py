@@ -142,8 +142,8 @@ def _compile(
         training, evaluation = with_loops(training, values), with_loops(evaluation, values)
         backward = with_loops(backward, values, 1 + max((s.loop for s in training), default=0))
     if target.recomputes:
-        facts = operators, training, backward, values
-        backward = made_again(*facts, pinned, target.recomputes)
+        facts, stay = (operators, training, backward, values), pinned.union(matrices)
+        backward = made_again(*facts, stay, every=target.recomputes)
     loss = Step(LOSS, operators[logits], places[logits].layer, (logits,), gradient, logits)
     whole = [*training, loss, *backward]
     whole = whole if trains else []

@@ -10,10 +10,11 @@ layer that give other values are repeated when the backward pass comes to it::
     forward   e₀ ─ h₁ ─ y₁ ─ e₁ ─ h₂ ─ y₂ ─ e₂          kept: e₁ e₂, and h y of one layer
     backward            e₂ (h₂ y₂) y₂ h₂ e₁ (h₁ y₁) y₁ h₁
 
-Of states of arcs, those of every layer may be kept, or those of every third one: the others are
-made again too, from the last one that is there. Rows of vertices that are no states are made again
-with them, but no sums of arcs, and nothing that is sent. The steps are the same, on the same
-numbers: the gradient has the same bits.
+Rows of arcs are made again in the loop over slices that reads them, so that there is no more than a
+slice of them. Of states of arcs, those of every layer may be kept, or those of every third one: the
+others are made again too, from the last one that is there. Rows of vertices that are no states are
+made again as well, but no sums of arcs, and nothing that is sent. The steps are the same, on the
+same numbers: the gradient has the same bits.
 """
 
 from __future__ import annotations
