@@ -174,9 +174,9 @@ class TrainConfig(
     )
     memory: str = key(
         "auto",
-        "memory that a rank may take, such as 8GB: states of arcs are made again for the backward "
+        "memory that a rank may take, such as 8GB: values are made again for the backward "
         "pass where keeping them takes more; auto: what its node has free; all: they are kept; "
-        "least: they are made again",
+        "states:2: only states of arcs after every second layer; least: none",
         example="8GB",
     )
     eval_every: int = key(1, "epochs between evaluations; 0: none", low=0)
