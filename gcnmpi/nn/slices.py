@@ -25,7 +25,7 @@ def slices_of(scheme: Scheme, kernel: Kernel, program: Program) -> Sequence[ArcS
 def bind(
     binding: Binding, steps: Sequence[Step], slices: Sequence[ArcSlice[Pattern]]
 ) -> tuple[list[Run], dict[int, int]]:
-    """What an epoch calls, step by step, those of a loop slice by slice.
+    """The calls of an epoch, step by step, those of a loop slice by slice.
 
     And after how many of these calls each value that is written is there.
     """

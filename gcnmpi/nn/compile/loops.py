@@ -101,7 +101,7 @@ def values_of_slices(
         and value in written
         and value not in needed
     }
-    # What is added onto a value is where that was.
+    # A product that is added onto a value is where that value was.
     onto = [{step.onto, step.writes} for step in steps if step.onto is not None]
     for both in (*onto, *reversed(onto)):
         if not both <= found:
