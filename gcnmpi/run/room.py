@@ -74,14 +74,19 @@ def within_memory(comm: Comm, source: Source, config: Config, ends: tuple[int, i
     limit = room.free + room.process if wanted == "auto" else parse_bytes(wanted, "train.memory")
 
     def resolved() -> str:
-        each = [f"{STATES}{1 << i}" for i in range((len(config.model.hidden) - 1).bit_length())]
-        for memory in (KEPT, *each):
+        machine, candidate = (
+            Machine(process_bytes=room.process),
+            Candidate(config.scheme, {}, 0, source.partition),
+        )
+        memory, each, layers = KEPT, 1, 1
+        while each < 2 * layers:
             tried = replace(config, train=replace(config.train, memory=memory))
-            facts = source.stored, tried, Machine(process_bytes=room.process), room.ranks_per_node
+            facts = source.stored, tried, machine, room.ranks_per_node
             setting = Setting(*facts, *ends, locality=False)
-            candidate = Candidate(config.scheme, {}, 0, source.partition)
             if setting.memory(candidate, comm.size) <= limit:
                 return memory
+            layers = len(setting.case(candidate, comm.size).program.outputs) - 1
+            memory, each = f"{STATES}{each}", 2 * each
         return AGAIN
 
     return replace(config, train=replace(config.train, memory=from_root(comm, resolved)))
