@@ -4,6 +4,7 @@
 namespace gcnmpi {
 namespace {
 
+// One that has no entries by columns serves operations by rows only.
 template <class P>
 PatternArrays pattern_of(
     Flat<const Size> starts, Indices indices, Flat<const Size> column_starts, Indices column_rows,
@@ -13,9 +14,10 @@ PatternArrays pattern_of(
     require(starts.shape(0) > 0 && column_starts.shape(0) > 0, "no starts");
     const Size of_rows = starts.data()[starts.shape(0) - 1];
     const Size of_columns = column_starts.data()[column_starts.shape(0) - 1];
-    require(of_rows == (Size)entries && of_columns == (Size)entries, "entries differ");
-    require(column_rows.shape(0) == entries, "entries differ");
-    require(places.shape(0) == entries && places_back.shape(0) == entries, "entries differ");
+    const std::size_t turned = column_rows.shape(0);
+    require(of_rows == (Size)entries && of_columns == (Size)turned, "entries differ");
+    require(turned == entries || turned == 0, "entries differ");
+    require(places.shape(0) == turned && places_back.shape(0) == turned, "entries differ");
     if constexpr (std::is_same_v<P, Indices>) {
         return {starts, indices, column_starts, column_rows, places, {}, places_back, {}};
     } else {

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
+from copy import copy
+from dataclasses import replace
 from typing import Any, TypeVar
 
 import numpy as np
@@ -11,7 +13,8 @@ from gcnmpi.core import rng
 from gcnmpi.halo.matrix import Matrix
 from gcnmpi.halo.rows import Halo
 from gcnmpi.kernels.epilogues import Activation, ActivationBackward, Epilogue
-from gcnmpi.kernels.interface.kernel import Array, Kernel
+from gcnmpi.kernels.interface.arcs import ArcSlice
+from gcnmpi.kernels.interface.kernel import Array, Kernel, Pattern
 from gcnmpi.layout.place import Block, Place, Space
 from gcnmpi.nn.program import Finish, Program, Step
 from gcnmpi.nn.sparse_input import SparseInput
@@ -44,6 +47,8 @@ class Binding:
         Whether it is for one evaluation, which takes as little memory as it can.
     sparse : mapping of int to SparseInput
         Value → what it is where it is no dense matrix.
+    sliced : collection of int
+        Values whose matrices have room for a slice of arcs only.
     """
 
     def __init__(
@@ -59,16 +64,37 @@ class Binding:
         kept: dict[tuple[int | None, str], Any],
         once: bool = False,
         sparse: Mapping[int, SparseInput] | None = None,
+        sliced: Collection[int] = (),
     ) -> None:
         self.scheme, self.kernel, self.program, self.seed = scheme, kernel, program, seed
         self.once, self.sparse, self._rows = once, sparse or {}, rows
         self.parameters, self.gradients = parameters, gradients
-        self._matrices, self._kept = matrices, kept
+        self._matrices, self._kept, self._sliced = matrices, kept, sliced
+        self._slice: ArcSlice[Pattern] | None = None
+
+    def of_slice(self, arcs: ArcSlice[Pattern], gradients: Mapping[str, Array]) -> Binding:
+        """The same for a slice of arcs and the vertices that they lead to."""
+        found = copy(self)
+        found._slice, found.gradients = arcs, gradients
+        return found
 
     def array(self, value: int) -> Array:
-        """The array of a value: all of its rows."""
+        """The array of a value: all of its rows, or those of the slice; all of neighbours."""
         matrix = self._matrices[value]
-        return matrix.whole if matrix.place.space is Space.WHOLE else matrix.array
+        if matrix.place.space is Space.WHOLE:
+            return matrix.whole
+        if self._slice is None:
+            return matrix.array
+        rows = self._rows_of(matrix.place.space)
+        return (
+            matrix.array[: rows.stop - rows.start] if value in self._sliced else matrix.array[rows]
+        )
+
+    def _rows_of(self, space: Space) -> slice:
+        """Which of the own rows in a space it is about."""
+        if self._slice is None or space is Space.WHOLE:
+            return slice(None)
+        return self._slice.entries if space is Space.ENTRIES else self._slice.rows
 
     def read(self, step: Step, number: int = 0) -> Array:
         """The array of what a step reads."""
@@ -90,6 +116,9 @@ class Binding:
         """The scheme's, which a program has whose steps ask for it."""
         halo = self.scheme.halo_of(step.k)
         assert halo is not None, "a scheme that does not give whole rows"
+        if self._slice is not None:
+            halo = copy(halo)
+            halo.pattern = self._slice.pattern
         return halo
 
     def place(self, step: Step) -> Place:
@@ -103,11 +132,15 @@ class Binding:
     def block(self, step: Step) -> Block:
         """This rank's piece of an operator's value."""
         value = self.program.values[step.number]
-        return self.scheme.block(value.place, value.width)
+        return self._block(value.place, value.width)
+
+    def _block(self, place: Place, width: int) -> Block:
+        found = self.scheme.block(place, width)
+        return replace(found, rows=found.rows[self._rows_of(place.space)])
 
     def kept(self, step: Step, name: str, make: Callable[[], Kept]) -> Kept:
         """An array that belongs to an operator, made when it is first asked for."""
-        key = step.number, name
+        key = step.number, name if self._slice is None else f"{name} {self._slice.number}"
         if key not in self._kept:
             self._kept[key] = make()
         return self._kept[key]
@@ -135,7 +168,7 @@ class Binding:
         self, finish: Finish, place: Place, plus: Array | None = None
     ) -> Callable[[int], Epilogue | None]:
         """Bias, activation and dropout of a value at a place, to which another one is added."""
-        block = self.scheme.block(place, finish.width)
+        block = self._block(place, finish.width)
         # A bias is whole on every rank.
         bias = self.parameters[finish.bias][block.columns] if finish.bias else None
         columns, kind, p, slope = self._keys(block), finish.kind, finish.p, finish.slope
@@ -152,7 +185,7 @@ class Binding:
         kind, slope, p = finish.kind, finish.slope, finish.p
         if not p or kind == "relu":  # what was dropped is 0 in the output
             return _always(ActivationBackward(output, kind, 1 / (1 - p), slope=slope, plus=plus))
-        block = self.scheme.block(place, finish.width)
+        block = self._block(place, finish.width)
         columns = self._keys(block)
 
         def of(keys: Any) -> Epilogue:

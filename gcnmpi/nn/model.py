@@ -20,6 +20,7 @@ from gcnmpi.nn.operators.degrees import degrees_of
 from gcnmpi.nn.optim import Parameters
 from gcnmpi.nn.program import FEATURES, INPUT, Program, Step, products
 from gcnmpi.nn.shards import fill, shapes_of
+from gcnmpi.nn.slices import bind, slices_of
 from gcnmpi.nn.sparse_input import SparseInput
 from gcnmpi.options.config import Config
 from gcnmpi.schemes.interface import Scheme
@@ -75,8 +76,12 @@ class Passes:
             constants = _constants(scheme, kernel, program, features, given)
         buffers = {"training": program.training_buffers, "evaluation": program.evaluation_buffers}
         used = {number for kind in kinds for number in buffers[kind].values()}
+        slices = slices_of(scheme, kernel, program)
+        most = max((arcs.entries.stop - arcs.entries.start for arcs in slices), default=0)
         memory = {
-            number: scheme.empty(value.place, value.width, value.exchanged)
+            number: Matrix(value.place, kernel.empty(most, value.width))
+            if value.sliced
+            else scheme.empty(value.place, value.width, value.exchanged)
             for number, value in enumerate(program.buffers)
             if number in used
         }
@@ -86,21 +91,22 @@ class Passes:
             places = {value: program.values[value].place for value in numbers}
             matrices = constants | {v: memory[b].at(places[v]) for v, b in numbers.items()}
             facts = scheme, kernel, program, seed, rows
-            return Binding(*facts, parameters, gradients, matrices, kept, sparse=sparse)
+            sliced = {v for v, b in numbers.items() if program.buffers[b].sliced}
+            arrays = parameters, gradients, matrices
+            return Binding(*facts, *arrays, kept, sparse=sparse, sliced=sliced)
 
         if "training" in kinds:
             training = binding(buffers["training"])
-            self._forward = _bind(training, program.forward)
-            self._backward = _bind(training, program.backward)
+            self._forward, _ = bind(training, program.forward, slices)
+            self._backward, _ = bind(training, program.backward, slices)
             self._logits = training.array(program.logits)
             self.output_grad = training.array(program.logits_grad)
         if "evaluation" in kinds:
             evaluation = binding(buffers["evaluation"])
-            self._evaluation = _bind(evaluation, program.evaluation)
+            self._evaluation, there = bind(evaluation, program.evaluation, slices)
             self._outputs = [evaluation.array(value) for value in program.outputs]
             # How many steps lead to each layer's output.
-            written = [step.writes for step in program.evaluation]
-            self._steps = [written.index(v) + 1 if v in written else 0 for v in program.outputs]
+            self._steps = [there.get(value, 0) for value in program.outputs]
 
     def forward(self, epoch: int) -> Array:
         """Logits of a training pass, with the dropout of an epoch (or of a step), from 1."""
@@ -295,10 +301,6 @@ def given_of_arcs(program: Program, arcs: Mapping[str, Array]) -> dict[int, Matr
         for number, operator in enumerate(program.operators)
         if isinstance(operator, ArcInput)
     }
-
-
-def _bind(binding: Binding, steps: tuple[Step, ...]) -> list[Run]:
-    return [step.bind(binding) for step in steps]
 
 
 def _constants(

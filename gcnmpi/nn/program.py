@@ -177,11 +177,14 @@ class Value:
         Columns on all ranks.
     exchanged : bool
         Whether a product of the scheme exchanges its rows.
+    sliced : bool
+        Of a buffer: whether it has rows of a slice of arcs only.
     """
 
     place: Place
     width: int
     exchanged: bool = False
+    sliced: bool = False
 
 
 @dataclass(frozen=True)
@@ -212,6 +215,8 @@ class Instruction:
         Whether it goes over the entries of the rank's rows of M, one by one.
     joins : bool
         Whether it takes a sum with another value, and what follows that, along in its pass.
+    by_columns : bool
+        Whether it goes over the entries by columns, so that it needs all of them.
     """
 
     name: str
@@ -226,6 +231,7 @@ class Instruction:
     in_place: bool = False
     visits: bool = False
     joins: bool = False
+    by_columns: bool = False
 
     @property
     def gathers(self) -> bool:
@@ -270,6 +276,8 @@ class Step:
         Of a sparse product: a value that is added in the same pass, before what follows.
     also : Step or None
         Of a dense product: another of the same kind, which is made and added in the same pass.
+    loop : int
+        The loop over slices of arcs that it is in, from 1; 0: none.
     """
 
     instruction: Instruction
@@ -285,6 +293,7 @@ class Step:
     onto: int | None = None
     plus: int | None = None
     also: Step | None = None
+    loop: int = 0
 
     @property
     def name(self) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from dataclasses import dataclass
 
 import numpy as np
@@ -99,8 +100,28 @@ SCHEDULES = Registry(
 )
 
 
-KEPT, AGAIN = "all", "least"
-"""Values of ``train.memory`` that need no forecast."""
+KEPT, STATES, AGAIN = "all", "states:", "least"
+"""Values of ``train.memory`` that need no forecast; a number follows the second one."""
+
+
+def kept_each(memory: str) -> int:
+    """After how many layers each states of arcs are kept, where other values are made again.
+
+    0: everything is kept.
+
+    >>> [kept_each(memory) for memory in ("all", "states:2")]
+    [0, 2]
+    """
+    if memory == KEPT:
+        return 0
+    number = memory.removeprefix(STATES)
+    return int(number) if number.isdecimal() else sys.maxsize
+
+
+def fixed_memory(memory: str) -> bool:
+    """Whether a value of ``train.memory`` needs no forecast."""
+    number = memory.removeprefix(STATES)
+    return memory in (KEPT, AGAIN) or (number != memory and number.isdecimal() and int(number) > 0)
 
 
 @dataclass(frozen=True)
@@ -153,9 +174,9 @@ class TrainConfig(
     )
     memory: str = key(
         "auto",
-        "memory that a rank may take, such as 8GB: states of arcs are made again for the backward "
+        "memory that a rank may take, such as 8GB: values are made again for the backward "
         "pass where keeping them takes more; auto: what its node has free; all: they are kept; "
-        "least: they are made again",
+        "states:2: only states of arcs after every second layer; least: none",
         example="8GB",
     )
     eval_every: int = key(1, "epochs between evaluations; 0: none", low=0)
@@ -232,7 +253,7 @@ def check_train(train: TrainConfig) -> None:
             "train.cache_mb: rows are kept for mini-batches",
             "set train.batches, such as neighbor,1024,10,5, or leave train.cache_mb out",
         )
-    if train.memory not in ("auto", KEPT, AGAIN):
+    if train.memory != "auto" and not fixed_memory(train.memory):
         parse_bytes(train.memory, "train.memory")
     if len(train.betas) != 2 or max(train.betas) >= 1:
         raise UserError("train.betas takes two numbers below 1", "such as 0.9,0.999")

@@ -17,6 +17,7 @@ from gcnmpi.nn.model import input_pieces
 from gcnmpi.nn.operators.arcs import ArcInput
 from gcnmpi.nn.operators.dense import BLOCK_NUMBERS
 from gcnmpi.nn.program import INPUT, Program, Step, Value, products
+from gcnmpi.nn.slices import ARCS_AT_ONCE
 from gcnmpi.options.config import Config
 from gcnmpi.options.kernel import resolve
 from gcnmpi.planner.case import ARC_ROWS, Case, sparse_work
@@ -181,12 +182,13 @@ def _training_memory(case: Case, rank: int) -> int:
 def passes_memory(case: Case, rank: int, steps: Sequence[Step], held: Sequence[Value]) -> int:
     """Bytes of dense matrices (``held``) and sparse ones, of what steps keep, and of buffers."""
     forecast, work, program = case.forecast, case.work, case.program
-    dense = sum(case.piece_numbers(rank, value.place, value.width) for value in held)
+    dense = sum(_numbers(case, rank, value) for value in held)
     sparse = 0
     if program.sparse:
         sparse = input_memory(case, rank, len(program.sparse), transposed=True)
     arcs = case.arcs(rank)
-    dense += sum(step.kept(*arcs) for step in steps)
+    # A step that is made again writes where it did before.
+    dense += sum({(step.number, step.name): step.kept(*arcs) for step in steps}.values())
     # Buffers of one product and width serve all layers.
     whole = Counter(value.width for value in held if value.place.space is Space.WHOLE)
     made = products(program, steps, partial(case.rows, rank))
@@ -204,6 +206,13 @@ def passes_memory(case: Case, rank: int, steps: Sequence[Step], held: Sequence[V
             halo = halo_bytes(forecast, work.config, rank, width)
             buffers += max(0, number - counted[width]) * halo
     return dense * work.itemsize + sparse + buffers
+
+
+def _numbers(case: Case, rank: int, value: Value) -> int:
+    """Numbers of a matrix, which may have rows of a slice of arcs only."""
+    whole = case.piece_numbers(rank, value.place, value.width)
+    slices = value.sliced and case.work.config.kernel != "cupy"
+    return min(whole, ARCS_AT_ONCE * value.width) if slices else whole
 
 
 def _halo_memory(case: Case, rank: int, width: int) -> int:

@@ -12,7 +12,7 @@ from gcnmpi.mpi.hosts import node_of
 from gcnmpi.options.config import Config
 from gcnmpi.options.kernel import resolve
 from gcnmpi.options.scheme import GridOptions
-from gcnmpi.options.train import AGAIN, KEPT
+from gcnmpi.options.train import AGAIN, KEPT, STATES, fixed_memory
 from gcnmpi.planner.machine import Machine
 from gcnmpi.planner.memory import evaluation_memory
 from gcnmpi.planner.ranking import Candidate, Needs, Setting, ranks_that_suffice
@@ -62,23 +62,32 @@ def check_evaluation(
 
 
 def within_memory(comm: Comm, source: Source, config: Config, ends: tuple[int, int]) -> Config:
-    """The configuration with ``train.memory`` as one of "all" and "least", the same on all ranks.
+    """The configuration with a ``train.memory`` that needs no forecast, the same on all ranks.
 
-    Of a network that has states of arcs; the ends are the widths of features and logits. They are
-    kept, unless a rank would take more than it may or more than its node has free.
+    Of a network that has states of arcs; the ends are the widths of features and logits. As much is
+    kept as a rank may take and its node has free; of states those of every 1, 2, 4, … layers.
     """
     wanted = config.train.memory
-    if wanted in (KEPT, AGAIN):
+    if fixed_memory(wanted):
         return config
     room = _room(comm, config)
     limit = room.free + room.process if wanted == "auto" else parse_bytes(wanted, "train.memory")
 
     def resolved() -> str:
-        kept = replace(config, train=replace(config.train, memory=KEPT))
-        machine = Machine(process_bytes=room.process)
-        setting = Setting(source.stored, kept, machine, room.ranks_per_node, *ends, locality=False)
-        candidate = Candidate(config.scheme, {}, 0, source.partition)
-        return KEPT if setting.memory(candidate, comm.size) <= limit else AGAIN
+        machine, candidate = (
+            Machine(process_bytes=room.process),
+            Candidate(config.scheme, {}, 0, source.partition),
+        )
+        memory, each, layers = KEPT, 1, 1
+        while each < 2 * layers:
+            tried = replace(config, train=replace(config.train, memory=memory))
+            facts = source.stored, tried, machine, room.ranks_per_node
+            setting = Setting(*facts, *ends, locality=False)
+            if setting.memory(candidate, comm.size) <= limit:
+                return memory
+            layers = len(setting.case(candidate, comm.size).program.outputs) - 1
+            memory, each = f"{STATES}{each}", 2 * each
+        return AGAIN
 
     return replace(config, train=replace(config.train, memory=from_root(comm, resolved)))
 

@@ -21,7 +21,7 @@ class SmallRun:
     are none.
     """
 
-    def __init__(self, settings, kernel="scipy", arcs=True, recomputes=False):
+    def __init__(self, settings, kernel="scipy", arcs=True, recomputes=0):
         rng = np.random.default_rng(1)
         there = rng.random((N, N)) < 0.35
         there[list(LONELY)] = there[:, list(LONELY)] = False

@@ -9,11 +9,15 @@ from gcnmpi.core.functions import REDUCTIONS
 from gcnmpi.kernels.cuda.neighbours import DevicePattern, per_head
 from gcnmpi.kernels.cuda.products import CupyProducts
 from gcnmpi.kernels.epilogues import EpilogueOf
-from gcnmpi.kernels.interface.arcs import LEAST_VARIANCE, Reduction, Taken
+from gcnmpi.kernels.interface.arcs import LEAST_VARIANCE, ArcSlice, Reduction, Taken
 
 
 class CupyArcs(CupyProducts):
     """``ArcOperations``, on a GPU: a launch each, and one more where ``take`` adds a matrix."""
+
+    def slices(self, pattern: DevicePattern, entries: int) -> list[ArcSlice[DevicePattern]]:
+        """One: many rows at once keep a device busy."""
+        return [ArcSlice(0, slice(0, pattern.rows), slice(0, pattern.entries), pattern)]
 
     def take(self, of: Taken[Array, DevicePattern]) -> None:
         later = of.epilogue is not None and of.epilogue.plus is not None

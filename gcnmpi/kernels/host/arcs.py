@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from itertools import pairwise
 
 import numpy as np
 
 from gcnmpi.kernels.epilogues import EpilogueOf
 from gcnmpi.kernels.host.neighbours import Pattern, columns_of, reduced, rows_of, split, with_values
-from gcnmpi.kernels.interface.arcs import LEAST_VARIANCE, Reduction, Taken
+from gcnmpi.kernels.interface.arcs import LEAST_VARIANCE, ArcSlice, Reduction, Taken
 
 Array = np.ndarray
 
@@ -19,6 +21,27 @@ class Arcs(ABC):
     @abstractmethod
     def follow(self, x: Array, epilogue: EpilogueOf[Array] | None) -> None:
         """Apply an epilogue in place: see the interface of dense operations."""
+
+    def slices(self, pattern: Pattern, entries: int) -> Sequence[ArcSlice[Pattern]]:
+        """Each of whole rows, so that one may have more entries."""
+        starts = pattern.starts
+        if pattern.entries <= entries:
+            return [ArcSlice(0, slice(0, pattern.rows), slice(0, pattern.entries), pattern)]
+        wanted = np.arange(entries, pattern.entries, entries)
+        inner = np.searchsorted(starts, wanted, "right") - 1
+        ends = np.unique([0, *inner, pattern.rows]).tolist()
+        none, columns = np.empty(0, np.int32), np.zeros_like(pattern.column_starts)
+        found = []
+        for number, (first, last) in enumerate(pairwise(ends)):
+            there = slice(int(starts[first]), int(starts[last]))
+            of_rows = starts[first : last + 1] - starts[first], pattern.indices[there]
+            some = self._compiled(Pattern(*of_rows, columns, none, none, none))
+            found.append(ArcSlice(number, slice(first, last), there, some))
+        return found
+
+    def _compiled(self, pattern: Pattern) -> Pattern:
+        """With what compiled functions take."""
+        return pattern
 
     def take(self, of: Taken[Array, Pattern]) -> None:
         rows, out = rows_of(of.pattern), of.out

@@ -7,6 +7,7 @@ numbers of an entry belong to as many equally wide groups of columns.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Generic, Protocol, TypeVar
 
@@ -56,11 +57,33 @@ class Reduction(Generic[A, P]):
     out: A
 
 
+@dataclass(frozen=True)
+class ArcSlice(Generic[P]):
+    """Some rows of a pattern, one after the other, and their entries.
+
+    Attributes
+    ----------
+    number : int
+        Which of the slices of the pattern it is.
+    rows, entries : slice
+    pattern : pattern
+        Of these rows; for operations by rows only, if there are more slices than one.
+    """
+
+    number: int
+    rows: slice
+    entries: slice
+    pattern: P
+
+
 class ArcOperations(Protocol[A, P]):
     """Moves between vertices and entries, sums over entries, and products with their values.
 
     Sums are made in the order of the entries.
     """
+
+    def slices(self, pattern: P, entries: int) -> Sequence[ArcSlice[P]]:
+        """A pattern cut into slices of about so many entries, or whole where that is as good."""
 
     def take(self, of: Taken[A, P]) -> None:
         """The rows of both ends of every entry, added."""

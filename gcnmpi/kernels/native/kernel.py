@@ -232,8 +232,10 @@ class NativeKernel(NativeArcs, NativeNorms, DenseArithmetic[SparseMatrix]):
     # Maximum and attention, in one gather of rows for each direction.
 
     def pattern(self, matrix: sp.csr_array, order: Array) -> Pattern:
-        made = make_pattern(matrix, order)
-        return replace(made, compiled=_native.pattern(*made.arrays))
+        return self._compiled(make_pattern(matrix, order))
+
+    def _compiled(self, pattern: Pattern) -> Pattern:
+        return replace(pattern, compiled=_native.pattern(*pattern.arrays))
 
     def max_aggregate(self, pattern: Pattern, x: Array, out: Array, arg: Array) -> None:
         """In one gather of rows of x."""

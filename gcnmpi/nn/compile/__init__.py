@@ -2,7 +2,8 @@
 
 :mod:`~gcnmpi.nn.compile.rewrite` chooses orders of products and merges what may follow one,
 :mod:`~gcnmpi.nn.compile.places` lays values out, a :class:`~gcnmpi.nn.tape.Tape` differentiates,
-:mod:`~gcnmpi.nn.compile.attach` joins products with what follows, and
+:mod:`~gcnmpi.nn.compile.attach` joins products with what follows,
+:mod:`~gcnmpi.nn.compile.loops` brings steps on slices of arcs together, and
 :mod:`~gcnmpi.nn.compile.buffers` assigns memory.
 """
 
@@ -15,6 +16,7 @@ from gcnmpi.layout.place import Place, Space
 from gcnmpi.nn.compile import rewrite
 from gcnmpi.nn.compile.attach import accumulate, add_along, attach, join_ends, pair
 from gcnmpi.nn.compile.buffers import Pool, mark_exchanged
+from gcnmpi.nn.compile.loops import with_loops
 from gcnmpi.nn.compile.places import narrow, place
 from gcnmpi.nn.compile.residency import made_again
 from gcnmpi.nn.compile.shifts import without_shifts
@@ -50,8 +52,8 @@ class Target:
     narrows: bool = False
     # Aggregations that make a column of equal numbers of such a column
     means: tuple[type[Operator], ...] = ()
-    # Whether rows of arcs are made again for the backward pass
-    recomputes: bool = False
+    # Values are made again for the backward pass; states of arcs kept each so many layers. 0: not
+    recomputes: int = 0
 
 
 def compile_network(
@@ -146,8 +148,12 @@ def _compile(
             with_sparse_steps(steps, matrices) for steps in (training, backward, evaluation)
         )
     training, backward = pair(training), pair(backward)
+    if trains and target.whole_rows and not target.narrows:
+        training, evaluation = with_loops(training, values), with_loops(evaluation, values)
+        backward = with_loops(backward, values, 1 + max((s.loop for s in training), default=0))
     if target.recomputes:
-        backward = made_again(training, backward, values, pinned)
+        facts, stay = (operators, training, backward, values), pinned.union(matrices)
+        backward = made_again(*facts, stay, every=target.recomputes)
     loss = Step(LOSS, operators[logits], places[logits].layer, (logits,), gradient, logits)
     whole = [*training, loss, *backward]
     whole = whole if trains else []

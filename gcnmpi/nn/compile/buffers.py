@@ -8,9 +8,10 @@ entry writes where it reads, if nobody reads that later.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Hashable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from gcnmpi.layout.place import Place, Space
+from gcnmpi.nn.compile.loops import values_of_slices
 from gcnmpi.nn.program import Step, Value
 from gcnmpi.schemes.operations import SUMS, Operation
 
@@ -49,6 +50,7 @@ class Pool:
     values: Sequence[Value]
     layout: Callable[[Place], Hashable]
     buffers: list[Value] = field(default_factory=list)
+    _shapes: dict[int, Value] = field(default_factory=dict)  # as the memory of a pass has them
 
     def assign(
         self, steps: Sequence[Step], fixed: Collection[int], last: Collection[int]
@@ -57,6 +59,9 @@ class Pool:
 
         ``fixed``: values with memory of their own. ``last``: values that are read after the pass.
         """
+        sliced = values_of_slices(steps, self.values, last)
+        shapes = {value: replace(self.values[value], sliced=True) for value in sliced}
+        self._shapes = dict(enumerate(self.values)) | shapes
         ends = dict.fromkeys(last, len(steps))
         for at, step in enumerate(steps):
             for value in step.values:
@@ -93,10 +98,10 @@ class Pool:
         if source is None or source not in ended:
             return None
         buffer = used[source]
-        return buffer if self._fits(self.buffers[buffer], self.values[written]) else None
+        return buffer if self._fits(self.buffers[buffer], self._shapes[written]) else None
 
     def _take(self, number: int, free: Collection[int]) -> int:
-        value = self.values[number]
+        value = self._shapes[number]
         fitting = [b for b in sorted(free) if self._fits(self.buffers[b], value)]
         exact = [b for b in fitting if self.buffers[b].exchanged == value.exchanged]
         if fitting:
@@ -106,5 +111,6 @@ class Pool:
 
     def _fits(self, buffer: Value, value: Value) -> bool:
         same = buffer.width == value.width and buffer.place.space is value.place.space
+        same = same and buffer.sliced == value.sliced
         same = same and self.layout(buffer.place) == self.layout(value.place)
         return same and buffer.exchanged >= value.exchanged

@@ -15,7 +15,7 @@ from gcnmpi.nn.program import Operator, Program
 from gcnmpi.options.config import Config
 from gcnmpi.options.scheme import SCHEMES
 from gcnmpi.options.task import ClassOptions
-from gcnmpi.options.train import AGAIN, batches_of, sampler_of
+from gcnmpi.options.train import batches_of, kept_each, sampler_of
 from gcnmpi.schemes.forecast import make_facts
 from partition.errors import UserError
 from partition.graph.sampling import Sampler
@@ -133,7 +133,7 @@ def program_on(
     entry = SCHEMES.get(config.scheme.name)
     forecast = entry.forecast(config.scheme, size, make_facts(source, config, Demand()))
     means = means_of(source, config)
-    layout, again = forecast.layout_of, config.train.memory == AGAIN
+    layout, again = forecast.layout_of, kept_each(config.train.memory)
     target = Target(forecast.orders, layout, forecast.whole_rows, means=means, recomputes=again)
     sparse = source.stored.manifest.feature_entries > 0
     program = compile_network(network, target, config.model, trains, sparse)

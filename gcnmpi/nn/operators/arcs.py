@@ -148,7 +148,9 @@ def _softmax_backward(softmax: Softmax, binding: Binding, step: Step) -> Run:
     return run
 
 
-def _visiting(name: str, of: Callable[[Kernel], OnEntries]) -> Instruction:
+def _visiting(
+    name: str, of: Callable[[Kernel], OnEntries], by_columns: bool = False
+) -> Instruction:
     """An instruction that is an operation of the kernel on the pattern and two matrices."""
 
     def bind(operator: Operator, binding: Binding, step: Step) -> Run:
@@ -161,7 +163,7 @@ def _visiting(name: str, of: Callable[[Kernel], OnEntries]) -> Instruction:
 
         return run
 
-    return Instruction(name, bind, passes=1, visits=True)
+    return Instruction(name, bind, passes=1, visits=True, by_columns=by_columns)
 
 
 def _row_dots(operator: Operator, binding: Binding, step: Step) -> Run:
@@ -204,7 +206,7 @@ SOFTMAX_BACKWARD = Instruction(
     "softmax_backward", _softmax_backward, passes=3, visits=True, in_place=True
 )
 WEIGHED_SUM = _visiting("weighed_sum", lambda kernel: kernel.spmm_values)
-WEIGHED_SUM_T = _visiting("weighed_sum_t", lambda kernel: kernel.spmm_values_t)
+WEIGHED_SUM_T = _visiting("weighed_sum_t", lambda kernel: kernel.spmm_values_t, True)
 END_DOTS = _visiting("end_dots", lambda kernel: kernel.sddmm)
 ROW_DOTS = Instruction("row_dots", _row_dots, passes=2)
 SCALE_HEADS = Instruction("scale_heads", _scale_heads, passes=2)

@@ -1,0 +1,92 @@
+"""Loops over slices of arcs run: every step of a loop on some arcs, before the next of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
+from itertools import groupby
+
+from gcnmpi.kernels.interface.arcs import ArcSlice
+from gcnmpi.kernels.interface.kernel import Array, Kernel, Pattern
+from gcnmpi.nn.binding import Binding, Run
+from gcnmpi.nn.program import Program, Step
+from gcnmpi.schemes.interface import Scheme
+
+ARCS_AT_ONCE = 1 << 15
+"""Rows of arcs of a slice: few, but enough that a step takes far longer than its call."""
+
+
+def slices_of(scheme: Scheme, kernel: Kernel, program: Program) -> Sequence[ArcSlice[Pattern]]:
+    """The slices of a rank's arcs, for the loops of a program; none if it has no rows of arcs."""
+    halo = scheme.halo_of(1) if program.needs_entries else None
+    return () if halo is None else kernel.slices(halo.pattern, ARCS_AT_ONCE)
+
+
+def bind(
+    binding: Binding, steps: Sequence[Step], slices: Sequence[ArcSlice[Pattern]]
+) -> tuple[list[Run], dict[int, int]]:
+    """The calls of an epoch, step by step, those of a loop slice by slice.
+
+    And after how many of these calls each value that is written is there.
+    """
+    found: list[Run] = []
+    there: dict[int, int] = {}
+    memory: dict[str, Array] = {}
+    for loop, some in groupby(steps, lambda step: step.loop):
+        inside = list(some)
+        if not loop:
+            found += [step.bind(binding) for step in inside]
+        for arcs in slices if loop else ():
+            if not arcs.number:
+                part = binding.of_slice(arcs, binding.gradients)
+                found += [step.bind(part) for step in inside]
+                continue
+            shares = Shares(binding.kernel, binding.gradients, memory)
+            part = binding.of_slice(arcs, shares)
+            found += [shares.added(step.bind(part)) for step in inside]
+        there |= {step.writes: len(found) for step in inside if step.writes is not None}
+    return found, there
+
+
+class Shares(Mapping[str, Array]):
+    """Gradients of parameters that a slice after the first one gives, to be added to the others.
+
+    ``memory`` is that of one step, by name of the parameter: it is lost with the next step.
+    """
+
+    def __init__(
+        self, kernel: Kernel, gradients: Mapping[str, Array], memory: dict[str, Array]
+    ) -> None:
+        self._kernel, self._gradients, self._memory = kernel, gradients, memory
+        self._asked: list[tuple[Array, Array]] = []
+
+    def __getitem__(self, name: str) -> Array:
+        """Memory for the time of a step, as large as the gradient."""
+        whole = self._gradients[name]
+        if name not in self._memory:
+            self._memory[name] = self._kernel.empty(*whole.shape)
+        share = self._memory[name]
+        self._asked.append((whole.reshape((1, -1)), share.reshape((1, -1))))
+        return share
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._gradients)
+
+    def __len__(self) -> int:
+        return len(self._gradients)
+
+    def added(self, run: Run) -> Run:
+        """A step, after which the shares that it asked for are added to the gradients."""
+        asked, self._asked = self._asked, []
+        return partial(_add, run, asked, self._kernel.axpy) if asked else run
+
+
+def _add(
+    run: Run,
+    asked: Sequence[tuple[Array, Array]],
+    axpy: Callable[[Array, float, Array], None],
+    epoch: int,
+) -> None:
+    run(epoch)
+    for whole, share in asked:
+        axpy(share, 1.0, whole)
