@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 from hypothesis import settings
-from kernel_cases import instances
+from kernel_cases import TYPES, instances
 
 # A machine that is busy, or compiles what an example calls, is no fault of the example.
 settings.register_profile("unhurried", deadline=None)
@@ -21,6 +21,14 @@ def make(request):
     return request.param
 
 
-@pytest.fixture(params=[np.float32, np.float64], ids=["float32", "float64"])
+@pytest.fixture(params=TYPES, ids=["float32", "float64"])
 def kernel(request, make):
-    return make(request.param)
+    """A kernel; with ``IN_TURN``, cases that differ in one parameter have the other dtype."""
+    if request.param is not None:
+        return make(request.param)
+    case, place = request.node.callspec, 0
+    for mark in request.node.iter_markers("parametrize"):
+        names, values = mark.args
+        own = case.params[names] if isinstance(names, str) else tuple(map(case.params.get, names))
+        place += list(values).index(own)
+    return make(TYPES[(place + case.indices["make"]) % 2])

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 import scipy.sparse as sp
-from kernel_cases import DTYPES, give, junk, near, needs_native, same_bits
+from kernel_cases import DTYPES, IN_TURN, give, junk, near, needs_native, same_bits
 
 from gcnmpi.core import rng
 from gcnmpi.core.functions import REDUCTIONS
@@ -90,6 +90,7 @@ def taken(kernel, pattern, source, target, width, epilogue=None):
     return out
 
 
+@IN_TURN
 @pytest.mark.parametrize("way", WAYS)
 @of_sizes
 def test_rows_of_both_ends(kernel, random, shape, width, way):
@@ -106,6 +107,7 @@ ACTIVATIONS = {
 }
 
 
+@IN_TURN
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("kind", ACTIVATIONS)
 @pytest.mark.parametrize("width", [1, 3, 8, 65])
@@ -182,6 +184,7 @@ def slopes(kind, x, grad):
     return dx
 
 
+@IN_TURN
 @together
 @of_sizes
 def test_reductions_and_their_gradients(kernel, random, shape, width, kinds):
@@ -261,6 +264,7 @@ def softmax(entries, x):
     return out
 
 
+@IN_TURN
 @pytest.mark.parametrize("in_place", [False, True], ids=["apart", "in place"])
 @of_sizes
 def test_softmax_of_the_entries_of_a_row(kernel, random, shape, width, in_place):

@@ -94,7 +94,13 @@ def room(name: str) -> int:
 
 
 @pytest.mark.parametrize("path", FILES, ids=IDS)
-def test_modules_import_only_what_they_may(path):
+def test_a_module_keeps_the_rules(path):
+    imports_only_what_it_may(path)
+    is_short_and_says_what_it_is(path)
+    prints_only_where_it_may(path)
+
+
+def imports_only_what_it_may(path):
     name = module_name(path)
     package = name.split(".")[0]
     for other in imported(path):
@@ -115,8 +121,7 @@ def test_no_module_imports_itself_through_others():
     TopologicalSorter(graph).prepare()  # CycleError names the modules of a cycle
 
 
-@pytest.mark.parametrize("path", FILES, ids=IDS)
-def test_modules_are_short_and_say_what_they_are(path):
+def is_short_and_says_what_it_is(path):
     lines = len(path.read_text(encoding="utf-8").splitlines())
     assert lines < MAX_LINES
     if path.name != "__main__.py":
@@ -146,8 +151,7 @@ def test_mypy_compares_every_kernel_with_the_interface(entry):
     assert compared == [attribute]
 
 
-@pytest.mark.parametrize("path", FILES, ids=IDS)
-def test_only_the_command_line_and_reports_print(path):
+def prints_only_where_it_may(path):
     name = module_name(path)
     if name.endswith(".cli.main") or name.startswith("gcnmpi.report"):
         return

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 import scipy.sparse as sp
-from kernel_cases import DTYPES, give, junk, near, needs_native, same_bits
+from kernel_cases import DTYPES, IN_TURN, give, junk, near, needs_native, same_bits
 
 from gcnmpi.core import rng
 from gcnmpi.kernels.interface.kernel import AttentionDropout
@@ -88,6 +88,7 @@ def test_a_pattern_with_a_column_out_of_range_is_refused(kernel, random):
 # Maximum.
 
 
+@IN_TURN
 @pytest.mark.parametrize("width", [1, 3, 17, 64, 100])
 @pytest.mark.parametrize("shape", SHAPES)
 def test_maximum_and_its_gradient(kernel, random, shape, width):
@@ -184,6 +185,7 @@ def inputs(random, kernel, shape, heads, c, version):
     return [rounded(kernel, random.standard_normal(size)) for size in sizes]
 
 
+@IN_TURN
 @pytest.mark.parametrize("drop", [False, True], ids=["whole", "dropped"])
 @pytest.mark.parametrize("version", [1, 2])
 @pytest.mark.parametrize(("shape", "heads"), CASES, ids=str)
@@ -206,6 +208,7 @@ def test_attention(kernel, random, shape, heads, version, drop):
         near(kernel, found, wanted, 4)
 
 
+@IN_TURN
 @pytest.mark.parametrize("drop", [False, True], ids=["whole", "dropped"])
 @pytest.mark.parametrize("version", [1, 2])
 @pytest.mark.parametrize(("shape", "heads"), GRADIENTS, ids=str)
@@ -254,6 +257,7 @@ def backward(kernel, pattern, arrays, grad, heads, version, dropout, roomy=True)
     return results
 
 
+@IN_TURN
 @pytest.mark.parametrize("drop", [False, True], ids=["whole", "dropped"])
 @pytest.mark.parametrize("version", [1, 2])
 @pytest.mark.parametrize("heads", HEADS, ids=str)

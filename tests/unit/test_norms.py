@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 import scipy.sparse as sp
-from kernel_cases import DTYPES, give, having, junk, near, needs_native, same_bits
+from kernel_cases import DTYPES, IN_TURN, give, having, junk, near, needs_native, same_bits
 from scipy.special import erfc
 
 from gcnmpi.core import rng
@@ -34,6 +34,7 @@ def test_sums_of_rows(kernel, random, shape):
     near(kernel, kernel.row_square_sum(mine, give(kernel, mean)), squares)
 
 
+@IN_TURN
 @pytest.mark.parametrize("centred", [False, True])
 @pytest.mark.parametrize("weighted", [False, True])
 @pytest.mark.parametrize("shape", SHAPES)
@@ -328,6 +329,7 @@ def kept(keys, columns, p):
     return (hashes >= rng.threshold(p)) / (1 - p)
 
 
+@IN_TURN
 @pytest.mark.parametrize("p", [0.0, 0.4])
 @pytest.mark.parametrize("biased", [False, True])
 @pytest.mark.parametrize("kind", KINDS)
