@@ -26,6 +26,9 @@ def kernel(request, make):
     """A kernel; with ``IN_TURN``, cases that differ in one parameter have the other dtype."""
     if request.param is not None:
         return make(request.param)
-    names = [mark.args[0] for mark in request.node.iter_markers("parametrize")]
-    first = {"make", *(name if isinstance(name, str) else name[0] for name in names)}
-    return make(TYPES[sum(request.node.callspec.indices[name] for name in first) % 2])
+    case, place = request.node.callspec, 0
+    for mark in request.node.iter_markers("parametrize"):
+        names, values = mark.args
+        own = case.params[names] if isinstance(names, str) else tuple(map(case.params.get, names))
+        place += list(values).index(own)
+    return make(TYPES[(place + case.indices["make"]) % 2])
