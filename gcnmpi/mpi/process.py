@@ -19,7 +19,7 @@ from typing import Any, NoReturn, TypeVar
 from gcnmpi.core.resident import return_large_arrays
 from gcnmpi.mpi import launch
 from gcnmpi.mpi.comm import MPI, Comm, has_all_ranks, maxima, versions
-from gcnmpi.mpi.watch import end_within, watchdog, within
+from gcnmpi.mpi.watch import end_within, waking_slowly, watchdog, within
 from partition.errors import EXIT_USER_ERROR, UserError, memory_errors, printing
 
 T = TypeVar("T")
@@ -64,7 +64,7 @@ def start(timeout: float = 0) -> Comm:
     return_large_arrays()
     if not MPI.Is_initialized():
         rank = launch.launched_rank(os.environ)
-        with launch.start_environment():
+        with launch.start_environment(), waking_slowly():
             within(timeout, rank, lambda: MPI.Init_thread(MPI.THREAD_FUNNELED))
     return MPI.COMM_WORLD
 

@@ -34,6 +34,7 @@ EXIT_REQUEUE = 75
 STOP_SIGNALS = (signal.SIGUSR1, signal.SIGTERM, signal.SIGINT)
 _INTERRUPTED = b"\nstopping with a checkpoint after this epoch; interrupted once more: at once\n"
 _LOOKS_A_SECOND = 10
+_BEFORE_KILLED = 3.0  # seconds; mpirun leaves one between SIGCONT and SIGKILL
 _LATER = 1.0  # seconds that each alarm leaves to the one before it
 
 
@@ -147,6 +148,24 @@ def within(seconds: float, rank: int, call: Callable[[], T]) -> T:
         return _named(lambda: call(), rank, seconds)()
     finally:
         faulthandler.cancel_dump_traceback_later()
+
+
+@contextlib.contextmanager
+def waking_slowly() -> Iterator[None]:
+    """A process that was stopped in this block, and is woken, stands still for some seconds first.
+
+    The launcher wakes a rank that it is about to end. A rank that went on and were ended while it
+    introduces itself in ``MPI_Init`` would leave Open MPI's mpirun waiting for a lock for ever.
+    Only the main thread can see to this; in another one, nothing happens.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGCONT, lambda *_: time.sleep(_BEFORE_KILLED))
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGCONT, before or signal.SIG_DFL)
 
 
 def end_within(seconds: float) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 from gcnmpi.core.functions import AVERAGES, REDUCTIONS
 from gcnmpi.layout.place import Space
@@ -23,7 +23,7 @@ from gcnmpi.nn.operators.elementwise import Activate, Add, Bias, Drop, Maximum, 
 from gcnmpi.nn.operators.neighbours import Aggregate, Attend, AttendV2, MaxAggregate
 from gcnmpi.nn.operators.norms import BatchNorm, LayerNorm, Normalize
 from gcnmpi.nn.operators.spaces import Expand, Reduce, Source, Target
-from gcnmpi.nn.program import Operator, Parameter
+from gcnmpi.nn.program import Operator, Parameter, without_unread
 from partition.errors import UserError, check_name
 
 # Offsets of the streams of random numbers, so that each purpose has its own for every layer.
@@ -45,6 +45,8 @@ class Network:
         Number of the operator that gives the output of layer 1, 2, …; the last are the logits.
     constants : mapping of str to float
         Numbers that belong in a file of weights, (1,) each, though they are not trained here.
+    unread : mapping of str to tuple of int
+        Shapes of arrays that PyTorch Geometric's layers have and do not read: zeros in a file.
     space : Space
         The rows of the logits.
     """
@@ -53,6 +55,7 @@ class Network:
     parameters: Mapping[str, Parameter]
     outputs: tuple[int, ...]
     constants: Mapping[str, float] = field(default_factory=dict)
+    unread: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
     space: Space = Space.OWN
 
     @property
@@ -70,23 +73,6 @@ class Network:
     def depth(self) -> int:
         """Number of aggregations on the longest way from features to logits; at least 1."""
         return max(1, *(operator.layer for operator in self.operators))
-
-
-def without_unread(
-    operators: Sequence[Operator], last: int
-) -> tuple[list[Operator], dict[int, int]]:
-    """The operators that one of them needs, in their order, and old number → new number."""
-    needed, open_ = set(), [last]
-    while open_:
-        number = open_.pop()
-        if number not in needed:
-            needed.add(number)
-            open_ += operators[number].inputs
-    new = {old: number for number, old in enumerate(sorted(needed))}
-    found = [
-        replace(operators[old], inputs=tuple(new[i] for i in operators[old].inputs)) for old in new
-    ]
-    return found, new
 
 
 class Builder:
@@ -116,6 +102,7 @@ class Builder:
         self._parameters: dict[str, Parameter] = {}
         self._outputs: list[int] = []
         self._constants: dict[str, float] = {}
+        self._unread: dict[str, tuple[int, ...]] = {}
         self._weights: dict[int, int] = {}  # how many random parameters a layer has
         self.input = 0
 
@@ -307,11 +294,15 @@ class Builder:
         return self.scale_heads(x, y)
 
     def scale_by_degree(self, x: int, kind: str, name: str) -> int:
-        """Rows of vertices times a function of their degree, one of ``SCALERS``.
+        """Rows of vertices times a function of their degree, of ``SCALERS``; x for "identity".
 
         Means over all vertices are kept as ``name.avg_deg_lin`` and ``name.avg_deg_log``, (1,).
         """
         means = f"{name}.avg_deg_lin", f"{name}.avg_deg_log"
+        if kind == "identity":
+            for mean in means:
+                self.unread(mean, 1)
+            return x
         for mean, average in zip(means, AVERAGES, strict=True):
             if mean not in self._parameters:
                 self._constant(mean, 1, max(1, self.layer(x)), average, trained=False)
@@ -342,6 +333,10 @@ class Builder:
     def constant(self, name: str, value: float) -> None:
         """A number that a file of weights holds."""
         self._constants[name] = value
+
+    def unread(self, name: str, *shape: int) -> None:
+        """An array of a file of weights, unless a parameter is called so."""
+        self._unread[name] = shape
 
     def maximum(self, terms: Sequence[int]) -> int:
         """The entry-wise maximum of one or more matrices."""
@@ -395,7 +390,8 @@ class Builder:
         parameters = {name: p for name, p in self._parameters.items() if name in names}
         outputs = tuple(new[i] for i in self._outputs if i in new)
         space = self._spaces[self._outputs[-1]]
-        return Network(tuple(operators), parameters, outputs, self._constants, space)
+        unread = {name: shape for name, shape in self._unread.items() if name not in parameters}
+        return Network(tuple(operators), parameters, outputs, self._constants, unread, space)
 
     def _append(self, operator: Operator) -> int:
         given = [self._spaces[i] for i in operator.inputs]

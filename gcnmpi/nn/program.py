@@ -114,6 +114,23 @@ class Operator:
         return self
 
 
+def without_unread(
+    operators: Sequence[Operator], last: int
+) -> tuple[list[Operator], dict[int, int]]:
+    """The operators that one of them needs, in their order, and old number → new number."""
+    needed, open_ = set(), [last]
+    while open_:
+        number = open_.pop()
+        if number not in needed:
+            needed.add(number)
+            open_ += operators[number].inputs
+    new = {old: number for number, old in enumerate(sorted(needed))}
+    found = [
+        replace(operators[old], inputs=tuple(new[i] for i in operators[old].inputs)) for old in new
+    ]
+    return found, new
+
+
 @dataclass(frozen=True)
 class Finish(Operator):
     """dropout(f(x + 1·bᵀ)), each of the three or not: what may follow a product at once.

@@ -2,7 +2,8 @@
 
 A weight is stored transposed, (d_out, d_in), as PyTorch's ``Linear`` has it; other parameters keep
 their shape or are reshaped (``Parameter.stored``); parameters that are parts of one array there
-(``Parameter.part_of``) are joined along the last axis. ``Network.constants`` are stored too.
+(``Parameter.part_of``) are joined along the last axis. ``Network.constants`` are stored too, and
+zeros for ``Network.unread``.
 """
 
 from __future__ import annotations
@@ -22,10 +23,12 @@ def to_state(network: Network, parameters: Mapping[str, np.ndarray]) -> dict[str
     parts: dict[str, list[np.ndarray]] = {}
     for name, parameter in network.parameters.items():
         parts.setdefault(parameter.part_of or name, []).append(_stored(parameter, parameters[name]))
-    return {
+    state = {
         name: np.ascontiguousarray(arrays[0] if len(arrays) == 1 else np.concatenate(arrays, -1))
         for name, arrays in parts.items()
-    } | {name: np.array([value]) for name, value in network.constants.items()}
+    }
+    state |= {name: np.array([value]) for name, value in network.constants.items()}
+    return state | {name: np.zeros(shape) for name, shape in network.unread.items()}
 
 
 def to_parameters(
@@ -33,12 +36,16 @@ def to_parameters(
 ) -> dict[str, np.ndarray]:
     """The inverse of :func:`to_state`.
 
-    Constants may be missing, and the counters of PyTorch's batch norms be there. The file may
-    call arrays otherwise, as ``called`` says. A UserError if an array is missing,
+    Constants and unread arrays may be missing, and the counters of PyTorch's batch norms be there.
+    The file may call arrays otherwise, as ``called`` says. A UserError if an array is missing,
     of another shape, or none of the network's; or if a constant has another value.
     """
     groups = _groups(network)
-    state = {name: array for name, array in state.items() if not name.endswith(_COUNTER)}
+    state = {
+        name: array
+        for name, array in state.items()
+        if not name.endswith(_COUNTER) and name not in network.unread
+    }
     for name, value in network.constants.items():
         has_value = state.pop(name, np.array([value]))
         if has_value.shape != (1,) or abs(has_value[0] - value) > 1e-6 * (1 + abs(value)):

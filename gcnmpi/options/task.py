@@ -119,9 +119,12 @@ def outputs(task: TaskConfig, manifest: Manifest) -> int:
     return targets or (classes if task.name == "labels" else 0)
 
 
-def ends(task: TaskConfig, manifest: Manifest) -> tuple[int, int]:
-    """Widths of features and outputs; 1 where the graph has none, for uses that need none."""
-    return manifest.features or 1, outputs(task, manifest) or 1
+def ends(task: TaskConfig, manifest: Manifest, towers: int = 1) -> tuple[int, int]:
+    """Widths of features and outputs; the least where the graph has none, if nothing needs them.
+
+    Outputs are a multiple of ``model.towers``, of a network that has these.
+    """
+    return manifest.features or 1, outputs(task, manifest) or towers
 
 
 def chosen_metrics(task: TaskConfig) -> tuple[str, ...]:

@@ -29,7 +29,7 @@ from gcnmpi.mpi.comm import from_root
 from gcnmpi.nn.describe import network_of
 from gcnmpi.nn.model import Model
 from gcnmpi.nn.network import Network
-from gcnmpi.nn.spellings import fitted, guessed, spelled
+from gcnmpi.nn.spellings import fitted, guessed, has_split_towers, spelled
 from gcnmpi.nn.state import ends_of, from_gcn, in_file, stored_shapes, to_parameters, to_state
 from gcnmpi.options.config import Config, from_table, section_fields, table_of, value_of
 from gcnmpi.options.model import NETWORKS, ConvolutionOptions, ModelConfig
@@ -151,7 +151,7 @@ def read_weights(
     called: Mapping[str, str] = {}
     with _of_file(path):
         if facts is None:
-            described, widths, state, called = _shown_by(state, config.model, given, features)
+            described, widths, state, called = _shown_by(state, config, given, features)
     if facts is not None:
         described = _network(path, facts)
         widths, arcs = _stored_widths(path, facts), _stored_arcs(path, facts)
@@ -306,18 +306,24 @@ def _own_network(path: Path, stored: str, wanted: str | None) -> str:
 
 
 def _shown_by(
-    state: Mapping[str, np.ndarray], model: ModelConfig, given: Container[str], features: int
+    state: Mapping[str, np.ndarray], config: Config, given: Container[str], features: int
 ) -> tuple[dict[str, Any], tuple[int, ...], Mapping[str, np.ndarray], Mapping[str, str]]:
     """A network as arrays of another program show it: its keys, widths, arrays and their names.
 
     Of a plain stack of GCNConv layers that is all there is; of another network, the widths of its
     features and logits: for the rest, the file has to be of the network that is configured.
     """
-    found = spelled(state)
+    found, model = spelled(state), config.model
+    if has_split_towers(found.arrays, features):
+        raise UserError(
+            "these are weights of PNAConv(divide_input=True), whose towers read columns of their "
+            "own",
+            "towers of model.name = pna read all columns: train it with divide_input=False",
+        )
     usual = ConvolutionOptions()
     plain = all(getattr(model, key, None) == getattr(usual, key) for key in _OF_NO_PLAIN_STACK)
     if not plain or "model.hidden" in given:
-        build = functools.partial(network_of, model)
+        build = functools.partial(network_of, model, on=config.task.on)
         ends = ends_of(build, found.arrays)
         if ends is None:
             missing = [name for name in stored_shapes(build(1, 1, 1)) if name not in found.arrays]

@@ -45,10 +45,7 @@ class Agreement:
         """
         numbers = list(numbers)
         if not self._wanted:
-            sums = np.array(numbers)
-            if numbers:
-                self._ranks.sum(sums)
-            return sums.tolist()
+            return self._ranks.sums(numbers) if numbers else []
         calls = self._calls[kind]
         due = not calls & (calls + 1)
         words = np.zeros(1 + 7 * due)  # a rank without weights says nothing
@@ -58,14 +55,13 @@ class Agreement:
                 words[:] = 1, *_spoken(weights)
         else:
             words[0] = behind.requires_grad or bool(self._known)
-        sums = np.array([*numbers, *words])
-        self._ranks.sum(sums)
-        heard = sums[len(numbers) :].tolist()
+        sums = self._ranks.sums([*numbers, *words])
+        heard = sums[len(numbers) :]
         self._calls[kind] += heard[0] > 0
         if due and heard[0] and _differ(*heard):
             with agreed(self._ranks.comm):
                 raise self._error()
-        return sums[: len(numbers)].tolist()
+        return sums[: len(numbers)]
 
     def _weights(self, behind: torch.Tensor) -> list[torch.Tensor]:
         """All that were found so far, and still live."""

@@ -35,6 +35,10 @@ class BatchNorm(torch.nn.Module):
         Whether there are a weight and a bias for each column.
     """
 
+    running_mean: torch.Tensor
+    running_var: torch.Tensor
+    num_batches_tracked: torch.Tensor
+
     def __init__(
         self,
         ranks: Ranks,
@@ -144,5 +148,5 @@ class Normalise(torch.autograd.Function):
         kernel.moment_slopes(of, sums, max(1, rows), slopes)
         out = torch.empty(x.shape, dtype=x.dtype)
         kernel.scale_columns_backward(grad.numpy(), x.numpy(), slopes, out.numpy())
-        of_weight = of_weight if ctx.affine[0] else None
-        return out, of_weight, of_bias if ctx.affine[1] else None, None, None
+        affine = (of_weight if ctx.affine[0] else None), (of_bias if ctx.affine[1] else None)
+        return out, *affine, None, None

@@ -13,6 +13,8 @@ from gcnmpi.kernels.interface.kernel import Kernel
 from gcnmpi.torch.eager import eager
 
 Map = Callable[[torch.Tensor], torch.Tensor]
+Sum = Callable[[list[float]], list[float]]
+"""Numbers summed over all ranks."""
 
 
 class Linear(torch.autograd.Function):
@@ -38,16 +40,23 @@ class Mean(torch.autograd.Function):
 
     @staticmethod
     @eager
-    def forward(ctx: Any, total: torch.Tensor, of_all: float, count: float) -> torch.Tensor:
-        """``of_all`` is the sum over ranks of ``total``."""
-        ctx.count = count
+    def forward(
+        ctx: Any, total: torch.Tensor, of_all: float, count: float, add: Sum
+    ) -> torch.Tensor:
+        """``of_all`` is the sum over ranks of ``total``, as ``add`` would find it."""
+        ctx.count, ctx.add = count, add
         return total.new_tensor(of_all / count)
 
     @staticmethod
     @eager
-    def backward(ctx: Any, grad: torch.Tensor) -> tuple[torch.Tensor, None, None]:
-        """Of this rank's total: the gradient is the sum of all ranks' over these."""
-        return grad / ctx.count, None, None
+    def backward(ctx: Any, grad: torch.Tensor) -> tuple[torch.Tensor, None, None, None]:
+        """Of this rank's total. All ranks take this gradient, so its adjoint is the mean again."""
+        count, add = ctx.count, ctx.add
+
+        def mean(total: torch.Tensor) -> torch.Tensor:
+            return total.new_tensor(add([float(total)])[0] / count)
+
+        return Linear.apply(grad, lambda grad: grad / count, mean), None, None, None
 
 
 def dropped(h: torch.Tensor, p: float, keys: np.ndarray, kernel: Kernel) -> torch.Tensor:

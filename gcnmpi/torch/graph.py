@@ -191,7 +191,7 @@ class Graph(OfThisProcess):
         of_all, rows = self._agreement.sum((float(total.detach()), float(count)), total, "mean")
         if not rows:
             raise ValueError("the mean of nothing: no rank has a row of the loss")
-        return Mean.apply(total, of_all, rows).to(loss.dtype)
+        return Mean.apply(total, of_all, rows, self._ranks.sums).to(loss.dtype)
 
     @eager
     def all_reduce_gradients(self, model: torch.nn.Module | Iterable[torch.nn.Parameter]) -> None:

@@ -40,6 +40,12 @@ class Ranks(OfThisProcess):
         runtime = self.runtime
         sum_over_ranks(self.comm, array.reshape(-1), runtime.phases, runtime.traffic)
 
+    def sums(self, numbers: list[float]) -> list[float]:
+        """Numbers summed over ranks."""
+        sums = np.array(numbers, np.float64)
+        self.sum(sums)
+        return sums.tolist()
+
     def taken(self, tensor: torch.Tensor) -> torch.Tensor:
         """A tensor as it is computed with and sent: in the dtype of the graph; differentiable.
 

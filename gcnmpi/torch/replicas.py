@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 import torch
 from torch.nn.parameter import is_lazy
@@ -36,12 +36,12 @@ class GradientSum:
         for number, parameter in enumerate(trained):
             piece = sums[start : start + parameter.numel()]
             start += parameter.numel()
-            has = parameter.grad is not None
-            if has:
-                piece.copy_(parameter.grad.reshape(-1))
-            else:
+            gradient = parameter.grad
+            if gradient is None:
                 piece.zero_()
-            sums[count + number] = has
+            else:
+                piece.copy_(gradient.reshape(-1))
+            sums[count + number] = gradient is not None
         self._ranks.sum(sums.numpy())
         start = 0
         for parameter, ranks in zip(trained, sums[count:].tolist(), strict=True):
@@ -73,7 +73,7 @@ def broadcast(ranks: Ranks, tensors: Iterable[torch.Tensor]) -> None:
             tensor.copy_(flat.view_as(tensor))
 
 
-def check_equal(ranks: Ranks, tensors: list[torch.Tensor]) -> None:
+def check_equal(ranks: Ranks, tensors: Sequence[torch.Tensor]) -> None:
     """Raise a UserError on all ranks, unless all have tensors of the same shapes and types."""
     with agreed(ranks.comm):
         if any(is_lazy(tensor) for tensor in tensors):

@@ -1,17 +1,20 @@
 """Every network against PyTorch Geometric's layers: loss, gradients and logits, same weights in.
 
-Usage: python tests/differential/pyg.py GRAPH … [--only NETWORK] [--engine "mpirun -n 4"]
+Usage: python tests/differential/pyg.py [GRAPH …] [--only NETWORK] [--ranks 1,2,4]
 
 Torch and torch_geometric have to be installed; they are no dependency. A graph folder has features
-and labels. Compared is the oracle, or the program itself as started by ``--engine`` ("" for one
-rank without mpirun). The modules here are written with PyTorch Geometric's layers and have their
-names, so that ``load_state_dict`` is strict. Float64; the exit code is 1 if anything is further
-apart than 1e-10, relative to the largest entry of its array.
+and labels, features of arcs if those of networks are to be read, and a partition for each number of
+ranks; without folders, Cora and cit-HepPh of GCNMPI_DATA or ``../shared/data`` are imported, and a
+mesh is made. Compared is the program on so many ranks, or the oracle in place of 0. The modules
+here are written with PyTorch Geometric's layers and have their names, so that ``load_state_dict``
+is strict; MeshGraphNet is the plain PyTorch program of ``scripts/peers``. Float64; the exit code is
+1 if anything is further apart than 1e-10, relative to the largest entry of its array.
 """
 
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 import tempfile
@@ -22,19 +25,42 @@ from typing import Any
 
 import click
 import numpy as np
-import torch
-import torch_geometric.nn as pyg
-from torch.nn import Linear, ModuleDict, ModuleList
-from torch_geometric.nn.conv.gcn_conv import gcn_norm
 
+try:
+    import torch
+    import torch_geometric.nn as pyg
+    from torch.nn import Linear, ModuleDict, ModuleList
+    from torch_geometric.nn.conv.gcn_conv import gcn_norm
+except ImportError as error:
+    sys.exit(print(f"skipped: {error}"))
+
+from gcnmpi.mpi.launch import local_launcher
 from gcnmpi.nn.state import to_state
 from gcnmpi.options.config import Config, from_table
+from gcnmpi.options.model import OwnOptions
 from gcnmpi.proof import oracle
+from partition.graph.examples import training_rows
 from partition.graph.graph import Graph, arcs
 from partition.graph.store import open_graph
 
+ROOT = Path(__file__).parents[2]
+sys.path.append(str(ROOT / "scripts"))
+from peers.mesh_graph_net import MeshGraphNet  # noqa: E402 (found there only)
+
+DATA = Path(os.environ.get("GCNMPI_DATA") or ROOT.parent / "shared" / "data")
+GRAPHS = {  # as gcn-partition imports them, with random features of arcs
+    "cora": (DATA / "planetoid" / "ind.cora", "--arc-features", "random:3"),
+    "cit-HepPh": (
+        DATA / "cit-HepPh.mtx.gz", "--arc-features", "random:5", "--features", "random:12",
+        "--labels", "random:4", "--split", "random:0.5,0.2,0.3",
+    ),
+    "mesh": ("mesh.npy", "--arc-features", "ways.npy", "--features", "random:6", "--labels",
+             "random:3"),
+}  # fmt: skip
+MESH = 5000  # points
 TOLERANCE = 1e-10
 HIDDEN = [16, 16]
+ARCS = {"arc_features": True}
 CASES: dict[str, dict[str, Any]] = {
     "gcn": {},
     "gcn batch": {"norm": "batch", "residual": "linear", "activation": "elu"},
@@ -58,32 +84,96 @@ CASES: dict[str, dict[str, Any]] = {
     "sgc": {"hops": 3},
     "sign": {"hidden": [16], "hops": 3, "norm": "layer", "activation": "prelu"},
     "mlp": {"norm": "batch", "residual": "linear"},
+    "sage several": {"aggregation": "mean+max", "norm": "batch", "residual": "linear"},
+    "gine": {"norm": "batch", "residual": "linear", "train_eps": True, "eps": 0.2},
+    "gine cat": {"norm": "layer", "jk": "cat", "activation": "elu"},
+    "gat arcs": {**ARCS, "heads": 4, "out_heads": 2, "norm": "batch", "residual": "linear"},
+    "gatv2 arcs": {**ARCS, "heads": 4, "norm": "layer", "residual": "identity", "concat": False},
+    "transformer arcs": {**ARCS, "heads": 4, "beta": True, "norm": "batch", "residual": "linear"},
+    "transformer": {"heads": 2, "out_heads": 3, "concat": False, "norm": "layer"},
+    "transformer rootless": {**ARCS, "root_weight": False, "residual": "linear"},
+    "gatedgcn arcs": {**ARCS, "norm": "batch", "residual": "linear"},
+    "gatedgcn": {"norm": "layer", "residual": "identity", "root_weight": False},
+    "pna arcs": {**ARCS, "linear_before": True, "norm": "batch", "residual": "linear"},
+    "pna towers": {
+        "linear_before": True, "linear_after": True, "towers": 2, "pre_layers": 2, "post_layers": 2,
+        "aggregators": "sum+std", "scalers": "linear+inverse_linear", "norm": "layer",
+    },
+    "pna identity": {**ARCS, "linear_before": True, "scalers": "identity"},
+    "mgn": {},
+    "mgn mean": {"hidden": [16] * 5, "mlp_layers": 1, "reduction": "mean"},
 }  # fmt: skip
 
 
 @click.command()
-@click.argument("folders", nargs=-1, required=True, type=click.Path(exists=True))
-@click.option("--only", default="", help="Cases whose name begins so.")
-@click.option("--engine", help="What starts the program; without it, the oracle is compared.")
-def main(folders: tuple[str, ...], only: str, engine: str | None) -> None:
+@click.argument("folders", nargs=-1, type=click.Path(exists=True, path_type=Path))
+@click.option("--only", multiple=True, default=[""], help="Cases whose name begins so.")
+@click.option("--ranks", default="1,2,4", help="0: the oracle.")
+def main(folders: tuple[Path, ...], only: tuple[str, ...], ranks: str) -> None:
     """Compare all cases on each graph."""
-    failed = 0
+    if not folders and not DATA.is_dir():
+        sys.exit(print(f"skipped: there is no {DATA}"))
+    counts, names = [*map(int, ranks.split(","))], [n for n in CASES if n.startswith(only)]
     torch.set_default_dtype(torch.float64)
-    for folder in folders:
-        graph = open_graph(folder).graph
-        cases = {name: config_of(name) for name in CASES if name.startswith(only)}
-        problems = {name: oracle.Problem(graph, "in", c) for name, c in cases.items()}
-        weights = {name: weights_of(problem) for name, problem in problems.items()}
-        if engine is None:
-            found = {name: of_oracle(problems[name], weights[name]) for name in cases}
-        else:
-            found = of_engine(engine, folder, cases, weights)
-        for name, problem in problems.items():
-            expected = judge(graph, problem, weights[name])
-            worst, where = max(compare(problem, found[name], expected))
-            failed += not worst <= TOLERANCE
-            click.echo(f"{folder} {name:12} {worst:.1e} ({where})")
-    sys.exit(1 if failed else 0)
+    with tempfile.TemporaryDirectory() as scratch:
+        found = [
+            compared(folder, names, counts)
+            for folder in folders or (made(Path(scratch), name, counts) for name in GRAPHS)
+        ]
+    sys.exit(0 if all(found) else 1)
+
+
+def made(scratch: Path, name: str, counts: list[int]) -> Path:
+    """A graph folder with partitions."""
+
+    def partition(*words: Any) -> None:
+        line = [sys.executable, "-m", "partition", *map(str, words)]
+        subprocess.run(line, check=True, cwd=scratch, stdout=subprocess.DEVNULL)
+
+    if name == "mesh":
+        from scipy.spatial import Delaunay
+
+        points = np.random.default_rng(0).random((MESH, 3))
+        around, neighbours = Delaunay(points).vertex_neighbor_vertices
+        ends = np.stack([neighbours, np.repeat(np.arange(MESH), np.diff(around))])
+        np.save(scratch / "mesh.npy", ends.astype(np.int64))
+        np.save(scratch / "ways.npy", MESH ** (1 / 3) * (points[ends[0]] - points[ends[1]]))
+    source, *words = GRAPHS[name]
+    folder = scratch / f"{name}.graph"
+    partition("import", source, folder, *words)
+    for count in counts:
+        if count > 1:
+            partition("add", folder, "--model", "rp", "-k", count)
+    return folder
+
+
+def compared(folder: Path, names: list[str], counts: list[int]) -> bool:
+    """Whether all of these cases agree on a graph; a line for each says how far they are apart."""
+    graph = open_graph(folder).graph
+    problems = {name: oracle.Problem(graph, "in", config_of(name)) for name in names}
+    weights = {name: weights_of(problem) for name, problem in problems.items()}
+    found = {count: results_of(count, folder, problems, weights) for count in counts}
+    agree = True
+    for name, problem in problems.items():
+        expected, told = judge(graph, problem, weights[name]), ""
+        for count in counts:
+            worst, where = max(compare(problem, found[count][name], expected))
+            agree &= worst <= TOLERANCE
+            told += f"  {count}: {worst:.1e} ({where})"
+        click.echo(f"{folder.stem} {name:20}{told}")
+    return agree
+
+
+def results_of(
+    count: int,
+    folder: Path,
+    problems: dict[str, oracle.Problem],
+    weights: dict[str, oracle.Weights],
+) -> dict[str, dict[str, Any]]:
+    """The results of the program on so many ranks, or of the oracle."""
+    if count:
+        return of_engine(count, folder, {n: p.config for n, p in problems.items()}, weights)
+    return {name: of_oracle(problem, weights[name]) for name, problem in problems.items()}
 
 
 def config_of(name: str) -> Config:
@@ -110,7 +200,7 @@ def of_oracle(problem: oracle.Problem, weights: oracle.Weights) -> dict[str, Any
 
 
 def of_engine(
-    engine: str, graph: str, cases: dict[str, Config], weights: dict[str, oracle.Weights]
+    ranks: int, graph: Path, cases: dict[str, Config], weights: dict[str, oracle.Weights]
 ) -> dict[str, dict[str, Any]]:
     """The same of the distributed program, all cases in one launch."""
     with tempfile.TemporaryDirectory() as scratch:
@@ -120,7 +210,8 @@ def of_engine(
             (folder / "config.json").write_text(json.dumps(asdict(cases[name])))
             np.savez(folder / "weights.npz", **weights[name])
         program = Path(__file__).with_name("engine.py")
-        words = [*engine.split(), sys.executable, program, graph, *folders.values()]
+        words = [*local_launcher(), "-n", ranks, sys.executable, program, graph]
+        words += folders.values()
         subprocess.run(list(map(str, words)), check=True)
         found = {}
         for name, folder in folders.items():
@@ -154,19 +245,29 @@ def distance(found: Any, expected: Any, floor: float = 0.0) -> float:
 
 def judge(graph: Graph, problem: oracle.Problem, weights: oracle.Weights) -> dict[str, Any]:
     """Loss, gradients by stored name, and logits of an evaluation after one epoch."""
-    module = Net(problem.config, problem.features.shape[1], graph.classes)
+    model, ends = problem.config.model, (problem.features.shape[1], graph.classes)
+    of_arcs = None
+    if model.name in ("gine", "mgn") or getattr(model, "arc_features", False):
+        of_arcs = torch.tensor(np.asarray(graph.arc_data.features, np.float64))
+    if model.name == "mgn":
+        blocks = model.hidden[0], len(model.hidden), model.mlp_layers, model.reduction
+        module = MeshGraphNet((ends[0], graph.arc_data.width, ends[1]), *blocks)
+    else:
+        degrees = torch.bincount(torch.tensor(problem.arcs.degrees))
+        module = Net(problem.config, *ends, 0 if of_arcs is None else of_arcs.shape[1], degrees)
     state = {n: torch.tensor(a) for n, a in to_state(problem.network, weights).items()}
     counters = {n: v for n, v in module.state_dict().items() if n.endswith("batches_tracked")}
     module.load_state_dict(state | counters)
     x = torch.tensor(problem.features)
     edges = torch.tensor(np.stack([arcs(graph), graph.indices]).astype(np.int64))
+    rows = torch.tensor(np.flatnonzero(training_rows(graph)))
+    labels = torch.tensor(np.asarray(graph.labels, np.int64))[rows]
     module.train()
-    logits = module(x, edges)[problem.train]
-    loss = torch.nn.functional.cross_entropy(logits, torch.tensor(problem.labels).long())
+    loss = torch.nn.functional.cross_entropy(module(x, edges, of_arcs)[rows], labels)
     loss.backward()
     module.eval()
     with torch.no_grad():
-        logits = module(x, edges)
+        logits = module(x, edges, of_arcs)
     gradient = {n: p.grad.numpy() for n, p in module.named_parameters() if p.grad is not None}
     return {"loss": loss.item(), "gradient": gradient, "logits": logits.numpy()}
 
@@ -174,9 +275,13 @@ def judge(graph: Graph, problem: oracle.Problem, weights: oracle.Weights) -> dic
 class Net(torch.nn.Module):
     """The stack of ``gcnmpi.nn.networks.stack`` in PyTorch Geometric's layers."""
 
-    def __init__(self, config: Config, features: int, classes: int) -> None:
+    def __init__(
+        self, config: Config, features: int, classes: int, of_arcs: int, degrees: torch.Tensor
+    ) -> None:
         super().__init__()
-        self.model = model = config.model
+        self.model = model = OwnOptions(**asdict(config.model))  # which has every key
+        self.options = {"edge_dim": of_arcs or None}
+        self.degrees = degrees
         name, hidden, d_in = model.name, list(model.hidden), features
         if name == "sgc":
             self.convs = ModuleList([pyg.SGConv(features, classes, model.hops)])
@@ -216,19 +321,33 @@ class Net(torch.nn.Module):
             return pyg.GCNConv(d_in, width)
         if model.name == "sage":
             options = {"root_weight": model.root_weight, "normalize": model.normalize_output}
-            return pyg.SAGEConv(d_in, width, aggr=model.aggregation, **options)
-        if model.name == "gin":
+            kinds = model.aggregation.split("+")
+            return pyg.SAGEConv(d_in, width, kinds if kinds[1:] else kinds[0], **options)
+        if model.name in ("gin", "gine"):
             names = {"batch": "batch_norm", "layer": "layer_norm", "none": None}
             options = {"norm_kwargs": {"mode": "node"}} if model.norm == "layer" else {}
             mlp = pyg.MLP(
                 [d_in, width, width], act=model.activation, norm=names[model.norm], **options
             )
-            return pyg.GINConv(mlp, eps=model.eps, train_eps=model.train_eps)
-        if model.name in ("gat", "gatv2"):
-            kind = {"gat": pyg.GATConv, "gatv2": pyg.GATv2Conv}[model.name]
+            if model.name == "gin":
+                return pyg.GINConv(mlp, eps=model.eps, train_eps=model.train_eps)
+            return pyg.GINEConv(mlp, eps=model.eps, train_eps=model.train_eps, **self.options)
+        if model.name in ("gat", "gatv2", "transformer"):
             heads, concat = (model.out_heads, False) if last else (model.heads, model.concat)
-            columns = width // heads if concat else width
-            return kind(d_in, columns, heads, concat, negative_slope=model.negative_slope)
+            given = d_in, width // heads if concat else width, heads, concat
+            if model.name == "transformer":
+                options = {"beta": model.beta, "root_weight": model.root_weight}
+                return pyg.TransformerConv(*given, **options, **self.options)
+            kind = {"gat": pyg.GATConv, "gatv2": pyg.GATv2Conv}[model.name]
+            return kind(*given, negative_slope=model.negative_slope, **self.options)
+        if model.name == "gatedgcn":
+            options = {"root_weight": model.root_weight}
+            return pyg.ResGatedGraphConv(d_in, width, **options, **self.options)
+        if model.name == "pna":
+            given = model.aggregators.split("+"), model.scalers.split("+"), self.degrees
+            names = "towers", "pre_layers", "post_layers"
+            options = {name: getattr(model, name) for name in names}
+            return pyg.PNAConv(d_in, width, *given, **options, **self.options)
         if model.name == "gcnii":
             return pyg.GCN2Conv(width, model.alpha, model.theta, k + 1)
         return Linear(d_in, width)
@@ -240,7 +359,9 @@ class Net(torch.nn.Module):
             return self.acts[k](x)
         return x if kind == "none" else getattr(functional, kind)(x)
 
-    def forward(self, x: torch.Tensor, edges: torch.Tensor) -> torch.Tensor:
+    def forward(
+        self, x: torch.Tensor, edges: torch.Tensor, of_arcs: torch.Tensor | None
+    ) -> torch.Tensor:
         """Logits of all vertices."""
         model = self.model
         if model.name == "sgc":
@@ -256,6 +377,7 @@ class Net(torch.nn.Module):
         layers = self.lins if linear else self.convs
         for k, layer in enumerate(layers):
             arguments = (first, edges) if model.name == "gcnii" else (() if linear else (edges,))
+            arguments += () if of_arcs is None else (of_arcs,)
             y = layer(x, *arguments)
             if model.residual == "linear":
                 y = y + self.residuals[str(k)](x)

@@ -19,42 +19,61 @@ import torch_geometric.nn as pyg
 from torch.nn import Linear, ModuleList, ReLU, Sequential
 
 HERE = Path(__file__).parent
-N, WIDTH, HIDDEN, CLASSES = 40, 5, 6, 3
+N, WIDTH, HIDDEN, CLASSES, OF_ARCS = 40, 5, 6, 3, 2
 
 
 class Stack(torch.nn.Module):
-    """Convolution, linear residual, batch norm, ReLU, as in "Classic GNNs are strong baselines"."""
+    """Convolution, linear residual, batch norm, ReLU, as in "Classic GNNs are strong baselines".
 
-    def __init__(self, convolution: Any) -> None:
+    With ``of_arcs`` the convolutions are given the features of arcs.
+    """
+
+    def __init__(self, convolution: Any, of_arcs: bool = False) -> None:
         super().__init__()
+        self.of_arcs = of_arcs
         widths = [WIDTH, HIDDEN, HIDDEN, CLASSES]
         pairs = list(pairwise(widths))
         self.convs = ModuleList(convolution(*pair, pair[1] == CLASSES) for pair in pairs)
         self.residuals = ModuleList(Linear(*pair) for pair in pairs)
         self.norms = ModuleList(torch.nn.BatchNorm1d(width) for width in widths[1:-1])
 
-    def forward(self, x: torch.Tensor, edges: torch.Tensor) -> torch.Tensor:
+    def forward(self, x: torch.Tensor, edges: torch.Tensor, *given: torch.Tensor) -> torch.Tensor:
         """Logits of all vertices."""
+        given = given if self.of_arcs else ()
         for k, (conv, residual) in enumerate(zip(self.convs, self.residuals, strict=True)):
-            x = conv(x, edges) + residual(x)
+            x = conv(x, edges, *given) + residual(x)
             if k < len(self.norms):
                 x = self.norms[k](x).relu()
         return x
 
 
-def gin(d_in: int, d_out: int, last: bool) -> pyg.GINConv:
-    """With the MLP that most examples write, and a trained ε."""
+def perceptron(d_in: int, d_out: int) -> Sequential:
+    """The MLP that most examples write."""
     norm = torch.nn.BatchNorm1d(d_out)
-    return pyg.GINConv(
-        Sequential(Linear(d_in, d_out), norm, ReLU(), Linear(d_out, d_out)), train_eps=True
-    )
+    return Sequential(Linear(d_in, d_out), norm, ReLU(), Linear(d_out, d_out))
 
 
-def heads(kind: Any) -> Any:
+def heads(kind: Any, **options: Any) -> Any:
     """Two heads, concatenated in hidden layers and averaged in the last one."""
 
     def make(d_in: int, d_out: int, last: bool) -> Any:
-        return kind(d_in, d_out if last else d_out // 2, heads=2, concat=not last)
+        return kind(d_in, d_out if last else d_out // 2, heads=2, concat=not last, **options)
+
+    return make
+
+
+def averaged(d_in: int, d_out: int, last: bool) -> pyg.TransformerConv:
+    """Two heads, averaged in every layer, with a gate and features of arcs."""
+    return pyg.TransformerConv(d_in, d_out, 2, False, True, edge_dim=OF_ARCS)
+
+
+def pna(degrees: torch.Tensor, **options: Any) -> Any:
+    """All aggregators and scalers that are the defaults here, or others."""
+    aggregators, scalers = ["mean", "min", "max", "std"], ["identity", "amplification"]
+    given = {"aggregators": aggregators, "scalers": [*scalers, "attenuation"]} | options
+
+    def make(d_in: int, d_out: int, last: bool) -> Any:
+        return pyg.PNAConv(d_in, d_out, deg=degrees, **given)
 
     return make
 
@@ -64,7 +83,10 @@ BASIC: dict[str, Any] = {"in_channels": WIDTH, "hidden_channels": HIDDEN, "out_c
 CASES: dict[str, tuple[Any, dict[str, Any]]] = {
     "gcn": (lambda: Stack(lambda i, o, _: pyg.GCNConv(i, o)), {}),
     "sage": (lambda: Stack(lambda i, o, _: pyg.SAGEConv(i, o)), {}),
-    "gin": (lambda: Stack(gin), {"train_eps": True}),
+    "gin": (
+        lambda: Stack(lambda i, o, _: pyg.GINConv(perceptron(i, o), train_eps=True)),
+        {"train_eps": True},
+    ),
     "gat": (lambda: Stack(heads(pyg.GATConv)), ATTENTION),
     "gatv2": (lambda: Stack(heads(pyg.GATv2Conv)), ATTENTION),
     "basic-gcn": (
@@ -91,6 +113,39 @@ CASES: dict[str, tuple[Any, dict[str, Any]]] = {
         ATTENTION | {"norm": "layer", "residual": "none", "linear_after": True},
     ),
 }  # fmt: skip
+ARCS = {"arc_features": True}
+# The same of networks with rows of arcs; PNA's are told how many vertices have which degree.
+CASES_OF_ARCS: dict[str, tuple[Any, dict[str, Any]]] = {
+    "gine": (
+        lambda _: Stack(
+            lambda i, o, _: pyg.GINEConv(perceptron(i, o), eps=0.25, edge_dim=OF_ARCS), True
+        ),
+        {"eps": 0.25},
+    ),
+    "gat-arcs": (lambda _: Stack(heads(pyg.GATConv, edge_dim=OF_ARCS), True), ATTENTION | ARCS),
+    "gatv2-arcs": (lambda _: Stack(heads(pyg.GATv2Conv, edge_dim=OF_ARCS), True), ATTENTION | ARCS),
+    "transformer": (
+        lambda _: Stack(averaged, True),
+        ATTENTION | ARCS | {"concat": False, "beta": True},
+    ),
+    "transformer-plain": (
+        lambda _: Stack(heads(pyg.TransformerConv, root_weight=False)),
+        ATTENTION | {"root_weight": False},
+    ),
+    "gatedgcn": (
+        lambda _: Stack(lambda i, o, _: pyg.ResGatedGraphConv(i, o, edge_dim=OF_ARCS), True),
+        ARCS,
+    ),
+    "gatedgcn-plain": (
+        lambda _: Stack(lambda i, o, _: pyg.ResGatedGraphConv(i, o, root_weight=False)),
+        {"root_weight": False},
+    ),
+    "pna": (lambda degrees: Stack(pna(degrees, edge_dim=OF_ARCS), True), ARCS),
+    "pna-towers": (
+        lambda degrees: Stack(pna(degrees, scalers=["identity"], towers=3, pre_layers=2)),
+        {"scalers": "identity", "towers": 3, "pre_layers": 2},
+    ),
+}
 
 
 def main() -> None:
@@ -104,19 +159,26 @@ def main() -> None:
     edges = np.stack(np.nonzero(dense)).astype(np.int64)
     features = random.standard_normal((N, WIDTH)).astype(np.float32)
     labels = random.integers(0, CLASSES, N)
-    np.savez(HERE / "graph.npz", edges=edges, features=features)
-    x, arcs = torch.from_numpy(features).double(), torch.from_numpy(edges)
+    of_arcs = random.standard_normal((edges.shape[1], OF_ARCS)).astype(np.float32)
+    np.savez(HERE / "graph.npz", edges=edges, features=features, arc_features=of_arcs)
+    given = torch.from_numpy(features).double(), torch.from_numpy(edges)
+    degrees = torch.bincount(torch.bincount(given[1][1], minlength=N))
+    with_arcs = *given, torch.from_numpy(of_arcs).double()
+    cases = {name: (make(), options, given) for name, (make, options) in CASES.items()}
+    cases |= {
+        name: (make(degrees), options, with_arcs) for name, (make, options) in CASES_OF_ARCS.items()
+    }
     logits = {}
-    for name, (make, options) in CASES.items():
-        model = make()
+    for name, (model, options, inputs) in cases.items():
         optimizer = torch.optim.Adam(model.parameters(), lr=0.05)
         for _ in range(5):
             optimizer.zero_grad()
-            torch.nn.functional.cross_entropy(model(x, arcs), torch.from_numpy(labels)).backward()
+            loss = torch.nn.functional.cross_entropy(model(*inputs), torch.from_numpy(labels))
+            loss.backward()
             optimizer.step()
-        logits[name] = model.eval()(x, arcs).detach().numpy()
+        logits[name] = model.eval()(*inputs).detach().numpy()
         torch.save(model.state_dict(), HERE / f"{name}.pt")
-        kind = name.removeprefix("basic-")
+        kind = name.removeprefix("basic-").partition("-")[0]
         table = {"name": kind, "hidden": [HIDDEN] * 2, "norm": "batch", "residual": "linear"}
         write_toml(HERE / f"{name}.toml", table | options)
     np.savez(HERE / "pyg.npz", **logits)

@@ -14,6 +14,7 @@ from stored_graphs import store
 from tensor_files import call, write_safetensors, write_state, write_torch
 from words import sets
 
+from partition.graph.arc_data import ArcData
 from partition.graph.graph import Graph
 from partition.tensor_files import read_tensors
 
@@ -26,7 +27,7 @@ RANKS = (1, 3, 4)
 def folder(tmp_path_factory):
     root = tmp_path_factory.mktemp("foreign")
     with np.load(FOREIGN / "graph.npz") as arrays:
-        edges, features = arrays["edges"], arrays["features"]
+        edges, features, of_arcs = (arrays[n] for n in ("edges", "features", "arc_features"))
     n = len(features)
     both = np.unique(np.concatenate((edges, edges[::-1]), axis=1), axis=1)
     for name, (source, target), ids in (("pyg", edges, None), ("dgl", both, np.arange(n) * 10)):
@@ -36,7 +37,9 @@ def folder(tmp_path_factory):
         labels = None if ids is None else (np.arange(n) % 3).astype(np.int32)
         names = None if ids is None else CLASSES
         arcs = indptr, target[order].astype(np.int32)
-        graph = Graph(*arcs, features=features, labels=labels, class_names=names, ids=ids)
+        data = ArcData(of_arcs[order]) if name == "pyg" else ArcData()
+        given = {"features": features, "labels": labels, "class_names": names, "ids": ids}
+        graph = Graph(*arcs, **given, arc_data=data)
         store(root / f"{name}.graph", graph, *RANKS[1:], 2)
     return root
 

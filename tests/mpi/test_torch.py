@@ -43,6 +43,15 @@ def test_layers_that_read_features_of_arcs_agree_with_the_whole_graph(mpirun, tm
 
 
 @needs_torch
+def test_losses_are_the_same_on_any_number_of_ranks(mpirun, tmp_path):
+    done = mpirun(4, "torch_losses.py", EXAMPLES, tmp_path)
+    assert [line.partition(":")[0] for line in done.stdout.splitlines()] == [
+        "meshgraphnet",
+        "forces",
+    ]
+
+
+@needs_torch
 @needs_pyg
 @pytest.mark.parametrize("nranks", RANKS)
 def test_modules_agree_with_pyg_on_the_whole_graph(mpirun, tmp_path, data_dir, nranks):

@@ -21,11 +21,19 @@ from gcnmpi.nn.compile.places import narrow, place
 from gcnmpi.nn.compile.residency import made_again
 from gcnmpi.nn.compile.shifts import without_shifts
 from gcnmpi.nn.compile.sparse import sparse_values, with_sparse_steps
-from gcnmpi.nn.network import Network, without_unread
+from gcnmpi.nn.network import Network
 from gcnmpi.nn.operators import rule_of
 from gcnmpi.nn.operators.dense import Linear
 from gcnmpi.nn.operators.neighbours import Aggregate
-from gcnmpi.nn.program import Finish, Instruction, Operator, Program, Step, Value
+from gcnmpi.nn.program import (
+    Finish,
+    Instruction,
+    Operator,
+    Program,
+    Step,
+    Value,
+    without_unread,
+)
 from gcnmpi.nn.tape import Tape
 from gcnmpi.options.config import ModelConfig
 

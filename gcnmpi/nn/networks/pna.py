@@ -39,10 +39,7 @@ def build(model: PnaOptions, features: int, classes: int, arcs: int) -> Network:
                 b, model, parts, d_in, model.pre_layers, f"{name}.pre_nns.{tower}"
             )
             y = b.reduce(message, *aggregators)
-            parts = [
-                y if kind == "identity" else b.scale_by_degree(y, kind, f"{name}.aggr_module")
-                for kind in scalers
-            ]
+            parts = [b.scale_by_degree(y, kind, f"{name}.aggr_module") for kind in scalers]
             width, post = layer.width // model.towers, f"{name}.post_nns.{tower}"
             towers.append(_perceptron(b, model, [x, *parts], width, model.post_layers, post))
         return b.linear_of_all(towers, layer.width, f"{name}.lin", bias=model.bias)

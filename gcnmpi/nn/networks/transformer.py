@@ -37,6 +37,9 @@ def build(model: TransformerOptions, features: int, classes: int, arcs: int) -> 
         if b.width(y) != layer.width:
             y = b.mean_of_heads(y, heads)
         if not model.root_weight:
+            b.unread(f"{layer.name}.lin_skip.weight", layer.width, b.width(x))
+            if model.bias:
+                b.unread(f"{layer.name}.lin_skip.bias", layer.width)
             return y
         root = linear(x, layer.width, "lin_skip")
         if not model.beta:

@@ -1,0 +1,114 @@
+"""Under mpirun on 4 ranks: losses are the same on 1, 2, 3 and 4 of them, and so is their gradient.
+
+Of the examples with features of arcs and with forces; and, on 3 ranks, gradients of gradients
+through expand, aggregate, dropout and mean, by differences. Usage: torch_losses.py EXAMPLES FOLDER
+"""
+
+import sys
+import warnings
+from pathlib import Path
+
+import numpy as np
+import torch
+from scipy.spatial import Delaunay
+
+import gcnmpi.torch
+from gcnmpi.mpi import comm as mpi
+from gcnmpi.mpi.process import run
+from gcnmpi.torch.functions import Linear
+
+sys.path.append(str(Path(__file__).parents[2]))
+from stored_graphs import store_parts, uneven_parts
+
+EXAMPLES = ("meshgraphnet", "forces")
+STEPS = 3
+
+
+def prepare(folder):
+    """A triangulation with numbers to predict, and atoms."""
+    random = np.random.default_rng(0)
+    points = random.random((40, 2))
+    ends = Delaunay(points).simplices[:, [0, 1, 1, 2, 2, 0]].reshape(-1, 2)
+    ends = np.unique(np.vstack([ends, ends[:, ::-1]]), axis=0)
+    gcnmpi.graph.from_arrays(
+        ends.T,
+        random.standard_normal((40, 3)),
+        targets=random.standard_normal((40, 2)),
+        arc_features=points[ends[:, 1]] - points[ends[:, 0]],
+        train_mask=np.arange(40) % 3 > 0,
+        folder=folder / "meshgraphnet.graph",
+    )
+    __import__("forces").make(folder / "forces.graph", 3)
+    for name, n in (("meshgraphnet", 40), ("forces", 27)):
+        for k in (2, 3, 4):
+            store_parts(folder / f"{name}.graph", f"uneven-{k}", uneven_parts(n, k), k, mixed=False)
+
+
+def curve(example, g):
+    """Losses and gradients of some steps of an example, as flat arrays."""
+    torch.manual_seed(0)
+    net, found = example.Net(g), []
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.01)
+    for _ in range(STEPS):
+        optimizer.zero_grad()
+        loss = example.loss_of(g, net)
+        loss.backward()
+        g.all_reduce_gradients(net)
+        optimizer.step()
+        found.append([float(loss), *(float(x) for p in net.parameters() for x in p.grad.ravel())])
+    return np.array(found)
+
+
+def check_gradients(g):
+    """Of second order, of a function of numbers that all ranks have, by differences."""
+
+    def add(part):
+        total = part.numpy().copy()
+        g._ranks.sum(total)
+        return torch.from_numpy(total)
+
+    ways = torch.from_numpy(np.random.default_rng(1).standard_normal((g.n, 2, 2)))[g.ids]
+    source, target = g.edge_index
+
+    def loss(numbers):
+        shared = Linear.apply(numbers, lambda all_: all_.clone(), add)
+        h = torch.sin(ways @ shared)
+        products = g.expand(h)[source] * h[target]
+        h = torch.zeros_like(h).index_add(0, target, products) + g.aggregate(h**2)
+        errors = g.dropout(h, 0.3, epoch=1, layer=0).square().mean(1)
+        return g.mean(errors) ** 2 + g.mean(torch.tanh(errors))
+
+    torch.manual_seed(2)
+    numbers = torch.tensor([0.3, -0.7], dtype=torch.float64, requires_grad=True)
+    assert torch.autograd.gradcheck(loss, numbers)
+    assert torch.autograd.gradgradcheck(loss, numbers)
+
+
+def main(comm) -> int:
+    folder = Path(sys.argv[2])
+    sys.path.insert(0, sys.argv[1])
+    warnings.simplefilter("ignore")  # of few cores
+    torch.set_default_dtype(torch.float64)
+    mpi.from_root(comm, lambda: prepare(folder))
+    found = {name: [] for name in EXAMPLES}
+    for size in range(1, comm.size + 1):
+        few = comm.Split(comm.rank >= size, comm.rank)
+        if comm.rank >= size:
+            continue
+        for name in EXAMPLES:
+            example, graph = __import__(name), folder / f"{name}.graph"
+            parts = f"uneven-{size}" if size > 1 else None
+            g = gcnmpi.torch.open(graph, parts, dtype=torch.float64, comm=few, **example.OPTIONS)
+            found[name].append(curve(example, g))
+        if size == 3:
+            check_gradients(g)
+    if comm.rank == 0:
+        for name, (alone, *others) in found.items():
+            worst = max(np.abs(other - alone).max() for other in others)
+            assert worst < 1e-10 * max(1, np.abs(alone).max()), (name, worst)
+            print(f"{name}: {worst:.1e}")
+    return 0
+
+
+if __name__ == "__main__":
+    run(main)
