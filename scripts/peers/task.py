@@ -104,7 +104,10 @@ def open_task(case: Case, normalize: str = "none") -> Task:
     arcs = 0 if of_arcs is None else of_arcs.shape[1]
     network = network_of(config.model, graph.features.shape[1], graph.classes, arcs)
     seed = config.train.seed
-    state = to_state(network, {n: initial(p, seed) for n, p in network.parameters.items()})
+    degrees = np.bincount(graph.indices, minlength=graph.n).astype(np.float64)
+    mean = lambda of: float(of(degrees).mean())  # noqa: E731
+    start = {name: initial(p, seed, mean) for name, p in network.parameters.items()}
+    state = to_state(network, start)
     trained = training_rows(graph)
     return Task(
         imports,
