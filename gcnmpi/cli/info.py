@@ -109,7 +109,7 @@ def _print_program(
     config = replace(config, graph=graph_of(config))
     partition, scheme = resolved_options(stored, name, config, size, where)
     config = replace(config, scheme=scheme)
-    widths = ends(config.task, stored.manifest, getattr(config.model, "towers", 1))
+    widths = ends(config.task, config.model, stored.manifest)
     setting = Setting(stored, config, Machine(), where, *widths, locality=False)
     case = setting.case(Candidate(scheme, {}, 0, partition), size)
     batch = program_of_batches(case.work.config, stored, case.work.network, case.program)

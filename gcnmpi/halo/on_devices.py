@@ -11,7 +11,7 @@ import os
 from gcnmpi.core.arrays import PointToPoint
 from gcnmpi.halo.messages import Mover
 from gcnmpi.halo.plan import Plan
-from gcnmpi.halo.transports import Route, Rows, Transport, messages
+from gcnmpi.halo.transports import OneWay, Route, Rows, messages
 from gcnmpi.kernels.interface.kernel import Kernel
 from gcnmpi.mpi.comm import Comm, agreed, host_name
 from gcnmpi.mpi.reduction import joined, no_network
@@ -28,7 +28,7 @@ class _OnDevices(Mover):
         self.before_sending = self.before_receiving = lambda: None
 
 
-class Nccl(Transport):
+class Nccl(OneWay):
     """Messages of NCCL between ranks that have a device each."""
 
     required = True

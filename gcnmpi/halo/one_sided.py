@@ -14,13 +14,13 @@ from collections.abc import Iterator
 import numpy as np
 
 from gcnmpi.halo.plan import Plan
-from gcnmpi.halo.transports import Ends, Route, Rows, Transport, messages
+from gcnmpi.halo.transports import Ends, OneWay, Route, Rows, messages
 from gcnmpi.kernels.interface.kernel import Array, Kernel
 from gcnmpi.mpi import comm as mpi
 from partition.errors import UserError
 
 
-class OneSided(Transport):
+class OneSided(OneWay):
     """Rows are put into the halo, or into the buffer of packed rows, of their receiver."""
 
     shares_packed = False  # memory is attached to a window once

@@ -8,6 +8,7 @@ there, in :mod:`gcnmpi.halo.on_devices` devices send them.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -119,7 +120,7 @@ class Route(Protocol):
         """Until the target is complete and the source may be overwritten."""
 
 
-class Transport:
+class Transport(ABC):
     """Carries the rows of a plan; made by all ranks together.
 
     Attributes
@@ -155,7 +156,7 @@ class Transport:
     def _send_rows(self) -> np.ndarray:
         return self.kernel.resident(self.plan.send_rows, np.int64)
 
-    @classmethod
+    @classmethod  # noqa: B027  # most transports work everywhere
     def check(cls, comm: Comm, kernel: Kernel) -> None:
         """Raise a UserError, on all ranks, if this transport does not work here."""
 
@@ -174,19 +175,27 @@ class Transport:
         """Which rows travel in messages; those of rank ``peers[i]`` begin at ``offsets[i]``."""
         return [slice(0, int(offsets[-1]))]
 
+    @abstractmethod
     def routes(self, exchange: Ends, outer: Rows, inner: Rows) -> tuple[Route, Route]:
         """The way of packed rows (``outer``) to halos (``inner``), and the way back.
 
         Both are what MPI works on: see :mod:`gcnmpi.halo.messages`.
         """
+
+
+class OneWay(Transport):
+    """A transport whose two directions are alike."""
+
+    def routes(self, exchange: Ends, outer: Rows, inner: Rows) -> tuple[Route, Route]:
+        """The same kind of way there and back."""
         return self.route(outer, inner), self.route(inner, outer)
 
+    @abstractmethod
     def route(self, source: Rows, target: Rows) -> Route:
-        """The way from one to the other, of a transport whose two directions are alike."""
-        raise NotImplementedError
+        """The way from one to the other."""
 
 
-class Persistent(Transport):
+class Persistent(OneWay):
     """Messages whose requests are made once."""
 
     takes_devices = True
@@ -196,7 +205,7 @@ class Persistent(Transport):
         return PersistentRoute(self.comm, source, target)
 
 
-class Isend(Transport):
+class Isend(OneWay):
     """Messages whose requests are made in every exchange."""
 
     takes_devices = True
@@ -223,7 +232,7 @@ class Neighbor(Transport):
         )
 
 
-class Alltoallv(Transport):
+class Alltoallv(OneWay):
     """The collective of all ranks, to most of which nothing is sent."""
 
     def route(self, source: Rows, target: Rows) -> Route:

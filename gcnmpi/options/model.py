@@ -101,6 +101,11 @@ class ModelConfig:
     cache_input: bool = key(True, "compute M times fixed features only once")
     train_features: bool = key(False, "learn the input features too, from those of the graph")
 
+    @property
+    def fewest_outputs(self) -> int:
+        """Columns of the outputs are a multiple of this."""
+        return 1
+
 
 @options_of("model")
 class HiddenOptions(ModelConfig):
@@ -250,6 +255,11 @@ class PnaOptions(ArcOptions):
     towers: int = key(1, "pna: messages of so many kinds, each with weights of its own", low=1)
     pre_layers: int = key(1, "pna: linear layers that make a message", low=1, most=DEEPEST)
     post_layers: int = key(1, "pna: linear layers of each tower after it", low=1, most=DEEPEST)
+
+    @property
+    def fewest_outputs(self) -> int:
+        """A column for each tower."""
+        return self.towers
 
 
 @options_of("model")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from gcnmpi.options.model import ModelConfig
 from gcnmpi.options.settings import key, options_of
 from partition.errors import UserError
 from partition.graph.examples import ARCS, VERTICES
@@ -119,12 +120,9 @@ def outputs(task: TaskConfig, manifest: Manifest) -> int:
     return targets or (classes if task.name == "labels" else 0)
 
 
-def ends(task: TaskConfig, manifest: Manifest, towers: int = 1) -> tuple[int, int]:
-    """Widths of features and outputs; the least where the graph has none, if nothing needs them.
-
-    Outputs are a multiple of ``model.towers``, of a network that has these.
-    """
-    return manifest.features or 1, outputs(task, manifest) or towers
+def ends(task: TaskConfig, model: ModelConfig, manifest: Manifest) -> tuple[int, int]:
+    """Widths of features and outputs; the least where the graph has none, if nothing needs them."""
+    return manifest.features or 1, outputs(task, manifest) or model.fewest_outputs
 
 
 def chosen_metrics(task: TaskConfig) -> tuple[str, ...]:

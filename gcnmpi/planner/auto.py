@@ -122,7 +122,7 @@ def _setting(
     stored: StoredGraph, config: Config, machine: Machine, per_node: int, locality: bool = True
 ) -> Setting:
     # A graph without labels may be meant for inference: a width that is missing decides nothing.
-    widths = ends(config.task, stored.manifest, getattr(config.model, "towers", 1))
+    widths = ends(config.task, config.model, stored.manifest)
     return Setting(stored, config, machine, per_node, *widths, locality=locality)
 
 

@@ -286,7 +286,7 @@ def _check_fits(problem: Problem, path: Path, facts: Mapping[str, Any]) -> None:
             f"the checkpoint {path} was made with {name} {before}, this run has {now}",
             f"set it back, or {hint}",
         )
-    if [facts["widths"][0], facts["widths"][-1]] != [*ends(config.task, manifest)]:
+    if [facts["widths"][0], facts["widths"][-1]] != [*ends(config.task, config.model, manifest)]:
         raise UserError(f"the checkpoint {path} is of other features or labels", hint)
     if facts["epoch"] > config.train.epochs:
         raise UserError(

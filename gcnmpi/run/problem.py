@@ -93,7 +93,7 @@ def open_problem(
         config = dataclasses.replace(config, model=model)
     source, config = find_source(comm, graph, partition, config)
     with agreed(comm):
-        widths = widths or ends(config.task, source.stored.manifest)
+        widths = widths or ends(config.task, config.model, source.stored.manifest)
         network = network_of(
             config.model, *widths, source.stored.manifest.arc_features, config.task.on
         )

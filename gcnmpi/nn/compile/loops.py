@@ -1,4 +1,4 @@
-"""Steps on rows of arcs go over slices of them: what one slice leaves for the next is in no matrix.
+"""Steps on rows of arcs run over slices of rows: values within a loop have the rows of one slice.
 
 Rows of arcs depend on each other by what they add to vertices only. So steps that work on them row
 by row are brought together, and all of them are done with some rows before they come to the next::
