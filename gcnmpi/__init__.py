@@ -9,7 +9,7 @@ infers or evaluates.
 _NAMES = {
     "Builder": "gcnmpi.nn.network:Builder",
     "Run": "gcnmpi.api.record:Run",
-    "Stopped": "gcnmpi.api.training:Stopped",
+    "Stopped": "gcnmpi.run.training:Stopped",
     "UserError": "partition.errors:UserError",
     "evaluate": "gcnmpi.api.inference:evaluate",
     "graph": "gcnmpi.api.graph",

@@ -5,11 +5,11 @@ from gcnmpi.api.launching import RankError as RankError
 from gcnmpi.api.launching import launch as launch
 from gcnmpi.api.propagation import propagate as propagate
 from gcnmpi.api.record import Run as Run
-from gcnmpi.api.training import Stopped as Stopped
 from gcnmpi.api.training import train as train
 from gcnmpi.api.training import verify as verify
 from gcnmpi.nn.network import Builder as Builder
 from gcnmpi.nn.networks.stack import stack as stack
+from gcnmpi.run.training import Stopped as Stopped
 from partition.errors import UserError as UserError
 
 __version__: str

@@ -17,7 +17,6 @@ from gcnmpi.api.record import Run
 from gcnmpi.api.settings import Network, Settings, configured
 from gcnmpi.mpi.comm import Comm, agreed, check_same, from_root
 from gcnmpi.mpi.process import told
-from gcnmpi.mpi.watch import EXIT_REQUEUE
 from gcnmpi.options.outputs import Training, check_training_files
 from gcnmpi.report.checks import print_checks
 from gcnmpi.report.progress import Progress
@@ -25,17 +24,10 @@ from gcnmpi.run.best import diverged
 from gcnmpi.run.logs import parse_logs
 from gcnmpi.run.problem import Problem
 from gcnmpi.run.record import Epoch, read_run
-from gcnmpi.run.training import Guard, guarded, train_run
+from gcnmpi.run.training import Guard, Stopped, guarded, train_run
 
 Callback = Callable[[dict[str, Any]], object]
 ALIKE = "all ranks call it with the same arguments"
-
-
-class Stopped(SystemExit):
-    """A signal asked a run to stop: it has written a checkpoint, and the same call goes on from it.
-
-    A script that does not catch it ends with exit code 75, as ``gcnmpi train`` does.
-    """
 
 
 def train(
@@ -125,7 +117,7 @@ def train(
     if rose is not None and comm.rank == 0:
         warnings.warn(rose, stacklevel=2)
     if done.stopped:
-        raise Stopped(0 if comm.rank else EXIT_REQUEUE)
+        raise Stopped.on(comm)
     return Run(done.folder, from_root(comm, lambda: read_run(done.folder)))
 
 

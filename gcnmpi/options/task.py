@@ -30,7 +30,7 @@ METRICS_OF = {
     "labels": ("roc_auc", "average_precision", "f1_micro", "f1_macro", "accuracy"),
     "regression": ("rmse", "mae", "r2"),
 }
-LOWER_IS_BETTER = ("mae", "rmse")
+LOWER_IS_BETTER = ("mae", "rmse", "loss")  # losses are those that modules of PyTorch log
 
 
 def is_better(metric: str, value: float | None, than: float | None) -> bool:

@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from gcnmpi.run.problem import Problem
+from gcnmpi.run.opening import Opened
 from gcnmpi.run.record import Epoch
 from partition.errors import shown
 from partition.terminal import console, duration, pauses
@@ -16,29 +16,29 @@ from partition.terminal import console, duration, pauses
 class Progress:
     """Context that shows each epoch as it ends, on the standard error stream.
 
-    The problem gives the number of epochs and the warnings to print first; ranks other than 0 are
+    The configuration has the number of epochs; warnings are printed first. Ranks other than 0 are
     ``quiet``. ``moved`` is called with each epoch, to say that this rank makes progress; ``clock``
     gives the time in seconds.
     """
 
     def __init__(
         self,
-        problem: Problem,
+        opened: Opened,
         quiet: bool,
         moved: Callable[[], None] = lambda: None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._moved = moved
-        self._quiet, self._total = quiet, problem.config.train.epochs
+        self._quiet, self._total = quiet, opened.config.train.epochs
         self._clock, self._pauses = clock, pauses()
         self._pause = next(self._pauses)
         self._first: tuple[int, float] | None = None  # epoch and time
         self._shown = 0.0
         self._console = console(sys.stderr, quiet=quiet, soft_wrap=True)
         self._bar: Any = None
-        self._console.print(shown(_heading(problem)), markup=False)
+        self._console.print(shown(_heading(opened)), markup=False)
         if not quiet:
-            print_warnings(problem.warnings)
+            print_warnings(opened.warnings)
 
     def __enter__(self) -> Progress:
         if self._console.is_terminal and not self._quiet:
@@ -108,10 +108,10 @@ def figure(value: float) -> str:
     return f"{value:.3f}" if abs(value) < 100 else f"{value:.4g}"
 
 
-def _heading(problem: Problem) -> str:
+def _heading(opened: Opened) -> str:
     """The run in one line: "cora, partition hp-4: 4 ranks × 2 threads, p2p, graphblas …"."""
-    partition = f", partition {problem.source.partition.name}" if problem.source.partition else ""
-    ranks, threads = problem.runtime.comm.size, problem.runtime.kernel.threads
+    partition = f", partition {opened.source.partition.name}" if opened.source.partition else ""
+    ranks, threads = opened.runtime.comm.size, opened.runtime.kernel.threads
     size = f"{ranks} rank{'s' * (ranks > 1)} × {threads} thread{'s' * (threads > 1)}"
-    how = f"{problem.scheme.name}, {problem.runtime.kernel.name}, {problem.config.dtype}"
-    return f"{problem.source.stored.manifest.name}{partition}: {size}, {how}"
+    how = f"{opened.config.scheme.name}, {opened.runtime.kernel.name}, {opened.config.dtype}"
+    return f"{opened.source.stored.manifest.name}{partition}: {size}, {how}"

@@ -22,11 +22,18 @@ class Best:
 
     def after(self, epoch: Epoch, kernel: Kernel, flat: Array) -> Best:
         """The best after an epoch that left these weights, which are copied if they are."""
-        value = epoch.of("val", self.metric)
-        if self.flat is None or not is_better(self.metric, value, self.value):
+        if self.flat is None or not self.beaten_by(epoch):
             return self
         kernel.copy(flat, self.flat)
-        return replace(self, epoch=epoch.epoch, value=value)
+        return self.now(epoch)
+
+    def beaten_by(self, epoch: Epoch) -> bool:
+        """Whether an epoch has a better metric."""
+        return is_better(self.metric, epoch.of("val", self.metric), self.value)
+
+    def now(self, epoch: Epoch) -> Best:
+        """The same, of this epoch."""
+        return replace(self, epoch=epoch.epoch, value=epoch.of("val", self.metric))
 
 
 def stops_early(patience: int, best: Best, epoch: int) -> bool:

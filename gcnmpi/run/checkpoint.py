@@ -17,7 +17,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -27,6 +27,7 @@ import numpy as np
 
 from gcnmpi.kernels.interface.kernel import Array
 from gcnmpi.layout.place import Place
+from gcnmpi.layout.runtime import Source
 from gcnmpi.mpi.comm import Comm, agreed, from_root
 from gcnmpi.nn.model import Model
 from gcnmpi.options.config import Config, table_of
@@ -35,6 +36,7 @@ from gcnmpi.options.task import ends
 from gcnmpi.options.train import decided_by_evaluations
 from gcnmpi.run import checkpoint_files as files
 from gcnmpi.run.checkpoint_files import DamagedError
+from gcnmpi.run.opening import Opened
 from gcnmpi.run.problem import Problem
 from gcnmpi.run.record import Epoch
 from gcnmpi.run.weights import write_features
@@ -248,18 +250,25 @@ def _features_name(array: str) -> str:
     return f"{array}.features.npy"
 
 
-def _facts(problem: Problem, model: Model) -> dict[str, Any]:
-    manifest, partition = problem.source.stored.manifest, problem.source.partition
+def opened_facts(opened: Opened) -> dict[str, Any]:
+    """The facts of a checkpoint that tell on what was computed."""
+    manifest, partition = opened.source.stored.manifest, opened.source.partition
     return {
-        "format": files.FORMAT,
-        "version": files.VERSION,
         "graph": manifest.name,
         "graph_id": manifest.id,
         "data_id": manifest.data_id,
         "partition_id": None if partition is None else partition.id,
-        "ranks": problem.runtime.comm.size,
-        "scheme": problem.scheme.name,
-        "direction": problem.source.direction,
+        "ranks": opened.runtime.comm.size,
+        "scheme": opened.config.scheme.name,
+        "direction": opened.source.direction,
+    }
+
+
+def _facts(problem: Problem, model: Model) -> dict[str, Any]:
+    return {
+        "format": files.FORMAT,
+        "version": files.VERSION,
+        **opened_facts(problem),
         "widths": list(model.widths),
         "config": plain(table_of(problem.config)),
     }
@@ -267,31 +276,49 @@ def _facts(problem: Problem, model: Model) -> dict[str, Any]:
 
 def _check_fits(problem: Problem, path: Path, facts: Mapping[str, Any]) -> None:
     """Compare a checkpoint with the run that would go on from it."""
-    hint = "start over with --resume never, or use another --out"
     manifest, config = problem.source.stored.manifest, problem.config
-    if facts["graph_id"] != manifest.id:
-        raise UserError(f"the checkpoint {path} is of another graph than {manifest.name}", hint)
-    # Neither is known of folders and checkpoints of earlier versions.
-    if facts["data_id"] and manifest.data_id and facts["data_id"] != manifest.data_id:
-        raise UserError(
-            f"the checkpoint {path} was made with other features, labels or masks than "
-            f"{problem.source.stored.path} has now",
-            f"import that data again, or {hint}",
-        )
-    changed = list(differences(facts["config"], config))
-    if facts["direction"] != problem.source.direction:
-        changed.append(("direction of the matrix", facts["direction"], problem.source.direction))
-    for name, before, now in changed:
-        raise UserError(
-            f"the checkpoint {path} was made with {name} {before}, this run has {now}",
-            f"set it back, or {hint}",
-        )
+    check_fits(problem.source, path, facts, differences(facts["config"], config), AFRESH)
+    hint = AFRESH
     if [facts["widths"][0], facts["widths"][-1]] != [*ends(config.task, config.model, manifest)]:
         raise UserError(f"the checkpoint {path} is of other features or labels", hint)
     if facts["epoch"] > config.train.epochs:
         raise UserError(
             f"the checkpoint {path} is beyond train.epochs {config.train.epochs}",
             f"set train.epochs to {facts['epoch']} or more, or {hint}",
+        )
+
+
+AFRESH = "start over with --resume never, or use another --out"
+
+
+def check_fits(
+    source: Source,
+    path: Path,
+    facts: Mapping[str, Any],
+    different: Iterable[tuple[str, Any, Any]],
+    hint: str,
+) -> None:
+    """Raise a UserError if a checkpoint is of other data, or another configuration.
+
+    ``different`` has key, value before and value now of what may not differ.
+    """
+    manifest = source.stored.manifest
+    if facts["graph_id"] != manifest.id:
+        raise UserError(f"the checkpoint {path} is of another graph than {manifest.name}", hint)
+    # Neither is known of folders and checkpoints of earlier versions.
+    if facts["data_id"] and manifest.data_id and facts["data_id"] != manifest.data_id:
+        raise UserError(
+            f"the checkpoint {path} was made with other features, labels or masks than "
+            f"{source.stored.path} has now",
+            f"import that data again, or {hint}",
+        )
+    changed = list(different)
+    if facts["direction"] != source.direction:
+        changed.append(("direction of the matrix", facts["direction"], source.direction))
+    for name, before, now in changed:
+        raise UserError(
+            f"the checkpoint {path} was made with {name} {before}, this run has {now}",
+            f"set it back, or {hint}",
         )
 
 

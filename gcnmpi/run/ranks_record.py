@@ -13,6 +13,7 @@ import numpy as np
 
 from gcnmpi.core.precision import row_bytes
 from gcnmpi.core.timing import EPOCH_PHASES
+from gcnmpi.layout.runtime import Runtime
 from gcnmpi.mpi.hosts import most_ranks_a_node
 from gcnmpi.planner.batch_memory import batch_memory
 from gcnmpi.planner.batches import batch_cases
@@ -74,7 +75,7 @@ class PhaseSamples:
 
     Parameters
     ----------
-    problem : Problem
+    runtime : Runtime
     epoch : int
         The last epoch that is over.
 
@@ -84,8 +85,8 @@ class PhaseSamples:
         On rank 0: ``epoch``, ``after`` and ``seconds``, a list for each phase.
     """
 
-    def __init__(self, problem: Problem, epoch: int) -> None:
-        self._comm, self._phases = problem.runtime.comm, problem.runtime.phases
+    def __init__(self, runtime: Runtime, epoch: int) -> None:
+        self._comm, self._phases = runtime.comm, runtime.phases
         self._epoch, self._before = epoch, self._now()
         self.taken: list[dict[str, Any]] = []
 

@@ -164,10 +164,15 @@ def to_epoch(record: Any) -> Epoch:
     number, loss, seconds = values
     if type(number) is not int or number < 1 or not _is_number(loss) or not _is_number(seconds):
         raise ValueError(f"no epoch: {str(record)[:80]}")
-    metrics = {name: value for name, value in facts.items() if _METRIC.fullmatch(name)}
+    metrics = {name: value for name, value in facts.items() if is_metric(name)}
     if not all(value is None or _is_number(value) for value in metrics.values()):
         raise ValueError(f"no metrics: {str(record)[:80]}")
     return Epoch(number, loss, metrics, seconds)
+
+
+def is_metric(name: str) -> bool:
+    """Whether a name is one that epochs have metrics under."""
+    return _METRIC.fullmatch(name) is not None
 
 
 _METRIC = re.compile("(train|val|test)_[a-z0-9_]+")

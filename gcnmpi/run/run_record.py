@@ -9,7 +9,7 @@ import platform
 import resource
 import statistics
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
@@ -17,6 +17,7 @@ from typing import Any
 from gcnmpi import __version__
 from gcnmpi.core.volume import NOTHING, Volume
 from gcnmpi.halo.messages import relative_errors
+from gcnmpi.layout.runtime import Runtime
 from gcnmpi.mpi.comm import Comm, agreed, versions
 from gcnmpi.mpi.hosts import host_names, slurm_job
 from gcnmpi.options.config import TrainConfig, table_of
@@ -25,6 +26,7 @@ from gcnmpi.run import checkpoint, checkpoint_files
 from gcnmpi.run.best import Best
 from gcnmpi.run.evaluation import Evaluation
 from gcnmpi.run.logs import LOGS, Log
+from gcnmpi.run.opening import Opened
 from gcnmpi.run.problem import Problem
 from gcnmpi.run.record import (
     Epoch,
@@ -42,10 +44,22 @@ from partition.errors import UserError
 
 def start_record(problem: Problem, warnings: list[str]) -> dict[str, Any]:
     """Of what is run, on what, with what."""
-    comm, kernel = problem.runtime.comm, problem.runtime.kernel
-    manifest, partition = problem.source.stored.manifest, problem.source.partition
+    metric, table = chosen_metrics(problem.config.task)[0], table_of(problem.config)
+    how = {"scheme_options": problem.scheme.describe(), "reduction": problem.reduction}
+    return opened_record(problem, {**how, "metric": metric, "config": table}, warnings)
+
+
+def opened_record(
+    opened: Opened, how: Mapping[str, Any], warnings: Sequence[str], packages: Sequence[str] = ()
+) -> dict[str, Any]:
+    """The start of a record, of a graph that is open.
+
+    ``how`` are the fields that tell what is computed on it; ``packages`` those used besides.
+    """
+    comm, kernel = opened.runtime.comm, opened.runtime.kernel
+    manifest, partition = opened.source.stored.manifest, opened.source.partition
     # A rank needs not all of them: python-graphblas may be missing where another kernel computes.
-    packages = ("numpy", "scipy", "python-graphblas")
+    packages = ("numpy", "scipy", "python-graphblas", *packages)
     return {
         "time": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
         "graph": manifest.name,
@@ -55,16 +69,14 @@ def start_record(problem: Problem, warnings: list[str]) -> dict[str, Any]:
         "nnz": manifest.nnz,
         "partition": None if partition is None else partition.name,
         "partition_id": None if partition is None else partition.id,
-        "direction": problem.source.direction,
-        "scheme": problem.scheme.name,
-        "scheme_options": problem.scheme.describe(),
+        "direction": opened.source.direction,
+        "scheme": opened.config.scheme.name,
         "kernel": kernel.name,
         "ranks": comm.size,
         "threads": kernel.threads,
         "hosts": host_names(comm),
         "job": slurm_job(),
         "devices": comm.allgather(kernel.device),
-        "reduction": problem.reduction,
         "versions": {
             "gcnmpi": __version__,
             "python": platform.python_version(),
@@ -72,9 +84,8 @@ def start_record(problem: Problem, warnings: list[str]) -> dict[str, Any]:
             **kernel.versions(),
             **versions(),
         },
-        "metric": chosen_metrics(problem.config.task)[0],
-        "config": table_of(problem.config),
-        "warnings": [*problem.told, *warnings],
+        **how,
+        "warnings": [*opened.told, *warnings],
     }
 
 
@@ -191,6 +202,18 @@ def open_record(
     return str(continued_record(out, start, found.epochs))
 
 
+def check_there(comm: Comm, moved: bool, out: Path, kept: Path) -> None:
+    """Raise a UserError on all ranks if the folder of a run was moved while it went on.
+
+    With the folder went the lock that keeps others from writing to it. ``kept`` is the checkpoint
+    that a new one has.
+    """
+    if moved:
+        hint = f"the record and {kept} are in a new one: the same command goes on from there"
+        with agreed(comm):
+            raise UserError(f"{out} was renamed or removed during the run", hint)
+
+
 def evaluates(config: TrainConfig, epoch: int) -> bool:
     """Whether metrics are evaluated after an epoch; after the last one, always."""
     every = config.eval_every
@@ -206,22 +229,50 @@ def end_record(
     best: Best,
 ) -> dict[str, Any]:
     """The last record, of which bytes and phases are those of the epochs after ``before``."""
-    comm, traffic = problem.runtime.comm, problem.runtime.traffic
-    config, model = problem.config.train, step.model
+    runtime, config = problem.runtime, problem.config.train
     run = [epoch.epoch for epoch in epochs[before:]]
     evaluations = sum(evaluates(config, number) for number in run)
-    predicted = step.predicted(len(run))
     predicted_eval = _predicted(problem.scheme, evaluation.products()) * evaluations
     mine = {
-        **_figures("", traffic["train"], predicted),
-        **_figures("eval_", traffic["eval"], predicted_eval),
-        "hidden": traffic.hidden("train"),
+        **figures("eval_", runtime.traffic["eval"], predicted_eval),
+        "hidden": runtime.traffic.hidden("train"),
         **step.counted(),
+    }
+    predicted = step.predicted(len(run))
+    end = counted_record(runtime, config.epochs, epochs, before, best, predicted, mine)
+    errors = relative_errors(runtime.comm, runtime.traffic.errors)
+    return {**end, "orders": list(step.model.program.orders), "rounding": errors}
+
+
+def counted_record(
+    runtime: Runtime,
+    wanted: int,
+    epochs: Sequence[Epoch],
+    before: int,
+    best: Best,
+    predicted: Volume,
+    more: Mapping[str, Any],
+) -> dict[str, Any]:
+    """What was counted and timed on every rank, and how good the best epoch was.
+
+    Parameters
+    ----------
+    wanted : int
+        How many epochs were asked for.
+    predicted : Volume
+        Of this rank, in the exchanges of training.
+    more : mapping
+        Other numbers of this rank.
+    """
+    traffic, run = runtime.traffic, len(epochs) - before
+    mine = {
+        **figures("", traffic["train"], predicted),
+        **more,
         "setup_bytes_sent": traffic["setup"].sent,
         "reduce_bytes": traffic["train_reduce"].sent,
         "peak_memory_bytes": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024,
     }
-    every = comm.allgather((mine, dict(problem.runtime.phases.seconds)))
+    every = runtime.comm.allgather((mine, dict(runtime.phases.seconds)))
     names = sorted({name for _, seconds in every for name in seconds})
     phases = {}
     for name in names:
@@ -230,14 +281,12 @@ def end_record(
     return {
         "finished": True,
         "epochs": len(epochs),
-        "epochs_run": len(run),
-        "stopped_early": len(epochs) < config.epochs,
+        "epochs_run": run,
+        "stopped_early": len(epochs) < wanted,
         "best_epoch": best.epoch or None,
         **{f"best_{mask}_{best.metric}": _at(epochs, best, mask) for mask in ("val", "test")},
         "seconds_per_epoch": statistics.median(epoch.seconds for epoch in epochs),
-        "orders": list(model.program.orders),
         **{key: [numbers[key] for numbers, _ in every] for key in mine},
-        "rounding": relative_errors(comm, traffic.errors),
         "phases": phases,
         "rank_phases": {
             name: [float(f"{seconds.get(name, 0.0):.6g}") for _, seconds in every] for name in names
@@ -254,7 +303,7 @@ def _predicted(scheme: Scheme, products: list[Product]) -> Volume:
     return sum((scheme.volume(*product) for product in products), NOTHING)
 
 
-def _figures(prefix: str, counted: Volume, predicted: Volume) -> dict[str, Any]:
+def figures(prefix: str, counted: Volume, predicted: Volume) -> dict[str, Any]:
     """Fields of the record: what was counted beside what was predicted."""
     return {
         f"{prefix}bytes_sent": counted.sent,

@@ -25,6 +25,7 @@ from gcnmpi.run.problem import Problem
 from gcnmpi.run.ranks_record import PhaseSamples, ranks_record
 from gcnmpi.run.record import Epoch
 from gcnmpi.run.run_record import (
+    check_there,
     end_record,
     evaluates,
     open_record,
@@ -117,10 +118,7 @@ def train(
         with runtime.phases.as_one("checkpoint"), runtime.traffic.during("checkpoint"):
             moved = from_root(comm, write.restore)
             path = checkpoint.save(problem, out, model, arrays, history, facts)  # type: ignore
-        if moved:  # with the folder went the lock that keeps others from writing to it
-            hint = f"the record and {path} are in a new one: the same command goes on from there"
-            with agreed(comm):
-                raise UserError(f"{out} was renamed or removed during the run", hint)
+        check_there(comm, moved, out, path)  # type: ignore[arg-type]
         return path
 
     def interrupt() -> bool:
@@ -134,7 +132,7 @@ def train(
         write("start" if found is None else "resume", **start)
         with agreed(comm):
             write.check()
-        samples = PhaseSamples(problem, before)
+        samples = PhaseSamples(problem.runtime, before)
         stop()  # from here on it is asked in every epoch, and who asks for an end waits for that
         while not over:
             number, began = len(epochs) + 1, time.perf_counter()

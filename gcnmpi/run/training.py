@@ -14,7 +14,7 @@ from typing import Any
 
 from gcnmpi.mpi.comm import Comm, from_root
 from gcnmpi.mpi.launch import launched
-from gcnmpi.mpi.watch import stop_requests, watchdog
+from gcnmpi.mpi.watch import EXIT_REQUEUE, stop_requests, watchdog
 from gcnmpi.options.config import Config
 from gcnmpi.options.outputs import BEST_WEIGHTS, LAST_WEIGHTS, NETWORK, Training, run_name
 from gcnmpi.options.own_code import is_own, load_network
@@ -27,6 +27,18 @@ from gcnmpi.run.record import Epoch, RunRecord
 from partition.records import atomic_file
 
 OnEpoch = Callable[[Epoch], bool | None]
+
+
+class Stopped(SystemExit):
+    """A signal asked a run to stop: it has written a checkpoint, and the same call goes on from it.
+
+    A script that does not catch it ends with exit code 75, as ``gcnmpi train`` does.
+    """
+
+    @classmethod
+    def on(cls, comm: Comm) -> Stopped:
+        """To be raised on all ranks: the exit code is that of rank 0."""
+        return cls(0 if comm.rank else EXIT_REQUEUE)
 
 
 @dataclass(frozen=True)

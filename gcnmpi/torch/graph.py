@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import warnings
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import AbstractContextManager
 from functools import cached_property, partial
 from pathlib import Path
 
@@ -16,21 +17,24 @@ from gcnmpi.core.volume import Volume
 from gcnmpi.halo.plan import Plan
 from gcnmpi.layout.loading import Readable, original_rows
 from gcnmpi.layout.writing import write_rows
-from gcnmpi.mpi.comm import agreed, row_type
+from gcnmpi.mpi.comm import agreed
 from gcnmpi.nn.metrics.scored import Scored
 from gcnmpi.options.outputs import check_suffix
 from gcnmpi.options.task import METRICS, METRICS_OF
+from gcnmpi.run.opening import Opened
+from gcnmpi.run.writing import Rows, on_root
 from gcnmpi.schemes.p2p import Laid
 from gcnmpi.torch.agreement import Agreement, check_weights
 from gcnmpi.torch.alone import alone
 from gcnmpi.torch.batch_norm import BatchNorm
 from gcnmpi.torch.eager import eager
 from gcnmpi.torch.functions import Linear, Mean, dropped
+from gcnmpi.torch.kept import Keeps
 from gcnmpi.torch.moves import Moves
 from gcnmpi.torch.ranks import OfThisProcess, Ranks
 from gcnmpi.torch.replicas import GradientSum, broadcast
+from gcnmpi.torch.run import Asked, Run, running
 from partition.errors import UserError, unknown_name
-from partition.graph.store import StoredGraph
 
 
 class Graph(OfThisProcess):
@@ -62,19 +66,19 @@ class Graph(OfThisProcess):
     def __init__(
         self,
         ranks: Ranks,
+        opened: Opened,
         laid: Laid,
         moves: Moves,
-        stored: StoredGraph,
-        seed: int,
-        max_bytes: float,
         check_weights: bool,
         arc_features: torch.Tensor | None = None,
     ) -> None:
         self._ranks, self._laid, self._moves = ranks, laid, moves
-        self._stored, self._seed, self._max_bytes = stored, seed, max_bytes
+        self._opened, self._stored = opened, opened.source.stored
+        self._seed = opened.config.train.seed
+        self._max_bytes = opened.config.loading.max_bytes
         self._arc_features = arc_features
         self._sum_gradients = GradientSum(ranks)
-        manifest, plan, comm = stored.manifest, laid.plan, ranks.comm
+        manifest, plan, comm = self._stored.manifest, laid.plan, ranks.comm
         self.n, self.num_own, self.num_halo = manifest.n, plan.nown, plan.nhalo
         self.num_features = manifest.features
         self.num_classes = manifest.classes or manifest.targets
@@ -91,10 +95,9 @@ class Graph(OfThisProcess):
         self.test_mask: torch.Tensor | None = None
 
     def __repr__(self) -> str:
-        return (
-            f"<{self._stored.manifest.name}: {self.n} vertices; rank {self.rank} of {self.size}: "
-            f"{self.num_own} own rows, {self.num_halo} of others, {self._laid.forward.nnz} entries>"
-        )
+        name, rank = self._stored.manifest.name, f"rank {self.rank} of {self.size}"
+        rows = f"{self.num_own} own rows, {self.num_halo} of others"
+        return f"<{name}: {self.n} vertices; {rank}: {rows}, {self._laid.forward.nnz} entries>"
 
     # The pattern and the values of M.
 
@@ -327,7 +330,62 @@ class Graph(OfThisProcess):
 
         Exchanges while the graph was opened are among them.
         """
-        return self._ranks.runtime.traffic["setup"]
+        traffic = self._ranks.runtime.traffic
+        return traffic["setup"] + traffic["train"]
+
+    def run(
+        self,
+        out: str | os.PathLike,
+        model: torch.nn.Module,
+        optimizer: Keeps | None = None,
+        *,
+        config: Mapping[str, object] | None = None,
+        metric: str | None = None,
+        resume: str = "auto",
+        checkpoint_every: int = 0,
+        checkpoint_minutes: float = 15.0,
+        log: str = "",
+        progress: bool = True,
+        **others: Keeps,
+    ) -> AbstractContextManager[Run]:
+        """A context around a training loop: record, progress and checkpoints of ``gcnmpi train``.
+
+        For all ranks together, with the same arguments::
+
+            with g.run("runs/mine", net, optimizer) as run:
+                for epoch in run.epochs(200):
+                    …
+                    run.log(epoch, loss=loss, **g.metrics(out))
+
+        Parameters
+        ----------
+        out : path
+            Folder of the run, made if need be.
+        model, optimizer, **others
+            All that checkpoints keep: each has ``state_dict`` and ``load_state_dict``.
+        config : mapping, optional
+            Settings of the script, for the record.
+        metric : str, optional
+            ``val_METRIC`` chooses the best weights; by default "accuracy", of numbers "rmse".
+        resume : str
+            "auto": from the newest checkpoint in ``out``, else from the start; "never"; or the path
+            of a checkpoint or of a run.
+        checkpoint_every, checkpoint_minutes : int, float
+            Epochs, and minutes, after which the next checkpoint is written; 0: none.
+        log : str
+            Logs of the epochs for other programs, "csv,tensorboard".
+
+        Raises
+        ------
+        Stopped
+            After the epoch in which a signal asked for an end; it ends a script with exit code 75.
+        """
+        kept = {"model": model, "optimizer": optimizer, **others}
+        asked = Asked(
+            Path(out), {name: each for name, each in kept.items() if each is not None},
+            dict(config or {}), metric, resume, checkpoint_every, checkpoint_minutes, log, progress,
+        )  # fmt: skip
+        return running(self._opened, self._laid, self._moves, asked)
 
     # Rows from and to files.
 
@@ -351,7 +409,9 @@ class Graph(OfThisProcess):
         """
         with agreed(self._ranks.comm):
             check_suffix("write", Path(path), (".npy",))
-        write_rows(self._ranks.comm, Path(path), self._in_order(h), self.n)
+        own, rows = self._laid.plan.own, self._numbers(h)
+        rows = original_rows(self._ranks.comm, own, rows, self.n, self._max_bytes)
+        write_rows(self._ranks.comm, Path(path), rows, self.n)
 
     @eager
     def gather(self, h: torch.Tensor) -> torch.Tensor | None:
@@ -359,36 +419,26 @@ class Graph(OfThisProcess):
 
         For all ranks together; None on the others.
         """
-        comm, rows = self._ranks.comm, self._in_order(h)
-        counts = comm.gather(len(rows))
-        if counts is None:
-            with row_type(rows) as row:
-                comm.Gatherv([rows, len(rows), row], None)
-            return None
-        whole = np.empty((self.n, *rows.shape[1:]), rows.dtype)
-        with row_type(rows) as row:
-            comm.Gatherv(
-                [rows, len(rows), row], [whole, (counts, np.cumsum([0, *counts[:-1]])), row]
-            )
-        return torch.from_numpy(whole)
+        places = np.arange(self.num_own)
+        rows = Rows(self._laid.plan.own, places, self._numbers(h), self.n)
+        whole = on_root(self._ranks.comm, rows, self._max_bytes)
+        return None if whole is None else torch.from_numpy(whole)
 
-    def _in_order(self, h: torch.Tensor) -> np.ndarray:
+    def _numbers(self, h: torch.Tensor) -> np.ndarray:
         self._check_count(h, False)
         rows = h.detach().contiguous()
         if rows.dtype == torch.bfloat16:  # which NumPy has not
             rows = rows.to(self.dtype)
-        own = self._laid.plan.own
-        return original_rows(self._ranks.comm, own, rows.numpy(), self.n, self._max_bytes)
+        return rows.numpy()
 
     def _rows(self, h: torch.Tensor, halo: bool = False) -> torch.Tensor:
         self._check_count(h, halo)
         return self._ranks.taken(h)
 
     def _check_count(self, h: torch.Tensor, halo: bool) -> None:
-        wanted = f"{self.num_own} own rows"
-        allowed: tuple[int, ...] = (self.num_own,)
+        wanted, allowed = f"{self.num_own} own rows", [self.num_own]
         if halo:
-            allowed += (self.num_own + self.num_halo,)
+            allowed.append(self.num_own + self.num_halo)
             wanted += f", or {allowed[1]} with those of the halo,"
         if h.ndim == 0 or len(h) not in allowed:
             raise ValueError(

@@ -7,17 +7,20 @@ same order. Tensors have two dimensions and are in the memory of the host.
 from __future__ import annotations
 
 import weakref
-from collections import defaultdict
+from collections import Counter, defaultdict
 
 import numpy as np
 import torch
 
+from gcnmpi.core.volume import NOTHING, Volume
 from gcnmpi.halo.matrix import Matrix
 from gcnmpi.halo.product import HaloProduct, Operand
 from gcnmpi.layout.place import Place
 from gcnmpi.layout.runtime import Runtime
 from gcnmpi.options.config import Config
-from gcnmpi.schemes.p2p import NO_PACKINGS, Laid, mix
+from gcnmpi.schemes.forecast import Facts
+from gcnmpi.schemes.operations import SUMS, Operation
+from gcnmpi.schemes.p2p import NO_PACKINGS, Laid, P2PForecast, mix
 
 PLACE = Place(0)  # of every matrix: own rows lie the same way in all layers
 
@@ -30,6 +33,7 @@ class Moves:
         self._rows = HaloProduct(runtime, laid.plan, config)
         self._free: defaultdict[int, list[Matrix]] = defaultdict(list)
         self._product: tuple[HaloProduct, tuple[Operand, Operand]] | None = None
+        self._made: Counter[tuple[str, Operation, int]] = Counter()  # by purpose and width
 
     def expand(self, h: torch.Tensor) -> torch.Tensor:
         """Own rows (nown, width) → own and halo rows, in memory that the result has for itself.
@@ -44,6 +48,7 @@ class Moves:
         whole = torch.from_numpy(array)  # whose storage refers to this array, and to no other
         whole[: len(h)].copy_(h)
         self._rows.gather(matrix)
+        self._count(Operation.EXPAND, width)
         weakref.finalize(array, free.append, matrix).atexit = False
         return whole
 
@@ -52,6 +57,7 @@ class Moves:
         nown, arrays = self._laid.plan.nown, _array(gradient)
         out = torch.empty((nown, gradient.shape[1]), dtype=gradient.dtype)
         self._rows.add_halos(arrays[:nown], arrays[nown:], out.numpy())
+        self._count(Operation.FOLD, gradient.shape[1])
         return out
 
     def aggregate(self, h: torch.Tensor, transposed: bool) -> torch.Tensor:
@@ -61,7 +67,27 @@ class Moves:
         products, operands = self._product
         out = torch.empty(h.shape, dtype=h.dtype)
         products.multiply(operands[transposed], Matrix(PLACE, _array(h)), out.numpy())
+        self._count(SUMS[transposed], h.shape[1])
         return out
+
+    def predicted(self, purpose: str, by_rows: Facts) -> Volume:
+        """The volume of this rank's exchanges for a purpose, as metrics of the partition have it.
+
+        ``by_rows`` are the facts of an exchange of rows, which expand and fold make even where
+        products mix rows and partial sums.
+        """
+        comm, found = self._runtime.comm, NOTHING
+        for (of, operation, width), times in self._made.items():
+            products, facts = self._rows, by_rows
+            if operation in SUMS and self._product is not None:
+                products, facts = self._product[0], self._laid.facts
+            forecast = P2PForecast(comm.size, facts, {comm.rank: products.kept})
+            if of == purpose:
+                found += forecast.volume(comm.rank, operation, 1, width) * times
+        return found
+
+    def _count(self, operation: Operation, width: int) -> None:
+        self._made[self._runtime.traffic.purpose, operation, width] += 1
 
     def _make_product(self) -> tuple[HaloProduct, tuple[Operand, Operand]]:
         laid, packings = self._laid, NO_PACKINGS

@@ -113,9 +113,9 @@ def open(
         for line in opened.told:
             warnings.warn(line, stacklevel=2)
     laid = lay_out(runtime, source, config, Demand())
-    moves, max_bytes = Moves(runtime, laid, config), config.loading.max_bytes
     stored, arcs = source.stored, _arc_features(comm, source, laid, config)
-    g = Graph(Ranks(runtime), laid, moves, stored, seed, max_bytes, check_weights, arcs)
+    moves = Moves(runtime, laid, config)
+    g = Graph(Ranks(runtime), opened, laid, moves, check_weights, arcs)
     if stored.graph.features is not None:
         x = own_features(comm, stored, config, lambda features: g.load(features).numpy())
         g.x = torch.from_numpy(x).to(g.dtype)

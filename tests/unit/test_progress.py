@@ -26,7 +26,6 @@ def progress(capsys, epochs, seconds, first=1):
         runtime=SimpleNamespace(
             comm=SimpleNamespace(size=2), kernel=SimpleNamespace(name="scipy", threads=1)
         ),
-        scheme=SimpleNamespace(name="p2p"),
         warnings=(),
         machine=(),
     )

@@ -1,0 +1,129 @@
+"""Runs of gcnmpi.torch: their record, checkpoints and signals, and what is refused."""
+
+import csv
+import json
+import subprocess
+import sys
+from importlib.util import find_spec
+
+import numpy as np
+import pytest
+from stored_graphs import store
+
+from gcnmpi.report.run_facts import facts_of
+from gcnmpi.report.status import status
+from gcnmpi.run.record import read_run
+from partition.importing.synthetic import sbm
+from partition.pipeline.adding import add_partition
+
+pytestmark = pytest.mark.skipif(find_spec("torch") is None, reason="PyTorch is not installed")
+EPOCHS = 10
+MISTAKES = {
+    "never": "has no epoch",
+    "outside": "outside of run.epochs",
+    "nothing": "rank 0 did not call run.log in epoch 1",
+    "one rank": "rank 1 did not call run.log in epoch 1",
+    "epoch": "run.log was called with epoch 2 in epoch 1",
+    "twice": "run.log was called twice in epoch 1",
+    "loss": "the loss of epoch 1 is not the same on all ranks",
+    "metrics": "the metrics of epoch 1 are not the same on all ranks",
+    "name": "'lr' is no name of a metric",
+    "object": "which has no state_dict",
+}
+
+
+@pytest.fixture(scope="module")
+def graph(tmp_path_factory):
+    about = {"degree": 8, "intra": 0.9, "features": 6, "noise": 1.5, "train": 0.3, "val": 0.2}
+    path = store(tmp_path_factory.mktemp("graphs") / "g.graph", sbm(200, 3, seed=0, **about), 2, 3)
+    add_partition(path, "gp", 2)
+    return path
+
+
+@pytest.fixture
+def launch(mpirun, graph, tmp_path):
+    """Runs cases on so many ranks; what they came to."""
+
+    def run(nranks, *cases, code=0):
+        given = {"graph": str(graph), "parts": f"rp-{nranks}" if nranks > 1 else None}
+        cases = [given | {"epochs": EPOCHS} | case for case in cases]
+        for case in cases:
+            case["out"] = str(tmp_path / case["out"])
+            if case.get("resume", "never") not in ("auto", "never"):
+                case["resume"] = str(tmp_path / case["resume"])
+        (tmp_path / "cases.json").write_text(json.dumps(cases))
+        return mpirun(nranks, "torch_runs.py", tmp_path / "cases.json", code=code, timeout=240)
+
+    return run
+
+
+def curve(out):
+    return [[e["loss"], e["val_accuracy"]] for e in read_run(out).epochs]
+
+
+def test_a_run_that_was_interrupted_is_one_that_was_not(launch, tmp_path):
+    every = {"checkpoint_every": 4}
+    done = launch(
+        2,
+        {"out": "whole", "config": {"lr": 0.02}, "log": "csv"},
+        {"out": "half", "epochs": 5},
+        {"out": "half"},
+        {"out": "half"},  # which is complete
+        {"out": "stopped", "stop": 3},
+        {"out": "stopped"},
+    )
+    told = ["done", "done", "done", "done", "exit code 75", "done"]
+    assert done.stdout.splitlines() == told
+    for kill in (1, 4, 6, 8):  # before, at and after checkpoints
+        out = f"killed-{kill}"
+        killed = launch(2, {"out": out, "kill": kill, **every}, code=None)
+        assert killed.returncode != 0
+    launch(2, *({"out": f"killed-{kill}", **every} for kill in (1, 4, 6, 8)))
+    for out in ("half", "stopped", *(f"killed-{kill}" for kill in (1, 4, 6, 8))):
+        assert curve(tmp_path / out) == curve(tmp_path / "whole"), out
+        same = [(tmp_path / name / "weights.pt").read_bytes() for name in ("whole", out)]
+        assert same[0] == same[1], out
+    for nranks in (1, 3):
+        launch(nranks, {"out": f"on-{nranks}", "resume": "half/checkpoints/epoch-000005"})
+        found, wanted = (np.array(curve(tmp_path / out)) for out in (f"on-{nranks}", "whole"))
+        np.testing.assert_allclose(found, wanted, rtol=0, atol=1e-12)
+        assert (found[:5] == wanted[:5]).all()
+
+    record = read_run(tmp_path / "whole")
+    assert record.end["bytes_sent"] == record.end["bytes_predicted"]
+    assert sum(record.end["bytes_sent"]) > 0
+    assert record.start["config"]["script"] == {"lr": 0.02}
+    assert "torch" in record.start["versions"]
+    assert any("g.all_reduce_gradients(net)" in line for line in record.start["script"]["lines"])
+    facts = status(tmp_path / "whole")
+    assert (facts["state"], facts["epoch"], facts["epochs"]) == ("finished", EPOCHS, EPOCHS)
+    assert facts_of("whole", "", record).sent.sum() > 0
+    with open(tmp_path / "whole" / "epochs.csv", newline="") as file:
+        assert len(list(csv.reader(file))) == 1 + EPOCHS
+    assert read_run(tmp_path / "half").resumes == 1
+    report = [sys.executable, "-m", "gcnmpi", "report", str(tmp_path)]
+    page = ["--html", str(tmp_path / "page.html")]
+    told = subprocess.run([*report, *page], capture_output=True, text=True, check=True).stdout
+    assert "script.lr" in told
+    best = max(record.epochs, key=lambda epoch: epoch["val_accuracy"])
+    assert record.end["best_epoch"] == best["epoch"]
+    assert (tmp_path / "whole" / "best.pt").exists()
+
+
+def test_mistakes_are_one_line_on_all_ranks(launch):
+    cases = [{"out": name, "mistake": name} for name in MISTAKES]
+    then = {
+        "of another network: 0.bias is float64 (8,), and float64 (9,)": {"width": 9},
+        "was made with script.lr None, this run has 1": {"config": {"lr": 1}},
+        "beyond run.epochs(1)": {"epochs": 1},
+        "there is no checkpoint": {"resume": "nowhere"},
+    }
+    done = launch(
+        2,
+        *cases,
+        {"out": "there", "epochs": 2},
+        *({"out": "there", **case} for case in then.values()),
+    )
+    told = done.stdout.splitlines()
+    for words, line in zip([*MISTAKES.values(), "done", *then], told, strict=True):
+        assert words in line
