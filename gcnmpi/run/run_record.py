@@ -253,7 +253,7 @@ def counted_record(
     predicted: Volume,
     more: Mapping[str, Any],
 ) -> dict[str, Any]:
-    """What was counted and timed on every rank, and how good the best epoch was.
+    """Numbers that were counted and timed on every rank, and those of the best epoch.
 
     Parameters
     ----------

@@ -375,10 +375,7 @@ class Graph(OfThisProcess):
         log : str
             Logs of the epochs for other programs, "csv,tensorboard".
 
-        Raises
-        ------
-        Stopped
-            After the epoch in which a signal asked for an end; it ends a script with exit code 75.
+        A signal that asks for an end raises ``gcnmpi.Stopped`` after its epoch: exit code 75.
         """
         kept = {"model": model, "optimizer": optimizer, **others}
         asked = Asked(

@@ -1,4 +1,4 @@
-"""What a run of PyTorch keeps: states of its objects in checkpoints, and files of weights.
+"""Checkpoints of a run of PyTorch: states of its objects; and files of weights.
 
 A checkpoint is a folder as :mod:`gcnmpi.run.checkpoint` has it, whose ``state.pt`` holds the state
 of each object, the best weights so far, and the random generators of every rank. It is read with
@@ -28,7 +28,7 @@ KIND, VERSION = "gcnmpi-torch-run", 1
 STATE = "state.pt"
 MODEL = "model"  # among the objects that are kept
 AFRESH = "start over with resume='never', or use another folder"
-# What a manifest has beside the facts of the graph.
+# Facts of a manifest, beside those of the graph.
 _FACTS = {"epoch": int, "files": list, "best": dict, "objects": dict, "shapes": dict,
           "config": dict}  # fmt: skip
 

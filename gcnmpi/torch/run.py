@@ -251,7 +251,7 @@ class Run:
             set_generators(self._generators)
 
     def _start(self) -> dict[str, Any]:
-        """The first record."""
+        """The first record of a launch: what runs, on what, with what."""
         runtime, config = self._opened.runtime, self._opened.config
         table = {**self._kept.table, "train": {"epochs": self._count, **self._kept.table["train"]}}
         folds = "fold" if self._laid.facts.folds else "expand"
@@ -281,7 +281,7 @@ class Run:
         return bool(end) and len(before.epochs) == self.epoch and wanted == count
 
     def _enter(self, number: int) -> None:
-        """Begin an epoch."""
+        """Begin an epoch: count and time what follows as its own."""
         runtime = self._opened.runtime
         self._open, self._signal, self._due = number, 0, False
         self._of_epoch = contextlib.ExitStack()
