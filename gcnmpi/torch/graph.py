@@ -17,19 +17,20 @@ from gcnmpi.halo.plan import Plan
 from gcnmpi.layout.loading import Readable, original_rows
 from gcnmpi.layout.writing import write_rows
 from gcnmpi.mpi.comm import agreed, row_type
-from gcnmpi.nn.metrics.scored import Scored
 from gcnmpi.options.outputs import check_suffix
-from gcnmpi.options.task import METRICS, METRICS_OF
 from gcnmpi.schemes.p2p import Laid
 from gcnmpi.torch.agreement import Agreement, check_weights
 from gcnmpi.torch.alone import alone
 from gcnmpi.torch.batch_norm import BatchNorm
+from gcnmpi.torch.collective import NORMS, Collective, RowNorm
 from gcnmpi.torch.eager import eager
-from gcnmpi.torch.functions import Linear, Mean, dropped
+from gcnmpi.torch.fetched import Fetched
+from gcnmpi.torch.functions import Linear, Mean, as_matrix, dropped
 from gcnmpi.torch.moves import Moves
 from gcnmpi.torch.ranks import OfThisProcess, Ranks
 from gcnmpi.torch.replicas import GradientSum, broadcast
-from partition.errors import UserError, unknown_name
+from gcnmpi.torch.scoring import check_names, scored_in
+from partition.errors import UserError
 from partition.graph.store import StoredGraph
 
 
@@ -56,6 +57,8 @@ class Graph(OfThisProcess):
     num_own, num_halo, num_features, num_classes : int
     rank, size : int
         The number of this rank, and how many there are.
+    collective : Collective
+        Sums, means, maxima and softmaxes over all rows of all ranks.
     dtype : torch.dtype
     """
 
@@ -68,11 +71,13 @@ class Graph(OfThisProcess):
         seed: int,
         max_bytes: float,
         check_weights: bool,
-        arc_features: torch.Tensor | None = None,
+        arc_features: torch.Tensor | None,
+        arc_numbers: Callable[[], torch.Tensor],
     ) -> None:
         self._ranks, self._laid, self._moves = ranks, laid, moves
         self._stored, self._seed, self._max_bytes = stored, seed, max_bytes
-        self._arc_features = arc_features
+        self._arc_features, self._arc_numbers = arc_features, arc_numbers
+        self.collective = Collective(ranks)
         self._sum_gradients = GradientSum(ranks)
         manifest, plan, comm = stored.manifest, laid.plan, ranks.comm
         self.n, self.num_own, self.num_halo = manifest.n, plan.nown, plan.nhalo
@@ -126,12 +131,21 @@ class Graph(OfThisProcess):
         Self-loops that are not in the graph have zeros. A ValueError for a graph with parallel
         arcs, which M adds up.
         """
-        if self._arc_features is None and self._stored.manifest.arc_features:
-            raise ValueError(
-                "the graph has parallel arcs, and edge_index one entry for all of two vertices: "
-                "edge_attr is of graphs that are imported without --duplicates keep"
-            )
+        if self._stored.manifest.arc_features:
+            self._check_not_parallel("edge_attr")
         return self._arc_features
+
+    @cached_property
+    @eager
+    def edge_ids(self) -> torch.Tensor:
+        """(entries,) int64: the number of each entry's arc in the folder, −1 if it has none.
+
+        In the order of ``edge_index``: ``g.edge_ids`` chooses the rows of any array with a row for
+        each arc. Self-loops that are not in the graph have −1. The first time it is for all ranks
+        together, since arcs are read. A ValueError for a graph with parallel arcs.
+        """
+        self._check_not_parallel("edge_ids")
+        return self._arc_numbers()
 
     @property
     def plan(self) -> Plan:
@@ -150,7 +164,7 @@ class Graph(OfThisProcess):
         rows = self._rows(h)
         if self.size == 1:
             return h
-        whole = Linear.apply(_matrix(rows), self._moves.expand, self._moves.fold)
+        whole = Linear.apply(as_matrix(rows), self._moves.expand, self._moves.fold)
         return whole.reshape((len(whole), *h.shape[1:])).to(h.dtype)
 
     @eager
@@ -161,7 +175,37 @@ class Graph(OfThisProcess):
         """
         rows = self._rows(h)
         products = (partial(self._moves.aggregate, transposed=t) for t in (False, True))
-        return Linear.apply(_matrix(rows), *products).reshape(h.shape).to(h.dtype)
+        return Linear.apply(as_matrix(rows), *products).reshape(h.shape).to(h.dtype)
+
+    def rows_of(self, ids: torch.Tensor) -> Fetched:
+        """The plan that brings rows of any vertices here, to be used often.
+
+        For all ranks together.
+
+        Parameters
+        ----------
+        ids : (…) int64 tensor
+            Numbers of vertices in the graph: others on each rank, in any order, repeated or none.
+
+        Returns
+        -------
+        Fetched
+            A function of own rows (num_own, …): ``fetched(h)`` is ``g.fetch(h, ids)``.
+
+        Raises
+        ------
+        UserError
+            On all ranks, if one is not a vertex.
+        """
+        return Fetched(self._ranks, self._laid, self._moves, ids, self._max_bytes)
+
+    def fetch(self, h: torch.Tensor, ids: torch.Tensor) -> torch.Tensor:
+        """Rows of any vertices, (*ids.shape, …), of own rows h (num_own, …); differentiable.
+
+        For all ranks together: the ranks tell each other what they need, and one exchange brings
+        it, each row once for a rank. Where the same ids are needed again, keep :meth:`rows_of`.
+        """
+        return self.rows_of(ids)(h)
 
     # Training.
 
@@ -259,7 +303,7 @@ class Graph(OfThisProcess):
         ids = self.ids if len(h) == self.num_own else torch.cat((self.ids, self.halo_ids))
         keys = rng.row_keys(self._seed, epoch, layer, ids.numpy())
         drop = partial(dropped, p=p, keys=keys, kernel=self._ranks.kernel)
-        return Linear.apply(_matrix(rows), drop, drop).reshape(h.shape).to(h.dtype)
+        return Linear.apply(as_matrix(rows), drop, drop).reshape(h.shape).to(h.dtype)
 
     def batch_norm(
         self,
@@ -270,6 +314,16 @@ class Graph(OfThisProcess):
     ) -> BatchNorm:
         """A ``torch.nn.BatchNorm1d`` with exact moments over the rows of all ranks."""
         return BatchNorm(self._ranks, width, eps, momentum, affine, self.dtype)
+
+    def norm(self, kind: str, width: int, eps: float = 1e-5) -> RowNorm:
+        """A norm of PyTorch Geometric with the moments of all rows of all ranks.
+
+        "graph", "pair", "mean" and "layer": its GraphNorm, PairNorm, MeanSubtractionNorm and
+        ``LayerNorm(mode="graph")``.
+        """
+        if kind not in NORMS:
+            raise ValueError(f"norm is one of {', '.join(NORMS)}, not {kind!r}")
+        return RowNorm(self.collective, kind, width, eps, self.dtype)
 
     # Results.
 
@@ -292,28 +346,12 @@ class Graph(OfThisProcess):
         if self.y is None:
             raise ValueError("the graph has no labels to compare with")
         names, labels = list(names), self.y.numpy()
-        of_classes = labels.ndim == 1
-        tasks = ("classes",) if of_classes else ("labels", "regression")
-        known = [metric for task in tasks for metric in METRICS_OF[task]]
         with agreed(self._ranks.comm):
-            for name in names:
-                if name not in known:
-                    raise unknown_name("metric", name, known)
+            check_names(names, labels)
         scores = self._rows(logits).detach().numpy()
         self._agreement.sum((), logits, "metrics")
-        found: dict[str, float | None] = {}
-        for mask, chosen in self.masks.items():
-            rows = chosen.numpy() & (labels >= 0) if of_classes else chosen.numpy()
-            scored = Scored(
-                scores[rows], labels[rows].astype(np.int32) if of_classes else labels[rows]
-            )
-            for name in names:
-                metric: Callable[..., float | None] = METRICS.get(name)
-                value = metric(self._ranks.comm, scored)
-                found[f"{mask}_{name}"] = (
-                    value if value is not None and np.isfinite(value) else None
-                )
-        return found
+        masks = {name: mask.numpy() for name, mask in self.masks.items()}
+        return scored_in(self._ranks.comm, names, scores, labels, masks)
 
     @property
     def masks(self) -> Mapping[str, torch.Tensor]:
@@ -372,6 +410,13 @@ class Graph(OfThisProcess):
             )
         return torch.from_numpy(whole)
 
+    def _check_not_parallel(self, name: str) -> None:
+        if self._stored.graph.parallel:
+            raise ValueError(
+                "the graph has parallel arcs, and edge_index one entry for all of two vertices: "
+                f"{name} is of graphs that are imported without --duplicates keep"
+            )
+
     def _in_order(self, h: torch.Tensor) -> np.ndarray:
         self._check_count(h, False)
         rows = h.detach().contiguous()
@@ -394,8 +439,3 @@ class Graph(OfThisProcess):
             raise ValueError(
                 f"{wanted} are wanted on rank {self.rank}, not a tensor {tuple(h.shape)}"
             )
-
-
-def _matrix(h: torch.Tensor) -> torch.Tensor:
-    """As a tensor of two dimensions."""
-    return h.unsqueeze(1) if h.ndim == 1 else h.flatten(1)

@@ -13,6 +13,7 @@ import numpy as np
 import torch
 
 from gcnmpi.halo.matrix import Matrix
+from gcnmpi.halo.plan import Plan
 from gcnmpi.halo.product import HaloProduct, Operand
 from gcnmpi.layout.place import Place
 from gcnmpi.layout.runtime import Runtime
@@ -22,14 +23,16 @@ from gcnmpi.schemes.p2p import NO_PACKINGS, Laid, mix
 PLACE = Place(0)  # of every matrix: own rows lie the same way in all layers
 
 
-class Moves:
-    """Expand, fold and products of one graph, of which a rank's rows of M are laid out."""
+class RowMoves:
+    """Expand and fold of one plan.
 
-    def __init__(self, runtime: Runtime, laid: Laid, config: Config) -> None:
-        self._runtime, self._laid, self._config = runtime, laid, config
-        self._rows = HaloProduct(runtime, laid.plan, config)
+    ``lasts`` says whether it, and its buffers, live as long on all ranks.
+    """
+
+    def __init__(self, runtime: Runtime, plan: Plan, config: Config, lasts: bool = True) -> None:
+        self._nown = plan.nown
+        self._rows = HaloProduct(runtime, plan, config, lasts)
         self._free: defaultdict[int, list[Matrix]] = defaultdict(list)
-        self._product: tuple[HaloProduct, tuple[Operand, Operand]] | None = None
 
     def expand(self, h: torch.Tensor) -> torch.Tensor:
         """Own rows (nown, width) → own and halo rows, in memory that the result has for itself.
@@ -49,10 +52,23 @@ class Moves:
 
     def fold(self, gradient: torch.Tensor) -> torch.Tensor:
         """The adjoint: own rows, with what other ranks' halos hold of them added in rank order."""
-        nown, arrays = self._laid.plan.nown, _array(gradient)
+        nown, arrays = self._nown, _array(gradient)
         out = torch.empty((nown, gradient.shape[1]), dtype=gradient.dtype)
         self._rows.add_halos(arrays[:nown], arrays[nown:], out.numpy())
         return out
+
+
+class Moves(RowMoves):
+    """Expand, fold and products of one graph, of which a rank's rows of M are laid out."""
+
+    def __init__(self, runtime: Runtime, laid: Laid, config: Config) -> None:
+        super().__init__(runtime, laid.plan, config)
+        self._runtime, self._laid, self._config = runtime, laid, config
+        self._product: tuple[HaloProduct, tuple[Operand, Operand]] | None = None
+
+    def for_rows(self, plan: Plan) -> RowMoves:
+        """Expand and fold of another plan, for the same own rows."""
+        return RowMoves(self._runtime, plan, self._config, lasts=False)
 
     def aggregate(self, h: torch.Tensor, transposed: bool) -> torch.Tensor:
         """The product M·h, or Mᵀ·h, of own rows."""
