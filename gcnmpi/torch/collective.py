@@ -133,7 +133,9 @@ class RowNorm(torch.nn.Module):
         if self.kind == "layer":
             centred = x - mean(x.mean(1, keepdim=True))
             variance = mean(centred.square().mean(1, keepdim=True))
-            return centred / (variance.sqrt() + self.eps) * self.weight + self.bias
+            # PyTorch Geometric adds eps in two ways.
+            scale = variance.sqrt() + self.eps if index is None else (variance + self.eps).sqrt()
+            return centred / scale * self.weight + self.bias
         centre = mean(x)
         if self.kind == "mean":
             return x - centre
