@@ -231,7 +231,9 @@ def key_fields() -> tuple[tuple[str, dataclasses.Field, Any], ...]:
     """Full name, field and type of every key."""
     found = [(entry.name, entry, hint) for entry, hint in _fields(Config) if entry.metadata]
     for section in _sections():
-        found += [(f"{section}.{entry.name}", entry, hint) for entry, hint in section_fields(section)]
+        found += [
+            (f"{section}.{entry.name}", entry, hint) for entry, hint in section_fields(section)
+        ]
     return tuple(found)
 
 
