@@ -222,7 +222,7 @@ def table_of(config: Config) -> dict[str, Any]:
     return table
 
 
-# What classes say is the same whenever it is asked for, and every run asks some hundred times.
+# Classes say the same whenever they are asked, and every run asks some hundred times.
 _hints = functools.cache(get_type_hints)
 
 
