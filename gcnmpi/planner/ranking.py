@@ -216,7 +216,7 @@ def rank_schemes(
 ) -> tuple[list[Ranked], list[Skipped]]:
     """All schemes, grids and replication factors on ``size`` ranks, the fastest first.
 
-    What needs more than the limit of the setting comes last, with advice.
+    Schemes that need more than the limit of the setting come last, with advice.
 
     Parameters
     ----------
