@@ -109,6 +109,10 @@ class RowNorm(torch.nn.Module):
         Added to the variance.
     """
 
+    weight: torch.nn.Parameter
+    bias: torch.nn.Parameter
+    mean_scale: torch.nn.Parameter
+
     def __init__(
         self, collective: Collective, kind: str, width: int, eps: float, dtype: torch.dtype
     ) -> None:
