@@ -6,7 +6,7 @@ import itertools
 import re
 import sys
 import textwrap
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +20,7 @@ from partition.errors import (
     nearest,
     printing,
 )
+from partition.registry import resolved
 
 EXIT_INTERRUPTED = 130
 # Of a function that is, or becomes, a command.
@@ -61,9 +62,26 @@ class Commands(click.Group):
 
     Called as a program, it prints one and exits with code 2; with ``standalone_mode=False`` it
     raises it.
+
+    ``elsewhere`` has commands of other modules, name → "module:attribute". A module is imported
+    once its command, or the help of all, is asked for: a start does not wait for the others.
     """
 
     group_class = type
+
+    def __init__(self, *args: Any, elsewhere: Mapping[str, str] | None = None, **more: Any) -> None:
+        super().__init__(*args, **more)
+        self._elsewhere = dict(elsewhere or {})
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """The names of all commands, in alphabetical order."""
+        return sorted({*super().list_commands(ctx), *self._elsewhere})
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """The command of a name, imported now if it has not been."""
+        if cmd_name in self._elsewhere and cmd_name not in self.commands:
+            self.add_command(resolved(self._elsewhere[cmd_name]), cmd_name)
+        return super().get_command(ctx, cmd_name)
 
     def main(
         self,

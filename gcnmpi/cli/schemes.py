@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -85,11 +86,9 @@ def plan(
     from gcnmpi.report.costs import print_plan
 
     widths = features, classes
-    setting, facts = _setting(graph, words, schemes, machine_file, ranks_per_node, widths)
-    limit = None if memory is None else parse_bytes(memory)
-    ranked, skipped = rank_schemes(
-        setting, ranks, schemes=_names(schemes), partitions=partitions, memory_limit=limit
-    )
+    limit = math.inf if memory is None else parse_bytes(memory)
+    setting, facts = _setting(graph, words, schemes, machine_file, ranks_per_node, widths, limit)
+    ranked, skipped = rank_schemes(setting, ranks, schemes=_names(schemes), partitions=partitions)
     if not ranked:
         raise UserError(f"no scheme can run on {ranks} ranks", skipped[0].reason if skipped else "")
     print_plan(setting, ranks, facts, ranked, skipped, as_json=as_json, top=top)
@@ -261,6 +260,7 @@ def _setting(
     machine_file: Path | None,
     ranks_per_node: int | None,
     widths: tuple[int | None, int | None],
+    limit: float = math.inf,
 ) -> tuple[Setting, dict[str, Any]]:
     """The case to predict, with assumed columns of features and classes; the machine's file."""
     from gcnmpi.planner.ranking import Setting
@@ -268,7 +268,8 @@ def _setting(
     config, given = _read(words, schemes)
     machine, facts = _constants(machine_file, config)
     per_node = ranks_per_node or facts.get("ranks_per_node", USUAL_RANKS_PER_NODE)
-    return Setting(open_graph(graph), config, machine, per_node, *widths, given), facts
+    setting = Setting(open_graph(graph), config, machine, per_node, *widths, given, limit=limit)
+    return setting, facts
 
 
 def _names(schemes: str | None) -> list[str] | None:

@@ -17,6 +17,7 @@ from gcnmpi.mpi.comm import (
     IN_PLACE,
     SUM,
     Comm,
+    Op,
     Request,
     agreed,
     from_root,
@@ -30,10 +31,12 @@ MPI, NCCL = "mpi", "nccl"
 T = TypeVar("T")
 
 
-def sum_over_ranks(comm: Comm, contributions: np.ndarray, phases: Phases, traffic: Traffic) -> None:
+def reduce_over_ranks(
+    comm: Comm, contributions: np.ndarray, phases: Phases, traffic: Traffic, op: Op = SUM
+) -> None:
     """Sum a flat float64 array of the host over ranks, in place: one all-reduce, counted."""
     with phases("reduce"):
-        reduce_in_place(comm, contributions)
+        reduce_in_place(comm, contributions, op)
     _count(traffic, contributions.nbytes, comm.size)
 
 
@@ -50,14 +53,14 @@ def sum_array_over_ranks(
     ``summation`` sums arrays of devices; without one MPI sums them, on the host.
     """
     if isinstance(array, np.ndarray):
-        sum_over_ranks(comm, array, phases, traffic)
+        reduce_over_ranks(comm, array, phases, traffic)
     elif summation is not None:
         with phases("reduce"):
             summation.add(array)
         _count(traffic, array.nbytes, comm.size)
     elif comm.size > 1:
         on_host = memory.to_host(array)
-        sum_over_ranks(comm, on_host, phases, traffic)
+        reduce_over_ranks(comm, on_host, phases, traffic)
         memory.copy(memory.from_host64(on_host), array)
 
 

@@ -222,20 +222,23 @@ def table_of(config: Config) -> dict[str, Any]:
     return table
 
 
+# Classes say the same whenever they are asked, and every run asks some hundred times.
 _hints = functools.cache(get_type_hints)
 
 
-def key_fields() -> Iterator[tuple[str, dataclasses.Field, Any]]:
+@functools.cache
+def key_fields() -> tuple[tuple[str, dataclasses.Field, Any], ...]:
     """Full name, field and type of every key."""
-    for entry, hint in _fields(Config):
-        if entry.metadata:
-            yield entry.name, entry, hint
+    found = [(entry.name, entry, hint) for entry, hint in _fields(Config) if entry.metadata]
     for section in _sections():
-        for entry, hint in section_fields(section):
-            yield f"{section}.{entry.name}", entry, hint
+        found += [
+            (f"{section}.{entry.name}", entry, hint) for entry, hint in section_fields(section)
+        ]
+    return tuple(found)
 
 
-def section_fields(section: str) -> list[tuple[dataclasses.Field, Any]]:
+@functools.cache
+def section_fields(section: str) -> tuple[tuple[dataclasses.Field, Any], ...]:
     """The keys of a section and their types: its own, those of its bases, those of entries."""
     base = _sections()[section]
     kinds = [base]
@@ -244,19 +247,21 @@ def section_fields(section: str) -> list[tuple[dataclasses.Field, Any]]:
         kinds += [kind for kind in every if kind.section == section]
     found = {entry.name: (entry, hint) for kind in kinds for entry, hint in _fields(kind)}
     names = [name for cls in base.__mro__ for name in vars(cls).get("__annotations__", ())]
-    return [found[name] for name in dict.fromkeys([*names, *found]) if name in found]
+    return tuple(found[name] for name in dict.fromkeys([*names, *found]) if name in found)
 
 
 def _fields(kind: type) -> list[tuple[dataclasses.Field, Any]]:
     return [(entry, _hints(kind)[entry.name]) for entry in dataclasses.fields(kind)]
 
 
-def _sections() -> dict[str, type]:
+@functools.cache
+def _sections() -> Mapping[str, type]:
     """The class of each section: of one that chooses an entry, what all entries have."""
     return {entry.name: hint for entry, hint in _fields(Config) if not entry.metadata}
 
 
-def _entries() -> dict[str, tuple[dataclasses.Field, Any]]:
+@functools.cache
+def _entries() -> Mapping[str, tuple[dataclasses.Field, Any]]:
     return {name: (entry, hint) for name, entry, hint in key_fields()}
 
 

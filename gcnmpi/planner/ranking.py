@@ -6,6 +6,7 @@ volume of random rows is estimated. Nothing is of size P².
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -18,7 +19,7 @@ from gcnmpi.nn.compile.on_scheme import program_on
 from gcnmpi.options.config import Config
 from gcnmpi.options.scheme import SCHEMES, ExchangeOptions, GridOptions, SchemeConfig
 from gcnmpi.options.settings import chosen
-from gcnmpi.options.train import batches_of
+from gcnmpi.options.train import AGAIN, KEPT, STATES, batches_of, fixed_memory
 from gcnmpi.planner.batch_memory import batch_memory
 from gcnmpi.planner.batches import DrawnBatches, batch_cases, draw_batches, predict_batches
 from gcnmpi.planner.case import Case, Workload, workload
@@ -26,6 +27,7 @@ from gcnmpi.planner.costmodel import Cost, predict
 from gcnmpi.planner.machine import Machine
 from gcnmpi.planner.memory import memory
 from gcnmpi.schemes.forecast import make_facts, why_not_mixed
+from partition.commands import parse_bytes
 from partition.errors import UserError
 from partition.graph.graph import row_sizes
 from partition.graph.metrics import Metrics
@@ -84,6 +86,8 @@ class Setting:
         Keys that the user gave, by full names: variants with other values are left out.
     locality : bool
         Whether arcs all over the graph are read, to see how near its neighbours are.
+    limit : float
+        Bytes that a rank has. For ``train.memory = "auto"``, as much is kept as it allows.
     """
 
     def __init__(
@@ -96,22 +100,41 @@ class Setting:
         classes: int | None = None,
         given: Mapping[str, Any] | None = None,
         locality: bool = True,
+        limit: float = math.inf,
     ) -> None:
         if batches_of(config.train) is not None:  # which take rows of H⁰, as it is
             config = replace(config, model=replace(config.model, cache_input=False))
         self.stored, self.config, self.given = stored, config, given or {}
-        self.machine, self.ranks_per_node = machine, ranks_per_node
+        self.machine, self.ranks_per_node, self.limit = machine, ranks_per_node, limit
         self.direction = resolved_direction(stored, config)
         self.work: Workload = workload(stored, config, features, classes, locality)
 
     def case(self, candidate: Candidate, size: int, trains: bool = True) -> Case:
-        """A candidate on so many ranks, for the cost model; ``trains`` as for ``program_on``."""
-        config = replace(self.work.config, scheme=candidate.scheme)
+        """A candidate on so many ranks, for the cost model; ``trains`` as for ``program_on``.
+
+        Of a network that has states of arcs as much is kept as a rank may take, and the
+        configuration of the case says how much: all; those of every 1, 2, 4, … layers; or least.
+        """
+        wanted = self.config.train.memory
+        if not trains or fixed_memory(wanted):
+            return self._case(candidate, size, wanted, trains)
+        limit = self.limit if wanted == "auto" else parse_bytes(wanted, "train.memory")
+        case, each = self._case(candidate, size, KEPT), 1
+        layers = max(1, len(case.program.outputs) - 1)
+        while case.program.needs_entries and memory(case) > limit and each < 2 * layers:
+            kept = f"{STATES}{each}" if each < layers else AGAIN
+            case, each = self._case(candidate, size, kept), 2 * each
+        return case
+
+    def _case(self, candidate: Candidate, size: int, kept: str, trains: bool = True) -> Case:
+        train = replace(self.work.config.train, memory=kept)
+        work = replace(self.work, config=replace(self.work.config, train=train))
+        config = replace(work.config, scheme=candidate.scheme)
         source = Source(self.stored, candidate.partition, self.direction)
         program, demand = program_on(self.work.network, source, config, size, trains)
         facts = make_facts(source, config, demand)
         forecast = SCHEMES.get(candidate.scheme.name).forecast(candidate.scheme, size, facts)
-        return Case(forecast, size, self.work, self.machine, self.ranks_per_node, program)
+        return Case(forecast, size, work, self.machine, self.ranks_per_node, program)
 
     @cached_property
     def batches(self) -> DrawnBatches | None:
@@ -189,10 +212,11 @@ def rank_schemes(
     *,
     schemes: Iterable[str] | None = None,
     partitions: Sequence[str] = (),
-    memory_limit: float | None = None,
     estimate: str = "missing",
 ) -> tuple[list[Ranked], list[Skipped]]:
     """All schemes, grids and replication factors on ``size`` ranks, the fastest first.
+
+    Schemes that need more than the limit of the setting come last, with advice.
 
     Parameters
     ----------
@@ -200,8 +224,6 @@ def rank_schemes(
         Only these.
     partitions : sequence of str
         Only these partitions of the folder; empty: all that have the number of parts needed.
-    memory_limit : float, optional
-        Bytes of a rank; what needs more comes last, with advice.
     estimate
         As for :func:`candidates`.
 
@@ -224,8 +246,7 @@ def rank_schemes(
             skip(skipped, candidate, error)
             continue
         ranked.append(Ranked(candidate, cost))
-    if memory_limit is not None:
-        ranked = _with_advice(setting, ranked, size, memory_limit)
+    ranked = _with_advice(setting, ranked, size)
     return sorted(ranked, key=lambda line: (bool(line.advice), line.cost.seconds)), skipped
 
 
@@ -325,17 +346,17 @@ def _variants(
     return found
 
 
-def _with_advice(setting: Setting, ranked: list[Ranked], size: int, limit: float) -> list[Ranked]:
+def _with_advice(setting: Setting, ranked: list[Ranked], size: int) -> list[Ranked]:
     """Add to each that needs more memory than there is how many ranks its scheme takes."""
     enough: dict[str, int | None] = {}
     found = []
     for line in ranked:
         name, needed = line.candidate.scheme.name, line.cost.memory
-        if needed <= limit:
+        if needed <= setting.limit:
             found.append(line)
             continue
         if name not in enough:
-            enough[name] = ranks_that_suffice(setting, name, size, setting.memory, limit)
+            enough[name] = ranks_that_suffice(setting, name, size, setting.memory, setting.limit)
         hint = f"use -P {enough[name]}" if enough[name] else "more ranks do not help"
         found.append(replace(line, advice=f"needs {needed / 1e9:.3g} GB per rank; {hint}"))
     return found

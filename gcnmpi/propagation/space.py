@@ -15,7 +15,7 @@ from gcnmpi.halo.matrix import Matrix
 from gcnmpi.layout.loading import Readable, check_content, own_arcs, sums_on_disk
 from gcnmpi.layout.place import Place
 from gcnmpi.mpi.comm import agreed, minimum, slice_of
-from gcnmpi.mpi.reduction import sum_over_ranks
+from gcnmpi.mpi.reduction import reduce_over_ranks
 from gcnmpi.propagation.checkpoint import Checkpoints
 from gcnmpi.run.opening import Opened
 from gcnmpi.run.own_rows import check_labels, check_trains, own_features
@@ -103,7 +103,7 @@ class Space:
         """The sum over ranks of an array, in float64; all ranks get the same bits."""
         flat = np.array(contributions, np.float64).reshape(-1)
         with self._traffic.during(PURPOSE):
-            sum_over_ranks(self.comm, flat, self._phases, self._traffic)
+            reduce_over_ranks(self.comm, flat, self._phases, self._traffic)
         return flat.reshape(np.shape(contributions))
 
     def lowest(self, vertices: np.ndarray) -> int:

@@ -12,11 +12,10 @@ from gcnmpi.mpi.hosts import node_of
 from gcnmpi.options.config import Config
 from gcnmpi.options.kernel import resolve
 from gcnmpi.options.scheme import GridOptions
-from gcnmpi.options.train import AGAIN, KEPT, STATES, fixed_memory
+from gcnmpi.options.train import fixed_memory
 from gcnmpi.planner.machine import Machine
 from gcnmpi.planner.memory import evaluation_memory
 from gcnmpi.planner.ranking import Candidate, Needs, Setting, ranks_that_suffice
-from partition.commands import parse_bytes
 from partition.errors import UserError
 
 GIGA = 1e9
@@ -65,29 +64,19 @@ def within_memory(comm: Comm, source: Source, config: Config, ends: tuple[int, i
     """The configuration with a ``train.memory`` that needs no forecast, the same on all ranks.
 
     Of a network that has states of arcs; the ends are the widths of features and logits. As much is
-    kept as a rank may take and its node has free; of states those of every 1, 2, 4, … layers.
+    kept as a rank may take and its node has free.
     """
-    wanted = config.train.memory
-    if fixed_memory(wanted):
+    if fixed_memory(config.train.memory):
         return config
     room = _room(comm, config)
-    limit = room.free + room.process if wanted == "auto" else parse_bytes(wanted, "train.memory")
 
     def resolved() -> str:
-        machine, candidate = (
-            Machine(process_bytes=room.process),
-            Candidate(config.scheme, {}, 0, source.partition),
-        )
-        memory, each, layers = KEPT, 1, 1
-        while each < 2 * layers:
-            tried = replace(config, train=replace(config.train, memory=memory))
-            facts = source.stored, tried, machine, room.ranks_per_node
-            setting = Setting(*facts, *ends, locality=False)
-            if setting.memory(candidate, comm.size) <= limit:
-                return memory
-            layers = len(setting.case(candidate, comm.size).program.outputs) - 1
-            memory, each = f"{STATES}{each}", 2 * each
-        return AGAIN
+        setting = Setting(
+            source.stored, config, Machine(process_bytes=room.process), room.ranks_per_node, *ends,
+            locality=False, limit=room.free + room.process,
+        )  # fmt: skip
+        candidate = Candidate(config.scheme, {}, 0, source.partition)
+        return setting.case(candidate, comm.size).work.config.train.memory
 
     return replace(config, train=replace(config.train, memory=from_root(comm, resolved)))
 

@@ -12,7 +12,9 @@ except ImportError as error:
     raise ImportError(f"gcnmpi.torch needs PyTorch ({error}): {installing('torch')}") from error
 
 from gcnmpi.torch.batch_norm import BatchNorm
+from gcnmpi.torch.collective import Collective, RowNorm
+from gcnmpi.torch.fetched import Fetched
 from gcnmpi.torch.graph import Graph
 from gcnmpi.torch.opening import open
 
-__all__ = ["BatchNorm", "Graph", "open"]
+__all__ = ["BatchNorm", "Collective", "Fetched", "Graph", "RowNorm", "open"]

@@ -7,9 +7,11 @@ from typing import Any
 
 import torch
 
-POOLS = "pools the rows of one rank: sum over ranks what it gives, or use g.gather"
+POOLS = "pools the rows of one rank: use g.collective, or g.gather"
 CHOOSES = "chooses among the rows of one rank"
 CENTRED = "takes the moments of one rank's rows: use g.batch_norm(width)"
+SHARED = "takes the sum of one rank's rows: use g.collective.softmax"
+OF_ROWS = "takes the moments of one rank's rows: use g.norm('{}', width)"
 HOPS = (
     "needs rows beyond those of neighbours: use g.aggregate once for each hop, or a layer and a "
     "g.expand for each"
@@ -39,16 +41,18 @@ TORCH: dict[str, Rule] = {
     "_BatchNorm": (CENTRED, _always),
     "_DropoutNd": (RANDOM, lambda module: module.p > 0),
     "RReLU": ("draws other slopes on each number of ranks: use LeakyReLU", _always),
-    "Softmax": (CENTRED.replace("moments", "sum"), _has("dim", 0)),
-    "LogSoftmax": (CENTRED.replace("moments", "sum"), _has("dim", 0)),
+    "Softmax": (SHARED, _has("dim", 0)),
+    "LogSoftmax": (SHARED, _has("dim", 0)),
     "MultiheadAttention": (ATTENDS, _always),
 }
 PYG: dict[str, Rule] = {
     **dict.fromkeys(
-        ("BatchNorm", "HeteroBatchNorm", "InstanceNorm", "GraphNorm", "PairNorm", "DiffGroupNorm",
-         "MeanSubtractionNorm"), (CENTRED, _always),
+        ("BatchNorm", "HeteroBatchNorm", "InstanceNorm", "DiffGroupNorm"), (CENTRED, _always),
     ),
-    "LayerNorm": (f"{CENTRED}, or mode='node'", _has("mode", "graph")),
+    "GraphNorm": (OF_ROWS.format("graph"), _always),
+    "PairNorm": (OF_ROWS.format("pair"), _always),
+    "MeanSubtractionNorm": (OF_ROWS.format("mean"), _always),
+    "LayerNorm": (OF_ROWS.format("layer") + ", or mode='node'", _has("mode", "graph")),
     "GraphSizeNorm": ("divides by the number of one rank's rows: use h / g.n**0.5", _always),
     "Aggregation": (POOLS, _always),
     **dict.fromkeys(

@@ -59,6 +59,11 @@ class Mean(torch.autograd.Function):
         return Linear.apply(grad, lambda grad: grad / count, mean), None, None, None
 
 
+def as_matrix(h: torch.Tensor) -> torch.Tensor:
+    """Rows of any shape as a tensor of two dimensions."""
+    return h.unsqueeze(1) if h.ndim == 1 else h.flatten(1)
+
+
 def dropped(h: torch.Tensor, p: float, keys: np.ndarray, kernel: Kernel) -> torch.Tensor:
     """Dropout by the hash of keys of rows and columns; it is its own adjoint."""
     columns = rng.column_keys(np.arange(h.shape[1]))

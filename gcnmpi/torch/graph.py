@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import warnings
 from collections.abc import Callable, Iterable, Mapping
-from contextlib import AbstractContextManager
 from functools import cached_property, partial
 from pathlib import Path
 
@@ -18,26 +17,26 @@ from gcnmpi.halo.plan import Plan
 from gcnmpi.layout.loading import Readable, original_rows
 from gcnmpi.layout.writing import write_rows
 from gcnmpi.mpi.comm import agreed
-from gcnmpi.nn.metrics.scored import Scored
 from gcnmpi.options.outputs import check_suffix
-from gcnmpi.options.task import METRICS, METRICS_OF
 from gcnmpi.run.opening import Opened
 from gcnmpi.run.writing import Rows, on_root
 from gcnmpi.schemes.p2p import Laid
 from gcnmpi.torch.agreement import Agreement, check_weights
 from gcnmpi.torch.alone import alone
 from gcnmpi.torch.batch_norm import BatchNorm
+from gcnmpi.torch.collective import NORMS, Collective, RowNorm
 from gcnmpi.torch.eager import eager
-from gcnmpi.torch.functions import Linear, Mean, dropped
-from gcnmpi.torch.kept import Keeps
+from gcnmpi.torch.fetched import Fetched
+from gcnmpi.torch.functions import Linear, Mean, as_matrix, dropped
 from gcnmpi.torch.moves import Moves
 from gcnmpi.torch.ranks import OfThisProcess, Ranks
 from gcnmpi.torch.replicas import GradientSum, broadcast
-from gcnmpi.torch.run import Asked, Run, running
-from partition.errors import UserError, unknown_name
+from gcnmpi.torch.runs import Runs
+from gcnmpi.torch.scoring import check_names, scored_in
+from partition.errors import UserError
 
 
-class Graph(OfThisProcess):
+class Graph(Runs, OfThisProcess):
     """This rank's part of a graph, as :func:`gcnmpi.torch.open` gives it.
 
     This rank owns ``num_own`` vertices; its rows of M have entries for ``num_halo`` vertices of
@@ -60,6 +59,8 @@ class Graph(OfThisProcess):
     num_own, num_halo, num_features, num_classes : int
     rank, size : int
         The number of this rank, and how many there are.
+    collective : Collective
+        Sums, means, maxima and softmaxes over all rows of all ranks.
     dtype : torch.dtype
     """
 
@@ -70,13 +71,15 @@ class Graph(OfThisProcess):
         laid: Laid,
         moves: Moves,
         check_weights: bool,
-        arc_features: torch.Tensor | None = None,
+        arc_features: torch.Tensor | None,
+        arc_numbers: Callable[[], torch.Tensor],
     ) -> None:
         self._ranks, self._laid, self._moves = ranks, laid, moves
         self._opened, self._stored = opened, opened.source.stored
         self._seed = opened.config.train.seed
         self._max_bytes = opened.config.loading.max_bytes
-        self._arc_features = arc_features
+        self._arc_features, self._arc_numbers = arc_features, arc_numbers
+        self.collective = Collective(ranks)
         self._sum_gradients = GradientSum(ranks)
         manifest, plan, comm = self._stored.manifest, laid.plan, ranks.comm
         self.n, self.num_own, self.num_halo = manifest.n, plan.nown, plan.nhalo
@@ -129,12 +132,21 @@ class Graph(OfThisProcess):
         Self-loops that are not in the graph have zeros. A ValueError for a graph with parallel
         arcs, which M adds up.
         """
-        if self._arc_features is None and self._stored.manifest.arc_features:
-            raise ValueError(
-                "the graph has parallel arcs, and edge_index one entry for all of two vertices: "
-                "edge_attr is of graphs that are imported without --duplicates keep"
-            )
+        if self._stored.manifest.arc_features:
+            self._check_not_parallel("edge_attr")
         return self._arc_features
+
+    @cached_property
+    @eager
+    def edge_ids(self) -> torch.Tensor:
+        """(entries,) int64: the number of each entry's arc in the folder, −1 if it has none.
+
+        In the order of ``edge_index``: ``g.edge_ids`` chooses the rows of any array with a row for
+        each arc. Self-loops that are not in the graph have −1. The first time it is for all ranks
+        together, since arcs are read. A ValueError for a graph with parallel arcs.
+        """
+        self._check_not_parallel("edge_ids")
+        return self._arc_numbers()
 
     @property
     def plan(self) -> Plan:
@@ -153,7 +165,7 @@ class Graph(OfThisProcess):
         rows = self._rows(h)
         if self.size == 1:
             return h
-        whole = Linear.apply(_matrix(rows), self._moves.expand, self._moves.fold)
+        whole = Linear.apply(as_matrix(rows), self._moves.expand, self._moves.fold)
         return whole.reshape((len(whole), *h.shape[1:])).to(h.dtype)
 
     @eager
@@ -164,7 +176,37 @@ class Graph(OfThisProcess):
         """
         rows = self._rows(h)
         products = (partial(self._moves.aggregate, transposed=t) for t in (False, True))
-        return Linear.apply(_matrix(rows), *products).reshape(h.shape).to(h.dtype)
+        return Linear.apply(as_matrix(rows), *products).reshape(h.shape).to(h.dtype)
+
+    def rows_of(self, ids: torch.Tensor) -> Fetched:
+        """The plan that brings rows of any vertices here, to be used often.
+
+        For all ranks together.
+
+        Parameters
+        ----------
+        ids : (…) int64 tensor
+            Numbers of vertices in the graph: others on each rank, in any order, repeated or none.
+
+        Returns
+        -------
+        Fetched
+            A function of own rows (num_own, …): ``fetched(h)`` is ``g.fetch(h, ids)``.
+
+        Raises
+        ------
+        UserError
+            On all ranks, if one is not a vertex.
+        """
+        return Fetched(self._ranks, self._laid, self._moves, ids, self._max_bytes)
+
+    def fetch(self, h: torch.Tensor, ids: torch.Tensor) -> torch.Tensor:
+        """Rows of any vertices, (*ids.shape, …), of own rows h (num_own, …); differentiable.
+
+        For all ranks together: the ranks tell each other what they need, and one exchange brings
+        it, each row once for a rank. Where the same ids are needed again, keep :meth:`rows_of`.
+        """
+        return self.rows_of(ids)(h)
 
     # Training.
 
@@ -262,7 +304,7 @@ class Graph(OfThisProcess):
         ids = self.ids if len(h) == self.num_own else torch.cat((self.ids, self.halo_ids))
         keys = rng.row_keys(self._seed, epoch, layer, ids.numpy())
         drop = partial(dropped, p=p, keys=keys, kernel=self._ranks.kernel)
-        return Linear.apply(_matrix(rows), drop, drop).reshape(h.shape).to(h.dtype)
+        return Linear.apply(as_matrix(rows), drop, drop).reshape(h.shape).to(h.dtype)
 
     def batch_norm(
         self,
@@ -273,6 +315,16 @@ class Graph(OfThisProcess):
     ) -> BatchNorm:
         """A ``torch.nn.BatchNorm1d`` with exact moments over the rows of all ranks."""
         return BatchNorm(self._ranks, width, eps, momentum, affine, self.dtype)
+
+    def norm(self, kind: str, width: int, eps: float = 1e-5) -> RowNorm:
+        """A norm of PyTorch Geometric with the moments of all rows of all ranks.
+
+        "graph", "pair", "mean" and "layer": its GraphNorm, PairNorm, MeanSubtractionNorm and
+        ``LayerNorm(mode="graph")``.
+        """
+        if kind not in NORMS:
+            raise ValueError(f"norm is one of {', '.join(NORMS)}, not {kind!r}")
+        return RowNorm(self.collective, kind, width, eps, self.dtype)
 
     # Results.
 
@@ -295,28 +347,12 @@ class Graph(OfThisProcess):
         if self.y is None:
             raise ValueError("the graph has no labels to compare with")
         names, labels = list(names), self.y.numpy()
-        of_classes = labels.ndim == 1
-        tasks = ("classes",) if of_classes else ("labels", "regression")
-        known = [metric for task in tasks for metric in METRICS_OF[task]]
         with agreed(self._ranks.comm):
-            for name in names:
-                if name not in known:
-                    raise unknown_name("metric", name, known)
+            check_names(names, labels)
         scores = self._rows(logits).detach().numpy()
         self._agreement.sum((), logits, "metrics")
-        found: dict[str, float | None] = {}
-        for mask, chosen in self.masks.items():
-            rows = chosen.numpy() & (labels >= 0) if of_classes else chosen.numpy()
-            scored = Scored(
-                scores[rows], labels[rows].astype(np.int32) if of_classes else labels[rows]
-            )
-            for name in names:
-                metric: Callable[..., float | None] = METRICS.get(name)
-                value = metric(self._ranks.comm, scored)
-                found[f"{mask}_{name}"] = (
-                    value if value is not None and np.isfinite(value) else None
-                )
-        return found
+        masks = {name: mask.numpy() for name, mask in self.masks.items()}
+        return scored_in(self._ranks.comm, names, scores, labels, masks)
 
     @property
     def masks(self) -> Mapping[str, torch.Tensor]:
@@ -332,57 +368,6 @@ class Graph(OfThisProcess):
         """
         traffic = self._ranks.runtime.traffic
         return traffic["setup"] + traffic["train"]
-
-    def run(
-        self,
-        out: str | os.PathLike,
-        model: torch.nn.Module,
-        optimizer: Keeps | None = None,
-        *,
-        config: Mapping[str, object] | None = None,
-        metric: str | None = None,
-        resume: str = "auto",
-        checkpoint_every: int = 0,
-        checkpoint_minutes: float = 15.0,
-        log: str = "",
-        progress: bool = True,
-        **others: Keeps,
-    ) -> AbstractContextManager[Run]:
-        """A context around a training loop: record, progress and checkpoints of ``gcnmpi train``.
-
-        For all ranks together, with the same arguments::
-
-            with g.run("runs/mine", net, optimizer) as run:
-                for epoch in run.epochs(200):
-                    …
-                    run.log(epoch, loss=loss, **g.metrics(out))
-
-        Parameters
-        ----------
-        out : path
-            Folder of the run, made if need be.
-        model, optimizer, **others
-            All that checkpoints keep: each has ``state_dict`` and ``load_state_dict``.
-        config : mapping, optional
-            Settings of the script, for the record.
-        metric : str, optional
-            ``val_METRIC`` chooses the best weights; by default "accuracy", of numbers "rmse".
-        resume : str
-            "auto": from the newest checkpoint in ``out``, else from the start; "never"; or the path
-            of a checkpoint or of a run.
-        checkpoint_every, checkpoint_minutes : int, float
-            Epochs, and minutes, after which the next checkpoint is written; 0: none.
-        log : str
-            Logs of the epochs for other programs, "csv,tensorboard".
-
-        A signal that asks for an end raises ``gcnmpi.Stopped`` after its epoch: exit code 75.
-        """
-        kept = {"model": model, "optimizer": optimizer, **others}
-        asked = Asked(
-            Path(out), {name: each for name, each in kept.items() if each is not None},
-            dict(config or {}), metric, resume, checkpoint_every, checkpoint_minutes, log, progress,
-        )  # fmt: skip
-        return running(self._opened, self._laid, self._moves, asked)
 
     # Rows from and to files.
 
@@ -421,6 +406,13 @@ class Graph(OfThisProcess):
         whole = on_root(self._ranks.comm, rows, self._max_bytes)
         return None if whole is None else torch.from_numpy(whole)
 
+    def _check_not_parallel(self, name: str) -> None:
+        if self._stored.graph.parallel:
+            raise ValueError(
+                "the graph has parallel arcs, and edge_index one entry for all of two vertices: "
+                f"{name} is of graphs that are imported without --duplicates keep"
+            )
+
     def _numbers(self, h: torch.Tensor) -> np.ndarray:
         self._check_count(h, False)
         rows = h.detach().contiguous()
@@ -441,8 +433,3 @@ class Graph(OfThisProcess):
             raise ValueError(
                 f"{wanted} are wanted on rank {self.rank}, not a tensor {tuple(h.shape)}"
             )
-
-
-def _matrix(h: torch.Tensor) -> torch.Tensor:
-    """As a tensor of two dimensions."""
-    return h.unsqueeze(1) if h.ndim == 1 else h.flatten(1)

@@ -12,28 +12,32 @@ from collections import Counter, defaultdict
 import numpy as np
 import torch
 
-from gcnmpi.core.volume import NOTHING, Volume
+from gcnmpi.core.volume import Volume
 from gcnmpi.halo.matrix import Matrix
+from gcnmpi.halo.plan import Plan
 from gcnmpi.halo.product import HaloProduct, Operand
 from gcnmpi.layout.place import Place
 from gcnmpi.layout.runtime import Runtime
 from gcnmpi.options.config import Config
-from gcnmpi.schemes.forecast import Facts
+from gcnmpi.schemes.forecast import Facts, exchange_volume
 from gcnmpi.schemes.operations import SUMS, Operation
 from gcnmpi.schemes.p2p import NO_PACKINGS, Laid, P2PForecast, mix
 
 PLACE = Place(0)  # of every matrix: own rows lie the same way in all layers
 
 
-class Moves:
-    """Expand, fold and products of one graph, of which a rank's rows of M are laid out."""
+class RowMoves:
+    """Expand and fold of one plan.
 
-    def __init__(self, runtime: Runtime, laid: Laid, config: Config) -> None:
-        self._runtime, self._laid, self._config = runtime, laid, config
-        self._rows = HaloProduct(runtime, laid.plan, config)
+    ``lasts`` says whether it, and its buffers, live as long on all ranks.
+    """
+
+    def __init__(self, runtime: Runtime, plan: Plan, config: Config, lasts: bool = True) -> None:
+        self._nown = plan.nown
+        self._rows = HaloProduct(runtime, plan, config, lasts)
         self._free: defaultdict[int, list[Matrix]] = defaultdict(list)
-        self._product: tuple[HaloProduct, tuple[Operand, Operand]] | None = None
-        self._made: Counter[tuple[str, Operation, int]] = Counter()  # by purpose and width
+        self._runtime, self._plan = runtime, plan
+        self._by_plan: defaultdict[str, Volume] = defaultdict(Volume)  # of other plans, by purpose
 
     def expand(self, h: torch.Tensor) -> torch.Tensor:
         """Own rows (nown, width) → own and halo rows, in memory that the result has for itself.
@@ -54,11 +58,38 @@ class Moves:
 
     def fold(self, gradient: torch.Tensor) -> torch.Tensor:
         """The adjoint: own rows, with what other ranks' halos hold of them added in rank order."""
-        nown, arrays = self._laid.plan.nown, _array(gradient)
+        nown, arrays = self._nown, _array(gradient)
         out = torch.empty((nown, gradient.shape[1]), dtype=gradient.dtype)
         self._rows.add_halos(arrays[:nown], arrays[nown:], out.numpy())
         self._count(Operation.FOLD, gradient.shape[1])
         return out
+
+    def _count(self, operation: Operation, width: int) -> None:
+        """Add what an exchange of this plan should send."""
+        plan, row = self._plan, width * self._runtime.kernel.dtype.itemsize
+        figures = {
+            "send_rows": [int(plan.send_offsets[-1])], "recv_rows": [int(plan.recv_offsets[-1])],
+            "send_messages": [len(plan.send_peers)], "recv_messages": [len(plan.recv_peers)],
+        }  # fmt: skip
+        back = operation == Operation.FOLD
+        volume = self._rows.kept.off(exchange_volume(figures, 0, row, back), row, row, back)
+        self._by_plan[self._runtime.traffic.purpose] += volume
+
+
+class Moves(RowMoves):
+    """Expand, fold and products of one graph, of which a rank's rows of M are laid out."""
+
+    def __init__(self, runtime: Runtime, laid: Laid, config: Config) -> None:
+        super().__init__(runtime, laid.plan, config)
+        self._laid, self._config = laid, config
+        self._made: Counter[tuple[str, Operation, int]] = Counter()  # by purpose and width
+        self._product: tuple[HaloProduct, tuple[Operand, Operand]] | None = None
+
+    def for_rows(self, plan: Plan) -> RowMoves:
+        """Expand and fold of another plan, for the same own rows."""
+        moves = RowMoves(self._runtime, plan, self._config, lasts=False)
+        moves._by_plan = self._by_plan
+        return moves
 
     def aggregate(self, h: torch.Tensor, transposed: bool) -> torch.Tensor:
         """The product M·h, or Mᵀ·h, of own rows."""
@@ -76,7 +107,7 @@ class Moves:
         ``by_rows`` are the facts of an exchange of rows, which expand and fold make even where
         products mix rows and partial sums.
         """
-        comm, found = self._runtime.comm, NOTHING
+        comm, found = self._runtime.comm, self._by_plan[purpose]
         for (of, operation, width), times in self._made.items():
             products, facts = self._rows, by_rows
             if operation in SUMS and self._product is not None:

@@ -11,7 +11,7 @@ import torch
 
 from gcnmpi.core.resident import keep_large_arrays, return_freed_memory
 from gcnmpi.halo.plan import local_numbers
-from gcnmpi.layout.entries import load_entry_rows
+from gcnmpi.layout.entries import EntryRows, load_entry_rows
 from gcnmpi.layout.loading import check_content
 from gcnmpi.layout.runtime import Demand, Source
 from gcnmpi.mpi.comm import Comm, agreed
@@ -39,6 +39,7 @@ def open(
     self_loops: bool = True,
     feature_norm: str = "none",
     exchange: str = "auto",
+    order: str = "auto",
     split: int = 0,
     dtype: torch.dtype = torch.float32,
     seed: int = 0,
@@ -69,6 +70,9 @@ def open(
         "row": divide each row of features by its sum.
     exchange : {"auto", "rows", "mixed"}
         What ``aggregate`` sends: rows, or rows and partial sums, the fewest of two ranks.
+    order : {"auto", "rcm", "degree", "none"}
+        Of own rows; "none": by vertex number, so that graphs of the same vertices that are opened
+        with the same parts have the same rows in the same order.
     split : int
         Which split of the masks, where the graph has several.
     dtype : torch.float32 or torch.float64
@@ -101,6 +105,7 @@ def open(
             "graph": {"direction": direction, "normalize": normalize, "self_loops": self_loops,
                       "feature_norm": feature_norm},
             "scheme": {"exchange": exchange},
+            "loading": {"order": order},
             "train": {"seed": seed, "split": split},
         })  # fmt: skip
     # g.expand sends whole rows; programs that only call g.aggregate may choose mixed exchanges.
@@ -113,9 +118,10 @@ def open(
         for line in opened.told:
             warnings.warn(line, stacklevel=2)
     laid = lay_out(runtime, source, config, Demand())
-    stored, arcs = source.stored, _arc_features(comm, source, laid, config)
+    stored, entries = source.stored, Entries(comm, source, laid, config)
+    arcs = entries.features(), entries.numbers
     moves = Moves(runtime, laid, config)
-    g = Graph(Ranks(runtime), opened, laid, moves, check_weights, arcs)
+    g = Graph(Ranks(runtime), opened, laid, moves, check_weights, *arcs)
     if stored.graph.features is not None:
         x = own_features(comm, stored, config, lambda features: g.load(features).numpy())
         g.x = torch.from_numpy(x).to(g.dtype)
@@ -125,21 +131,37 @@ def open(
     return g
 
 
-def _arc_features(comm: Comm, source: Source, laid: Laid, config: Config) -> torch.Tensor | None:
-    """A row for each entry of the own rows of M, in their order; None where there are none.
+class Entries:
+    """The entries of M on a rank as arcs of the folder, in the order of ``edge_index``.
 
-    Nor of parallel arcs, which are one entry of M.
+    Everything is loaded by all ranks together.
     """
-    stored, plan, parts = source.stored, laid.plan, laid.rows.parts
-    if stored.graph.arc_data.features is None or stored.graph.parallel:
-        return None
-    given = source, config.graph.self_loops, plan.own, lambda rows: [parts[rows]]
-    entries = load_entry_rows(comm, *given, config.loading.max_bytes)
-    rows = own_arc_features(comm, stored, partial(entries.load, loops="zero"))
-    # They come by global columns, and M is sorted by local ones.
-    ends = entries.columns, entries.rows
-    order = np.lexsort([local_numbers(plan.own, plan.halo, ids) for ids in ends])
-    return torch.from_numpy(rows[order].astype(config.dtype))
+
+    def __init__(self, comm: Comm, source: Source, laid: Laid, config: Config) -> None:
+        self._comm, self._source, self._laid, self._config = comm, source, laid, config
+
+    def numbers(self) -> torch.Tensor:
+        """The number of each entry's arc in the folder, −1 of those that stand for none."""
+        entries, order = self._ordered
+        return torch.from_numpy(entries.arcs[order])
+
+    def features(self) -> torch.Tensor | None:
+        """A row for each entry; None where arcs have none. Nor of parallel arcs: one entry of M."""
+        stored = self._source.stored
+        if stored.graph.arc_data.features is None or stored.graph.parallel:
+            return None
+        entries, order = self._ordered
+        rows = own_arc_features(self._comm, stored, partial(entries.load, loops="zero"))
+        return torch.from_numpy(rows[order].astype(self._config.dtype))
+
+    @property
+    def _ordered(self) -> tuple[EntryRows, np.ndarray]:
+        """They come by global columns, and M is sorted by local ones."""
+        plan, parts = self._laid.plan, self._laid.rows.parts
+        given = self._source, self._config.graph.self_loops, plan.own, lambda rows: [parts[rows]]
+        entries = load_entry_rows(self._comm, *given, self._config.loading.max_bytes)
+        ends = entries.columns, entries.rows
+        return entries, np.lexsort([local_numbers(plan.own, plan.halo, ids) for ids in ends])
 
 
 def _load_labels(g: Graph, comm: Comm, stored: StoredGraph) -> None:

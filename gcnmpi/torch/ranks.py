@@ -8,7 +8,8 @@ import numpy as np
 import torch
 
 from gcnmpi.layout.runtime import Runtime
-from gcnmpi.mpi.reduction import sum_over_ranks
+from gcnmpi.mpi.comm import MAX
+from gcnmpi.mpi.reduction import reduce_over_ranks
 
 HALVES = (torch.bfloat16, torch.float16)
 
@@ -38,7 +39,12 @@ class Ranks(OfThisProcess):
     def sum(self, array: np.ndarray) -> None:
         """Sum a contiguous float64 array over ranks, in place."""
         runtime = self.runtime
-        sum_over_ranks(self.comm, array.reshape(-1), runtime.phases, runtime.traffic)
+        reduce_over_ranks(self.comm, array.reshape(-1), runtime.phases, runtime.traffic)
+
+    def maxima(self, array: np.ndarray) -> None:
+        """The largest of each number of a contiguous float64 array over ranks, in place."""
+        runtime = self.runtime
+        reduce_over_ranks(self.comm, array.reshape(-1), runtime.phases, runtime.traffic, MAX)
 
     def sums(self, numbers: list[float]) -> list[float]:
         """Numbers summed over ranks."""

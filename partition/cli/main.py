@@ -9,10 +9,6 @@ import click
 
 from partition.backends import TOOLS
 from partition.cli import common
-from partition.cli.comparing import compare, simulate, study
-from partition.cli.importing import attach, import_
-from partition.cli.make import add, export_model, import_parts, refine
-from partition.cli.synth import synth
 from partition.commands import Commands
 from partition.errors import UserError
 from partition.graph import store
@@ -24,6 +20,19 @@ from partition.reporting import tables
 from partition.reporting.describe import degrees, describe_partition
 from partition.signals import end_in_order
 
+ELSEWHERE = {
+    "import": "partition.cli.importing:import_",
+    "attach": "partition.cli.importing:attach",
+    "add": "partition.cli.make:add",
+    "refine": "partition.cli.make:refine",
+    "export-model": "partition.cli.make:export_model",
+    "import-parts": "partition.cli.make:import_parts",
+    "compare": "partition.cli.comparing:compare",
+    "simulate": "partition.cli.comparing:simulate",
+    "study": "partition.cli.comparing:study",
+    "synth": "partition.cli.synth:synth",
+}
+
 
 def main() -> None:
     """Entry point of ``gcn-partition`` and of ``python -m partition``."""
@@ -33,6 +42,7 @@ def main() -> None:
 
 @click.group(
     cls=Commands,
+    elsewhere=ELSEWHERE,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
     epilog="""\b
 A first session:
@@ -126,8 +136,3 @@ def models(as_json: bool) -> None:
             facts = {"model": name, "help": model.help, "tool": tool, "missing": missing[tool]}
             rows.append(facts | {"options": table})
     common.emit(rows, as_json, lambda: tables.show_models(rows))
-
-
-OTHERS = import_, attach, add, compare, export_model, import_parts, refine, simulate, study, synth
-for _command in OTHERS:
-    cli.add_command(_command)

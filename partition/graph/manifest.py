@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import os
 from collections.abc import Callable, Mapping, Sequence
@@ -300,7 +301,7 @@ def dump_json(stream: IO[str], facts: Mapping[str, object]) -> None:
 
 def _check_fields(file: Path, facts: Mapping[str, object], kind: type) -> None:
     """Refuse facts that are not the fields of a dataclass, as these are annotated."""
-    known = get_type_hints(kind, include_extras=True)
+    known = _types(kind)
     for name in facts:
         if name not in known:
             raise UserError(f"{file} is damaged: it has an unknown field {name[:100]!r}")
@@ -316,8 +317,17 @@ def _check_fields(file: Path, facts: Mapping[str, object], kind: type) -> None:
             raise UserError(f"{file} is damaged: {name} cannot be {text[:60]}")
 
 
+@functools.cache
+def _types(kind: type) -> Mapping[str, Any]:
+    """The types of the fields of a dataclass, which Python compiles each time it is asked."""
+    return get_type_hints(kind, include_extras=True)
+
+
 def _fits(value: object, kind: Any) -> bool:
     """Whether a JSON value is of a type; of ``Annotated[T, known]``, if it is a T in ``known``."""
+    if kind in (int, float):
+        fits = type(value) in (int, kind)
+        return fits and isinstance(value, int | float) and abs(value) < 2**63
     origin, inner = get_origin(kind), get_args(kind)
     if origin is Annotated:
         return _fits(value, inner[0]) and value in inner[1]
@@ -329,9 +339,6 @@ def _fits(value: object, kind: Any) -> bool:
         return type(value) is dict and all(
             _fits(key, inner[0]) and _fits(item, inner[1]) for key, item in value.items()
         )
-    if kind in (int, float):
-        fits = type(value) in (int, kind)
-        return fits and isinstance(value, int | float) and abs(value) < 2**63
     if is_dataclass(kind):  # its fields are looked at by :func:`_are_figures`
         return type(value) is dict
     return kind in (object, Any) or type(value) is kind
@@ -339,7 +346,7 @@ def _fits(value: object, kind: Any) -> bool:
 
 def _are_figures(kind: type, figures: Mapping[str, Any], k: int) -> bool:
     """Whether they are the fields of a dataclass of counts: a number per part, or per node."""
-    known = get_type_hints(kind)
+    known = _types(kind)
     needed = {entry.name for entry in fields(kind) if entry.default is MISSING}
     if not needed <= set(figures) <= set(known):
         return False

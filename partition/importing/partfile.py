@@ -8,7 +8,6 @@ from pathlib import Path
 import numpy as np
 
 from partition.errors import UserError
-from partition.importing.readers.distdgl import parts_of
 
 FROM_ONE = "--first 1 if the file counts parts from 1"
 
@@ -27,6 +26,9 @@ def read_parts(
     given: the file may count from 1, or hold other numbers than those of parts.
     """
     if Path(file).suffix == ".json":
+        # Here, since other files, and commands that read none, need no reader of graphs.
+        from partition.importing.readers.distdgl import parts_of
+
         parts, described = parts_of(Path(file), n)
         if k not in (None, described):
             raise UserError(f"{file} describes {described} parts, not {k}")

@@ -12,8 +12,6 @@ from pathlib import Path
 from typing import IO, Any
 
 import numpy as np
-import pyarrow as pa
-import pyarrow.compute as pc
 
 from partition.backends import check_options
 from partition.backends.catalogue import MODELS, describe, settled, unknown_model
@@ -170,6 +168,9 @@ def _lines(
     indptr: np.ndarray, indices: np.ndarray, base: int, before: np.ndarray
 ) -> Iterator[bytes]:
     """A line per row of a pattern: the row's numbers of ``before``, then its indices + base."""
+    import pyarrow as pa  # here, since most commands would wait for it
+    import pyarrow.compute as pc
+
     ahead = len(before)
     # So that a piece has at most PIECE numbers (but for a single row of more).
     cost = np.asarray(indptr) + ahead * np.arange(len(indptr))

@@ -113,7 +113,7 @@ def test_a_run_that_was_interrupted_is_one_that_was_not(launch, tmp_path):
 def test_mistakes_are_one_line_on_all_ranks(launch):
     cases = [{"out": name, "mistake": name} for name in MISTAKES]
     then = {
-        "of another network: 0.bias is float64 (8,), and float64 (9,)": {"width": 9},
+        "of another network: 0.weight is float64 (8, 6), and float64 (9, 6)": {"width": 9},
         "was made with script.lr None, this run has 1": {"config": {"lr": 1}},
         "beyond run.epochs(1)": {"epochs": 1},
         "there is no checkpoint": {"resume": "nowhere"},

@@ -1,6 +1,7 @@
 """Costs of mini-batches: the forecast of one by hand, and the plan of an epoch."""
 
 import json
+import math
 from dataclasses import asdict, replace
 
 import numpy as np
@@ -46,9 +47,9 @@ def path(tmp_path_factory):
     return path
 
 
-def setting(path, *settings):
+def setting(path, *settings, limit=math.inf):
     config = load_config(None, (*NETWORK, *settings))
-    return Setting(open_graph(path), config, Machine(), 4, locality=False)
+    return Setting(open_graph(path), config, Machine(), 4, locality=False, limit=limit)
 
 
 @given(partitioned_graphs())
@@ -170,7 +171,8 @@ def test_partitions_are_ranked_and_other_schemes_left_out(path):
     (line,) = rank_schemes(batches, 2, schemes=["p2p"])[0]
     assert line.candidate.estimated
     assert line.cost.received > 0
-    (line,) = rank_schemes(batches, 2, schemes=["p2p"], memory_limit=1)[0]
+    batches = setting(path, "train.batches=labor,50,3,2", limit=1)
+    (line,) = rank_schemes(batches, 2, schemes=["p2p"])[0]
     assert "more ranks do not help" in line.advice
 
 

@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import math
 
 import numpy as np
 import pytest
@@ -50,13 +51,13 @@ def path(tmp_path_factory):
     return path
 
 
-def setting(path, machine=None, **tables):
+def setting(path, machine=None, limit=math.inf, **tables):
     config, given = read_config(values=dict(flat(tables)), schemes=SCHEMES)
-    return Setting(open_graph(path), config, machine or Machine(), 4, given=given)
+    return Setting(open_graph(path), config, machine or Machine(), 4, given=given, limit=limit)
 
 
-def only_p2p(path, size, **options):
-    rows = setting(path, scheme={"exchange": "rows"})
+def only_p2p(path, size, limit=math.inf, **options):
+    rows = setting(path, limit=limit, scheme={"exchange": "rows"})
     return rank_schemes(rows, size, schemes=["p2p"], **options)[0]
 
 
@@ -116,11 +117,30 @@ def test_what_needs_too_much_memory_comes_last_with_advice(path):
     whole = only_p2p(path, 2)
     free = whole[0].cost.memory
     base = only_p2p(path, 256)[0].cost.memory
-    (*_, line) = only_p2p(path, 2, memory_limit=(free + base) / 2)
+    (*_, line) = only_p2p(path, 2, limit=(free + base) / 2)
     assert line.advice.startswith("needs ")
     more = int(line.advice.split("-P ")[1])
     assert only_p2p(path, more)[0].cost.memory <= (free + base) / 2
-    assert only_p2p(path, 2, memory_limit=1000)[0].advice.endswith("more ranks do not help")
+    assert only_p2p(path, 2, limit=1000)[0].advice.endswith("more ranks do not help")
+
+
+def test_as_much_of_the_states_of_arcs_is_kept_as_a_rank_may_take(path):
+    def planned(memory, limit=math.inf):
+        model = {"name": "mgn", "hidden": [16], "layers": 4}
+        given = setting(path, limit=limit, model=model, train={"memory": memory})
+        (line,) = rank_schemes(given, 2, schemes=["p2p"], partitions=["rp-2"])[0]
+        kept = given.case(line.candidate, 2).work.config.train.memory
+        return kept, line.cost.memory, line.cost.seconds, bool(line.advice)
+
+    _, *whole = planned("all")
+    assert planned("auto") == ("all", *whole)
+    names = ["states:1", "states:2", "least"]
+    sizes = [planned(name)[1] for name in names]
+    assert [whole[0], *sizes] == sorted({whole[0], *sizes}, reverse=True)
+    for name, size in zip(names, sizes, strict=True):
+        assert planned("auto", size) == planned(name, size) == (*planned(name)[:3], False)
+        assert planned(f"{size}B")[:2] == (name, size)
+    assert planned("auto", sizes[-1] - 1)[::3] == ("least", True)
 
 
 def test_a_partition_that_no_scheme_takes(path):

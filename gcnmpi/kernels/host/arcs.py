@@ -27,12 +27,9 @@ class Arcs(ABC):
         starts = pattern.starts
         if pattern.entries <= entries:
             return [ArcSlice(0, slice(0, pattern.rows), slice(0, pattern.entries), pattern)]
-        wanted = np.arange(entries, pattern.entries, entries)
-        inner = np.searchsorted(starts, wanted, "right") - 1
-        ends = np.unique([0, *inner, pattern.rows]).tolist()
         none, columns = np.empty(0, np.int32), np.zeros_like(pattern.column_starts)
         found = []
-        for number, (first, last) in enumerate(pairwise(ends)):
+        for number, (first, last) in enumerate(_pieces(starts, entries)):
             there = slice(int(starts[first]), int(starts[last]))
             of_rows = starts[first : last + 1] - starts[first], pattern.indices[there]
             some = self._compiled(Pattern(*of_rows, columns, none, none, none))
@@ -54,7 +51,10 @@ class Arcs(ABC):
         self.follow(out, of.epilogue)
 
     def sum_sources(self, pattern: Pattern, x: Array, out: Array) -> None:
-        out[...] = reduced(np.add, x[pattern.places_back], pattern.column_starts)
+        starts = pattern.column_starts
+        for first, last in _pieces(starts, _AT_ONCE):  # without a copy of all rows
+            some = x[pattern.places_back[starts[first] : starts[last]]]
+            out[first:last] = reduced(np.add, some, starts[first : last + 1] - starts[first])
 
     def reduce_targets(self, of: Reduction[Array, Pattern]) -> None:
         starts, rows, width = of.pattern.starts, rows_of(of.pattern), of.x.shape[1]
@@ -123,6 +123,13 @@ class Arcs(ABC):
 
 
 _EXTREMES = {"max": np.maximum, "min": np.minimum}
+_AT_ONCE = 1 << 15  # entries
+
+
+def _pieces(starts: Array, entries: int) -> list[tuple[int, int]]:
+    """Ranges of rows that have about so many entries each."""
+    inner = np.searchsorted(starts, np.arange(entries, starts[-1], entries), "right") - 1
+    return list(pairwise(np.unique([0, *inner, len(starts) - 1]).tolist()))
 
 
 def _counts(pattern: Pattern, x: Array) -> Array:

@@ -15,7 +15,14 @@ import pytest
 import torch
 from mpi4py import MPI
 from products import N, assignments, random_graph
-from torch_geometric.nn import GINEConv, NNConv
+from torch_geometric.nn import (
+    GINEConv,
+    GraphNorm,
+    LayerNorm,
+    MeanSubtractionNorm,
+    NNConv,
+    PairNorm,
+)
 
 import gcnmpi.torch
 from gcnmpi.mpi import comm as mpi
@@ -71,6 +78,38 @@ def check_layers(comm, g, whole):
             torch.testing.assert_close(mine.grad, theirs.grad, rtol=0, atol=1e-12)
 
 
+def check_norms(comm, g, whole):
+    """Norms over all rows, or over those of groups that lie on several ranks, are those of PyG."""
+    x, groups = torch.from_numpy(np.array(whole.features, np.float64)), torch.arange(N) % 3
+    weights = torch.linspace(-1, 2, N * WIDTH, dtype=torch.float64).view(N, WIDTH)
+    for kind, norm in (
+        ("graph", GraphNorm(WIDTH)),
+        ("pair", PairNorm()),
+        ("mean", MeanSubtractionNorm()),
+        ("layer", LayerNorm(WIDTH, mode="graph")),
+    ):
+        theirs, ours = norm.double(), g.norm(kind, WIDTH)
+        with torch.no_grad():
+            for number, parameter in enumerate(theirs.parameters()):
+                parameter += torch.linspace(0, 1 + number, WIDTH)
+        ours.load_state_dict(theirs.state_dict())
+        for given in ((), (groups, 3)):
+            w, h = x.clone().requires_grad_(), x[g.ids].clone().requires_grad_()
+            expected, found = (
+                theirs(w, *given),
+                ours(h, *(each[g.ids] for each in given[:1]), *given[1:]),
+            )
+            torch.testing.assert_close(found, expected[g.ids], rtol=0, atol=1e-11)
+            for module in (ours, theirs):
+                module.zero_grad()
+            (expected * weights).sum().backward()
+            (found * weights[g.ids]).sum().backward()
+            g.all_reduce_gradients(ours)
+            torch.testing.assert_close(h.grad, w.grad[g.ids], rtol=0, atol=1e-10)
+            for mine, one in zip(ours.parameters(), theirs.parameters(), strict=True):
+                torch.testing.assert_close(mine.grad, one.grad, rtol=0, atol=1e-10)
+
+
 def check_plan(comm, g):
     """The exchanges of docs/pytorch.md, from the plan alone, bring what ``expand`` brings."""
     names = {"np": np, "torch": torch, "MPI": MPI, "dist": torch.distributed, "comm": comm, "g": g}
@@ -105,9 +144,11 @@ def check_loops(g, whole):
     own = torch.cat((g.ids, g.halo_ids)).numpy()
     source, target = own[g.edge_index[0]], own[g.edge_index[1]]
     stored = {pair: i for i, pair in enumerate(zip(arcs(whole), whole.indices, strict=True))}
-    for pair, row in zip(zip(source, target, strict=True), g.edge_attr.numpy(), strict=True):
+    pairs = list(zip(source, target, strict=True))
+    for pair, row in zip(pairs, g.edge_attr.numpy(), strict=True):
         expected = whole.arc_data.features[stored[pair]] if pair in stored else np.zeros(COLUMNS)
         np.testing.assert_array_equal(row, expected)
+    assert g.edge_ids.tolist() == [stored.get(pair, -1) for pair in pairs]
 
 
 def main(comm):
@@ -119,12 +160,17 @@ def main(comm):
         options = {"normalize": "none", "dtype": torch.float64, "direction": "in"}
         g = gcnmpi.torch.open(folder / "one-way.graph", name, self_loops=False, **options)
         check_layers(comm, g, whole)
+        check_norms(comm, g, whole)
         check_plan(comm, g)
-        check_loops(gcnmpi.torch.open(folder / "one-way.graph", name, **options), whole)
+        with_loops = gcnmpi.torch.open(folder / "one-way.graph", name, order="none", **options)
+        check_loops(with_loops, whole)
+        assert (with_loops.ids[1:] > with_loops.ids[:-1]).all()
         count += 1
     g = gcnmpi.torch.open(folder / "parallel.graph", name, **options)
     with pytest.raises(ValueError, match="parallel arcs"):
         print(g.edge_attr)
+    with pytest.raises(ValueError, match="parallel arcs"):
+        print(g.edge_ids)
     if comm.rank == 0:
         print(f"{count} partitions agree")
     return 0

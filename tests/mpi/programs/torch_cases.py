@@ -197,6 +197,75 @@ def check_adjoints(case):
         case.close(again, function(case.own(whole)), 10)
 
 
+def check_fetch(case):
+    """Rows of any vertices, and their gradients where they come from."""
+    g, random = case.g, np.random.default_rng(case.g.rank)
+    for shape, width in (((4 + 3 * g.rank,), (5,)), ((2 * g.rank,), ()), ((2, 3), (2, 2))):
+        ids = torch.from_numpy(random.integers(0, g.n, shape))
+        whole = case.whole(*width)
+        kept, h = g.rows_of(ids), case.own(whole).requires_grad_()
+        total = torch.zeros_like(whole)
+        for fetch in (kept, kept, lambda h, ids=ids: g.fetch(h, ids)):
+            found = fetch(h)
+            case.close(found, whole[ids], 0)
+            y = torch.from_numpy(random.standard_normal(found.shape)).to(case.dtype)
+            (found * y).sum().backward()
+            share = torch.zeros_like(whole).index_add(0, ids.flatten(), y.flatten(0, ids.ndim - 1))
+            for piece in case.comm.allgather(share.numpy()):
+                total += torch.from_numpy(piece)
+        case.close(h.grad, total[g.ids], 10)
+        others = np.setdiff1d(ids.numpy(), g.ids.numpy())
+        assert kept.num_received == len(others)
+    last = 0 if g.rank else g.n  # on one rank only
+    refused(UserError, "the graph has no vertex", g.fetch, h, torch.tensor([0, last]))
+    refused(UserError, "int64", g.rows_of, torch.zeros(1))
+    refused(ValueError, "own rows", kept, torch.cat((h, h[:0], torch.zeros(1, 2, 2))))
+
+
+def check_collective(case):
+    """Functions of all rows, and of groups of them; one group is empty, and some rows are equal."""
+    g, c, groups = case.g, case.g.collective, 4
+    whole = case.whole(3).mul(2).round()
+    index = torch.arange(g.n) % (groups - 1)
+    hot = torch.nn.functional.one_hot(index, groups).to(case.dtype)
+    counts = hot.sum(0)[:, None]
+
+    def by_group(w, of_rows):
+        return torch.stack([of_rows(w[index == k]) for k in range(groups - 1)] + [0 * w[0]])
+
+    def softmax_by_group(w):
+        return sum((index == k)[:, None] * masked(w, index == k) for k in range(groups - 1))
+
+    def masked(w, some):
+        return torch.where(some[:, None], w, -torch.inf).softmax(0)
+
+    pooled = {"index": index[g.ids], "size": groups}
+    for ours, theirs in (
+        (c.sum, lambda w: w.sum(0)),
+        (c.mean, lambda w: w.mean(0)),
+        (c.max, lambda w: w.amax(0)),
+        (c.softmax, lambda w: w.softmax(0)),
+        (lambda h: c.sum(h, **pooled), lambda w: hot.T @ w),
+        (lambda h: c.mean(h, **pooled), lambda w: hot.T @ w / counts.clamp(min=1)),
+        (lambda h: c.max(h, **pooled), lambda w: by_group(w, lambda rows: rows.amax(0))),
+        (lambda h: c.softmax(h, **pooled), softmax_by_group),
+        (lambda h: c.add(h.T @ h), lambda w: w.T @ w),
+    ):
+        h, w = case.own(whole).requires_grad_(), whole.clone().requires_grad_()
+        found, expected = ours(h), theirs(w)
+        y = case.whole(*expected.shape[1:])[: len(expected)]
+        (expected * y).sum().backward()
+        of_rows = len(expected) == g.n and expected.ndim == 2
+        case.close(found, expected[g.ids] if of_rows else expected, 10)
+        share = (found * case.own(y)).sum() if of_rows else (found * y).sum() / g.size
+        share.backward()
+        case.close(h.grad, w.grad[g.ids], 100)
+    if g.size == 1 and case.dtype == torch.float64:
+        inputs = case.own(case.whole(2)).requires_grad_()
+        for function in (c.mean, c.max, c.softmax):
+            assert torch.autograd.gradgradcheck(function, inputs)
+
+
 def check_batch_norm(case):
     """torch.nn.BatchNorm1d of all rows, in training and after it."""
     g, width = case.g, 5
@@ -553,6 +622,8 @@ CHECKS = (
     check_products,
     check_higher_orders,
     check_adjoints,
+    check_fetch,
+    check_collective,
     check_batch_norm,
     check_dropout,
     check_sums,

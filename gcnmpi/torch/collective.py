@@ -1,0 +1,170 @@
+"""Sums, means, maxima and softmaxes over all rows of all ranks, and the norms made of them.
+
+A result is the same on every rank. Each rank computes its share of the loss, as ``g.mean`` gives
+it, so the gradient of a result is the sum of what all ranks have of it: one more reduction.
+"""
+
+from __future__ import annotations
+
+import torch
+
+from gcnmpi.torch.eager import eager
+from gcnmpi.torch.functions import Linear
+from gcnmpi.torch.ranks import OfThisProcess, Ranks
+
+
+class Collective(OfThisProcess):
+    """Functions of all rows of all ranks, for all ranks together; differentiable, of any order.
+
+    Rows are this rank's (rows, …) of a tensor; ranks may have none. With ``index``, (rows,) int64,
+    and ``size`` rows are pooled by groups: row i belongs to group ``index[i]`` of ``size``, whose
+    vertices may lie on several ranks. Sums are made in float64.
+    """
+
+    def __init__(self, ranks: Ranks) -> None:
+        self._ranks = ranks
+
+    @eager
+    def add(self, x: torch.Tensor) -> torch.Tensor:
+        """The sum over ranks of a tensor that has one shape on all of them, such as Kᵀ·V."""
+        return Linear.apply(x, self._sum, self._sum)
+
+    def sum(
+        self, h: torch.Tensor, index: torch.Tensor | None = None, size: int = 1
+    ) -> torch.Tensor:
+        """The sum of all rows, (…); of each group, (size, …)."""
+        return self.add(_pooled(h.double(), index, size)).to(h.dtype)
+
+    def mean(
+        self, h: torch.Tensor, index: torch.Tensor | None = None, size: int = 1
+    ) -> torch.Tensor:
+        """The mean of all rows, (…), or of each group, (size, …); 0 where there are none."""
+        sums = self.add(_pooled(h.double(), index, size))
+        return (sums / self._counts(h, index, size).clamp(min=1)).to(h.dtype)
+
+    @eager
+    def max(
+        self, h: torch.Tensor, index: torch.Tensor | None = None, size: int = 1
+    ) -> torch.Tensor:
+        """The largest number of each column, (…), or of each group, (size, …).
+
+        0 where there are no rows. Rows that have the same largest number share its gradient.
+        """
+        largest = self._largest(h, index, size)
+        of_rows = largest if index is None else largest[index]
+        hit = h.detach() == of_rows
+        shares = self.add(_pooled(hit.double(), index, size)).clamp(min=1)
+        # Each of these differences is 0: it only carries the gradient.
+        rest = torch.where(hit, (h - of_rows).double(), 0.0)
+        rest = self.add(_pooled(rest, index, size)) / shares
+        return torch.where(largest == -torch.inf, 0.0, largest) + rest.to(h.dtype)
+
+    @eager
+    def softmax(
+        self, h: torch.Tensor, index: torch.Tensor | None = None, size: int = 1
+    ) -> torch.Tensor:
+        """Rows (rows, …) of the softmax of each column over all rows, or over those of a group."""
+        largest = self._largest(h, index, size)
+        powers = (h - (largest if index is None else largest[index])).exp()
+        sums = self.sum(powers, index, size)
+        return powers / (sums if index is None else sums[index])
+
+    def _sum(self, x: torch.Tensor) -> torch.Tensor:
+        total = x.detach().to(torch.float64, copy=True).contiguous()
+        self._ranks.sum(total.numpy())
+        return total.to(x.dtype)
+
+    def _counts(self, h: torch.Tensor, index: torch.Tensor | None, size: int) -> torch.Tensor:
+        """Rows of all ranks, a number; or of each group, to be divided by."""
+        ones = torch.ones(len(h), dtype=torch.float64)
+        counts = self.add(_pooled(ones, index, size))
+        return counts if index is None else counts.view(-1, *[1] * (h.ndim - 1))
+
+    def _largest(self, h: torch.Tensor, index: torch.Tensor | None, size: int) -> torch.Tensor:
+        """The largest numbers, without a gradient; −∞ where there are no rows."""
+        rows, dtype = h.detach(), h.dtype
+        groups = torch.zeros(len(h), dtype=torch.int64) if index is None else index
+        groups = groups.view(-1, *[1] * (h.ndim - 1)).expand(rows.shape)
+        found = torch.full((size, *h.shape[1:]), -torch.inf, dtype=torch.float64)
+        found.scatter_reduce_(0, groups, rows.double(), "amax")
+        self._ranks.maxima(found.numpy())
+        return (found[0] if index is None else found).to(dtype)
+
+
+class RowNorm(torch.nn.Module):
+    """A norm of PyTorch Geometric with the moments of all rows of all ranks.
+
+    Names of parameters are those of its class, so that a ``state_dict`` fits both.
+
+    Parameters
+    ----------
+    collective : Collective
+        Of a graph; :meth:`gcnmpi.torch.Graph.norm` gives the norm.
+    kind : str
+        Of ``NORMS``: "graph" (Cai et al. 2021), "pair" (Zhao and Akoglu 2020), "mean" (Yang et al.
+        2020: MeanSubtractionNorm), "layer" (``LayerNorm`` with ``mode="graph"``).
+    width : int
+        Columns.
+    eps : float
+        Added to the variance.
+    """
+
+    weight: torch.nn.Parameter
+    bias: torch.nn.Parameter
+    mean_scale: torch.nn.Parameter
+
+    def __init__(
+        self, collective: Collective, kind: str, width: int, eps: float, dtype: torch.dtype
+    ) -> None:
+        super().__init__()
+        self.collective, self.kind, self.width, self.eps = collective, kind, width, eps
+        for name, start in NORMS[kind].items():
+            values = torch.full((width,), start, dtype=dtype)
+            self.register_parameter(name, torch.nn.Parameter(values))
+
+    def forward(
+        self, x: torch.Tensor, index: torch.Tensor | None = None, size: int = 1
+    ) -> torch.Tensor:
+        """Rows (rows, width) normalised; each group by its own moments, see :class:`Collective`.
+
+        For all ranks together.
+        """
+
+        def mean(h: torch.Tensor) -> torch.Tensor:
+            found = self.collective.mean(h, index, size)
+            return found if index is None else found[index]
+
+        if self.kind == "layer":
+            centred = x - mean(x.mean(1, keepdim=True))
+            variance = mean(centred.square().mean(1, keepdim=True))
+            # PyTorch Geometric adds eps in two ways.
+            scale = variance.sqrt() + self.eps if index is None else (variance + self.eps).sqrt()
+            return centred / scale * self.weight + self.bias
+        centre = mean(x)
+        if self.kind == "mean":
+            return x - centre
+        if self.kind == "pair":
+            centred = x - centre
+            return centred / (self.eps + mean(centred.square().sum(1, keepdim=True))).sqrt()
+        centred = x - centre * self.mean_scale
+        scale = (mean(centred.square()) + self.eps).sqrt()
+        return self.weight * centred / scale + self.bias
+
+    def extra_repr(self) -> str:
+        """The options that ``print`` shows of the module."""
+        return f"{self.kind}, {self.width}, eps={self.eps}"
+
+
+NORMS: dict[str, dict[str, float]] = {
+    "graph": {"weight": 1.0, "bias": 0.0, "mean_scale": 1.0},
+    "pair": {},
+    "mean": {},
+    "layer": {"weight": 1.0, "bias": 0.0},
+}
+"""Norms of all rows, and how their parameters start."""
+
+
+def _pooled(h: torch.Tensor, index: torch.Tensor | None, size: int) -> torch.Tensor:
+    if index is None:
+        return h.sum(0)
+    return h.new_zeros((size, *h.shape[1:])).index_add(0, index, h)

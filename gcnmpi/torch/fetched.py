@@ -1,0 +1,82 @@
+"""Rows of any vertices on any rank: of the ends of pairs, of negatives, anchors, nodes to read."""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+
+from gcnmpi.halo.exchange import agree_on_plan
+from gcnmpi.halo.plan import halo_of, local_numbers
+from gcnmpi.mpi.comm import agreed
+from gcnmpi.schemes.row_scheme import Laid
+from gcnmpi.torch.eager import eager
+from gcnmpi.torch.functions import Linear, as_matrix
+from gcnmpi.torch.moves import Moves, RowMoves
+from gcnmpi.torch.ranks import OfThisProcess, Ranks
+from partition.errors import UserError
+
+
+class Fetched(OfThisProcess):
+    """A plan that brings rows of some vertices to this rank, made by all ranks together.
+
+    Parameters
+    ----------
+    ranks : Ranks
+    laid : Laid
+        The own rows, and who owns the others.
+    moves : Moves
+        Of the graph.
+    ids : (…) int64 tensor
+        Numbers of vertices in the graph.
+    max_bytes : number
+        Of the buffer with which the ranks tell each other what they need.
+
+    Attributes
+    ----------
+    num_received : int
+        Rows that arrive in each call: those of other ranks, each once.
+
+    Raises
+    ------
+    UserError
+        On all ranks, if an id is no vertex.
+    """
+
+    @eager
+    def __init__(
+        self, ranks: Ranks, laid: Laid, moves: Moves, ids: torch.Tensor, max_bytes: float
+    ) -> None:
+        parts, own = laid.rows.parts, laid.plan.own
+        with agreed(ranks.comm):
+            _check(ids, len(parts))
+        wanted = ids.detach().numpy().reshape(-1)
+        halo = halo_of(own, wanted, parts)
+        plan = agree_on_plan(ranks.comm, own, halo, parts[halo], max_bytes)
+        local = local_numbers(own, halo, wanted).astype(np.int64)
+        self.num_received = plan.nhalo
+        self._ranks, self._shape = ranks, tuple(ids.shape)
+        self._own, self._places = len(own), torch.from_numpy(local)
+        self._moves: RowMoves | None = moves.for_rows(plan) if ranks.comm.size > 1 else None
+
+    @eager
+    def __call__(self, h: torch.Tensor) -> torch.Tensor:
+        """Own rows (num_own, …) → rows of the vertices, (*ids.shape, …); differentiable.
+
+        For all ranks together.
+        """
+        if h.ndim == 0 or len(h) != self._own:
+            raise ValueError(f"{self._own} own rows are wanted, not a tensor {tuple(h.shape)}")
+        rows = as_matrix(self._ranks.taken(h))
+        if self._moves is not None:
+            rows = Linear.apply(rows, self._moves.expand, self._moves.fold)
+        found = rows.index_select(0, self._places)
+        return found.reshape(*self._shape, *h.shape[1:]).to(h.dtype)
+
+
+def _check(ids: torch.Tensor, n: int) -> None:
+    """Raise a UserError unless they are numbers of vertices."""
+    if ids.dtype != torch.int64 or ids.device.type != "cpu":
+        raise UserError(f"ids of vertices are a tensor of int64 on the CPU, not of {ids.dtype}")
+    if ids.numel() and not 0 <= int(ids.min()) <= int(ids.max()) < n:
+        wrong = int(ids.min()) if int(ids.min()) < 0 else int(ids.max())
+        raise UserError(f"the graph has no vertex {wrong}", f"its vertices are 0 to {n - 1:,}")
