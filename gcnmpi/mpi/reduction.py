@@ -34,7 +34,7 @@ T = TypeVar("T")
 def reduce_over_ranks(
     comm: Comm, contributions: np.ndarray, phases: Phases, traffic: Traffic, op: Op = SUM
 ) -> None:
-    """Sum a flat float64 array of the host over ranks, in place: one all-reduce, counted."""
+    """Reduce a flat float64 array of the host over ranks, in place: one all-reduce, counted."""
     with phases("reduce"):
         reduce_in_place(comm, contributions, op)
     _count(traffic, contributions.nbytes, comm.size)
