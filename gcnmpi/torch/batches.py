@@ -30,7 +30,7 @@ from partition.graph.sampling import Sampler
 
 
 class OfGraph(Protocol):
-    """What batches take from an opened graph: see :class:`gcnmpi.torch.Graph`."""
+    """The opened graph as batches see it: see :class:`gcnmpi.torch.Graph`."""
 
     n: int
     rank: int
@@ -41,11 +41,11 @@ class OfGraph(Protocol):
 
     @property
     def edge_attr(self) -> torch.Tensor | None:
-        """Features of arcs."""
+        """Features of arcs, in the order of the entries of M."""
 
     @property
     def edge_ids(self) -> torch.Tensor:
-        """Numbers of arcs."""
+        """Numbers of arcs, in the order of the entries of M."""
 
     def mean(self, loss: torch.Tensor, count: float | None = None) -> torch.Tensor:
         """The mean over rows of all ranks."""
