@@ -1,7 +1,7 @@
 """Under mpirun: runs of gcnmpi.torch in folders, as cases say; prints what each came to.
 
 A case is a dict: ``out``, ``graph``, ``parts``, ``epochs``; ``stop``: in which epoch the signal
-``sent`` comes; ``kill``: in which one rank 0 is killed; ``raises``, ``hangs``: in which one the last
+``sent`` comes; ``kill``: in which one rank 0 is killed; ``raises``, ``hangs``: in which the last
 rank raises, or stands still; ``leave``, ``unlogged``: in which one the loop is left, after and
 before ``run.log``; ``fetch``: whether rows of other vertices are fetched; ``again``: the folder of
 a second run in the process; ``mistake``: a name; all else is given to ``g.run``.
