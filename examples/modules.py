@@ -174,7 +174,7 @@ class GCNII(torch.nn.Module):
         super().__init__()
         self.first = torch.nn.Linear(g.num_features, hidden)
         self.convs = torch.nn.ModuleList(
-            # one process: nn.GCN2Conv(hidden, 0.1, 0.5, k)
+            # one process: nn.GCN2Conv(hidden, 0.1, 0.5, k, cached=True)
             nn.GCN2Conv(hidden, 0.1, 0.5, k, normalize=False)  # ranks
             for k in range(1, layers + 1)
         )
@@ -196,7 +196,7 @@ class APPNP(torch.nn.Module):
         super().__init__()
         self.first = torch.nn.Linear(g.num_features, hidden)
         self.last = torch.nn.Linear(hidden, g.num_classes)
-        # one process: self.spread = nn.APPNP(K=10, alpha=0.1)
+        # one process: self.spread = nn.APPNP(K=10, alpha=0.1, cached=True)
 
     def forward(self, g, epoch=0):
         h = start = self.last(self.first(g.x).relu())

@@ -269,7 +269,7 @@ def _trained(
         if out is not None:
             of_rows = minimum(g._ranks.comm, out.ndim and len(out) == g.num_own) > 0
             others["output"] = _all(g, out, of_rows)
-        yield _Step(float(value), gradients, others)
+        yield _Step(float(value.detach()), gradients, others)
 
 
 def _all(g: Graph, tensor: torch.Tensor, of_rows: bool) -> torch.Tensor:
