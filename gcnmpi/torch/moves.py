@@ -101,6 +101,11 @@ class Moves(RowMoves):
         self._count(SUMS[transposed], h.shape[1])
         return out
 
+    def begin(self) -> None:
+        """Forget what an earlier run in this process should have sent."""
+        self._by_plan.clear()
+        self._made.clear()
+
     def predicted(self, purpose: str, by_rows: Facts) -> Volume:
         """The volume of this rank's exchanges for a purpose, as metrics of the partition have it.
 
