@@ -6,7 +6,7 @@ import hashlib
 import weakref
 import zlib
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 
 import numpy as np
 import torch
@@ -63,6 +63,11 @@ class Agreement:
                 raise self._error()
         return sums[: len(numbers)]
 
+    def check(self, model: torch.nn.Module) -> None:
+        """Raise a UserError on all ranks, unless they have the same bits in shared weights."""
+        if self._wanted:
+            check_weights(self._ranks, model, self._own)
+
     def _weights(self, behind: torch.Tensor) -> list[torch.Tensor]:
         """All that were found so far, and still live."""
         for leaf in _leaves(behind):
@@ -81,9 +86,13 @@ class Agreement:
         )
 
 
-def check_weights(ranks: Ranks, model: torch.nn.Module) -> None:
-    """Raise a UserError on all ranks, unless all have the same bits in parameters and buffers."""
+def check_weights(ranks: Ranks, model: torch.nn.Module, own: Collection[int] = frozenset()) -> None:
+    """Raise a UserError on all ranks, unless all have the same bits in parameters and buffers.
+
+    ``own`` are the lengths of tensors that have rows of a rank's own, and are left out.
+    """
     named = {**dict(model.named_parameters()), **dict(model.named_buffers())}
+    named = {k: each for k, each in named.items() if each.ndim == 0 or len(each) not in own}
     check_equal(ranks, list(named.values()))
     digests = {f"weight or buffer {name!r}": _digest(tensor) for name, tensor in named.items()}
     hint = f"start from the same weights ({SAME_START}), and call {SUMMED}"

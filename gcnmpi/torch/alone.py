@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -115,3 +116,11 @@ def _is(module: torch.nn.Module, name: str) -> bool:
         kind.__name__ == name and kind.__module__.startswith("torch_geometric")
         for kind in type(module).__mro__
     )
+
+
+def warned(model: torch.nn.Module, rank: int) -> list[str]:
+    """The lines of :func:`alone`; rank 0 warns of them, at the line that calls its caller."""
+    lines = list(alone(model))
+    for line in lines if rank == 0 else ():
+        warnings.warn(line, stacklevel=4)
+    return lines

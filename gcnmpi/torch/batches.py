@@ -105,6 +105,7 @@ class Batching(OfThisProcess):
         UserError
             On all ranks, if there is no such sampler, or a number does not fit.
         """
+        self.ranks.together("batches")
         g, comm, config = self.g, self.ranks.comm, self._opened.config
         words = [sampler, *([clusters] if clusters else []), size, *fanouts]
         train = dataclasses.replace(config.train, batches=",".join(map(str, words)))
@@ -141,6 +142,7 @@ class Batching(OfThisProcess):
         self, turn: InTurn[Cut], work: Callable[[], Work[Cut]], then: Callable[[], Work[Cut]] | None
     ) -> Cut:
         """Cut a batch, and begin another one; one loop's at a time, whatever loops there are."""
+        self.ranks.together("a batch")
         if turn is not self._turn:
             self._turn.end()
             self._turn = turn

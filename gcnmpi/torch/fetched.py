@@ -47,6 +47,7 @@ class Fetched(OfThisProcess):
         self, ranks: Ranks, laid: Laid, moves: Moves, ids: torch.Tensor, max_bytes: float
     ) -> None:
         parts, own = laid.rows.parts, laid.plan.own
+        ranks.together("the plan of a fetch")
         with agreed(ranks.comm):
             _check(ids, len(parts))
         wanted = ids.detach().numpy().reshape(-1)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import warnings
 from collections.abc import Callable, Iterable, Mapping
 from functools import cached_property, partial
 from pathlib import Path
@@ -22,7 +21,7 @@ from gcnmpi.run.opening import Opened
 from gcnmpi.run.writing import Rows, on_root
 from gcnmpi.schemes.p2p import Laid
 from gcnmpi.torch.agreement import Agreement, check_weights
-from gcnmpi.torch.alone import alone
+from gcnmpi.torch.alone import warned
 from gcnmpi.torch.batch_norm import BatchNorm
 from gcnmpi.torch.batches import Batching
 from gcnmpi.torch.collective import NORMS, Collective, RowNorm
@@ -255,6 +254,7 @@ class Graph(Runs, OfFolder, OfThisProcess):
 
         For all ranks together. Not needed where all have made the model from the same seed.
         """
+        self._ranks.together("a broadcast")
         broadcast(self._ranks, [*model.parameters(), *model.buffers()])
 
     @eager
@@ -274,11 +274,9 @@ class Graph(Runs, OfFolder, OfThisProcess):
         UserError
             On all ranks, if they have not the same bits in all parameters and buffers.
         """
+        self._ranks.together("a check")
         check_weights(self._ranks, model)
-        lines = list(alone(model))
-        for line in lines if self.rank == 0 else ():
-            warnings.warn(line, stacklevel=3)
-        return lines
+        return warned(model, self.rank)
 
     @eager
     def dropout(
@@ -345,6 +343,7 @@ class Graph(Runs, OfFolder, OfThisProcess):
         if self.y is None:
             raise ValueError("the graph has no labels to compare with")
         names, labels = list(names), self.y.numpy()
+        self._ranks.together("metrics")
         with agreed(self._ranks.comm):
             check_names(names, labels)
         self._check_count(logits)
@@ -376,6 +375,7 @@ class Graph(Runs, OfFolder, OfThisProcess):
 
         For all ranks together: each has the same array or file, and reads 1/P of it.
         """
+        self._ranks.together("a load")
         with agreed(self._ranks.comm):
             if len(array) != self.n:
                 raise UserError(f"the array has {len(array)} rows, and the graph {self.n} vertices")
@@ -388,6 +388,7 @@ class Graph(Runs, OfFolder, OfThisProcess):
         For all ranks together: each writes 1/P of the file. A file of that name is replaced once
         it is complete.
         """
+        self._ranks.together("a write")
         with agreed(self._ranks.comm):
             check_suffix("write", Path(path), (".npy",))
         own, rows = self._laid.plan.own, self._numbers(h)
@@ -400,6 +401,7 @@ class Graph(Runs, OfFolder, OfThisProcess):
 
         For all ranks together; None on the others.
         """
+        self._ranks.together("a gather")
         places = np.arange(self.num_own)
         rows = Rows(self._laid.plan.own, places, self._numbers(h), self.n)
         whole = on_root(self._ranks.comm, rows, self._max_bytes)

@@ -19,14 +19,15 @@ from gcnmpi.halo.matrix import Matrix
 from gcnmpi.halo.plan import Plan
 from gcnmpi.halo.product import HaloProduct, Operand
 from gcnmpi.layout.place import Place
-from gcnmpi.layout.runtime import Runtime
 from gcnmpi.options.config import Config
 from gcnmpi.schemes.forecast import Facts, exchange_volume
 from gcnmpi.schemes.operations import SUMS, Operation
 from gcnmpi.schemes.p2p import NO_PACKINGS, Laid, P2PForecast, mix
 from gcnmpi.schemes.sampled import sent_once
 from gcnmpi.torch.functions import Map
+from gcnmpi.torch.ranks import Ranks
 
+PRODUCTS = "a product", "the gradient of a product"
 PLACE = Place(0)  # of every matrix: own rows lie the same way in all layers
 
 
@@ -36,11 +37,11 @@ class RowMoves:
     ``lasts`` says whether it, and its buffers, live as long on all ranks.
     """
 
-    def __init__(self, runtime: Runtime, plan: Plan, config: Config, lasts: bool = True) -> None:
+    def __init__(self, ranks: Ranks, plan: Plan, config: Config, lasts: bool = True) -> None:
         self._nown = plan.nown
-        self._rows = HaloProduct(runtime, plan, config, lasts)
+        self._rows = HaloProduct(ranks.runtime, plan, config, lasts)
         self._free: defaultdict[int, list[Matrix]] = defaultdict(list)
-        self._runtime, self._plan = runtime, plan
+        self.ranks, self._runtime, self._plan = ranks, ranks.runtime, plan
         self._by_plan: defaultdict[str, Volume] = defaultdict(Volume)  # of other plans, by purpose
 
     def expand(self, h: torch.Tensor) -> torch.Tensor:
@@ -51,6 +52,7 @@ class RowMoves:
         tensor or a view of it, or for a gradient.
         """
         free, width = self._free[h.shape[1]], h.shape[1]
+        self.ranks.together("an expand", width)
         matrix = free.pop() if free else self._rows.empty(PLACE, width)
         array = matrix.whole.view()  # type: ignore[attr-defined]
         whole = torch.from_numpy(array)  # whose storage refers to this array, and to no other
@@ -62,6 +64,7 @@ class RowMoves:
 
     def fold(self, gradient: torch.Tensor) -> torch.Tensor:
         """The adjoint: own rows, with what other ranks' halos hold of them added in rank order."""
+        self.ranks.together("the gradient of an expand", gradient.shape[1])
         nown, arrays = self._nown, _array(gradient)
         out = torch.empty((nown, gradient.shape[1]), dtype=gradient.dtype)
         self._rows.add_halos(arrays[:nown], arrays[nown:], out.numpy())
@@ -76,6 +79,7 @@ class RowMoves:
         operands = self._rows.expanding(matrix), self._rows.folding(matrix)
 
         def multiply(h: torch.Tensor, back: bool) -> torch.Tensor:
+            self.ranks.together(PRODUCTS[back], h.shape[1])
             rows = self._nown if back else matrix.shape[0]
             out = torch.empty((rows, h.shape[1]), dtype=h.dtype)
             self._rows.multiply(operands[back], Matrix(PLACE, _array(h)), out.numpy())
@@ -99,8 +103,8 @@ class RowMoves:
 class Moves(RowMoves):
     """Expand, fold and products of one graph, of which a rank's rows of M are laid out."""
 
-    def __init__(self, runtime: Runtime, laid: Laid, config: Config) -> None:
-        super().__init__(runtime, laid.plan, config)
+    def __init__(self, ranks: Ranks, laid: Laid, config: Config) -> None:
+        super().__init__(ranks, laid.plan, config)
         self._laid, self._config = laid, config
         self._made: Counter[tuple[str, Operation, int]] = Counter()  # by purpose and width
         self._product: tuple[HaloProduct, tuple[Operand, Operand]] | None = None
@@ -108,12 +112,13 @@ class Moves(RowMoves):
     def for_plan(self, plan: Plan, once: bool = False) -> RowMoves:
         """Expand and fold of another plan; ``once``: its messages are not worth preparing."""
         config = sent_once(self._config) if once else self._config
-        moves = RowMoves(self._runtime, plan, config, lasts=False)
+        moves = RowMoves(self.ranks, plan, config, lasts=False)
         moves._by_plan = self._by_plan
         return moves
 
     def aggregate(self, h: torch.Tensor, transposed: bool) -> torch.Tensor:
         """The product M·h, or Mᵀ·h, of own rows."""
+        self.ranks.together(PRODUCTS[transposed], h.shape[1])
         if self._product is None:  # not before it is asked for: it holds M once more
             self._product = self._make_product()
         products, operands = self._product

@@ -125,8 +125,9 @@ def open(
     laid = lay_out(runtime, source, config, Demand())
     stored, entries = source.stored, Entries(comm, source, laid, config)
     arcs = entries.features(), entries.numbers
-    moves = Moves(runtime, laid, config)
-    g = Graph(Ranks(runtime), opened, laid, moves, check_weights, *arcs)
+    ranks = Ranks(runtime)
+    moves = Moves(ranks, laid, config)
+    g = Graph(ranks, opened, laid, moves, check_weights, *arcs)
     if stored.graph.features is not None:
         x = own_features(comm, stored, config, lambda features: g.load(features).numpy())
         g.x = torch.from_numpy(x).to(g.dtype)

@@ -2,16 +2,29 @@
 
 from __future__ import annotations
 
-from typing import NoReturn, Self
+import atexit
+import linecache
+import os
+import sys
+import zlib
+from pathlib import Path
+from typing import Any, NoReturn, Self
 
 import numpy as np
 import torch
 
 from gcnmpi.layout.runtime import Runtime
-from gcnmpi.mpi.comm import MAX
+from gcnmpi.mpi.comm import MAX, MPI, Comm, has_all_ranks
+from gcnmpi.mpi.process import finish
 from gcnmpi.mpi.reduction import reduce_over_ranks
+from partition.errors import EXIT_USER_ERROR, UserError
 
 HALVES = (torch.bfloat16, torch.float16)
+COMPARED = 1000  # calls that are compared, some fifty epochs: a reduction of two numbers each
+END = "is at the end of its program"
+LIBRARIES = tuple(
+    f"{folder}{os.sep}" for folder in (Path(torch.__file__).parent, Path(__file__).parents[1])
+)
 
 
 class OfThisProcess:
@@ -30,19 +43,94 @@ class OfThisProcess:
         )
 
 
+class Together:
+    """Compares what ranks call, so that a call that some do not make is told, and not waited for.
+
+    The first ``COMPARED`` calls, and the end of the program.
+    """
+
+    def __init__(self, comm: Comm) -> None:
+        self._all, self._comm = comm, comm.Dup() if comm.size > 1 else None
+        self._left = COMPARED
+        if self._comm is not None and has_all_ranks(comm):
+            atexit.register(self._end)
+
+    def __call__(self, kind: str, *numbers: int) -> None:
+        """Raise a UserError on all ranks, unless all are about to do the same."""
+        if self._comm is not None and self._left:
+            self._left -= 1
+            self._compare(kind, numbers)
+
+    def _compare(self, kind: str, numbers: tuple[int, ...]) -> None:
+        assert self._comm is not None
+        word = float(zlib.crc32(repr((kind, numbers)).encode()))
+        both = np.array([word, -word])
+        self._comm.Allreduce(MPI.IN_PLACE, both, MAX)
+        if both[0] == -both[1]:
+            return
+        calls = self._comm.allgather((kind, numbers, _line() if kind != END else END))
+        other = next(rank for rank, call in enumerate(calls) if call[:2] != calls[0][:2])
+        error: Any = UserError(
+            f"not all ranks call the same: rank 0 {_said(*calls[0])}, rank {other} "
+            f"{_said(*calls[other])}",
+            "functions of g are called by all ranks together, in one order and with rows of one "
+            "width: none may depend on the rank or on its own rows",
+        )
+        error.agreed = has_all_ranks(self._comm)
+        raise error
+
+    def _end(self) -> None:
+        """Whether all ranks end now, and none of them waits for another."""
+        if MPI.Is_finalized() or not self._left:
+            return
+        assert self._comm is not None
+        try:
+            self._compare(END, ())
+        except UserError as error:
+            if self._comm.rank == 0:
+                print(f"error: {error}", file=sys.stderr, flush=True)
+            try:
+                finish(self._all, EXIT_USER_ERROR)  # as the others do, which raise it
+            except SystemExit as end:
+                os._exit(int(end.code or 0))
+
+
+def _line() -> str:
+    """The line of the user's program that is running."""
+    frame = sys._getframe(1)
+    while frame.f_back is not None and frame.f_code.co_filename.startswith(LIBRARIES):
+        frame = frame.f_back
+    name, number = frame.f_code.co_filename, frame.f_lineno
+    return f"{Path(name).name}, line {number}: {linecache.getline(name, number).strip()}"
+
+
+def _said(kind: str, numbers: tuple[int, ...], line: str) -> str:
+    """What a rank is about to do, in words."""
+    if kind == END:
+        return END
+    width = f" of {' × '.join(map(str, numbers))}" if numbers else ""
+    return f"makes {kind}{width} at {line}"
+
+
 class Ranks(OfThisProcess):
-    """The ranks that share a graph. The kernel is the host's: it computes on memory of tensors."""
+    """The ranks that share a graph. The kernel is the host's: it computes on memory of tensors.
+
+    ``together("an expand", width)`` is called on all ranks before anything that they do together.
+    """
 
     def __init__(self, runtime: Runtime) -> None:
         self.runtime, self.comm, self.kernel = runtime, runtime.comm, runtime.kernel
+        self.together = Together(runtime.comm)
 
     def sum(self, array: np.ndarray) -> None:
         """Sum a contiguous float64 array over ranks, in place."""
+        self.together("a sum over ranks", array.size)
         runtime = self.runtime
         reduce_over_ranks(self.comm, array.reshape(-1), runtime.phases, runtime.traffic)
 
     def maxima(self, array: np.ndarray) -> None:
         """The largest of each number of a contiguous float64 array over ranks, in place."""
+        self.together("a maximum over ranks", array.size)
         runtime = self.runtime
         reduce_over_ranks(self.comm, array.reshape(-1), runtime.phases, runtime.traffic, MAX)
 

@@ -170,6 +170,7 @@ class Run:
             Named by mask and metric, ``val_accuracy``, as ``g.metrics`` gives them.
         """
         comm = self._comm
+        self._moves.ranks.together("the log of an epoch")
         with agreed(comm):
             value, found = _values(self._wanted(epoch), loss, metrics)
         now = time.perf_counter()

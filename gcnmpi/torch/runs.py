@@ -11,8 +11,12 @@ import torch
 
 from gcnmpi.run.opening import Opened
 from gcnmpi.schemes.p2p import Laid
+from gcnmpi.torch.agreement import Agreement
+from gcnmpi.torch.alone import warned
+from gcnmpi.torch.eager import eager
 from gcnmpi.torch.kept import Keeps
 from gcnmpi.torch.moves import Moves
+from gcnmpi.torch.ranks import Ranks
 from gcnmpi.torch.run import Asked, Run, running
 
 
@@ -22,7 +26,10 @@ class Runs:
     _opened: Opened
     _laid: Laid
     _moves: Moves
+    _ranks: Ranks
+    _agreement: Agreement
 
+    @eager
     def run(
         self,
         out: str | os.PathLike | None,
@@ -66,8 +73,14 @@ class Runs:
         log : str
             Logs of the epochs for other programs, "csv,tensorboard".
 
+        Rank 0 warns of modules that train otherwise on each number of ranks, as ``g.check`` does;
+        on all ranks a UserError, if their weights are not the same.
+
         A signal that asks for an end raises ``gcnmpi.Stopped`` after its epoch: exit code 75.
         """
+        self._ranks.together("a run")
+        self._agreement.check(model)
+        warned(model, self._ranks.comm.rank)
         given = {"model": model, "optimizer": optimizer, **others}
         kept = {name: each for name, each in given.items() if each is not None}
         asked = Asked(

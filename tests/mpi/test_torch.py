@@ -142,6 +142,15 @@ def test_mistakes_are_told_once_on_all_ranks(mpirun, tmp_path):
         assert done.stderr.count("error: ") == 1
         assert words in done.stderr
         assert "Traceback" not in done.stderr
+    ends = tmp_path / "ends.py"
+    store_parts(graph, "half", np.arange(60) % 2, 2)
+    ends.write_text(
+        f"import gcnmpi.torch\ng = gcnmpi.torch.open({str(graph)!r}, 'half')\n"
+        "if g.rank == 0:\n    g.metrics(g.x)\n"
+    )
+    done = mpirun(2, ends, code=2)
+    assert done.stderr.count("error: ") == 1
+    assert "makes metrics at ends.py, line 4: g.metrics(g.x), rank 1 is at the end" in done.stderr
     alone = tmp_path / "alone.py"
     alone.write_text(
         "import gcnmpi.torch\nfrom gcnmpi.mpi.process import world\n"

@@ -436,6 +436,30 @@ def check_bytes(case):
     assert case.sum(there.sent - before.sent) == case.sum(g.num_halo * row)
 
 
+def check_calls_are_the_same(case):
+    """A call that not all ranks make is one line, which names the lines of both."""
+    g = case.g
+    if g.size == 1:
+        return
+    h = case.own(case.whole(4)).requires_grad_()
+
+    def uneven():
+        return g.mean(h[:, 0]) if g.rank == 1 else g.expand(h)
+
+    with pytest.raises(UserError, match=r"rank 0 makes an expand of 4 at .*g\.mean\(h"):
+        uneven()
+    refused(UserError, "rank 1 makes an expand of 3 at", g.expand, h[:, : 4 - (g.rank == 1)])
+    loss = (g.expand(h) if g.rank == 0 else g.expand(h.detach()) + h[:1].sum()).sum()
+
+    def one_way():
+        loss.backward()
+        g.collective.sum(h)
+
+    gradient = r"gradient of an expand of 4 at .*loss\.backward.* a sum over ranks of 4 at .*sum\(h"
+    with pytest.raises(UserError, match=gradient):
+        one_way()
+
+
 def check_half_precision(case):
     """Results of autocast are exchanged in the dtype of the graph, and come back in their own."""
     g, whole = case.g, case.whole(4).to(torch.bfloat16)
@@ -629,6 +653,7 @@ CHECKS = (
     check_sums,
     check_metrics,
     check_bytes,
+    check_calls_are_the_same,
     check_half_precision,
     check_mistakes,
 )
