@@ -325,7 +325,7 @@ def _types(kind: type) -> Mapping[str, Any]:
 
 @functools.cache
 def _pieces(kind: Any) -> tuple[Any, tuple[Any, ...]]:
-    """What a type is made of, which takes longer to find than most values to look at."""
+    """The origin and the arguments of a type; to find them takes longer than a look at a value."""
     return get_origin(kind), get_args(kind)
 
 

@@ -55,7 +55,7 @@ def test_importing_it_imports_nothing_else():
 
 
 def test_programs_start_without_what_scipy_does_not_need():
-    """What ``from numpy import *`` in SciPy's modules imports, and nobody asks for."""
+    """Modules that ``from numpy import *`` in SciPy's imports, and nobody asks for."""
     show = "print([name for name in ('numpy.f2py', 'numpy.testing') if name in sys.modules])"
     for program in ("partition", "gcnmpi"):
         starting = f"import sys, {program}.cli.main, scipy.sparse; {show}"
