@@ -6,6 +6,7 @@ import contextlib
 import dataclasses
 import json
 import math
+import os
 import sys
 import time
 import zlib
@@ -19,6 +20,7 @@ import torch
 from gcnmpi.core.volume import Volume
 from gcnmpi.layout.runtime import Demand
 from gcnmpi.mpi.comm import agreed, check_same, from_root, maxima
+from gcnmpi.mpi.launch import start_limit
 from gcnmpi.options.config import table_of
 from gcnmpi.options.outputs import job_folder, run_name
 from gcnmpi.report.progress import Progress
@@ -82,7 +84,10 @@ def running(opened: Opened, laid: Laid, moves: Moves, asked: Asked) -> Iterator[
     kept = Kept(opened, asked.objects, table)
     kept.check()
     partition = None if source.partition is None else source.partition.name
-    with guarded(comm, opened.config, PURPOSE) as guard, contextlib.ExitStack() as stack:
+    # A script has no key comm.timeout.
+    limit = dataclasses.replace(opened.config.comm, timeout=start_limit(os.environ))
+    config = dataclasses.replace(opened.config, comm=limit)
+    with guarded(comm, config, PURPOSE) as guard, contextlib.ExitStack() as stack:
         claims, path = guard.claims, source.stored.path
         if out is None:
             out = claims.new_folder(Path("runs"), run_name(path, partition))

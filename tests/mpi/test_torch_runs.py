@@ -45,7 +45,7 @@ def graph(tmp_path_factory):
 def launch(mpirun, graph, tmp_path):
     """Runs cases on so many ranks; what they came to."""
 
-    def run(nranks, *cases, code=0):
+    def run(nranks, *cases, code=0, env=None):
         given = {"graph": str(graph), "parts": f"rp-{nranks}" if nranks > 1 else None}
         cases = [given | {"epochs": EPOCHS} | case for case in cases]
         for case in cases:
@@ -53,7 +53,9 @@ def launch(mpirun, graph, tmp_path):
             if case.get("resume", "never") not in ("auto", "never"):
                 case["resume"] = str(tmp_path / case["resume"])
         (tmp_path / "cases.json").write_text(json.dumps(cases))
-        return mpirun(nranks, "torch_runs.py", tmp_path / "cases.json", code=code, timeout=240)
+        return mpirun(
+            nranks, "torch_runs.py", tmp_path / "cases.json", code=code, timeout=240, env=env
+        )
 
     return run
 
@@ -126,6 +128,12 @@ def test_a_loop_that_is_left_ends_the_run(launch, tmp_path):
         assert read_run(out).end["stopped_early"]
         assert [path.name for path in (out / "checkpoints").iterdir()] == ["epoch-000006"]
         assert read_run(out).resumes == 0
+
+
+def test_a_rank_that_stands_still_ends_the_run(launch):
+    done = launch(2, {"out": "hung", "hangs": 3}, code=None, env={"GCNMPI_TIMEOUT": "10"})
+    assert done.returncode != 0
+    assert "has made no progress for 10 s" in done.stderr
 
 
 def test_bytes_of_a_run_are_those_that_are_predicted(launch, tmp_path):

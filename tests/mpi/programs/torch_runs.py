@@ -1,10 +1,10 @@
 """Under mpirun: runs of gcnmpi.torch in folders, as cases say; prints what each came to.
 
 A case is a dict: ``out``, ``graph``, ``parts``, ``epochs``; ``stop``: in which epoch the signal
-``sent`` comes; ``kill``: in which one rank 0 is killed; ``raises``: in which one the last rank
-raises; ``leave``, ``unlogged``: in which one the loop is left, after and before ``run.log``;
-``fetch``: whether rows of other vertices are fetched; ``again``: the folder of a second run in the
-process; ``mistake``: a name; all else is given to ``g.run``.
+``sent`` comes; ``kill``: in which one rank 0 is killed; ``raises``, ``hangs``: in which the last
+rank raises, or stands still; ``leave``, ``unlogged``: in which one the loop is left, after and
+before ``run.log``; ``fetch``: whether rows of other vertices are fetched; ``again``: the folder of
+a second run in the process; ``mistake``: a name; all else is given to ``g.run``.
 Usage: torch_runs.py CASES.json
 """
 
@@ -13,6 +13,7 @@ import os
 import random
 import signal
 import sys
+import time
 import warnings
 from pathlib import Path
 
@@ -31,8 +32,8 @@ def run(graph, parts, out, exchange="auto", again=None, **case):
 
 
 def train(
-    g, out, epochs, stop=0, kill=0, raises=0, leave=0, unlogged=0, sent="SIGTERM", fetch=False,
-    mistake="", width=8, **more,
+    g, out, epochs, stop=0, kill=0, raises=0, hangs=0, leave=0, unlogged=0, sent="SIGTERM",
+    fetch=False, mistake="", width=8, **more,
 ):  # fmt: skip
     """Train in a folder."""
     torch.set_default_dtype(torch.float64)
@@ -66,6 +67,8 @@ def train(
                 os.kill(os.getpid(), signal.Signals[sent])
             if epoch == raises and g.rank == g.size - 1:
                 raise RuntimeError("one rank alone")
+            if epoch == hangs and g.rank == g.size - 1:
+                time.sleep(600)
             if epoch == unlogged:
                 break
             found = g.metrics(scores)
