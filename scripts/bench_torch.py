@@ -2,7 +2,11 @@
 
     python scripts/bench_torch.py G.graph gatv2 --plain
     mpirun -n 2 python scripts/bench_torch.py G.graph gatv2 --partition hp-2
+    python scripts/bench_torch.py G.graph all --plain
 
+A module is a script, or ``modules.NAME`` of examples/modules.py; ``all`` are those ten. Some want
+features of arcs (``gcn-partition attach G.graph --arc-features random:4``). GIN pools groups of
+1000 vertices.
 ``--plain`` takes turns with PyTorch Geometric on the whole graph, in the same process. An epoch is
 forward, backward and update; its time is that of the slowest rank. The median of all is printed, as
 a line of JSON. PyG's GCNConv keeps its normalised edges (``cached``).
@@ -29,6 +33,16 @@ from gcnmpi.options.kernel import AUTO, must_be_best
 from partition.graph.store import open_graph
 
 WARM = 2  # epochs that are not counted
+SCRIPTS = ("gcn", "gatv2", "transformer_conv", "own_layer")
+POOLED = 1000  # vertices
+sys.path.insert(0, str(Path(__file__).parents[1] / "examples"))
+GALLERY = importlib.import_module("modules")
+OF_GALLERY = [f"modules.{name}" for name in GALLERY.MODULES]
+
+
+def groups(n):
+    """Which group each vertex is of, for a module that pools."""
+    return torch.arange(n) // POOLED
 
 
 class Plain:
@@ -40,6 +54,7 @@ class Plain:
     def __init__(self, path, self_loops):
         stored = open_graph(path)
         graph, self.n = stored.graph, stored.manifest.n
+        self.num_nodes, self.batch = self.n, groups(self.n)
         self.num_features, self.num_classes = stored.manifest.features, stored.manifest.classes
         self.x = torch.from_numpy(np.array(graph.features[np.arange(self.n)]))
         self.y = torch.from_numpy(graph.labels.astype(np.int64))
@@ -47,6 +62,8 @@ class Plain:
         self.train_mask = torch.from_numpy(np.array(mask)) & (self.y >= 0)
         source = np.repeat(np.arange(self.n), np.diff(graph.indptr))
         self.edge_index = torch.from_numpy(np.stack([source, graph.indices]).astype(np.int64))
+        arcs = graph.arc_data.features
+        self.edge_attr = None if arcs is None else torch.from_numpy(np.array(arcs))
         if self_loops:
             self.edge_index, _ = add_remaining_self_loops(self.edge_index, num_nodes=self.n)
 
@@ -78,15 +95,17 @@ class PlainGCN(torch.nn.Module):
         return self.last(h, g.edge_index)
 
 
-def trained(g, net):
+def trained(g, net, pools=False):
     """A function that runs an epoch and returns its seconds."""
     optimizer, mask = torch.optim.Adam(net.parameters(), lr=0.01), g.train_mask
+    of_groups = torch.zeros(int(groups(g.n)[-1]) + 1, dtype=torch.int64)
 
     def epoch(number):
         began = time.perf_counter()
         optimizer.zero_grad()
         out = net(g, number)
-        loss = g.mean(F.cross_entropy(out[mask], g.y[mask], reduction="none"))
+        rows, classes = (out, of_groups) if pools else (out[mask], g.y[mask])
+        loss = g.mean(F.cross_entropy(rows, classes, reduction="none"))
         loss.backward()
         g.all_reduce_gradients(net)
         optimizer.step()
@@ -95,10 +114,40 @@ def trained(g, net):
     return epoch
 
 
+def named(module):
+    """A class of modules, the same in plain PyG, and the options that make M."""
+    name = module.removeprefix("modules.")
+    if name != module:
+        return GALLERY.MODULES[name], GALLERY.one_process()[name], GALLERY.OPTIONS[name]
+    example = importlib.import_module(module)
+    return example.Net, PlainGCN if module == "gcn" else example.Net, example.OPTIONS
+
+
+def measured(module, args):
+    """Median seconds of the slowest rank, by what ran."""
+    make, plain_make, options = named(module)
+    g = gcnmpi.torch.open(args.graph, args.partition, threads=args.threads, **options)
+    if pools := module == "modules.gin":
+        g.graphs, g.num_graphs = groups(g.n)[g.ids], int(groups(g.n)[-1]) + 1
+    torch.manual_seed(0)
+    runs = {"gcnmpi.torch": trained(g, make(g, args.hidden), pools)}
+    if args.plain:
+        plain = Plain(args.graph, options["self_loops"])
+        runs["plain"] = trained(plain, plain_make(plain, args.hidden), pools)
+    comm = world()
+    seconds = {name: [] for name in runs}
+    for number in range(WARM + args.epochs):
+        for name, epoch in runs.items():
+            comm.Barrier()
+            seconds[name].append(maximum(comm, epoch(number)))
+    found = {name: round(statistics.median(s[WARM:]), 4) for name, s in seconds.items()}
+    return {"module": module, "ranks": g.size, **found}
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("graph")
-    parser.add_argument("module", choices=("gcn", "gatv2", "transformer_conv", "own_layer"))
+    parser.add_argument("module", choices=(*SCRIPTS, *OF_GALLERY, "all"))
     parser.add_argument("--partition")
     parser.add_argument("--hidden", type=int, default=16, help="of a head, where there are several")
     parser.add_argument("--epochs", type=int, default=10)
@@ -108,25 +157,11 @@ def main():
     )
     args = parser.parse_args()
 
-    sys.path.insert(0, str(Path(__file__).parents[1] / "examples"))
-    example = importlib.import_module(args.module)
     must_be_best(AUTO)
-    g = gcnmpi.torch.open(args.graph, args.partition, threads=args.threads, **example.OPTIONS)
-    torch.manual_seed(0)
-    runs = {"gcnmpi.torch": trained(g, example.Net(g, args.hidden))}
-    if args.plain:
-        plain = Plain(args.graph, example.OPTIONS["self_loops"])
-        make = PlainGCN if args.module == "gcn" else example.Net
-        runs["plain"] = trained(plain, make(plain, args.hidden))
-    comm = world()
-    seconds = {name: [] for name in runs}
-    for number in range(WARM + args.epochs):
-        for name, epoch in runs.items():
-            comm.Barrier()
-            seconds[name].append(maximum(comm, epoch(number)))
-    if g.rank == 0:
-        found = {name: round(statistics.median(s[WARM:]), 4) for name, s in seconds.items()}
-        print(json.dumps({"module": args.module, "ranks": g.size, **found}))
+    for module in OF_GALLERY if args.module == "all" else [args.module]:
+        found = measured(module, args)
+        if world().rank == 0:
+            print(json.dumps(found), flush=True)
 
 
 if __name__ == "__main__":

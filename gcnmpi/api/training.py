@@ -17,7 +17,7 @@ from gcnmpi.api.record import Run
 from gcnmpi.api.settings import Network, Settings, configured
 from gcnmpi.mpi.comm import Comm, agreed, check_same, from_root
 from gcnmpi.mpi.process import told
-from gcnmpi.options.outputs import Training, check_training_files
+from gcnmpi.options.outputs import Training, check_training_files, job_folder
 from gcnmpi.report.checks import print_checks
 from gcnmpi.report.progress import Progress
 from gcnmpi.run.best import diverged
@@ -63,7 +63,8 @@ def train(
         A TOML file, or the name of a configuration that comes along, such as "gcn"; or
         keys with their values, ``{"model.hidden": [64]}``.
     out : path, optional
-        Folder of the run; default: ``runs/GRAPH-PARTITION-DATE``.
+        Folder of the run; default: that of the job, in a script that ``gcnmpi submit`` has started,
+        else ``runs/GRAPH-PARTITION-DATE``.
     resume : str
         "auto", "never", or the path of a checkpoint or of a run to go on from.
     callbacks : sequence of callable
@@ -93,8 +94,8 @@ def train(
     """
     comm = ranks_of(comm)
     with configured(comm, config, model, settings) as (full, _):
-        folder = None if out is None else Path(out)
         with agreed(comm):
+            folder = job_folder(None if out is None else Path(out))
             logs = parse_logs(log)
             asked = Training(
                 path_of(graph), partition, full, folder, None, None, resume, keeps=True, logs=logs

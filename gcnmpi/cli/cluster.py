@@ -3,18 +3,27 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from gcnmpi.cli import common
-from gcnmpi.cluster.submit import LAUNCHERS, Request, check, scripts
+from gcnmpi.cluster.submit import (
+    LAUNCHERS,
+    Request,
+    check,
+    graph_and_partition,
+    is_script,
+    scripts,
+)
 from gcnmpi.cluster.submit import submit as give
 from gcnmpi.options.outputs import run_name
 from gcnmpi.run.record import new_folder
 from partition.commands import path_option
+from partition.errors import UserError
 
 if TYPE_CHECKING:
     from gcnmpi.mpi.comm import Comm
@@ -60,8 +69,43 @@ def doctor(
     return common.watched(config, job)
 
 
-@click.command(short_help="Train on a Slurm cluster, in as many jobs as needed.")
+class _OfScripts(click.Command):
+    """A command on a graph, or on a script: all that follows that is the script's own."""
+
+    def make_parser(self, ctx: click.Context) -> Any:
+        parser = super().make_parser(ctx)
+        parse = parser.parse_args
+
+        def parse_args(args: list[str]) -> Any:
+            parser.allow_interspersed_args = False  # options end at the first argument
+            found = parse(list(args))
+            first = found[0].get("graph")
+            if isinstance(first, str) and is_script(first):
+                return found
+            parser.allow_interspersed_args = True
+            return parse(args)
+
+        parser.parse_args = parse_args  # type: ignore[method-assign]
+        return parser
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        words = list(args)
+        try:
+            return super().parse_args(ctx, args)
+        except click.MissingParameter as error:
+            options = error.param.opts if error.param else []
+            for word in words:
+                if word.partition("=")[0] in options:
+                    raise UserError(
+                        f"{word} stands after the script, so it is an argument of the script",
+                        f"options of {ctx.command_path} come before it",
+                    ) from error
+            raise
+
+
+@click.command(cls=_OfScripts, short_help="Train on a Slurm cluster, in as many jobs as needed.")
 @common.on_graph
+@click.argument("words", nargs=-1, type=click.UNPROCESSED, metavar="[ARGUMENTS OF A SCRIPT]...")
 @click.option("--nodes", type=click.IntRange(1), default=1, show_default=True, metavar="N")
 @click.option(
     "--time", "limit", required=True, metavar="TIME", help="Time limit of a job, such as 01:30:00."
@@ -105,6 +149,7 @@ def doctor(
 @common.json_option
 def submit(
     given: common.Given,
+    words: tuple[str, ...],
     nodes: int,
     limit: str,
     ranks: int | None,
@@ -121,16 +166,20 @@ def submit(
 ) -> int:
     """Train on GRAPH on a Slurm cluster, in as many jobs as needed.
 
+    In place of GRAPH may be a script in Python that trains in g.run(None, …) of gcnmpi.torch, with
+    its own arguments behind it. Options of submit come before it.
+
     Writes a batch script into the folder of the run and submits it. Before the time limit the run
     stops with a checkpoint and is put back in the queue, until it has finished. If the graph has
     no partition of that name, and the name is such as hp-16, a job makes it first.
     """
+    script, graph, partition, name = _what_runs(given, words)
     request = Request(
-        graph=given.graph,
-        partition=given.partition,
+        graph=graph,
+        partition=partition,
         config_file=given.file,
         settings=given.settings,
-        run=out or Path("runs") / run_name(given.graph, given.partition),
+        run=out or Path("runs") / name,
         ranks=ranks,
         nodes=nodes,
         cpus=cpus_per_rank,
@@ -141,6 +190,7 @@ def submit(
         launcher=launcher or ("srun" if gpus_per_node else "mpirun"),
         setup=setup,
         options=options,
+        script=script,
     )
     ranks = check(request)
     if dry_run:
@@ -154,10 +204,32 @@ def submit(
         click.echo(json.dumps(facts))
         return 0
     if facts["partition_job"] is not None:
-        click.echo(f"job {facts['partition_job']} makes the partition {given.partition}")
+        click.echo(f"job {facts['partition_job']} makes the partition {partition}")
     click.echo(f"job {facts['job']}, run {request.run}")
     click.echo(f"  gcnmpi status {request.run}")
     return 0
+
+
+def _what_runs(
+    given: common.Given, words: Sequence[str]
+) -> tuple[tuple[str, ...], Path | None, str | None, str]:
+    """Script with its arguments, graph and partition that are known, and the name of the run."""
+    path = given.graph
+    if not is_script(str(path)):
+        if words:
+            raise UserError(
+                f"{path} is not a script: {words[0]!r} is one argument too many",
+                "a script is a file that ends in .py; it takes arguments",
+            )
+        return (), path, given.partition, run_name(path, given.partition)
+    if given.partition is not None or given.file is not None or given.settings:
+        raise UserError(
+            "--partition, --config and --set before a script have no meaning",
+            f"what {path} takes stands behind it: {path} my.graph --partition hp-4",
+        )
+    graph, partition = graph_and_partition(words)
+    name = run_name(graph or Path(path.stem), partition or "script")
+    return (str(path), *words), graph, partition, name
 
 
 @click.command(short_help="Show the state and progress of a run.")

@@ -1,12 +1,17 @@
 """``gcnmpi submit``: a run on a Slurm cluster, as a batch script in the folder of the run.
 
+It is one of ``gcnmpi train``, or of a program of the user's, which learns its folder from the
+variable ``GCNMPI_RUN``.
+
 The script is written from the templates in ``gcnmpi/slurm``. Nothing that a user gives is ever read
 by a shell as anything but a word.
 """
 
 from __future__ import annotations
 
+import ast
 import hashlib
+import itertools
 import json
 import os
 import re
@@ -14,15 +19,17 @@ import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from importlib.resources import files
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 from gcnmpi.cluster.jobs import in_queue, slurm
 from gcnmpi.mpi.watch import EXIT_REQUEUE
 from gcnmpi.options.config import load_config
+from gcnmpi.options.outputs import RUN_VARIABLE
 from gcnmpi.options.scheme import SCHEMES
 from partition.backends.catalogue import AUTO, check_model
-from partition.errors import UserError
+from partition.errors import UserError, installing
 from partition.graph.pairs import member
 from partition.graph.store import has_partition, open_graph, read_partition
 from partition.locks import check_outside_graphs, folder_lock
@@ -38,7 +45,7 @@ LAUNCHERS = ("mpirun", "srun")
 class Request:
     """A run for the cluster, and its share of the cluster."""
 
-    graph: Path
+    graph: Path | None  # None: of a script whose arguments do not tell
     partition: str | None  # MODEL-K; if the graph has none of that name, a job before makes it
     config_file: Path | None  # copied into the folder of the run
     settings: tuple[str, ...]  # ``key=value`` over the file
@@ -53,6 +60,24 @@ class Request:
     launcher: str  # one of LAUNCHERS
     setup: Path | None  # shell commands that the job runs first, such as ``module load``
     options: tuple[str, ...]  # more options of sbatch, such as ``--account=X``
+    # A program in Python, and its arguments, in place of ``gcnmpi train``
+    script: tuple[str, ...] = ()
+
+
+def is_script(path: str) -> bool:
+    """Whether a path is that of a program, and not of a graph, which is a folder."""
+    return path.endswith(".py") or os.path.isfile(path)
+
+
+def graph_and_partition(words: Sequence[str]) -> tuple[Path | None, str | None]:
+    """Graph and partition of a script, if its arguments are a folder and ``--partition NAME``."""
+    graph = next((Path(word) for word in words if _is_graph(word)), None)
+    partition = None
+    for word, after in itertools.zip_longest(words, words[1:]):
+        option, equals, value = word.partition("=")
+        if option == "--partition":
+            partition = value if equals else after
+    return (graph, partition) if graph and partition else (None, None)
 
 
 def check(request: Request) -> int:
@@ -61,12 +86,16 @@ def check(request: Request) -> int:
     A UserError if something does not fit: here, and not after an hour in the queue.
     """
     _check_words(request)
+    if request.script:
+        _check_script(request)
     config = load_config(request.config_file, request.settings)
-    stored = open_graph(request.graph, check=False)
+    stored = None if request.graph is None else open_graph(request.graph, check=False)
     k = _parts(request)
     ranks = request.ranks or request.nodes * request.gpus or k
     if ranks is None:
-        raise UserError("without --partition it takes --ranks to know how many to start")
+        raise _unknown_ranks(request)
+    if stored is None:  # the script opens it
+        return ranks
     needed = SCHEMES.get(config.scheme.name).parts(config.scheme, ranks)
     if k != needed and (k is not None or needed > 1):
         raise UserError(
@@ -180,6 +209,50 @@ def _check_words(request: Request) -> None:
         raise UserError("GPUs are bound to ranks by srun", "--launcher srun")
 
 
+def _is_graph(word: str) -> bool:
+    return word.endswith(".graph") or os.path.isfile(f"{word}/indptr.npy")
+
+
+def _unknown_ranks(request: Request) -> UserError:
+    said = "without --partition it takes --ranks to know how many to start"
+    if not request.script:
+        return UserError(said)
+    return UserError(
+        f"{said}: the arguments of {request.script[0]} name no graph folder and --partition",
+        f"--ranks P before the script; or {request.script[0]} my.graph --partition hp-4",
+    )
+
+
+def _check_script(request: Request) -> None:
+    """Find what would end the program at its start, as far as that is known without running it."""
+    path = Path(request.script[0])
+    try:
+        tree = ast.parse(path.read_bytes(), str(path))
+    except OSError as error:
+        raise UserError(f"cannot read {path}: {error.strerror}") from error
+    except (SyntaxError, ValueError) as error:
+        line = getattr(error, "lineno", None)
+        where = f", line {line}" if line else ""
+        raise UserError(
+            f"{path} is not a program in Python{where}: {getattr(error, 'msg', error)}",
+            "submit takes the folder of a graph, or a script that trains in g.run",
+        ) from error
+    # A setup file may bring it.
+    if request.setup is None and "torch" in _imported(tree) and find_spec("torch") is None:
+        raise UserError(f"{path} needs PyTorch, which is not installed", installing("torch"))
+
+
+def _imported(tree: ast.Module) -> set[str]:
+    """The parts of the names of modules that a program imports."""
+    names: list[str] = []
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            names += [each.name for each in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            names += [node.module or "", *(each.name for each in node.names)]
+    return {part for name in names for part in name.split(".")}
+
+
 def _seconds(option: str, text: str) -> int:
     """A limit as Slurm takes it: MINUTES[:SECONDS], HOURS:MINUTES:SECONDS, DAYS-HOURS and so on."""
     found = re.fullmatch(r"(?:(\d+)-)?(\d{1,4})(?::(\d{1,2}))?(?::(\d{1,2}))?", text)
@@ -194,7 +267,7 @@ def _seconds(option: str, text: str) -> int:
 def _parts(request: Request) -> int | None:
     """Parts of the partition, which may have to be made; None without one."""
     name = request.partition
-    if name is None:
+    if name is None or request.graph is None:
         return None
     if not _is_missing(request):
         return read_partition(request.graph, member(request.graph, name), parts=False).k
@@ -203,8 +276,10 @@ def _parts(request: Request) -> int | None:
 
 def _is_missing(request: Request) -> bool:
     """Whether there is a partition to be made."""
-    name = request.partition
-    return name is not None and not has_partition(request.graph, member(request.graph, name))
+    graph, name = request.graph, request.partition
+    if graph is None or name is None:
+        return False
+    return not has_partition(graph, member(graph, name))
 
 
 def _model(name: str | None) -> tuple[str, str, list[str]]:
@@ -221,15 +296,24 @@ def _model(name: str | None) -> tuple[str, str, list[str]]:
     return match[1], match[2], more
 
 
-def _job(request: Request, ranks: int) -> str:
+def _program(request: Request) -> list[str]:
+    """The words that start a rank."""
     folder = request.run.resolve()
+    if request.script:
+        path, *words = request.script
+        return ["env", f"{RUN_VARIABLE}={folder}", PYTHON[0], str(Path(path).resolve()), *words]
+    assert request.graph is not None
     words = [*PYTHON, "gcnmpi", "train", str(request.graph.resolve())]
     if request.partition is not None:
         words += ["--partition", request.partition]
     if request.config_file is not None:
         words += ["--config", str(folder / CONFIG)]
     words += [word for setting in request.settings for word in ("--set", setting)]
-    words += ["--out", str(folder), "--save-weights", str(folder / "weights.npz")]
+    return [*words, "--out", str(folder), "--save-weights", str(folder / "weights.npz")]
+
+
+def _job(request: Request, ranks: int) -> str:
+    folder = request.run.resolve()
     launch = "gpu.sh" if request.gpus else f"{request.launcher}.sh"
     return _filled(
         "job.sbatch",
@@ -242,7 +326,9 @@ def _job(request: Request, ranks: int) -> str:
         RUN=folder,
         RUN_WORD=shlex.quote(str(folder)),
         MORE=f"#SBATCH --gpus-per-node={request.gpus}\n" if request.gpus else "",
-        PROGRAM=shlex.join(words),
+        PROGRAM=shlex.join(_program(request)),
+        START=shlex.quote(os.getcwd()),
+        UNFINISHED=_NO_RUN if request.script else "",
         PATH=_path(),
         SETUP=_setup(request),
         LAUNCH=_template(launch),
@@ -251,6 +337,7 @@ def _job(request: Request, ranks: int) -> str:
 
 
 def _partition_job(request: Request) -> str:
+    assert request.graph is not None
     assert request.partition is not None
     model, k, more = _model(request.partition)
     words = [*PYTHON, "partition", "add", str(request.graph.resolve())]
@@ -267,6 +354,9 @@ def _partition_job(request: Request) -> str:
         PATH=_path(),
         SETUP=_setup(request),
     )
+
+
+_NO_RUN = "; a script has to train in g.run(None, …)"
 
 
 def _path() -> str:

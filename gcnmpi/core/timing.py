@@ -37,6 +37,11 @@ class Phases:
         """Attribute the time of a block to ``name``."""
         return _NOTHING if self._closed else _Phase(self, name)
 
+    def begin(self) -> None:
+        """Forget the phases of epochs, which an earlier run in this process may have had."""
+        for name in EPOCH_PHASES:
+            self.seconds.pop(name, None)
+
     @contextlib.contextmanager
     def as_one(self, name: str) -> Iterator[None]:
         """Attribute all of a block to ``name``, whatever phases are named within."""
@@ -124,6 +129,11 @@ class Traffic:
     def __getitem__(self, purpose: str) -> Volume:
         """The volume that was counted under a purpose so far."""
         return self._volumes[purpose]
+
+    def begin(self) -> None:
+        """Take what an earlier run in this process has counted as "train" for "setup"."""
+        for kind in ("", "_reduce"):
+            self.count(self._volumes.pop(f"train{kind}", Volume()), f"setup{kind}")
 
     def count(self, volume: Volume, purpose: str | None = None) -> None:
         """Add what an operation moves."""

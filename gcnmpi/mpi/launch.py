@@ -33,7 +33,10 @@ def launched_rank(environment: Mapping[str, str]) -> int:
 
 
 def start_limit(environment: Mapping[str, str]) -> float:
-    """Seconds for which ranks wait for each other in MPI's start and end: ``GCNMPI_TIMEOUT``."""
+    """Seconds for which ranks wait for each other in MPI's start and end: ``GCNMPI_TIMEOUT``.
+
+    In a run of PyTorch, they are the time-out of the whole run.
+    """
     text = environment.get(_TIMEOUT) or "0"
     with contextlib.suppress(ValueError):
         if 0 <= float(text) < math.inf:

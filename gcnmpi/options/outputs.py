@@ -24,6 +24,7 @@ RESULT_WRITERS = Registry(
 )
 RESULTS = (".npy", *RESULT_WRITERS)
 WEIGHTS = (".npz",)
+RUN_VARIABLE = "GCNMPI_RUN"  # of the environment: the folder of the run that a job is for
 # In the folder of a run.
 LAST_WEIGHTS, BEST_WEIGHTS = "weights.npz", "best.npz"
 NETWORK = "network.py"  # the user's own network, if it is one
@@ -142,6 +143,23 @@ def run_name(graph: Path, partition: str | None) -> str:
     # Only one process uses it, so clocks need not agree.
     date = datetime.datetime.now().strftime("%Y%m%d-%H%M%S")
     return f"{graph.name.removesuffix('.graph')}-{partition or 'serial'}-{date}"
+
+
+def job_folder(out: Path | None) -> Path | None:
+    """Folder of a run in a program of the user's; None: a new one.
+
+    A program that ``gcnmpi submit`` has started finds that of its job in the environment. A
+    UserError if it names another: nobody would look for the end of the run there.
+    """
+    given = os.environ.get(RUN_VARIABLE)
+    if not given:
+        return out
+    if out is not None and os.path.realpath(out) != os.path.realpath(given):
+        raise UserError(
+            f"the folder of the run is {out}, and the job looks for it in {given}",
+            f"None as the folder takes that of the job; or submit --out {out}",
+        )
+    return Path(given)
 
 
 def features_path(weights: str | os.PathLike) -> Path:

@@ -224,7 +224,7 @@ def candidates(out: Path, resume: str) -> list[Path]:
     found = files.stored(path / files.FOLDER)
     if not found:
         raise UserError(
-            f"--resume {path}: there is no checkpoint",
+            f"there is no checkpoint to go on from in {path}",
             f"give RUN/{files.FOLDER}/{files.name_of(123)}, or the folder of a run that has some",
         )
     return found

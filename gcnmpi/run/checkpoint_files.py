@@ -331,7 +331,7 @@ def _moving(path: Path) -> Iterator[None]:
     except OSError as error:
         raise UserError(
             f"cannot rename the old {path}: {error.strerror or error}",
-            "remove it, or use another --out",
+            "remove it, or use another folder",
         ) from error
 
 
@@ -354,8 +354,8 @@ def unreadable(path: Path, error: OSError) -> UserError:
     """The error for checkpoints that are there and, at the moment, cannot be read."""
     return UserError(
         f"cannot read {path}: {error.strerror or error}",
-        "make it readable and start the same command; --resume PATH takes another checkpoint, "
-        "--resume never starts over",
+        "make it readable and start the same command; resume takes another checkpoint by its path, "
+        "and never starts over",
     )
 
 

@@ -71,8 +71,8 @@ class Writer:
                 raise UserError(
                     f"{path.parent} was renamed or removed during the run, and another folder is "
                     "in its place",
-                    "nothing is written to it; go on from the checkpoints in the one that was "
-                    "renamed, with --resume PATH",
+                    "nothing is written to it; resume from the path of the one that was renamed, "
+                    "which has the checkpoints",
                 )
             path.parent.mkdir(parents=True, exist_ok=True)
             if os.path.lexists(path):

@@ -16,5 +16,16 @@ from gcnmpi.torch.collective import Collective, RowNorm
 from gcnmpi.torch.fetched import Fetched
 from gcnmpi.torch.graph import Graph
 from gcnmpi.torch.opening import open
+from gcnmpi.torch.verifying import Differs, Verified, verify
 
-__all__ = ["BatchNorm", "Collective", "Fetched", "Graph", "RowNorm", "open"]
+__all__ = [
+    "BatchNorm",
+    "Collective",
+    "Differs",
+    "Fetched",
+    "Graph",
+    "RowNorm",
+    "Verified",
+    "open",
+    "verify",
+]

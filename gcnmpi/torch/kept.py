@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import io
 import pickle
+import random
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -279,7 +280,12 @@ def _generators() -> dict[str, Any]:
     """The states of the generators of this process, as tensors and numbers."""
     kind, words, *rest = np.random.get_state()  # type: ignore[misc]  # noqa: NPY002
     keys = torch.from_numpy(np.asarray(words, np.int64))
-    return {"torch": torch.get_rng_state(), "numpy": [str(kind), keys, *rest]}
+    version, state, gauss = random.getstate()
+    return {
+        "torch": torch.get_rng_state(),
+        "numpy": [str(kind), keys, *rest],
+        "python": [version, torch.tensor(state), gauss],  # which PyTorch Geometric draws from, too
+    }
 
 
 def set_generators(states: dict[str, Any]) -> None:
@@ -287,3 +293,6 @@ def set_generators(states: dict[str, Any]) -> None:
     kind, keys, *rest = states["numpy"]
     np.random.set_state((kind, keys.numpy().astype(np.uint32), *rest))  # noqa: NPY002
     torch.set_rng_state(states["torch"])
+    if "python" in states:  # which the first version did not keep
+        version, state, gauss = states["python"]
+        random.setstate((version, tuple(state.tolist()), gauss))

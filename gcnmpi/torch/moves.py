@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import weakref
 from collections import Counter, defaultdict
+from functools import partial
 
 import numpy as np
+import scipy.sparse as sp
 import torch
 
 from gcnmpi.core.volume import Volume
@@ -22,6 +24,8 @@ from gcnmpi.options.config import Config
 from gcnmpi.schemes.forecast import Facts, exchange_volume
 from gcnmpi.schemes.operations import SUMS, Operation
 from gcnmpi.schemes.p2p import NO_PACKINGS, Laid, P2PForecast, mix
+from gcnmpi.schemes.sampled import sent_once
+from gcnmpi.torch.functions import Map
 
 PLACE = Place(0)  # of every matrix: own rows lie the same way in all layers
 
@@ -64,6 +68,22 @@ class RowMoves:
         self._count(Operation.FOLD, gradient.shape[1])
         return out
 
+    def products(self, matrix: sp.csr_array) -> tuple[Map, Map]:
+        """The products with a matrix over own and halo rows, and with its transpose, which folds.
+
+        The first takes own rows and gives as many as the matrix has; the other the inverse.
+        """
+        operands = self._rows.expanding(matrix), self._rows.folding(matrix)
+
+        def multiply(h: torch.Tensor, back: bool) -> torch.Tensor:
+            rows = self._nown if back else matrix.shape[0]
+            out = torch.empty((rows, h.shape[1]), dtype=h.dtype)
+            self._rows.multiply(operands[back], Matrix(PLACE, _array(h)), out.numpy())
+            self._count(Operation.FOLD if back else Operation.EXPAND, h.shape[1])
+            return out
+
+        return partial(multiply, back=False), partial(multiply, back=True)
+
     def _count(self, operation: Operation, width: int) -> None:
         """Add what an exchange of this plan should send."""
         plan, row = self._plan, width * self._runtime.kernel.dtype.itemsize
@@ -85,9 +105,10 @@ class Moves(RowMoves):
         self._made: Counter[tuple[str, Operation, int]] = Counter()  # by purpose and width
         self._product: tuple[HaloProduct, tuple[Operand, Operand]] | None = None
 
-    def for_rows(self, plan: Plan) -> RowMoves:
-        """Expand and fold of another plan, for the same own rows."""
-        moves = RowMoves(self._runtime, plan, self._config, lasts=False)
+    def for_plan(self, plan: Plan, once: bool = False) -> RowMoves:
+        """Expand and fold of another plan; ``once``: its messages are not worth preparing."""
+        config = sent_once(self._config) if once else self._config
+        moves = RowMoves(self._runtime, plan, config, lasts=False)
         moves._by_plan = self._by_plan
         return moves
 
@@ -100,6 +121,11 @@ class Moves(RowMoves):
         products.multiply(operands[transposed], Matrix(PLACE, _array(h)), out.numpy())
         self._count(SUMS[transposed], h.shape[1])
         return out
+
+    def begin(self) -> None:
+        """Forget what an earlier run in this process should have sent."""
+        self._by_plan.clear()
+        self._made.clear()
 
     def predicted(self, purpose: str, by_rows: Facts) -> Volume:
         """The volume of this rank's exchanges for a purpose, as metrics of the partition have it.

@@ -23,6 +23,7 @@ from gcnmpi.schemes.p2p import lay_out
 from gcnmpi.schemes.row_scheme import Laid
 from gcnmpi.torch.graph import Graph
 from gcnmpi.torch.moves import Moves
+from gcnmpi.torch.objects import Folder, folder_of
 from gcnmpi.torch.ranks import Ranks
 from partition.errors import UserError
 from partition.graph.examples import TARGET_FILES, VERTICES
@@ -31,7 +32,7 @@ from partition.graph.store import StoredGraph
 
 
 def open(
-    graph: str | os.PathLike,
+    graph: str | os.PathLike | object,
     partition: str | None = None,
     *,
     direction: str = "auto",
@@ -47,18 +48,21 @@ def open(
     check_weights: bool = True,
     comm: Comm | None = None,
 ) -> Graph:
-    """Open a graph folder; called by all ranks together, under ``mpirun`` or by a process alone.
+    """Open a graph; called by all ranks together, under ``mpirun`` or by a process alone.
 
     MPI is started with it, and ended with Python. From then on an exception that nobody catches
     ends all ranks.
 
     Parameters
     ----------
-    graph : path
-        The folder, ``NAME.graph``.
+    graph : path or object
+        The folder, ``NAME.graph``; or a graph that :func:`gcnmpi.graph.from_object` takes, such as
+        a ``Data`` of PyTorch Geometric, or a list of them. Rank 0 makes a temporary folder of it,
+        which is deleted with the result; what other ranks give, such as None, does not matter.
     partition : str, optional
         Name of a partition in it, with as many parts as there are ranks; none for one rank. Of a
-        pair that ``auto`` has made, the one for rows, unless ``exchange`` is "mixed".
+        pair that ``auto`` has made, the one for rows, unless ``exchange`` is "mixed". For an
+        object, the model by which it is partitioned, "hp" by default.
     direction : {"auto", "in", "out"}
         Row of M that an arc belongs to; "in": that of its target, as in PyTorch Geometric; "auto":
         as imported.
@@ -108,9 +112,10 @@ def open(
             "loading": {"order": order},
             "train": {"seed": seed, "split": split},
         })  # fmt: skip
+    folder = folder_of(graph, partition, comm)
     # g.expand sends whole rows; programs that only call g.aggregate may choose mixed exchanges.
     whole_rows = exchange != "mixed"
-    source, config = find_source(comm, graph, partition, config, whole_rows)
+    source, config = find_source(comm, folder.path, folder.partition, config, whole_rows)
     opened = start(comm, source, config, whole_rows)
     runtime, config = opened.runtime, opened.config
     torch.set_num_threads(runtime.kernel.threads)
@@ -126,6 +131,7 @@ def open(
         x = own_features(comm, stored, config, lambda features: g.load(features).numpy())
         g.x = torch.from_numpy(x).to(g.dtype)
     _load_labels(g, comm, stored)
+    _load_groups(g, folder)
     return_freed_memory()
     keep_large_arrays()
     return g
@@ -179,3 +185,13 @@ def _load_labels(g: Graph, comm: Comm, stored: StoredGraph) -> None:
             setattr(g, f"{name}_mask", g.load(graph.masks[name]) & known)
     if g.train_mask is None and g.y is not None:
         g.train_mask = known
+
+
+def _load_groups(g: Graph, folder: Folder) -> None:
+    g._folder, groups = folder, folder.groups
+    if groups is None:
+        return
+    g.graphs, g.num_graphs = g.load(groups.index), groups.size
+    if groups.y is not None:
+        y = torch.from_numpy(groups.y)
+        g.graph_y = y.to(g.dtype) if y.is_floating_point() else y.long()

@@ -6,6 +6,7 @@ import contextlib
 import dataclasses
 import json
 import math
+import os
 import sys
 import time
 import zlib
@@ -19,7 +20,9 @@ import torch
 from gcnmpi.core.volume import Volume
 from gcnmpi.layout.runtime import Demand
 from gcnmpi.mpi.comm import agreed, check_same, from_root, maxima
+from gcnmpi.mpi.launch import start_limit
 from gcnmpi.options.config import table_of
+from gcnmpi.options.outputs import job_folder, run_name
 from gcnmpi.report.progress import Progress
 from gcnmpi.run import checkpoint_files as files
 from gcnmpi.run.best import Best
@@ -58,7 +61,7 @@ SECTIONS = ("kernel", "dtype", "threads", "graph", "scheme", "loading", "comm")
 class Asked:
     """A run as it is asked for: see :meth:`gcnmpi.torch.Graph.run`."""
 
-    out: Path
+    out: Path | None
     objects: Mapping[str, Keeps]
     settings: Mapping[str, Any]
     metric: str | None
@@ -75,15 +78,23 @@ def running(opened: Opened, laid: Laid, moves: Moves, asked: Asked) -> Iterator[
     comm, source = opened.runtime.comm, opened.source
     with agreed(comm):
         logs, table = parse_logs(asked.log), _table(opened, asked)
-    words = {"folder": str(asked.out), "resume": asked.resume, "config": table}
+        out = job_folder(asked.out)
+    words = {"folder": str(out), "resume": asked.resume, "config": table}
     check_same(comm, words | {"metric": asked.metric, "log": logs}, ALIKE)
     kept = Kept(opened, asked.objects, table)
     kept.check()
     partition = None if source.partition is None else source.partition.name
-    with guarded(comm, opened.config, PURPOSE) as guard, contextlib.ExitStack() as stack:
-        guard.claims.folder(asked.out)
-        guard.claims.graph(source.stored.path, partition)
-        run = Run(opened, laid, moves, asked, kept, guard, stack)
+    # A script has no key comm.timeout.
+    limit = dataclasses.replace(opened.config.comm, timeout=start_limit(os.environ))
+    config = dataclasses.replace(opened.config, comm=limit)
+    with guarded(comm, config, PURPOSE) as guard, contextlib.ExitStack() as stack:
+        claims, path = guard.claims, source.stored.path
+        if out is None:
+            out = claims.new_folder(Path("runs"), run_name(path, partition))
+        else:
+            claims.folder(out)
+        claims.graph(path, partition)
+        run = Run(out, opened, laid, moves, asked, kept, guard, stack)
         yield run
         run._finish()
 
@@ -96,6 +107,7 @@ class Run:
 
     def __init__(
         self,
+        folder: Path,
         opened: Opened,
         laid: Laid,
         moves: Moves,
@@ -104,11 +116,11 @@ class Run:
         guard: Guard,
         stack: contextlib.ExitStack,
     ) -> None:
-        self.folder = asked.out
+        self.folder = folder
         self._opened, self._laid, self._moves = opened, laid, moves
         self._asked, self._kept, self._guard, self._stack = asked, kept, guard, stack
         self._comm = opened.runtime.comm
-        self._found, self._warnings = kept.find(asked.out, asked.resume)
+        self._found, self._warnings = kept.find(folder, asked.resume)
         self._epochs: list[Epoch] = []
         self._best = Best(self._metric, 0, None, None)
         self._best_weights: dict[str, Any] | None = None  # on rank 0
@@ -243,7 +255,11 @@ class Run:
         quiet = self._over or not asked.progress or comm.rank != 0
         progress = Progress(self._opened, quiet, self._guard.moved)
         self._shown = self._stack.enter_context(progress)
-        self._samples = PhaseSamples(self._opened.runtime, self._before)
+        runtime = self._opened.runtime
+        runtime.traffic.begin()
+        runtime.phases.begin()
+        self._moves.begin()
+        self._samples = PhaseSamples(runtime, self._before)
         self._sampled = self._before
         self._saved = time.perf_counter()
         self._guard.stop()  # from here on it is asked in every epoch
@@ -306,11 +322,13 @@ class Run:
         assert self._write is not None
         self._of_epoch.close()
         logged = self.epoch == number
-        if early and not logged:
-            return
+        if early and not logged:  # then it ends with the epoch before
+            number = self.epoch
         with agreed(comm):
-            if not logged:
+            if not (logged or early):
                 raise UserError(f"rank {comm.rank} did not call run.log in epoch {number}", LOOP)
+        if not number:
+            return  # which is an error, and told at the end
         last = early or number == self._count
         if last or self._signal or self._samples.due(number):
             self._sample()

@@ -25,7 +25,7 @@ class Runs:
 
     def run(
         self,
-        out: str | os.PathLike,
+        out: str | os.PathLike | None,
         model: torch.nn.Module,
         optimizer: Keeps | None = None,
         *,
@@ -49,8 +49,9 @@ class Runs:
 
         Parameters
         ----------
-        out : path
-            Folder of the run, made if need be.
+        out : path or None
+            Folder of the run, made if need be. None: that of the job, in a script that ``gcnmpi
+            submit`` has started, else ``runs/GRAPH-PARTITION-DATE``.
         model, optimizer, **others
             All that checkpoints keep: each has ``state_dict`` and ``load_state_dict``.
         config : mapping, optional
@@ -67,9 +68,10 @@ class Runs:
 
         A signal that asks for an end raises ``gcnmpi.Stopped`` after its epoch: exit code 75.
         """
-        kept = {"model": model, "optimizer": optimizer, **others}
+        given = {"model": model, "optimizer": optimizer, **others}
+        kept = {name: each for name, each in given.items() if each is not None}
         asked = Asked(
-            Path(out), {name: each for name, each in kept.items() if each is not None},
+            None if out is None else Path(out), kept,
             dict(config or {}), metric, resume, checkpoint_every, checkpoint_minutes, log, progress,
         )  # fmt: skip
         return running(self._opened, self._laid, self._moves, asked)

@@ -106,6 +106,8 @@ Examples:
   gcn-partition import soc-Slashdot0902.mtx.gz slashdot.graph --features random:16
   gcn-partition import planetoid/ind.cora cora.graph
   gcn-partition import ogbn_products products.graph --undirected
+  gcn-partition import pyg:Planetoid/Cora cora.graph
+  gcn-partition import ogb:ogbn-arxiv arxiv.graph --undirected
   gcn-partition import links.txt links.graph --undirected --features x.npy --labels y.csv
   gcn-partition import links.csv links.graph --features people.csv --label-column kind
   gcn-partition import calls.csv calls.graph --columns source,target,-,weight --ids people.txt""",
@@ -186,7 +188,11 @@ def import_(
     as_json: bool,
     **options: Any,
 ) -> None:
-    """Read the graph in the file or folder SOURCE and write it to the folder OUT.graph."""
+    """Read the graph in the file or folder SOURCE and write it to the folder OUT.graph.
+
+    SOURCE may also be a data set that PyTorch Geometric, OGB or DGL downloads, if it is installed:
+    pyg:CLASS/NAME, ogb:NAME, dgl:CLASS.
+    """
     masks, split = _masks(options), _split(options)
     arc_files = _arc_files(options)
     layout = Layout(**{part.name: options.pop(part.name) for part in fields(Layout)})

@@ -25,6 +25,7 @@ from partition.importing.arc_data import (
     with_random,
 )
 from partition.importing.arcs import Settling, check_number
+from partition.importing.datasets import is_dataset, local_file
 from partition.importing.places import SORTED
 from partition.importing.readers import LISTS, Layout, Source, Tell, open_stream, read_source
 from partition.importing.vertex_data import VertexFiles, attach
@@ -90,6 +91,8 @@ def import_graph(
     by_order = str(layout.ids) == SORTED
     in_order = replace(layout, ids=None) if by_order else layout
     with contextlib.ExitStack() as stack:
+        name = str(source_path) if is_dataset(source_path) else source_path.name
+        source_path = stack.enter_context(local_file(source_path))
         if memory is None:
             source = read_source(source_path, format, in_order)
             with _named(source_path):
@@ -109,7 +112,7 @@ def import_graph(
             given.check_ids_are_used()
         about = facts | {"ids_given": layout.ids is not None and not by_order}
         graph = with_random(attach(graph, given, source=about, report=report), of_arcs)
-        facts = {"file": source_path.name} | facts | given.facts() | of_arcs.facts()
+        facts = {"file": name} | facts | given.facts() | of_arcs.facts()
         return write_graph(
             out_path, graph, source=facts, direction=direction, overwrite=overwrite, report=report,
             keep_features=keep_features,

@@ -2,6 +2,7 @@
 
 import json
 import time
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -19,6 +20,7 @@ SETTINGS = (
     "model.input_dropout=0.2",
     "train.checkpoint_every=10",
 )
+EXAMPLE = Path(__file__).parents[2] / "examples" / "own_layer.py"
 
 
 @pytest.fixture(scope="module")
@@ -131,6 +133,39 @@ def test_a_run_that_outlasts_its_jobs_ends_on_the_same_curve(lab, submit, uninte
     assert curve(out) == curve(uninterrupted)
     weights = [(run / "weights.npz").read_bytes() for run in (out, uninterrupted)]
     assert weights[0] == weights[1]
+
+
+@pytest.mark.skipif(find_spec("torch") is None, reason="PyTorch is not installed")
+def test_a_script_of_pytorch_that_outlasts_its_jobs_ends_on_the_same_curve(lab, graph):
+    epochs = 200
+
+    def give(name):
+        words = ["--nodes", 4, "--time", "30", "--out", lab.folder / name, "--setup", "setup.sh"]
+        own = [graph, "--partition", "gp-4", "--epochs", epochs]
+        told = lab.gcnmpi("submit", *words, "--json", EXAMPLE, *own)
+        return lab.folder / name, json.loads(told)["job"]
+
+    whole, job = give("script-whole")
+    finished, said = wait(lab, job)
+    assert finished, said
+    out, job = give("script-requeued")
+    wait_for_epoch(out, 20)
+    lab.on_head("scancel", "--batch", "--signal=USR1", str(job))
+    finished, said = wait(lab, job)
+    assert finished, said
+    assert "Restarts=0" not in said
+    record = read_run(out)
+    assert record.resumes >= 1
+    assert record.end["finished"]
+    assert sorted(record.start["hosts"]) == ["node1", "node2", "node3", "node4"]
+    assert record.end["bytes_sent"] == record.end["bytes_predicted"]
+    told = (out / f"slurm-{job}.out").read_text()
+    assert "stopped with a checkpoint (exit code 75), back into the queue" in told
+    assert f"finished, job {job}" in lab.gcnmpi("status", out)
+    assert f"epoch {epochs} of {epochs}" in lab.gcnmpi("status", out)
+    losses = [[epoch["loss"] for epoch in read_run(run).epochs] for run in (out, whole)]
+    assert losses[0] == losses[1]
+    assert (out / "weights.pt").read_bytes() == (whole / "weights.pt").read_bytes()
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,6 @@
 """gcnmpi.torch on 1, 2 and 4 ranks, and the scripts in examples/."""
 
+import inspect
 import json
 import subprocess
 import sys
@@ -32,6 +33,18 @@ needs_pyg = pytest.mark.skipif(
 def test_small_graphs_agree_with_the_whole_matrix(mpirun, tmp_path, nranks):
     done = mpirun(nranks, "torch_cases.py", tmp_path, timeout=240)
     assert "21 cases agree" in done.stdout
+
+
+@needs_torch
+def test_mini_batches_are_those_of_the_whole_graph(mpirun, tmp_path):
+    curves = []
+    for nranks in RANKS:
+        folder = tmp_path / str(nranks)
+        folder.mkdir()
+        done = mpirun(nranks, "torch_batches.py", folder, timeout=240)
+        losses = [float(line) for line in done.stdout.splitlines()]
+        curves += [losses[:3], losses[-3:]]  # of two partitions
+    np.testing.assert_allclose(curves, [curves[0]] * len(curves), rtol=1e-13)
 
 
 @needs_torch
@@ -71,6 +84,28 @@ def test_modules_agree_with_pyg_on_the_whole_graph(mpirun, tmp_path, data_dir, n
     (tmp_path / "cases.json").write_text(json.dumps(cases))
     done = mpirun(nranks, "torch_modules.py", tmp_path / "cases.json", EXAMPLES, timeout=300)
     assert len(done.stdout.splitlines()) == sum(len(case["examples"]) for case in cases)
+
+
+@needs_torch
+@needs_pyg
+@pytest.mark.parametrize("nranks", RANKS)
+def test_the_gallery_agrees_with_pyg_and_mistakes_are_named(mpirun, tmp_path, nranks):
+    done = mpirun(nranks, "torch_gallery.py", EXAMPLES, tmp_path, timeout=300)
+    assert len(done.stdout.splitlines()) == 10
+
+
+@needs_torch
+@needs_pyg
+def test_modules_of_the_gallery_differ_in_few_lines_from_one_process(monkeypatch):
+    monkeypatch.syspath_prepend(EXAMPLES)
+    gallery = __import__("modules")
+    for make in gallery.MODULES.values():
+        lines = inspect.getsource(make).splitlines()
+        # The training has three more: open, mean, all_reduce_gradients.
+        assert 0 < sum(line.endswith("# ranks") for line in lines) <= 9
+    assert "g." in gallery.plain_text()
+    for word in ("ranks\n", "one process: ", "expand", "collective", "aggregate(", "num_own"):
+        assert word not in gallery.plain_text().partition("OPTIONS =")[0].partition("import")[2]
 
 
 @needs_torch

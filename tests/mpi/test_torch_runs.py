@@ -18,6 +18,7 @@ from partition.pipeline.adding import add_partition
 
 pytestmark = pytest.mark.skipif(find_spec("torch") is None, reason="PyTorch is not installed")
 EPOCHS = 10
+SIGNALS = ("SIGUSR1", "SIGTERM", "SIGINT")
 MISTAKES = {
     "never": "has no epoch",
     "outside": "outside of run.epochs",
@@ -44,7 +45,7 @@ def graph(tmp_path_factory):
 def launch(mpirun, graph, tmp_path):
     """Runs cases on so many ranks; what they came to."""
 
-    def run(nranks, *cases, code=0):
+    def run(nranks, *cases, code=0, env=None):
         given = {"graph": str(graph), "parts": f"rp-{nranks}" if nranks > 1 else None}
         cases = [given | {"epochs": EPOCHS} | case for case in cases]
         for case in cases:
@@ -52,7 +53,9 @@ def launch(mpirun, graph, tmp_path):
             if case.get("resume", "never") not in ("auto", "never"):
                 case["resume"] = str(tmp_path / case["resume"])
         (tmp_path / "cases.json").write_text(json.dumps(cases))
-        return mpirun(nranks, "torch_runs.py", tmp_path / "cases.json", code=code, timeout=240)
+        return mpirun(
+            nranks, "torch_runs.py", tmp_path / "cases.json", code=code, timeout=240, env=env
+        )
 
     return run
 
@@ -65,29 +68,33 @@ def test_a_run_that_was_interrupted_is_one_that_was_not(launch, tmp_path):
     every = {"checkpoint_every": 4}
     done = launch(
         2,
-        {"out": "whole", "config": {"lr": 0.02}, "log": "csv"},
+        {"out": "whole", "config": {"lr": 0.02}, "log": "csv,tensorboard"},
         {"out": "half", "epochs": 5},
         {"out": "half"},
         {"out": "half"},  # which is complete
-        {"out": "stopped", "stop": 3},
-        {"out": "stopped"},
+        *({"out": sent, "stop": 3, "sent": sent} for sent in SIGNALS),
+        *({"out": sent} for sent in SIGNALS),
     )
-    told = ["done", "done", "done", "done", "exit code 75", "done"]
+    told = [*["done"] * 4, *["exit code 75"] * len(SIGNALS), *["done"] * len(SIGNALS)]
     assert done.stdout.splitlines() == told
-    for kill in (1, 4, 6, 8):  # before, at and after checkpoints
-        out = f"killed-{kill}"
-        killed = launch(2, {"out": out, "kill": kill, **every}, code=None)
-        assert killed.returncode != 0
-    launch(2, *({"out": f"killed-{kill}", **every} for kill in (1, 4, 6, 8)))
-    for out in ("half", "stopped", *(f"killed-{kill}" for kill in (1, 4, 6, 8))):
+    ends = [("kill", 1), ("kill", 4), ("raises", 8)]  # before a checkpoint, at one, after one
+    for how, epoch in ends:
+        ended = launch(2, {"out": f"{how}-{epoch}", how: epoch, **every}, code=None)
+        assert ended.returncode != 0
+        assert ("RuntimeError: one rank alone" in ended.stderr) == (how == "raises")
+    from_half = {"resume": "half/checkpoints/epoch-000005"}
+    launch(1, {"out": "on-1", **from_half}, {"out": "grown", "epochs": 5})
+    launch(2, *({"out": f"{how}-{epoch}", **every} for how, epoch in ends), {"out": "grown"})
+    launch(3, {"out": "on-3", **from_half})
+    for out in ("half", *SIGNALS, *(f"{how}-{epoch}" for how, epoch in ends)):
         assert curve(tmp_path / out) == curve(tmp_path / "whole"), out
         same = [(tmp_path / name / "weights.pt").read_bytes() for name in ("whole", out)]
         assert same[0] == same[1], out
-    for nranks in (1, 3):
-        launch(nranks, {"out": f"on-{nranks}", "resume": "half/checkpoints/epoch-000005"})
-        found, wanted = (np.array(curve(tmp_path / out)) for out in (f"on-{nranks}", "whole"))
-        np.testing.assert_allclose(found, wanted, rtol=0, atol=1e-12)
-        assert (found[:5] == wanted[:5]).all()
+    wanted = np.array(curve(tmp_path / "whole"))
+    for out in ("on-1", "on-3", "grown"):
+        np.testing.assert_allclose(curve(tmp_path / out), wanted, rtol=0, atol=1e-12)
+    for out in ("on-1", "on-3"):
+        assert curve(tmp_path / out)[:5] == curve(tmp_path / "whole")[:5]
 
     record = read_run(tmp_path / "whole")
     assert record.end["bytes_sent"] == record.end["bytes_predicted"]
@@ -100,6 +107,7 @@ def test_a_run_that_was_interrupted_is_one_that_was_not(launch, tmp_path):
     assert facts_of("whole", "", record).sent.sum() > 0
     with open(tmp_path / "whole" / "epochs.csv", newline="") as file:
         assert len(list(csv.reader(file))) == 1 + EPOCHS
+    assert list((tmp_path / "whole" / "tensorboard").iterdir())
     assert read_run(tmp_path / "half").resumes == 1
     report = [sys.executable, "-m", "gcnmpi", "report", str(tmp_path)]
     page = ["--html", str(tmp_path / "page.html")]
@@ -108,6 +116,41 @@ def test_a_run_that_was_interrupted_is_one_that_was_not(launch, tmp_path):
     best = max(record.epochs, key=lambda epoch: epoch["val_accuracy"])
     assert record.end["best_epoch"] == best["epoch"]
     assert (tmp_path / "whole" / "best.pt").exists()
+
+
+def test_a_loop_that_is_left_ends_the_run(launch, tmp_path):
+    """Also before the epoch is logged; the same script then finds the run complete."""
+    ways = [{"out": "left", "leave": 6}, {"out": "unlogged", "unlogged": 7}]
+    launch(2, {"out": "six", "epochs": 6}, *ways, *ways)
+    for case in ways:
+        out = tmp_path / case["out"]
+        assert curve(out) == curve(tmp_path / "six")
+        assert read_run(out).end["stopped_early"]
+        assert [path.name for path in (out / "checkpoints").iterdir()] == ["epoch-000006"]
+        assert read_run(out).resumes == 0
+
+
+def test_a_rank_that_stands_still_ends_the_run(launch):
+    done = launch(2, {"out": "hung", "hangs": 3}, code=None, env={"GCNMPI_TIMEOUT": "10"})
+    assert done.returncode != 0
+    assert "has made no progress for 10 s" in done.stderr
+
+
+def test_bytes_of_a_run_are_those_that_are_predicted(launch, tmp_path):
+    """Of fetched rows and mixed exchanges; and of each of two runs with one graph."""
+    cases = [{"fetch": True}, {"exchange": "mixed"}, {"exchange": "mixed", "fetch": True}]
+    cases = [{"out": f"{n}", "again": str(tmp_path / f"{n}-again"), "epochs": 2, **case}
+             for n, case in enumerate(cases)]  # fmt: skip
+    launch(3, *cases)
+    sent = []
+    for n in range(len(cases)):
+        first, second = (read_run(tmp_path / name).end for name in (f"{n}", f"{n}-again"))
+        for what in ("bytes_sent", "bytes_received", "messages_sent", "shared_bytes"):
+            kind, _, _ = what.partition("_")
+            predicted = {"bytes_sent": "bytes", "bytes_received": "received"}.get(what, kind)
+            assert first[what] == first[f"{predicted}_predicted"] == second[what], what
+        sent.append(sum(first["bytes_sent"]))
+    assert sent[1] < sent[2] < sent[0]
 
 
 def test_mistakes_are_one_line_on_all_ranks(launch):

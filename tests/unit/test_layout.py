@@ -35,7 +35,7 @@ ROOMS = {
     ],
     "gcnmpi": [
         "core", "options", "mpi", "kernels", "layout", "halo", "schemes", "nn", "planner", "run",
-        "propagation", "cluster", "proof", "report", "torch", "bench", "api", "cli", "__main__",
+        "propagation", "cluster", "proof", "report", "bench", "api", "torch", "cli", "__main__",
     ],
 }  # fmt: skip
 GROUND = {

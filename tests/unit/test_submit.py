@@ -13,6 +13,7 @@ from click.testing import CliRunner
 
 from gcnmpi.cli.main import cli
 from gcnmpi.cluster.submit import PARTITION_SCRIPT, SCRIPT, Request, check, scripts, submit
+from gcnmpi.options.outputs import RUN_VARIABLE, job_folder
 from partition.errors import UserError
 from partition.graph.store import read_partition, write_graph, write_partition
 from partition.importing.synthetic import sbm
@@ -129,6 +130,89 @@ def slurm(tmp_path, monkeypatch):
         monkeypatch.setenv("PATH", environment["PATH"])
 
     return give
+
+
+@pytest.fixture
+def training(tmp_path):
+    """A script, which is never run here."""
+    (tmp_path / "training.py").write_text("import numpy\n")
+    return tmp_path / "training.py"
+
+
+def of_line(*words):
+    """The output of a line of the command, or its mistake."""
+    done = CliRunner().invoke(cli, ["submit", *map(str, words)], standalone_mode=False)
+    return str(done.exception) if done.exception else done.stdout
+
+
+def test_what_follows_a_script_is_its_own(training, graph, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    options = ["--time", "30", "--nodes", "2", "--out", "run", "--dry-run"]
+    own = [graph, "--partition", "rp-4", "--time", "soon", "--set", "a", "--", "-h", "it's $HOME"]
+    text = of_line(*options, training.name, *own)
+    assert "#SBATCH --ntasks=4" in text  # the parts of the partition that its arguments name
+    assert "#SBATCH --time=30" in text
+    (program,) = [line for line in text.splitlines() if line.startswith("program=")]
+    words = subprocess.run(
+        ["bash", "-c", f'{program}\nprintf "%s\\n" "${{program[@]}}"'],
+        capture_output=True, text=True, cwd="/",
+    ).stdout.splitlines()  # fmt: skip
+    started = ["env", f"GCNMPI_RUN={tmp_path / 'run'}", sys.executable, str(training)]
+    assert words == [*started, *map(str, own)]
+    assert f"\ncd {tmp_path} #" in text  # also where somebody submits it again elsewhere
+    missing = of_line(*options, training.name, "--partition=hp-4", graph)
+    assert "--model hp -k 4 --name hp-4 --if-missing" in missing
+    assert "#SBATCH --ntasks=3" in of_line(*options, "--ranks", 3, training.name)
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (["nowhere.py"], "cannot read nowhere.py: No such file"),
+        (["run.sh"], "run.sh is not a program in Python, line 1: "),
+        (["data.npz"], "data.npz is not a program in Python"),
+        (["training.py", "--epochs", "3"], "the arguments of training.py name no graph folder"),
+        (["training.py", "G", "--partition", "mine"], "does not say how to make it"),
+        (["training.py", "x.graph", "--partition", "hp-4"], "there is no graph folder x.graph"),
+        (["--ranks", "3", "training.py", "G", "--partition", "rp-4"], "on 3 ranks needs"),
+        (["--set", "train.lr=1", "training.py"], "before a script have no meaning"),
+        (["--partition", "hp-4", "training.py"], "before a script have no meaning"),
+        (["G", "hp-4"], "'hp-4' is one argument too many"),
+        (["--ranks", "2", "torched.py"], "torched.py needs PyTorch, which is not installed"),
+    ],
+)
+def test_mistakes_of_a_script_are_said_before_it_is_queued(
+    training, graph, tmp_path, monkeypatch, words, says
+):
+    monkeypatch.chdir(tmp_path)
+    Path("run.sh").write_text("exec mpirun a\n")
+    Path("data.npz").write_bytes(b"PK\x00\xff")
+    Path("torched.py").write_text("def main():\n    import gcnmpi.torch as t\n")
+    monkeypatch.setattr("gcnmpi.cluster.submit.find_spec", lambda name: None)
+    words = [str(graph) if word == "G" else word for word in words]
+    assert says in of_line("--time", 5, "--out", "run", *words)
+
+
+def test_options_of_submit_come_before_a_script(training):
+    said = of_line("--ranks", 2, training, "--time", 30)
+    assert "--time stands after the script, so it is an argument of the script" in said
+
+
+def test_a_script_without_a_run_is_told_so(script, training):
+    done, _ = script([], [], 0, of_script=(str(training),))
+    assert done.returncode == 1
+    assert "has not finished; a script has to train in g.run(None, …)" in done.stderr
+
+
+def test_a_script_finds_the_folder_of_its_job(monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv(RUN_VARIABLE, raising=False)
+    assert job_folder(None) is None
+    assert job_folder(Path("a")) == Path("a")
+    monkeypatch.setenv(RUN_VARIABLE, str(tmp_path / "a"))
+    assert job_folder(None) == job_folder(Path("a")) == tmp_path / "a"
+    with pytest.raises(UserError, match="the folder of the run is b, and the job looks for it in"):
+        job_folder(Path("b"))
 
 
 def test_a_partition_that_is_missing_is_a_job_before(request_for, tmp_path, slurm):
@@ -316,8 +400,8 @@ def script(request_for, tmp_path):
         named = {"job": job} if event in ("start", "resume") else {}
         return json.dumps({"event": event, **named, "config": {}})
 
-    def start(before, added, code, scontrol="", first="", last="", setup=None):
-        text = prepare(replace(request_for, setup=setup))[SCRIPT]
+    def start(before, added, code, scontrol="", first="", last="", setup=None, of_script=()):
+        text = prepare(replace(request_for, setup=setup, script=of_script))[SCRIPT]
         (run / SCRIPT).write_text(text.replace("sleep 60", "exit 0"))
         if before:
             record.write_text("".join(line(event, "7.0") + "\n" for event in before))

@@ -1,14 +1,19 @@
 """Under mpirun: runs of gcnmpi.torch in folders, as cases say; prints what each came to.
 
-A case is a dict: ``out``, ``graph``, ``parts``, ``epochs``; ``stop``: in which epoch a signal
-comes; ``kill``: in which one rank 0 is killed; ``mistake``: a name; all else is given to ``g.run``.
+A case is a dict: ``out``, ``graph``, ``parts``, ``epochs``; ``stop``: in which epoch the signal
+``sent`` comes; ``kill``: in which one rank 0 is killed; ``raises``, ``hangs``: in which the last
+rank raises, or stands still; ``leave``, ``unlogged``: in which one the loop is left, after and
+before ``run.log``; ``fetch``: whether rows of other vertices are fetched; ``again``: the folder of
+a second run in the process; ``mistake``: a name; all else is given to ``g.run``.
 Usage: torch_runs.py CASES.json
 """
 
 import json
 import os
+import random
 import signal
 import sys
+import time
 import warnings
 from pathlib import Path
 
@@ -19,11 +24,22 @@ import gcnmpi.torch
 from partition.errors import UserError
 
 
-def run(graph, parts, out, epochs, stop=0, kill=0, mistake="", width=8, **more):
+def run(graph, parts, out, exchange="auto", again=None, **case):
+    """Train in a folder; and in another one, with the same graph."""
+    g = gcnmpi.torch.open(graph, parts, exchange=exchange, dtype=torch.float64)
+    for folder in filter(None, (out, again)):
+        train(g, folder, **case)
+
+
+def train(
+    g, out, epochs, stop=0, kill=0, raises=0, hangs=0, leave=0, unlogged=0, sent="SIGTERM",
+    fetch=False, mistake="", width=8, **more,
+):  # fmt: skip
     """Train in a folder."""
-    g = gcnmpi.torch.open(graph, parts, dtype=torch.float64)
     torch.set_default_dtype(torch.float64)
     torch.manual_seed(0)
+    random.seed(0)
+    others = torch.arange(g.rank, g.n, 7)
     layers = torch.nn.Linear(g.num_features, width), g.batch_norm(width)
     net = torch.nn.ModuleList([*layers, torch.nn.Linear(width, g.num_classes)])
     optimizer = torch.optim.Adam(net.parameters(), lr=0.02)
@@ -40,12 +56,21 @@ def run(graph, parts, out, epochs, stop=0, kill=0, mistake="", width=8, **more):
             h = g.dropout(net[1](g.aggregate(net[0](g.x))).relu(), 0.3, epoch, layer=1)
             scores = g.aggregate(net[2](h))
             losses = F.cross_entropy(scores[g.train_mask], g.y[g.train_mask], reduction="none")
-            loss = g.mean(losses) + 0.01 * torch.rand(1)  # of the generator, which checkpoints keep
+            # Of generators, which checkpoints keep
+            loss = g.mean(losses) + 0.01 * torch.rand(1) + 0.01 * random.random()
+            if fetch:
+                loss = loss + 0.01 * g.mean(g.fetch(h, others).square().sum(1))
             loss.backward()
             g.all_reduce_gradients(net)
             optimizer.step()
             if epoch == stop and g.rank == g.size - 1:
-                os.kill(os.getpid(), signal.SIGTERM)
+                os.kill(os.getpid(), signal.Signals[sent])
+            if epoch == raises and g.rank == g.size - 1:
+                raise RuntimeError("one rank alone")
+            if epoch == hangs and g.rank == g.size - 1:
+                time.sleep(600)
+            if epoch == unlogged:
+                break
             found = g.metrics(scores)
             if mistake == "metrics":
                 found["val_accuracy"] = float(g.rank)
@@ -61,6 +86,8 @@ def run(graph, parts, out, epochs, stop=0, kill=0, mistake="", width=8, **more):
             if epoch == kill and g.rank == 0:
                 os.kill(os.getpid(), signal.SIGKILL)
             kept["scheduler"].step()
+            if epoch == leave:
+                break
 
 
 def main() -> None:

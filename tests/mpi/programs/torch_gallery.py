@@ -1,0 +1,187 @@
+"""Under mpirun: the modules of examples/modules.py, and what gcnmpi.torch.verify says of mistakes.
+
+Each module gives the loss and the gradients of one process, by ``verify``, and those of the same
+module in plain PyTorch Geometric on the whole graph. Many small directed graphs with isolated
+vertices; uneven parts, of which one is empty on 4 ranks. Usage: torch_gallery.py EXAMPLES FOLDER
+"""
+
+import gc
+import sys
+import warnings
+from pathlib import Path
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch_geometric.data import Batch, Data
+from torch_geometric.nn import GATv2Conv, SAGEConv
+
+import gcnmpi
+import gcnmpi.torch
+from gcnmpi.mpi.comm import from_root
+from gcnmpi.mpi.process import run
+
+sys.path.append(str(Path(__file__).parents[2]))
+from stored_graphs import store_parts, uneven_parts
+
+BOUND = 1e-10
+CLASSES = 3
+
+
+def graphs():
+    """Small graphs with classes of vertices, some isolated."""
+    torch.manual_seed(0)
+    made = []
+    for n in range(4, 16):
+        arcs = torch.rand(n, n) < 0.35
+        arcs[-2:], arcs[:, -2:] = False, False
+        edges = arcs.nonzero().T
+        x, y = torch.randn(n, 5), torch.randint(0, CLASSES, (n,))
+        made.append(Data(x, edges, torch.randn(edges.shape[1], 3), y, train_mask=y >= 0))
+    return made
+
+
+def of_classes(net, g, epoch):
+    """Of whole graphs, on ranks and in one process."""
+    out = net(g, epoch)
+    return g.mean(F.cross_entropy(out, g.graph_y, reduction="none")), out
+
+
+def against_plain(name, make, plain, graph, partition, data, options):
+    """The largest difference of loss, output and gradients from plain PyTorch Geometric."""
+    g = gcnmpi.torch.open(graph, partition, dtype=torch.float64, **options)
+    torch.manual_seed(1)
+    net = make(g).double().train(name != "gatv2")  # whose random numbers differ
+    if name == "gin":
+        loss, out = of_classes(net, g, 0)
+    else:
+        out = net(g)
+        loss = g.mean(F.cross_entropy(out[g.train_mask], g.y[g.train_mask], reduction="none"))
+        out = g.gather(out)
+    state = {key: value.clone() for key, value in net.state_dict().items()}
+    loss.backward()
+    g.all_reduce_gradients(net)
+    if g.rank:
+        return 0.0
+    data = data.clone().apply(lambda tensor: tensor.double(), "x", "edge_attr")
+    data.num_classes = CLASSES
+    other = plain(data).double().train(net.training)
+    for key, value in other.state_dict().items():
+        if "running" not in key and "batches" not in key:
+            value.copy_(state[key])
+    expected = other(data)
+    of_rows = slice(None) if name == "gin" else data.train_mask
+    other_loss = F.cross_entropy(expected[of_rows], data.y[of_rows])
+    other_loss.backward()
+    pairs = [(loss, other_loss), (out, expected)]
+    weights = dict(other.named_parameters())
+    assert weights.keys() == dict(net.named_parameters()).keys()
+    for key, weight in net.named_parameters():
+        pairs.append((weight.grad, weights[key].grad))
+    assert all(float(found.abs().max()) > 0 for found, _ in pairs)
+    return max(float((a - b).abs().max() / max(1, b.abs().max())) for a, b in pairs)
+
+
+class Net(torch.nn.Module):
+    """Two layers with a mistake."""
+
+    def __init__(self, g, mistake=None):
+        super().__init__()
+        self.first = SAGEConv(g.num_features, 8)
+        self.norm = torch.nn.BatchNorm1d(8) if mistake == "norm" else g.batch_norm(8)
+        self.drop = torch.nn.Dropout(0.5 if mistake == "drop" else 0.0)
+        self.last = GATv2Conv(-1, g.num_classes)
+        self.mistake, vertices = mistake, g.num_own if mistake == "embedding" else 1
+        self.embedding = torch.nn.Parameter(torch.randn(vertices, 8))
+
+    def forward(self, g):
+        h = self.norm(self.first((g.expand(g.x), g.x), g.edge_index)) + self.embedding
+        whole = h if self.mistake == "expand" else g.expand(self.drop(h))
+        if self.mistake == "detach":
+            whole = torch.cat((whole[: g.num_own], whole[g.num_own :].detach()))
+        return self.last((whole, h), g.edge_index)
+
+
+def check_mistakes(graph, n):
+    """A line says which module or parameter is wrong, and why."""
+
+    def check(mistake, words, loss=None):
+        with pytest.raises(gcnmpi.torch.Differs) as caught:
+            verify(mistake, loss)
+        for word in words:
+            assert word in str(caught.value), caught.value
+
+    def verify(mistake, loss=None, **options):
+        return gcnmpi.torch.verify(
+            lambda g: Net(g, mistake), graph, loss=loss, self_loops=False, **options
+        )
+
+    check("norm", ["loss", "norm: BatchNorm1d takes the moments", "2 ranks give something else"])
+    check("drop", ["drop: Dropout draws other random numbers"])
+    check("detach", ["losses agree", "first.lin_l.weight", "alike: loss, ", "last.att"])
+    twice = ["all gradients are counted once a rank"]
+    check(None, twice, lambda net, g, epoch: g.collective.mean(net(g).square().sum(1)))
+    with pytest.raises(IndexError) as caught:
+        verify("expand")
+    assert "g.expand" in caught.value.__notes__[0]
+    found = verify("embedding")
+    assert found.vertices == n
+    assert "2 ranks and one process agree" in str(found)
+    assert verify(None, vertices=40).vertices == 40
+    with pytest.raises(gcnmpi.UserError, match=r"bias is .* in one process"):
+        gcnmpi.torch.verify(lambda g: g.batch_norm(3 if g.n != g.num_own else 4), graph)
+
+
+def check_objects(comm, data):
+    """A list of graphs that rank 0 has is opened as a whole, and its folder goes with it."""
+    whole = Batch.from_data_list(data)
+    g = gcnmpi.torch.open(data if comm.rank == 0 else None, self_loops=False)
+    assert (g.n, g.num_graphs, g.graph_y) == (whole.num_nodes, len(data), None)
+    assert torch.equal(g.graphs, whole.batch[g.ids])
+    assert torch.equal(g.x, whole.x[g.ids])
+    assert torch.equal(g.y, whole.y[g.ids])
+    ids = torch.cat((g.ids, g.halo_ids))
+    source, target = ids[g.edge_index[0]], g.ids[g.edge_index[1]]
+    attr = torch.zeros(g.n, g.n, 3)
+    attr[tuple(whole.edge_index)] = whole.edge_attr
+    assert torch.equal(g.edge_attr, attr[source, target])
+    assert g.collective.add(torch.tensor(len(source))) == whole.num_edges
+    folder = Path(g._folder.path)
+    del g
+    gc.collect()
+    comm.Barrier()
+    assert not folder.exists()
+
+
+def main(comm) -> int:
+    warnings.simplefilter("ignore")
+    examples, folder = sys.argv[1:]
+    sys.path.insert(0, examples)
+    gallery = __import__("modules")
+    plain = gallery.one_process()
+    data, pooled = graphs(), graphs()
+    for number, each in enumerate(pooled):
+        each.y = torch.tensor([number % CLASSES])
+    whole, pooled = Batch.from_data_list(data), Batch.from_data_list(pooled)
+    check_objects(comm, data)
+    path = gcnmpi.graph.from_object(whole, folder=f"{folder}/many-{comm.size}.graph").path
+    partition = f"uneven-{comm.size}" if comm.size > 1 else None
+    parts = uneven_parts(whole.num_nodes, comm.size)
+    from_root(comm, lambda: partition and store_parts(path, partition, parts, comm.size, False))
+    for name, make in gallery.MODULES.items():
+        pools, options = name == "gin", gallery.OPTIONS[name]
+        given = (pooled if pools else path), (None if pools else partition)
+        loss = of_classes if pools else None
+        verified = gcnmpi.torch.verify(make, *given, loss=loss, tolerance=BOUND, **options)
+        of = pooled if pools else whole
+        worst = against_plain(name, make, plain[name], *given, of, options)
+        assert worst < BOUND, (name, worst)
+        if comm.rank == 0:
+            print(f"{name}: {worst:.1e}; {verified}")
+    if comm.size == 2:
+        check_mistakes(path, whole.num_nodes)
+    return 0
+
+
+if __name__ == "__main__":
+    run(main)
