@@ -298,7 +298,8 @@ def shell(tmp_path, warm) -> Callable[..., subprocess.CompletedProcess]:
 
     Each command is echoed to stderr, and the first that fails ends the script. ``mpirun``,
     ``gcnmpi``, ``gcn-partition``, both warm, and ``python`` are those of this environment.
-    ``silent COMMAND`` fails if the command writes anything to stderr. The exit code and the time are as in ``mpirun``.
+    ``silent COMMAND`` fails if the command writes anything to stderr. The exit code and the time
+    are as in ``mpirun``.
     """
     commands = tmp_path / ".commands"
     commands.mkdir()
