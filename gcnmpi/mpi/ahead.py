@@ -40,9 +40,10 @@ class Ahead(Generic[T]):
 
     def __init__(self, work: Work[T], threads: Executor) -> None:
         self._work, self._threads = work, threads
-        self._next: Future[Start | None] | None = threads.submit(self._to_next_start)
         self._request: Request | None = None
         self._made: list[T] = []
+        # At last: the thread may be through with it before the next line here.
+        self._next: Future[Start | None] | None = threads.submit(self._to_next_start)
 
     def proceed(self) -> None:
         """Start and complete what can be without waiting."""
@@ -78,6 +79,43 @@ class Ahead(Generic[T]):
         except StopIteration as end:
             self._made.append(end.value)
             return None
+
+
+class InTurn(Generic[T]):
+    """Works of a series, of which each may be under way while the one before is used.
+
+    ``threads`` do their steps that need no message; None: each work is done when it is asked for.
+    """
+
+    def __init__(self, threads: Executor | None) -> None:
+        self._threads = threads
+        self._ahead: Ahead[T] | None = None
+
+    def take(self, work: Callable[[], Work[T]], following: Callable[[], Work[T]] | None) -> T:
+        """The result of a work, which may be under way; ``following`` is begun, if there is one."""
+        if self._ahead is None:
+            result = done_now(work())
+        else:
+            result = self._ahead.result()
+            self._ahead = None
+        if self._threads is not None and following is not None:
+            self._ahead = Ahead(following(), self._threads)
+        return result
+
+    @property
+    def under_way(self) -> bool:
+        """Whether a work was begun and not taken."""
+        return self._ahead is not None
+
+    def proceed(self) -> None:
+        """Go on with the work that is under way, without waiting."""
+        if self._ahead is not None:
+            self._ahead.proceed()
+
+    def end(self) -> None:
+        """Complete what is under way, so that no message is left; it may be taken later."""
+        if self._ahead is not None:
+            self._ahead.result()
 
 
 def asking(

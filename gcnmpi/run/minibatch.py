@@ -4,36 +4,41 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
 
 from gcnmpi.core.volume import NOTHING, Volume
 from gcnmpi.kernels.interface.kernel import Array
-from gcnmpi.layout.loading import load_parts
-from gcnmpi.mpi.ahead import Ahead, Work, done_now
+from gcnmpi.mpi.ahead import InTurn, Work, done_now
 from gcnmpi.mpi.comm import Request, agreed
-from gcnmpi.mpi.hosts import share_of_cores
 from gcnmpi.mpi.reduction import start_sum
 from gcnmpi.nn.compile.on_scheme import batched, hops_of
 from gcnmpi.nn.model import Passes
 from gcnmpi.nn.program import products
 from gcnmpi.nn.sparse_input import SparseInput
 from gcnmpi.nn.tasks.interface import Loss, Made, Targets
-from gcnmpi.options.train import batches_of, sampler_of
+from gcnmpi.options.train import sampler_of
 from gcnmpi.run.kept_rows import KeptRows, keep_rows
 from gcnmpi.run.problem import Problem, load_features, task_of
 from gcnmpi.run.step import BaseStep
 from gcnmpi.schemes.operations import EXCHANGES
 from gcnmpi.schemes.row_scheme import Laid, RowScheme
-from gcnmpi.schemes.sampled import Batch, BatchScheme, Cutter, Memory
+from gcnmpi.schemes.sampled import (
+    Batch,
+    BatchScheme,
+    Cuts,
+    Cutter,
+    Memory,
+    clusters_of,
+    numbered,
+    threads_ahead,
+)
 from gcnmpi.schemes.sampled_forecast import BatchSizes
 from partition.graph.batch_metrics import observed
 from partition.graph.metrics import Metrics
-from partition.graph.pairs import member
-from partition.graph.store import read_partition
 
 
 @dataclass(frozen=True)
@@ -47,23 +52,6 @@ class _Facts:
 
 
 Drawn = tuple[Batch, _Facts]
-
-
-class _Members:
-    """Who is in each batch of an epoch to begin with.
-
-    ``numbers``, (nown,) int64: the batch of each own row; ``batches``: in none of them.
-    """
-
-    def __init__(self, numbers: np.ndarray, batches: int) -> None:
-        # Few bits, so that NumPy sorts by digits.
-        short = numbers.astype(np.min_scalar_type(batches))
-        self._order = np.argsort(short, kind="stable")
-        self._starts = np.concatenate(([0], np.cumsum(np.bincount(numbers, minlength=batches + 1))))
-
-    def of(self, batch: int) -> np.ndarray:
-        """The own rows of a batch, increasing."""
-        return self._order[self._starts[batch] : self._starts[batch + 1]]
 
 
 class BatchStep(BaseStep):
@@ -90,8 +78,10 @@ class BatchStep(BaseStep):
         comm, config = problem.runtime.comm, problem.config
         self._laid = _laid(problem)
         self._runtime = problem.runtime
-        index, seeds = _numbered(problem, self.targets.masks["train"])
-        clusters = _clusters(problem)
+        index, seeds = numbered(
+            comm, self._laid.rows, self.targets.masks["train"], config.loading.max_bytes
+        )
+        clusters = clusters_of(comm, problem.source.stored, config.train)
         with agreed(comm):
             n = problem.source.stored.manifest.n
             self.sampler = sampler_of(config.train, n, seeds, clusters)
@@ -102,18 +92,18 @@ class BatchStep(BaseStep):
         every = products(self._program, steps, lambda place: 0)
         self._exchanged = [product for product in every if product[0] in EXCHANGES]
         # The sampler decides on seeds, by their number among all seeds, or on all vertices.
-        self._candidates = index if self.sampler.layered else self._laid.plan.own
+        candidates = index if self.sampler.layered else self._laid.plan.own
         self._cutter = Cutter(comm, self._laid, hops, config.loading.max_bytes)
+        self._cuts = Cuts(self._cutter, self.sampler, candidates)
         self._memory, self._rows = Memory(problem.runtime.kernel), Memory(problem.runtime.kernel)
         self._predicted = NOTHING
         self._next, self._loss = 0, 0.0
-        self._of_epoch = -1, _Members(np.zeros(0, np.int64), 0)
         self._counted: Counter[str] = Counter()
         self._kept: KeptRows | None = None
         if config.train.cache_mb:
             self._keep_rows()
-        self._threads = ThreadPoolExecutor(1) if _draws_ahead(problem) else None
-        self._ahead: Ahead[Drawn] | None = None
+        kernel, wanted = problem.runtime.kernel, config.train.draw_ahead
+        self._in_turn: InTurn[Drawn] = InTurn(threads_ahead(comm, kernel, wanted))
 
     def predicted(self, epochs: int) -> Volume:
         """The volume of the epochs that were run, from the plans of their batches."""
@@ -132,7 +122,7 @@ class BatchStep(BaseStep):
     def first(self, count: int) -> list[Batch]:
         """Draw the first batches of a run, at most so many; all ranks call it together."""
         numbers = range(min(count, self.sampler.batches))
-        return [done_now(self._cutting(1, batch)) for batch in numbers]
+        return [done_now(self._cuts.of(1, batch)) for batch in numbers]
 
     @property
     def row_sizes(self) -> np.ndarray:
@@ -163,45 +153,29 @@ class BatchStep(BaseStep):
                 self._loss += facts.share * self._batch(drawn, facts, number, lr)
             self._next += 1
             if facts.interrupted and self._next < sampler.batches:
-                self._end_drawing()
+                self._in_turn.end()  # the epoch may go on in this run
                 return None
         loss, self._next, self._loss = self._loss, 0, 0.0
         return loss
 
     def _drawn(self, epoch: int, batch: int, interrupt: Callable[[], bool]) -> Drawn:
         """A batch, which may have been drawn ahead; the next one of the epoch is begun."""
+        work = partial(self._drawing, epoch, batch, interrupt)
+        following = None
+        if batch + 1 < self.sampler.batches:
+            following = partial(self._drawing, epoch, batch + 1, interrupt)
         with self._problem.runtime.phases("sample"):
-            if self._ahead is None:
-                drawn = done_now(self._drawing(epoch, batch, interrupt))
-            else:
-                drawn = self._ahead.result()
-                self._ahead = None
-            if self._threads is not None and batch + 1 < self.sampler.batches:
-                self._ahead = Ahead(self._drawing(epoch, batch + 1, interrupt), self._threads)
-        return drawn
+            return self._in_turn.take(work, following)
 
     def _proceed(self) -> None:
         """With the batch that is drawn ahead, which is also ``sample`` in the record."""
-        if self._ahead is not None:
+        if self._in_turn.under_way:
             with self._problem.runtime.phases("sample"):
-                self._ahead.proceed()
-
-    def _end_drawing(self) -> None:
-        """An epoch that is interrupted leaves no message on its way; it may go on in this run."""
-        if self._ahead is not None:
-            self._ahead.result()
-
-    def _cutting(self, epoch: int, batch: int) -> Work[Batch]:
-        if self._of_epoch[0] != epoch:
-            candidates, batches = self._candidates, self.sampler.batches
-            numbers = self.sampler.batch_of(epoch, np.maximum(candidates, 0))
-            numbers[candidates < 0] = batches
-            self._of_epoch = epoch, _Members(numbers, batches)
-        return self._cutter.cut(self.sampler, self._of_epoch[1].of(batch), epoch, batch)
+                self._in_turn.proceed()
 
     def _drawing(self, epoch: int, batch: int, interrupt: Callable[[], bool]) -> Work[Drawn]:
         """Draw a batch, and in one reduction find the facts that all ranks agree on."""
-        drawn = yield from self._cutting(epoch, batch)
+        drawn = yield from self._cuts.of(epoch, batch)
         targets, sampler = self.targets, self.sampler
         seeds = drawn.rows[: drawn.counts[0]]
         labels, mask = targets.labels[seeds], targets.masks["train"][seeds]
@@ -268,44 +242,10 @@ class BatchStep(BaseStep):
 
     def _keep_rows(self) -> None:
         """Keep the input rows of others that batches read most."""
-        drawn = (done_now(self._cutting(*place)) for place in observed(self.sampler))
+        drawn = (done_now(self._cuts.of(*place)) for place in observed(self.sampler))
         halo = self._laid.plan.halo
         self._kept = keep_rows(self._problem, halo, self._cutter, drawn, self._features)
         self._cutter.keep(self._kept.places)
-
-
-def _draws_ahead(problem: Problem) -> bool:
-    """Whether a thread draws the next batch: where a core is free for it, unless told.
-
-    Two threads that share a core take turns at Python, which costs more than they gain.
-    """
-    kernel, wanted = problem.runtime.kernel, problem.config.train.draw_ahead
-    free = share_of_cores(problem.runtime.comm) > kernel.threads or kernel.device is not None
-    return wanted == "yes" or (wanted == "auto" and free)
-
-
-def _numbered(problem: Problem, train: np.ndarray) -> tuple[np.ndarray, int]:
-    """The number of each own row among the training vertices in the graph's order; how many.
-
-    −1 for rows that are none of them.
-    """
-    scheme, comm = problem.scheme, problem.runtime.comm
-    rows = _laid(problem).rows
-    flags = scheme.original(problem.program.place, train[:, np.newaxis], 1)[:, 0]
-    counts = comm.allgather(int(np.count_nonzero(flags)))
-    numbers = np.where(flags, np.cumsum(flags, dtype=np.int64) - 1 + sum(counts[: comm.rank]), -1)
-    return rows.bring(comm, numbers, problem.config.loading.max_bytes), sum(counts)
-
-
-def _clusters(problem: Problem) -> np.ndarray | None:
-    """The part of every vertex in the partition that the sampler draws clusters from."""
-    batches, stored = batches_of(problem.config.train), problem.source.stored
-    assert batches is not None
-    if not batches.clusters:
-        return None
-    with agreed(problem.runtime.comm):
-        finer = read_partition(stored.path, member(stored.path, batches.clusters), parts=False)
-    return load_parts(problem.runtime.comm, stored, finer)
 
 
 def _laid(problem: Problem) -> Laid:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Hashable, Sequence
+from concurrent.futures import Executor, ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
 
@@ -23,22 +24,24 @@ from gcnmpi.halo.product import HaloProduct, Operand
 from gcnmpi.halo.rows import ExchangedHalo, Halo
 from gcnmpi.kernels.epilogues import Epilogue
 from gcnmpi.kernels.interface.kernel import Array, Kernel
-from gcnmpi.layout.loading import Readable
+from gcnmpi.layout.loading import OwnRows, Readable, load_parts
 from gcnmpi.layout.place import Block, Place
 from gcnmpi.layout.runtime import Runtime
 from gcnmpi.mpi.ahead import Work, asking
-from gcnmpi.mpi.comm import Comm, redistribute
+from gcnmpi.mpi.comm import Comm, agreed, redistribute
+from gcnmpi.mpi.hosts import share_of_cores
 from gcnmpi.options.config import Config
 from gcnmpi.options.scheme import ExchangeOptions
+from gcnmpi.options.train import TrainConfig, batches_of
 from gcnmpi.schemes.forecast import Facts
 from gcnmpi.schemes.operations import EXCHANGES, Operation
 from gcnmpi.schemes.p2p import Laid
 from gcnmpi.schemes.sampled_forecast import count_number
 from gcnmpi.schemes.sampling import Entries, without_number
 from gcnmpi.schemes.whole_rows import WholeRows
+from partition.graph.pairs import member
 from partition.graph.sampling import Sampler
-
-TRANSPORT = "isend"  # a batch's messages are sent a few times: none are prepared
+from partition.graph.store import StoredGraph, read_partition
 
 
 @dataclass(frozen=True)
@@ -50,10 +53,13 @@ class Layer:
     plan : Plan
     matrix : (rows that it computes, rows that it reads + halo) csr_array
         Over the batch's own rows and those that come from others.
+    halo : (halo,) integers
+        Where the rows that come from others are in the rank's halo.
     """
 
     plan: Plan
     matrix: sp.csr_array
+    halo: np.ndarray
 
 
 @dataclass(frozen=True)
@@ -164,10 +170,82 @@ class Cutter:
         number[rows] = -1
         vertices = ids[rows]
         layers = [
-            Layer(plan_of(vertices[:own], ids[nown + halo], *rest), cut)
+            Layer(plan_of(vertices[:own], ids[nown + halo], *rest), cut, halo)
             for own, (cut, halo, *rest) in zip(counts[-hops:], asked_for, strict=True)
         ]
         return Batch(rows, vertices, counts, layers)
+
+
+def sent_once(config: Config) -> Config:
+    """The configuration of exchanges that are made a few times: no messages are prepared."""
+    scheme = ExchangeOptions(transport="isend", progress_chunks=1)
+    return dataclasses.replace(config, scheme=scheme)
+
+
+class Cuts:
+    """The batches of each epoch, cut by all ranks together, one at a time.
+
+    ``candidates``, (nown,) int64, has the number of each own row among those that the sampler draws
+    from; −1: none of them.
+    """
+
+    def __init__(self, cutter: Cutter, sampler: Sampler, candidates: np.ndarray) -> None:
+        self._cutter, self._sampler, self._candidates = cutter, sampler, candidates
+        self._epoch = -1
+        self._order = self._starts = np.zeros(0, np.int64)
+
+    def of(self, epoch: int, batch: int) -> Work[Batch]:
+        """Cut a batch of an epoch."""
+        if self._epoch != epoch:
+            self._sort(epoch)
+        rows = self._order[self._starts[batch] : self._starts[batch + 1]]
+        return self._cutter.cut(self._sampler, rows, epoch, batch)
+
+    def _sort(self, epoch: int) -> None:
+        """Own rows by the batch that they are in to begin with; increasing in each."""
+        batches = self._sampler.batches
+        numbers = self._sampler.batch_of(epoch, np.maximum(self._candidates, 0))
+        numbers[self._candidates < 0] = batches
+        # Few bits, so that NumPy sorts by digits.
+        self._order = np.argsort(numbers.astype(np.min_scalar_type(batches)), kind="stable")
+        self._starts = np.concatenate(([0], np.cumsum(np.bincount(numbers, minlength=batches + 1))))
+        self._epoch = epoch
+
+
+def numbered(
+    comm: Comm, rows: OwnRows, chosen: np.ndarray, max_bytes: float
+) -> tuple[np.ndarray, int]:
+    """The number of each own row among the chosen ones, in the order of the graph; how many.
+
+    ``chosen`` is (nown,) bool. −1 for rows that are none of them. All ranks call it together.
+    """
+    flags = rows.original(comm, chosen[:, np.newaxis], 1, max_bytes)[:, 0]
+    counts = comm.allgather(int(np.count_nonzero(flags)))
+    numbers = np.where(flags, np.cumsum(flags, dtype=np.int64) - 1 + sum(counts[: comm.rank]), -1)
+    return rows.bring(comm, numbers, max_bytes), sum(counts)
+
+
+def clusters_of(comm: Comm, stored: StoredGraph, train: TrainConfig) -> np.ndarray | None:
+    """The part of every vertex in the partition that the sampler draws clusters from.
+
+    None for samplers of other kinds. All ranks call it together.
+    """
+    batches = batches_of(train)
+    if batches is None or not batches.clusters:
+        return None
+    with agreed(comm):
+        finer = read_partition(stored.path, member(stored.path, batches.clusters), parts=False)
+    return load_parts(comm, stored, finer)
+
+
+def threads_ahead(comm: Comm, kernel: Kernel, wanted: str) -> Executor | None:
+    """The thread that draws the next batch: where a core is free for it, unless told.
+
+    ``wanted`` is "yes", "no" or "auto". Two threads that share a core take turns at Python, which
+    costs more than they gain.
+    """
+    free = share_of_cores(comm) > kernel.threads or kernel.device is not None
+    return ThreadPoolExecutor(1) if wanted == "yes" or (wanted == "auto" and free) else None
 
 
 class Memory:
@@ -211,8 +289,7 @@ class BatchScheme(WholeRows):
         gives_rows: bool,
     ) -> None:
         super().__init__(runtime)
-        scheme = ExchangeOptions(transport=TRANSPORT, progress_chunks=1)
-        config = dataclasses.replace(config, scheme=scheme)
+        config = sent_once(config)
         self._facts, self._batch = facts, batch
         self._memory, layers = memory, batch.layers
         memory.rewind()

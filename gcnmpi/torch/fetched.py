@@ -10,7 +10,7 @@ from gcnmpi.halo.plan import halo_of, local_numbers
 from gcnmpi.mpi.comm import agreed
 from gcnmpi.schemes.row_scheme import Laid
 from gcnmpi.torch.eager import eager
-from gcnmpi.torch.functions import Linear, as_matrix
+from gcnmpi.torch.functions import linear
 from gcnmpi.torch.moves import Moves, RowMoves
 from gcnmpi.torch.ranks import OfThisProcess, Ranks
 from partition.errors import UserError
@@ -56,7 +56,7 @@ class Fetched(OfThisProcess):
         self.num_received = plan.nhalo
         self._ranks, self._shape = ranks, tuple(ids.shape)
         self._own, self._places = len(own), torch.from_numpy(local)
-        self._moves: RowMoves | None = moves.for_rows(plan) if ranks.comm.size > 1 else None
+        self._moves: RowMoves | None = moves.for_plan(plan) if ranks.comm.size > 1 else None
 
     @eager
     def __call__(self, h: torch.Tensor) -> torch.Tensor:
@@ -66,11 +66,10 @@ class Fetched(OfThisProcess):
         """
         if h.ndim == 0 or len(h) != self._own:
             raise ValueError(f"{self._own} own rows are wanted, not a tensor {tuple(h.shape)}")
-        rows = as_matrix(self._ranks.taken(h))
+        self._ranks.check(h)
         if self._moves is not None:
-            rows = Linear.apply(rows, self._moves.expand, self._moves.fold)
-        found = rows.index_select(0, self._places)
-        return found.reshape(*self._shape, *h.shape[1:]).to(h.dtype)
+            h = linear(self._ranks, h, self._moves.expand, self._moves.fold)
+        return h.index_select(0, self._places).reshape(*self._shape, *h.shape[1:])
 
 
 def _check(ids: torch.Tensor, n: int) -> None:

@@ -6,11 +6,12 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+import scipy.sparse as sp
 import torch
 
 from gcnmpi.core import rng
-from gcnmpi.kernels.interface.kernel import Kernel
 from gcnmpi.torch.eager import eager
+from gcnmpi.torch.ranks import Ranks
 
 Map = Callable[[torch.Tensor], torch.Tensor]
 Sum = Callable[[list[float]], list[float]]
@@ -59,14 +60,40 @@ class Mean(torch.autograd.Function):
         return Linear.apply(grad, lambda grad: grad / count, mean), None, None, None
 
 
+def linear(ranks: Ranks, h: torch.Tensor, forth: Map, back: Map) -> torch.Tensor:
+    """A linear map of rows of any shape, which is given and gives matrices of the graph's dtype."""
+    out = Linear.apply(as_matrix(ranks.taken(h)), forth, back)
+    return out.reshape((len(out), *h.shape[1:])).to(h.dtype)  # type: ignore[no-any-return]
+
+
+def edges(matrix: sp.csr_array) -> torch.Tensor:
+    """(2, entries) int64: column and row of each entry, in the order of the matrix."""
+    both = torch.empty((2, matrix.nnz), dtype=torch.int64)
+    both[0] = torch.from_numpy(matrix.indices)
+    lengths = torch.from_numpy(np.diff(matrix.indptr).astype(np.int64))
+    both[1] = torch.repeat_interleave(lengths)
+    return both
+
+
 def as_matrix(h: torch.Tensor) -> torch.Tensor:
     """Rows of any shape as a tensor of two dimensions."""
     return h.unsqueeze(1) if h.ndim == 1 else h.flatten(1)
 
 
-def dropped(h: torch.Tensor, p: float, keys: np.ndarray, kernel: Kernel) -> torch.Tensor:
-    """Dropout by the hash of keys of rows and columns; it is its own adjoint."""
-    columns = rng.column_keys(np.arange(h.shape[1]))
-    out = torch.empty(h.shape, dtype=h.dtype)
-    kernel.dropout(h.detach().contiguous().numpy(), keys, columns, p, out.numpy())  # type: ignore[arg-type]
-    return out
+def dropout(ranks: Ranks, h: torch.Tensor, p: float, keys: np.ndarray) -> torch.Tensor:
+    """Dropout by the hash of keys of rows, (rows,) uint64, and of columns; its own adjoint."""
+
+    def drop(h: torch.Tensor) -> torch.Tensor:
+        columns = rng.column_keys(np.arange(h.shape[1]))
+        out = torch.empty(h.shape, dtype=h.dtype)
+        array = h.detach().contiguous().numpy()
+        ranks.kernel.dropout(array, keys, columns, p, out.numpy())  # type: ignore[arg-type]
+        return out
+
+    return linear(ranks, h, drop, drop)
+
+
+def check_probability(p: float) -> None:
+    """Raise a ValueError unless it is one of dropout."""
+    if not 0 <= p < 1:
+        raise ValueError(f"the probability of dropout is at least 0 and below 1, not {p}")

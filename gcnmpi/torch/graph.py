@@ -24,10 +24,11 @@ from gcnmpi.schemes.p2p import Laid
 from gcnmpi.torch.agreement import Agreement, check_weights
 from gcnmpi.torch.alone import alone
 from gcnmpi.torch.batch_norm import BatchNorm
+from gcnmpi.torch.batches import Batching
 from gcnmpi.torch.collective import NORMS, Collective, RowNorm
 from gcnmpi.torch.eager import eager
 from gcnmpi.torch.fetched import Fetched
-from gcnmpi.torch.functions import Linear, Mean, as_matrix, dropped
+from gcnmpi.torch.functions import Mean, check_probability, dropout, edges, linear
 from gcnmpi.torch.moves import Moves
 from gcnmpi.torch.objects import OfFolder
 from gcnmpi.torch.ranks import OfThisProcess, Ranks
@@ -62,6 +63,8 @@ class Graph(Runs, OfFolder, OfThisProcess):
         The number of this rank, and how many there are.
     collective : Collective
         Sums, means, maxima and softmaxes over all rows of all ranks.
+    batches : Batching
+        Mini-batches: ``for batch in g.batches("neighbor", 1024, [10, 5], epoch=epoch)``.
     dtype : torch.dtype
     """
 
@@ -81,6 +84,7 @@ class Graph(Runs, OfFolder, OfThisProcess):
         self._max_bytes = opened.config.loading.max_bytes
         self._arc_features, self._arc_numbers = arc_features, arc_numbers
         self.collective = Collective(ranks)
+        self.batches = Batching(self, ranks, opened, laid, moves)
         self._sum_gradients = GradientSum(ranks)
         manifest, plan, comm = self._stored.manifest, laid.plan, ranks.comm
         self.n, self.num_own, self.num_halo = manifest.n, plan.nown, plan.nhalo
@@ -113,12 +117,7 @@ class Graph(Runs, OfFolder, OfThisProcess):
         The own rows of M as PyTorch Geometric has edges, sorted by target. Sources below
         ``num_own`` are own rows, the others those of ``expand``'s result behind them.
         """
-        matrix = self._laid.forward
-        edges = torch.empty((2, matrix.nnz), dtype=torch.int64)
-        edges[0] = torch.from_numpy(matrix.indices)
-        lengths = torch.from_numpy(np.diff(matrix.indptr).astype(np.int64))
-        edges[1] = torch.repeat_interleave(lengths)
-        return edges
+        return edges(self._laid.forward)
 
     @cached_property
     @eager
@@ -163,11 +162,11 @@ class Graph(Runs, OfFolder, OfThisProcess):
         For all ranks together. One exchange; its gradient is one, too, in which what ranks compute
         for each other's rows is added in rank order. A rank alone gets ``h`` itself.
         """
-        rows = self._rows(h)
+        self._check_count(h)
+        self._ranks.check(h)
         if self.size == 1:
             return h
-        whole = Linear.apply(as_matrix(rows), self._moves.expand, self._moves.fold)
-        return whole.reshape((len(whole), *h.shape[1:])).to(h.dtype)
+        return linear(self._ranks, h, self._moves.expand, self._moves.fold)
 
     @eager
     def aggregate(self, h: torch.Tensor) -> torch.Tensor:
@@ -175,9 +174,9 @@ class Graph(Runs, OfFolder, OfThisProcess):
 
         For all ranks together. By the native kernel, while rows of others are on their way.
         """
-        rows = self._rows(h)
+        self._check_count(h)
         products = (partial(self._moves.aggregate, transposed=t) for t in (False, True))
-        return Linear.apply(as_matrix(rows), *products).reshape(h.shape).to(h.dtype)
+        return linear(self._ranks, h, *products)
 
     def rows_of(self, ids: torch.Tensor) -> Fetched:
         """The plan that brings rows of any vertices here, to be used often.
@@ -297,15 +296,13 @@ class Graph(Runs, OfFolder, OfThisProcess):
         epoch, layer : int
             What tells the masks of a run apart.
         """
-        if not 0 <= p < 1:
-            raise ValueError(f"the probability of dropout is at least 0 and below 1, not {p}")
+        check_probability(p)
         if not training or not p:
             return h
-        rows = self._rows(h, halo=True)
+        self._check_count(h, halo=True)
         ids = self.ids if len(h) == self.num_own else torch.cat((self.ids, self.halo_ids))
         keys = rng.row_keys(self._seed, epoch, layer, ids.numpy())
-        drop = partial(dropped, p=p, keys=keys, kernel=self._ranks.kernel)
-        return Linear.apply(as_matrix(rows), drop, drop).reshape(h.shape).to(h.dtype)
+        return dropout(self._ranks, h, p, keys)
 
     def batch_norm(
         self,
@@ -350,7 +347,8 @@ class Graph(Runs, OfFolder, OfThisProcess):
         names, labels = list(names), self.y.numpy()
         with agreed(self._ranks.comm):
             check_names(names, labels)
-        scores = self._rows(logits).detach().numpy()
+        self._check_count(logits)
+        scores = self._ranks.taken(logits).detach().numpy()
         self._agreement.sum((), logits, "metrics")
         masks = {name: mask.numpy() for name, mask in self.masks.items()}
         return scored_in(self._ranks.comm, names, scores, labels, masks)
@@ -415,17 +413,13 @@ class Graph(Runs, OfFolder, OfThisProcess):
             )
 
     def _numbers(self, h: torch.Tensor) -> np.ndarray:
-        self._check_count(h, False)
+        self._check_count(h)
         rows = h.detach().contiguous()
         if rows.dtype == torch.bfloat16:  # which NumPy has not
             rows = rows.to(self.dtype)
         return rows.numpy()
 
-    def _rows(self, h: torch.Tensor, halo: bool = False) -> torch.Tensor:
-        self._check_count(h, halo)
-        return self._ranks.taken(h)
-
-    def _check_count(self, h: torch.Tensor, halo: bool) -> None:
+    def _check_count(self, h: torch.Tensor, halo: bool = False) -> None:
         wanted, allowed = f"{self.num_own} own rows", [self.num_own]
         if halo:
             allowed.append(self.num_own + self.num_halo)

@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import weakref
 from collections import defaultdict
+from functools import partial
 
 import numpy as np
+import scipy.sparse as sp
 import torch
 
 from gcnmpi.core.volume import Volume
@@ -20,6 +22,8 @@ from gcnmpi.layout.place import Place
 from gcnmpi.layout.runtime import Runtime
 from gcnmpi.options.config import Config
 from gcnmpi.schemes.p2p import NO_PACKINGS, Laid, mix
+from gcnmpi.schemes.sampled import sent_once
+from gcnmpi.torch.functions import Map
 
 PLACE = Place(0)  # of every matrix: own rows lie the same way in all layers
 
@@ -62,6 +66,22 @@ class RowMoves:
         self._count(self._rows, self._plan, gradient.shape[1], back=True)
         return out
 
+    def products(self, matrix: sp.csr_array) -> tuple[Map, Map]:
+        """The products with a matrix over own and halo rows, and with its transpose, which folds.
+
+        The first takes own rows and gives as many as the matrix has; the other the inverse.
+        """
+        operands = self._rows.expanding(matrix), self._rows.folding(matrix)
+
+        def multiply(h: torch.Tensor, back: bool) -> torch.Tensor:
+            rows = self._nown if back else matrix.shape[0]
+            out = torch.empty((rows, h.shape[1]), dtype=h.dtype)
+            self._rows.multiply(operands[back], Matrix(PLACE, _array(h)), out.numpy())
+            self._count(self._rows, self._plan, h.shape[1], back)
+            return out
+
+        return partial(multiply, back=False), partial(multiply, back=True)
+
     def _count(self, products: HaloProduct, plan: Plan, width: int, back: bool) -> None:
         """Add what an exchange by a plan should send; ``back``: from halos to owners."""
         row = width * self._runtime.kernel.dtype.itemsize
@@ -80,9 +100,10 @@ class Moves(RowMoves):
         self._laid, self._config = laid, config
         self._product: tuple[HaloProduct, Plan, tuple[Operand, Operand]] | None = None
 
-    def for_rows(self, plan: Plan) -> RowMoves:
-        """Expand and fold of another plan, for the same own rows."""
-        moves = RowMoves(self._runtime, plan, self._config, lasts=False)
+    def for_plan(self, plan: Plan, once: bool = False) -> RowMoves:
+        """Expand and fold of another plan; ``once``: its messages are not worth preparing."""
+        config = sent_once(self._config) if once else self._config
+        moves = RowMoves(self._runtime, plan, config, lasts=False)
         moves._predicted = self._predicted
         return moves
 

@@ -55,8 +55,15 @@ class Ranks(OfThisProcess):
     def taken(self, tensor: torch.Tensor) -> torch.Tensor:
         """A tensor as it is computed with and sent: in the dtype of the graph; differentiable.
 
-        Half precision, which autocast gives, is converted. A TypeError, unless the tensor is dense,
-        in the memory of the host, and of the graph's dtype or a half one.
+        Half precision, which autocast gives, is converted. A TypeError as of :meth:`check`.
+        """
+        self.check(tensor)
+        return tensor.to(getattr(torch, self.kernel.dtype.name))
+
+    def check(self, tensor: torch.Tensor) -> None:
+        """Raise a TypeError unless a tensor is one that can be exchanged.
+
+        It is dense, in the memory of the host, and of the graph's dtype or a half one.
         """
         wanted = f"torch.{self.kernel.dtype.name}"
         if tensor.dtype not in HALVES and str(tensor.dtype) != wanted:
@@ -69,4 +76,3 @@ class Ranks(OfThisProcess):
                 f"rows are exchanged from the memory of the host, dense, and not as a tensor of "
                 f"{tensor.layout} on {tensor.device}: keep the model on the CPU"
             )
-        return tensor.to(getattr(torch, self.kernel.dtype.name))

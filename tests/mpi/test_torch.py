@@ -36,6 +36,18 @@ def test_small_graphs_agree_with_the_whole_matrix(mpirun, tmp_path, nranks):
 
 
 @needs_torch
+def test_mini_batches_are_those_of_the_whole_graph(mpirun, tmp_path):
+    curves = []
+    for nranks in RANKS:
+        folder = tmp_path / str(nranks)
+        folder.mkdir()
+        done = mpirun(nranks, "torch_batches.py", folder, timeout=240)
+        losses = [float(line) for line in done.stdout.splitlines()]
+        curves += [losses[:3], losses[-3:]]  # of two partitions
+    np.testing.assert_allclose(curves, [curves[0]] * len(curves), rtol=1e-13)
+
+
+@needs_torch
 @needs_pyg
 @pytest.mark.parametrize("nranks", [1, 3])
 def test_layers_that_read_features_of_arcs_agree_with_the_whole_graph(mpirun, tmp_path, nranks):

@@ -1,0 +1,397 @@
+"""Mini-batches for modules of PyTorch: bipartite blocks that all ranks cut together."""
+
+from __future__ import annotations
+
+import atexit
+import dataclasses
+import itertools
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Executor
+from functools import cached_property, partial
+from typing import Protocol
+
+import numpy as np
+import torch
+
+from gcnmpi.core import rng
+from gcnmpi.mpi.ahead import InTurn, Work
+from gcnmpi.mpi.comm import agreed, maximum
+from gcnmpi.options.train import batches_of, sampler_of
+from gcnmpi.run.opening import Opened
+from gcnmpi.schemes.p2p import Laid
+from gcnmpi.schemes.sampled import Batch as Cut
+from gcnmpi.schemes.sampled import Cuts, Cutter, Layer, clusters_of, numbered, threads_ahead
+from gcnmpi.torch.eager import eager
+from gcnmpi.torch.functions import Map, check_probability, dropout, edges, linear
+from gcnmpi.torch.moves import Moves, RowMoves
+from gcnmpi.torch.ranks import OfThisProcess, Ranks
+from partition.errors import UserError
+from partition.graph.sampling import Sampler
+
+
+class OfGraph(Protocol):
+    """The opened graph as batches see it: see :class:`gcnmpi.torch.Graph`."""
+
+    n: int
+    rank: int
+    num_own: int
+    x: torch.Tensor | None
+    y: torch.Tensor | None
+    train_mask: torch.Tensor | None
+
+    @property
+    def edge_attr(self) -> torch.Tensor | None:
+        """Features of arcs, in the order of the entries of M."""
+
+    @property
+    def edge_ids(self) -> torch.Tensor:
+        """Numbers of arcs, in the order of the entries of M."""
+
+    def mean(self, loss: torch.Tensor, count: float | None = None) -> torch.Tensor:
+        """The mean over rows of all ranks."""
+
+
+class Batching(OfThisProcess):
+    """``g.batches``: mini-batches of a graph, by the samplers of ``gcnmpi train``."""
+
+    def __init__(self, g: OfGraph, ranks: Ranks, opened: Opened, laid: Laid, moves: Moves) -> None:
+        self.g, self.ranks, self.laid, self.moves = g, ranks, laid, moves
+        self.seed, self._opened = opened.config.train.seed, opened
+        self._cutters: dict[int, Cutter] = {}  # by the layers that look at neighbours
+        self._clusters: dict[str, np.ndarray | None] = {}
+        self._turn: InTurn[Cut] = InTurn(None)
+
+    @eager
+    def __call__(
+        self,
+        sampler: str,
+        size: int | str,
+        fanouts: Sequence[int] = (),
+        *,
+        epoch: int,
+        seeds: torch.Tensor | None = None,
+        clusters: str = "",
+    ) -> Epoch:
+        """The mini-batches of an epoch, to be iterated over by all ranks together.
+
+        Who is in a batch, and which neighbours it keeps, are functions of the seed of the graph, of
+        epoch, batch and vertices: the same for every number of ranks, and those of ``gcnmpi
+        train``. For all ranks together.
+
+        Parameters
+        ----------
+        sampler : {"neighbor", "labor", "vertex", "cluster"}
+            See docs/mini-batches.md.
+        size : int or str
+            Seeds, vertices or clusters in a batch, of all ranks together; or a share, "6%".
+        fanouts : sequence of int
+            Of "neighbor" and "labor": how many neighbours a row keeps, in each layer that looks at
+            neighbours, that of the seeds first; −1: all.
+        epoch : int
+            From 1.
+        seeds : (num_own,) bool tensor, optional
+            The vertices that the loss is a mean of, with which "neighbor" and "labor" begin;
+            ``g.train_mask`` without it, or all vertices.
+        clusters : str
+            The partition whose parts are the clusters of "cluster".
+
+        Returns
+        -------
+        Epoch
+            ``len`` of it is the number of batches.
+
+        Raises
+        ------
+        UserError
+            On all ranks, if there is no such sampler, or a number does not fit.
+        """
+        g, comm, config = self.g, self.ranks.comm, self._opened.config
+        words = [sampler, *([clusters] if clusters else []), size, *fanouts]
+        train = dataclasses.replace(config.train, batches=",".join(map(str, words)))
+        if seeds is None:
+            seeds = (
+                torch.ones(g.num_own, dtype=torch.bool) if g.train_mask is None else g.train_mask
+            )
+        with agreed(comm):
+            if batches_of(train) is None or epoch < 1:
+                raise UserError(
+                    f"no mini-batches: sampler {sampler!r}, epoch {epoch}",
+                    'such as g.batches("neighbor", 1024, [10, 5], epoch=1); epochs count from 1',
+                )
+            if seeds.dtype != torch.bool or seeds.shape != (g.num_own,):
+                raise UserError(
+                    f"seeds are a mask of own rows, ({g.num_own},) bool on rank {comm.rank}, not "
+                    f"{tuple(seeds.shape)} of {seeds.dtype}"
+                )
+        index, many = numbered(comm, self.laid.rows, seeds.numpy(), config.loading.max_bytes)
+        if clusters not in self._clusters:
+            self._clusters[clusters] = clusters_of(comm, self._opened.source.stored, train)
+        with agreed(comm):
+            if not many:
+                raise UserError("no vertex of any rank is a seed")
+            made = sampler_of(train, g.n, many, self._clusters[clusters])
+        hops = max(1, len(made.fanouts))
+        if hops not in self._cutters:
+            self._cutters[hops] = Cutter(comm, self.laid, hops, config.loading.max_bytes)
+        candidates = index if made.layered else self.laid.plan.own
+        cuts = Cuts(self._cutters[hops], made, candidates)
+        return Epoch(self, made, cuts, epoch, seeds, many)
+
+    def draw(
+        self, turn: InTurn[Cut], work: Callable[[], Work[Cut]], then: Callable[[], Work[Cut]] | None
+    ) -> Cut:
+        """Cut a batch, and begin another one; one loop's at a time, whatever loops there are."""
+        if turn is not self._turn:
+            self._turn.end()
+            self._turn = turn
+        return turn.take(work, then)
+
+    def proceed(self) -> None:
+        """Go on with the batch that is drawn ahead, if there is one."""
+        self._turn.proceed()
+
+    @cached_property
+    def threads(self) -> Executor | None:
+        """The thread that draws the next batch: on all ranks or on none.
+
+        So all ranks begin the same operations in the same order, wherever they leave a loop.
+        """
+        wanted = self._opened.config.train.draw_ahead
+        threads = threads_ahead(self.ranks.comm, self.ranks.kernel, wanted)
+        if maximum(self.ranks.comm, float(threads is None)):
+            return None
+        atexit.register(lambda: self._turn.end())  # no message is left on its way
+        return threads
+
+
+class Epoch:
+    """The mini-batches of an epoch, in their order; all ranks iterate together."""
+
+    def __init__(
+        self,
+        batching: Batching,
+        sampler: Sampler,
+        cuts: Cuts,
+        epoch: int,
+        seeds: torch.Tensor,
+        many: int,
+    ) -> None:
+        self._batching, self._sampler, self._cuts = batching, sampler, cuts
+        self._epoch, self._seeds, self._many = epoch, seeds, many
+
+    def __len__(self) -> int:
+        return self._sampler.batches
+
+    def __iter__(self) -> Iterator[Batch]:
+        batching, sampler, turn = self._batching, self._sampler, InTurn[Cut](self._batching.threads)
+        works = [partial(self._cuts.of, self._epoch, batch) for batch in range(len(self))]
+        for batch, (work, then) in enumerate(itertools.pairwise([*works, None])):
+            assert work is not None
+            cut = batching.draw(turn, work, then)
+            share = sampler.count(batch) / sampler.n
+            rows = None if sampler.layered else share * self._many
+            number = (self._epoch - 1) * len(self) + batch + 1
+            yield Batch(batching, cut, self._seeds, number, share, rows)
+
+
+class Batch(OfThisProcess):
+    """This rank's part of a mini-batch: rows of its own, and a block for each layer.
+
+    ``batch[k]`` is the block of the layer k that looks at neighbours, the first of the network
+    being 0. The batch's rows are in one order, of which each layer has the first ones: the seeds,
+    then what only layers before it read. ``zip(layers, batch)`` goes through both.
+
+    Attributes
+    ----------
+    rows : (rows,) int64 tensor
+        Its rows among the rank's own: ``h[batch.rows]`` of any ``h`` of ``num_own`` rows.
+    ids : (rows,) int64 tensor
+        Their vertices.
+    num_seeds : int
+        How many of the rows the last layer has; all, where all layers have the same rows.
+    share : float
+        Of the vertices that batches are drawn from, how many this one has: the loss of an epoch is
+        the sum of ``batch.share * loss``.
+    number : int
+        Of the batch, from 1 in the first epoch: it tells the masks of dropout apart.
+    """
+
+    def __init__(
+        self,
+        batching: Batching,
+        cut: Cut,
+        seeds: torch.Tensor,
+        number: int,
+        share: float,
+        expected: float | None,
+    ) -> None:
+        self._g, self._layered, self._expected = batching.g, cut.layered, expected
+        self._all_seeds = seeds
+        self.rows = torch.from_numpy(cut.rows.astype(np.int64))
+        self.ids = torch.from_numpy(cut.vertices)
+        self.num_seeds, self.number, self.share = cut.counts[0], number, share
+        self.blocks = [
+            Block(batching, layer, rows, cut.rows, number)
+            for layer, rows in zip(cut.layers, cut.counts, strict=False)
+        ][::-1]
+
+    def __getitem__(self, layer: int) -> Block:
+        if not self._layered:
+            return self.blocks[0]
+        if not -len(self.blocks) <= layer < len(self.blocks):
+            raise IndexError(
+                f"the batch has {len(self.blocks)} blocks, as many as fan-outs were given, and no "
+                f"number {layer}"
+            )
+        return self.blocks[layer]
+
+    def __iter__(self) -> Iterator[Block]:
+        return iter(self.blocks) if self._layered else itertools.repeat(self.blocks[0])
+
+    @cached_property
+    def x(self) -> torch.Tensor:
+        """(rows, d): the features of its rows."""
+        if self._g.x is None:
+            raise ValueError("the graph has no features")
+        return self._g.x[self.rows]
+
+    @cached_property
+    def y(self) -> torch.Tensor:
+        """The classes or targets of the first ``num_seeds`` rows."""
+        if self._g.y is None:
+            raise ValueError("the graph has no labels")
+        return self._g.y[self.rows[: self.num_seeds]]
+
+    @cached_property
+    def seeds(self) -> torch.Tensor:
+        """(num_seeds,) bool: the rows that the loss is a mean of."""
+        return self._all_seeds[self.rows[: self.num_seeds]]
+
+    def mean(self, loss: torch.Tensor) -> torch.Tensor:
+        """The mean of a loss over the seeds of all ranks, (seeds of this rank,); differentiable.
+
+        For all ranks together. Where a batch is drawn among all vertices, it is the sum divided by
+        the number of seeds that is expected, so that its gradient has no bias.
+        """
+        if self._expected is None:
+            return self._g.mean(loss)
+        return self._g.mean(loss.sum(), self._expected if self._g.rank == 0 else 0)
+
+
+class Block(OfThisProcess):
+    """The entries of M that a layer of a mini-batch keeps: from rows that it reads to its rows.
+
+    A layer of PyTorch Geometric takes it as a bipartite graph::
+
+        h = conv((block.expand(h), block.targets(h)), block.edge_index)
+
+    Attributes
+    ----------
+    num_targets, num_own, num_halo : int
+        Rows that the layer has here; own rows that it reads, of which those are the first ones; and
+        rows of other ranks behind them.
+    ids : (num_own + num_halo,) int64 tensor
+        The vertices of the rows that ``expand`` gives.
+    """
+
+    def __init__(
+        self, batching: Batching, layer: Layer, targets: int, rows: np.ndarray, number: int
+    ) -> None:
+        self._batching, self._layer, self._number = batching, layer, number
+        self._rows = rows[: layer.plan.nown]
+        self.num_targets, self.num_own, self.num_halo = targets, layer.plan.nown, layer.plan.nhalo
+        self.ids = torch.from_numpy(np.concatenate((layer.plan.own, layer.plan.halo)))
+
+    @cached_property
+    def edge_index(self) -> torch.Tensor:
+        """(2, entries) int64: sources among own and halo rows, and targets; sorted by target."""
+        return edges(self._layer.matrix)
+
+    @cached_property
+    def edge_weight(self) -> torch.Tensor:
+        """(entries,): values of M, times the number of neighbours that an entry stands for."""
+        return torch.from_numpy(self._layer.matrix.data)
+
+    @property
+    def edge_attr(self) -> torch.Tensor | None:
+        """(entries, features) of arcs, as ``g.edge_attr`` has them; None where there are none."""
+        features = self._batching.g.edge_attr
+        return None if features is None else features[self._entries]
+
+    @property
+    def edge_ids(self) -> torch.Tensor:
+        """(entries,) int64: numbers of arcs, as of ``g.edge_ids``; the first time, of all ranks."""
+        return self._batching.g.edge_ids[self._entries]
+
+    def targets(self, h: torch.Tensor) -> torch.Tensor:
+        """The rows that the layer has, (num_targets, …), of those that it reads."""
+        return h[: self.num_targets]
+
+    @eager
+    def expand(self, h: torch.Tensor) -> torch.Tensor:
+        """Own rows (num_own, …) → own and halo rows (num_own + num_halo, …); differentiable.
+
+        For all ranks together; as :meth:`gcnmpi.torch.Graph.expand` of this block's rows.
+        """
+        self._check(h, self.num_own)
+        if self._batching.ranks.comm.size == 1:
+            return h
+        return linear(self._batching.ranks, h, self._moves.expand, self._moves.fold)
+
+    @eager
+    def aggregate(self, h: torch.Tensor) -> torch.Tensor:
+        """The product with the block's entries of M, (num_own, …) → (num_targets, …).
+
+        Differentiable; for all ranks together.
+        """
+        self._check(h, self.num_own)
+        return linear(self._batching.ranks, h, *self._products)
+
+    @eager
+    def dropout(self, h: torch.Tensor, p: float, layer: int, training: bool = True) -> torch.Tensor:
+        """Dropout of the block's own rows, or own and halo rows, with the masks of ``g.dropout``.
+
+        The number of the batch takes the place of the epoch. Differentiable; nothing is sent.
+        """
+        check_probability(p)
+        if not training or not p:
+            return h
+        self._check(h, self.num_targets, self.num_own, self.num_own + self.num_halo)
+        ids = self.ids[: len(h)].numpy()
+        keys = rng.row_keys(self._batching.seed, self._number, layer, ids)
+        return dropout(self._batching.ranks, h, p, keys)
+
+    @cached_property
+    def _moves(self) -> RowMoves:
+        return self._batching.moves.for_plan(self._layer.plan, once=True)
+
+    @cached_property
+    def _products(self) -> tuple[Map, Map]:
+        return self._moves.products(self._layer.matrix)
+
+    @cached_property
+    def _entries(self) -> torch.Tensor:
+        """Where the block's entries are among those of the rank, whose rows are sorted by column.
+
+        Found by bisection of all at once.
+        """
+        whole, block = self._batching.laid.forward, self._layer.matrix
+        halo = self._batching.laid.plan.nown + self._layer.halo
+        columns = np.concatenate((self._rows, halo))[block.indices]
+        rows = np.repeat(self._rows[: self.num_targets], np.diff(block.indptr))
+        low = whole.indptr[rows].astype(np.int64)
+        high = whole.indptr[rows + 1].astype(np.int64) - 1
+        while (low < high).any():
+            middle = (low + high) // 2
+            right = whole.indices[middle] < columns
+            low, high = np.where(right, middle + 1, low), np.where(right, high, middle)
+        return torch.from_numpy(low)
+
+    def _check(self, h: torch.Tensor, *allowed: int) -> None:
+        self._batching.ranks.check(h)
+        self._batching.proceed()
+        if h.ndim == 0 or len(h) not in allowed:
+            raise ValueError(
+                f"{' or '.join(map(str, allowed))} rows of the block are wanted on rank "
+                f"{self._batching.g.rank}, not a tensor {tuple(h.shape)}"
+            )

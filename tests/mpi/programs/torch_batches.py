@@ -1,0 +1,253 @@
+"""Under mpirun: mini-batches of gcnmpi.torch against dense matrices of the whole graph.
+
+The reference makes each layer's matrix of all vertices, by the sampler's decisions on all of its
+entries. Usage: torch_batches.py FOLDER, with the graphs that ``prepare`` makes there; prints the
+losses of a training, which are the same on any number of ranks.
+"""
+
+import itertools
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from products import N, assignments, random_graph
+
+import gcnmpi.torch
+from gcnmpi.core import rng
+from gcnmpi.mpi.process import run
+from partition.errors import UserError
+from partition.graph.arc_data import ArcData
+from partition.graph.graph import aggregation_matrix, arcs
+from partition.graph.sampling import make_sampler
+from partition.graph.store import open_graph, read_partition, write_graph
+
+sys.path.append(str(Path(__file__).parents[2]))
+from stored_graphs import store_parts
+
+WIDTH, SEED, CLASSES = 3, 5, 4
+KINDS = [
+    ("neighbor", 7, [3, 2]), ("neighbor", "100%", [-1, -1]), ("labor", 9, [2, 3]),
+    ("neighbor", 1, [4]), ("vertex", 20, []), ("cluster", 2, []),
+]  # fmt: skip
+
+
+def prepare(folder, k):
+    """A directed graph with classes, features of arcs and isolated vertices; parts and clusters."""
+    random = np.random.default_rng(5)
+    graph = random_graph("directed")
+    train = random.random(N) < 0.6
+    graph = replace(
+        graph, features=random.standard_normal((N, WIDTH)).astype(np.float32),
+        labels=random.integers(-1, CLASSES, N), masks={"train": train, "val": ~train},
+        arc_data=ArcData(random.standard_normal((graph.nnz, 2)).astype(np.float32)),
+    )  # fmt: skip
+    path = folder / "one-way.graph"
+    write_graph(path, graph, source={})
+    for name, parts in assignments(k).items():
+        store_parts(path, name, parts, k)
+    store_parts(path, "fine", random.integers(0, 6, N), 6)
+
+
+class Whole:
+    """Layers of batches as dense matrices of all vertices, by the decisions of the sampler."""
+
+    def __init__(self, stored, kind, size, fanouts):
+        graph = stored.graph
+        self.labels = torch.from_numpy(np.array(graph.labels, np.int64))
+        self.train = np.array(graph.masks["train"]) & (self.labels.numpy() >= 0)
+        self.seeds = np.flatnonzero(self.train)
+        self.matrix = aggregation_matrix(graph, "in", True, "sym").tocsr()
+        clusters = read_partition(stored.path, "fine").parts if kind == "cluster" else None
+        many = len(self.seeds) if fanouts else N
+        size = min(size, many) if isinstance(size, int) else size
+        self.sampler = make_sampler(kind, many, size, SEED, fanouts, clusters)
+
+    def layers(self, epoch, batch):
+        """Vertices that begin, and the matrices (N, N), that of the seeds first."""
+        sampler, coo = self.sampler, self.matrix.tocoo()
+        of = np.arange(sampler.n) if sampler.layered else np.arange(N)
+        inside = sampler.batch_of(epoch, of) == batch
+        first = self.seeds[inside] if sampler.layered else np.flatnonzero(inside)
+        rows, found = first, []
+        for hop in range(len(sampler.fanouts) or 1):
+            some = np.isin(coo.row, rows)
+            row, column, value = coo.row[some], coo.col[some], coo.data[some]
+            kept, factor = sampler.entries(epoch, batch, hop, row, column)
+            dense = np.zeros((N, N))
+            dense[row[kept], column[kept]] = value[kept] * factor
+            found.append(torch.from_numpy(dense))
+            rows = np.union1d(rows, column[kept]) if sampler.layered else rows
+        return first, found
+
+
+def network(layers):
+    torch.manual_seed(0)
+    widths = [WIDTH, *[5] * (layers - 1), CLASSES]
+    return torch.nn.ModuleList(
+        [torch.nn.Linear(a, b) for a, b in itertools.pairwise(widths)]
+    ).double()
+
+
+def keys_mask(number, layer, ids, width, p):
+    keys = rng.row_keys(SEED, number, layer, ids)
+    hashes, scratch = np.empty((2, len(ids), width), np.uint32)
+    rng.hash_block(keys, rng.column_keys(np.arange(width)), hashes, scratch)
+    return torch.from_numpy(hashes >= rng.threshold(p)).double() / (1 - p)
+
+
+def on_whole(net, whole, layers, first, number):
+    """Output of all vertices, with the dropout of the batch."""
+    h = torch.from_numpy(np.array(whole.features, np.float64))
+    order = layers[::-1] if len(layers) == len(net) else layers * len(net)
+    for k, (linear, matrix) in enumerate(zip(net, order, strict=True)):
+        h = linear(matrix @ (h * keys_mask(number, k, np.arange(N), h.shape[1], 0.3)))
+        h = torch.tanh(h) if k + 1 < len(net) else h
+    return h
+
+
+def on_blocks(net, batch, by_entries):
+    """The same in blocks, by the product or by gathering and scattering along entries."""
+    h = batch.x
+    for k, (linear, block) in enumerate(zip(net, batch, strict=False)):
+        h = block.dropout(h, 0.3, layer=k)
+        if by_entries:
+            source, target = block.edge_index
+            rows = block.expand(h)[source] * block.edge_weight[:, None]
+            h = torch.zeros(block.num_targets, h.shape[1], dtype=h.dtype).index_add(0, target, rows)
+        else:
+            h = block.aggregate(h)
+        h = torch.tanh(linear(h)) if k + 1 < len(net) else linear(h)
+    return h
+
+
+def check(comm, path, partition, kind, size, fanouts):
+    """Every batch of an epoch: its output, loss, gradients, entries, arcs."""
+    g = gcnmpi.torch.open(path, partition, dtype=torch.float64, seed=SEED, threads=1)
+    stored = open_graph(path)
+    whole = Whole(stored, kind, size, fanouts)
+    whole.features = stored.graph.features
+    net, epoch = network(max(2, len(fanouts)) if fanouts != [4] else 1), 2
+    options = {"clusters": "fine"} if kind == "cluster" else {}
+    batches = g.batches(kind, size, fanouts, epoch=epoch, **options)
+    assert len(batches) == whole.sampler.batches
+    column, row = arcs(stored.graph), np.array(stored.graph.indices)
+    features, seen, shares = np.array(stored.graph.arc_data.features), [], 0.0
+    for number, batch in enumerate(batches):
+        first, layers = whole.layers(epoch, number)
+        together = np.concatenate(comm.allgather(batch.ids[: batch.num_seeds].numpy()))
+        assert np.array_equal(np.sort(together), first)
+        seen.append(first)
+        expected = on_whole(net, whole, layers, first, batch.number)
+        known = torch.from_numpy(whole.train[first])
+        losses = torch.nn.functional.cross_entropy(
+            expected[first][known], whole.labels[first][known], reduction="sum"
+        )
+        share = whole.sampler.count(number) / whole.sampler.n
+        losses = losses / (len(first) if fanouts else share * len(whole.seeds))
+        shares += batch.share
+        net.zero_grad()
+        losses.backward()
+        wanted = [p.grad.clone() for p in net.parameters()]
+        for by_entries in (False, True):
+            out = on_blocks(net, batch, by_entries)
+            torch.testing.assert_close(out, expected[batch.ids[: batch.num_seeds]].detach())
+            net.zero_grad()
+            rows = torch.nn.functional.cross_entropy(
+                out[batch.seeds], batch.y[batch.seeds], reduction="none"
+            )
+            loss = batch.mean(rows)
+            torch.testing.assert_close(loss, losses.detach(), rtol=1e-12, atol=1e-12)
+            loss.backward()
+            g.all_reduce_gradients(net)
+            for one, other in zip(net.parameters(), wanted, strict=True):
+                torch.testing.assert_close(one.grad, other, rtol=1e-11, atol=1e-12)
+        for block in batch.blocks:
+            source, target = (block.ids[ends].numpy() for ends in block.edge_index)
+            found = block.edge_ids.numpy()
+            there = found >= 0
+            assert np.array_equal(column[found[there]], source[there])
+            assert np.array_equal(row[found[there]], target[there])
+            assert np.array_equal(source[~there], target[~there])  # loops that were added
+            expected_rows = np.where(there[:, None], features[found], 0).astype(np.float64)
+            assert np.array_equal(block.edge_attr.numpy(), expected_rows)
+    assert shares == pytest.approx(1)
+    everyone = whole.seeds if fanouts else np.arange(N)
+    assert np.array_equal(np.sort(np.concatenate(seen)), everyone)
+    return g
+
+
+def check_mistakes(g, path):
+    """Each is one line, on all ranks."""
+    for words, said in (
+        (("neighbour", 4, [2]), "did you mean 'neighbor'"),
+        (("neighbor", 0, [2]), "batch"),
+        (("neighbor", 4, [0]), "fan-outs"),
+        (("vertex", 4, [2]), "no fan-outs"),
+        (("cluster", 2), "such as cluster"),
+        (("full", 2), "no mini-batches"),
+    ):
+        with pytest.raises(UserError, match=said):
+            g.batches(*words, epoch=1)
+    with pytest.raises(UserError, match="epochs count from 1"):
+        g.batches("neighbor", 4, [2], epoch=0)
+    none = torch.zeros(g.num_own, dtype=torch.bool)
+    with pytest.raises(UserError, match="no vertex of any rank"):
+        g.batches("neighbor", 4, [2], epoch=1, seeds=none)
+    with pytest.raises(UserError, match="mask of own rows"):
+        g.batches("neighbor", 4, [2], epoch=1, seeds=none.long())
+    batch = next(iter(g.batches("neighbor", 4, [2], epoch=1)))
+    with pytest.raises(IndexError, match="1 blocks, as many as fan-outs"):
+        batch[1]
+    with pytest.raises(ValueError, match="rows of the block"):
+        batch[0].expand(torch.zeros(1000, 2, dtype=torch.float64))
+    other = torch.arange(N)[g.ids] % 2 == 0  # seeds of one's own, in a loop within a loop
+    for outer in g.batches("neighbor", 20, [2, 2], epoch=1):
+        ids = outer.ids.clone()
+        for inner in g.batches("labor", 20, [-1], epoch=3, seeds=other):
+            assert (inner.ids[: inner.num_seeds] % 2 == 0).all()
+            break
+        assert torch.equal(outer.ids, ids)
+
+
+def train(path, partition):
+    """Losses of three epochs with dropout, a batch norm and Adam."""
+    g = gcnmpi.torch.open(path, partition, dtype=torch.float64, seed=1)
+    net = network(2)
+    norm = g.batch_norm(5)
+    optimizer = torch.optim.Adam([*net.parameters(), *norm.parameters()], lr=0.05)
+    for epoch in range(1, 4):
+        total = 0.0
+        for batch in g.batches("neighbor", 6, [3, 2], epoch=epoch):
+            optimizer.zero_grad()
+            h = net[0](batch[0].aggregate(batch[0].dropout(batch.x, 0.3, layer=0)))
+            out = net[1](batch[1].aggregate(norm(h).relu()))
+            loss = batch.mean(torch.nn.functional.cross_entropy(out, batch.y, reduction="none"))
+            loss.backward()
+            g.all_reduce_gradients([*net.parameters(), *norm.parameters()])
+            optimizer.step()
+            total += batch.share * float(loss.detach())
+        if g.rank == 0:
+            print(repr(total))
+
+
+def main(comm):
+    folder = Path(sys.argv[1])
+    if comm.rank == 0:
+        prepare(folder, comm.size)
+    comm.Barrier()
+    path = folder / "one-way.graph"
+    parts = list(assignments(comm.size)) if comm.size > 1 else [None]
+    for number, (kind, size, fanouts) in enumerate(KINDS):
+        for part in parts if number == 0 else [parts[number % len(parts)]]:
+            g = check(comm, path, part, kind, size, fanouts)
+    check_mistakes(g, path)
+    for part in parts[:2]:
+        train(path, part)
+    return 0
+
+
+if __name__ == "__main__":
+    run(main)
