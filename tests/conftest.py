@@ -278,8 +278,14 @@ exit $code
 
 
 @pytest.fixture(scope="session")
-def warm() -> Iterator[list[str]]:
-    """The words that start a program in a process that has imported it: see tests/warm.py."""
+def warm(open_mpi) -> Iterator[dict[str, list[str]]]:
+    """Program → the words that start it in a process that has imported it: see tests/warm.py.
+
+    Ranks of MPICH have open files of their launcher, and start as usual.
+    """
+    if not open_mpi:
+        yield {name: [*PYTHON, package] for name, package in PACKAGES.items()}
+        return
     program = str(Path(__file__).with_name("warm.py"))
     with tempfile.TemporaryDirectory(prefix="warm-") as folder:  # a socket's path is short
         words = [program, f"{folder}/socket"]
@@ -287,7 +293,7 @@ def warm() -> Iterator[list[str]]:
         while not Path(folder, "socket").exists():
             assert server.poll() is None
             time.sleep(0.05)
-        yield [sys.executable, "-I", "-S", *words]
+        yield {name: [sys.executable, "-I", "-S", *words, name] for name in PACKAGES}
         server.kill()
         server.wait()
 
@@ -305,7 +311,7 @@ def shell(tmp_path, warm) -> Callable[..., subprocess.CompletedProcess]:
     commands.mkdir()
     programs = {
         "mpirun": _launcher(),
-        **{name: [*warm, name] for name in PACKAGES},
+        **warm,
         "python": [sys.executable],
     }
     for name, words in programs.items():
