@@ -277,19 +277,41 @@ exit $code
 """
 
 
+@pytest.fixture(scope="session")
+def warm(open_mpi) -> Iterator[dict[str, list[str]]]:
+    """Program → the words that start it in a process that has imported it: see tests/warm.py.
+
+    Ranks of MPICH have open files of their launcher, and start as usual.
+    """
+    if not open_mpi:
+        yield {name: [*PYTHON, package] for name, package in PACKAGES.items()}
+        return
+    program = str(Path(__file__).with_name("warm.py"))
+    with tempfile.TemporaryDirectory(prefix="warm-") as folder:  # a socket's path is short
+        words = [program, f"{folder}/socket"]
+        server = subprocess.Popen([sys.executable, "-P", *words], stdin=subprocess.DEVNULL)
+        while not Path(folder, "socket").exists():
+            assert server.poll() is None
+            time.sleep(0.05)
+        yield {name: [sys.executable, "-I", "-S", *words, name] for name in PACKAGES}
+        server.kill()
+        server.wait()
+
+
 @pytest.fixture
-def shell(tmp_path) -> Callable[..., subprocess.CompletedProcess]:
+def shell(tmp_path, warm) -> Callable[..., subprocess.CompletedProcess]:
     """``shell(script, code=0, timeout=60)`` → the completed process of bash in ``tmp_path``.
 
     Each command is echoed to stderr, and the first that fails ends the script. ``mpirun``,
-    ``gcnmpi``, ``gcn-partition`` and ``python`` are those of this environment. ``silent COMMAND``
-    fails if the command writes anything to stderr. The exit code and the time are as in ``mpirun``.
+    ``gcnmpi``, ``gcn-partition``, both warm, and ``python`` are those of this environment.
+    ``silent COMMAND`` fails if the command writes anything to stderr. The exit code and the time
+    are as in ``mpirun``.
     """
     commands = tmp_path / ".commands"
     commands.mkdir()
     programs = {
         "mpirun": _launcher(),
-        **{name: [*PYTHON, package] for name, package in PACKAGES.items()},
+        **warm,
         "python": [sys.executable],
     }
     for name, words in programs.items():

@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING, NoReturn
 
 import click
 
-from gcnmpi import __version__
-from gcnmpi.cli import bench, cluster, common, info, propagate, repeated, schemes
+from gcnmpi.cli import common
 from gcnmpi.mpi.launch import launched, start_limit
 from gcnmpi.mpi.watch import EXIT_REQUEUE, watchdog
 from gcnmpi.options.config import (
@@ -76,9 +75,28 @@ def _report(error: UserError) -> NoReturn:
 
 _TELLING = 60.0  # seconds that ranks wait for each other to tell a mistake in their words once
 
+ELSEWHERE = {
+    "propagate": "gcnmpi.cli.propagate:propagate",
+    "plan": "gcnmpi.cli.schemes:plan",
+    "volumes": "gcnmpi.cli.schemes:volumes",
+    "calibrate": "gcnmpi.cli.schemes:calibrate",
+    "bench-schemes": "gcnmpi.cli.schemes:bench_schemes",
+    "bench": "gcnmpi.cli.bench:bench",
+    "repeat": "gcnmpi.cli.repeated:repeat",
+    "sweep": "gcnmpi.cli.repeated:sweep",
+    "info": "gcnmpi.cli.info:info",
+    "doctor": "gcnmpi.cli.cluster:doctor",
+    "submit": "gcnmpi.cli.cluster:submit",
+    "status": "gcnmpi.cli.cluster:status",
+}
 
-@click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"]})
-@click.version_option(__version__, prog_name="gcnmpi")
+
+@click.group(
+    cls=Commands,
+    elsewhere=ELSEWHERE,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+@click.version_option(package_name="gcnmpi", prog_name="gcnmpi")
 def cli() -> None:
     """Exact full-graph training and inference of graph neural networks over many machines.
 
@@ -340,20 +358,3 @@ def report(
 
     print_runs(runs, as_json=as_json, as_csv=as_csv, plot=plot, page=page, figures=figures)
     return 0
-
-
-for command in (
-    propagate.propagate,
-    schemes.plan,
-    schemes.volumes,
-    schemes.calibrate,
-    schemes.bench_schemes,
-    bench.bench,
-    repeated.repeat,
-    repeated.sweep,
-    info.info,
-    cluster.doctor,
-    cluster.submit,
-    cluster.status,
-):
-    cli.add_command(command)

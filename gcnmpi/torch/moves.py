@@ -7,7 +7,7 @@ same order. Tensors have two dimensions and are in the memory of the host.
 from __future__ import annotations
 
 import weakref
-from collections import Counter, defaultdict
+from collections import defaultdict
 from functools import partial
 
 import numpy as np
@@ -20,9 +20,7 @@ from gcnmpi.halo.plan import Plan
 from gcnmpi.halo.product import HaloProduct, Operand
 from gcnmpi.layout.place import Place
 from gcnmpi.options.config import Config
-from gcnmpi.schemes.forecast import Facts, exchange_volume
-from gcnmpi.schemes.operations import SUMS, Operation
-from gcnmpi.schemes.p2p import NO_PACKINGS, Laid, P2PForecast, mix
+from gcnmpi.schemes.p2p import NO_PACKINGS, Laid, mix
 from gcnmpi.schemes.sampled import sent_once
 from gcnmpi.torch.functions import Map
 from gcnmpi.torch.ranks import Ranks
@@ -42,7 +40,7 @@ class RowMoves:
         self._rows = HaloProduct(ranks.runtime, plan, config, lasts)
         self._free: defaultdict[int, list[Matrix]] = defaultdict(list)
         self.ranks, self._runtime, self._plan = ranks, ranks.runtime, plan
-        self._by_plan: defaultdict[str, Volume] = defaultdict(Volume)  # of other plans, by purpose
+        self._predicted: defaultdict[str, Volume] = defaultdict(Volume)  # by purpose
 
     def expand(self, h: torch.Tensor) -> torch.Tensor:
         """Own rows (nown, width) → own and halo rows, in memory that the result has for itself.
@@ -58,7 +56,7 @@ class RowMoves:
         whole = torch.from_numpy(array)  # whose storage refers to this array, and to no other
         whole[: len(h)].copy_(h)
         self._rows.gather(matrix)
-        self._count(Operation.EXPAND, width)
+        self._count(self._rows, self._plan, width, back=False)
         weakref.finalize(array, free.append, matrix).atexit = False
         return whole
 
@@ -68,7 +66,7 @@ class RowMoves:
         nown, arrays = self._nown, _array(gradient)
         out = torch.empty((nown, gradient.shape[1]), dtype=gradient.dtype)
         self._rows.add_halos(arrays[:nown], arrays[nown:], out.numpy())
-        self._count(Operation.FOLD, gradient.shape[1])
+        self._count(self._rows, self._plan, gradient.shape[1], back=True)
         return out
 
     def products(self, matrix: sp.csr_array) -> tuple[Map, Map]:
@@ -83,21 +81,19 @@ class RowMoves:
             rows = self._nown if back else matrix.shape[0]
             out = torch.empty((rows, h.shape[1]), dtype=h.dtype)
             self._rows.multiply(operands[back], Matrix(PLACE, _array(h)), out.numpy())
-            self._count(Operation.FOLD if back else Operation.EXPAND, h.shape[1])
+            self._count(self._rows, self._plan, h.shape[1], back)
             return out
 
         return partial(multiply, back=False), partial(multiply, back=True)
 
-    def _count(self, operation: Operation, width: int) -> None:
-        """Add what an exchange of this plan should send."""
-        plan, row = self._plan, width * self._runtime.kernel.dtype.itemsize
-        figures = {
-            "send_rows": [int(plan.send_offsets[-1])], "recv_rows": [int(plan.recv_offsets[-1])],
-            "send_messages": [len(plan.send_peers)], "recv_messages": [len(plan.recv_peers)],
-        }  # fmt: skip
-        back = operation == Operation.FOLD
-        volume = self._rows.kept.off(exchange_volume(figures, 0, row, back), row, row, back)
-        self._by_plan[self._runtime.traffic.purpose] += volume
+    def _count(self, products: HaloProduct, plan: Plan, width: int, back: bool) -> None:
+        """Add what an exchange by a plan should send; ``back``: from halos to owners."""
+        row = width * self._runtime.kernel.dtype.itemsize
+        ends = (plan.nsend, len(plan.send_peers)), (plan.nhalo, len(plan.recv_peers))
+        (sent, messages), (received, _) = reversed(ends) if back else ends
+        volume = Volume(sent * row, received * row, messages)
+        volume = products.kept.off(volume, row, row, back)
+        self._predicted[self._runtime.traffic.purpose] += volume
 
 
 class Moves(RowMoves):
@@ -106,14 +102,13 @@ class Moves(RowMoves):
     def __init__(self, ranks: Ranks, laid: Laid, config: Config) -> None:
         super().__init__(ranks, laid.plan, config)
         self._laid, self._config = laid, config
-        self._made: Counter[tuple[str, Operation, int]] = Counter()  # by purpose and width
-        self._product: tuple[HaloProduct, tuple[Operand, Operand]] | None = None
+        self._product: tuple[HaloProduct, Plan, tuple[Operand, Operand]] | None = None
 
     def for_plan(self, plan: Plan, once: bool = False) -> RowMoves:
         """Expand and fold of another plan; ``once``: its messages are not worth preparing."""
         config = sent_once(self._config) if once else self._config
         moves = RowMoves(self.ranks, plan, config, lasts=False)
-        moves._by_plan = self._by_plan
+        moves._predicted = self._predicted
         return moves
 
     def aggregate(self, h: torch.Tensor, transposed: bool) -> torch.Tensor:
@@ -121,44 +116,28 @@ class Moves(RowMoves):
         self.ranks.together(PRODUCTS[transposed], h.shape[1])
         if self._product is None:  # not before it is asked for: it holds M once more
             self._product = self._make_product()
-        products, operands = self._product
+        products, plan, operands = self._product
         out = torch.empty(h.shape, dtype=h.dtype)
         products.multiply(operands[transposed], Matrix(PLACE, _array(h)), out.numpy())
-        self._count(SUMS[transposed], h.shape[1])
+        self._count(products, plan, h.shape[1], back=operands[transposed].folds)
         return out
 
     def begin(self) -> None:
         """Forget what an earlier run in this process should have sent."""
-        self._by_plan.clear()
-        self._made.clear()
+        self._predicted.clear()
 
-    def predicted(self, purpose: str, by_rows: Facts) -> Volume:
-        """The volume of this rank's exchanges for a purpose, as metrics of the partition have it.
+    def predicted(self, purpose: str) -> Volume:
+        """The volume that this rank's exchanges for a purpose should have, by their plans."""
+        return self._predicted[purpose]
 
-        ``by_rows`` are the facts of an exchange of rows, which expand and fold make even where
-        products mix rows and partial sums.
-        """
-        comm, found = self._runtime.comm, self._by_plan[purpose]
-        for (of, operation, width), times in self._made.items():
-            products, facts = self._rows, by_rows
-            if operation in SUMS and self._product is not None:
-                products, facts = self._product[0], self._laid.facts
-            forecast = P2PForecast(comm.size, facts, {comm.rank: products.kept})
-            if of == purpose:
-                found += forecast.volume(comm.rank, operation, 1, width) * times
-        return found
-
-    def _count(self, operation: Operation, width: int) -> None:
-        self._made[self._runtime.traffic.purpose, operation, width] += 1
-
-    def _make_product(self) -> tuple[HaloProduct, tuple[Operand, Operand]]:
+    def _make_product(self) -> tuple[HaloProduct, Plan, tuple[Operand, Operand]]:
         laid, packings = self._laid, NO_PACKINGS
         if laid.facts.mixed:
             max_bytes = self._config.loading.max_bytes
             laid, packings = mix(self._runtime.comm, laid, max_bytes)
         same = laid.plan is self._laid.plan
         products = self._rows if same else HaloProduct(self._runtime, laid.plan, self._config)
-        return products, products.both(laid.forward, laid.backward, packings)
+        return products, laid.plan, products.both(laid.forward, laid.backward, packings)
 
 
 def _array(tensor: torch.Tensor) -> np.ndarray:

@@ -17,8 +17,6 @@ from typing import Any
 
 import torch
 
-from gcnmpi.core.volume import Volume
-from gcnmpi.layout.runtime import Demand
 from gcnmpi.mpi.comm import agreed, check_same, from_root, maxima
 from gcnmpi.mpi.launch import start_limit
 from gcnmpi.options.config import table_of
@@ -41,7 +39,6 @@ from gcnmpi.run.run_record import (
     tell,
 )
 from gcnmpi.run.training import Guard, Stopped, guarded
-from gcnmpi.schemes.forecast import make_facts
 from gcnmpi.schemes.p2p import Laid
 from gcnmpi.torch.kept import Keeps, Kept, set_generators, write_weights
 from gcnmpi.torch.moves import Moves
@@ -372,7 +369,7 @@ class Run:
         if self._asked.metric and not self._best.epoch and comm.rank == 0:
             print(f"warning: no epoch was logged with val_{self._metric}", file=sys.stderr)
         from_root(comm, self._write_weights)
-        predicted = self._predicted()
+        predicted = self._moves.predicted("train")
         counted = self._opened.runtime, self._count, self._epochs, self._before, self._best
         end = counted_record(*counted, predicted, {})
         write("end", **end, samples=self._samples.taken)
@@ -383,15 +380,6 @@ class Run:
         write_weights(self.folder / LAST, self._kept.weights())
         if self._best_weights is not None:
             write_weights(self.folder / BEST, self._best_weights)
-
-    def _predicted(self) -> Volume:
-        """The volume of this rank's exchanges in the epochs, by the metrics of the partition."""
-        facts, config = self._laid.facts, self._opened.config
-        if facts.mixed:
-            scheme = dataclasses.replace(config.scheme, exchange="rows")  # type: ignore[call-arg]
-            config = dataclasses.replace(config, scheme=scheme)
-            facts = make_facts(self._opened.source, config, Demand())
-        return self._moves.predicted("train", facts)
 
 
 def _table(opened: Opened, asked: Asked) -> dict[str, Any]:

@@ -12,9 +12,9 @@ smaller.
 from __future__ import annotations
 
 import numpy as np
-import scipy.sparse as sp
 
 from partition.graph.graph import index_dtype
+from partition.graph.sparse import sp
 
 LEAST_SHARE = 64  # leaves are taken off while that removes more than one in so many
 Numbered = tuple[np.ndarray, tuple[np.ndarray, np.ndarray]]

@@ -323,12 +323,18 @@ def _types(kind: type) -> Mapping[str, Any]:
     return get_type_hints(kind, include_extras=True)
 
 
+@functools.cache
+def _pieces(kind: Any) -> tuple[Any, tuple[Any, ...]]:
+    """The origin and the arguments of a type; to find them takes longer than a look at a value."""
+    return get_origin(kind), get_args(kind)
+
+
 def _fits(value: object, kind: Any) -> bool:
     """Whether a JSON value is of a type; of ``Annotated[T, known]``, if it is a T in ``known``."""
     if kind in (int, float):
         fits = type(value) in (int, kind)
         return fits and isinstance(value, int | float) and abs(value) < 2**63
-    origin, inner = get_origin(kind), get_args(kind)
+    origin, inner = _pieces(kind)
     if origin is Annotated:
         return _fits(value, inner[0]) and value in inner[1]
     if origin in (Union, UnionType):

@@ -14,7 +14,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-import scipy.sparse as sp
 
 from partition.graph.columns import column_pieces
 from partition.graph.cover import SPARSE, Numbered, numbered, rows_in_cover
@@ -27,6 +26,7 @@ from partition.graph.graph import (
     row_sizes,
 )
 from partition.graph.sampling import segments
+from partition.graph.sparse import sp
 
 AT_ONCE = 1 << 20  # entries whose cover is computed at once; of one pair, if it has more
 

@@ -100,15 +100,13 @@ NETWORKS = [
     ("parallel", ["model.name=sage", "model.hidden=[6]", "model.aggregation=mean+max+min"]),
 ]
 OWN_NETWORK = ["parallel", "edges", "arcless"]
+COPIES = ["scheme.name=replicated", "scheme.replication=2"]
+# On all networks of a number of ranks, and on its networks in turn.
 SCHEMES = {
-    1: [[]],
-    2: [[], ["scheme.name=bcast"], ["scheme.name=replicated", "scheme.replication=2"]],
-    3: [[], ["scheme.name=bcast"]],
-    4: [
-        [],
-        ["scheme.name=replicated", "scheme.replication=2"],
-        ["scheme.name=replicated", "scheme.replication=2", "scheme.sparse=false"],
-    ],
+    1: ([[]], []),
+    2: ([[]], [["scheme.name=bcast"], COPIES]),
+    3: ([[], ["scheme.name=bcast"]], []),
+    4: ([[]], [COPIES, [*COPIES, "scheme.sparse=false"]]),
 }
 
 
@@ -116,10 +114,11 @@ SCHEMES = {
 def test_a_run_is_that_of_one_process(verified, folder, nranks):
     cases = []
     networks = [*NETWORKS, *((kind, [f"model.name={folder}/own.py:build"]) for kind in OWN_NETWORK)]
-    for scheme in SCHEMES[nranks]:
-        copies = 2 if "scheme.replication=2" in scheme else 1
-        partition = None if "scheme.name=bcast" in scheme else f"uneven-{nranks // copies}"
-        for kind, settings in networks:
+    always, turns = SCHEMES[nranks]
+    for i, (kind, settings) in enumerate(networks):
+        for scheme in [*always, *turns[i % 2 : i % 2 + 1]]:
+            copies = 2 if "scheme.replication=2" in scheme else 1
+            partition = None if "scheme.name=bcast" in scheme else f"uneven-{nranks // copies}"
             cases.append(
                 {
                     "graph": folder / f"{kind}.graph",
@@ -147,10 +146,8 @@ WITHOUT_FEATURES = [
 ]
 
 
-@pytest.mark.parametrize(
-    "scheme", [[], ["scheme.name=bcast"], ["train.memory=least"]], ids="/".join
-)
-def test_every_network_is_that_of_one_process(verified, folder, scheme):
+def test_every_network_is_that_of_one_process(verified, folder):
+    """Keeping as little as it can, and on a scheme in turn."""
     given = [(kind, [*settings, "model.arc_features=true"]) for kind, settings in OTHERS]
     cases = [
         {
@@ -158,7 +155,8 @@ def test_every_network_is_that_of_one_process(verified, folder, scheme):
             "partition": None if "scheme.name=bcast" in scheme else "uneven-3",
             "settings": ["train.epochs=3", *settings, *scheme],
         }
-        for kind, settings in (*given, *WITHOUT_FEATURES)
+        for i, (kind, settings) in enumerate((*given, *WITHOUT_FEATURES))
+        for scheme in (["train.memory=least"], ["scheme.name=bcast"] if i % 2 else [])
     ]
     for checks in verified(3, cases):
         assert checks >= TRAFFIC | {"loss curve", "first gradient", "halo dot test"}

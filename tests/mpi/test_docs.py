@@ -49,9 +49,13 @@ def blocks(page: Path) -> list[tuple[str, str]]:
     return fenced
 
 
-def needed(text: str) -> list[str]:
-    """The packages of OPTIONAL that a block names."""
-    return [package for package in OPTIONAL if package in text]
+def stands_alone(text: str) -> bool:
+    """Whether a block in Python has the packages of OPTIONAL that it names, and imports them.
+
+    test_torch.py runs the one that goes on where another ends.
+    """
+    packages = [package for package in OPTIONAL if package in text]
+    return all(map(importlib.util.find_spec, packages)) and ("import " in text or not packages)
 
 
 def as_script(page: Path) -> str:
@@ -60,7 +64,7 @@ def as_script(page: Path) -> str:
     for language, text in blocks(page):
         if language == "bash" and not text.startswith("./scripts/"):
             pieces.append(re.sub(r"^(?=(mpirun -n \d+ )?python )", "silent ", text, flags=re.M))
-        elif language == "python" and all(map(importlib.util.find_spec, needed(text))):
+        elif language == "python" and stands_alone(text):
             named = re.match(r"# (\w+\.py)\n", text)
             file = named[1] if named else ".block.py"
             pieces.append(f"cat > {file} <<'END_OF_BLOCK'\n{text}END_OF_BLOCK\n")

@@ -44,7 +44,7 @@ def test_no_command_under_mpirun_writes_codes_into_files(mpirun, lines):
 def test_a_terminal_that_mpirun_writes_to_shows_progress_and_styles(shell, lines, tmp_path):
     words = [str(word) for word in lines["repeat"]]
     words[words.index("--out") + 1] = str(tmp_path / "out")
-    command = shlex.join(["mpirun", "-n", "2", "gcnmpi", *words])
+    command = shlex.join(["mpirun", "-n", "2", "python", "-P", "-m", "gcnmpi", *words])
     # A terminal that Python makes, as script(1) does; what is written to it is printed here.
     there = shlex.join(["python", "-c", "import pty, sys; pty.spawn(sys.argv[1:])"])
     done = shell(f"TERM=xterm {there} sh -c {shlex.quote(f'{command}; {command} > file')}")

@@ -13,6 +13,7 @@ from stored_graphs import store
 from gcnmpi.report.run_facts import facts_of
 from gcnmpi.report.status import status
 from gcnmpi.run.record import read_run
+from partition.graph.store import read_partition
 from partition.importing.synthetic import sbm
 from partition.pipeline.adding import add_partition
 
@@ -64,7 +65,7 @@ def curve(out):
     return [[e["loss"], e["val_accuracy"]] for e in read_run(out).epochs]
 
 
-def test_a_run_that_was_interrupted_is_one_that_was_not(launch, tmp_path):
+def test_a_run_that_was_interrupted_is_one_that_was_not(launch, graph, tmp_path):
     every = {"checkpoint_every": 4}
     done = launch(
         2,
@@ -98,7 +99,9 @@ def test_a_run_that_was_interrupted_is_one_that_was_not(launch, tmp_path):
 
     record = read_run(tmp_path / "whole")
     assert record.end["bytes_sent"] == record.end["bytes_predicted"]
-    assert sum(record.end["bytes_sent"]) > 0
+    # The rows that the partition is said to send, there and back, of 8 columns and of 3.
+    rows = sum(read_partition(graph, "rp-2").metrics["in"]["send_rows"])
+    assert sum(record.end["bytes_sent"]) == EPOCHS * 2 * (8 + 3) * 8 * rows
     assert record.start["config"]["script"] == {"lr": 0.02}
     assert "torch" in record.start["versions"]
     assert any("g.all_reduce_gradients(net)" in line for line in record.start["script"]["lines"])

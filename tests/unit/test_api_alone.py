@@ -54,6 +54,14 @@ def test_importing_it_imports_nothing_else():
     assert printed(f"import gcnmpi as g, sys; g.graph, g.Run, g.launch; {show}") == "False"
 
 
+def test_programs_start_without_what_scipy_does_not_need():
+    """Modules that ``from numpy import *`` in SciPy's imports, and nobody asks for."""
+    show = "print([name for name in ('numpy.f2py', 'numpy.testing') if name in sys.modules])"
+    for program in ("partition", "gcnmpi"):
+        starting = f"import sys, {program}.cli.main, scipy.sparse; {show}"
+        assert printed(f"{starting}; import numpy; numpy.testing.assert_equal(1, 1)") == "[]"
+
+
 def test_type_checkers_are_told_the_same_names():
     tree = ast.parse(Path(gcnmpi.__file__).with_suffix(".pyi").read_text())
     told = {

@@ -5,6 +5,7 @@ module in plain PyTorch Geometric on the whole graph. Many small directed graphs
 vertices; uneven parts, of which one is empty on 4 ranks. Usage: torch_gallery.py EXAMPLES FOLDER
 """
 
+import gc
 import sys
 import warnings
 from pathlib import Path
@@ -131,6 +132,27 @@ def check_mistakes(graph, n):
         gcnmpi.torch.verify(lambda g: g.batch_norm(3 if g.n != g.num_own else 4), graph)
 
 
+def check_objects(comm, data):
+    """A list of graphs that rank 0 has is opened as a whole, and its folder goes with it."""
+    whole = Batch.from_data_list(data)
+    g = gcnmpi.torch.open(data if comm.rank == 0 else None, self_loops=False)
+    assert (g.n, g.num_graphs, g.graph_y) == (whole.num_nodes, len(data), None)
+    assert torch.equal(g.graphs, whole.batch[g.ids])
+    assert torch.equal(g.x, whole.x[g.ids])
+    assert torch.equal(g.y, whole.y[g.ids])
+    ids = torch.cat((g.ids, g.halo_ids))
+    source, target = ids[g.edge_index[0]], g.ids[g.edge_index[1]]
+    attr = torch.zeros(g.n, g.n, 3)
+    attr[tuple(whole.edge_index)] = whole.edge_attr
+    assert torch.equal(g.edge_attr, attr[source, target])
+    assert g.collective.add(torch.tensor(len(source))) == whole.num_edges
+    folder = Path(g._folder.path)
+    del g
+    gc.collect()
+    comm.Barrier()
+    assert not folder.exists()
+
+
 def main(comm) -> int:
     warnings.simplefilter("ignore")
     examples, folder = sys.argv[1:]
@@ -141,6 +163,7 @@ def main(comm) -> int:
     for number, each in enumerate(pooled):
         each.y = torch.tensor([number % CLASSES])
     whole, pooled = Batch.from_data_list(data), Batch.from_data_list(pooled)
+    check_objects(comm, data)
     path = gcnmpi.graph.from_object(whole, folder=f"{folder}/many-{comm.size}.graph").path
     partition = f"uneven-{comm.size}" if comm.size > 1 else None
     parts = uneven_parts(whole.num_nodes, comm.size)
