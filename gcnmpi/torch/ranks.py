@@ -105,7 +105,7 @@ def _line() -> str:
 
 
 def _said(kind: str, numbers: tuple[int, ...], line: str) -> str:
-    """What a rank is about to do, in words."""
+    """The next step of a rank, in words."""
     if kind == END:
         return END
     width = f" of {' × '.join(map(str, numbers))}" if numbers else ""
