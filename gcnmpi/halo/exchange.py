@@ -163,7 +163,8 @@ class Exchange:
 
     def _start(self, direction: int) -> None:
         began = time.perf_counter()
-        rounded = self.buffers.rounding is not None and self._traffic.rounds
+        rounding = self.buffers.rounding
+        rounded = rounding is not None and (rounding.always or self._traffic.rounds)
         self._under_way = self._ways(rounded)[direction]
         with self._phases("pack"):
             self._begin(self._under_way)

@@ -70,17 +70,18 @@ class End:
 
 @dataclass(frozen=True)
 class Rounding:
-    """How rows are rounded: to a format, at random by a seed."""
+    """How rows are rounded: to a format, at random by a seed; ``always``: in the set-up, too."""
 
     format: Format
     seed: int
+    always: bool = False
 
 
-def rounding_of(config: Config, width: int) -> Rounding | None:
+def rounding_of(config: Config, width: int, always: bool = False) -> Rounding | None:
     """How rows of some width are rounded; None: they are sent as they are."""
     itemsize = np.dtype(config.dtype).itemsize
     found = format_of(config.comm.precision, width, itemsize)
-    return None if found is None else Rounding(found, config.train.seed)
+    return None if found is None else Rounding(found, config.train.seed, always)
 
 
 class Encoded:

@@ -62,11 +62,20 @@ class HaloProduct:
     lasts : bool
         Whether the matrices made by ``empty`` live as long on all ranks: those of a run do, those
         of a batch may be freed at any time. Only then can all ranks time their exchanges alone.
+    rounds_always : bool
+        Whether messages of the set-up are rounded, too, which are sent once.
     """
 
-    def __init__(self, runtime: Runtime, plan: Plan, config: Config, lasts: bool = True) -> None:
+    def __init__(
+        self,
+        runtime: Runtime,
+        plan: Plan,
+        config: Config,
+        lasts: bool = True,
+        rounds_always: bool = False,
+    ) -> None:
         comm, kernel = runtime.comm, runtime.kernel
-        self._lasts = lasts
+        self._lasts, self._rounds_always = lasts, rounds_always
         exchange = exchange_of(config.scheme)
         self._transport: Transport = TRANSPORTS.get(exchange.transport)(comm, plan, kernel)
         self.kept = self._transport.kept
@@ -249,7 +258,7 @@ class HaloProduct:
             shared = (exchange.buffers for exchange in self._exchanges)
             buffers = next((one for one in shared if one.packed.shape[1] == width), None)
         if buffers is None:
-            rounding = rounding_of(self._config, width)
+            rounding = rounding_of(self._config, width, self._rounds_always)
             buffers = Buffers(self._transport, width, rounding)
         transport, traffic, phases = self._transport, self._traffic, self._phases
         exchange = Exchange(transport, width, traffic, phases, buffers, own, timed)

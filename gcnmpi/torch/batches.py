@@ -255,7 +255,7 @@ class Batch(OfThisProcess):
         """(rows, d): the features of its rows."""
         if self._g.x is None:
             raise ValueError("the graph has no features")
-        return self._g.x[self.rows]
+        return self._g.x.index_select(0, self.rows)  # much faster than by brackets
 
     @cached_property
     def y(self) -> torch.Tensor:
@@ -301,6 +301,7 @@ class Block(OfThisProcess):
     ) -> None:
         self._batching, self._layer, self._number = batching, layer, number
         self._rows = rows[: layer.plan.nown]
+        self._products: dict[torch.dtype, tuple[Map, Map]] = {}
         self.num_targets, self.num_own, self.num_halo = targets, layer.plan.nown, layer.plan.nhalo
         self.ids = torch.from_numpy(np.concatenate((layer.plan.own, layer.plan.halo)))
 
@@ -338,7 +339,8 @@ class Block(OfThisProcess):
         self._check(h, self.num_own)
         if self._batching.ranks.comm.size == 1:
             return h
-        return linear(self._batching.ranks, h, self._moves.expand, self._moves.fold)
+        moves = self._moves.of(h)
+        return linear(self._batching.ranks, h, moves.expand, moves.fold)
 
     @eager
     def aggregate(self, h: torch.Tensor) -> torch.Tensor:
@@ -347,7 +349,9 @@ class Block(OfThisProcess):
         Differentiable; for all ranks together.
         """
         self._check(h, self.num_own)
-        return linear(self._batching.ranks, h, *self._products)
+        if h.dtype not in self._products:
+            self._products[h.dtype] = self._moves.of(h).products(self._layer.matrix)
+        return linear(self._batching.ranks, h, *self._products[h.dtype])
 
     @eager
     def dropout(self, h: torch.Tensor, p: float, layer: int, training: bool = True) -> torch.Tensor:
@@ -366,10 +370,6 @@ class Block(OfThisProcess):
     @cached_property
     def _moves(self) -> RowMoves:
         return self._batching.moves.for_plan(self._layer.plan, once=True)
-
-    @cached_property
-    def _products(self) -> tuple[Map, Map]:
-        return self._moves.products(self._layer.matrix)
 
     @cached_property
     def _entries(self) -> torch.Tensor:

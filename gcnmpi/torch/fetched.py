@@ -69,7 +69,8 @@ class Fetched(OfThisProcess):
             raise ValueError(f"{self._own} own rows are wanted, not a tensor {tuple(h.shape)}")
         self._ranks.check(h)
         if self._moves is not None:
-            h = linear(self._ranks, h, self._moves.expand, self._moves.fold)
+            moves = self._moves.of(h)
+            h = linear(self._ranks, h, moves.expand, moves.fold)
         return h.index_select(0, self._places).reshape(*self._shape, *h.shape[1:])
 
 

@@ -165,7 +165,8 @@ class Graph(Runs, OfFolder, OfThisProcess):
         self._ranks.check(h)
         if self.size == 1:
             return h
-        return linear(self._ranks, h, self._moves.expand, self._moves.fold)
+        moves = self._moves.of(h)
+        return linear(self._ranks, h, moves.expand, moves.fold)
 
     @eager
     def aggregate(self, h: torch.Tensor) -> torch.Tensor:
@@ -174,8 +175,9 @@ class Graph(Runs, OfFolder, OfThisProcess):
         For all ranks together. By the native kernel, while rows of others are on their way.
         """
         self._check_count(h)
-        products = (partial(self._moves.aggregate, transposed=t) for t in (False, True))
-        return linear(self._ranks, h, *products)
+        product = self._moves.of(h).aggregate
+        forth, back = (partial(product, transposed=transposed) for transposed in (False, True))
+        return linear(self._ranks, h, forth, back)
 
     def rows_of(self, ids: torch.Tensor) -> Fetched:
         """The plan that brings rows of any vertices here, to be used often.

@@ -6,14 +6,17 @@ same order. Tensors have two dimensions and are in the memory of the host.
 
 from __future__ import annotations
 
+import dataclasses
 import weakref
 from collections import defaultdict
 from functools import partial
+from typing import Self
 
 import numpy as np
 import scipy.sparse as sp
 import torch
 
+from gcnmpi.core.precision import row_bytes
 from gcnmpi.core.volume import Volume
 from gcnmpi.halo.matrix import Matrix
 from gcnmpi.halo.plan import Plan
@@ -23,7 +26,7 @@ from gcnmpi.options.config import Config
 from gcnmpi.schemes.p2p import NO_PACKINGS, Laid, mix
 from gcnmpi.schemes.sampled import sent_once
 from gcnmpi.torch.functions import Map
-from gcnmpi.torch.ranks import Ranks
+from gcnmpi.torch.ranks import HALVES, Ranks
 
 PRODUCTS = "a product", "the gradient of a product"
 PLACE = Place(0)  # of every matrix: own rows lie the same way in all layers
@@ -37,10 +40,31 @@ class RowMoves:
 
     def __init__(self, ranks: Ranks, plan: Plan, config: Config, lasts: bool = True) -> None:
         self._nown = plan.nown
-        self._rows = HaloProduct(ranks.runtime, plan, config, lasts)
+        # Rows are rounded that lose nothing by it, whatever they are for.
+        self._rows = HaloProduct(ranks.runtime, plan, config, lasts, rounds_always=True)
         self._free: defaultdict[int, list[Matrix]] = defaultdict(list)
         self.ranks, self._runtime, self._plan = ranks, ranks.runtime, plan
+        self._config, self._lasts = config, lasts
         self._predicted: defaultdict[str, Volume] = defaultdict(Volume)  # by purpose
+        self._in_half: dict[torch.dtype, Self] = {}
+
+    def of(self, h: torch.Tensor) -> Self:
+        """The moves of tensors like this one: rows in half precision travel as they are.
+
+        They are computed with in the dtype of the graph, and lose nothing in such a message. Their
+        gradients do not either, but for partial sums of a product.
+        """
+        if h.dtype not in HALVES:
+            return self
+        if h.dtype not in self._in_half:
+            precision = dataclasses.replace(self._config.comm, precision=HALVES[h.dtype])
+            moves = self._like(dataclasses.replace(self._config, comm=precision))
+            moves._predicted = self._predicted
+            self._in_half[h.dtype] = moves
+        return self._in_half[h.dtype]
+
+    def _like(self, config: Config) -> Self:
+        return type(self)(self.ranks, self._plan, config, self._lasts)
 
     def expand(self, h: torch.Tensor) -> torch.Tensor:
         """Own rows (nown, width) → own and halo rows, in memory that the result has for itself.
@@ -88,11 +112,12 @@ class RowMoves:
 
     def _count(self, products: HaloProduct, plan: Plan, width: int, back: bool) -> None:
         """Add what an exchange by a plan should send; ``back``: from halos to owners."""
-        row = width * self._runtime.kernel.dtype.itemsize
+        itemsize = self._runtime.kernel.dtype.itemsize
+        row, message = width * itemsize, row_bytes(self._config.comm.precision, width, itemsize)
         ends = (plan.nsend, len(plan.send_peers)), (plan.nhalo, len(plan.recv_peers))
         (sent, messages), (received, _) = reversed(ends) if back else ends
-        volume = Volume(sent * row, received * row, messages)
-        volume = products.kept.off(volume, row, row, back)
+        volume = Volume(sent * message, received * message, messages)
+        volume = products.kept.off(volume, message, row, back)
         self._predicted[self._runtime.traffic.purpose] += volume
 
 
@@ -101,8 +126,13 @@ class Moves(RowMoves):
 
     def __init__(self, ranks: Ranks, laid: Laid, config: Config) -> None:
         super().__init__(ranks, laid.plan, config)
-        self._laid, self._config = laid, config
+        self._laid, self._whole = laid, self
         self._product: tuple[HaloProduct, Plan, tuple[Operand, Operand]] | None = None
+
+    def _like(self, config: Config) -> Self:
+        moves = type(self)(self.ranks, self._laid, config)
+        moves._whole = self
+        return moves
 
     def for_plan(self, plan: Plan, once: bool = False) -> RowMoves:
         """Expand and fold of another plan; ``once``: its messages are not worth preparing."""
@@ -131,6 +161,12 @@ class Moves(RowMoves):
         return self._predicted[purpose]
 
     def _make_product(self) -> tuple[HaloProduct, Plan, tuple[Operand, Operand]]:
+        if self._whole is not self:  # of the same matrices, which are there once
+            if self._whole._product is None:
+                self._whole._product = self._whole._make_product()
+            _, plan, operands = self._whole._product
+            products = HaloProduct(self._runtime, plan, self._config, rounds_always=True)
+            return products, plan, operands
         laid, packings = self._laid, NO_PACKINGS
         if laid.facts.mixed:
             max_bytes = self._config.loading.max_bytes

@@ -19,7 +19,7 @@ from gcnmpi.mpi.process import finish
 from gcnmpi.mpi.reduction import reduce_over_ranks
 from partition.errors import EXIT_USER_ERROR, UserError
 
-HALVES = (torch.bfloat16, torch.float16)
+HALVES = {torch.bfloat16: "bf16", torch.float16: "fp16"}  # as ``comm.precision`` names them
 COMPARED = 1000  # calls that are compared, some fifty epochs: a reduction of two numbers each
 END = "is at the end of its program"
 LIBRARIES = tuple(
@@ -153,6 +153,11 @@ class Ranks(OfThisProcess):
 
         It is dense, in the memory of the host, and of the graph's dtype or a half one.
         """
+        if torch._C._functorch.is_functorch_wrapped_tensor(tensor):
+            raise TypeError(
+                "the functions of torch.func (grad, vmap, jvp) cannot go through messages: use "
+                "torch.autograd.grad, with create_graph=True for higher orders"
+            )
         wanted = f"torch.{self.kernel.dtype.name}"
         if tensor.dtype not in HALVES and str(tensor.dtype) != wanted:
             raise TypeError(

@@ -460,6 +460,13 @@ def check_calls_are_the_same(case):
         one_way()
 
 
+def readers(case):
+    """On how many ranks each own row is, in bfloat16."""
+    count = torch.ones(case.g.num_own)
+    rows = torch.from_numpy(case.g.plan.send_rows.astype(np.int64))
+    return count.index_add(0, rows, torch.ones(len(rows))).to(torch.bfloat16)
+
+
 def check_half_precision(case):
     """Results of autocast are exchanged in the dtype of the graph, and come back in their own."""
     g, whole = case.g, case.whole(4).to(torch.bfloat16)
@@ -477,9 +484,15 @@ def check_half_precision(case):
         loss.backward()
         assert h.grad.dtype == half
     assert g.metrics(summed[:, :3]).keys() == {"train_accuracy", "val_accuracy"}
+    h, before = case.own(whole).requires_grad_(), g.traffic
+    g.expand(h).sum().backward()  # rows travel as they are, there and back
+    sent = g.plan.nsend + g.num_halo if g.size > 1 else 0
+    assert g.traffic.sent - before.sent == sent * 4 * 2
+    assert torch.equal(h.grad[:, 0], readers(case))
     together = g.gather(case.own(whole))
     if g.rank == 0:
         assert torch.equal(together, whole.to(case.dtype))
+    refused(TypeError, "torch.func", torch.func.grad(lambda h: g.expand(h).sum()), case.own(whole))
     torch.manual_seed(0)
     net = torch.nn.Linear(3, 3)
     with torch.autocast("cpu", torch.bfloat16):
