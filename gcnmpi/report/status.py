@@ -56,7 +56,8 @@ def print_status(facts: dict[str, Any]) -> None:
     """Print it in a few lines."""
     where = f", job {facts['job']}" if facts["job"] is not None else ""
     where += f" {facts['slurm']}" if facts["slurm"] else ""
-    again = f", resumed {facts['resumes']} times" if facts["resumes"] else ""
+    times = "once" if facts["resumes"] == 1 else f"{facts['resumes']} times"
+    again = f", resumed {times}" if facts["resumes"] else ""
     print(shown(f"{facts['run']}: {facts['state']}{where}{again}"))
     if facts["why"]:
         print(shown(facts["why"]))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import warnings
 import weakref
 import zlib
 from collections import Counter
@@ -12,12 +13,17 @@ import numpy as np
 import torch
 
 from gcnmpi.mpi.comm import agreed, check_same
-from gcnmpi.torch.ranks import Ranks
+from gcnmpi.torch.ranks import Ranks, user_level
 from gcnmpi.torch.replicas import check_equal
 from partition.errors import UserError
 
 SAME_START = "torch.manual_seed before it is made, or g.broadcast(net) after it"
 SUMMED = "g.all_reduce_gradients(net) between loss.backward() and optimizer.step()"
+OWN_LOSS = (
+    "gradients are summed, and no g.mean was called: the mean of a rank's own losses weighs rows "
+    "otherwise on each number of ranks. Use loss = g.mean(losses of own rows), or the sum of them "
+    "divided by the number of all"
+)
 AT_ONCE = 1 << 20  # weights that are looked at at once
 
 
@@ -37,6 +43,7 @@ class Agreement:
         self._calls: Counter[str] = Counter()
         self._wanted = own is not None and ranks.comm.size > 1
         self.summed = False  # whether gradients have been
+        self.averaged = not self._wanted  # whether a loss, or part of one, is of all ranks
 
     def sum(self, numbers: Iterable[float], behind: torch.Tensor, kind: str) -> list[float]:
         """Sum numbers over ranks; ``behind`` is a tensor that the weights lead to.
@@ -62,6 +69,12 @@ class Agreement:
             with agreed(self._ranks.comm):
                 raise self._error()
         return sums[: len(numbers)]
+
+    def tell_of_own_loss(self) -> None:
+        """Warn once, on rank 0, if gradients are summed of a loss that no ``g.mean`` has made."""
+        if not self.averaged and self._ranks.comm.rank == 0:
+            warnings.warn(OWN_LOSS, stacklevel=user_level())
+        self.averaged = True
 
     def check(self, model: torch.nn.Module) -> None:
         """Raise a UserError on all ranks, unless they have the same bits in shared weights."""

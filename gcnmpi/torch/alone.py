@@ -8,6 +8,8 @@ from typing import Any
 
 import torch
 
+from gcnmpi.torch.ranks import user_level
+
 POOLS = "pools the rows of one rank: use g.collective, or g.gather"
 CHOOSES = "chooses among the rows of one rank"
 CENTRED = "takes the moments of one rank's rows: use g.batch_norm(width)"
@@ -119,8 +121,8 @@ def _is(module: torch.nn.Module, name: str) -> bool:
 
 
 def warned(model: torch.nn.Module, rank: int) -> list[str]:
-    """The lines of :func:`alone`; rank 0 warns of them, at the line that calls its caller."""
+    """The lines of :func:`alone`; rank 0 warns of them, at the line of the user's program."""
     lines = list(alone(model))
     for line in lines if rank == 0 else ():
-        warnings.warn(line, stacklevel=4)
+        warnings.warn(line, stacklevel=user_level())
     return lines

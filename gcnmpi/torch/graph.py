@@ -233,6 +233,7 @@ class Graph(Runs, OfFolder, OfThisProcess):
                     'reduction="none", or reduction="sum" and count='
                 )
             count = loss.numel()
+        self._agreement.averaged = True
         total = loss.sum(dtype=torch.float64)
         of_all, rows = self._agreement.sum((float(total.detach()), float(count)), total, "mean")
         if not rows:
@@ -247,6 +248,7 @@ class Graph(Runs, OfFolder, OfThisProcess):
         """
         if isinstance(model, torch.nn.Module):
             model = model.parameters()
+        self._agreement.tell_of_own_loss()
         self._sum_gradients(model)
         self._agreement.summed = True
 

@@ -95,11 +95,17 @@ class Together:
                 os._exit(int(end.code or 0))
 
 
+def user_level() -> int:
+    """The ``stacklevel`` with which the caller warns of a line of the user's program."""
+    level, frame = 1, sys._getframe(1)
+    while frame.f_back is not None and frame.f_code.co_filename.startswith(LIBRARIES):
+        level, frame = level + 1, frame.f_back
+    return level
+
+
 def _line() -> str:
     """The line of the user's program that is running."""
-    frame = sys._getframe(1)
-    while frame.f_back is not None and frame.f_code.co_filename.startswith(LIBRARIES):
-        frame = frame.f_back
+    frame = sys._getframe(user_level() - 1)
     name, number = frame.f_code.co_filename, frame.f_lineno
     return f"{Path(name).name}, line {number}: {linecache.getline(name, number).strip()}"
 

@@ -319,6 +319,8 @@ class Run:
         assert number is not None
         assert self._write is not None
         self._of_epoch.close()
+        if not early:
+            self._moves.ranks.together("the next epoch of a run")
         logged = self.epoch == number
         if early and not logged:  # then it ends with the epoch before
             number = self.epoch

@@ -142,15 +142,27 @@ def test_mistakes_are_told_once_on_all_ranks(mpirun, tmp_path):
         assert done.stderr.count("error: ") == 1
         assert words in done.stderr
         assert "Traceback" not in done.stderr
-    ends = tmp_path / "ends.py"
     store_parts(graph, "half", np.arange(60) % 2, 2)
-    ends.write_text(
-        f"import gcnmpi.torch\ng = gcnmpi.torch.open({str(graph)!r}, 'half')\n"
-        "if g.rank == 0:\n    g.metrics(g.x)\n"
+    begin = (
+        f"import torch, gcnmpi.torch\ng = gcnmpi.torch.open({str(graph)!r}, 'half')\n"
+        "net = torch.nn.Linear(g.num_features, 2)\nwith torch.no_grad(): net.weight.fill_(1)\n"
+        "net.bias = None\nnet(g.x).mean().backward()\ng.all_reduce_gradients(net)\n"
     )
-    done = mpirun(2, ends, code=2)
-    assert done.stderr.count("error: ") == 1
-    assert "makes metrics at ends.py, line 4: g.metrics(g.x), rank 1 is at the end" in done.stderr
+    metrics = "if g.rank == 0:\n    g.metrics(g.x)\n"
+    log = (
+        f"with g.run({str(tmp_path / 'run')!r}, net) as run:\n    for epoch in run.epochs(2):\n"
+        "        if g.rank == 0:\n            run.log(epoch, loss=1.0)\n"
+    )
+    for name, end, words in (
+        ("ends", metrics, "makes metrics at ends.py, line 9: g.metrics(g.x), rank 1 is at the end"),
+        ("logs", log, "line 11: run.log(epoch, loss=1.0), rank 1 makes the next epoch of a run"),
+    ):
+        script = tmp_path / f"{name}.py"
+        script.write_text(begin + end)
+        done = mpirun(2, script, code=2)
+        assert done.stderr.count("error: ") == 1
+        assert words in done.stderr
+        assert done.stderr.count(f"{name}.py:7: UserWarning: gradients are summed, and no") == 1
     alone = tmp_path / "alone.py"
     alone.write_text(
         "import gcnmpi.torch\nfrom gcnmpi.mpi.process import world\n"
