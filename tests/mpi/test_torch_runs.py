@@ -24,7 +24,7 @@ MISTAKES = {
     "never": "has no epoch",
     "outside": "outside of run.epochs",
     "nothing": "rank 0 did not call run.log in epoch 1",
-    "one rank": "rank 1 did not call run.log in epoch 1",
+    "one rank": "rank 1 makes the next epoch of a run at torch_runs.py",
     "epoch": "run.log was called with epoch 2 in epoch 1",
     "twice": "run.log was called twice in epoch 1",
     "loss": "the loss of epoch 1 is not the same on all ranks",
