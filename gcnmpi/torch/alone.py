@@ -99,7 +99,8 @@ def _within(path: str, module: torch.nn.Module, of_layer: bool) -> Iterator[str]
 
 
 def _told(module: torch.nn.Module) -> str | None:
-    if type(module).forward.__module__.partition(".")[0] not in RULES:
+    forward = getattr(type(module).forward, "__module__", "")
+    if forward.partition(".")[0] not in RULES:
         return None  # a layer with a forward pass of the user's own
     for kind in type(module).__mro__:
         rules = RULES.get(kind.__module__.partition(".")[0], {})

@@ -337,6 +337,7 @@ class Block(OfThisProcess):
         For all ranks together; as :meth:`gcnmpi.torch.Graph.expand` of this block's rows.
         """
         self._check(h, self.num_own)
+        self._batching.proceed()
         if self._batching.ranks.comm.size == 1:
             return h
         moves = self._moves.of(h)
@@ -349,6 +350,7 @@ class Block(OfThisProcess):
         Differentiable; for all ranks together.
         """
         self._check(h, self.num_own)
+        self._batching.proceed()
         if h.dtype not in self._products:
             self._products[h.dtype] = self._moves.of(h).products(self._layer.matrix)
         return linear(self._batching.ranks, h, *self._products[h.dtype])
@@ -391,7 +393,6 @@ class Block(OfThisProcess):
 
     def _check(self, h: torch.Tensor, *allowed: int) -> None:
         self._batching.ranks.check(h)
-        self._batching.proceed()
         if h.ndim == 0 or len(h) not in allowed:
             raise ValueError(
                 f"{' or '.join(map(str, allowed))} rows of the block are wanted on rank "

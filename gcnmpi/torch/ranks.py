@@ -8,13 +8,13 @@ import os
 import sys
 import zlib
 from pathlib import Path
-from typing import Any, NoReturn, Self
+from typing import NoReturn, Self
 
 import numpy as np
 import torch
 
 from gcnmpi.layout.runtime import Runtime
-from gcnmpi.mpi.comm import MAX, MPI, Comm, has_all_ranks
+from gcnmpi.mpi.comm import MAX, MPI, Comm, agreed, has_all_ranks
 from gcnmpi.mpi.process import finish
 from gcnmpi.mpi.reduction import reduce_over_ranks
 from partition.errors import EXIT_USER_ERROR, UserError
@@ -46,7 +46,7 @@ class OfThisProcess:
 class Together:
     """Compares what ranks call, so that a call that some do not make is told, and not waited for.
 
-    The first ``COMPARED`` calls, and the end of the program.
+    The first ``COMPARED`` calls, and the end of a program that makes fewer.
     """
 
     def __init__(self, comm: Comm) -> None:
@@ -70,14 +70,13 @@ class Together:
             return
         calls = self._comm.allgather((kind, numbers, _line() if kind != END else END))
         other = next(rank for rank, call in enumerate(calls) if call[:2] != calls[0][:2])
-        error: Any = UserError(
-            f"not all ranks call the same: rank 0 {_said(*calls[0])}, rank {other} "
-            f"{_said(*calls[other])}",
-            "functions of g are called by all ranks together, in one order and with rows of one "
-            "width: none may depend on the rank or on its own rows",
-        )
-        error.agreed = has_all_ranks(self._comm)
-        raise error
+        with agreed(self._comm):
+            raise UserError(
+                f"not all ranks call the same: rank 0 {_said(*calls[0])}, rank {other} "
+                f"{_said(*calls[other])}",
+                "functions of g are called by all ranks together, in one order and with rows of "
+                "one width: none may depend on the rank or on its own rows",
+            )
 
     def _end(self) -> None:
         """Whether all ranks end now, and none of them waits for another."""
