@@ -108,6 +108,11 @@ class Passes:
             # How many steps lead to each layer's output.
             self._steps = [there.get(value, 0) for value in program.outputs]
 
+    @property
+    def logits(self) -> Array:
+        """The memory of the logits of training passes."""
+        return self._logits
+
     def forward(self, epoch: int) -> Array:
         """Logits of a training pass, with the dropout of an epoch (or of a step), from 1."""
         self._train(self._forward, epoch)

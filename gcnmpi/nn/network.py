@@ -49,6 +49,9 @@ class Network:
         Shapes of arrays that PyTorch Geometric's layers have and do not read: zeros in a file.
     space : Space
         The rows of the logits.
+    decoder : Network, optional
+        What gives the score of a pair of vertices, of the rows that this one gives: see
+        :mod:`gcnmpi.nn.decoders`. Its parameters are among those of this network.
     """
 
     operators: tuple[Operator, ...]
@@ -57,6 +60,7 @@ class Network:
     constants: Mapping[str, float] = field(default_factory=dict)
     unread: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
     space: Space = Space.OWN
+    decoder: Network | None = None
 
     @property
     def widths(self) -> tuple[int, ...]:
@@ -141,7 +145,13 @@ class Builder:
         return self.bias(y, f"{name}.bias", layer=own, fan_in=fan_in) if bias else y
 
     def linear_of_all(
-        self, parts: Sequence[int], width: int, name: str, *, bias: bool = False
+        self,
+        parts: Sequence[int],
+        width: int,
+        name: str,
+        *,
+        bias: bool = False,
+        layer: int | None = None,
     ) -> int:
         """[x₁ | x₂ | …]·W as x₁·W₁ + x₂·W₂ + …, then + b.
 
@@ -150,7 +160,7 @@ class Builder:
         weights they are one array ``name.weight``, of (width, columns of all parts).
         """
         columns = sum(map(self.width, parts))
-        own = max(1, *map(self.layer, parts))
+        own = max(1, *map(self.layer, parts)) if layer is None else layer
         products = []
         for number, x in enumerate(parts):
             shape = (self.width(x), width)

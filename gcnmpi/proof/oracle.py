@@ -89,7 +89,7 @@ class Problem:
         self._labels, self._loss = labels_of(examples, config.task), loss_of(examples, config.task)
         self._validation = examples.masks.get("val", np.zeros(examples.n, bool))
         width = examples.classes if self._labels.ndim == 1 else self._labels.shape[1]
-        ends = self.features.shape[1], width, graph.arc_data.width, config.task.on
+        ends = self.features.shape[1], width, graph.arc_data.width, config.task
         self.network = network or network_of(config.model, *ends)
         # Values that nobody reads are not asked for: M of a network without products with it.
         normalize = options.normalize if reads_values(self.network.operators) else "none"
