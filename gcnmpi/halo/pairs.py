@@ -146,7 +146,7 @@ def place_pairs(
     decides = r if who == FIRST else np.where((low + high) % 2 == 0, low, high)
     arrays, _ = redistribute(comm, decides, arrays, max_bytes)
     if who != FIRST and comm.size > 1:
-        here = _scored_here(comm.rank, parts, *arrays[:2], who == LEAST)
+        here = _scored_here(comm.rank, parts, arrays[0], arrays[1], who == LEAST)
         away = ~here
         r, s = (parts[ends[away]] for ends in arrays[:2])
         other = np.where(r == comm.rank, s, r)

@@ -14,12 +14,19 @@ from gcnmpi.nn.network import Builder, Network
 from gcnmpi.options.task import DECODERS, LinkOptions
 from partition.errors import UserError
 
+DEEP = ("hadamard", "concat")  # decoders with hidden layers
+
 LAYER = 1 << 18
 """Of the decoder's first weight: no network is as deep, so no random number is drawn twice."""
 
 
 def with_decoder(network: Network, task: LinkOptions) -> Network:
     """A network with the decoder that the task names; a UserError if it cannot be made."""
+    if task.decoder_hidden and task.decoder not in DEEP:
+        raise UserError(
+            f"task.decoder = {task.decoder} has no hidden layers",
+            f"set task.decoder={DEEP[0]}, or leave task.decoder_hidden out",
+        )
     decoder: Network = DECODERS.get(task.decoder)(task, network.operators[-1].width)
     parameters = {**network.parameters, **decoder.parameters}
     return replace(network, parameters=parameters, decoder=decoder)

@@ -34,8 +34,9 @@ def network_of(
 ) -> Network:
     """The network of that name, for features and classes of a graph, and the features of its arcs.
 
-    Of links, with a decoder. A builder is told of as much of it as it takes. A UserError if it cannot
-    be built of what ``model`` says, or its logits are not those of vertices or arcs, as wanted.
+    Of links, with a decoder. A builder is told of as much of it as it takes. A UserError if it
+    cannot be built of what ``model`` says, or its logits are not those of vertices or arcs, as
+    wanted.
     """
     build, on = NETWORKS.get(model.name), task.on
     facts = (features, classes, arcs, on)[: max(2, len(signature(build).parameters) - 1)]

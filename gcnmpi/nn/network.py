@@ -50,8 +50,7 @@ class Network:
     space : Space
         The rows of the logits.
     decoder : Network, optional
-        What gives the score of a pair of vertices, of the rows that this one gives: see
-        :mod:`gcnmpi.nn.decoders`. Its parameters are among those of this network.
+        It scores pairs of rows (:mod:`gcnmpi.nn.decoders`); its parameters are among these.
     """
 
     operators: tuple[Operator, ...]
@@ -155,9 +154,8 @@ class Builder:
     ) -> int:
         """[x₁ | x₂ | …]·W as x₁·W₁ + x₂·W₂ + …, then + b.
 
-        No matrix holds the columns of all parts, which schemes that cut columns could not place.
-        Its parameters are ``name.weight.0``, ``name.weight.1`` …, and ``name.bias``; in a file of
-        weights they are one array ``name.weight``, of (width, columns of all parts).
+        No matrix holds all columns, which schemes that cut columns could not place. Parameters are
+        ``name.weight.0`` …, and ``name.bias``; a file has one array ``name.weight`` of them.
         """
         columns = sum(map(self.width, parts))
         own = max(1, *map(self.layer, parts)) if layer is None else layer

@@ -274,7 +274,7 @@ def check_task(task: TaskConfig) -> None:
 
 @dataclass(frozen=True)
 class Negatives:
-    """What positives are told from, as ``task.negatives`` says.
+    """The pairs that positives are told from, as ``task.negatives`` says.
 
     ``kind`` is "uniform", "pool" or "given"; ``count`` how many there are for each positive, or in
     the pool; of those given, the pairs say it.
@@ -317,9 +317,4 @@ def _check_links(task: LinkOptions) -> None:
         raise UserError(
             "task.batch and task.supervise both say how many pairs a step is about",
             "leave one of them out",
-        )
-    if task.decoder_hidden and task.decoder in ("dot", "distmult"):
-        raise UserError(
-            f"task.decoder = {task.decoder} has no hidden layers",
-            "set task.decoder=hadamard, or leave task.decoder_hidden out",
         )

@@ -129,7 +129,7 @@ class BatchStep(BatchedStep):
 
     @property
     def batches(self) -> int:
-        """Those of the sampler."""
+        """As many as the sampler draws in an epoch."""
         return self.sampler.batches
 
     def _batch(

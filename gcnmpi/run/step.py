@@ -154,7 +154,7 @@ class BaseStep(ABC):
 
 
 class BatchedStep(BaseStep):
-    """An epoch of several updates, each of them for a batch, between which it can be interrupted."""
+    """An epoch of an update for each batch; between two it can be interrupted."""
 
     _next, _loss_so_far = 0, 0.0
 
@@ -169,7 +169,7 @@ class BatchedStep(BaseStep):
     ) -> tuple[float, bool]:
         """One update: its share in the loss of the epoch, and whether a rank is interrupted."""
 
-    def _wait(self) -> None:  # noqa: B027
+    def _wait(self) -> None:
         """Complete what is under way for the next batch."""
 
     @property

@@ -53,7 +53,7 @@ class PairScheme(WholeRows):
         config = config if lasts else sent_once(config)
         self._products = HaloProduct(runtime, pairs.plan, config, lasts)
         self.halo = ExchangedHalo(runtime, self._products, pairs.pattern, pairs.ids)
-        self.plan, self._total = pairs.plan, total
+        self._plan, self._total = pairs.plan, total
         self._keys = {Space.OWN: pairs.plan.own, Space.WHOLE: pairs.ids, Space.ENTRIES: keys}
         self._itemsize, self._precision = runtime.kernel.dtype.itemsize, config.comm.precision
 
@@ -102,7 +102,7 @@ class PairScheme(WholeRows):
         """Rows × bytes of a row in a message."""
         if product not in (Operation.EXPAND, Operation.FOLD):
             return NOTHING
-        plan, width = self.plan, sizes[0]
+        plan, width = self._plan, sizes[0]
         row = width * self._itemsize
         message = row_bytes(self._precision, width, self._itemsize)
         if product is Operation.FOLD:

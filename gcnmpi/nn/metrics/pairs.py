@@ -51,7 +51,7 @@ def ap(comm: Comm, scored: ScoredPairs) -> float | None:
 
 
 def mrr(comm: Comm, scored: ScoredPairs) -> float | None:
-    """Mean reciprocal rank."""
+    """The mean over positives of 1 / rank."""
     ranks = scored.of_all if scored.ranks is None else scored.ranks
     if ranks is None:
         return None
@@ -60,15 +60,15 @@ def mrr(comm: Comm, scored: ScoredPairs) -> float | None:
 
 
 def hits(comm: Comm, scored: ScoredPairs, k: int) -> float | None:
-    """Hits@K."""
+    """Hits@K: the share of positives that are among the best."""
     if scored.ranks is not None:
-        there, count = _total(comm, np.count_nonzero(scored.ranks <= k), len(scored.ranks))
+        there, count = _total(comm, int(np.count_nonzero(scored.ranks <= k)), len(scored.ranks))
         return there / count if count else None
     best = _best(comm, scored.negatives, k)
     close = tolerance(comm, scored.positives, scored.negatives)
     above = len(scored.positives)
     if best is not None:
-        above = np.count_nonzero(scored.positives > best + close)
+        above = int(np.count_nonzero(scored.positives > best + close))
     there, count = _total(comm, above, len(scored.positives))
     return there / count if count else None
 

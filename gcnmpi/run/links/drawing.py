@@ -16,7 +16,7 @@ from partition.graph.hashing import key, mixed
 from partition.graph.links import PairSet
 from partition.graph.sampling import VertexSampler
 
-# What hashes are for.
+# Purposes of hashes.
 FIRST, SECOND, POOL, SIDE, POSITIVES, NEGATIVES = range(6)
 _PURPOSE = 0x6C696E6B  # of all of them: no other stream of the seed has it
 
@@ -131,7 +131,7 @@ def drawer_of(task: LinkOptions, pairs: PairSet, n: int, seed: int) -> Drawer:
             raise UserError(
                 f"task.negatives = given: the pairs {pairs.name!r} have {given:,} negatives to "
                 f"train on, for {count:,} positives",
-                "give K for each, those of a pair after each other, or set task.negatives=uniform,1",
+                "give K for each, one positive after the other, or set task.negatives=uniform,1",
             )
         negatives = Negatives("given", given // count)
     elif n < 2:

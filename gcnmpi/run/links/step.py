@@ -9,6 +9,7 @@ import numpy as np
 
 from gcnmpi.core.volume import NOTHING, Volume
 from gcnmpi.halo.pairs import FAST, LEAST
+from gcnmpi.kernels.interface.kernel import Array
 from gcnmpi.mpi.comm import agreed, maximum, slice_of
 from gcnmpi.nn.model import PASSES, Passes
 from gcnmpi.nn.program import products
@@ -108,7 +109,7 @@ class LinkStep(BatchedStep):
         """The loss of a batch, and its gradient in ``model.gradients``, summed over ranks."""
         model, number = self.model, (epoch - 1) * self.batches + batch + 1
         passes = self._passes(epoch, batch)
-        rows = passes.forward(number)
+        passes.forward(number)
         with self._problem.runtime.phases("sample"):
             prepared = self._prepared(epoch, batch, passes)
         decoder, phases = prepared.scored.passes, self._problem.runtime.phases
@@ -117,12 +118,11 @@ class LinkStep(BatchedStep):
             loss = self._loss(prepared, batch, scores)
         decoder.backward(number)
         passes.backward(number)
-        del rows
         self._predicted += self._volume(prepared, passes)
         flat = model.gradients.flat
         return float(self._sum(loss, flat[model.gradients.shared]))
 
-    def _loss(self, prepared: Prepared, batch: int, scores: object) -> float:
+    def _loss(self, prepared: Prepared, batch: int, scores: Array) -> float:
         """This rank's share of the loss of a batch; the gradient of scores is written."""
         kernel, here = self._problem.runtime.kernel, prepared.here
         count = self._drawer.sampler.count(batch)
