@@ -10,14 +10,15 @@ import click
 from partition.backends import TOOLS
 from partition.cli import common
 from partition.commands import Commands
-from partition.errors import UserError
+from partition.errors import UserError, unknown_name
 from partition.graph import store
+from partition.graph.links import PairSet, list_pairs, read_pairs, remove_pairs
 from partition.graph.pairs import members
 from partition.graph.store import Partition
 from partition.pipeline import adding
 from partition.pipeline.checking import check_folder
 from partition.reporting import tables
-from partition.reporting.describe import degrees, describe_partition
+from partition.reporting.describe import degrees, describe_pairs, describe_partition
 from partition.signals import end_in_order
 
 ELSEWHERE = {
@@ -31,6 +32,7 @@ ELSEWHERE = {
     "simulate": "partition.cli.comparing:simulate",
     "study": "partition.cli.comparing:study",
     "synth": "partition.cli.synth:synth",
+    "pairs": "partition.cli.links:pairs",
 }
 
 
@@ -66,13 +68,21 @@ def cli() -> None:
 @click.argument("name", required=False)
 @common.json_option
 def info(graph: Path, name: str | None, as_json: bool) -> None:
-    """Describe a graph folder (size, degrees, changes by the import) or one partition in it."""
+    """Describe a graph folder (size, degrees, changes by the import), or what it has by a name.
+
+    NAME is a partition or a set of pairs.
+    """
     if name is None:
         stored = store.open_graph(graph)
         spread, partitions = degrees(stored.merged), _described(graph)
         facts = {"path": str(graph), "manifest": stored.manifest, "degrees": spread}
         facts |= {"partitions": [describe_partition(each, lists=False) for each in partitions]}
-        common.emit(facts, as_json, lambda: tables.show_graph(stored, spread, partitions))
+        sets = [describe_pairs(each, stored.graph) for each in _pair_sets(graph)]
+        facts |= {"pairs": sets} if sets else {}
+        common.emit(facts, as_json, lambda: tables.show_graph(stored, spread, partitions, sets))
+    elif _is_of_pairs(graph, name):
+        described = describe_pairs(read_pairs(graph, name), store.open_graph(graph).graph)
+        common.emit(described, as_json, lambda: tables.show_pairs(described))
     else:
         found = [store.read_partition(graph, each) for each in members(graph, name)]
         common.emit_each(found, as_json, tables.show_partition)
@@ -84,18 +94,37 @@ def _described(graph: Path) -> list[Partition]:
     return [store.read_partition(graph, name, parts=False) for name in names]
 
 
+def _pair_sets(graph: Path) -> list[PairSet]:
+    """All sets of pairs of a folder, whose arrays are not looked at."""
+    return [read_pairs(graph, name, check=False) for name in list_pairs(graph)]
+
+
+def _is_of_pairs(graph: Path, name: str) -> bool:
+    """Whether a name is that of a set of pairs and of no partition; a UserError if of nothing."""
+    partitions, sets = store.list_partitions(graph), list_pairs(graph)
+    if sets and name not in sets and not set(members(graph, name)) & set(partitions):
+        raise unknown_name(f"partition or pairs of {graph}", name, [*partitions, *sets])
+    return name in sets and name not in partitions
+
+
 @cli.command()
 @common.graph_argument
 @common.json_option
 def check(graph: Path, as_json: bool) -> None:
-    """Read all of a graph folder and its partitions, and compare it with what it says of itself."""
+    """Read all of a graph folder, and compare it with what it says of itself.
+
+    Its partitions and pairs are read too.
+    """
     found = list(check_folder(graph))
     common.emit(found, as_json, lambda: tables.show_checks(found))
     wrong = [finding for finding in found if finding.wrong is not None]
     if wrong:
         first, *others = wrong
         more = f" (and {len(others)} more)" if others else ""
-        hint = "import the graph again, or make the partition again with gcn-partition add --force"
+        hint = (
+            "import the graph again, or make the partition again with gcn-partition add --force, "
+            "pairs with gcn-partition pairs --force"
+        )
         raise UserError(f"{graph}: {first.what}: {first.wrong}{more}", hint)
 
 
@@ -103,22 +132,26 @@ def check(graph: Path, as_json: bool) -> None:
 @common.graph_argument
 @common.json_option
 def list_(graph: Path, as_json: bool) -> None:
-    """List the partitions of a graph."""
+    """List the partitions and the sets of pairs of a graph."""
     store.open_graph(graph, check=False)
-    partitions = _described(graph)
+    partitions, sets = _described(graph), [describe_pairs(each) for each in _pair_sets(graph)]
     facts = [describe_partition(partition, lists=False) for partition in partitions]
-    common.emit(facts, as_json, lambda: tables.show_list(partitions))
+    common.emit([*facts, *sets], as_json, lambda: tables.show_list(partitions, sets))
 
 
-@cli.command(help="Delete partitions.")
+@cli.command(help="Delete partitions and sets of pairs.")
 @common.graph_argument
 @common.names_argument
 @common.json_option
 def remove(graph: Path, names: tuple[str, ...], as_json: bool) -> None:
-    """Delete the partitions that are named, and of a pair both."""
+    """Delete the partitions that are named, of two of one name both, and the sets of pairs."""
     store.open_graph(graph, check=False)
-    removed = [each for name in names for each in members(graph, name)]
-    store.remove_partition(graph, *removed)
+    sets = [name for name in dict.fromkeys(names) if _is_of_pairs(graph, name)]
+    partitions = [each for n in names if n not in sets for each in members(graph, n)]
+    store.remove_partition(graph, *partitions)
+    for name in sets:
+        remove_pairs(graph, name)
+    removed = [*partitions, *sets]
     line = f"removed {', '.join(removed)}"
     common.emit({"removed": removed}, as_json, lambda: click.echo(line))
 

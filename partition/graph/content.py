@@ -42,12 +42,19 @@ def data_id(graph: Graph) -> str:
     Which of them there are counts too, with their types and shapes, and the names of the classes.
     """
     arrays = vertex_arrays(graph) | arc_arrays(graph)
-    forms = {name: [array.dtype.str, list(array.shape)] for name, array in arrays.items()}
     names = {"class_names": list(graph.class_names or ())}
     if graph.arc_data.class_names:
         names["arc_class_names"] = list(graph.arc_data.class_names)
-    head = np.frombuffer(json.dumps({**forms, **names}).encode(), np.uint8)
-    return _digest(graph.n, head, *arrays.values())
+    return named_id(graph.n, arrays, names)
+
+
+def named_id(
+    number: int, arrays: Mapping[str, np.ndarray | SparseRows], facts: Mapping[str, object]
+) -> str:
+    """Hash of a number, of named arrays with their types and shapes, and of facts about them."""
+    forms = {name: [array.dtype.str, list(array.shape)] for name, array in arrays.items()}
+    head = np.frombuffer(json.dumps({**forms, **facts}).encode(), np.uint8)
+    return _digest(number, head, *arrays.values())
 
 
 def parts_id(k: int, parts: np.ndarray) -> str:

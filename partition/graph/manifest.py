@@ -236,7 +236,7 @@ def read_manifest(path: Path) -> Manifest:
             f"{path} has format version {facts.get('version')!r}, this program reads {known}",
             AGAIN,
         )
-    _check_fields(file, facts, Manifest)
+    check_fields(file, facts, Manifest)
     if facts["directed"] == facts["symmetric_pattern"] or (
         facts["symmetric_values"] and not facts["symmetric_pattern"]
     ):
@@ -260,7 +260,7 @@ def read_description(file: Path) -> dict[str, Any]:
     version = facts.pop("version", None)
     if facts.pop("format", None) != PARTITION_FORMAT or version != PARTITION_VERSION:
         raise UserError(f"{file} is not a version {PARTITION_VERSION} partition")
-    _check_fields(file, facts, Partition)
+    check_fields(file, facts, Partition)
     kinds: dict[str, type] = {"metrics": Metrics, "mixed": Metrics, "nodes": NodeTraffic}
     for name, kind in kinds.items():
         by_direction = facts.get(name, {})
@@ -299,7 +299,7 @@ def dump_json(stream: IO[str], facts: Mapping[str, object]) -> None:
     stream.write("\n")
 
 
-def _check_fields(file: Path, facts: Mapping[str, object], kind: type) -> None:
+def check_fields(file: Path, facts: Mapping[str, object], kind: type) -> None:
     """Refuse facts that are not the fields of a dataclass, as these are annotated."""
     known = _types(kind)
     for name in facts:

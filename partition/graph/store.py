@@ -9,6 +9,7 @@
         [train_mask.npy val_mask.npy test_mask.npy] [ids.npy]
         [arc_features.npy] [arc_labels.npy] [arc_train_mask.npy …] [arc_ids.npy]
         partitions/NAME.npz  NAME.json
+        [pairs/NAME/]
 
 Arrays are memory-mapped on reading. Everything is written under a temporary name and renamed.
 """
@@ -17,7 +18,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import re
 import shutil
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass, fields, replace
@@ -30,6 +30,7 @@ from partition.errors import UserError, unknown_name
 from partition.graph import content
 from partition.graph.arc_data import read_arc_data
 from partition.graph.examples import training_rows
+from partition.graph.folders import WAIT, check_stored_name, map_array
 from partition.graph.graph import (
     AGAIN,
     Graph,
@@ -39,6 +40,7 @@ from partition.graph.graph import (
     check_targets,
     merged,
 )
+from partition.graph.link_files import has_pairs, keep_pairs
 from partition.graph.manifest import (
     PARTITION_FORMAT,
     PARTITION_VERSION,
@@ -51,9 +53,7 @@ from partition.graph.manifest import (
 )
 from partition.graph.sparse_rows import kept_form, read_features
 from partition.locks import folder_inside, folder_lock
-from partition.records import NUMBERS, TEXTS, atomic_file, atomic_folder, map_npy, read_npz, sweep
-
-WAIT = 60.0  # seconds, for others that hold a lock while they write
+from partition.records import atomic_file, atomic_folder, read_npz, sweep
 
 
 @dataclass(frozen=True)
@@ -118,6 +118,7 @@ def write_graph(
             f"cannot write {path}: it takes {nbytes / 2**20:,.0f} MiB, {free / 2**20:,.0f} are free"
         )
     before: list[str] = []
+    lost_pairs: list[str] = []
     with contextlib.ExitStack() as stack, atomic_folder(path, overwrite=overwrite) as temporary:
         (temporary / "partitions").mkdir()
         for name, array in arrays.items():
@@ -130,11 +131,14 @@ def write_graph(
             stack.enter_context(folder_lock(path, "gcn-partition import --force", patience=WAIT))
             before = list_partitions(path)
             _keep_partitions(path, temporary, graph, manifest)
+            lost_pairs = keep_pairs(path, temporary, manifest.id)
     kept = list_partitions(path)
     if kept:
         report(f"the arcs are the same: partitions kept: {', '.join(kept)}")
     if lost := [name for name in before if name not in kept]:
         report(f"partitions deleted, of other arcs or damaged: {', '.join(lost)}")
+    if lost_pairs:
+        report(f"pairs deleted, of other arcs or damaged: {', '.join(lost_pairs)}")
     return manifest
 
 
@@ -180,11 +184,11 @@ def open_graph(path: str | os.PathLike[str], *, check: bool = True) -> StoredGra
     n, nnz = manifest.n, manifest.nnz
 
     def load(name: str, shape: tuple[int, ...], kind: str) -> np.ndarray:
-        return _map_array(path / f"{name}.npy", shape, kind)
+        return map_array(path / f"{name}.npy", shape, kind)
 
     def load_mask(name: str) -> np.ndarray:
         shapes = [(n,), (n, manifest.splits)] if manifest.splits > 1 else [(n,)]
-        return _map_array(path / f"{name}_mask.npy", shapes[0], "b", *shapes[1:])
+        return map_array(path / f"{name}_mask.npy", shapes[0], "b", *shapes[1:])
 
     graph = Graph(
         indptr=load("indptr", (n + 1,), "i"),
@@ -271,6 +275,8 @@ def write_partition(
     vector, description = _partition_files(path, partition.name)
     if read_manifest(Path(path)).id != partition.graph_id:
         raise UserError(f"{path} is another graph than the partition was made for")
+    if has_pairs(path, partition.name):
+        raise UserError(f"{path} has pairs {partition.name!r}", "give another --name")
     parts = np.asarray(partition.parts, np.int32)
     stored = replace(partition, parts=parts, id=content.parts_id(partition.k, parts))
     facts = {"format": PARTITION_FORMAT, "version": PARTITION_VERSION}
@@ -332,7 +338,7 @@ def read_partition(path: str | os.PathLike[str], name: str, *, parts: bool = Tru
     if not parts:
         return Partition(parts=np.empty(0, np.int32), **facts)
     # The vector is as long as the graph, not as long as the manifest says.
-    _map_array(path / "indptr.npy", (manifest.n + 1,), "i")
+    map_array(path / "indptr.npy", (manifest.n + 1,), "i")
     vector = read_npz(file, ("parts",), shapes={"parts": (manifest.n,)}).get("parts", np.empty(0))
     if vector.shape != (manifest.n,) or vector.dtype.kind != "i":
         raise UserError(f"{file} does not hold the parts of {manifest.n} vertices")
@@ -399,31 +405,7 @@ def _keep_partitions(old: Path, new: Path, graph: Graph, manifest: Manifest) -> 
         write_partition(new, replace(partition, metrics=metrics))
 
 
-def _map_array(
-    path: Path, shape: tuple[int, ...], kind: str, *others: tuple[int, ...]
-) -> np.ndarray:
-    """An array of that shape, or of one of the others."""
-    if not path.exists():
-        raise UserError(f"{path} is missing", AGAIN)
-    try:
-        array = map_npy(path, kinds=NUMBERS + TEXTS)
-    except UserError as error:
-        raise UserError(
-            f"{path} is damaged or truncated: {error.message}", "import it again"
-        ) from None
-    if array.shape not in (shape, *others) or array.dtype.kind not in kind:
-        raise UserError(
-            f"{path} holds {array.dtype} {array.shape}, the manifest asks for {shape}",
-            AGAIN,
-        )
-    return array
-
-
 def _partition_files(path: str | os.PathLike[str], name: str) -> tuple[Path, Path]:
-    if not re.fullmatch(r"[A-Za-z0-9_][A-Za-z0-9_.+=-]{0,199}", name):
-        raise UserError(
-            f"{name!r} is not a valid name for a partition",
-            "use at most 200 letters, digits and any of _ . + = -",
-        )
+    check_stored_name("a partition", name)
     folder = folder_inside(path, "partitions")
     return folder / f"{name}.npz", folder / f"{name}.json"

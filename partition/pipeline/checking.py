@@ -14,6 +14,7 @@ from partition.graph import store
 from partition.graph.arc_data import check_arc_data
 from partition.graph.content import FILES, check_sums, content_id, data_id, file_arrays, sums_of
 from partition.graph.graph import check_arcs, check_labels, check_targets, symmetry
+from partition.graph.links import check_pairs, identified, list_pairs, read_pairs
 from partition.graph.metrics import Metrics, NodeTraffic
 from partition.graph.sparse_rows import SparseRows, check_rows
 from partition.graph.store import StoredGraph
@@ -39,6 +40,9 @@ def check_folder(path: Path) -> Iterator[Finding]:
     for name in store.list_partitions(path):
         wrong = _said(lambda name=name: _partition(stored, name))  # type: ignore[misc]
         yield Finding(f"partition {name}: parts, ids, metrics", wrong)
+    for name in list_pairs(path):
+        wrong = _said(lambda name=name: _pairs(stored, name))  # type: ignore[misc]
+        yield Finding(f"pairs {name}: vertices, checksums, ids, none held out trains", wrong)
 
 
 def _said(check: Callable[[], str | None]) -> str | None:
@@ -149,6 +153,12 @@ def _partition(stored: StoredGraph, name: str) -> str | None:
                 if value is not None and getattr(measured[direction], key) != value:
                     return f"{field} of direction {direction!r}: {key} is not that of the parts"
     return None
+
+
+def _pairs(stored: StoredGraph, name: str) -> str | None:
+    pairs = read_pairs(stored.path, name)
+    check_pairs(pairs, stored.graph.n)
+    return None if identified(pairs).id == pairs.id else "the id is not that of the arrays"
 
 
 _CHECKS: dict[str, Callable[[StoredGraph], str | None]] = {

@@ -10,6 +10,7 @@ import numpy as np
 
 from partition.graph.columns import arrivals, loops
 from partition.graph.graph import UNLABELLED, Graph, of_split
+from partition.graph.links import PairSet, has_arcs
 from partition.graph.metrics import Metrics, NodeTraffic
 from partition.graph.sparse_rows import SparseRows
 from partition.graph.store import Partition, StoredGraph
@@ -32,6 +33,26 @@ def describe_partition(partition: Partition, *, lists: bool = True) -> dict[str,
 def summaries(figures: Mapping[str, Metrics | NodeTraffic]) -> dict[str, dict[str, float]]:
     """The totals of figures, by direction."""
     return {direction: each.summary() for direction, each in figures.items()}
+
+
+def describe_pairs(pairs: PairSet, graph: Graph | None = None) -> dict[str, Any]:
+    """All about a set of pairs but its arrays; how many are arcs, if their graph is given."""
+    arrays = {"positives", "negatives", "candidates", "relations"}
+    facts = {f.name: getattr(pairs, f.name) for f in fields(pairs) if f.name not in arrays}
+    relations = [int(found.max()) + 1 for found in pairs.relations.values() if len(found)]
+    facts |= {
+        "kind": "pairs",
+        "positives": {mask: len(found) for mask, found in pairs.positives.items()},
+        "negatives": {mask: len(found) for mask, found in pairs.negatives.items()},
+        "candidates": {mask: found.shape[1] for mask, found in pairs.candidates.items()},
+        "relations": max(relations, default=0),
+    }
+    if graph is not None:
+        facts["arcs"] = {
+            mask: int(np.count_nonzero(has_arcs(graph, found, pairs.directed)))
+            for mask, found in pairs.positives.items()
+        }
+    return facts
 
 
 def describe_data(stored: StoredGraph) -> dict[str, Any]:

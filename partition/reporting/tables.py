@@ -11,6 +11,7 @@ from rich.table import Column, Table
 
 from partition import terminal
 from partition.errors import shown
+from partition.graph.graph import MASKS
 from partition.graph.metrics import Metrics, NodeTraffic
 from partition.graph.store import Manifest, Partition, StoredGraph
 from partition.pipeline.checking import Finding
@@ -28,9 +29,12 @@ def console() -> terminal.Console:
 
 
 def show_graph(
-    stored: StoredGraph, degree: Mapping[str, Any], partitions: Sequence[Partition]
+    stored: StoredGraph,
+    degree: Mapping[str, Any],
+    partitions: Sequence[Partition],
+    sets: Sequence[Mapping[str, Any]],
 ) -> None:
-    """Print a graph, for ``info``, with its degrees and its partitions."""
+    """Print a graph, for ``info``, with its degrees, its partitions and its pairs."""
     manifest = stored.manifest
     table = _facts(f"{manifest.name}  ({stored.path})")
     table.add_row("id", manifest.id)
@@ -60,10 +64,10 @@ def show_graph(
         table.add_row(f"source: {key.replace('_', ' ')}", _plain(value))
     out = console()
     out.print(table)
-    if partitions:
-        show_list(partitions)
-    else:
+    if not partitions:
         out.print(f"no partitions yet: gcn-partition add {stored.path} --model hp -k 4")
+    if partitions or sets:
+        show_list(partitions, sets)
 
 
 def _arc_data(manifest: Manifest) -> str:
@@ -232,8 +236,8 @@ def show_history(rows: Sequence[Mapping[str, Any]]) -> None:
     console().print(table)
 
 
-def show_list(partitions: Sequence[Partition]) -> None:
-    """Print a line per partition, for ``list``."""
+def show_list(partitions: Sequence[Partition], sets: Sequence[Mapping[str, Any]]) -> None:
+    """Print a line per partition and one per set of pairs, for ``list``."""
     heads = "k", "seed", "volume", "max send", "imbalance", "mixed\nvolume", "mixed\nmax send"
     names = _names("name", "model", "tool", "direction")
     table = Table(*names, *_numbers(*heads, "seconds"))
@@ -245,6 +249,43 @@ def show_list(partitions: Sequence[Partition]) -> None:
             *([_number(mixed.volume), _number(max(mixed.send_rows))] if mixed else "--"),
             f"{one.seconds:.2f}",
         )  # fmt: skip
+    if partitions or not sets:
+        console().print(table)
+    if sets:
+        show_pair_sets(sets)
+
+
+def show_pair_sets(sets: Sequence[Mapping[str, Any]]) -> None:
+    """Print a line per set of pairs; of arcs of the graph, if these were counted."""
+    counted = all("arcs" in one for one in sets)
+    heads = (*MASKS, *["of them\narcs"] * counted)
+    table = Table(
+        *_names("pairs", "directed"), *_numbers(*heads), "negatives", "candidates", "made"
+    )
+    for one in sets:
+        sizes = [_number(one["positives"][mask]) for mask in MASKS]
+        sizes += [_number(sum(one["arcs"].values()))] if counted else []
+        drawn = {"drawn": one["drawn"]} if one["drawn"] else {}
+        table.add_row(
+            one["name"], _plain(one["directed"]), *sizes, _plain(one["negatives"]),
+            _plain(one["candidates"] | drawn), shown(one["made"]),
+        )  # fmt: skip
+    console().print(table)
+
+
+def show_pairs(one: Mapping[str, Any]) -> None:
+    """Print all about one set of pairs, for ``info``."""
+    table = _facts(one["name"])
+    for mask, size in one["positives"].items():
+        table.add_row(mask, f"{size:,} pairs, {one['arcs'][mask]:,} of them arcs of the graph")
+    for mask, size in one["negatives"].items():
+        of = "which belong to a pair each" if mask == "train" else "common to all pairs"
+        table.add_row(f"{mask} negatives", f"{size:,}, {of}")
+    ends = {"second": "second end", "both": "second end, or, half of them, of the first"}
+    for mask, size in one["candidates"].items():
+        table.add_row(f"{mask} candidates", f"{size:,}, in place of the {ends[one['replaced']]}")
+    for key in ("drawn", "relations", "directed", "seed", "made", "id", "graph_id"):
+        table.add_row(key.replace("_", " "), shown(_plain(one[key])))
     console().print(table)
 
 

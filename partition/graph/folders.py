@@ -1,0 +1,45 @@
+"""Parts of every kind of thing in a graph folder: its name, its mapped arrays."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import numpy as np
+
+from partition.errors import UserError
+from partition.graph.graph import AGAIN
+from partition.records import NUMBERS, TEXTS, map_npy
+
+WAIT = 60.0  # seconds, for others that hold a lock while they write
+
+
+def check_stored_name(kind: str, name: str) -> str:
+    """The name, if a thing in a graph folder may be called so; ``kind`` says what it is."""
+    if not re.fullmatch(r"[A-Za-z0-9_][A-Za-z0-9_.+=-]{0,199}", name):
+        raise UserError(
+            f"{name!r} is not a valid name for {kind}",
+            "use at most 200 letters, digits and any of _ . + = -",
+        )
+    return name
+
+
+def map_array(
+    path: Path, shape: tuple[int, ...], kind: str, *others: tuple[int, ...], again: str = AGAIN
+) -> np.ndarray:
+    """An array of that shape, or of one of the others, mapped read-only.
+
+    ``kind`` has the kinds of dtypes that it may have, as NumPy calls them; ``again`` is the hint of
+    how to make the file again. A UserError if the file is missing, damaged or holds something else.
+    """
+    if not path.exists():
+        raise UserError(f"{path} is missing", again)
+    try:
+        array = map_npy(path, kinds=NUMBERS + TEXTS)
+    except UserError as error:
+        raise UserError(f"{path} is damaged or truncated: {error.message}", again) from None
+    if array.shape not in (shape, *others) or array.dtype.kind not in kind:
+        raise UserError(
+            f"{path} holds {array.dtype} {array.shape}, the manifest asks for {shape}", again
+        )
+    return array

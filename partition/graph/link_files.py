@@ -1,0 +1,417 @@
+"""Sets of pairs of vertices for link prediction, as a graph folder keeps them.
+
+::
+
+    G.graph/pairs/NAME/
+        pairs.json
+        train.npy val.npy test.npy
+        [train_negatives.npy val_negatives.npy test_negatives.npy]
+        [val_candidates.npy test_candidates.npy]
+        [train_relations.npy val_relations.npy test_relations.npy]
+
+A set is written whole or not at all. The graph itself keeps all of its arcs.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass, field, fields, replace
+from pathlib import Path
+from typing import Annotated, Any
+
+import numpy as np
+
+from partition.errors import UserError, unknown_name
+from partition.graph import content
+from partition.graph.folders import WAIT, check_stored_name, map_array
+from partition.graph.graph import MASKS, index_dtype
+from partition.graph.manifest import Count, check_fields, dump_json, read_json, read_manifest
+from partition.locks import folder_inside, folder_lock
+from partition.records import atomic_file, atomic_folder, sweep, temporary_name
+
+FORMAT = "gcnmpi-pairs"
+VERSION = 1
+AGAIN = "make the pairs again with gcn-partition pairs --force"
+REPLACED = ("second", "both")
+HELD_OUT = ("val", "test")
+FILES = (
+    *MASKS,
+    *(f"{mask}_negatives" for mask in MASKS),
+    *(f"{mask}_candidates" for mask in HELD_OUT),
+    *(f"{mask}_relations" for mask in MASKS),
+)
+MAX_SEED = 2**63 - 1
+_AT_ONCE = 1 << 20  # pairs that are looked at at once
+
+
+@dataclass(frozen=True)
+class PairSet:
+    """Pairs of vertices to train on, validate on and test on; plain or memory-mapped arrays.
+
+    Attributes
+    ----------
+    graph_id : str
+        ``Manifest.id`` of the graph whose vertices they are.
+    id : str
+        Content id: see :func:`identified`.
+    directed : bool
+        Whether (u, v) and (v, u) are two pairs.
+    seed : int or None
+        Of all hashes by which pairs and candidates are drawn; None where none is drawn.
+    made : str
+        How the set was made, for people.
+    positives : mapping of "train", "val", "test" to (m, 2) of the graph's index dtype
+        May be empty. No pair to validate or test on is also one to train on.
+    negatives : mapping of "train", "val", "test" to (q, 2), the same dtype
+        Only those that are given. Of "train": K for each positive, which follow each other. Of
+        the others: common to all positives.
+    candidates : mapping of "val", "test" to (m, C), the same dtype
+        Only those that are given: vertices that take the place of an end of each positive.
+    replaced : {"second", "both"}
+        The end that candidates take the place of; "both": of the first C/2 columns the second
+        end, of the others the first.
+    drawn : int
+        Candidates of each positive that are drawn by hash when they are needed; 0: none.
+    relations : mapping of "train", "val", "test" to (m,) int32
+        The relation of each positive; empty where there is one only.
+    """
+
+    name: str
+    graph_id: str
+    id: str
+    directed: bool
+    seed: int | None
+    made: str
+    positives: Mapping[str, np.ndarray]
+    negatives: Mapping[str, np.ndarray] = field(default_factory=dict)
+    candidates: Mapping[str, np.ndarray] = field(default_factory=dict)
+    replaced: str = "second"
+    drawn: int = 0
+    relations: Mapping[str, np.ndarray] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class _Description:
+    """The file ``pairs.json``: a set without its arrays, of which it has shapes and checksums."""
+
+    name: str
+    graph_id: str
+    id: str
+    directed: bool
+    seed: int | None
+    made: str
+    replaced: Annotated[str, REPLACED]
+    drawn: Count
+    counts: Mapping[Annotated[str, FILES], list[Count]]
+    sums: Mapping[Annotated[str, FILES], str]
+    format: str = FORMAT
+    version: int = VERSION
+
+
+def write_pairs(path: str | os.PathLike[str], pairs: PairSet, force: bool = False) -> PairSet:
+    """Put a set of pairs into the graph folder ``path``; returns it as stored, with its id.
+
+    Raises
+    ------
+    UserError
+        If the name is malformed or taken (without ``force``), the set is of another graph or
+        breaks a rule of :func:`check_pairs`, or the files cannot be written.
+    """
+    path = Path(path)
+    folder = _folder(path, pairs.name)
+    manifest = read_manifest(path)
+    if manifest.id != pairs.graph_id:
+        raise UserError(f"{path} is another graph than the pairs were made for")
+    pairs = identified(_in_index_dtype(pairs, manifest.n))
+    check_pairs(pairs, manifest.n)
+    arrays = arrays_of(pairs)
+    known = {f.name for f in fields(_Description)} & {f.name for f in fields(PairSet)}
+    facts = _Description(
+        **{name: getattr(pairs, name) for name in known},
+        counts={name: list(array.shape) for name, array in arrays.items()},
+        sums=content.sums_of(arrays),
+    )
+    with _writing(path, f"gcn-partition pairs {pairs.name}"):
+        if folder.exists() and not force:
+            raise UserError(
+                f"{path} has pairs {pairs.name!r} already",
+                "give --name or --force, or remove them first",
+            )
+        with atomic_folder(folder, overwrite=force) as temporary:
+            for name, array in arrays.items():
+                with atomic_file(temporary / f"{name}.npy") as file:
+                    np.save(file, array, allow_pickle=False)
+            with atomic_file(temporary / "pairs.json", "w") as file:
+                dump_json(file, asdict(facts))
+    return pairs
+
+
+def read_pairs(path: str | os.PathLike[str], name: str, *, check: bool = True) -> PairSet:
+    """Read the set of pairs ``name`` of the graph folder ``path``; its arrays are mapped.
+
+    Parameters
+    ----------
+    check : bool
+        Read the arrays, and refuse vertices that there are not and checksums that differ;
+        otherwise sizes and types only.
+
+    Raises
+    ------
+    UserError
+        If there is none of that name, it belongs to another graph, is of another version, or its
+        files are damaged.
+    """
+    path = Path(path)
+    folder = _folder(path, name)
+    manifest = read_manifest(path)
+    if not (folder / "pairs.json").exists():
+        names = list_pairs(path)
+        if not names:
+            hint = f"draw some: gcn-partition pairs {path} --split 0.85,0.05,0.10 --name {name}"
+            raise UserError(f"{path} has no pairs {name!r}, nor any others", hint)
+        raise unknown_name(f"set of pairs of {path}", name, names)
+    facts = _description(folder / "pairs.json")
+    if facts["graph_id"] != manifest.id:
+        raise UserError(
+            f"pairs {name!r} in {path} were made for another graph "
+            f"(id {facts['graph_id']}, this graph is {manifest.id})",
+            AGAIN,
+        )
+    arrays = {}
+    for file, shape in facts.pop("counts").items():
+        arrays[file] = map_array(folder / f"{file}.npy", tuple(shape), "i", again=AGAIN)
+        expected = np.dtype(np.int32) if _kind(file) == "relations" else index_dtype(manifest.n)
+        if arrays[file].dtype != expected:
+            raise UserError(
+                f"{folder}/{file}.npy holds {arrays[file].dtype}, not {expected}", AGAIN
+            )
+    sums = facts.pop("sums")
+    if sums.keys() != arrays.keys() or not set(MASKS) <= arrays.keys():
+        raise UserError(f"{folder}/pairs.json is damaged: it contradicts itself", AGAIN)
+    by_kind: dict[str, dict[str, np.ndarray]] = {kind: {} for kind in _KINDS}
+    for file, array in arrays.items():
+        by_kind[_kind(file)][file.partition("_")[0]] = array
+    pairs = PairSet(**facts | {"name": name} | by_kind)
+    try:
+        _check_shapes(pairs)
+        if check:
+            for file, array in arrays.items():
+                if _kind(file) != "relations":
+                    _check_vertices(file, array, manifest.n)
+    except UserError as error:
+        raise UserError(f"{folder} is damaged: {error.message}", AGAIN) from None
+    if check:
+        for file, text in content.sums_of(arrays).items():
+            if sums[file] != text:
+                wrong = f"{file}.npy does not hold what pairs.json says"
+                raise UserError(f"{folder} is damaged: {wrong}", AGAIN)
+    return pairs
+
+
+def list_pairs(path: str | os.PathLike[str]) -> list[str]:
+    """Names of the sets of pairs of a graph folder, sorted."""
+    found = folder_inside(path, "pairs").glob("[!.]*/pairs.json")
+    return sorted(file.parent.name for file in found)
+
+
+def has_pairs(path: str | os.PathLike[str], name: str) -> bool:
+    """Whether there is a set of pairs of that name; a UserError if none could be called so."""
+    return (_folder(path, name) / "pairs.json").exists()
+
+
+def remove_pairs(path: str | os.PathLike[str], name: str) -> None:
+    """Delete a set of pairs at once: who has it open keeps its arrays."""
+    folder = _folder(path, name)
+    if not has_pairs(path, name):
+        raise unknown_name(f"set of pairs of {path}", name, list_pairs(path))
+    with _writing(Path(path), "gcn-partition remove"):
+        aside = temporary_name(folder)
+        try:
+            os.rename(folder, aside)
+        except OSError as error:
+            raise UserError(f"cannot remove {folder}: {error.strerror}") from error
+        shutil.rmtree(aside, ignore_errors=True)
+
+
+def keep_pairs(old: Path, new: Path, graph_id: str) -> list[str]:
+    """Bring the sets of one graph folder along into another, that of the graph ``graph_id``.
+
+    Returns the names of those that are left behind: of another graph, or damaged.
+    """
+    left = []
+    for name in list_pairs(old):
+        try:
+            folder = _folder(old, name)
+            if _description(folder / "pairs.json")["graph_id"] != graph_id:
+                raise UserError("they are of another graph")
+        except UserError:
+            left.append(name)
+            continue
+        shutil.copytree(folder, _folder(new, name), copy_function=_linked)
+    return left
+
+
+def identified(pairs: PairSet) -> PairSet:
+    """The set with its content id: a hash of its arrays, and of all that says what they mean."""
+    facts = {key: getattr(pairs, key) for key in ("graph_id", "directed", "replaced", "drawn")}
+    facts["seed"] = pairs.seed if pairs.drawn else None
+    return replace(pairs, id=content.named_id(len(MASKS), arrays_of(pairs), facts))
+
+
+def arrays_of(pairs: PairSet) -> dict[str, np.ndarray]:
+    """The arrays of a set in C order, by the names of their files."""
+    named = {_file(mask, kind): getattr(pairs, kind).get(mask) for kind in _KINDS for mask in MASKS}
+    return {name: np.ascontiguousarray(a) for name, a in named.items() if a is not None}
+
+
+def keys(pairs: np.ndarray, n: int, directed: bool) -> np.ndarray:
+    """A number for each pair, (m,) int64: u·n + v, the same both ways round if not directed."""
+    first, second = np.asarray(pairs[:, 0], np.int64), np.asarray(pairs[:, 1], np.int64)
+    if not directed:
+        first, second = np.minimum(first, second), np.maximum(first, second)
+    return first * n + second
+
+
+def check_pairs(pairs: PairSet, n: int) -> None:
+    """Refuse a set that no graph of ``n`` vertices can have; in bounded memory.
+
+    A UserError if a shape, the seed or ``replaced`` is wrong, a vertex is not there, a positive
+    joins a vertex to itself, or one to validate or test on is also one to train on (either way
+    round if the set is not directed).
+    """
+    _check_shapes(pairs)
+    if pairs.seed is not None and not 0 <= pairs.seed <= MAX_SEED:
+        raise UserError(f"seed {pairs.seed} is outside 0..2^63-1")
+    for name, array in arrays_of(pairs).items():
+        if _kind(name) != "relations":
+            _check_vertices(name, array, n)
+    for mask, array in pairs.positives.items():
+        loops = np.flatnonzero(array[:, 0] == array[:, 1])
+        if len(loops):
+            pair = tuple(array[loops[0]].tolist())
+            raise UserError(f"{mask} has the pair {pair}: a vertex is no partner of itself")
+    if pairs.drawn and n < 3:
+        raise UserError(f"candidates cannot be drawn: the graph has {n} vertices")
+    _check_held_out(pairs, n)
+
+
+def _check_held_out(pairs: PairSet, n: int) -> None:
+    train = pairs.positives["train"]
+    for mask in HELD_OUT:
+        held = np.sort(keys(pairs.positives[mask], n, pairs.directed))
+        count, example = 0, 0
+        for start in range(0, len(train) if len(held) else 0, _AT_ONCE):
+            found = keys(train[start : start + _AT_ONCE], n, pairs.directed)
+            place = np.minimum(np.searchsorted(held, found), len(held) - 1)
+            common = found[held[place] == found]
+            if len(common) and not count:
+                example = int(common[0])
+            count += len(common)
+        if count:
+            pair = divmod(example, n)
+            raise UserError(
+                f"{count:,} pairs to train on are also in {mask}, such as {pair}",
+                "leave them out of one of the two",
+            )
+
+
+def _check_shapes(pairs: PairSet) -> None:
+    if pairs.replaced not in REPLACED:
+        raise UserError(f"replaced is {pairs.replaced!r}, not {' or '.join(REPLACED)}")
+    if pairs.drawn < 0 or (pairs.drawn and pairs.seed is None):
+        raise UserError("candidates that are drawn need a seed")
+    sizes = {mask: len(array) for mask, array in pairs.positives.items()}
+    if sizes.keys() != set(MASKS):
+        raise UserError(f"positives are of {', '.join(sizes)}, not of {', '.join(MASKS)}")
+    for name, array in arrays_of(pairs).items():
+        mask, kind = name.partition("_")[0], _kind(name)
+        if kind == "relations":
+            right = array.shape == (sizes[mask],)
+        elif kind == "candidates":
+            right = array.ndim == 2 and len(array) == sizes[mask]
+            right = right and not (pairs.replaced == "both" and array.shape[1] % 2)
+        else:
+            right = array.ndim == 2 and array.shape[1] == 2
+            if name == "train_negatives":
+                right = right and not (len(array) % sizes[mask] if sizes[mask] else len(array))
+        if not right or array.dtype.kind not in "iu":
+            raise UserError(
+                f"{name} is {array.dtype} of shape {array.shape}, for {sizes[mask]:,} positives"
+            )
+
+
+def _check_vertices(name: str, array: np.ndarray, n: int) -> None:
+    for start in range(0, len(array), _AT_ONCE):
+        piece = array[start : start + _AT_ONCE]
+        if piece.size and (piece.min() < 0 or piece.max() >= n):
+            wrong = int(piece.min() if piece.min() < 0 else piece.max())
+            raise UserError(f"{name} has the vertex {wrong}: the graph has 0..{n - 1}")
+
+
+def _in_index_dtype(pairs: PairSet, n: int) -> PairSet:
+    """The set with arrays of the types that files have; numbers that do not fit are refused."""
+
+    def converted(kind: str, mask: str, array: np.ndarray) -> np.ndarray:
+        array = np.asarray(array)
+        dtype = np.dtype(np.int32) if kind == "relations" else index_dtype(n)
+        if array.dtype.kind not in "iu" and array.size:
+            raise UserError(f"{_file(mask, kind)} holds {array.dtype}, not whole numbers")
+        limits = np.iinfo(dtype)
+        if array.size and (array.min() < limits.min or array.max() > limits.max):
+            raise UserError(f"{_file(mask, kind)} has the number {array.max()}")
+        return array.astype(dtype, copy=False)
+
+    arrays: dict[str, Any] = {
+        kind: {mask: converted(kind, mask, a) for mask, a in getattr(pairs, kind).items()}
+        for kind in _KINDS
+    }
+    return replace(pairs, **arrays)
+
+
+def _description(file: Path) -> dict[str, Any]:
+    """The fields of a description but format and version, checked."""
+    facts = read_json(file)
+    if facts.get("format") != FORMAT or facts.get("version") != VERSION:
+        raise UserError(f"{file} does not describe pairs of version {VERSION}", AGAIN)
+    check_fields(file, facts, _Description)
+    return {key: value for key, value in facts.items() if key not in ("format", "version")}
+
+
+@contextlib.contextmanager
+def _writing(path: Path, purpose: str) -> Iterator[None]:
+    """Keep others from replacing the graph, and from writing or removing pairs."""
+    folder = folder_inside(path, "pairs")
+    with folder_lock(path, purpose, exclusive=False):
+        try:
+            folder.mkdir(exist_ok=True)
+        except OSError as error:
+            raise UserError(f"cannot write {folder}: {error.strerror}") from error
+        with folder_lock(folder, purpose, name=".write.lock", patience=WAIT):
+            sweep(folder)
+            yield
+
+
+def _folder(path: str | os.PathLike[str], name: str) -> Path:
+    return folder_inside(folder_inside(path, "pairs"), check_stored_name("pairs", name))
+
+
+_KINDS = ("positives", "negatives", "candidates", "relations")
+
+
+def _file(mask: str, kind: str) -> str:
+    return mask if kind == "positives" else f"{mask}_{kind}"
+
+
+def _kind(file: str) -> str:
+    return file.partition("_")[2] or "positives"
+
+
+def _linked(source: str, target: str) -> None:
+    """A second name for a file, or a copy of it where its file system has no such names."""
+    try:
+        os.link(source, target)
+    except OSError:
+        shutil.copy2(source, target)

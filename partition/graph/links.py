@@ -1,0 +1,257 @@
+"""Pairs of vertices for link prediction: how they are split, and what is drawn by hash.
+
+Sets of pairs are kept in the graph folder: see :mod:`partition.graph.link_files`, whose functions
+this module has too. Everything that is drawn depends on the seed and on numbers of vertices and
+pairs only, so each of several processes draws what it needs, and all draw the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from fractions import Fraction
+
+import numpy as np
+
+from partition.errors import UserError
+from partition.graph.content import content_id, excess_of
+from partition.graph.graph import MASKS, Graph, arc_pieces, index_dtype
+from partition.graph.hashing import key, mixed, permuted
+from partition.graph.link_files import HELD_OUT, MAX_SEED, keys
+from partition.graph.link_files import PairSet as PairSet
+from partition.graph.link_files import check_pairs as check_pairs
+from partition.graph.link_files import has_pairs as has_pairs
+from partition.graph.link_files import identified as identified
+from partition.graph.link_files import list_pairs as list_pairs
+from partition.graph.link_files import read_pairs as read_pairs
+from partition.graph.link_files import remove_pairs as remove_pairs
+from partition.graph.link_files import write_pairs as write_pairs
+
+# Purposes of hashes.
+_ORDER, _NEGATIVES, _CANDIDATES = 1, 2, 3
+_AT_ONCE = 1 << 20  # pairs that are looked at at once
+
+
+def held_out(pairs: PairSet) -> np.ndarray:
+    """The positives to validate and test on, (k, 2): arcs that M may not have while it trains."""
+    return np.concatenate([pairs.positives[mask] for mask in HELD_OUT])
+
+
+def drawn_candidates(pairs: PairSet, mask: str, rows: slice, n: int) -> np.ndarray:
+    """Candidates of the positives ``rows`` of a mask, (rows, drawn) int64 vertices.
+
+    Candidate c of positive i depends on the seed, the mask, i and c only. Each is uniform among
+    the n vertices but the two ends of the positive; one may come twice.
+    """
+    first, last, _ = rows.indices(len(pairs.positives[mask]))
+    ends = np.sort(np.asarray(pairs.positives[mask][first:last], np.int64), axis=1)
+    base = key(pairs.seed or 0, _CANDIDATES, MASKS.index(mask))
+    rest = n - 1 - (ends[:, 0] != ends[:, 1])
+    if pairs.drawn and len(ends) and rest.min() < 1:
+        raise UserError(f"candidates cannot be drawn: the graph has {n} vertices")
+    of_pair = mixed(np.arange(first, max(first, last)), base)
+    of_number = np.arange(pairs.drawn, dtype=np.uint64)
+    hashes = mixed(of_pair[:, None] + of_number, key(base, _CANDIDATES))
+    vertices = (hashes % rest[:, None].astype(np.uint64)).astype(np.int64)
+    vertices += vertices >= ends[:, :1]
+    vertices += (vertices >= ends[:, 1:]) & (ends[:, :1] != ends[:, 1:])
+    return vertices
+
+
+def split_pairs(
+    graph: Graph,
+    shares: Sequence[Fraction | float | str],
+    seed: int = 0,
+    directed: bool = False,
+    negatives: int = 1,
+    *,
+    candidates: int = 0,
+    name: str = "links",
+    graph_id: str | None = None,
+) -> PairSet:
+    """Split the arcs of a graph at random into pairs to train on, validate on and test on.
+
+    Parameters
+    ----------
+    shares : three numbers
+        Of the pairs that train, validate and test; they add up to 1. The shares of the last two
+        are rounded down, the others train.
+    directed : bool
+        Whether arcs are pairs as they are. Otherwise a pair is {u, v} with u < v, once, if there
+        is an arc one way or the other. Loops are no pairs.
+    negatives : int
+        How many negatives, common to all, there are for each positive to validate or test on:
+        distinct pairs that are no arcs, uniform among all of them.
+    candidates : int
+        ``PairSet.drawn``.
+    graph_id : str, optional
+        ``Manifest.id`` of the graph, if it is known: it takes a while to be computed.
+
+    Returns
+    -------
+    PairSet
+        Pairs of each mask in increasing order. Which pair is in which mask depends on the seed
+        and on the place of the pair among all.
+
+    Raises
+    ------
+    UserError
+        If the shares do not add up to 1, a number is out of range, or the graph has fewer pairs
+        without an arc than there are to be negatives.
+    """
+    parsed = parsed_shares(shares)
+    if not 0 <= seed <= MAX_SEED:
+        raise UserError(f"seed {seed} is outside 0..2^63-1")
+    if negatives < 0 or candidates < 0:
+        raise UserError("a number of negatives or candidates is not below 0")
+    found = _pairs_of(graph, directed)
+    sizes = [int(share * len(found)) for share in parsed[1:]]
+    mask_of = _masks_of(len(found), sizes, key(seed, _ORDER))
+    positives = {
+        mask: _from_keys(found[mask_of == number], graph.n) for number, mask in enumerate(MASKS)
+    }
+    wanted = [size * negatives for size in sizes]
+    drawn = non_arcs(graph, sum(wanted), len(found), directed, key(seed, _NEGATIVES))
+    given = {}
+    if negatives:
+        pieces = zip(HELD_OUT, np.split(drawn, wanted[:1]), strict=True)
+        given = {mask: _from_keys(np.sort(piece), graph.n) for mask, piece in pieces}
+    return identified(
+        PairSet(
+            name=name,
+            graph_id=content_id(graph) if graph_id is None else graph_id,
+            id="",
+            directed=directed,
+            seed=seed,
+            made=f"split {','.join(map(str, shares))}",
+            positives=positives,
+            negatives=given,
+            drawn=candidates,
+        )
+    )
+
+
+def parsed_shares(shares: Sequence[Fraction | float | str]) -> tuple[Fraction, ...]:
+    """Three shares to train, validate and test; a UserError unless they add up to 1."""
+    hint = "such as 0.85,0.05,0.10: to train, validate and test"
+    text = ",".join(map(str, shares))
+    try:
+        parsed = tuple(Fraction(str(share)) for share in shares)
+    except (ValueError, ZeroDivisionError):
+        raise UserError(f"{text!r} are no three shares of the pairs", hint) from None
+    if len(parsed) != len(MASKS) or min(parsed) < 0:
+        raise UserError(f"{text!r} are no three shares of the pairs", hint)
+    if sum(parsed) != 1:
+        raise UserError(f"the shares {text} add up to {float(sum(parsed)):g}, not to 1", hint)
+    return parsed
+
+
+def has_arcs(graph: Graph, pairs: np.ndarray, directed: bool = True) -> np.ndarray:
+    """Whether the graph has an arc u→v for each pair (u, v) of (m, 2): (m,) bool.
+
+    If not ``directed``, an arc v→u counts too. Only rows of these vertices are looked at.
+    """
+    found = np.empty(len(pairs), bool)
+    for start in range(0, len(pairs), _AT_ONCE):
+        first, second = np.asarray(pairs[start : start + _AT_ONCE], np.int64).T
+        there = _have_arcs(graph, first, second)
+        if not directed:
+            there |= _have_arcs(graph, second, first)
+        found[start : start + _AT_ONCE] = there
+    return found
+
+
+def non_arcs(graph: Graph, count: int, narcs: int, directed: bool, base: int) -> np.ndarray:
+    """Keys of ``count`` distinct pairs that are no arcs of the graph, (count,) int64, as drawn.
+
+    Pairs are numbered, and a permutation of their numbers is walked from its begin; arcs are left
+    out. So the draw is uniform without replacement, and a longer one begins with a shorter one.
+    ``narcs`` is how many pairs are arcs; ``base`` the key of the permutation. A UserError if there
+    are too few.
+    """
+    n = graph.n
+    total = n * (n - 1) // (1 if directed else 2)
+    if count > total - narcs:
+        raise UserError(
+            f"the graph has {total - narcs:,} pairs without an arc, {count:,} negatives are asked "
+            "for: it is too dense",
+            "give fewer --negatives, or 0 and --candidates",
+        )
+    found, have, start = [np.zeros(0, np.int64)], 0, 0
+    while have < count:
+        stop = min(total, start + min(_AT_ONCE, 2 * (count - have) + 64))
+        numbers = permuted(np.arange(start, stop), total, base)
+        first, second = _directed_pair(numbers, n) if directed else _undirected_pair(numbers, n)
+        pairs = np.column_stack([first, second])
+        pairs = pairs[~has_arcs(graph, pairs, directed)]
+        found.append(keys(pairs, n, directed))
+        have += len(pairs)
+        start = stop
+    return np.concatenate(found)[:count]
+
+
+def _directed_pair(numbers: np.ndarray, n: int) -> tuple[np.ndarray, np.ndarray]:
+    """The ends u ≠ v of pairs by their numbers below n(n − 1)."""
+    first, second = np.divmod(numbers, n - 1)
+    return first, second + (second >= first)
+
+
+def _undirected_pair(numbers: np.ndarray, n: int) -> tuple[np.ndarray, np.ndarray]:
+    """The ends u < v of pairs by their numbers below n(n − 1)/2.
+
+    Vertex v has v smaller partners. Two vertices that have as many together as any such two make a
+    row of a rectangle, without a square root that would have to be rounded.
+    """
+    row, column = np.divmod(numbers, n if n % 2 else n - 1)
+    large = row + n % 2
+    other = column >= large
+    return column - large * other, np.where(other, n - 1 + n % 2 - large, large)
+
+
+def _pairs_of(graph: Graph, directed: bool) -> np.ndarray:
+    """Keys of the pairs that the arcs of a graph make, without loops, increasing: (m,) int64."""
+    # Of a symmetric graph, the arcs to larger vertices are all pairs.
+    once = not directed and excess_of(graph, False) == 0
+    pieces = [np.zeros(0, np.int64)]
+    for _, _, source, target in arc_pieces(graph):
+        kept = source < target if once else source != target
+        pieces.append(keys(np.column_stack([source[kept], target[kept]]), graph.n, directed))
+    found = np.concatenate(pieces)
+    del pieces
+    if (found[1:] <= found[:-1]).any():
+        found.sort()
+        found = found[np.append(True, found[1:] != found[:-1])]
+    return found
+
+
+def _masks_of(count: int, sizes: Sequence[int], base: int) -> np.ndarray:
+    """The number of the mask of each of ``count`` pairs, (count,) int8, by their place in a hashed
+    order: the first ``sizes[0]`` validate, the next ``sizes[1]`` test, the others train.
+    """
+    mask_of = np.zeros(count, np.int8)
+    for start in range(0, count, _AT_ONCE):
+        stop = min(count, start + _AT_ONCE)
+        place = permuted(np.arange(start, stop), count, base)
+        mask_of[start:stop] = np.where(place < sizes[0], 1, np.where(place < sum(sizes), 2, 0))
+    return mask_of
+
+
+def _from_keys(found: np.ndarray, n: int) -> np.ndarray:
+    pairs = np.empty((len(found), 2), index_dtype(n))
+    for start in range(0, len(found), _AT_ONCE):
+        piece = slice(start, start + _AT_ONCE)
+        pairs[piece, 0], pairs[piece, 1] = np.divmod(found[piece], n)
+    return pairs
+
+
+def _have_arcs(graph: Graph, source: np.ndarray, target: np.ndarray) -> np.ndarray:
+    """A binary search in all rows at once."""
+    low, high = graph.indptr[source], graph.indptr[source + 1]
+    end = high.copy()
+    while (open_ := low < high).any():
+        middle = (low + high) // 2
+        below = open_ & (graph.indices[np.minimum(middle, graph.nnz - 1)] < target)
+        low = np.where(below, middle + 1, low)
+        high = np.where(open_ & ~below, middle, high)
+    found = low < end
+    found[found] = graph.indices[low[found]] == target[found]
+    return found

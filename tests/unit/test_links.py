@@ -1,0 +1,369 @@
+"""Pairs for link prediction: how they are split, what is drawn, and what a folder keeps of them."""
+
+import json
+import shutil
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from command_line import as_json, refused, run
+from hypothesis import given
+from hypothesis import strategies as st
+from small_graphs import from_arcs, make_folder, random_graph
+
+from partition.errors import UserError
+from partition.graph import links
+from partition.graph.links import (
+    drawn_candidates,
+    held_out,
+    list_pairs,
+    read_pairs,
+    remove_pairs,
+    split_pairs,
+    write_pairs,
+)
+from partition.graph.store import open_graph, write_graph
+
+MASKS = ("train", "val", "test")
+SHARES = "0.85", "0.05", "0.10"
+
+
+@st.composite
+def graphs(draw):
+    """Directed graphs with loops and isolated vertices; some are symmetric."""
+    n = draw(st.integers(1, 9))
+    vertex = st.integers(0, n - 1)
+    arcs = draw(st.lists(st.tuples(vertex, vertex), max_size=30))
+    if draw(st.booleans()):
+        arcs += [(v, u) for u, v in arcs]
+    return from_arcs(n, arcs)
+
+
+def pairs_in(graph, directed):
+    """The set of pairs that the arcs make, without loops, by Python's sets."""
+    source = np.repeat(np.arange(graph.n), np.diff(graph.indptr)).tolist()
+    arcs = {(u, v) for u, v in zip(source, graph.indices.tolist(), strict=True) if u != v}
+    return arcs if directed else {(min(pair), max(pair)) for pair in arcs}
+
+
+def as_tuples(pairs):
+    return [tuple(pair) for pair in pairs.tolist()]
+
+
+@given(graphs(), st.booleans(), st.integers(0, 2**63 - 1), st.integers(0, 100))
+def test_a_split_is_disjoint_complete_and_of_the_sizes_asked_for(graph, directed, seed, percent):
+    shares = f"{100 - percent}/100", f"{percent // 3}/100", f"{percent - percent // 3}/100"
+    expected = pairs_in(graph, directed)
+    made = split_pairs(graph, shares, seed, directed, negatives=0)
+    found = [as_tuples(made.positives[mask]) for mask in MASKS]
+    assert sorted(pair for each in found for pair in each) == sorted(expected)
+    assert [len(each) for each in found[1:]] == [
+        percent // 3 * len(expected) // 100,
+        (percent - percent // 3) * len(expected) // 100,
+    ]
+    assert all(each == sorted(each) for each in found)
+    assert made.negatives == {}
+    assert made.directed == directed
+    assert {a.dtype for a in made.positives.values()} == {np.dtype(np.int32)}
+
+
+@given(graphs(), st.booleans(), st.integers(0, 99), st.integers(1, 3))
+def test_negatives_are_distinct_and_no_arcs(graph, directed, seed, each):
+    expected = pairs_in(graph, directed)
+    free = graph.n * (graph.n - 1) // (1 if directed else 2) - len(expected)
+    sizes = [int(len(expected) * share // 4) * each for share in (1, 1)]
+    if sum(sizes) > free:
+        with pytest.raises(UserError, match="too dense"):
+            split_pairs(graph, ("1/2", "1/4", "1/4"), seed, directed, each)
+        return
+    made = split_pairs(graph, ("1/2", "1/4", "1/4"), seed, directed, each)
+    found = [as_tuples(made.negatives[mask]) for mask in ("val", "test")]
+    assert [len(one) for one in found] == sizes
+    together = found[0] + found[1]
+    assert len(set(together)) == len(together)
+    assert not set(together) & expected
+    assert all(u != v if directed else u < v for u, v in together)
+
+
+def test_all_pairs_without_an_arc_can_be_negatives():
+    graph = from_arcs(7, [(u, v) for u in range(7) for v in range(u) if u + v > 3])
+    free = 7 * 6 // 2 - graph.nnz
+    drawn = links.non_arcs(graph, free, graph.nnz, False, 5)
+    assert len(set(drawn.tolist())) == free
+    # A longer draw begins with a shorter one.
+    np.testing.assert_array_equal(links.non_arcs(graph, 2, graph.nnz, False, 5), drawn[:2])
+
+
+def test_negatives_are_uniform():
+    graph, counts = from_arcs(6, [(0, 1), (1, 0), (2, 3)]), np.zeros(36)
+    for seed in range(3000):
+        counts[links.non_arcs(graph, 2, 2, False, links.key(seed, 1))] += 1
+    free = counts[counts > 0]
+    assert len(free) == 13
+    assert abs(free - 6000 / 13).max() < 5 * np.sqrt(6000 / 13)
+
+
+def test_a_split_depends_on_the_seed_only(monkeypatch):
+    graph = random_graph(80, 900)
+    made = split_pairs(graph, SHARES, 3, negatives=2)
+    assert split_pairs(graph, SHARES, 3, negatives=2).id == made.id
+    assert split_pairs(graph, SHARES, 4, negatives=2).id != made.id
+    assert split_pairs(graph, SHARES, 3, True, negatives=2).id != made.id
+    monkeypatch.setattr(links, "_AT_ONCE", 7)
+    assert split_pairs(graph, (0.85, 0.05, 0.1), 3, negatives=2).id == made.id
+
+
+def test_pairs_of_a_graph_with_one_way_of_each_edge_are_those_of_both_ways():
+    arcs = pairs_in(random_graph(40, 200), False)
+    one, both = from_arcs(40, arcs), from_arcs(40, [*arcs, *((v, u) for u, v in arcs)])
+    first, second = split_pairs(one, SHARES), split_pairs(both, SHARES)
+    for mask in MASKS:
+        np.testing.assert_array_equal(first.positives[mask], second.positives[mask])
+    for mask in ("val", "test"):
+        np.testing.assert_array_equal(first.negatives[mask], second.negatives[mask])
+
+
+@pytest.mark.parametrize("arcs", [[], [(0, 0)], [(1, 0)]])
+def test_graphs_of_no_pair_or_one(tmp_path, arcs):
+    path = make_folder(tmp_path / "g.graph", from_arcs(3, arcs))
+    write_pairs(path, split_pairs(open_graph(path).graph, SHARES))
+    made = read_pairs(path, "links")
+    assert as_tuples(made.positives["train"]) == [(0, 1)] * ((1, 0) in arcs)
+    assert held_out(made).shape == (0, 2)
+    empty = split_pairs(from_arcs(0, []), SHARES)
+    assert [len(empty.positives[mask]) for mask in MASKS] == [0, 0, 0]
+
+
+def test_drawn_candidates_are_the_same_wherever_they_are_drawn():
+    graph = random_graph(9, 60)
+    made = split_pairs(graph, ("0", "0.5", "0.5"), 1, negatives=0, candidates=400)
+    whole = drawn_candidates(made, "test", slice(None), 9)
+    pairs = made.positives["test"]
+    assert whole.shape == (len(pairs), 400)
+    assert whole.dtype == np.int64
+    np.testing.assert_array_equal(drawn_candidates(made, "test", slice(3, 5), 9), whole[3:5])
+    assert drawn_candidates(made, "test", slice(2, 2), 9).shape == (0, 400)
+    for pair, row in zip(as_tuples(pairs), whole, strict=True):
+        counts = np.bincount(row, minlength=9)
+        assert counts[list(pair)].sum() == 0
+        others = np.delete(counts, pair)
+        assert others.min() > 25
+        assert others.max() < 100
+    assert (drawn_candidates(made, "val", slice(0, 1), 9) != whole[0]).any()
+    other = replace(made, seed=2)
+    assert (drawn_candidates(other, "test", slice(None), 9) != whole).any()
+
+
+def full_set(path):
+    """A set with every kind of array, of a graph folder."""
+    stored = open_graph(path)
+    made = split_pairs(stored.graph, SHARES, 7, negatives=1)
+    rng = np.random.default_rng(0)
+    sizes = {mask: len(found) for mask, found in made.positives.items()}
+    return replace(
+        made,
+        name="full",
+        graph_id=stored.manifest.id,
+        negatives=made.negatives | {"train": rng.integers(0, 50, (2 * sizes["train"], 2))},
+        candidates={mask: rng.integers(0, 50, (sizes[mask], 4)) for mask in ("val", "test")},
+        replaced="both",
+        relations={mask: rng.integers(0, 3, size) for mask, size in sizes.items()},
+    )
+
+
+@pytest.fixture
+def path(tmp_path):
+    return make_folder(tmp_path / "g.graph", random_graph(50, 400))
+
+
+def test_a_folder_gives_back_what_was_written(path):
+    made = full_set(path)
+    stored = write_pairs(path, made)
+    found = read_pairs(path, "full")
+    for kind in ("positives", "negatives", "candidates", "relations"):
+        given, back = getattr(made, kind), getattr(found, kind)
+        assert given.keys() == back.keys()
+        for mask in given:
+            np.testing.assert_array_equal(given[mask], back[mask])
+            assert back[mask].dtype == np.int32
+            assert isinstance(back[mask], np.memmap)
+    for name in ("name", "graph_id", "directed", "seed", "made", "replaced", "drawn"):
+        assert getattr(found, name) == getattr(made, name)
+    assert found.id == stored.id
+    np.testing.assert_array_equal(
+        held_out(found), np.concatenate([made.positives["val"], made.positives["test"]])
+    )
+    assert list_pairs(path) == ["full"]
+    # A mapped array outlives the set: of a run that has begun, say.
+    remove_pairs(path, "full")
+    assert list_pairs(path) == []
+    assert found.positives["train"].sum() > 0
+    assert [file.name for file in (path / "pairs").iterdir()] == []
+
+
+def test_the_id_is_of_all_that_a_run_sees(path):
+    made = full_set(path)
+    ids = {links.identified(one).id for one in (
+        made, replace(made, directed=True), replace(made, replaced="second"),
+        replace(made, drawn=3), replace(made, drawn=3, seed=8), replace(made, relations={}),
+        replace(made, candidates={}),
+    )}  # fmt: skip
+    assert len(ids) == 7
+    assert links.identified(replace(made, name="x", seed=8, made="")).id == made_id(made)
+
+
+def made_id(made):
+    return links.identified(made).id
+
+
+def test_files_of_a_set_that_are_damaged(path):
+    write_pairs(path, full_set(path))
+    folder = path / "pairs" / "full"
+
+    def damaged(change):
+        kept = folder.with_name("kept")
+        shutil.copytree(folder, kept)
+        change()
+        with pytest.raises(UserError) as caught:
+            read_pairs(path, "full")
+        shutil.rmtree(folder)
+        kept.rename(folder)
+        return caught.value.message
+
+    def edited(**facts):
+        file = folder / "pairs.json"
+        known = json.loads(file.read_text())
+        file.write_text(json.dumps(known | facts))
+
+    def changed(name, change):
+        array = np.load(folder / f"{name}.npy")
+        np.save(folder / f"{name}.npy", change(array))
+
+    def flipped(array):
+        array[0] = (array[0] + 1) % 2
+        return array
+
+    def outside(array):
+        array[1, 1] = 50
+        return array
+
+    assert "does not describe pairs" in damaged(lambda: edited(version=9))
+    assert "unknown field" in damaged(lambda: edited(more=1))
+    assert "seed cannot be" in damaged(lambda: edited(seed="a"))
+    assert "made for another graph" in damaged(lambda: edited(graph_id="0" * 32))
+    assert "contradicts itself" in damaged(lambda: edited(sums={}))
+    assert "candidates that are drawn" in damaged(lambda: edited(drawn=4, seed=None))
+    assert "cannot read" in damaged(lambda: (folder / "pairs.json").write_text("{"))
+    assert "is missing" in damaged(lambda: (folder / "val.npy").unlink())
+    assert "truncated" in damaged(lambda: (folder / "val.npy").write_bytes(b"\x93NUMPY"))
+    assert "int64, not int32" in damaged(lambda: changed("test", lambda a: a.astype(np.int64)))
+    assert "the manifest asks for" in damaged(lambda: changed("test", lambda a: a[1:]))
+    assert "has the vertex 50" in damaged(lambda: changed("train", outside))
+    for name in ("train", "test_candidates", "val_relations", "train_negatives"):
+        text = damaged(lambda name=name: changed(name, flipped))
+        assert f"{name}.npy does not hold what pairs.json says" in text
+    read_pairs(path, "full")
+
+
+def test_sets_that_are_refused(path):
+    made = full_set(path)
+    train, test = made.positives["train"], made.positives["test"]
+
+    def refusal(**changes):
+        with pytest.raises(UserError) as caught:
+            write_pairs(path, replace(made, **changes))
+        return caught.value.message
+
+    def positives(**changed):
+        return {"positives": made.positives | changed, "candidates": {}, "relations": {}}
+
+    assert "another graph" in refusal(graph_id="0" * 32)
+    assert "not a valid name" in refusal(name="a/b")
+    assert "seed -1 is outside" in refusal(seed=-1)
+    assert "replaced is 'first'" in refusal(replaced="first")
+    outside = np.array([[1, 50]])
+    assert "test has the vertex 50: the graph has 0..49" in refusal(**positives(test=outside))
+    assert "the vertex -1" in refusal(**positives(test=-outside[:, [1, 0]] // 50))
+    assert "val has the pair (4, 4)" in refusal(**positives(val=np.array([[4, 4]])))
+    u, v = train[3].tolist()
+    for pair in ((u, v), (v, u)):
+        text = refusal(**positives(val=np.array([pair])))
+        assert f"1 pairs to train on are also in val, such as ({u}, {v})" in text
+    assert "val_negatives is int32 of shape" in refusal(negatives={"val": test[:, :1]})
+    assert "train_negatives" in refusal(negatives={"train": train[1:]})
+    assert "not whole numbers" in refusal(negatives={"val": np.array([[0.5, 1]])})
+    odd = {"test": np.zeros((len(test), 3), np.int32)}
+    assert "test_candidates" in refusal(candidates=odd)
+    assert "test_relations" in refusal(relations={"test": np.zeros(1, int)})
+    assert list_pairs(path) == []
+    # Either way round is another pair of a directed set.
+    reverse = np.array([[v, u]])
+    if (v, u) not in as_tuples(train):
+        write_pairs(path, replace(made, directed=True, **positives(val=reverse)))
+
+
+def test_the_commands_that_know_pairs(path):
+    graph = open_graph(path).graph
+    facts = as_json("pairs", path, "--candidates", 5, "--undirected", "--seed", 3)
+    assert facts["id"] == split_pairs(graph, SHARES, 3, candidates=5).id
+    assert facts["arcs"] == facts["positives"]
+    assert facts["drawn"] == 5
+    assert as_json("pairs", path, "--name", "both")["directed"] is True  # as the graph
+    listed = as_json("list", path)
+    assert [(one["kind"], one["name"]) for one in listed] == [("pairs", "both"), ("pairs", "links")]
+    described = as_json("info", path)
+    assert [one["arcs"] for one in described["pairs"]] == [one["positives"] for one in listed]
+    assert as_json("info", path, "links") == facts
+    text = run("info", path, "links").stdout
+    assert f"{facts['positives']['test']} pairs, {facts['positives']['test']} of them arcs" in text
+    assert "links" in run("list", path).stdout
+    assert "both" in run("info", path).stdout
+    for name in ("links", "both"):
+        assert f"pairs {name}: vertices, checksums" in run("check", path).stdout
+    assert as_json("remove", path, "links")["removed"] == ["links"]
+    assert list_pairs(path) == ["both"]
+
+
+def test_check_finds_what_no_checksum_does(path):
+    run("pairs", path)
+    folder = path / "pairs" / "links"
+    known = json.loads((folder / "pairs.json").read_text())
+    (folder / "pairs.json").write_text(json.dumps(known | {"id": "0" * 32}))
+    result = run("check", path, code=2)
+    assert "the id is not that of the arrays" in result.stdout
+    assert "gcn-partition pairs --force" in result.stderr
+
+
+def test_lines_of_the_command(path):
+    run("pairs", path)
+    taken = refused("pairs", path)
+    assert taken == (
+        f"error: {path} has pairs 'links' already\n"
+        "  hint: give --name or --force, or remove them first\n"
+    )
+    run("pairs", path, "--force", "--seed", 1)
+    assert "add up to 1.1, not to 1" in refused("pairs", path, "--split", "0.9,0.1,0.1", "--force")
+    for split in ("0.9,0.1", "a,b,c", "1.5,-0.5,0", "1/0,0,0"):
+        assert "are no three shares" in refused("pairs", path, "--split", split, "--force")
+    assert "too dense" in refused("pairs", path, "--negatives", 1000, "--name", "x")
+    assert "seed -1 is outside" in refused("pairs", path, "--seed", -1, "--name", "x")
+    assert "did you mean 'links'?" in refused("info", path, "link")
+    assert "did you mean 'links'?" in refused("remove", path, "link")
+    run("add", path, "--model", "rp", "-k", 2)
+    assert "has a partition 'rp-2'" in refused("pairs", path, "--name", "rp-2")
+    with pytest.raises(UserError, match="has no pairs 'x', nor any others"):
+        read_pairs(make_folder(path.with_name("h.graph"), random_graph(5, 9)), "x")
+    assert "has pairs 'links'" in refused("add", path, "--model", "rp", "-k", 2, "--name", "links")
+
+
+def test_pairs_stay_where_the_arcs_stay(path):
+    run("pairs", path)
+    made = read_pairs(path, "links")
+    run("attach", path, "--features", "random:3")
+    kept = read_pairs(path, "links")
+    assert kept.id == made.id
+    np.testing.assert_array_equal(kept.positives["train"], made.positives["train"])
+    lines = []
+    write_graph(path, random_graph(50, 300, 1), source={}, overwrite=True, report=lines.append)
+    assert lines == ["pairs deleted, of other arcs or damaged: links"]
+    assert list_pairs(path) == []
