@@ -13,11 +13,12 @@ reason, or records of calls, each of which equals itself only.
 
 from __future__ import annotations
 
+import io
 import pickletools
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 from partition.errors import UserError, shortened
 
@@ -54,11 +55,12 @@ class Made:
 
 
 def read_pickle(
-    raw: bytes | IO[bytes], path: Path, names: Mapping[tuple[str, str], str], meant: Meant
+    raw: bytes | io.BytesIO, path: Path, names: Mapping[tuple[str, str], str], meant: Meant
 ) -> object:
     """The data that a pickle of Python 2 or 3 describes; texts of Python 2 as latin-1.
 
-    An open file is read from where it stands to the end of the pickle.
+    A stream of bytes is read from where it stands to the end of the pickle; a file would allocate
+    whatever length a pickle announces.
     ``names`` has the (module, name) of all that it may name, and the word that stands for each;
     ``DICT`` for dictionaries. A UserError, which names ``path``, if it names anything else, is
     damaged, or has instructions or keys that are not read.

@@ -9,6 +9,7 @@ with the bytes of its storage.
 from __future__ import annotations
 
 import contextlib
+import io
 import math
 import os
 import zipfile
@@ -19,6 +20,7 @@ import numpy as np
 
 from partition.errors import UserError
 from partition.records import open_regular, zip_errors
+from partition.resident import check_memory
 from partition.tensor_files.numbers import BFLOAT16, array_of, item_bytes
 from partition.tensor_files.pickles import DICT, Made, Meant, Named, read_pickle
 
@@ -112,11 +114,14 @@ def read_old_torch(
     """
     names = names_of(classes, others)
     with zip_errors(path), open_regular(path) as file:
-        if read_pickle(file, path, names, meant) != OLD_MAGIC:
-            raise UserError(f"{path} is not a file of torch", meant.hint)
-        for _ in range(2):  # a version; sizes of types
-            read_pickle(file, path, names, meant)
-        return read_pickle(file, path, names, meant)
+        check_memory(os.fstat(file.fileno()).st_size, f"{path}: its content")
+        stream = io.BytesIO(file.read())  # which gives what it has, whatever length is announced
+    magic = read_pickle(stream, path, names, meant)
+    if type(magic) is not int or magic != OLD_MAGIC:
+        raise UserError(f"{path} is not a file of torch", meant.hint)
+    for _ in range(2):  # a version; sizes of types
+        read_pickle(stream, path, names, meant)
+    return read_pickle(stream, path, names, meant)
 
 
 class TorchFile:

@@ -40,6 +40,13 @@ MEANT = Meant(
 )
 NAMES = CACHES | numpy_arrays.NAMES
 RELATION = "relation"
+TYPES = "head_type"
+# Arrays that are read, by their names in OGB and PyTorch Geometric.
+KNOWN = {
+    "edge", "edge_neg", "source_node", "target_node", "source_node_neg", "target_node_neg",
+    "head", "tail", "head_neg", "tail_neg", RELATION, "edge_label_index", "edge_label",
+    "pos_edge_label_index", "neg_edge_label_index", "pos_edge_label",
+}  # fmt: skip
 
 
 def read_masks(path: Path, columns: str | None, text: bool) -> tuple[dict[str, Arrays], list[str]]:
@@ -143,27 +150,20 @@ def _columns_of(index: np.ndarray, where: str) -> np.ndarray:
     return np.column_stack(ends_of(index, where, "(2, m)"))
 
 
-def _named_pairs(fields: Mapping[str, np.ndarray], where: str) -> tuple[Arrays, set[str]]:
-    """The arrays of a mask out of those of a file, by their names, and the names of others."""
-    if "head_type" in fields:
-        raise UserError(
-            f"{where} has vertices of several types, such as ogbl-biokg",
-            "number all vertices together, and give tables of pairs",
-        )
+def _named_pairs(fields: Mapping[str, np.ndarray], where: str) -> Arrays:
+    """The arrays of a mask out of those of a file, by their names."""
     if {"edge_label_index", "pos_edge_label_index"} & fields.keys():
-        return labelled_pairs(fields, where), set()
+        return labelled_pairs(fields, where)
     for first, second in (("source_node", "target_node"), ("head", "tail")):
         if {first, second} <= fields.keys():
             positives = _stacked(fields[first], fields[second], where)
             break
     else:
         if "edge" not in fields:
-            known = ", ".join(map(quoted, fields)) or "nothing"
-            raise UserError(f"{where} holds {known}, and no pairs that are known", MEANT.hint)
+            raise UserError(f"{where} holds no pairs that are known", MEANT.hint)
         first = second = "edge"
         positives = _rows_of_pairs(fields["edge"], where)
     found = {"positives": positives}
-    used = {first, second, RELATION, f"{first}_neg", f"{second}_neg"}
     if RELATION in fields:
         found["relations"] = fields[RELATION].reshape(-1)
     if "edge_neg" in fields and first == "edge":
@@ -172,7 +172,7 @@ def _named_pairs(fields: Mapping[str, np.ndarray], where: str) -> tuple[Arrays, 
         found["both"] = np.column_stack([fields[f"{second}_neg"], fields[f"{first}_neg"]])
     elif f"{second}_neg" in fields:
         found["candidates"] = fields[f"{second}_neg"]
-    return found, fields.keys() - used
+    return found
 
 
 def _stacked(first: np.ndarray, second: np.ndarray, where: str) -> np.ndarray:
@@ -220,18 +220,24 @@ def _parts(
     for part in parts:
         fields = {}
         for name, value in attributes_of(part, path).items():
-            if numpy_arrays.is_numpy_array(value):
-                fields[name] = numpy_arrays.numpy_array(value, f"{path}: {name}")
-            elif is_tensor(value):
-                if file is None:
-                    raise UserError(
-                        f"{path} has tensors in a form older than torch 1.6",
-                        "load it with torch.load and save it with torch.save again",
-                    )
+            if name == TYPES:
+                raise UserError(
+                    f"{path} has vertices of several types, such as ogbl-biokg",
+                    "number all vertices together, and give tables of pairs",
+                )
+            tensor = is_tensor(value)
+            if name not in KNOWN:
+                unread |= {name} if tensor or numpy_arrays.is_numpy_array(value) else set()
+            elif tensor and file is None:
+                raise UserError(
+                    f"{path} has tensors in a form older than torch 1.6",
+                    "load it with torch.load and save it with torch.save again",
+                )
+            elif tensor and file is not None:
                 fields[name] = file.array(name, value)
-        arrays, more = _named_pairs(fields, str(path))
-        found.append(arrays)
-        unread |= more
+            else:
+                fields[name] = numpy_arrays.numpy_array(value, f"{path}: {name}")
+        found.append(_named_pairs(fields, str(path)))
     return found, unread
 
 
