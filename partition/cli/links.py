@@ -3,16 +3,41 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import click
+from click.core import ParameterSource
 
 from partition.cli import common
-from partition.cli.common import option
+from partition.cli.common import FILE, note, option
 from partition.errors import UserError
 from partition.graph import store
-from partition.graph.links import has_pairs, parsed_shares, split_pairs, write_pairs
+from partition.graph.graph import MASKS
+from partition.graph.links import HELD_OUT, PairSet, has_pairs, split_pairs, write_pairs
+from partition.graph.store import StoredGraph
+from partition.importing.links import LinkFiles, import_pairs
 from partition.reporting import tables
 from partition.reporting.describe import describe_pairs
+
+OF_A_SPLIT = ("split", "seed", "negatives", "candidates")
+PARTS = [
+    *((mask, "positives") for mask in MASKS),
+    *((mask, "negatives") for mask in MASKS),
+    *((mask, "candidates") for mask in HELD_OUT),
+]
+
+
+def _files(command: Any) -> Any:
+    """--train FILE, --val-negatives FILE and so on."""
+    texts = {
+        "positives": "Pairs of {}: a table, .npy, .parquet or .pt.",
+        "negatives": "Negatives of {}.",
+        "candidates": "Vertices in place of the second one of each pair of {}, a row for each.",
+    }
+    for mask, kind in reversed(PARTS):
+        flag = f"--{mask}" if kind == "positives" else f"--{mask}-{kind}"
+        command = option(f"{flag} {mask}_{kind}", texts[kind].format(mask), type=FILE)(command)
+    return command
 
 
 @click.command(
@@ -20,6 +45,8 @@ from partition.reporting.describe import describe_pairs
 Examples:
   gcn-partition pairs G.graph --split 0.85,0.05,0.10
   gcn-partition pairs G.graph --split 0.7,0.1,0.2 --seed 1 --name links-1 --negatives 0
+  gcn-partition pairs collab.graph --from dataset/ogbl_collab
+  gcn-partition pairs G.graph --train train.csv --val val.csv --test test.csv
   gcn-partition info G.graph links"""
 )
 @common.graph_argument
@@ -47,40 +74,82 @@ Examples:
     "they are drawn when they are needed.",
     0,
 )
+@option(
+    "--from whole",
+    "Read the pairs of all masks: a folder of OGB, or one with train, valid and test; an .npz; or "
+    "what torch.save wrote of the three graphs of RandomLinkSplit.",
+    metavar="FILE|FOLDER",
+    type=FILE,
+)
+@_files
+@option(
+    "--columns",
+    "Columns of tables of pairs in their order: source, target, relation, and - for one that is "
+    "not read.",
+    metavar="NAMES",
+)
+@option(
+    "--drop-held-out",
+    "Leave pairs that are also there to validate or test on out of those to train on.",
+    is_flag=True,
+)
 @common.force_option
 @common.json_option
 def pairs(
-    graph: Path,
-    split: str,
-    seed: int,
-    name: str,
-    directed: bool | None,
-    negatives: int,
-    candidates: int,
-    force: bool,
-    as_json: bool,
+    graph: Path, name: str, directed: bool | None, force: bool, as_json: bool, **options: Any
 ) -> None:
-    """Split the arcs of a graph into pairs to train on, validate on and test on.
+    """Split the arcs of a graph into pairs to train on, validate on and test on, or read pairs.
 
     The graph keeps all arcs: gcnmpi leaves those to validate and test on out of M, both ways.
     """
-    shares = parsed_shares(split.split(","))
     check_is_free(graph, name, force)
+    whole, columns = options.pop("whole"), options.pop("columns")
+    parts = {(m, k): options.pop(f"{m}_{k}") for m, k in PARTS}
+    files = LinkFiles(whole, {key: f for key, f in parts.items() if f is not None}, columns)
+    drop = options.pop("drop_held_out")
+    reading = bool(files.whole or files.parts)
+    _check_options(reading, columns is not None or drop)
     stored = store.open_graph(graph)
-    with common.working("drawing"):
-        made = split_pairs(
-            stored.graph,
-            shares,
-            seed,
-            stored.manifest.directed if directed is None else directed,
-            negatives,
-            candidates=candidates,
-            name=name,
-            graph_id=stored.manifest.id,
-        )
+    directed = stored.manifest.directed if directed is None else directed
+    with common.working("reading" if reading else "drawing"):
+        if reading:
+            made, notes = import_pairs(
+                files,
+                stored.graph,
+                graph_id=stored.manifest.id,
+                directed=directed,
+                name=name,
+                drop_held_out=drop,
+            )
+        else:
+            made, notes = _drawn(stored, directed, name, **options), []
         made = write_pairs(graph, made, force)
+    for line in notes:
+        note(line)
     facts = describe_pairs(made, stored.graph)
     common.emit(facts, as_json, lambda: tables.show_pair_sets([facts]))
+
+
+def _drawn(
+    stored: StoredGraph, directed: bool, name: str, split: str, seed: int, **options: int
+) -> PairSet:
+    shares, graph_id = split.split(","), stored.manifest.id
+    return split_pairs(
+        stored.graph, shares, seed, directed, name=name, graph_id=graph_id, **options
+    )
+
+
+def _check_options(reading: bool, of_files: bool) -> None:
+    """Refuse options of a split for pairs that are read, and the other way round."""
+    context = click.get_current_context()
+    for name in OF_A_SPLIT if reading else ():
+        if context.get_parameter_source(name) is ParameterSource.COMMANDLINE:
+            raise UserError(f"--{name} draws pairs, and these are read from files")
+    if of_files and not reading:
+        raise UserError(
+            "--columns and --drop-held-out are for pairs that are read",
+            "give --from, or --train, --val and --test",
+        )
 
 
 def check_is_free(graph: Path, name: str, force: bool) -> None:

@@ -77,6 +77,8 @@ class PairSet:
         Candidates of each positive that are drawn by hash when they are needed; 0: none.
     relations : mapping of "train", "val", "test" to (m,) int32
         The relation of each positive; empty where there is one only.
+    relation_names : tuple of str
+        The names of relations, where they are not their numbers.
     """
 
     name: str
@@ -91,6 +93,7 @@ class PairSet:
     replaced: str = "second"
     drawn: int = 0
     relations: Mapping[str, np.ndarray] = field(default_factory=dict)
+    relation_names: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -107,6 +110,7 @@ class _Description:
     drawn: Count
     counts: Mapping[Annotated[str, FILES], list[Count]]
     sums: Mapping[Annotated[str, FILES], str]
+    relation_names: tuple[str, ...] = ()
     format: str = FORMAT
     version: int = VERSION
 
@@ -194,7 +198,8 @@ def read_pairs(path: str | os.PathLike[str], name: str, *, check: bool = True) -
     by_kind: dict[str, dict[str, np.ndarray]] = {kind: {} for kind in _KINDS}
     for file, array in arrays.items():
         by_kind[_kind(file)][file.partition("_")[0]] = array
-    pairs = PairSet(**facts | {"name": name} | by_kind)
+    facts |= {"name": name, "relation_names": tuple(facts.get("relation_names", ()))}
+    pairs = PairSet(**facts | by_kind)
     try:
         _check_shapes(pairs)
         if check:
@@ -314,7 +319,7 @@ def _check_held_out(pairs: PairSet, n: int) -> None:
             pair = divmod(example, n)
             raise UserError(
                 f"{count:,} pairs to train on are also in {mask}, such as {pair}",
-                "leave them out of one of the two",
+                "gcn-partition pairs --drop-held-out leaves them out of those to train on",
             )
 
 

@@ -16,11 +16,13 @@ from partition.errors import UserError
 from partition.graph.content import content_id, excess_of
 from partition.graph.graph import MASKS, Graph, arc_pieces, index_dtype
 from partition.graph.hashing import key, mixed, permuted
-from partition.graph.link_files import HELD_OUT, MAX_SEED, keys
+from partition.graph.link_files import HELD_OUT as HELD_OUT
+from partition.graph.link_files import MAX_SEED
 from partition.graph.link_files import PairSet as PairSet
 from partition.graph.link_files import check_pairs as check_pairs
 from partition.graph.link_files import has_pairs as has_pairs
 from partition.graph.link_files import identified as identified
+from partition.graph.link_files import keys as keys
 from partition.graph.link_files import list_pairs as list_pairs
 from partition.graph.link_files import read_pairs as read_pairs
 from partition.graph.link_files import remove_pairs as remove_pairs

@@ -37,7 +37,7 @@ def summaries(figures: Mapping[str, Metrics | NodeTraffic]) -> dict[str, dict[st
 
 def describe_pairs(pairs: PairSet, graph: Graph | None = None) -> dict[str, Any]:
     """All about a set of pairs but its arrays; how many are arcs, if their graph is given."""
-    arrays = {"positives", "negatives", "candidates", "relations"}
+    arrays = {"positives", "negatives", "candidates", "relations", "relation_names"}
     facts = {f.name: getattr(pairs, f.name) for f in fields(pairs) if f.name not in arrays}
     relations = [int(found.max()) + 1 for found in pairs.relations.values() if len(found)]
     facts |= {

@@ -8,11 +8,12 @@ that is not in the table is refused, and so are instructions that no reader need
 The result may refer to one object many times over: a small file can hold a tree of 2⁴⁰ leaves. So
 whoever looks into it looks for one thing, by its type, and never compares, hashes, prints or walks
 values that can be nested. The keys of dictionaries are short texts and small integers for this
-reason.
+reason, or records of calls, each of which equals itself only.
 """
 
 from __future__ import annotations
 
+import io
 import pickletools
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -54,10 +55,12 @@ class Made:
 
 
 def read_pickle(
-    raw: bytes, path: Path, names: Mapping[tuple[str, str], str], meant: Meant
+    raw: bytes | io.BytesIO, path: Path, names: Mapping[tuple[str, str], str], meant: Meant
 ) -> object:
     """The data that a pickle of Python 2 or 3 describes; texts of Python 2 as latin-1.
 
+    A stream of bytes is read from where it stands to the end of the pickle; a file would allocate
+    whatever length a pickle announces.
     ``names`` has the (module, name) of all that it may name, and the word that stands for each;
     ``DICT`` for dictionaries. A UserError, which names ``path``, if it names anything else, is
     damaged, or has instructions or keys that are not read.
@@ -159,6 +162,8 @@ def _set(target: object, items: list[object]) -> None:
         texts = key if type(key) is tuple and len(key) == 3 else (key,)
         if type(key) is int:
             good = abs(key) < LARGEST_KEY
+        elif type(key) is Made:  # of an enumeration, say; it is hashed by its place in memory
+            good = True
         else:
             good = all(type(text) is str and len(text) <= LONGEST_KEY for text in texts)
         if not good:

@@ -9,16 +9,18 @@ with the bytes of its storage.
 from __future__ import annotations
 
 import contextlib
+import io
 import math
 import os
 import zipfile
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
 import numpy as np
 
 from partition.errors import UserError
 from partition.records import open_regular, zip_errors
+from partition.resident import check_memory
 from partition.tensor_files.numbers import BFLOAT16, array_of, item_bytes
 from partition.tensor_files.pickles import DICT, Made, Meant, Named, read_pickle
 
@@ -33,6 +35,7 @@ NAMES = {
     ("torch._utils", "_rebuild_parameter"): "parameter",
     ("torch", "Size"): "size",
 } | {("torch", name): kind for name, kind in KINDS.items()}
+NOTHING: Mapping[tuple[str, str], str] = {}
 INSTANCE = "instance"  # the word for objects of a reader's classes
 STATE = Meant("a state dict of tensors", "save tensors only: torch.save(model.state_dict(), FILE)")
 # Names under which programs put a state dict beside the state of an optimizer and counters.
@@ -40,6 +43,7 @@ WRAPPED = ("state_dict", "model_state_dict", "model")
 # All tensors together may be so many bytes, and so many times as long as the file: bfloat16 becomes
 # float32, and some tensors are there twice, but a small file must not grow without end.
 FREE_TENSORS, TENSORS_RATIO = 1 << 26, 8
+OLD_MAGIC = 0x1950A86A20F9469CFC6C  # the first pickle of a file before torch 1.6
 LONGEST_SHAPE = 32  # dimensions, as in NumPy
 
 
@@ -68,12 +72,16 @@ def is_tensor(value: object) -> bool:
 
 @contextlib.contextmanager
 def open_torch(
-    path: Path, classes: Iterable[tuple[str, str]] = (), meant: Meant = STATE
+    path: Path,
+    classes: Iterable[tuple[str, str]] = (),
+    meant: Meant = STATE,
+    others: Mapping[tuple[str, str], str] = NOTHING,
 ) -> Iterator[TorchFile]:
     """Open a file of tensors in containers: ``content``, and ``array`` for the tensors in it.
 
     Objects of ``classes``, each a (module, name), may be in it, too: a :class:`Made` with the word
-    ``INSTANCE`` stands for each, and nothing of the class is run. A UserError if the file is not in
+    ``INSTANCE`` stands for each, and nothing of the class is run; and calls of ``others``, with the
+    words that these have. A UserError if the file is not in
     the zip format, names anything else, or is damaged; ``meant`` is for messages.
     """
     with zip_errors(path), open_regular(path) as file:
@@ -84,7 +92,36 @@ def open_torch(
             )
         with zipfile.ZipFile(file) as archive:
             size = os.fstat(file.fileno()).st_size
-            yield TorchFile(path, archive, size, classes, meant)
+            yield TorchFile(path, archive, size, names_of(classes, others), meant)
+
+
+def names_of(
+    classes: Iterable[tuple[str, str]], others: Mapping[tuple[str, str], str]
+) -> dict[tuple[str, str], str]:
+    """All that a pickle of torch may name, with the words for it."""
+    return NAMES | dict.fromkeys(classes, INSTANCE) | dict(others)
+
+
+def read_old_torch(
+    path: Path,
+    classes: Iterable[tuple[str, str]],
+    meant: Meant,
+    others: Mapping[tuple[str, str], str],
+) -> object:
+    """The content of a file of ``torch.save`` before 1.6: the fourth of the pickles in it.
+
+    Its tensors, whose numbers follow, are not read; arrays of NumPy are in the pickle itself.
+    """
+    names = names_of(classes, others)
+    with zip_errors(path), open_regular(path) as file:
+        check_memory(os.fstat(file.fileno()).st_size, f"{path}: its content")
+        stream = io.BytesIO(file.read())  # which gives what it has, whatever length is announced
+    magic = read_pickle(stream, path, names, meant)
+    if type(magic) is not int or magic != OLD_MAGIC:
+        raise UserError(f"{path} is not a file of torch", meant.hint)
+    for _ in range(2):  # a version; sizes of types
+        read_pickle(stream, path, names, meant)
+    return read_pickle(stream, path, names, meant)
 
 
 class TorchFile:
@@ -95,7 +132,7 @@ class TorchFile:
         path: Path,
         archive: zipfile.ZipFile,
         size: int,
-        classes: Iterable[tuple[str, str]],
+        names: Mapping[tuple[str, str], str],
         meant: Meant,
     ) -> None:
         self._path, self._archive, self._size = path, archive, size
@@ -109,7 +146,6 @@ class TorchFile:
         if order in archive.namelist() and self._member("byteorder") != b"little":
             raise UserError(f"{path} has numbers in big-endian order, which is not read here")
         self._storages: dict[tuple[str, str], np.ndarray] = {}
-        names = NAMES | dict.fromkeys(classes, INSTANCE)
         self.content = read_pickle(self._member("data.pkl"), path, names, meant)
 
     def _member(self, name: str) -> bytes:

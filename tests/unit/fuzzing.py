@@ -34,18 +34,20 @@ from gcnmpi.run.record import Epoch, read_run
 from gcnmpi.run.weights import read_weights
 from partition.errors import UserError
 from partition.graph.graph import Graph
+from partition.graph.links import read_pairs, split_pairs, write_pairs
 from partition.graph.metrics import measure
 from partition.graph.store import open_graph, read_partition, write_graph
 from partition.importing.partfile import read_parts
 from partition.importing.readers import read_source
+from partition.importing.readers.link_files import read_masks
 from partition.importing.vertex_data import VertexFiles, attach
 from partition.pipeline.adding import add_partition
-from partition.reporting.describe import describe_partition
+from partition.reporting.describe import describe_pairs, describe_partition
 from partition.reporting.tables import show_partition
-from partition.tensor_files import read_tensors
+from partition.tensor_files import read_tensors, torch_zip
 
 Pack = Callable[[bytes], bytes]
-PICKLES = ("planetoid", "torch", "pyg")  # the targets that hold pickles
+PICKLES = ("planetoid", "torch", "pyg", "pair files")  # the targets that hold pickles
 
 
 @dataclass(frozen=True, repr=False)
@@ -134,6 +136,7 @@ def targets(folder: Path) -> dict[str, Target]:
         "torch": _torch(),
         "safetensors": _safetensors(),
         "pyg": _pyg(),
+        "pair files": _pair_files(),
         "vertex data": _vertex_data(),
         "vertex tables": _vertex_tables(),
         "part file": Target({"parts": b"0\n1\n2\n0\n"}, lambda f: read_parts(f / "parts", 4, 3)),
@@ -236,6 +239,18 @@ def _pyg() -> Target:
     }  # fmt: skip
     tensor_files.write_graph(stream, arrays | {"num_nodes": 3})
     return _of_zip("g.pt", stream.getvalue(), lambda folder: read_source(folder / "g.pt", "pyg"))
+
+
+def _pair_files() -> Target:
+    pairs = np.array([[0, 1], [1, 2], [3, 1]])
+    head = b"".join(pickle.dumps(part, 2) for part in (torch_zip.OLD_MAGIC, 1001, {}))
+    old, new = pickle.dumps({"edge": pairs, "edge_neg": pairs}, 2), io.BytesIO()
+    tensor_files.write_torch(new, {"head": pairs[:, 0], "tail": pairs[:, 1], "x": 1}, {})
+    files = {
+        "train.pt": new.getvalue(), "valid.pt": head + old, "test.csv": b"0,2\n2,1\n",
+    }  # fmt: skip
+    inside = _members("train.pt", new.getvalue()) | {"valid.pt!": (old, lambda data: head + data)}
+    return Target(files, lambda folder: read_masks(folder, None, False), inside)
 
 
 def _members(file: str, archive: bytes) -> dict[str, tuple[bytes, Pack]]:
@@ -344,6 +359,10 @@ def _stored(path: Path) -> dict[str, Target]:
     write_graph(path, graph, source={})
     add_partition(path, "rp", 2)
     whole = {str(file.relative_to(path)): file.read_bytes() for file in path.rglob("*.*")}
+    write_pairs(path, split_pairs(graph, ("1/2", "1/4", "1/4")))
+    folder = path / "pairs"
+    pairs = {str(file.relative_to(path)): file.read_bytes() for file in folder.rglob("*.*")}
+    pairs["manifest.json"] = whole["manifest.json"]
     npz = "partitions/rp-2.npz"
 
     def described(folder: Path) -> None:
@@ -359,6 +378,7 @@ def _stored(path: Path) -> dict[str, Target]:
 
     return {
         "graph folder": Target(whole, opened),
+        "pairs": Target(pairs, lambda folder: describe_pairs(read_pairs(folder, "links"))),
         "partition": Target(whole, described, _members(npz, whole[npz])),
     }
 

@@ -50,7 +50,7 @@ WITH_ARGUMENT = [
 def reprogrammed(data: bytes, rng: random.Random) -> bytes:
     """A pickle with one to three changes of its instructions; now and then, another program."""
     steps = list(_steps(data))
-    if len(steps) < 3 or rng.random() < 0.2:
+    if len(steps) < 5 or rng.random() < 0.2:
         return b"\x80\x02" + b"".join(_step(rng) for _ in range(rng.randint(2, 60))) + b"."
     for _ in range(rng.randint(1, 3)):
         at = rng.randrange(1, len(steps))

@@ -17,9 +17,10 @@ from traced import takes_less_than
 pytestmark = pytest.mark.slow
 
 NAMES = [
-    "mtx", "edges", "npz", "planetoid", "torch", "safetensors", "pyg", "vertex data",
-    "vertex tables",
-    "part file", "config", "weights", "record", "graph folder", "partition", "checkpoint",
+    "mtx", "edges", "npz", "planetoid", "torch", "safetensors", "pyg", "pair files",
+    "vertex data", "vertex tables",
+    "part file", "config", "weights", "record", "graph folder", "partition",
+    "pairs", "checkpoint",
 ]  # fmt: skip
 SECONDS = 10.0  # of processor time for a file of a few kilobytes
 MEMORY = 4 << 20  # bytes that reading one may take however small it is; and ten times its size

@@ -43,6 +43,7 @@ GROUND = {
     "partition.deadline", "partition.records", "partition.registry", "partition.resident",
     "partition.signals", "partition.startup", "partition.tensor_files", "partition.terminal",
     "partition.tensor_files.numbers", "partition.tensor_files.pickles",
+    "partition.tensor_files.numpy_arrays",
     "partition.tensor_files.safetensors",
     "partition.tensor_files.torch_zip",
 }  # fmt: skip

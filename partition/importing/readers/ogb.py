@@ -187,7 +187,7 @@ def _rest(path: Path, found: _Raw) -> dict[str, object]:
     split, masks = _masks(path, found.n)
     if labels is not None:
         rest |= _as_labels(labels, path)
-    if masks and labels is None:
+    if split and (labels is None or not masks):
         masks, unread = {}, unread | {f"split/{split}"}  # masks of nothing that could be learned
     notes = {"columns": f"not read: {', '.join(sorted(unread))}"} if unread else {}
     return rest | {"masks": masks, "notes": notes}
@@ -217,6 +217,8 @@ def _masks(path: Path, n: int) -> tuple[str, dict[str, np.ndarray]]:
             f"{folder} holds the splits {', '.join(names)}: it is not clear which to take",
             "move the others elsewhere",
         )
+    if names and any((folder / names[0]).glob("*.pt")):  # pairs: gcn-partition pairs --from
+        return names[0], {}
     masks = {}
     for theirs, ours in SPLITS.items():
         for name in names:

@@ -9,8 +9,6 @@ matrices: :mod:`partition.tensor_files.pickles` reads them without running anyth
 
 from __future__ import annotations
 
-import math
-import re
 from pathlib import Path
 
 import numpy as np
@@ -22,30 +20,23 @@ from partition.importing.readers.files import (
     check_file,
     check_inside,
     finite_features,
-    quoted,
     read_errors,
 )
 from partition.importing.readers.sparse import check_csr, dense_features
 from partition.resident import check_memory
+from partition.tensor_files.numpy_arrays import NAMES as ARRAYS
+from partition.tensor_files.numpy_arrays import numpy_array
 from partition.tensor_files.pickles import DICT, Made, Meant, read_pickle
 
 PICKLES = ("x", "tx", "allx", "y", "ty", "ally", "graph")
 VALIDATION = 500
-# NumPy and SciPy have moved these modules; pickles keep the name of their day.
-NAMES = {
-    ("numpy", "ndarray"): "ndarray",
-    ("numpy", "dtype"): "dtype",
-    ("numpy.core.multiarray", "_reconstruct"): "array",
-    ("numpy._core.multiarray", "_reconstruct"): "array",
-    ("numpy.core.numeric", "_frombuffer"): "from buffer",
-    ("numpy._core.numeric", "_frombuffer"): "from buffer",
+# SciPy has moved its modules; pickles keep the name of their day.
+NAMES = ARRAYS | {
     ("scipy.sparse.csr", "csr_matrix"): "matrix",
     ("scipy.sparse._csr", "csr_matrix"): "matrix",
     ("collections", "defaultdict"): DICT,
     ("__builtin__", "list"): "list",  # only ever an argument, of defaultdict
     ("builtins", "list"): "list",
-    ("_codecs", "encode"): "encode",  # with which Python 3 writes bytes for Python 2
-    ("__builtin__", "bytes"): "bytes",
 }
 MEANT = Meant(
     "a pickle of the planetoid format", "give the prefix of the eight files, such as DIR/ind.cora"
@@ -130,56 +121,15 @@ def _rows(path: Path) -> np.ndarray:
 def _dense(value: object, where: str) -> np.ndarray:
     """An array or a CSR matrix of numbers as a dense array, of a matrix float32."""
     if not (isinstance(value, Made) and value.word == "matrix"):
-        return _array(value, where)
+        return numpy_array(value, where)
     held = value.state if isinstance(value.state, dict) else {}
     indptr, indices, data = (
-        _array(held.get(name), where) for name in ("indptr", "indices", "data")
+        numpy_array(held.get(name), where) for name in ("indptr", "indices", "data")
     )
     match held.get("_shape"):
         case (int(rows), int(columns)) if 0 <= rows < 2**63 and 0 <= columns < 2**63:
             return dense_features(check_csr((indptr, indices, data, (rows, columns)), where), where)
     raise UserError(f"{where} holds a CSR matrix without a shape")
-
-
-def _array(value: object, where: str) -> np.ndarray:
-    """An array of numbers that has as many bytes as its shape says."""
-    match value:
-        case Made(
-            "array", _, (_, tuple(shape), Made("dtype", (str(code), *_), order), fortran, raw)
-        ):
-            pass
-        case Made(
-            "from buffer", (raw, Made("dtype", (str(code), *_), order), tuple(shape), fortran)
-        ):
-            fortran = fortran == "F"
-        case _:
-            kind = value.word if isinstance(value, Made) else type(value).__name__
-            raise UserError(f"{where} holds a {kind}, not an array or a CSR matrix")
-    order = order[1] if isinstance(order, tuple) and len(order) > 1 else "|"
-    data = _bytes(raw)
-    whole = len(shape) < 3 and all(type(extent) is int and 0 <= extent < 2**31 for extent in shape)
-    if not re.fullmatch(r"[biuf][1248]", code) or order not in ("<", ">", "|"):
-        raise UserError(f"{where} holds a damaged array: it is of dtype {quoted(code)}")
-    if data is None or not whole or math.prod(shape) * int(code[1]) != len(data):
-        raise UserError(f"{where} holds a damaged array: its bytes do not fit its shape")
-    try:
-        flat = np.frombuffer(data, order + code)
-    except TypeError as error:  # there is no f1
-        raise UserError(f"{where} holds a damaged array: it is of dtype {code}") from error
-    native = flat.astype(flat.dtype.newbyteorder("="))
-    return native.reshape(shape, order="F" if fortran else "C")
-
-
-def _bytes(raw: object) -> bytes | None:
-    """The bytes that Python 2 or 3 wrote for either; None of anything else."""
-    match raw:
-        case bytes():
-            return raw
-        case Made("bytes", ()):
-            return b""
-        case str(text) | Made("encode", (str(text), *_)) if text.isascii() or max(text) < "\u0100":
-            return text.encode("latin-1")
-    return None
 
 
 def _integers(values: list[object], where: str) -> np.ndarray:

@@ -12,7 +12,7 @@ from partition.errors import UserError
 from partition.importing.readers import Layout, Source
 from partition.importing.readers.files import check_file, quoted
 from partition.importing.readers.named_arrays import FIELDS, source_of
-from partition.tensor_files.pickles import Made, Meant
+from partition.tensor_files.pickles import DICT, Made, Meant
 from partition.tensor_files.torch_zip import INSTANCE, TorchFile, is_tensor, open_torch
 
 MODULE = "torch_geometric.data"
@@ -20,9 +20,15 @@ CLASSES = {
     *((f"{MODULE}.data", name) for name in ("Data", "DataEdgeAttr", "DataTensorAttr")),
     *((f"{MODULE}.storage", name) for name in ("GlobalStorage", "BaseStorage")),
     (f"{MODULE}.hetero_data", "HeteroData"),  # to be told from damage
-    *((f"{MODULE}.storage", name) for name in ("NodeStorage", "EdgeStorage")),
+    *((f"{MODULE}.storage", name) for name in ("NodeStorage", "EdgeStorage", "AttrType")),
     (f"{MODULE}.graph_store", "EdgeAttr"),
     (f"{MODULE}.feature_store", "TensorAttr"),
+}
+# A graph that was asked which attributes are of vertices, or of edges, keeps the answers in these.
+CACHES = {
+    ("collections", "defaultdict"): DICT,
+    ("builtins", "set"): "set",
+    ("__builtin__", "set"): "set",
 }
 SAVE = "torch.save(data.to_dict(), FILE), or in Python gcnmpi.graph.from_object(data, folder=…)"
 MEANT = Meant("a graph of PyTorch Geometric", SAVE)
@@ -40,8 +46,8 @@ def read(path: Path, layout: Layout) -> Source:
     """
     file = path / "processed" / "data.pt" if path.is_dir() else path
     check_file(file)
-    with open_torch(file, CLASSES, MEANT) as opened:
-        found = _attributes(_only(opened.content, opened, file), file)
+    with open_torch(file, CLASSES, MEANT, CACHES) as opened:
+        found = attributes_of(_only(opened.content, opened, file), file)
         fields = {
             name: opened.array(name, value) for name, value in found.items() if is_tensor(value)
         }
@@ -71,8 +77,11 @@ def _only(content: object, file: TorchFile, path: Path) -> object:
     return content[0]
 
 
-def _attributes(data: object, path: Path) -> dict[str, object]:
-    """The attributes of a graph, by name: of a Data object of any version, or of a dict."""
+def attributes_of(data: object, path: Path) -> dict[str, object]:
+    """The attributes of a graph, by name: of a Data object of any version, or of a dict.
+
+    A UserError if it has vertices of several types, or is something else.
+    """
     if (state := _state(data)) is not None:
         if "_node_store_dict" in state:
             raise UserError(

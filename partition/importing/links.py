@@ -1,0 +1,227 @@
+"""Pairs for link prediction out of files of other programs, and out of graphs of PyTorch Geometric.
+
+One file or folder may hold all masks (the splits of OGB, an ``npz``, a tuple that ``torch.save``
+wrote), or there is a file for each array (tables, ``npy``, Parquet).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from partition.errors import UserError
+from partition.graph.graph import MASKS, Graph
+from partition.graph.links import PairSet, held_out, identified, keys
+from partition.importing.readers.files import check_inside
+from partition.importing.readers.link_files import (
+    Arrays,
+    labelled_pairs,
+    read_array,
+    read_list,
+    read_masks,
+)
+from partition.importing.readers.numbering import positions, shown_id
+
+VERTICES = ("positives", "negatives", "candidates", "both")  # arrays that hold ids of vertices
+
+
+@dataclass(frozen=True)
+class LinkFiles:
+    """The files of a set of pairs, and what the user says of them.
+
+    Attributes
+    ----------
+    whole : path, optional
+        A file or a folder that has all masks.
+    parts : mapping of (mask, kind) to path
+        Files of single arrays; a kind is "positives", "negatives" or "candidates".
+    columns : str, optional
+        Meaning of the columns of tables of positives: "source,relation,target".
+    """
+
+    whole: Path | None = None
+    parts: Mapping[tuple[str, str], Path] = field(default_factory=dict)
+    columns: str | None = None
+
+
+def import_pairs(
+    files: LinkFiles,
+    graph: Graph,
+    *,
+    graph_id: str,
+    directed: bool,
+    name: str = "links",
+    drop_held_out: bool = False,
+) -> tuple[PairSet, list[str]]:
+    """Read a set of pairs; with it, lines about what was not taken as it is in the files.
+
+    Vertices are called as in the file that the graph was imported from: by its ids, if it has some.
+
+    Parameters
+    ----------
+    drop_held_out : bool
+        Leave pairs that are also in "val" or "test" out of those to train on.
+
+    Raises
+    ------
+    UserError
+        If a file is missing, damaged or of no format that is known, or names a vertex that the
+        graph does not have; or if a mask has no pairs.
+    """
+    text = graph.ids is not None and graph.ids.dtype.kind == "U"
+    found: dict[str, Arrays] = {mask: {} for mask in MASKS}
+    notes: list[str] = []
+    if files.whole is not None:
+        found, notes = read_masks(files.whole, files.columns, text)
+    for (mask, kind), path in files.parts.items():
+        if kind == "candidates":
+            found[mask][kind] = read_array(path)
+        elif kind == "negatives":
+            found[mask][kind] = read_list(path, None, text, mask)["positives"]
+        else:
+            found[mask] = read_list(path, files.columns, text, mask) | found[mask]
+    for mask, arrays in found.items():
+        for kind in [kind for kind in arrays if kind in VERTICES]:
+            file = files.parts.get((mask, kind)) or files.whole or files.parts[mask, "positives"]
+            arrays[kind] = vertices_of(arrays[kind], graph, f"{file}, {mask}")
+    made = Path(files.whole or next(iter(files.parts.values()))).name
+    pairs, more = pairs_from(found, graph_id, directed, name, f"from {made}")
+    notes += more
+    if drop_held_out:
+        pairs, count = without_held_out(pairs, graph.n)
+        notes += [f"{count:,} pairs to train on are also held out: left out"] if count else []
+    return pairs, notes
+
+
+def pairs_of(
+    train: object,
+    val: object,
+    test: object,
+    *,
+    graph_id: str,
+    directed: bool,
+    name: str = "links",
+) -> PairSet:
+    """The pairs of three graphs of PyTorch Geometric, as ``RandomLinkSplit`` makes them.
+
+    ``edge_label_index`` with ``edge_label`` (0: a negative), or ``pos_edge_label_index`` and
+    ``neg_edge_label_index``. Vertices are numbers of rows. The negatives to train on are taken
+    if each pair has as many. A UserError if one of the graphs has no such pairs.
+    """
+    found = {}
+    for mask, data in zip(MASKS, (train, val, test), strict=True):
+        fields: Mapping[str, Any] = data.to_dict() if hasattr(data, "to_dict") else {}
+        arrays = {key: _host(value) for key, value in fields.items() if key.count("edge_label")}
+        found[mask] = labelled_pairs(arrays, f"the graph of {mask}")
+    return pairs_from(found, graph_id, directed, name, "RandomLinkSplit")[0]
+
+
+def pairs_from(
+    found: Mapping[str, Arrays], graph_id: str, directed: bool, name: str, made: str
+) -> tuple[PairSet, list[str]]:
+    """A set of the arrays of each mask, with lines about what is left out.
+
+    Pairs to train on that join a vertex to itself are left out, and negatives to train on that do
+    not belong to a pair each. Relations that are texts are numbered in their order.
+    """
+    kinds: dict[str, dict[str, np.ndarray]] = {
+        kind: {} for kind in ("positives", "negatives", "candidates", "relations")
+    }
+    notes = []
+    both = [mask for mask, arrays in found.items() if "both" in arrays]
+    for mask in MASKS:
+        arrays = found.get(mask, {})
+        if "positives" not in arrays:
+            raise UserError(f"there are no pairs of {mask}", f"give --{mask} FILE, or --from all")
+        if both and "candidates" in arrays:
+            raise UserError(f"{made}: candidates are of both ends in {both[0]}, of one in {mask}")
+        for kind, array in arrays.items():
+            kinds["candidates" if kind == "both" else kind][mask] = array
+    relations, names = _numbered(kinds["relations"], made)
+    given = kinds["negatives"].get("train")
+    count = len(kinds["positives"]["train"])
+    if given is not None and (not count or len(given) % count):
+        del kinds["negatives"]["train"]
+        notes.append(f"{len(given):,} negatives to train on, for {count:,} pairs: left out")
+    pairs = PairSet(
+        name=name,
+        graph_id=graph_id,
+        id="",
+        directed=directed,
+        seed=None,
+        made=made,
+        positives=kinds["positives"],
+        negatives=kinds["negatives"],
+        candidates=kinds["candidates"],
+        replaced="both" if both else "second",
+        relations=relations,
+        relation_names=names,
+    )
+    train = kinds["positives"]["train"]
+    keep = train[:, 0] != train[:, 1]
+    if not keep.all():
+        notes.append(f"{int((~keep).sum()):,} pairs to train on of a vertex with itself: left out")
+        pairs = _of_train(pairs, keep)
+    return identified(pairs), notes
+
+
+def without_held_out(pairs: PairSet, n: int) -> tuple[PairSet, int]:
+    """The set without pairs to train on that are also held out, and how many these are."""
+    held = np.unique(keys(held_out(pairs), n, pairs.directed))
+    keep = ~np.isin(keys(pairs.positives["train"], n, pairs.directed), held)
+    return identified(_of_train(pairs, keep)), int((~keep).sum())
+
+
+def vertices_of(ids: np.ndarray, graph: Graph, where: str) -> np.ndarray:
+    """The vertices that are called so in the source of a graph, of any shape.
+
+    A UserError, which begins with ``where``, if one is not there.
+    """
+    if graph.ids is None:
+        if ids.dtype.kind not in "iu":
+            raise UserError(f"{where}: vertices are 0..{graph.n - 1}, not {ids.dtype}")
+        check_inside(ids.reshape(-1), graph.n, where)
+        return ids
+    known = np.asarray(graph.ids)
+    if (known.dtype.kind == "U") != (ids.dtype.kind == "U"):
+        raise UserError(f"{where}: vertices are {ids.dtype}, the ids of the graph {known.dtype}")
+    place, there = positions(known, ids.reshape(-1))
+    if not there.all():
+        missing = shown_id(ids.reshape(-1)[int(np.argmin(there))])
+        raise UserError(f"{where} names the vertex {missing}, which the graph does not have")
+    return place.reshape(ids.shape)
+
+
+def _numbered(
+    relations: Mapping[str, np.ndarray], made: str
+) -> tuple[Mapping[str, np.ndarray], tuple[str, ...]]:
+    """Relations as numbers, and their names where they are texts."""
+    kinds = {array.dtype.kind for array in relations.values()}
+    if len(relations) not in (0, len(MASKS)) or len(kinds) > 1:
+        raise UserError(f"{made}: relations are not of one kind in train, val and test")
+    if kinds != {"U"}:
+        return relations, ()
+    names = np.unique(np.concatenate(list(relations.values())))
+    numbers = {mask: np.searchsorted(names, array) for mask, array in relations.items()}
+    return numbers, tuple(names.tolist())
+
+
+def _of_train(pairs: PairSet, keep: np.ndarray) -> PairSet:
+    """The set with those pairs to train on, (m,) bool, their negatives and relations."""
+    positives = {**pairs.positives, "train": pairs.positives["train"][keep]}
+    negatives, relations = dict(pairs.negatives), dict(pairs.relations)
+    if "train" in negatives:
+        each = negatives["train"].reshape(len(keep), -1, 2)
+        negatives["train"] = each[keep].reshape(-1, 2)
+    if "train" in relations:
+        relations["train"] = relations["train"][keep]
+    return replace(pairs, positives=positives, negatives=negatives, relations=relations)
+
+
+def _host(values: Any) -> np.ndarray:
+    """An array from one, or from a tensor on any device."""
+    return np.asarray(values.detach().cpu() if hasattr(values, "detach") else values)

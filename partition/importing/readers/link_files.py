@@ -1,0 +1,336 @@
+"""Files with pairs for link prediction: splits of OGB, graphs of ``RandomLinkSplit``, tables.
+
+Everything is read by the readers of graphs: torch's files and pickles as data, tables by Arrow.
+Ids are as in the files. Arrays of a mask are called "positives" (m, 2), "negatives" (q, 2),
+"candidates" (m, C) for the second end, or "both" for each end, and "relations" (m,).
+"""
+
+from __future__ import annotations
+
+import zipfile
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+
+from partition.errors import UserError
+from partition.graph.graph import MASKS
+from partition.importing.readers import LISTS, READERS, Layout, guess_format
+from partition.importing.readers.columns import ArcPlaces, find_columns, given_roles
+from partition.importing.readers.edge_index import ends_of
+from partition.importing.readers.edge_list import arc_table
+from partition.importing.readers.files import check_file, quoted, read_errors
+from partition.importing.readers.parquet_tables import column_names
+from partition.importing.readers.pyg import CACHES, CLASSES, attributes_of
+from partition.importing.readers.text import first_lines, words_of
+from partition.records import NUMBERS, TEXTS, map_npy, read_npz
+from partition.tensor_files import numpy_arrays
+from partition.tensor_files.pickles import Meant
+from partition.tensor_files.torch_zip import TorchFile, is_tensor, open_torch, read_old_torch
+
+Arrays = dict[str, np.ndarray]
+THEIRS = {"train": "train", "valid": "val", "val": "val", "test": "test"}  # their masks → ours
+TORCH = (".pt", ".pth")
+SUFFIXES = (*TORCH, ".npy", ".parquet", ".csv", ".tsv", ".txt", ".csv.gz", ".tsv.gz", ".txt.gz")
+MEANT = Meant(
+    "pairs of vertices in a file of torch",
+    "torch.save({'edge': pairs, 'edge_neg': negatives}, FILE), tensors of shape (m, 2)",
+)
+NAMES = CACHES | numpy_arrays.NAMES
+RELATION = "relation"
+TYPES = "head_type"
+# Arrays that are read, by their names in OGB and PyTorch Geometric.
+KNOWN = {
+    "edge", "edge_neg", "source_node", "target_node", "source_node_neg", "target_node_neg",
+    "head", "tail", "head_neg", "tail_neg", RELATION, "edge_label_index", "edge_label",
+    "pos_edge_label_index", "neg_edge_label_index", "pos_edge_label",
+}  # fmt: skip
+
+
+def read_masks(path: Path, columns: str | None, text: bool) -> tuple[dict[str, Arrays], list[str]]:
+    """The arrays of all masks in one file or folder, and lines about what is not read.
+
+    A folder holds ``train``, ``valid`` (or ``val``) and ``test``, each with one of the suffixes
+    that are known, or ``split_dict.pt``; or it has one such folder in ``split/``.
+
+    A UserError if something is missing, damaged, or of a form that is not known.
+    """
+    if path.is_dir():
+        inner = path / "split"
+        if inner.is_dir():
+            return read_masks(_only_folder(inner), columns, text)
+        if (path / "split_dict.pt").is_file():
+            return read_masks(path / "split_dict.pt", columns, text)
+        found, unread = {}, set[str]()
+        for file in _files_of_masks(path):
+            mask = THEIRS[file.name.split(".")[0]]
+            if file.suffix in TORCH:
+                (found[mask],), more = _torch(file, 1)
+                unread |= more
+            else:
+                found[mask] = read_list(file, columns, text, mask)
+        return found, _unread(path, unread)
+    check_file(path)
+    if path.suffix in TORCH:
+        arrays, unread = _torch(path, len(MASKS))
+        return dict(zip(MASKS, arrays, strict=True)), _unread(path, unread)
+    if path.suffix == ".npz":
+        return _npz(path)
+    raise UserError(
+        f"{path} does not hold pairs of all masks",
+        "a folder of train, valid and test, an .npz or a .pt does; or give --train, --val, --test",
+    )
+
+
+def read_list(path: Path, columns: str | None, text: bool, mask: str) -> Arrays:
+    """The positives in a list of pairs, with relations if there is a column of them.
+
+    Of a file of torch, which may hold a dict, all arrays of the mask. ``text``: ids are texts, even
+    if they look like numbers.
+    """
+    if path.suffix in TORCH:
+        return _torch(path, 1)[0][0]
+    format = guess_format(path)
+    if format not in LISTS:
+        raise UserError(
+            f"{path} has the format {format}, which is no list of pairs",
+            f"lists of pairs are {', '.join(LISTS)} and .pt; --from takes an .npz of all masks",
+        )
+    if format == "npy":
+        return _npy(path, columns)
+    names = None if columns is None else [name.strip() for name in columns.split(",")]
+    place = names.index(RELATION) if names is not None and RELATION in names else None
+    if names is not None:
+        columns = ",".join("-" if name == RELATION else name for name in names)
+    layout = Layout(columns=columns, string_ids=text)
+    with read_errors(path):
+        if format == "edges":
+            return _table(path, layout, place)
+        if place is not None:
+            layout = replace(layout, arc_label=column_names(path)[place])
+        stream = READERS.get(format)(path, layout, np.empty, lambda *at: None, True)
+        return _joined((a, b, data.get("labels")) for a, b, _, data in stream.pieces)
+
+
+def read_array(path: Path) -> np.ndarray:
+    """An array of ids in an ``.npy``: candidates, a row for each positive."""
+    check_file(path)
+    return map_npy(path, kinds=NUMBERS + TEXTS)
+
+
+def labelled_pairs(fields: Mapping[str, np.ndarray], where: str) -> Arrays:
+    """The pairs of a graph of PyTorch Geometric that ``RandomLinkSplit`` has made.
+
+    A label of 0 is a negative; labels above 1 are relations, counted from 1.
+    """
+    index, label = fields.get("edge_label_index"), fields.get("edge_label")
+    positive, negative = (fields.get(f"{kind}_edge_label_index") for kind in ("pos", "neg"))
+    if positive is None and index is not None:
+        label = np.ones(index.shape[-1]) if label is None else label.reshape(-1)
+        if index.ndim != 2 or len(label) != index.shape[1]:
+            raise UserError(f"{where}: edge_label has {len(label)} entries for {index.shape}")
+        positive, negative, label = index[:, label > 0], index[:, label == 0], label[label > 0]
+    elif positive is not None:
+        label = fields.get("pos_edge_label")
+    else:
+        raise UserError(
+            f"{where} has no edge_label_index", "RandomLinkSplit(…)(data) makes graphs that have it"
+        )
+    found = {"positives": _columns_of(positive, where)}
+    if negative is not None and negative.size:
+        found["negatives"] = _columns_of(negative, where)
+    if label is not None and len(label) and label.max() > 1:
+        found["relations"] = label.reshape(-1).astype(np.int64) - 1
+    return found
+
+
+def _columns_of(index: np.ndarray, where: str) -> np.ndarray:
+    return np.column_stack(ends_of(index, where, "(2, m)"))
+
+
+def _named_pairs(fields: Mapping[str, np.ndarray], where: str) -> Arrays:
+    """The arrays of a mask out of those of a file, by their names."""
+    if {"edge_label_index", "pos_edge_label_index"} & fields.keys():
+        return labelled_pairs(fields, where)
+    for first, second in (("source_node", "target_node"), ("head", "tail")):
+        if {first, second} <= fields.keys():
+            positives = _stacked(fields[first], fields[second], where)
+            break
+    else:
+        if "edge" not in fields:
+            raise UserError(f"{where} holds no pairs that are known", MEANT.hint)
+        first = second = "edge"
+        positives = _rows_of_pairs(fields["edge"], where)
+    found = {"positives": positives}
+    if RELATION in fields:
+        found["relations"] = fields[RELATION].reshape(-1)
+    if "edge_neg" in fields and first == "edge":
+        found["negatives"] = _rows_of_pairs(fields["edge_neg"], where)
+    elif {f"{first}_neg", f"{second}_neg"} <= fields.keys():
+        found["both"] = np.column_stack([fields[f"{second}_neg"], fields[f"{first}_neg"]])
+    elif f"{second}_neg" in fields:
+        found["candidates"] = fields[f"{second}_neg"]
+    return found
+
+
+def _stacked(first: np.ndarray, second: np.ndarray, where: str) -> np.ndarray:
+    if first.ndim != 1 or first.shape != second.shape:
+        raise UserError(f"{where}: the two ends of its pairs are {first.shape} and {second.shape}")
+    return np.column_stack([first, second])
+
+
+def _rows_of_pairs(array: np.ndarray, where: str) -> np.ndarray:
+    """(m, 2) ids; (2, m) is turned round, if it can be nothing else."""
+    if array.ndim == 2 and array.shape[1] != 2 == len(array):
+        array = array.T
+    if array.ndim != 2 or array.shape[1] != 2 or array.dtype.kind not in "iuU":
+        raise UserError(
+            f"{where}: pairs are ids in the shape (m, 2), not {array.dtype} {array.shape}"
+        )
+    return array
+
+
+def _torch(path: Path, masks: int) -> tuple[list[Arrays], set[str]]:
+    """The arrays of so many masks in a file of torch, and the names of those that are not read."""
+    check_file(path)
+    if not zipfile.is_zipfile(path):
+        content = read_old_torch(path, CLASSES, MEANT, NAMES)
+        return _parts(content, None, path, masks)
+    with open_torch(path, CLASSES, MEANT, NAMES) as file:
+        return _parts(file.content, file, path, masks)
+
+
+def _parts(
+    content: object, file: TorchFile | None, path: Path, masks: int
+) -> tuple[list[Arrays], set[str]]:
+    parts: list[object] = [content]
+    if isinstance(content, dict) and {"train", "test"} <= content.keys():
+        parts = [content.get("train"), content.get("valid", content.get("val")), content["test"]]
+    elif isinstance(content, list | tuple):
+        parts = list(content)
+    if len(parts) != masks:
+        raise UserError(
+            f"{path} holds the pairs of {len(parts)} masks, not of {masks}",
+            "torch.save((train, val, test), FILE) with --from, or --train, --val and --test with "
+            "a file for each",
+        )
+    found, unread = [], set[str]()
+    for part in parts:
+        fields = {}
+        for name, value in attributes_of(part, path).items():
+            if name == TYPES:
+                raise UserError(
+                    f"{path} has vertices of several types, such as ogbl-biokg",
+                    "number all vertices together, and give tables of pairs",
+                )
+            tensor = is_tensor(value)
+            if name not in KNOWN:
+                unread |= {name} if tensor or numpy_arrays.is_numpy_array(value) else set()
+            elif tensor and file is None:
+                raise UserError(
+                    f"{path} has tensors in a form older than torch 1.6",
+                    "load it with torch.load and save it with torch.save again",
+                )
+            elif tensor and file is not None:
+                fields[name] = file.array(name, value)
+            else:
+                fields[name] = numpy_arrays.numpy_array(value, f"{path}: {name}")
+        found.append(_named_pairs(fields, str(path)))
+    return found, unread
+
+
+def _npz(path: Path) -> tuple[dict[str, Arrays], list[str]]:
+    """Arrays that are called as the files of a set: ``train``, ``val_negatives`` …"""
+    found: dict[str, Arrays] = {mask: {} for mask in MASKS}
+    unread = set()
+    for name, array in read_npz(path, kinds=NUMBERS + TEXTS).items():
+        mask, _, kind = name.partition("_")
+        if mask not in THEIRS or kind not in ("", "negatives", "candidates", "relations"):
+            unread.add(name)
+            continue
+        kind = kind or "positives"
+        if kind in ("positives", "negatives"):
+            array = _rows_of_pairs(array, f"{path}: {name}")
+        found[THEIRS[mask]][kind] = array
+    return found, _unread(path, unread)
+
+
+def _npy(path: Path, columns: str | None) -> Arrays:
+    """An array of pairs, or of triples whose columns are said."""
+    array = map_npy(path, kinds=NUMBERS + TEXTS)
+    if columns is None:
+        return {"positives": _rows_of_pairs(array, str(path))}
+    names = [name.strip() for name in columns.split(",")]
+    places = given_roles(",".join("-" if name == RELATION else name for name in names))
+    if array.ndim != 2 or array.shape[1] != len(names):
+        raise UserError(f"{path} has the shape {array.shape}, --columns {columns} names others")
+    found = {"positives": _rows_of_pairs(array[:, list(places[:2])], str(path))}
+    if RELATION in names:
+        found["relations"] = array[:, names.index(RELATION)]
+    return found
+
+
+def _table(path: Path, layout: Layout, place: int | None) -> Arrays:
+    """Pairs of a text file; ``place`` is the column with relations."""
+    columns = find_columns(path, layout)
+    if place is not None:
+        line = first_lines(path, 2)[-1][1]
+        data = ArcPlaces(labels=(place,)).with_kind(words_of(line.strip(), columns.separator))
+        columns = replace(columns, data=data)
+    ends = len(columns.places)
+    return _joined(
+        (found[0], found[1], found[ends] if place is not None else None)
+        for found in arc_table(path, columns).pieces(lambda at: None)
+    )
+
+
+def _joined(pieces: Iterable[tuple[object, object, object | None]]) -> Arrays:
+    """Pieces of first ends, second ends and perhaps relations, as arrays."""
+    ends: tuple[list[np.ndarray], ...] = ([], [], [])
+    for piece in pieces:
+        for column, some in zip(ends, piece, strict=True):
+            if some is not None:
+                column.append(_as_array(some))
+    first, second, relations = (np.concatenate(c) if c else None for c in ends)
+    if first is None or second is None:
+        return {"positives": np.empty((0, 2), np.int64)}
+    found = {"positives": np.column_stack([first, second])}
+    return found if relations is None else found | {"relations": relations}
+
+
+def _as_array(column: object) -> np.ndarray:
+    if isinstance(column, pa.Array | pa.ChunkedArray):
+        if pa.types.is_string(column.type) or pa.types.is_large_string(column.type):
+            return np.array(column.to_pylist(), str)
+        return column.to_numpy(zero_copy_only=False)
+    return np.asarray(column)
+
+
+def _files_of_masks(folder: Path) -> list[Path]:
+    found = [
+        file
+        for file in sorted(folder.iterdir())
+        if file.name.split(".")[0] in THEIRS and file.name.endswith(SUFFIXES)
+    ]
+    masks = [THEIRS[file.name.split(".")[0]] for file in found]
+    if sorted(masks) != sorted(MASKS):
+        names = ", ".join(file.name for file in found) or "nothing"
+        raise UserError(
+            f"{folder} has {names}: it is not clear which files hold the pairs",
+            "one file each called train, valid and test, such as train.pt, train.csv or train.npy",
+        )
+    return found
+
+
+def _only_folder(folder: Path) -> Path:
+    inner = sorted(each for each in folder.iterdir() if each.is_dir())
+    if len(inner) != 1:
+        names = ", ".join(each.name for each in inner) or "nothing"
+        raise UserError(f"{folder} holds {names}, not one split", f"such as --from {folder}/time")
+    return inner[0]
+
+
+def _unread(path: Path, names: set[str]) -> list[str]:
+    return [f"{path}: not read: {', '.join(map(quoted, sorted(names)))}"] if names else []
