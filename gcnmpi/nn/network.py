@@ -154,8 +154,8 @@ class Builder:
     ) -> int:
         """[x₁ | x₂ | …]·W as x₁·W₁ + x₂·W₂ + …, then + b.
 
-        No matrix holds all columns, which schemes that cut columns could not place. Parameters are
-        ``name.weight.0`` …, and ``name.bias``; a file has one array ``name.weight`` of them.
+        No matrix holds all columns, which schemes that cut columns could not place. A file has the
+        parameters ``name.weight.0`` … as one array ``name.weight``.
         """
         columns = sum(map(self.width, parts))
         own = max(1, *map(self.layer, parts)) if layer is None else layer
@@ -391,7 +391,7 @@ class Builder:
     def build(self) -> Network:
         """The network; its logits are what was last given to :meth:`output`.
 
-        Operators after the logits or not needed for them are left out.
+        Operators that are not needed for them are left out.
         """
         operators, new = without_unread(self._operators, self._outputs[-1])
         names = {name for operator in operators for name in operator.parameters}
@@ -432,8 +432,7 @@ class Builder:
         # The first one of a layer draws what the weight of a GCN's layer always drew.
         number = self._weights.get(layer, 0)
         self._weights[layer] = number + 1
-        stream = layer + number * OTHER_WEIGHTS
-        facts = (init, fan_in, fan_out, stream, stored)
+        facts = (init, fan_in, fan_out, layer + number * OTHER_WEIGHTS, stored)
         return self._new(Parameter(name, shape, layer, *facts, part_of=part_of))
 
     def _affine(self, x: int, name: str) -> tuple[str, str]:
