@@ -69,8 +69,7 @@ class Network:
     @property
     def arc_features(self) -> int:
         """Columns of the features of arcs that it reads; 0 if it reads none."""
-        read = (op for op in self.operators if isinstance(op, ArcInput))
-        return next((op.width for op in read), 0)
+        return next((op.width for op in self.operators if isinstance(op, ArcInput)), 0)
 
     @property
     def depth(self) -> int:
