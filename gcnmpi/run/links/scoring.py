@@ -10,16 +10,16 @@ import numpy as np
 import scipy.sparse as sp
 
 from gcnmpi.core.volume import NOTHING, Volume, all_reduce
-from gcnmpi.halo.pairs import FIRST, ScoredPairs, place_pairs
-from gcnmpi.halo.plan import Plan, local_numbers
+from gcnmpi.halo.pairs import FIRST, ScoredPairs, in_order, place_pairs
+from gcnmpi.halo.plan import Plan
 from gcnmpi.kernels.interface.kernel import Array
-from gcnmpi.mpi.comm import redistribute, reduce_in_place, slice_of
+from gcnmpi.layout.place import Place
+from gcnmpi.mpi.comm import once_a_node, redistribute, reduce_in_place, slice_of
 from gcnmpi.nn.compile import Target, compile_network
 from gcnmpi.nn.decoders import symmetric
 from gcnmpi.nn.model import Passes
 from gcnmpi.nn.network import Network
-from gcnmpi.nn.operators.arcs import EndDots, ScaleHeads
-from gcnmpi.nn.operators.dense import Linear
+from gcnmpi.nn.operators.arcs import EndDots, HeadDots
 from gcnmpi.nn.operators.elementwise import Bias
 from gcnmpi.nn.optim import Parameters
 from gcnmpi.nn.program import FEATURES, Program, products
@@ -68,7 +68,7 @@ class Decoder:
         target = Target(("combine", "aggregate"), lambda place: None, recomputes=sys.maxsize)
         self.program: Program = compile_network(network, target, ModelConfig(train_features=True))
         self.symmetric, self._problem = symmetric(task), problem
-        self.own, self.parts = rows_of(problem)
+        self.own, self.parts, self.places = rows_of(problem)
 
     def place(
         self,
@@ -84,8 +84,9 @@ class Decoder:
         """
         runtime, limit = self._problem.runtime, self._problem.config.loading.max_bytes
         who = who if self.symmetric else FIRST
-        facts = runtime.comm, self.own, self.parts, pairs, [*given, keys], who, limit
-        return place_pairs(*facts, runtime.traffic if home else None)
+        facts = runtime.comm, self.own, self.parts, self.places, pairs
+        rest = [*given, keys], who, limit, runtime.traffic if home else None
+        return place_pairs(*facts, *rest)
 
     def scored(
         self,
@@ -169,11 +170,17 @@ def pairs_of(problem: Problem) -> PairSet:
     return pairs
 
 
-def rows_of(problem: Problem) -> tuple[np.ndarray, np.ndarray]:
-    """The rank's own vertices, in the order of its rows, and the owners of all."""
-    scheme = problem.scheme
+def rows_of(problem: Problem) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """The rank's own vertices, in the order of its rows; owners of all, and their numbers there.
+
+    What all vertices have is in memory that the ranks of a node share.
+    """
+    scheme, comm = problem.scheme, problem.runtime.comm
     assert isinstance(scheme, RowScheme)
-    return scheme.vertices, scheme.parts
+    own, n = scheme.vertices, len(scheme.parts)
+    numbers = np.arange(len(own), dtype=np.int32)[:, np.newaxis]
+    mine = scheme.original(Place(0), numbers, 1)[:, 0]
+    return own, scheme.parts, once_a_node(comm, np.ascontiguousarray(mine), n).array
 
 
 class LocalScores:
@@ -181,6 +188,7 @@ class LocalScores:
 
     Parameters
     ----------
+    decoder : Decoder
     own : (nown, width) array
     parameters : Parameters
         Of the whole network.
@@ -188,11 +196,18 @@ class LocalScores:
         How many rows of others there may be.
     """
 
-    def __init__(self, problem: Problem, own: Array, parameters: Parameters, sent: int) -> None:
+    def __init__(
+        self,
+        problem: Problem,
+        decoder: Decoder,
+        own: Array,
+        parameters: Parameters,
+        sent: int,
+    ) -> None:
         kernel = problem.runtime.kernel
         self._problem, self._kernel, self._parameters = problem, kernel, parameters
         self._own, width = len(own), own.shape[1]
-        self._decoder = Decoder(problem)
+        self._decoder = decoder
         self._rows = kernel.empty(len(own) + sent, width)
         kernel.copy(own, self._rows[: len(own)])
         self._sent = np.empty((sent, width), kernel.dtype)
@@ -205,7 +220,7 @@ class LocalScores:
         runtime, rows = self._problem.runtime, self._sent[: len(vertices)]
         rows[...] = 0
         mine = np.flatnonzero(self._decoder.parts[vertices] == runtime.comm.rank)
-        local = local_numbers(self._decoder.own, self._decoder.own[:0], vertices[mine])
+        local = self._decoder.places[vertices[mine]]
         rows[mine] = self._kernel.to_host(self._rows)[local]
         if runtime.comm.size > 1:
             with runtime.phases("reduce"):
@@ -234,7 +249,8 @@ class LocalScores:
 
     def _by_passes(self, first: np.ndarray, second: np.ndarray) -> np.ndarray:
         """By the decoder's program, of which the local rows are all rows there are."""
-        order = np.argsort(first, kind="stable")
+        order = in_order(second)
+        order = order[in_order(first[order])]
         rows = len(self._rows)
         starts = np.zeros(rows + 1, np.int64)
         np.cumsum(np.bincount(first, minlength=rows), out=starts[1:])
@@ -251,15 +267,12 @@ class LocalScores:
 
 def bilinear(
     decoder: Network | None, parameters: Mapping[str, Array]
-) -> tuple[np.ndarray | float | None, np.ndarray | float]:
+) -> tuple[np.ndarray | None, np.ndarray | float]:
     """Numbers w and b such that a decoder's score is Σ w ⊙ x ⊙ y + b; None and 0 of another one."""
     assert decoder is not None
-    kinds = [type(operator) for operator in decoder.operators]
-    if EndDots in kinds:
-        return 1.0, 0.0
-    layers = [operator for operator in decoder.operators if isinstance(operator, Linear)]
-    if ScaleHeads not in kinds or len(layers) != 1:
+    of = {type(operator): operator for operator in decoder.operators}
+    if EndDots not in of:
         return None, 0.0
-    bias = [parameters[op.bias] for op in decoder.operators if isinstance(op, Bias)]
-    offset = np.asarray(bias[0]) if bias else 0.0
-    return np.asarray(parameters[layers[0].weight])[:, 0], offset
+    weights = [parameters[name] for name in of[HeadDots].parameters] if HeadDots in of else [1.0]
+    offsets = [parameters[name] for name in of[Bias].parameters] if Bias in of else [0.0]
+    return np.asarray(weights[0]), np.asarray(offsets[0])
