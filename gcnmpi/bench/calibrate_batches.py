@@ -79,7 +79,7 @@ class _Graph:
         plan = plan_of(own, none, none, none, np.zeros(1, np.int64))
         facts = Facts(ROWS, matrix.nnz, False, True, 2, kernel.dtype.itemsize)
         parts = np.zeros(ROWS, np.int32)
-        self._laid = Laid(facts, OwnRows(parts, own), plan, matrix, None)
+        self._laid = Laid(facts, OwnRows(parts, own), plan, matrix, None, degrees)
         self._sizes = np.diff(matrix.indptr)
         self._cutter = Cutter(alone, self._laid, 2, float(2**24))
         self._memory = Memory(kernel)

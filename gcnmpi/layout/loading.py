@@ -37,6 +37,7 @@ from partition.graph.graph import (
     with_loops,
 )
 from partition.graph.hashing import MASK64
+from partition.graph.links import left_out
 from partition.graph.sparse_rows import SparseRows, check_rows
 from partition.graph.store import Partition, StoredGraph, read_partition
 from partition.records import NUMBERS, TEXTS, map_npy
@@ -193,7 +194,8 @@ def readers(comm: Comm, rows: np.ndarray, n: int) -> np.ndarray:
 def own_arcs(comm: Comm, stored: StoredGraph, direction: str, *, parallel: bool = False) -> Entries:
     """The arcs of this rank's contiguous 1/P of the rows on disk.
 
-    Parallel ones are added up, but with ``parallel``, which gives them one by one. A UserError is
+    Parallel ones are added up, but with ``parallel``, which gives them one by one. Arcs that a task
+    on links holds out are left out. A UserError is
     raised on all ranks if no graph has such arcs, or the manifest is not theirs.
     """
     graph, manifest = stored.graph, stored.manifest
@@ -207,6 +209,10 @@ def own_arcs(comm: Comm, stored: StoredGraph, direction: str, *, parallel: bool 
             source, target, weight if manifest.symmetric_values else None
         )
     check_content(comm, stored, content.ARC_FILES, excess)
+    if stored.pairs is not None:
+        stay = ~left_out(stored.pairs, source, target, graph.n)
+        source, target = source[stay], target[stay]
+        weight = None if weight is None else weight[stay]
     if manifest.parallel and not parallel:
         source, target, weight = added_up(source, target, weight)
     row, column = (target, source) if direction == "in" else (source, target)

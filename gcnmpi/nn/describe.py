@@ -6,11 +6,13 @@ from dataclasses import replace
 from inspect import signature
 
 from gcnmpi.layout.place import Space
+from gcnmpi.nn.decoders import with_decoder
 from gcnmpi.nn.network import Network
 from gcnmpi.nn.tape import ROWS_OF
 from gcnmpi.options.config import Config, GraphConfig
 from gcnmpi.options.model import MATRICES, NETWORKS, ModelConfig
 from gcnmpi.options.own_code import called, is_own
+from gcnmpi.options.task import ClassOptions, LinkOptions, TaskConfig
 from partition.errors import UserError
 from partition.graph.examples import ARCS, VERTICES
 
@@ -24,14 +26,19 @@ HINTS = {
 
 
 def network_of(
-    model: ModelConfig, features: int, classes: int, arcs: int = 0, on: str = VERTICES
+    model: ModelConfig,
+    features: int,
+    classes: int,
+    arcs: int = 0,
+    task: TaskConfig = ClassOptions(),  # noqa: B008 (it is frozen)
 ) -> Network:
     """The network of that name, for features and classes of a graph, and the features of its arcs.
 
-    ``on`` is ``task.on``. A builder is told of as much of it as it takes. A UserError if it cannot
-    be built of what ``model`` says, or its logits are not those of vertices or arcs, as wanted.
+    Of links, with a decoder. A builder is told of as much of it as it takes. A UserError if it
+    cannot be built of what ``model`` says, or its logits are not those of vertices or arcs, as
+    wanted.
     """
-    build = NETWORKS.get(model.name)
+    build, on = NETWORKS.get(model.name), task.on
     facts = (features, classes, arcs, on)[: max(2, len(signature(build).parameters) - 1)]
     own = is_own(model.name)
     made = called(model.name, lambda: build(model, *facts)) if own else build(model, *facts)
@@ -45,7 +52,7 @@ def network_of(
             f"model {model.name!r} gives logits of {ROWS_OF[made.space]}, and task.on = {on}",
             HINTS[on],
         )
-    return made
+    return with_decoder(made, task) if isinstance(task, LinkOptions) else made
 
 
 def matrix_of(model: ModelConfig) -> tuple[str, bool] | None:

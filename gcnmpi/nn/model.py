@@ -42,7 +42,7 @@ class Passes:
         How many rows a matrix at a place has on all ranks.
     features : array or SparseInput
         As for :class:`Model`.
-    parameters, gradients : Parameters
+    parameters, gradients : mapping of str to array
     kinds : tuple of str
         Which of ``PASSES`` it makes; memory is there for these.
     between : callable
@@ -59,8 +59,8 @@ class Passes:
         seed: int,
         rows: Callable[[Place], int],
         features: Array | SparseInput,
-        parameters: Parameters,
-        gradients: Parameters,
+        parameters: Mapping[str, Array],
+        gradients: Mapping[str, Array],
         kinds: tuple[str, ...] = PASSES,
         between: Callable[[], None] = lambda: None,
         arcs: Mapping[str, Array] | None = None,
@@ -107,6 +107,11 @@ class Passes:
             self._outputs = [evaluation.array(value) for value in program.outputs]
             # How many steps lead to each layer's output.
             self._steps = [there.get(value, 0) for value in program.outputs]
+
+    @property
+    def logits(self) -> Array:
+        """The memory of the logits of training passes."""
+        return self._logits
 
     def forward(self, epoch: int) -> Array:
         """Logits of a training pass, with the dropout of an epoch (or of a step), from 1."""

@@ -49,6 +49,8 @@ class Network:
         Shapes of arrays that PyTorch Geometric's layers have and do not read: zeros in a file.
     space : Space
         The rows of the logits.
+    decoder : Network, optional
+        It scores pairs of rows (:mod:`gcnmpi.nn.decoders`); its parameters are among these.
     """
 
     operators: tuple[Operator, ...]
@@ -57,6 +59,7 @@ class Network:
     constants: Mapping[str, float] = field(default_factory=dict)
     unread: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
     space: Space = Space.OWN
+    decoder: Network | None = None
 
     @property
     def widths(self) -> tuple[int, ...]:
@@ -66,8 +69,7 @@ class Network:
     @property
     def arc_features(self) -> int:
         """Columns of the features of arcs that it reads; 0 if it reads none."""
-        read = (op for op in self.operators if isinstance(op, ArcInput))
-        return next((op.width for op in read), 0)
+        return next((op.width for op in self.operators if isinstance(op, ArcInput)), 0)
 
     @property
     def depth(self) -> int:
@@ -141,16 +143,21 @@ class Builder:
         return self.bias(y, f"{name}.bias", layer=own, fan_in=fan_in) if bias else y
 
     def linear_of_all(
-        self, parts: Sequence[int], width: int, name: str, *, bias: bool = False
+        self,
+        parts: Sequence[int],
+        width: int,
+        name: str,
+        *,
+        bias: bool = False,
+        layer: int | None = None,
     ) -> int:
         """[x₁ | x₂ | …]·W as x₁·W₁ + x₂·W₂ + …, then + b.
 
-        No matrix holds the columns of all parts, which schemes that cut columns could not place.
-        Its parameters are ``name.weight.0``, ``name.weight.1`` …, and ``name.bias``; in a file of
-        weights they are one array ``name.weight``, of (width, columns of all parts).
+        No matrix holds all columns, which schemes that cut columns could not place. A file has the
+        parameters ``name.weight.0`` … as one array ``name.weight``.
         """
         columns = sum(map(self.width, parts))
-        own = max(1, *map(self.layer, parts))
+        own = max(1, *map(self.layer, parts)) if layer is None else layer
         products = []
         for number, x in enumerate(parts):
             shape = (self.width(x), width)
@@ -383,7 +390,7 @@ class Builder:
     def build(self) -> Network:
         """The network; its logits are what was last given to :meth:`output`.
 
-        Operators after the logits or not needed for them are left out.
+        Operators that are not needed for them are left out.
         """
         operators, new = without_unread(self._operators, self._outputs[-1])
         names = {name for operator in operators for name in operator.parameters}
@@ -424,8 +431,7 @@ class Builder:
         # The first one of a layer draws what the weight of a GCN's layer always drew.
         number = self._weights.get(layer, 0)
         self._weights[layer] = number + 1
-        stream = layer + number * OTHER_WEIGHTS
-        facts = (init, fan_in, fan_out, stream, stored)
+        facts = (init, fan_in, fan_out, layer + number * OTHER_WEIGHTS, stored)
         return self._new(Parameter(name, shape, layer, *facts, part_of=part_of))
 
     def _affine(self, x: int, name: str) -> tuple[str, str]:

@@ -2,14 +2,46 @@
 
 from __future__ import annotations
 
-from gcnmpi.options.model import ModelConfig
+from dataclasses import dataclass
+from typing import Any
+
+from gcnmpi.core.functions import FUNCTIONS
+from gcnmpi.options.model import HiddenOptions, ModelConfig
 from gcnmpi.options.settings import key, options_of
 from partition.errors import UserError
 from partition.graph.examples import ARCS, VERTICES
 from partition.graph.manifest import Manifest
 from partition.registry import Registry
 
-METRICS = Registry(
+LINKS = "links"
+"""The task that tells pairs of vertices that are joined from others."""
+
+HITS = "hits@K"
+"""A metric of pairs for every K: hits@100."""
+
+
+class Metrics(Registry):
+    """The metrics, of which hits@K is one for every K."""
+
+    def get(self, name: str) -> Any:
+        """The function that gives the metric."""
+        return super().get(HITS if hits_of(name) else name)
+
+    def __contains__(self, name: object) -> bool:
+        return bool(hits_of(str(name))) or (super().__contains__(name) and name != HITS)
+
+
+def hits_of(metric: str) -> int:
+    """The K of hits@K; 0 of another metric.
+
+    >>> [hits_of(metric) for metric in ("hits@100", "mrr", "hits@0", "hits@K")]
+    [100, 0, 0, 0]
+    """
+    number = metric.removeprefix(HITS[:-1])
+    return int(number) if number != metric and number.isdecimal() and len(number) < 10 else 0
+
+
+METRICS = Metrics(
     "metric",
     {
         "accuracy": "gcnmpi.nn.metrics.counts:accuracy",
@@ -20,6 +52,10 @@ METRICS = Registry(
         "mae": "gcnmpi.nn.metrics.errors:mae",
         "rmse": "gcnmpi.nn.metrics.errors:rmse",
         "r2": "gcnmpi.nn.metrics.errors:r2",
+        "auc": "gcnmpi.nn.metrics.pairs:auc",
+        "ap": "gcnmpi.nn.metrics.pairs:ap",
+        "mrr": "gcnmpi.nn.metrics.pairs:mrr",
+        HITS: "gcnmpi.nn.metrics.pairs:hits",
     },
 )
 
@@ -29,7 +65,9 @@ METRICS_OF = {
     "classes": ("accuracy", *_OF_LABELS),
     "labels": ("roc_auc", "average_precision", "f1_micro", "f1_macro", "accuracy"),
     "regression": ("rmse", "mae", "r2"),
+    LINKS: ("auc", "ap", "mrr", HITS),
 }
+WIDTH = 64  # of the rows of vertices, where the network has no hidden layers
 LOWER_IS_BETTER = ("mae", "rmse", "loss")  # losses are those that modules of PyTorch log
 
 
@@ -46,6 +84,17 @@ TASKS = Registry(
         "classes": "gcnmpi.nn.tasks.classes:TASK",
         "labels": "gcnmpi.nn.tasks.labels:TASK",
         "regression": "gcnmpi.nn.tasks.regression:TASK",
+        LINKS: "gcnmpi.nn.tasks.links:TASK",
+    },
+)
+
+DECODERS = Registry(
+    "decoder",
+    {
+        "dot": "gcnmpi.nn.decoders:dot",
+        "hadamard": "gcnmpi.nn.decoders:hadamard",
+        "concat": "gcnmpi.nn.decoders:concat",
+        "distmult": "gcnmpi.nn.decoders:distmult",
     },
 )
 
@@ -56,13 +105,14 @@ class TaskConfig:
 
     name: str = key(
         "classes",
-        "what is learned: one label a vertex, several labels, or numbers",
+        "what is learned: one label a vertex, several labels, numbers, or links of pairs",
         choices=TASKS,
     )
     on: str = key(VERTICES, "what has the labels: vertices or arcs", choices=(VERTICES, ARCS))
     metric: str = key(
         "auto",
-        "metric that chooses the best weights; auto: accuracy, roc_auc or rmse, by the task",
+        "metric that chooses the best weights; auto: accuracy, roc_auc, rmse or auc, by the task; "
+        "links: hits@K for any K",
         choices=METRICS,
         also=("auto",),
     )
@@ -102,15 +152,69 @@ class RegressionOptions(TaskConfig):
     )
 
 
+@options_of("task")
+class LinkOptions(TaskConfig):
+    """Of links: the pairs, how they are scored, and what they are told from."""
+
+    pairs: str = key(LINKS, "links: name of the pairs, which gcn-partition pairs makes")
+    width: int = key(
+        0, "links: columns of a vertex's row; 0: as many as the last hidden layer", low=0,
+        below=2**24, example=128,
+    )  # fmt: skip
+    decoder: str = key(
+        "dot", "links: the score of a pair, of the rows of both vertices", choices=DECODERS
+    )
+    decoder_hidden: tuple[int, ...] = key(
+        (), "links: widths of the decoder's hidden layers, of hadamard and concat", low=1,
+        below=2**24, most=64, example=(128, 128),
+    )  # fmt: skip
+    decoder_dropout: float = key(
+        0.0, "links: dropout on the decoder's hidden layers", low=0, below=1, example=0.5
+    )
+    decoder_activation: str = key(
+        "relu", "links: activation of the decoder's hidden layers",
+        choices=("relu", "elu", "leaky_relu", *FUNCTIONS, "none"),
+    )  # fmt: skip
+    decoder_norm: str = key(
+        "none", "links: normalisation of the decoder's hidden layers", choices=("none", "layer")
+    )
+    decoder_residual: bool = key(
+        False, "links: add the decoder's input to each hidden layer, which is as wide"
+    )
+    objective: str = key(
+        "bce",
+        "links: what is minimised: binary cross-entropy, softmax over the negatives of a pair, or "
+        "squared differences (auc)",
+        choices=("bce", "softmax", "auc"),
+    )
+    negatives: str = key(
+        "uniform,1",
+        "links: uniform,K: so many drawn pairs for each; pool,B: its first vertex with each of B "
+        "drawn ones; given: those of the pairs",
+        joined=",",
+    )
+    filter: bool = key(False, "links: negatives that are pairs to be learned do not count")
+    supervise: float = key(
+        1.0,
+        "links: share of the pairs that a step is about; below 1 they are left out of M in it",
+        positive=True, example=0.5,
+    )  # fmt: skip
+    batch: int = key(0, "links: pairs of a step, with all of M; 0: all in one", low=0)
+
+
 TASKS.options.update(
     classes=(ClassOptions,),
     labels=(ClassOptions,),
     regression=(RegressionOptions,),
+    links=(LinkOptions,),
 )
 
 
 def outputs(task: TaskConfig, manifest: Manifest) -> int:
-    """Columns of the network's output for a task on a graph; 0 where the graph lacks its labels."""
+    """Columns of the network's output for a task on a graph; 0 where the graph lacks its labels.
+
+    Of links, the graph says nothing.
+    """
     classes, targets = manifest.classes, manifest.targets
     if task.on == ARCS:
         classes, targets = manifest.arc_classes, manifest.arc_targets
@@ -122,7 +226,10 @@ def outputs(task: TaskConfig, manifest: Manifest) -> int:
 
 def ends(task: TaskConfig, model: ModelConfig, manifest: Manifest) -> tuple[int, int]:
     """Widths of features and outputs; the least where the graph has none, if nothing needs them."""
-    return manifest.features or 1, outputs(task, manifest) or model.fewest_outputs
+    width = outputs(task, manifest)
+    if isinstance(task, LinkOptions):
+        width = task.width or (model.hidden[-1] if isinstance(model, HiddenOptions) else WIDTH)
+    return manifest.features or 1, width or model.fewest_outputs
 
 
 def chosen_metrics(task: TaskConfig) -> tuple[str, ...]:
@@ -155,9 +262,59 @@ def check_task(task: TaskConfig) -> None:
     """A UserError if the values do not go together."""
     if isinstance(task, ClassOptions):
         class_weights(task)
+    if isinstance(task, LinkOptions):
+        _check_links(task)
     for metric in chosen_metrics(task):
-        if metric not in METRICS_OF[task.name]:
+        if (HITS if hits_of(metric) else metric) not in METRICS_OF[task.name]:
             raise UserError(
                 f"{metric} is no metric of task.name = {task.name}",
                 f"it has {', '.join(METRICS_OF[task.name])}",
             )
+
+
+@dataclass(frozen=True)
+class Negatives:
+    """The pairs that positives are told from, as ``task.negatives`` says.
+
+    ``kind`` is "uniform", "pool" or "given"; ``count`` how many there are for each positive, or in
+    the pool; of those given, the pairs say it.
+    """
+
+    kind: str
+    count: int
+
+
+def negatives_of(task: LinkOptions) -> Negatives:
+    """The negatives of training; a UserError if ``task.negatives`` is not spelled as it should be.
+
+    >>> negatives_of(LinkOptions(name="links", negatives="uniform,3"))
+    Negatives(kind='uniform', count=3)
+    """
+    kind, *numbers = task.negatives.split(",")
+    if kind == "given" and not numbers:
+        return Negatives(kind, 0)
+    count = int(numbers[0]) if len(numbers) == 1 and numbers[0].isdecimal() else 0
+    if kind not in ("uniform", "pool") or not 0 < count < 2**24:
+        raise UserError(
+            f"task.negatives takes uniform,K, pool,B or given, not {task.negatives!r}",
+            "such as uniform,1 or pool,1024",
+        )
+    return Negatives(kind, count)
+
+
+def masks_arcs(task: TaskConfig) -> bool:
+    """Whether the arcs that a step is about are left out of M in it."""
+    return isinstance(task, LinkOptions) and task.supervise < 1
+
+
+def _check_links(task: LinkOptions) -> None:
+    negatives_of(task)
+    if task.on != VERTICES:
+        raise UserError("task.on: pairs are scored by rows of vertices", "leave task.on out")
+    if task.supervise > 1:
+        raise UserError(f"task.supervise is at most 1, not {task.supervise:g}")
+    if task.supervise < 1 and task.batch:
+        raise UserError(
+            "task.batch and task.supervise both say how many pairs a step is about",
+            "leave one of them out",
+        )

@@ -13,7 +13,7 @@ from gcnmpi.nn.describe import graph_of, network_of
 from gcnmpi.nn.network import Network
 from gcnmpi.nn.program import INPUT, Program, Step, products, summed
 from gcnmpi.options.config import Config
-from gcnmpi.options.task import outputs
+from gcnmpi.options.task import LINKS, ends, outputs
 from gcnmpi.planner.machine import Machine
 from gcnmpi.schemes.forecast import Forecast, Sparse
 from gcnmpi.schemes.operations import Operation, Product
@@ -165,8 +165,11 @@ def workload(
     none, and none are given. ``locality``: whether ``distances`` is to be there.
     """
     manifest = stored.manifest
-    ends = (features or manifest.features, classes or outputs(config.task, manifest))
-    for what, width in zip(("features", "labels"), ends, strict=True):
+    wanted = outputs(config.task, manifest)
+    if config.task.name == LINKS:
+        wanted = ends(config.task, config.model, manifest)[1]
+    widths = features or manifest.features, classes or wanted
+    for what, width in zip(("features", "labels"), widths, strict=True):
         if not width:
             raise UserError(
                 f"{stored.path} has no {what}",
@@ -176,7 +179,7 @@ def workload(
     trained = training_rows(examples)
     share = 1.0 if trained is None else float(np.mean(trained))
     config = replace(config, graph=graph_of(config))
-    network = network_of(config.model, *ends, manifest.arc_features, config.task.on)
+    network = network_of(config.model, *widths, manifest.arc_features, config.task)
     distances = arc_distances(stored.graph) if locality else None
     entries = manifest.feature_entries if features in (None, manifest.features) else 0
     target_bytes = 0

@@ -9,7 +9,7 @@ matrix of a pass.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -19,7 +19,7 @@ from gcnmpi.nn.describe import graph_of, network_of
 from gcnmpi.nn.initial import initial
 from gcnmpi.nn.network import Network
 from gcnmpi.options.config import Config
-from gcnmpi.options.task import chosen_metrics
+from gcnmpi.options.task import LinkOptions, chosen_metrics
 from gcnmpi.proof.arcs import gives_arcs
 from gcnmpi.proof.losses import labels_of, loss_of
 from gcnmpi.proof.passes import ArcRows, Backward, Pass
@@ -69,15 +69,20 @@ def train(graph: Graph, direction: str, config: Config, epochs: int) -> Curve:
     return Curve(losses, first, weights, problem.logits(weights), problem.matrix)
 
 
-class Problem:
-    """A network on a graph: its loss, gradient and logits at any weights.
+class Rows:
+    """The rows that a network gives to a graph's vertices and arcs, at any weights.
 
-    The network is the one that the configuration asks for, or another one that is given.
-    ``first_layer`` are the names of the parameters of the first layer.
+    The network is the one that the configuration asks for, or another one that is given, with
+    logits of so many columns. ``first_layer`` are the names of the parameters of the first layer.
     """
 
     def __init__(
-        self, graph: Graph, direction: str, config: Config, network: Network | None = None
+        self,
+        graph: Graph,
+        direction: str,
+        config: Config,
+        width: int = 0,
+        network: Network | None = None,
     ) -> None:
         assert graph.features is not None
         self.config, options = config, graph_of(config)
@@ -85,18 +90,15 @@ class Problem:
         if options.feature_norm == "row":
             sums = self.features.sum(axis=1, keepdims=True)
             self.features = self.features / np.where(sums == 0, np.inf, sums)
-        examples = examples_of(graph, config.task.on)
-        self._labels, self._loss = labels_of(examples, config.task), loss_of(examples, config.task)
-        self._validation = examples.masks.get("val", np.zeros(examples.n, bool))
-        width = examples.classes if self._labels.ndim == 1 else self._labels.shape[1]
-        ends = self.features.shape[1], width, graph.arc_data.width, config.task.on
-        self.network = network or network_of(config.model, *ends)
+        task, model = config.task, config.model
+        if isinstance(task, LinkOptions):
+            width = task.width or getattr(model, "hidden", (64,))[-1]
+        ends = self.features.shape[1], width, graph.arc_data.width, task
+        self.network = network or network_of(model, *ends)
         # Values that nobody reads are not asked for: M of a network without products with it.
         normalize = options.normalize if reads_values(self.network.operators) else "none"
         self.matrix = aggregation_matrix(graph, direction, options.self_loops, normalize)
         self.arcs = ArcRows.of(graph, direction, options.self_loops, graph.arc_data.features)
-        # The rows of the output that have labels, in the order of the graph.
-        self._rows = self.arcs.places if config.task.on == ARCS else np.arange(graph.n)
         parameters = self.network.parameters
         self.first_layer = {name for name, p in parameters.items() if p.layer == 1}
 
@@ -112,43 +114,7 @@ class Problem:
             weights[FEATURES] = self.features
         return weights
 
-    def gradient(
-        self, weights: Mapping[str, np.ndarray], epoch: int
-    ) -> tuple[float, Weights, Weights]:
-        """Loss, its gradient and the next running moments, with the dropout of an epoch.
-
-        The gradient is that of the trained parameters, without weight decay.
-        """
-        values, backwards, moments = self._forward(weights, epoch)
-        loss, grad = self._loss(values[-1][self._rows])
-        grads = [np.zeros_like(value) for value in values]
-        grads[-1][self._rows] = grad
-        trained = {n for n, p in self.network.parameters.items() if p.trained}
-        gradient = {name: np.zeros_like(weights[name]) for name in weights if name in trained}
-        operators = self.network.operators
-        for number in range(len(operators) - 1, 0, -1):
-            inputs, parameters = backwards[number](grads[number])
-            for source, share in zip(operators[number].inputs, inputs, strict=True):
-                grads[source] = grads[source] + share
-            for name, share in parameters.items():
-                if name in trained:
-                    gradient[name] = gradient[name] + share
-        if FEATURES in weights:
-            gradient[FEATURES] = grads[0]
-        return loss, gradient, moments
-
-    def logits(self, weights: Mapping[str, np.ndarray]) -> np.ndarray:
-        """The output of an evaluation, (n, columns); of arcs, those of the graph in its order."""
-        return self._forward(weights, None)[0][-1][self._rows]
-
-    def validation(self, metric: str, weights: Mapping[str, np.ndarray]) -> float | None:
-        """A metric of what is to be validated, in an evaluation."""
-        some = np.array(self._validation)
-        if self._labels.ndim == 1:
-            some &= self._labels != UNLABELLED
-        return score(metric, self.logits(weights)[some], self._labels[some])
-
-    def _forward(
+    def forward(
         self, weights: Mapping[str, np.ndarray], epoch: int | None
     ) -> tuple[list[np.ndarray], list[Backward], Weights]:
         """Value and backward function of every operator."""
@@ -165,3 +131,67 @@ class Problem:
             values.append(value)
             backwards.append(backward)
         return values, backwards, of_vertices.moments
+
+    def backward(
+        self,
+        backwards: Sequence[Backward],
+        values: Sequence[np.ndarray],
+        grad: np.ndarray,
+        weights: Mapping[str, np.ndarray],
+    ) -> Weights:
+        """The gradient of the trained parameters, from that of the last value."""
+        grads = [np.zeros_like(value) for value in values]
+        grads[-1] = grad
+        operators = self.network.operators
+        read = {name for operator in operators for name in operator.parameters}
+        trained = {n for n, p in self.network.parameters.items() if p.trained and n in read}
+        gradient = {name: np.zeros_like(weights[name]) for name in weights if name in trained}
+        for number in range(len(operators) - 1, 0, -1):
+            inputs, parameters = backwards[number](grads[number])
+            for source, share in zip(operators[number].inputs, inputs, strict=True):
+                grads[source] = grads[source] + share
+            for name, share in parameters.items():
+                if name in trained:
+                    gradient[name] = gradient[name] + share
+        if FEATURES in weights:
+            gradient[FEATURES] = grads[0]
+        return gradient
+
+
+class Problem(Rows):
+    """A network on a graph: its loss, gradient and logits at any weights, as :class:`Rows`."""
+
+    def __init__(
+        self, graph: Graph, direction: str, config: Config, network: Network | None = None
+    ) -> None:
+        examples = examples_of(graph, config.task.on)
+        self._labels, self._loss = labels_of(examples, config.task), loss_of(examples, config.task)
+        self._validation = examples.masks.get("val", np.zeros(examples.n, bool))
+        width = examples.classes if self._labels.ndim == 1 else self._labels.shape[1]
+        super().__init__(graph, direction, config, width, network)
+        # The rows of the output that have labels, in the order of the graph.
+        self._rows = self.arcs.places if config.task.on == ARCS else np.arange(graph.n)
+
+    def gradient(
+        self, weights: Mapping[str, np.ndarray], epoch: int
+    ) -> tuple[float, Weights, Weights]:
+        """Loss, its gradient and the next running moments, with the dropout of an epoch.
+
+        The gradient is that of the trained parameters, without weight decay.
+        """
+        values, backwards, moments = self.forward(weights, epoch)
+        loss, of_rows = self._loss(values[-1][self._rows])
+        grad = np.zeros_like(values[-1])
+        grad[self._rows] = of_rows
+        return loss, self.backward(backwards, values, grad, weights), moments
+
+    def logits(self, weights: Mapping[str, np.ndarray]) -> np.ndarray:
+        """The output of an evaluation, (n, columns); of arcs, those of the graph in its order."""
+        return self.forward(weights, None)[0][-1][self._rows]
+
+    def validation(self, metric: str, weights: Mapping[str, np.ndarray]) -> float | None:
+        """A metric of what is to be validated, in an evaluation."""
+        some = np.array(self._validation)
+        if self._labels.ndim == 1:
+            some &= self._labels != UNLABELLED
+        return score(metric, self.logits(weights)[some], self._labels[some])

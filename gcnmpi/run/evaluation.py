@@ -7,6 +7,7 @@ from typing import Protocol
 
 import numpy as np
 
+from gcnmpi.core.volume import NOTHING, Volume
 from gcnmpi.kernels.interface.kernel import Array
 from gcnmpi.layout.place import Place
 from gcnmpi.mpi.comm import slice_of
@@ -74,6 +75,10 @@ class Evaluation:
                 (Operation.ROW_ARGMAX, self._model.place.layer, len(self._targets.labels)),
             ]
         return found
+
+    def volume(self) -> Volume:
+        """The volume of an evaluation."""
+        return sum((self._problem.scheme.volume(*each) for each in self.products()), NOTHING)
 
     def __call__(self) -> dict[str, float | None]:
         """All values, equal on every rank; None where there is no such mask, or no number."""

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
 
 import numpy as np
 
@@ -23,7 +22,7 @@ from gcnmpi.nn.tasks.interface import Loss, Made, Targets
 from gcnmpi.options.train import sampler_of
 from gcnmpi.run.kept_rows import KeptRows, keep_rows
 from gcnmpi.run.problem import Problem, load_features, task_of
-from gcnmpi.run.step import BaseStep
+from gcnmpi.run.step import BatchedStep
 from gcnmpi.schemes.operations import EXCHANGES
 from gcnmpi.schemes.row_scheme import Laid, RowScheme
 from gcnmpi.schemes.sampled import (
@@ -54,7 +53,7 @@ class _Facts:
 Drawn = tuple[Batch, _Facts]
 
 
-class BatchStep(BaseStep):
+class BatchStep(BatchedStep):
     """One epoch of training on mini-batches, which all ranks compute together.
 
     The batches and their dropout depend on global ids, the epoch and the number of the batch
@@ -97,7 +96,6 @@ class BatchStep(BaseStep):
         self._cuts = Cuts(self._cutter, self.sampler, candidates)
         self._memory, self._rows = Memory(problem.runtime.kernel), Memory(problem.runtime.kernel)
         self._predicted = NOTHING
-        self._next, self._loss = 0, 0.0
         self._counted: Counter[str] = Counter()
         self._kept: KeptRows | None = None
         if config.train.cache_mb:
@@ -130,33 +128,26 @@ class BatchStep(BaseStep):
         return np.diff(self._laid.forward.indptr)
 
     @property
-    def progress(self) -> dict[str, Any]:
-        """How far an interrupted epoch got."""
-        return {"batch": self._next, "loss": self._loss}
+    def batches(self) -> int:
+        """As many as the sampler draws in an epoch."""
+        return self.sampler.batches
 
-    def go_on(self, progress: Mapping[str, Any]) -> None:
-        """Continue an interrupted epoch."""
-        self._next, self._loss = int(progress.get("batch", 0)), float(progress.get("loss", 0.0))
+    def _batch(
+        self, epoch: int, batch: int, lr: float, interrupt: Callable[[], bool]
+    ) -> tuple[float, bool]:
+        drawn, facts = self._drawn(epoch, batch, interrupt)
+        self._counted["batches"] += 1
+        if self._kept is not None:
+            self._counted["kept_rows_read"] += len(drawn.rows) - self._own(drawn)
+        for layer in drawn.layers:
+            self._counted["batch_rows_sent"] += layer.plan.nsend
+            self._counted["batch_messages_sent"] += len(layer.plan.send_peers)
+        number = (epoch - 1) * self.batches + batch + 1
+        loss = facts.share * self._update_by(drawn, facts, number, lr) if facts.share else 0.0
+        return loss, facts.interrupted
 
-    def _run(self, epoch: int, lr: float, interrupt: Callable[[], bool]) -> float | None:
-        sampler = self.sampler
-        while self._next < sampler.batches:
-            drawn, facts = self._drawn(epoch, self._next, interrupt)
-            self._counted["batches"] += 1
-            if self._kept is not None:
-                self._counted["kept_rows_read"] += len(drawn.rows) - self._own(drawn)
-            for layer in drawn.layers:
-                self._counted["batch_rows_sent"] += layer.plan.nsend
-                self._counted["batch_messages_sent"] += len(layer.plan.send_peers)
-            number = (epoch - 1) * sampler.batches + self._next + 1
-            if facts.share:
-                self._loss += facts.share * self._batch(drawn, facts, number, lr)
-            self._next += 1
-            if facts.interrupted and self._next < sampler.batches:
-                self._in_turn.end()  # the epoch may go on in this run
-                return None
-        loss, self._next, self._loss = self._loss, 0, 0.0
-        return loss
+    def _wait(self) -> None:
+        self._in_turn.end()
 
     def _drawn(self, epoch: int, batch: int, interrupt: Callable[[], bool]) -> Drawn:
         """A batch, which may have been drawn ahead; the next one of the epoch is begun."""
@@ -196,7 +187,7 @@ class BatchStep(BaseStep):
         found = Targets(labels, {"train": mask}, {"train": divisor})
         return drawn, _Facts(found, rows, share if known else 0.0, interrupted)
 
-    def _batch(self, drawn: Batch, facts: _Facts, number: int, lr: float) -> float:
+    def _update_by(self, drawn: Batch, facts: _Facts, number: int, lr: float) -> float:
         """One update; returns the loss of the batch."""
         problem, model, kernel = self._problem, self.model, self._problem.runtime.kernel
         program, features = self._program, self._features_of(drawn)

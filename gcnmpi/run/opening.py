@@ -24,10 +24,12 @@ from gcnmpi.mpi.hosts import crowded_node, most_ranks_a_node, place_on_node, sha
 from gcnmpi.options.config import Config
 from gcnmpi.options.kernel import KERNELS, resolve
 from gcnmpi.options.scheme import SCHEMES, ExchangeOptions, SchemeConfig
+from gcnmpi.options.task import LinkOptions
 from gcnmpi.planner.auto import misused, resolved_options
 from gcnmpi.schemes.interface import Entry, Scheme
 from partition.errors import UserError
 from partition.graph.graph import of_split
+from partition.graph.links import read_pairs
 from partition.graph.store import Manifest, Partition, StoredGraph, open_graph, read_partition
 
 
@@ -151,7 +153,7 @@ def load_matrix(runtime: Runtime, source: Source, config: Config, demand: Demand
 
 
 def open_split(path: str | os.PathLike, config: Config) -> StoredGraph:
-    """A graph folder, unchecked, with the masks of the split that is configured.
+    """A graph folder, unchecked, with the masks of the split and the pairs that are configured.
 
     A UserError if it cannot be opened, or has no such split.
     """
@@ -160,7 +162,13 @@ def open_split(path: str | os.PathLike, config: Config) -> StoredGraph:
         graph = of_split(stored.graph, config.train.split)
     except UserError as error:
         raise UserError(f"{path}: {error.message}", error.hint) from error
-    return dataclasses.replace(stored, graph=graph)
+    stored = dataclasses.replace(stored, graph=graph)
+    if not isinstance(config.task, LinkOptions):
+        return stored
+    pairs, manifest = read_pairs(path, config.task.pairs), stored.manifest
+    if pairs.directed:  # an arc leaves M, and the one that leads back does not
+        manifest = dataclasses.replace(manifest, symmetric_pattern=False, symmetric_values=False)
+    return dataclasses.replace(stored, manifest=manifest, pairs=pairs)
 
 
 def _check(

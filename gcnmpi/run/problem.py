@@ -28,7 +28,7 @@ from gcnmpi.nn.program import Program
 from gcnmpi.nn.sparse_input import SparseInput
 from gcnmpi.nn.tasks.interface import Targets, Task
 from gcnmpi.options.config import Config
-from gcnmpi.options.task import TASKS, ends, outputs
+from gcnmpi.options.task import TASKS, ends, masks_arcs, outputs
 from gcnmpi.options.train import batches_of
 from gcnmpi.run.captured import resolved_graph
 from gcnmpi.run.opening import Opened, find_source, load_matrix, start
@@ -87,7 +87,7 @@ def open_problem(
         On all ranks, if the graph, the partition or the configuration do not fit together.
     """
     config = dataclasses.replace(config, graph=graph_of(config))
-    if trains and batches_of(config.train):
+    if trains and (batches_of(config.train) or masks_arcs(config.task)):
         # A batch takes rows of H⁰, not of what M makes of it.
         model = dataclasses.replace(config.model, cache_input=False)
         config = dataclasses.replace(config, model=model)
@@ -95,7 +95,7 @@ def open_problem(
     with agreed(comm):
         widths = widths or ends(config.task, config.model, source.stored.manifest)
         network = network_of(
-            config.model, *widths, source.stored.manifest.arc_features, config.task.on
+            config.model, *widths, source.stored.manifest.arc_features, config.task
         )
         program, demand = program_on(network, source, config, comm.size, trains)
         if trains:

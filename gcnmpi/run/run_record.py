@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from gcnmpi import __version__
-from gcnmpi.core.volume import NOTHING, Volume
+from gcnmpi.core.volume import Volume
 from gcnmpi.halo.messages import relative_errors
 from gcnmpi.layout.runtime import Runtime
 from gcnmpi.mpi.comm import Comm, agreed, versions
@@ -25,6 +25,7 @@ from gcnmpi.options.task import chosen_metrics
 from gcnmpi.run import checkpoint, checkpoint_files
 from gcnmpi.run.best import Best
 from gcnmpi.run.evaluation import Evaluation
+from gcnmpi.run.links.evaluation import LinkEvaluation
 from gcnmpi.run.logs import LOGS, Log
 from gcnmpi.run.opening import Opened
 from gcnmpi.run.problem import Problem
@@ -37,8 +38,6 @@ from gcnmpi.run.record import (
 )
 from gcnmpi.run.step import BaseStep
 from gcnmpi.run.writer import Writer
-from gcnmpi.schemes.interface import Scheme
-from gcnmpi.schemes.operations import Product
 from partition.errors import UserError
 
 
@@ -223,7 +222,7 @@ def evaluates(config: TrainConfig, epoch: int) -> bool:
 def end_record(
     problem: Problem,
     step: BaseStep,
-    evaluation: Evaluation,
+    evaluation: Evaluation | LinkEvaluation,
     epochs: Sequence[Epoch],
     before: int,
     best: Best,
@@ -232,7 +231,7 @@ def end_record(
     runtime, config = problem.runtime, problem.config.train
     run = [epoch.epoch for epoch in epochs[before:]]
     evaluations = sum(evaluates(config, number) for number in run)
-    predicted_eval = _predicted(problem.scheme, evaluation.products()) * evaluations
+    predicted_eval = evaluation.volume() * evaluations
     mine = {
         **figures("eval_", runtime.traffic["eval"], predicted_eval),
         "hidden": runtime.traffic.hidden("train"),
@@ -297,10 +296,6 @@ def counted_record(
 def _at(epochs: Sequence[Epoch], best: Best, mask: str) -> float | None:
     """The metric of a mask in the epoch of the best weights."""
     return epochs[best.epoch - 1].of(mask, best.metric) if best.epoch else None
-
-
-def _predicted(scheme: Scheme, products: list[Product]) -> Volume:
-    return sum((scheme.volume(*product) for product in products), NOTHING)
 
 
 def figures(prefix: str, counted: Volume, predicted: Volume) -> dict[str, Any]:

@@ -16,7 +16,7 @@ from gcnmpi.nn.model import PASSES
 from gcnmpi.nn.optim import make_optimizer
 from gcnmpi.nn.program import FEATURES
 from gcnmpi.nn.sparse_input import SparseInput
-from gcnmpi.nn.tasks.interface import Loss, Made
+from gcnmpi.nn.tasks.interface import Loss, Made, Targets
 from gcnmpi.run.problem import (
     Problem,
     check_trainable,
@@ -58,12 +58,16 @@ class BaseStep(ABC):
         kernel, train = problem.runtime.kernel, problem.config.train
         with agreed(problem.runtime.comm):
             check_trainable(problem.source.stored, problem.config)
-        self.model = model = make_model(problem, features, kinds)
-        self.targets = load_targets(problem, model.place)
         self._problem = problem
+        self.model = model = make_model(problem, features, kinds)
+        self.targets = self._load_targets()
         self.optimizer = make_optimizer(kernel, model.parameters, model.penalties(), train)
         shared = model.gradients.shared
         self._sum = make_sum(problem, shared.stop - shared.start)
+
+    def _load_targets(self) -> Targets:
+        """Labels and masks of the rows of the output."""
+        return load_targets(self._problem, self.model.place)
 
     @abstractmethod
     def predicted(self, epochs: int) -> Volume:
@@ -147,6 +151,47 @@ class BaseStep(ABC):
         if name != FEATURES:
             return True  # pieces of weights are on one rank each
         return self._problem.scheme.input_block(self.model.widths[0]).counts_entries
+
+
+class BatchedStep(BaseStep):
+    """An epoch of an update for each batch; between two it can be interrupted."""
+
+    _next, _loss_so_far = 0, 0.0
+
+    @property
+    @abstractmethod
+    def batches(self) -> int:
+        """Batches of an epoch."""
+
+    @abstractmethod
+    def _batch(
+        self, epoch: int, batch: int, lr: float, interrupt: Callable[[], bool]
+    ) -> tuple[float, bool]:
+        """One update: its share in the loss of the epoch, and whether a rank is interrupted."""
+
+    def _wait(self) -> None:
+        """Complete what is under way for the next batch."""
+
+    @property
+    def progress(self) -> dict[str, Any]:
+        """How far an interrupted epoch got."""
+        return {"batch": self._next, "loss": self._loss_so_far}
+
+    def go_on(self, progress: Mapping[str, Any]) -> None:
+        """Continue an interrupted epoch."""
+        self._next = int(progress.get("batch", 0))
+        self._loss_so_far = float(progress.get("loss", 0.0))
+
+    def _run(self, epoch: int, lr: float, interrupt: Callable[[], bool]) -> float | None:
+        while self._next < self.batches:
+            loss, interrupted = self._batch(epoch, self._next, lr, interrupt)
+            self._loss_so_far += loss
+            self._next += 1
+            if interrupted and self._next < self.batches:
+                self._wait()  # the epoch may go on in this run
+                return None
+        loss, self._next, self._loss_so_far = self._loss_so_far, 0, 0.0
+        return loss
 
 
 class Step(BaseStep):

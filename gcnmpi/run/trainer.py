@@ -15,11 +15,13 @@ from gcnmpi.mpi.comm import agreed, from_root, maxima
 from gcnmpi.nn.model import Model
 from gcnmpi.nn.schedules import LearningRate
 from gcnmpi.options.config import TrainConfig
-from gcnmpi.options.task import LOWER_IS_BETTER, chosen_metrics
+from gcnmpi.options.task import LINKS, LOWER_IS_BETTER, chosen_metrics
 from gcnmpi.options.train import batches_of
 from gcnmpi.run import checkpoint, checkpoint_files
 from gcnmpi.run.best import Best, stops_early
 from gcnmpi.run.evaluation import Evaluation
+from gcnmpi.run.links.evaluation import LinkEvaluation
+from gcnmpi.run.links.step import LinkStep
 from gcnmpi.run.minibatch import BatchStep
 from gcnmpi.run.problem import Problem
 from gcnmpi.run.ranks_record import PhaseSamples, ranks_record
@@ -90,9 +92,8 @@ def train(
     start = start_record(problem, warnings)
     if comm.rank == 0:
         tell(found, warnings)
-    step = BatchStep(problem) if batches_of(problem.config.train) else Step(problem)
+    step, evaluation = _made(problem)
     model = step.model
-    evaluation = Evaluation(problem, model, step.targets)
     epochs, best = _restored(problem, step, found)
     rate, over = _replayed(config, epochs, best)
     history = checkpoint_files.History(epochs)
@@ -205,6 +206,15 @@ def save(problem: Problem, result: Result, weights: Path | None, best: Path | No
             if kept := result.keep():
                 error.hint = f"they are in {kept}: the same command, started again, writes them"
         raise
+
+
+def _made(problem: Problem) -> tuple[BaseStep, Evaluation | LinkEvaluation]:
+    """The step of the task, and what evaluates its model."""
+    if problem.config.task.name == LINKS:
+        links = LinkStep(problem)
+        return links, LinkEvaluation(problem, links.model, links.model.parameters)
+    step = BatchStep(problem) if batches_of(problem.config.train) else Step(problem)
+    return step, Evaluation(problem, step.model, step.targets)
 
 
 def _restored(

@@ -104,7 +104,7 @@ def describe(problem: Problem) -> dict[str, Any]:
         "widths": list(problem.network.widths),
         "arc_features": problem.network.arc_features,
         "graph": sections["graph"] | {"direction": problem.source.direction},
-        "task": {"name": config.task.name, "on": config.task.on},
+        "task": {name: getattr(config.task, name) for name in _of_task(config.task)},
         "graph_name": manifest.name,
         "graph_id": manifest.id,
     }
@@ -160,11 +160,12 @@ def read_weights(
             described["model.name"] = _own_network(path, described["model.name"], wanted)
     values = {k[6:]: v for k, v in described.items() if k.startswith("model.")}
     model = chosen(ModelConfig, NETWORKS, values)
-    on = described.get("task.on", config.task.on)
+    told = {k[5:]: v for k, v in described.items() if k.startswith("task.")}
+    task = chosen(TaskConfig, TASKS, vars(config.task) | told)
     if facts is None:
-        shown = ends_of(functools.partial(network_of, model, on=on), state)
+        shown = ends_of(functools.partial(network_of, model, task=task), state)
         arcs = shown[2] if shown else 0
-    network = network_of(model, widths[0], widths[-1], arcs, on)
+    network = network_of(model, widths[0], widths[-1], arcs, task)
     if network.widths != widths:
         raise UserError(f"{path} is damaged: its arrays are not of the widths that it names")
     with _of_file(path):
@@ -277,8 +278,14 @@ def _network(path: Path, facts: Mapping[str, Any]) -> dict[str, Any]:
         if entry.name not in NOT_OF_A_NETWORK
     }
     if "task" in facts:  # which files of earlier versions do not say
-        described |= {"task.name": config.task.name, "task.on": config.task.on}
+        described |= {f"task.{n}": getattr(config.task, n) for n in _of_task(config.task)}
     return described
+
+
+def _of_task(task: TaskConfig) -> list[str]:
+    """The keys of a task that its network depends on."""
+    decoder = [entry.name for entry in dataclasses.fields(task) if entry.name.startswith("decoder")]
+    return ["name", "on", *decoder]
 
 
 def _own_network(path: Path, stored: str, wanted: str | None) -> str:
@@ -323,7 +330,7 @@ def _shown_by(
     usual = ConvolutionOptions()
     plain = all(getattr(model, key, None) == getattr(usual, key) for key in _OF_NO_PLAIN_STACK)
     if not plain or "model.hidden" in given:
-        build = functools.partial(network_of, model, on=config.task.on)
+        build = functools.partial(network_of, model, task=config.task)
         ends = ends_of(build, found.arrays)
         if ends is None:
             missing = [name for name in stored_shapes(build(1, 1, 1)) if name not in found.arrays]

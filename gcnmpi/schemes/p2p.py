@@ -84,7 +84,9 @@ def lay_out(runtime: Runtime, source: Source, config: Config, demand: Demand) ->
             entries = _local(plan, entries, config.graph.self_loops)
             pattern = EntryPattern.of(entries.row, entries.column, shape)
         backward = pattern.matrix(_values(entries, degree, config, transposed=True))
-    return Laid(facts, loading.OwnRows(parts, plan.own), plan, forward, backward)
+    if stored.pairs is not None:
+        facts = _measured(comm, facts, plan, forward)
+    return Laid(facts, loading.OwnRows(parts, plan.own), plan, forward, backward, degree)
 
 
 def mix(comm: Comm, laid: Laid, max_bytes: float) -> tuple[Laid, Sequence[sp.csr_array | None]]:
@@ -112,6 +114,9 @@ def load(
     by_rows = laid if demand.batches else None
     if laid.facts.mixed and demand.products:
         laid, packings = mix(comm, laid, max_bytes)
+        if source.stored.pairs is not None:
+            facts = _measured(comm, laid.facts, laid.plan, laid.forward)
+            laid = dataclasses.replace(laid, facts=facts)
     plan, facts = laid.plan, laid.facts
     products = HaloProduct(runtime, plan, config)
     operands = products.both(laid.forward, laid.backward, packings) if demand.products else ()
@@ -224,6 +229,19 @@ def _ordered(
     pair = (ids[inside] for ids in (entries.row, entries.column))
     first = ROW_ORDERS.get(order)(*(local_numbers(own, own[:0], ids) for ids in pair), len(own))
     return own if first is None else own[first]
+
+
+def _measured(comm: Comm, facts: Facts, plan: Plan, forward: sp.csr_array) -> Facts:
+    """The facts with figures of what is there: arcs that are held out are in no partition's."""
+    if facts.metrics is None:
+        return facts
+    mine = {
+        "rows": plan.nown, "nnz": forward.nnz, "send_rows": plan.nsend, "recv_rows": plan.nhalo,
+        "send_messages": len(plan.send_peers), "recv_messages": len(plan.recv_peers),
+    }  # fmt: skip
+    every = comm.allgather(mine)
+    found = {name: [each[name] for each in every] for name in mine}
+    return dataclasses.replace(facts, metrics={**facts.metrics, **found})
 
 
 def _local(plan: Plan, entries: loading.Entries, self_loops: bool) -> loading.Entries:

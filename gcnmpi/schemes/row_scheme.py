@@ -46,6 +46,8 @@ class Laid:
         Own rows of M over local columns.
     backward : csr_array or None
         The same of Mᵀ; ``forward`` itself where they are equal. None: products with Mᵀ fold.
+    degree : (nown + nhalo,) float64
+        Row sums of Ã of the vertices of local columns.
     """
 
     facts: Facts
@@ -53,6 +55,7 @@ class Laid:
     plan: Plan
     forward: sp.csr_array
     backward: sp.csr_array | None
+    degree: np.ndarray
 
 
 class Rows(Protocol):
@@ -142,6 +145,17 @@ class RowScheme(WholeRows, Generic[Operand]):
             self._keys[Space.WHOLE] = halo.ids
         if entries is not None:
             self._keys[Space.ENTRIES] = entries.keys
+
+    @property
+    def vertices(self) -> np.ndarray:
+        """Global ids of own rows, (nown,), in their order."""
+        return self._vertices
+
+    @property
+    def parts(self) -> np.ndarray:
+        """The owner of every vertex, (n,): where each row is on one rank."""
+        assert isinstance(self._rows, OwnRows)
+        return self._rows.parts
 
     def describe(self) -> dict[str, Any]:
         """Options as they were resolved."""

@@ -263,3 +263,28 @@ def arc_places(
     there = np.flatnonzero(low < end)
     place[there[indices[low[there]] != target[there]]] = -1
     return place
+
+
+def left_out(pairs: PairSet, source: np.ndarray, target: np.ndarray, n: int) -> np.ndarray:
+    """Which arcs are positives to validate or test on, (m,) bool; without a direction, both ways.
+
+    ``source`` is increasing: only held-out pairs with an end between its first and last number are
+    looked at in detail.
+    """
+    if not len(source):
+        return np.zeros(0, bool)
+    low, high = int(source[0]), int(source[-1])
+    found = []
+    for mask in HELD_OUT:
+        every = pairs.positives[mask]
+        for start in range(0, len(every), _AT_ONCE):
+            ends = np.asarray(every[start : start + _AT_ONCE], np.int64)
+            for of in (ends,) if pairs.directed else (ends, ends[:, ::-1]):
+                some = of[(of[:, 0] >= low) & (of[:, 0] <= high)]
+                found.append(some[:, 0] * n + some[:, 1])
+    held = np.sort(np.concatenate(found)) if found else np.zeros(0, np.int64)
+    wanted = source.astype(np.int64) * n + target
+    if not len(held):
+        return np.zeros(len(wanted), bool)
+    places = np.minimum(np.searchsorted(held, wanted), len(held) - 1)
+    return np.asarray(held[places] == wanted)

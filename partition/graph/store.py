@@ -40,7 +40,7 @@ from partition.graph.graph import (
     check_targets,
     merged,
 )
-from partition.graph.link_files import has_pairs, keep_pairs
+from partition.graph.link_files import PairSet, has_pairs, keep_pairs
 from partition.graph.manifest import (
     PARTITION_FORMAT,
     PARTITION_VERSION,
@@ -58,11 +58,15 @@ from partition.records import atomic_file, atomic_folder, read_npz, sweep
 
 @dataclass(frozen=True)
 class StoredGraph:
-    """An open graph folder: its path, its manifest and its memory-mapped arrays."""
+    """An open graph folder: its path, its manifest and its memory-mapped arrays.
+
+    ``pairs`` are those of a task on links: arcs that are held out are not in M.
+    """
 
     path: Path
     manifest: Manifest
     graph: Graph
+    pairs: PairSet | None = None
 
     @cached_property
     def merged(self) -> Graph:

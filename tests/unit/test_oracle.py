@@ -292,6 +292,7 @@ def test_the_oracle_is_independent():
     assert own == {
         "gcnmpi.core.rng", "gcnmpi.options.config.Config", "gcnmpi.options.task.TaskConfig",
             "gcnmpi.options.task.ClassOptions", "gcnmpi.options.task.RegressionOptions",
+        "gcnmpi.options.task.LinkOptions",
         "gcnmpi.options.task.chosen_metrics", "gcnmpi.options.train.TrainConfig",
         "gcnmpi.nn.describe.graph_of", "gcnmpi.nn.describe.network_of",
         "gcnmpi.nn.initial.initial", "gcnmpi.nn.network.Network",

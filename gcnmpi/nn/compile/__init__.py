@@ -179,7 +179,7 @@ def _compile(
         logits_grad=gradient,
         outputs=tuple(alias.get(i, i) for i in outputs),
         parameters=network.parameters,
-        weight_layers=_weight_layers(operators, places),
+        weight_layers=_weight_layers(operators, places) | _of_decoder(network),
         buffers=tuple(pool.buffers),
         training_buffers=memory,
         evaluation_buffers=evaluated,
@@ -218,6 +218,12 @@ def _weight_layers(operators: Sequence[Operator], places: Sequence[Place]) -> di
         for number, operator in enumerate(operators)
         if isinstance(operator, Linear)
     }
+
+
+def _of_decoder(network: Network) -> dict[str, int]:
+    """The same of a decoder, which runs on schemes that have all weights on every rank."""
+    decoder = network.decoder
+    return {} if decoder is None else {n: 1 for n, p in decoder.parameters.items() if p.is_weight}
 
 
 def _orders(operators: Sequence[Operator], fixed: Sequence[bool]) -> list[str]:

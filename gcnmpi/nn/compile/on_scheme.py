@@ -14,9 +14,10 @@ from gcnmpi.nn.operators.norms import BatchNorm
 from gcnmpi.nn.program import Operator, Program
 from gcnmpi.options.config import Config
 from gcnmpi.options.scheme import SCHEMES
-from gcnmpi.options.task import ClassOptions
+from gcnmpi.options.task import LINKS, ClassOptions, masks_arcs
 from gcnmpi.options.train import batches_of, kept_each, sampler_of
 from gcnmpi.schemes.forecast import make_facts
+from gcnmpi.schemes.interface import Entry
 from partition.errors import UserError
 from partition.graph.sampling import Sampler
 from partition.graph.store import StoredGraph, read_partition
@@ -123,6 +124,32 @@ def _of_inputs(program: Program) -> list[int]:
     return [i for i, place in enumerate(places) if place.layer == 0 and not place.aggregated]
 
 
+def _check_links(config: Config, entry: Entry, program: Program) -> None:
+    """A UserError if pairs cannot be scored by what is configured."""
+    if not entry.cuts_batches:  # its rows are on one rank each, and sent point to point
+        able = [name for name in SCHEMES if SCHEMES.get(name).cuts_batches]
+        raise UserError(
+            f"task.name = links: scheme {config.scheme.name!r} does not score pairs",
+            f"use scheme.name = {' or '.join(able)}",
+        )
+    if batches_of(config.train) is not None:
+        raise UserError(
+            "train.batches: a step of task.name = links takes all vertices",
+            "leave train.batches out; task.batch is the number of pairs of a step",
+        )
+    if masks_arcs(config.task) and program.needs_entries:
+        raise UserError(
+            f"task.supervise: model {config.model.name!r} has a state of every arc, and arcs "
+            "leave M in each step",
+            "leave task.supervise out",
+        )
+    if masks_arcs(config.task) and config.model.train_features:
+        raise UserError(
+            "task.supervise: features that are trained need the same M in every step",
+            "leave task.supervise out, or use task.batch",
+        )
+
+
 def program_on(
     network: Network, source: Source, config: Config, size: int, trains: bool = True
 ) -> tuple[Program, Demand]:
@@ -144,7 +171,9 @@ def program_on(
             f"{config.scheme.name!r} does not bring together",
             f"use scheme.name = {', '.join(able[:-1])} or {able[-1]}",
         )
-    batches = trains and batches_of(config.train) is not None
+    if config.task.name == LINKS:
+        _check_links(config, entry, program)
+    batches = trains and (batches_of(config.train) is not None or masks_arcs(config.task))
     if batches and not entry.cuts_batches:
         able = [name for name in SCHEMES if SCHEMES.get(name).cuts_batches]
         raise UserError(

@@ -1,0 +1,237 @@
+"""Pairs of vertices on the ranks that score them: each needs the rows of both ends.
+
+Every rank has some pairs, whoever owns their ends. A pair whose ends two ranks own is scored by one
+of the two, to which the other sends the row of its end; a row that is sent serves all pairs of the
+two ranks that it is in. So the pairs of two ranks are the edges of a bipartite graph between their
+vertices, and the rows that are sent a vertex cover of it, as in a mixed exchange
+(:mod:`partition.graph.cover`): the smallest one for pairs that are scored again and again, one that
+is found in linear time for pairs of one step. Where the score tells the first vertex from the
+second, the owner of the first one scores.
+
+One of two ranks finds the cover and tells the other which pairs that scores. The scores can go back
+to where the pairs were, and gradients of them the other way.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import scipy.sparse as sp
+
+from gcnmpi.core.timing import Traffic
+from gcnmpi.core.volume import Volume
+from gcnmpi.halo.exchange import agree_on_plan
+from gcnmpi.halo.plan import Plan, halo_of, local_numbers
+from gcnmpi.mpi.comm import Comm, redistribute
+from partition.graph.cover import numbered, rows_in_cover
+from partition.graph.graph import index_dtype
+
+FIRST, FAST, LEAST = "first", "fast", "least"
+"""Who scores: the owner of the first vertex; the end of a cover found fast, or of the least one."""
+
+
+@dataclass(frozen=True)
+class Home:
+    """The way of scores to the ranks where the pairs were, and of their gradients back.
+
+    Attributes
+    ----------
+    order : (scored,) int64
+        The pairs that this rank scores, by the rank where they were and their number there.
+    sent : (P,) int64
+        How many of them were on each rank.
+    places, came : (pairs,) and (P,) int64
+        The number here of each pair that others and this rank score, in the order in which scores
+        come; how many each rank scores.
+    """
+
+    comm: Comm
+    traffic: Traffic
+    order: np.ndarray
+    sent: np.ndarray
+    places: np.ndarray
+    came: np.ndarray
+
+    def bring(self, scores: np.ndarray) -> np.ndarray:
+        """Scores, (scored,) → (pairs,) float64, in the order of the pairs that this rank had."""
+        found = np.empty(len(self.places))
+        found[self.places] = self._moved(scores[self.order], self.sent, self.came)
+        return found
+
+    def back(self, gradients: np.ndarray) -> np.ndarray:
+        """The adjoint: (pairs,) → (scored,) float64."""
+        found = np.empty(len(self.order))
+        found[self.order] = self._moved(gradients[self.places], self.came, self.sent)
+        return found
+
+    def volume(self, back: bool) -> Volume:
+        """The volume of a way."""
+        out, into = (self.came, self.sent) if back else (self.sent, self.came)
+        others = np.arange(self.comm.size) != self.comm.rank
+        sent, received = (8 * int(counts[others].sum()) for counts in (out, into))
+        return Volume(sent, received, int(np.count_nonzero(out[others])))
+
+    def _moved(self, numbers: np.ndarray, out: np.ndarray, into: np.ndarray) -> np.ndarray:
+        numbers, found = np.ascontiguousarray(numbers, np.float64), np.empty(into.sum())
+        places = np.cumsum(out) - out, np.cumsum(into) - into
+        self.comm.Alltoallv([numbers, (out, places[0])], [found, (into, places[1])])
+        self.traffic.count(self.volume(back=out is self.came))
+        return found
+
+
+@dataclass(frozen=True)
+class ScoredPairs:
+    """The pairs that a rank scores, and the exchange that brings the rows that they need.
+
+    Attributes
+    ----------
+    plan : Plan
+        Of the rows of others.
+    pattern : (nown, nown + nhalo) csr_array
+        A pair is an entry: the row is that end which is the rank's own, the first vertex where the
+        score tells them apart. Several pairs may be of the same two vertices.
+    ids : (nown + nhalo,) integers
+        Global ids of the local vertices.
+    given : list of (entries, …) arrays
+        What came along with each pair.
+    home : Home or None
+        The way of scores back, where it was asked for.
+    """
+
+    plan: Plan
+    pattern: sp.csr_array
+    ids: np.ndarray
+    given: list[np.ndarray]
+    home: Home | None
+
+
+def place_pairs(
+    comm: Comm,
+    own: np.ndarray,
+    parts: np.ndarray,
+    pairs: np.ndarray,
+    given: Sequence[np.ndarray],
+    who: str,
+    max_bytes: float,
+    traffic: Traffic | None = None,
+) -> ScoredPairs:
+    """Bring pairs to the ranks that score them; all ranks call it together.
+
+    Parameters
+    ----------
+    own : (nown,) integers
+        Global ids of the rows that this rank has.
+    parts : (n,) integers
+        The owner of every vertex.
+    pairs : (m, 2) integers
+        Those that this rank has: global ids of the first and second vertex.
+    given : sequence of (m, …) arrays
+        What goes along.
+    who : str
+        ``FIRST``, ``FAST`` or ``LEAST``.
+    max_bytes : float
+        Of the buffers in which pairs travel.
+    traffic : Traffic, optional
+        Where the scores are counted that go back; None: they do not.
+    """
+    first, second = pairs[:, 0], pairs[:, 1]
+    r, s = parts[first], parts[second]
+    number = np.arange(len(pairs))
+    rank = np.full(len(pairs), comm.rank, np.int32)
+    arrays = [first, second, rank, number, *given]
+    low, high = np.minimum(r, s), np.maximum(r, s)
+    # Of two ranks each one decides for half of the others.
+    decides = r if who == FIRST else np.where((low + high) % 2 == 0, low, high)
+    arrays, _ = redistribute(comm, decides, arrays, max_bytes)
+    if who != FIRST and comm.size > 1:
+        here = _scored_here(comm.rank, parts, arrays[0], arrays[1], who == LEAST)
+        away = ~here
+        r, s = (parts[ends[away]] for ends in arrays[:2])
+        other = np.where(r == comm.rank, s, r)
+        moved, _ = redistribute(comm, other, [array[away] for array in arrays], max_bytes)
+        arrays = [np.concatenate((a[here], b)) for a, b in zip(arrays, moved, strict=True)]
+    first, second, rank, number, *given = arrays
+
+    ends = np.concatenate((first, second))
+    halo = halo_of(own, ends, parts)
+    plan = agree_on_plan(comm, own, halo, parts[halo], max_bytes)
+    local = local_numbers(own, halo, ends).astype(np.int64)
+    row, column = local[: len(first)], local[len(first) :]
+    if who != FIRST:
+        swapped = row >= len(own)
+        row, column = np.where(swapped, column, row), np.where(swapped, row, column)
+    ids = np.concatenate((own, halo))
+    # Parallel ones in an order that depends on the pairs alone.
+    order = np.lexsort((number, rank, ids[column], row))
+    starts = np.zeros(len(own) + 1, np.int64)
+    np.cumsum(np.bincount(row, minlength=len(own)), out=starts[1:])
+    columns = column[order].astype(index_dtype(max(len(ids), 1)))
+    shape = len(own), len(ids)
+    pattern = sp.csr_array((np.ones(len(order), np.int8), columns, starts), shape=shape)
+    home = None
+    if traffic is not None:
+        home = _home(comm, rank[order], number[order], max_bytes, traffic)
+    return ScoredPairs(plan, pattern, ids, [array[order] for array in given], home)
+
+
+def _scored_here(
+    rank: int, parts: np.ndarray, first: np.ndarray, second: np.ndarray, least: bool
+) -> np.ndarray:
+    """Which pairs this rank scores, (m,) bool, of those that it decides on: it owns an end."""
+    r, s = parts[first], parts[second]
+    cut = np.flatnonzero(r != s)
+    here = np.ones(len(first), bool)
+    if not len(cut):
+        return here
+    is_mine = r[cut] == rank
+    mine = np.where(is_mine, first[cut], second[cut])
+    theirs = np.where(is_mine, second[cut], first[cut])
+    other = np.where(is_mine, s[cut], r[cut])
+    left, (_, of_left) = numbered(theirs, other)
+    right, (of_right, _) = numbered(mine, other)
+    here[cut] = (_least if least else _fast)(left, right, other, len(of_left), len(of_right))
+    return here
+
+
+def _least(
+    left: np.ndarray, right: np.ndarray, other: np.ndarray, nleft: int, nright: int
+) -> np.ndarray:
+    """By the minimum vertex cover: a pair is scored here if the row of the other end comes."""
+    edges = np.unique(left.astype(np.int64) * max(nright, 1) + right)
+    rows, columns = edges // max(nright, 1), edges % max(nright, 1)
+    return rows_in_cover(rows, columns, nleft, nright)[left]
+
+
+def _fast(
+    left: np.ndarray, right: np.ndarray, other: np.ndarray, nleft: int, nright: int
+) -> np.ndarray:
+    """By a cover in linear time: of each pair the end that is in more pairs is sent.
+
+    Or, for any other rank, all ends on one side, where that takes fewer rows.
+    """
+    of_left, of_right = np.bincount(left, minlength=nleft), np.bincount(right, minlength=nright)
+    comes = of_left[left] >= of_right[right]
+    size = int(other.max()) + 1
+
+    def rows(ends: np.ndarray, some: np.ndarray, count: int) -> np.ndarray:
+        """How many different ends of some pairs there are, by the other rank."""
+        owner = np.full(count, -1)
+        owner[ends[some]] = other[some]
+        return np.bincount(owner[owner >= 0], minlength=size)
+
+    every = np.ones(len(left), bool)
+    mixed = rows(left, comes, nleft) + rows(right, ~comes, nright)
+    lefts, rights = rows(left, every, nleft), rows(right, every, nright)
+    only = np.minimum(lefts, rights) <= mixed
+    return np.where(only[other], (lefts <= rights)[other], comes)
+
+
+def _home(
+    comm: Comm, rank: np.ndarray, number: np.ndarray, max_bytes: float, traffic: Traffic
+) -> Home:
+    order = np.lexsort((number, rank))
+    sent = np.bincount(rank, minlength=comm.size).astype(np.int64)
+    (places,), came = redistribute(comm, rank[order], [number[order]], max_bytes)
+    return Home(comm, traffic, order, sent, places, came)

@@ -1,0 +1,105 @@
+"""Decoders give the score of a pair of vertices, of the rows that a network gives them.
+
+A decoder is a network too: the rows of vertices are its features, pairs of vertices its arcs, and
+its logits, one a pair, are the scores. So it is compiled, differentiated, run slice by slice and
+exchanged as any other (:mod:`gcnmpi.schemes.scored`). The target of a pair is its first vertex, the
+source its second one; where the score is the same both ways, either may be either.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from gcnmpi.nn.network import Builder, Network
+from gcnmpi.options.task import DECODERS, LinkOptions
+from partition.errors import UserError
+
+DEEP = ("hadamard", "concat")  # decoders with hidden layers
+
+LAYER = 1 << 18
+"""Of the decoder's first weight: no network is as deep, so no random number is drawn twice."""
+
+
+def with_decoder(network: Network, task: LinkOptions) -> Network:
+    """A network with the decoder that the task names; a UserError if it cannot be made."""
+    if task.decoder_hidden and task.decoder not in DEEP:
+        raise UserError(
+            f"task.decoder = {task.decoder} has no hidden layers",
+            f"set task.decoder={DEEP[0]}, or leave task.decoder_hidden out",
+        )
+    decoder: Network = DECODERS.get(task.decoder)(task, network.operators[-1].width)
+    parameters = {**network.parameters, **decoder.parameters}
+    return replace(network, parameters=parameters, decoder=decoder)
+
+
+def dot(task: LinkOptions, width: int) -> Network:
+    """x·y, the dot product of both rows."""
+    b = Builder(width)
+    return _scored(b, b.end_dots(b.input, b.input, 1))
+
+
+def distmult(task: LinkOptions, width: int) -> Network:
+    """Σ r ⊙ x ⊙ y with a trained row r (Yang et al. 2015), of one relation."""
+    b = Builder(width)
+    product = b.multiply(b.target(b.input), b.source(b.input))
+    return _scored(b, b.linear(product, 1, "decoder.relation", layer=LAYER))
+
+
+def hadamard(task: LinkOptions, width: int) -> Network:
+    """A perceptron of the entry-wise product x ⊙ y."""
+    b = Builder(width)
+    product = b.multiply(b.target(b.input), b.source(b.input))
+    return _scored(b, _perceptron(b, product, task))
+
+
+def concat(task: LinkOptions, width: int) -> Network:
+    """A perceptron of both rows side by side, [x | y]: it tells the first from the second."""
+    b = Builder(width)
+    ends = b.target(b.input), b.source(b.input)
+    if not task.decoder_hidden:
+        return _scored(b, b.linear_of_all(ends, 1, "decoder.lins.0", bias=True, layer=LAYER))
+    if task.decoder_residual:
+        raise UserError(
+            "task.decoder_residual: the rows of both vertices are wider than a hidden layer",
+            "set task.decoder=hadamard, or leave task.decoder_residual out",
+        )
+    first, *others = task.decoder_hidden
+    x = b.linear_of_all(ends, first, "decoder.lins.0", bias=True, layer=LAYER)
+    x = _hidden(b, x, task, 0)
+    return _scored(b, _perceptron(b, x, replace(task, decoder_hidden=tuple(others)), 1))
+
+
+def symmetric(task: LinkOptions) -> bool:
+    """Whether the score of (u, v) is that of (v, u)."""
+    return task.decoder != "concat"
+
+
+def _perceptron(b: Builder, x: int, task: LinkOptions, first: int = 0) -> int:
+    """Hidden layers, and the one that gives the score."""
+    given = x
+    for number, width in enumerate(task.decoder_hidden, start=first):
+        x = b.linear(x, width, f"decoder.lins.{number}", bias=True, layer=LAYER + number)
+        if task.decoder_residual:
+            if width != b.width(given):
+                raise UserError(
+                    f"task.decoder_residual: a hidden layer of {width} columns, and the rows of "
+                    f"vertices have {b.width(given)}",
+                    "give task.decoder_hidden that width, or set task.width",
+                )
+            x = b.add(x, given)
+        x = _hidden(b, x, task, number)
+    last = first + len(task.decoder_hidden)
+    return b.linear(x, 1, f"decoder.lins.{last}", bias=True, layer=LAYER + last)
+
+
+def _hidden(b: Builder, x: int, task: LinkOptions, number: int) -> int:
+    """Norm, activation and dropout of a hidden layer."""
+    if task.decoder_norm == "layer":
+        x = b.layer_norm(x, f"decoder.norms.{number}")
+    x = b.activate(x, task.decoder_activation)
+    return b.drop(x, task.decoder_dropout, LAYER + number)
+
+
+def _scored(b: Builder, x: int) -> Network:
+    b.output(x)
+    return b.build()

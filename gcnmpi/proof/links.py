@@ -1,0 +1,253 @@
+"""A part of the oracle: link prediction in one process, in float64, written from the formulas.
+
+It takes from the trainer which pairs hashes draw, as it takes those of dropout, and nothing else:
+arcs leave the graph in a loop over its arcs, the decoder is evaluated by the oracle's own rules,
+losses are written out for one positive after the other, and metrics count.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import replace
+
+import numpy as np
+
+from gcnmpi.options.config import Config
+from gcnmpi.options.task import LinkOptions, chosen_metrics, hits_of
+from gcnmpi.proof import oracle
+from gcnmpi.proof.arcs import gives_arcs
+from gcnmpi.proof.passes import ArcRows, Backward, Pass
+from gcnmpi.proof.rules import RULES
+from gcnmpi.proof.updates import UPDATES, Weights, clipped, rate
+from gcnmpi.run.links.drawing import drawer_of
+from partition.graph.arc_data import ArcData
+from partition.graph.graph import Graph
+from partition.graph.links import PairSet, drawn_candidates
+
+Pair = tuple[int, int]
+EQUAL = 1e-11  # how far apart scores are that count as equal
+
+
+class LinkProblem:
+    """The loss of a step, and scores, at any weights of the network and its decoder."""
+
+    def __init__(self, graph: Graph, pairs: PairSet, direction: str, config: Config) -> None:
+        task = config.task
+        assert isinstance(task, LinkOptions)
+        self.config, self.task, self.pairs, self._direction = config, task, pairs, direction
+        held = [pair for mask in ("val", "test") for pair in _listed(pairs.positives[mask])]
+        self.graph = without(graph, held, pairs.directed)
+        self.rows = oracle.Rows(self.graph, direction, config)
+        self.drawer = drawer_of(task, pairs, graph.n, config.train.seed)
+        decoder = self.rows.network.decoder
+        assert decoder is not None
+        self.decoder = decoder
+        self._known = set(_listed(pairs.positives["train"]))
+        if not pairs.directed or task.decoder != "concat":  # a score that has no direction
+            self._known |= {(v, u) for u, v in self._known}
+
+    def gradient(
+        self, weights: Mapping[str, np.ndarray], epoch: int, batch: int
+    ) -> tuple[float, Weights, Weights]:
+        """Loss of a batch, its gradient and the next running moments."""
+        drawer, task = self.drawer, self.task
+        step = (epoch - 1) * drawer.sampler.batches + batch + 1
+        every = np.arange(drawer.sampler.n)
+        numbers = every[drawer.batches_of(epoch, every) == batch]
+        rows = self.rows
+        if task.supervise < 1:
+            hidden = _listed(self.pairs.positives["train"][numbers])
+            left = without(self.graph, hidden, self.pairs.directed)
+            rows = oracle.Rows(left, self._direction, self.config)
+        values, backwards, moments = rows.forward(weights, step)
+        drawn = drawer.draw(epoch, batch, numbers)
+        of, count = drawn.counts.shape
+        pairs = np.concatenate((drawn.pairs, drawn.negatives.reshape(-1, 2)))
+        keys = np.concatenate((drawn.keys, drawn.negative_keys.ravel()))
+        scores, back = self._decoded(values[-1], pairs, keys, weights, step)
+        counts = drawn.counts.ravel().copy()
+        if task.filter:
+            counts &= [tuple(pair) not in self._known for pair in pairs[of:].tolist()]
+        loss, slopes = _loss(task.objective, scores[:of], scores[of:], counts, count)
+        of_rows, gradient = back(slopes)
+        gradient |= rows.backward(backwards, values, of_rows, weights)
+        return loss, gradient, moments
+
+    def scores(self, weights: Mapping[str, np.ndarray], pairs: np.ndarray) -> np.ndarray:
+        """Scores of pairs (m, 2) in an evaluation."""
+        rows = self.rows.forward(weights, None)[0][-1]
+        keys = np.zeros(len(pairs), np.uint64)
+        return self._decoded(rows, pairs, keys, weights, None)[0]
+
+    def metrics(self, weights: Mapping[str, np.ndarray]) -> dict[str, float | None]:
+        """All metrics of the task, as the trainer names them."""
+        found: dict[str, float | None] = {}
+        for mask in ("val", "test"):
+            positives = np.asarray(self.pairs.positives[mask], np.int64)
+            common = np.asarray(self.pairs.negatives.get(mask, np.zeros((0, 2))), np.int64)
+            best = self.scores(weights, positives)
+            others = self.scores(weights, common)
+            ranked = self._ranked(mask, positives)
+            among = None
+            if ranked is not None and len(positives):
+                among = self.scores(weights, ranked.reshape(-1, 2)).reshape(len(positives), -1)
+            for metric in chosen_metrics(self.task):
+                found[f"{mask}_{metric}"] = metric_of(metric, best, others, among)
+        return found
+
+    def _ranked(self, mask: str, positives: np.ndarray) -> np.ndarray | None:
+        """The pairs that each positive is ranked among, (m, C, 2); None: the common negatives."""
+        given = self.pairs.candidates.get(mask)
+        if given is None and not self.pairs.drawn:
+            return None
+        if given is None:
+            given = drawn_candidates(self.pairs, mask, slice(0, len(positives)), self.graph.n)
+        found = np.repeat(positives[:, np.newaxis], given.shape[1], axis=1)
+        for c in range(given.shape[1]):
+            first = self.pairs.replaced == "both" and c >= given.shape[1] // 2
+            found[:, c, 0 if first else 1] = given[:, c]
+        return found
+
+    def _decoded(
+        self,
+        rows: np.ndarray,
+        pairs: np.ndarray,
+        keys: np.ndarray,
+        weights: Mapping[str, np.ndarray],
+        step: int | None,
+    ) -> tuple[np.ndarray, Callable[[np.ndarray], tuple[np.ndarray, Weights]]]:
+        """Scores of pairs, and from their gradient that of the rows and of parameters."""
+        first, second = pairs[:, 0], pairs[:, 1]
+        arcs = ArcRows(len(rows), first, second, keys, np.zeros((len(pairs), 0)), first)
+        of_rows = Pass(self.rows.matrix, arcs, self.config.train.seed, step, {}, True)
+        of_pairs = replace(of_rows, keys=keys)
+        values, are_pairs = [rows], [False]
+        backwards: list[Backward] = [lambda g: ([], {})]
+        operators = self.decoder.operators
+        for operator in operators[1:]:
+            inputs = [values[i] for i in operator.inputs]
+            are_pairs.append(gives_arcs(operator, [are_pairs[i] for i in operator.inputs]))
+            run = of_pairs if are_pairs[-1] else of_rows
+            value, backward = RULES[type(operator)](operator, inputs, weights, run)
+            values.append(value)
+            backwards.append(backward)
+
+        def back(slopes: np.ndarray) -> tuple[np.ndarray, Weights]:
+            grads = [np.zeros_like(value) for value in values]
+            grads[-1][:, 0] = slopes
+            gradient = {name: np.zeros_like(weights[name]) for name in self.decoder.parameters}
+            for number in range(len(operators) - 1, 0, -1):
+                shares, parameters = backwards[number](grads[number])
+                for source, share in zip(operators[number].inputs, shares, strict=True):
+                    grads[source] = grads[source] + share
+                for name, share in parameters.items():
+                    gradient[name] = gradient[name] + share
+            return grads[0], gradient
+
+        return values[-1][:, 0], back
+
+
+def train(
+    graph: Graph, pairs: PairSet, direction: str, config: Config, epochs: int
+) -> oracle.Curve:
+    """Train as :func:`gcnmpi.proof.oracle.train`; the logits are the rows of vertices."""
+    problem = LinkProblem(graph, pairs, direction, config)
+    weights, sampler = problem.rows.initial(), problem.drawer.sampler
+    update = UPDATES[config.train.optimizer](config.train, problem.rows.first_layer)
+    losses: list[float] = []
+    first: Weights = {}
+    values: list[float | None] = []
+    for epoch in range(1, epochs + 1):
+        total = 0.0
+        lr = rate(config.train, epoch, values, False)
+        for batch in range(sampler.batches):
+            loss, gradient, moments = problem.gradient(weights, epoch, batch)
+            first = first or gradient
+            total += loss * sampler.count(batch) / sampler.n
+            weights = update(weights, clipped(config.train, gradient), lr) | moments
+        losses.append(total)
+        if config.train.schedule == "plateau":
+            values.append(problem.metrics(weights)[f"val_{chosen_metrics(problem.task)[0]}"])
+    rows = problem.rows.forward(weights, None)[0][-1]
+    return oracle.Curve(losses, first, weights, rows, problem.rows.matrix)
+
+
+def without(graph: Graph, pairs: Collection[Pair], directed: bool) -> Graph:
+    """The graph without the arcs of some pairs; both ways, if they have no direction."""
+    gone = {*pairs} | (set() if directed else {(v, u) for u, v in pairs})
+    source = np.repeat(np.arange(graph.n), np.diff(graph.indptr)).tolist()
+    target = np.asarray(graph.indices).tolist()
+    stay = np.array([arc not in gone for arc in zip(source, target, strict=True)], bool)
+    counts = np.bincount(np.array(source, int)[stay], minlength=graph.n)
+    indptr = np.concatenate(([0], np.cumsum(counts)))
+    weights = None if graph.weights is None else np.asarray(graph.weights)[stay]
+    data = graph.arc_data
+    features = None if data.features is None else np.asarray(data.features)[stay]
+    left = {"indptr": indptr, "indices": np.asarray(graph.indices)[stay], "weights": weights}
+    return replace(graph, **left, arc_data=ArcData(features=features))  # type: ignore[arg-type]
+
+
+def metric_of(
+    metric: str, positives: np.ndarray, negatives: np.ndarray, among: np.ndarray | None
+) -> float | None:
+    """A metric of scores, by counting; ``among`` are those of each positive's candidates."""
+    if not len(positives):
+        return None
+    if k := hits_of(metric):
+        if among is not None:
+            return float(np.mean(_ranks(positives, among) <= k))
+        if len(negatives) < k:
+            return 1.0
+        return float(np.mean(positives > sorted(negatives.tolist())[-k] + EQUAL))
+    if metric == "mrr":
+        every = np.tile(negatives, (len(positives), 1)) if among is None else among
+        return float(np.mean(1 / _ranks(positives, every)))
+    if not len(negatives):
+        return None
+    if metric == "auc":
+        apart = positives[:, np.newaxis] - negatives
+        return float(np.mean((apart > EQUAL) + (abs(apart) <= EQUAL) / 2))
+    found = []
+    for s in positives:  # precision at the threshold of each positive
+        hits, misses = np.sum(positives >= s - EQUAL), np.sum(negatives >= s - EQUAL)
+        found.append(hits / (hits + misses))
+    return float(np.mean(found))
+
+
+def _ranks(positives: np.ndarray, among: np.ndarray) -> np.ndarray:
+    s = positives[:, np.newaxis]
+    return ((among > s + EQUAL).sum(axis=1) + (among >= s - EQUAL).sum(axis=1)) / 2 + 1
+
+
+def _loss(
+    objective: str, positives: np.ndarray, negatives: np.ndarray, counts: np.ndarray, k: int
+) -> tuple[float, np.ndarray]:
+    """The mean loss of positives, and its derivative by all scores."""
+    m, total = len(positives), 0.0
+    slopes = np.zeros(m + len(negatives))
+    for i, s in enumerate(positives.tolist()):
+        places = [j for j in range(i * k, i * k + k) if counts[j]]
+        others = [float(negatives[j]) for j in places]
+        if objective == "bce":
+            total += math.log1p(math.exp(-s))
+            slopes[i] = -1 / (1 + math.exp(s))
+            for j, z in zip(places, others, strict=True):
+                total += math.log1p(math.exp(z)) / k
+                slopes[m + j] = 1 / (1 + math.exp(-z)) / k
+        elif objective == "softmax":
+            whole = math.fsum(math.exp(x) for x in (s, *others))
+            total += math.log(whole) - s
+            slopes[i] = math.exp(s) / whole - 1
+            for j, z in zip(places, others, strict=True):
+                slopes[m + j] = math.exp(z) / whole
+        else:
+            for j, z in zip(places, others, strict=True):
+                total += (1 - s + z) ** 2 / k
+                slopes[i] -= 2 * (1 - s + z) / k
+                slopes[m + j] = 2 * (1 - s + z) / k
+    return total / m, slopes / m
+
+
+def _listed(pairs: np.ndarray) -> list[Pair]:
+    return [(int(u), int(v)) for u, v in pairs]

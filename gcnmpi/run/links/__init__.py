@@ -1,0 +1,1 @@
+"""Link prediction: pairs that are drawn, masked, scored, and told from others."""

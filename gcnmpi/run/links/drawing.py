@@ -1,0 +1,139 @@
+"""The pairs of a step: positives of a batch, and negatives that hashes draw.
+
+Everything is a function of the seed, the epoch or step, and the number of a positive among all: so
+it depends on no number of ranks, and every rank can draw for any pair.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from gcnmpi.options.task import LinkOptions, Negatives, negatives_of
+from partition.errors import UserError
+from partition.graph.hashing import key, mixed
+from partition.graph.links import PairSet
+from partition.graph.sampling import VertexSampler
+
+# Purposes of hashes.
+FIRST, SECOND, POOL, SIDE, POSITIVES, NEGATIVES = range(6)
+_PURPOSE = 0x6C696E6B  # of all of them: no other stream of the seed has it
+
+
+@dataclass(frozen=True)
+class Drawn:
+    """Some positives, and K negatives for each.
+
+    Attributes
+    ----------
+    pairs : (m, 2) int64
+    negatives : (m, K, 2) int64
+    counts : (m, K) bool
+        Which negatives count: not those that are the pair itself, or a vertex with itself.
+    keys, negative_keys : (m,) and (m, K) uint64
+        Keys of the pairs for dropout.
+    """
+
+    pairs: np.ndarray
+    negatives: np.ndarray
+    counts: np.ndarray
+    keys: np.ndarray
+    negative_keys: np.ndarray
+
+
+@dataclass(frozen=True)
+class Drawer:
+    """Draws the pairs of steps.
+
+    Attributes
+    ----------
+    n : int
+        Vertices.
+    pairs : PairSet
+    seed : int
+    sampler : VertexSampler
+        Which positives are in which batch of an epoch.
+    negatives : Negatives
+        With K, or the size of the pool.
+    """
+
+    n: int
+    pairs: PairSet
+    seed: int
+    sampler: VertexSampler
+    negatives: Negatives
+
+    def batches_of(self, epoch: int, numbers: np.ndarray) -> np.ndarray:
+        """The batch that each of some positives is in."""
+        return self.sampler.batch_of(epoch, numbers)
+
+    @property
+    def fixed(self) -> bool:
+        """Whether all steps have the same pairs."""
+        return self.sampler.batches == 1 and self.negatives.kind == "given"
+
+    def draw(self, epoch: int, batch: int, numbers: np.ndarray) -> Drawn:
+        """The pairs of some positives of a batch, by their numbers, (m,) int64."""
+        step = (epoch - 1) * self.sampler.batches + batch + 1
+        pairs = np.asarray(self.pairs.positives["train"][numbers], np.int64)
+        count, kind = self.negatives.count, self.negatives.kind
+        of = numbers[:, np.newaxis] * count + np.arange(count)
+        if kind == "given":
+            given = self.pairs.negatives["train"]
+            negatives = np.asarray(given[of.reshape(-1)], np.int64).reshape(*of.shape, 2)
+        elif kind == "uniform":
+            negatives = self._uniform(epoch, of)
+        else:
+            pairs = self._turned(epoch, numbers, pairs)
+            pool = self._hashes(POOL, step, np.arange(count)) % np.uint64(self.n)
+            negatives = np.empty((*of.shape, 2), np.int64)
+            negatives[..., 0], negatives[..., 1] = pairs[:, :1], pool.astype(np.int64)
+        u, v = negatives[..., 0], negatives[..., 1]
+        first, second = pairs[:, :1], pairs[:, 1:]
+        same = (u == first) & (v == second)
+        if not self.pairs.directed:
+            same |= (u == second) & (v == first)
+        return Drawn(
+            pairs, negatives, ~same & (u != v),
+            mixed(numbers, key(self.seed, _PURPOSE, POSITIVES)),
+            mixed(of, key(self.seed, _PURPOSE, NEGATIVES)),
+        )  # fmt: skip
+
+    def _uniform(self, epoch: int, of: np.ndarray) -> np.ndarray:
+        """Two different vertices for each number, (…, 2) int64."""
+        n = np.uint64(self.n)
+        first = self._hashes(FIRST, epoch, of) % n
+        step = self._hashes(SECOND, epoch, of) % (n - np.uint64(1))
+        second = (first + step + np.uint64(1)) % n
+        return np.stack((first, second), axis=-1).astype(np.int64)
+
+    def _turned(self, epoch: int, numbers: np.ndarray, pairs: np.ndarray) -> np.ndarray:
+        """Pairs without a direction, half of them the other way round."""
+        if self.pairs.directed:
+            return pairs
+        turned = self._hashes(SIDE, epoch, numbers) % np.uint64(2) > 0
+        return np.where(turned[:, np.newaxis], pairs[:, ::-1], pairs)
+
+    def _hashes(self, purpose: int, time: int, numbers: np.ndarray) -> np.ndarray:
+        return mixed(numbers, key(self.seed, _PURPOSE, purpose, time))
+
+
+def drawer_of(task: LinkOptions, pairs: PairSet, n: int, seed: int) -> Drawer:
+    """The drawer of a task; a UserError if the pairs do not have the negatives that it wants."""
+    count = len(pairs.positives["train"])
+    size = task.batch or -(-count * min(1.0, task.supervise) // 1)
+    size = min(count, max(1, int(size)))
+    negatives = negatives_of(task)
+    if negatives.kind == "given":
+        given = len(pairs.negatives.get("train", ()))
+        if not given or given % count:
+            raise UserError(
+                f"task.negatives = given: the pairs {pairs.name!r} have {given:,} negatives to "
+                f"train on, for {count:,} positives",
+                "give K for each, one positive after the other, or set task.negatives=uniform,1",
+            )
+        negatives = Negatives("given", given // count)
+    elif n < 2:
+        raise UserError("task.negatives: a graph of one vertex has no pairs to draw")
+    return Drawer(n, pairs, seed, VertexSampler(count, size, seed), negatives)

@@ -1,0 +1,151 @@
+"""Metrics of pairs that were held out, from a pass without dropout.
+
+Common negatives are few: they are scored as positives are, on a rank that owns an end. Candidates
+of each positive are many, and touch nearly all vertices. There the rows of the positives' ends go
+to all ranks, some positives at a time, and each rank scores the candidates that it owns; two counts
+for each positive, of better candidates and of those no worse, are then summed over ranks. So no row
+of a candidate is sent, and memory is bounded.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+
+import numpy as np
+
+from gcnmpi.core.volume import NOTHING, Volume, all_reduce
+from gcnmpi.halo.pairs import LEAST, ScoredPairs
+from gcnmpi.halo.plan import local_numbers
+from gcnmpi.kernels.interface.kernel import Array
+from gcnmpi.mpi.comm import reduce_in_place, slice_of
+from gcnmpi.nn.metrics import pairs as metrics
+from gcnmpi.nn.optim import Parameters
+from gcnmpi.options.task import METRICS, chosen_metrics, hits_of
+from gcnmpi.run.evaluation import Logits
+from gcnmpi.run.links.scoring import Decoder, LocalScores, Scored, pairs_of
+from gcnmpi.run.problem import Problem
+from partition.graph.links import HELD_OUT, drawn_candidates
+
+SCORED_AT_ONCE = 1 << 22  # candidates of some positives
+
+
+class LinkEvaluation:
+    """The metrics that are configured, of the pairs to validate and to test on.
+
+    Parameters
+    ----------
+    model : model
+        Gives the rows of vertices.
+    parameters : Parameters
+        Of the whole network.
+    """
+
+    def __init__(self, problem: Problem, model: Logits, parameters: Parameters) -> None:
+        self._problem, self._model, self._parameters = problem, model, parameters
+        self._metrics, self._pairs = chosen_metrics(problem.config.task), pairs_of(problem)
+        self._decoder = Decoder(problem)
+        self._masks = [mask for mask in HELD_OUT if len(self._pairs.positives[mask])]
+        self._ranked = self._pairs.drawn > 0 or bool(self._pairs.candidates)
+        self._of_all: dict[str, tuple[ScoredPairs, np.ndarray]] = {}
+        self._scored: dict[str, Scored] = {}
+        self._volume = NOTHING
+        for mask in self._masks:
+            self._of_all[mask] = self._placed(mask)
+
+    @property
+    def names(self) -> list[str]:
+        """The names of all values, such as "val_hits@100"."""
+        return [f"{mask}_{metric}" for metric in self._metrics for mask in HELD_OUT]
+
+    def volume(self) -> Volume:
+        """The volume of an evaluation, once there was one."""
+        found = self._volume
+        products = self._model.products(backward=False)
+        return sum((self._problem.scheme.volume(*each) for each in products), found)
+
+    def __call__(self) -> dict[str, float | None]:
+        """All values, equal on every rank; None where there are no such pairs."""
+        problem, comm = self._problem, self._problem.runtime.comm
+        values: dict[str, float | None] = dict.fromkeys(self.names)
+        with problem.runtime.traffic.during("eval"), problem.runtime.phases.as_one("eval"):
+            rows, self._volume = self._model.forward(), NOTHING
+            for mask in self._masks:
+                scored = self._scores(mask, rows)
+                for metric in self._metrics:
+                    k = hits_of(metric)
+                    function = METRICS.get(metric)
+                    value = (partial(function, k=k) if k else function)(comm, scored)
+                    if value is not None and np.isfinite(value):
+                        values[f"{mask}_{metric}"] = value
+        return values
+
+    def _placed(self, mask: str) -> tuple[ScoredPairs, np.ndarray]:
+        """Positives and common negatives where they are scored; which are positives."""
+        comm, ends = self._problem.runtime.comm, []
+        for kind in (self._pairs.positives, self._pairs.negatives):
+            every = kind.get(mask, np.zeros((0, 2), np.int64))
+            mine = slice_of(len(every), comm.rank, comm.size)
+            ends.append(np.asarray(every[mine], np.int64))
+        pairs = np.concatenate(ends)
+        positive = np.arange(len(pairs)) < len(ends[0])
+        keys = np.zeros(len(pairs), np.uint64)  # without dropout
+        placed = self._decoder.place(pairs, keys, [positive], LEAST)
+        return placed, placed.given[0]
+
+    def _scores(self, mask: str, rows: Array) -> metrics.ScoredPairs:
+        problem = self._problem
+        placed, positive = self._of_all[mask]
+        if mask not in self._scored:  # of a model, the rows are always in one memory
+            self._scored[mask] = self._decoder.scored(placed, rows, self._parameters, lasts=True)
+        scored = self._scored[mask]
+        scores = problem.runtime.kernel.to_host(scored.passes.evaluate())[:, 0]
+        self._volume += self._decoder.volume(scored, backward=False)
+        positives, negatives = scores[positive], scores[~positive]
+        if "mrr" not in self._metrics and not self._ranked:
+            return metrics.ScoredPairs(positives, negatives)
+        if self._ranked:
+            ranks = self._ranks(mask, rows)
+        else:
+            ranks = metrics.ranks_among(problem.runtime.comm, positives, negatives)
+            return metrics.ScoredPairs(positives, negatives, of_all=ranks)
+        return metrics.ScoredPairs(positives, negatives, ranks)
+
+    def _ranks(self, mask: str, rows: Array) -> np.ndarray:
+        """The ranks of this rank's share of the positives among their candidates."""
+        problem, pairs, comm = self._problem, self._pairs, self._problem.runtime.comm
+        own, parts = self._decoder.own, self._decoder.parts
+        every, given = pairs.positives[mask], pairs.candidates.get(mask)
+        count = pairs.drawn if given is None else given.shape[1]
+        both = given is not None and pairs.replaced == "both"
+        at_once = max(1, min(len(every), SCORED_AT_ONCE // max(1, count)))
+        local = LocalScores(problem, rows, self._parameters, 2 * at_once)
+        found = []
+        for start in range(0, len(every), at_once):
+            some = slice(start, min(start + at_once, len(every)))
+            ends = np.asarray(every[some], np.int64)
+            local.send(ends.T.reshape(-1))
+            self._volume += local.volume(2 * len(ends))
+            if given is None:
+                candidates = drawn_candidates(pairs, mask, some, len(parts))
+            else:
+                candidates = np.asarray(given[some], np.int64)
+            first = len(own) + np.arange(len(ends))
+            second = first + len(ends)
+            scores = local.of(first, second)[:, np.newaxis].astype(np.float64)
+            i, c = np.nonzero(parts[candidates] == comm.rank)
+            places = local_numbers(own, own[:0], candidates[i, c])
+            left, right = first[i], places
+            if both:  # the others take the place of the first end
+                turned = c >= count // 2
+                left, right = np.where(turned, places, left), np.where(turned, second[i], right)
+            of_candidates = local.of(left, right).astype(np.float64)
+            close = metrics.tolerance(comm, scores, of_candidates)
+            better = np.bincount(i[of_candidates > scores[i, 0] + close], minlength=len(ends))
+            equal = np.bincount(i[of_candidates >= scores[i, 0] - close], minlength=len(ends))
+            counts = np.stack((better, equal)).astype(np.float64)
+            reduce_in_place(comm, counts)
+            problem.runtime.traffic.count(all_reduce(counts.nbytes, comm.size))
+            self._volume += all_reduce(counts.nbytes, comm.size)
+            mine = slice_of(len(ends), comm.rank, comm.size)
+            found.append(counts.sum(axis=0)[mine] / 2 + 1)
+        return np.concatenate(found) if found else np.zeros(0)

@@ -1,0 +1,125 @@
+"""M without the arcs that a step is about: a network must not see what it is to predict.
+
+The arcs of a batch leave M both ways (pairs with a direction: one way), and degrees are those of
+the arcs that are left. Rows travel by the plan of all arcs: those that no arc needs any more are
+few, and both ends of an exchange know without a message what is sent.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import scipy.sparse as sp
+
+from gcnmpi.core.volume import NOTHING, Volume
+from gcnmpi.halo.exchange import Exchange
+from gcnmpi.halo.transports import Persistent
+from gcnmpi.layout.runtime import Runtime
+from gcnmpi.mpi.comm import redistribute, slice_of
+from gcnmpi.options.config import Config
+from gcnmpi.options.kernel import KERNELS
+from gcnmpi.run.links.drawing import Drawer
+from gcnmpi.schemes.row_scheme import Laid
+from gcnmpi.schemes.sampled import Batch, Layer
+from partition.graph.graph import entry_values, row_sums
+
+NONE = -1
+"""Of an entry of M that is no pair to be learned."""
+
+
+class MaskedMatrix:
+    """A rank's rows of M without the arcs of a batch; made by all ranks together."""
+
+    def __init__(
+        self, runtime: Runtime, laid: Laid, drawer: Drawer, direction: str, config: Config
+    ) -> None:
+        plan, matrix = laid.plan, laid.forward
+        self._plan, self._drawer, self._config = plan, drawer, config
+        self._ids = np.concatenate((plan.own, plan.halo)).astype(np.int64)
+        self._rows = np.repeat(np.arange(plan.nown), np.diff(matrix.indptr))
+        self._columns = matrix.indices
+        self._weights = _weights_of(laid, self._rows, config.graph.normalize)
+        pairs = _of_entries(runtime, laid, drawer, direction, self._ids, self._rows, config)
+        self._learned = np.flatnonzero(pairs != NONE)  # entries that are pairs, and their numbers
+        self._pairs = pairs[self._learned]
+        self._epoch, self._batches = 0, self._pairs
+        transport = Persistent(runtime.comm, plan, KERNELS.get("scipy")(np.dtype(np.float64)))
+        self._degrees = Exchange(transport, 1, runtime.traffic, runtime.phases)
+
+    def without(self, epoch: int, batch: int) -> Batch:
+        """All own rows, with M as it is in a batch; all ranks call it together."""
+        if self._epoch != epoch:
+            self._epoch, self._batches = epoch, self._drawer.batches_of(epoch, self._pairs)
+        stay = np.ones(len(self._rows), bool)
+        stay[self._learned[self._batches == batch]] = False
+        plan, normalize = self._plan, self._config.graph.normalize
+        rows, columns, weights = self._rows[stay], self._columns[stay], self._weights[stay]
+        degrees = self._of_all(row_sums(rows, weights, plan.nown), normalize)
+        values = entry_values(rows, columns, weights, degrees, normalize, self._config.dtype)
+        starts = np.zeros(plan.nown + 1, self._columns.dtype)
+        np.cumsum(np.bincount(rows, minlength=plan.nown), out=starts[1:])
+        matrix = sp.csr_array((values, columns, starts), shape=(plan.nown, len(self._ids)))
+        layer = Layer(plan, matrix, np.arange(plan.nhalo))
+        return Batch(np.arange(plan.nown), self._ids[: plan.nown], [plan.nown], [layer])
+
+    @property
+    def volume(self) -> Volume:
+        """The volume of the degrees of a batch."""
+        if self._config.graph.normalize != "sym":
+            return NOTHING
+        plan = self._plan
+        return Volume(plan.nsend * 8, plan.nhalo * 8, len(plan.send_peers))
+
+    def _of_all(self, own: np.ndarray, normalize: str) -> np.ndarray:
+        """Degrees of own vertices and halo; of the halo only where they are read."""
+        if normalize != "sym":
+            return np.concatenate((own, np.ones(self._plan.nhalo)))
+        exchange = self._degrees
+        exchange.own[:, 0] = own
+        exchange.start_expand()
+        exchange.finish()
+        return np.array(exchange.whole[:, 0])
+
+
+def _weights_of(laid: Laid, rows: np.ndarray, normalize: str) -> np.ndarray:
+    """The entries of Ã, float64, from those of M."""
+    values, degree = laid.forward.data.astype(np.float64), laid.degree
+    if normalize == "none":
+        return values
+    scale = degree[rows] if normalize == "row" else np.sqrt(degree[rows])
+    if normalize == "sym":
+        scale = scale * np.sqrt(degree[laid.forward.indices])
+    return values * scale
+
+
+def _of_entries(
+    runtime: Runtime,
+    laid: Laid,
+    drawer: Drawer,
+    direction: str,
+    ids: np.ndarray,
+    rows: np.ndarray,
+    config: Config,
+) -> np.ndarray:
+    """The number of the pair that each entry of own rows is, (nnz,) int64, or ``NONE``."""
+    comm, parts, pairs = runtime.comm, laid.rows.parts, drawer.pairs
+    every = pairs.positives["train"]
+    mine = slice_of(len(every), comm.rank, comm.size)
+    ends = np.asarray(every[mine], np.int64)
+    numbers = np.arange(mine.start, mine.stop)
+    both = [ends[:, ::-1] if direction == "in" else ends]  # row, then column
+    if not pairs.directed:
+        both.append(both[0][:, ::-1])
+    found = [
+        redistribute(comm, parts[of[:, 0]], [of, numbers], config.loading.max_bytes)[0]
+        for of in both
+    ]
+    entries = np.concatenate([of for of, _ in found])
+    numbers = np.concatenate([of for _, of in found])
+    keys = entries[:, 0] * drawer.n + entries[:, 1]
+    order = np.argsort(keys)
+    keys, numbers = keys[order], numbers[order]
+    wanted = ids[rows] * drawer.n + ids[laid.forward.indices]
+    if not len(keys):
+        return np.full(len(wanted), NONE)
+    places = np.minimum(np.searchsorted(keys, wanted), len(keys) - 1)
+    return np.where(keys[places] == wanted, numbers[places], NONE)

@@ -1,0 +1,265 @@
+"""Scores of pairs of vertices from the rows that a network gives them, and gradients of scores."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+import scipy.sparse as sp
+
+from gcnmpi.core.volume import NOTHING, Volume, all_reduce
+from gcnmpi.halo.pairs import FIRST, ScoredPairs, place_pairs
+from gcnmpi.halo.plan import Plan, local_numbers
+from gcnmpi.kernels.interface.kernel import Array
+from gcnmpi.mpi.comm import redistribute, reduce_in_place, slice_of
+from gcnmpi.nn.compile import Target, compile_network
+from gcnmpi.nn.decoders import symmetric
+from gcnmpi.nn.model import Passes
+from gcnmpi.nn.network import Network
+from gcnmpi.nn.operators.arcs import EndDots, ScaleHeads
+from gcnmpi.nn.operators.dense import Linear
+from gcnmpi.nn.operators.elementwise import Bias
+from gcnmpi.nn.optim import Parameters
+from gcnmpi.nn.program import FEATURES, Program, products
+from gcnmpi.options.model import ModelConfig
+from gcnmpi.options.task import LinkOptions
+from gcnmpi.run.problem import Problem
+from gcnmpi.schemes.operations import EXCHANGES
+from gcnmpi.schemes.row_scheme import RowScheme
+from gcnmpi.schemes.scored import PairScheme
+from partition.graph.links import PairSet
+
+AT_ONCE = 1 << 21  # numbers of rows that are multiplied at once
+
+
+@dataclass(frozen=True)
+class Scored:
+    """Pairs that a rank scores, and the passes of the decoder over them.
+
+    Attributes
+    ----------
+    pairs : ScoredPairs
+    passes : Passes
+    scheme : PairScheme
+    """
+
+    pairs: ScoredPairs
+    passes: Passes
+    scheme: PairScheme
+
+
+class Decoder:
+    """The decoder of a problem's network, on all ranks together.
+
+    Attributes
+    ----------
+    program : Program
+        Rows of pairs are made again for the backward pass: there is never more than a slice.
+    symmetric : bool
+        Whether a pair has the same score both ways.
+    """
+
+    def __init__(self, problem: Problem) -> None:
+        task, network = problem.config.task, problem.network.decoder
+        assert isinstance(task, LinkOptions)
+        assert network is not None, "a network of another task"
+        target = Target(("combine", "aggregate"), lambda place: None, recomputes=sys.maxsize)
+        self.program: Program = compile_network(network, target, ModelConfig(train_features=True))
+        self.symmetric, self._problem = symmetric(task), problem
+        self.own, self.parts = rows_of(problem)
+
+    def place(
+        self,
+        pairs: np.ndarray,
+        keys: np.ndarray,
+        given: list[np.ndarray],
+        who: str,
+        home: bool = False,
+    ) -> ScoredPairs:
+        """Bring pairs to the ranks that score them: see :func:`gcnmpi.halo.pairs.place_pairs`.
+
+        Their keys are the last of what is given.
+        """
+        runtime, limit = self._problem.runtime, self._problem.config.loading.max_bytes
+        who = who if self.symmetric else FIRST
+        facts = runtime.comm, self.own, self.parts, pairs, [*given, keys], who, limit
+        return place_pairs(*facts, runtime.traffic if home else None)
+
+    def scored(
+        self,
+        pairs: ScoredPairs,
+        rows: Array,
+        parameters: Parameters,
+        training: tuple[Parameters, Array] | None = None,
+        lasts: bool = False,
+        together: bool = True,
+    ) -> Scored:
+        """The passes of pairs.
+
+        Parameters
+        ----------
+        rows : (nown, width) array
+            The rank's own rows of vertices; others may take their place in its memory.
+        parameters : Parameters
+            Of the whole network.
+        training : (Parameters, (nown, width) array), optional
+            Where the gradients go, and that of the rows; None: an evaluation.
+        lasts : bool
+            Whether there will be many passes.
+        together : bool
+            Whether all ranks call it together; else the pairs need nothing of others.
+        """
+        problem = self._problem
+        runtime, config = problem.runtime, problem.config
+        total = np.array([pairs.pattern.nnz])
+        if together:
+            reduce_in_place(runtime.comm, total)
+        scheme = PairScheme(runtime, config, pairs, pairs.given[-1], int(total[0]), lasts)
+        gradients: dict[str, Array] = {}
+        if training is not None:
+            gradients = {**training[0], FEATURES: training[1]}
+        passes = Passes(
+            scheme, runtime.kernel, self.program, config.train.seed, lambda place: int(total[0]),
+            rows, {**parameters, FEATURES: rows}, gradients,
+            ("evaluation" if training is None else "training",),
+        )  # fmt: skip
+        return Scored(pairs, passes, scheme)
+
+    def volume(self, scored: Scored, backward: bool) -> Volume:
+        """The volume of one evaluation, or of a training pass and its way back."""
+        program = self.program
+        steps = (*program.forward, *program.backward) if backward else program.evaluation
+        every = products(program, steps, lambda place: 0)
+        volumes = (scored.scheme.volume(*each) for each in every if each[0] in EXCHANGES)
+        return sum(volumes, NOTHING)
+
+
+class KnownPairs:
+    """The pairs to be learned of which this rank owns an end, to recognise them by."""
+
+    def __init__(self, problem: Problem, decoder: Decoder, n: int) -> None:
+        comm, pairs = problem.runtime.comm, pairs_of(problem)
+        every = pairs.positives["train"]
+        ends = np.asarray(every[slice_of(len(every), comm.rank, comm.size)], np.int64)
+        both = [ends]
+        if decoder.symmetric or not pairs.directed:
+            both.append(ends[:, ::-1])
+        limit = problem.config.loading.max_bytes
+        found = [redistribute(comm, decoder.parts[of[:, 0]], [of], limit)[0][0] for of in both]
+        of = np.concatenate(found)
+        self._keys, self._n = np.unique(of[:, 0] * n + of[:, 1]), n
+
+    def among(self, pairs: ScoredPairs) -> np.ndarray:
+        """Which of the pairs that this rank scores are known, (entries,) bool."""
+        pattern, ids = pairs.pattern, pairs.ids.astype(np.int64)
+        rows = np.repeat(np.arange(pattern.shape[0]), np.diff(pattern.indptr))
+        wanted = ids[rows] * self._n + ids[pattern.indices]
+        if not len(self._keys):
+            return np.zeros(len(wanted), bool)
+        places = np.minimum(np.searchsorted(self._keys, wanted), len(self._keys) - 1)
+        return np.asarray(self._keys[places] == wanted)
+
+
+def pairs_of(problem: Problem) -> PairSet:
+    """The pairs that the task names; the arcs of those held out have left M."""
+    pairs = problem.source.stored.pairs
+    assert pairs is not None, "opened for another task"
+    return pairs
+
+
+def rows_of(problem: Problem) -> tuple[np.ndarray, np.ndarray]:
+    """The rank's own vertices, in the order of its rows, and the owners of all."""
+    scheme = problem.scheme
+    assert isinstance(scheme, RowScheme)
+    return scheme.vertices, scheme.parts
+
+
+class LocalScores:
+    """Scores of pairs whose rows this rank has all: own ones, and some that were sent to all ranks.
+
+    Parameters
+    ----------
+    own : (nown, width) array
+    parameters : Parameters
+        Of the whole network.
+    sent : int
+        How many rows of others there may be.
+    """
+
+    def __init__(self, problem: Problem, own: Array, parameters: Parameters, sent: int) -> None:
+        kernel = problem.runtime.kernel
+        self._problem, self._kernel, self._parameters = problem, kernel, parameters
+        self._own, width = len(own), own.shape[1]
+        self._decoder = Decoder(problem)
+        self._rows = kernel.empty(len(own) + sent, width)
+        kernel.copy(own, self._rows[: len(own)])
+        self._sent = np.empty((sent, width), kernel.dtype)
+
+    def send(self, vertices: np.ndarray) -> None:
+        """Send the rows of some vertices, (q,) int64, to all ranks, which call it together.
+
+        They get the numbers nown, nown + 1, … for :meth:`of`.
+        """
+        runtime, rows = self._problem.runtime, self._sent[: len(vertices)]
+        rows[...] = 0
+        mine = np.flatnonzero(self._decoder.parts[vertices] == runtime.comm.rank)
+        local = local_numbers(self._decoder.own, self._decoder.own[:0], vertices[mine])
+        rows[mine] = self._kernel.to_host(self._rows)[local]
+        if runtime.comm.size > 1:
+            with runtime.phases("reduce"):
+                reduce_in_place(runtime.comm, rows)
+        runtime.traffic.count(self.volume(len(vertices)))
+        stop = self._own + len(vertices)
+        self._kernel.copy(self._kernel.from_host(rows), self._rows[self._own : stop])
+
+    def volume(self, count: int) -> Volume:
+        """The volume of so many rows that are sent to all ranks."""
+        nbytes = count * self._sent.shape[1] * self._sent.dtype.itemsize
+        return all_reduce(nbytes, self._problem.runtime.comm.size)
+
+    def of(self, first: np.ndarray, second: np.ndarray) -> np.ndarray:
+        """The scores of pairs of local numbers, (m,) → (m,) of the kernel's dtype."""
+        scale, offset = bilinear(self._problem.network.decoder, self._parameters)
+        if scale is None:
+            return self._by_passes(first, second)
+        rows, found = self._kernel.to_host(self._rows), np.empty(len(first), self._kernel.dtype)
+        step = max(1, AT_ONCE // max(1, rows.shape[1]))
+        for start in range(0, len(first), step):
+            some = slice(start, start + step)
+            left = rows[first[some]] * scale
+            np.einsum("ij,ij->i", left, rows[second[some]], out=found[some])
+        return found + offset
+
+    def _by_passes(self, first: np.ndarray, second: np.ndarray) -> np.ndarray:
+        """By the decoder's program, of which the local rows are all rows there are."""
+        order = np.argsort(first, kind="stable")
+        rows = len(self._rows)
+        starts = np.zeros(rows + 1, np.int64)
+        np.cumsum(np.bincount(first, minlength=rows), out=starts[1:])
+        columns = second[order].astype(np.int32)
+        pattern = sp.csr_array((np.ones(len(order), np.int8), columns, starts), (rows, rows))
+        numbers, none = np.arange(rows), np.zeros(0, np.int64)
+        plan = Plan(numbers, none, none, np.zeros(1, int), none, np.zeros(1, int), none)
+        alone = ScoredPairs(plan, pattern, numbers, [np.zeros(len(order), np.uint64)], None)
+        scored = self._decoder.scored(alone, self._rows, self._parameters, together=False)
+        found = np.empty(len(first), self._kernel.dtype)
+        found[order] = self._kernel.to_host(scored.passes.evaluate())[:, 0]
+        return found
+
+
+def bilinear(
+    decoder: Network | None, parameters: Mapping[str, Array]
+) -> tuple[np.ndarray | float | None, np.ndarray | float]:
+    """Numbers w and b such that a decoder's score is Σ w ⊙ x ⊙ y + b; None and 0 of another one."""
+    assert decoder is not None
+    kinds = [type(operator) for operator in decoder.operators]
+    if EndDots in kinds:
+        return 1.0, 0.0
+    layers = [operator for operator in decoder.operators if isinstance(operator, Linear)]
+    if ScaleHeads not in kinds or len(layers) != 1:
+        return None, 0.0
+    bias = [parameters[op.bias] for op in decoder.operators if isinstance(op, Bias)]
+    offset = np.asarray(bias[0]) if bias else 0.0
+    return np.asarray(parameters[layers[0].weight])[:, 0], offset

@@ -1,0 +1,207 @@
+"""One epoch of link prediction: for each batch of pairs all rows of vertices, scores, an update."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from gcnmpi.core.volume import NOTHING, Volume
+from gcnmpi.halo.pairs import FAST, LEAST
+from gcnmpi.kernels.interface.kernel import Array
+from gcnmpi.mpi.comm import agreed, maximum, slice_of
+from gcnmpi.nn.model import PASSES, Passes
+from gcnmpi.nn.program import products
+from gcnmpi.nn.tasks.interface import Targets
+from gcnmpi.nn.tasks.links import GROUPED, each_alone
+from gcnmpi.options.task import LinkOptions, masks_arcs
+from gcnmpi.run.links.drawing import Drawn, drawer_of
+from gcnmpi.run.links.masked import MaskedMatrix
+from gcnmpi.run.links.scoring import Decoder, KnownPairs, Scored, pairs_of
+from gcnmpi.run.problem import Problem, load_features
+from gcnmpi.run.step import BatchedStep
+from gcnmpi.schemes.operations import EXCHANGES
+from gcnmpi.schemes.row_scheme import Laid, RowScheme
+from gcnmpi.schemes.sampled import BatchScheme, Memory
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """The pairs of a batch, ready to be scored.
+
+    Attributes
+    ----------
+    scored : Scored
+        Those that this rank scores.
+    positive, counts : (entries,) bool
+        Whether each of them is a positive, and whether it counts.
+    here : Drawn
+        Those that this rank drew.
+    """
+
+    scored: Scored
+    positive: np.ndarray
+    counts: np.ndarray
+    here: Drawn
+
+
+class LinkStep(BatchedStep):
+    """One epoch on pairs of vertices, which all ranks compute together.
+
+    Attributes
+    ----------
+    model, targets, optimizer
+        As of :class:`~gcnmpi.run.step.Step`.
+    """
+
+    def __init__(self, problem: Problem) -> None:
+        task, config, comm = problem.config.task, problem.config, problem.runtime.comm
+        assert isinstance(task, LinkOptions)
+        masked, self._features = masks_arcs(task), load_features(problem)
+        super().__init__(problem, self._features, ("evaluation",) if masked else PASSES)
+        n = problem.source.stored.manifest.n
+        with agreed(comm):
+            self._drawer = drawer_of(task, pairs_of(problem), n, config.train.seed)
+        self._decoder = Decoder(problem)
+        self._grouped = GROUPED.get(task.objective)
+        self._known = KnownPairs(problem, self._decoder, n) if task.filter else None
+        mine = slice_of(self._drawer.sampler.n, comm.rank, comm.size)
+        # This rank draws for these positives, whoever scores them.
+        self._numbers, self._epoch = np.arange(mine.start, mine.stop), 0
+        self._batches = self._numbers
+        self._predicted, self._kept = NOTHING, list[Prepared]()
+        self._masked: MaskedMatrix | None = None
+        if masked:
+            scheme = problem.scheme
+            assert isinstance(scheme, RowScheme)
+            assert scheme.laid is not None
+            self._laid: Laid = scheme.laid
+            self._memory = Memory(problem.runtime.kernel)
+            direction = problem.source.direction
+            facts = problem.runtime, scheme.laid, self._drawer, direction, config
+            self._masked = MaskedMatrix(*facts)
+
+    def _load_targets(self) -> Targets:
+        """None: pairs are told apart, not vertices."""
+        every = pairs_of(self._problem).positives
+        return Targets(np.zeros(0, np.int32), {}, {mask: len(of) for mask, of in every.items()})
+
+    @property
+    def batches(self) -> int:
+        """Batches of positives in an epoch."""
+        return self._drawer.sampler.batches
+
+    def predicted(self, epochs: int) -> Volume:
+        """The volume of the epochs that were run, from the plans of their batches."""
+        return self._predicted
+
+    def _batch(
+        self, epoch: int, batch: int, lr: float, interrupt: Callable[[], bool]
+    ) -> tuple[float, bool]:
+        sampler = self._drawer.sampler
+        loss = self.gradient(epoch, batch)
+        self._update(self.model.gradients.flat, lr)
+        interrupted = sampler.batches > 1 and maximum(self._problem.runtime.comm, interrupt()) > 0
+        return loss * sampler.count(batch) / sampler.n, interrupted
+
+    def gradient(self, epoch: int, batch: int = 0) -> float:
+        """The loss of a batch, and its gradient in ``model.gradients``, summed over ranks."""
+        model, number = self.model, (epoch - 1) * self.batches + batch + 1
+        passes = self._passes(epoch, batch)
+        passes.forward(number)
+        with self._problem.runtime.phases("sample"):
+            prepared = self._prepared(epoch, batch, passes)
+        decoder, phases = prepared.scored.passes, self._problem.runtime.phases
+        scores = decoder.forward(number)
+        with phases("loss"):
+            loss = self._loss(prepared, batch, scores)
+        decoder.backward(number)
+        passes.backward(number)
+        self._predicted += self._volume(prepared, passes)
+        flat = model.gradients.flat
+        return float(self._sum(loss, flat[model.gradients.shared]))
+
+    def _loss(self, prepared: Prepared, batch: int, scores: Array) -> float:
+        """This rank's share of the loss of a batch; the gradient of scores is written."""
+        kernel, here = self._problem.runtime.kernel, prepared.here
+        count = self._drawer.sampler.count(batch)
+        found = kernel.to_host(scores)[:, 0].astype(np.float64)
+        found[~prepared.counts] = -np.inf
+        if self._grouped is None:
+            loss, slope = each_alone(found, prepared.positive)
+            weights = np.where(prepared.positive, 1.0, 1.0 / max(1, self._drawer.negatives.count))
+            total, slope = float(loss @ weights), slope * weights
+        else:
+            home = prepared.scored.pairs.home
+            assert home is not None
+            every = home.bring(found)
+            negatives = every[len(here.pairs) :].reshape(here.counts.shape)
+            losses, of_pairs, of_negatives = self._grouped(every[: len(here.pairs)], negatives)
+            total = float(losses.sum())
+            slope = home.back(np.concatenate((of_pairs, of_negatives.ravel())))
+        gradient = prepared.scored.passes.output_grad
+        slope = np.where(prepared.counts, slope, 0.0) / count
+        kernel.copy(kernel.from_host(slope[:, np.newaxis]), gradient)
+        return total / count
+
+    def _prepared(self, epoch: int, batch: int, passes: Passes) -> Prepared:
+        """The pairs of a batch, brought to where they are scored."""
+        if self._kept:
+            return self._kept[0]
+        if self._epoch != epoch:
+            self._epoch, self._batches = epoch, self._drawer.batches_of(epoch, self._numbers)
+        here = self._drawer.draw(epoch, batch, self._numbers[self._batches == batch])
+        pairs = np.concatenate((here.pairs, here.negatives.reshape(-1, 2)))
+        keys = np.concatenate((here.keys, here.negative_keys.ravel()))
+        positive = np.arange(len(pairs)) < len(here.pairs)
+        counts = np.concatenate((np.ones(len(here.pairs), bool), here.counts.ravel()))
+        fixed = self._drawer.fixed
+        placed = self._decoder.place(
+            pairs, keys, [positive, counts], LEAST if fixed else FAST, self._grouped is not None
+        )
+        positive, counts = placed.given[:2]
+        if self._known is not None:
+            counts = counts & (positive | ~self._known.among(placed))
+        model = self.model
+        training = model.gradients, passes.output_grad
+        rows, lasts = passes.logits, fixed and self._masked is None
+        scored = self._decoder.scored(placed, rows, model.parameters, training, lasts)
+        prepared = Prepared(scored, positive, counts, here)
+        if lasts:
+            self._kept.append(prepared)
+        return prepared
+
+    def _passes(self, epoch: int, batch: int) -> Passes:
+        """Of the network: on M, or on what is left of it."""
+        if self._masked is None:
+            return self.model
+        problem, model, program = self._problem, self.model, self._problem.program
+        runtime, n = problem.runtime, problem.source.stored.manifest.n
+        with runtime.phases("sample"):
+            drawn = self._masked.without(epoch, batch)
+        scheme = BatchScheme(
+            runtime, problem.config, self._laid.facts, drawn, self._memory, program.needs_halo
+        )
+        self._scheme = scheme
+        return Passes(
+            scheme, runtime.kernel, program, problem.config.train.seed, lambda place: n,
+            self._features, model.parameters, model.gradients, ("training",),
+        )  # fmt: skip
+
+    def _volume(self, prepared: Prepared, passes: Passes) -> Volume:
+        """The volume of a step, by the plans of its exchanges."""
+        problem, found = self._problem, self._decoder.volume(prepared.scored, backward=True)
+        if self._masked is None:
+            every = self.model.products(backward=True)
+            found = sum((problem.scheme.volume(*each) for each in every), found)
+        else:
+            steps = (*problem.program.forward, *problem.program.backward)
+            every = products(problem.program, steps, lambda place: 0)
+            some = (each for each in every if each[0] in EXCHANGES)
+            found = sum((self._scheme.volume(*each) for each in some), found)
+            found = found + self._masked.volume
+        home = prepared.scored.pairs.home
+        if home is not None:
+            found = found + home.volume(back=False) + home.volume(back=True)
+        return found

@@ -1,0 +1,137 @@
+"""Link prediction: one curve for every number of ranks, that of the serial oracle, and its metrics.
+
+On small graphs with isolated vertices, under uneven partitions with an empty part and those of
+tools: each kind of negatives with each decoder and objective, arcs that leave M in each step,
+batches of pairs, candidates of each positive. Bytes counted are bytes predicted.
+"""
+
+import functools
+
+import numpy as np
+import pytest
+from words import latest
+
+from gcnmpi.options.config import load_config
+from gcnmpi.proof import links
+from partition.graph.links import PairSet, identified, read_pairs, split_pairs, write_pairs
+from partition.graph.store import open_graph
+
+RANKS = (1, 2, 3, 4, 7)
+EPOCHS = 4
+COMMON = (
+    "task.name=links", "dtype=float64", f"train.epochs={EPOCHS}", "train.eval_every=2",
+    "train.lr=0.02", "model.hidden=7,6", "model.dropout=0.3", "train.seed=5",
+    "task.metric=hits@5", "task.metrics=auc,ap,mrr,hits@20",
+)  # fmt: skip
+HIDDEN = ("task.decoder_hidden=6,6", "task.decoder_dropout=0.4", "task.decoder_norm=layer")
+# Name → (graph, settings); pairs are called links unless said otherwise.
+CASES = {
+    "dot-uniform-bce": ("symmetric", ["task.negatives=uniform,2"]),
+    "dot-pool-softmax": (
+        "symmetric", ["task.negatives=pool,9", "task.objective=softmax", "task.filter=true"],
+    ),
+    "dot-given-auc": (
+        "symmetric", ["task.negatives=given", "task.objective=auc", "task.pairs=given"],
+    ),
+    "hadamard-uniform-auc-masked": (
+        "symmetric",
+        ["task.decoder=hadamard", *HIDDEN, "task.objective=auc", "task.supervise=0.4"],
+    ),
+    "hadamard-given-bce-batches": (
+        "symmetric",
+        ["task.decoder=hadamard", *HIDDEN, "task.decoder_residual=true", "task.batch=37",
+         "task.negatives=given", "task.pairs=given"],
+    ),
+    "distmult-pool-bce-masked": (
+        "symmetric", ["task.decoder=distmult", "task.negatives=pool,6", "task.supervise=0.3"],
+    ),
+    "concat-uniform-softmax": (
+        "directed",
+        ["task.decoder=concat", *HIDDEN, "task.objective=softmax", "task.negatives=uniform,3",
+         "task.filter=true"],
+    ),
+    "concat-plain-masked": (
+        "directed", ["task.decoder=concat", "task.supervise=0.5", "graph.normalize=row"],
+    ),
+    "gat-hadamard-pool": (
+        "directed",
+        ["model.name=gat", "model.hidden=6,8", "model.heads=2", "task.width=5",
+         "task.decoder=hadamard", "task.negatives=pool,5", "task.objective=softmax"],
+    ),
+    "sage-candidates-drawn": (
+        "directed", ["model.name=sage", "model.norm=batch", "task.pairs=drawn"],
+    ),
+    "candidates-both": (
+        "symmetric", ["task.decoder=hadamard", *HIDDEN, "task.pairs=both", "task.supervise=0.6"],
+    ),
+    "clipped-mixed": (
+        "directed", ["scheme.exchange=mixed", "train.clip_norm=0.1", "train.optimizer=adamw"],
+    ),
+}  # fmt: skip
+
+
+def settings_of(name):
+    return latest(*COMMON, *CASES[name][1])
+
+
+@pytest.fixture(scope="module")
+def folder(schemes_folder):
+    """The graphs of the schemes, with pairs."""
+    for kind in ("symmetric", "directed"):
+        path = schemes_folder / f"{kind}.graph"
+        stored = open_graph(path)
+        facts = {"directed": kind == "directed", "graph_id": stored.manifest.id}
+        split = functools.partial(split_pairs, stored.graph, (0.7, 0.1, 0.2), 3, **facts)
+        write_pairs(path, split(name="links"))
+        write_pairs(path, split(name="drawn", candidates=13))
+        rng, n = np.random.default_rng(0), stored.graph.n
+        made = split(name="given")
+        count = 2 * len(made.positives["train"])
+        given = {**made.negatives, "train": rng.integers(0, n, (count, 2))}
+        write_pairs(path, identified(_with(made, negatives=given)))
+        made = split(name="both")
+        candidates = {m: rng.integers(0, n, (len(made.positives[m]), 8)) for m in ("val", "test")}
+        write_pairs(path, identified(_with(made, candidates=candidates, replaced="both")))
+    return schemes_folder
+
+
+def _with(pairs: PairSet, **fields) -> PairSet:
+    return PairSet(**{**vars(pairs), **fields})
+
+
+@functools.cache
+def expected(folder, name):
+    """The losses and last metrics of the oracle."""
+    graph, _ = CASES[name]
+    config = load_config(None, settings_of(name))
+    stored = open_graph(folder / f"{graph}.graph")
+    pairs = read_pairs(stored.path, config.task.pairs)
+    curve = links.train(stored.graph, pairs, "in", config, EPOCHS)
+    problem = links.LinkProblem(stored.graph, pairs, "in", config)
+    return np.array(curve.losses), problem.metrics(curve.weights)
+
+
+@pytest.fixture(scope="module")
+def results(trained, folder):
+    """``results(nranks)`` → name of each case → its record, from one launch."""
+
+    @functools.cache
+    def run(nranks):
+        parts = None if nranks == 1 else f"uneven-{nranks}"
+        wanted = {
+            name: (folder / f"{graph}.graph", parts, settings_of(name))
+            for name, (graph, _) in CASES.items()
+        }
+        return trained(nranks, wanted, outputs=True)
+
+    return run
+
+
+@pytest.mark.parametrize(("nranks", "name"), [(p, name) for p in RANKS for name in CASES])
+def test_one_curve_and_its_metrics(results, folder, nranks, name):
+    record, (losses, metrics) = results(nranks)[name], expected(folder, name)
+    np.testing.assert_allclose(record["losses"], losses, rtol=1e-10)
+    found = record["metrics"][-1]
+    assert {key: found[key] for key in metrics} == pytest.approx(metrics, rel=1e-10)
+    for counted, predicted in record["traffic"]:
+        assert counted == predicted
