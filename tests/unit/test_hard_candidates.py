@@ -105,7 +105,7 @@ def test_page_rank_is_near_that_of_the_equation():
     matrix = hard_candidates._near(graph, np.empty((0, 2), int))
     found = page_rank(matrix, np.diff(matrix.indptr), np.arange(30)).toarray()
     assert (found <= exact + 1e-6).all()
-    # What is not passed on is below REST times the degree, everywhere.
+    # A vertex keeps less than REST times its degree of the rest.
     assert (exact - found).max() <= hard_candidates.REST * near.sum() + 1e-6
 
 
