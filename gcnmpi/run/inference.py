@@ -18,7 +18,7 @@ from gcnmpi.nn.describe import SPACES
 from gcnmpi.nn.evaluator import evaluate
 from gcnmpi.options.config import Config
 from gcnmpi.options.outputs import Inferring, features_path
-from gcnmpi.options.task import TASKS
+from gcnmpi.options.task import LINKS, TASKS
 from gcnmpi.run.problem import Problem, load_arcs, load_features, open_problem
 from gcnmpi.run.room import check_evaluation
 from gcnmpi.run.vertices import picked_arcs, picked_vertices
@@ -164,9 +164,10 @@ def _check_logits(config: Config, what: str) -> None:
     """A UserError if the output of the network has none of what is wanted."""
     task = config.task.name
     if what in ("probabilities", "classes") and TASKS.get(task).probabilities is None:
+        scored = "; gcnmpi score gives the scores of pairs" if task == LINKS else ""
         raise UserError(
             f"--what {what}: the network was trained for {task}, and its output has no {what}",
-            "--what logits writes its output as it is",
+            f"--what logits writes its output as it is{scored}",
         )
 
 

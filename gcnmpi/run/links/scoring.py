@@ -21,7 +21,6 @@ from gcnmpi.nn.network import Network
 from gcnmpi.nn.operators.arcs import EndDots, ScaleHeads
 from gcnmpi.nn.operators.dense import Linear
 from gcnmpi.nn.operators.elementwise import Bias
-from gcnmpi.nn.optim import Parameters
 from gcnmpi.nn.program import FEATURES, Program, products
 from gcnmpi.options.model import ModelConfig
 from gcnmpi.options.task import LinkOptions
@@ -91,8 +90,8 @@ class Decoder:
         self,
         pairs: ScoredPairs,
         rows: Array,
-        parameters: Parameters,
-        training: tuple[Parameters, Array] | None = None,
+        parameters: Mapping[str, Array],
+        training: tuple[Mapping[str, Array], Array] | None = None,
         lasts: bool = False,
         together: bool = True,
     ) -> Scored:
@@ -104,7 +103,9 @@ class Decoder:
             The rank's own rows of vertices; others may take their place in its memory.
         parameters : Parameters
             Of the whole network.
-        training : (Parameters, (nown, width) array), optional
+        parameters : mapping of str to array
+            Those of the decoder; there may be others.
+        training : (mapping of str to array, (nown, width) array), optional
             Where the gradients go, and that of the rows; None: an evaluation.
         lasts : bool
             Whether there will be many passes.
@@ -169,6 +170,13 @@ def pairs_of(problem: Problem) -> PairSet:
     return pairs
 
 
+def of_decoder(problem: Problem, whole: Mapping[str, np.ndarray]) -> dict[str, Array]:
+    """The parameters of the decoder, as the kernel takes them, of whole ones of the network."""
+    decoder, kernel = problem.network.decoder, problem.runtime.kernel
+    assert decoder is not None, "a network of another task"
+    return {name: kernel.from_host(whole[name]) for name in decoder.parameters}
+
+
 def rows_of(problem: Problem) -> tuple[np.ndarray, np.ndarray]:
     """The rank's own vertices, in the order of its rows, and the owners of all."""
     scheme = problem.scheme
@@ -182,13 +190,15 @@ class LocalScores:
     Parameters
     ----------
     own : (nown, width) array
-    parameters : Parameters
-        Of the whole network.
+    parameters : mapping of str to array
+        Those of the decoder; there may be others.
     sent : int
         How many rows of others there may be.
     """
 
-    def __init__(self, problem: Problem, own: Array, parameters: Parameters, sent: int) -> None:
+    def __init__(
+        self, problem: Problem, own: Array, parameters: Mapping[str, Array], sent: int
+    ) -> None:
         kernel = problem.runtime.kernel
         self._problem, self._kernel, self._parameters = problem, kernel, parameters
         self._own, width = len(own), own.shape[1]
