@@ -34,6 +34,12 @@ def evaluate_weights(
     width = problem.network.widths[-1]
     output = Output(done.result, problem.network.widths)
     if problem.config.task.name == LINKS:
+        with agreed(comm):
+            if problem.source.stored.pairs is None:
+                raise UserError(
+                    f"{asked.graph} has no pairs to validate or to test on",
+                    f"draw some: gcn-partition pairs {asked.graph}",
+                )
         decoder = of_decoder(problem, done.weights.parameters)
         return LinkEvaluation(problem, output, decoder)(), problem.told
     with agreed(comm):
