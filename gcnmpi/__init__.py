@@ -17,7 +17,9 @@ _NAMES = {
     "launch": "gcnmpi.api.launching:launch",
     "propagate": "gcnmpi.api.propagation:propagate",
     "RankError": "gcnmpi.api.launching:RankError",
+    "score": "gcnmpi.api.inference:score",
     "stack": "gcnmpi.nn.networks.stack:stack",
+    "top": "gcnmpi.api.inference:top",
     "train": "gcnmpi.api.training:train",
     "verify": "gcnmpi.api.training:verify",
 }

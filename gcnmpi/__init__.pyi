@@ -1,6 +1,8 @@
 from gcnmpi.api import graph as graph
 from gcnmpi.api.inference import evaluate as evaluate
 from gcnmpi.api.inference import infer as infer
+from gcnmpi.api.inference import score as score
+from gcnmpi.api.inference import top as top
 from gcnmpi.api.launching import RankError as RankError
 from gcnmpi.api.launching import launch as launch
 from gcnmpi.api.propagation import propagate as propagate

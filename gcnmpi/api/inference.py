@@ -1,10 +1,11 @@
-"""Inference and metrics of given weights, from Python."""
+"""Inference, scores of pairs and metrics of given weights, from Python."""
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -19,10 +20,19 @@ from gcnmpi.api.training import ALIKE, path_of
 from gcnmpi.mpi.comm import Comm, agreed, check_same
 from gcnmpi.mpi.watch import watchdog
 from gcnmpi.options.config import Config
-from gcnmpi.options.outputs import RESULTS, Inferring, check_distinct, check_suffix, features_path
+from gcnmpi.options.outputs import (
+    RESULTS,
+    TABLES,
+    Inferring,
+    Scoring,
+    check_distinct,
+    check_suffix,
+    features_path,
+)
 from gcnmpi.report.outcome import undescribed
 from gcnmpi.run import inference
 from gcnmpi.run.claims import Claims
+from gcnmpi.run.links.asked import score_pairs, top_partners
 from gcnmpi.run.scoring import evaluate_weights
 
 
@@ -76,28 +86,159 @@ def infer(
     UserError
         On all ranks, for whatever ``gcnmpi infer`` refuses.
     """
-    ranks = ranks_of(comm)
-    with agreed(ranks):
-        file, target = _file_of(weights), None if out is None else Path(out)
-        check_suffix("out", target, RESULTS)
-        inputs = {"graph": path_of(graph), "weights": file, "its features": features_path(file)}
-        check_distinct({**inputs, "out": target})
     picked = Path(rows) if isinstance(rows, str | os.PathLike) else rows
     if picked is not None and not isinstance(picked, Path):
         picked = np.asarray(picked)
-    asked = {"what": what, "layer": layer, "out": target}
+    words = {"what": what, "layer": layer}
+    with _asking(
+        graph, weights, partition, out, RESULTS, model, config, force, comm, settings, words, ()
+    ) as (ranks, asked):
+        asked = dataclasses.replace(asked, what=what, layer=layer, rows=picked)
+        done = inference.infer(ranks, asked)
+    _warn(ranks, done)
+    return done.values
+
+
+def score(
+    graph: Graph | str | os.PathLike,
+    weights: Run | str | os.PathLike,
+    pairs: ArrayLike | str | os.PathLike,
+    *,
+    of: str | None = None,
+    partition: str | None = None,
+    out: str | os.PathLike | None = None,
+    model: Network = None,
+    config: Settings = None,
+    force: bool = False,
+    comm: Comm | None = None,
+    **settings: object,
+) -> np.ndarray | None:
+    """Score pairs of vertices with weights of the task links, as ``gcnmpi score --pairs``.
+
+    All ranks call it with the same arguments.
+
+    Parameters
+    ----------
+    graph, weights, partition, model, config, force, comm, **settings
+        See :func:`infer`.
+    pairs : (m, 2) vertices, path or str
+        As they were called in the source file; a table or an ``.npy`` of them; or the name of a set
+        of pairs in the folder.
+    of : {"train", "val", "test"}, optional
+        Which pairs of such a set; without it, those of "test".
+    out : path, optional
+        File to write: ``.npy``, ``.npz``, ``.csv`` or ``.parquet``; without it, rank 0 gets the
+        array.
+
+    Returns
+    -------
+    array or None
+        On rank 0, unless ``out`` is given: (m,) of the run's dtype, in the order of the pairs.
+
+    Raises
+    ------
+    UserError
+        On all ranks, for whatever ``gcnmpi score`` refuses.
+    """
+    given = pairs if isinstance(pairs, str | os.PathLike) else np.asarray(pairs)
+    words = {"of": of, "pairs": None if isinstance(given, np.ndarray) else str(given)}
+    with _asking(
+        graph, weights, partition, out, RESULTS, model, config, force, comm, settings, words
+    ) as (ranks, asked):
+        done = score_pairs(ranks, Scoring(asked, given, of or ""))
+    _warn(ranks, done)
+    return done.values
+
+
+def top(
+    graph: Graph | str | os.PathLike,
+    weights: Run | str | os.PathLike,
+    k: int,
+    vertices: ArrayLike | str | os.PathLike = "all",
+    *,
+    with_arcs: bool = False,
+    partition: str | None = None,
+    out: str | os.PathLike | None = None,
+    model: Network = None,
+    config: Settings = None,
+    force: bool = False,
+    comm: Comm | None = None,
+    **settings: object,
+) -> dict[str, np.ndarray] | None:
+    """The k best partners of vertices among all others, as ``gcnmpi score --top``: exact.
+
+    All ranks call it with the same arguments.
+
+    Parameters
+    ----------
+    graph, weights, partition, model, config, force, comm, **settings
+        See :func:`infer`.
+    vertices : vertices, path or "all"
+        As they were called in the source file; or a file with one a line.
+    with_arcs : bool
+        Whether a partner may be a vertex that there is an arc with already.
+    out : path, optional
+        File to write: ``.npz``, ``.csv`` or ``.parquet``; without it, rank 0 gets the columns.
+
+    Returns
+    -------
+    dict of three arrays, or None
+        On rank 0, unless ``out`` is given: "vertex", "partner" and "score", a row for each vertex
+        and each of its partners, the best one first. Fewer than k, where there are no more.
+
+    Raises
+    ------
+    UserError
+        On all ranks, for whatever ``gcnmpi score`` refuses.
+    """
+    given = vertices if isinstance(vertices, str | Path) else np.asarray(vertices)
+    words = {"k": k, "with_arcs": with_arcs}
+    with _asking(
+        graph, weights, partition, out, TABLES, model, config, force, comm, settings, words
+    ) as (ranks, asked):
+        done, table = top_partners(ranks, Scoring(asked, None, "", k, given, with_arcs))
+    _warn(ranks, done)
+    return table
+
+
+@contextmanager
+def _asking(
+    graph: Graph | str | os.PathLike,
+    weights: Run | str | os.PathLike,
+    partition: str | None,
+    out: str | os.PathLike | None,
+    suffixes: Sequence[str],
+    model: Network,
+    config: Settings,
+    force: bool,
+    comm: Comm | None,
+    settings: Mapping[str, object],
+    words: Mapping[str, object],
+    under: tuple[str, ...] = ("task.name=links",),
+) -> Iterator[tuple[Comm, Inferring]]:
+    """The ranks, and what gives the rows of vertices; they ask for the same in this block.
+
+    All that is configured goes over the settings ``under``.
+    """
+    ranks, path = ranks_of(comm), path_of(graph)
+    with agreed(ranks):
+        file, target = _file_of(weights), None if out is None else Path(out)
+        check_suffix("out", target, suffixes)
+        inputs = {"graph": path, "weights": file, "its features": features_path(file)}
+        check_distinct({**inputs, "out": target})
     with (
-        configured(ranks, config, model, settings) as (full, given),
-        _guarded(ranks, full, path_of(graph), partition, asked),
+        configured(ranks, config, model, settings, under) as (full, given),
+        _guarded(ranks, full, path, partition, {**words, "out": target}),
     ):
-        done = inference.infer(ranks, Inferring(
-            path_of(graph), partition, full, file, target, given, what, layer, picked, force
-        ))  # fmt: skip
+        yield ranks, Inferring(path, partition, full, file, target, given, force=force)
+
+
+def _warn(ranks: Comm, done: inference.Inference) -> None:
+    """Say on rank 0 what the user should know, as of the line that called this module."""
     if ranks.rank == 0:
         unsaid = () if done.weights.described else (undescribed(done),)
         for text in (*unsaid, *done.warnings):
-            warnings.warn(text, stacklevel=2)
-    return done.values
+            warnings.warn(text, stacklevel=3)
 
 
 def evaluate(

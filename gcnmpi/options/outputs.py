@@ -23,6 +23,7 @@ RESULT_WRITERS = Registry(
     },
 )
 RESULTS = (".npy", *RESULT_WRITERS)
+TABLES = (".npz", ".csv", ".parquet")  # of several columns
 WEIGHTS = (".npz",)
 RUN_VARIABLE = "GCNMPI_RUN"  # of the environment: the folder of the run that a job is for
 # In the folder of a run.
@@ -100,6 +101,36 @@ class Inferring:
     layer: int | None = None
     rows: Any = None
     force: bool = False
+
+
+@dataclass(frozen=True)
+class Scoring:
+    """Scores of pairs of vertices, or best partners, as ``gcnmpi score`` is asked for them.
+
+    Attributes
+    ----------
+    inferring : Inferring
+        The weights, which give the rows of vertices, and the file to write. Of pairs, it gets a
+        number for each, in their order. Of partners, a line for each vertex and partner.
+    pairs : path, str, (m, 2) array, or None
+        The file of pairs, or the name of a set of them in the folder.
+    of : str
+        Which pairs of such a set: "train", "val" or "test"; "": of a file, or those of "test".
+    top : int
+        How many partners each vertex is to get; 0: pairs are scored.
+    vertices : path, str or array
+        The vertices that get partners, as :func:`gcnmpi.run.vertices.picked_vertices` takes them;
+        or their names with commas between them; or "all".
+    with_arcs : bool
+        Whether a partner may be one that the vertex has an arc with.
+    """
+
+    inferring: Inferring
+    pairs: Any = None
+    of: str = ""
+    top: int = 0
+    vertices: Any = "all"
+    with_arcs: bool = False
 
 
 def check_training_files(asked: Training, config_file: Path | None = None) -> None:

@@ -18,7 +18,7 @@ from gcnmpi.nn.describe import SPACES
 from gcnmpi.nn.evaluator import evaluate
 from gcnmpi.options.config import Config
 from gcnmpi.options.outputs import Inferring, features_path
-from gcnmpi.options.task import TASKS
+from gcnmpi.options.task import LINKS, TASKS, LinkOptions
 from gcnmpi.run.problem import Problem, load_arcs, load_features, open_problem
 from gcnmpi.run.room import check_evaluation
 from gcnmpi.run.vertices import picked_arcs, picked_vertices
@@ -26,10 +26,12 @@ from gcnmpi.run.weights import Weights, as_trained, check_parameters, read_weigh
 from gcnmpi.run.writing import Rows, check_writable, deliver
 from partition.errors import UserError, unknown_name
 from partition.graph.examples import ARCS, examples_of
+from partition.graph.links import list_pairs
 from partition.graph.store import open_graph
 from partition.records import map_npy
 
 WHAT = ("logits", "probabilities", "embeddings", "classes")
+SCORES = "scores"  # of pairs, from the logits: see gcnmpi.run.links.asked
 
 
 @dataclass(frozen=True)
@@ -66,6 +68,9 @@ def infer(
     On rank 0, ``tell`` is called with lines for the user before the start. A UserError as of
     :func:`compute`; or if the file cannot be written.
     """
+    with agreed(comm):
+        if asked.what not in WHAT:
+            raise unknown_name("output", asked.what, WHAT)
     check_writable(comm, asked.out)
     done = compute(comm, asked, tell)
     problem, stored = done.problem, done.problem.source.stored
@@ -95,13 +100,20 @@ def compute(
     what, layer, rows = asked.what, asked.layer, asked.rows
 
     def read() -> tuple[Weights, Config, int, np.ndarray | None]:
-        if what not in WHAT:
-            raise unknown_name("output", what, WHAT)
         if layer is not None and what != "logits":
             raise UserError(f"--layer {layer} and --what {what} exclude each other")
         stored = open_graph(graph, check=False)
         found = read_weights(weights, config, asked.given, stored.manifest.features)
+        if what == SCORES and found.network.get("task.name", LINKS) != LINKS:
+            raise UserError(
+                f"{weights} holds weights of the task {found.network['task.name']}, which gives no "
+                "scores of pairs",
+                "train with --set task.name=links",
+            )
         taken = as_trained(found, config, asked.given, resolved_direction(stored, config))
+        if isinstance(taken.task, LinkOptions) and "task.pairs" not in asked.given:
+            pairs = taken.task.pairs if list_pairs(graph) else ""  # none of its arcs are held out
+            taken = dataclasses.replace(taken, task=dataclasses.replace(taken.task, pairs=pairs))
         features = stored.manifest.features
         if not taken.model.train_features and features not in (0, found.widths[0] or features):
             raise UserError(
@@ -164,9 +176,10 @@ def _check_logits(config: Config, what: str) -> None:
     """A UserError if the output of the network has none of what is wanted."""
     task = config.task.name
     if what in ("probabilities", "classes") and TASKS.get(task).probabilities is None:
+        scored = "; gcnmpi score gives the scores of pairs" if task == LINKS else ""
         raise UserError(
             f"--what {what}: the network was trained for {task}, and its output has no {what}",
-            "--what logits writes its output as it is",
+            f"--what logits writes its output as it is{scored}",
         )
 
 

@@ -163,7 +163,7 @@ def open_split(path: str | os.PathLike, config: Config) -> StoredGraph:
     except UserError as error:
         raise UserError(f"{path}: {error.message}", error.hint) from error
     stored = dataclasses.replace(stored, graph=graph)
-    if not isinstance(config.task, LinkOptions):
+    if not isinstance(config.task, LinkOptions) or not config.task.pairs:
         return stored
     pairs, manifest = read_pairs(path, config.task.pairs), stored.manifest
     if pairs.directed:  # an arc leaves M, and the one that leads back does not

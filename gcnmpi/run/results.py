@@ -95,3 +95,30 @@ def write_parquet(results: Results, path: Path) -> None:
             first = pa.array(ids.tolist() if text else ids, kinds[0])
             columns = [pa.array(column.tolist() if of_names else column) for column in rows.T]
             out.write_table(pa.Table.from_arrays([first, *columns], schema=schema))
+
+
+def write_table(columns: Mapping[str, np.ndarray], path: Path) -> None:
+    """Columns of numbers or texts, all as long, as the suffix says: ``.npz``, ``.csv``, Parquet."""
+    if path.suffix == ".npz":
+        with atomic_file(path) as file:
+            np.savez(file, **columns)  # type: ignore[arg-type]
+        return
+    if path.suffix == ".parquet":
+        import pyarrow as pa  # here, since every rank of every run would wait for it
+        import pyarrow.parquet as pq
+
+        texts = {name: a.tolist() if a.dtype.kind == "U" else a for name, a in columns.items()}
+        with atomic_file(path) as file:
+            pq.write_table(pa.table(texts), file)
+        return
+    digits = {"f4": "{:.9g}", "f8": "{:.17g}"}
+    count = len(next(iter(columns.values())))
+    with atomic_file(path, "w") as file:
+        lines = csv.writer(file, lineterminator="\n")
+        lines.writerow(columns)
+        for start in range(0, count, ROWS_AT_ONCE):
+            words = []
+            for column in columns.values():
+                some, form = column[start : start + ROWS_AT_ONCE], digits.get(column.dtype.str[1:])
+                words.append(some.tolist() if form is None else map(form.format, some.tolist()))
+            lines.writerows(zip(*words, strict=True))

@@ -9,9 +9,11 @@ from gcnmpi.kernels.interface.kernel import Array
 from gcnmpi.layout.place import Place
 from gcnmpi.mpi.comm import Comm, agreed
 from gcnmpi.options.outputs import Inferring
-from gcnmpi.options.task import outputs
+from gcnmpi.options.task import LINKS, outputs
 from gcnmpi.run.evaluation import Evaluation
 from gcnmpi.run.inference import compute
+from gcnmpi.run.links.evaluation import LinkEvaluation
+from gcnmpi.run.links.scoring import of_decoder
 from gcnmpi.run.problem import load_targets
 from gcnmpi.schemes.operations import Product
 from partition.errors import UserError
@@ -22,12 +24,24 @@ def evaluate_weights(
 ) -> tuple[dict[str, float | None], tuple[str, ...]]:
     """The metrics of the task, of every mask: "val_accuracy" …; None where there is no such mask.
 
-    And warnings for the user. On all ranks a UserError as :func:`gcnmpi.run.inference.compute`; or
-    if the graph has not the labels of the task, or other numbers of them than the weights give.
+    Of links, those of the pairs that are configured. With them, warnings for the user.
+
+    On all ranks a UserError as :func:`gcnmpi.run.inference.compute`; or if the graph has not the
+    labels of the task, or other numbers of them than the weights give.
     """
     done = compute(comm, asked)
     problem = done.problem
     width = problem.network.widths[-1]
+    output = Output(done.result, problem.network.widths)
+    if problem.config.task.name == LINKS:
+        with agreed(comm):
+            if problem.source.stored.pairs is None:
+                raise UserError(
+                    f"{asked.graph} has no pairs to validate or to test on",
+                    f"draw some: gcn-partition pairs {asked.graph}",
+                )
+        decoder = of_decoder(problem, done.weights.parameters)
+        return LinkEvaluation(problem, output, decoder)(), problem.told
     with agreed(comm):
         wanted = outputs(problem.config.task, problem.source.stored.manifest)
         if wanted != width:
@@ -35,7 +49,6 @@ def evaluate_weights(
                 f"{asked.graph} has {wanted or 'no'} classes or targets for the task "
                 f"{problem.config.task.name!r}, the weights give {width} columns"
             )
-    output = Output(done.result, problem.network.widths)
     return Evaluation(problem, output, load_targets(problem, output.place))(), problem.told
 
 

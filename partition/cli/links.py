@@ -1,4 +1,4 @@
-"""``gcn-partition pairs``: sets of pairs of vertices for link prediction."""
+"""``gcn-partition pairs`` and ``negatives``: pairs of vertices for link prediction."""
 
 from __future__ import annotations
 
@@ -10,12 +10,13 @@ from click.core import ParameterSource
 
 from partition.cli import common
 from partition.cli.common import FILE, note, option
-from partition.errors import UserError
+from partition.errors import UserError, check_name
 from partition.graph import store
 from partition.graph.graph import MASKS
-from partition.graph.links import HELD_OUT, PairSet, has_pairs, split_pairs, write_pairs
+from partition.graph.links import HELD_OUT, PairSet, has_pairs, read_pairs, split_pairs, write_pairs
 from partition.graph.store import StoredGraph
 from partition.importing.links import LinkFiles, import_pairs
+from partition.pipeline.hard_candidates import with_hard_candidates
 from partition.reporting import tables
 from partition.reporting.describe import describe_pairs
 
@@ -36,7 +37,9 @@ def _files(command: Any) -> Any:
     }
     for mask, kind in reversed(PARTS):
         flag = f"--{mask}" if kind == "positives" else f"--{mask}-{kind}"
-        command = option(f"{flag} {mask}_{kind}", texts[kind].format(mask), type=FILE)(command)
+        command = option(
+            f"{flag} {mask}_{kind}", texts[kind].format(mask), metavar="FILE", type=FILE
+        )(command)
     return command
 
 
@@ -54,9 +57,10 @@ Examples:
     "--split",
     "Shares of the pairs that train, validate and test: they are drawn at random.",
     "0.85,0.05,0.10",
+    metavar="TRAIN,VAL,TEST",
 )
 @option("--seed", "Seed of all that is drawn.", 0)
-@option("--name", "Name of the set.", "links")
+@option("--name", "Name of the set.", "links", metavar="NAME")
 @click.option(
     "--directed/--undirected",
     default=None,
@@ -100,7 +104,8 @@ def pairs(
 ) -> None:
     """Split the arcs of a graph into pairs to train on, validate on and test on, or read pairs.
 
-    The graph keeps all arcs: gcnmpi leaves those to validate and test on out of M, both ways.
+    The graph keeps all arcs: gcnmpi leaves those to validate and test on out of M, both ways of
+    an undirected pair.
     """
     check_is_free(graph, name, force)
     whole, columns = options.pop("whole"), options.pop("columns")
@@ -159,3 +164,36 @@ def check_is_free(graph: Path, name: str, force: bool) -> None:
     if has_pairs(graph, name) and not force:
         hint = "give --name or --force, or remove them first"
         raise UserError(f"{graph} has pairs {name!r} already", hint)
+
+
+@click.command(
+    epilog="""\b
+Examples:
+  gcn-partition negatives G.graph --pairs links --hard 500
+  gcn-partition negatives G.graph --pairs links --hard 100 --of test --force"""
+)
+@common.graph_argument
+@option("--pairs name", "The set of pairs that they are put into.", "links", metavar="NAME")
+@option("--hard", "How many for each pair, half of them in place of either end.", 500)
+@option("--of masks", "Masks whose pairs they are for.", ",".join(HELD_OUT), metavar="val,test")
+@common.force_option
+@common.json_option
+def negatives(graph: Path, name: str, hard: int, masks: str, force: bool, as_json: bool) -> None:
+    """Find candidates that are hard to tell from the true ends of pairs to validate and test on.
+
+    They are the likeliest partners of the other end that are none, by common neighbours and
+    personalised PageRank (Li et al. 2023), and are put into the set of pairs.
+    """
+    of = [mask.strip() for mask in masks.split(",")]
+    for mask in of:
+        check_name("mask", mask, HELD_OUT)
+    pairs = read_pairs(graph, name)
+    taken = [mask for mask in of if mask in pairs.candidates]
+    if taken and not force:
+        hint = "--force replaces them"
+        raise UserError(f"the pairs {name!r} have candidates of {taken[0]} already", hint)
+    stored = store.open_graph(graph)
+    with common.advancing() as tell:
+        made = with_hard_candidates(pairs, stored.graph, hard, list(dict.fromkeys(of)), tell)
+    facts = describe_pairs(write_pairs(graph, made, force=True), stored.graph)
+    common.emit(facts, as_json, lambda: tables.show_pair_sets([facts]))

@@ -33,6 +33,7 @@ ELSEWHERE = {
     "study": "partition.cli.comparing:study",
     "synth": "partition.cli.synth:synth",
     "pairs": "partition.cli.links:pairs",
+    "negatives": "partition.cli.links:negatives",
 }
 
 

@@ -155,9 +155,9 @@ def has_arcs(graph: Graph, pairs: np.ndarray, directed: bool = True) -> np.ndarr
     found = np.empty(len(pairs), bool)
     for start in range(0, len(pairs), _AT_ONCE):
         first, second = np.asarray(pairs[start : start + _AT_ONCE], np.int64).T
-        there = _have_arcs(graph, first, second)
+        there = arc_places(graph.indptr, graph.indices, first, second) >= 0
         if not directed:
-            there |= _have_arcs(graph, second, first)
+            there |= arc_places(graph.indptr, graph.indices, second, first) >= 0
         found[start : start + _AT_ONCE] = there
     return found
 
@@ -245,18 +245,24 @@ def _from_keys(found: np.ndarray, n: int) -> np.ndarray:
     return pairs
 
 
-def _have_arcs(graph: Graph, source: np.ndarray, target: np.ndarray) -> np.ndarray:
-    """A binary search in all rows at once."""
-    low, high = graph.indptr[source], graph.indptr[source + 1]
+def arc_places(
+    indptr: np.ndarray, indices: np.ndarray, source: np.ndarray, target: np.ndarray
+) -> np.ndarray:
+    """Where ``target`` stands in the row of ``source`` of a CSR pattern; −1 where it does not.
+
+    (m,) int64 of two (m,) int64: a binary search in all rows at once, which are increasing.
+    """
+    low, high = indptr[source], indptr[source + 1]
     end = high.copy()
     while (open_ := low < high).any():
         middle = (low + high) // 2
-        below = open_ & (graph.indices[np.minimum(middle, graph.nnz - 1)] < target)
+        below = open_ & (indices[np.minimum(middle, len(indices) - 1)] < target)
         low = np.where(below, middle + 1, low)
         high = np.where(open_ & ~below, middle, high)
-    found = low < end
-    found[found] = graph.indices[low[found]] == target[found]
-    return found
+    place = np.where(low < end, low, -1)
+    there = np.flatnonzero(low < end)
+    place[there[indices[low[there]] != target[there]]] = -1
+    return place
 
 
 def left_out(pairs: PairSet, source: np.ndarray, target: np.ndarray, n: int) -> np.ndarray:

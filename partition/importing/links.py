@@ -97,6 +97,15 @@ def import_pairs(
     return pairs, notes
 
 
+def listed_pairs(path: Path, graph: Graph) -> np.ndarray:
+    """The pairs in a list of them, (m, 2) vertices, in its order: a table, ``.npy`` or Parquet.
+
+    A UserError if it cannot be read, or names a vertex that the graph does not have.
+    """
+    text = graph.ids is not None and graph.ids.dtype.kind == "U"
+    return vertices_of(read_list(path, None, text, "pairs")["positives"], graph, str(path))
+
+
 def pairs_of(
     train: object,
     val: object,

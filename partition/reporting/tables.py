@@ -284,7 +284,8 @@ def show_pairs(one: Mapping[str, Any]) -> None:
     ends = {"second": "second end", "both": "second end, or, half of them, of the first"}
     for mask, size in one["candidates"].items():
         table.add_row(f"{mask} candidates", f"{size:,}, in place of the {ends[one['replaced']]}")
-    for key in ("drawn", "relations", "directed", "seed", "made", "id", "graph_id"):
+    some = [key for key in ("drawn", "relations") if one[key]]
+    for key in (*some, "directed", "seed", "made", "id", "graph_id"):
         table.add_row(key.replace("_", " "), shown(_plain(one[key])))
     console().print(table)
 

@@ -49,7 +49,9 @@ GROUND = {
 }  # fmt: skip
 
 # Besides the ground, charts and graphs of partition, gcnmpi uses these; the API has more of them.
-OF_PARTITION = {"partition.importing.synthetic", "partition.backends.catalogue"}
+OF_PARTITION = {
+    "partition.importing.synthetic", "partition.importing.links", "partition.backends.catalogue",
+}  # fmt: skip
 OF_API = {
     "partition.importing.arrays", "partition.importing.assemble", "partition.importing.objects",
     "partition.importing.splits",

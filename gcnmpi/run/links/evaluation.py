@@ -9,6 +9,7 @@ of a candidate is sent, and memory is bounded.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import partial
 
 import numpy as np
@@ -18,7 +19,6 @@ from gcnmpi.halo.pairs import LEAST, ScoredPairs
 from gcnmpi.kernels.interface.kernel import Array
 from gcnmpi.mpi.comm import reduce_in_place, slice_of
 from gcnmpi.nn.metrics import pairs as metrics
-from gcnmpi.nn.optim import Parameters
 from gcnmpi.options.task import METRICS, chosen_metrics, hits_of
 from gcnmpi.run.evaluation import Logits
 from gcnmpi.run.links.scoring import Decoder, LocalScores, Scored, pairs_of
@@ -35,11 +35,11 @@ class LinkEvaluation:
     ----------
     model : model
         Gives the rows of vertices.
-    parameters : Parameters
-        Of the whole network.
+    parameters : mapping of str to array
+        Those of the decoder; there may be others.
     """
 
-    def __init__(self, problem: Problem, model: Logits, parameters: Parameters) -> None:
+    def __init__(self, problem: Problem, model: Logits, parameters: Mapping[str, Array]) -> None:
         self._problem, self._model, self._parameters = problem, model, parameters
         self._metrics, self._pairs = chosen_metrics(problem.config.task), pairs_of(problem)
         self._decoder = Decoder(problem)

@@ -14,14 +14,13 @@ from gcnmpi.halo.pairs import FIRST, ScoredPairs, in_order, place_pairs
 from gcnmpi.halo.plan import Plan
 from gcnmpi.kernels.interface.kernel import Array
 from gcnmpi.layout.place import Place
-from gcnmpi.mpi.comm import once_a_node, redistribute, reduce_in_place, slice_of
+from gcnmpi.mpi.comm import maximum, once_a_node, redistribute, reduce_in_place, slice_of
 from gcnmpi.nn.compile import Target, compile_network
 from gcnmpi.nn.decoders import symmetric
 from gcnmpi.nn.model import Passes
 from gcnmpi.nn.network import Network
 from gcnmpi.nn.operators.arcs import EndDots, HeadDots
 from gcnmpi.nn.operators.elementwise import Bias
-from gcnmpi.nn.optim import Parameters
 from gcnmpi.nn.program import FEATURES, Program, products
 from gcnmpi.options.model import ModelConfig
 from gcnmpi.options.task import LinkOptions
@@ -92,8 +91,8 @@ class Decoder:
         self,
         pairs: ScoredPairs,
         rows: Array,
-        parameters: Parameters,
-        training: tuple[Parameters, Array] | None = None,
+        parameters: Mapping[str, Array],
+        training: tuple[Mapping[str, Array], Array] | None = None,
         lasts: bool = False,
         together: bool = True,
     ) -> Scored:
@@ -105,7 +104,9 @@ class Decoder:
             The rank's own rows of vertices; others may take their place in its memory.
         parameters : Parameters
             Of the whole network.
-        training : (Parameters, (nown, width) array), optional
+        parameters : mapping of str to array
+            Those of the decoder; there may be others.
+        training : (mapping of str to array, (nown, width) array), optional
             Where the gradients go, and that of the rows; None: an evaluation.
         lasts : bool
             Whether there will be many passes.
@@ -170,6 +171,13 @@ def pairs_of(problem: Problem) -> PairSet:
     return pairs
 
 
+def of_decoder(problem: Problem, whole: Mapping[str, np.ndarray]) -> dict[str, Array]:
+    """The parameters of the decoder, as the kernel takes them, of whole ones of the network."""
+    decoder, kernel = problem.network.decoder, problem.runtime.kernel
+    assert decoder is not None, "a network of another task"
+    return {name: kernel.from_host(whole[name]) for name in decoder.parameters}
+
+
 def rows_of(problem: Problem) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """The rank's own vertices, in the order of its rows; owners of all, and their numbers there.
 
@@ -190,8 +198,8 @@ class LocalScores:
     ----------
     decoder : Decoder
     own : (nown, width) array
-    parameters : Parameters
-        Of the whole network.
+    parameters : mapping of str to array
+        Those of the decoder; there may be others.
     sent : int
         How many rows of others there may be.
     """
@@ -201,16 +209,16 @@ class LocalScores:
         problem: Problem,
         decoder: Decoder,
         own: Array,
-        parameters: Parameters,
+        parameters: Mapping[str, Array],
         sent: int,
     ) -> None:
         kernel = problem.runtime.kernel
         self._problem, self._kernel, self._parameters = problem, kernel, parameters
-        self._own, width = len(own), own.shape[1]
-        self._decoder = decoder
-        self._rows = kernel.empty(len(own) + sent, width)
-        kernel.copy(own, self._rows[: len(own)])
-        self._sent = np.empty((sent, width), kernel.dtype)
+        self._decoder, self._given = decoder, own
+        self._own, self._host = len(own), kernel.to_host(own)
+        self._sent, self._count = np.empty((sent, own.shape[1]), kernel.dtype), 0
+        self._rows: Array | None = None  # own ones and those that were sent
+        self._longest = -1.0  # norm of the rows of all ranks
 
     def send(self, vertices: np.ndarray) -> None:
         """Send the rows of some vertices, (q,) int64, to all ranks, which call it together.
@@ -220,14 +228,42 @@ class LocalScores:
         runtime, rows = self._problem.runtime, self._sent[: len(vertices)]
         rows[...] = 0
         mine = np.flatnonzero(self._decoder.parts[vertices] == runtime.comm.rank)
-        local = self._decoder.places[vertices[mine]]
-        rows[mine] = self._kernel.to_host(self._rows)[local]
+        rows[mine] = self._host[self._decoder.places[vertices[mine]]]
         if runtime.comm.size > 1:
             with runtime.phases("reduce"):
                 reduce_in_place(runtime.comm, rows)
         runtime.traffic.count(self.volume(len(vertices)))
-        stop = self._own + len(vertices)
-        self._kernel.copy(self._kernel.from_host(rows), self._rows[self._own : stop])
+        self._count = len(vertices)
+        if self._rows is not None:
+            self._join(self._rows)
+
+    def with_own(self, own: np.ndarray) -> np.ndarray:
+        """The scores of the q rows that were sent, first, with some own ones: (m,) → (q, m)."""
+        scale, offset = bilinear(self._problem.network.decoder, self._parameters)
+        sent, others = self._sent[: self._count], self._host[own]
+        if scale is not None:
+            scores: np.ndarray = (sent * scale) @ others.T
+            return scores + offset if offset else scores
+        first = np.repeat(len(own) + np.arange(len(sent)), len(own))
+        second = np.tile(np.arange(len(own)), len(sent))
+        rows = self._kernel.from_host(np.concatenate((others, sent)))
+        return self._by_passes(rows, first, second).reshape(len(sent), len(own))
+
+    def bound(self) -> np.ndarray:
+        """How large these scores may be, (q,) float64, by Cauchy and Schwarz; 0: not known.
+
+        All ranks call it together.
+        """
+        scale, offset = bilinear(self._problem.network.decoder, self._parameters)
+        sent = self._sent[: self._count]
+        if scale is None:
+            return np.zeros(len(sent))
+        if self._longest < 0:
+            squares = np.einsum("ij,ij->i", self._host, self._host)
+            longest = float(np.sqrt(squares.max(initial=0.0)))
+            self._longest = maximum(self._problem.runtime.comm, longest)
+        norms = np.linalg.norm(sent * scale, axis=1).astype(np.float64)
+        return norms * self._longest + abs(offset)
 
     def volume(self, count: int) -> Volume:
         """The volume of so many rows that are sent to all ranks."""
@@ -238,8 +274,8 @@ class LocalScores:
         """The scores of pairs of local numbers, (m,) → (m,) of the kernel's dtype."""
         scale, offset = bilinear(self._problem.network.decoder, self._parameters)
         if scale is None:
-            return self._by_passes(first, second)
-        rows, found = self._kernel.to_host(self._rows), np.empty(len(first), self._kernel.dtype)
+            return self._by_passes(self._joined(), first, second)
+        rows, found = self._kernel.to_host(self._joined()), np.empty(len(first), self._kernel.dtype)
         step = max(1, AT_ONCE // max(1, rows.shape[1]))
         for start in range(0, len(first), step):
             some = slice(start, start + step)
@@ -247,19 +283,30 @@ class LocalScores:
             np.einsum("ij,ij->i", left, rows[second[some]], out=found[some])
         return found + offset
 
-    def _by_passes(self, first: np.ndarray, second: np.ndarray) -> np.ndarray:
-        """By the decoder's program, of which the local rows are all rows there are."""
-        order = in_order(second)
+    def _joined(self) -> Array:
+        """Own rows, and behind them those that were sent."""
+        if self._rows is None:
+            self._rows = self._kernel.empty(self._own + len(self._sent), self._sent.shape[1])
+            self._kernel.copy(self._given, self._rows[: self._own])
+            self._join(self._rows)
+        return self._rows
+
+    def _join(self, rows: Array) -> None:
+        sent = self._kernel.from_host(self._sent[: self._count])
+        self._kernel.copy(sent, rows[self._own : self._own + self._count])
+
+    def _by_passes(self, rows: Array, first: np.ndarray, second: np.ndarray) -> np.ndarray:
+        """By the decoder's program, of which these rows are all rows there are."""
+        order, count = in_order(second), len(rows)
         order = order[in_order(first[order])]
-        rows = len(self._rows)
-        starts = np.zeros(rows + 1, np.int64)
-        np.cumsum(np.bincount(first, minlength=rows), out=starts[1:])
+        starts = np.zeros(count + 1, np.int64)
+        np.cumsum(np.bincount(first, minlength=count), out=starts[1:])
         columns = second[order].astype(np.int32)
-        pattern = sp.csr_array((np.ones(len(order), np.int8), columns, starts), (rows, rows))
-        numbers, none = np.arange(rows), np.zeros(0, np.int64)
+        pattern = sp.csr_array((np.ones(len(order), np.int8), columns, starts), (count, count))
+        numbers, none = np.arange(count), np.zeros(0, np.int64)
         plan = Plan(numbers, none, none, np.zeros(1, int), none, np.zeros(1, int), none)
         alone = ScoredPairs(plan, pattern, numbers, [np.zeros(len(order), np.uint64)], None)
-        scored = self._decoder.scored(alone, self._rows, self._parameters, together=False)
+        scored = self._decoder.scored(alone, rows, self._parameters, together=False)
         found = np.empty(len(first), self._kernel.dtype)
         found[order] = self._kernel.to_host(scored.passes.evaluate())[:, 0]
         return found
@@ -267,12 +314,13 @@ class LocalScores:
 
 def bilinear(
     decoder: Network | None, parameters: Mapping[str, Array]
-) -> tuple[np.ndarray | None, np.ndarray | float]:
+) -> tuple[np.ndarray | float | None, float]:
     """Numbers w and b such that a decoder's score is Σ w ⊙ x ⊙ y + b; None and 0 of another one."""
     assert decoder is not None
     of = {type(operator): operator for operator in decoder.operators}
     if EndDots not in of:
         return None, 0.0
-    weights = [parameters[name] for name in of[HeadDots].parameters] if HeadDots in of else [1.0]
-    offsets = [parameters[name] for name in of[Bias].parameters] if Bias in of else [0.0]
-    return np.asarray(weights[0]), np.asarray(offsets[0])
+    weights = [parameters[name] for name in of[HeadDots].parameters] if HeadDots in of else []
+    offsets = [parameters[name] for name in of[Bias].parameters] if Bias in of else []
+    scale = np.asarray(weights[0]) if weights else 1.0
+    return scale, float(np.asarray(offsets[0])[0]) if offsets else 0.0

@@ -1,0 +1,123 @@
+"""``gcnmpi score``: scores of pairs of vertices, and the best partners of vertices."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from gcnmpi.cli import common
+from gcnmpi.options.config import read_config
+from gcnmpi.options.outputs import (
+    RESULTS,
+    TABLES,
+    Inferring,
+    Scoring,
+    check_distinct,
+    check_suffix,
+    features_path,
+)
+from partition.commands import path_option
+from partition.errors import UserError
+
+if TYPE_CHECKING:
+    from gcnmpi.mpi.comm import Comm
+
+
+@click.command(short_help="Scores of pairs of vertices, or the best partners of vertices.")
+@common.on_graph
+@path_option(
+    "--weights", "W", "Weights of a network that was trained for links: .npz.", required=True
+)
+@path_option(
+    "--network network_file",
+    "FILE",
+    "TOML file with the network ([model], [graph], [task]) of weights that do not say it.",
+)
+@click.option(
+    "--pairs",
+    metavar="FILE|NAME",
+    help="Score these: a table or .npy of two vertices a row; or a set of pairs in the folder.",
+)
+@click.option("--of", default="", metavar="train|val|test", help="Of the set: those.  [test]")
+@click.option(
+    "--top", type=int, metavar="K", help="Write the K best partners of each vertex instead."
+)
+@click.option(
+    "--vertices",
+    metavar="FILE|0,5,9|all",
+    help="The vertices that get partners: a file with one a line, some of them, or all.  [all]",
+)
+@click.option(
+    "--with-arcs", is_flag=True, help="Partners may be vertices that there is an arc with."
+)
+@path_option(
+    "--out",
+    "FILE",
+    "File to write: a score for each pair, .npy, .npz, .csv or .parquet; of partners a table of "
+    "vertex, partner and score, .npz, .csv or .parquet.",
+    required=True,
+)
+@click.option("--force", is_flag=True, help="Start although the forecast needs more memory.")
+def score(
+    given: common.Given,
+    weights: Path,
+    network_file: Path | None,
+    pairs: str | None,
+    of: str,
+    top: int | None,
+    vertices: str | None,
+    with_arcs: bool,
+    out: Path,
+    force: bool,
+) -> common.Job:
+    """Score pairs of vertices of GRAPH, or find the best partners of vertices among all others.
+
+    Both are exact, and the same for any number of ranks. Scores are in the order of the pairs. A
+    vertex is no partner of itself, nor of one that it has an arc with. Memory does not grow with
+    the number of scores; rank 0 holds the table of partners.
+
+    \b
+      gcnmpi score G.graph --weights W.npz --pairs pairs.csv --out scores.npy
+      gcnmpi score G.graph --weights W.npz --top 10 --vertices 0,5,9 --out partners.csv
+    """
+    if (pairs is None) == (top is None):
+        told = "say what is scored" if pairs is None else "--pairs and --top exclude each other"
+        raise UserError(told, "--pairs FILE scores pairs, --top K finds partners")
+    of_partners = [("--vertices", vertices is not None), ("--with-arcs", with_arcs)]
+    for option, there in of_partners if top is None else [("--of", bool(of))]:
+        if there:
+            raise UserError(f"{option} is for --{'top' if top is None else 'pairs'}")
+    settings = ("task.name=links", *given.settings)
+    config, keys = read_config(given.file, settings, network=network_file)
+    check_suffix("--out", out, RESULTS if top is None else TABLES)
+    inputs = {
+        "GRAPH": given.graph, "--weights": weights, "--config": given.file,
+        "--network": network_file, "--pairs": None if pairs is None else Path(pairs),
+        "--vertices": None if vertices is None else Path(vertices),
+    }  # fmt: skip
+    check_distinct({**inputs, "the features of --weights": features_path(weights), "--out": out})
+    inferring = Inferring(given.graph, given.partition, config, weights, out, keys, force=force)
+    asked = Scoring(inferring, pairs, of, top or 0, vertices or "all", with_arcs)
+
+    def job(comm: Comm) -> int:
+        from gcnmpi.report.outcome import print_inference
+        from gcnmpi.run.claims import Claims
+        from gcnmpi.run.links.asked import score_pairs, top_partners
+
+        def tell(line: str) -> None:
+            print(line, file=sys.stderr, flush=True)
+
+        with Claims(comm, "gcnmpi score") as claims:
+            claims.graph(asked.inferring.graph, asked.inferring.partition)
+            if top is None:
+                done = score_pairs(comm, asked, tell)
+            else:
+                done, _ = top_partners(comm, asked, tell)
+        if comm.rank == 0:
+            print_inference(out, done)
+        return 0
+
+    return common.watched(config, job)

@@ -1,0 +1,226 @@
+"""``gcnmpi score``: scores of pairs that a user gives, and the best partners of vertices."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from gcnmpi.halo.pairs import FAST
+from gcnmpi.mpi.comm import Comm, agreed, from_root, maximum, redistribute, slice_of
+from gcnmpi.options.outputs import Inferring, Scoring
+from gcnmpi.options.task import LinkOptions
+from gcnmpi.run.inference import SCORES, Computed, Inference, compute
+from gcnmpi.run.links.partners import NOBODY, best_partners
+from gcnmpi.run.links.scoring import Decoder, of_decoder
+from gcnmpi.run.results import write_table
+from gcnmpi.run.vertices import called, picked_vertices
+from gcnmpi.run.writing import Rows, check_writable, deliver, on_root
+from partition.errors import UserError, unknown_name
+from partition.graph.graph import MASKS
+from partition.graph.links import list_pairs, read_pairs
+from partition.graph.store import StoredGraph, open_graph
+
+Tell = Callable[[str], None]
+ALL = "all"  # vertices
+AT_ONCE = 1 << 20  # pairs of a rank that are scored at a time
+
+
+def score_pairs(comm: Comm, asked: Scoring, tell: Tell = lambda line: None) -> Inference:
+    """The score of each pair, (m,) of the run's dtype, in the order in which they are given.
+
+    ``tell``: see :func:`gcnmpi.run.inference.infer`. On all ranks a UserError as of
+    :func:`gcnmpi.run.inference.compute`; or if the weights score no pairs, there are no pairs, or
+    one has a vertex that the graph does not have.
+    """
+    check_writable(comm, asked.inferring.out)
+    with agreed(comm):
+        stored = open_graph(asked.inferring.graph, check=False)
+    name = from_root(comm, lambda: _name_of_set(stored, asked))
+    mine, count = _share(comm, stored, asked, name)
+    done = compute(comm, _for_scores(asked.inferring, name), tell)
+    problem, decoder = done.problem, Decoder(done.problem)
+    parameters, rows = of_decoder(problem, done.weights.parameters), done.result.array
+    scores = np.empty(len(mine), problem.runtime.kernel.dtype)
+    for start in range(0, int(maximum(comm, len(mine))), AT_ONCE):
+        some = mine[start : start + AT_ONCE]
+        placed = decoder.place(some, np.zeros(len(some), np.uint64), [], FAST, home=True)
+        passes = decoder.scored(placed, rows, parameters).passes
+        assert placed.home is not None
+        found = problem.runtime.kernel.to_host(passes.evaluate())[:, 0]
+        scores[start : start + AT_ONCE] = placed.home.bring(found)
+    own = slice_of(count, comm.rank, comm.size)
+    all_rows = Rows(np.arange(own.start, own.stop), np.arange(len(mine)), scores, count)
+    limit = problem.config.loading.max_bytes
+    named = {"column": "score", "name": "score"}
+    whole = deliver(comm, asked.inferring.out, all_rows, None, limit, **named)
+    return _inference(done, all_rows.shape, scores.dtype, whole)
+
+
+def top_partners(
+    comm: Comm, asked: Scoring, tell: Tell = lambda line: None
+) -> tuple[Inference, dict[str, np.ndarray] | None]:
+    """The best partners of vertices: see :func:`gcnmpi.run.links.partners.best_partners`.
+
+    Returns
+    -------
+    inference : Inference
+    columns : dict of three arrays, or None
+        On rank 0, where no file is to be written: "vertex", "partner" and "score", a row for each
+        vertex that is given and each of its partners, the best one first. Vertices are called as in
+        the source of the graph.
+
+    Raises
+    ------
+    UserError
+        As :func:`score_pairs`; or if there are fewer than K other vertices.
+    """
+    check_writable(comm, asked.inferring.out)
+    with agreed(comm):
+        stored = open_graph(asked.inferring.graph, check=False)
+    picked = from_root(comm, lambda: _vertices(stored, asked))
+    done = compute(comm, _for_scores(asked.inferring, None), tell)
+    problem = done.problem
+    vertices: np.ndarray = np.arange(stored.manifest.n) if picked is None else picked
+    parameters, rows = of_decoder(problem, done.weights.parameters), done.result.array
+    numbers, best = best_partners(problem, rows, parameters, vertices, asked.top, asked.with_arcs)
+    limit, places = problem.config.loading.max_bytes, np.arange(len(numbers))
+    partners, scores = (
+        on_root(comm, Rows(numbers, places, each, len(vertices)), limit)
+        for each in (best.partners, best.scores)
+    )
+
+    def columns() -> tuple[dict[str, np.ndarray] | None, int]:
+        assert partners is not None
+        assert scores is not None
+        there, ids = partners != NOBODY, stored.graph.ids
+        ends = np.repeat(vertices, there.sum(axis=1)), partners[there]
+        named = ends if ids is None else tuple(np.asarray(ids)[each] for each in ends)
+        table = dict(zip(("vertex", "partner", "score"), (*named, scores[there]), strict=True))
+        if asked.inferring.out is None:
+            return table, len(ends[0])
+        write_table(table, asked.inferring.out)
+        return None, len(ends[0])
+
+    table, count = None, 0
+    with agreed(comm):
+        if comm.rank == 0:
+            table, count = columns()
+    return _inference(done, (comm.bcast(count), 3), best.scores.dtype), table
+
+
+def _inference(
+    done: Computed, shape: tuple[int, ...], dtype: np.dtype, values: np.ndarray | None = None
+) -> Inference:
+    problem = done.problem
+    direction = problem.source.direction
+    facts = done.weights, problem.config, direction, shape, dtype, done.memory, values
+    return Inference(*facts, problem.told)
+
+
+def _for_scores(asked: Inferring, name: str | None) -> Inferring:
+    """The rows that scores are made of; the arcs that a set of pairs holds out are left out of M.
+
+    It is the set that is scored, if the user names no other one.
+    """
+    config = asked.config
+    if (
+        name is not None
+        and isinstance(config.task, LinkOptions)
+        and "task.pairs" not in asked.given
+    ):
+        config = dataclasses.replace(config, task=dataclasses.replace(config.task, pairs=name))
+    return dataclasses.replace(asked, config=config, what=SCORES)
+
+
+def _name_of_set(stored: StoredGraph, asked: Scoring) -> str | None:
+    """The set of pairs in the folder that is named; None: a file or an array."""
+    pairs, sets = asked.pairs, list_pairs(stored.path)
+    if not isinstance(pairs, str | Path):
+        if asked.of:
+            raise UserError("of names a part of a set of pairs in the folder", "leave it out")
+        return None
+    if asked.of and asked.of not in MASKS:
+        raise unknown_name("part of a set of pairs", asked.of, MASKS)
+    name = str(pairs)
+    if name in sets and (asked.of or not Path(pairs).is_file()):
+        return name
+    if asked.of:
+        raise unknown_name(f"set of pairs of {stored.path}", name, sets)
+    if not Path(pairs).exists():
+        there = f"; it has the sets {', '.join(sets)}" if sets else ""
+        raise UserError(
+            f"{name} is no file, and no set of pairs of {stored.path}",
+            f"give a table or an .npy of two vertices a row{there}",
+        )
+    return None
+
+
+def _share(
+    comm: Comm, stored: StoredGraph, asked: Scoring, name: str | None
+) -> tuple[np.ndarray, int]:
+    """This rank's share of the pairs, (m/P, 2) int64, and how many there are in all.
+
+    Rank 0 reads them: an order of lines is that of one process.
+    """
+    found, counts = np.zeros((0, 2), np.int64), np.zeros(0, np.int64)
+    with agreed(comm):
+        if comm.rank == 0:
+            found = np.ascontiguousarray(_given(stored, asked, name), np.int64)
+            slices = [slice_of(len(found), rank, comm.size) for rank in range(comm.size)]
+            counts = np.array([some.stop - some.start for some in slices])
+    destination = np.repeat(np.arange(len(counts)), counts)
+    limit = asked.inferring.config.loading.max_bytes
+    (mine,), _ = redistribute(comm, destination, [found], limit)
+    return mine, comm.bcast(len(found))
+
+
+def _given(stored: StoredGraph, asked: Scoring, name: str | None) -> np.ndarray:
+    from partition.importing.links import listed_pairs, vertices_of  # it imports Arrow
+
+    if name is not None:
+        mask = asked.of or "test"
+        found, where = read_pairs(stored.path, name).positives[mask], f"{name}, {mask}"
+    elif isinstance(asked.pairs, str | Path):
+        found, where = listed_pairs(Path(asked.pairs), stored.graph), str(asked.pairs)
+    else:
+        found, where = np.asarray(asked.pairs), "pairs"
+        if found.ndim != 2 or found.shape[1] != 2 or found.dtype.kind not in "iuU":
+            raise UserError(
+                f"pairs are vertices in the shape (m, 2), not {found.dtype} {found.shape}"
+            )
+        found = vertices_of(found, stored.graph, where)
+    if not len(found):
+        raise UserError(f"{where}: there are no pairs")
+    return found
+
+
+def _vertices(stored: StoredGraph, asked: Scoring) -> np.ndarray | None:
+    """The vertices that get partners, (q,) int64; None: all."""
+    n, k, vertices = stored.manifest.n, asked.top, asked.vertices
+    if not 1 <= k < n:
+        raise UserError(
+            f"{k} partners of each vertex: {stored.path} has {n} vertices",
+            f"a number from 1 to {n - 1}",
+        )
+    if isinstance(vertices, str):
+        if vertices == ALL:
+            return None
+        if Path(vertices).is_file():
+            vertices = Path(vertices)
+        else:
+            words = enumerate((word.strip() for word in vertices.split(",")), start=1)
+            picked = called(stored, words, "vertices, word")
+            return _some(picked, vertices)
+    if not isinstance(vertices, Path):
+        vertices = np.asarray(vertices)
+    return _some(picked_vertices(stored, vertices), vertices)
+
+
+def _some(picked: np.ndarray, given: Any) -> np.ndarray:
+    if not len(picked):
+        raise UserError(f"vertices {given}: there are none")
+    return picked
