@@ -181,7 +181,7 @@ def of_decoder(problem: Problem, whole: Mapping[str, np.ndarray]) -> dict[str, A
 def rows_of(problem: Problem) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """The rank's own vertices, in the order of its rows; owners of all, and their numbers there.
 
-    What all vertices have is in memory that the ranks of a node share.
+    The last two are in memory that the ranks of a node share.
     """
     scheme, comm = problem.scheme, problem.runtime.comm
     assert isinstance(scheme, RowScheme)
