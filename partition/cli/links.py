@@ -37,7 +37,9 @@ def _files(command: Any) -> Any:
     }
     for mask, kind in reversed(PARTS):
         flag = f"--{mask}" if kind == "positives" else f"--{mask}-{kind}"
-        command = option(f"{flag} {mask}_{kind}", texts[kind].format(mask), type=FILE)(command)
+        command = option(
+            f"{flag} {mask}_{kind}", texts[kind].format(mask), metavar="FILE", type=FILE
+        )(command)
     return command
 
 
@@ -55,9 +57,10 @@ Examples:
     "--split",
     "Shares of the pairs that train, validate and test: they are drawn at random.",
     "0.85,0.05,0.10",
+    metavar="TRAIN,VAL,TEST",
 )
 @option("--seed", "Seed of all that is drawn.", 0)
-@option("--name", "Name of the set.", "links")
+@option("--name", "Name of the set.", "links", metavar="NAME")
 @click.option(
     "--directed/--undirected",
     default=None,
@@ -101,7 +104,8 @@ def pairs(
 ) -> None:
     """Split the arcs of a graph into pairs to train on, validate on and test on, or read pairs.
 
-    The graph keeps all arcs: gcnmpi leaves those to validate and test on out of M, both ways.
+    The graph keeps all arcs: gcnmpi leaves those to validate and test on out of M, both ways of
+    an undirected pair.
     """
     check_is_free(graph, name, force)
     whole, columns = options.pop("whole"), options.pop("columns")

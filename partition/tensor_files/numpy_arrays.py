@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 import re
 
@@ -64,6 +65,7 @@ def _bytes(raw: object) -> bytes | None:
             return raw
         case Made("bytes", ()):
             return b""
-        case str(text) | Made("encode", (str(text), *_)) if text.isascii() or max(text) < "\u0100":
-            return text.encode("latin-1")
+        case str(text) | Made("encode", (str(text), *_)):
+            with contextlib.suppress(UnicodeEncodeError):
+                return text.encode("latin-1")
     return None

@@ -123,6 +123,17 @@ def test_pairs_of_a_graph_with_one_way_of_each_edge_are_those_of_both_ways():
         np.testing.assert_array_equal(first.negatives[mask], second.negatives[mask])
 
 
+@pytest.mark.parametrize("directed", [False, True])
+def test_parallel_arcs_are_one_pair(directed):
+    graph = random_graph(30, 120)
+    twice = np.repeat(graph.indices, 2)
+    parallel = replace(graph, indptr=2 * graph.indptr, indices=twice, parallel=True)
+    one, other = (
+        split_pairs(each, SHARES, 2, directed, graph_id="id") for each in (graph, parallel)
+    )
+    assert one.id == other.id
+
+
 @pytest.mark.parametrize("arcs", [[], [(0, 0)], [(1, 0)]])
 def test_graphs_of_no_pair_or_one(tmp_path, arcs):
     path = make_folder(tmp_path / "g.graph", from_arcs(3, arcs))
