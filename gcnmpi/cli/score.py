@@ -1,4 +1,4 @@
-"""``gcnmpi score``: scores of pairs of vertices, and the best partners of vertices."""
+"""Uses of weights beside inference: ``gcnmpi score`` and ``gcnmpi evaluate``."""
 
 from __future__ import annotations
 
@@ -26,16 +26,22 @@ if TYPE_CHECKING:
     from gcnmpi.mpi.comm import Comm
 
 
+network_option = path_option(
+    "--network network_file",
+    "FILE",
+    "TOML file with the network ([model], [graph], [task]) of weights that do not say it.",
+)
+force_option = click.option(
+    "--force", is_flag=True, help="Start although the forecast needs more memory."
+)
+
+
 @click.command(short_help="Scores of pairs of vertices, or the best partners of vertices.")
 @common.on_graph
 @path_option(
     "--weights", "W", "Weights of a network that was trained for links: .npz.", required=True
 )
-@path_option(
-    "--network network_file",
-    "FILE",
-    "TOML file with the network ([model], [graph], [task]) of weights that do not say it.",
-)
+@network_option
 @click.option(
     "--pairs",
     metavar="FILE|NAME",
@@ -60,7 +66,7 @@ if TYPE_CHECKING:
     "vertex, partner and score, .npz, .csv or .parquet.",
     required=True,
 )
-@click.option("--force", is_flag=True, help="Start although the forecast needs more memory.")
+@force_option
 def score(
     given: common.Given,
     weights: Path,
@@ -118,6 +124,50 @@ def score(
                 done, _ = top_partners(comm, asked, tell)
         if comm.rank == 0:
             print_inference(out, done)
+        return 0
+
+    return common.watched(config, job)
+
+
+@click.command(short_help="Metrics of trained weights.")
+@common.on_graph
+@path_option(
+    "--weights",
+    "W",
+    "Weights: .npz of --save-weights; .npz, .safetensors or .pt of another program.",
+    required=True,
+)
+@network_option
+@common.split_option
+@common.json_option
+@force_option
+def evaluate(
+    given: common.Given,
+    weights: Path,
+    network_file: Path | None,
+    split: int | None,
+    as_json: bool,
+    force: bool,
+) -> common.Job:
+    """Metrics of trained weights on GRAPH: of its masks, or of the pairs that were held out.
+
+    The task is that of the weights; --set task.metrics=… with --set task.name=… asks for others
+    than its first one.
+    """
+    settings = (*given.settings, *common.of_split(split))
+    config, keys = read_config(given.file, settings, network=network_file)
+    asked = Inferring(given.graph, given.partition, config, weights, given=keys, force=force)
+
+    def job(comm: Comm) -> int:
+        from gcnmpi.report.outcome import print_metrics
+        from gcnmpi.run.claims import Claims
+        from gcnmpi.run.scoring import evaluate_weights
+
+        with Claims(comm, "gcnmpi evaluate") as claims:
+            claims.graph(asked.graph, asked.partition)
+            found, told = evaluate_weights(comm, asked)
+        if comm.rank == 0:
+            print_metrics(found, told, as_json)
         return 0
 
     return common.watched(config, job)

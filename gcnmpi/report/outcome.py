@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from gcnmpi.options.outputs import Training
@@ -95,6 +96,19 @@ def print_inference(out: Path, done: Inference) -> None:
         print(f"warning: {undescribed(done)}", file=sys.stderr)
     print(f"{out}: {' × '.join(map(str, done.shape))} {done.dtype}", flush=True)
     print_warnings(done.warnings)
+
+
+def print_metrics(
+    found: Mapping[str, float | None], told: Sequence[str], as_json: bool = False
+) -> None:
+    """Print a line for each metric of weights that there is, or one JSON object of all."""
+    if as_json:
+        print(json.dumps(found), flush=True)
+    else:
+        there = {name: value for name, value in found.items() if value is not None}
+        for name, value in there.items():
+            print(f"{name:24} {value:.6g}", flush=True)
+    print_warnings(told)
 
 
 def print_propagated(out: Path, done: Propagated, *, quiet: bool) -> None:

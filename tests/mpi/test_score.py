@@ -6,6 +6,7 @@ part; each decoder. ``gcnmpi.evaluate`` gives the metrics of the last epoch.
 
 import dataclasses
 import functools
+import json
 
 import numpy as np
 import pytest
@@ -251,10 +252,17 @@ def test_mistakes_of_users_are_one_line(hear_mistakes, folder, weights, tmp_path
     assert not (tmp_path / "t.csv").exists()
 
 
-def test_metrics_of_weights_are_those_of_the_last_epoch(weights, folder):
+def test_metrics_of_weights_are_those_of_the_last_epoch(weights, folder, mpirun):
     for name in ("hadamard", "concat-plain"):
         run = gcnmpi.Run(folder / name)
         graph = folder / f"{CASES[name][0]}.graph"
         found = gcnmpi.evaluate(graph, weights[name], task_name="links", dtype="float64")
         assert found.keys() == {"val_auc", "test_auc"}
         assert found == pytest.approx({key: run.last[key] for key in found}, rel=1e-12)
+    words = "--weights", weights[name], "--set", "dtype=float64", "--partition", "uneven-2"
+    said = json.loads(mpirun(2, "gcnmpi", "evaluate", graph, *words, "--json").stdout)
+    assert said == pytest.approx(found, rel=1e-12)
+    of_labels = mpirun(1, "gcnmpi", "evaluate", graph, "--weights", weights["classes"]).stdout
+    assert [line.split()[0] for line in of_labels.splitlines()] == [
+        "train_accuracy", "val_accuracy", "test_accuracy",
+    ]  # fmt: skip

@@ -14,6 +14,7 @@ from partition.errors import UserError
 COMMANDS = {
     "train": "train G.graph",
     "infer": "infer G.graph --weights w.npz --out y.npy",
+    "evaluate": "evaluate G.graph --weights w.npz",
     "score": "score G.graph --weights w.npz --top 3 --out y.csv",
     "propagate": "propagate G.graph pagerank --out x.npy",
     "verify": "verify G.graph",
