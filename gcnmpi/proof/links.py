@@ -201,13 +201,13 @@ def metric_of(
         return None
     if k := hits_of(metric):
         if among is not None:
-            return float(np.mean(_ranks(positives, among) <= k))
+            return float(np.mean(ranks_of(positives, among) <= k))
         if len(negatives) < k:
             return 1.0
         return float(np.mean(positives > sorted(negatives.tolist())[-k] + EQUAL))
     if metric == "mrr":
         every = np.tile(negatives, (len(positives), 1)) if among is None else among
-        return float(np.mean(1 / _ranks(positives, every)))
+        return float(np.mean(1 / ranks_of(positives, every)))
     if not len(negatives):
         return None
     if metric == "auc":
@@ -220,7 +220,7 @@ def metric_of(
     return float(np.mean(found))
 
 
-def _ranks(positives: np.ndarray, among: np.ndarray) -> np.ndarray:
+def ranks_of(positives: np.ndarray, among: np.ndarray) -> np.ndarray:
     s = positives[:, np.newaxis]
     return ((among > s + EQUAL).sum(axis=1) + (among >= s - EQUAL).sum(axis=1)) / 2 + 1
 

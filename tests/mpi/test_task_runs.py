@@ -56,7 +56,7 @@ def folder(tmp_path_factory):
 def test_metrics_are_exact_however_vertices_are_spread(run_cases, nranks):
     (found,) = run_cases("metrics", nranks, [40 if nranks in (1, 4) else 16])
     assert max(found["apart"].values()) <= 1e-12, found
-    assert len(found["apart"]) == 8
+    assert len(found["apart"]) == 15
     assert found["fullest"] <= 2
 
 

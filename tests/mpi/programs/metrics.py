@@ -12,9 +12,10 @@ from unittest import mock
 import numpy as np
 
 from gcnmpi.mpi import comm as mpi
-from gcnmpi.nn.metrics import ranking
+from gcnmpi.nn.metrics import pairs, ranking
 from gcnmpi.nn.metrics.scored import Scored
-from gcnmpi.options.task import METRICS, METRICS_OF
+from gcnmpi.options.task import METRICS, METRICS_OF, hits_of
+from gcnmpi.proof import links
 from gcnmpi.proof.scores import score
 
 KINDS = {"classes": "classes", "two": "classes", "labels": "labels", "numbers": "regression"}
@@ -38,7 +39,29 @@ def of_case(comm, seeds: int) -> dict:
                     apart[metric] = max(apart[metric], error)
                 every = comm.allgather(found)
                 assert len({*every}) == 1, (seed, kind, metric, every)
+        of_pairs(comm, random, apart)
     return {"apart": apart, "fullest": share_of_the_fullest(comm)}
+
+
+def of_pairs(comm, random, apart) -> None:
+    """The metrics of pairs, with common negatives and with candidates of each positive."""
+    m, q, c = (int(random.integers(1, most)) for most in (30, 60, 9))
+    positives, negatives, among = (
+        np.round(2 * random.standard_normal(shape)) / 4 for shape in (m, q, (m, c))
+    )
+    of, others = owners(random, m, comm.size), owners(random, q, comm.size)
+    own, common = positives[of == comm.rank], negatives[others == comm.rank]
+    ranks = links.ranks_of(positives, among)[of == comm.rank]
+    common_ranks = pairs.ranks_among(comm, own, common)
+    for scored, candidates in (
+        (pairs.ScoredPairs(own, common, of_all=common_ranks), None),
+        (pairs.ScoredPairs(own, common, ranks), among),
+    ):
+        for metric in ("auc", "ap", "mrr", "hits@1", "hits@3", "hits@20", "hits@70"):
+            k = hits_of(metric)
+            found = METRICS.get(metric)(comm, scored, *([k] if k else []))
+            expected = links.metric_of(metric, positives, negatives, candidates)
+            apart[metric] = max(apart[metric], abs(found - expected))
 
 
 def make(random, kind):
