@@ -104,6 +104,7 @@ def results(run_cases, folder, weights):
             cases[name, "set"] = common | {"pairs": "links", "of": "val"}
             cases[name, "all"] = common | {"k": K}
             cases[name, "some"] = common | {"k": 60, "vertices": [60, 3, 3, 0], "with_arcs": True}
+            cases[name, "one"] = common | {"k": 1, "vertices": [5]}  # fewer than ranks
         found = run_cases("score_cases", nranks, list(cases.values()))
         return dict(zip(cases, found, strict=True))
 
@@ -144,7 +145,8 @@ def test_partners_are_those_of_brute_force(results, expected, folder, nranks, na
         no_arcs &= no_arcs.T
     of_all = partners(expected(name), no_arcs, range(graph.n), K)
     of_some = partners(expected(name), others, [60, 3, 3, 0], 60)
-    for what, wanted in (("all", of_all), ("some", of_some)):
+    of_one = partners(expected(name), no_arcs, [5], 1)
+    for what, wanted in (("all", of_all), ("some", of_some), ("one", of_one)):
         found = results(nranks)[name, what]
         assert found["vertex"] == wanted["vertex"]
         assert found["partner"] == wanted["partner"]
