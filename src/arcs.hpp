@@ -250,8 +250,22 @@ void over_near_rows(Size rows, Size width, int threads, Body body) {
 }
 
 template <class T>
+void multiply(Rows<const T> x, Rows<const T> y, Rows<T> out, int threads) {  // in place is fine
+    for_ranges(x.rows, x.width, threads, [&](Size first, Size last) {
+        for (Size row = first; row < last; ++row) {
+            const T* one = x.data + row * x.stride;
+            const T* other = y.data + row * y.stride;
+            T* to = out.data + row * out.stride;
+#pragma GCC ivdep
+            for (Size i = 0; i < x.width; ++i) to[i] = one[i] * other[i];
+        }
+    });
+}
+
+template <class T>
 void row_dots(Rows<const T> x, Rows<const T> y, Rows<T> out, int threads) {
     const Size heads = out.width, c = x.width / heads;
+    if (c == 1) return multiply(x, y, out, threads);
     if (!c) return no_dots(out, 0, out.rows);
     over_near_rows(x.rows, x.width, threads, [&](Size first, Size count) {
         T* to = out.data + first * out.stride;
@@ -286,6 +300,7 @@ struct Multiples {  // of heads, a factor for each; in place is fine
 template <class T>
 void scale_heads(Rows<const T> values, Rows<const T> x, Rows<T> out, int threads) {
     const Size heads = values.width, c = x.width / heads;
+    if (c == 1) return multiply(values, x, out, threads);
     over_near_rows(x.rows, x.width, threads, [&](Size first, Size count) {
         over_panels<T>(heads, c, Multiples<T>{values, x, out, first, count});
     });

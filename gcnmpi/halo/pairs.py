@@ -22,11 +22,10 @@ import scipy.sparse as sp
 
 from gcnmpi.core.timing import Traffic
 from gcnmpi.core.volume import Volume
-from gcnmpi.halo.exchange import agree_on_plan
-from gcnmpi.halo.plan import Plan, halo_of, local_numbers
+from gcnmpi.halo.plan import Plan, plan_of
 from gcnmpi.mpi.comm import Comm, redistribute
 from partition.graph.cover import numbered, rows_in_cover
-from partition.graph.graph import index_dtype
+from partition.graph.graph import distinct, index_dtype
 
 FIRST, FAST, LEAST = "first", "fast", "least"
 """Who scores: the owner of the first vertex; the end of a cover found fast, or of the least one."""
@@ -91,7 +90,8 @@ class ScoredPairs:
         Of the rows of others.
     pattern : (nown, nown + nhalo) csr_array
         A pair is an entry: the row is that end which is the rank's own, the first vertex where the
-        score tells them apart. Several pairs may be of the same two vertices.
+        score tells them apart. Entries of a row are by column; several may be of the same two
+        vertices.
     ids : (nown + nhalo,) integers
         Global ids of the local vertices.
     given : list of (entries, …) arrays
@@ -111,6 +111,7 @@ def place_pairs(
     comm: Comm,
     own: np.ndarray,
     parts: np.ndarray,
+    places: np.ndarray,
     pairs: np.ndarray,
     given: Sequence[np.ndarray],
     who: str,
@@ -123,8 +124,8 @@ def place_pairs(
     ----------
     own : (nown,) integers
         Global ids of the rows that this rank has.
-    parts : (n,) integers
-        The owner of every vertex.
+    parts, places : (n,) integers
+        The owner of every vertex, and the local number that it has there.
     pairs : (m, 2) integers
         Those that this rank has: global ids of the first and second vertex.
     given : sequence of (m, …) arrays
@@ -137,14 +138,14 @@ def place_pairs(
         Where the scores are counted that go back; None: they do not.
     """
     first, second = pairs[:, 0], pairs[:, 1]
-    r, s = parts[first], parts[second]
-    number = np.arange(len(pairs))
-    rank = np.full(len(pairs), comm.rank, np.int32)
+    number, rank = np.arange(len(pairs)), np.full(len(pairs), comm.rank, np.int32)
     arrays = [first, second, rank, number, *given]
-    low, high = np.minimum(r, s), np.maximum(r, s)
-    # Of two ranks each one decides for half of the others.
-    decides = r if who == FIRST else np.where((low + high) % 2 == 0, low, high)
-    arrays, _ = redistribute(comm, decides, arrays, max_bytes)
+    if comm.size > 1:
+        r, s = parts[first], parts[second]
+        low, high = np.minimum(r, s), np.maximum(r, s)
+        # Of two ranks each one decides for half of the others.
+        decides = r if who == FIRST else np.where((low + high) % 2 == 0, low, high)
+        arrays, _ = redistribute(comm, decides, arrays, max_bytes)
     if who != FIRST and comm.size > 1:
         here = _scored_here(comm.rank, parts, arrays[0], arrays[1], who == LEAST)
         away = ~here
@@ -154,19 +155,15 @@ def place_pairs(
         arrays = [np.concatenate((a[here], b)) for a, b in zip(arrays, moved, strict=True)]
     first, second, rank, number, *given = arrays
 
-    ends = np.concatenate((first, second))
-    halo = halo_of(own, ends, parts)
-    plan = agree_on_plan(comm, own, halo, parts[halo], max_bytes)
-    local = local_numbers(own, halo, ends).astype(np.int64)
-    row, column = local[: len(first)], local[len(first) :]
+    plan, row, column = _plan(comm, own, parts, places, first, second, max_bytes)
     if who != FIRST:
         swapped = row >= len(own)
         row, column = np.where(swapped, column, row), np.where(swapped, row, column)
-    ids = np.concatenate((own, halo))
-    # Parallel ones in an order that depends on the pairs alone.
-    order = np.lexsort((number, rank, ids[column], row))
+    order = in_order(column)
+    order = order[in_order(row[order])]
     starts = np.zeros(len(own) + 1, np.int64)
     np.cumsum(np.bincount(row, minlength=len(own)), out=starts[1:])
+    ids = np.concatenate((own, plan.halo))
     columns = column[order].astype(index_dtype(max(len(ids), 1)))
     shape = len(own), len(ids)
     pattern = sp.csr_array((np.ones(len(order), np.int8), columns, starts), shape=shape)
@@ -174,6 +171,46 @@ def place_pairs(
     if traffic is not None:
         home = _home(comm, rank[order], number[order], max_bytes, traffic)
     return ScoredPairs(plan, pattern, ids, [array[order] for array in given], home)
+
+
+def in_order(numbers: np.ndarray) -> np.ndarray:
+    """The order that sorts m < 2³² integers of 0..2³¹−1, (m,) int64; equal ones stay in theirs.
+
+    A number and its place in one integer are sorted several times as fast as by ``argsort``.
+    """
+    both = numbers.astype(np.int64) << 32
+    both |= np.arange(len(numbers))
+    both.sort()
+    both &= 0xFFFFFFFF
+    return both
+
+
+def _plan(
+    comm: Comm,
+    own: np.ndarray,
+    parts: np.ndarray,
+    places: np.ndarray,
+    first: np.ndarray,
+    second: np.ndarray,
+    max_bytes: float,
+) -> tuple[Plan, np.ndarray, np.ndarray]:
+    """The exchange that brings the rows of both ends of pairs, and these as local numbers."""
+    away = [np.flatnonzero(parts[ends] != comm.rank) for ends in (first, second)]
+    others = np.concatenate((first[away[0]], second[away[1]]))
+    by_id = distinct(others)
+    owners = parts[by_id]
+    order = in_order(owners)
+    halo, owners = by_id[order], owners[order]
+    (asked,), counts = redistribute(comm, owners, [halo], max_bytes)
+    plan = plan_of(own, halo, owners, places[asked].astype(np.int64), counts)
+    number = np.empty(len(halo), np.int64)
+    number[order] = len(own) + np.arange(len(halo))
+    local = []
+    for ends, some in zip((first, second), away, strict=True):
+        found = places[ends].astype(np.int64)
+        found[some] = number[np.searchsorted(by_id, ends[some])]
+        local.append(found)
+    return plan, *local
 
 
 def _scored_here(
@@ -199,7 +236,7 @@ def _least(
     left: np.ndarray, right: np.ndarray, other: np.ndarray, nleft: int, nright: int
 ) -> np.ndarray:
     """By the minimum vertex cover: a pair is scored here if the row of the other end comes."""
-    edges = np.unique(left.astype(np.int64) * max(nright, 1) + right)
+    edges = distinct(left.astype(np.int64) * max(nright, 1) + right)
     rows, columns = edges // max(nright, 1), edges % max(nright, 1)
     return rows_in_cover(rows, columns, nleft, nright)[left]
 
@@ -231,7 +268,7 @@ def _fast(
 def _home(
     comm: Comm, rank: np.ndarray, number: np.ndarray, max_bytes: float, traffic: Traffic
 ) -> Home:
-    order = np.lexsort((number, rank))
+    order = in_order(rank)  # those of a rank are in its order
     sent = np.bincount(rank, minlength=comm.size).astype(np.int64)
     (places,), came = redistribute(comm, rank[order], [number[order]], max_bytes)
     return Home(comm, traffic, order, sent, places, came)

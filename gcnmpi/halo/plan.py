@@ -20,7 +20,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from partition.graph.graph import index_dtype
+from partition.graph.graph import distinct, index_dtype
 
 STEP = 1 << 20  # ids that are looked up at once: what takes 8 bytes meanwhile, are few
 
@@ -108,7 +108,7 @@ def halo_of(own: np.ndarray, columns: np.ndarray, parts: np.ndarray) -> np.ndarr
     Columns are those that the rank's own rows of M touch, in any order, repeated or not; ``parts``,
     (n,) integers, are the owners of all vertices.
     """
-    needed = np.unique(columns)
+    needed = distinct(columns)
     halo = np.setdiff1d(needed, own, assume_unique=True)
     return halo[np.argsort(parts[halo], kind="stable")]
 

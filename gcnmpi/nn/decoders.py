@@ -41,13 +41,17 @@ def dot(task: LinkOptions, width: int) -> Network:
 def distmult(task: LinkOptions, width: int) -> Network:
     """Σ r ⊙ x ⊙ y with a trained row r (Yang et al. 2015), of one relation."""
     b = Builder(width)
-    product = b.multiply(b.target(b.input), b.source(b.input))
-    return _scored(b, b.linear(product, 1, "decoder.relation", layer=LAYER))
+    return _scored(b, _weighed_dot(b, "decoder.relation"))
 
 
 def hadamard(task: LinkOptions, width: int) -> Network:
     """A perceptron of the entry-wise product x ⊙ y."""
     b = Builder(width)
+    if not task.decoder_hidden:
+        x = _weighed_dot(b, "decoder.lins.0.weight")
+        if _shifts(task):
+            x = b.bias(x, "decoder.lins.0.bias", LAYER, fan_in=width)
+        return _scored(b, x)
     product = b.multiply(b.target(b.input), b.source(b.input))
     return _scored(b, _perceptron(b, product, task))
 
@@ -57,7 +61,9 @@ def concat(task: LinkOptions, width: int) -> Network:
     b = Builder(width)
     ends = b.target(b.input), b.source(b.input)
     if not task.decoder_hidden:
-        return _scored(b, b.linear_of_all(ends, 1, "decoder.lins.0", bias=True, layer=LAYER))
+        return _scored(
+            b, b.linear_of_all(ends, 1, "decoder.lins.0", bias=_shifts(task), layer=LAYER)
+        )
     if task.decoder_residual:
         raise UserError(
             "task.decoder_residual: the rows of both vertices are wider than a hidden layer",
@@ -72,6 +78,11 @@ def concat(task: LinkOptions, width: int) -> Network:
 def symmetric(task: LinkOptions) -> bool:
     """Whether the score of (u, v) is that of (v, u)."""
     return task.decoder != "concat"
+
+
+def _weighed_dot(b: Builder, name: str) -> int:
+    """Σ w ⊙ x ⊙ y with a trained w: rows of vertices are multiplied, of which there are fewer."""
+    return b.end_dots(b.head_dots(b.input, name, b.width(b.input), LAYER), b.input, 1)
 
 
 def _perceptron(b: Builder, x: int, task: LinkOptions, first: int = 0) -> int:
@@ -89,7 +100,12 @@ def _perceptron(b: Builder, x: int, task: LinkOptions, first: int = 0) -> int:
             x = b.add(x, given)
         x = _hidden(b, x, task, number)
     last = first + len(task.decoder_hidden)
-    return b.linear(x, 1, f"decoder.lins.{last}", bias=True, layer=LAYER + last)
+    return b.linear(x, 1, f"decoder.lins.{last}", bias=_shifts(task), layer=LAYER + last)
+
+
+def _shifts(task: LinkOptions) -> bool:
+    """Whether a number that is added to all scores has an effect: other losses compare scores."""
+    return task.objective == "bce"
 
 
 def _hidden(b: Builder, x: int, task: LinkOptions, number: int) -> int:

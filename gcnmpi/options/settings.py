@@ -21,6 +21,7 @@ from partition.registry import Registry
 
 # Integers are below this where their key says nothing else: what counts by them uses 32 bits or 64.
 INTEGERS = 2**31
+FOLDERS = ("tuned", "links")  # of configurations that come along
 T = TypeVar("T")
 
 
@@ -218,11 +219,14 @@ def config_path(given: str | os.PathLike) -> Path:
 
 
 def shipped_configs() -> dict[str, Path]:
-    """The configurations that come along, by name: "gcn", "tuned/cora-gat"."""
+    """The configurations that come along, by name: "gcn", "tuned/cora-gat", "links/cora"."""
     folder = files("gcnmpi").joinpath("configs")
     return {
         f"{prefix}{file.name.removesuffix('.toml')}": Path(str(file))
-        for prefix, place in (("", folder), ("tuned/", folder.joinpath("tuned")))
+        for prefix, place in (
+            ("", folder),
+            *((f"{name}/", folder.joinpath(name)) for name in FOLDERS),
+        )
         for file in place.iterdir()
         if file.name.endswith(".toml")
     }

@@ -36,8 +36,7 @@ class LinkProblem:
         task = config.task
         assert isinstance(task, LinkOptions)
         self.config, self.task, self.pairs, self._direction = config, task, pairs, direction
-        held = [pair for mask in ("val", "test") for pair in _listed(pairs.positives[mask])]
-        self.graph = without(graph, held, pairs.directed)
+        self.graph = training_graph(graph, pairs)
         self.rows = oracle.Rows(self.graph, direction, config)
         self.drawer = drawer_of(task, pairs, graph.n, config.train.seed)
         decoder = self.rows.network.decoder
@@ -171,6 +170,12 @@ def train(
             values.append(problem.metrics(weights)[f"val_{chosen_metrics(problem.task)[0]}"])
     rows = problem.rows.forward(weights, None)[0][-1]
     return oracle.Curve(losses, first, weights, rows, problem.rows.matrix)
+
+
+def training_graph(graph: Graph, pairs: PairSet) -> Graph:
+    """The graph without the arcs that are held out."""
+    held = [pair for mask in ("val", "test") for pair in _listed(pairs.positives[mask])]
+    return without(graph, held, pairs.directed)
 
 
 def without(graph: Graph, pairs: Collection[Pair], directed: bool) -> Graph:

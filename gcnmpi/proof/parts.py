@@ -19,6 +19,7 @@ from gcnmpi.kernels.interface.kernel import Kernel
 from gcnmpi.nn.optim import Parameters, make_optimizer
 from gcnmpi.options.config import TrainConfig
 from gcnmpi.proof.updates import UPDATES
+from gcnmpi.run.links.step import LinkStep
 from gcnmpi.run.problem import Problem
 from gcnmpi.run.step import Step
 
@@ -29,7 +30,7 @@ _NAME, _SHAPE = "1.weight", (64, 5)
 
 def finite_differences(
     problem: Problem,
-    step: Step,
+    step: Step | LinkStep,
     tolerance: float,
     directions: int = 4,
     tries: int = 12,

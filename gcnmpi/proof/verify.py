@@ -26,12 +26,14 @@ from gcnmpi.layout.place import Place
 from gcnmpi.mpi.comm import Comm, maximum, redistribute, rest_until_all
 from gcnmpi.nn.model import Model, input_pieces
 from gcnmpi.options.config import Config, table_of
+from gcnmpi.options.task import LINKS
 from gcnmpi.options.train import batches_of
-from gcnmpi.proof import oracle
+from gcnmpi.proof import links, oracle
 from gcnmpi.proof.checks import Check, Verified, rounding_checks, traffic_checks
 from gcnmpi.proof.losses import labels_of
 from gcnmpi.proof.parts import STEPS, STEPS_TOLERANCES, finite_differences, steps_apart
 from gcnmpi.proof.scores import score
+from gcnmpi.run.links.step import LinkStep
 from gcnmpi.run.opening import kernel_of_rank
 from gcnmpi.run.problem import Problem, open_problem
 from gcnmpi.run.step import Step
@@ -115,7 +117,7 @@ def verify(
     logits = _whole(problem, last, problem.runtime.kernel.to_host(logits), width)
     classes = _whole(problem, last, classes, width)
     weights = _canonical(problem, model, model.parameters.flat)
-    step = Step(problem)
+    step = LinkStep(problem) if config.task.name == LINKS else Step(problem)
     flat = np.array(problem.runtime.kernel.to_host(step.gradient(1)[1]), np.float64)
     gradient = _canonical(problem, step.model, step.model.gradients.flat)
     products = [_products(problem, k, width) for k, width in _multiplied(problem, model)]
@@ -131,15 +133,14 @@ def verify(
 
     checks: list[Check] = []
     if comm.rank == 0:
-        stored = problem.source.stored
-        expected = oracle.train(stored.graph, problem.source.direction, config, len(result.epochs))
+        expected, metrics = _expected(problem, config, result, logits, weights)
         checks = [
             _loss_curve(result, expected, tolerances),
             _named("first gradient", gradient, expected.gradient, tolerances.gradient),
             _named("final weights", weights, expected.weights, tolerances.weights),
             Check("logits", _distance(logits, expected.logits), tolerances.weights),
             *_predictions(config, classes, expected.logits, tolerances.weights),
-            _metrics_of(result.epochs[-1].metrics, logits, stored.graph, config),
+            metrics,
             *_product_checks(products, expected.matrix, tolerances.product),
         ]
         if gathered is not None:
@@ -279,6 +280,20 @@ def _plan_figures(problem: Problem) -> dict[str, int] | None:
 # The checks that rank 0 makes of it.
 
 
+def _expected(
+    problem: Problem, config: Config, result: Result, logits: np.ndarray, weights: oracle.Weights
+) -> tuple[oracle.Curve, Check]:
+    """The serial run, and the check of the metrics that were reported last."""
+    stored, direction, epochs = problem.source.stored, problem.source.direction, len(result.epochs)
+    reported = result.epochs[-1].metrics
+    if stored.pairs is None:
+        expected = oracle.train(stored.graph, direction, config, epochs)
+        return expected, _metrics_of(reported, logits, stored.graph, config)
+    expected = links.train(stored.graph, stored.pairs, direction, config, epochs)
+    found = links.LinkProblem(stored.graph, stored.pairs, direction, config).metrics(weights)
+    return expected, _metrics_check((name, value, found[name]) for name, value in reported.items())
+
+
 def _loss_curve(result: Result, expected: oracle.Curve, tolerances: Tolerances) -> Check:
     losses = [epoch.loss for epoch in result.epochs]
     errors = [_distance(a, b) for a, b in zip(losses, expected.losses, strict=True)]
@@ -313,16 +328,24 @@ def _metrics_of(
     labels = labels_of(examples, config.task)
     known = labels != UNLABELLED if labels.ndim == 1 else np.ones(examples.n, bool)
     masks = {"train": known} | {name: known & mask for name, mask in examples.masks.items()}
-    errors, notes = [0.0], []
-    for name, value in reported.items():
+
+    def expected(name: str) -> float | None:
         mask, _, metric = name.partition("_")
         some = masks.get(mask)
-        expected = score(metric, logits[some], labels[some]) if some is not None else None
+        return score(metric, logits[some], labels[some]) if some is not None else None
+
+    return _metrics_check((name, value, expected(name)) for name, value in reported.items())
+
+
+def _metrics_check(found: Iterable[tuple[str, float | None, float | None]]) -> Check:
+    """Of names, reported and expected values."""
+    errors, notes = [0.0], []
+    for name, value, expected in found:
         if value is None or expected is None:
             errors.append(0.0 if value is expected else math.nan)
             continue
         errors.append(abs(value - expected) / max(1.0, abs(expected)))
-        notes.append(f"{mask} {metric} {expected:.4f}")
+        notes.append(f"{name.replace('_', ' ', 1)} {expected:.4f}")
     return Check("metrics", _worst(errors), 1e-12, ", ".join(notes))
 
 
@@ -353,12 +376,15 @@ def _metrics(problem: Problem, plans: list[dict[str, int] | None]) -> Iterator[C
     how, known = (measure_mixed, partition.mixed) if mixed else (measure, partition.metrics)
     # Training vertices are counted in the first split, whichever one was trained.
     graph = open_graph(problem.source.stored.path, check=False).merged
-    metrics = how(graph, parts, partition.k, direction)
-    truth, recorded = asdict(metrics), asdict(known[direction])
+    truth = asdict(metrics := how(graph, parts, partition.k, direction))
+    recorded = asdict(known[direction])
     wrong = [key for key in truth if recorded.get(key) != truth[key]]
     note = f"volume {metrics.volume:,} rows"
     yield Check("recorded metrics", len(wrong), 0, ", ".join(wrong) or note)
     if plans[0] is not None:
+        if (pairs := problem.source.stored.pairs) is not None:
+            graph = links.training_graph(graph, pairs)
+            truth = asdict(how(graph, parts, partition.k, direction))
         errors = [
             abs(figure - truth[key][rank])
             for rank, plan in enumerate(plans)

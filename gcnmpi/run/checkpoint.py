@@ -253,10 +253,12 @@ def _features_name(array: str) -> str:
 def opened_facts(opened: Opened) -> dict[str, Any]:
     """The facts of a checkpoint that tell on what was computed."""
     manifest, partition = opened.source.stored.manifest, opened.source.partition
+    pairs = opened.source.stored.pairs
     return {
         "graph": manifest.name,
         "graph_id": manifest.id,
         "data_id": manifest.data_id,
+        "pairs_id": None if pairs is None else pairs.id,
         "partition_id": None if partition is None else partition.id,
         "ranks": opened.runtime.comm.size,
         "scheme": opened.config.scheme.name,
@@ -311,6 +313,12 @@ def check_fits(
             f"the checkpoint {path} was made with other features, labels or masks than "
             f"{source.stored.path} has now",
             f"import that data again, or {hint}",
+        )
+    pairs, before = source.stored.pairs, facts.get("pairs_id")
+    if (pairs.id if pairs is not None else None) != before:
+        raise UserError(
+            f"the checkpoint {path} was made with other pairs than {source.stored.path} has now",
+            f"make those again, or {hint}",
         )
     changed = list(different)
     if facts["direction"] != source.direction:

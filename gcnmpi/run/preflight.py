@@ -95,6 +95,12 @@ def _check_validation(asked: Training, stored: StoredGraph) -> None:
     option = "arc-val-mask" if on == ARCS else "val-mask"
     for what in decided_by_evaluations(asked.config.train):
         if not _has_validation(asked, stored):
+            if stored.pairs is not None:
+                raise UserError(
+                    f"{what}: the pairs {stored.pairs.name!r} of {asked.graph} have none to "
+                    "validate on",
+                    f"make pairs that do: gcn-partition pairs {asked.graph} --split 0.85,0.05,0.10",
+                )
             raise UserError(
                 f"{what}: {asked.graph} has no labelled {ONE_OF[on]} to validate on",
                 f"give the graph a validation mask: gcn-partition attach --{option} FILE",
@@ -123,6 +129,8 @@ def _check_validated(asked: Training, stored: StoredGraph) -> None:
 
 
 def _has_validation(asked: Training, stored: StoredGraph) -> bool:
+    if stored.pairs is not None:
+        return len(stored.pairs.positives["val"]) > 0
     mask = examples_of(stored.graph, asked.config.task.on).masks.get("val")
     if mask is None:
         return False
@@ -151,6 +159,7 @@ def _complete(asked: Training, stored: StoredGraph, size: int) -> RunRecord | No
     here: dict[str, Any] = {
         "graph_id": manifest.id,
         "data_id": manifest.data_id,
+        "pairs_id": None if stored.pairs is None else stored.pairs.id,
         "partition": asked.partition,
         "ranks": size,
         "direction": resolved_direction(stored, config),

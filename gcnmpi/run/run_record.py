@@ -57,6 +57,7 @@ def opened_record(
     """
     comm, kernel = opened.runtime.comm, opened.runtime.kernel
     manifest, partition = opened.source.stored.manifest, opened.source.partition
+    pairs = opened.source.stored.pairs
     # A rank needs not all of them: python-graphblas may be missing where another kernel computes.
     packages = ("numpy", "scipy", "python-graphblas", *packages)
     return {
@@ -64,6 +65,7 @@ def opened_record(
         "graph": manifest.name,
         "graph_id": manifest.id,
         "data_id": manifest.data_id,
+        "pairs_id": None if pairs is None else pairs.id,
         "n": manifest.n,
         "nnz": manifest.nnz,
         "partition": None if partition is None else partition.name,

@@ -52,7 +52,8 @@ class PairScheme(WholeRows):
         super().__init__(runtime)
         config = config if lasts else sent_once(config)
         self._products = HaloProduct(runtime, pairs.plan, config, lasts)
-        self.halo = ExchangedHalo(runtime, self._products, pairs.pattern, pairs.ids)
+        order = np.arange(len(pairs.ids))  # entries of a row are by local number
+        self.halo = ExchangedHalo(runtime, self._products, pairs.pattern, order)
         self._plan, self._total = pairs.plan, total
         self._keys = {Space.OWN: pairs.plan.own, Space.WHOLE: pairs.ids, Space.ENTRIES: keys}
         self._itemsize, self._precision = runtime.kernel.dtype.itemsize, config.comm.precision

@@ -210,6 +210,17 @@ def entry_values(
     return values
 
 
+def distinct(numbers: np.ndarray) -> np.ndarray:
+    """The different ones among some integers, increasing.
+
+    As ``numpy.unique``, which looks integers up in a hash table: sorting them is many times faster.
+    """
+    found = np.sort(numbers, axis=None)
+    if not len(found):
+        return found
+    return found[np.concatenate(([True], found[1:] != found[:-1]))]
+
+
 def from_coordinates(
     row: np.ndarray, column: np.ndarray, values: np.ndarray, shape: tuple[int, int]
 ) -> scipy.sparse.csr_array:

@@ -9,10 +9,11 @@ import functools
 
 import numpy as np
 import pytest
-from words import latest
+from words import latest, sets
 
 from gcnmpi.options.config import load_config
 from gcnmpi.proof import links
+from gcnmpi.run.record import read_run
 from partition.graph.links import PairSet, identified, read_pairs, split_pairs, write_pairs
 from partition.graph.store import open_graph
 
@@ -135,3 +136,50 @@ def test_one_curve_and_its_metrics(results, folder, nranks, name):
     assert {key: found[key] for key in metrics} == pytest.approx(metrics, rel=1e-10)
     for counted, predicted in record["traffic"]:
         assert counted == predicted
+
+
+@pytest.mark.parametrize("nranks", [1, 3])
+def test_verify_knows_the_task(verified, folder, nranks):
+    parts = None if nranks == 1 else f"uneven-{nranks}"
+    names = ("hadamard-uniform-auc-masked", "concat-uniform-softmax", "clipped-mixed")
+    cases = [
+        {"graph": folder / f"{CASES[name][0]}.graph", "partition": parts,
+         "settings": [*settings_of(name), "train.epochs=2"]}
+        for name in names
+    ]  # fmt: skip
+    for checks in verified(nranks, cases):
+        assert {"loss curve", "first gradient", "metrics", "finite differences"} <= checks
+
+
+def test_a_run_goes_on_from_its_checkpoint_on_other_ranks(mpirun, folder, tmp_path):
+    words = ["train", folder / "symmetric.graph", "--out", tmp_path]
+    settings = settings_of("hadamard-uniform-auc-masked")
+    several = [*settings, "train.checkpoint_every=1"]
+    until = latest(*several, "train.epochs=2")
+    mpirun(2, "gcnmpi", *words, "--partition", "uneven-2", *sets(*until))
+    mpirun(3, "gcnmpi", *words, "--partition", "uneven-3", *sets(*several))
+    losses = [epoch["loss"] for epoch in read_run(tmp_path).epochs]
+    expected_losses, _ = expected(folder, "hadamard-uniform-auc-masked")
+    np.testing.assert_allclose(losses, expected_losses, rtol=1e-10)
+
+
+def test_mistakes_are_told_in_one_line(hear_mistakes, folder):
+    graph, links_of = folder / "symmetric.graph", sets("task.name=links")
+    words = ["train", graph, "--partition", "uneven-2", *links_of]
+    told = [
+        (["task.pairs=link"], ("link", "links")),
+        (["task.negatives=pool"], ("uniform,K, pool,B or given", "'pool'")),
+        (["task.negatives=given"], ("0 negatives to train on", "task.negatives=uniform,1")),
+        (["task.metric=hits@0"], "hits@0"),
+        (["task.metric=accuracy"], "no metric of task.name = links"),
+        (["task.supervise=0.5", "task.batch=3"], "leave one of them out"),
+        (["task.supervise=1.5"], "at most 1"),
+        (["task.decoder=dot", "task.decoder_hidden=4"], "no hidden layers"),
+        (["task.decoder=hadamard", "task.decoder_hidden=4", "task.decoder_residual=true"],
+         "the rows of vertices have 16"),
+        (["scheme.name=summa"], ("does not score pairs", "p2p")),
+        (["train.batches=vertex,9"], "task.batch"),
+        (["task.supervise=0.5", "model.train_features=true"], "same M in every step"),
+        (["task.on=arcs"], "rows of vertices"),
+    ]  # fmt: skip
+    hear_mistakes(2, [([*words, *sets(*some)], says) for some, says in told])

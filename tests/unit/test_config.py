@@ -27,7 +27,7 @@ from gcnmpi.options.settings import spelled
 from partition.errors import UserError
 
 FOLDER = Path(__file__).parents[2] / "configs"
-CONFIGS = sorted([*FOLDER.glob("*.toml"), *FOLDER.glob("tuned/*.toml")])
+CONFIGS = sorted(FOLDER.rglob("*.toml"))
 FIXED = {
     "train.epochs", "train.seed", "train.optimizer", "train.lr", "train.weight_decay",
     "model.hidden", "train.eval_every", "model.dropout", "model.input_dropout", "kernel", "dtype",

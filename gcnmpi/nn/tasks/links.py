@@ -35,8 +35,9 @@ def each_alone(scores: np.ndarray, positive: np.ndarray) -> tuple[np.ndarray, np
     score of −∞ does not count.
     """
     z = np.where(positive, -scores, scores)
-    loss = np.logaddexp(0, z)
-    slope = np.exp(z - loss)  # σ(z), without overflow
+    small = np.exp(-np.abs(z))  # it never overflows
+    loss = np.maximum(z, 0) + np.log1p(small)
+    slope = np.where(z > 0, 1.0, small) / (1 + small)  # σ(z)
     return loss, np.where(positive, -slope, slope)
 
 

@@ -16,7 +16,6 @@ import numpy as np
 
 from gcnmpi.core.volume import NOTHING, Volume, all_reduce
 from gcnmpi.halo.pairs import LEAST, ScoredPairs
-from gcnmpi.halo.plan import local_numbers
 from gcnmpi.kernels.interface.kernel import Array
 from gcnmpi.mpi.comm import reduce_in_place, slice_of
 from gcnmpi.nn.metrics import pairs as metrics
@@ -118,7 +117,7 @@ class LinkEvaluation:
         count = pairs.drawn if given is None else given.shape[1]
         both = given is not None and pairs.replaced == "both"
         at_once = max(1, min(len(every), SCORED_AT_ONCE // max(1, count)))
-        local = LocalScores(problem, rows, self._parameters, 2 * at_once)
+        local = LocalScores(problem, self._decoder, rows, self._parameters, 2 * at_once)
         found = []
         for start in range(0, len(every), at_once):
             some = slice(start, min(start + at_once, len(every)))
@@ -133,7 +132,7 @@ class LinkEvaluation:
             second = first + len(ends)
             scores = local.of(first, second)[:, np.newaxis].astype(np.float64)
             i, c = np.nonzero(parts[candidates] == comm.rank)
-            places = local_numbers(own, own[:0], candidates[i, c])
+            places = self._decoder.places[candidates[i, c]].astype(np.int64)
             left, right = first[i], places
             if both:  # the others take the place of the first end
                 turned = c >= count // 2

@@ -72,11 +72,11 @@ def best_partners(
         their vertices.
     """
     comm, kernel = problem.runtime.comm, problem.runtime.kernel
-    own = Decoder(problem).own
-    order = np.argsort(own)
-    own = own[order]
-    local = LocalScores(problem, rows, parameters, min(BLOCK, len(vertices)))
-    known = _Known(problem, vertices, own, with_arcs)
+    decoder = Decoder(problem)
+    order = np.argsort(decoder.own)
+    own = decoder.own[order]
+    local = LocalScores(problem, decoder, rows, parameters, min(BLOCK, len(vertices)))
+    known = _Known(problem, decoder, vertices, own, with_arcs)
     equal = max(TIES, 8 * float(np.finfo(kernel.dtype).eps))
     numbers, found = [np.zeros(0, np.int64)], [_nobody(0, k, kernel.dtype)]
     for start in range(0, len(vertices), BLOCK):
@@ -171,16 +171,21 @@ class _Known:
     """
 
     def __init__(
-        self, problem: Problem, vertices: np.ndarray, own: np.ndarray, with_arcs: bool
+        self,
+        problem: Problem,
+        decoder: Decoder,
+        vertices: np.ndarray,
+        own: np.ndarray,
+        with_arcs: bool,
     ) -> None:
         stored, task = problem.source.stored, problem.config.task
         assert isinstance(task, LinkOptions)
         graph, self._own = stored.graph, own
         self._arcs = [] if with_arcs else [(graph.indptr, graph.indices)]
         directed = stored.manifest.directed if stored.pairs is None else stored.pairs.directed
-        turned = not (directed and not Decoder(problem).symmetric)
+        turned = not (directed and not decoder.symmetric)
         if self._arcs and turned and stored.manifest.directed:
-            self._arcs.append(self._turned(problem, vertices))
+            self._arcs.append(self._turned(problem, decoder.parts, vertices))
 
     def of(self, block: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Of a block: numbers of its vertices, and places of own ones, which increase."""
@@ -197,9 +202,11 @@ class _Known:
         mine = mine[np.argsort(place[mine], kind="stable")]
         return number[mine], place[mine]
 
-    def _turned(self, problem: Problem, vertices: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    def _turned(
+        self, problem: Problem, parts: np.ndarray, vertices: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray]:
         """The arcs from own vertices to those, by their targets: where each begins, and sources."""
-        graph, parts = problem.source.stored.graph, Decoder(problem).parts
+        graph = problem.source.stored.graph
         wanted = np.zeros(graph.n, bool)
         wanted[vertices] = True
         targets, sources = [np.zeros(0, np.int64)], [np.zeros(0, np.int64)]

@@ -10,16 +10,16 @@ import numpy as np
 import scipy.sparse as sp
 
 from gcnmpi.core.volume import NOTHING, Volume, all_reduce
-from gcnmpi.halo.pairs import FIRST, ScoredPairs, place_pairs
+from gcnmpi.halo.pairs import FIRST, ScoredPairs, in_order, place_pairs
 from gcnmpi.halo.plan import Plan
 from gcnmpi.kernels.interface.kernel import Array
-from gcnmpi.mpi.comm import maximum, redistribute, reduce_in_place, slice_of
+from gcnmpi.layout.place import Place
+from gcnmpi.mpi.comm import maximum, once_a_node, redistribute, reduce_in_place, slice_of
 from gcnmpi.nn.compile import Target, compile_network
 from gcnmpi.nn.decoders import symmetric
 from gcnmpi.nn.model import Passes
 from gcnmpi.nn.network import Network
-from gcnmpi.nn.operators.arcs import EndDots, ScaleHeads
-from gcnmpi.nn.operators.dense import Linear
+from gcnmpi.nn.operators.arcs import EndDots, HeadDots
 from gcnmpi.nn.operators.elementwise import Bias
 from gcnmpi.nn.program import FEATURES, Program, products
 from gcnmpi.options.model import ModelConfig
@@ -67,7 +67,7 @@ class Decoder:
         target = Target(("combine", "aggregate"), lambda place: None, recomputes=sys.maxsize)
         self.program: Program = compile_network(network, target, ModelConfig(train_features=True))
         self.symmetric, self._problem = symmetric(task), problem
-        self.own, self.parts = rows_of(problem)
+        self.own, self.parts, self.places = rows_of(problem)
 
     def place(
         self,
@@ -83,8 +83,9 @@ class Decoder:
         """
         runtime, limit = self._problem.runtime, self._problem.config.loading.max_bytes
         who = who if self.symmetric else FIRST
-        facts = runtime.comm, self.own, self.parts, pairs, [*given, keys], who, limit
-        return place_pairs(*facts, runtime.traffic if home else None)
+        facts = runtime.comm, self.own, self.parts, self.places, pairs
+        rest = [*given, keys], who, limit, runtime.traffic if home else None
+        return place_pairs(*facts, *rest)
 
     def scored(
         self,
@@ -177,11 +178,17 @@ def of_decoder(problem: Problem, whole: Mapping[str, np.ndarray]) -> dict[str, A
     return {name: kernel.from_host(whole[name]) for name in decoder.parameters}
 
 
-def rows_of(problem: Problem) -> tuple[np.ndarray, np.ndarray]:
-    """The rank's own vertices, in the order of its rows, and the owners of all."""
-    scheme = problem.scheme
+def rows_of(problem: Problem) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """The rank's own vertices, in the order of its rows; owners of all, and their numbers there.
+
+    The last two are in memory that the ranks of a node share.
+    """
+    scheme, comm = problem.scheme, problem.runtime.comm
     assert isinstance(scheme, RowScheme)
-    return scheme.vertices, scheme.parts
+    own, n = scheme.vertices, len(scheme.parts)
+    numbers = np.arange(len(own), dtype=np.int32)[:, np.newaxis]
+    mine = scheme.original(Place(0), numbers, 1)[:, 0]
+    return own, scheme.parts, once_a_node(comm, np.ascontiguousarray(mine), n).array
 
 
 class LocalScores:
@@ -189,6 +196,7 @@ class LocalScores:
 
     Parameters
     ----------
+    decoder : Decoder
     own : (nown, width) array
     parameters : mapping of str to array
         Those of the decoder; there may be others.
@@ -197,13 +205,17 @@ class LocalScores:
     """
 
     def __init__(
-        self, problem: Problem, own: Array, parameters: Mapping[str, Array], sent: int
+        self,
+        problem: Problem,
+        decoder: Decoder,
+        own: Array,
+        parameters: Mapping[str, Array],
+        sent: int,
     ) -> None:
         kernel = problem.runtime.kernel
         self._problem, self._kernel, self._parameters = problem, kernel, parameters
-        self._decoder, self._given = Decoder(problem), own
+        self._decoder, self._given = decoder, own
         self._own, self._host = len(own), kernel.to_host(own)
-        self._order = np.argsort(self._decoder.own)
         self._sent, self._count = np.empty((sent, own.shape[1]), kernel.dtype), 0
         self._rows: Array | None = None  # own ones and those that were sent
         self._longest = -1.0  # norm of the rows of all ranks
@@ -215,10 +227,8 @@ class LocalScores:
         """
         runtime, rows = self._problem.runtime, self._sent[: len(vertices)]
         rows[...] = 0
-        own, parts = self._decoder.own, self._decoder.parts
-        mine = np.flatnonzero(parts[vertices] == runtime.comm.rank)
-        places = np.searchsorted(own, vertices[mine], sorter=self._order)
-        rows[mine] = self._host[self._order[places]]
+        mine = np.flatnonzero(self._decoder.parts[vertices] == runtime.comm.rank)
+        rows[mine] = self._host[self._decoder.places[vertices[mine]]]
         if runtime.comm.size > 1:
             with runtime.phases("reduce"):
                 reduce_in_place(runtime.comm, rows)
@@ -287,7 +297,8 @@ class LocalScores:
 
     def _by_passes(self, rows: Array, first: np.ndarray, second: np.ndarray) -> np.ndarray:
         """By the decoder's program, of which these rows are all rows there are."""
-        order, count = np.argsort(first, kind="stable"), len(rows)
+        order, count = in_order(second), len(rows)
+        order = order[in_order(first[order])]
         starts = np.zeros(count + 1, np.int64)
         np.cumsum(np.bincount(first, minlength=count), out=starts[1:])
         columns = second[order].astype(np.int32)
@@ -306,12 +317,10 @@ def bilinear(
 ) -> tuple[np.ndarray | float | None, float]:
     """Numbers w and b such that a decoder's score is Σ w ⊙ x ⊙ y + b; None and 0 of another one."""
     assert decoder is not None
-    kinds = [type(operator) for operator in decoder.operators]
-    if EndDots in kinds:
-        return 1.0, 0.0
-    layers = [operator for operator in decoder.operators if isinstance(operator, Linear)]
-    if ScaleHeads not in kinds or len(layers) != 1:
+    of = {type(operator): operator for operator in decoder.operators}
+    if EndDots not in of:
         return None, 0.0
-    bias = [parameters[op.bias] for op in decoder.operators if isinstance(op, Bias)]
-    offset = float(np.asarray(bias[0])[0]) if bias else 0.0
-    return np.asarray(parameters[layers[0].weight])[:, 0], offset
+    weights = [parameters[name] for name in of[HeadDots].parameters] if HeadDots in of else []
+    offsets = [parameters[name] for name in of[Bias].parameters] if Bias in of else []
+    scale = np.asarray(weights[0]) if weights else 1.0
+    return scale, float(np.asarray(offsets[0])[0]) if offsets else 0.0

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from gcnmpi.core.arrays import Number
 from gcnmpi.core.volume import NOTHING, Volume
 from gcnmpi.halo.pairs import FAST, LEAST
 from gcnmpi.kernels.interface.kernel import Array
@@ -100,13 +101,13 @@ class LinkStep(BatchedStep):
         self, epoch: int, batch: int, lr: float, interrupt: Callable[[], bool]
     ) -> tuple[float, bool]:
         sampler = self._drawer.sampler
-        loss = self.gradient(epoch, batch)
-        self._update(self.model.gradients.flat, lr)
+        loss, flat = self.gradient(epoch, batch)
+        self._update(flat, lr)
         interrupted = sampler.batches > 1 and maximum(self._problem.runtime.comm, interrupt()) > 0
-        return loss * sampler.count(batch) / sampler.n, interrupted
+        return float(loss) * sampler.count(batch) / sampler.n, interrupted
 
-    def gradient(self, epoch: int, batch: int = 0) -> float:
-        """The loss of a batch, and its gradient in ``model.gradients``, summed over ranks."""
+    def gradient(self, epoch: int, batch: int = 0) -> tuple[Number, Array]:
+        """Loss of a batch and flat gradient, as :meth:`gcnmpi.run.step.Step.gradient`."""
         model, number = self.model, (epoch - 1) * self.batches + batch + 1
         passes = self._passes(epoch, batch)
         passes.forward(number)
@@ -120,7 +121,7 @@ class LinkStep(BatchedStep):
         passes.backward(number)
         self._predicted += self._volume(prepared, passes)
         flat = model.gradients.flat
-        return float(self._sum(loss, flat[model.gradients.shared]))
+        return self._sum(loss, flat[model.gradients.shared]), flat
 
     def _loss(self, prepared: Prepared, batch: int, scores: Array) -> float:
         """This rank's share of the loss of a batch; the gradient of scores is written."""
@@ -149,9 +150,7 @@ class LinkStep(BatchedStep):
         """The pairs of a batch, brought to where they are scored."""
         if self._kept:
             return self._kept[0]
-        if self._epoch != epoch:
-            self._epoch, self._batches = epoch, self._drawer.batches_of(epoch, self._numbers)
-        here = self._drawer.draw(epoch, batch, self._numbers[self._batches == batch])
+        here = self._drawer.draw(epoch, batch, self._drawn(epoch, batch))
         pairs = np.concatenate((here.pairs, here.negatives.reshape(-1, 2)))
         keys = np.concatenate((here.keys, here.negative_keys.ravel()))
         positive = np.arange(len(pairs)) < len(here.pairs)
@@ -171,6 +170,14 @@ class LinkStep(BatchedStep):
         if lasts:
             self._kept.append(prepared)
         return prepared
+
+    def _drawn(self, epoch: int, batch: int) -> np.ndarray:
+        """The numbers of the positives of a batch that this rank draws for."""
+        if self.batches == 1:
+            return self._numbers
+        if self._epoch != epoch:
+            self._epoch, self._batches = epoch, self._drawer.batches_of(epoch, self._numbers)
+        return self._numbers[self._batches == batch]
 
     def _passes(self, epoch: int, batch: int) -> Passes:
         """Of the network: on M, or on what is left of it."""

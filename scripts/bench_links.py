@@ -1,0 +1,135 @@
+"""Seconds per epoch and peak memory of link prediction, beside a program in PyTorch Geometric.
+
+    python scripts/bench_links.py G.graph --set task.decoder=dot --set model.hidden=64
+    python scripts/bench_links.py G.graph --only plain
+
+The same network (a stack of GCNConv), the same pairs, as many negatives, the same decoder and loss,
+in one process of one thread each, in turns. An epoch is forward, backward and update over all pairs
+to train on. The PyTorch program is what the examples of that library do: ``GCNConv`` with its
+normalised edges kept (``cached``), rows taken by index, ``negative_sampling`` by uniform vertices.
+With ``--only`` one of the two runs alone, and its peak memory means something. Prints a line of
+JSON: medians, quartiles, and the largest resident set.
+"""
+
+import argparse
+import json
+import resource
+import statistics
+import time
+from itertools import pairwise
+
+import numpy as np
+
+from gcnmpi.mpi.process import world
+from gcnmpi.options.config import load_config
+from gcnmpi.options.kernel import AUTO, must_be_best
+from gcnmpi.run.links.step import LinkStep
+from gcnmpi.run.problem import open_problem
+from partition.graph.link_files import read_pairs
+from partition.graph.links import left_out
+from partition.graph.store import open_graph
+
+WARM = 2  # epochs that are not counted
+
+
+def ours(path, settings, epochs):
+    """A function that runs an epoch of the trainer."""
+    config = load_config(None, ["task.name=links", *settings, "threads=1"])
+    step = LinkStep(open_problem(world(), path, None, config))
+    return lambda epoch: step(epoch)
+
+
+def plain(path, settings):
+    """The same of PyTorch Geometric."""
+    import torch
+    import torch.nn.functional as F
+    from torch_geometric.nn import GCNConv
+
+    torch.set_num_threads(1)
+    config = load_config(None, ["task.name=links", *settings])
+    task, model = config.task, config.model
+    stored, pairs = open_graph(path), read_pairs(path, task.pairs)
+    graph, n = stored.graph, stored.manifest.n
+    source = np.repeat(np.arange(n), np.diff(graph.indptr))
+    stay = ~left_out(pairs, source, graph.indices, n)
+    edges = np.stack([source, graph.indices])[:, stay].astype(np.int64)
+    edges = torch.from_numpy(edges)
+    x = torch.from_numpy(np.array(graph.features[np.arange(n)]))
+    positives = torch.from_numpy(np.array(pairs.positives["train"], np.int64)).T.contiguous()
+    count = int(task.negatives.split(",")[1])
+    width = task.width or model.hidden[-1]
+
+    class Net(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            widths = (x.shape[1], *model.hidden, width)
+            make = [GCNConv(a, b, cached=True) for a, b in pairwise(widths)]
+            self.convs = torch.nn.ModuleList(make)
+            ends = (width, *task.decoder_hidden, 1)
+            lins = [torch.nn.Linear(a, b) for a, b in pairwise(ends)]
+            self.lins = torch.nn.ModuleList(lins if task.decoder == "hadamard" else [])
+
+        def scores(self, h, ends):
+            product = h[ends[0]] * h[ends[1]]
+            if not self.lins:
+                return product.sum(dim=1)
+            for lin in self.lins[:-1]:
+                product = lin(product).relu()
+            return self.lins[-1](product)[:, 0]
+
+        def forward(self):
+            h = x
+            for conv in self.convs[:-1]:
+                h = conv(h, edges).relu()
+                h = F.dropout(h, model.dropout, self.training)
+            return self.convs[-1](h, edges)
+
+    net = Net()
+    optimizer = torch.optim.Adam(net.parameters(), lr=config.train.lr)
+
+    def epoch(number):
+        optimizer.zero_grad()
+        h = net()
+        negatives = torch.randint(n, (2, count * positives.shape[1]))
+        ones, zeros = net.scores(h, positives), net.scores(h, negatives)
+        loss = F.softplus(-ones).mean() + F.softplus(zeros).mean()
+        loss.backward()
+        optimizer.step()
+        return float(loss)
+
+    return epoch
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("graph")
+    parser.add_argument("--set", action="append", default=[], dest="settings")
+    parser.add_argument("--epochs", type=int, default=7)
+    parser.add_argument("--only", choices=("ours", "plain"))
+    args = parser.parse_args()
+    must_be_best(AUTO)
+    runs = {}
+    if args.only != "plain":
+        runs["ours"] = ours(args.graph, args.settings, args.epochs)
+    if args.only != "ours":
+        runs["plain"] = plain(args.graph, args.settings)
+    seconds = {name: [] for name in runs}
+    losses = {}
+    for number in range(1, WARM + args.epochs + 1):
+        for name, epoch in runs.items():
+            began = time.perf_counter()
+            losses[name] = epoch(number)
+            seconds[name].append(time.perf_counter() - began)
+    found = {}
+    for name, times in seconds.items():
+        low, middle, high = statistics.quantiles(times[WARM:], n=4)
+        found[name] = {"median": middle, "quartiles": [low, high], "loss": losses[name]}
+    if len(runs) == 2:
+        pairs = zip(seconds["plain"][WARM:], seconds["ours"][WARM:], strict=True)
+        found["times as fast"] = statistics.median(a / b for a, b in pairs)
+    found["peak GB"] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 / 1e9
+    print(json.dumps(found))
+
+
+if __name__ == "__main__":
+    main()
