@@ -104,6 +104,8 @@ def results(run_cases, folder, weights):
             cases[name, "set"] = common | {"pairs": "links", "of": "val"}
             cases[name, "all"] = common | {"k": K}
             cases[name, "some"] = common | {"k": 60, "vertices": [60, 3, 3, 0], "with_arcs": True}
+            cases[name, "float32"] = common | {"k": K, "dtype": "float32"}
+            cases[name, "one"] = common | {"k": 1, "vertices": [5]}  # fewer than ranks
         found = run_cases("score_cases", nranks, list(cases.values()))
         return dict(zip(cases, found, strict=True))
 
@@ -144,11 +146,19 @@ def test_partners_are_those_of_brute_force(results, expected, folder, nranks, na
         no_arcs &= no_arcs.T
     of_all = partners(expected(name), no_arcs, range(graph.n), K)
     of_some = partners(expected(name), others, [60, 3, 3, 0], 60)
-    for what, wanted in (("all", of_all), ("some", of_some)):
+    of_one = partners(expected(name), no_arcs, [5], 1)
+    for what, wanted in (("all", of_all), ("some", of_some), ("one", of_one)):
         found = results(nranks)[name, what]
         assert found["vertex"] == wanted["vertex"]
         assert found["partner"] == wanted["partner"]
         np.testing.assert_allclose(found["score"], wanted["score"], rtol=1e-10, atol=1e-12)
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_in_float32_too_partners_depend_on_no_number_of_ranks(results, name):
+    """Scores of float32 that are equal but for rounding are in the order of their vertices."""
+    one, *others = (results(nranks)[name, "float32"]["partner"] for nranks in RANKS)
+    assert all(other == one for other in others)
 
 
 def test_equal_scores_were_there(expected):

@@ -155,7 +155,9 @@ def _merged(problem: Problem, best: Best, close: np.ndarray) -> tuple[np.ndarray
     mine = np.flatnonzero(share == comm.rank)
     shape = comm.size, len(mine), k
     pieces = (each.reshape(shape).transpose(1, 0, 2) for each in (partners, scores))
-    return mine, _chosen(Best(*(p.reshape(len(mine), -1) for p in pieces)), k, close[mine])
+    return mine, _chosen(
+        Best(*(p.reshape(len(mine), comm.size * k) for p in pieces)), k, close[mine]
+    )
 
 
 def _nobody(count: int, k: int, dtype: np.dtype) -> Best:
