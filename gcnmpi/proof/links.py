@@ -221,6 +221,7 @@ def metric_of(
 
 
 def ranks_of(positives: np.ndarray, among: np.ndarray) -> np.ndarray:
+    """The rank of each positive, (m,), among candidates (m, C), by counting."""
     s = positives[:, np.newaxis]
     return ((among > s + EQUAL).sum(axis=1) + (among >= s - EQUAL).sum(axis=1)) / 2 + 1
 
