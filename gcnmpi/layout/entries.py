@@ -15,7 +15,7 @@ import scipy.sparse as sp
 
 from gcnmpi.layout.loading import Readable, own_arcs
 from gcnmpi.layout.runtime import Source
-from gcnmpi.mpi.comm import Comm, redistribute, reduce_in_place, slice_of
+from gcnmpi.mpi.comm import Comm, redistribute, reduce_in_place
 from partition.graph.graph import UNLABELLED, index_dtype
 from partition.graph.hashing import key, mixed
 
@@ -130,15 +130,14 @@ def load_entry_rows(
         See :data:`Owners`.
     """
     arcs = own_arcs(comm, source.stored, source.direction, parallel=True)
-    read = arcs.row  # all that is needed of them later
-    first, count = arc_range(source, comm)
+    read, mine = arcs.row, arcs.number  # all that is needed of them later
+    assert mine is not None
 
     def bring(arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
         """The rows of arrays with a row for each arc that this rank reads."""
         rounds = [redistribute(comm, to, arrays, max_bytes)[0] for to in owners(read)]
         return [np.concatenate(pieces) for pieces in zip(*rounds, strict=True)]
 
-    mine = np.arange(first, first + count, dtype=np.int64)
     row, column, number = bring([arcs.row, arcs.column, mine])
     received = len(number)
     if self_loops:
@@ -152,7 +151,9 @@ def load_entry_rows(
     numbers = places - np.maximum.accumulate(np.where(again, 0, places))
 
     def rows_of(array: Readable) -> np.ndarray:
-        (found,) = bring([array[first : first + count]])
+        first = int(mine[0]) if len(mine) else 0
+        some = array[first : int(mine[-1]) + 1 if len(mine) else 0]  # not read before it is sent
+        (found,) = bring([some if len(some) == len(mine) else some[mine - first]])
         out = np.zeros((len(order), *found.shape[1:]), found.dtype)
         there = order < received
         out[there] = found[order[there]]
@@ -169,11 +170,3 @@ def local_numbers(ids: np.ndarray, some: np.ndarray) -> np.ndarray:
     """The places of some global ids among distinct ones, which are in any order."""
     by_id = np.argsort(ids, kind="stable")
     return by_id[np.searchsorted(ids, some, sorter=by_id)] if len(ids) else some
-
-
-def arc_range(source: Source, comm: Comm) -> tuple[int, int]:
-    """The first arc in the folder that this rank reads, and how many."""
-    indptr = source.stored.graph.indptr
-    mine = slice_of(source.stored.graph.n, comm.rank, comm.size)
-    first = int(indptr[mine.start])
-    return first, int(indptr[mine.stop]) - first

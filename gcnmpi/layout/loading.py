@@ -103,11 +103,13 @@ class Entries:
     """Arcs of the graph as entries of Ã or M, in (row, column) order of source.
 
     Rows and columns are global ids, (m,) integers; weights are float64, or all 1 where None.
+    Numbers, (m,) int64, are those of arcs in the folder, where each entry is one of them.
     """
 
     row: np.ndarray
     column: np.ndarray
     weight: np.ndarray | None
+    number: np.ndarray | None = None
 
     def sent(self, comm: Comm, to: np.ndarray, max_bytes: float) -> Entries:
         """Send each entry to a rank, (m,) integers; the entries that come here."""
@@ -209,14 +211,15 @@ def own_arcs(comm: Comm, stored: StoredGraph, direction: str, *, parallel: bool 
             source, target, weight if manifest.symmetric_values else None
         )
     check_content(comm, stored, content.ARC_FILES, excess)
+    number = np.arange(first, last) if parallel else None
     if stored.pairs is not None:
         stay = ~left_out(stored.pairs, source, target, graph.n)
         source, target = source[stay], target[stay]
-        weight = None if weight is None else weight[stay]
+        weight, number = (None if x is None else x[stay] for x in (weight, number))
     if manifest.parallel and not parallel:
         source, target, weight = added_up(source, target, weight)
     row, column = (target, source) if direction == "in" else (source, target)
-    return Entries(row, column, weight)
+    return Entries(row, column, weight, number)
 
 
 def read_ends(comm: Comm, stored: StoredGraph) -> tuple[np.ndarray, np.ndarray, int, int]:
