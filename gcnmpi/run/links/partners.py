@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -19,7 +20,7 @@ from gcnmpi.nn.metrics.ranking import TIES
 from gcnmpi.options.task import LinkOptions
 from gcnmpi.run.links.scoring import Decoder, LocalScores
 from gcnmpi.run.problem import Problem
-from partition.graph.graph import arc_pieces
+from partition.graph.graph import arc_pieces, distinct
 
 BLOCK = 512  # vertices whose rows are sent at a time
 SCORED_AT_ONCE = 1 << 20  # scores of a tile
@@ -181,7 +182,10 @@ class _Known:
         stored, task = problem.source.stored, problem.config.task
         assert isinstance(task, LinkOptions)
         graph, self._own = stored.graph, own
-        self._arcs = [] if with_arcs else [(graph.indptr, graph.indices)]
+        # Where arcs begin, by vertex or by place among some vertices; their other ends.
+        self._arcs: list[tuple[Any, Any, np.ndarray | None]] = []
+        if not with_arcs:
+            self._arcs = [(graph.indptr, graph.indices, None)]
         directed = stored.manifest.directed if stored.pairs is None else stored.pairs.directed
         turned = not (directed and not decoder.symmetric)
         if self._arcs and turned and stored.manifest.directed:
@@ -190,8 +194,9 @@ class _Known:
     def of(self, block: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Of a block: numbers of its vertices, and places of own ones, which increase."""
         numbers, others = [np.arange(len(block))], [block]
-        for indptr, indices in self._arcs:
-            starts, counts = indptr[block], indptr[block + 1] - indptr[block]
+        for indptr, indices, among in self._arcs:
+            at = block if among is None else np.searchsorted(among, block)
+            starts, counts = indptr[at], indptr[at + 1] - indptr[at]
             skipped = np.cumsum(counts) - counts
             arcs = np.repeat(starts - skipped, counts) + np.arange(counts.sum())
             numbers.append(np.repeat(numbers[0], counts))
@@ -204,17 +209,19 @@ class _Known:
 
     def _turned(
         self, problem: Problem, parts: np.ndarray, vertices: np.ndarray
-    ) -> tuple[np.ndarray, np.ndarray]:
-        """The arcs from own vertices to those, by their targets: where each begins, and sources."""
-        graph = problem.source.stored.graph
-        wanted = np.zeros(graph.n, bool)
-        wanted[vertices] = True
+    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """The arcs from own vertices to those, by their targets: where each begins, and sources.
+
+        And the targets, increasing.
+        """
+        graph, wanted = problem.source.stored.graph, distinct(vertices)
         targets, sources = [np.zeros(0, np.int64)], [np.zeros(0, np.int64)]
         for _, _, source, target in arc_pieces(graph):
-            some = wanted[target] & (parts[source] == problem.runtime.comm.rank)
-            targets.append(target[some])
+            place = np.minimum(np.searchsorted(wanted, target), len(wanted) - 1)
+            some = (wanted[place] == target) & (parts[source] == problem.runtime.comm.rank)
+            targets.append(place[some])
             sources.append(source[some])
         target, source = np.concatenate(targets), np.concatenate(sources)
-        starts = np.zeros(graph.n + 1, np.int64)
-        np.cumsum(np.bincount(target, minlength=graph.n), out=starts[1:])
-        return starts, source[np.argsort(target, kind="stable")]
+        starts = np.zeros(len(wanted) + 1, np.int64)
+        np.cumsum(np.bincount(target, minlength=len(wanted)), out=starts[1:])
+        return starts, source[np.argsort(target, kind="stable")], wanted
