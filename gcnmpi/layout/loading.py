@@ -308,6 +308,16 @@ class OwnRows:
         return original_rows(comm, self.vertices, tile, len(self.parts), max_bytes)
 
 
+def places_of(comm: Comm, rows: OwnRows, max_bytes: float) -> np.ndarray:
+    """The local number that every vertex has where it is owned, (n,) int32.
+
+    In memory that the ranks of a node share; all ranks call it together.
+    """
+    numbers = np.arange(len(rows.vertices), dtype=np.int32)[:, np.newaxis]
+    mine = rows.original(comm, numbers, 1, max_bytes)[:, 0]
+    return once_a_node(comm, np.ascontiguousarray(mine), len(rows.parts)).array
+
+
 def load_sparse(
     comm: Comm,
     rows: SparseRows,

@@ -147,15 +147,10 @@ class RowScheme(WholeRows, Generic[Operand]):
             self._keys[Space.ENTRIES] = entries.keys
 
     @property
-    def vertices(self) -> np.ndarray:
-        """Global ids of own rows, (nown,), in their order."""
-        return self._vertices
-
-    @property
-    def parts(self) -> np.ndarray:
-        """The owner of every vertex, (n,): where each row is on one rank."""
+    def own_rows(self) -> OwnRows:
+        """The rows of this rank, where each row is on one rank."""
         assert isinstance(self._rows, OwnRows)
-        return self._rows.parts
+        return self._rows
 
     def describe(self) -> dict[str, Any]:
         """Options as they were resolved."""

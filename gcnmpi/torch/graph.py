@@ -30,6 +30,7 @@ from gcnmpi.torch.fetched import Fetched
 from gcnmpi.torch.functions import Mean, check_probability, dropout, edges, linear
 from gcnmpi.torch.moves import Moves
 from gcnmpi.torch.objects import OfFolder
+from gcnmpi.torch.pairs import OfPairs
 from gcnmpi.torch.ranks import OfThisProcess, Ranks
 from gcnmpi.torch.replicas import GradientSum, broadcast
 from gcnmpi.torch.runs import Runs
@@ -37,7 +38,7 @@ from gcnmpi.torch.scoring import check_names, scored_in
 from partition.errors import UserError
 
 
-class Graph(Runs, OfFolder, OfThisProcess):
+class Graph(Runs, OfPairs, OfFolder, OfThisProcess):
     """This rank's part of a graph, as :func:`gcnmpi.torch.open` gives it.
 
     This rank owns ``num_own`` vertices; its rows of M have entries for ``num_halo`` vertices of

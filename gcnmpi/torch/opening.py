@@ -17,6 +17,7 @@ from gcnmpi.layout.runtime import Demand, Source
 from gcnmpi.mpi.comm import Comm, agreed
 from gcnmpi.mpi.process import world
 from gcnmpi.options.config import Config, from_table
+from gcnmpi.options.task import LINKS
 from gcnmpi.run.opening import find_source, start
 from gcnmpi.run.own_rows import check_labels, own_arc_features, own_features
 from gcnmpi.schemes.p2p import lay_out
@@ -42,6 +43,7 @@ def open(
     exchange: str = "auto",
     order: str = "auto",
     split: int = 0,
+    pairs: str = "",
     dtype: torch.dtype = torch.float32,
     seed: int = 0,
     threads: int = 0,
@@ -79,6 +81,8 @@ def open(
         with the same parts have the same rows in the same order.
     split : int
         Which split of the masks, where the graph has several.
+    pairs : str
+        Name of pairs in the folder, for :meth:`Graph.pairs`: arcs that are held out leave M.
     dtype : torch.float32 or torch.float64
     seed : int
         Of :meth:`Graph.dropout`, and of nothing else: weights are PyTorch's matter.
@@ -111,6 +115,7 @@ def open(
             "scheme": {"exchange": exchange},
             "loading": {"order": order},
             "train": {"seed": seed, "split": split},
+            "task": {"name": LINKS, "pairs": pairs} if pairs else {},
         })  # fmt: skip
     folder = folder_of(graph, partition, comm)
     # g.expand sends whole rows; programs that only call g.aggregate may choose mixed exchanges.

@@ -61,6 +61,7 @@ def test_losses_are_the_same_on_any_number_of_ranks(mpirun, tmp_path):
     assert [line.partition(":")[0] for line in done.stdout.splitlines()] == [
         "meshgraphnet",
         "forces",
+        "links",
     ]
 
 

@@ -13,8 +13,8 @@ from gcnmpi.core.volume import NOTHING, Volume, all_reduce
 from gcnmpi.halo.pairs import FIRST, ScoredPairs, in_order, place_pairs
 from gcnmpi.halo.plan import Plan
 from gcnmpi.kernels.interface.kernel import Array
-from gcnmpi.layout.place import Place
-from gcnmpi.mpi.comm import maximum, once_a_node, redistribute, reduce_in_place, slice_of
+from gcnmpi.layout.loading import places_of
+from gcnmpi.mpi.comm import maximum, redistribute, reduce_in_place, slice_of
 from gcnmpi.nn.compile import Target, compile_network
 from gcnmpi.nn.decoders import symmetric
 from gcnmpi.nn.model import Passes
@@ -183,12 +183,10 @@ def rows_of(problem: Problem) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
 
     The last two are in memory that the ranks of a node share.
     """
-    scheme, comm = problem.scheme, problem.runtime.comm
+    scheme = problem.scheme
     assert isinstance(scheme, RowScheme)
-    own, n = scheme.vertices, len(scheme.parts)
-    numbers = np.arange(len(own), dtype=np.int32)[:, np.newaxis]
-    mine = scheme.original(Place(0), numbers, 1)[:, 0]
-    return own, scheme.parts, once_a_node(comm, np.ascontiguousarray(mine), n).array
+    rows, limit = scheme.own_rows, problem.config.loading.max_bytes
+    return rows.vertices, rows.parts, places_of(problem.runtime.comm, rows, limit)
 
 
 class LocalScores:

@@ -1,6 +1,6 @@
 """Under mpirun on 4 ranks: losses are the same on 1, 2, 3 and 4 of them, and so is their gradient.
 
-Of the examples with features of arcs and with forces; and, on 3 ranks, gradients of gradients
+Of the examples with features of arcs, with forces and with pairs. On 3 ranks also gradients of them,
 through expand, aggregate, dropout and mean, by differences. Usage: torch_losses.py EXAMPLES FOLDER
 """
 
@@ -20,7 +20,10 @@ from gcnmpi.torch.functions import Linear
 sys.path.append(str(Path(__file__).parents[2]))
 from stored_graphs import store_parts, uneven_parts
 
-EXAMPLES = ("meshgraphnet", "forces")
+from partition.graph.links import split_pairs, write_pairs
+from partition.graph.store import open_graph
+
+EXAMPLES = ("meshgraphnet", "forces", "links")
 STEPS = 3
 
 
@@ -39,7 +42,10 @@ def prepare(folder):
         folder=folder / "meshgraphnet.graph",
     )
     __import__("forces").make(folder / "forces.graph", 3)
-    for name, n in (("meshgraphnet", 40), ("forces", 27)):
+    path = folder / "links.graph"
+    gcnmpi.graph.from_arrays(ends.T, random.standard_normal((40, 3)), folder=path)
+    write_pairs(path, split_pairs(open_graph(path).graph, (0.7, 0.1, 0.2)))
+    for name, n in (("meshgraphnet", 40), ("forces", 27), ("links", 40)):
         for k in (2, 3, 4):
             store_parts(folder / f"{name}.graph", f"uneven-{k}", uneven_parts(n, k), k, mixed=False)
 

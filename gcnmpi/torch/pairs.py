@@ -1,0 +1,193 @@
+"""Pairs of vertices for modules of PyTorch: those of the graph folder, with negatives, in batches.
+
+Which pairs and negatives a step has, and which rank scores a pair, is as in ``gcnmpi train``: see
+:mod:`gcnmpi.run.links.drawing` and :mod:`gcnmpi.halo.pairs`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import cached_property
+
+import numpy as np
+import torch
+
+from gcnmpi.halo.pairs import FAST, FIRST, LEAST, ScoredPairs, place_pairs
+from gcnmpi.layout.loading import places_of
+from gcnmpi.mpi.comm import agreed, slice_of
+from gcnmpi.options.config import from_table
+from gcnmpi.options.task import LINKS, LinkOptions
+from gcnmpi.run.links.drawing import Drawer, drawer_of
+from gcnmpi.run.opening import Opened
+from gcnmpi.schemes.p2p import Laid
+from gcnmpi.torch.eager import eager
+from gcnmpi.torch.functions import linear
+from gcnmpi.torch.moves import Moves
+from gcnmpi.torch.ranks import OfThisProcess, Ranks
+from partition.errors import UserError
+from partition.graph.links import PairSet
+
+
+class ScoredHere(OfThisProcess):
+    """The pairs that this rank scores, of some that all ranks have together.
+
+    Attributes
+    ----------
+    positive : (m,) bool tensor
+        Which of them are positives.
+    counts : (m,) bool tensor
+        Which of them count: not a negative that is its positive, or a vertex with itself.
+    ends : (2, m) int64 tensor
+        Numbers of the first and second vertex of each in the graph.
+    """
+
+    def __init__(
+        self, ranks: Ranks, moves: Moves, pairs: ScoredPairs, given: list[np.ndarray]
+    ) -> None:
+        self._ranks = ranks
+        self._moves = moves.for_plan(pairs.plan, once=True) if ranks.comm.size > 1 else None
+        rows = np.repeat(np.arange(pairs.pattern.shape[0]), np.diff(pairs.pattern.indptr))
+        local = np.stack((rows, pairs.pattern.indices.astype(np.int64)))
+        first, positive, counts = given
+        # The row of a pair is the end that the rank owns, which may be the second.
+        turned = pairs.ids[local[0]] != first
+        local = np.where(turned, local[::-1], local)
+        self._local = torch.from_numpy(np.ascontiguousarray(local))
+        self.ends = torch.from_numpy(pairs.ids.astype(np.int64)[local])
+        self.positive, self.counts = torch.from_numpy(positive), torch.from_numpy(counts)
+
+    def __len__(self) -> int:
+        return self._local.shape[1]
+
+    @eager
+    def rows(self, h: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        """Rows of the first and the second vertex of each pair, (m, …) each; differentiable.
+
+        ``h`` are own rows, (num_own, …). For all ranks together.
+        """
+        self._ranks.check(h)
+        if self._moves is not None:
+            moves = self._moves.of(h)
+            h = linear(self._ranks, h, moves.expand, moves.fold)
+        return h.index_select(0, self._local[0]), h.index_select(0, self._local[1])
+
+
+class Pairs(OfThisProcess):
+    """The pairs of a graph folder, as :meth:`Graph.pairs` gives them.
+
+    Attributes
+    ----------
+    num_batches : int
+        Batches of an epoch.
+    """
+
+    def __init__(
+        self, ranks: Ranks, laid: Laid, moves: Moves, drawer: Drawer, ordered: bool, limit: float
+    ) -> None:
+        self._ranks, self._laid, self._moves, self._drawer = ranks, laid, moves, drawer
+        self._who, self._limit = (FIRST, FIRST) if ordered else (FAST, LEAST), limit
+        self.num_batches = drawer.sampler.batches
+        mine = slice_of(drawer.sampler.n, ranks.comm.rank, ranks.comm.size)
+        self._numbers = np.arange(mine.start, mine.stop)
+
+    @property
+    def set(self) -> PairSet:
+        """The pairs as the folder has them, memory-mapped arrays: the same on all ranks."""
+        return self._drawer.pairs
+
+    def batches(self, epoch: int) -> Iterator[ScoredHere]:
+        """The batches of an epoch, from 1: positives and their negatives; for all ranks together.
+
+        Each positive is in one batch; batches and negatives depend on the seed, the epoch and
+        numbers of pairs only.
+        """
+        of = self._drawer.batches_of(epoch, self._numbers)
+        for batch in range(self.num_batches):
+            here = self._drawer.draw(epoch, batch, self._numbers[of == batch])
+            negatives = here.negatives.reshape(-1, 2)
+            counts = np.concatenate((np.ones(len(here.pairs), bool), here.counts.ravel()))
+            yield self._placed(here.pairs, negatives, counts, self._who[0])
+
+    def held_out(self, mask: str) -> ScoredHere:
+        """The positives of "val" or "test", and the negatives that they have in common.
+
+        For all ranks together.
+        """
+        comm = self._ranks.comm
+        ends: list[np.ndarray] = []
+        with agreed(comm):
+            if mask not in ("val", "test"):
+                raise UserError(f"pairs are held out to val or test, not to {mask!r}")
+        for kind in (self.set.positives, self.set.negatives):
+            every = kind.get(mask, np.zeros((0, 2), np.int64))
+            ends.append(np.asarray(every[slice_of(len(every), comm.rank, comm.size)], np.int64))
+        counts = np.ones(sum(map(len, ends)), bool)
+        return self._placed(ends[0], ends[1], counts, self._who[1])
+
+    @cached_property
+    def _places(self) -> np.ndarray:
+        return places_of(self._ranks.comm, self._laid.rows, self._limit)
+
+    @eager
+    def _placed(
+        self, positives: np.ndarray, negatives: np.ndarray, counts: np.ndarray, who: str
+    ) -> ScoredHere:
+        self._ranks.together("pairs")
+        pairs = np.concatenate((positives, negatives))
+        given = [pairs[:, 0], np.arange(len(pairs)) < len(positives), counts]
+        rows = self._laid.rows
+        facts = self._ranks.comm, self._laid.plan.own, rows.parts, self._places, pairs, given
+        placed = place_pairs(*facts, who, self._limit)
+        return ScoredHere(self._ranks, self._moves, placed, placed.given)
+
+
+class OfPairs:
+    """A graph with ``pairs``: it has what was opened, its rows of M, and what moves rows."""
+
+    _opened: Opened
+    _laid: Laid
+    _moves: Moves
+    _ranks: Ranks
+
+    def pairs(
+        self,
+        negatives: str = "uniform,1",
+        *,
+        batch: int = 0,
+        ordered: bool = False,
+        seed: int | None = None,
+    ) -> Pairs:
+        """The pairs that the graph was opened with; for all ranks together.
+
+        Parameters
+        ----------
+        negatives : str
+            "uniform,K": so many drawn pairs for each positive; "pool,B": its first vertex with each
+            of B drawn ones; "given": those of the pairs.
+        batch : int
+            Positives of a batch; 0: all in one.
+        ordered : bool
+            Whether the score tells the first vertex from the second: it is then scored by the owner
+            of the first; else by either, whichever sends fewer rows.
+        seed : int, optional
+            Of batches and negatives; that of the graph unless given.
+
+        Raises
+        ------
+        UserError
+            On all ranks, if the graph was opened without pairs, or they have not such negatives.
+        """
+        source, config = self._opened.source, self._opened.config
+        with agreed(self._ranks.comm):
+            found = source.stored.pairs
+            if found is None:
+                raise UserError(
+                    "the graph was opened without pairs", 'gcnmpi.torch.open(…, pairs="links")'
+                )
+            table = {"name": LINKS, "negatives": negatives, "batch": batch}
+            task = from_table({"task": table}).task
+            assert isinstance(task, LinkOptions)
+            n, of = source.stored.manifest.n, config.train.seed if seed is None else seed
+            drawer = drawer_of(task, found, n, of)
+        limit = config.loading.max_bytes
+        return Pairs(self._ranks, self._laid, self._moves, drawer, ordered, limit)
