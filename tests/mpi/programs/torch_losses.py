@@ -1,6 +1,6 @@
 """Under mpirun on 4 ranks: losses are the same on 1, 2, 3 and 4 of them, and so is their gradient.
 
-Of the examples with features of arcs, with forces and with pairs. On 3 ranks also gradients of them,
+Of the examples with features of arcs, with forces and with pairs. On 3 ranks also their gradients,
 through expand, aggregate, dropout and mean, by differences. Usage: torch_losses.py EXAMPLES FOLDER
 """
 
