@@ -42,7 +42,11 @@ DIRECTED = (
 def _vertex_data_options(command: Callable[..., object]) -> Callable[..., object]:
     """--features, --labels, --targets, the masks, and what says which vertex a row is of."""
     options = [
-        option("--features", "A file, or D random columns.", metavar="X|random:D"),
+        option(
+            "--features",
+            "A file, or D random columns; with orthogonal:D of length 1 and at right angles.",
+            metavar="X|random:D|orthogonal:D",
+        ),
         option("--labels", "A file, or C random classes.", metavar="Y|random:C"),
         option(
             "--label-column",

@@ -16,7 +16,7 @@ from partition.importing.readers import Allocate
 from partition.importing.readers.arc_columns import ArcTable, arc_table
 from partition.importing.readers.classes import MAX_CLASSES, class_labels
 from partition.importing.readers.files import check_file
-from partition.importing.vertex_data import generator, random_size
+from partition.importing.vertex_data import ORTHOGONAL, generator, random_size
 from partition.records import NUMBERS, TEXTS, map_npy
 from partition.resident import check_memory
 
@@ -142,6 +142,8 @@ class ArcFiles:
         for name in self.masks:
             check_name("mask", name, MASKS)
         for name, value in self.given().items():
+            if str(value).startswith(ORTHOGONAL):
+                raise UserError(f"{value!r}: columns of arcs are random:D, or in a file")
             if name in MASKS or random_size(value) is None:
                 check_file(value)
 

@@ -32,6 +32,8 @@ from partition.resident import check_memory
 
 FEATURE_STREAM, LABEL_STREAM = 1, 2
 MASK_NUMBERS = ("ids", "rows")
+ORTHOGONAL = "orthogonal:"  # features, of which columns are at right angles
+AT_ONCE = 1 << 16  # rows that are multiplied at once
 
 
 File = str | os.PathLike[str]
@@ -46,8 +48,9 @@ class VertexFiles:
 
     Attributes
     ----------
-    features : path or "random:D"
-        (n, d) finite numbers, or D columns of normal random numbers. Replaces the graph's own,
+    features : path, "random:D" or "orthogonal:D"
+        (n, d) finite numbers, or D columns of normal random numbers; of "orthogonal" ones, made
+        orthonormal. Replaces the graph's own,
         as do the following.
     labels : path or "random:C"
         (n,) integers or texts, −1 for a vertex without a label; or uniform over 0..C−1. A table
@@ -102,6 +105,8 @@ class VertexFiles:
                 "give the file as --labels, or as --features, whose other columns are the features",
             )
         generator(self.seed, FEATURE_STREAM)
+        if str(self.labels).startswith(ORTHOGONAL):
+            raise UserError(f"{self.labels!r}: classes are random:C, or in a file")
         if self.labels is not None and (random_size(self.labels) or 0) > MAX_CLASSES:
             raise UserError(f"{self.labels!r}: there can be at most {MAX_CLASSES} classes")
         if any(str(path).startswith("random:") for path in self.masks.values()):
@@ -173,6 +178,8 @@ def attach(
             check_memory(4 * graph.n * width, f"{graph.n} x {width} random features")
             rng = generator(seed, FEATURE_STREAM)
             rows = rng.standard_normal((graph.n, width), dtype=np.float32)
+            if str(features).startswith(ORTHOGONAL):
+                make_orthogonal(rows)
             graph = replace(graph, features=rows)
         else:
             given["features"] = read_features(features, _others(files)), str(features)
@@ -339,9 +346,30 @@ def generator(seed: int, stream: int) -> np.random.Generator:
     return np.random.Generator(np.random.Philox(key=np.array([seed, stream], np.uint64)))
 
 
+def make_orthogonal(rows: np.ndarray) -> None:
+    """Make the columns of a random matrix orthonormal, in place; its rows where there are fewer.
+
+    As ``torch.nn.init.orthogonal_``: the matrix times the inverse of the Cholesky factor of its
+    Gram matrix, which is well conditioned for random columns.
+    """
+    if rows.shape[0] < rows.shape[1]:
+        make_orthogonal(rows.T)
+        return
+    gram = np.zeros((rows.shape[1], rows.shape[1]))
+    for start in range(0, len(rows), AT_ONCE):
+        some = rows[start : start + AT_ONCE].astype(np.float64)
+        gram += some.T @ some
+    inverse = np.linalg.inv(np.linalg.cholesky(gram)).T
+    for start in range(0, len(rows), AT_ONCE):
+        some = rows[start : start + AT_ONCE]
+        some[...] = some.astype(np.float64) @ inverse
+
+
 def random_size(value: str | os.PathLike[str]) -> int | None:
-    """D of "random:D"; None where ``value`` is a path."""
+    """D of "random:D" or "orthogonal:D"; None where ``value`` is a path."""
     text = str(value)
+    if text.startswith(ORTHOGONAL):
+        text = text.replace(ORTHOGONAL, "random:", 1)
     if not text.startswith("random:"):
         return None
     size = text.removeprefix("random:")

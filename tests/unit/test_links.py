@@ -23,6 +23,7 @@ from partition.graph.links import (
     write_pairs,
 )
 from partition.graph.store import open_graph, write_graph
+from partition.importing.vertex_data import VertexFiles, attach
 
 MASKS = ("train", "val", "test")
 SHARES = "0.85", "0.05", "0.10"
@@ -378,3 +379,13 @@ def test_pairs_stay_where_the_arcs_stay(path):
     write_graph(path, random_graph(50, 300, 1), source={}, overwrite=True, report=lines.append)
     assert lines == ["pairs deleted, of other arcs or damaged: links"]
     assert list_pairs(path) == []
+
+
+@pytest.mark.parametrize(("n", "width"), [(50, 8), (7, 12)])
+def test_orthogonal_features_are_those_of_torch(n, width):
+    graph = random_graph(n, 3 * n)
+    rows = attach(graph, VertexFiles("orthogonal:" + str(width))).features
+    gram = rows.T @ rows if n >= width else rows @ rows.T
+    np.testing.assert_allclose(gram, np.eye(len(gram)), atol=1e-6)
+    with pytest.raises(UserError, match="random:C"):
+        attach(graph, VertexFiles(None, "orthogonal:3"))
