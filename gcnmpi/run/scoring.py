@@ -13,7 +13,7 @@ from gcnmpi.options.task import LINKS, outputs
 from gcnmpi.run.evaluation import Evaluation
 from gcnmpi.run.inference import compute
 from gcnmpi.run.links.evaluation import LinkEvaluation
-from gcnmpi.run.links.scoring import of_decoder
+from gcnmpi.run.links.scoring import Decoder, of_decoder
 from gcnmpi.run.problem import load_targets
 from gcnmpi.schemes.operations import Product
 from partition.errors import UserError
@@ -40,8 +40,8 @@ def evaluate_weights(
                     f"{asked.graph} has no pairs to validate or to test on",
                     f"draw some: gcn-partition pairs {asked.graph}",
                 )
-        decoder = of_decoder(problem, done.weights.parameters)
-        return LinkEvaluation(problem, output, decoder)(), problem.told
+        given = of_decoder(problem, done.weights.parameters)
+        return LinkEvaluation(problem, output, Decoder(problem), given)(), problem.told
     with agreed(comm):
         wanted = outputs(problem.config.task, problem.source.stored.manifest)
         if wanted != width:

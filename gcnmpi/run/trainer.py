@@ -212,7 +212,7 @@ def _made(problem: Problem) -> tuple[BaseStep, Evaluation | LinkEvaluation]:
     """The step of the task, and what evaluates its model."""
     if problem.config.task.name == LINKS:
         links = LinkStep(problem)
-        return links, LinkEvaluation(problem, links.model, links.model.parameters)
+        return links, LinkEvaluation(problem, links.model, links.decoder, links.model.parameters)
     step = BatchStep(problem) if batches_of(problem.config.train) else Step(problem)
     return step, Evaluation(problem, step.model, step.targets)
 

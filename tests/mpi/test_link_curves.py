@@ -92,7 +92,8 @@ def folder(schemes_folder):
         given = {**made.negatives, "train": rng.integers(0, n, (count, 2))}
         write_pairs(path, identified(_with(made, negatives=given)))
         made = split(name="both")
-        candidates = {m: rng.integers(0, n, (len(made.positives[m]), 8)) for m in ("val", "test")}
+        # Of the test pairs only: the others are ranked among the common negatives.
+        candidates = {"test": rng.integers(0, n, (len(made.positives["test"]), 8))}
         write_pairs(path, identified(_with(made, candidates=candidates, replaced="both")))
     return schemes_folder
 

@@ -35,16 +35,18 @@ class LinkEvaluation:
     ----------
     model : model
         Gives the rows of vertices.
+    decoder : Decoder
     parameters : mapping of str to array
         Those of the decoder; there may be others.
     """
 
-    def __init__(self, problem: Problem, model: Logits, parameters: Mapping[str, Array]) -> None:
+    def __init__(
+        self, problem: Problem, model: Logits, decoder: Decoder, parameters: Mapping[str, Array]
+    ) -> None:
         self._problem, self._model, self._parameters = problem, model, parameters
         self._metrics, self._pairs = chosen_metrics(problem.config.task), pairs_of(problem)
-        self._decoder = Decoder(problem)
+        self._decoder = decoder
         self._masks = [mask for mask in HELD_OUT if len(self._pairs.positives[mask])]
-        self._ranked = self._pairs.drawn > 0 or bool(self._pairs.candidates)
         self._of_all: dict[str, tuple[ScoredPairs, np.ndarray]] = {}
         self._scored: dict[str, Scored] = {}
         self._volume = NOTHING
@@ -100,14 +102,12 @@ class LinkEvaluation:
         scores = problem.runtime.kernel.to_host(scored.passes.evaluate())[:, 0]
         self._volume += self._decoder.volume(scored, backward=False)
         positives, negatives = scores[positive], scores[~positive]
-        if "mrr" not in self._metrics and not self._ranked:
-            return metrics.ScoredPairs(positives, negatives)
-        if self._ranked:
-            ranks = self._ranks(mask, rows)
-        else:
-            ranks = metrics.ranks_among(problem.runtime.comm, positives, negatives)
-            return metrics.ScoredPairs(positives, negatives, of_all=ranks)
-        return metrics.ScoredPairs(positives, negatives, ranks)
+        if mask in self._pairs.candidates or self._pairs.drawn:
+            return metrics.ScoredPairs(positives, negatives, self._ranks(mask, rows))
+        of_all = None
+        if "mrr" in self._metrics:
+            of_all = metrics.ranks_among(problem.runtime.comm, positives, negatives)
+        return metrics.ScoredPairs(positives, negatives, of_all=of_all)
 
     def _ranks(self, mask: str, rows: Array) -> np.ndarray:
         """The ranks of this rank's share of the positives among their candidates."""

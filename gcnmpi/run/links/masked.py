@@ -36,7 +36,7 @@ class MaskedMatrix:
         self._plan, self._drawer, self._config = plan, drawer, config
         self._ids = np.concatenate((plan.own, plan.halo)).astype(np.int64)
         self._rows = np.repeat(np.arange(plan.nown), np.diff(matrix.indptr))
-        self._columns = matrix.indices
+        self._columns, self._starts = matrix.indices, matrix.indptr.dtype
         self._weights = _weights_of(laid, self._rows, config.graph.normalize)
         pairs = _of_entries(runtime, laid, drawer, direction, self._ids, self._rows, config)
         self._learned = np.flatnonzero(pairs != NONE)  # entries that are pairs, and their numbers
@@ -55,7 +55,7 @@ class MaskedMatrix:
         rows, columns, weights = self._rows[stay], self._columns[stay], self._weights[stay]
         degrees = self._of_all(row_sums(rows, weights, plan.nown), normalize)
         values = entry_values(rows, columns, weights, degrees, normalize, self._config.dtype)
-        starts = np.zeros(plan.nown + 1, self._columns.dtype)
+        starts = np.zeros(plan.nown + 1, self._starts)
         np.cumsum(np.bincount(rows, minlength=plan.nown), out=starts[1:])
         matrix = sp.csr_array((values, columns, starts), shape=(plan.nown, len(self._ids)))
         layer = Layer(plan, matrix, np.arange(plan.nhalo))

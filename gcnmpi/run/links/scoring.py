@@ -68,6 +68,11 @@ class Decoder:
         self.program: Program = compile_network(network, target, ModelConfig(train_features=True))
         self.symmetric, self._problem = symmetric(task), problem
         self.own, self.parts, self.places = rows_of(problem)
+        steps = (*self.program.forward, *self.program.backward), self.program.evaluation
+        self._exchanged = [
+            [each for each in products(self.program, some, lambda place: 0) if each[0] in EXCHANGES]
+            for some in steps
+        ]
 
     def place(
         self,
@@ -131,11 +136,8 @@ class Decoder:
 
     def volume(self, scored: Scored, backward: bool) -> Volume:
         """The volume of one evaluation, or of a training pass and its way back."""
-        program = self.program
-        steps = (*program.forward, *program.backward) if backward else program.evaluation
-        every = products(program, steps, lambda place: 0)
-        volumes = (scored.scheme.volume(*each) for each in every if each[0] in EXCHANGES)
-        return sum(volumes, NOTHING)
+        every = self._exchanged[0 if backward else 1]
+        return sum((scored.scheme.volume(*each) for each in every), NOTHING)
 
 
 class KnownPairs:

@@ -54,6 +54,7 @@ class LinkStep(BatchedStep):
     ----------
     model, targets, optimizer
         As of :class:`~gcnmpi.run.step.Step`.
+    decoder : Decoder
     """
 
     def __init__(self, problem: Problem) -> None:
@@ -64,15 +65,18 @@ class LinkStep(BatchedStep):
         n = problem.source.stored.manifest.n
         with agreed(comm):
             self._drawer = drawer_of(task, pairs_of(problem), n, config.train.seed)
-        self._decoder = Decoder(problem)
+        self.decoder = Decoder(problem)
         self._grouped = GROUPED.get(task.objective)
-        self._known = KnownPairs(problem, self._decoder, n) if task.filter else None
+        self._known = KnownPairs(problem, self.decoder, n) if task.filter else None
         mine = slice_of(self._drawer.sampler.n, comm.rank, comm.size)
         # This rank draws for these positives, whoever scores them.
         self._numbers, self._epoch = np.arange(mine.start, mine.stop), 0
         self._batches = self._numbers
         self._predicted, self._kept = NOTHING, list[Prepared]()
         self._masked: MaskedMatrix | None = None
+        # The volume of the network's products, where M is the same in every step.
+        every = () if masked else self.model.products(backward=True)
+        self._of_network = sum((problem.scheme.volume(*each) for each in every), NOTHING)
         if masked:
             scheme = problem.scheme
             assert isinstance(scheme, RowScheme)
@@ -82,6 +86,9 @@ class LinkStep(BatchedStep):
             direction = problem.source.direction
             facts = problem.runtime, scheme.laid, self._drawer, direction, config
             self._masked = MaskedMatrix(*facts)
+            steps = (*problem.program.forward, *problem.program.backward)
+            all_products = products(problem.program, steps, lambda place: 0)
+            self._exchanged = [each for each in all_products if each[0] in EXCHANGES]
 
     def _load_targets(self) -> Targets:
         """None: pairs are told apart, not vertices."""
@@ -119,7 +126,7 @@ class LinkStep(BatchedStep):
             loss = self._loss(prepared, batch, scores)
         decoder.backward(number)
         passes.backward(number)
-        self._predicted += self._volume(prepared, passes)
+        self._predicted += self._volume(prepared)
         flat = model.gradients.flat
         return self._sum(loss, flat[model.gradients.shared]), flat
 
@@ -156,7 +163,7 @@ class LinkStep(BatchedStep):
         positive = np.arange(len(pairs)) < len(here.pairs)
         counts = np.concatenate((np.ones(len(here.pairs), bool), here.counts.ravel()))
         fixed = self._drawer.fixed
-        placed = self._decoder.place(
+        placed = self.decoder.place(
             pairs, keys, [positive, counts], LEAST if fixed else FAST, self._grouped is not None
         )
         positive, counts = placed.given[:2]
@@ -165,7 +172,7 @@ class LinkStep(BatchedStep):
         model = self.model
         training = model.gradients, passes.output_grad
         rows, lasts = passes.logits, fixed and self._masked is None
-        scored = self._decoder.scored(placed, rows, model.parameters, training, lasts)
+        scored = self.decoder.scored(placed, rows, model.parameters, training, lasts)
         prepared = Prepared(scored, positive, counts, here)
         if lasts:
             self._kept.append(prepared)
@@ -196,17 +203,11 @@ class LinkStep(BatchedStep):
             self._features, model.parameters, model.gradients, ("training",),
         )  # fmt: skip
 
-    def _volume(self, prepared: Prepared, passes: Passes) -> Volume:
+    def _volume(self, prepared: Prepared) -> Volume:
         """The volume of a step, by the plans of its exchanges."""
-        problem, found = self._problem, self._decoder.volume(prepared.scored, backward=True)
-        if self._masked is None:
-            every = self.model.products(backward=True)
-            found = sum((problem.scheme.volume(*each) for each in every), found)
-        else:
-            steps = (*problem.program.forward, *problem.program.backward)
-            every = products(problem.program, steps, lambda place: 0)
-            some = (each for each in every if each[0] in EXCHANGES)
-            found = sum((self._scheme.volume(*each) for each in some), found)
+        found = self._of_network + self.decoder.volume(prepared.scored, backward=True)
+        if self._masked is not None:
+            found = sum((self._scheme.volume(*each) for each in self._exchanged), found)
             found = found + self._masked.volume
         home = prepared.scored.pairs.home
         if home is not None:
