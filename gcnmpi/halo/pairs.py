@@ -156,8 +156,8 @@ def place_pairs(
         r, s = (parts[ends[away]] for ends in arrays[:2])
         other = np.where(r == comm.rank, s, r)
         moved, _ = redistribute(comm, other, [array[away] for array in arrays], max_bytes)
-        for number in range(len(arrays)):  # one after the other: less memory
-            arrays[number] = np.concatenate((arrays[number][here], moved[number]))
+        for i in range(len(arrays)):  # one after the other: less memory
+            arrays[i] = np.concatenate((arrays[i][here], moved[i]))
         del moved
     first, second, *given = arrays
     home = [] if traffic is None else [given.pop(), given.pop()]

@@ -14,10 +14,10 @@ from gcnmpi.kernels.interface.kernel import Array
 from gcnmpi.mpi.comm import agreed, maximum, slice_of
 from gcnmpi.nn.model import PASSES, Passes
 from gcnmpi.nn.program import products
+from gcnmpi.nn.tasks.drawing import Drawn, drawer_of
 from gcnmpi.nn.tasks.interface import Targets
 from gcnmpi.nn.tasks.links import GROUPED, each_alone
 from gcnmpi.options.task import LinkOptions, masks_arcs
-from gcnmpi.run.links.drawing import Drawn, drawer_of
 from gcnmpi.run.links.masked import MaskedMatrix
 from gcnmpi.run.links.scoring import Decoder, KnownPairs, Scored, pairs_of
 from gcnmpi.run.problem import Problem, load_features
