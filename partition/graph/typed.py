@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -65,6 +66,19 @@ def by_type(graph: Graph) -> dict[str, np.ndarray]:
     names = () if graph.vertex_types is None else graph.vertex_types.names
     found = {name: graph.features_of(name) for name in names}
     return {name: rows for name, rows in found.items() if rows is not None}
+
+
+def check_one_width(path: Path, graph: Graph) -> None:
+    """A UserError if a graph has features of types that are not those of all vertices together."""
+    if graph.vertex_types is None or not graph.type_features:
+        return
+    widths = {name: x.shape[1] for name, x in graph.type_features.items()}
+    text = ", ".join(f"{name} {widths.get(name, 'none')}" for name in graph.vertex_types.names)
+    raise UserError(
+        f"{path} has features of its vertex types, of different widths ({text}), and this takes "
+        "rows of one width",
+        "gcn-partition attach --features random:16 gives all vertices some; or TYPE=FILE to each",
+    )
 
 
 def check_ends(graph: Graph, first: int, last: int) -> None:

@@ -100,7 +100,7 @@ def import_graph(
     by_order = str(layout.ids) == SORTED
     in_order = replace(layout, ids=None) if by_order else layout
     with contextlib.ExitStack() as stack:
-        name = str(source_path) if is_dataset(source_path) else source_path.name
+        name = str(source_path) if is_dataset(source_path) else source_path.absolute().name
         source_path = stack.enter_context(local_file(source_path))
         typed = None if memory is not None else read_typed(source_path, format, in_order)
         if typed is not None:

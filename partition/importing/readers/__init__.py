@@ -369,7 +369,7 @@ def checked_format(path: Path, format: str, layout: Layout) -> str:
 
 def guess_format(path: Path) -> str:
     """The name in ``FORMATS`` of the format that a file seems to have; a UserError if none."""
-    if path.with_name(path.name + ".graph").is_file():
+    if Path(f"{path}.graph").is_file():
         return "planetoid"
     if path.is_dir():
         for format, form in FORMATS.items():
