@@ -106,7 +106,7 @@ def typed_of(graph: Any) -> TypedSource | None:
 
 
 def _arrays(fields: Mapping[str, object]) -> dict[str, np.ndarray]:
-    """Those of the attributes that are arrays or tensors."""
+    """The attributes that are arrays or tensors."""
     return {
         name: _host(value)
         for name, value in fields.items()

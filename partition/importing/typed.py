@@ -18,9 +18,13 @@ from partition.importing.readers import READERS, TYPED, Layout, Source, checked_
 from partition.importing.readers.classes import class_labels
 from partition.importing.readers.files import read_errors
 from partition.importing.readers.pyg import read_typed as read_pyg
+from partition.importing.readers.triples import read_arrays
 from partition.importing.readers.typed_source import RelationArcs, TypedSource, checked
 from partition.importing.splits import RandomSplit
 from partition.importing.vertex_data import VertexFiles, attach
+
+# Formats whose files may have relations, or none.
+OTHERS: Mapping[str, Callable[[Path], TypedSource | None]] = {"pyg": read_pyg, "npz": read_arrays}
 
 
 def read_typed(path: Path, format: str, layout: Layout) -> TypedSource | None:
@@ -33,7 +37,7 @@ def read_typed(path: Path, format: str, layout: Layout) -> TypedSource | None:
         if format in TYPED:
             found: TypedSource = READERS.get(format)(path, layout)
             return found
-        return read_pyg(path) if format == "pyg" else None
+        return OTHERS[format](path) if format in OTHERS else None
 
 
 def import_typed(
@@ -221,7 +225,7 @@ def _same_weights(one: Keys, other: Keys) -> bool:
 
 
 def _ids(source: TypedSource) -> np.ndarray | None:
-    """What the vertices are called, each otherwise than all others; None: by their numbers.
+    """The names of the vertices, each another one; None: they are their numbers.
 
     Of several types texts such as "paper:7", where the vertices of one are not called 0 … n−1.
     """

@@ -290,6 +290,20 @@ def test_integer_triples_in_parquet(tmp_path):
     }  # fmt: skip
 
 
+def test_arrays_with_relations(tmp_path):
+    arrays = {"row": [0, 2, 1], "column": [1, 0, 2], "relation": [7, 3, 7]}
+    more = {"labels": [0, -1, 1, 1], "train": [0, 2], "test": [3]}
+    np.savez(tmp_path / "a.npz", **arrays, **more)
+    run("import", tmp_path / "a.npz", tmp_path / "a.graph")
+    graph = open_graph(tmp_path / "a.graph").graph
+    assert relations_of(graph) == {"entity,3,entity": [(2, 0)], "entity,7,entity": [(0, 1), (1, 2)]}
+    assert graph.labels.tolist() == [0, -1, 1, 1]
+    assert graph.masks["train"].tolist() == [True, False, True, False]
+    np.savez(tmp_path / "b.npz", **arrays | {"relation": [7]})
+    told = refused("import", tmp_path / "b.npz", tmp_path / "b.graph")
+    assert "there are 3 arcs, and 1 relations" in told
+
+
 def write_tables(place):
     (place / "writes.csv").write_text("author,paper\nann,p1\nbob,p1\ncy,p9\n")
     (place / "cites.csv").write_text("source,target,weight\np1,p2,0.5\np2,p3,2\n")

@@ -108,7 +108,7 @@ def _text(path: Path) -> tuple[np.ndarray | None, dict[str, np.ndarray]]:
 
 
 def _meant(path: Path, ids: np.ndarray | None, columns: Mapping[str, np.ndarray]) -> NodeTable:
-    """What each column holds, by its name."""
+    """The columns by their meaning, which their names say."""
     labels, targets, features = None, [], []
     masks: dict[str, np.ndarray] = {}
     unread = []

@@ -1,4 +1,4 @@
-"""What a file of a heterogeneous graph holds, in whatever form the file has."""
+"""The content of a file of a heterogeneous graph, in whatever form the file has."""
 
 from __future__ import annotations
 
