@@ -285,8 +285,7 @@ def launched(tmp_path_factory) -> Iterator[Callable[..., subprocess.Popen]]:
         process.communicate()
 
 
-SILENT = """#!/bin/sh
-said=$(mktemp)
+SILENT = """said=$(mktemp)
 "$@" 2>"$said"
 code=$?
 cat "$said" >&2
@@ -322,7 +321,8 @@ def shell(tmp_path, warm) -> Callable[..., subprocess.CompletedProcess]:
     """``shell(script, code=0, timeout=60)`` → the completed process of bash in ``tmp_path``.
 
     Each command is echoed to stderr, and the first that fails ends the script. ``mpirun``,
-    ``gcnmpi``, ``gcn-partition``, both warm, and ``python`` are those of this environment.
+    ``gcnmpi``, ``gcn-partition`` and ``python`` are those of this environment; the last three warm
+    but for ``python`` with options.
     ``silent COMMAND`` fails if the command writes anything to stderr. The exit code and the time
     are as in ``mpirun``.
     """
@@ -331,13 +331,13 @@ def shell(tmp_path, warm) -> Callable[..., subprocess.CompletedProcess]:
     programs = {
         "mpirun": _launcher(),
         **{name: warm(name) for name in PACKAGES},
-        "python": [sys.executable],
     }
-    for name, words in programs.items():
-        (commands / name).write_text(f'#!/bin/sh\nexec {shlex.join(words)} "$@"\n')
+    scripts = {name: f'exec {shlex.join(words)} "$@"' for name, words in programs.items()}
+    script, python = shlex.join(warm("a file")[:-1]), shlex.quote(sys.executable)
+    scripts["python"] = f'case "$1" in *.py) exec {script} "$@" ;; esac\nexec {python} "$@"'
+    for name, text in {**scripts, "silent": SILENT}.items():
+        (commands / name).write_text(f"#!/bin/sh\n{text}\n")
         (commands / name).chmod(0o755)
-    (commands / "silent").write_text(SILENT)
-    (commands / "silent").chmod(0o755)
     path = os.pathsep.join([str(commands), os.environ.get("PATH", "")])
 
     def run(script: str, code: int | None = 0, timeout: float = 60) -> subprocess.CompletedProcess:

@@ -107,7 +107,7 @@ def execute(program: str, words: list[str]) -> None:
     else:
         import runpy
 
-        sys.path.insert(0, os.path.dirname(program))
+        sys.path.insert(0, os.path.dirname(os.path.abspath(program)))
         runpy.run_path(program, run_name="__main__")
         return
     main()
