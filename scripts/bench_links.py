@@ -2,6 +2,8 @@
 
     python scripts/bench_links.py G.graph --set task.decoder=dot --set model.hidden=64
     python scripts/bench_links.py G.graph --only plain
+    for s in 0 1 2; do gcn-partition pairs G.graph --seed $s --name links-$s --candidates 100; done
+    python scripts/bench_links.py G.graph --accuracy 0,1,2 --epochs 50
 
 The same network (a stack of GCNConv), the same pairs, as many negatives, the same decoder and loss,
 in one process of one thread each, in turns. An epoch is forward, backward and update over all pairs
@@ -9,6 +11,10 @@ to train on. The PyTorch program is what the examples of that library do: ``GCNC
 normalised edges kept (``cached``), rows taken by index, ``negative_sampling`` by uniform vertices.
 With ``--only`` one of the two runs alone, and its peak memory means something. Prints a line of
 JSON: medians, quartiles, and the largest resident set.
+
+With ``--accuracy`` both train on the pairs ``links-S`` of each seed S for as many epochs, and score
+the same test pairs, negatives and candidates. Prints a line of JSON for each seed; and one for each
+metric: mean and deviation of both, mean of the differences of a seed and its standard error.
 """
 
 import argparse
@@ -21,22 +27,34 @@ from itertools import pairwise
 import numpy as np
 
 from gcnmpi.mpi.process import world
+from gcnmpi.nn.metrics.pairs import ScoredPairs, ranks_among
 from gcnmpi.options.config import load_config
 from gcnmpi.options.kernel import AUTO, must_be_best
+from gcnmpi.options.task import METRICS
+from gcnmpi.run.links.evaluation import LinkEvaluation
 from gcnmpi.run.links.step import LinkStep
 from gcnmpi.run.problem import open_problem
 from partition.graph.link_files import read_pairs
-from partition.graph.links import left_out
+from partition.graph.links import drawn_candidates, left_out
 from partition.graph.store import open_graph
 
 WARM = 2  # epochs that are not counted
+AT_ONCE = 1 << 17  # pairs that are scored
+JUDGED = "auc", "mrr"  # metrics that --accuracy compares
 
 
-def ours(path, settings, epochs):
-    """A function that runs an epoch of the trainer."""
+def ours(path, settings):
+    """A function that runs an epoch of the trainer, and one for the metrics of the test pairs."""
     config = load_config(None, ["task.name=links", *settings, "threads=1"])
-    step = LinkStep(open_problem(world(), path, None, config))
-    return lambda epoch: step(epoch)
+    problem = open_problem(world(), path, None, config)
+    step = LinkStep(problem)
+
+    def metrics():
+        model = step.model
+        found = LinkEvaluation(problem, model, step.decoder, model.parameters)()
+        return {name: found[f"test_{name}"] for name in JUDGED}
+
+    return step, metrics
 
 
 def plain(path, settings):
@@ -84,6 +102,7 @@ def plain(path, settings):
                 h = F.dropout(h, model.dropout, self.training)
             return self.convs[-1](h, edges)
 
+    torch.manual_seed(config.train.seed)
     net = Net()
     optimizer = torch.optim.Adam(net.parameters(), lr=config.train.lr)
 
@@ -97,7 +116,54 @@ def plain(path, settings):
         optimizer.step()
         return float(loss)
 
-    return epoch
+    @torch.no_grad()
+    def metrics():
+        net.eval()
+        h = net()
+        net.train()
+
+        def scores(ends):
+            some = (
+                np.array(ends[at : at + AT_ONCE], np.int64).T for at in range(0, len(ends), AT_ONCE)
+            )
+            return np.concatenate([net.scores(h, torch.from_numpy(each)).numpy() for each in some])
+
+        best, others = (scores(of["test"]) for of in (pairs.positives, pairs.negatives))
+        if pairs.drawn:
+            among = drawn_candidates(pairs, "test", slice(0, len(best)), n)
+            first = np.repeat(pairs.positives["test"][:, 0], among.shape[1])
+            ranked = scores(np.stack((first, among.ravel()), axis=1)).reshape(among.shape)
+            better, equal = (
+                f(ranked, best[:, np.newaxis]).sum(1) for f in (np.greater, np.greater_equal)
+            )
+            ranks = (better + equal) / 2 + 1
+        else:
+            ranks = ranks_among(world(), best, others)
+        scored = ScoredPairs(best, others, ranks)
+        return {name: METRICS.get(name)(world(), scored) for name in JUDGED}
+
+    return epoch, metrics
+
+
+def accuracy(path, settings, seeds, epochs):
+    """A line for the metrics of both after training with each seed; last, their differences."""
+    rows = []
+    for seed in seeds:
+        of_seed = [*settings, f"task.pairs=links-{seed}", f"train.seed={seed}", "task.metrics=mrr"]
+        found = {"seed": seed}
+        for name, make in (("ours", ours), ("plain", plain)):
+            epoch, metrics = make(path, of_seed)
+            for number in range(1, epochs + 1):
+                epoch(number)
+            found[name] = metrics()
+        rows.append(found)
+        print(json.dumps(found), flush=True)
+    for metric in JUDGED:
+        of = {name: [row[name][metric] for row in rows] for name in ("ours", "plain")}
+        apart = np.subtract(of["ours"], of["plain"])
+        told = {name: [float(np.mean(v)), float(np.std(v, ddof=1))] for name, v in of.items()}
+        told["difference"] = [float(apart.mean()), float(apart.std(ddof=1) / len(apart) ** 0.5)]
+        print(json.dumps({metric: told}), flush=True)
 
 
 def main():
@@ -106,13 +172,18 @@ def main():
     parser.add_argument("--set", action="append", default=[], dest="settings")
     parser.add_argument("--epochs", type=int, default=7)
     parser.add_argument("--only", choices=("ours", "plain"))
+    parser.add_argument("--accuracy", metavar="SEEDS")
     args = parser.parse_args()
     must_be_best(AUTO)
+    if args.accuracy:
+        seeds = [int(word) for word in args.accuracy.split(",")]
+        accuracy(args.graph, args.settings, seeds, args.epochs)
+        return
     runs = {}
     if args.only != "plain":
-        runs["ours"] = ours(args.graph, args.settings, args.epochs)
+        runs["ours"], _ = ours(args.graph, args.settings)
     if args.only != "ours":
-        runs["plain"] = plain(args.graph, args.settings)
+        runs["plain"], _ = plain(args.graph, args.settings)
     seconds = {name: [] for name in runs}
     losses = {}
     for number in range(1, WARM + args.epochs + 1):

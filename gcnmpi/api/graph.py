@@ -336,13 +336,15 @@ def from_object(
     graph : networkx.Graph, igraph.Graph, torch_geometric.data.Data, dgl.DGLGraph,
             pandas.DataFrame or a SciPy sparse matrix
         What is taken of each: :func:`partition.importing.objects.arrays_of`. A data frame is a list
-        of arcs.
+        of arcs. Also ``HeteroData`` and heterogeneous graphs of DGL.
     folder, split, splits, seed
         See :func:`from_arrays`. Masks that are drawn replace those of the graph.
     **options
         In place of what the graph holds: ``features``, ``labels``, ``targets``, ``masks``;
         ``arc_features="w1,w2"`` and ``arc_label="kind"`` name attributes of edges that are data of
-        the arcs; and as of :func:`from_arrays`.
+        the arcs; and as of :func:`from_arrays`. Of heterogeneous graphs ``reverse``, ``direction``,
+        ``duplicates``, ``self_loops``, ``overwrite``: see
+        :func:`partition.importing.typed.import_typed`.
 
     Raises
     ------
@@ -352,8 +354,10 @@ def from_object(
     """
 
     def arrays() -> dict[str, Any]:
-        from partition.importing.objects import arrays_of
+        from partition.importing.objects import arrays_of, typed_of
 
+        if (typed := typed_of(graph)) is not None:
+            return {"typed": typed}
         names = {
             name: options.pop(name)
             for name in ("arc_features", "arc_label")
@@ -387,6 +391,7 @@ def _made(
     def make() -> Path:
         from partition.importing.arrays import import_arrays
         from partition.importing.splits import RandomSplit
+        from partition.importing.typed import import_typed
 
         nonlocal temporary
         if folder is not None:
@@ -395,7 +400,11 @@ def _made(
             temporary = tempfile.TemporaryDirectory(prefix="gcnmpi-", ignore_cleanup_errors=True)
             path = Path(temporary.name) / "arrays.graph"
         drawn = None if split is None else RandomSplit(split, splits, seed)
-        import_arrays(path, **(arrays() | options), split=drawn)
+        given = arrays()
+        if (typed := given.pop("typed", None)) is not None:
+            import_typed(path, typed, **options, split=drawn)
+        else:
+            import_arrays(path, **(given | options), split=drawn)
         return path
 
     path = on_root(make)

@@ -36,6 +36,7 @@ class _Runs(TypedDict):
 
     seeds: str
     splits: str | None
+    pairs: str | None
     out: Path
     as_json: bool
     quiet: bool
@@ -58,6 +59,12 @@ def _of_runs(function: Callable) -> Callable:
             help="Splits of the masks: all, a range, or a list.  [default: train.split]",
         ),
         click.option(
+            "--pairs",
+            metavar="NAME,…",
+            help="Sets of pairs for link prediction, each with every seed. With {seed} in NAME, "
+            "each seed has a set of its own: links-{seed}.  [default: task.pairs]",
+        ),
+        click.option(
             "--seeds",
             default="0..9",
             show_default=True,
@@ -76,6 +83,9 @@ def repeat(given: common.Given, **options: Unpack[_Runs]) -> common.Job:
 
     Prints the test metric of each run in the epoch of its best validation metric, and their mean
     and standard deviation. DIR/seed-3 … hold the records of the runs.
+
+    \b
+      gcnmpi repeat G.graph --set task.name=links --pairs links-{seed} --out D
 
     After SIGUSR1, SIGTERM or a first Ctrl-C, a checkpoint is written; the same command goes on.
     """
@@ -111,6 +121,10 @@ def sweep(given: common.Given, grid: tuple[str, ...], **options: Unpack[_Runs]) 
 def _config(given: common.Given, point: Sequence[str], more: Sequence[str]) -> Config:
     if any(word.partition("=")[0].strip() == "train.seed" for word in given.settings):
         raise UserError("--set train.seed: give --seeds", "such as --seeds 1")
+    if any(word.startswith("task.pairs=") for word in more):
+        for word in (*given.settings, *point):
+            if word.partition("=")[0].strip() == "task.pairs":
+                raise UserError(f"--pairs and {word}", "give one of them")
     return given.config(*point, *more)
 
 
@@ -121,10 +135,12 @@ def _job(
     options: _Runs,
 ) -> common.Job:
     out, splits, quiet = options["out"], options["splits"], options["quiet"]
+    pairs = _names("--pairs", options["pairs"] or "")
     numbers = _numbers("--seeds", options["seeds"])
     chosen = None if splits in (None, "all") else _numbers("--splits", str(splits))
-    configs = [make([]) for make in points.values()]
-    count = len(points) * len(numbers) * len(chosen or [0])
+    named = [f"task.pairs={pairs[0]}"] if pairs else []
+    configs = [make(named) for make in points.values()]
+    count = len(points) * len(numbers) * len(chosen or [0]) * max(1, len(pairs))
     if count > MOST_RUNS:
         raise UserError(f"{count} runs are more than {MOST_RUNS}")
     check_distinct({"GRAPH": given.graph, "--config": given.file, "--out": out})
@@ -140,7 +156,7 @@ def _job(
         of_splits = chosen
         if splits == "all":
             of_splits = list(range(from_root(comm, lambda: read_manifest(given.graph).splits)))
-        runs = plan(points, numbers, of_splits)
+        runs = plan(points, numbers, of_splits, pairs)
         total = len(runs)
         machine: dict[str, None] = {}
 
@@ -195,6 +211,14 @@ def _numbers(option: str, text: str) -> list[int]:
         if last - first >= MOST_RUNS:
             raise UserError(f"{option} {text}: more than {MOST_RUNS} numbers")
         found += range(first, last + 1)
+    return list(dict.fromkeys(found))
+
+
+def _names(option: str, text: str) -> list[str]:
+    """Names from "links-0,links-1", each once."""
+    found = [word.strip() for word in text.split(",")] if text else []
+    if not all(found):
+        raise UserError(f"{option} {text}: a name is missing", "such as links-0,links-1")
     return list(dict.fromkeys(found))
 
 

@@ -12,12 +12,14 @@ from gcnmpi.propagation.space import Space
 from gcnmpi.run.vertices import called
 from partition.errors import UserError
 from partition.graph.store import StoredGraph
+from partition.graph.typed import check_one_width
 from partition.records import map_npy, open_regular
 
 
 def needs_features(stored: StoredGraph, options: object) -> None:
     """A UserError for a graph without features."""
     if stored.graph.features is None:
+        check_one_width(stored.path, stored.graph)
         raise UserError(f"{stored.path} has no features", "gcn-partition attach --features FILE")
 
 

@@ -15,7 +15,8 @@ from gcnmpi.run.record import RECORD, metric_of
 Record = Mapping[str, Any]
 """A line of the record of a run, of which its event says what fields it has."""
 
-CHANCE = ("train.seed", "train.split")
+PAIRS = "task.pairs"
+CHANCE = ("train.seed", "train.split", PAIRS)
 # Of the start of a record, beside the configuration; shown under these names, not under their keys.
 FACTS = ("graph", "partition", "ranks", "scheme", "kernel", "dtype", "metric")
 _SHOWN = ("scheme.name", "kernel", "dtype")
@@ -47,27 +48,47 @@ def different_facts(starts: Sequence[Record]) -> list[str]:
 def different_keys(starts: Sequence[Record], chance: bool = True) -> dict[str, list[object]]:
     """The keys that are not the same for all runs, and the value of each run.
 
-    Seed and split are left out without ``chance``: groups of runs have several of each.
+    Seed and split are left out without ``chance``: groups of runs have several of each; so are
+    names of pairs that were made in the same way.
     """
     every = [settings(start) for start in starts]
     names: Sequence[str] = list(dict.fromkeys(name for one in every for name in one))
-    names = sorted(
-        (name for name in names if name not in (_SHOWN if chance else (*_SHOWN, *CHANCE))),
-        key=lambda n: n in CHANCE,
-    )
+    hidden = list(_SHOWN if chance else (*_SHOWN, *CHANCE))
+    if not chance and len({as_text(_kind_of_pairs(start)) for start in starts}) > 1:
+        hidden.remove(PAIRS)
+    names = sorted((name for name in names if name not in hidden), key=lambda n: n in CHANCE)
     columns = {name: [one.get(name) for one in every] for name in names}
     return {name: of for name, of in columns.items() if len(set(map(as_text, of))) > 1}
 
 
 def groups(starts: Sequence[Record]) -> list[list[int]]:
-    """The places of runs of one graph that differ in seed and split only, in order."""
+    """The places of runs of one graph that differ in seed and split only, in order.
+
+    Pairs that were made in the same way, as many of them, are splits, too.
+    """
     found: dict[str, list[int]] = {}
     for place, start in enumerate(starts):
         same = {name: value for name, value in settings(start).items() if name not in CHANCE}
         here = [start.get(name) for name in ("graph_id", "data_id", "direction")]
-        facts = [fact(start, name) for name in FACTS]
+        facts = [_kind_of_pairs(start), *(fact(start, name) for name in FACTS)]
         found.setdefault(json.dumps([same, here, facts], sort_keys=True), []).append(place)
     return list(found.values())
+
+
+def further_metrics(start: Record) -> list[str]:
+    """The metrics of a run beside the one that chose its best weights."""
+    task = (start.get("config") or {}).get("task")
+    named = task.get("metrics") if isinstance(task, Mapping) else None
+    names = [name for name in named if isinstance(name, str)] if isinstance(named, list) else []
+    return [name for name in dict.fromkeys(names) if name != metric_of(start)]
+
+
+def _kind_of_pairs(start: Record) -> object:
+    """All that a record says of its pairs but their name; None of another task."""
+    pairs = start.get("pairs")
+    if not isinstance(pairs, Mapping):  # records of earlier versions
+        return start.get("pairs_id")
+    return {name: value for name, value in pairs.items() if name != "name"}
 
 
 def spread(values: Sequence[float | None]) -> tuple[float | None, float | None]:

@@ -20,6 +20,7 @@ from gcnmpi.report.groups import (
     fact,
     spread,
 )
+from gcnmpi.report.pairs import counts_of, how_scored, label_of, learns_pairs
 from gcnmpi.report.run_curves import Entry, by_run, curves, entries_of
 from gcnmpi.report.run_facts import COMPUTING, RunFacts, total
 from gcnmpi.report.run_figures import (
@@ -79,9 +80,11 @@ def _means(entries: Sequence[Entry]) -> Table:
     """Runs that differ by chance only, with mean and deviation."""
     starts = [entry.runs[0].start for entry in entries]
     facts, keys = different_facts(starts), different_keys(starts, chance=False)
+    further = _further([entry.runs[0] for entry in entries])
     head = [
         "entry", *facts, *keys, "runs", "s/epoch", "loss", "deviation", "best validation",
         "deviation", "its test", "deviation",
+        *(name for metric in further for name in (f"its {label_of(metric)}", "deviation")),
     ]  # fmt: skip
     rows = []
     for place, (entry, start) in enumerate(zip(entries, starts, strict=True)):
@@ -93,9 +96,16 @@ def _means(entries: Sequence[Entry]) -> Table:
             *spread([run.epochs[-1]["loss"] for run in of]),
             *spread([run.best.get(f"val_{metric}") for run in of]),
             *spread([run.best.get(f"test_{metric}") for run in of]),
+            *(
+                figure
+                for other in further
+                for figure in spread([run.best.get(f"test_{other}") for run in of])
+            ),
         ])  # fmt: skip
     low = len(facts) + len(keys) + 2
-    formats = _settings(facts, keys, 1) | dict.fromkeys(range(low + 1, low + 7), ".4f")
+    formats = _settings(facts, keys, 1) | dict.fromkeys(
+        range(low + 1, low + 7 + 2 * len(further)), ".4f"
+    )
     return Table(
         "Means over seeds and splits", head, rows,
         "Runs that differ in seed and split only are one entry: mean and standard deviation (of a "
@@ -111,9 +121,11 @@ def _runs(runs: Sequence[RunFacts], entries: Sequence[Entry], marked: bool) -> T
     starts = [run.start for run in runs]
     facts, keys = different_facts(starts), different_keys(starts)
     numbers = {id(run): entry.place + 1 for entry in entries for run in entry.runs}
+    further = _further(runs)
     head = [
         "run", "no.", *facts, *keys, "epochs", "s/epoch", "MB/epoch", "MB busiest rank",
         "peak GB per rank", "loss", "best validation", "its test",
+        *(f"its {label_of(metric)}" for metric in further),
     ]  # fmt: skip
     rows = []
     for place, run in enumerate(runs):
@@ -127,13 +139,15 @@ def _runs(runs: Sequence[RunFacts], entries: Sequence[Entry], marked: bool) -> T
             None if run.sent is None else float(run.sent.max()) / 1e6,
             None if run.peak is None else float(run.peak.max()) / 1e9,
             last["loss"], best.get(f"val_{run.metric}"), best.get(f"test_{run.metric}"),
+            *(best.get(f"test_{metric}") for metric in further),
         ])  # fmt: skip
     low = len(facts) + len(keys) + 3
     marks: dict[int, str | Sequence[str]] = {}
     if marked:
         marks = {low + offset: "low" for offset in range(5)}
         marks[low + 5] = [_better(run) for run in runs]
-    formats = _settings(facts, keys, 2) | {low + 5: ".4f", low + 6: ".4f"}
+    formats = _settings(facts, keys, 2)
+    formats |= dict.fromkeys(range(low + 5, low + 7 + len(further)), ".4f")
     metrics = ", ".join(dict.fromkeys(run.metric for run in runs))
     note = (
         "MB/epoch: what all ranks send in the exchanges of an epoch of training. Loss: of the last "
@@ -143,6 +157,11 @@ def _runs(runs: Sequence[RunFacts], entries: Sequence[Entry], marked: bool) -> T
     return Table(
         "Runs", head, rows, note, marks, [_scope(run) for run in runs], formats, sorts=True
     )
+
+
+def _further(runs: Sequence[RunFacts]) -> list[str]:
+    """The metrics of runs beside those that chose their best weights."""
+    return list(dict.fromkeys(metric for run in runs for metric in run.metrics[1:]))
 
 
 def _settings(facts: Sequence[str], keys: Collection[str], first: int) -> dict[int, str]:
@@ -198,7 +217,7 @@ def _sections(run: RunFacts, key: str, group: str) -> Iterator[Section]:
 
 
 def _overview(run: RunFacts) -> list[Fact]:
-    last, best, metric = run.epochs[-1], run.best, run.metric.replace("_", " ")
+    last, best, metric = run.epochs[-1], run.best, label_of(run.metric)
     wanted = run.start.get("config", {}).get("train", {}).get("epochs")
     stopped = "stopped early" if run.end.get("stopped_early") else f"of {number(wanted)}"
     facts = [
@@ -211,9 +230,10 @@ def _overview(run: RunFacts) -> list[Fact]:
         facts.append(
             Fact(f"validation {metric}", _score(value), f"best, epoch {number(best['epoch'])}")
         )
-        if best.get(f"test_{run.metric}") is not None:
-            test = _score(best[f"test_{run.metric}"])
-            facts.append(Fact(f"test {metric}", test, "in the epoch of the best validation"))
+        for other in run.metrics:
+            if (value := best.get(f"test_{other}")) is not None:
+                where = "in the epoch of the best validation"
+                facts.append(Fact(f"test {label_of(other)}", _score(value), where))
     if run.sent is not None and run.ranks > 1:
         busiest = with_unit(float(run.sent.max()), BYTES)
         total_sent = with_unit(float(run.sent.sum()), BYTES)
@@ -278,6 +298,9 @@ def _environment(run: RunFacts) -> list[Table]:
     names = {"n": "vertices", "nnz": "arcs", "threads": "threads per rank", "time": "started (UTC)"}
     known = [key for key in described if start.get(key) is not None]
     facts = [(names.get(key, key), _plain(start[key])) for key in known]
+    if counts := counts_of(start):
+        made = start["pairs"].get("made")
+        facts += [("pairs", counts), ("pairs: made by", _text(made))]
     options = start.get("scheme_options") or {}
     if isinstance(options, dict):
         options = {key: value for key, value in options.items() if key != "name"}
@@ -311,6 +334,9 @@ def _what(run: RunFacts) -> str:
     parts.append(f"{_text(name).upper() if name else 'Training'} on {_text(start.get('graph'))}")
     if isinstance(start.get("n"), int) and isinstance(start.get("nnz"), int):
         parts.append(f"{start['n']:,} vertices, {start['nnz']:,} arcs")
+    if learns_pairs(start):
+        parts.append(f"links of the pairs {_text(start['config']['task'].get('pairs'))}")
+        parts += [counts, how_scored(start)] if (counts := counts_of(start)) else []
     ranks = "1 rank" if run.ranks == 1 else f"{run.ranks} ranks"
     hosts = len(set(map(str, start.get("hosts") or [])))
     parts.append(f"{ranks} on {hosts} {'host' if hosts == 1 else 'hosts'}" if hosts else ranks)

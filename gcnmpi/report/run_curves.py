@@ -10,6 +10,7 @@ import numpy as np
 from gcnmpi.core.timing import EPOCH_PHASES
 from gcnmpi.options.task import is_better
 from gcnmpi.report.groups import as_text, different_keys, groups, spread
+from gcnmpi.report.pairs import heading_of, label_of, learns_pairs
 from gcnmpi.report.run_facts import PHASE_COLOURS, PHASE_NAMES, RunFacts, total
 from partition.charts.figures import COLOURS, COLUMNS, Bars, Binned, Figure, Lines, Series, binned
 from partition.charts.scales import BYTES, SECONDS, number, unit_of
@@ -54,11 +55,16 @@ def curves(runs: Sequence[RunFacts], prefix: str = "") -> list[Figure]:
     """Loss, metrics and seconds over the epochs; of several runs the validation metric only."""
     entries, whose = entries_of(runs), "of the run" if len(runs) == 1 else "of each run"
     figures: list[Figure] = []
-    what = f"The loss of the training vertices {whose}, in each epoch before its update"
+    learned = {
+        "pairs to train on" if learns_pairs(run.start) else "training vertices" for run in runs
+    }
+    what = (
+        f"The loss of the {' or '.join(sorted(learned))} {whose}, in each epoch before its update"
+    )
     loss = _of_entries(entries, "loss", "loss")
     figures += _curve(prefix + "loss", "Training loss", what, "loss", loss, log=True)
-    for metric in dict.fromkeys(run.metric for run in runs):
-        label = metric.replace("_", " ")
+    for metric in dict.fromkeys(metric for run in runs for metric in run.metrics):
+        label = label_of(metric)
         if len(runs) == 1:
             masks = (("val", "validation"), ("test", "test"), ("train", "training"))
             best = runs[0].best.get("epoch")
@@ -71,11 +77,12 @@ def curves(runs: Sequence[RunFacts], prefix: str = "") -> list[Figure]:
                 )
                 for place, (mask, name) in enumerate(masks)
             ]
-            title, what = label.capitalize(), f"{label.capitalize()} after each epoch"
+            title = heading_of(metric)
+            what = f"{title} after each epoch"
         else:
             title = f"Validation {label}"
             what = f"{title} {whose}, after each epoch"
-            scored = [entry for entry in entries if entry.runs[0].metric == metric]
+            scored = [entry for entry in entries if metric in entry.runs[0].metrics]
             lines = _of_entries(scored, f"val_{metric}", "validation", metric)
         figures += _curve(prefix + _slug(metric), title, what, label, lines, from_zero=False)
     most = max(epoch["seconds"] or 0.0 for run in runs for epoch in run.epochs)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from gcnmpi.core.timing import EPOCH_PHASES
-from gcnmpi.report.groups import Record
+from gcnmpi.report.groups import Record, further_metrics
 from gcnmpi.run.record import RunRecord, metric_of
 from partition.errors import UserError, shown
 
@@ -66,6 +66,11 @@ class RunFacts:
     def curve(self, key: str) -> tuple[list[int], list[float | None]]:
         """Epochs, and their values of a field."""
         return [e["epoch"] for e in self.epochs], [e.get(key) for e in self.epochs]
+
+    @property
+    def metrics(self) -> list[str]:
+        """All metrics that were evaluated, the one that chose the best weights first."""
+        return [self.metric, *further_metrics(self.start)]
 
     @property
     def best(self) -> Record:

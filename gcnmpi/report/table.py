@@ -17,10 +17,12 @@ from gcnmpi.report.groups import (
     different_facts,
     different_keys,
     fact,
+    further_metrics,
     groups,
     short_names,
     spread,
 )
+from gcnmpi.report.pairs import label_of, told_pairs
 from gcnmpi.report.run_facts import facts_of
 from gcnmpi.run.record import RECORD, RunRecord, metric_of, read_run
 from partition.charts.paper import (
@@ -92,7 +94,8 @@ def print_runs(
     if as_json:
         print(json.dumps(rows))
     elif as_csv:
-        writer = csv.DictWriter(sys.stdout, list(rows[0]), lineterminator="\n")
+        names = list(dict.fromkeys(name for row in rows for name in row))
+        writer = csv.DictWriter(sys.stdout, names, lineterminator="\n")
         writer.writeheader()
         for row in rows:
             writer.writerow({k: as_text(v) if isinstance(v, list) else v for k, v in row.items()})
@@ -124,8 +127,9 @@ def _together(rows: Sequence[Record], starts: Sequence[Record]) -> list[dict[str
     keys, more = different_keys(starts), [dict(row) for row in rows]
     for number, places in enumerate(groups(starts), 1):
         means: dict[str, object] = {"group": number, "group_runs": len(places)}
-        for name in ("best_val", "best_test"):
-            values = spread([rows[place][name] for place in places])
+        of_best = (name for name in rows[places[0]] if name.startswith(("best_val", "best_test")))
+        for name in of_best:
+            values = spread([rows[place].get(name) for place in places])
             means |= dict(zip((f"{name}_mean", f"{name}_deviation"), values, strict=True))
         for place in places:
             more[place] |= means | {name: of[place] for name, of in keys.items()}
@@ -135,7 +139,9 @@ def _together(rows: Sequence[Record], starts: Sequence[Record]) -> list[dict[str
 def _print_table(names: Sequence[str], rows: Sequence[Record], starts: Sequence[Record]) -> None:
     different = [*different_facts(starts), *different_keys(starts)]
     numbers = ("MB/epoch", "busiest", "s/epoch", "loss", "val", "test", "best val", "its test")
-    table = table_of(("run", *different), numbers)
+    further = _further(starts)
+    heads = [f"its {label_of(metric)}" for metric in further]
+    table = table_of(("run", *different), (*numbers, *heads))
     for name, row in zip(names, rows, strict=True):
         table.add_row(
             shown(name),
@@ -145,14 +151,19 @@ def _print_table(names: Sequence[str], rows: Sequence[Record], starts: Sequence[
             f"{row['seconds_per_epoch']:.4f}",
             f"{row['loss']:.4f}",
             *(_fraction(row[name]) for name in ("val", "test", "best_val", "best_test")),
+            *(_fraction(row.get(f"best_test_{metric}")) for metric in further),
         )
     common = [name for name in FACTS if name not in different]
     print(", ".join(f"{name} {_text(fact(starts[0], name))}" for name in common))
+    for line in told_pairs(starts):
+        print(line)
     print_wide(table)
     print("MB/epoch: what all ranks sent in the exchanges of a training epoch; busiest: one rank")
     print(
         "val, test: after the last epoch; best val, its test: in the epoch of the best validation"
     )
+    if further:
+        print(f"{', '.join(heads)}: of the test part, in that epoch")
     if any(row["group_runs"] > 1 for row in rows):
         _print_means(rows, starts)
 
@@ -162,18 +173,26 @@ def _print_means(rows: Sequence[Record], starts: Sequence[Record]) -> None:
     firsts = [places[0] for places in groups(starts)]
     each = [starts[place] for place in firsts]
     different = [*different_facts(each), *different_keys(each, chance=False)]
-    table = table_of(different, ("runs", "best val", "its test"))
+    further = _further(each)
+    heads = (f"its {label_of(metric)}" for metric in further)
+    table = table_of(different, ("runs", "best val", "its test", *heads))
+    names = ("best_val", "best_test", *(f"best_test_{metric}" for metric in further))
     for row in (rows[place] for place in firsts):
         table.add_row(
             *(_text(row[name]) for name in different),
             str(row["group_runs"]),
             *(
-                f"{_fraction(row[f'{name}_mean'])} ± {_fraction(row[f'{name}_deviation'])}"
-                for name in ("best_val", "best_test")
+                f"{_fraction(row.get(f'{name}_mean'))} ± {_fraction(row.get(f'{name}_deviation'))}"
+                for name in names
             ),
         )
     print("\nmean ± standard deviation of runs that differ in seed or split only:")
     print_wide(table)
+
+
+def _further(starts: Sequence[Record]) -> list[str]:
+    """The metrics of runs beside those that chose their best weights."""
+    return list(dict.fromkeys(metric for start in starts for metric in further_metrics(start)))
 
 
 def _runs(paths: Sequence[Path]) -> list[tuple[Path, bool]]:
@@ -215,6 +234,11 @@ def _row(run: Path, record: RunRecord) -> dict[str, Any]:
             "best_epoch": best["epoch"] if best else None,
             "best_val": best.get(f"val_{metric}"),
             "best_test": best.get(f"test_{metric}"),
+            **{
+                f"best_{mask}_{other}": best.get(f"{mask}_{other}")
+                for other in further_metrics(record.start)
+                for mask in ("val", "test")
+            },
         }
     except KeyError as error:
         raise UserError(f"{run} is damaged: its record has no {error}") from error
@@ -248,7 +272,7 @@ def plot_curves(
     ``.png``, ``.pdf``, ``.svg``.
     """
     panels = {"loss": "training loss"}
-    panels |= {f"val_{metric}": f"validation {metric.replace('_', ' ')}" for metric in metrics}
+    panels |= {f"val_{metric}": f"validation {label_of(metric)}" for metric in metrics}
     curves = {
         key: [
             [(e["epoch"], e[key]) for e in epochs if e.get(key) is not None] for _, epochs in runs

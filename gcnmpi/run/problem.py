@@ -48,6 +48,7 @@ from partition.graph.examples import ARCS, TARGET_FILES, examples_of
 from partition.graph.graph import MASKS, UNLABELLED
 from partition.graph.sparse_rows import SparseRows
 from partition.graph.store import StoredGraph
+from partition.graph.typed import check_one_width
 
 
 @dataclass(frozen=True)
@@ -191,6 +192,8 @@ def _sparse_features(problem: Problem, features: SparseRows) -> SparseInput:
 
 def _there(stored: StoredGraph, what: str, array: Any, example: str) -> Any:
     if array is None:
+        if what == "features":
+            check_one_width(stored.path, stored.graph)
         raise UserError(
             f"{stored.path} has no {what}",
             f"import it with --{what} FILE.npy, or --{what} {example} for an experiment",

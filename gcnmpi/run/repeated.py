@@ -1,4 +1,4 @@
-"""Several runs of one launch, one after the other: seeds, splits, and points of a grid of keys.
+"""Several runs of one launch, one after the other: seeds, splits, pairs, points of a grid of keys.
 
 Every run has a folder of its own, with its record and checkpoints. A run that is complete is not
 run again, and one that was interrupted goes on: so do all of them together. A run that is there
@@ -31,6 +31,7 @@ from partition.graph.manifest import read_manifest
 from partition.records import atomic_file, read_records
 
 SUMMARY = "summary.json"
+SEED = "{seed}"  # in a name of pairs
 
 
 @dataclass(frozen=True)
@@ -42,6 +43,7 @@ class Planned:
     seed: int
     split: int
     config: Config
+    pairs: str = ""  # of link prediction, where several sets are asked for
 
 
 @dataclass(frozen=True)
@@ -62,26 +64,34 @@ class Outcome:
     epoch: int
     val: float | None
     test: float | None
+    pairs: str = ""
 
 
 def plan(
     configs: Mapping[str, Callable[[Sequence[str]], Config]],
     seeds: Sequence[int],
     splits: Sequence[int] | None,
+    pairs: Sequence[str] = (),
 ) -> list[Planned]:
     """All runs, in the order in which they are run, each once however often it is spelled.
 
     For each point of the grid, ``configs`` has a function that reads the configuration with more
-    settings over it. Without ``splits``, the configured one is taken.
+    settings over it. Without ``splits`` or ``pairs``, what is configured is taken. ``SEED`` in a
+    name of pairs is the seed of the run.
     """
     runs: dict[str, Planned] = {}
     some: Sequence[int | None] = [None] if splits is None else splits
-    for (point, make), split, seed in itertools.product(configs.items(), some, seeds):
+    every = itertools.product(configs.items(), some, pairs or [""], seeds)
+    for (point, make), split, named, seed in every:
+        of_pairs = named.replace(SEED, str(seed))
         of_split = [] if split is None else [f"train.split={split}"]
+        of_split += [f"task.pairs={of_pairs}"] if of_pairs else []
         config = make([f"train.seed={seed}", *of_split])
         name = f"seed-{seed}" if split is None else f"split-{split}-seed-{seed}"
-        folder = f"{point.replace('/', '_')}/{name}" if point else name
-        planned = Planned(folder, point, seed, config.train.split, config)
+        name = f"{of_pairs}-{name}" if of_pairs else name
+        parts = [part.replace("/", "_") for part in (point, name) if part]
+        folder = "/".join(parts)
+        planned = Planned(folder, point, seed, config.train.split, config, of_pairs)
         runs.setdefault(repr(config), planned)
     return list(runs.values())
 
@@ -158,7 +168,7 @@ def _outcome(planned: Planned, record: RunRecord) -> Outcome:
     epoch = next(line for line in record.epochs if line["epoch"] == best)
     return Outcome(
         planned.name, planned.point, planned.seed, planned.split, metric, best,
-        epoch.get(f"val_{metric}"), epoch.get(f"test_{metric}"),
+        epoch.get(f"val_{metric}"), epoch.get(f"test_{metric}"), planned.pairs,
     )  # fmt: skip
 
 

@@ -39,6 +39,7 @@ from gcnmpi.run.record import (
 from gcnmpi.run.step import BaseStep
 from gcnmpi.run.writer import Writer
 from partition.errors import UserError
+from partition.graph.links import HELD_OUT, PairSet
 
 
 def start_record(problem: Problem, warnings: list[str]) -> dict[str, Any]:
@@ -66,6 +67,7 @@ def opened_record(
         "graph_id": manifest.id,
         "data_id": manifest.data_id,
         "pairs_id": None if pairs is None else pairs.id,
+        "pairs": None if pairs is None else _of_pairs(pairs),
         "n": manifest.n,
         "nnz": manifest.nnz,
         "partition": None if partition is None else partition.name,
@@ -88,6 +90,16 @@ def opened_record(
         **how,
         "warnings": [*opened.told, *warnings],
     }
+
+
+def _of_pairs(pairs: PairSet) -> dict[str, Any]:
+    """Facts of pairs for reports: how they were made, and how many there are."""
+    counts = {mask: len(of) for mask, of in pairs.positives.items()}
+    negatives = {mask: len(of) for mask, of in pairs.negatives.items()}
+    drawn = {mask: pairs.drawn for mask in HELD_OUT if pairs.drawn}
+    candidates = drawn | {mask: of.shape[1] for mask, of in pairs.candidates.items()}
+    made = {"name": pairs.name, "made": pairs.made, "directed": pairs.directed}
+    return {**made, **counts, "negatives": negatives, "candidates": candidates}
 
 
 @functools.cache  # each call parses the package's metadata

@@ -15,6 +15,7 @@ from partition.commands import parse_bytes
 from partition.errors import UserError
 from partition.graph import store
 from partition.graph.graph import MASKS
+from partition.graph.relations import STORED_NAME
 from partition.graph.sparse_rows import FORMS
 from partition.importing import assemble
 from partition.importing.arc_data import ArcFiles
@@ -39,13 +40,21 @@ DIRECTED = (
 )
 
 
+ONE_WAY_RELATIONS = (
+    "a vertex sums over the arcs that enter it; --reverse adds the reverse of each relation, so "
+    "that the types at their sources sum too"
+)
+
+
 def _vertex_data_options(command: Callable[..., object]) -> Callable[..., object]:
     """--features, --labels, --targets, the masks, and what says which vertex a row is of."""
     options = [
         option(
             "--features",
-            "A file, or D random columns; with orthogonal:D of length 1 and at right angles.",
-            metavar="X|random:D|orthogonal:D",
+            "A file, or D random columns; with orthogonal:D of length 1 and at right angles. Of a "
+            "graph with vertex types, TYPE=FILE for each type.",
+            metavar="X|random:D|orthogonal:D|TYPE=X",
+            multiple=True,
         ),
         option("--labels", "A file, or C random classes.", metavar="Y|random:C"),
         option(
@@ -114,7 +123,10 @@ Examples:
   gcn-partition import ogb:ogbn-arxiv arxiv.graph --undirected
   gcn-partition import links.txt links.graph --undirected --features x.npy --labels y.csv
   gcn-partition import links.csv links.graph --features people.csv --label-column kind
-  gcn-partition import calls.csv calls.graph --columns source,target,-,weight --ids people.txt""",
+  gcn-partition import calls.csv calls.graph --columns source,target,-,weight --ids people.txt
+  gcn-partition import train.tsv kg.graph --columns source,relation,target --reverse
+  gcn-partition import ogbn_mag mag.graph --reverse
+  gcn-partition import DIR g.graph --relation author,writes,paper=w.csv --nodes paper=p.parquet""",
 )
 @click.argument("source", type=FILE)
 @common.out_argument
@@ -123,14 +135,15 @@ Examples:
     "Format of SOURCE: Matrix Market, a list of arcs, the planetoid files (SOURCE is their "
     "common prefix), the npz of gnn-benchmark or of SciPy, an edge_index in an npy, a folder of "
     "OGB with raw and split, a file of PyTorch Geometric or of dgl.save_graphs, a folder of "
-    "DistDGL, or a list of arcs in Parquet; auto looks at the file.",
+    "DistDGL, a list of arcs in Parquet, triples of a list with a column of relations, or tables "
+    "of relations; auto looks at the file.",
     AUTOMATIC,
     type=click.Choice([AUTOMATIC, *READERS]),
 )
 @option(
     "--columns",
-    "Columns of a list of arcs, in their order: source, target, weight, and - for a column "
-    "that is not read. Further columns are not read.",
+    "Columns of a list of arcs, in their order: source, target, weight, relation, and - for a "
+    "column that is not read. Further columns are not read.",
     metavar="NAMES",
 )
 @click.option(
@@ -143,6 +156,24 @@ Examples:
     "--vertices",
     "Vertices of a list of arcs, including those without arcs: N for 0..N-1 or 1..N, or A..B.",
     metavar="N|A..B",
+)
+@option(
+    "--relation",
+    "Table of the arcs of a relation, in the folder SOURCE; once for each.",
+    metavar="A,NAME,B=FILE",
+    multiple=True,
+)
+@option(
+    "--nodes",
+    "Table of the vertices of a type, with ids, features, label and split; or how many there are. "
+    "Without it, they are those of the arcs.",
+    metavar="TYPE=FILE|N",
+    multiple=True,
+)
+@option(
+    "--reverse",
+    "Add the reverse of each relation, rev_NAME, unless it is there or the relation is symmetric.",
+    is_flag=True,
 )
 @option("--undirected", "Add the reverse of every arc.", is_flag=True)
 @common.direction_option(
@@ -197,7 +228,7 @@ def import_(
     SOURCE may also be a data set that PyTorch Geometric, OGB or DGL downloads, if it is installed:
     pyg:CLASS/NAME, ogb:NAME, dgl:CLASS.
     """
-    masks, split = _masks(options), _split(options)
+    masks, split, type_features = _masks(options), _split(options), _type_features(options)
     arc_files = _arc_files(options)
     layout = Layout(**{part.name: options.pop(part.name) for part in fields(Layout)})
     limit = None if memory is None else parse_bytes(memory)
@@ -212,12 +243,16 @@ def import_(
             overwrite=force,
             memory=limit,
             arc_files=arc_files,
+            type_features=type_features,
             report=note,
             tell=tell,
             **options,
         )
     if manifest.source["format"] == "ogb" and manifest.directed and not options["undirected"]:
         note(ONE_WAY)
+    elif manifest.vertex_types:
+        if not options["reverse"]:
+            note(ONE_WAY_RELATIONS)
     elif manifest.directed and direction is None and not options["undirected"]:
         note(DIRECTED)
     _show_data(out, manifest, as_json)
@@ -229,7 +264,8 @@ Examples:
   gcn-partition attach links.graph --features x.npy --labels y.csv --train-mask train.npy
   gcn-partition attach calls.graph --features x.csv --ids people.txt
   gcn-partition attach links.graph --split random:0.6,0.2,0.2 --splits 10
-  gcn-partition attach links.graph --arc-features random:16 --arc-labels y.npy""",
+  gcn-partition attach links.graph --arc-features random:16 --arc-labels y.npy
+  gcn-partition attach mag.graph --features author=a.npy --features institution=i.npy""",
 )
 @common.graph_argument
 @_vertex_data_options
@@ -253,7 +289,7 @@ def attach(graph: Path, as_json: bool, **options: Any) -> None:
 
     Arcs and partitions stay as they are.
     """
-    masks, split = _masks(options), _split(options)
+    masks, split, type_features = _masks(options), _split(options), _type_features(options)
     of_arcs = {name: options.pop(f"arc_{name}_mask") for name in MASKS}
     arc_files = ArcFiles(
         options.pop("arc_features"),
@@ -262,19 +298,38 @@ def attach(graph: Path, as_json: bool, **options: Any) -> None:
         options["seed"],
     )
     named = ("features", "labels", "targets", "label_column")
-    given = arc_files.given() or any(options[name] is not None for name in named)
+    given = arc_files.given() or type_features or any(options[name] is not None for name in named)
     if not masks and split is None and not given and options["keep_features"] == AUTOMATIC:
         hint = "give --features, --labels, --targets, a mask, --split, or --arc-features"
         raise UserError("there is nothing to attach", hint)
     manifest = assemble.attach_files(
-        graph, masks=masks, split=split, arc_files=arc_files, report=note, **options
-    )
+        graph, masks=masks, split=split, arc_files=arc_files, type_features=type_features,
+        report=note, **options,
+    )  # fmt: skip
     _show_data(graph, manifest, as_json)
 
 
 def _masks(options: dict[str, Any]) -> dict[str, Path]:
     given = {name: options.pop(f"{name}_mask") for name in MASKS}
     return {name: file for name, file in given.items() if file is not None}
+
+
+def _type_features(options: dict[str, Any]) -> dict[str, Path]:
+    """Files of the features of types; those of all vertices, at most one, stay an option."""
+    found: dict[str, Path] = {}
+    of_all = []
+    for text in options["features"]:
+        name, equals, file = text.partition("=")
+        if not equals or not STORED_NAME.fullmatch(name) or Path(text).exists():
+            of_all.append(text)
+        elif name in found:
+            raise UserError(f"--features {name}=… is given twice")
+        else:
+            found[name] = Path(file)
+    if len(of_all) > 1 or (of_all and found):
+        raise UserError("--features is given twice", "once, or TYPE=FILE for each type of vertices")
+    options["features"] = of_all[0] if of_all else None
+    return found
 
 
 def _arc_files(options: dict[str, Any]) -> ArcFiles:

@@ -24,9 +24,23 @@ from partition.graph.sparse_rows import SparseRows
 ARC_FILES = ("indptr", "indices", "weights")
 ARC_FEATURES = ("arc_features",)
 FEATURE_FILES = ("features", *SPARSE_FILES)
+ARC_TYPE = "arc_type"
+TYPE_FEATURES = "features/"  # begins the names of files of one type of vertices
+
+
+class _Files(tuple[str, ...]):
+    """Names of files; features of any type of vertices are among them."""
+
+    def __contains__(self, name: object) -> bool:
+        of_type = isinstance(name, str) and name.startswith(TYPE_FEATURES)
+        return of_type or super().__contains__(name)
+
+
 # All that a graph folder can have.
-FILES = (*ARC_FILES, *FEATURE_FILES, *TARGET_FILES[VERTICES], "ids", *ARC_DATA_FILES)
-OPENED = (*ARC_FILES, "labels", "targets")
+FILES = _Files(
+    (*ARC_FILES, *FEATURE_FILES, *TARGET_FILES[VERTICES], "ids", *ARC_DATA_FILES, ARC_TYPE)
+)
+OPENED = (*ARC_FILES, "labels", "targets", ARC_TYPE)
 ALPHA, BETA = key(0, 0x5355), key(0, 0x4D53)  # keys of their own
 STRIDE = 0xD1342543DE82EF95  # odd: makes one number of two
 
@@ -39,12 +53,16 @@ def content_id(graph: Graph) -> str:
 def data_id(graph: Graph) -> str:
     """Hash of the data of vertices and arcs: features, labels, targets, masks, ids; 32 hex digits.
 
-    Which of them there are counts too, with their types and shapes, and the names of the classes.
+    Which of them there are counts too, with their types and shapes, and the names of the classes;
+    of a heterogeneous graph, types of vertices and the relation of each arc.
     """
     arrays = vertex_arrays(graph) | arc_arrays(graph)
-    names = {"class_names": list(graph.class_names or ())}
+    names: dict[str, object] = {"class_names": list(graph.class_names or ())}
     if graph.arc_data.class_names:
         names["arc_class_names"] = list(graph.arc_data.class_names)
+    if graph.vertex_types is not None:
+        names["vertex_types"] = [f"{n} {name}" for name, n in graph.vertex_types.counts.items()]
+        names["relations"] = [list(one) for one in graph.relations]
     return named_id(graph.n, arrays, names)
 
 
@@ -73,6 +91,7 @@ def vertex_arrays(graph: Graph) -> dict[str, np.ndarray | SparseRows]:
         "targets": graph.targets,
         "ids": graph.ids,
     } | {f"{name}_mask": graph.masks.get(name) for name in MASKS}
+    named |= {TYPE_FEATURES + name: array for name, array in graph.type_features.items()}
     return {
         name: a if isinstance(a, SparseRows) else np.ascontiguousarray(a)
         for name, a in named.items()
@@ -82,7 +101,10 @@ def vertex_arrays(graph: Graph) -> dict[str, np.ndarray | SparseRows]:
 
 def arc_arrays(graph: Graph) -> dict[str, np.ndarray]:
     """The data of the arcs of a graph, in C order, by the names of their files."""
-    return {name: np.ascontiguousarray(a) for name, a in graph.arc_data.columns().items()}
+    columns = graph.arc_data.columns()
+    if graph.arc_type is not None:
+        columns[ARC_TYPE] = graph.arc_type
+    return {name: np.ascontiguousarray(a) for name, a in columns.items()}
 
 
 def file_arrays(graph: Graph) -> dict[str, np.ndarray]:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 
 import numpy as np
 
 from partition.errors import UserError
 from partition.graph.graph import AGAIN
+from partition.graph.relations import STORED_NAME
 from partition.records import NUMBERS, TEXTS, map_npy
 
 WAIT = 60.0  # seconds, for others that hold a lock while they write
@@ -16,7 +16,7 @@ WAIT = 60.0  # seconds, for others that hold a lock while they write
 
 def check_stored_name(kind: str, name: str) -> str:
     """The name, if a thing in a graph folder may be called so; ``kind`` says what it is."""
-    if not re.fullmatch(r"[A-Za-z0-9_][A-Za-z0-9_.+=-]{0,199}", name):
+    if not STORED_NAME.fullmatch(name):
         raise UserError(
             f"{name!r} is not a valid name for {kind}",
             "use at most 200 letters, digits and any of _ . + = -",

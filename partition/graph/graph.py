@@ -17,6 +17,7 @@ from numpy.typing import DTypeLike
 from partition.errors import UserError, check_name
 from partition.graph.arc_data import AGAIN, UNLABELLED, ArcData
 from partition.graph.arc_data import MASKS as MASKS
+from partition.graph.relations import Relation, VertexTypes
 from partition.graph.sparse_rows import SparseRows
 
 DIRECTIONS = ("in", "out")
@@ -53,6 +54,14 @@ class Graph:
         Columns in the order of the arcs.
     parallel : bool
         There may be several arcs from one vertex to another; see :func:`merged`.
+    vertex_types : VertexTypes, optional
+        Ranges of the vertices, in a heterogeneous graph.
+    relations : tuple of Relation
+        Its relations, in the order of their numbers.
+    arc_type : (nnz,) uint8 or uint16, optional
+        The number of the relation of each arc; of parallel arcs it does not fall.
+    type_features : mapping of str to (n_type, d_type) float32
+        Features of types of vertices, where they are not ``features`` of all vertices.
     """
 
     indptr: np.ndarray
@@ -66,6 +75,10 @@ class Graph:
     targets: np.ndarray | None = None
     arc_data: ArcData = field(default_factory=ArcData)
     parallel: bool = False
+    vertex_types: VertexTypes | None = None
+    relations: tuple[Relation, ...] = ()
+    arc_type: np.ndarray | None = None
+    type_features: Mapping[str, np.ndarray] = field(default_factory=dict)
 
     @property
     def n(self) -> int:
@@ -88,6 +101,16 @@ class Graph:
     def splits(self) -> int:
         """Number of splits into masks; 1 also without masks."""
         return max((mask.shape[1] for mask in self.masks.values() if mask.ndim == 2), default=1)
+
+    def features_of(self, name: str) -> np.ndarray | None:
+        """Features of the vertices of a type, (n_type, d_type) float32; None where it has none."""
+        if self.vertex_types is None:
+            raise UserError(f"there is no vertex type {name!r}: the graph has no types")
+        own = self.vertex_types.range(name)
+        found = self.type_features.get(name)
+        if found is None and self.features is not None:
+            return self.features[own.start : own.stop]
+        return found
 
     def adjacency(self) -> scipy.sparse.csr_array:
         """A as a SciPy matrix of float64 that shares the index arrays."""
@@ -305,7 +328,7 @@ def merged(graph: Graph) -> Graph:
     """The graph with one arc from one vertex to another, as M counts them: weights are added.
 
     The graph itself where no arcs are parallel; otherwise with arrays of arcs in memory, and
-    without data of arcs.
+    without data of arcs and their relations.
     """
     if not graph.parallel:
         return graph
@@ -313,8 +336,9 @@ def merged(graph: Graph) -> Graph:
     source, target, weights = added_up(arcs(graph), np.asarray(graph.indices), weights)
     indptr = np.searchsorted(source, np.arange(graph.n + 1)).astype(np.int64)
     return replace(
-        graph, indptr=indptr, indices=target, weights=weights, arc_data=ArcData(), parallel=False
-    )
+        graph, indptr=indptr, indices=target, weights=weights, arc_data=ArcData(), parallel=False,
+        relations=(), arc_type=None,
+    )  # fmt: skip
 
 
 def added_up(

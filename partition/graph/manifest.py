@@ -6,7 +6,7 @@ import functools
 import json
 import os
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import MISSING, dataclass, field, fields, is_dataclass
+from dataclasses import MISSING, asdict, dataclass, field, fields, is_dataclass
 from pathlib import Path
 from types import UnionType
 from typing import IO, Annotated, Any, Union, get_args, get_origin, get_type_hints
@@ -17,14 +17,16 @@ from partition.errors import UserError
 from partition.graph.content import FILES, content_id, data_id, sums_of
 from partition.graph.graph import AGAIN, DIRECTIONS, MASKS, Graph, symmetry
 from partition.graph.metrics import Metrics, NodeTraffic
+from partition.graph.relations import Relation, schema_fault
 from partition.graph.sparse_rows import SparseRows
 from partition.records import open_regular, printable, to_json
 
 FORMAT = "gcnmpi-graph"
-VERSION = 5
+VERSION, TYPED_VERSION = 5, 6  # the latter of heterogeneous graphs, and of these alone
+TYPED = ("vertex_types", "relations", "type_features")  # fields that homogeneous graphs lack
 # Version 1 has no data_id; 2 no targets, one split only, dense features; 3 no sums; 4 no data of
-# arcs, and none that are parallel.
-READABLE = (1, 2, 3, 4, 5)
+# arcs, and none that are parallel; 5 no types.
+READABLE = (1, 2, 3, 4, VERSION, TYPED_VERSION)
 PARTITION_FORMAT = "gcnmpi-partition"
 PARTITION_VERSION = 1
 EXCHANGES = ("rows", "mixed")  # of rows of H alone, or of partial sums too
@@ -76,6 +78,12 @@ class Manifest:
         learned; 0 where there are none.
     arc_masks, arc_class_names : tuple of str
         As ``masks`` and ``class_names``, of arcs.
+    vertex_types : mapping of str to int
+        Of a heterogeneous graph, the types of vertices and how many there are, in their order.
+    relations : tuple of (source type, name, target type)
+        In the order of their numbers.
+    type_features : mapping of str to int
+        Columns of the features of types that have some of their own.
     source : mapping
         Where the graph came from, and how its self-loops and duplicate arcs were settled.
     """
@@ -105,6 +113,9 @@ class Manifest:
     arc_masks: tuple[Annotated[str, MASKS], ...] = ()
     arc_class_names: tuple[str, ...] = ()
     sums: Mapping[Annotated[str, FILES], str] = field(default_factory=dict)
+    vertex_types: Mapping[str, Count] = field(default_factory=dict)
+    relations: tuple[tuple[str, ...], ...] = ()
+    type_features: Mapping[str, Count] = field(default_factory=dict)
     format: str = FORMAT
     version: int = VERSION
 
@@ -209,7 +220,17 @@ def manifest_of(
         arc_masks=tuple(name for name in MASKS if name in of_arcs.masks),
         arc_class_names=of_arcs.class_names or (),
         sums=sums_of(arrays),
+        vertex_types={} if graph.vertex_types is None else graph.vertex_types.counts,
+        relations=graph.relations,
+        type_features={name: int(x.shape[1]) for name, x in graph.type_features.items()},
+        version=VERSION if graph.vertex_types is None else TYPED_VERSION,
     )
+
+
+def stored_fields(manifest: Manifest) -> dict[str, Any]:
+    """The fields of a manifest as its file has them."""
+    hidden = () if manifest.vertex_types else TYPED
+    return {name: value for name, value in asdict(manifest).items() if name not in hidden}
 
 
 def read_manifest(path: Path) -> Manifest:
@@ -251,6 +272,11 @@ def read_manifest(path: Path) -> Manifest:
             )
     if facts.get("arc_classes") and facts.get("arc_targets"):
         raise UserError(f"{file} is damaged: labels of arcs are classes or numbers, not both")
+    types, relations = facts.get("vertex_types", {}), facts.get("relations", ())
+    fault = schema_fault(facts["n"], types, relations, facts.get("type_features", {}))
+    if fault is not None:
+        raise UserError(f"{file} is damaged: {fault}")
+    lists["relations"] = tuple(Relation(*one) for one in relations)
     return Manifest(**(facts | lists))
 
 
@@ -361,6 +387,8 @@ def _are_figures(kind: type, figures: Mapping[str, Any], k: int) -> bool:
     if not _fits(per_node, Positive) or figures.get("k", k) != k:
         return False
     lists = [value for value in figures.values() if type(value) is list]
+    if type(figures.get("types")) is dict:
+        lists += figures["types"].values()
     return (
         all(_fits(value, known[name]) for name, value in figures.items())
         and all(len(value) == -(-k // per_node) and _fits(value, list[Count]) for value in lists)

@@ -8,6 +8,7 @@
         [features.npy, or features_indptr.npy features_indices.npy features_data.npy]
         [train_mask.npy val_mask.npy test_mask.npy] [ids.npy]
         [arc_features.npy] [arc_labels.npy] [arc_train_mask.npy …] [arc_ids.npy]
+        [arc_type.npy] [features/TYPE.npy …]
         partitions/NAME.npz  NAME.json
         [pairs/NAME/]
 
@@ -20,7 +21,7 @@ import contextlib
 import os
 import shutil
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from pathlib import Path
 
@@ -50,8 +51,11 @@ from partition.graph.manifest import (
     manifest_of,
     read_description,
     read_manifest,
+    stored_fields,
 )
+from partition.graph.metrics import rows_of_types
 from partition.graph.sparse_rows import kept_form, read_features
+from partition.graph.typed import check_ends, read_types, settled
 from partition.locks import folder_inside, folder_lock
 from partition.records import atomic_file, atomic_folder, read_npz, sweep
 
@@ -112,7 +116,9 @@ def write_graph(
     """
     path = Path(path)
     check_target(path, overwrite)
-    graph = replace(graph, features=kept_form(graph.features, keep_features))
+    graph = settled(graph)
+    if graph.vertex_types is None or keep_features != "auto":
+        graph = replace(graph, features=kept_form(graph.features, keep_features))
     arrays = content.file_arrays(graph)
     manifest = manifest_of(graph, arrays, path.stem, direction, source)
     nbytes = sum(array.nbytes for array in arrays.values())
@@ -125,11 +131,13 @@ def write_graph(
     lost_pairs: list[str] = []
     with contextlib.ExitStack() as stack, atomic_folder(path, overwrite=overwrite) as temporary:
         (temporary / "partitions").mkdir()
+        if graph.type_features:
+            (temporary / "features").mkdir()
         for name, array in arrays.items():
             with atomic_file(temporary / f"{name}.npy") as file:
                 np.save(file, array, allow_pickle=False)
         with atomic_file(temporary / "manifest.json", "w") as file:
-            dump_json(file, asdict(manifest))
+            dump_json(file, stored_fields(manifest))
         if path.exists():
             # Until the new folder is in its place.
             stack.enter_context(folder_lock(path, "gcn-partition import --force", patience=WAIT))
@@ -209,6 +217,9 @@ def open_graph(path: str | os.PathLike[str], *, check: bool = True) -> StoredGra
             manifest.arc_masks, manifest.arc_class_names, (path / "arc_ids.npy").exists(),
         ),
         parallel=manifest.parallel,
+        **read_types(
+            load, nnz, manifest.vertex_types, manifest.relations, manifest.type_features
+        ),
     )  # fmt: skip
     if graph.indptr[0] != 0 or graph.indptr[-1] != nnz:
         raise UserError(
@@ -220,6 +231,7 @@ def open_graph(path: str | os.PathLike[str], *, check: bool = True) -> StoredGra
     if check:
         try:
             check_arcs(graph, 0, n)
+            check_ends(graph, 0, n)
             check_labels(graph, manifest.classes)
             check_targets(graph)
         except UserError as error:
@@ -285,6 +297,8 @@ def write_partition(
     stored = replace(partition, parts=parts, id=content.parts_id(partition.k, parts))
     facts = {"format": PARTITION_FORMAT, "version": PARTITION_VERSION}
     facts |= {f.name: getattr(stored, f.name) for f in fields(Partition) if f.name != "parts"}
+    for name in ("metrics", "mixed"):
+        facts[name] = {key: each.stored() for key, each in getattr(stored, name).items()}
     try:
         vector.parent.mkdir(exist_ok=True)
     except OSError as error:
@@ -405,7 +419,11 @@ def _keep_partitions(old: Path, new: Path, graph: Graph, manifest: Manifest) -> 
         train = None
         if training is not None:
             train = np.bincount(partition.parts[training], minlength=partition.k).tolist()
-        metrics = {key: replace(found, train=train) for key, found in partition.metrics.items()}
+        types = rows_of_types(graph, partition.parts, partition.k)
+        metrics = {
+            key: replace(found, train=train, types=types)
+            for key, found in partition.metrics.items()
+        }
         write_partition(new, replace(partition, metrics=metrics))
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -13,6 +13,7 @@ import numpy as np
 
 from partition.errors import UserError
 from partition.graph.arc_data import ArcData
+from partition.graph.content import TYPE_FEATURES
 from partition.graph.graph import MASKS, Graph, check_direction, index_dtype
 from partition.graph.sparse_rows import SparseRows
 from partition.graph.store import Manifest, check_target, open_graph, write_graph
@@ -28,7 +29,9 @@ from partition.importing.arcs import Settling, check_number
 from partition.importing.datasets import is_dataset, local_file
 from partition.importing.places import SORTED
 from partition.importing.readers import LISTS, Layout, Source, Tell, open_stream, read_source
-from partition.importing.vertex_data import VertexFiles, attach
+from partition.importing.readers.vertex_files import read_features
+from partition.importing.typed import build_typed, read_typed, refuse_undirected, with_type_features
+from partition.importing.vertex_data import VertexFiles, attach, random_size
 
 __all__ = ["VertexFiles", "attach", "attach_files", "build_graph", "import_graph"]
 
@@ -40,6 +43,7 @@ def import_graph(
     format: str = "auto",
     layout: Layout | None = None,
     undirected: bool = False,
+    reverse: bool = False,
     direction: str = "in",
     duplicates: str = "merge",
     self_loops: str = "keep",
@@ -47,6 +51,7 @@ def import_graph(
     overwrite: bool = False,
     memory: float | None = None,
     arc_files: ArcFiles | None = None,
+    type_features: Mapping[str, str | os.PathLike[str]] | None = None,
     report: Callable[[str], None] = lambda line: None,
     tell: Tell = lambda stage, done, total: None,
     **files: Any,
@@ -62,11 +67,15 @@ def import_graph(
         See :func:`partition.graph.store.write_graph`.
     undirected, duplicates, self_loops
         See :func:`build_graph`.
+    reverse : bool
+        Of a heterogeneous graph: see :func:`partition.importing.typed.build_typed`.
     memory : float, optional
         Bytes that the program may take: arcs are sorted in files beside ``out_path``, with the same
         result. See :func:`partition.importing.on_disk.build_on_disk`.
     arc_files : ArcFiles, optional
         Data of the arcs, in the order in which the source lists them.
+    type_features
+        See :func:`attach_files`.
     tell : callable
         Told the stage of the work, how much of it is done, and how much there is.
     files
@@ -91,9 +100,19 @@ def import_graph(
     by_order = str(layout.ids) == SORTED
     in_order = replace(layout, ids=None) if by_order else layout
     with contextlib.ExitStack() as stack:
-        name = str(source_path) if is_dataset(source_path) else source_path.name
+        name = str(source_path) if is_dataset(source_path) else source_path.absolute().name
         source_path = stack.enter_context(local_file(source_path))
-        if memory is None:
+        typed = None if memory is not None else read_typed(source_path, format, in_order)
+        if typed is not None:
+            _check_typed(source_path, undirected, of_arcs)
+            with _named(source_path):
+                rules_of = {"duplicates": duplicates, "self_loops": self_loops}
+                graph, facts = build_typed(typed, reverse=reverse, report=report, **rules_of)
+            del typed
+        elif reverse:
+            hint = "--undirected adds the reverse of every arc"
+            raise UserError(f"{source_path} has no relations that --reverse could turn", hint)
+        elif memory is None:
             source = read_source(source_path, format, in_order)
             with _named(source_path):
                 narcs = len(source.source)
@@ -112,11 +131,23 @@ def import_graph(
             given.check_ids_are_used()
         about = facts | {"ids_given": layout.ids is not None and not by_order}
         graph = with_random(attach(graph, given, source=about, report=report), of_arcs)
-        facts = {"file": name} | facts | given.facts() | of_arcs.facts()
+        graph, of_types = _with_types(graph, type_features or {})
+        facts = {"file": name} | facts | given.facts(of_types) | of_arcs.facts()
         return write_graph(
             out_path, graph, source=facts, direction=direction, overwrite=overwrite, report=report,
             keep_features=keep_features,
         )  # fmt: skip
+
+
+def _check_typed(path: Path, undirected: bool, files: ArcFiles) -> None:
+    """Refuse what a heterogeneous graph has no meaning for."""
+    refuse_undirected(undirected, path)
+    read = [value for value in files.given().values() if random_size(value) is None]
+    if read:
+        raise UserError(
+            f"{read[0]}: data of the arcs of several relations have no order in a file",
+            "gcn-partition attach takes a row for each arc of the folder",
+        )
 
 
 @contextlib.contextmanager
@@ -135,6 +166,7 @@ def attach_files(
     *,
     keep_features: str = "auto",
     arc_files: ArcFiles | None = None,
+    type_features: Mapping[str, str | os.PathLike[str]] | None = None,
     report: Callable[[str], None] = lambda line: None,
     **files: Any,
 ) -> Manifest:
@@ -148,6 +180,8 @@ def attach_files(
         See :func:`partition.graph.store.write_graph`.
     arc_files : ArcFiles, optional
         Data of the arcs, in the order of the folder.
+    type_features : mapping of str to path
+        Files of the features of types of vertices, row i of which is of the type's vertex i.
     files
         Fields of :class:`VertexFiles`.
 
@@ -165,6 +199,7 @@ def attach_files(
     of_arcs = arc_files or ArcFiles()
     graph = attach_arc_files(stored.graph, of_arcs)
     graph = attach(graph, given, source=stored.manifest.source, report=report)
+    graph, of_types = _with_types(graph, type_features or {})
     facts = dict(stored.manifest.source) | of_arcs.facts()
     attached = facts.pop("attached", {})
     before = attached if isinstance(attached, dict) else {}
@@ -172,11 +207,24 @@ def attach_files(
         facts.pop("split", None)
     if given.split is not None:
         before = {name: file for name, file in before.items() if name not in MASKS}
-    facts |= given.facts(before)
+    facts |= given.facts({**before, **of_types})
     return write_graph(
         path, graph, source=facts, direction=stored.manifest.direction, overwrite=True,
         keep_features=keep_features,
     )  # fmt: skip
+
+
+def _with_types(
+    graph: Graph, files: Mapping[str, str | os.PathLike[str]]
+) -> tuple[Graph, dict[str, object]]:
+    """The graph with features of types from files, and these by the names that a manifest has."""
+    if not files:
+        return graph, {}
+    read = {name: read_features(file).values for name, file in files.items()}
+    named: dict[str, object] = {
+        TYPE_FEATURES + name: Path(file).name for name, file in files.items()
+    }
+    return with_type_features(graph, read), named
 
 
 def build_graph(

@@ -43,11 +43,11 @@ def _pyg(name: str, folder: Path) -> Path:
     torch, known = _library("torch", PYG), _library("torch_geometric.datasets", PYG)
     data = _only("pyg", name, known)
     fields = data.to_dict() if hasattr(data, "to_dict") else {}
+    if "_global_store" in fields:  # of several types
+        torch.save(fields, folder / "data.pt")
+        return folder / "data.pt"
     if "edge_index" not in fields:
-        raise UserError(
-            f"pyg:{name} has vertices of several types",
-            "data.to_homogeneous() in Python, and gcnmpi.graph.from_object",
-        )
+        raise UserError(f"pyg:{name} holds no graph")
     tensors = {key: value for key, value in fields.items() if isinstance(value, torch.Tensor)}
     torch.save({**tensors, "num_nodes": int(data.num_nodes)}, folder / "data.pt")
     return folder / "data.pt"

@@ -6,7 +6,7 @@ wrote), or there is a file for each array (tables, ``npy``, Parquet).
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -16,6 +16,7 @@ import numpy as np
 from partition.errors import UserError
 from partition.graph.graph import MASKS, Graph
 from partition.graph.links import PairSet, held_out, identified, keys
+from partition.graph.relations import Relation, number_relations
 from partition.importing.readers.files import check_inside
 from partition.importing.readers.link_files import (
     Arrays,
@@ -81,15 +82,15 @@ def import_pairs(
         if kind == "candidates":
             found[mask][kind] = read_array(path)
         elif kind == "negatives":
-            found[mask][kind] = read_list(path, None, text, mask)["positives"]
+            found[mask][kind] = read_list(path, None, text)["positives"]
         else:
-            found[mask] = read_list(path, files.columns, text, mask) | found[mask]
+            found[mask] = read_list(path, files.columns, text) | found[mask]
     for mask, arrays in found.items():
         for kind in [kind for kind in arrays if kind in VERTICES]:
             file = files.parts.get((mask, kind)) or files.whole or files.parts[mask, "positives"]
             arrays[kind] = vertices_of(arrays[kind], graph, f"{file}, {mask}")
     made = Path(files.whole or next(iter(files.parts.values()))).name
-    pairs, more = pairs_from(found, graph_id, directed, name, f"from {made}")
+    pairs, more = pairs_from(found, graph_id, directed, name, f"from {made}", graph.relations)
     notes += more
     if drop_held_out:
         pairs, count = without_held_out(pairs, graph.n)
@@ -103,7 +104,7 @@ def listed_pairs(path: Path, graph: Graph) -> np.ndarray:
     A UserError if it cannot be read, or names a vertex that the graph does not have.
     """
     text = graph.ids is not None and graph.ids.dtype.kind == "U"
-    return vertices_of(read_list(path, None, text, "pairs")["positives"], graph, str(path))
+    return vertices_of(read_list(path, None, text)["positives"], graph, str(path))
 
 
 def pairs_of(
@@ -130,12 +131,18 @@ def pairs_of(
 
 
 def pairs_from(
-    found: Mapping[str, Arrays], graph_id: str, directed: bool, name: str, made: str
+    found: Mapping[str, Arrays],
+    graph_id: str,
+    directed: bool,
+    name: str,
+    made: str,
+    known: Sequence[Relation] = (),
 ) -> tuple[PairSet, list[str]]:
     """A set of the arrays of each mask, with lines about what is left out.
 
     Pairs to train on that join a vertex to itself are left out, and negatives to train on that do
-    not belong to a pair each. Relations that are texts are numbered in their order.
+    not belong to a pair each. Relations are numbered as those of the graph, ``known``: see
+    :func:`partition.graph.relations.number_relations`.
     """
     kinds: dict[str, dict[str, np.ndarray]] = {
         kind: {} for kind in ("positives", "negatives", "candidates", "relations")
@@ -150,7 +157,12 @@ def pairs_from(
             raise UserError(f"{made}: candidates are of both ends in {both[0]}, of one in {mask}")
         for kind, array in arrays.items():
             kinds["candidates" if kind == "both" else kind][mask] = array
-    relations, names = _numbered(kinds["relations"], made)
+    relations: Mapping[str, np.ndarray] = kinds["relations"]
+    names: tuple[str, ...] = ()
+    if len(relations) not in (0, len(MASKS)):
+        raise UserError(f"{made}: relations are not in all of train, val and test")
+    if relations:
+        relations, names = number_relations(relations, made, known)
     given = kinds["negatives"].get("train")
     count = len(kinds["positives"]["train"])
     if given is not None and (not count or len(given) % count):
@@ -203,20 +215,6 @@ def vertices_of(ids: np.ndarray, graph: Graph, where: str) -> np.ndarray:
         missing = shown_id(ids.reshape(-1)[int(np.argmin(there))])
         raise UserError(f"{where} names the vertex {missing}, which the graph does not have")
     return place.reshape(ids.shape)
-
-
-def _numbered(
-    relations: Mapping[str, np.ndarray], made: str
-) -> tuple[Mapping[str, np.ndarray], tuple[str, ...]]:
-    """Relations as numbers, and their names where they are texts."""
-    kinds = {array.dtype.kind for array in relations.values()}
-    if len(relations) not in (0, len(MASKS)) or len(kinds) > 1:
-        raise UserError(f"{made}: relations are not of one kind in train, val and test")
-    if kinds != {"U"}:
-        return relations, ()
-    names = np.unique(np.concatenate(list(relations.values())))
-    numbers = {mask: np.searchsorted(names, array) for mask, array in relations.items()}
-    return numbers, tuple(names.tolist())
 
 
 def _of_train(pairs: PairSet, keep: np.ndarray) -> PairSet:

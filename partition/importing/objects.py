@@ -17,6 +17,7 @@ from partition.importing.readers.arc_columns import FEATURES, LABELS, WEIGHT, ch
 from partition.importing.readers.columns import named_roles
 from partition.importing.readers.named_arrays import MASK_FIELDS, labels_or_targets, weights_name
 from partition.importing.readers.numbering import check_ids, number_vertices
+from partition.importing.readers.typed_source import TypedSource, checked, typed_source_of
 
 
 @dataclass(frozen=True)
@@ -72,6 +73,45 @@ def arrays_of(
     elif arc_features or arc_label:
         raise UserError(f"of {found}, no data of edges are known", "give arc_features as an array")
     return {name: value for name, value in arrays.items() if value is not None}
+
+
+def typed_of(graph: Any) -> TypedSource | None:
+    """The content of a heterogeneous graph of PyTorch Geometric or DGL; None of anything else.
+
+    Of each type what is taken of a graph of one type, of each relation its arcs and weights. A
+    UserError if an array does not fit the others.
+    """
+    packages = {base.__module__.split(".")[0] for base in type(graph).__mro__}
+    vertices: dict[str, dict[str, np.ndarray]] = {}
+    arcs: dict[tuple[str, str, str], dict[str, np.ndarray]] = {}
+    if "torch_geometric" in packages and hasattr(graph, "edge_types"):
+        counts = {name: graph[name].num_nodes for name in graph.node_types}
+        vertices = {name: _arrays(graph[name].to_dict()) for name in graph.node_types}
+        arcs = {key: _arrays(graph[key].to_dict()) for key in graph.edge_types}
+    elif "dgl" in packages and not graph.is_homogeneous:
+        counts = {name: int(graph.num_nodes(name)) for name in graph.ntypes}
+        for name in graph.ntypes:
+            data = _arrays(dict(graph.nodes[name].data))
+            vertices[name] = {dgl_bin.NAMES.get(key, key): a for key, a in data.items()}
+        for key in graph.canonical_etypes:
+            ends = graph.edges(etype=key, order="eid")
+            data = _arrays(dict(graph.edges[key].data))
+            arcs[key] = {"edge_index": np.stack([_host(end) for end in ends])} | {
+                "edge_weight" if name in dgl_bin.WEIGHTS else name: a for name, a in data.items()
+            }
+    else:
+        return None
+    where = f"the {type(graph).__name__}"
+    return checked(typed_source_of(vertices, arcs, where, "arrays", counts), where)
+
+
+def _arrays(fields: Mapping[str, object]) -> dict[str, np.ndarray]:
+    """The attributes that are arrays or tensors."""
+    return {
+        name: _host(value)
+        for name, value in fields.items()
+        if isinstance(value, np.ndarray) or hasattr(value, "detach")
+    }
 
 
 def _arc_data(edges: _Edges, features: str | None, label: str | None) -> dict[str, object]:
@@ -198,11 +238,6 @@ def _pyg(data: Any) -> dict[str, object]:
 
 
 def _dgl(graph: Any) -> dict[str, object]:
-    if not graph.is_homogeneous:
-        raise UserError(
-            "the DGL graph has vertices or edges of several types",
-            "dgl.to_homogeneous(g, ndata=['feat']) makes one of one type",
-        )
     source, target = graph.edges(order="eid")
     named = {dgl_bin.NAMES.get(name, name): values for name, values in graph.ndata.items()}
     return {

@@ -12,12 +12,21 @@ import numpy as np
 from partition.errors import UserError
 from partition.graph import store
 from partition.graph.arc_data import check_arc_data
-from partition.graph.content import FILES, check_sums, content_id, data_id, file_arrays, sums_of
+from partition.graph.content import (
+    FILES,
+    TYPE_FEATURES,
+    check_sums,
+    content_id,
+    data_id,
+    file_arrays,
+    sums_of,
+)
 from partition.graph.graph import check_arcs, check_labels, check_targets, symmetry
 from partition.graph.links import check_pairs, identified, list_pairs, read_pairs
 from partition.graph.metrics import Metrics, NodeTraffic
 from partition.graph.sparse_rows import SparseRows, check_rows
 from partition.graph.store import StoredGraph
+from partition.graph.typed import check_ends
 from partition.pipeline.measuring import measure_both, measure_nodes
 
 AT_ONCE = 1 << 22  # numbers that are looked at at once
@@ -54,6 +63,7 @@ def _said(check: Callable[[], str | None]) -> str | None:
 
 def _files(stored: StoredGraph) -> str | None:
     there = {file.stem for file in stored.path.glob("*.npy")} & set(FILES)
+    there |= {TYPE_FEATURES + file.stem for file in stored.path.glob(f"{TYPE_FEATURES}*.npy")}
     more = sorted(there - file_arrays(stored.graph).keys())
     return f"{more[0]}.npy is there, but the manifest knows of none" if more else None
 
@@ -78,11 +88,17 @@ def _features(stored: StoredGraph) -> str | None:
         if wrong is not None:
             return wrong
         features = features.data.reshape(-1, 1)
-    step = 1 if features is None else max(1, AT_ONCE // max(1, features.shape[1]))
-    for start in range(0, 0 if features is None else len(features), step):
-        if not np.isfinite(features[start : start + step]).all():  # type: ignore[index]
-            return "the features are not all finite"
+    for rows in (features, *stored.graph.type_features.values()):
+        step = 1 if rows is None else max(1, AT_ONCE // max(1, rows.shape[1]))
+        for start in range(0, 0 if rows is None else len(rows), step):
+            if not np.isfinite(rows[start : start + step]).all():  # type: ignore[index]
+                return "the features are not all finite"
     return None
+
+
+def _relations(stored: StoredGraph) -> None:
+    _arcs(stored)
+    check_ends(stored.graph, 0, stored.graph.n)
 
 
 def _labels(stored: StoredGraph) -> str | None:
@@ -170,6 +186,7 @@ _CHECKS: dict[str, Callable[[StoredGraph], str | None]] = {
     "masks: no vertex in two": _masks,
     "ids: each once": _ids,
     "data of arcs: finite, labels within their classes, no arc in two masks": _arc_data,
+    "relations: their types are those of the ends of each arc": _relations,
     "checksums of all files": _sums,
     "content ids: id, data_id": _content,
 }

@@ -1,10 +1,10 @@
-"""Loss, gradients and logits of a distributed run at given weights, for ``pyg.py`` to compare.
+"""Loss, gradients and logits of a distributed run, for ``pyg.py`` and ``pairs.py`` to compare.
 
 Usage: mpirun -n P python tests/differential/engine.py GRAPH FOLDER …
 
 Each FOLDER holds ``config.json`` and ``weights.npz``, parameters by their names; ``results.npz`` is
-written into it: "loss", "logits" of an evaluation after one epoch's running moments, and the
-gradient of every parameter.
+written into it: "loss", "logits" of an evaluation after one epoch's running moments (of link
+prediction, the rows of vertices), and the gradient of every parameter.
 """
 
 from __future__ import annotations
@@ -18,7 +18,9 @@ import numpy as np
 
 from gcnmpi.mpi.process import run
 from gcnmpi.options.config import from_table
+from gcnmpi.options.task import LINKS
 from gcnmpi.proof.verify import _whole
+from gcnmpi.run.links.step import LinkStep
 from gcnmpi.run.problem import open_problem
 from gcnmpi.run.step import Step
 from partition.graph.store import list_partitions, read_partition
@@ -31,7 +33,7 @@ def main(comm: Any) -> int:
     partition = fitting[0] if comm.size > 1 else None
     for folder in map(Path, folders):
         problem = open_problem(comm, graph, partition, from_table(_read(folder)))
-        step = Step(problem)
+        step = (LinkStep if problem.config.task.name == LINKS else Step)(problem)
         model = step.model
         with np.load(folder / "weights.npz") as weights:
             model.load_state(dict(weights))

@@ -6,6 +6,7 @@ batches of pairs, candidates of each positive. Bytes counted are bytes predicted
 """
 
 import functools
+import json
 
 import numpy as np
 import pytest
@@ -163,6 +164,38 @@ def test_a_run_goes_on_from_its_checkpoint_on_other_ranks(mpirun, folder, tmp_pa
     losses = [epoch["loss"] for epoch in read_run(tmp_path).epochs]
     expected_losses, _ = expected(folder, "hadamard-uniform-auc-masked")
     np.testing.assert_allclose(losses, expected_losses, rtol=1e-10)
+
+
+def test_each_seed_is_repeated_on_its_pairs(gcnmpi_lines, hear_mistakes, folder, tmp_path):
+    path, two = folder / "symmetric.graph", ("links-0", "links-1")
+    stored = open_graph(path)
+    for seed, name in enumerate(two):
+        facts = {"directed": False, "graph_id": stored.manifest.id, "name": name}
+        write_pairs(path, split_pairs(stored.graph, (0.7, 0.1, 0.2), seed, **facts))
+    plain = ["repeat", path, "--partition", "uneven-2", "--out", tmp_path, "--quiet"]
+    words = [*plain, *sets("task.name=links", "train.epochs=1", "model.hidden=4")]
+    lines = [[*words, "--seeds", "0..1", "--pairs", "links-{seed}"]]
+    lines.append([*words, "--seeds", "1", "--pairs", ",".join(two)])
+    assert gcnmpi_lines(2, lines) == [[None] * 2] * 2
+    runs = json.loads((tmp_path / "summary.json").read_text())
+    assert [(run["name"], run["pairs"]) for run in runs] == [
+        ("links-0-seed-1", "links-0"), ("links-1-seed-1", "links-1"),
+    ]  # fmt: skip
+    assert {record.parent.name for record in tmp_path.rglob("run.jsonl")} == {
+        "links-0-seed-0", "links-1-seed-1", "links-0-seed-1",
+    }  # fmt: skip
+    for name in ("links-0-seed-0", "links-1-seed-1"):
+        pairs, start = read_pairs(path, name[:7]), read_run(tmp_path / name).start
+        assert start["pairs_id"] == pairs.id
+        counts = {mask: len(of) for mask, of in pairs.positives.items()}
+        assert {mask: start["pairs"][mask] for mask in counts} == counts
+    told = [
+        (["--pairs", "links-{seed}", "--seeds", "7"], "links-7"),
+        (["--pairs", "links-0", *sets("task.pairs=links-1")], "give one of them"),
+        (["--pairs", "links-0,"], "a name is missing"),
+    ]
+    told = [([*words, *some], says) for some, says in told]
+    hear_mistakes(2, [*told, ([*plain, "--pairs", "links-0"], "task.pairs")])
 
 
 def test_mistakes_are_told_in_one_line(hear_mistakes, folder):

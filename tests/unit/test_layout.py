@@ -54,7 +54,7 @@ OF_PARTITION = {
 }  # fmt: skip
 OF_API = {
     "partition.importing.arrays", "partition.importing.assemble", "partition.importing.objects",
-    "partition.importing.splits",
+    "partition.importing.splits", "partition.importing.typed",
     "partition.pipeline.adding",
     "partition.pipeline.portfolio", "partition.refinement.objective",
 }  # fmt: skip

@@ -116,9 +116,6 @@ def test_pyg_and_dgl_as_far_as_they_are_asked():
     found = gcnmpi.graph.from_object(graph)
     assert arcs_of(found) == {(0, 1): 1.0, (1, 2): 3.0}
     assert (found.labels, found.targets[:3, 0].tolist()) == (None, [0.5, 1, 2])
-    type(graph).is_homogeneous = False
-    with pytest.raises(UserError, match="several types"):
-        gcnmpi.graph.from_object(graph)
 
 
 def test_other_objects_and_options():

@@ -84,7 +84,7 @@ def spoiled(root, name, lines):
 
 
 SPOILED = {
-    "types": (lambda r: spoiled(r, "num-node-dict.csv.gz", [1]), "vertices of several types"),
+    "types": (lambda r: spoiled(r, "edge_index_dict.npz", [1]), "vertices of several types"),
     "graphs": (lambda r: spoiled(r, "num-node-list.csv.gz", [2, 3]), "holds 2 graphs"),
     "no vertices": (lambda r: spoiled(r, "num-node-list.csv.gz", [0]), "without vertices"),
     "too many": (lambda r: spoiled(r, "num-node-list.csv.gz", [10**15]), "of memory"),

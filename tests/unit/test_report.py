@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from gcnmpi.options import settings
-from gcnmpi.report import groups
+from gcnmpi.report import groups, pairs
 from gcnmpi.report.repeated import print_repeated
 from gcnmpi.report.table import print_runs
 from gcnmpi.run.repeated import Outcome
@@ -109,6 +109,38 @@ def test_seeds_of_other_graphs_are_other_groups(tmp_path, capsys):
     print_runs([tmp_path], as_json=True)
     rows = json.loads(capsys.readouterr().out)
     assert [row["group_runs"] for row in rows] == [2] * 4
+
+
+def linked(folder, seed, made="split 0.8,0.1,0.1"):
+    """A run of link prediction, with the pairs of its seed."""
+    task = {"name": "links", "pairs": f"links-{seed}", "metric": "hits@20", "metrics": ["mrr"]}
+    task |= {"decoder": "dot", "objective": "bce", "negatives": "uniform,1", "supervise": 1.0}
+    pairs = {"name": f"links-{seed}", "made": made, "directed": False, "train": 8000, "val": 10}
+    pairs |= {"test": 20, "negatives": {"val": 10, "test": 20}, "candidates": {}}
+    values = {f"{m}_{name}": seed / 4 for m in ("val", "test") for name in ("hits@20", "mrr")}
+    config = {"dtype": "float64", "task": task, "train": {"seed": seed}}
+    return write_run(folder, config=config, pairs=pairs, metric="hits@20", epoch=values)
+
+
+def test_pairs_of_seeds_are_said_once_and_all_metrics_have_means(tmp_path, capsys):
+    for seed in range(2):
+        linked(tmp_path / f"s{seed}", seed)
+    print_runs([tmp_path])
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[1] == (
+        "links: pairs links-0, links-1: 8,000 to train on, 10 (10 negatives) to validate on, "
+        "20 (20 negatives) to test on; decoder dot, objective bce, negatives uniform,1"
+    )
+    assert lines[2].split()[1:3] == ["task.pairs", "train.seed"]
+    assert lines[4].split()[-3:] == ["0.250"] * 3
+    assert lines[-1].split() == ["2", *["0.125", "±", "0.177"] * 3]
+    linked(tmp_path / "hard", 2, made="split 0.8,0.1,0.1; 50 hard candidates of test")
+    print_runs([tmp_path], as_json=True)
+    rows = json.loads(capsys.readouterr().out)
+    assert [row["group"] for row in rows] == [1, 2, 2]  # of other pairs: no seed of the same
+    assert rows[1]["best_test_mrr_mean"] == 0.125
+    print_runs([tmp_path])
+    assert capsys.readouterr().out.splitlines()[-3].split()[:2] == ["task.pairs", "runs"]
 
 
 def test_a_run_that_is_named_twice_is_there_once(tmp_path, capsys, monkeypatch):
@@ -216,7 +248,7 @@ def test_a_plot_without_matplotlib_is_refused_first(tmp_path, monkeypatch):
         print_runs([tmp_path / "nowhere"], plot=tmp_path / "c.png")
 
 
-@pytest.mark.parametrize("module", [groups, settings], ids=lambda module: module.__name__)
+@pytest.mark.parametrize("module", [groups, pairs, settings], ids=lambda module: module.__name__)
 def test_examples(module):
     failed, attempted = doctest.testmod(module)
     assert attempted

@@ -16,6 +16,7 @@ from gcnmpi.run.record import read_run
 from partition.errors import UserError
 
 MEGABYTE = 1_000_000
+NAMES = ("auc", "mrr", "hits@20")
 
 
 def facts(folder, name="run"):
@@ -80,6 +81,35 @@ def test_several_runs_are_compared(tmp_path):
 def with_settings(folder, seed, lr, **more):
     config = {"dtype": "float32", "train": {"epochs": 20, "seed": seed, "lr": lr}}
     return make_run(folder, 20, 2, seed=seed, config=config, **more)
+
+
+def test_metrics_and_pairs_of_link_prediction_are_shown(tmp_path):
+    task = {"name": "links", "pairs": "mine", "metric": "auc", "metrics": ["mrr", "hits@20"]}
+    task |= {"decoder": "hadamard", "objective": "softmax", "negatives": "pool,64"}
+    pairs = {"name": "mine", "made": "split 0.8,0.1,0.1", "train": 9000, "val": 30, "test": 40}
+    pairs |= {"negatives": {"test": 41}, "candidates": {"val": 7, "test": 7}}
+    config = {"task": task, "train": {"epochs": 4}}
+
+    def with_metrics(record):
+        if record["event"] == "epoch":
+            value = record["epoch"] / 8
+            record |= {f"{m}_{name}": value for m in ("val", "test") for name in NAMES}
+        return record
+
+    made = make_run(tmp_path / "run", 4, metric="auc", config=config, pairs=pairs)
+    run = facts(changed(made, with_metrics))
+    found = {figure.key: figure for figure in report_figures([run])}
+    assert [(found[key].title, found[key].y_label) for key in ("auc", "mrr", "hits-20")] == [
+        ("AUC", "AUC"), ("MRR", "MRR"), ("Hits@20", "Hits@20"),
+    ]  # fmt: skip
+    assert "pairs to train on" in found["loss"].about
+    page = page_of(tmp_path, made)
+    for text in (
+        "links of the pairs mine; 9,000 to train on, 30 (7 candidates each) to validate on, ",
+        "40 (41 negatives, 7 candidates each) to test on; decoder hadamard, objective softmax, ",
+        "test Hits@20",
+    ):
+        assert text in page
 
 
 def test_curves_and_bars_have_the_same_names_and_colours(tmp_path):

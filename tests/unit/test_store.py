@@ -74,6 +74,8 @@ def arrays(graph):
     facts = asdict(graph)
     assert facts.pop("class_names") is None
     assert not facts.pop("parallel")
+    for name in ("vertex_types", "relations", "arc_type", "type_features"):
+        assert not facts.pop(name)
     facts |= facts.pop("masks") | graph.arc_data.columns()
     return {name: found for name, found in facts.items() if name != "arc_data"}
 

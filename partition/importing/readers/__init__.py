@@ -54,6 +54,8 @@ class Format:
     options: tuple[str, ...] = ()
 
 
+RELATION = "relation"  # the column of relations in --columns
+TRIPLETS = "triplet-type-list.csv.gz"
 OF_ARCS = ("arc_features", "arc_label")
 FORMATS = {
     "mtx": Format("matrix_market:read", (".mtx",), options=("arc_features",)),
@@ -65,6 +67,7 @@ FORMATS = {
     "planetoid": Format("planetoid:read", single=False),
     "npz": Format("gnn_benchmark:read", (".npz",), options=OF_ARCS),
     "npy": Format("edge_index:stream", (".npy",), options=("vertices", "ids")),
+    "ogb-hetero": Format("ogb_hetero:read", inside=(f"raw/{TRIPLETS}",), single=False),
     "ogb": Format("ogb:stream", inside=tuple(f"raw/{n}" for n in OGB_FILES), single=False),
     "pyg": Format(
         "pyg:read", (".pt", ".pth"), ("processed/data.pt",), single=False, options=OF_ARCS
@@ -76,6 +79,16 @@ FORMATS = {
         (".parquet",),
         options=("columns", "string_ids", "vertices", "ids", *OF_ARCS),
     ),
+    "triples": Format(
+        "triples:read", options=("columns", "header", "string_ids", "vertices", "ids")
+    ),
+    "tables": Format(
+        "typed_tables:read",
+        (".toml",),
+        ("graph.toml",),
+        single=False,
+        options=("header", "string_ids", "relation", "nodes"),
+    ),
 }
 READERS = Registry(
     "graph format",
@@ -85,6 +98,8 @@ READERS = Registry(
 STREAMS = [name for name, form in FORMATS.items() if form.reader.endswith(":stream")]
 # Formats that do not say how many vertices there are.
 LISTS = [name for name, form in FORMATS.items() if "vertices" in form.options]
+# Formats of heterogeneous graphs; so may be files of ``pyg``.
+TYPED = ("triples", "tables", "ogb-hetero")
 
 
 @dataclass(frozen=True)
@@ -105,6 +120,8 @@ class Layout:
         A file with the id of each vertex, in the order that they shall have.
     arc_features, arc_label : str, optional
         Columns that are features and labels of the arcs, by names and patterns: "w1,w2", "f*".
+    relation, nodes : tuple of str
+        Tables of a heterogeneous graph: "author,writes,paper=FILE", "paper=FILE" or "paper=N".
     """
 
     columns: str | None = None
@@ -114,6 +131,8 @@ class Layout:
     ids: str | os.PathLike[str] | None = None
     arc_features: str | None = None
     arc_label: str | None = None
+    relation: tuple[str, ...] = ()
+    nodes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -227,7 +246,7 @@ def read_source(
         truncated or malformed; the message names the file and the place in it.
     """
     path, layout = Path(path), layout or Layout()
-    format = _checked_format(path, format, layout)
+    format = checked_format(path, format, layout)
 
     def allocate(name: str, shape: tuple[int, ...], dtype: np.dtype) -> np.ndarray:
         check_memory(int(np.prod(shape)) * np.dtype(dtype).itemsize, f"{path}: {name}")
@@ -254,7 +273,7 @@ def open_stream(
     pieces, or ids are texts, each of which would have to be kept.
     """
     path = Path(path)
-    format = _checked_format(path, format, layout)
+    format = checked_format(path, format, layout)
     if format not in STREAMS:
         raise UserError(
             f"{path} has the format {format}, which is read as a whole",
@@ -325,14 +344,18 @@ def _joined(pieces: list[np.ndarray]) -> np.ndarray:
     return joined
 
 
-def _checked_format(path: Path, format: str, layout: Layout) -> str:
+def checked_format(path: Path, format: str, layout: Layout) -> str:
     """The name of the format, guessed or given, of a file for which ``layout`` has a meaning."""
-    if format == "auto":
+    if format == "auto" and (layout.relation or layout.nodes):
+        format = "tables"
+    elif format == "auto":
         format = guess_format(path)
     elif format not in FORMATS:
         raise unknown_name(READERS.kind, format, ["auto", *FORMATS])
     elif FORMATS[format].single:
         check_file(path)
+    if format in LISTS and RELATION in (layout.columns or "").split(","):
+        format = "triples"
     for option in fields(layout):
         given = getattr(layout, option.name) != option.default
         # Files of features may list ids in any order, whatever the arcs come from.
@@ -346,7 +369,7 @@ def _checked_format(path: Path, format: str, layout: Layout) -> str:
 
 def guess_format(path: Path) -> str:
     """The name in ``FORMATS`` of the format that a file seems to have; a UserError if none."""
-    if path.with_name(path.name + ".graph").is_file():
+    if Path(f"{path}.graph").is_file():
         return "planetoid"
     if path.is_dir():
         for format, form in FORMATS.items():

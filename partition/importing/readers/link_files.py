@@ -17,7 +17,7 @@ import pyarrow as pa
 
 from partition.errors import UserError
 from partition.graph.graph import MASKS
-from partition.importing.readers import LISTS, READERS, Layout, guess_format
+from partition.importing.readers import LISTS, READERS, RELATION, Layout, guess_format
 from partition.importing.readers.columns import ArcPlaces, find_columns, given_roles
 from partition.importing.readers.edge_index import ends_of
 from partition.importing.readers.edge_list import arc_table
@@ -39,7 +39,6 @@ MEANT = Meant(
     "torch.save({'edge': pairs, 'edge_neg': negatives}, FILE), tensors of shape (m, 2)",
 )
 NAMES = CACHES | numpy_arrays.NAMES
-RELATION = "relation"
 TYPES = "head_type"
 # Arrays that are read, by their names in OGB and PyTorch Geometric.
 KNOWN = {
@@ -70,7 +69,7 @@ def read_masks(path: Path, columns: str | None, text: bool) -> tuple[dict[str, A
                 (found[mask],), more = _torch(file, 1)
                 unread |= more
             else:
-                found[mask] = read_list(file, columns, text, mask)
+                found[mask] = read_list(file, columns, text)
         return found, _unread(path, unread)
     check_file(path)
     if path.suffix in TORCH:
@@ -84,11 +83,11 @@ def read_masks(path: Path, columns: str | None, text: bool) -> tuple[dict[str, A
     )
 
 
-def read_list(path: Path, columns: str | None, text: bool, mask: str) -> Arrays:
+def read_list(path: Path, columns: str | None, text: bool, header: bool | None = None) -> Arrays:
     """The positives in a list of pairs, with relations if there is a column of them.
 
-    Of a file of torch, which may hold a dict, all arrays of the mask. ``text``: ids are texts, even
-    if they look like numbers.
+    Of a file of torch, which may hold a dict, all arrays of its mask. ``text``: ids are texts, even
+    if they look like numbers; ``header``: as of :class:`Layout`.
     """
     if path.suffix in TORCH:
         return _torch(path, 1)[0][0]
@@ -104,7 +103,7 @@ def read_list(path: Path, columns: str | None, text: bool, mask: str) -> Arrays:
     place = names.index(RELATION) if names is not None and RELATION in names else None
     if names is not None:
         columns = ",".join("-" if name == RELATION else name for name in names)
-    layout = Layout(columns=columns, string_ids=text)
+    layout = Layout(columns=columns, string_ids=text, header=header)
     with read_errors(path):
         if format == "edges":
             return _table(path, layout, place)

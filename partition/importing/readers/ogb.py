@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 
 from partition.errors import UserError
-from partition.importing.readers import OGB_FILES, Allocate, Layout, Piece, Stream, Tell
+from partition.importing.readers import OGB_FILES, TRIPLETS, Allocate, Layout, Piece, Stream, Tell
 from partition.importing.readers.arc_columns import ArcTable
 from partition.importing.readers.archives import find_member
 from partition.importing.readers.classes import class_labels
@@ -78,11 +78,10 @@ def stream(path: Path, layout: Layout, allocate: Allocate, tell: Tell, whole: bo
     raw = path / "raw"
     if not path.exists():
         raise UserError(f"there is no file or folder {path}")
-    if any((raw / name).exists() for name in (*OGB_FILES[2:], "triplet-type-list.csv.gz")):
+    if any((raw / name).exists() for name in (*OGB_FILES[2:], TRIPLETS)):
         raise UserError(
             f"{path} holds a graph with vertices of several types, such as ogbn-mag",
-            "export the arcs between vertices of one type as a list, with their features and "
-            "labels: docs/file-formats.md",
+            f"its folder raw needs {TRIPLETS}, and --format ogb-hetero or none",
         )
     if not raw.is_dir():
         raise UserError(f"{path} is no folder of OGB: it has no folder raw")
@@ -114,8 +113,8 @@ def _text(path: Path, raw: Path, allocate: Allocate, tell: Tell) -> _Raw:
             return None
         size = file.stat().st_size
         with read_errors(file):
-            rows = _rows(file, lambda at: tell(f"reading {what}", at, size))
-            return _filled(rows, str(file), count, dtype, allocated, what)
+            rows = number_rows(file, lambda at: tell(f"reading {what}", at, size))
+            return filled(rows, str(file), count, dtype, allocated, what)
 
     labels = table("node-label", np.float64, n, lambda name, *form: np.empty(*form))
     features = table("node-feat", np.float32, n, allocate)
@@ -152,7 +151,7 @@ def _binary(path: Path, raw: Path, allocate: Allocate, tell: Tell) -> _Raw:
             text = f"not a row for each of {count}"
             raise UserError(f"{member.where} is of shape {member.shape}, {text}")
         rows = member.rows(max(1, NUMBERS_AT_ONCE // max(1, member.shape[1])))
-        return _filled(
+        return filled(
             rows, member.where, count, np.float32, allocate, name,
             lambda at: tell(f"reading {name}", at, count),
         )  # fmt: skip
@@ -206,6 +205,28 @@ def _as_labels(labels: np.ndarray, path: Path) -> dict[str, object]:
 
 def _masks(path: Path, n: int) -> tuple[str, dict[str, np.ndarray]]:
     """The name of the split and its masks; nothing where there is none."""
+    folder, name = path / "split", only_split(path)
+    if name and any((folder / name).glob("*.pt")):  # pairs: gcn-partition pairs --from
+        return name, {}
+    masks = {}
+    for theirs, ours in SPLITS.items():
+        if name:
+            file = folder / name / f"{theirs}.csv.gz"
+            if not file.exists():
+                raise UserError(
+                    f"there is no {file}",
+                    "without the folder split, masks are drawn with --split, or given as files",
+                )
+            with read_errors(file):
+                vertices = whole_numbers(file)
+            masks[ours] = np.zeros(n, bool)
+            check_inside(vertices, n, file)
+            masks[ours][vertices] = True
+    return name, masks
+
+
+def only_split(path: Path) -> str:
+    """The name of the only folder in ``split/``, empty without one; a UserError for several."""
     folder = path / "split"
     names = (
         sorted(inner.name for inner in folder.iterdir() if inner.is_dir())
@@ -217,26 +238,10 @@ def _masks(path: Path, n: int) -> tuple[str, dict[str, np.ndarray]]:
             f"{folder} holds the splits {', '.join(names)}: it is not clear which to take",
             "move the others elsewhere",
         )
-    if names and any((folder / names[0]).glob("*.pt")):  # pairs: gcn-partition pairs --from
-        return names[0], {}
-    masks = {}
-    for theirs, ours in SPLITS.items():
-        for name in names:
-            file = folder / name / f"{theirs}.csv.gz"
-            if not file.exists():
-                raise UserError(
-                    f"there is no {file}",
-                    "without the folder split, masks are drawn with --split, or given as files",
-                )
-            with read_errors(file):
-                vertices = _integers(file)
-            masks[ours] = np.zeros(n, bool)
-            check_inside(vertices, n, file)
-            masks[ours][vertices] = True
-    return (names[0] if names else ""), masks
+    return names[0] if names else ""
 
 
-def _filled(
+def filled(
     pieces: Iterator[np.ndarray],
     where: str,
     n: int,
@@ -263,7 +268,7 @@ def _filled(
     return out
 
 
-def _rows(path: Path, tell: Callable[[int], None] = lambda at: None) -> Iterator[np.ndarray]:
+def number_rows(path: Path, tell: Callable[[int], None] = lambda at: None) -> Iterator[np.ndarray]:
     """Lines of numbers, empty or ``""`` where one is unknown, as float64."""
     width = sum(line.count(",") + 1 for _, line in first_lines(path, 1, LONGEST_ROW))
     kinds = dict.fromkeys(range(width), pa.float64())
@@ -272,9 +277,9 @@ def _rows(path: Path, tell: Callable[[int], None] = lambda at: None) -> Iterator
         yield np.stack([column.to_numpy(zero_copy_only=False) for column in columns], axis=1)
 
 
-def _integers(path: Path) -> np.ndarray:
+def whole_numbers(path: Path) -> np.ndarray:
     """A number a line."""
-    numbers = np.concatenate([np.empty(0), *(rows[:, 0] for rows in _rows(path))])
+    numbers = np.concatenate([np.empty(0), *(rows[:, 0] for rows in number_rows(path))])
     if not np.isfinite(numbers).all() or (numbers != np.floor(numbers)).any():
         raise UserError(f"{path} holds something else than whole numbers")
     return numbers.astype(np.int64)
@@ -283,7 +288,7 @@ def _integers(path: Path) -> np.ndarray:
 def _only(path: Path, folder: Path) -> int:
     check_file(path)
     with read_errors(path):
-        return _one_number(_integers(path), folder, path)
+        return _one_number(whole_numbers(path), folder, path)
 
 
 def _one_number(numbers: np.ndarray | None, folder: Path, where: Path) -> int:

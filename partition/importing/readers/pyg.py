@@ -12,6 +12,7 @@ from partition.errors import UserError
 from partition.importing.readers import Layout, Source
 from partition.importing.readers.files import check_file, quoted
 from partition.importing.readers.named_arrays import FIELDS, source_of
+from partition.importing.readers.typed_source import TypedSource, checked, typed_source_of
 from partition.tensor_files.pickles import DICT, Made, Meant
 from partition.tensor_files.torch_zip import INSTANCE, TorchFile, is_tensor, open_torch
 
@@ -58,6 +59,50 @@ def read(path: Path, layout: Layout) -> Source:
     for name in ("edge_index", "edge_weight"):
         of_arcs.pop(name, None)
     return source_of(fields, str(file), "pyg", layout, of_arcs, found.get("num_nodes"))
+
+
+def read_typed(path: Path) -> TypedSource | None:
+    """Read a HeteroData, or what its ``to_dict`` gives; None if the file holds something else.
+
+    A UserError as of :func:`read`.
+    """
+    file = path / "processed" / "data.pt" if path.is_dir() else path
+    check_file(file)
+    with open_torch(file, CLASSES, MEANT, CACHES) as opened:
+        stores = _stores(_only(opened.content, opened, file))
+        if stores is None:
+            return None
+        arrays = {
+            key: {
+                name: opened.array(f"{key}, {name}", value)
+                for name, value in fields.items()
+                if isinstance(name, str) and is_tensor(value)
+            }
+            for key, fields in stores.items()
+        }
+        vertices = {key: arrays[key] for key in stores if isinstance(key, str)}
+        arcs = {key: arrays[key] for key in stores if isinstance(key, tuple)}
+        given = {key: stores[key].get("num_nodes") for key in vertices}
+        counts = {key: n if type(n) is int else None for key, n in given.items()}
+    return checked(typed_source_of(vertices, arcs, str(file), "pyg", counts), str(file))
+
+
+def _stores(data: object) -> dict[str | tuple[str, str, str], dict[object, object]] | None:
+    """The attributes of each type and each relation of a HeteroData; None of anything else."""
+    if (state := _state(data)) is not None and "_node_store_dict" in state:
+        both = [state["_node_store_dict"], state.get("_edge_store_dict")]
+        named = {key: one for each in both if isinstance(each, dict) for key, one in each.items()}
+        named = {key: (_state(one) or {}).get("_mapping") for key, one in named.items()}
+    elif isinstance(data, dict) and isinstance(data.get("_global_store"), dict):
+        named = {key: one for key, one in data.items() if key != "_global_store"}
+    else:
+        return None
+    return {
+        key: one
+        for key, one in named.items()
+        if isinstance(one, dict)
+        and (isinstance(key, str) or (isinstance(key, tuple) and len(key) == 3))
+    }
 
 
 def _only(content: object, file: TorchFile, path: Path) -> object:

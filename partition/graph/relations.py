@@ -1,0 +1,181 @@
+"""Types of vertices, and relations between them: the schema of a heterogeneous graph."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import accumulate
+from typing import NamedTuple
+
+import numpy as np
+
+from partition.errors import UserError, unknown_name
+
+MAX_RELATIONS = 1 << 16
+STORED_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.+=-]{0,199}")  # of things in a graph folder
+REVERSE = "rev_"  # begins the name of the reverse of a relation
+
+
+class Relation(NamedTuple):
+    """Arcs of one meaning: from vertices of one type to vertices of one type."""
+
+    source: str
+    name: str
+    target: str
+
+    def __str__(self) -> str:
+        """The words that command lines and files have for it."""
+        return ",".join(self)
+
+    def reverse(self) -> Relation:
+        """The relation of the same arcs the other way, by its usual name."""
+        name = self.name.removeprefix(REVERSE)
+        return Relation(self.target, name if name != self.name else REVERSE + name, self.source)
+
+
+@dataclass(frozen=True)
+class VertexTypes:
+    """Types of vertices, each a range of one numbering.
+
+    Attributes
+    ----------
+    names : tuple of str
+    offsets : tuple of int
+        The first vertex of each type, and n.
+    """
+
+    names: tuple[str, ...]
+    offsets: tuple[int, ...]
+
+    @staticmethod
+    def of_counts(counts: Mapping[str, int]) -> VertexTypes:
+        """Types by their numbers of vertices, in that order."""
+        return VertexTypes(tuple(counts), (0, *accumulate(counts.values())))
+
+    @property
+    def counts(self) -> dict[str, int]:
+        """How many vertices each type has."""
+        return {name: len(self.range(name)) for name in self.names}
+
+    @cached_property
+    def _places(self) -> Mapping[str, int]:
+        return {name: place for place, name in enumerate(self.names)}
+
+    def range(self, name: str) -> range:
+        """The vertices of a type; a UserError if there is no such type."""
+        if name not in self._places:
+            raise unknown_name("vertex type", name, self.names)
+        place = self._places[name]
+        return range(self.offsets[place], self.offsets[place + 1])
+
+    def of(self, vertices: np.ndarray) -> np.ndarray:
+        """The number of the type of each vertex, (m,) int64."""
+        return np.searchsorted(np.array(self.offsets[1:]), vertices, side="right")
+
+
+def parse_relation(text: str) -> Relation:
+    """The relation "author,writes,paper"; a UserError if there are not three words."""
+    words = [word.strip() for word in text.split(",")]
+    if len(words) != 3 or not all(words):
+        raise UserError(
+            f"{text!r} is no relation", "SOURCE,NAME,TARGET, such as author,writes,paper"
+        )
+    return Relation(*words)
+
+
+def relation_dtype(count: int) -> np.dtype:
+    """The dtype of numbers of so many relations; a UserError if they are too many."""
+    if count > MAX_RELATIONS:
+        raise UserError(
+            f"{count:,} relations are more than the {MAX_RELATIONS:,} that there may be"
+        )
+    return np.dtype(np.uint8 if count <= 256 else np.uint16)
+
+
+def schema_fault(
+    n: int,
+    types: Mapping[str, int],
+    relations: Iterable[Sequence[str]],
+    features: Mapping[str, int],
+) -> str | None:
+    """A contradiction in the schema of a graph of n vertices; None if there is none."""
+    listed = [tuple(one) for one in relations]
+    if not types:
+        return "there are relations without vertex types" if listed or features else None
+    for name in types:
+        if not STORED_NAME.fullmatch(name):
+            return f"{name[:100]!r} is no name of a vertex type"
+    if sum(types.values()) != n:
+        return f"the vertex types have {sum(types.values())} vertices, not {n}"
+    for one in listed:
+        if len(one) != 3 or not {one[0], one[-1]} <= types.keys():
+            return f"{','.join(one)[:100]} is no relation of its vertex types"
+    if not listed or len(set(listed)) < len(listed) or len(listed) > MAX_RELATIONS:
+        return "there are no relations, too many, or one twice"
+    if strange := sorted(features.keys() - types.keys()):
+        return f"there are features of {strange[0][:100]!r}, which is no vertex type"
+    return None
+
+
+def number_relations(
+    columns: Mapping[str, np.ndarray], where: str, known: Sequence[Relation] = ()
+) -> tuple[dict[str, np.ndarray], tuple[str, ...]]:
+    """The relation of each arc or pair as a number, and the names of the relations.
+
+    The one definition of how relations in a column of a file are numbered: those of the graph, if
+    it has some; otherwise texts in their order, and whole numbers as they are, without names.
+
+    Parameters
+    ----------
+    columns : mapping of str to (m,) integers or texts
+        Columns that are numbered together.
+    where : str
+        Their file, for messages.
+    known : sequence of Relation
+        The relations of the graph. Names, of which each may be of one relation only, or
+        "source,name,target".
+
+    Returns
+    -------
+    numbers : dict of str to (m,) int64
+    names : tuple of str
+        Empty where numbers are those of the file.
+
+    Raises
+    ------
+    UserError
+        If numbers and texts are mixed, a number is negative, or the graph has no such relation.
+    """
+    kinds = {array.dtype.kind for array in columns.values() if len(array)}
+    if len(kinds - {"i", "u"}) > (kinds == {"U"}):
+        raise UserError(f"{where}: relations are not all whole numbers, nor all texts")
+    found = [np.unique(array) for array in columns.values()]
+    distinct = np.unique(np.concatenate(found)) if found else np.empty(0, np.int64)
+    if known:
+        places = np.array([_place_of(str(name), known, where) for name in distinct], np.int64)
+        names = tuple(one.name for one in known)
+        if len(set(names)) < len(names):
+            names = tuple(map(str, known))
+    elif kinds == {"U"}:
+        places, names = np.arange(len(distinct)), tuple(distinct.tolist())
+    else:
+        if len(distinct) and distinct[0] < 0:
+            raise UserError(f"{where}: there is a relation {distinct[0]}")
+        return {mask: array.astype(np.int64, copy=False) for mask, array in columns.items()}, ()
+    numbers = {mask: places[np.searchsorted(distinct, array)] for mask, array in columns.items()}
+    return numbers, names
+
+
+def _place_of(text: str, known: Sequence[Relation], where: str) -> int:
+    """Which relation is called so."""
+    fitting = [place for place, one in enumerate(known) if text in (one.name, str(one))]
+    if len(fitting) == 1:
+        return fitting[0]
+    if fitting:
+        raise UserError(
+            f"{where}: {len(fitting)} relations are called {text!r}",
+            f"write it as {known[fitting[0]]}",
+        )
+    raise unknown_name(f"relation of {where}", text, [one.name for one in known])

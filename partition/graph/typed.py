@@ -1,0 +1,117 @@
+"""The arrays of a heterogeneous graph: the relation of each arc, and features of each type."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from partition.errors import UserError
+from partition.graph.content import TYPE_FEATURES
+from partition.graph.graph import AGAIN, Graph, chunks
+from partition.graph.relations import VertexTypes, relation_dtype, schema_fault
+
+
+def read_types(
+    load: Callable[[str, tuple[int, ...], str], np.ndarray],
+    nnz: int,
+    types: Mapping[str, int],
+    relations: tuple[Any, ...],
+    features: Mapping[str, int],
+) -> dict[str, Any]:
+    """The fields of a :class:`Graph` that say its types; none of a homogeneous graph.
+
+    ``load(name, shape, kind)`` maps an array; the others are as in the manifest.
+    """
+    if not types:
+        return {}
+    return {
+        "vertex_types": VertexTypes.of_counts(types),
+        "relations": relations,
+        "arc_type": load("arc_type", (nnz,), "u"),
+        "type_features": {
+            name: load(TYPE_FEATURES + name, (types[name], width), "f")
+            for name, width in features.items()
+        },
+    }
+
+
+def settled(graph: Graph) -> Graph:
+    """The graph as a folder keeps it: features of all types together where they are of one width.
+
+    A UserError if its schema contradicts itself, or an arc is of another relation than its ends.
+    """
+    types = graph.vertex_types
+    if types is None:
+        return graph
+    widths = {name: int(x.shape[1]) for name, x in graph.type_features.items()}
+    fault = schema_fault(graph.n, types.counts, graph.relations, widths)
+    if fault is not None:
+        raise UserError(fault)
+    check_ends(graph, 0, graph.n)
+    if graph.features is not None:
+        return replace(graph, type_features={})
+    filled = [name for name in types.names if types.counts[name]]
+    if set(filled) <= widths.keys() and len({widths[name] for name in filled}) == 1:
+        rows = np.concatenate([graph.type_features[name] for name in filled])
+        return replace(graph, features=rows, type_features={})
+    return graph
+
+
+def by_type(graph: Graph) -> dict[str, np.ndarray]:
+    """The features of each type that has some, wherever they are kept."""
+    names = () if graph.vertex_types is None else graph.vertex_types.names
+    found = {name: graph.features_of(name) for name in names}
+    return {name: rows for name, rows in found.items() if rows is not None}
+
+
+def check_one_width(path: Path, graph: Graph) -> None:
+    """A UserError if a graph has features of types that are not those of all vertices together."""
+    if graph.vertex_types is None or not graph.type_features:
+        return
+    widths = {name: x.shape[1] for name, x in graph.type_features.items()}
+    text = ", ".join(f"{name} {widths.get(name, 'none')}" for name in graph.vertex_types.names)
+    raise UserError(
+        f"{path} has features of its vertex types, of different widths ({text}), and this takes "
+        "rows of one width",
+        "gcn-partition attach --features random:16 gives all vertices some; or TYPE=FILE to each",
+    )
+
+
+def check_ends(graph: Graph, first: int, last: int) -> None:
+    """Refuse relations of the arcs of first..last−1 that they cannot have, in bounded memory.
+
+    A UserError if a number is that of no relation, or an end is not of the type of its relation.
+    Targets have been checked: :func:`partition.graph.graph.check_arcs`.
+    """
+    types, arc_type = graph.vertex_types, graph.arc_type
+    if types is None or arc_type is None:
+        return
+    if arc_type.dtype != relation_dtype(len(graph.relations)):
+        raise UserError(f"arc_type.npy holds {arc_type.dtype}", AGAIN)
+    ends = [(types.range(one.source), types.range(one.target)) for one in graph.relations]
+    low = np.array([[pair[0].start, pair[1].start] for pair in ends], np.int64)
+    high = np.array([[pair[0].stop, pair[1].stop] for pair in ends], np.int64)
+    indptr = graph.indptr[first : last + 1]
+    for begin, stop in chunks(indptr):
+        start, end = int(indptr[begin]), int(indptr[stop])
+        number = np.asarray(arc_type[start:end])
+        if len(number) and number.max() >= len(ends):
+            raise UserError(f"arc_type.npy has a relation outside 0..{len(ends) - 1}", AGAIN)
+        source = np.repeat(
+            np.arange(first + begin, first + stop), np.diff(indptr[begin : stop + 1])
+        )
+        for side, vertices in enumerate((source, graph.indices[start:end])):
+            wrong = (vertices < low[number, side]) | (vertices >= high[number, side])
+            if wrong.any():
+                at = int(np.argmax(wrong))
+                pair = f"{source[at]} -> {graph.indices[start + at]}"
+                relation = graph.relations[number[at]]
+                raise UserError(
+                    f"the arc {pair} is of the relation {relation}, whose "
+                    f"{('source', 'target')[side]} it does not have",
+                    AGAIN,
+                )

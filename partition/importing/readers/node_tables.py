@@ -1,0 +1,165 @@
+"""Tables with all that is known of the vertices of one type: ids, features, labels, masks."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+
+from partition.errors import UserError
+from partition.graph.graph import MASKS
+from partition.importing.readers import text
+from partition.importing.readers.files import check_file, finite_features, quoted, read_errors
+from partition.importing.readers.parquet_tables import read_table
+from partition.importing.readers.vertex_files import checked_targets, mask_names, read_features
+from partition.importing.readers.vertex_tables import ID_COLUMNS, id_array, text_array
+
+LABELS = ("label", "labels", "y", "class", "classes")
+TARGETS = ("target", "targets")
+SPLIT = ("split", "mask")
+SPLITS = {"train": "train", "val": "val", "valid": "val", "validation": "val", "test": "test"}
+ARRAYS = (".npy", ".npz")
+
+
+@dataclass(frozen=True)
+class NodeTable:
+    """The vertices of one type.
+
+    Attributes
+    ----------
+    ids : (n,) int64 or str, optional
+        None: those that occur in arcs.
+    features : (n, d) float32, optional
+    labels : (n,) integers or texts, optional
+    targets : (n, c) numbers, optional
+    masks : mapping of "train" / "val" / "test" to (n,) bool
+    unread : tuple of str
+        Columns that are nothing of these.
+    """
+
+    ids: np.ndarray | None
+    features: np.ndarray | None = None
+    labels: np.ndarray | None = None
+    targets: np.ndarray | None = None
+    masks: Mapping[str, np.ndarray] = field(default_factory=dict)
+    unread: tuple[str, ...] = ()
+
+
+def read_nodes(path: Path) -> NodeTable:
+    """Read a table in text with a header, in Parquet, or an array of features in ``.npy``.
+
+    A first column called ``id`` or the like has the ids; without it they are 0 … n−1. Columns
+    called ``label`` or ``y`` hold classes, ``target`` numbers to learn, ``split`` the words train,
+    val and test, ``train_mask`` and so on true or false; other columns of numbers, or lists of
+    them, are features. A UserError if the file is damaged, or a column does not hold that.
+    """
+    check_file(path)
+    if path.suffix in ARRAYS:
+        features = read_features(path).values
+        return NodeTable(np.arange(len(features)), features)
+    with read_errors(path):
+        if path.suffix == ".parquet":
+            rows = read_table(path)
+            columns = {name: one.values for name, one in rows.items()}
+            ids = next(iter(rows.values())).ids if rows else None
+            if list(columns) in ([name] for name in columns if _plain(name) in ID_COLUMNS):
+                ids = next(iter(columns.values()))
+                columns = {}
+        else:
+            ids, columns = _text(path)
+        return _meant(path, ids, columns)
+
+
+def _text(path: Path) -> tuple[np.ndarray | None, dict[str, np.ndarray]]:
+    """The ids and the other columns of a table in text, by the names in its header."""
+    lines = text.first_lines(path, 2, text.LONGEST_ROW)
+    if len(lines) < 2:
+        raise UserError(f"{path} holds no vertices", "a header line, and a line for each vertex")
+    header, first = lines[0]
+    separator = text.separator_of(first)
+    names = [first.strip()] if separator is None else text.words_of(first, separator)
+    sample = text.words_of(lines[1][1], separator) if separator else [lines[1][1].strip()]
+    if len(sample) != len(names) or len(set(names)) < len(names):
+        raise UserError(f"{path}, line {header}: {quoted(first.strip())} is no header of its lines")
+
+    def kind(name: str, word: str) -> pa.DataType:
+        word_by_word = (
+            *ID_COLUMNS,
+            *LABELS,
+            *SPLIT,
+            *(each for m in MASKS for each in mask_names(m)),
+        )
+        is_text = _plain(name) in word_by_word or name.lower() in word_by_word
+        return pa.string() if is_text or not text.is_number(word) else pa.float64()
+
+    kinds = {i: kind(name, sample[i]) for i, name in enumerate(names)}
+    found = text.Table(path, separator, len(names), kinds, header=header).columns()
+    ids = None
+    if _plain(names[0]) in ID_COLUMNS:
+        ids, found, names = id_array(found[0], path), found[1:], names[1:]
+    return ids, {
+        name: text_array(column, path) if column.type == pa.string() else column.to_numpy()
+        for name, column in zip(names, found, strict=True)
+    }
+
+
+def _meant(path: Path, ids: np.ndarray | None, columns: Mapping[str, np.ndarray]) -> NodeTable:
+    """The columns by their meaning, which their names say."""
+    labels, targets, features = None, [], []
+    masks: dict[str, np.ndarray] = {}
+    unread = []
+    for name, values in columns.items():
+        where, plain = f"{path}: the column {quoted(name)}", name.lower()
+        mask = next((m for m in MASKS if plain in (m, f"{m}_mask")), None)
+        if plain in LABELS and values.dtype.kind in "iuU":
+            labels = values
+        elif plain in (*LABELS, *TARGETS) and values.dtype.kind in "biuf":
+            targets.append(values.reshape(len(values), -1))
+        elif plain in SPLIT and values.dtype.kind == "U":
+            masks |= _split(values, where)
+        elif mask is not None:
+            masks[mask] = _mask(values, where)
+        elif values.dtype.kind in "biuf":
+            features.append(values.reshape(len(values), -1))
+        else:
+            unread.append(name)
+    rows = [len(values) for values in columns.values()]
+    if ids is None and not rows:
+        raise UserError(f"{path} holds no vertices")
+    return NodeTable(
+        np.arange(rows[0]) if ids is None else ids,
+        finite_features(np.concatenate(features, axis=1), str(path)) if features else None,
+        labels,
+        checked_targets(np.concatenate(targets, axis=1), str(path)) if targets else None,
+        masks,
+        tuple(unread),
+    )
+
+
+def _split(values: np.ndarray, where: str) -> dict[str, np.ndarray]:
+    """A mask for each of the words train, val and test."""
+    words = np.char.lower(values)
+    strange = set(np.unique(words).tolist()) - {*SPLITS, "", "none", "-"}
+    if strange:
+        raise UserError(f"{where} holds {quoted(min(strange))}", "train, val, test, or nothing")
+    named = {ours: [theirs for theirs in SPLITS if SPLITS[theirs] == ours] for ours in MASKS}
+    found = {mask: np.isin(words, theirs) for mask, theirs in named.items()}
+    return {mask: rows for mask, rows in found.items() if rows.any()}
+
+
+def _mask(values: np.ndarray, where: str) -> np.ndarray:
+    if values.dtype.kind == "U":
+        words = np.char.lower(values)
+        if np.isin(words, ("true", "false")).all():
+            return words == "true"
+    elif values.dtype.kind == "b" or np.isin(values, (0, 1)).all():
+        return values.astype(bool)
+    raise UserError(f"{where} is no mask: true and false, or 1 and 0")
+
+
+def _plain(word: str) -> str:
+    return re.sub(r"[\s_.-]", "", word.lower())

@@ -1,0 +1,200 @@
+"""Tables of a heterogeneous graph: one of arcs for each relation, one of vertices for each type.
+
+They are named on the command line, or in a TOML file beside them::
+
+    [relations]
+    "author,writes,paper" = "writes.csv"
+    [nodes]
+    paper = "papers.parquet"   # a column of ids, labels, splits, and features
+    author = 5000              # or how many there are, 0 … 4999
+"""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from partition.errors import UserError
+from partition.graph.graph import MASKS
+from partition.graph.relations import Relation, parse_relation
+from partition.importing.readers import Layout, guess_format, read_source
+from partition.importing.readers.files import check_file, quoted, read_errors
+from partition.importing.readers.node_tables import NodeTable, read_nodes
+from partition.importing.readers.numbering import positions, shown_id
+from partition.importing.readers.text import first_lines, separator_of, words_of
+from partition.importing.readers.typed_source import RelationArcs, TypedSource, checked
+
+SCHEMA = "graph.toml"
+
+
+@dataclass(frozen=True)
+class _Schema:
+    """Where the tables of relations and types are; a type may be a number of vertices."""
+
+    relations: Mapping[Relation, Path]
+    nodes: Mapping[str, Path | int]
+
+
+def read(path: Path, layout: Layout) -> TypedSource:
+    """Read the tables that ``path`` lists, a TOML file or a folder with ``graph.toml``.
+
+    Or those of ``layout.relation`` and ``layout.nodes``, in the folder ``path``. Vertices of a type
+    without a table are those that occur in arcs, in increasing order of their ids. A UserError if
+    a table is missing or damaged, or an arc has a vertex that its type does not have.
+    """
+    schema = _given(path, layout) if layout.relation or layout.nodes else _listed(path)
+    if not schema.relations:
+        raise UserError(f"{path}: there are no relations", "--relation author,writes,paper=FILE")
+    names = list(schema.nodes)
+    ends: dict[str, list[tuple[np.ndarray, str]]] = {}
+    weights = []
+    for relation, file in schema.relations.items():
+        header = layout.header
+        if header is None and _is_header(file, relation):
+            header = True
+        plain = Layout(header=header, string_ids=layout.string_ids)
+        arcs = read_source(file, "auto", plain)
+        weights.append(arcs.weights)
+        for name, one in ((relation.source, arcs.source), (relation.target, arcs.target)):
+            called = one if arcs.ids is None else arcs.ids[one]
+            ends.setdefault(name, []).append((called, str(file)))
+    names += [name for name in ends if name not in schema.nodes]
+    found = {name: _table(schema.nodes.get(name)) for name in names}
+    counts, ids, numbers = {}, {}, {}
+    for name in names:
+        known, numbered = _numbered(name, found[name], ends.get(name, []))
+        counts[name], numbers[name] = len(known), iter(numbered)
+        if not (known.dtype.kind == "i" and (known == np.arange(len(known))).all()):
+            ids[name] = known
+    arcs_of = [
+        RelationArcs(r, next(numbers[r.source]), next(numbers[r.target]), weight)
+        for r, weight in zip(schema.relations, weights, strict=True)
+    ]
+    masks = {
+        mask: {n: t.masks[mask] for n, t in found.items() if mask in t.masks} for mask in MASKS
+    }
+    unread = [f"{name}: {', '.join(t.unread)}" for name, t in found.items() if t.unread]
+    return checked(
+        TypedSource(
+            counts, arcs_of, ids,
+            features={n: t.features for n, t in found.items() if t.features is not None},
+            labels={n: t.labels for n, t in found.items() if t.labels is not None},
+            targets={n: t.targets for n, t in found.items() if t.targets is not None},
+            masks={mask: by_type for mask, by_type in masks.items() if by_type},
+            format="tables",
+            notes={"columns": f"not read: {'; '.join(unread)}"} if unread else {},
+        ),
+        str(path),
+    )  # fmt: skip
+
+
+def _given(path: Path, layout: Layout) -> _Schema:
+    """The tables that the command line names; ``path`` is their folder."""
+    if not path.is_dir():
+        raise UserError(
+            f"{path} is no folder: with --relation and --nodes, SOURCE is the folder of their files"
+        )
+    relations: dict[Relation, Path] = {}
+    for text in layout.relation:
+        named, equals, file = text.partition("=")
+        if not equals or not file:
+            raise UserError(f"--relation {text}", "--relation author,writes,paper=writes.csv")
+        relation = parse_relation(named)
+        if relation in relations:
+            raise UserError(f"--relation {named} is given twice")
+        relations[relation] = path / file
+    nodes: dict[str, Path | int] = {}
+    for text in layout.nodes:
+        name, equals, value = text.partition("=")
+        if not equals or not value or name in nodes:
+            raise UserError(f"--nodes {text}", "--nodes paper=papers.parquet, once for each type")
+        nodes[name] = int(value) if value.isdecimal() else path / value
+    return _Schema(relations, nodes)
+
+
+def _listed(path: Path) -> _Schema:
+    """The tables that a TOML file names, beside it."""
+    file = path / SCHEMA if path.is_dir() else path
+    check_file(file)
+    with read_errors(file):
+        try:
+            facts = tomllib.loads(file.read_text("utf-8"))
+        except tomllib.TOMLDecodeError as error:
+            raise UserError(f"{file} is no TOML file: {error}") from error
+    tables = {name: facts.pop(name, {}) for name in ("relations", "nodes")}
+    if facts or not all(isinstance(table, dict) for table in tables.values()):
+        strange = quoted(next(iter(facts), "a value"))
+        raise UserError(f"{file}: {strange} is not of the tables [relations] and [nodes]")
+    relations: dict[Relation, Path] = {}
+    for text, name in tables["relations"].items():
+        if not isinstance(name, str):
+            raise UserError(f"{file}: {quoted(text)} is not the name of a file")
+        relations[parse_relation(text)] = file.parent / name
+    nodes: dict[str, Path | int] = {}
+    for text, value in tables["nodes"].items():
+        if type(value) is not int and not isinstance(value, str):
+            raise UserError(f"{file}: {quoted(text)} is neither a file nor a number of vertices")
+        nodes[text] = file.parent / value if isinstance(value, str) else value
+    return _Schema(relations, nodes)
+
+
+def _is_header(file: Path, relation: Relation) -> bool:
+    """Whether the first line of a table in text names the types of the relation."""
+    if guess_format(file) != "edges":
+        return False
+    with read_errors(file):
+        lines = first_lines(file, 1)
+    words = words_of(lines[0][1], separator_of(lines[0][1])) if lines else []
+    return [word.lower() for word in words[:2]] == [
+        relation.source.lower(),
+        relation.target.lower(),
+    ]
+
+
+def _table(given: Path | int | None) -> NodeTable:
+    """The vertices of a type; without ids where they are not known, or 0 … n − 1."""
+    if given is None:
+        return NodeTable(None)
+    if isinstance(given, int):
+        if not 0 <= given < 2**48:
+            raise UserError(f"{given} is no number of vertices")
+        return NodeTable(np.arange(given))
+    return read_nodes(given)
+
+
+def _numbered(
+    name: str, table: NodeTable, ends: list[tuple[np.ndarray, str]]
+) -> tuple[np.ndarray, list[np.ndarray]]:
+    """The ids of a type in the order of its vertices, and the number of each end of arcs."""
+    arrays = [called for called, _ in ends if len(called)]
+    if table.ids is not None:
+        arrays.append(table.ids)
+    as_text = any(array.dtype.kind == "U" for array in arrays)
+
+    def same(array: np.ndarray) -> np.ndarray:
+        return array.astype(str) if as_text else array.astype(np.int64)
+
+    known = table.ids
+    if known is None:
+        known = np.unique(np.concatenate([np.empty(0, np.int64), *arrays])) if not as_text else None
+    if known is None:
+        known = np.unique(np.concatenate([same(array) for array in arrays]))
+    known = same(known)
+    numbered = []
+    for called, file in ends:
+        if not len(called):
+            numbered.append(np.empty(0, np.int64))
+            continue
+        wanted = same(called)
+        if not len(known):
+            raise UserError(f"{file}: there are no vertices of the type {name}")
+        place, there = positions(known, wanted)
+        if not there.all():
+            missing = shown_id(wanted[int(np.argmin(there))])
+            raise UserError(f"{file}: there is no {name} {missing}")
+        numbered.append(place)
+    return known, numbered

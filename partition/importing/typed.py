@@ -1,0 +1,308 @@
+"""Heterogeneous graphs: arcs of several relations in one order, data of types in one numbering."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+
+from partition.errors import UserError
+from partition.graph.graph import Graph, index_dtype
+from partition.graph.relations import Relation, VertexTypes, relation_dtype
+from partition.graph.store import Manifest, check_target, write_graph
+from partition.importing.arcs import Keys, Settling, check_number, joined
+from partition.importing.readers import READERS, TYPED, Layout, Source, checked_format
+from partition.importing.readers.classes import class_labels
+from partition.importing.readers.files import read_errors
+from partition.importing.readers.pyg import read_typed as read_pyg
+from partition.importing.readers.triples import read_arrays
+from partition.importing.readers.typed_source import RelationArcs, TypedSource, checked
+from partition.importing.splits import RandomSplit
+from partition.importing.vertex_data import VertexFiles, attach
+
+# Formats whose files may have relations, or none.
+OTHERS: Mapping[str, Callable[[Path], TypedSource | None]] = {"pyg": read_pyg, "npz": read_arrays}
+
+
+def read_typed(path: Path, format: str, layout: Layout) -> TypedSource | None:
+    """The content of a file with several types or relations; None if its format has none.
+
+    A UserError as of :func:`partition.importing.readers.read_source`.
+    """
+    format = checked_format(path, format, layout)
+    with read_errors(path):
+        if format in TYPED:
+            found: TypedSource = READERS.get(format)(path, layout)
+            return found
+        return OTHERS[format](path) if format in OTHERS else None
+
+
+def import_typed(
+    out_path: str | os.PathLike[str],
+    source: TypedSource,
+    *,
+    reverse: bool = False,
+    undirected: bool = False,
+    direction: str = "in",
+    duplicates: str = "merge",
+    self_loops: str = "keep",
+    split: RandomSplit | None = None,
+    overwrite: bool = False,
+    report: Callable[[str], None] = lambda line: None,
+) -> Manifest:
+    """Make a graph folder of a heterogeneous graph in memory.
+
+    Parameters
+    ----------
+    out_path, direction, overwrite, report
+        See :func:`partition.graph.store.write_graph`.
+    source : TypedSource
+    reverse, duplicates, self_loops
+        See :func:`build_typed`.
+    undirected : bool
+        Refused: the reverse of a relation is another one.
+    split : RandomSplit, optional
+        How masks are drawn, in place of those of the source.
+
+    Raises
+    ------
+    UserError
+        If an array does not fit the others, or the folder cannot be written.
+    """
+    refuse_undirected(undirected, "the graph")
+    check_target(Path(out_path), overwrite)
+    source = checked(source, "the graph")
+    graph, facts = build_typed(
+        source, reverse=reverse, duplicates=duplicates, self_loops=self_loops, report=report
+    )
+    given = VertexFiles(split=split)
+    graph = attach(graph if split is None else replace(graph, masks={}), given)
+    facts |= given.facts()
+    return write_graph(
+        out_path, graph, source=facts, direction=direction, overwrite=overwrite, report=report
+    )
+
+
+def refuse_undirected(undirected: bool, where: object) -> None:
+    """A UserError for ``--undirected``, which a heterogeneous graph has no meaning for."""
+    if undirected:
+        raise UserError(
+            f"{where} has relations, and the reverse of one is another one",
+            "--reverse adds the reverse of each relation in place of --undirected",
+        )
+
+
+def build_typed(
+    source: TypedSource,
+    *,
+    reverse: bool = False,
+    duplicates: str = "merge",
+    self_loops: str = "keep",
+    report: Callable[[str], None] = lambda line: None,
+) -> tuple[Graph, dict[str, object]]:
+    """Sort the arcs of all relations into CSR form; those of two vertices by their relation.
+
+    Parameters
+    ----------
+    source : TypedSource
+        As :func:`partition.importing.readers.typed_source.checked` has let it pass.
+    reverse : bool
+        Add the reverse of each relation, called ``rev_NAME``, unless it is there: by that name, or
+        as a relation that has the same arcs the other way. A relation that is its own reverse gets
+        none.
+    duplicates, self_loops : str
+        As of :func:`partition.importing.assemble.build_graph`, within each relation.
+    report : callable
+        Told which relations get no reverse, and why.
+
+    Returns
+    -------
+    graph : Graph
+    facts : dict
+        For the manifest.
+    """
+    types = VertexTypes.of_counts(source.counts)
+    n = types.offsets[-1]
+    check_number(n)
+    ids = _ids(source)
+    rules = Settling(False, duplicates, self_loops)
+    tables = [_Settled(one.relation, _keys(one, types, rules, ids)) for one in source.arcs]
+    read = sum(len(one.source) for one in source.arcs)
+    added: list[str] = []
+    if reverse:
+        tables, added = _with_reverses(tables, n, report)
+    dtype = relation_dtype(len(tables))
+    number = np.repeat(np.arange(len(tables)).astype(dtype), [len(one.keys.key) for one in tables])
+    weighted = any(one.keys.weights is not None for one in tables)
+    keys = joined([_weighed(one.keys) if weighted else one.keys for one in tables])
+    order = np.argsort(keys.key, kind="stable")
+    keys = keys.of(order)
+    labels, class_names = _labels(source, types)
+    graph = Graph(
+        indptr=np.searchsorted(keys.key, np.arange(n + 1) * n),
+        indices=(keys.key % n).astype(index_dtype(n)),
+        weights=keys.weights,
+        labels=labels,
+        class_names=class_names,
+        targets=_targets(source, types),
+        masks=_masks(source, types),
+        ids=ids,
+        parallel=bool((keys.key[1:] == keys.key[:-1]).any()),
+        vertex_types=types,
+        relations=tuple(one.relation for one in tables),
+        arc_type=number[order],
+        type_features=source.features,
+    )
+    facts = {"format": source.format} | rules.facts(read, False, False) | dict(source.notes)
+    return graph, facts | ({"reverse": added} if reverse else {})
+
+
+@dataclass(frozen=True)
+class _Settled:
+    relation: Relation
+    keys: Keys
+
+
+def _keys(one: RelationArcs, types: VertexTypes, rules: Settling, ids: np.ndarray | None) -> Keys:
+    """The arcs of a relation, by the numbers of all vertices, each once unless all are kept."""
+    source, target = types.range(one.relation.source), types.range(one.relation.target)
+    arcs = Source(
+        types.offsets[-1],
+        np.asarray(one.source, np.int64) + source.start,
+        np.asarray(one.target, np.int64) + target.start,
+        one.weights,
+    )
+    keys = rules.settle(rules.keys_of(arcs))
+    rules.check_copies(arcs.n, ids)
+    return keys
+
+
+def _weighed(keys: Keys) -> Keys:
+    return keys if keys.weights is not None else keys._replace(weights=np.ones(len(keys.key)))
+
+
+def _with_reverses(
+    tables: Sequence[_Settled], n: int, report: Callable[[str], None]
+) -> tuple[list[_Settled], list[str]]:
+    """The relations, and after them the reverses of those that have none; the names of these."""
+    by_name = {one.relation: one for one in tables}
+    added: list[_Settled] = []
+    for one in tables:
+        back = _turned(one.keys, n)
+        if np.array_equal(back.key, one.keys.key) and _same_weights(back, one.keys):
+            report(f"{one.relation} is symmetric: it gets no reverse")
+            continue
+        wanted = one.relation.reverse()
+        there = [wanted] if wanted in by_name else []
+        there += [
+            other.relation
+            for other in tables
+            if other.relation[::2] == (one.relation.target, one.relation.source)
+            and len(other.keys.key) == len(back.key)
+            and np.array_equal(other.keys.key, back.key)
+        ]
+        if there:
+            report(f"{one.relation} has a reverse: {there[0]}")
+        else:
+            added.append(_Settled(wanted, back))
+    return [*tables, *added], [str(one.relation) for one in added]
+
+
+def _turned(keys: Keys, n: int) -> Keys:
+    """The arcs the other way round, sorted."""
+    row, column = np.divmod(keys.key, n)
+    back = keys._replace(key=column * n + row)
+    return back.of(np.argsort(back.key, kind="stable"))
+
+
+def _same_weights(one: Keys, other: Keys) -> bool:
+    if one.weights is None or other.weights is None:
+        return one.weights is other.weights
+    return np.array_equal(one.weights, other.weights)
+
+
+def _ids(source: TypedSource) -> np.ndarray | None:
+    """The names of the vertices, each another one; None: they are their numbers.
+
+    Of several types texts such as "paper:7", where the vertices of one are not called 0 … n−1.
+    """
+    if not source.ids:
+        return None
+    if len(source.counts) == 1:
+        return next(iter(source.ids.values()))
+    called = [
+        np.char.add(f"{name}:", source.ids.get(name, np.arange(count)).astype(str))
+        for name, count in source.counts.items()
+        if count
+    ]
+    return np.concatenate(called)
+
+
+def _labels(
+    source: TypedSource, types: VertexTypes
+) -> tuple[np.ndarray | None, tuple[str, ...] | None]:
+    """Classes of all vertices, numbered together, −1 where there is none, and their names."""
+    if not source.labels:
+        return None, None
+    of_text = {labels.dtype.kind == "U" for labels in source.labels.values()}
+    if len(of_text) > 1:
+        raise UserError(
+            "labels of some types are texts, and of others numbers", "give texts to all"
+        )
+    if of_text == {True}:
+        found = np.full(types.offsets[-1], "", np.result_type(*source.labels.values()))
+    else:
+        found = np.full(types.offsets[-1], -1, np.int64)
+    _fill(found, source.labels, types)
+    return class_labels(found, f"labels of {', '.join(source.labels)}")
+
+
+def _targets(source: TypedSource, types: VertexTypes) -> np.ndarray | None:
+    """Numbers to be learned, (n, c), NaN where there are none."""
+    if not source.targets:
+        return None
+    by_type = {name: rows.reshape(len(rows), -1) for name, rows in source.targets.items()}
+    widths = {rows.shape[1] for rows in by_type.values()}
+    if len(widths) > 1:
+        raise UserError(f"types have targets of {', '.join(map(str, sorted(widths)))} columns")
+    dtype = np.result_type(np.float32, *by_type.values())
+    found = np.full((types.offsets[-1], widths.pop()), np.nan, dtype)
+    _fill(found, by_type, types)
+    return found
+
+
+def _masks(source: TypedSource, types: VertexTypes) -> dict[str, np.ndarray]:
+    """Masks of all vertices: none of a type without a mask is in."""
+    masks = {}
+    for mask, by_type in source.masks.items():
+        shapes = {rows.shape[1:] for rows in by_type.values()}
+        if len(shapes) > 1:
+            raise UserError(f"the {mask} masks of types have different numbers of splits")
+        masks[mask] = np.zeros((types.offsets[-1], *shapes.pop()), bool)
+        _fill(masks[mask], by_type, types)
+    return masks
+
+
+def _fill(rows: np.ndarray, by_type: Mapping[str, np.ndarray], types: VertexTypes) -> None:
+    for name, values in by_type.items():
+        own = types.range(name)
+        rows[own.start : own.stop] = values
+
+
+def with_type_features(graph: Graph, features: Mapping[str, np.ndarray]) -> Graph:
+    """The graph with features of some types in place of those that they have."""
+    types = graph.vertex_types
+    if types is None:
+        name = next(iter(features))
+        raise UserError(f"--features {name}=…: the graph has no vertex types")
+    kept = {name: graph.features_of(name) for name in types.names}
+    together: dict[str, np.ndarray] = {name: x for name, x in kept.items() if x is not None}
+    for name, rows in features.items():
+        count = len(types.range(name))
+        if len(rows) != count:
+            raise UserError(f"{name} has {count:,} vertices, its features {len(rows):,} rows")
+        together[name] = rows
+    return replace(graph, features=None, type_features=together)

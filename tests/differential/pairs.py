@@ -1,0 +1,185 @@
+"""Link prediction against PyTorch: loss, gradients and rows of vertices, same weights and pairs in.
+
+Usage: python tests/differential/pairs.py [--ranks 1,2] [--only CASE]
+
+Torch and torch_geometric have to be installed; they are no dependency. A GCN of PyTorch Geometric's
+layers gives the rows, decoders and losses are written here from their formulas in PyTorch, and its
+autograd gives the gradients, of every decoder with every objective. Which pairs and negatives a
+step has is read from :mod:`gcnmpi.run.links.drawing`. Float64; the exit code is 1 if anything is
+further apart than 1e-10, relative to the largest entry of its array. On 0 ranks: the oracle.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import tempfile
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+import click
+import numpy as np
+import pyg  # which says that PyTorch is not there, and ends
+import torch
+from torch.nn.functional import softplus
+
+from gcnmpi.nn.state import to_state
+from gcnmpi.options.config import Config, from_table
+from gcnmpi.options.task import LinkOptions
+from gcnmpi.proof import links, oracle
+from gcnmpi.run.links.drawing import Drawn
+from partition.graph.graph import arcs
+from partition.graph.links import read_pairs
+from partition.graph.store import open_graph
+
+DECODERS: dict[str, dict[str, Any]] = {
+    "dot": {},
+    "distmult": {},
+    "hadamard": {},
+    "hadamard hidden": {"decoder_hidden": [7], "decoder_activation": "elu"},
+    "concat": {},
+    "concat hidden": {"decoder_hidden": [7, 5]},
+}
+OBJECTIVES: dict[str, dict[str, Any]] = {
+    "bce": {"negatives": "uniform,3"},
+    "softmax": {"negatives": "pool,11"},
+    "auc": {"negatives": "uniform,2"},
+}
+CASES = {
+    f"{decoder}, {objective}": {
+        "name": "links", "decoder": decoder.split()[0], **of_decoder, "objective": objective, **rest
+    }
+    for (decoder, of_decoder), (objective, rest) in product(DECODERS.items(), OBJECTIVES.items())
+}  # fmt: skip
+CASES["hadamard hidden, filtered"] = CASES["hadamard hidden, softmax"] | {"filter": True}
+CASES["concat, batch"] = CASES["concat, bce"] | {"batch": 100}
+
+
+@click.command()
+@click.option("--only", multiple=True, default=[""], help="Cases whose name begins so.")
+@click.option("--ranks", default="1,2", help="0: the oracle.")
+def main(only: tuple[str, ...], ranks: str) -> None:
+    """Compare all cases on a small graph."""
+    counts = [*map(int, ranks.split(","))]
+    torch.set_default_dtype(torch.float64)
+    with tempfile.TemporaryDirectory() as scratch:
+        folder = made(Path(scratch) / "small.graph", counts)
+        agree = compared(folder, [name for name in CASES if name.startswith(only)], counts)
+    sys.exit(0 if agree else 1)
+
+
+def made(folder: Path, counts: list[int]) -> Path:
+    """A graph with pairs, and with random partitions."""
+    lines = [["synth", "sbm", folder, "--vertices", 200, "--classes", 3, "--features", 9]]
+    lines.append(["pairs", folder, "--split", "0.8,0.1,0.1", "--negatives", 1])
+    lines += [["add", folder, "--model", "rp", "-k", count] for count in counts if count > 1]
+    for line in lines:
+        words = [sys.executable, "-m", "partition", *map(str, line)]
+        subprocess.run(words, check=True, stdout=subprocess.DEVNULL)
+    return folder
+
+
+def compared(folder: Path, names: list[str], counts: list[int]) -> bool:
+    """Whether all of these cases agree; a line for each says how far they are apart."""
+    graph, pairs = open_graph(folder).graph, read_pairs(folder, "links")
+    problems = {name: links.LinkProblem(graph, pairs, "in", config_of(name)) for name in names}
+    weights = {name: pyg.weights_of(problem.rows) for name, problem in problems.items()}
+    configs = {name: problem.config for name, problem in problems.items()}
+    found = {
+        count: pyg.of_engine(count, folder, configs, weights)
+        if count
+        else {name: of_oracle(problem, weights[name]) for name, problem in problems.items()}
+        for count in counts
+    }
+    agree = True
+    for name, problem in problems.items():
+        expected, told = judge(problem, weights[name]), ""
+        for count in counts:
+            worst, where = max(pyg.compare(problem.rows, found[count][name], expected))
+            agree &= worst <= pyg.TOLERANCE
+            told += f"  {count}: {worst:.1e} ({where})"
+        click.echo(f"{name:26}{told}")
+    return agree
+
+
+def config_of(name: str) -> Config:
+    """The configuration of a case."""
+    return from_table({"dtype": "float64", "model": {"hidden": [8, 6]}, "task": CASES[name]})
+
+
+def of_oracle(problem: links.LinkProblem, weights: oracle.Weights) -> dict[str, Any]:
+    """Loss and gradient of the first step, and the rows of an evaluation."""
+    loss, gradient, _ = problem.gradient(weights, 1, 0)
+    rows = problem.rows.forward(weights, None)[0][-1]
+    return {"loss": loss, "gradient": gradient, "logits": rows}
+
+
+def judge(problem: links.LinkProblem, weights: oracle.Weights) -> dict[str, Any]:
+    """Loss of the first step, gradients by stored name and rows of vertices, by PyTorch."""
+    graph, task, drawer = problem.graph, problem.task, problem.drawer
+    state = to_state(problem.rows.network, weights)
+    of = {name: torch.tensor(value, requires_grad=True) for name, value in state.items()}
+    decoder = {name: value for name, value in of.items() if name.startswith("decoder.")}
+    degrees = torch.bincount(torch.tensor(problem.rows.arcs.degrees))
+    ends = problem.rows.features.shape[1], problem.config.model.hidden[-1]
+    module = pyg.Net(problem.config, *ends, 0, degrees)
+    network = {name: value for name, value in of.items() if name not in decoder}
+    module.load_state_dict(network)
+    edges = torch.tensor(np.stack([arcs(graph), graph.indices]).astype(np.int64))
+    rows = module(torch.tensor(problem.rows.features), edges, None)
+    every = np.arange(drawer.sampler.n)
+    drawn = drawer.draw(1, 0, every[drawer.batches_of(1, every) == 0])
+    positives = scores(task, rows, torch.tensor(drawn.pairs), decoder)
+    negatives = scores(task, rows, torch.tensor(drawn.negatives), decoder)
+    counts = torch.tensor(counted(problem, drawn))
+    loss = loss_of(task.objective, positives, negatives, counts)
+    loss.backward()
+    named = [*module.named_parameters(), *decoder.items()]
+    gradient = {name: p.grad.numpy() for name, p in named}
+    return {"loss": loss.item(), "gradient": gradient, "logits": rows.detach().numpy()}
+
+
+def counted(problem: links.LinkProblem, drawn: Drawn) -> np.ndarray:
+    """Which negatives count, (m, K) bool."""
+    if not problem.task.filter:
+        return drawn.counts
+    known = {frozenset(pair) for pair in problem.pairs.positives["train"].tolist()}
+    learned = [[frozenset(pair) in known for pair in of] for of in drawn.negatives.tolist()]
+    return drawn.counts & ~np.array(learned)
+
+
+def scores(
+    task: LinkOptions, rows: torch.Tensor, pairs: torch.Tensor, of: dict[str, torch.Tensor]
+) -> torch.Tensor:
+    """The scores of pairs (…, 2), by the decoder's formula."""
+    x, y = rows[pairs[..., 0]], rows[pairs[..., 1]]
+    if task.decoder == "dot":
+        return (x * y).sum(-1)
+    if task.decoder == "distmult":
+        return (of["decoder.relation"].reshape(-1) * x * y).sum(-1)
+    h = x * y if task.decoder == "hadamard" else torch.cat([x, y], -1)
+    activation = getattr(torch.nn.functional, task.decoder_activation)
+    for k in range(len(task.decoder_hidden) + 1):
+        h = activation(h) if k else h
+        weight = of[f"decoder.lins.{k}.weight"]
+        h = h @ weight.reshape(-1, h.shape[-1]).T + of.get(f"decoder.lins.{k}.bias", 0)
+    return h[..., 0]
+
+
+def loss_of(
+    objective: str, positives: torch.Tensor, negatives: torch.Tensor, counts: torch.Tensor
+) -> torch.Tensor:
+    """The mean over positives (m,) with their negatives (m, K), of those that count."""
+    share = counts / counts.shape[1]
+    if objective == "bce":
+        return (softplus(-positives) + (share * softplus(negatives)).sum(1)).mean()
+    if objective == "auc":
+        return (share * (1 - positives[:, None] + negatives) ** 2).sum(1).mean()
+    among = negatives.masked_fill(~counts, -torch.inf)
+    whole = torch.cat([positives[:, None], among], 1).logsumexp(1)
+    return (whole - positives).mean()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,540 @@
+"""Heterogeneous graphs: folders, imports, checks."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+import numpy as np
+import pyarrow as pa
+import pytest
+import tensor_files as write
+from command_line import as_json, refused, run
+from ogb_folders import rows
+from pyarrow import parquet
+from typed_graphs import CITES, COUNTS, ENDS, FEATURES, WRITES, relations_of, source_of, typed_graph
+
+import gcnmpi
+from partition.errors import UserError
+from partition.graph.graph import aggregation_matrix
+from partition.graph.relations import Relation, number_relations, relation_dtype
+from partition.graph.store import open_graph, write_graph
+from partition.importing.typed import build_typed, import_typed
+
+
+@pytest.fixture
+def folder(tmp_path):
+    path = tmp_path / "g.graph"
+    write_graph(path, typed_graph(), source={"format": "test"})
+    return path
+
+
+def content(path):
+    """All that a folder has, for comparisons."""
+    graph = open_graph(path).graph
+    columns = {"labels": graph.labels, "ids": graph.ids, **graph.masks}
+    columns |= {name: graph.features_of(name) for name in graph.vertex_types.names}
+    facts = {name: None if a is None else np.asarray(a).tolist() for name, a in columns.items()}
+    return facts | relations_of(graph)
+
+
+def test_a_folder_keeps_types_and_relations(folder):
+    stored = open_graph(folder)
+    graph, manifest = stored.graph, stored.manifest
+    assert manifest.version == 6
+    assert (dict(manifest.vertex_types), manifest.relations) == (COUNTS, tuple(ENDS))
+    assert manifest.type_features == {"paper": 2, "author": 3}
+    assert graph.vertex_types.range("author") == range(4, 7)
+    assert graph.vertex_types.of(np.arange(9)).tolist() == [0] * 4 + [1] * 3 + [2] * 2
+    assert isinstance(graph.features_of("author"), np.memmap)
+    np.testing.assert_array_equal(graph.features_of("author"), FEATURES["author"])
+    assert graph.features_of("venue") is None
+    with pytest.raises(UserError, match="unknown vertex type 'papers'"):
+        graph.features_of("papers")
+    assert graph.arc_type.dtype == np.uint8
+    assert relations_of(graph) == {str(relation): sorted(pairs) for relation, pairs in ENDS.items()}
+    assert graph.labels.tolist() == [0, 1, 1, -1] + [-1] * 5
+    assert graph.masks["train"].tolist() == [True, True] + [False] * 7
+    assert graph.parallel
+    assert "in order" in run("check", folder).stdout
+
+
+def test_m_is_that_of_the_graph_without_types(folder):
+    graph = open_graph(folder).graph
+    plain = replace(graph, vertex_types=None, relations=(), arc_type=None, type_features={})
+    np.testing.assert_array_equal(
+        aggregation_matrix(graph).toarray(), aggregation_matrix(plain).toarray()
+    )
+
+
+def test_features_of_one_width_are_those_of_all_vertices(tmp_path):
+    features = {name: np.full((n, 2), i, np.float32) for i, (name, n) in enumerate(COUNTS.items())}
+    import_typed(tmp_path / "a.graph", source_of(features=features))
+    graph = open_graph(tmp_path / "a.graph").graph
+    assert graph.type_features == {}
+    assert graph.features[:, 0].tolist() == [0] * 4 + [1] * 3 + [2] * 2
+    assert graph.features_of("author").tolist() == [[1, 1]] * 3
+    np.save(tmp_path / "x.npy", np.ones((2, 5), np.float32))
+    run("attach", tmp_path / "a.graph", "--features", f"venue={tmp_path / 'x.npy'}")
+    stored = open_graph(tmp_path / "a.graph")
+    assert stored.manifest.type_features == {"paper": 2, "author": 2, "venue": 5}
+    assert stored.graph.features is None
+    assert stored.manifest.source["attached"] == {"features/venue": "x.npy"}
+    run("check", tmp_path / "a.graph")
+    run("attach", tmp_path / "a.graph", "--features", "random:3")
+    stored = open_graph(tmp_path / "a.graph")
+    assert (stored.manifest.features, stored.manifest.type_features) == (3, {})
+    run("check", tmp_path / "a.graph")
+
+
+ATTACHED = {
+    "no type": ("--features", "papers=x.npy", "unknown vertex type 'papers'"),
+    "rows": ("--features", "paper=x.npy", "paper has 4 vertices, its features 3 rows"),
+}
+
+
+@pytest.mark.parametrize("case", ATTACHED)
+def test_features_of_types_that_do_not_fit(folder, monkeypatch, case):
+    monkeypatch.chdir(folder.parent)
+    np.save("x.npy", np.ones((3, 1)))
+    *words, message = ATTACHED[case]
+    assert message in refused("attach", folder, *words)
+
+
+def test_ids_cover_types_and_relations(tmp_path, folder):
+    first = open_graph(folder).manifest
+    renamed = {Relation(r.source, f"{r.name}2", r.target): e for r, e in ENDS.items()}
+    others = {
+        "names": source_of(renamed),
+        "features": source_of(features={"paper": FEATURES["paper"]}),
+        "types": replace(
+            source_of({CITES: ENDS[CITES]}),
+            counts={"paper": 4, "author": 2, "venue": 3},
+            features={},
+        ),
+    }
+    found = {first.data_id}
+    for name, source in others.items():
+        import_typed(tmp_path / f"{name}.graph", source)
+        manifest = open_graph(tmp_path / f"{name}.graph").manifest
+        assert (manifest.id == first.id) == (name != "types")
+        found.add(manifest.data_id)
+    assert len(found) == 4
+
+
+def spoil(path, name, value):
+    """Change a number in an array of a folder."""
+    array = np.load(path / f"{name}.npy")
+    array[value[0]] = value[1]
+    np.save(path / f"{name}.npy", array)
+
+
+SPOILED = {
+    "relation": ("arc_type", (0, 1), "is of the relation paper,cites,paper, whose source"),
+    "no relation": ("arc_type", (0, 9), "arc_type.npy has a relation outside 0..2"),
+    "features": ("features/author", (0, 7.5), "features/author.npy does not hold"),
+}
+
+
+@pytest.mark.parametrize("case", SPOILED)
+def test_a_damaged_folder_is_refused(folder, case):
+    name, value, message = SPOILED[case]
+    if name == "arc_type" and value[1] == 1:
+        value = (-1, 1)  # the last arc is of an author
+    spoil(folder, name, value)
+    assert message in refused_by_check(folder)
+
+
+def refused_by_check(folder):
+    return run("check", folder, code=2).stderr
+
+
+MANIFESTS = {
+    "counts": ({"vertex_types": {"paper": 4, "author": 3}}, "have 7 vertices, not 9"),
+    "unknown type": ({"relations": [["a", "b", "c"]]}, "a,b,c is no relation of its vertex types"),
+    "twice": ({"relations": [list(WRITES)] * 2}, "no relations, too many, or one twice"),
+    "path": ({"vertex_types": {"../x": 9}}, "'../x' is no name of a vertex type"),
+    "features": ({"type_features": {"x": 1}}, "features of 'x', which is no vertex type"),
+    "columns": ({"type_features": {"paper": 7}}, "features/paper.npy holds float32"),
+}
+
+
+@pytest.mark.parametrize("case", MANIFESTS)
+def test_a_manifest_that_contradicts_itself_is_refused(folder, case):
+    change, message = MANIFESTS[case]
+    file = folder / "manifest.json"
+    file.write_text(json.dumps(json.loads(file.read_text()) | change))
+    assert message in refused("info", folder)
+
+
+def test_a_homogeneous_folder_is_as_it_was(tmp_path):
+    graph = typed_graph()
+    plain = replace(
+        graph, vertex_types=None, relations=(), arc_type=None, type_features={}, features=None
+    )
+    manifest = write_graph(tmp_path / "g.graph", plain, source={})
+    facts = json.loads((tmp_path / "g.graph" / "manifest.json").read_text())
+    assert facts["version"] == manifest.version == 5
+    assert not {"vertex_types", "relations", "type_features"} & facts.keys()
+
+
+def test_many_relations_take_two_bytes(tmp_path):
+    lines = [f"{i % 7}\tr{i % 300}\t{i % 5}\n" for i in range(2000)]
+    (tmp_path / "t.tsv").write_text("".join(lines))
+    words = (tmp_path / "t.tsv", tmp_path / "t.graph", "--columns", "source,relation,target")
+    run("import", *words)
+    graph = open_graph(tmp_path / "t.graph").graph
+    assert (graph.arc_type.dtype, len(graph.relations)) == (np.uint16, 300)
+    found = {
+        (s, relation.split(",")[1], t)
+        for relation, pairs in relations_of(graph).items()
+        for s, t in pairs
+    }
+    assert found == {(int(s), r, int(t)) for s, r, t in (line.split() for line in lines)}
+    with pytest.raises(UserError, match="65,537 relations are more"):
+        relation_dtype(65537)
+
+
+REVERSED = {
+    "by name": ({WRITES: [(0, 0)], WRITES.reverse(): [(0, 0)]}, [], "writes,paper has a reverse"),
+    "other name": (
+        {WRITES: [(0, 1)], Relation("paper", "by", "author"): [(1, 0)]}, [], "reverse: paper,by",
+    ),
+    "other arcs": (
+        {WRITES: [(0, 1)], Relation("paper", "by", "author"): [(2, 0)]},
+        ["paper,rev_writes,author", "author,rev_by,paper"], "",
+    ),
+    "symmetric": ({CITES: [(0, 1), (1, 0), (2, 2)]}, [], "paper,cites,paper is symmetric"),
+    "one type": ({CITES: [(0, 1)]}, ["paper,rev_cites,paper"], ""),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", REVERSED)
+def test_reverses_are_added_once(case):
+    ends, added, told = REVERSED[case]
+    said: list[str] = []
+    graph, facts = build_typed(source_of(ends), reverse=True, report=said.append)
+    assert facts["reverse"] == added
+    assert told in "\n".join(said)
+    found = relations_of(graph)
+    for name in added:
+        source, back, target = name.split(",")
+        there = f"{target},{back.removeprefix('rev_')},{source}"
+        assert sorted((t, s) for s, t in found[there]) == found[name]
+    again = source_of({r: found[str(r)] for r in graph.relations})
+    assert build_typed(again, reverse=True)[1]["reverse"] == []
+
+
+def test_rules_hold_within_a_relation():
+    twice = {WRITES: [(0, 0), (0, 0)], CITES: [(1, 1), (0, 1)]}
+    graph, facts = build_typed(source_of(twice), self_loops="drop")
+    assert relations_of(graph) == {str(WRITES): [(0, 0)], str(CITES): [(0, 1)]}
+    assert (facts["duplicates"]["found"], facts["self_loops"]["found"]) == (1, 1)
+    graph, _ = build_typed(source_of(twice), duplicates="keep")
+    assert relations_of(graph)[str(WRITES)] == [(0, 0), (0, 0)]
+    with pytest.raises(UserError, match="the arc 4 -> 0 is listed more than once"):
+        build_typed(source_of(twice), duplicates="error")
+
+
+TRIPLES = "a\tlikes\tb\nb\tlikes\tc\na\tknows\tb\n"
+
+
+def test_triples_and_their_pairs_have_one_numbering(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "train.tsv").write_text(TRIPLES)
+    columns = ("--columns", "source,relation,target")
+    shown = run("import", "train.tsv", "kg.graph", *columns)
+    assert "--reverse adds the reverse" in shown.stderr
+    graph = open_graph("kg.graph").graph
+    assert [str(one) for one in graph.relations] == ["entity,knows,entity", "entity,likes,entity"]
+    assert (graph.vertex_types.names, graph.ids.tolist()) == (("entity",), ["a", "b", "c"])
+    assert relations_of(graph) == {
+        "entity,knows,entity": [(0, 1)], "entity,likes,entity": [(0, 1), (1, 2)],
+    }  # fmt: skip
+    for name, line in (("valid", "a\tlikes\tc\n"), ("test", "c\tlikes\ta\n")):
+        (tmp_path / f"{name}.tsv").write_text(line)
+    words = ["--train", "train.tsv", "--val", "valid.tsv", "--test", "test.tsv", *columns]
+    run("pairs", "kg.graph", *words, "--name", "own")
+    from partition.graph.links import read_pairs
+
+    pairs = read_pairs("kg.graph", "own")
+    assert pairs.relation_names == ("knows", "likes")
+    assert pairs.relations["train"].tolist() == [1, 1, 0]
+    assert pairs.relations["val"].tolist() == [1]
+    (tmp_path / "valid.tsv").write_text("a\tloves\tc\n")
+    assert "unknown relation" in refused("pairs", "kg.graph", *words, "--name", "other")
+
+
+def test_numbers_of_relations():
+    known = [WRITES, CITES, Relation("author", "cites", "paper")]
+    named, names = number_relations({"": np.array(["writes", "paper,cites,paper"])}, "f", known)
+    assert (named[""].tolist(), names) == ([0, 1], tuple(map(str, known)))
+    with pytest.raises(UserError, match="2 relations are called 'cites'"):
+        number_relations({"": np.array(["cites"])}, "f", known)
+    with pytest.raises(UserError, match="not all whole numbers, nor all texts"):
+        number_relations({"a": np.array(["x"]), "b": np.array([1])}, "f")
+    with pytest.raises(UserError, match="there is a relation -1"):
+        number_relations({"a": np.array([-1])}, "f")
+
+
+def test_integer_triples_in_parquet(tmp_path):
+    table = pa.table({"head": [5, 5, 9], "rel": [40, 2, 40], "tail": [9, 7, 5]})
+    parquet.write_table(table, tmp_path / "t.parquet")
+    words = (tmp_path / "t.parquet", tmp_path / "t.graph", "--columns", "source,relation,target")
+    run("import", *words, "--reverse")
+    graph = open_graph(tmp_path / "t.graph").graph
+    assert graph.ids.tolist() == [5, 7, 9]
+    assert relations_of(graph) == {
+        "entity,2,entity": [(0, 1)], "entity,40,entity": [(0, 2), (2, 0)],
+        "entity,rev_2,entity": [(1, 0)],
+    }  # fmt: skip
+
+
+def test_arrays_with_relations(tmp_path):
+    arrays = {"row": [0, 2, 1], "column": [1, 0, 2], "relation": [7, 3, 7]}
+    more = {"labels": [0, -1, 1, 1], "train": [0, 2], "test": [3]}
+    np.savez(tmp_path / "a.npz", **arrays, **more)
+    run("import", tmp_path / "a.npz", tmp_path / "a.graph")
+    graph = open_graph(tmp_path / "a.graph").graph
+    assert relations_of(graph) == {"entity,3,entity": [(2, 0)], "entity,7,entity": [(0, 1), (1, 2)]}
+    assert graph.labels.tolist() == [0, -1, 1, 1]
+    assert graph.masks["train"].tolist() == [True, False, True, False]
+    np.savez(tmp_path / "b.npz", **arrays | {"relation": [7]})
+    told = refused("import", tmp_path / "b.npz", tmp_path / "b.graph")
+    assert "there are 3 arcs, and 1 relations" in told
+
+
+def write_tables(place):
+    (place / "writes.csv").write_text("author,paper\nann,p1\nbob,p1\ncy,p9\n")
+    (place / "cites.csv").write_text("source,target,weight\np1,p2,0.5\np2,p3,2\n")
+    (place / "papers.csv").write_text(
+        "id,f,g,label,split,title\np1,0,1,cs,train,A\np2,2,3,ml,train,B\np3,4,5,ml,test,C\np9,6,7,,,D\n"
+    )
+    return [
+        "--relation", "author,writes,paper=writes.csv", "--relation", "paper,cites,paper=cites.csv",
+        "--nodes", "paper=papers.csv", "--nodes", "venue=2",
+    ]  # fmt: skip
+
+
+def test_tables(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    words = write_tables(tmp_path)
+    run("import", ".", "a.graph", *words)
+    graph = open_graph("a.graph").graph
+    assert graph.vertex_types.counts == {"paper": 4, "venue": 2, "author": 3}
+    assert graph.ids.tolist()[3:] == ["paper:p9", "venue:0", "venue:1"] + [
+        f"author:{name}" for name in ("ann", "bob", "cy")
+    ]
+    assert relations_of(graph) == {
+        "author,writes,paper": [(0, 0), (1, 0), (2, 3)], "paper,cites,paper": [(0, 1), (1, 2)],
+    }  # fmt: skip
+    assert (graph.class_names, graph.labels[:4].tolist()) == (("cs", "ml"), [0, 1, 1, -1])
+    assert graph.weights.tolist() == [0.5, 2, 1, 1, 1]
+    assert graph.masks["test"].tolist() == [False, False, True] + [False] * 6
+    np.testing.assert_array_equal(graph.features_of("paper"), np.arange(8.0).reshape(4, 2))
+    assert open_graph("a.graph").manifest.source["columns"] == "not read: paper: title"
+    (tmp_path / "graph.toml").write_text(
+        '[relations]\n"author,writes,paper" = "writes.csv"\n"paper,cites,paper" = "cites.csv"\n'
+        '[nodes]\npaper = "papers.csv"\nvenue = 2\n'
+    )
+    columns = {"id": ["p1", "p2", "p3", "p9"], "x": [[0.0, 1], [2, 3], [4, 5], [6, 7]]}
+    columns |= {"y": ["cs", "ml", "ml", ""], "train_mask": [True, True, False, False]}
+    columns["test_mask"] = [False, False, True, False]
+    parquet.write_table(pa.table(columns), tmp_path / "papers.parquet")
+    listed = (tmp_path / "graph.toml").read_text()
+    (tmp_path / "graph.toml").write_text(listed.replace("papers.csv", "papers.parquet"))
+    run("import", ".", "b.graph")
+    run("import", "graph.toml", "c.graph")
+    ids = {open_graph(f"{name}.graph").manifest.data_id for name in "abc"}
+    assert len(ids) == 1
+
+
+TABLES = {
+    "no folder": (["--relation", "a,b,c=x.csv"], "writes.csv is no folder: with --relation"),
+    "no relation": (["--nodes", "a=3"], "there are no relations"),
+    "form": (["--relation", "a,b=x.csv"], "'a,b' is no relation"),
+    "no file": (["--relation", "a,b,c=x.csv"], "there is no file x.csv"),
+    "unknown vertex": (
+        ["--relation", "author,writes,paper=writes.csv", "--nodes", "paper=1"],
+        "there is no paper 'p1'",
+    ),
+    "undirected": (["--relation", "author,writes,paper=writes.csv", "--undirected"], "--reverse"),
+    "twice": (["--relation", "a,b,c=writes.csv"] * 2, "--relation a,b,c is given twice"),
+}
+
+
+@pytest.mark.parametrize("case", TABLES)
+def test_tables_that_are_no_graph(tmp_path, monkeypatch, case):
+    monkeypatch.chdir(tmp_path)
+    write_tables(tmp_path)
+    words, message = TABLES[case]
+    source = "writes.csv" if case == "no folder" else "."
+    assert message in refused("import", source, "g.graph", *words)
+
+
+def test_reverse_is_for_relations(tmp_path):
+    (tmp_path / "e.txt").write_text("0 1\n")
+    told = refused("import", tmp_path / "e.txt", tmp_path / "g.graph", "--reverse")
+    assert "has no relations that --reverse could turn" in told
+
+
+def write_ogb(root):
+    """The folder of ogbn-mag in small."""
+    raw = root / "raw"
+    rows(raw / "num-node-dict.csv.gz", ["paper,author,venue", "4,3,2"])
+    rows(raw / "triplet-type-list.csv.gz", [",".join(relation) for relation in ENDS])
+    for relation, pairs in ENDS.items():
+        rows(raw / "relations" / "___".join(relation) / "edge.csv.gz", pairs)
+    rows(raw / "node-feat" / "paper" / "node-feat.csv.gz", FEATURES["paper"])
+    rows(raw / "node-feat" / "author" / "node-feat.csv.gz", FEATURES["author"])
+    rows(raw / "node-feat" / "paper" / "node_year.csv.gz", [2000] * 4)
+    rows(raw / "node-label" / "paper" / "node-label.csv.gz", [0, 1, 1, "nan"])
+    for name, vertices in (("train", [0, 1]), ("valid", [2])):
+        rows(root / "split" / "time" / "paper" / f"{name}.csv.gz", vertices)
+    return root
+
+
+def test_a_folder_of_ogb(tmp_path):
+    run("import", write_ogb(tmp_path / "mag"), tmp_path / "m.graph")
+    stored = open_graph(tmp_path / "m.graph")
+    assert stored.manifest.source["columns"] == "not read: node_year"
+    graph = stored.graph
+    assert dict(stored.manifest.vertex_types) == COUNTS
+    assert [str(one) for one in graph.relations] == sorted(map(str, ENDS))
+    assert relations_of(graph) == {str(r): sorted(pairs) for r, pairs in ENDS.items()}
+    assert graph.labels[:4].tolist() == [0, 1, 1, -1]
+    assert graph.masks["val"].tolist() == [False, False, True] + [False] * 6
+    np.testing.assert_array_equal(graph.features_of("author"), FEATURES["author"])
+    rows(tmp_path / "mag" / "raw" / "relations" / "___".join(CITES) / "edge.csv.gz", [(0, 4)])
+    told = refused("import", tmp_path / "mag", tmp_path / "n.graph")
+    assert "paper,cites,paper: paper" in told
+
+
+STORES = "torch_geometric.data.storage"
+
+
+def as_hetero(vertices, arcs, as_object):
+    """A HeteroData as pickle writes it, or its ``to_dict``; its tensors, and their bytes."""
+    tensors, storages = {}, {}
+    for key, fields in (vertices | arcs).items():
+        tensors[key] = {}
+        for name, array in fields.items():
+            called = f"{'_'.join(key) if isinstance(key, tuple) else key}.{name}"
+            tensors[key][name] = array
+            if isinstance(array, np.ndarray):
+                tensors[key][name] = write.tensor(called, array)
+                storages[called] = array.tobytes()
+    if not as_object:
+        return {"_global_store": {}} | tensors, storages
+    stores = {
+        key: write.instance(
+            STORES, "NodeStorage" if key in vertices else "EdgeStorage",
+            {"_mapping": fields, "_key": key},
+        )
+        for key, fields in tensors.items()
+    }  # fmt: skip
+    state = {
+        "_node_store_dict": {key: stores[key] for key in vertices},
+        "_edge_store_dict": {key: stores[key] for key in arcs},
+    }
+    return write.instance("torch_geometric.data.hetero_data", "HeteroData", state), storages
+
+
+@pytest.mark.parametrize("as_object", [True, False])
+def test_a_file_of_pyg(tmp_path, as_object):
+    vertices = {
+        "paper": {
+            "x": FEATURES["paper"], "y": np.array([0, 1, 1, -1]),
+            "train_mask": np.array([True, True, False, False]),
+        },
+        "author": {"x": FEATURES["author"]},
+        "venue": {"num_nodes": 2},
+    }  # fmt: skip
+    arcs = {
+        tuple(relation): {"edge_index": np.array(pairs).T.copy()}
+        for relation, pairs in ENDS.items()
+    }
+    write.write_torch(tmp_path / "d.pt", *as_hetero(vertices, arcs, as_object))
+    run("import", tmp_path / "d.pt", tmp_path / "d.graph")
+    import_typed(tmp_path / "e.graph", source_of())
+    assert content(tmp_path / "d.graph") == content(tmp_path / "e.graph")
+    first, other = (open_graph(tmp_path / f"{name}.graph").manifest for name in "de")
+    assert (first.id, first.data_id) == (other.id, other.data_id)
+
+
+class _DGL:
+    """A heterogeneous graph with the methods of DGL's."""
+
+    is_homogeneous = False
+    ntypes = tuple(COUNTS)
+    canonical_etypes = tuple(ENDS)
+
+    class _Frame:
+        def __init__(self, data):
+            self.data = data
+
+    @property
+    def nodes(self):
+        found = {name: self._Frame({"feat": x}) for name, x in FEATURES.items()}
+        found["paper"].data |= {
+            "label": np.array([0, 1, 1, -1]),
+            "train_mask": np.array([True, True, False, False]),
+        }
+        return found | {"venue": self._Frame({})}
+
+    @property
+    def edges(self):
+        class Edges:
+            def __call__(self, etype, order):
+                return tuple(np.array(ENDS[Relation(*etype)]).T)
+
+            def __getitem__(self, key):
+                return _DGL._Frame({})
+
+        return Edges()
+
+    def num_nodes(self, name):
+        return COUNTS[name]
+
+
+def test_an_object_of_dgl(tmp_path, folder):
+    _DGL.__module__ = "dgl.heterograph"
+    made = gcnmpi.graph.from_object(_DGL(), folder=tmp_path / "o.graph")
+    assert content(made.path) == content(folder)
+    assert made.manifest.data_id == open_graph(folder).manifest.data_id
+    with pytest.raises(UserError, match="--reverse adds the reverse of each relation"):
+        gcnmpi.graph.from_object(_DGL(), undirected=True)
+
+
+def test_an_object_of_pyg(folder):
+    torch = pytest.importorskip("torch", reason="PyTorch is not installed")
+    pyg = pytest.importorskip("torch_geometric.data", reason="PyG is not installed")
+    data = pyg.HeteroData()
+    data["paper"].x, data["author"].x = map(torch.from_numpy, FEATURES.values())
+    data["paper"].y = torch.tensor([0, 1, 1, -1])
+    data["paper"].train_mask = torch.tensor([True, True, False, False])
+    data["venue"].num_nodes = 2
+    for relation, pairs in ENDS.items():
+        data[relation].edge_index = torch.tensor(pairs).T
+    made = gcnmpi.graph.from_object(data)
+    assert content(made.path) == content(folder)
+    drawn = gcnmpi.graph.from_object(data, split="random:0.34,0.66,0", reverse=True)
+    assert sum(int(mask.sum()) for mask in drawn.masks.values()) == 3
+    assert len(drawn.manifest.relations) == 6
+
+
+def test_a_network_without_relations_refuses_features_of_types(folder):
+    run("add", folder, "--model", "rp", "-k", "1")
+    wanted = r"vertex types, of different widths \(paper 2, author 3, venue none\)"
+    with pytest.raises(UserError, match=wanted):
+        gcnmpi.train(folder, partition="rp-1", train_epochs=1)
+    run("attach", folder, "--features", "random:4")
+    assert gcnmpi.train(folder, partition="rp-1", train_epochs=1).epochs
+
+
+def test_partitions_stay_when_features_are_attached(folder, tmp_path):
+    run("add", folder, "--model", "rp", "-k", "2")
+    np.save(tmp_path / "v.npy", np.ones((2, 1)))
+    run("attach", folder, "--features", f"venue={tmp_path / 'v.npy'}")
+    assert as_json("list", folder)[0]["name"] == "rp-2"
+    run("check", folder)
