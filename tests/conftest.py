@@ -33,7 +33,7 @@ KEPT = (1, 2, 3, 4, 7)  # ranks of launches that stay: several files ask for so 
 
 
 def path_of(name: str) -> str:
-    """What starts a program: the name of a command, or the path of a file of tests/mpi/programs."""
+    """The word that starts a program: that of a command, or the path of one of PROGRAMS."""
     return name if name in PACKAGES else str(PROGRAMS / name)
 
 
