@@ -8,6 +8,7 @@ from pathlib import Path
 import click
 
 from partition.backends import TOOLS
+from partition.charts.paper import check_figure
 from partition.cli import common
 from partition.commands import Commands
 from partition.errors import UserError, unknown_name
@@ -19,6 +20,7 @@ from partition.pipeline import adding
 from partition.pipeline.checking import check_folder
 from partition.reporting import tables
 from partition.reporting.describe import degrees, describe_pairs, describe_partition
+from partition.reporting.schema import describe_schema, draw_schema
 from partition.signals import end_in_order
 
 ELSEWHERE = {
@@ -67,12 +69,20 @@ def cli() -> None:
 @cli.command()
 @common.graph_argument
 @click.argument("name", required=False)
+@common.option(
+    "--plot",
+    "Draw vertex types and relations of a heterogeneous graph into FILE: .png, .pdf or .svg.",
+    metavar="FILE",
+    type=common.FILE,
+)
 @common.json_option
-def info(graph: Path, name: str | None, as_json: bool) -> None:
+def info(graph: Path, name: str | None, plot: Path | None, as_json: bool) -> None:
     """Describe a graph folder (size, degrees, changes by the import), or what it has by a name.
 
     NAME is a partition or a set of pairs.
     """
+    if plot is not None:
+        check_figure(plot)
     if name is None:
         stored = store.open_graph(graph)
         spread, partitions = degrees(stored.merged), _described(graph)
@@ -80,7 +90,15 @@ def info(graph: Path, name: str | None, as_json: bool) -> None:
         facts |= {"partitions": [describe_partition(each, lists=False) for each in partitions]}
         sets = [describe_pairs(each, stored.graph) for each in _pair_sets(graph)]
         facts |= {"pairs": sets} if sets else {}
-        common.emit(facts, as_json, lambda: tables.show_graph(stored, spread, partitions, sets))
+        schema = describe_schema(stored.graph)
+        facts |= {"schema": schema} if schema else {}
+        if plot is not None:
+            draw_schema(schema, stored.manifest.name, plot)
+        common.emit(
+            facts, as_json, lambda: tables.show_graph(stored, spread, partitions, sets, schema)
+        )
+    elif plot is not None:
+        raise UserError("--plot draws types and relations of a graph: leave NAME out")
     elif _is_of_pairs(graph, name):
         described = describe_pairs(read_pairs(graph, name), store.open_graph(graph).graph)
         common.emit(described, as_json, lambda: tables.show_pairs(described))

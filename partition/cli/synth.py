@@ -22,7 +22,7 @@ from partition.commands import Commands
 from partition.errors import UserError
 from partition.graph import store
 from partition.graph.graph import Graph
-from partition.importing import synthetic
+from partition.importing import synthetic, synthetic_typed
 from partition.importing.bter import bter as make_bter
 from partition.importing.bter import power_law, profile_of, resized
 
@@ -39,7 +39,7 @@ def synth() -> None:
     """Make a synthetic graph.
 
     sbm has communities and labels; rmat has very unequal degrees; bter has the degrees and the
-    clustering of another graph, or of a power law.
+    clustering of another graph, or of a power law; hetero has types of vertices and relations.
     """
 
 
@@ -130,6 +130,49 @@ def bter(
             facts |= {"like": stored.manifest.name, "like_id": stored.manifest.id}
         graph = make_bter(profile, **options)
     _write_synthetic(out, "bter", graph, facts, force, as_json)
+
+
+@synth.command(
+    epilog="""\b
+Examples:
+  gcn-partition synth hetero g.graph --reverse
+  gcn-partition synth hetero g.graph --types paper:4000,author:6000:8,venue:50:0 \\
+      --relations author-writes-paper:20000,paper-cites-paper:8000,paper-at-venue:4000"""
+)
+@out_argument
+@option(
+    "--types",
+    "Vertices of each type, and columns of features where it is not --features. The first has "
+    "labels.",
+    synthetic_typed.TYPES,
+    metavar="TYPE:N[:D],…",
+)
+@option("--relations", "Arcs of each relation.", synthetic_typed.RELATIONS, metavar="A-NAME-B:N,…")
+@option("-c --classes", "Communities.", 4)
+@option("--intra", "Share of arcs that follow the shift of their relation.", 0.8)
+@option("--features", "Columns of features.", 16)
+@option("--noise", "Standard deviation.", 1.0)
+@option("--train", "Share to train on.", 0.1)
+@option("--val", "Share to validate on.", 0.1)
+@option("--reverse", "Add the reverse of each relation.", is_flag=True)
+@seed_option
+@force_option
+@json_option
+def hetero(
+    out: Path, types: str, relations: str, features: int, force: bool, as_json: bool, **options: Any
+) -> None:
+    """A graph of several types and relations: labels that relations tell.
+
+    Each vertex has a community, and an arc of the r-th relation joins community c to c + r.
+    """
+    store.check_target(out, force)
+    graph = synthetic_typed.hetero(
+        synthetic_typed.parse_types(types, features),
+        synthetic_typed.parse_relations(relations),
+        **options,
+    )
+    facts = {"types": types, "relations": relations, "features": features} | options
+    _write_synthetic(out, "hetero", graph, facts, force, as_json)
 
 
 def _refuse_power_law() -> None:

@@ -387,6 +387,8 @@ def _are_figures(kind: type, figures: Mapping[str, Any], k: int) -> bool:
     if not _fits(per_node, Positive) or figures.get("k", k) != k:
         return False
     lists = [value for value in figures.values() if type(value) is list]
+    if type(figures.get("types")) is dict:
+        lists += figures["types"].values()
     return (
         all(_fits(value, known[name]) for name, value in figures.items())
         and all(len(value) == -(-k // per_node) and _fits(value, list[Count]) for value in lists)

@@ -10,8 +10,9 @@ and they equal ``rows × width × itemsize`` of the figures here.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -57,6 +58,8 @@ class Metrics:
     train : list of int, optional
         Training vertices owned: those of the mask, or all labelled ones where there is none;
         None for a graph without labels.
+    types : mapping of str to list of int, optional
+        Of a heterogeneous graph, the vertices of each type owned.
     send_sums, recv_sums : list of int, optional
         How many of the rows sent, and received, are partial sums; None for an exchange of rows.
     """
@@ -72,11 +75,16 @@ class Metrics:
     train: list[int] | None = None
     send_sums: list[int] | None = None
     recv_sums: list[int] | None = None
+    types: Mapping[str, list[int]] | None = None
 
     def __getitem__(self, name: str) -> list[int]:
         """A list by its name, as scripts read it: ``partition.metrics["in"]["send_rows"]``."""
         found: list[int] = vars(self)[name]
         return found
+
+    def stored(self) -> dict[str, Any]:
+        """The figures as a file has them: those of types only where there are types."""
+        return {name: each for name, each in vars(self).items() if each or name != "types"}
 
     @property
     def exchange(self) -> str:
@@ -126,6 +134,7 @@ class Metrics:
                 "row_imbalance": self.row_imbalance,
             }
             | ({} if self.train is None else {"train_imbalance": _excess(self.train)})
+            | ({"type_imbalance": max(map(_excess, self.types.values()))} if self.types else {})
             | ({} if self.send_sums is None else {"sums": sum(self.send_sums)})
         )
 
@@ -197,7 +206,21 @@ def measure(graph: Graph, parts: np.ndarray, k: int, direction: str = "in") -> M
         parts,
         nnz.astype(np.int64),
         train=None if train is None else np.bincount(parts[train], minlength=k).tolist(),
+        types=rows_of_types(graph, parts, k),
     )
+
+
+def rows_of_types(graph: Graph, parts: np.ndarray, k: int) -> dict[str, list[int]] | None:
+    """How many vertices of each type each part has; None of a graph without types."""
+    types = graph.vertex_types
+    if types is None:
+        return None
+    ranges = {name: types.range(name) for name in types.names}
+    return {
+        name: np.bincount(parts[own.start : own.stop], minlength=k).tolist()
+        for name, own in ranges.items()
+        if own
+    }
 
 
 def metrics_of(
@@ -205,7 +228,7 @@ def metrics_of(
     direction: str,
     owners: np.ndarray,
     nnz: np.ndarray,
-    **more: list[int] | None,
+    **more: Any,
 ) -> Metrics:
     """Metrics from the rows that each part sends to each other one, and the owner of each row."""
     k = exchange.shape[0]

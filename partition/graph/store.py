@@ -53,6 +53,7 @@ from partition.graph.manifest import (
     read_manifest,
     stored_fields,
 )
+from partition.graph.metrics import rows_of_types
 from partition.graph.sparse_rows import kept_form, read_features
 from partition.graph.typed import check_ends, read_types, settled
 from partition.locks import folder_inside, folder_lock
@@ -296,6 +297,8 @@ def write_partition(
     stored = replace(partition, parts=parts, id=content.parts_id(partition.k, parts))
     facts = {"format": PARTITION_FORMAT, "version": PARTITION_VERSION}
     facts |= {f.name: getattr(stored, f.name) for f in fields(Partition) if f.name != "parts"}
+    for name in ("metrics", "mixed"):
+        facts[name] = {key: each.stored() for key, each in getattr(stored, name).items()}
     try:
         vector.parent.mkdir(exist_ok=True)
     except OSError as error:
@@ -416,7 +419,11 @@ def _keep_partitions(old: Path, new: Path, graph: Graph, manifest: Manifest) -> 
         train = None
         if training is not None:
             train = np.bincount(partition.parts[training], minlength=partition.k).tolist()
-        metrics = {key: replace(found, train=train) for key, found in partition.metrics.items()}
+        types = rows_of_types(graph, partition.parts, partition.k)
+        metrics = {
+            key: replace(found, train=train, types=types)
+            for key, found in partition.metrics.items()
+        }
         write_partition(new, replace(partition, metrics=metrics))
 
 

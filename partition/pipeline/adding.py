@@ -27,7 +27,7 @@ from partition.graph.pairs import member, members
 from partition.graph.store import Partition
 from partition.importing.partfile import read_parts
 from partition.pipeline.balance import DEFAULT as DEFAULT_BALANCE
-from partition.pipeline.balance import constraint_weights, part_loads
+from partition.pipeline.balance import constraint_weights, part_loads, single_constraints
 from partition.pipeline.measuring import figures_of, measured, measuring_share
 from partition.pipeline.memory import within
 from partition.pipeline.recipe import (
@@ -386,7 +386,7 @@ def new_partition(
 def warn_of_imbalance(graph: Graph, metrics: Metrics, recipe: Recipe) -> None:
     """Warn where the balance asked for was not reached, by name of constraint."""
     asked = recipe.imbalance
-    for name in recipe.constraints:
+    for name in single_constraints(graph, recipe.constraints):
         (weights,) = constraint_weights(graph, metrics.direction, (name,))
         loads = part_loads(metrics, name) or [0]
         heaviest, average = int(weights.argmax()), sum(loads) / metrics.k

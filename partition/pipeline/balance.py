@@ -24,7 +24,9 @@ CONSTRAINTS = {
     "rows": "rows of a part, for memory and dense products",
     "work": "entries plus 32 per row, for the time of an epoch",
     "train": "training vertices of a part, for mini-batches",
+    "types": "vertices of each type in a part, each for itself, for the memory of their features",
 }
+OF_TYPE = "type:"  # begins the name of the constraint of one type
 DEFAULT = "nnz"
 ENTRIES = ("nnz", "work")  # those that entries are part of
 # What dense products, loss and element-wise work cost a row of M, counted in entries that are
@@ -48,8 +50,28 @@ def parse_balance(text: str) -> tuple[str, ...]:
     return names
 
 
+def single_constraints(graph: Graph, names: tuple[str, ...]) -> tuple[str, ...]:
+    """The constraints of one weight each: "types" is one for each type that has vertices.
+
+    A UserError if there are no types.
+    """
+    found: list[str] = []
+    for name in names:
+        if name != "types":
+            found.append(name)
+        elif graph.vertex_types is None:
+            raise UserError("balance by types: the graph has no vertex types")
+        else:
+            found += [OF_TYPE + each for each, n in graph.vertex_types.counts.items() if n]
+    return tuple(found)
+
+
 def constraint_weights(graph: Graph, direction: str, names: tuple[str, ...]) -> np.ndarray:
-    """The weight of each vertex under each constraint: (constraints, n) int64."""
+    """The weight of each vertex under each constraint: (constraints, n) int64.
+
+    A row for each of :func:`single_constraints`.
+    """
+    names = single_constraints(graph, names)
     weights = np.ones((len(names), graph.n), np.int64)
     for i, name in enumerate(names):
         if name == "nnz":
@@ -64,17 +86,25 @@ def constraint_weights(graph: Graph, direction: str, names: tuple[str, ...]) -> 
                     "import it with --labels, and with --train-mask where not all train",
                 )
             weights[i] = train
+        elif name.startswith(OF_TYPE):
+            assert graph.vertex_types is not None
+            own = graph.vertex_types.range(name.removeprefix(OF_TYPE))
+            weights[i] = 0
+            weights[i, own.start : own.stop] = 1
     return weights
 
 
 def fixed_weights(graph: Graph, direction: str, names: tuple[str, ...]) -> np.ndarray:
     """Weights of the vertices without entries, which a mixed exchange may move: (m, n)."""
-    entries = np.outer([name in ENTRIES for name in names], row_sizes(graph, direction))
+    counted = [name in ENTRIES for name in single_constraints(graph, names)]
+    entries = np.outer(counted, row_sizes(graph, direction))
     return constraint_weights(graph, direction, names) - entries
 
 
 def part_loads(metrics: Metrics, name: str) -> list[int]:
     """The weight of each part under a constraint; empty for "train" without such vertices."""
+    if name.startswith(OF_TYPE):
+        return (metrics.types or {}).get(name.removeprefix(OF_TYPE), [])
     both = zip(metrics.work, metrics.rows, strict=True)
     return {
         "nnz": metrics.work,

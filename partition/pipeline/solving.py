@@ -29,6 +29,7 @@ from partition.pipeline.balance import (
     constraint_weights,
     fixed_weights,
     repair,
+    single_constraints,
     single_weight,
 )
 from partition.pipeline.nodes import map_to_nodes, partition_nodes_first
@@ -225,7 +226,7 @@ def refined(
     wanted |= {"objective": objective, "effort": effort, "deadline": deadline}
     if objective.exchange == "mixed":
         fixed = fixed_weights(graph, direction, names).T
-        counted = tuple(name in ENTRIES for name in names)
+        counted = tuple(name in ENTRIES for name in single_constraints(graph, names))
         return refine_mixed(
             graph, parts, k, direction=direction, fixed=fixed, counted=counted, **wanted
         )

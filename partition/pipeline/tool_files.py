@@ -23,7 +23,12 @@ from partition.locks import check_outside_graphs
 from partition.models import Description
 from partition.models.graph import GraphModel
 from partition.models.hypergraph import HypergraphModel
-from partition.pipeline.balance import DEFAULT, constraint_weights, parse_balance
+from partition.pipeline.balance import (
+    DEFAULT,
+    constraint_weights,
+    parse_balance,
+    single_constraints,
+)
 from partition.pipeline.recipe import check_seed
 from partition.records import atomic_file
 
@@ -87,7 +92,7 @@ def export_model(
     write_model(file, described, format, weights)
     facts: dict[str, object] = {"file": str(file), "format": format, "model": model}
     facts |= {"direction": direction, "options": settings, "vertices": graph.n}
-    facts["constraints"] = list(names)
+    facts["constraints"] = list(single_constraints(graph, names))
     if isinstance(described, GraphModel):
         facts["edges"] = len(described.indices) // 2
     elif isinstance(described, HypergraphModel):

@@ -16,6 +16,7 @@ from partition.graph.metrics import Metrics, NodeTraffic
 from partition.graph.store import Manifest, Partition, StoredGraph
 from partition.pipeline.checking import Finding
 from partition.reporting.describe import summaries
+from partition.reporting.schema import schema_tables
 
 MANY_PARTS = 64
 
@@ -33,8 +34,9 @@ def show_graph(
     degree: Mapping[str, Any],
     partitions: Sequence[Partition],
     sets: Sequence[Mapping[str, Any]],
+    schema: Mapping[str, Any],
 ) -> None:
-    """Print a graph, for ``info``, with its degrees, its partitions and its pairs."""
+    """Print a graph, for ``info``, with its degrees, its partitions, its pairs and its schema."""
     manifest = stored.manifest
     table = _facts(f"{manifest.name}  ({stored.path})")
     table.add_row("id", manifest.id)
@@ -52,7 +54,7 @@ def show_graph(
     table.add_row("isolated vertices", f"{degree['isolated']:,}")
     table.add_row("self-loops", f"{degree['self_loops']:,}")
     table.add_row("direction", f"{manifest.direction}: {DIRECTION_TEXT[manifest.direction]}")
-    table.add_row("features", _features(manifest))
+    table.add_row("features", "of types" if manifest.type_features else _features(manifest))
     names = ", ".join(map(shown, manifest.class_names[:MANY_CLASSES]))
     more = ", …" if len(manifest.class_names) > MANY_CLASSES else ""
     named = f" ({names}{more})" if names else ""
@@ -64,6 +66,8 @@ def show_graph(
         table.add_row(f"source: {key.replace('_', ' ')}", _plain(value))
     out = console()
     out.print(table)
+    for each in schema_tables(schema):
+        out.print(each)
     if not partitions:
         out.print(f"no partitions yet: gcn-partition add {stored.path} --model hp -k 4")
     if partitions or sets:
@@ -104,6 +108,9 @@ def show_data(path: Path, manifest: Manifest, data: Mapping[str, Any]) -> None:
     """Print the content of a graph folder after an import, for a check at a glance."""
     table = _facts(str(path))
     table.add_row("vertices", f"{data['vertices']:,}")
+    if manifest.vertex_types:
+        of_types = ", ".join(f"{name} {n:,}" for name, n in manifest.vertex_types.items())
+        table.add_row("", f"{of_types}; {len(manifest.relations):,} relations")
     kind = "directed" if data["directed"] else "undirected"
     table.add_row("arcs", f"{data['arcs']:,}, {kind}{_span(', weights', data['weights'])}")
     for key in ("self_loops", "duplicates"):
@@ -121,7 +128,8 @@ def show_data(path: Path, manifest: Manifest, data: Mapping[str, Any]) -> None:
     else:
         table.add_row("ids", f"0 to {data['vertices'] - 1:,}: row i is vertex i")
     features = data["features"]
-    text = "none"
+    widths = ", ".join(f"{name} {width}" for name, width in manifest.type_features.items())
+    text = f"columns of types: {widths}" if widths else "none"
     if features:
         text = f"{features['columns']:,} columns{_span(',', features)}, "
         text += f"{features['zeros']:.1%} zeros, kept {features['kept']}"
@@ -196,6 +204,7 @@ def show_partition(partition: Partition) -> None:
             continue
         figures = vars(by_direction[direction])
         lists = {key: value for key, value in figures.items() if isinstance(value, list)}
+        lists |= by_direction[direction].types or {}
         heads = _numbers("part", *(key.replace("_", " ") for key in lists))
         parts = _titled(f"{title}, direction {direction}", *heads)
         for part in range(min(partition.k, MANY_PARTS)):

@@ -64,16 +64,6 @@ FORMATS = {
         (".txt", ".edges", ".edgelist", ".el", ".tsv", ".csv"),
         options=("columns", "header", "string_ids", "vertices", "ids", *OF_ARCS),
     ),
-    "triples": Format(
-        "triples:read", options=("columns", "header", "string_ids", "vertices", "ids")
-    ),
-    "tables": Format(
-        "typed_tables:read",
-        (".toml",),
-        ("graph.toml",),
-        single=False,
-        options=("header", "string_ids", "relation", "nodes"),
-    ),
     "planetoid": Format("planetoid:read", single=False),
     "npz": Format("gnn_benchmark:read", (".npz",), options=OF_ARCS),
     "npy": Format("edge_index:stream", (".npy",), options=("vertices", "ids")),
@@ -88,6 +78,16 @@ FORMATS = {
         "parquet:stream",
         (".parquet",),
         options=("columns", "string_ids", "vertices", "ids", *OF_ARCS),
+    ),
+    "triples": Format(
+        "triples:read", options=("columns", "header", "string_ids", "vertices", "ids")
+    ),
+    "tables": Format(
+        "typed_tables:read",
+        (".toml",),
+        ("graph.toml",),
+        single=False,
+        options=("header", "string_ids", "relation", "nodes"),
     ),
 }
 READERS = Registry(

@@ -1,0 +1,156 @@
+"""Types and relations as they are shown, made up and balanced."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+from command_line import as_json, refused, run
+from small_graphs import make_folder
+from typed_graphs import ENDS, relations_of, source_of, typed_graph
+
+from partition.errors import UserError
+from partition.graph.relations import Relation
+from partition.graph.store import open_graph, read_partition, write_graph
+from partition.importing.synthetic_typed import hetero, parse_relations, parse_types
+from partition.importing.typed import import_typed
+from partition.pipeline.balance import constraint_weights, single_constraints
+
+WORDS = (
+    "--types", "paper:400,author:600:8,venue:20:0", "--relations",
+    "author-writes-paper:2000,paper-cites-paper:800,paper-at-venue:400", "--reverse",
+)  # fmt: skip
+
+
+@pytest.fixture
+def folder(tmp_path):
+    run("synth", "hetero", tmp_path / "h.graph", *WORDS)
+    return tmp_path / "h.graph"
+
+
+def test_info_shows_types_and_relations(folder):
+    shown = run("info", folder).stdout
+    schema = as_json("info", folder)["schema"]
+    assert schema["vertex_types"] == [
+        {"name": "paper", "vertices": 400, "features": 16, "labelled": 400},
+        {"name": "author", "vertices": 600, "features": 8, "labelled": 0},
+        {"name": "venue", "vertices": 20, "features": 0, "labelled": 0},
+    ]
+    names = [row["name"] for row in schema["relations"]]
+    assert names == ["writes", "cites", "at", "rev_writes", "rev_cites", "rev_at"]
+    assert sum(row["arcs"] for row in schema["relations"]) == open_graph(folder).graph.nnz
+    for row in schema["vertex_types"] + schema["relations"]:
+        assert row["name"] in shown
+    assert "schema" not in as_json("info", make_folder(folder.parent / "p.graph", typed_plain()))
+
+
+def typed_plain():
+    from dataclasses import replace
+
+    none = {"vertex_types": None, "relations": (), "arc_type": None, "type_features": {}}
+    return replace(typed_graph(), **none)
+
+
+def test_many_relations_are_not_all_listed(tmp_path):
+    ends = {Relation("paper", f"r{i}", "author"): [(0, 0)] * (i % 3 > 0) for i in range(60)}
+    import_typed(tmp_path / "m.graph", source_of(ends))
+    shown = run("info", tmp_path / "m.graph").stdout
+    assert "20 more" in shown
+    assert "r1 " in shown
+    assert "r0 " not in shown
+
+
+@pytest.mark.parametrize("ending", ["svg", "png"])
+def test_a_drawing(folder, tmp_path, ending):
+    pytest.importorskip("matplotlib", reason="matplotlib is not installed")
+    file = tmp_path / f"s.{ending}"
+    run("info", folder, "--plot", file)
+    assert file.stat().st_size > 1000
+    plain = make_folder(tmp_path / "p.graph", typed_plain())
+    assert "the graph has no vertex types" in refused("info", plain, "--plot", file)
+
+
+def test_a_made_up_graph_is_the_same_for_the_same_seed(folder, tmp_path):
+    run("synth", "hetero", tmp_path / "i.graph", *WORDS)
+    run("synth", "hetero", tmp_path / "j.graph", *WORDS, "--seed", "1")
+    ids = [open_graph(tmp_path / f"{name}.graph").manifest.data_id for name in "hij"]
+    assert ids[0] == ids[1] != ids[2]
+    run("check", folder)
+    graph = open_graph(folder).graph
+    assert {name: int(mask.sum()) for name, mask in graph.masks.items()} == {
+        "train": 40, "val": 40, "test": 320,
+    }  # fmt: skip
+
+
+def test_relations_tell_the_labels():
+    types = {"paper": (600, 0), "author": (400, 0)}
+    cites, likes = Relation("paper", "cites", "paper"), Relation("paper", "likes", "paper")
+    graph = hetero(types, {cites: 9000, likes: 9000}, classes=3, intra=0.9)
+    labels = graph.labels[:600]
+    for shift, pairs in enumerate(relations_of(graph).values()):
+        source, target = np.array(pairs).T
+        follows = (labels[source] + shift) % 3 == labels[target]
+        assert 0.9 < follows.mean() < 0.97
+
+
+WRONG = {
+    "types": (["--types", "paper"], "--types paper: 'paper'"),
+    "a name": (["--types", "a/b:3"], "'a/b' is no name of one type"),
+    "relations": (["--relations", "a-b:3"], "'a-b' is no relation of its own"),
+    "unknown": (["--relations", "a-b-c:3"], "has the type 'a', which is none"),
+    "classes": (["--types", "paper:3,author:9"], "4 classes are too many"),
+}
+
+
+@pytest.mark.parametrize("case", WRONG)
+def test_mistakes_of_a_made_up_graph(tmp_path, case):
+    words, message = WRONG[case]
+    assert message in refused("synth", "hetero", tmp_path / "w.graph", *words)
+
+
+def test_words_of_a_made_up_graph():
+    assert parse_types("a:3,b:4:0", 16) == {"a": (3, 16), "b": (4, 0)}
+    assert parse_relations("a-x-b:3") == {Relation("a", "x", "b"): 3}
+
+
+def test_types_are_balanced_and_recorded(folder):
+    graph = open_graph(folder).graph
+    names = single_constraints(graph, ("nnz", "types"))
+    assert names == ("nnz", "type:paper", "type:author", "type:venue")
+    weights = constraint_weights(graph, "in", ("types",))
+    assert weights.sum(axis=1).tolist() == [400, 600, 20]
+    words = ("--model", "gp", "-k", "4", "--imbalance", "0.1")
+    run("add", folder, *words, "--balance", "nnz,types", "--name", "even")
+    metrics = read_partition(folder, "even").metrics["in"]
+    counts = {"paper": 400, "author": 600, "venue": 20}
+    for name, n in counts.items():
+        assert sum(metrics.types[name]) == n
+        assert max(metrics.types[name]) <= max(1.1 * n / 4, n / 4 + 1)
+    assert metrics.summary()["type_imbalance"] <= 0.2 + 1e-9
+    assert "type imbalance" in run("info", folder, "even").stdout
+    run("check", folder)
+
+
+def test_figures_of_types_are_those_of_the_types_there_are(folder, tmp_path):
+    """Other types of the same arcs: a partition stays, and is counted again."""
+    import_typed(tmp_path / "t.graph", source_of())
+    run("add", tmp_path / "t.graph", "--model", "rp", "-k", "2")
+    write_graph(tmp_path / "t.graph", typed_plain(), source={}, overwrite=True)
+    assert read_partition(tmp_path / "t.graph", "rp-2").metrics["in"].types is None
+    stored = json.loads((tmp_path / "t.graph" / "partitions" / "rp-2.json").read_text())
+    assert "types" not in stored["metrics"]["in"]
+    import_typed(tmp_path / "t.graph", source_of(), overwrite=True)
+    types = read_partition(tmp_path / "t.graph", "rp-2").metrics["in"].types
+    assert {name: sum(counts) for name, counts in types.items()} == {
+        "paper": 4, "author": 3, "venue": 2,
+    }  # fmt: skip
+    assert len(ENDS) == 3
+
+
+def test_balance_by_types_needs_types(tmp_path):
+    plain = make_folder(tmp_path / "p.graph", typed_plain())
+    told = refused("add", plain, "--model", "gp", "-k", "2", "--balance", "types")
+    assert "balance by types: the graph has no vertex types" in told
+    with pytest.raises(UserError, match="no vertex types"):
+        single_constraints(typed_plain(), ("types",))
