@@ -28,7 +28,7 @@ from partition.graph.store import StoredGraph
 if TYPE_CHECKING:
     import scipy.sparse as sp
     import torch
-    from torch_geometric.data import Data
+    from torch_geometric.data import Data, HeteroData
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -193,8 +193,11 @@ class Graph:
         """Delete partitions: all, or none and a UserError if one does not exist or is in use."""
         on_root(lambda: store.remove_partition(self.path, *names))
 
-    def to_pyg(self) -> Data:
+    def to_pyg(self) -> Data | HeteroData:
         """A ``torch_geometric.data.Data`` with what the folder holds, in memory of its own.
+
+        Of a heterogeneous graph, a ``HeteroData`` with the same of each type, and ``edge_index``
+        and ``edge_weight`` of each relation.
 
         ``x`` float32, ``y`` int64 classes or the targets, ``edge_index`` int64 in the order of the
         sources, ``edge_weight`` float32 where arcs have weights, ``train_mask`` and so on, and
@@ -220,6 +223,8 @@ class Graph:
             return torch.from_numpy(np.array(values, dtype))  # a copy: files are mapped read-only
 
         graph = self._stored.graph
+        if graph.vertex_types is not None:
+            return self._to_hetero(tensor)
         data = Data(edge_index=tensor(np.stack([arcs(graph), graph.indices]), np.int64))
         data.num_nodes = graph.n
         if graph.weights is not None:
@@ -238,6 +243,35 @@ class Graph:
             data[f"edge_{called.get(part, part)}"] = tensor(column)
         if graph.ids is not None:
             data.ids = tensor(graph.ids) if graph.ids.dtype.kind == "i" else graph.ids.tolist()
+        return data
+
+    def _to_hetero(self, tensor: Callable[..., torch.Tensor]) -> HeteroData:
+        """A ``HeteroData`` of tensors that ``tensor`` makes."""
+        from torch_geometric.data import HeteroData
+
+        from partition.importing.typed_export import taken_apart
+
+        parts, data = taken_apart(self._stored.graph), HeteroData()
+        for name, count in parts.counts.items():
+            one = data[name]
+            one.num_nodes = count
+            if name in parts.features:
+                one.x = tensor(parts.features[name])
+            if name in parts.labels:
+                one.y = tensor(parts.labels[name], np.int64)
+            elif name in parts.targets:
+                one.y = tensor(parts.targets[name])
+            for mask, rows in parts.masks.items():
+                if name in rows:
+                    one[f"{mask}_mask"] = tensor(rows[name])
+            if name in parts.ids:
+                ids = parts.ids[name]
+                one.ids = tensor(ids) if ids.dtype.kind == "i" else ids.tolist()
+        for arcs_of in parts.arcs:
+            found = data[tuple(arcs_of.relation)]
+            found.edge_index = tensor(np.stack([arcs_of.source, arcs_of.target]), np.int64)
+            if arcs_of.weights is not None:
+                found.edge_weight = tensor(arcs_of.weights, np.float32)
         return data
 
     def __repr__(self) -> str:
