@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike
 
+from gcnmpi.api.hetero import hetero_data
 from gcnmpi.api.ranks import on_root
 from partition.errors import UserError, installing
 from partition.graph import store
@@ -224,7 +225,7 @@ class Graph:
 
         graph = self._stored.graph
         if graph.vertex_types is not None:
-            return self._to_hetero(tensor)
+            return hetero_data(graph, tensor)
         data = Data(edge_index=tensor(np.stack([arcs(graph), graph.indices]), np.int64))
         data.num_nodes = graph.n
         if graph.weights is not None:
@@ -243,35 +244,6 @@ class Graph:
             data[f"edge_{called.get(part, part)}"] = tensor(column)
         if graph.ids is not None:
             data.ids = tensor(graph.ids) if graph.ids.dtype.kind == "i" else graph.ids.tolist()
-        return data
-
-    def _to_hetero(self, tensor: Callable[..., torch.Tensor]) -> HeteroData:
-        """A ``HeteroData`` of tensors that ``tensor`` makes."""
-        from torch_geometric.data import HeteroData
-
-        from partition.importing.typed_export import taken_apart
-
-        parts, data = taken_apart(self._stored.graph), HeteroData()
-        for name, count in parts.counts.items():
-            one = data[name]
-            one.num_nodes = count
-            if name in parts.features:
-                one.x = tensor(parts.features[name])
-            if name in parts.labels:
-                one.y = tensor(parts.labels[name], np.int64)
-            elif name in parts.targets:
-                one.y = tensor(parts.targets[name])
-            for mask, rows in parts.masks.items():
-                if name in rows:
-                    one[f"{mask}_mask"] = tensor(rows[name])
-            if name in parts.ids:
-                ids = parts.ids[name]
-                one.ids = tensor(ids) if ids.dtype.kind == "i" else ids.tolist()
-        for arcs_of in parts.arcs:
-            found = data[tuple(arcs_of.relation)]
-            found.edge_index = tensor(np.stack([arcs_of.source, arcs_of.target]), np.int64)
-            if arcs_of.weights is not None:
-                found.edge_weight = tensor(arcs_of.weights, np.float32)
         return data
 
     def __repr__(self) -> str:
