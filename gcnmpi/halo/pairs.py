@@ -4,9 +4,11 @@ Every rank has some pairs, whoever owns their ends. A pair whose ends two ranks 
 of the two, to which the other sends the row of its end; a row that is sent serves all pairs of the
 two ranks that it is in. So the pairs of two ranks are the edges of a bipartite graph between their
 vertices, and the rows that are sent a vertex cover of it, as in a mixed exchange
-(:mod:`partition.graph.cover`): the smallest one for pairs that are scored again and again, one that
-is found in linear time for pairs of one step. Where the score tells the first vertex from the
-second, the owner of the first one scores.
+(:mod:`partition.graph.cover`): the smallest one for pairs that are scored again and again. For
+pairs of one step it is found in linear time, and the ranks score about as many pairs each: with
+many pairs, all rows of one of the two ranks are the smallest cover, and the other one would have
+all the work. Where the score tells the first vertex from the second, the owner of the first one
+scores.
 
 One of two ranks finds the cover and tells the other which pairs that scores. The scores can go back
 to where the pairs were, and gradients of them the other way.
@@ -29,6 +31,10 @@ from partition.graph.graph import distinct, index_dtype
 
 FIRST, FAST, LEAST = "first", "fast", "least"
 """Who scores: the owner of the first vertex; the end of a cover found fast, or of the least one."""
+
+_ALIKE = 1.25  # so many times as many rows are as good as fewer, where work is shared evenly
+_FEW = 0.4  # share of the rows that are worth it that one rank has the work of two
+_ODD, _HALF = np.uint64(0x9E3779B97F4A7C15), np.uint64(1 << 63)
 
 
 @dataclass(frozen=True)
@@ -138,27 +144,29 @@ def place_pairs(
         Where the scores are counted that go back; None: they do not.
     """
     first, second = pairs[:, 0], pairs[:, 1]
-    number, rank = np.arange(len(pairs)), np.full(len(pairs), comm.rank, np.int32)
-    arrays = [first, second, rank, number, *given]
+    arrays = [first, second, *given]
+    if traffic is not None:
+        arrays += [np.full(len(pairs), comm.rank, np.int32), np.arange(len(pairs))]
     if comm.size > 1:
-        r, s = parts[first], parts[second]
-        low, high = np.minimum(r, s), np.maximum(r, s)
-        # Of two ranks each one decides for half of the others.
-        decides = r if who == FIRST else np.where((low + high) % 2 == 0, low, high)
+        decides = deciding(parts[first], parts[second], who, comm.size)
         arrays, _ = redistribute(comm, decides, arrays, max_bytes)
     if who != FIRST and comm.size > 1:
-        here = _scored_here(comm.rank, parts, arrays[0], arrays[1], who == LEAST)
-        away = ~here
+        here = scored_here(comm.rank, comm.size, parts, arrays[0], arrays[1], who)
+        away = np.flatnonzero(~here)
         r, s = (parts[ends[away]] for ends in arrays[:2])
         other = np.where(r == comm.rank, s, r)
         moved, _ = redistribute(comm, other, [array[away] for array in arrays], max_bytes)
-        arrays = [np.concatenate((a[here], b)) for a, b in zip(arrays, moved, strict=True)]
-    first, second, rank, number, *given = arrays
+        for i in range(len(arrays)):  # one after the other: less memory
+            arrays[i] = np.concatenate((arrays[i][here], moved[i]))
+        del moved
+    first, second, *given = arrays
+    home = [] if traffic is None else [given.pop(), given.pop()]
 
     plan, row, column = _plan(comm, own, parts, places, first, second, max_bytes)
+    del arrays, first, second
     if who != FIRST:
         swapped = row >= len(own)
-        row, column = np.where(swapped, column, row), np.where(swapped, row, column)
+        row[swapped], column[swapped] = column[swapped], row[swapped]
     order = in_order(column)
     order = order[in_order(row[order])]
     starts = np.zeros(len(own) + 1, np.int64)
@@ -167,10 +175,11 @@ def place_pairs(
     columns = column[order].astype(index_dtype(max(len(ids), 1)))
     shape = len(own), len(ids)
     pattern = sp.csr_array((np.ones(len(order), np.int8), columns, starts), shape=shape)
-    home = None
+    way = None
     if traffic is not None:
-        home = _home(comm, rank[order], number[order], max_bytes, traffic)
-    return ScoredPairs(plan, pattern, ids, [array[order] for array in given], home)
+        number, rank = home
+        way = _home(comm, rank[order], number[order], max_bytes, traffic)
+    return ScoredPairs(plan, pattern, ids, [array[order] for array in given], way)
 
 
 def in_order(numbers: np.ndarray) -> np.ndarray:
@@ -213,14 +222,26 @@ def _plan(
     return plan, *local
 
 
-def _scored_here(
-    rank: int, parts: np.ndarray, first: np.ndarray, second: np.ndarray, least: bool
+def deciding(r: np.ndarray, s: np.ndarray, who: str, size: int) -> np.ndarray:
+    """The rank that decides who scores each pair, of the owners of its first and second vertex.
+
+    Each of ``size`` ranks decides for as many others, the next ones in a circle; of two that are
+    opposite, the lower one.
+    """
+    if who == FIRST:
+        return r
+    ahead = 2 * ((s - r) % size)
+    return np.where((ahead < size) | ((ahead == size) & (r < s)), r, s)
+
+
+def scored_here(
+    rank: int, size: int, parts: np.ndarray, first: np.ndarray, second: np.ndarray, who: str
 ) -> np.ndarray:
-    """Which pairs this rank scores, (m,) bool, of those that it decides on: it owns an end."""
+    """Which pairs a rank scores, (m,) bool, of all those that it decides on: it owns an end."""
     r, s = parts[first], parts[second]
     cut = np.flatnonzero(r != s)
     here = np.ones(len(first), bool)
-    if not len(cut):
+    if not len(cut) or who == FIRST:
         return here
     is_mine = r[cut] == rank
     mine = np.where(is_mine, first[cut], second[cut])
@@ -228,13 +249,17 @@ def _scored_here(
     other = np.where(is_mine, s[cut], r[cut])
     left, (_, of_left) = numbered(theirs, other)
     right, (of_right, _) = numbered(mine, other)
-    here[cut] = (_least if least else _fast)(left, right, other, len(of_left), len(of_right))
+    if who == LEAST:
+        here[cut] = _least(left, right, len(of_left), len(of_right))
+    else:
+        # Any half of all pairs, but always the same: of pairs, not of vertices.
+        even = (mine.astype(np.uint64) + theirs.astype(np.uint64)) * _ODD < _HALF
+        halves = 2 * ((np.arange(size) - rank) % size) == size
+        here[cut] = _fast(left, right, other, even, halves)
     return here
 
 
-def _least(
-    left: np.ndarray, right: np.ndarray, other: np.ndarray, nleft: int, nright: int
-) -> np.ndarray:
+def _least(left: np.ndarray, right: np.ndarray, nleft: int, nright: int) -> np.ndarray:
     """By the minimum vertex cover: a pair is scored here if the row of the other end comes."""
     edges = distinct(left.astype(np.int64) * max(nright, 1) + right)
     rows, columns = edges // max(nright, 1), edges % max(nright, 1)
@@ -242,27 +267,29 @@ def _least(
 
 
 def _fast(
-    left: np.ndarray, right: np.ndarray, other: np.ndarray, nleft: int, nright: int
+    left: np.ndarray, right: np.ndarray, other: np.ndarray, even: np.ndarray, halves: np.ndarray
 ) -> np.ndarray:
     """By a cover in linear time: of each pair the end that is in more pairs is sent.
 
-    Or, for any other rank, all ends on one side, where that takes fewer rows.
+    Or, for another rank, all ends on one side, where that takes fewer rows: those of the others
+    unless they are far more, so that every rank scores the pairs with half of the others. With one
+    for which ``halves`` is true, the work would be this rank's alone: there it must be few rows.
     """
-    of_left, of_right = np.bincount(left, minlength=nleft), np.bincount(right, minlength=nright)
-    comes = of_left[left] >= of_right[right]
-    size = int(other.max()) + 1
+    of_left, of_right = np.bincount(left), np.bincount(right)
+    more = of_left[left].astype(np.int64) - of_right[right]
+    comes = (more > 0) | ((more == 0) & even)
 
     def rows(ends: np.ndarray, some: np.ndarray, count: int) -> np.ndarray:
         """How many different ends of some pairs there are, by the other rank."""
         owner = np.full(count, -1)
         owner[ends[some]] = other[some]
-        return np.bincount(owner[owner >= 0], minlength=size)
+        return np.bincount(owner[owner >= 0], minlength=len(halves))
 
-    every = np.ones(len(left), bool)
+    every, nleft, nright = np.ones(len(left), bool), len(of_left), len(of_right)
     mixed = rows(left, comes, nleft) + rows(right, ~comes, nright)
     lefts, rights = rows(left, every, nleft), rows(right, every, nright)
-    only = np.minimum(lefts, rights) <= mixed
-    return np.where(only[other], (lefts <= rights)[other], comes)
+    only = np.minimum(lefts, rights) <= mixed * np.where(halves, _FEW, 1.0)
+    return np.where(only[other], (lefts <= _ALIKE * rights)[other], comes)
 
 
 def _home(

@@ -75,14 +75,12 @@ def _kept(case: Case, rank: int) -> int:
 def _evaluation(case: Case, rank: int) -> int:
     """H⁰, and the matrices of an evaluation."""
     program = case.program
-    held = [*_constants(program), *_used(program, program.evaluation_buffers.values())]
-    return memory.passes_memory(case, rank, program.evaluation, held)
+    return memory.passes_memory(case, rank, program.evaluation, evaluation_held(program))
 
 
 def _batch(case: Case, rank: int, sampler: Sampler) -> int:
     """Matrices of the passes, and of all layers with those that were cut before."""
-    program, itemsize, sizes = case.program, case.work.itemsize, sizes_of(case)
-    held = [*_constants(program), *_used(program, program.training_buffers.values())]
+    itemsize, sizes, held = case.work.itemsize, sizes_of(case), training_held(case.program)
     entries = sum(layer.nnz[rank] for layer in sizes.layers)
     copies = AT_ONCE + 1 + (case.size > 1)  # and transposed, and own columns apart
     hashed = sizes.looked_at[0][rank] if sampler.rule(1, 0, 0) is None else 0
@@ -92,6 +90,16 @@ def _batch(case: Case, rank: int, sampler: Sampler) -> int:
         + copies * entries * (INDEX_BYTES + itemsize)
         + HASHED_ENTRY * hashed
     )
+
+
+def evaluation_held(program: Program) -> list[Value]:
+    """Matrices that evaluations alone keep."""
+    return [*_constants(program), *_used(program, program.evaluation_buffers.values())]
+
+
+def training_held(program: Program) -> list[Value]:
+    """Matrices that forward and backward passes alone keep."""
+    return [*_constants(program), *_used(program, program.training_buffers.values())]
 
 
 def _constants(program: Program) -> list[Value]:

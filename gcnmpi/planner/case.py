@@ -178,6 +178,8 @@ def workload(
     examples = examples_of(stored.graph, config.task.on)
     trained = training_rows(examples)
     share = 1.0 if trained is None else float(np.mean(trained))
+    if config.task.name == LINKS:  # of which vertices are not the examples
+        share = 0.0
     config = replace(config, graph=graph_of(config))
     network = network_of(config.model, *widths, manifest.arc_features, config.task)
     distances = arc_distances(stored.graph) if locality else None

@@ -121,12 +121,17 @@ def cost_of(
     )
 
 
-def step_seconds(case: Case) -> tuple[dict[str, float], dict[int, Volume]]:
-    """Seconds of forward pass, backward pass and update by phase; what each rank moves in it."""
-    phases, volumes = _products_seconds(case, [*case.steps, None])
+def step_seconds(
+    case: Case, ranks: Sequence[int] | None = None
+) -> tuple[dict[str, float], dict[int, Volume]]:
+    """Seconds of forward pass, backward pass and update by phase; what each rank moves in it.
+
+    Of these ranks; None: of those that the forecast says.
+    """
+    phases, volumes = products_seconds(case, [*case.steps, None], ranks)
     ranks = list(volumes)
     phases["passes"] = max(
-        _passes_seconds(case, rank, case.steps) + _update_seconds(case, rank) for rank in ranks
+        passes_seconds(case, rank, case.steps) + _update_seconds(case, rank) for rank in ranks
     )
     where = case.size, case.ranks_per_node
     sums = case.reductions(ranks[0])
@@ -137,15 +142,15 @@ def step_seconds(case: Case) -> tuple[dict[str, float], dict[int, Volume]]:
 def evaluation_seconds(case: Case) -> float:
     """Seconds of an exact evaluation on all vertices, without its metrics."""
     steps = case.program.evaluation
-    phases, volumes = _products_seconds(case, steps)
-    return sum(phases.values()) + max(_passes_seconds(case, rank, steps) for rank in volumes)
+    phases, volumes = products_seconds(case, steps)
+    return sum(phases.values()) + max(passes_seconds(case, rank, steps) for rank in volumes)
 
 
-def _products_seconds(
-    case: Case, steps: Sequence[Step | None]
+def products_seconds(
+    case: Case, steps: Sequence[Step | None], ranks: Sequence[int] | None = None
 ) -> tuple[dict[str, float], dict[int, Volume]]:
     """Seconds and volumes of the products of some steps; None among them is the loss."""
-    ranks = list(case.forecast.ranks())
+    ranks = list(case.forecast.ranks() if ranks is None else ranks)
     phases = dict.fromkeys(("sparse", "dense", "transfer"), 0.0)
     volumes = dict.fromkeys(ranks, NOTHING)
     for step in steps:
@@ -210,7 +215,7 @@ def _sparse_seconds(case: Case, rank: int, step: Step) -> float:
     return case.machine.sparse_seconds(product, case.work.itemsize)
 
 
-def _passes_seconds(case: Case, rank: int, steps: Sequence[Step]) -> float:
+def passes_seconds(case: Case, rank: int, steps: Sequence[Step]) -> float:
     """Seconds of the element-wise and row-wise passes of some steps over dense matrices.
 
     Each pass is counted separately, which is too much if a kernel fuses it with a product.

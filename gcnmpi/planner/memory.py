@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 
 import numpy as np
@@ -38,8 +38,8 @@ RESULT_BUFFERS = 3  # picked, sent and received rows of a result, of a buffer's 
 TURNING = 24  # bytes of an entry of that, beside the matrix, while its transpose is made
 
 
-def memory(case: Case) -> int:
-    """Peak bytes of the rank that needs most.
+def memory(case: Case, trains: Callable[[Case, int], int] | None = None) -> int:
+    """Peak bytes of the rank that needs most, of which ``trains`` may give those of training.
 
     It is the sum of the process itself, its share of the part vector of the node, and the largest
     of these four:
@@ -50,7 +50,7 @@ def memory(case: Case) -> int:
     * M and Mᵀ, and training: dense matrices, buffers, weights, moments, and MPI's own memory for
       the largest of the reductions.
     """
-    kept = (features_memory, arcs_memory, _first_memory, _training_memory)
+    kept = (features_memory, arcs_memory, _first_memory, trains or _training_memory)
 
     def needs(rank: int) -> int:
         held = matrix_memory(case, rank) + max(memory_of(case, rank) for memory_of in kept)

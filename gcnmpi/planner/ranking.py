@@ -15,15 +15,17 @@ from typing import Any
 import numpy as np
 
 from gcnmpi.layout.runtime import Source, resolved_direction
-from gcnmpi.nn.compile.on_scheme import program_on
+from gcnmpi.nn.compile.on_scheme import of_steps, program_on
 from gcnmpi.options.config import Config
 from gcnmpi.options.scheme import SCHEMES, ExchangeOptions, GridOptions, SchemeConfig
 from gcnmpi.options.settings import chosen
+from gcnmpi.options.task import LINKS
 from gcnmpi.options.train import AGAIN, KEPT, STATES, batches_of, fixed_memory
 from gcnmpi.planner.batch_memory import batch_memory
 from gcnmpi.planner.batches import DrawnBatches, batch_cases, draw_batches, predict_batches
 from gcnmpi.planner.case import Case, Workload, workload
 from gcnmpi.planner.costmodel import Cost, predict
+from gcnmpi.planner.links import DrawnPairs, draw_pairs, link_memory, predict_links
 from gcnmpi.planner.machine import Machine
 from gcnmpi.planner.memory import memory
 from gcnmpi.schemes.forecast import make_facts, why_not_mixed
@@ -102,8 +104,7 @@ class Setting:
         locality: bool = True,
         limit: float = math.inf,
     ) -> None:
-        if batches_of(config.train) is not None:  # which take rows of H⁰, as it is
-            config = replace(config, model=replace(config.model, cache_input=False))
+        config = of_steps(config)
         self.stored, self.config, self.given = stored, config, given or {}
         self.machine, self.ranks_per_node, self.limit = machine, ranks_per_node, limit
         self.direction = resolved_direction(stored, config)
@@ -143,9 +144,18 @@ class Setting:
             return None
         return draw_batches(self.stored, self.work.config, self.work.network, self.direction)
 
+    @cached_property
+    def pairs(self) -> DrawnPairs | None:
+        """Pairs that stand for those of every step; None of other tasks."""
+        if self.config.task.name != LINKS:
+            return None
+        return draw_pairs(self.stored, self.work.config)
+
     def cost(self, candidate: Candidate, size: int) -> Cost:
-        """The cost of an epoch, of mini-batches where these are configured."""
+        """The cost of an epoch, of mini-batches or with pairs where these are configured."""
         case = self.case(candidate, size)
+        if self.pairs is not None:
+            return predict_links(case, *self._pairs(case, candidate))
         if self.batches is None:
             return predict(case)
         return predict_batches(case, self._batch_cases(case, candidate), self.batches)
@@ -153,19 +163,26 @@ class Setting:
     def memory(self, candidate: Candidate, size: int) -> int:
         """Peak bytes of the rank that needs most."""
         case = self.case(candidate, size)
+        if self.pairs is not None:
+            return link_memory(case, *self._pairs(case, candidate))
         if self.batches is None:
             return memory(case)
         return batch_memory(case, self._batch_cases(case, candidate), self.batches.sampler)
 
     def _batch_cases(self, case: Case, candidate: Candidate) -> list[Case]:
         assert self.batches is not None
-        n, partition = self.stored.manifest.n, candidate.partition
+        sizes = self.batches.sizes(self._parts(case, candidate), case.size)
+        return batch_cases(case, Source(self.stored, candidate.partition, self.direction), sizes)
+
+    def _pairs(self, case: Case, candidate: Candidate) -> tuple[DrawnPairs, np.ndarray, str]:
+        assert self.pairs is not None
+        return self.pairs, self._parts(case, candidate), self.direction
+
+    def _parts(self, case: Case, candidate: Candidate) -> np.ndarray:
+        partition = candidate.partition
         if partition is None or candidate.estimated:
-            parts = random_parts(n, case.size)
-        else:
-            parts = read_partition(self.stored.path, partition.name).parts
-        sizes = self.batches.sizes(parts, case.size)
-        return batch_cases(case, Source(self.stored, partition, self.direction), sizes)
+            return random_parts(self.stored.manifest.n, case.size)
+        return read_partition(self.stored.path, partition.name).parts
 
     def exchanges(self, candidate: Candidate, size: int) -> list[Candidate]:
         """A candidate with rows and with the mixed exchange, where it has the choice; or none."""

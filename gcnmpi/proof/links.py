@@ -13,6 +13,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from gcnmpi.nn.tasks.drawing import drawer_of
 from gcnmpi.options.config import Config
 from gcnmpi.options.task import LinkOptions, chosen_metrics, hits_of
 from gcnmpi.proof import oracle
@@ -20,7 +21,6 @@ from gcnmpi.proof.arcs import gives_arcs
 from gcnmpi.proof.passes import ArcRows, Backward, Pass
 from gcnmpi.proof.rules import RULES
 from gcnmpi.proof.updates import UPDATES, Weights, clipped, rate
-from gcnmpi.run.links.drawing import drawer_of
 from partition.graph.arc_data import ArcData
 from partition.graph.graph import Graph
 from partition.graph.links import PairSet, drawn_candidates

@@ -19,7 +19,7 @@ from gcnmpi.layout.place import Place
 from gcnmpi.layout.runtime import Source
 from gcnmpi.mpi.comm import Comm, agreed
 from gcnmpi.mpi.reduction import NCCL, DeviceSum, HostSum, NoSum, joined, usable_reduction
-from gcnmpi.nn.compile.on_scheme import program_of_batches, program_on
+from gcnmpi.nn.compile.on_scheme import of_steps, program_of_batches, program_on
 from gcnmpi.nn.describe import graph_of, network_of
 from gcnmpi.nn.model import PASSES, Model
 from gcnmpi.nn.network import Network
@@ -28,8 +28,7 @@ from gcnmpi.nn.program import Program
 from gcnmpi.nn.sparse_input import SparseInput
 from gcnmpi.nn.tasks.interface import Targets, Task
 from gcnmpi.options.config import Config
-from gcnmpi.options.task import TASKS, ends, masks_arcs, outputs
-from gcnmpi.options.train import batches_of
+from gcnmpi.options.task import TASKS, ends, outputs
 from gcnmpi.run.captured import resolved_graph
 from gcnmpi.run.opening import Opened, find_source, load_matrix, start
 from gcnmpi.run.own_rows import (
@@ -88,10 +87,8 @@ def open_problem(
         On all ranks, if the graph, the partition or the configuration do not fit together.
     """
     config = dataclasses.replace(config, graph=graph_of(config))
-    if trains and (batches_of(config.train) or masks_arcs(config.task)):
-        # A batch takes rows of H⁰, not of what M makes of it.
-        model = dataclasses.replace(config.model, cache_input=False)
-        config = dataclasses.replace(config, model=model)
+    if trains:
+        config = of_steps(config)
     source, config = find_source(comm, graph, partition, config)
     with agreed(comm):
         widths = widths or ends(config.task, config.model, source.stored.manifest)

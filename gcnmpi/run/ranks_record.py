@@ -141,7 +141,9 @@ def _forecast(
     except UserError:
         return dict.fromkeys(("rows", "entries", "memory_forecast_bytes"))
     needed = None
-    if isinstance(step, Step):
+    if setting.pairs is not None:
+        needed = setting.memory(candidate, problem.runtime.comm.size)
+    elif isinstance(step, Step):
         needed = memory(case)
     elif isinstance(step, BatchStep):
         needed = batch_memory(case, batch_cases(case, source, batches), step.sampler)

@@ -1,7 +1,7 @@
 """Pairs of vertices for modules of PyTorch: those of the graph folder, with negatives, in batches.
 
 Which pairs and negatives a step has, and which rank scores a pair, is as in ``gcnmpi train``: see
-:mod:`gcnmpi.run.links.drawing` and :mod:`gcnmpi.halo.pairs`.
+:mod:`gcnmpi.nn.tasks.drawing` and :mod:`gcnmpi.halo.pairs`.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ import torch
 from gcnmpi.halo.pairs import FAST, FIRST, LEAST, ScoredPairs, place_pairs
 from gcnmpi.layout.loading import places_of
 from gcnmpi.mpi.comm import agreed, slice_of
+from gcnmpi.nn.tasks.drawing import Drawer, drawer_of
 from gcnmpi.options.config import from_table
 from gcnmpi.options.task import LINKS, LinkOptions
-from gcnmpi.run.links.drawing import Drawer, drawer_of
 from gcnmpi.run.opening import Opened
 from gcnmpi.schemes.p2p import Laid
 from gcnmpi.torch.eager import eager

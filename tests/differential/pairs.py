@@ -5,7 +5,7 @@ Usage: python tests/differential/pairs.py [--ranks 1,2] [--only CASE]
 Torch and torch_geometric have to be installed; they are no dependency. A GCN of PyTorch Geometric's
 layers gives the rows, decoders and losses are written here from their formulas in PyTorch, and its
 autograd gives the gradients, of every decoder with every objective. Which pairs and negatives a
-step has is read from :mod:`gcnmpi.run.links.drawing`. Float64; the exit code is 1 if anything is
+step has is read from :mod:`gcnmpi.nn.tasks.drawing`. Float64; the exit code is 1 if anything is
 further apart than 1e-10, relative to the largest entry of its array. On 0 ranks: the oracle.
 """
 
@@ -25,10 +25,10 @@ import torch
 from torch.nn.functional import softplus
 
 from gcnmpi.nn.state import to_state
+from gcnmpi.nn.tasks.drawing import Drawn
 from gcnmpi.options.config import Config, from_table
 from gcnmpi.options.task import LinkOptions
 from gcnmpi.proof import links, oracle
-from gcnmpi.run.links.drawing import Drawn
 from partition.graph.graph import arcs
 from partition.graph.links import read_pairs
 from partition.graph.store import open_graph

@@ -13,10 +13,12 @@ import pytest
 from words import latest, sets
 
 from gcnmpi.options.config import load_config
+from gcnmpi.planner.machine import Machine
+from gcnmpi.planner.ranking import Candidate, Setting
 from gcnmpi.proof import links
 from gcnmpi.run.record import read_run
 from partition.graph.links import PairSet, identified, read_pairs, split_pairs, write_pairs
-from partition.graph.store import open_graph
+from partition.graph.store import open_graph, read_partition
 
 RANKS = (1, 2, 3, 4, 7)
 EPOCHS = 4
@@ -218,3 +220,50 @@ def test_mistakes_are_told_in_one_line(hear_mistakes, folder):
         (["task.on=arcs"], "rows of vertices"),
     ]  # fmt: skip
     hear_mistakes(2, [([*words, *sets(*some)], says) for some, says in told])
+
+
+# Of pairs with none held out, so that M is the whole graph's.
+PLANNED = {
+    "dot": ["task.negatives=uniform,2"],
+    "concat": ["task.decoder=concat", "task.objective=softmax", "task.negatives=pool,4"],
+    "given": ["task.negatives=given", "task.objective=auc"],
+    "masked": ["task.supervise=0.5", "task.decoder=hadamard", *HIDDEN],
+}
+
+
+@pytest.fixture(scope="module")
+def planned(trained, folder):
+    """``planned(nranks)`` → name of each case → its record of one epoch, from one launch."""
+    path = folder / "symmetric.graph"
+    pairs, rng = read_pairs(path, "links"), np.random.default_rng(0)
+    kept = {mask: of if mask == "train" else of[:0] for mask, of in pairs.positives.items()}
+    negatives = {"train": rng.integers(0, open_graph(path).graph.n, kept["train"].shape)}
+    all_train = _with(pairs, name="train", positives=kept, negatives=negatives, candidates={})
+    write_pairs(path, identified(all_train))
+
+    @functools.cache
+    def run(nranks):
+        parts = None if nranks == 1 else f"uneven-{nranks}"
+        return trained(nranks, {name: (path, parts, _of_plan(name)) for name in PLANNED})
+
+    return run
+
+
+def _of_plan(name):
+    never = "train.epochs=1", "train.eval_every=0", "task.pairs=train", "scheme.exchange=rows"
+    return latest(*COMMON, *never, *PLANNED[name])
+
+
+@pytest.mark.parametrize(("nranks", "name"), [(p, name) for p in RANKS for name in PLANNED])
+def test_bytes_and_messages_are_those_that_are_planned(planned, folder, nranks, name):
+    record, stored = planned(nranks)[name], open_graph(folder / "symmetric.graph")
+    config = load_config(None, _of_plan(name))
+    setting = Setting(stored, config, Machine(), nranks, locality=False)
+    uneven = read_partition(stored.path, f"uneven-{nranks}") if nranks > 1 else None
+    cost = setting.cost(Candidate(config.scheme, {}, nranks, uneven), nranks)
+    (sent, _), (received, _), (messages, _), *_ = record["traffic"]
+    # Steps of one epoch have different pairs; the first one stands for all.
+    near = 0.4 if setting.pairs.steps > 1 else 0
+    found = max(sent), max(received), max(messages)
+    assert (cost.sent, cost.received, cost.messages) == pytest.approx(found, rel=near, abs=0)
+    assert (nranks > 1) == (cost.received > 0)

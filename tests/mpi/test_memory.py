@@ -6,6 +6,8 @@ import numpy as np
 import pytest
 from stored_graphs import store
 
+from partition.graph.links import split_pairs, write_pairs
+from partition.graph.store import open_graph
 from partition.importing.synthetic import rmat, sbm
 
 N, WIDTH = 5000, 8192
@@ -29,6 +31,12 @@ BATCHES = {
     "neighbours": ["train.batches=neighbor,4096,10,5"],
     "shared neighbours": ["train.batches=labor,4096,10,5", "dtype=float64"],
     "vertices": ["train.batches=vertex,20%"],
+}
+LINKS = {
+    "pairs": [],
+    "pairs, a hidden layer": ["task.decoder=hadamard", "task.decoder_hidden=64"],
+    "pairs and a pool": ["task.batch=50000", "task.negatives=pool,8", "task.objective=softmax"],
+    "arcs left out": ["task.supervise=0.3"],
 }
 EXCHANGES = ("rows", "mixed")  # of a graph of many arcs and few features
 INFERRED = {
@@ -62,7 +70,11 @@ def measured(run_cases, tmp_path_factory):
     filled = np.random.default_rng(1).random((arcs.n, 200), np.float32)
     arcs = replace(arcs, features=np.where(filled < 0.1, filled, 0))
     store(folder / "sparse.graph", arcs, 4, keep_features="sparse")
-    store(folder / "batches.graph", rmat(16, 1 << 20, features=64, classes=4), 4)
+    batches = rmat(16, 1 << 20, features=64, classes=4)
+    store(folder / "batches.graph", batches, 4)
+    facts = {"directed": True, "graph_id": open_graph(folder / "batches.graph").manifest.id}
+    pairs = split_pairs(batches, (0.98, 0.01, 0.01), 0, name="links", **facts)
+    write_pairs(folder / "batches.graph", pairs)
 
     def case(graph, settings, partition="rp-4", **more):
         settings = ["loading.max_buffer_mb=8", *settings]
@@ -82,15 +94,16 @@ def measured(run_cases, tmp_path_factory):
             for graph, method, settings in PROPAGATED.values()
         ),
         *(case("batches", [*sage, *settings]) for settings in BATCHES.values()),
+        *(case("batches", ["task.name=links", *sage, *settings]) for settings in LINKS.values()),
     ]
     # Freed memory goes back to the system, so that one case does not use what another has left.
     env = {"MALLOC_MMAP_THRESHOLD_": "65536"}
     results = run_cases("memory", 4, cases, timeout=300, env=env)
-    names = [*CASES, *EXCHANGES, *INFERRED, *PROPAGATED, *BATCHES]
+    names = [*CASES, *EXCHANGES, *INFERRED, *PROPAGATED, *BATCHES, *LINKS]
     return dict(zip(names, results, strict=True))
 
 
-@pytest.mark.parametrize("name", [*CASES, *INFERRED, *PROPAGATED, *BATCHES])
+@pytest.mark.parametrize("name", [*CASES, *INFERRED, *PROPAGATED, *BATCHES, *LINKS])
 def test_the_forecast_is_what_a_run_takes(measured, name):
     found, bound = measured[name], 0.1 if name in {*INFERRED, *PROPAGATED} else 0.15
     assert found["forecast"] == pytest.approx(found["peak"], rel=bound), found

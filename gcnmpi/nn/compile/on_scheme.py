@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 
@@ -13,6 +15,7 @@ from gcnmpi.nn.operators.neighbours import Aggregate, MaxAggregate
 from gcnmpi.nn.operators.norms import BatchNorm
 from gcnmpi.nn.program import Operator, Program
 from gcnmpi.options.config import Config
+from gcnmpi.options.model import ModelConfig
 from gcnmpi.options.scheme import SCHEMES
 from gcnmpi.options.task import LINKS, ClassOptions, masks_arcs
 from gcnmpi.options.train import batches_of, kept_each, sampler_of
@@ -33,6 +36,23 @@ def batch_program(network: Network, config: Config, sparse: bool) -> Program:
     means = (MaxAggregate,) if loops and drawn and drawn.sampler == "neighbor" else ()
     target = Target(("combine", "aggregate"), lambda place: place.layer, narrows=True, means=means)
     return compile_network(network, target, config.model, sparse=sparse)
+
+
+def of_steps(config: Config) -> Config:
+    """The configuration of a training, which keeps no M·H⁰ where steps have an M of their own."""
+    if batches_of(config.train) is None and not masks_arcs(config.task):
+        return config
+    return replace(config, model=replace(config.model, cache_input=False))
+
+
+def decoder_program(network: Network) -> Program:
+    """The program of a network's decoder, on pairs for arcs.
+
+    Rows of pairs are made again for the backward pass: there is never more than a slice.
+    """
+    assert network.decoder is not None, "a network of another task"
+    target = Target(("combine", "aggregate"), lambda place: None, recomputes=sys.maxsize)
+    return compile_network(network.decoder, target, ModelConfig(train_features=True))
 
 
 def hops_of(program: Program) -> int:

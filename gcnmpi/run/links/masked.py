@@ -15,12 +15,12 @@ from gcnmpi.halo.exchange import Exchange
 from gcnmpi.halo.transports import Persistent
 from gcnmpi.layout.runtime import Runtime
 from gcnmpi.mpi.comm import redistribute, slice_of
+from gcnmpi.nn.tasks.drawing import Drawer
 from gcnmpi.options.config import Config
 from gcnmpi.options.kernel import KERNELS
-from gcnmpi.run.links.drawing import Drawer
 from gcnmpi.schemes.row_scheme import Laid
 from gcnmpi.schemes.sampled import Batch, Layer
-from partition.graph.graph import entry_values, row_sums
+from partition.graph.graph import entry_values, index_dtype, row_sums
 
 NONE = -1
 """Of an entry of M that is no pair to be learned."""
@@ -35,11 +35,13 @@ class MaskedMatrix:
         plan, matrix = laid.plan, laid.forward
         self._plan, self._drawer, self._config = plan, drawer, config
         self._ids = np.concatenate((plan.own, plan.halo)).astype(np.int64)
-        self._rows = np.repeat(np.arange(plan.nown), np.diff(matrix.indptr))
+        index = index_dtype(max(plan.nown, 1))
+        self._rows = np.repeat(np.arange(plan.nown, dtype=index), np.diff(matrix.indptr))
         self._columns, self._starts = matrix.indices, matrix.indptr.dtype
         self._weights = _weights_of(laid, self._rows, config.graph.normalize)
         pairs = _of_entries(runtime, laid, drawer, direction, self._ids, self._rows, config)
-        self._learned = np.flatnonzero(pairs != NONE)  # entries that are pairs, and their numbers
+        # Entries that are pairs, and their numbers.
+        self._learned = np.flatnonzero(pairs != NONE).astype(index_dtype(max(len(pairs), 1)))
         self._pairs = pairs[self._learned]
         self._epoch, self._batches = 0, self._pairs
         transport = Persistent(runtime.comm, plan, KERNELS.get("scipy")(np.dtype(np.float64)))
@@ -48,7 +50,8 @@ class MaskedMatrix:
     def without(self, epoch: int, batch: int) -> Batch:
         """All own rows, with M as it is in a batch; all ranks call it together."""
         if self._epoch != epoch:
-            self._epoch, self._batches = epoch, self._drawer.batches_of(epoch, self._pairs)
+            batches = self._drawer.batches_of(epoch, self._pairs)
+            self._epoch, self._batches = epoch, batches.astype(self._pairs.dtype)
         stay = np.ones(len(self._rows), bool)
         stay[self._learned[self._batches == batch]] = False
         plan, normalize = self._plan, self._config.graph.normalize
@@ -100,12 +103,13 @@ def _of_entries(
     rows: np.ndarray,
     config: Config,
 ) -> np.ndarray:
-    """The number of the pair that each entry of own rows is, (nnz,) int64, or ``NONE``."""
+    """The number of the pair that each entry of own rows is, (nnz,) integers, or ``NONE``."""
     comm, parts, pairs = runtime.comm, laid.rows.parts, drawer.pairs
     every = pairs.positives["train"]
     mine = slice_of(len(every), comm.rank, comm.size)
     ends = np.asarray(every[mine], np.int64)
-    numbers = np.arange(mine.start, mine.stop)
+    index = index_dtype(max(len(every), 1))
+    numbers = np.arange(mine.start, mine.stop, dtype=index)
     both = [ends[:, ::-1] if direction == "in" else ends]  # row, then column
     if not pairs.directed:
         both.append(both[0][:, ::-1])
@@ -120,6 +124,8 @@ def _of_entries(
     keys, numbers = keys[order], numbers[order]
     wanted = ids[rows] * drawer.n + ids[laid.forward.indices]
     if not len(keys):
-        return np.full(len(wanted), NONE)
+        return np.full(len(wanted), NONE, index)
     places = np.minimum(np.searchsorted(keys, wanted), len(keys) - 1)
-    return np.where(keys[places] == wanted, numbers[places], NONE)
+    of_entries: np.ndarray = numbers[places]
+    of_entries[keys[places] != wanted] = NONE
+    return of_entries

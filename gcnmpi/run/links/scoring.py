@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -15,14 +14,13 @@ from gcnmpi.halo.plan import Plan
 from gcnmpi.kernels.interface.kernel import Array
 from gcnmpi.layout.loading import places_of
 from gcnmpi.mpi.comm import maximum, redistribute, reduce_in_place, slice_of
-from gcnmpi.nn.compile import Target, compile_network
+from gcnmpi.nn.compile.on_scheme import decoder_program
 from gcnmpi.nn.decoders import symmetric
 from gcnmpi.nn.model import Passes
 from gcnmpi.nn.network import Network
 from gcnmpi.nn.operators.arcs import EndDots, HeadDots
 from gcnmpi.nn.operators.elementwise import Bias
 from gcnmpi.nn.program import FEATURES, Program, products
-from gcnmpi.options.model import ModelConfig
 from gcnmpi.options.task import LinkOptions
 from gcnmpi.run.problem import Problem
 from gcnmpi.schemes.operations import EXCHANGES
@@ -55,17 +53,14 @@ class Decoder:
     Attributes
     ----------
     program : Program
-        Rows of pairs are made again for the backward pass: there is never more than a slice.
     symmetric : bool
         Whether a pair has the same score both ways.
     """
 
     def __init__(self, problem: Problem) -> None:
-        task, network = problem.config.task, problem.network.decoder
+        task = problem.config.task
         assert isinstance(task, LinkOptions)
-        assert network is not None, "a network of another task"
-        target = Target(("combine", "aggregate"), lambda place: None, recomputes=sys.maxsize)
-        self.program: Program = compile_network(network, target, ModelConfig(train_features=True))
+        self.program: Program = decoder_program(problem.network)
         self.symmetric, self._problem = symmetric(task), problem
         self.own, self.parts, self.places = rows_of(problem)
         steps = (*self.program.forward, *self.program.backward), self.program.evaluation

@@ -14,10 +14,10 @@ from gcnmpi.kernels.interface.kernel import Array
 from gcnmpi.mpi.comm import agreed, maximum, slice_of
 from gcnmpi.nn.model import PASSES, Passes
 from gcnmpi.nn.program import products
+from gcnmpi.nn.tasks.drawing import Drawn, drawer_of
 from gcnmpi.nn.tasks.interface import Targets
 from gcnmpi.nn.tasks.links import GROUPED, each_alone
 from gcnmpi.options.task import LinkOptions, masks_arcs
-from gcnmpi.run.links.drawing import Drawn, drawer_of
 from gcnmpi.run.links.masked import MaskedMatrix
 from gcnmpi.run.links.scoring import Decoder, KnownPairs, Scored, pairs_of
 from gcnmpi.run.problem import Problem, load_features
@@ -37,14 +37,14 @@ class Prepared:
         Those that this rank scores.
     positive, counts : (entries,) bool
         Whether each of them is a positive, and whether it counts.
-    here : Drawn
-        Those that this rank drew.
+    drawn : (int, int)
+        How many positives this rank drew, and how many negatives for each.
     """
 
     scored: Scored
     positive: np.ndarray
     counts: np.ndarray
-    here: Drawn
+    drawn: tuple[int, int]
 
 
 class LinkStep(BatchedStep):
@@ -132,7 +132,7 @@ class LinkStep(BatchedStep):
 
     def _loss(self, prepared: Prepared, batch: int, scores: Array) -> float:
         """This rank's share of the loss of a batch; the gradient of scores is written."""
-        kernel, here = self._problem.runtime.kernel, prepared.here
+        kernel, (drawn, negatives) = self._problem.runtime.kernel, prepared.drawn
         count = self._drawer.sampler.count(batch)
         found = kernel.to_host(scores)[:, 0].astype(np.float64)
         found[~prepared.counts] = -np.inf
@@ -144,8 +144,8 @@ class LinkStep(BatchedStep):
             home = prepared.scored.pairs.home
             assert home is not None
             every = home.bring(found)
-            negatives = every[len(here.pairs) :].reshape(here.counts.shape)
-            losses, of_pairs, of_negatives = self._grouped(every[: len(here.pairs)], negatives)
+            others = every[drawn:].reshape(drawn, negatives)
+            losses, of_pairs, of_negatives = self._grouped(every[:drawn], others)
             total = float(losses.sum())
             slope = home.back(np.concatenate((of_pairs, of_negatives.ravel())))
         gradient = prepared.scored.passes.output_grad
@@ -158,14 +158,11 @@ class LinkStep(BatchedStep):
         if self._kept:
             return self._kept[0]
         here = self._drawer.draw(epoch, batch, self._drawn(epoch, batch))
-        pairs = np.concatenate((here.pairs, here.negatives.reshape(-1, 2)))
-        keys = np.concatenate((here.keys, here.negative_keys.ravel()))
-        positive = np.arange(len(pairs)) < len(here.pairs)
-        counts = np.concatenate((np.ones(len(here.pairs), bool), here.counts.ravel()))
-        fixed = self._drawer.fixed
+        drawn, fixed = here.counts.shape, self._drawer.fixed
         placed = self.decoder.place(
-            pairs, keys, [positive, counts], LEAST if fixed else FAST, self._grouped is not None
+            *_flat(here), LEAST if fixed else FAST, self._grouped is not None
         )
+        del here
         positive, counts = placed.given[:2]
         if self._known is not None:
             counts = counts & (positive | ~self._known.among(placed))
@@ -173,7 +170,7 @@ class LinkStep(BatchedStep):
         training = model.gradients, passes.output_grad
         rows, lasts = passes.logits, fixed and self._masked is None
         scored = self.decoder.scored(placed, rows, model.parameters, training, lasts)
-        prepared = Prepared(scored, positive, counts, here)
+        prepared = Prepared(scored, positive, counts, drawn)
         if lasts:
             self._kept.append(prepared)
         return prepared
@@ -213,3 +210,12 @@ class LinkStep(BatchedStep):
         if home is not None:
             found = found + home.volume(back=False) + home.volume(back=True)
         return found
+
+
+def _flat(drawn: Drawn) -> tuple[np.ndarray, np.ndarray, list[np.ndarray]]:
+    """Positives, then their negatives: the pairs, their keys; which are positives, which count."""
+    pairs = np.concatenate((drawn.pairs, drawn.negatives.reshape(-1, 2)))
+    keys = np.concatenate((drawn.keys, drawn.negative_keys.ravel()))
+    positive = np.arange(len(pairs)) < len(drawn.pairs)
+    counts = np.concatenate((np.ones(len(drawn.pairs), bool), drawn.counts.ravel()))
+    return pairs, keys, [positive, counts]
