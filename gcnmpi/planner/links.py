@@ -24,7 +24,7 @@ from gcnmpi.mpi.comm import slice_of
 from gcnmpi.nn.compile.on_scheme import decoder_program
 from gcnmpi.nn.decoders import symmetric
 from gcnmpi.nn.program import INPUT
-from gcnmpi.nn.tasks.drawing import Drawer, drawer_of
+from gcnmpi.nn.tasks.drawing import CANDIDATES_AT_ONCE, Drawer, drawer_of
 from gcnmpi.nn.tasks.links import GROUPED
 from gcnmpi.options.config import Config
 from gcnmpi.options.scheme import SCHEMES
@@ -53,6 +53,8 @@ DEGREE_BYTES = 8
 # Bytes for each pair of a step: of those that a rank draws and then brings to others, or keeps;
 # while they are placed; once they are placed; and while their loss is computed.
 DRAWN, PLACING, PLACED, LOSS = 90, 90, 60, 60
+# For each candidate that is scored at once; of which a rank owns the vertex.
+CANDIDATE, OWN_CANDIDATE = 30, 140
 ROW = 40  # for each row of vertices, own or not: its numbers, and which rank wants it
 NUMBERED = 24  # for each pair to be learned: its number, and its batch of the epoch
 # Bytes for each entry of M where arcs leave it in each step: what is known of entries; and while M
@@ -215,7 +217,7 @@ def _memory(case: Case, pairs: Case, drawn: DrawnPairs) -> int:
         state = memory.state_memory(one, rank) + numbers
         if not masks:
             held = memory.passes_memory(one, rank, one.steps, memory.matrices(program))
-            return state + held + of_pairs
+            return state + held + max(of_pairs, _candidates_memory(one, drawn, rank))
         entries, each = one.arcs(rank)[2], memory.ENTRY_INDEX + one.work.itemsize
         state += memory.passes_memory(one, rank, program.evaluation, evaluation_held(program))
         state += KNOWN_ENTRY * entries
@@ -242,6 +244,18 @@ def _pairs_memory(pairs: Case, drawn: DrawnPairs, rank: int) -> int:
     learned = NUMBERED * drawn.drawer.sampler.n // pairs.size if drawn.steps > 1 else 0
     learned += ROW * columns
     return learned + max(placing, held + passes + LOSS * scored)
+
+
+def _candidates_memory(case: Case, drawn: DrawnPairs, rank: int) -> int:
+    """Bytes of an evaluation with candidates for each positive.
+
+    They are some candidates, and own rows behind which those of positives fit.
+    """
+    pairs, logits = drawn.drawer.pairs, case.program.values[case.program.logits]
+    if not pairs.drawn and not pairs.candidates:
+        return 0
+    rows = case.piece_numbers(rank, logits.place, logits.width) * case.work.itemsize
+    return rows + CANDIDATES_AT_ONCE * (CANDIDATE + OWN_CANDIDATE // case.size)
 
 
 def _passes_seconds(pairs: Case, rank: int) -> float:

@@ -18,6 +18,7 @@ from partition.graph.sampling import VertexSampler
 
 # Purposes of hashes.
 FIRST, SECOND, POOL, SIDE, POSITIVES, NEGATIVES = range(6)
+CANDIDATES_AT_ONCE = 1 << 22  # of some positives, in an evaluation
 _PURPOSE = 0x6C696E6B  # of all of them: no other stream of the seed has it
 
 

@@ -19,13 +19,12 @@ from gcnmpi.halo.pairs import LEAST, ScoredPairs
 from gcnmpi.kernels.interface.kernel import Array
 from gcnmpi.mpi.comm import reduce_in_place, slice_of
 from gcnmpi.nn.metrics import pairs as metrics
+from gcnmpi.nn.tasks.drawing import CANDIDATES_AT_ONCE
 from gcnmpi.options.task import METRICS, chosen_metrics, hits_of
 from gcnmpi.run.evaluation import Logits
 from gcnmpi.run.links.scoring import Decoder, LocalScores, Scored, pairs_of
 from gcnmpi.run.problem import Problem
 from partition.graph.links import HELD_OUT, drawn_candidates
-
-SCORED_AT_ONCE = 1 << 22  # candidates of some positives
 
 
 class LinkEvaluation:
@@ -116,7 +115,7 @@ class LinkEvaluation:
         every, given = pairs.positives[mask], pairs.candidates.get(mask)
         count = pairs.drawn if given is None else given.shape[1]
         both = given is not None and pairs.replaced == "both"
-        at_once = max(1, min(len(every), SCORED_AT_ONCE // max(1, count)))
+        at_once = max(1, min(len(every), CANDIDATES_AT_ONCE // max(1, count)))
         local = LocalScores(problem, self._decoder, rows, self._parameters, 2 * at_once)
         found = []
         for start in range(0, len(every), at_once):
