@@ -22,7 +22,7 @@ from gcnmpi.nn.metrics import pairs as metrics
 from gcnmpi.nn.tasks.drawing import CANDIDATES_AT_ONCE
 from gcnmpi.options.task import METRICS, chosen_metrics, hits_of
 from gcnmpi.run.evaluation import Logits
-from gcnmpi.run.links.scoring import Decoder, LocalScores, Scored, pairs_of
+from gcnmpi.run.links.scoring import Decoder, LocalScores, pairs_of
 from gcnmpi.run.problem import Problem
 from partition.graph.links import HELD_OUT, drawn_candidates
 
@@ -47,7 +47,6 @@ class LinkEvaluation:
         self._decoder = decoder
         self._masks = [mask for mask in HELD_OUT if len(self._pairs.positives[mask])]
         self._of_all: dict[str, tuple[ScoredPairs, np.ndarray]] = {}
-        self._scored: dict[str, Scored] = {}
         self._volume = NOTHING
         for mask in self._masks:
             self._of_all[mask] = self._placed(mask)
@@ -95,11 +94,11 @@ class LinkEvaluation:
     def _scores(self, mask: str, rows: Array) -> metrics.ScoredPairs:
         problem = self._problem
         placed, positive = self._of_all[mask]
-        if mask not in self._scored:  # of a model, the rows are always in one memory
-            self._scored[mask] = self._decoder.scored(placed, rows, self._parameters, lasts=True)
-        scored = self._scored[mask]
-        scores = problem.runtime.kernel.to_host(scored.passes.evaluate())[:, 0]
+        # Made anew each time: kept, it would hold all rows of vertices once more.
+        scored = self._decoder.scored(placed, rows, self._parameters)
+        scores = np.array(problem.runtime.kernel.to_host(scored.passes.evaluate())[:, 0])
         self._volume += self._decoder.volume(scored, backward=False)
+        del scored
         positives, negatives = scores[positive], scores[~positive]
         if mask in self._pairs.candidates or self._pairs.drawn:
             return metrics.ScoredPairs(positives, negatives, self._ranks(mask, rows))
