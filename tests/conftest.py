@@ -32,6 +32,18 @@ UNIT = Path(__file__).parent / "unit"
 KEPT = (1, 2, 3, 4, 7)  # ranks of launches that stay: several files ask for so many
 
 
+def path_of(name: str) -> str:
+    """The word that starts a program: that of a command, or the path of one of PROGRAMS."""
+    return name if name in PACKAGES else str(PROGRAMS / name)
+
+
+def as_usual(name: str) -> list[str]:
+    """The words that start a program in a process that is to import everything itself."""
+    if name in PACKAGES:
+        return [*PYTHON, PACKAGES[name]]
+    return [sys.executable, path_of(name)]
+
+
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--quick",
@@ -71,10 +83,11 @@ def schemes_folder(tmp_path_factory) -> Path:
 
 
 @pytest.fixture(scope="session")
-def mpirun() -> Callable[..., subprocess.CompletedProcess]:
-    """``mpirun(nranks, *argv, code=0, timeout=60, env=None, cwd=None)`` → the completed process.
+def mpirun(warm) -> Callable[..., subprocess.CompletedProcess]:
+    """``mpirun(nranks, *argv, code=0, timeout=60, env=None, cwd=None, cold=False)`` → the process.
 
-    ``argv`` starts with "gcnmpi", "gcn-partition" or the name of a file in tests/mpi/programs.
+    ``argv`` starts with "gcnmpi", "gcn-partition" or the name of a file in tests/mpi/programs. A
+    rank starts in a process that has imported it, unless it is to be ``cold``: see tests/warm.py.
     The test fails if the exit code is another than ``code`` (None: it may be any). Every process
     that is still alive after ``timeout`` seconds is killed, and the test fails.
     """
@@ -87,11 +100,10 @@ def mpirun() -> Callable[..., subprocess.CompletedProcess]:
         timeout: float = 60,
         env: dict[str, str] | None = None,
         cwd: str | os.PathLike | None = None,
+        cold: bool = False,
     ) -> subprocess.CompletedProcess:
         first, *rest = (str(word) for word in argv)
-        packages = {name: [*PYTHON[1:], package] for name, package in PACKAGES.items()}
-        program = packages.get(first, [str(PROGRAMS / first)])
-        command = [*launcher, "-n", str(nranks), sys.executable, *program, *rest]
+        command = [*launcher, "-n", str(nranks), *(as_usual if cold else warm)(first), *rest]
         variables = {**os.environ, **MPI_ENVIRONMENT, **(env or {})}
         return run_group(command, code, timeout, variables, cwd)
 
@@ -101,12 +113,12 @@ def mpirun() -> Callable[..., subprocess.CompletedProcess]:
 class Ranks:
     """Ranks that wait for cases (tests/mpi/programs/cases.py), which they need not start for."""
 
-    def __init__(self, nranks: int, folder: Path, env: dict[str, str]) -> None:
+    def __init__(self, nranks: int, folder: Path, env: dict[str, str], words: list[str]) -> None:
         self._folder, self._count = folder, 0
-        program = [sys.executable, str(PROGRAMS / "cases.py"), str(folder), str(os.getpid())]
+        command = [*_launcher(), "-n", str(nranks), *words, str(folder), str(os.getpid())]
         with open(folder / "output", "w") as output:
             self._process = subprocess.Popen(
-                [*_launcher(), "-n", str(nranks), *program],
+                command,
                 env={**os.environ, **MPI_ENVIRONMENT, **env, SESSIONS: str(folder)},
                 stdin=subprocess.DEVNULL,
                 stdout=output,
@@ -141,20 +153,27 @@ class Ranks:
 
 
 @pytest.fixture(scope="session")
-def run_cases(tmp_path_factory) -> Iterator[Callable[..., list]]:
-    """``run_cases(program, nranks, cases, timeout=240, env=None)`` → the result of each case.
+def run_cases(tmp_path_factory, warm) -> Iterator[Callable[..., list]]:
+    """``run_cases(program, nranks, cases, timeout=240, env=None, cold=False)`` → their results.
 
     ``program`` is a module in tests/mpi/programs, the result what its ``of_case`` gives on rank 0.
     Some ranks stay for the cases of other tests, unless they are to have variables of their own.
+    Those may be ``cold``, as in ``mpirun``.
     """
     kept: dict[int, Ranks] = {}
 
     def run(
-        program: str, nranks: int, cases: list, timeout: float = 240, env: dict | None = None
+        program: str,
+        nranks: int,
+        cases: list,
+        timeout: float = 240,
+        env: dict | None = None,
+        cold: bool = False,
     ) -> list:
         ranks = kept.pop(nranks, None) if env is None else None
         if ranks is None or not ranks.live:
-            ranks = Ranks(nranks, tmp_path_factory.mktemp("ranks"), env or {})
+            words = (as_usual if cold else warm)("cases.py")
+            ranks = Ranks(nranks, tmp_path_factory.mktemp("ranks"), env or {}, words)
         found = ranks.run({"program": program, "cases": cases}, timeout)
         if env is None and nranks in KEPT:
             kept[nranks] = ranks
@@ -266,8 +285,7 @@ def launched(tmp_path_factory) -> Iterator[Callable[..., subprocess.Popen]]:
         process.communicate()
 
 
-SILENT = """#!/bin/sh
-said=$(mktemp)
+SILENT = """said=$(mktemp)
 "$@" 2>"$said"
 code=$?
 cat "$said" >&2
@@ -278,13 +296,13 @@ exit $code
 
 
 @pytest.fixture(scope="session")
-def warm(open_mpi) -> Iterator[dict[str, list[str]]]:
+def warm(open_mpi) -> Iterator[Callable[[str], list[str]]]:
     """Program → the words that start it in a process that has imported it: see tests/warm.py.
 
     Ranks of MPICH have open files of their launcher, and start as usual.
     """
     if not open_mpi:
-        yield {name: [*PYTHON, package] for name, package in PACKAGES.items()}
+        yield as_usual
         return
     program = str(Path(__file__).with_name("warm.py"))
     with tempfile.TemporaryDirectory(prefix="warm-") as folder:  # a socket's path is short
@@ -293,7 +311,7 @@ def warm(open_mpi) -> Iterator[dict[str, list[str]]]:
         while not Path(folder, "socket").exists():
             assert server.poll() is None
             time.sleep(0.05)
-        yield {name: [sys.executable, "-I", "-S", *words, name] for name in PACKAGES}
+        yield lambda name: [sys.executable, "-I", "-S", *words, path_of(name)]
         server.kill()
         server.wait()
 
@@ -303,7 +321,8 @@ def shell(tmp_path, warm) -> Callable[..., subprocess.CompletedProcess]:
     """``shell(script, code=0, timeout=60)`` → the completed process of bash in ``tmp_path``.
 
     Each command is echoed to stderr, and the first that fails ends the script. ``mpirun``,
-    ``gcnmpi``, ``gcn-partition``, both warm, and ``python`` are those of this environment.
+    ``gcnmpi``, ``gcn-partition`` and ``python`` are those of this environment; the last three warm
+    but for ``python`` with options.
     ``silent COMMAND`` fails if the command writes anything to stderr. The exit code and the time
     are as in ``mpirun``.
     """
@@ -311,14 +330,14 @@ def shell(tmp_path, warm) -> Callable[..., subprocess.CompletedProcess]:
     commands.mkdir()
     programs = {
         "mpirun": _launcher(),
-        **warm,
-        "python": [sys.executable],
+        **{name: warm(name) for name in PACKAGES},
     }
-    for name, words in programs.items():
-        (commands / name).write_text(f'#!/bin/sh\nexec {shlex.join(words)} "$@"\n')
+    scripts = {name: f'exec {shlex.join(words)} "$@"' for name, words in programs.items()}
+    script, python = shlex.join(warm("a file")[:-1]), shlex.quote(sys.executable)
+    scripts["python"] = f'case "$1" in *.py) exec {script} "$@" ;; esac\nexec {python} "$@"'
+    for name, text in {**scripts, "silent": SILENT}.items():
+        (commands / name).write_text(f"#!/bin/sh\n{text}\n")
         (commands / name).chmod(0o755)
-    (commands / "silent").write_text(SILENT)
-    (commands / "silent").chmod(0o755)
     path = os.pathsep.join([str(commands), os.environ.get("PATH", "")])
 
     def run(script: str, code: int | None = 0, timeout: float = 60) -> subprocess.CompletedProcess:

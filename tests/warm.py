@@ -1,8 +1,9 @@
-"""Command lines without a start: a server that has imported everything forks a process for each.
+"""Programs without a start: a server that has imported everything forks a process for each.
 
 Usage: warm.py SOCKET, the server; warm.py SOCKET PROGRAM WORDS…, for ``python -m PROGRAM WORDS…``,
-whose standard streams, folder, environment and exit code it has. The start itself, a second of
-imports, is tested where programs are launched without it.
+or ``python PROGRAM WORDS…`` where the program is a file, whose standard streams, folder,
+environment and exit code it has. The start itself, a second of imports, is tested where programs
+are launched without it; so is what libraries read from the environment when they are loaded.
 """
 
 import contextlib
@@ -11,18 +12,25 @@ import os
 import select
 import signal
 import socket
-import sys
-from importlib import import_module
+import sys  # and nothing else that the client, of which there are many, does not need
 
-IMPORTED = (
-    "numpy.linalg", "scipy.sparse.linalg", "scipy.special", "rich.progress",
-    "partition.cli.comparing", "partition.cli.importing", "partition.cli.make",
-    "partition.cli.synth", "partition.importing.readers", "partition.pipeline.adding",
-    "gcnmpi.api.training", "gcnmpi.cli.bench", "gcnmpi.cli.cluster", "gcnmpi.cli.info",
-    "gcnmpi.cli.propagate", "gcnmpi.cli.repeated", "gcnmpi.cli.schemes", "gcnmpi.mpi.process",
-    "gcnmpi.kernels.native.kernel", "gcnmpi.nn.compile", "gcnmpi.nn.model", "gcnmpi.planner.auto",
-    "gcnmpi.proof.verify", "gcnmpi.report.table", "gcnmpi.run.training", "gcnmpi.schemes.p2p",
-)  # fmt: skip
+PACKAGES = ("gcnmpi", "partition")
+NOT_IMPORTED = {"torch", "cuda", "__main__"}  # what needs a package that is large, or not there
+
+
+def import_all() -> None:
+    """Import the modules of both packages, but those of tools that are not installed."""
+    from importlib import import_module
+    from importlib.util import find_spec
+    from pathlib import Path
+
+    for package in PACKAGES:
+        file = find_spec(package).origin
+        for path in sorted(Path(file).parent.rglob("*.py")):
+            words = path.relative_to(Path(file).parents[1]).with_suffix("").parts
+            if not NOT_IMPORTED.intersection(words):
+                with contextlib.suppress(ImportError):
+                    import_module(".".join(words).removesuffix(".__init__"))
 
 
 def ask(path: str, program: str, words: list[str]) -> int:
@@ -38,8 +46,10 @@ def ask(path: str, program: str, words: list[str]) -> int:
 
 def serve(path: str) -> tuple[str, list[str]]:
     """Answer while the parent lives; in a process that is to run a program, return it."""
-    for name in IMPORTED:
-        import_module(name)
+    import gc
+
+    import_all()
+    gc.freeze()  # the memory of what is imported stays shared
     listener = socket.socket(socket.AF_UNIX)
     listener.bind(f"{path}.new")
     listener.listen(64)
@@ -86,14 +96,25 @@ def begin(client: socket.socket) -> tuple[str, list[str]]:
     os._exit(0)
 
 
+def execute(program: str, words: list[str]) -> None:
+    """Be the program, which finds modules where it would: beside its file, and in PYTHONPATH."""
+    sys.argv = [program, *words]
+    sys.path[:0] = [place for place in os.environ.get("PYTHONPATH", "").split(os.pathsep) if place]
+    if program == "gcnmpi":
+        from gcnmpi.cli.main import main
+    elif program == "gcn-partition":
+        from partition.cli.main import main
+    else:
+        import runpy
+
+        sys.path.insert(0, os.path.dirname(os.path.abspath(program)))
+        runpy.run_path(program, run_name="__main__")
+        return
+    main()
+
+
 if __name__ == "__main__":
     _, socket_path, *asked = sys.argv
     if asked:
         sys.exit(ask(socket_path, asked[0], asked[1:]))
-    program, words = serve(socket_path)
-    sys.argv = [program, *words]
-    if program == "gcnmpi":
-        from gcnmpi.cli.main import main
-    else:
-        from partition.cli.main import main
-    main()
+    execute(*serve(socket_path))

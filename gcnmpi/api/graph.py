@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike
 
+from gcnmpi.api.hetero import hetero_data
 from gcnmpi.api.ranks import on_root
 from partition.errors import UserError, installing
 from partition.graph import store
@@ -28,7 +29,7 @@ from partition.graph.store import StoredGraph
 if TYPE_CHECKING:
     import scipy.sparse as sp
     import torch
-    from torch_geometric.data import Data
+    from torch_geometric.data import Data, HeteroData
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -193,8 +194,11 @@ class Graph:
         """Delete partitions: all, or none and a UserError if one does not exist or is in use."""
         on_root(lambda: store.remove_partition(self.path, *names))
 
-    def to_pyg(self) -> Data:
+    def to_pyg(self) -> Data | HeteroData:
         """A ``torch_geometric.data.Data`` with what the folder holds, in memory of its own.
+
+        Of a heterogeneous graph, a ``HeteroData`` with the same of each type, and ``edge_index``
+        and ``edge_weight`` of each relation.
 
         ``x`` float32, ``y`` int64 classes or the targets, ``edge_index`` int64 in the order of the
         sources, ``edge_weight`` float32 where arcs have weights, ``train_mask`` and so on, and
@@ -220,6 +224,8 @@ class Graph:
             return torch.from_numpy(np.array(values, dtype))  # a copy: files are mapped read-only
 
         graph = self._stored.graph
+        if graph.vertex_types is not None:
+            return hetero_data(graph, tensor)
         data = Data(edge_index=tensor(np.stack([arcs(graph), graph.indices]), np.int64))
         data.num_nodes = graph.n
         if graph.weights is not None:

@@ -309,6 +309,28 @@ def attach(graph: Path, as_json: bool, **options: Any) -> None:
     _show_data(graph, manifest, as_json)
 
 
+@click.command(
+    epilog="""\b
+Example:
+  gcn-partition export mag.graph tables
+  gcn-partition import tables again.graph"""
+)
+@common.graph_argument
+@click.argument("out", metavar="DIR", type=FILE)
+@common.force_option
+@common.json_option
+def export(graph: Path, out: Path, force: bool, as_json: bool) -> None:
+    """Write the relations and types of a heterogeneous graph as tables into the folder DIR.
+
+    A csv for each relation, Parquet for each type, and graph.toml, which import reads.
+    """
+    from partition.importing.typed_export import export_tables
+
+    facts = export_tables(store.open_graph(graph), out, force)
+    line = f"{out}: {len(facts['relations']):,} relations, {len(facts['nodes']):,} types"
+    common.emit(facts, as_json, lambda: click.echo(line))
+
+
 def _masks(options: dict[str, Any]) -> dict[str, Path]:
     given = {name: options.pop(f"{name}_mask") for name in MASKS}
     return {name: file for name, file in given.items() if file is not None}

@@ -28,6 +28,7 @@ ELSEWHERE = {
     "attach": "partition.cli.importing:attach",
     "add": "partition.cli.make:add",
     "refine": "partition.cli.make:refine",
+    "export": "partition.cli.importing:export",
     "export-model": "partition.cli.make:export_model",
     "import-parts": "partition.cli.make:import_parts",
     "compare": "partition.cli.comparing:compare",

@@ -20,6 +20,7 @@ from partition.importing.readers.files import read_errors
 from partition.importing.readers.pyg import read_typed as read_pyg
 from partition.importing.readers.triples import read_arrays
 from partition.importing.readers.typed_source import RelationArcs, TypedSource, checked
+from partition.importing.readers.vertex_files import checked_targets
 from partition.importing.splits import RandomSplit
 from partition.importing.vertex_data import VertexFiles, attach
 
@@ -271,7 +272,7 @@ def _targets(source: TypedSource, types: VertexTypes) -> np.ndarray | None:
     dtype = np.result_type(np.float32, *by_type.values())
     found = np.full((types.offsets[-1], widths.pop()), np.nan, dtype)
     _fill(found, by_type, types)
-    return found
+    return checked_targets(found, f"targets of {', '.join(by_type)}")
 
 
 def _masks(source: TypedSource, types: VertexTypes) -> dict[str, np.ndarray]:

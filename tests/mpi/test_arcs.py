@@ -100,13 +100,14 @@ NETWORKS = [
     ("parallel", ["model.name=sage", "model.hidden=[6]", "model.aggregation=mean+max+min"]),
 ]
 OWN_NETWORK = ["parallel", "edges", "arcless"]
+BCAST = ["scheme.name=bcast"]
 COPIES = ["scheme.name=replicated", "scheme.replication=2"]
-# On all networks of a number of ranks, and on its networks in turn.
+# Of a number of ranks, the schemes that the networks take in turn.
 SCHEMES = {
-    1: ([[]], []),
-    2: ([[]], [["scheme.name=bcast"], COPIES]),
-    3: ([[], ["scheme.name=bcast"]], []),
-    4: ([[]], [COPIES, [*COPIES, "scheme.sparse=false"]]),
+    1: [[[]]],
+    2: [[[], BCAST], [[], COPIES]],
+    3: [[[]], [[], BCAST]],
+    4: [[[]], [COPIES], [[*COPIES, "scheme.sparse=false"]]],
 }
 
 
@@ -114,9 +115,9 @@ SCHEMES = {
 def test_a_run_is_that_of_one_process(verified, folder, nranks):
     cases = []
     networks = [*NETWORKS, *((kind, [f"model.name={folder}/own.py:build"]) for kind in OWN_NETWORK)]
-    always, turns = SCHEMES[nranks]
+    turns = SCHEMES[nranks]
     for i, (kind, settings) in enumerate(networks):
-        for scheme in [*always, *turns[i % 2 : i % 2 + 1]]:
+        for scheme in turns[i % len(turns)]:
             copies = 2 if "scheme.replication=2" in scheme else 1
             partition = None if "scheme.name=bcast" in scheme else f"uneven-{nranks // copies}"
             cases.append(

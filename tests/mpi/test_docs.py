@@ -84,7 +84,7 @@ def beside(tmp_path, data_dir) -> Path:
     (tmp_path / "planetoid" / "data").symlink_to(data_dir / "planetoid")
     (tmp_path / "configs").mkdir()
     for config in CONFIGS:
-        text = re.sub(r"^epochs = \d+$", "epochs = 20", config.read_text(), flags=re.M)
+        text = re.sub(r"^epochs = \d+$", "epochs = 13", config.read_text(), flags=re.M)
         (tmp_path / "configs" / config.name).write_text(text)
     return tmp_path
 

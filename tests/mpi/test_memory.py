@@ -98,7 +98,7 @@ def measured(run_cases, tmp_path_factory):
     ]
     # Freed memory goes back to the system, so that one case does not use what another has left.
     env = {"MALLOC_MMAP_THRESHOLD_": "65536"}
-    results = run_cases("memory", 4, cases, timeout=300, env=env)
+    results = run_cases("memory", 4, cases, timeout=300, env=env, cold=True)
     names = [*CASES, *EXCHANGES, *INFERRED, *PROPAGATED, *BATCHES, *LINKS]
     return dict(zip(names, results, strict=True))
 

@@ -35,7 +35,7 @@ def target_of(tmp_path_factory):
 
 @pytest.mark.parametrize("name", NAMES)
 @settings(
-    max_examples=60,
+    max_examples=40,
     derandomize=True,
     suppress_health_check=[HealthCheck.function_scoped_fixture],
 )
@@ -63,7 +63,7 @@ def test_hostile_programs_of_pickles_are_read_or_refused(target_of, tmp_path, na
 
     def every():
         nonlocal read
-        for _ in range(150):
+        for _ in range(100):
             file, valid, pack = rng.choice(seeds)
             data = pack(reprogrammed(valid, rng))
             began = time.process_time()

@@ -55,6 +55,7 @@ OF_PARTITION = {
 OF_API = {
     "partition.importing.arrays", "partition.importing.assemble", "partition.importing.objects",
     "partition.importing.splits", "partition.importing.typed",
+    "partition.importing.typed_export",
     "partition.pipeline.adding",
     "partition.pipeline.portfolio", "partition.refinement.objective",
 }  # fmt: skip

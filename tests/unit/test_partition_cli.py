@@ -407,7 +407,7 @@ def test_a_signal_in_the_middle_of_a_tool_leaves_nothing(tmp_path, number, code,
 )
 def test_every_model_keeps_a_time_limit(tmp_path, model):
     path = tmp_path / "dense.graph"
-    run("synth", "sbm", path, "--vertices", 300, "--degree", 100, "--classes", 4)
+    run("synth", "sbm", path, "--vertices", 120, "--degree", 30, "--classes", 4)
     facts = as_json("add", path, "--model", model, "-k", 4, "--time-limit", 600)
     assert (facts["options"]["time_limit"], facts["deterministic"]) == (600, True)
     words = ("add", path, "--model", model, "-k", 4, "--name", "x", "--time-limit", 1e-3)

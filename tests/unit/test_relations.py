@@ -506,6 +506,28 @@ def test_an_object_of_dgl(tmp_path, folder):
         gcnmpi.graph.from_object(_DGL(), undirected=True)
 
 
+def test_a_data_set_of_pyg_with_types(tmp_path, monkeypatch):
+    known = pytest.importorskip("torch_geometric.datasets", reason="PyG is not installed")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    data = known.FakeHeteroDataset(num_graphs=1, num_node_types=2, num_edge_types=3)[0]
+
+    class Fake:
+        def __init__(self, root):
+            pass
+
+        def __len__(self):
+            return 1
+
+        def __getitem__(self, place):
+            return data
+
+    monkeypatch.setattr(known, "FakeHetero", Fake, raising=False)
+    run("import", "pyg:FakeHetero", tmp_path / "f.graph", "--duplicates", "keep")
+    manifest = open_graph(tmp_path / "f.graph").manifest
+    assert list(manifest.vertex_types) == data.node_types
+    assert manifest.nnz == data.num_edges
+
+
 def test_an_object_of_pyg(folder):
     torch = pytest.importorskip("torch", reason="PyTorch is not installed")
     pyg = pytest.importorskip("torch_geometric.data", reason="PyG is not installed")

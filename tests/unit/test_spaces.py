@@ -46,11 +46,13 @@ def run_of(case, **more):
 
 @pytest.mark.parametrize("case", NETWORKS)
 def test_gradients_by_finite_differences(case):
+    """A few entries of each parameter; the oracle gives all of them."""
     run = run_of(case)
     found, values, step = run.gradient(), run.model.parameters.flat, 1e-6
     trained = {name for name, p in run.network.parameters.items() if p.trained}
     for name, places in run.model.parameters.slices.items():
-        for place in range(places.start, places.stop) if name in trained else ():
+        every = max(1, (places.stop - places.start) // 8)
+        for place in range(places.start, places.stop, every) if name in trained else ():
             before, ends = values[place], []
             for change in (step, -step):
                 values[place] = before + change

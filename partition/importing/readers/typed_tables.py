@@ -7,6 +7,8 @@ They are named on the command line, or in a TOML file beside them::
     [nodes]
     paper = "papers.parquet"   # a column of ids, labels, splits, and features
     author = 5000              # or how many there are, 0 … 4999
+
+With ``string_ids = true`` before them, ids are texts even if they look like numbers.
 """
 
 from __future__ import annotations
@@ -37,6 +39,7 @@ class _Schema:
 
     relations: Mapping[Relation, Path]
     nodes: Mapping[str, Path | int]
+    string_ids: bool = False
 
 
 def read(path: Path, layout: Layout) -> TypedSource:
@@ -56,7 +59,7 @@ def read(path: Path, layout: Layout) -> TypedSource:
         header = layout.header
         if header is None and _is_header(file, relation):
             header = True
-        plain = Layout(header=header, string_ids=layout.string_ids)
+        plain = Layout(header=header, string_ids=layout.string_ids or schema.string_ids)
         arcs = read_source(file, "auto", plain)
         weights.append(arcs.weights)
         for name, one in ((relation.source, arcs.source), (relation.target, arcs.target)):
@@ -125,8 +128,13 @@ def _listed(path: Path) -> _Schema:
             facts = tomllib.loads(file.read_text("utf-8"))
         except tomllib.TOMLDecodeError as error:
             raise UserError(f"{file} is no TOML file: {error}") from error
+    string_ids = facts.pop("string_ids", False)
     tables = {name: facts.pop(name, {}) for name in ("relations", "nodes")}
-    if facts or not all(isinstance(table, dict) for table in tables.values()):
+    if (
+        facts
+        or type(string_ids) is not bool
+        or not all(isinstance(table, dict) for table in tables.values())
+    ):
         strange = quoted(next(iter(facts), "a value"))
         raise UserError(f"{file}: {strange} is not of the tables [relations] and [nodes]")
     relations: dict[Relation, Path] = {}
@@ -139,7 +147,7 @@ def _listed(path: Path) -> _Schema:
         if type(value) is not int and not isinstance(value, str):
             raise UserError(f"{file}: {quoted(text)} is neither a file nor a number of vertices")
         nodes[text] = file.parent / value if isinstance(value, str) else value
-    return _Schema(relations, nodes)
+    return _Schema(relations, nodes, string_ids)
 
 
 def _is_header(file: Path, relation: Relation) -> bool:

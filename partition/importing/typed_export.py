@@ -1,0 +1,185 @@
+"""Heterogeneous graphs for other programs: each type and each relation by itself, and as tables."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from pyarrow import csv, parquet
+
+from partition.errors import UserError
+from partition.graph.graph import UNLABELLED, Graph, arcs
+from partition.graph.relations import Relation
+from partition.graph.store import StoredGraph
+from partition.graph.typed import by_type
+from partition.importing.readers.text import is_integer
+from partition.importing.readers.typed_source import RelationArcs, TypedSource
+from partition.importing.readers.typed_tables import SCHEMA
+from partition.records import atomic_folder
+
+
+def taken_apart(graph: Graph) -> TypedSource:
+    """The types and relations of a graph, each by itself, with the data that they have.
+
+    :func:`partition.importing.typed.build_typed` puts them together again. Vertices are numbers
+    within their types, labels numbers of classes. A UserError if the graph has no types.
+    """
+    types = graph.vertex_types
+    if types is None or graph.arc_type is None:
+        raise UserError(
+            "the graph has one type of vertices and no relations",
+            "its files are plain .npy; gcnmpi.graph.open(…).to_pyg() makes a Data of it",
+        )
+    order = np.argsort(graph.arc_type, kind="stable")
+    ends = np.searchsorted(graph.arc_type[order], np.arange(len(graph.relations) + 1))
+    source, target = arcs(graph), np.asarray(graph.indices)
+    tables = []
+    for number, relation in enumerate(graph.relations):
+        some = order[ends[number] : ends[number + 1]]
+        first, second = types.range(relation.source).start, types.range(relation.target).start
+        weights = None if graph.weights is None else np.asarray(graph.weights)[some]
+        tables.append(RelationArcs(relation, source[some] - first, target[some] - second, weights))
+    found: dict[str, dict[str, Any]] = {"ids": {}, "labels": {}, "targets": {}}
+    masks: dict[str, dict[str, np.ndarray]] = {}
+    for name in types.names:
+        own = slice(types.range(name).start, types.range(name).stop)
+        if graph.ids is not None:
+            ids = np.asarray(graph.ids[own])
+            found["ids"][name] = _own_ids(ids, name) if len(types.names) > 1 else ids
+        if graph.labels is not None and (graph.labels[own] != UNLABELLED).any():
+            found["labels"][name] = np.asarray(graph.labels[own])
+        if graph.targets is not None and not np.isnan(graph.targets[own]).all():
+            found["targets"][name] = np.asarray(graph.targets[own])
+        for mask, rows in graph.masks.items():
+            if rows[own].any():
+                masks.setdefault(mask, {})[name] = np.asarray(rows[own])
+    return TypedSource(
+        types.counts, tables, features=by_type(graph), masks=masks, format="tables", **found
+    )
+
+
+def export_tables(
+    stored: StoredGraph, folder: str | os.PathLike[str], overwrite: bool = False
+) -> dict[str, Any]:
+    """Write a table for each relation and each type of a graph, and ``graph.toml`` that lists them.
+
+    Relations are text with a header, ``source,target`` or ``source,target,weight``; types are
+    Parquet, with the columns ``id``, ``x``, ``label``, ``target`` and masks that they have. The
+    import of the folder gives the same graph.
+
+    Parameters
+    ----------
+    stored : StoredGraph
+        Of a heterogeneous graph.
+    folder : path
+        To be made.
+    overwrite : bool
+        Replace it, if it is one of such tables.
+
+    Returns
+    -------
+    dict
+        ``path``, and the names of the files of relations and of types.
+
+    Raises
+    ------
+    UserError
+        If the graph has no types, or the folder is there or cannot be written.
+    """
+    folder = Path(folder)
+    if folder.exists() and not (overwrite and (folder / SCHEMA).is_file()):
+        hint = "give another name" if overwrite else "give another name, or --force"
+        raise UserError(f"{folder} is there already", hint)
+    source = taken_apart(stored.graph)
+    files = _names_of_files(source)
+    nodes: dict[str, str | int] = {}
+    texts = [ids for ids in source.ids.values() if ids.dtype.kind == "U"]
+    string_ids = any(is_integer(text) for ids in texts for text in ids.tolist())
+    with atomic_folder(folder, overwrite=overwrite) as temporary:
+        for one in source.arcs:
+            _write_arcs(temporary / files[one.relation], one, source.ids)
+        for name, count in source.counts.items():
+            columns = _columns(name, source, stored.graph.class_names)
+            nodes[name] = count
+            if columns:
+                nodes[name] = f"{name}.parquet"
+                parquet.write_table(pa.table(columns), temporary / f"{name}.parquet")
+        lines = ["string_ids = true"] if string_ids else []
+        lines += ["[relations]"]
+        lines += [f"{_quoted(str(one))} = {_quoted(file)}" for one, file in files.items()]
+        lines += ["[nodes]"]
+        lines += [f"{_quoted(name)} = {_quoted(value)}" for name, value in nodes.items()]
+        (temporary / SCHEMA).write_text("\n".join(lines) + "\n", "utf-8")
+    return {"path": str(folder), "relations": list(files.values()), "nodes": nodes}
+
+
+def _own_ids(ids: np.ndarray, name: str) -> np.ndarray:
+    """The ids of a type without its name, as integers where they all are."""
+    texts = [text.removeprefix(f"{name}:") for text in ids.tolist()]
+    if all(is_integer(text) and str(int(text)) == text for text in texts):
+        return np.array(list(map(int, texts)), np.int64)
+    return np.array(texts)
+
+
+def _names_of_files(source: TypedSource) -> dict[Relation, str]:
+    """A file for each relation, by its name."""
+    found: dict[Relation, str] = {}
+    for number, one in enumerate(source.arcs):
+        if "," in one.relation.name or not one.relation.name.isprintable():
+            raise UserError(f"the relation {one.relation.name!r} has no name that tables can have")
+        plain = re.sub(r"[^A-Za-z0-9_.+=-]+", "_", "-".join(one.relation))[:120]
+        name = f"{plain}.csv"
+        taken = {each.lower() for each in found.values()}
+        found[one.relation] = f"{plain}-{number}.csv" if name.lower() in taken else name
+    return found
+
+
+def _write_arcs(file: Path, one: RelationArcs, ids: Mapping[str, np.ndarray]) -> None:
+    def called(name: str, ends: np.ndarray) -> np.ndarray:
+        return ids[name][ends] if name in ids else ends
+
+    columns = {
+        "source": pa.array(called(one.relation.source, one.source)),
+        "target": pa.array(called(one.relation.target, one.target)),
+    }
+    if one.weights is not None:
+        columns["weight"] = pa.array(one.weights)
+    csv.write_csv(pa.table(columns), file, csv.WriteOptions(quoting_style="needed"))
+
+
+def _columns(
+    name: str, source: TypedSource, class_names: tuple[str, ...] | None
+) -> dict[str, pa.Array]:
+    """The columns of a table of vertices; none where all is their number."""
+    columns: dict[str, pa.Array] = {}
+    if name in source.features:
+        columns["x"] = _rows(np.asarray(source.features[name], np.float32))
+    if name in source.labels:
+        labels = source.labels[name]
+        if class_names is not None:
+            labels = np.array([*class_names, ""])[labels]
+        columns["label"] = pa.array(labels)
+    if name in source.targets:
+        columns["target"] = _rows(source.targets[name])
+    for mask, by_name in source.masks.items():
+        if name in by_name:
+            rows = by_name[name]
+            columns[f"{mask}_mask"] = pa.array(rows) if rows.ndim == 1 else _rows(rows)
+    if name in source.ids:
+        columns = {"id": pa.array(source.ids[name])} | columns
+    return columns
+
+
+def _rows(array: np.ndarray) -> pa.Array:
+    return pa.FixedSizeListArray.from_arrays(pa.array(array.reshape(-1)), array.shape[1])
+
+
+def _quoted(value: str | int) -> str:
+    """A text or a number as TOML has them."""
+    return json.dumps(value, ensure_ascii=False)
