@@ -121,7 +121,7 @@ class DrawnPairs:
         to, vertex = np.divmod(distinct(away.astype(np.int64)), n)
         owner = parts[vertex]
         between = distinct(owner.astype(np.int64) * k + to)
-        senders, receivers = np.divmod(between, k)
+        ends_of, others = np.divmod(between, k), np.full(k, k - 1)  # senders, receivers
         sent, received = (np.bincount(of, minlength=k) for of in (owner, to))
         metrics = Metrics(
             k,
@@ -130,8 +130,7 @@ class DrawnPairs:
             np.round(np.bincount(scores, minlength=k) / self.share).astype(int).tolist(),
             _grown(sent, rows * (k - 1), self.share),
             _grown(received, len(parts) - rows, self.share),
-            np.bincount(senders, minlength=k).tolist(),
-            np.bincount(receivers, minlength=k).tolist(),
+            *(_grown(np.bincount(of, minlength=k), others, self.share) for of in ends_of),
         )
         starts = [slice_of(self.drawer.sampler.n, rank, k).start for rank in range(k)]
         drawn = np.searchsorted(starts, self.numbers, side="right") - 1
@@ -302,6 +301,6 @@ def _ways(scored: np.ndarray, drawn: np.ndarray, k: int, share: float) -> list[V
 
 
 def _grown(rows: np.ndarray, most: np.ndarray, share: float) -> list[int]:
-    """Rows that so many pairs meet, from those that a share of the pairs meets, of ``most``."""
+    """Rows (or ranks) that all pairs meet, from those that a share of them meets, of ``most``."""
     missed = 1 - rows / np.maximum(most, 1)
     return np.round(most * (1 - missed ** (1 / share))).astype(int).tolist()

@@ -252,6 +252,8 @@ def rank_schemes(
     n = setting.stored.manifest.n
     if size > n:
         raise UserError(f"{size} ranks for {n} vertices: use no more ranks than those")
+    if setting.config.task.name == LINKS:
+        assert setting.pairs is not None  # a UserError where the folder has none: of no scheme
     ranked = []
     found, skipped = candidates(
         setting, size, schemes=schemes, partitions=partitions, estimate=estimate
