@@ -121,7 +121,7 @@ class DrawnPairs:
         to, vertex = np.divmod(distinct(away.astype(np.int64)), n)
         owner = parts[vertex]
         between = distinct(owner.astype(np.int64) * k + to)
-        ends_of, others = np.divmod(between, k), np.full(k, k - 1)  # senders, receivers
+        (senders, receivers), others = np.divmod(between, k), np.full(k, k - 1)
         sent, received = (np.bincount(of, minlength=k) for of in (owner, to))
         metrics = Metrics(
             k,
@@ -130,7 +130,8 @@ class DrawnPairs:
             np.round(np.bincount(scores, minlength=k) / self.share).astype(int).tolist(),
             _grown(sent, rows * (k - 1), self.share),
             _grown(received, len(parts) - rows, self.share),
-            *(_grown(np.bincount(of, minlength=k), others, self.share) for of in ends_of),
+            _grown(np.bincount(senders, minlength=k), others, self.share),
+            _grown(np.bincount(receivers, minlength=k), others, self.share),
         )
         starts = [slice_of(self.drawer.sampler.n, rank, k).start for rank in range(k)]
         drawn = np.searchsorted(starts, self.numbers, side="right") - 1
