@@ -28,13 +28,14 @@ from gcnmpi.halo.plan import Plan, plan_of
 from gcnmpi.mpi.comm import Comm, redistribute
 from partition.graph.cover import numbered, rows_in_cover
 from partition.graph.graph import distinct, index_dtype
+from partition.graph.hashing import GOLDEN
 
 FIRST, FAST, LEAST = "first", "fast", "least"
 """Who scores: the owner of the first vertex; the end of a cover found fast, or of the least one."""
 
 _ALIKE = 1.25  # so many times as many rows are as good as fewer, where work is shared evenly
 _FEW = 0.4  # share of the rows that are worth it that one rank has the work of two
-_ODD, _HALF = np.uint64(0x9E3779B97F4A7C15), np.uint64(1 << 63)
+_HALF = np.uint64(1 << 63)  # of all hashes
 
 
 @dataclass(frozen=True)
@@ -160,7 +161,7 @@ def place_pairs(
             arrays[i] = np.concatenate((arrays[i][here], moved[i]))
         del moved
     first, second, *given = arrays
-    home = [] if traffic is None else [given.pop(), given.pop()]
+    drawn = [] if traffic is None else [given.pop(), given.pop()]
 
     plan, row, column = _plan(comm, own, parts, places, first, second, max_bytes)
     del arrays, first, second
@@ -175,11 +176,11 @@ def place_pairs(
     columns = column[order].astype(index_dtype(max(len(ids), 1)))
     shape = len(own), len(ids)
     pattern = sp.csr_array((np.ones(len(order), np.int8), columns, starts), shape=shape)
-    way = None
+    home = None
     if traffic is not None:
-        number, rank = home
-        way = _home(comm, rank[order], number[order], max_bytes, traffic)
-    return ScoredPairs(plan, pattern, ids, [array[order] for array in given], way)
+        number, rank = drawn
+        home = _home(comm, rank[order], number[order], max_bytes, traffic)
+    return ScoredPairs(plan, pattern, ids, [array[order] for array in given], home)
 
 
 def in_order(numbers: np.ndarray) -> np.ndarray:
@@ -222,6 +223,13 @@ def _plan(
     return plan, *local
 
 
+def who_scores(symmetric: bool, lasts: bool) -> str:
+    """Who scores pairs, where a score is the same both ways, and where they stay for many steps."""
+    if not symmetric:
+        return FIRST
+    return LEAST if lasts else FAST
+
+
 def deciding(r: np.ndarray, s: np.ndarray, who: str, size: int) -> np.ndarray:
     """The rank that decides who scores each pair, of the owners of its first and second vertex.
 
@@ -253,7 +261,7 @@ def scored_here(
         here[cut] = _least(left, right, len(of_left), len(of_right))
     else:
         # Any half of all pairs, but always the same: of pairs, not of vertices.
-        even = (mine.astype(np.uint64) + theirs.astype(np.uint64)) * _ODD < _HALF
+        even = (mine.astype(np.uint64) + theirs.astype(np.uint64)) * np.uint64(GOLDEN) < _HALF
         halves = 2 * ((np.arange(size) - rank) % size) == size
         here[cut] = _fast(left, right, other, even, halves)
     return here

@@ -19,7 +19,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from gcnmpi.core.volume import NOTHING, Volume
-from gcnmpi.halo.pairs import FAST, FIRST, LEAST, deciding, scored_here
+from gcnmpi.halo.pairs import deciding, scored_here, who_scores
 from gcnmpi.mpi.comm import slice_of
 from gcnmpi.nn.compile.on_scheme import decoder_program
 from gcnmpi.nn.decoders import symmetric
@@ -152,10 +152,9 @@ def draw_pairs(stored: StoredGraph, config: Config) -> DrawnPairs:
     # Evenly over all, as their numbers may say something of them.
     numbers = numbers[:: -(-step // most)]
     drawn = drawer.draw(1, 0, numbers)
-    who = FIRST if not symmetric(task) else LEAST if drawer.fixed else FAST
-    ends = np.concatenate((drawn.pairs, drawn.negatives.reshape(-1, 2)))
+    who = who_scores(symmetric(task), drawer.fixed)
     of = np.concatenate((numbers, np.repeat(numbers, drawn.negatives.shape[1])))
-    return DrawnPairs(drawer, ends, of, len(numbers) / step, who)
+    return DrawnPairs(drawer, drawn.every, of, len(numbers) / step, who)
 
 
 def pairs_case(case: Case, metrics: Metrics) -> Case:

@@ -83,6 +83,11 @@ def further_metrics(start: Record) -> list[str]:
     return [name for name in dict.fromkeys(names) if name != metric_of(start)]
 
 
+def all_further(starts: Sequence[Record]) -> list[str]:
+    """The metrics that any of some runs has beside the one that chose its best weights."""
+    return list(dict.fromkeys(metric for start in starts for metric in further_metrics(start)))
+
+
 def _kind_of_pairs(start: Record) -> object:
     """All that a record says of its pairs but their name; None of another task."""
     pairs = start.get("pairs")

@@ -14,6 +14,7 @@ from gcnmpi.options.task import LOWER_IS_BETTER
 from gcnmpi.report.groups import (
     FACTS,
     Record,
+    all_further,
     as_text,
     different_facts,
     different_keys,
@@ -80,7 +81,7 @@ def _means(entries: Sequence[Entry]) -> Table:
     """Runs that differ by chance only, with mean and deviation."""
     starts = [entry.runs[0].start for entry in entries]
     facts, keys = different_facts(starts), different_keys(starts, chance=False)
-    further = _further([entry.runs[0] for entry in entries])
+    further = all_further([entry.runs[0].start for entry in entries])
     head = [
         "entry", *facts, *keys, "runs", "s/epoch", "loss", "deviation", "best validation",
         "deviation", "its test", "deviation",
@@ -121,7 +122,7 @@ def _runs(runs: Sequence[RunFacts], entries: Sequence[Entry], marked: bool) -> T
     starts = [run.start for run in runs]
     facts, keys = different_facts(starts), different_keys(starts)
     numbers = {id(run): entry.place + 1 for entry in entries for run in entry.runs}
-    further = _further(runs)
+    further = all_further([run.start for run in runs])
     head = [
         "run", "no.", *facts, *keys, "epochs", "s/epoch", "MB/epoch", "MB busiest rank",
         "peak GB per rank", "loss", "best validation", "its test",
@@ -157,11 +158,6 @@ def _runs(runs: Sequence[RunFacts], entries: Sequence[Entry], marked: bool) -> T
     return Table(
         "Runs", head, rows, note, marks, [_scope(run) for run in runs], formats, sorts=True
     )
-
-
-def _further(runs: Sequence[RunFacts]) -> list[str]:
-    """The metrics of runs beside those that chose their best weights."""
-    return list(dict.fromkeys(metric for run in runs for metric in run.metrics[1:]))
 
 
 def _settings(facts: Sequence[str], keys: Collection[str], first: int) -> dict[int, str]:

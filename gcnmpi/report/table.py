@@ -13,6 +13,7 @@ from typing import Any
 from gcnmpi.report.groups import (
     FACTS,
     Record,
+    all_further,
     as_text,
     different_facts,
     different_keys,
@@ -139,7 +140,7 @@ def _together(rows: Sequence[Record], starts: Sequence[Record]) -> list[dict[str
 def _print_table(names: Sequence[str], rows: Sequence[Record], starts: Sequence[Record]) -> None:
     different = [*different_facts(starts), *different_keys(starts)]
     numbers = ("MB/epoch", "busiest", "s/epoch", "loss", "val", "test", "best val", "its test")
-    further = _further(starts)
+    further = all_further(starts)
     heads = [f"its {label_of(metric)}" for metric in further]
     table = table_of(("run", *different), (*numbers, *heads))
     for name, row in zip(names, rows, strict=True):
@@ -173,7 +174,7 @@ def _print_means(rows: Sequence[Record], starts: Sequence[Record]) -> None:
     firsts = [places[0] for places in groups(starts)]
     each = [starts[place] for place in firsts]
     different = [*different_facts(each), *different_keys(each, chance=False)]
-    further = _further(each)
+    further = all_further(each)
     heads = (f"its {label_of(metric)}" for metric in further)
     table = table_of(different, ("runs", "best val", "its test", *heads))
     names = ("best_val", "best_test", *(f"best_test_{metric}" for metric in further))
@@ -188,11 +189,6 @@ def _print_means(rows: Sequence[Record], starts: Sequence[Record]) -> None:
         )
     print("\nmean ± standard deviation of runs that differ in seed or split only:")
     print_wide(table)
-
-
-def _further(starts: Sequence[Record]) -> list[str]:
-    """The metrics of runs beside those that chose their best weights."""
-    return list(dict.fromkeys(metric for start in starts for metric in further_metrics(start)))
 
 
 def _runs(paths: Sequence[Path]) -> list[tuple[Path, bool]]:

@@ -12,7 +12,7 @@ from functools import cached_property
 import numpy as np
 import torch
 
-from gcnmpi.halo.pairs import FAST, FIRST, LEAST, ScoredPairs, place_pairs
+from gcnmpi.halo.pairs import ScoredPairs, place_pairs, who_scores
 from gcnmpi.layout.loading import places_of
 from gcnmpi.mpi.comm import agreed, slice_of
 from gcnmpi.nn.tasks.drawing import Drawer, drawer_of
@@ -85,7 +85,7 @@ class Pairs(OfThisProcess):
         self, ranks: Ranks, laid: Laid, moves: Moves, drawer: Drawer, ordered: bool, limit: float
     ) -> None:
         self._ranks, self._laid, self._moves, self._drawer = ranks, laid, moves, drawer
-        self._who, self._limit = (FIRST, FIRST) if ordered else (FAST, LEAST), limit
+        self._ordered, self._limit = ordered, limit
         self.num_batches = drawer.sampler.batches
         mine = slice_of(drawer.sampler.n, ranks.comm.rank, ranks.comm.size)
         self._numbers = np.arange(mine.start, mine.stop)
@@ -106,7 +106,7 @@ class Pairs(OfThisProcess):
             here = self._drawer.draw(epoch, batch, self._numbers[of == batch])
             negatives = here.negatives.reshape(-1, 2)
             counts = np.concatenate((np.ones(len(here.pairs), bool), here.counts.ravel()))
-            yield self._placed(here.pairs, negatives, counts, self._who[0])
+            yield self._placed(here.pairs, negatives, counts, lasts=False)
 
     def held_out(self, mask: str) -> ScoredHere:
         """The positives of "val" or "test", and the negatives that they have in common.
@@ -122,7 +122,7 @@ class Pairs(OfThisProcess):
             every = kind.get(mask, np.zeros((0, 2), np.int64))
             ends.append(np.asarray(every[slice_of(len(every), comm.rank, comm.size)], np.int64))
         counts = np.ones(sum(map(len, ends)), bool)
-        return self._placed(ends[0], ends[1], counts, self._who[1])
+        return self._placed(ends[0], ends[1], counts, lasts=True)
 
     @cached_property
     def _places(self) -> np.ndarray:
@@ -130,14 +130,14 @@ class Pairs(OfThisProcess):
 
     @eager
     def _placed(
-        self, positives: np.ndarray, negatives: np.ndarray, counts: np.ndarray, who: str
+        self, positives: np.ndarray, negatives: np.ndarray, counts: np.ndarray, lasts: bool
     ) -> ScoredHere:
         self._ranks.together("pairs")
         pairs = np.concatenate((positives, negatives))
         given = [pairs[:, 0], np.arange(len(pairs)) < len(positives), counts]
         rows = self._laid.rows
         facts = self._ranks.comm, self._laid.plan.own, rows.parts, self._places, pairs, given
-        placed = place_pairs(*facts, who, self._limit)
+        placed = place_pairs(*facts, who_scores(not self._ordered, lasts), self._limit)
         return ScoredHere(self._ranks, self._moves, placed, placed.given)
 
 

@@ -48,7 +48,8 @@ def of_steps(config: Config) -> Config:
 def decoder_program(network: Network) -> Program:
     """The program of a network's decoder, on pairs for arcs.
 
-    Rows of pairs are made again for the backward pass: there is never more than a slice.
+    Rows of pairs are made again for the backward pass: there is a slice of them, but for gradients
+    of the rows of sources, which are added up once all are there.
     """
     assert network.decoder is not None, "a network of another task"
     target = Target(("combine", "aggregate"), lambda place: None, recomputes=sys.maxsize)

@@ -18,8 +18,8 @@ from partition.graph.sampling import VertexSampler
 
 # Purposes of hashes.
 FIRST, SECOND, POOL, SIDE, POSITIVES, NEGATIVES = range(6)
-CANDIDATES_AT_ONCE = 1 << 22  # of some positives, in an evaluation
 _PURPOSE = 0x6C696E6B  # of all of them: no other stream of the seed has it
+CANDIDATES_AT_ONCE = 1 << 22  # of some positives, in an evaluation
 
 
 @dataclass(frozen=True)
@@ -41,6 +41,11 @@ class Drawn:
     counts: np.ndarray
     keys: np.ndarray
     negative_keys: np.ndarray
+
+    @property
+    def every(self) -> np.ndarray:
+        """Positives, then the negatives of one after the other, (m · (1 + K), 2) int64."""
+        return np.concatenate((self.pairs, self.negatives.reshape(-1, 2)))
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 
-from gcnmpi.halo.pairs import FAST
 from gcnmpi.mpi.comm import Comm, agreed, from_root, maximum, redistribute, slice_of
 from gcnmpi.options.outputs import Inferring, Scoring
 from gcnmpi.options.task import LinkOptions
@@ -47,7 +46,7 @@ def score_pairs(comm: Comm, asked: Scoring, tell: Tell = lambda line: None) -> I
     scores = np.empty(len(mine), problem.runtime.kernel.dtype)
     for start in range(0, int(maximum(comm, len(mine))), AT_ONCE):
         some = mine[start : start + AT_ONCE]
-        placed = decoder.place(some, np.zeros(len(some), np.uint64), [], FAST, home=True)
+        placed = decoder.place(some, np.zeros(len(some), np.uint64), [], lasts=False, home=True)
         passes = decoder.scored(placed, rows, parameters).passes
         assert placed.home is not None
         found = problem.runtime.kernel.to_host(passes.evaluate())[:, 0]

@@ -15,7 +15,7 @@ from functools import partial
 import numpy as np
 
 from gcnmpi.core.volume import NOTHING, Volume, all_reduce
-from gcnmpi.halo.pairs import LEAST, ScoredPairs
+from gcnmpi.halo.pairs import ScoredPairs
 from gcnmpi.kernels.interface.kernel import Array
 from gcnmpi.mpi.comm import reduce_in_place, slice_of
 from gcnmpi.nn.metrics import pairs as metrics
@@ -88,7 +88,7 @@ class LinkEvaluation:
         pairs = np.concatenate(ends)
         positive = np.arange(len(pairs)) < len(ends[0])
         keys = np.zeros(len(pairs), np.uint64)  # without dropout
-        placed = self._decoder.place(pairs, keys, [positive], LEAST)
+        placed = self._decoder.place(pairs, keys, [positive], lasts=True)
         return placed, placed.given[0]
 
     def _scores(self, mask: str, rows: Array) -> metrics.ScoredPairs:

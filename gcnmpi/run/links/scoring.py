@@ -9,7 +9,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from gcnmpi.core.volume import NOTHING, Volume, all_reduce
-from gcnmpi.halo.pairs import FIRST, ScoredPairs, in_order, place_pairs
+from gcnmpi.halo.pairs import ScoredPairs, in_order, place_pairs, who_scores
 from gcnmpi.halo.plan import Plan
 from gcnmpi.kernels.interface.kernel import Array
 from gcnmpi.layout.loading import places_of
@@ -74,15 +74,15 @@ class Decoder:
         pairs: np.ndarray,
         keys: np.ndarray,
         given: list[np.ndarray],
-        who: str,
+        lasts: bool,
         home: bool = False,
     ) -> ScoredPairs:
         """Bring pairs to the ranks that score them: see :func:`gcnmpi.halo.pairs.place_pairs`.
 
-        Their keys are the last of what is given.
+        Their keys are the last of what is given; ``lasts``: whether they stay for many steps.
         """
         runtime, limit = self._problem.runtime, self._problem.config.loading.max_bytes
-        who = who if self.symmetric else FIRST
+        who = who_scores(self.symmetric, lasts)
         facts = runtime.comm, self.own, self.parts, self.places, pairs
         rest = [*given, keys], who, limit, runtime.traffic if home else None
         return place_pairs(*facts, *rest)

@@ -9,7 +9,6 @@ import numpy as np
 
 from gcnmpi.core.arrays import Number
 from gcnmpi.core.volume import NOTHING, Volume
-from gcnmpi.halo.pairs import FAST, LEAST
 from gcnmpi.kernels.interface.kernel import Array
 from gcnmpi.mpi.comm import agreed, maximum, slice_of
 from gcnmpi.nn.model import PASSES, Passes
@@ -159,9 +158,7 @@ class LinkStep(BatchedStep):
             return self._kept[0]
         here = self._drawer.draw(epoch, batch, self._drawn(epoch, batch))
         drawn, fixed = here.counts.shape, self._drawer.fixed
-        placed = self.decoder.place(
-            *_flat(here), LEAST if fixed else FAST, self._grouped is not None
-        )
+        placed = self.decoder.place(*_flat(here), fixed, self._grouped is not None)
         del here
         positive, counts = placed.given[:2]
         if self._known is not None:
@@ -214,7 +211,7 @@ class LinkStep(BatchedStep):
 
 def _flat(drawn: Drawn) -> tuple[np.ndarray, np.ndarray, list[np.ndarray]]:
     """Positives, then their negatives: the pairs, their keys; which are positives, which count."""
-    pairs = np.concatenate((drawn.pairs, drawn.negatives.reshape(-1, 2)))
+    pairs = drawn.every
     keys = np.concatenate((drawn.keys, drawn.negative_keys.ravel()))
     positive = np.arange(len(pairs)) < len(drawn.pairs)
     counts = np.concatenate((np.ones(len(drawn.pairs), bool), drawn.counts.ravel()))
