@@ -1,9 +1,12 @@
 """For each of some vertices, the best partners over all vertices: exact, in bounded memory.
 
 The rows of a block of vertices go to all ranks, and each rank scores its own vertices with them, a
-tile of scores at a time. It keeps the best ones; those of all ranks are then merged. A rank goes
-through its vertices in increasing order, so a score that only equals the last one that is kept
-comes too late: most tiles are compared with one number a row and left.
+tile of scores at a time. It keeps the best ones; those of all ranks are then merged.
+
+Where a score is a product of two rows, it is at the most the product of their norms. A rank
+therefore goes through its vertices in the order of decreasing norms, and is done with a vertex of
+the block as soon as no score of the rest can be among its best (Teflioudi, Gemulla, Mykytiuk, LEMP,
+SIGMOD 2015, section 3). It loses nothing, and where norms differ it saves nearly all products.
 """
 
 from __future__ import annotations
@@ -15,14 +18,14 @@ from typing import Any
 import numpy as np
 
 from gcnmpi.kernels.interface.kernel import Array
-from gcnmpi.mpi.comm import MAX, redistribute, reduce_in_place
+from gcnmpi.mpi.comm import MAX, maximum, redistribute, reduce_in_place
 from gcnmpi.nn.metrics.ranking import TIES
 from gcnmpi.options.task import LinkOptions
-from gcnmpi.run.links.scoring import Decoder, LocalScores
+from gcnmpi.run.links.scoring import AT_ONCE, Decoder, LocalScores
 from gcnmpi.run.problem import Problem
 from partition.graph.graph import arc_pieces, distinct
 
-BLOCK = 512  # vertices whose rows are sent at a time
+BLOCK = 4096  # vertices whose rows are sent at a time
 SCORED_AT_ONCE = 1 << 20  # scores of a tile
 NOBODY = -1  # in place of a partner, where there are fewer
 
@@ -41,6 +44,10 @@ class Best:
 
     partners: np.ndarray
     scores: np.ndarray
+
+    def of(self, some: np.ndarray) -> Best:
+        """The partners of some of the vertices, copied."""
+        return Best(self.partners[some], self.scores[some])
 
 
 def best_partners(
@@ -74,28 +81,35 @@ def best_partners(
     """
     comm, kernel = problem.runtime.comm, problem.runtime.kernel
     decoder = Decoder(problem)
-    order = np.argsort(decoder.own)
-    own = decoder.own[order]
     local = LocalScores(problem, decoder, rows, parameters, min(BLOCK, len(vertices)))
+    norms = local.norms()
+    order = np.lexsort((decoder.own, -norms))
+    own, norms = decoder.own[order], norms[order]
+    longest = maximum(comm, float(norms.max(initial=0.0)))
     known = _Known(problem, decoder, vertices, own, with_arcs)
     equal = max(TIES, 8 * float(np.finfo(kernel.dtype).eps))
     numbers, found = [np.zeros(0, np.int64)], [_nobody(0, k, kernel.dtype)]
     for start in range(0, len(vertices), BLOCK):
         block = vertices[start : start + BLOCK]
         local.send(block)
-        best, largest = _nobody(len(block), k, kernel.dtype), local.bound()
-        unknown = not largest.any()
-        step = max(k, SCORED_AT_ONCE // len(block))
-        excluded = known.of(block)
-        for first in range(0, len(own), step):
+        slope, offset = local.bound()
+        best, bounded = _nobody(len(block), k, kernel.dtype), np.isfinite(longest)
+        largest = slope * longest + abs(offset) if bounded else np.zeros(len(block))
+        number, place = known.of(block)
+        some, first = np.arange(len(block)), 0  # vertices of the block that are not done
+        while len(some) and first < len(own):
+            step = max(k, min(SCORED_AT_ONCE // len(some), AT_ONCE // rows.shape[1]))
             tile = slice(first, first + step)
-            scores = local.with_own(order[tile])
-            if unknown:
+            scores = local.with_own(some, order[tile])
+            if not bounded:
                 largest = np.maximum(largest, np.abs(scores).max(axis=1))
-            i, place = excluded
-            some = slice(*np.searchsorted(place, (first, first + step)))
-            scores[i[some], place[some] - first] = -np.inf
-            best = _with_tile(best, scores, own[tile], equal * largest)
+            _leave_out(scores, some, number, place, first)
+            close, first = equal * largest[some], first + step
+            kept = _with_tile(best.of(some), scores, own[tile], close)
+            best.partners[some], best.scores[some] = kept.partners, kept.scores
+            if bounded and first < len(own):
+                at_most = slope[some] * norms[first] + offset
+                some = some[at_most >= kept.scores[:, -1] - close]
         reduce_in_place(comm, largest, MAX)
         mine, best = _merged(problem, best, equal * largest)
         numbers.append(start + mine)
@@ -104,12 +118,25 @@ def best_partners(
     return np.concatenate(numbers), Best(*whole)
 
 
+def _leave_out(
+    scores: np.ndarray, some: np.ndarray, number: np.ndarray, place: np.ndarray, first: int
+) -> None:
+    """Give −∞ to those pairs of a tile that are none: see :class:`_Known`."""
+    those = slice(*np.searchsorted(place, (first, first + scores.shape[1])))
+    row = np.minimum(np.searchsorted(some, number[those]), len(some) - 1)
+    there = some[row] == number[those]
+    scores[row[there], place[those][there] - first] = -np.inf
+
+
 def _with_tile(best: Best, scores: np.ndarray, ids: np.ndarray, close: np.ndarray) -> Best:
-    """The best of those so far and of a tile, (q, m) scores of larger vertices."""
+    """The best of those so far, (q, K), and of a tile, (q, m) scores of further vertices."""
     k = best.scores.shape[1]
     last = best.scores[:, -1:]
     if np.isfinite(last).all():
-        better = scores > (last + close[:, np.newaxis]).astype(scores.dtype)
+        better = scores >= (last - close[:, np.newaxis]).astype(scores.dtype)
+        if better.any():  # one that only equals the last takes the place of a larger number
+            smaller = ids < best.partners.max(axis=1, keepdims=True)
+            better &= smaller | (scores > (last + close[:, np.newaxis]).astype(scores.dtype))
     else:  # the best of this tile, and those that equal the last of them
         better = scores > -np.inf
         if scores.shape[1] > k:
@@ -181,7 +208,8 @@ class _Known:
     ) -> None:
         stored, task = problem.source.stored, problem.config.task
         assert isinstance(task, LinkOptions)
-        graph, self._own = stored.graph, own
+        graph, self._order = stored.graph, np.argsort(own)
+        self._own = own[self._order]
         # Where arcs begin, by vertex or by place among some vertices; their other ends.
         self._arcs: list[tuple[Any, Any, np.ndarray | None]] = []
         if not with_arcs:
@@ -192,7 +220,7 @@ class _Known:
             self._arcs.append(self._turned(problem, decoder.parts, vertices))
 
     def of(self, block: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Of a block: numbers of its vertices, and places of own ones, which increase."""
+        """Of a block: numbers of its vertices, and places among own ones, which increase."""
         numbers, others = [np.arange(len(block))], [block]
         for indptr, indices, among in self._arcs:
             at = block if among is None else np.searchsorted(among, block)
@@ -204,8 +232,9 @@ class _Known:
         number, other = np.concatenate(numbers), np.concatenate(others)
         place = np.minimum(np.searchsorted(self._own, other), max(0, len(self._own) - 1))
         mine = np.flatnonzero(self._own[place] == other) if len(self._own) else place[:0]
-        mine = mine[np.argsort(place[mine], kind="stable")]
-        return number[mine], place[mine]
+        place = self._order[place[mine]]
+        increasing = np.argsort(place, kind="stable")
+        return number[mine][increasing], place[increasing]
 
     def _turned(
         self, problem: Problem, parts: np.ndarray, vertices: np.ndarray

@@ -13,7 +13,7 @@ from gcnmpi.halo.pairs import ScoredPairs, in_order, place_pairs, who_scores
 from gcnmpi.halo.plan import Plan
 from gcnmpi.kernels.interface.kernel import Array
 from gcnmpi.layout.loading import places_of
-from gcnmpi.mpi.comm import maximum, redistribute, reduce_in_place, slice_of
+from gcnmpi.mpi.comm import redistribute, reduce_in_place, slice_of
 from gcnmpi.nn.compile.on_scheme import decoder_program
 from gcnmpi.nn.decoders import symmetric
 from gcnmpi.nn.model import Passes
@@ -213,7 +213,6 @@ class LocalScores:
         self._own, self._host = len(own), kernel.to_host(own)
         self._sent, self._count = np.empty((sent, own.shape[1]), kernel.dtype), 0
         self._rows: Array | None = None  # own ones and those that were sent
-        self._longest = -1.0  # norm of the rows of all ranks
 
     def send(self, vertices: np.ndarray) -> None:
         """Send the rows of some vertices, (q,) int64, to all ranks, which call it together.
@@ -232,10 +231,13 @@ class LocalScores:
         if self._rows is not None:
             self._join(self._rows)
 
-    def with_own(self, own: np.ndarray) -> np.ndarray:
-        """The scores of the q rows that were sent, first, with some own ones: (m,) → (q, m)."""
+    def with_own(self, some: np.ndarray, own: np.ndarray) -> np.ndarray:
+        """The scores of some of the rows that were sent, first, with some own ones.
+
+        Numbers of both, (q,) and (m,) → (q, m).
+        """
         scale, offset = bilinear(self._problem.network.decoder, self._parameters)
-        sent, others = self._sent[: self._count], self._host[own]
+        sent, others = self._sent[some], self._host[own]
         if scale is not None:
             scores: np.ndarray = (sent * scale) @ others.T
             return scores + offset if offset else scores
@@ -244,21 +246,24 @@ class LocalScores:
         rows = self._kernel.from_host(np.concatenate((others, sent)))
         return self._by_passes(rows, first, second).reshape(len(sent), len(own))
 
-    def bound(self) -> np.ndarray:
-        """How large these scores may be, (q,) float64, by Cauchy and Schwarz; 0: not known.
+    def norms(self) -> np.ndarray:
+        """The norms of own rows, (nown,) float64, for :meth:`bound`; ∞: scores have no bound."""
+        if bilinear(self._problem.network.decoder, self._parameters)[0] is None:
+            return np.full(self._own, np.inf)
+        squares = np.einsum("ij,ij->i", self._host, self._host, dtype=np.float64)
+        norms: np.ndarray = np.sqrt(squares)
+        return norms
 
-        All ranks call it together.
+    def bound(self) -> tuple[np.ndarray, float]:
+        """Numbers a, (q,) float64, and b: no score with an own row x is above a ‖x‖ + b.
+
+        By Cauchy and Schwarz; a is one where scores have no bound.
         """
         scale, offset = bilinear(self._problem.network.decoder, self._parameters)
         sent = self._sent[: self._count]
         if scale is None:
-            return np.zeros(len(sent))
-        if self._longest < 0:
-            squares = np.einsum("ij,ij->i", self._host, self._host)
-            longest = float(np.sqrt(squares.max(initial=0.0)))
-            self._longest = maximum(self._problem.runtime.comm, longest)
-        norms = np.linalg.norm(sent * scale, axis=1).astype(np.float64)
-        return norms * self._longest + abs(offset)
+            return np.ones(len(sent)), 0.0
+        return np.linalg.norm(sent * scale, axis=1).astype(np.float64), offset
 
     def volume(self, count: int) -> Volume:
         """The volume of so many rows that are sent to all ranks."""
