@@ -179,6 +179,52 @@ void scale_heads(const Kernel<T>& kernel, Given<T> values, Given<T> x, Matrix<T>
     kernel.table.arcs->scale_heads(factors, from, to, kernel.threads);
 }
 
+// The rows of each kind, which have to be below `rows`; weights have `inner` rows for each.
+template <class M>
+Kinds kinds_of(
+    const Flat<const std::int64_t>& order, const Flat<const std::int64_t>& starts, Size rows,
+    Size inner, Size width, Size blocks, const M& weights
+) {
+    const Size count = (Size)starts.shape(0) - 1;
+    require(count >= 0 && (Size)order.shape(0) == rows, "not the kinds of the rows");
+    require(starts.data()[0] == 0 && starts.data()[count] == rows, "not the kinds of the rows");
+    for (Size k = 0; k < count; ++k)
+        require(starts.data()[k] <= starts.data()[k + 1], "kinds do not follow each other");
+    require(blocks > 0 && inner % blocks == 0 && width % blocks == 0, "blocks do not fit");
+    require_shape(weights, count * inner, width / blocks, "not the weights of the kinds");
+    return {order.data(), starts.data(), count};
+}
+
+template <class T>
+void multiply_kinds(
+    const Kernel<T>& kernel, const Flat<const std::int64_t>& order,
+    const Flat<const std::int64_t>& starts, Given<T> x, Given<T> weights, Size blocks,
+    Matrix<T> out
+) {
+    require(x.shape(0) == out.shape(0), "numbers of rows differ");
+    const Size rows = (Size)x.shape(0), inner = width_of(x), width = width_of(out);
+    const Kinds kinds = kinds_of(order, starts, rows, inner, width, blocks, weights);
+    const auto from = rows_of(x), w = rows_of(weights);
+    const auto to = rows_of(out);
+    const nb::gil_scoped_release released;
+    kernel.table.arcs->multiply_kinds(kinds, from, w, blocks, to, kernel.threads);
+}
+
+template <class T>
+void kinds_gradient(
+    const Kernel<T>& kernel, const Flat<const std::int64_t>& order,
+    const Flat<const std::int64_t>& starts, Given<T> x, Given<T> grad, Size blocks,
+    Matrix<T> weights
+) {
+    require(x.shape(0) == grad.shape(0), "numbers of rows differ");
+    const Size rows = (Size)x.shape(0), inner = width_of(x), width = width_of(grad);
+    const Kinds kinds = kinds_of(order, starts, rows, inner, width, blocks, weights);
+    const auto from = rows_of(x), back = rows_of(grad);
+    const auto w = rows_of(weights);
+    const nb::gil_scoped_release released;
+    kernel.table.arcs->kinds_gradient(kinds, from, back, blocks, w, kernel.threads);
+}
+
 }  // namespace
 
 template <class T>
@@ -198,7 +244,11 @@ void bind_arcs(nb::class_<Kernel<T>>& kernel) {
              given("out"), "transposed"_a)
         .def("sddmm", &sddmm<T>, "pattern"_a, given("target"), given("source"), given("out"))
         .def("row_dots", &row_dots<T>, given("x"), given("y"), given("out"))
-        .def("scale_heads", &scale_heads<T>, given("values"), given("x"), given("out"));
+        .def("scale_heads", &scale_heads<T>, given("values"), given("x"), given("out"))
+        .def("multiply_kinds", &multiply_kinds<T>, given("order"), given("starts"), given("x"),
+             given("weights"), "blocks"_a, given("out"))
+        .def("kinds_gradient", &kinds_gradient<T>, given("order"), given("starts"), given("x"),
+             given("grad"), "blocks"_a, given("weights"));
 }
 
 template void bind_arcs<float>(nb::class_<Kernel<float>>&);

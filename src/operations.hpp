@@ -105,6 +105,13 @@ struct AdamStep {
     double beta1, rest1, beta2, rest2, size, root, eps;
 };
 
+// The numbers of the rows of each kind: those of kind k from starts[k] to starts[k + 1].
+struct Kinds {
+    const Size* order;
+    const Size* starts;
+    Size count;
+};
+
 // Rows of vertices and of entries: see arcs.hpp and strips.hpp. Of the addends of `take`, one may
 // be null.
 template <class T>
@@ -133,6 +140,13 @@ struct ArcOperations {
     void (*softmax)(Pattern, Rows<const T> x, Rows<T> out, int threads);
     void (*softmax_backward)(
         Pattern, Rows<const T> y, Rows<const T> grad, Rows<T> out, int threads
+    );
+    // Of weights on top of each other: see kinds.hpp.
+    void (*multiply_kinds)(
+        Kinds, Rows<const T> x, Rows<const T> w, Size blocks, Rows<T> out, int threads
+    );
+    void (*kinds_gradient)(
+        Kinds, Rows<const T> x, Rows<const T> grad, Size blocks, Rows<T> w, int threads
     );
 };
 

@@ -25,7 +25,11 @@ Owners = Callable[[np.ndarray], Sequence[np.ndarray]]
 NO_ARC = -1
 """The number of the arc of an entry that stands for none."""
 
+SHARE_BYTES = 56
+"""Memory that ``SHARE`` takes for an entry while it is made: numbers of 8 bytes."""
+
 UNKNOWN = "unknown"
+RELATION, SHARE = OF_RELATIONS = "relation", "share"
 ABSENT = {"i": UNLABELLED, "f": np.nan, "b": False}
 """The label of an entry that stands for no arc, and whether a mask has it, by the kind of array."""
 
@@ -80,9 +84,20 @@ class EntryRows:
 
         All ranks call it together. An entry that stands for no arc has zeros; with ``loops`` of
         "mean", all self-loops have the mean of the other entries of their row, as float64; with
-        ``UNKNOWN``, which is for labels and masks, it has none and is in none.
+        ``UNKNOWN``, which is for labels and masks, it has none and is in none. With ``SHARE``, each
+        has one over how many entries of its row have the same integer, as float64; with
+        ``RELATION``, that integer.
         """
         found = self._bring(array)
+        if loops == SHARE:
+            groups = self.rows.astype(np.int64)
+            groups *= 1 + int(found.max(initial=0))
+            groups += found
+            order = np.argsort(groups)
+            first = np.flatnonzero(np.append(True, np.diff(groups[order]) > 0)[: len(order)])
+            counts, shares = np.diff(np.append(first, len(order))), np.empty(len(order))
+            shares[order] = np.repeat(1 / counts, counts)
+            return shares
         if loops == UNKNOWN:
             found[self.arcs == NO_ARC] = ABSENT[found.dtype.kind]
         if loops != "mean" or not len(found):

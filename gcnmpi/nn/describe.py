@@ -31,15 +31,16 @@ def network_of(
     classes: int,
     arcs: int = 0,
     task: TaskConfig = ClassOptions(),  # noqa: B008 (it is frozen)
+    relations: int = 0,
 ) -> Network:
-    """The network of that name, for features and classes of a graph, and the features of its arcs.
+    """The network of that name, for features and classes of a graph, and what its arcs have.
 
-    Of links, with a decoder. A builder is told of as much of it as it takes. A UserError if it
-    cannot be built of what ``model`` says, or its logits are not those of vertices or arcs, as
-    wanted.
+    ``arcs`` are the columns of their features; ``relations``, how many these are of. Of links, with
+    a decoder. A builder is told of as much of it as it takes. A UserError if it cannot be built of
+    what ``model`` says, or its logits are not those of vertices or arcs, as wanted.
     """
     build, on = NETWORKS.get(model.name), task.on
-    facts = (features, classes, arcs, on)[: max(2, len(signature(build).parameters) - 1)]
+    facts = (features, classes, arcs, on, relations)[: max(2, len(signature(build).parameters) - 1)]
     own = is_own(model.name)
     made = called(model.name, lambda: build(model, *facts)) if own else build(model, *facts)
     if not isinstance(made, Network):

@@ -155,7 +155,7 @@ class Model(Passes):
     kinds : tuple of str
         The ``PASSES`` that it makes.
     arcs : mapping of str to array, optional
-        What a network reads of arcs, by ``loops`` of :class:`~gcnmpi.nn.operators.arcs.ArcInput`:
+        What a network reads of arcs, by ``given`` of :class:`~gcnmpi.nn.operators.arcs.ArcInput`:
         a row for each entry of this rank's rows of M.
 
     Attributes
@@ -302,7 +302,7 @@ def all_rows(scheme: Scheme, n: int) -> Callable[[Place], int]:
 def given_of_arcs(program: Program, arcs: Mapping[str, Array]) -> dict[int, Matrix]:
     """The values of a program that are given with the graph, beside H⁰, of :class:`Model`."""
     return {
-        number: Matrix(program.values[number].place, arcs[operator.loops])
+        number: Matrix(program.values[number].place, arcs[operator.given])
         for number, operator in enumerate(program.operators)
         if isinstance(operator, ArcInput)
     }

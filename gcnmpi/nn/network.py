@@ -1,11 +1,11 @@
-"""A network: a static graph of operators and its parameters; and what builders write it with."""
+"""The builder, with which networks are written."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Sequence
 
 from gcnmpi.core.functions import AVERAGES, REDUCTIONS
+from gcnmpi.layout.entries import OF_RELATIONS, RELATION, SHARE
 from gcnmpi.layout.place import Space
 from gcnmpi.nn.operators import rule_of
 from gcnmpi.nn.operators.arcs import (
@@ -22,59 +22,17 @@ from gcnmpi.nn.operators.dense import Features, Linear
 from gcnmpi.nn.operators.elementwise import Activate, Add, Bias, Drop, Maximum, MeanOfHeads, Scale
 from gcnmpi.nn.operators.neighbours import Aggregate, Attend, AttendV2, MaxAggregate
 from gcnmpi.nn.operators.norms import BatchNorm, LayerNorm, Normalize
+from gcnmpi.nn.operators.relations import LinearBy
 from gcnmpi.nn.operators.spaces import Expand, Reduce, Source, Target
 from gcnmpi.nn.program import Operator, Parameter, without_unread
+from gcnmpi.nn.structure import Network
 from partition.errors import UserError, check_name
+
+__all__ = ["ATTENTION_STREAM", "OTHER_WEIGHTS", "Builder", "Network"]
 
 # Offsets of the streams of random numbers, so that each purpose has its own for every layer.
 ATTENTION_STREAM = 1 << 20
 OTHER_WEIGHTS = 1 << 32
-
-
-@dataclass(frozen=True)
-class Network:
-    """The function that is trained, without a word on how or where it is computed.
-
-    Attributes
-    ----------
-    operators : tuple of Operator
-        In the order of evaluation; the first is :class:`Features`, the last gives the logits.
-    parameters : mapping of str to Parameter
-        In the order in which their operators read them.
-    outputs : tuple of int
-        Number of the operator that gives the output of layer 1, 2, …; the last are the logits.
-    constants : mapping of str to float
-        Numbers that belong in a file of weights, (1,) each, though they are not trained here.
-    unread : mapping of str to tuple of int
-        Shapes of arrays that PyTorch Geometric's layers have and do not read: zeros in a file.
-    space : Space
-        The rows of the logits.
-    decoder : Network, optional
-        It scores pairs of rows (:mod:`gcnmpi.nn.decoders`); its parameters are among these.
-    """
-
-    operators: tuple[Operator, ...]
-    parameters: Mapping[str, Parameter]
-    outputs: tuple[int, ...]
-    constants: Mapping[str, float] = field(default_factory=dict)
-    unread: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
-    space: Space = Space.OWN
-    decoder: Network | None = None
-
-    @property
-    def widths(self) -> tuple[int, ...]:
-        """Columns of the features and of the output of every layer."""
-        return (self.operators[0].width, *(self.operators[i].width for i in self.outputs))
-
-    @property
-    def arc_features(self) -> int:
-        """Columns of the features of arcs that it reads; 0 if it reads none."""
-        return next((op.width for op in self.operators if isinstance(op, ArcInput)), 0)
-
-    @property
-    def depth(self) -> int:
-        """Number of aggregations on the longest way from features to logits; at least 1."""
-        return max(1, *(operator.layer for operator in self.operators))
 
 
 class Builder:
@@ -86,6 +44,8 @@ class Builder:
         Width of H⁰.
     arc_features : int
         Width of the features of arcs; 0: there are none.
+    relations : int
+        How many relations arcs are of; 0: there are none.
 
     Attributes
     ----------
@@ -95,12 +55,12 @@ class Builder:
         Width of the features of arcs.
     """
 
-    def __init__(self, features: int, arc_features: int = 0) -> None:
+    def __init__(self, features: int, arc_features: int = 0, relations: int = 0) -> None:
         self._operators: list[Operator] = [Features((), features, 0)]
         self._spaces = [Space.OWN]
         self._expanded: dict[int, int] = {}
         self._arc_inputs: dict[str, int] = {}
-        self.arc_width = arc_features
+        self.arc_width, self._relations = arc_features, relations
         self._parameters: dict[str, Parameter] = {}
         self._outputs: list[int] = []
         self._constants: dict[str, float] = {}
@@ -170,11 +130,41 @@ class Builder:
         y = self.sum(products)
         return self.bias(y, f"{name}.bias", layer=own, fan_in=columns) if bias else y
 
-    def square(self, x: int, name: str, layer: int) -> int:
-        """x·W with a square W that is stored as it is, not transposed."""
-        shape = (self.width(x), self.width(x))
+    def product(self, x: int, width: int, name: str, layer: int) -> int:
+        """x·W with a W that is stored as it is, not transposed."""
+        shape = (self.width(x), width)
         self._random(name, shape, layer, "glorot", *shape)
-        return self._append(Linear((x,), shape[1], self.layer(x), name))
+        return self._append(Linear((x,), width, self.layer(x), name))
+
+    def linear_by_relation(
+        self, x: int, width: int, name: str, layer: int, bases: int = 0, blocks: int = 1
+    ) -> int:
+        """Rows of arcs, each times the weight of the relation that it is of.
+
+        ``name.weight`` is stored (relations, columns of x, width). With ``bases``, weights are sums
+        of so many matrices, (bases, columns of x, width), mixed by ``name.comp`` (relations,
+        bases). With ``blocks``, each has so many on its diagonal and zeros elsewhere: (relations,
+        blocks, columns of x / blocks, width / blocks).
+        """
+        inner, kinds, mix = self.width(x), self._relations, ""
+        if inner % blocks or width % blocks:
+            raise UserError(
+                f"{blocks} blocks do not divide weights of {inner} × {width} columns",
+                "model.blocks divides the widths of features, hidden layers and logits",
+            )
+        shape = (bases or kinds) * inner, width // blocks
+        fans = inner // blocks, width // blocks
+        stored = (bases or kinds, *((blocks,) if blocks > 1 else ()), *fans)
+        weight = self._random(f"{name}.weight", shape, layer, "glorot", *fans, stored=stored)
+        if bases:
+            shape = kinds, bases
+            mix = self._random(f"{name}.comp", shape, layer, "glorot", *shape)
+        facts = width, self.layer(x), kinds, weight, mix, blocks
+        return self._append(LinearBy((self._of_arcs(RELATION), x), *facts))
+
+    def mean_by_relation(self, x: int) -> int:
+        """For each vertex the sum over relations of the mean of the rows of arcs into it."""
+        return self.reduce(self.scale_heads(self._of_arcs(SHARE), x), "sum")
 
     def bias(self, x: int, name: str, layer: int | None = None, fan_in: int = 0) -> int:
         """x + 1·bᵀ, with b of 0 in the beginning, or uniform in ±1/√fan_in where that is given."""
@@ -231,9 +221,7 @@ class Builder:
                 "this network reads features of arcs, and the graph has none",
                 "gcn-partition attach G.graph --arc-features FILE.npy",
             )
-        if loops not in self._arc_inputs:
-            self._arc_inputs[loops] = self._append(ArcInput((), self.arc_width, 0, loops=loops))
-        return self._arc_inputs[loops]
+        return self._of_arcs(loops, self.arc_width)
 
     def expand(self, x: int) -> int:
         """x with the rows of neighbours on other ranks: the only move that sends something.
@@ -412,6 +400,18 @@ class Builder:
         self._operators.append(operator)
         self._spaces.append(space)
         return len(self._operators) - 1
+
+    def _of_arcs(self, given: str, width: int = 1) -> int:
+        """An input of arcs, once; a UserError if it is of relations, and there are none."""
+        if given in OF_RELATIONS and not self._relations:
+            raise UserError(
+                "this network tells relations of arcs apart, and the graph has none",
+                "gcn-partition import FILE G.graph --columns source,relation,target",
+            )
+        if given not in self._arc_inputs:
+            relations = self._relations if given in OF_RELATIONS else 0
+            self._arc_inputs[given] = self._append(ArcInput((), width, 0, given, relations))
+        return self._arc_inputs[given]
 
     def _made_of(self, x: int) -> Operator:
         """The operator whose value another one reads first."""

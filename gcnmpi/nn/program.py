@@ -31,8 +31,8 @@ class Parameter:
     name : str
         PyTorch Geometric's: "convs.0.lin.weight".
     shape : tuple of int
-        (d_in, d_out) of a weight that a linear map multiplies with; (columns,) of all others, which
-        are whole on every rank.
+        (d_in, d_out) of a weight that a linear map multiplies with, or of several on top of each
+        other; (columns,) of all others, which are whole on every rank.
     layer : int
         Of the operator that reads it.
     init : str
@@ -44,7 +44,7 @@ class Parameter:
         Which random numbers "glorot" and "uniform" draw, together with the seed.
     stored : tuple of int or None
         Shape of the array in a file of weights where it is not stored as it is: weights are
-        transposed, everything else is reshaped.
+        transposed where this is their shape the other way round, everything else is reshaped.
     part_of : str
         Name of the array in a file of weights where that holds several parameters: their stored
         arrays, joined along the last axis in the order of the network's parameters.
@@ -65,7 +65,7 @@ class Parameter:
 
     @property
     def is_weight(self) -> bool:
-        """Whether it is a matrix, which schemes may cut over ranks."""
+        """Whether it is a matrix; schemes that do not give whole rows cut it over ranks."""
         return len(self.shape) == 2
 
 

@@ -176,13 +176,18 @@ def from_gcn(
 def _stored(parameter: Parameter, array: np.ndarray) -> np.ndarray:
     if parameter.stored is None:
         return array
-    return array.T if parameter.is_weight else array.reshape(parameter.stored)
+    return array.T if _transposed(parameter) else array.reshape(parameter.stored)
 
 
 def _loaded(parameter: Parameter, array: np.ndarray) -> np.ndarray:
-    if parameter.stored is None or not parameter.is_weight:
+    if not _transposed(parameter):
         return np.ascontiguousarray(array).reshape(parameter.shape)
     return np.ascontiguousarray(array.T)
+
+
+def _transposed(parameter: Parameter) -> bool:
+    """Whether a file has a weight the other way round; others have the same numbers in a row."""
+    return parameter.is_weight and parameter.stored == parameter.shape[::-1]
 
 
 def _shape(parameter: Parameter) -> tuple[int, ...]:

@@ -61,6 +61,7 @@ NETWORKS = Networks(
         "gatedgcn": "gcnmpi.nn.networks.gatedgcn:build",
         "pna": "gcnmpi.nn.networks.pna:build",
         "mgn": "gcnmpi.nn.networks.mgn:build",
+        "rgcn": "gcnmpi.nn.networks.rgcn:build",
         "gcnii": "gcnmpi.nn.networks.gcnii:build",
         "appnp": "gcnmpi.nn.networks.appnp:build",
         "sgc": "gcnmpi.nn.networks.sgc:build",
@@ -82,6 +83,7 @@ MATRICES = Registry(
         "gatedgcn": "gcnmpi.nn.networks.gin:matrix",
         "pna": "gcnmpi.nn.networks.gin:matrix",
         "mgn": "gcnmpi.nn.networks.gin:matrix",
+        "rgcn": "gcnmpi.nn.networks.rgcn:matrix",
     },
 )
 
@@ -172,7 +174,7 @@ class RootOptions(ConvolutionOptions):
     """Of networks that may leave the vertex itself out."""
 
     root_weight: bool = key(
-        True, "sage, transformer, gatedgcn: a second weight for the vertex itself"
+        True, "sage, transformer, gatedgcn, rgcn: a second weight for the vertex itself"
     )
 
 
@@ -273,6 +275,17 @@ class MeshOptions(HiddenOptions):
 
 
 @options_of("model")
+class RelationOptions(RootOptions):
+    """Of networks that tell relations of arcs apart."""
+
+    bases: int = key(
+        0, "rgcn: weights of relations are sums of so many matrices; 0: each has its own", low=0,
+        below=2**16, example=30,
+    )  # fmt: skip
+    blocks: int = key(1, "rgcn: blocks on the diagonal of each weight", low=1, below=2**16)
+
+
+@options_of("model")
 class HopsOptions(ModelConfig):
     """Of networks that aggregate the same rows several times."""
 
@@ -309,7 +322,7 @@ class SignOptions(NormOptions, HopsOptions):
 @options_of("model")
 class OwnOptions(
     SageOptions, GinOptions, AttentionOptions, TransformerOptions, PnaOptions, MeshOptions,
-    GcniiOptions, AppnpOptions,
+    RelationOptions, GcniiOptions, AppnpOptions,
 ):  # fmt: skip
     """Of a user's network, which may read any."""
 
@@ -333,6 +346,7 @@ NETWORKS.options.update(
     gatedgcn=(GatedOptions,),
     pna=(PnaOptions,),
     mgn=(MeshOptions,),
+    rgcn=(RelationOptions,),
     gcnii=(GcniiOptions, MatrixOptions),
     appnp=(AppnpOptions, MatrixOptions),
     sgc=(HopsOptions, MatrixOptions),

@@ -229,7 +229,7 @@ def ends(task: TaskConfig, model: ModelConfig, manifest: Manifest) -> tuple[int,
     width = outputs(task, manifest)
     if isinstance(task, LinkOptions):
         width = task.width or (model.hidden[-1] if isinstance(model, HiddenOptions) else WIDTH)
-    return manifest.features or 1, width or model.fewest_outputs
+    return manifest.inputs or 1, width or model.fewest_outputs
 
 
 def chosen_metrics(task: TaskConfig) -> tuple[str, ...]:

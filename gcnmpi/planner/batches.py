@@ -133,7 +133,7 @@ def draw_batches(
     drawn = tuple(draw_batch(sampler, side, 1, number, among) for number in numbers)
     trains = tuple(trained is None or bool(trained[one.first].any()) for one in drawn)
     looked_at, manifest = row_sizes(graph, direction), stored.manifest
-    sizes = manifest.features, manifest.feature_entries, manifest.n
+    sizes = manifest.inputs, manifest.feature_entries, manifest.n
     rows = rows_within(config.train.cache_mb, *sizes, np.dtype(config.dtype).itemsize)
     seen = tuple(observe(sampler, side, among)) if rows else ()
     return DrawnBatches(sampler, tuple(weights), drawn, trains, looked_at, direction, seen, rows)

@@ -168,7 +168,7 @@ def workload(
     wanted = outputs(config.task, manifest)
     if config.task.name == LINKS:
         wanted = ends(config.task, config.model, manifest)[1]
-    widths = features or manifest.features, classes or wanted
+    widths = features or manifest.inputs, classes or wanted
     for what, width in zip(("features", "labels"), widths, strict=True):
         if not width:
             raise UserError(
@@ -181,9 +181,11 @@ def workload(
     if config.task.name == LINKS:  # of which vertices are not the examples
         share = 0.0
     config = replace(config, graph=graph_of(config))
-    network = network_of(config.model, *widths, manifest.arc_features, config.task)
+    network = network_of(
+        config.model, *widths, manifest.arc_features, config.task, len(manifest.relations)
+    )
     distances = arc_distances(stored.graph) if locality else None
-    entries = manifest.feature_entries if features in (None, manifest.features) else 0
+    entries = manifest.feature_entries if features in (None, manifest.inputs) else 0
     target_bytes = 0
     if config.task.name != "classes":  # classes that are several labels are float32
         targets = examples.targets

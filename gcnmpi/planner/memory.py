@@ -8,6 +8,7 @@ from functools import partial
 
 import numpy as np
 
+from gcnmpi.layout.entries import SHARE, SHARE_BYTES
 from gcnmpi.layout.loading import ENTRY_ON_ITS_WAY, PERMUTED_AT_ONCE
 from gcnmpi.layout.place import Place, Space
 from gcnmpi.mpi.collectives import reduction_scratch
@@ -157,15 +158,16 @@ def input_memory(case: Case, rank: int, matrices: int, transposed: bool) -> int:
 
 def arcs_memory(case: Case, rank: int) -> int:
     """Features of arcs as they arrive and in order, and H⁰, which is there before them."""
-    wide = [operator.width for operator in arc_inputs(case.program).values()]
-    if not wide:
+    given = arc_inputs(case.program).values()
+    if not given:
         return 0
-    rows, width = case.rows(rank, ARC_ROWS), max(wide)
+    rows, width = case.rows(rank, ARC_ROWS), max(operator.width for operator in given)
+    shares = SHARE_BYTES * rows * any(operator.given == SHARE for operator in given)
     stored = FEATURE_BYTES * rows * width
-    given = case.program.values[INPUT]
-    held = case.work.itemsize * case.piece_numbers(rank, given.place, given.width)
+    first = case.program.values[INPUT]
+    held = case.work.itemsize * case.piece_numbers(rank, first.place, first.width)
     packed = 2 * min(int(case.work.config.loading.max_bytes), stored)
-    return held + 2 * stored + max(packed, case.work.itemsize * rows * width)
+    return held + 2 * stored + max(packed, case.work.itemsize * rows * width, shares)
 
 
 def arc_inputs(program: Program) -> dict[int, ArcInput]:

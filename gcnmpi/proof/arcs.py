@@ -19,6 +19,7 @@ from gcnmpi.nn.operators.arcs import (
     Softmax,
     WeighedSum,
 )
+from gcnmpi.nn.operators.relations import LinearBy
 from gcnmpi.nn.operators.spaces import Expand, Reduce, Source, Target
 from gcnmpi.nn.program import Operator
 from gcnmpi.proof.passes import ArcRows, Arrays, Backward, Gradients, Pass
@@ -36,7 +37,7 @@ def gives_arcs(operator: Operator, inputs: Sequence[bool]) -> bool:
 
 
 def _arc_input(op: ArcInput, x: list, w: Arrays, run: Pass) -> Made:
-    return run.arcs.features(op.loops), lambda g: ([], {})
+    return run.arcs.features(op.given), lambda g: ([], {})
 
 
 def _expand(op: Expand, x: list, w: Arrays, run: Pass) -> Made:
@@ -161,6 +162,28 @@ def _head_dots(op: HeadDots, x: list, w: Arrays, run: Pass) -> Made:
     return _dots(x[0], vector[np.newaxis], op.width), backward
 
 
+def _linear_by(op: LinearBy, x: list, w: Arrays, run: Pass) -> Made:
+    kinds, rows = x[0][:, 0].astype(int), x[1]
+    mix, weight = w.get(op.mix, np.eye(op.kinds)), w[op.weight]
+    shape = mix.shape[1], op.blocks, rows.shape[1] // op.blocks, op.width // op.blocks
+    parts = rows.reshape(len(rows), op.blocks, -1)
+    own = np.einsum("kb,bdio->kdio", mix, weight.reshape(shape))[kinds]
+
+    def backward(g: np.ndarray) -> Gradients:
+        back = g.reshape(len(g), op.blocks, -1)
+        of_own = np.zeros((op.kinds, *shape[1:]))
+        np.add.at(of_own, kinds, np.einsum("edi,edo->edio", parts, back))
+        found = {op.weight: np.einsum("kb,kdio->bdio", mix, of_own).reshape(weight.shape)}
+        if op.mix:
+            found[op.mix] = np.einsum("kdio,bdio->kb", of_own, weight.reshape(shape))
+        return [
+            np.zeros_like(x[0]),
+            np.einsum("edio,edo->edi", own, back).reshape(rows.shape),
+        ], found
+
+    return np.einsum("edi,edio->edo", parts, own).reshape(len(rows), op.width), backward
+
+
 def _wide(values: np.ndarray, width: int) -> np.ndarray:
     """A number for each head, for each of its columns."""
     return np.repeat(values, width // values.shape[1], axis=1)
@@ -183,4 +206,5 @@ ARC_RULES: Mapping[type[Operator], Callable[..., Made]] = {
     RowDots: _row_dots,
     ScaleHeads: _scale_heads,
     HeadDots: _head_dots,
+    LinearBy: _linear_by,
 }

@@ -118,7 +118,8 @@ class LinkProblem:
     ) -> tuple[np.ndarray, Callable[[np.ndarray], tuple[np.ndarray, Weights]]]:
         """Scores of pairs, and from their gradient that of the rows and of parameters."""
         first, second = pairs[:, 0], pairs[:, 1]
-        arcs = ArcRows(len(rows), first, second, keys, np.zeros((len(pairs), 0)), first)
+        none = np.zeros((len(pairs), 0)), np.zeros(len(pairs), int)
+        arcs = ArcRows(len(rows), first, second, keys, *none, first)
         of_rows = Pass(self.rows.matrix, arcs, self.config.train.seed, step, {}, True)
         of_pairs = replace(of_rows, keys=keys)
         values, are_pairs = [rows], [False]
@@ -186,11 +187,13 @@ def without(graph: Graph, pairs: Collection[Pair], directed: bool) -> Graph:
     stay = np.array([arc not in gone for arc in zip(source, target, strict=True)], bool)
     counts = np.bincount(np.array(source, int)[stay], minlength=graph.n)
     indptr = np.concatenate(([0], np.cumsum(counts)))
-    weights = None if graph.weights is None else np.asarray(graph.weights)[stay]
-    data = graph.arc_data
-    features = None if data.features is None else np.asarray(data.features)[stay]
+    weights, features, relations = (
+        None if array is None else np.asarray(array)[stay]
+        for array in (graph.weights, graph.arc_data.features, graph.arc_type)
+    )
     left = {"indptr": indptr, "indices": np.asarray(graph.indices)[stay], "weights": weights}
-    return replace(graph, **left, arc_data=ArcData(features=features))  # type: ignore[arg-type]
+    data = ArcData(features=features)
+    return replace(graph, **left, arc_data=data, arc_type=relations)  # type: ignore[arg-type]
 
 
 def metric_of(

@@ -28,6 +28,7 @@ from gcnmpi.proof.scores import score
 from gcnmpi.proof.updates import UPDATES, Weights, clipped, rate
 from partition.graph.examples import ARCS, examples_of
 from partition.graph.graph import UNLABELLED, Graph, aggregation_matrix
+from partition.graph.typed import inputs_of
 
 FEATURES = "0.features"  # among them where they are trained, (n, width)
 
@@ -84,21 +85,23 @@ class Rows:
         width: int = 0,
         network: Network | None = None,
     ) -> None:
-        assert graph.features is not None
+        inputs = inputs_of(graph)
+        assert inputs is not None
         self.config, options = config, graph_of(config)
-        self.features = np.asarray(graph.features, np.float64)
+        self.features = np.asarray(inputs, np.float64)
         if options.feature_norm == "row":
             sums = self.features.sum(axis=1, keepdims=True)
             self.features = self.features / np.where(sums == 0, np.inf, sums)
         task, model = config.task, config.model
         if isinstance(task, LinkOptions):
             width = task.width or getattr(model, "hidden", (64,))[-1]
-        ends = self.features.shape[1], width, graph.arc_data.width, task
+        ends = self.features.shape[1], width, graph.arc_data.width, task, len(graph.relations)
         self.network = network or network_of(model, *ends)
         # Values that nobody reads are not asked for: M of a network without products with it.
         normalize = options.normalize if reads_values(self.network.operators) else "none"
         self.matrix = aggregation_matrix(graph, direction, options.self_loops, normalize)
-        self.arcs = ArcRows.of(graph, direction, options.self_loops, graph.arc_data.features)
+        of_arcs = graph.arc_data.features, graph.arc_type
+        self.arcs = ArcRows.of(graph, direction, options.self_loops, *of_arcs)
         parameters = self.network.parameters
         self.first_layer = {name for name, p in parameters.items() if p.layer == 1}
 

@@ -29,36 +29,50 @@ class ArcRows:
     source: np.ndarray  # (arcs,) the column
     keys: np.ndarray  # (arcs,) uint64, for dropout
     given: np.ndarray  # (arcs, d) features, 0 of loops that were added
+    relation: np.ndarray  # (arcs,) its number, 0 too
     places: np.ndarray  # (stored arcs,) where those of the graph are among them
 
     @classmethod
     def of(
-        cls, graph: Graph, direction: str, self_loops: bool, features: np.ndarray | None = None
+        cls,
+        graph: Graph,
+        direction: str,
+        self_loops: bool,
+        features: np.ndarray | None = None,
+        relation: np.ndarray | None = None,
     ) -> ArcRows:
-        """The arcs of a graph, in a direction; ``features`` have a row for each stored one."""
+        """The arcs of a graph, in a direction; what is given has a row for each stored one."""
         ends = np.repeat(np.arange(graph.n), np.diff(graph.indptr)), np.array(graph.indices, int)
         i, j = ends[::-1] if direction == "in" else ends
         given = np.zeros((len(i), 0)) if features is None else np.asarray(features, np.float64)
+        kinds = np.zeros(len(i), int) if relation is None else np.asarray(relation, int)
         if self_loops:
             lonely = np.setdiff1d(np.arange(graph.n), i[i == j])
             i, j = np.append(i, lonely), np.append(j, lonely)
             given = np.vstack((given, np.zeros((len(lonely), given.shape[1]))))
+            kinds = np.append(kinds, np.zeros(len(lonely), int))
         order = np.lexsort((j, i))  # stable: parallel arcs stay in their order
         i, j = i[order], j[order]
         pairs = i * graph.n + j
         numbers = np.arange(len(i)) - np.searchsorted(pairs, pairs)
         places = np.argsort(order)[: graph.nnz]
-        return cls(graph.n, i, j, entry_keys(i, j, numbers), given[order], places)
+        keys = entry_keys(i, j, numbers)
+        return cls(graph.n, i, j, keys, given[order], kinds[order], places)
 
     @property
     def degrees(self) -> np.ndarray:
         """The number of arcs into each vertex, (n,)."""
         return np.bincount(self.target, minlength=self.n)
 
-    def features(self, loops: str) -> np.ndarray:
-        """The features of arcs, (arcs, d), and of self-loops as :class:`ArcInput` says."""
+    def features(self, what: str) -> np.ndarray:
+        """The rows of arcs, (arcs, d), that :class:`ArcInput` says."""
+        if what == "relation":
+            return self.relation[:, np.newaxis].astype(float)
+        if what == "share":
+            counts = sp.coo_array((np.ones(len(self.target)), (self.target, self.relation)))
+            return 1 / counts.tocsr()[self.target, self.relation].reshape(-1, 1)
         found, own = self.given.copy(), self.target == self.source
-        if loops == "mean":
+        if what == "mean":
             into = self.target[~own]
             counts = np.maximum(np.bincount(into, minlength=self.n), 1)[:, np.newaxis]
             found[own] = (summed(found[~own], into, self.n) / counts)[self.target[own]]

@@ -27,6 +27,7 @@ from gcnmpi.run.writing import Rows, check_writable, deliver
 from partition.errors import UserError, unknown_name
 from partition.graph.examples import ARCS, examples_of
 from partition.graph.links import list_pairs
+from partition.graph.relations import Relation
 from partition.graph.store import open_graph
 from partition.records import map_npy
 
@@ -103,7 +104,9 @@ def compute(
         if layer is not None and what != "logits":
             raise UserError(f"--layer {layer} and --what {what} exclude each other")
         stored = open_graph(graph, check=False)
-        found = read_weights(weights, config, asked.given, stored.manifest.features)
+        manifest = stored.manifest
+        of_graph = manifest.inputs, tuple(Relation(*one) for one in manifest.relations)
+        found = read_weights(weights, config, asked.given, *of_graph)
         if what == SCORES and found.network.get("task.name", LINKS) != LINKS:
             raise UserError(
                 f"{weights} holds weights of the task {found.network['task.name']}, which gives no "
@@ -114,7 +117,7 @@ def compute(
         if isinstance(taken.task, LinkOptions) and "task.pairs" not in asked.given:
             pairs = taken.task.pairs if list_pairs(graph) else ""  # none of its arcs are held out
             taken = dataclasses.replace(taken, task=dataclasses.replace(taken.task, pairs=pairs))
-        features = stored.manifest.features
+        features = stored.manifest.inputs
         if not taken.model.train_features and features not in (0, found.widths[0] or features):
             raise UserError(
                 f"{graph} has {features} features a vertex, the weights take {found.widths[0]}"
@@ -123,6 +126,16 @@ def compute(
             raise UserError(
                 f"{graph} has {stored.manifest.arc_features} features an arc, the weights take "
                 f"{found.arc_features}"
+            )
+        if found.relations not in ((), of_graph[1]):
+            raise UserError(
+                f"{graph} has other relations than the weights are of, or in another order: "
+                f"{' '.join(map(str, found.relations))}"
+            )
+        if not manifest.features and found.type_features not in ({}, manifest.type_features):
+            raise UserError(
+                f"{graph} has features of types {dict(manifest.type_features)}, the weights take "
+                f"{dict(found.type_features)}"
             )
         if taken.model.train_features:
             _trained_features(features_path(weights), (stored.manifest.n, found.widths[0]))

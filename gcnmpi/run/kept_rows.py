@@ -69,7 +69,7 @@ def keep_rows(
         Own rows of H⁰.
     """
     manifest, itemsize = problem.source.stored.manifest, problem.runtime.kernel.dtype.itemsize
-    sizes = manifest.features, manifest.feature_entries, manifest.n, itemsize
+    sizes = manifest.inputs, manifest.feature_entries, manifest.n, itemsize
     order = np.argsort(halo)
     uses = np.zeros(len(halo), np.int64)
     for batch in batches:

@@ -15,10 +15,11 @@ from gcnmpi.layout.loading import Readable, RowNormalised, check_content
 from gcnmpi.mpi.comm import Comm, agreed
 from gcnmpi.options.config import Config
 from partition.errors import UserError
-from partition.graph.content import ARC_FEATURES, FEATURE_FILES
+from partition.graph.content import ARC_FEATURES, ARC_TYPE, FEATURE_FILES, TYPE_FEATURES
 from partition.graph.examples import ONE_OF
 from partition.graph.graph import UNLABELLED
 from partition.graph.store import StoredGraph
+from partition.graph.typed import inputs_of
 
 Load = Callable[[Readable], np.ndarray]
 
@@ -28,8 +29,9 @@ def own_features(comm: Comm, stored: StoredGraph, config: Config, load: Load) ->
 
     On all ranks a UserError if they are not what was imported, or not all finite.
     """
-    check_content(comm, stored, FEATURE_FILES)
-    features: Any = stored.graph.features
+    of_types = (TYPE_FEATURES + name for name in stored.manifest.type_features)
+    check_content(comm, stored, (*FEATURE_FILES, *of_types))
+    features: Any = inputs_of(stored.graph)
     if config.graph.feature_norm == "row":
         features = RowNormalised(features, np.dtype(config.dtype))
     rows = load(features)
@@ -44,6 +46,20 @@ def own_arc_features(comm: Comm, stored: StoredGraph, load: Load) -> np.ndarray:
     rows = load(features)
     check_finite(comm, stored, rows)
     return rows
+
+
+def own_relations(comm: Comm, stored: StoredGraph, load: Load) -> np.ndarray:
+    """Rows of the relations of arcs, (entries, 1), as ``load`` makes them; a UserError as above.
+
+    Or if one is of a relation that there is not.
+    """
+    check_content(comm, stored, (ARC_TYPE,))
+    relations: Any = stored.graph.arc_type
+    found = load(relations)[:, np.newaxis]
+    with agreed(comm):
+        if found.max(initial=0) >= max(1, len(stored.manifest.relations)):
+            raise UserError(f"{stored.path} is damaged: an arc of no relation")
+    return found
 
 
 def check_finite(comm: Comm, stored: StoredGraph, features: np.ndarray) -> None:

@@ -13,7 +13,7 @@ import numpy as np
 
 from gcnmpi.core.resident import return_freed_memory
 from gcnmpi.kernels.interface.kernel import Array
-from gcnmpi.layout.entries import UNKNOWN
+from gcnmpi.layout.entries import OF_RELATIONS, UNKNOWN
 from gcnmpi.layout.loading import Readable, check_content, load_sparse
 from gcnmpi.layout.place import Place
 from gcnmpi.layout.runtime import Source
@@ -38,6 +38,7 @@ from gcnmpi.run.own_rows import (
     check_trains,
     own_arc_features,
     own_features,
+    own_relations,
 )
 from gcnmpi.run.room import within_memory
 from gcnmpi.schemes.interface import Scheme
@@ -47,7 +48,7 @@ from partition.graph.examples import ARCS, TARGET_FILES, examples_of
 from partition.graph.graph import MASKS, UNLABELLED
 from partition.graph.sparse_rows import SparseRows
 from partition.graph.store import StoredGraph
-from partition.graph.typed import check_one_width
+from partition.graph.typed import inputs_of
 
 
 @dataclass(frozen=True)
@@ -92,8 +93,9 @@ def open_problem(
     source, config = find_source(comm, graph, partition, config)
     with agreed(comm):
         widths = widths or ends(config.task, config.model, source.stored.manifest)
+        manifest = source.stored.manifest
         network = network_of(
-            config.model, *widths, source.stored.manifest.arc_features, config.task
+            config.model, *widths, manifest.arc_features, config.task, len(manifest.relations)
         )
         program, demand = program_on(network, source, config, comm.size, trains)
         if trains:
@@ -131,7 +133,7 @@ def labels_in(stored: StoredGraph, config: Config) -> Readable:
 
 def check_trainable(stored: StoredGraph, config: Config) -> None:
     """Raise a UserError if a graph has no features, or not the labels of the task."""
-    _there(stored, "features", stored.graph.features, "random:16")
+    _there(stored, "features", inputs_of(stored.graph), "random:16")
     labels_in(stored, config)
 
 
@@ -143,7 +145,7 @@ def load_features(problem: Problem) -> Array | SparseInput:
     runtime, scheme, stored = problem.runtime, problem.scheme, problem.source.stored
     kernel = runtime.kernel
     with agreed(runtime.comm):
-        features = _there(stored, "features", stored.graph.features, "random:16")
+        features = _there(stored, "features", inputs_of(stored.graph), "random:16")
     if problem.program.sparse and isinstance(features, SparseRows):
         return _sparse_features(problem, features)
     with runtime.phases.as_one("load"):
@@ -158,18 +160,20 @@ def load_features(problem: Problem) -> Array | SparseInput:
 
 
 def load_arcs(problem: Problem) -> dict[str, Array]:
-    """The features of arcs that the program reads, a row for each entry of this rank's rows of M.
+    """The rows of arcs that the program reads, one for each entry of this rank's rows of M.
 
-    By ``loops`` of :class:`ArcInput`. On all ranks a UserError if they are not what was imported.
+    By ``given`` of :class:`ArcInput`. On all ranks a UserError if they are not what was imported.
     """
     runtime, scheme, stored = problem.runtime, problem.scheme, problem.source.stored
     found: dict[str, Array] = {}
     for operator in problem.program.operators:
         if isinstance(operator, ArcInput):
-            load = partial(scheme.load_arcs, loops=operator.loops)
+            given = operator.given
+            own = own_relations if given in OF_RELATIONS else own_arc_features
             with runtime.phases.as_one("load"):
-                rows = own_arc_features(runtime.comm, stored, load)
-                found[operator.loops] = runtime.kernel.from_host(rows)
+                rows = own(runtime.comm, stored, partial(scheme.load_arcs, loops=given))
+                dtype = rows.dtype if rows.dtype.kind == "f" else runtime.kernel.dtype
+                found[given] = runtime.kernel.from_host(rows.astype(dtype, copy=False))
     return found
 
 
@@ -189,8 +193,6 @@ def _sparse_features(problem: Problem, features: SparseRows) -> SparseInput:
 
 def _there(stored: StoredGraph, what: str, array: Any, example: str) -> Any:
     if array is None:
-        if what == "features":
-            check_one_width(stored.path, stored.graph)
         raise UserError(
             f"{stored.path} has no {what}",
             f"import it with --{what} FILE.npy, or --{what} {example} for an experiment",

@@ -15,7 +15,7 @@ import json
 import math
 import os
 import zipfile
-from collections.abc import Container, Iterator, Mapping
+from collections.abc import Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -40,6 +40,7 @@ from gcnmpi.options.settings import spelled as in_settings
 from gcnmpi.options.task import TASKS, TaskConfig
 from gcnmpi.run.problem import Problem
 from partition.errors import UserError
+from partition.graph.relations import Relation
 from partition.records import atomic_file, open_regular, zip_errors
 from partition.tensor_files import read_tensors
 
@@ -57,6 +58,8 @@ class Weights:
     parameters: Mapping[str, np.ndarray]
     widths: tuple[int, ...]  # columns of H⁰ … Hᴸ
     arc_features: int  # columns of the features of arcs that the network reads
+    relations: tuple[Relation, ...]  # that it tells apart
+    type_features: Mapping[str, int]  # columns of types of vertices, where these have their own
     # Keys of the configuration: "model.name", "graph.normalize", "task.name" … Of a file of another
     # program only those that its arrays show
     network: Mapping[str, Any]
@@ -103,6 +106,8 @@ def describe(problem: Problem) -> dict[str, Any]:
         "model": model,
         "widths": list(problem.network.widths),
         "arc_features": problem.network.arc_features,
+        "relations": manifest.relations if problem.network.relations else (),
+        "type_features": {} if manifest.features else manifest.type_features,
         "graph": sections["graph"] | {"direction": problem.source.direction},
         "task": {name: getattr(config.task, name) for name in _of_task(config.task)},
         "graph_name": manifest.name,
@@ -125,7 +130,11 @@ def write_weights(
 
 
 def read_weights(
-    path: str | os.PathLike, config: Config, given: Container[str] = (), features: int = 0
+    path: str | os.PathLike,
+    config: Config,
+    given: Container[str] = (),
+    features: int = 0,
+    relations: Sequence[Relation] = (),
 ) -> Weights:
     """Read a file of weights, of this program or of another one.
 
@@ -139,6 +148,8 @@ def read_weights(
     features : int
         Columns of the graph's features, which decide where the arrays of another program do not
         agree; 0: not known.
+    relations : sequence of Relation
+        Those of the graph, of which the arrays of another program are.
 
     Raises
     ------
@@ -151,10 +162,12 @@ def read_weights(
     called: Mapping[str, str] = {}
     with _of_file(path):
         if facts is None:
-            described, widths, state, called = _shown_by(state, config, given, features)
+            shown_by = _shown_by(state, config, given, features, len(relations))
+            described, widths, state, called = shown_by
     if facts is not None:
         described = _network(path, facts)
         widths, arcs = _stored_widths(path, facts), _stored_arcs(path, facts)
+        known, of_types = _stored_schema(path, facts)
         if is_own(described["model.name"]):
             wanted = config.model.name if "model.name" in given else None
             described["model.name"] = _own_network(path, described["model.name"], wanted)
@@ -163,9 +176,11 @@ def read_weights(
     told = {k[5:]: v for k, v in described.items() if k.startswith("task.")}
     task = chosen(TaskConfig, TASKS, vars(config.task) | told)
     if facts is None:
-        shown = ends_of(functools.partial(network_of, model, task=task), state)
-        arcs = shown[2] if shown else 0
-    network = network_of(model, widths[0], widths[-1], arcs, task)
+        build = functools.partial(network_of, model, task=task, relations=len(relations))
+        shown = ends_of(build, state)
+        arcs, known, of_types = (shown[2] if shown else 0), tuple(relations), {}
+    network = network_of(model, widths[0], widths[-1], arcs, task, len(known))
+    known = known if network.relations else ()
     if network.widths != widths:
         raise UserError(f"{path} is damaged: its arrays are not of the widths that it names")
     with _of_file(path):
@@ -177,7 +192,8 @@ def read_weights(
                 raise UserError(
                     f"{path}: {in_file(key, called)} is not all finite numbers of {config.dtype}"
                 )
-    return Weights(path, parameters, widths, arcs, described, facts is not None)
+    of_graph = arcs, known, of_types
+    return Weights(path, parameters, widths, *of_graph, described, facts is not None)
 
 
 def read_facts(path: str | os.PathLike) -> dict[str, Any] | None:
@@ -313,7 +329,11 @@ def _own_network(path: Path, stored: str, wanted: str | None) -> str:
 
 
 def _shown_by(
-    state: Mapping[str, np.ndarray], config: Config, given: Container[str], features: int
+    state: Mapping[str, np.ndarray],
+    config: Config,
+    given: Container[str],
+    features: int,
+    relations: int,
 ) -> tuple[dict[str, Any], tuple[int, ...], Mapping[str, np.ndarray], Mapping[str, str]]:
     """A network as arrays of another program show it: its keys, widths, arrays and their names.
 
@@ -330,7 +350,7 @@ def _shown_by(
     usual = ConvolutionOptions()
     plain = all(getattr(model, key, None) == getattr(usual, key) for key in _OF_NO_PLAIN_STACK)
     if not plain or "model.hidden" in given:
-        build = functools.partial(network_of, model, task=config.task)
+        build = functools.partial(network_of, model, task=config.task, relations=relations)
         ends = ends_of(build, found.arrays)
         if ends is None:
             missing = [name for name in stored_shapes(build(1, 1, 1)) if name not in found.arrays]
@@ -403,6 +423,17 @@ def _stored_arcs(path: Path, facts: Mapping[str, Any]) -> int:
     if type(width) is not int or width < 0:
         raise UserError(f"{path} is damaged: it does not say which features of arcs it takes")
     return width
+
+
+def _stored_schema(
+    path: Path, facts: Mapping[str, Any]
+) -> tuple[tuple[Relation, ...], Mapping[str, int]]:
+    """Relations and columns of types of vertices; earlier networks tell none apart."""
+    relations, of_types = facts.get("relations", []), facts.get("type_features", {})
+    sound = isinstance(relations, list) and isinstance(of_types, dict)
+    if not sound or any(not isinstance(one, list) or len(one) != 3 for one in relations):
+        raise UserError(f"{path} is damaged: it does not say which relations it tells apart")
+    return tuple(Relation(*map(str, one)) for one in relations), of_types
 
 
 def _shown(value: Any) -> str:

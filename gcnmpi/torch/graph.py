@@ -88,7 +88,7 @@ class Graph(Runs, OfPairs, OfFolder, OfThisProcess):
         self._sum_gradients = GradientSum(ranks)
         manifest, plan, comm = self._stored.manifest, laid.plan, ranks.comm
         self.n, self.num_own, self.num_halo = manifest.n, plan.nown, plan.nhalo
-        self.num_features = manifest.features
+        self.num_features = manifest.inputs
         self.num_classes = manifest.classes or manifest.targets
         self.rank, self.size = comm.rank, comm.size
         own_rows = self.num_own, self.num_own + self.num_halo, laid.forward.nnz

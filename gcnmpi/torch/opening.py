@@ -133,7 +133,7 @@ def open(
     ranks = Ranks(runtime)
     moves = Moves(ranks, laid, config)
     g = Graph(ranks, opened, laid, moves, check_weights, *arcs)
-    if stored.graph.features is not None:
+    if stored.manifest.inputs:
         x = own_features(comm, stored, config, lambda features: g.load(features).numpy())
         g.x = torch.from_numpy(x).to(g.dtype)
     _load_labels(g, comm, stored)

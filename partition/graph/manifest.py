@@ -120,6 +120,11 @@ class Manifest:
     version: int = VERSION
 
     @property
+    def inputs(self) -> int:
+        """Columns of the rows that a network takes: see :func:`partition.graph.typed.inputs_of`."""
+        return self.features or sum(self.type_features.values())
+
+    @property
     def valued(self) -> bool:
         """Whether entries of A may differ from 1: arcs have weights, or parallel ones are added."""
         return self.weighted or self.parallel

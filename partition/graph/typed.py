@@ -13,6 +13,7 @@ from partition.errors import UserError
 from partition.graph.content import TYPE_FEATURES
 from partition.graph.graph import AGAIN, Graph, chunks
 from partition.graph.relations import VertexTypes, relation_dtype, schema_fault
+from partition.resident import let_go
 
 
 def read_types(
@@ -66,6 +67,59 @@ def by_type(graph: Graph) -> dict[str, np.ndarray]:
     names = () if graph.vertex_types is None else graph.vertex_types.names
     found = {name: graph.features_of(name) for name in names}
     return {name: rows for name, rows in found.items() if rows is not None}
+
+
+class TypedRows:
+    """A row for each vertex, of features that types have of their own: (n, columns of all types).
+
+    Each type has columns of its own, in which the rows of others are 0; so one weight of all
+    columns is one for each type. As of an array, a slice is another view: nothing is read before
+    rows are picked by numbers.
+    """
+
+    def __init__(
+        self,
+        types: VertexTypes,
+        features: Mapping[str, np.ndarray],
+        vertices: range | None = None,
+        columns: slice = slice(None),
+    ) -> None:
+        self._types, self._features, self._columns = types, features, columns
+        self._vertices = range(types.offsets[-1]) if vertices is None else vertices
+        self._width = sum(x.shape[1] for x in features.values())
+        self.dtype, self.ndim = np.dtype(np.float32), 2
+        self.shape = len(self._vertices), len(range(self._width)[columns])
+        self.flags = np.zeros(0).flags  # nobody else lets go of pages
+
+    def __len__(self) -> int:
+        return len(self._vertices)
+
+    def __getitem__(self, key: Any) -> Any:
+        picked, columns = key if isinstance(key, tuple) else (key, self._columns)
+        if isinstance(picked, slice):
+            return TypedRows(self._types, self._features, self._vertices[picked], columns)
+        vertices = np.asarray(self._vertices)[picked]
+        rows, column = np.zeros((len(vertices), self._width), self.dtype), 0
+        for name, features in self._features.items():
+            own, width = self._types.range(name), features.shape[1]
+            some = np.flatnonzero((vertices >= own.start) & (vertices < own.stop))
+            rows[some, column : column + width] = features[vertices[some] - own.start]
+            column += width
+        let_go(*self._features.values())
+        return rows[:, columns]
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
+        return np.asarray(self[np.arange(len(self))], dtype)
+
+
+def inputs_of(graph: Graph) -> Any:
+    """The rows that a network takes of all vertices, (n, columns); None where there are none.
+
+    The features, or those of the types: see :class:`TypedRows`.
+    """
+    if graph.features is not None or graph.vertex_types is None or not graph.type_features:
+        return graph.features
+    return TypedRows(graph.vertex_types, graph.type_features)
 
 
 def check_one_width(path: Path, graph: Graph) -> None:

@@ -82,7 +82,7 @@ def simulate(
 
     parts = [(partition.parts, partition.k) for partition in partitions]
     manifest = stored.manifest
-    sizes = manifest.features, manifest.feature_entries, graph.n, ITEMSIZE
+    sizes = manifest.inputs, manifest.feature_entries, graph.n, ITEMSIZE
     kept = rows_within(cache_mb, *sizes)
     entries, figures = draw(graph, drawn, parts, batches, direction, as_trained, seeds, kept)
     rows = []

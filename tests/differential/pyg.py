@@ -56,7 +56,19 @@ GRAPHS = {  # as gcn-partition imports them, with random features of arcs
     ),
     "mesh": ("mesh.npy", "--arc-features", "ways.npy", "--features", "random:6", "--labels",
              "random:3"),
+    "aifb": (DATA / "aifb.npz", "--features", "random:12"),
+    "wn18rr": (
+        DATA / "wn18rr" / "train.txt.gz", "--columns", "source,relation,target", "--reverse",
+        "--features", "random:8", "--labels", "random:4", "--split", "random:0.5,0.2,0.3",
+    ),
+    "schema": ("synth", "hetero"),
 }  # fmt: skip
+# Types with features of their own or none; an empty relation, one with a single arc, one of a type.
+SCHEMA = (
+    "--types", "paper:300:8,author:200:4,venue:20:0,field:9:0", "--relations",
+    "author-writes-paper:900,author-reviews-paper:300,paper-cites-paper:700,paper-at-venue:300,"
+    "venue-hosts-paper:200,paper-about-field:1,field-within-field:0",
+)  # fmt: skip
 MESH = 5000  # points
 TOLERANCE = 1e-10
 HIDDEN = [16, 16]
@@ -102,6 +114,9 @@ CASES: dict[str, dict[str, Any]] = {
     "pna identity": {**ARCS, "linear_before": True, "scalers": "identity"},
     "mgn": {},
     "mgn mean": {"hidden": [16] * 5, "mlp_layers": 1, "reduction": "mean"},
+    "rgcn": {"norm": "batch", "residual": "linear"},
+    "rgcn bases": {"bases": 30, "norm": "layer", "root_weight": False},
+    "rgcn blocks": {"blocks": 4, "linear_after": True, "residual": "identity"},
 }  # fmt: skip
 
 
@@ -140,7 +155,10 @@ def made(scratch: Path, name: str, counts: list[int]) -> Path:
         np.save(scratch / "ways.npy", MESH ** (1 / 3) * (points[ends[0]] - points[ends[1]]))
     source, *words = GRAPHS[name]
     folder = scratch / f"{name}.graph"
-    partition("import", source, folder, *words)
+    if source == "synth":
+        partition(source, *words, folder, *SCHEMA)
+    else:
+        partition("import", source, folder, *words)
     for count in counts:
         if count > 1:
             partition("add", folder, "--model", "rp", "-k", count)
@@ -150,6 +168,7 @@ def made(scratch: Path, name: str, counts: list[int]) -> Path:
 def compared(folder: Path, names: list[str], counts: list[int]) -> bool:
     """Whether all of these cases agree on a graph; a line for each says how far they are apart."""
     graph = open_graph(folder).graph
+    names = [name for name in names if name.startswith("rgcn") == bool(graph.relations)]
     problems = {name: oracle.Problem(graph, "in", config_of(name)) for name in names}
     weights = {name: weights_of(problem) for name, problem in problems.items()}
     found = {count: results_of(count, folder, problems, weights) for count in counts}
@@ -249,12 +268,15 @@ def judge(graph: Graph, problem: oracle.Problem, weights: oracle.Weights) -> dic
     of_arcs = None
     if model.name in ("gine", "mgn") or getattr(model, "arc_features", False):
         of_arcs = torch.tensor(np.asarray(graph.arc_data.features, np.float64))
+    if model.name == "rgcn":
+        of_arcs = torch.tensor(np.asarray(graph.arc_type, np.int64))
     if model.name == "mgn":
         blocks = model.hidden[0], len(model.hidden), model.mlp_layers, model.reduction
         module = MeshGraphNet((ends[0], graph.arc_data.width, ends[1]), *blocks)
     else:
         degrees = torch.bincount(torch.tensor(problem.arcs.degrees))
-        module = Net(problem.config, *ends, 0 if of_arcs is None else of_arcs.shape[1], degrees)
+        width = 0 if of_arcs is None or of_arcs.ndim == 1 else of_arcs.shape[1]
+        module = Net(problem.config, *ends, width, degrees, len(graph.relations))
     state = {n: torch.tensor(a) for n, a in to_state(problem.network, weights).items()}
     counters = {n: v for n, v in module.state_dict().items() if n.endswith("batches_tracked")}
     module.load_state_dict(state | counters)
@@ -276,9 +298,16 @@ class Net(torch.nn.Module):
     """The stack of ``gcnmpi.nn.networks.stack`` in PyTorch Geometric's layers."""
 
     def __init__(
-        self, config: Config, features: int, classes: int, of_arcs: int, degrees: torch.Tensor
+        self,
+        config: Config,
+        features: int,
+        classes: int,
+        of_arcs: int,
+        degrees: torch.Tensor,
+        relations: int,
     ) -> None:
         super().__init__()
+        self.relations = relations
         self.model = model = OwnOptions(**asdict(config.model))  # which has every key
         self.options = {"edge_dim": of_arcs or None}
         self.degrees = degrees
@@ -348,6 +377,10 @@ class Net(torch.nn.Module):
             names = "towers", "pre_layers", "post_layers"
             options = {name: getattr(model, name) for name in names}
             return pyg.PNAConv(d_in, width, *given, **options, **self.options)
+        if model.name == "rgcn":
+            options = {"num_bases": model.bases or None, "root_weight": model.root_weight}
+            blocks = model.blocks if model.blocks > 1 else None
+            return pyg.RGCNConv(d_in, width, self.relations, num_blocks=blocks, **options)
         if model.name == "gcnii":
             return pyg.GCN2Conv(width, model.alpha, model.theta, k + 1)
         return Linear(d_in, width)

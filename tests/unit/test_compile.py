@@ -596,7 +596,7 @@ def test_every_configuration_can_be_compiled(name):
     for choice in covering(options, seed=3):
         try:
             model = from_table({"model": {"name": name, **choice}}).model
-            network = network_of(model, 4, 3, 2)
+            network = network_of(model, 4, 3, 2, relations=3)
         except UserError:
             continue  # options that do not go together
         for target in TARGETS.values():

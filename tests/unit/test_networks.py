@@ -17,7 +17,7 @@ from partition.errors import UserError
 def network(**model):
     if model.get("name") not in ("sgc",):
         model.setdefault("hidden", [8, 8])
-    return network_of(from_table({"model": model}).model, 10, 3, 2)
+    return network_of(from_table({"model": model}).model, 10, 3, 2, relations=4)
 
 
 def kinds(found):

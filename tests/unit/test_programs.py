@@ -34,7 +34,7 @@ from partition.graph.store import StoredGraph, open_graph, read_partition, write
 from partition.pipeline.adding import add_partition
 
 HERE = Path(__file__).parent / "programs"
-FEATURES, CLASSES, OF_ARCS = 12, 3, 4
+FEATURES, CLASSES, OF_ARCS, RELATIONS = 12, 3, 4, 3
 
 SETTINGS = {
     "gcn": {},
@@ -71,6 +71,8 @@ SETTINGS = {
     "pna arcs": {"arc_features": True},
     "mgn": {},
     "sage several": {"aggregation": "mean+max+std"},
+    "rgcn": {},
+    "rgcn bases": {"bases": 2},
 }
 STACKS = {
     "plain": {"hidden": [8]},
@@ -122,7 +124,7 @@ def told(setting, stack, scheme, mode):
         config = replace(config, graph=graph_of(config))
         if mode == "batches":  # as runs on batches do
             config = replace(config, model=replace(config.model, cache_input=False))
-        network = network_of(config.model, FEATURES, CLASSES, OF_ARCS)
+        network = network_of(config.model, FEATURES, CLASSES, OF_ARCS, relations=RELATIONS)
         stored = StoredGraph(Path("g.graph"), manifest(sort == "sparse"), None)
         given = network, Source(stored, None, "in")
         program, _ = program_on(*given, config, RANKS[scheme], mode != "inference")
@@ -273,7 +275,7 @@ TENSOR3D = ("--set", "scheme.name=tensor3d")
         (["G", "--program", *GINE], "gcn-partition attach"),
         (["A", "--program", *SUMMA, *GINE], "whole rows of neighbours"),
         (["A", "--program", "-P", "8", *TENSOR3D, *GINE], "whole rows of neighbours"),
-        (["A", "--program", *GINE, "--set", "train.batches=vertex,8"], "a state of every arc"),
+        (["A", "--program", *GINE, "--set", "train.batches=vertex,8"], "has rows of arcs"),
     ],
 )  # fmt: skip
 def test_mistakes(graph, with_arcs, words, message):

@@ -19,6 +19,7 @@ from partition.errors import UserError
 from partition.graph.graph import aggregation_matrix
 from partition.graph.relations import Relation, number_relations, relation_dtype
 from partition.graph.store import open_graph, write_graph
+from partition.graph.typed import inputs_of
 from partition.importing.typed import build_typed, import_typed
 
 
@@ -545,13 +546,22 @@ def test_an_object_of_pyg(folder):
     assert len(drawn.manifest.relations) == 6
 
 
-def test_a_network_without_relations_refuses_features_of_types(folder):
-    run("add", folder, "--model", "rp", "-k", "1")
+def test_a_network_reads_features_of_types_side_by_side(folder):
+    graph = open_graph(folder).graph
+    rows, expected = inputs_of(graph), np.zeros((9, 5), np.float32)
+    expected[:4, :2], expected[4:7, 2:] = FEATURES["paper"], FEATURES["author"]
+    np.testing.assert_array_equal(rows, expected)
+    np.testing.assert_array_equal(rows[2:][np.array([3, 0, 0])], expected[[5, 2, 2]])
+    np.testing.assert_array_equal(rows[1:8, 1:4][np.arange(7)], expected[1:8, 1:4])
+    assert (rows.shape, len(rows[5:]), rows[:, 3:].shape) == ((9, 5), 4, (9, 2))
+    run("attach", folder, "--features", "random:4")
+    assert inputs_of(open_graph(folder).graph).shape == (9, 4)
+
+
+def test_methods_that_read_features_refuse_those_of_types(folder):
     wanted = r"vertex types, of different widths \(paper 2, author 3, venue none\)"
     with pytest.raises(UserError, match=wanted):
-        gcnmpi.train(folder, partition="rp-1", train_epochs=1)
-    run("attach", folder, "--features", "random:4")
-    assert gcnmpi.train(folder, partition="rp-1", train_epochs=1).epochs
+        gcnmpi.propagate(folder, "sgc")
 
 
 def test_partitions_stay_when_features_are_attached(folder, tmp_path):

@@ -123,6 +123,7 @@ def test_the_task_is_that_of_the_weights(path):
         (changed(widths=[3, 2, 2, 4]), "not of the widths"),
         (changed(widths=None), "does not name the widths"),
         (changed(arc_features=-1), "does not say which features of arcs"),
+        (changed(relations=[["a", "b"]]), "does not say which relations"),
         (changed(version=2), "format version 2, this program reads 1"),
     ],
 )

@@ -16,6 +16,7 @@ from gcnmpi.kernels.cuda.launches import CupyLaunches, Given
 from gcnmpi.kernels.cuda.text.products import PIECE
 from gcnmpi.kernels.epilogues import KINDS, Activation, EpilogueOf, OneAfterTheOther
 from gcnmpi.kernels.interface.kernel import EntryDropout
+from gcnmpi.kernels.kinds import OneKindAfterTheOther
 
 ALIGNED = 16  # bytes that a thread reads at once, where rows begin at multiples of it
 _NOTHING, _FORWARD, _BACKWARD = range(3)
@@ -63,7 +64,7 @@ def cut(indptr: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndar
 DeviceMatrix = PieceMatrix | CusparseMatrix
 
 
-class CupyProducts(OneAfterTheOther[Array], CupyLaunches):
+class CupyProducts(OneAfterTheOther[Array], OneKindAfterTheOther[Array], CupyLaunches):
     """``SparseProducts``, ``FusedOperations`` but for dense products, and activations."""
 
     cusparse: bool

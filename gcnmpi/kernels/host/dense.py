@@ -21,6 +21,7 @@ from gcnmpi.kernels.host.neighbours import Neighbours
 from gcnmpi.kernels.host.norms import Norms
 from gcnmpi.kernels.interface.dense import AdamStep, ClassLoss, EntryLoss
 from gcnmpi.kernels.interface.kernel import EntryDropout
+from gcnmpi.kernels.kinds import OneKindAfterTheOther
 
 Array = np.ndarray
 S = TypeVar("S")
@@ -31,7 +32,15 @@ _BLOCK = 1 << 16  # entries of a dropout mask that are hashed at a time: fits th
 
 
 class DenseArithmetic(
-    Arcs, Neighbours, Norms, Messages, Elementwise, OneAfterTheOther[Array], ABC, Generic[S]
+    Arcs,
+    Neighbours,
+    Norms,
+    Messages,
+    Elementwise,
+    OneAfterTheOther[Array],
+    OneKindAfterTheOther[Array],
+    ABC,
+    Generic[S],
 ):
     """All operations of :mod:`gcnmpi.kernels.interface.kernel`, where their meaning is, but two.
 

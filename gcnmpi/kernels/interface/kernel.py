@@ -23,6 +23,7 @@ from gcnmpi.kernels.epilogues import EpilogueOf
 from gcnmpi.kernels.interface.arcs import ArcOperations
 from gcnmpi.kernels.interface.dense import DenseOperations, LossOperations, OptimizerSteps
 from gcnmpi.kernels.interface.entries import EntryOperations
+from gcnmpi.kernels.interface.kinds import KindOperations
 from gcnmpi.kernels.interface.neighbours import AttentionDropout, NeighbourOperations, Pattern
 from gcnmpi.kernels.interface.norms import NormOperations
 
@@ -121,6 +122,7 @@ class KernelOf(
     NormOperations[A],
     NeighbourOperations[A, P],
     ArcOperations[A, P],
+    KindOperations[A],
     MessageOperations[A],
     LossOperations[A],
     OptimizerSteps[A],

@@ -10,6 +10,7 @@ from gcnmpi.core.functions import REDUCTIONS
 from gcnmpi.kernels.host.arcs import Arcs
 from gcnmpi.kernels.host.neighbours import Pattern
 from gcnmpi.kernels.interface.arcs import LEAST_VARIANCE, Reduction, Taken
+from gcnmpi.kernels.interface.kinds import KindProduct
 
 Array = np.ndarray
 
@@ -61,6 +62,23 @@ class NativeArcs(Arcs):
 
     def scale_heads(self, values: Array, x: Array, out: Array) -> None:
         self._native.scale_heads(values, x, out)
+
+    def multiply_kinds(self, of: KindProduct[Array]) -> None:
+        kinds = of.kinds.order, of.kinds.starts
+        self._native.multiply_kinds(*kinds, of.x, of.weights, of.blocks, of.out)
+
+    def multiply_kinds_t(self, of: KindProduct[Array]) -> None:
+        """With the weights of all kinds the other way round, which are few beside the rows."""
+        count, inner, width = of.blocks * (len(of.kinds.starts) - 1), of.x.shape[1], of.out.shape[1]
+        blocks = of.weights.reshape(count, inner // of.blocks, width // of.blocks)
+        turned = np.ascontiguousarray(blocks.transpose(0, 2, 1))
+        turned = turned.reshape(count * (width // of.blocks), inner // of.blocks)
+        kinds = of.kinds.order, of.kinds.starts
+        self._native.multiply_kinds(*kinds, of.out, turned, of.blocks, of.x)
+
+    def kinds_gradient(self, of: KindProduct[Array]) -> None:
+        kinds = of.kinds.order, of.kinds.starts
+        self._native.kinds_gradient(*kinds, of.x, of.out, of.blocks, of.weights)
 
 
 def _numbers(of: Reduction[Array, Pattern]) -> tuple[list[int], float]:

@@ -179,7 +179,7 @@ def _compile(
         logits_grad=gradient,
         outputs=tuple(alias.get(i, i) for i in outputs),
         parameters=network.parameters,
-        weight_layers=_weight_layers(operators, places) | _of_decoder(network),
+        weight_layers=_weight_layers(network, operators, places) | _of_decoder(network),
         buffers=tuple(pool.buffers),
         training_buffers=memory,
         evaluation_buffers=evaluated,
@@ -211,12 +211,15 @@ def _without_dropout(steps: Sequence[Step]) -> tuple[list[Step], dict[int, int]]
     return found, alias
 
 
-def _weight_layers(operators: Sequence[Operator], places: Sequence[Place]) -> dict[str, int]:
+def _weight_layers(
+    network: Network, operators: Sequence[Operator], places: Sequence[Place]
+) -> dict[str, int]:
     """The number by which the scheme knows each weight's products."""
     return {
-        operator.weight: places[number].layer
+        name: places[number].layer
         for number, operator in enumerate(operators)
-        if isinstance(operator, Linear)
+        for name in operator.parameters
+        if network.parameters[name].is_weight
     }
 
 

@@ -160,8 +160,8 @@ def _check_links(config: Config, entry: Entry, program: Program) -> None:
         )
     if masks_arcs(config.task) and program.needs_entries:
         raise UserError(
-            f"task.supervise: model {config.model.name!r} has a state of every arc, and arcs "
-            "leave M in each step",
+            f"task.supervise: model {config.model.name!r} has rows of arcs, and arcs leave M in "
+            "each step",
             "leave task.supervise out",
         )
     if masks_arcs(config.task) and config.model.train_features:
@@ -178,6 +178,12 @@ def program_on(
 
     With ``trains``, it has a backward pass. A UserError if the scheme cannot run the network.
     """
+    if network.relations and config.graph.self_loops:
+        raise UserError(
+            "a self-loop that M has beside the graph's arcs is of no relation, and this network "
+            "tells relations apart",
+            "set graph.self_loops = false; of a function of your own, give it a matrix",
+        )
     entry = SCHEMES.get(config.scheme.name)
     forecast = entry.forecast(config.scheme, size, make_facts(source, config, Demand()))
     means = means_of(source, config)
@@ -203,8 +209,8 @@ def program_on(
         )
     if batches and program.needs_entries:
         raise UserError(
-            f"train.batches: model {config.model.name!r} has a state of every arc, which "
-            "mini-batches do not bring",
+            f"train.batches: model {config.model.name!r} has rows of arcs, which mini-batches do "
+            "not bring",
             "leave train.batches out",
         )
     needs = program.needs_products, program.needs_halo, trains, program.needs_entries

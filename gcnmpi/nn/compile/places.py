@@ -49,7 +49,7 @@ def place(
         elif operator.parameters or rule_of(operator).whole_rows:
             # A bias and a norm look at all entries of a column or row: as those of Hᵏ.
             after = Place(here.layer)
-            inputs = [at(inputs[0], after)]
+            inputs = [at(i, after) for i in inputs]
         else:
             latest = max(inputs, key=lambda i: (places[i].layer, i))
             after = places[latest]

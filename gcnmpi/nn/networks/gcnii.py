@@ -26,7 +26,7 @@ def build(model: GcniiOptions, features: int, classes: int) -> Network:
     def convolve(b: Builder, x: int, layer: Layer) -> int:
         beta = log(model.theta / layer.k + 1)
         x = b.add(b.scale(b.aggregate(x), 1 - model.alpha), share)
-        product = b.square(x, f"{layer.name}.weight1", layer.k)
+        product = b.product(x, b.width(x), f"{layer.name}.weight1", layer.k)
         return b.add(b.scale(x, 1 - beta), b.scale(product, beta))
 
     x = b.drop(first, model.dropout, BEFORE_STREAM)

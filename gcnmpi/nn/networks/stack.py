@@ -38,7 +38,12 @@ Convolve = Callable[[Builder, int, Layer], int]
 
 
 def stack(
-    model: ConvolutionOptions, features: int, classes: int, convolve: Convolve, arcs: int = 0
+    model: ConvolutionOptions,
+    features: int,
+    classes: int,
+    convolve: Convolve,
+    arcs: int = 0,
+    relations: int = 0,
 ) -> Network:
     """A network of layers with one kind of convolution.
 
@@ -48,8 +53,10 @@ def stack(
         ``convolve(builder, x, layer)`` adds a convolution of x and returns its output.
     arcs : int
         Width of the features of arcs; 0: there are none.
+    relations : int
+        How many relations arcs are of; 0: there are none.
     """
-    b = Builder(features, arcs)
+    b = Builder(features, arcs, relations)
     x = b.drop(b.input, model.input_dropout, 0)
     if model.linear_before:
         if not model.hidden:

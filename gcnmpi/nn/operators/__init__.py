@@ -25,17 +25,14 @@ from gcnmpi.nn.operators import (
     inserted,
     neighbours,
     norms,
+    relations,
     spaces,
 )
 from gcnmpi.nn.program import Operator
 from gcnmpi.nn.tape import Rule
 
-RULES: Mapping[type[Operator], Rule] = ChainMap(
-    *(
-        family.RULES
-        for family in (dense, elementwise, inserted, neighbours, norms, spaces, arcs, degrees)
-    )
-)
+_FAMILIES = dense, elementwise, inserted, neighbours, norms, spaces, arcs, relations, degrees
+RULES: Mapping[type[Operator], Rule] = ChainMap(*(family.RULES for family in _FAMILIES))
 """Of every operator but those that are a :class:`Finish`."""
 
 

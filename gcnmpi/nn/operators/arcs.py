@@ -9,6 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from gcnmpi.kernels.interface.kernel import Array, Kernel, Pattern
+from gcnmpi.layout.entries import OF_RELATIONS
 from gcnmpi.layout.place import Space
 from gcnmpi.nn.binding import Binding, Run
 from gcnmpi.nn.program import Instruction, Operator, Step
@@ -21,15 +22,23 @@ OnEntries = Callable[[Pattern, Array, Array, Array], None]
 
 @dataclass(frozen=True)
 class ArcInput(Operator):
-    """The features of arcs, a row for each, which are given. No inputs.
+    """Rows of arcs that are given with the graph. No inputs.
 
-    ``loops`` says what features a self-loop has that M has beside the graph's arcs: "zero"; or
-    "mean", which replaces those of all self-loops by the mean of the other arcs into their vertex.
+    ``given`` says which: features, and those of a self-loop that M has beside the graph's arcs are
+    "zero", or "mean", which replaces those of all self-loops by the mean of the other arcs into
+    their vertex; or "relation", the number of the relation of an arc, of so many ``relations``; or
+    "share", one over how many arcs of the same relation lead to the same vertex.
     """
 
-    loops: str = "zero"
+    given: str = "zero"
+    relations: int = 0
     title = "input"
-    told = "arc_features loops {loops}"
+
+    @property
+    def words(self) -> str:
+        """Which rows they are."""
+        of_relations = self.given in OF_RELATIONS
+        return f"input {self.given}" if of_relations else f"input arc_features loops {self.given}"
 
 
 @dataclass(frozen=True)

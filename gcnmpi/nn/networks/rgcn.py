@@ -1,0 +1,35 @@
+"""Relational graph convolutional network (Schlichtkrull et al. 2018)."""
+
+from __future__ import annotations
+
+from gcnmpi.nn.network import Builder, Network
+from gcnmpi.nn.networks.stack import Layer, stack
+from gcnmpi.options.model import RelationOptions
+from partition.errors import UserError
+
+
+def matrix(model: RelationOptions) -> tuple[str, bool]:
+    """The arcs of the graph."""
+    return "none", False
+
+
+def build(
+    model: RelationOptions, features: int, classes: int, arcs: int, on: str, relations: int
+) -> Network:
+    """A stack of layers as PyTorch Geometric's ``RGCNConv``.
+
+    Σ over relations r of the mean over the neighbours by arcs of r of W(r)·xⱼ, + W·xᵢ + b
+    (equation 2). The rows of x are sent, once for all relations.
+    """
+    if model.bases and model.blocks > 1:
+        raise UserError("model.bases and model.blocks exclude each other", "leave one of them out")
+
+    def convolve(b: Builder, x: int, layer: Layer) -> int:
+        name, width, k = layer.name, layer.width, layer.k
+        options = model.bases, model.blocks
+        y = b.mean_by_relation(b.linear_by_relation(b.source(x), width, name, k, *options))
+        if model.root_weight:
+            y = b.add(y, b.product(x, width, f"{name}.root", k))
+        return b.bias(y, f"{name}.bias", k) if model.bias else y
+
+    return stack(model, features, classes, convolve, relations=relations)

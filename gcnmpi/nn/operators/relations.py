@@ -1,0 +1,139 @@
+"""Linear maps of rows of several kinds, such as arcs of relations, each with its own weight."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from gcnmpi.kernels.interface.kernel import Array
+from gcnmpi.kernels.interface.kinds import KindProduct, Kinds, kinds_of
+from gcnmpi.nn.binding import Binding, Run
+from gcnmpi.nn.program import Instruction, Operator, Step
+from gcnmpi.nn.tape import Rule, Tape
+
+
+@dataclass(frozen=True)
+class LinearBy(Operator):
+    """y[e] = x₂[e]·W(x₁[e]), with x₁ (rows, 1) the kind of each row, an integer below ``kinds``.
+
+    Kind k has the k-th of the matrices of ``weight``, which are on top of each other:
+    (kinds · inner, width). With ``mix``, (kinds, bases), its matrix is Σ mix[k, b]·V(b), and
+    ``weight`` has those of V (Schlichtkrull et al. 2018, equation 3). With ``blocks``, a matrix has
+    so many on its diagonal and zeros elsewhere, and these are on top of each other, (inner, width /
+    blocks) (equation 4).
+    """
+
+    kinds: int = 1
+    weight: str = ""
+    mix: str = ""
+    blocks: int = 1
+    reads = ("weight", "mix")
+    title = "linear by kind"
+    told = "kinds {kinds} blocks {blocks}"
+
+
+def _gradient(tape: Tape, number: int, gradient: int) -> None:
+    kinds, x = tape.operators[number].inputs
+    tape.of_parameters(LINEAR_BY_GRAD, number, (kinds, x, gradient))
+    if tape.wanted[x]:
+        tape.contribute(x, tape.step(LINEAR_BY_T, number, (kinds, gradient), like=x))
+
+
+def _linear_by(linear: LinearBy, binding: Binding, step: Step) -> Run:
+    """Forward x·W, of the weight of each row's kind."""
+    weights, made = _weights(linear, binding)
+    x, out, kernel = binding.read(step, 1), binding.written(step), binding.kernel
+    product = KindProduct(_kinds(linear, binding, step), x, weights, out, linear.blocks)
+    phases = binding.halo(step).phases
+
+    def run(epoch: int) -> None:
+        with phases("gemm"):
+            made()
+            kernel.multiply_kinds(product)
+
+    return run
+
+
+def _linear_by_t(linear: LinearBy, binding: Binding, step: Step) -> Run:
+    """Backward g·Wᵀ, of the same weights."""
+    weights, made = _weights(linear, binding)
+    grad, out, kernel = binding.read(step, 1), binding.written(step), binding.kernel
+    product = KindProduct(_kinds(linear, binding, step), out, weights, grad, linear.blocks)
+    phases = binding.halo(step).phases
+
+    def run(epoch: int) -> None:
+        with phases("gemm"):
+            made()
+            kernel.multiply_kinds_t(product)
+
+    return run
+
+
+def _linear_by_grad(linear: LinearBy, binding: Binding, step: Step) -> Run:
+    """The gradients of the weights of all kinds, or of the mix and of what it mixes.
+
+    They count on one copy of these rows.
+    """
+    kernel, counts = binding.kernel, binding.block(step).counts_entries
+    of_weight = binding.gradients[linear.weight]
+    x, grad, whole = binding.read(step, 1), binding.read(step, 2), of_weight
+    if linear.mix:
+        whole = binding.scratch("gradients of kinds", linear.kinds * x.shape[1], whole.shape[1])
+        mix, of_mix = (of[linear.mix] for of in (binding.parameters, binding.gradients))
+        weight = binding.parameters[linear.weight]
+    product = KindProduct(_kinds(linear, binding, step), x, whole, grad, linear.blocks)
+    phases = binding.halo(step).phases
+
+    def run(epoch: int) -> None:
+        with phases("gemm"):
+            kernel.kinds_gradient(product)
+            if not counts:
+                whole.fill(0)
+            if linear.mix:
+                by_kind = _flat(whole, linear.kinds)
+                kernel.gemm(by_kind, _flat(weight, mix.shape[1]), of_mix, tb=True)
+                kernel.gemm(mix, by_kind, _flat(of_weight, mix.shape[1]), ta=True)
+
+    return run
+
+
+def _kinds(linear: LinearBy, binding: Binding, step: Step) -> Kinds:
+    """The rows of each kind, which are the same in all steps that read these kinds."""
+
+    def made() -> Kinds:
+        numbers = binding.kernel.to_host(binding.read(step))[:, 0].astype(np.int64)
+        return kinds_of(numbers, linear.kinds, binding.kernel.resident)
+
+    return binding.kept(replace(step, number=step.reads[0]), "kinds", made)
+
+
+def _weights(linear: LinearBy, binding: Binding) -> tuple[Array, Callable[[], None]]:
+    """The weights of all kinds, (kinds · inner, width / blocks), and a call that makes them."""
+    weight = binding.parameters[linear.weight]
+    if not linear.mix:
+        return weight, lambda: None
+    mix, kernel = binding.parameters[linear.mix], binding.kernel
+    kinds, bases = mix.shape
+    out = binding.scratch("weights of kinds", kinds * (len(weight) // bases), weight.shape[1])
+    return out, lambda: kernel.gemm(mix, _flat(weight, bases), _flat(out, kinds))
+
+
+def _flat(weights: Array, count: int) -> Array:
+    """Matrices on top of each other, as a row each."""
+    return weights.reshape(count, weights.size // count)
+
+
+def _numbers(step: Step, rows: int, columns: int, entries: int) -> int:
+    """Numbers of rows, of 8 bytes each; weights of all kinds, the other way round, gradients."""
+    linear = step.operator
+    assert isinstance(linear, LinearBy)
+    return 2 * entries + 3 * linear.kinds * linear.width
+
+
+LINEAR_BY = Instruction("linear_by", _linear_by, kept=_numbers)
+LINEAR_BY_T = Instruction("linear_by_t", _linear_by_t)
+LINEAR_BY_GRAD = Instruction("linear_by_grad", _linear_by_grad)
+
+RULES = {LinearBy: Rule(LINEAR_BY, _gradient)}

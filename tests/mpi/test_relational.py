@@ -1,0 +1,97 @@
+"""Networks that tell relations apart, against the oracle, for every number of ranks."""
+
+import numpy as np
+import pytest
+from stored_graphs import store, store_parts, uneven_parts
+
+from partition.graph.links import split_pairs, write_pairs
+from partition.graph.relations import Relation
+from partition.graph.store import open_graph
+from partition.importing.readers.typed_source import RelationArcs, TypedSource
+from partition.importing.typed import build_typed
+
+TRAFFIC = {f"{when} {what}" for when in ("training", "evaluation")
+           for what in ("bytes", "received", "messages")}  # fmt: skip
+COUNTS = {"paper": 23, "author": 17, "venue": 5, "field": 4}
+# Arcs of each relation, as many as it has: none of one, a single one, some between one type.
+ARCS = {
+    Relation("author", "writes", "paper"): 60,
+    Relation("author", "reviews", "paper"): 40,
+    Relation("paper", "cites", "paper"): 70,
+    Relation("paper", "at", "venue"): 30,
+    Relation("venue", "hosts", "paper"): 25,
+    Relation("paper", "about", "field"): 1,
+    Relation("field", "within", "field"): 0,
+}
+
+
+WIDTHS = {"schema": dict.fromkeys(COUNTS, 6), "typed": {"paper": 5, "author": 3, "field": 2}}
+
+
+def schema(widths):
+    """Of four types and seven relations; the same two vertices may be joined by several."""
+    random = np.random.default_rng(4)
+    tables = [
+        RelationArcs(
+            relation,
+            random.integers(0, COUNTS[relation.source], count),
+            random.integers(0, COUNTS[relation.target], count),
+        )
+        for relation, count in ARCS.items()
+    ]
+    features = {
+        name: random.standard_normal((COUNTS[name], width)).astype(np.float32)
+        for name, width in widths.items()
+    }
+    labels = {"paper": random.integers(0, 4, COUNTS["paper"])}
+    masks = {"train": {"paper": np.arange(23) % 2 == 0}, "val": {"paper": np.arange(23) % 2 == 1}}
+    data = {"features": features, "labels": labels, "masks": masks, "format": "test"}
+    return build_typed(TypedSource(COUNTS, tables, **data))[0]
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """With pairs: some arcs are held out for a task on these."""
+    folder = tmp_path_factory.mktemp("relational")
+    for name, widths in WIDTHS.items():
+        graph = schema(widths)
+        path = store(folder / f"{name}.graph", graph)
+        for k in (1, 2, 3, 4, 7):
+            store_parts(path, f"uneven-{k}", uneven_parts(graph.n, k), k, mixed=False)
+        facts = {"directed": True, "graph_id": open_graph(path).manifest.id}
+        write_pairs(path, split_pairs(graph, (0.7, 0.1, 0.2), 3, **facts))
+    return folder
+
+
+RGCN = ["model.name=rgcn", "model.hidden=[6]"]
+NETWORKS = [
+    ("schema", [*RGCN, "model.dropout=0.4"]),
+    ("typed", [*RGCN, "model.bases=2", "graph.direction=out", "model.norm=batch"]),
+    ("schema", [*RGCN, "model.blocks=2", "model.root_weight=false", "model.linear_after=true"]),
+    ("typed", [*RGCN, "task.name=links", "model.bases=2"]),
+    ("schema", [*RGCN, "model.hidden=[6,6]", "model.residual=identity", "train.memory=least"]),
+    ("schema", [*RGCN, "model.bases=3", "model.train_features=true", "model.jk=cat"]),
+    ("typed", [*RGCN, "model.norm=layer", "graph.feature_norm=row", "kernel=scipy"]),
+    ("typed", ["model.name=gcn", "model.hidden=[6]"]),
+    ("typed", ["model.name=sage", "model.hidden=[6]", "scheme.name=summa"]),
+]
+BCAST = ["scheme.name=bcast"]
+COPIES = ["scheme.name=replicated", "scheme.replication=2"]
+SCHEMES = {1: [[]], 2: [[], BCAST], 3: [[]], 4: [[], COPIES], 7: [[]]}
+
+
+@pytest.mark.parametrize("nranks", list(SCHEMES))
+def test_a_run_is_that_of_one_process(verified, folder, nranks):
+    """Four of the networks on more ranks than four."""
+    cases, turns = [], SCHEMES[nranks]
+    for i, (graph, settings) in enumerate(NETWORKS[:4] if nranks > 4 else NETWORKS):
+        alone = {"task.name=links", "scheme.name=summa"}.intersection(settings)
+        scheme = [] if alone else turns[i % len(turns)]
+        copies = 2 if scheme is COPIES else 1
+        whole = scheme is BCAST or "scheme.name=summa" in settings
+        partition = None if whole else f"uneven-{nranks // copies}"
+        settings = ["train.epochs=3", *settings, *scheme]
+        path = folder / f"{graph}.graph"
+        cases.append({"graph": path, "partition": partition, "settings": settings})
+    for checks in verified(nranks, cases):
+        assert checks >= TRAFFIC | {"loss curve", "first gradient"}

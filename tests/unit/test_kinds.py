@@ -1,0 +1,125 @@
+"""Products with the weight of each row's kind, of every kernel, against loops over the rows."""
+
+import numpy as np
+import pytest
+from kernel_cases import DTYPES, IN_TURN, give, junk, near, needs_native, same_bits
+
+from gcnmpi.kernels.interface.kinds import KindProduct, kinds_of
+from gcnmpi.kernels.kinds import OneKindAfterTheOther
+from gcnmpi.options.kernel import KERNELS
+
+# Rows, kinds, columns, columns of the result, blocks.
+SIZES = [
+    (0, 3, 4, 2, 1), (1, 1, 1, 1, 1), (40, 3, 5, 7, 1), (40, 50, 8, 16, 1), (40, 3, 0, 2, 1),
+    (40, 3, 2, 0, 1), (300, 4, 17, 33, 1), (40, 3, 6, 9, 3), (90, 2, 24, 8, 2), (64, 5, 9, 65, 1),
+]  # fmt: skip
+of_sizes = pytest.mark.parametrize("size", SIZES, ids=str)
+
+
+class Case:
+    """Rows of which most are of kind 1, if there is one, and none of the last of several."""
+
+    def __init__(self, random, size, dtype):
+        rows, count, self.inner, self.width, self.blocks = size
+        self.kinds = random.integers(0, max(1, count - 1), rows)
+        self.kinds[: rows // 2] = min(1, count - 1)
+        random.shuffle(self.kinds)
+        self.count, shape = count, (count * self.inner, self.width // self.blocks)
+        of_rows = (rows, self.inner), (rows, self.width)
+        made = (random.standard_normal(each).astype(dtype) for each in (*of_rows, shape))
+        self.x, self.y, self.weights = (array.astype(np.float64) for array in made)
+
+    def whole(self, kind, weights):
+        """The matrix of a kind, (inner, width), with zeros beside its blocks."""
+        found, (i, o) = np.zeros((self.inner, self.width)), self.block
+        for b in range(self.blocks):
+            rows = slice(kind * self.inner + b * i, kind * self.inner + (b + 1) * i)
+            found[b * i : (b + 1) * i, b * o : (b + 1) * o] = weights[rows]
+        return found
+
+    @property
+    def block(self):
+        return self.inner // self.blocks, self.width // self.blocks
+
+    def product(self, kernel, x, weights, out):
+        kinds = kinds_of(self.kinds, self.count, kernel.resident)
+        return KindProduct(kinds, x, weights, out, self.blocks)
+
+
+@IN_TURN
+@of_sizes
+def test_each_row_is_multiplied_with_the_weight_of_its_kind(kernel, random, size):
+    case = Case(random, size, kernel.dtype)
+    out = junk(kernel, *case.y.shape)
+    kernel.multiply_kinds(
+        case.product(kernel, give(kernel, case.x), give(kernel, case.weights), out)
+    )
+    rows = [x @ case.whole(kind, case.weights) for x, kind in zip(case.x, case.kinds, strict=True)]
+    near(kernel, out, np.reshape(rows, case.y.shape))
+
+
+@IN_TURN
+@of_sizes
+def test_the_adjoint_multiplies_with_the_transposed_weights(kernel, random, size):
+    case = Case(random, size, kernel.dtype)
+    out = junk(kernel, *case.x.shape)
+    kernel.multiply_kinds_t(
+        case.product(kernel, out, give(kernel, case.weights), give(kernel, case.y))
+    )
+    rows = [
+        y @ case.whole(kind, case.weights).T for y, kind in zip(case.y, case.kinds, strict=True)
+    ]
+    near(kernel, out, np.reshape(rows, case.x.shape))
+
+
+@IN_TURN
+@of_sizes
+def test_the_gradient_of_a_weight_is_a_sum_over_the_rows_of_its_kind(kernel, random, size):
+    case = Case(random, size, kernel.dtype)
+    out = junk(kernel, *case.weights.shape)
+    kernel.kinds_gradient(case.product(kernel, give(kernel, case.x), out, give(kernel, case.y)))
+    expected, (i, o) = np.zeros(case.weights.shape), case.block
+    for x, y, kind in zip(case.x, case.y, case.kinds, strict=True):
+        for b in range(case.blocks):
+            rows = slice(kind * case.inner + b * i, kind * case.inner + (b + 1) * i)
+            expected[rows] += np.outer(x[b * i : (b + 1) * i], y[b * o : (b + 1) * o])
+    near(kernel, out, expected, 10)
+
+
+@needs_native
+@DTYPES
+def test_bits_depend_on_no_number_of_threads(dtype):
+    found = []
+    for threads in (1, 2, 3):
+        kernel, random = KERNELS.get("native")(dtype, threads), np.random.default_rng(2)
+        case = Case(random, (20_000, 7, 24, 40, 1), dtype)
+        x, y, weights = (give(kernel, each) for each in (case.x, case.y, case.weights))
+        out, back, gradient = (junk(kernel, *each.shape) for each in (y, x, weights))
+        kernel.multiply_kinds(case.product(kernel, x, weights, out))
+        kernel.multiply_kinds_t(case.product(kernel, back, weights, y))
+        kernel.kinds_gradient(case.product(kernel, x, gradient, y))
+        found.append((out, back, gradient))
+    same_bits(found)
+
+
+def test_rows_are_multiplied_some_at_a_time(monkeypatch, random):
+    """More of one kind than are brought together at once."""
+    monkeypatch.setattr("gcnmpi.kernels.kinds.AT_ONCE", 16)
+    kernel = KERNELS.get("scipy")(np.float64)
+    assert isinstance(kernel, OneKindAfterTheOther)
+    case = Case(random, (100, 3, 5, 4, 1), np.float64)
+    out = junk(kernel, *case.y.shape)
+    kernel.multiply_kinds(case.product(kernel, case.x, case.weights, out))
+    rows = [x @ case.whole(kind, case.weights) for x, kind in zip(case.x, case.kinds, strict=True)]
+    near(kernel, out, np.array(rows))
+
+
+@needs_native
+def test_what_does_not_fit_is_refused():
+    kernel = KERNELS.get("native")(np.float64)
+    case = Case(np.random.default_rng(3), (9, 3, 4, 6, 2), np.float64)
+    with pytest.raises(ValueError, match="not the weights of the kinds"):
+        kernel.multiply_kinds(case.product(kernel, case.x, case.weights[1:], case.y))
+    case.kinds = case.kinds[1:]
+    with pytest.raises(ValueError, match="not the kinds of the rows"):
+        kernel.multiply_kinds(case.product(kernel, case.x, case.weights, case.y))
