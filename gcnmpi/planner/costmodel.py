@@ -42,6 +42,12 @@ from functools import partial
 from gcnmpi.core.volume import NOTHING, Volume
 from gcnmpi.layout.place import Place, Space
 from gcnmpi.nn.operators.inserted import FINISH, FINISH_BACKWARD
+from gcnmpi.nn.operators.relations import (
+    LINEAR_BY,
+    LINEAR_BY_GRAD,
+    LINEAR_BY_T,
+    LinearBy,
+)
 from gcnmpi.nn.operators.spaces import EXPAND, FOLD
 from gcnmpi.nn.operators.sparse import SPARSE_COMBINE, SPARSE_WEIGHT_GRAD
 from gcnmpi.nn.program import INPUT, Finish, Step, products
@@ -163,6 +169,7 @@ def products_seconds(
             seconds, volume = _step(case, rank, made, step)
             if step is not None:
                 seconds["sparse"] += _sparse_seconds(case, rank, step)
+                seconds["dense"] += _seconds_by_kind(case, rank, step)
             volumes[rank] += volume
             slowest = max(slowest, seconds, key=lambda parts: sum(parts.values()))
         for name, value in slowest.items():
@@ -213,6 +220,20 @@ def _sparse_seconds(case: Case, rank: int, step: Step) -> float:
         rows, inner = inner, rows
     product = Sparse(rows, inner, case.input_entries(rank), step.operator.width, shuffled=True)
     return case.machine.sparse_seconds(product, case.work.itemsize)
+
+
+def _seconds_by_kind(case: Case, rank: int, step: Step) -> float:
+    """Seconds of a product of rows with the weight of each one's kind, or of its gradients."""
+    linear, values = step.operator, case.program.values
+    if not isinstance(linear, LinearBy):
+        return 0.0
+    rows, inner = case.rows(rank, values[step.number].place), values[linear.inputs[1]].width
+    product = {
+        LINEAR_BY: Dense(rows, inner, linear.width),
+        LINEAR_BY_T: Dense(rows, linear.width, inner),
+        LINEAR_BY_GRAD: Dense(inner, rows, linear.width),
+    }[step.instruction]
+    return case.machine.dense_seconds(product, case.work.itemsize) / linear.blocks
 
 
 def passes_seconds(case: Case, rank: int, steps: Sequence[Step]) -> float:

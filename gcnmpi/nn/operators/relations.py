@@ -132,8 +132,8 @@ def _numbers(step: Step, rows: int, columns: int, entries: int) -> int:
     return 2 * entries + 3 * linear.kinds * linear.width
 
 
-LINEAR_BY = Instruction("linear_by", _linear_by, kept=_numbers)
-LINEAR_BY_T = Instruction("linear_by_t", _linear_by_t)
-LINEAR_BY_GRAD = Instruction("linear_by_grad", _linear_by_grad)
+LINEAR_BY = Instruction("linear_by", _linear_by, passes=2, kept=_numbers)
+LINEAR_BY_T = Instruction("linear_by_t", _linear_by_t, passes=2)
+LINEAR_BY_GRAD = Instruction("linear_by_grad", _linear_by_grad, passes=2)
 
 RULES = {LinearBy: Rule(LINEAR_BY, _gradient)}
