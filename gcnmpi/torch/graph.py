@@ -77,12 +77,13 @@ class Graph(Runs, OfPairs, OfFolder, OfThisProcess):
         check_weights: bool,
         arc_features: torch.Tensor | None,
         arc_numbers: Callable[[], torch.Tensor],
+        typed: Callable[[], tuple[torch.Tensor, torch.Tensor]],
     ) -> None:
         self._ranks, self._laid, self._moves = ranks, laid, moves
         self._opened, self._stored = opened, opened.source.stored
         self._seed = opened.config.train.seed
         self._max_bytes = opened.config.loading.max_bytes
-        self._arc_features, self._arc_numbers = arc_features, arc_numbers
+        self._arc_features, self._arc_numbers, self._typed_arcs = arc_features, arc_numbers, typed
         self.collective = Collective(ranks)
         self.batches = Batching(self, ranks, opened, laid, moves)
         self._sum_gradients = GradientSum(ranks)
@@ -147,6 +148,17 @@ class Graph(Runs, OfPairs, OfFolder, OfThisProcess):
         """
         self._check_not_parallel("edge_ids")
         return self._arc_numbers()
+
+    @cached_property
+    @eager
+    def typed_edges(self) -> tuple[torch.Tensor, torch.Tensor]:
+        """(2, arcs) and (arcs,) int64: ends as in ``edge_index``, of parallel arcs too; relations.
+
+        The first time it is for all ranks together.
+        """
+        if not self._stored.manifest.relations:
+            raise ValueError("the graph has no relations")
+        return self._typed_arcs()
 
     @property
     def plan(self) -> Plan:

@@ -11,7 +11,7 @@ import torch
 
 from gcnmpi.core.resident import keep_large_arrays, return_freed_memory
 from gcnmpi.halo.plan import local_numbers
-from gcnmpi.layout.entries import EntryRows, load_entry_rows
+from gcnmpi.layout.entries import NO_ARC, RELATION, EntryRows, load_entry_rows
 from gcnmpi.layout.loading import check_content
 from gcnmpi.layout.runtime import Demand, Source
 from gcnmpi.mpi.comm import Comm, agreed
@@ -19,7 +19,12 @@ from gcnmpi.mpi.process import world
 from gcnmpi.options.config import Config, from_table
 from gcnmpi.options.task import LINKS
 from gcnmpi.run.opening import find_source, start
-from gcnmpi.run.own_rows import check_labels, own_arc_features, own_features
+from gcnmpi.run.own_rows import (
+    check_labels,
+    own_arc_features,
+    own_features,
+    own_relations,
+)
 from gcnmpi.schemes.p2p import lay_out
 from gcnmpi.schemes.row_scheme import Laid
 from gcnmpi.torch.graph import Graph
@@ -129,7 +134,7 @@ def open(
             warnings.warn(line, stacklevel=2)
     laid = lay_out(runtime, source, config, Demand())
     stored, entries = source.stored, Entries(comm, source, laid, config)
-    arcs = entries.features(), entries.numbers
+    arcs = entries.features(), entries.numbers, entries.typed
     ranks = Ranks(runtime)
     moves = Moves(ranks, laid, config)
     g = Graph(ranks, opened, laid, moves, check_weights, *arcs)
@@ -165,6 +170,15 @@ class Entries:
         entries, order = self._ordered
         rows = own_arc_features(self._comm, stored, partial(entries.load, loops="zero"))
         return torch.from_numpy(rows[order].astype(self._config.dtype))
+
+    def typed(self) -> tuple[torch.Tensor, torch.Tensor]:
+        """Both ends of each arc, and its relation."""
+        stored, plan, (entries, order) = self._source.stored, self._laid.plan, self._ordered
+        order = order[entries.arcs[order] != NO_ARC]
+        kinds = own_relations(self._comm, stored, partial(entries.load, loops=RELATION))
+        ends = (local_numbers(plan.own, plan.halo, i) for i in (entries.columns, entries.rows))
+        pairs = torch.from_numpy(np.stack([each[order] for each in ends]).astype(np.int64))
+        return pairs, torch.from_numpy(kinds[order, 0].astype(np.int64))
 
     @property
     def _ordered(self) -> tuple[EntryRows, np.ndarray]:

@@ -34,7 +34,8 @@ def fake(**variables):
 
 def test_kernel_on_the_fake():
     files = [
-        f"tests/unit/test_{name}.py" for name in ("kernels", "kinds", "messages", "neighbours", "norms")
+        f"tests/unit/test_{name}.py"
+        for name in ("kernels", "kinds", "messages", "neighbours", "norms")
     ]
     command = [sys.executable, "-m", "pytest", "-k", "cupy", *files]
     done = subprocess.run(command, cwd=ROOT, env=fake(), capture_output=True, text=True)
