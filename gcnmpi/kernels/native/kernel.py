@@ -50,7 +50,7 @@ try:
 except ImportError as error:
     raise UserError(*_reason(error)) from error
 
-if not hasattr(_native.Float32, "spmm_values"):  # an editable installation
+if not hasattr(_native.Float32, "multiply_kinds"):  # an editable installation
     raise UserError("was built from older sources", "install gcnmpi again")
 
 _FORMATS = {name: number for number, name in enumerate(FORMATS)}  # enum Format of the sources
