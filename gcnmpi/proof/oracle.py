@@ -28,7 +28,6 @@ from gcnmpi.proof.scores import score
 from gcnmpi.proof.updates import UPDATES, Weights, clipped, rate
 from partition.graph.examples import ARCS, examples_of
 from partition.graph.graph import UNLABELLED, Graph, aggregation_matrix
-from partition.graph.typed import inputs_of
 
 FEATURES = "0.features"  # among them where they are trained, (n, width)
 
@@ -70,6 +69,19 @@ def train(graph: Graph, direction: str, config: Config, epochs: int) -> Curve:
     return Curve(losses, first, weights, problem.logits(weights), problem.matrix)
 
 
+def inputs(graph: Graph) -> np.ndarray:
+    """The features, or those of each type of vertices side by side, 0 in rows of other types."""
+    if graph.features is not None:
+        return np.asarray(graph.features, np.float64)
+    assert graph.vertex_types is not None
+    columns = [
+        np.pad(x, ((own.start, graph.n - own.stop), (0, 0)))
+        for name, x in graph.type_features.items()
+        for own in [graph.vertex_types.range(name)]
+    ]
+    return np.hstack(columns).astype(np.float64)
+
+
 class Rows:
     """The rows that a network gives to a graph's vertices and arcs, at any weights.
 
@@ -85,10 +97,8 @@ class Rows:
         width: int = 0,
         network: Network | None = None,
     ) -> None:
-        inputs = inputs_of(graph)
-        assert inputs is not None
         self.config, options = config, graph_of(config)
-        self.features = np.asarray(inputs, np.float64)
+        self.features = inputs(graph)
         if options.feature_norm == "row":
             sums = self.features.sum(axis=1, keepdims=True)
             self.features = self.features / np.where(sums == 0, np.inf, sums)
