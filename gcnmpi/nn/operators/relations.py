@@ -42,31 +42,19 @@ def _gradient(tape: Tape, number: int, gradient: int) -> None:
 
 
 def _linear_by(linear: LinearBy, binding: Binding, step: Step) -> Run:
-    """Forward x·W, of the weight of each row's kind."""
+    """Forward x·W, backward g·Wᵀ, of the weight of each row's kind."""
     weights, made = _weights(linear, binding)
-    x, out, kernel = binding.read(step, 1), binding.written(step), binding.kernel
-    product = KindProduct(_kinds(linear, binding, step), x, weights, out, linear.blocks)
+    given, out, kernel = binding.read(step, 1), binding.written(step), binding.kernel
+    back = step.instruction is LINEAR_BY_T
+    x, y = (out, given) if back else (given, out)
+    product = KindProduct(_kinds(linear, binding, step), x, weights, y, linear.blocks)
+    multiply = kernel.multiply_kinds_t if back else kernel.multiply_kinds
     phases = binding.halo(step).phases
 
     def run(epoch: int) -> None:
         with phases("gemm"):
             made()
-            kernel.multiply_kinds(product)
-
-    return run
-
-
-def _linear_by_t(linear: LinearBy, binding: Binding, step: Step) -> Run:
-    """Backward g·Wᵀ, of the same weights."""
-    weights, made = _weights(linear, binding)
-    grad, out, kernel = binding.read(step, 1), binding.written(step), binding.kernel
-    product = KindProduct(_kinds(linear, binding, step), out, weights, grad, linear.blocks)
-    phases = binding.halo(step).phases
-
-    def run(epoch: int) -> None:
-        with phases("gemm"):
-            made()
-            kernel.multiply_kinds_t(product)
+            multiply(product)
 
     return run
 
@@ -133,7 +121,7 @@ def _numbers(step: Step, rows: int, columns: int, entries: int) -> int:
 
 
 LINEAR_BY = Instruction("linear_by", _linear_by, passes=2, kept=_numbers)
-LINEAR_BY_T = Instruction("linear_by_t", _linear_by_t, passes=2)
+LINEAR_BY_T = Instruction("linear_by_t", _linear_by, passes=2)
 LINEAR_BY_GRAD = Instruction("linear_by_grad", _linear_by_grad, passes=2)
 
 RULES = {LinearBy: Rule(LINEAR_BY, _gradient)}
