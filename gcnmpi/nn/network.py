@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from gcnmpi.core.functions import AVERAGES, REDUCTIONS
-from gcnmpi.layout.entries import OF_RELATIONS, RELATION, SHARE
+from gcnmpi.layout.entries import GROUP, OF_RELATIONS, RELATION, SHARE
 from gcnmpi.layout.place import Space
+from gcnmpi.nn.operator import Operator, Parameter, without_unread
 from gcnmpi.nn.operators import rule_of
 from gcnmpi.nn.operators.arcs import (
     ArcInput,
@@ -24,7 +25,6 @@ from gcnmpi.nn.operators.neighbours import Aggregate, Attend, AttendV2, MaxAggre
 from gcnmpi.nn.operators.norms import BatchNorm, LayerNorm, Normalize
 from gcnmpi.nn.operators.relations import LinearBy
 from gcnmpi.nn.operators.spaces import Expand, Reduce, Source, Target
-from gcnmpi.nn.program import Operator, Parameter, without_unread
 from gcnmpi.nn.structure import Network
 from partition.errors import UserError, check_name
 
@@ -139,7 +139,7 @@ class Builder:
     def linear_by_relation(
         self, x: int, width: int, name: str, layer: int, bases: int = 0, blocks: int = 1
     ) -> int:
-        """Rows of arcs, each times the weight of the relation that it is of.
+        """Rows of arcs or groups, each times the weight of the relation that it is of.
 
         ``name.weight`` is stored (relations, columns of x, width). With ``bases``, weights are sums
         of so many matrices, (bases, columns of x, width), mixed by ``name.comp`` (relations,
@@ -160,11 +160,12 @@ class Builder:
             shape = kinds, bases
             mix = self._random(f"{name}.comp", shape, layer, "glorot", *shape)
         facts = width, self.layer(x), kinds, weight, mix, blocks
-        return self._append(LinearBy((self._of_arcs(RELATION), x), *facts))
+        kind = self._of_arcs(GROUP if self._spaces[x] is Space.GROUPS else RELATION)
+        return self._append(LinearBy((kind, x), *facts))
 
     def mean_by_relation(self, x: int) -> int:
-        """For each vertex the sum over relations of the mean of the rows of arcs into it."""
-        return self.reduce(self.scale_heads(self._of_arcs(SHARE), x), "sum")
+        """For each group of arcs, of one relation into a vertex, the mean of neighbours' rows."""
+        return self.weighed_sum(self._of_arcs(SHARE), x, Space.GROUPS)
 
     def bias(self, x: int, name: str, layer: int | None = None, fan_in: int = 0) -> int:
         """x + 1·bᵀ, with b of 0 in the beginning, or uniform in ±1/√fan_in where that is given."""
@@ -237,31 +238,31 @@ class Builder:
         x = x if self._spaces[x] is Space.WHOLE else self.expand(x)
         return self._append(Source((x,), self.width(x), self.layer(x)))
 
-    def target(self, x: int) -> int:
-        """For each arc the row of x of the vertex that it leads to."""
-        return self._append(Target((x,), self.width(x), self.layer(x)))
+    def target(self, x: int, to: Space = Space.ENTRIES) -> int:
+        """For each arc, or group of arcs, the row of x of the vertex or group that it is into."""
+        return self._append(Target((x,), self.width(x), self.layer(x), to))
 
-    def reduce(self, x: int, *kinds: str) -> int:
-        """For each vertex, functions of the rows of the arcs into it, side by side.
+    def reduce(self, x: int, *kinds: str, to: Space = Space.OWN) -> int:
+        """For each vertex, or group, functions of the rows of its arcs or groups, side by side.
 
         ``kinds`` are "sum", "mean", "max", "min" or "std": the columns of the first one, then those
         of the next.
         """
         for kind in kinds:
             check_name("function of arcs", kind, REDUCTIONS)
-        return self._append(Reduce((x,), len(kinds) * self.width(x), self.layer(x), kinds))
+        return self._append(Reduce((x,), len(kinds) * self.width(x), self.layer(x), kinds, to))
 
-    def softmax(self, x: int) -> int:
-        """Each column's softmax over the arcs into a vertex."""
-        return self._append(Softmax((x,), self.width(x), self.layer(x)))
+    def softmax(self, x: int, within: Space = Space.OWN) -> int:
+        """Each column's softmax over the arcs into a vertex, or of a group."""
+        return self._append(Softmax((x,), self.width(x), self.layer(x), within))
 
-    def weighed_sum(self, values: int, x: int) -> int:
-        """For each vertex the sum of its neighbours' rows of x, times numbers of the arcs.
+    def weighed_sum(self, values: int, x: int, to: Space = Space.OWN) -> int:
+        """For each vertex, or group, the sum of neighbours' rows of x, times numbers of the arcs.
 
         ``values`` have a column for each head.
         """
         x = x if self._spaces[x] is Space.WHOLE else self.expand(x)
-        return self._append(WeighedSum((values, x), self.width(x), self.layer(x)))
+        return self._append(WeighedSum((values, x), self.width(x), self.layer(x), to))
 
     def end_dots(self, target: int, source: int, heads: int) -> int:
         """For each arc and head the dot product of a row of ``target`` and one of ``source``."""
@@ -391,7 +392,7 @@ class Builder:
     def _append(self, operator: Operator) -> int:
         given = [self._spaces[i] for i in operator.inputs]
         try:
-            space = rule_of(operator.as_finish()).space(given)
+            space = rule_of(operator.as_finish()).space(operator, given)
         except ValueError as error:
             raise UserError(
                 f"{operator.words}: {error}",

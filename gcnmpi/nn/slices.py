@@ -16,10 +16,10 @@ ARCS_AT_ONCE = 1 << 15
 """Rows of arcs of a slice: few, but enough that a step takes far longer than its call."""
 
 
-def slices_of(scheme: Scheme, kernel: Kernel, program: Program) -> Sequence[ArcSlice[Pattern]]:
+def slices_of(scheme: Scheme, program: Program) -> Sequence[ArcSlice[Pattern]]:
     """The slices of a rank's arcs, for the loops of a program; none if it has no rows of arcs."""
     halo = scheme.halo_of(1) if program.needs_entries else None
-    return () if halo is None else kernel.slices(halo.pattern, ARCS_AT_ONCE)
+    return () if halo is None else halo.patterns.slices(ARCS_AT_ONCE, program.incidences)
 
 
 def bind(

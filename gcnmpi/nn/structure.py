@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from gcnmpi.layout.place import Space
+from gcnmpi.nn.operator import Operator, Parameter
 from gcnmpi.nn.operators.arcs import ArcInput
-from gcnmpi.nn.program import Operator, Parameter
 
 
 @dataclass(frozen=True)

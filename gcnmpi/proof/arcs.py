@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
+from gcnmpi.nn.operator import Operator
 from gcnmpi.nn.operators.arcs import (
     ArcInput,
     EndDots,
@@ -21,19 +22,37 @@ from gcnmpi.nn.operators.arcs import (
 )
 from gcnmpi.nn.operators.relations import LinearBy
 from gcnmpi.nn.operators.spaces import Expand, Reduce, Source, Target
-from gcnmpi.nn.program import Operator
 from gcnmpi.proof.passes import ArcRows, Arrays, Backward, Gradients, Pass
+from partition.graph.examples import ARCS, VERTICES
 
 CONSTANT = 1e-5  # numbers whose variance is up to this do not deviate
 
 Made = tuple[np.ndarray, Backward]
 
 
-def gives_arcs(operator: Operator, inputs: Sequence[bool]) -> bool:
-    """Whether a value has a row for each arc, if those of its inputs have or have not."""
-    if isinstance(operator, ArcInput | Source | Target | EndDots):
-        return True
-    return False if isinstance(operator, Reduce | WeighedSum) else any(inputs)
+GROUPS = "groups"
+
+
+def rows_of(operator: Operator, inputs: Sequence[str]) -> str:
+    """What a value has a row for, if those of its inputs are known."""
+    if isinstance(operator, ArcInput):
+        return GROUPS if operator.given == "group" else ARCS
+    if isinstance(operator, Source | EndDots):
+        return ARCS
+    if isinstance(operator, Target | Reduce | WeighedSum):
+        return _ROWS[operator.to]
+    return next((one for one in inputs if one != VERTICES), VERTICES)
+
+
+def arcs_of(operator: Operator, arcs: ArcRows, rows: Sequence[str]) -> ArcRows:
+    """The arcs as an operator sees them, whose inputs and value have ``rows``."""
+    if GROUPS not in (*rows, _ROWS.get(getattr(operator, "within", ""))):
+        return arcs
+    goes_over_arcs = ARCS in rows or isinstance(operator, WeighedSum | EndDots)
+    return arcs.grouped if goes_over_arcs else arcs.of_groups
+
+
+_ROWS = {"own": VERTICES, "entries": ARCS, "groups": GROUPS}
 
 
 def _arc_input(op: ArcInput, x: list, w: Arrays, run: Pass) -> Made:

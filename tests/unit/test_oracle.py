@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 from test_rng import scalar_hash
 
+from gcnmpi.nn.operator import Operator
 from gcnmpi.nn.operators.neighbours import Attend
-from gcnmpi.nn.program import Operator
 from gcnmpi.options.config import from_table
 from gcnmpi.proof import arcs, losses, oracle, passes, rules, scores, updates
 from partition.graph.graph import Graph

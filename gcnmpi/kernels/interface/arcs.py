@@ -7,11 +7,14 @@ numbers of an entry belong to as many equally wide groups of columns.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Generic, Protocol, TypeVar
 
+import numpy as np
+
 from gcnmpi.kernels.epilogues import EpilogueOf
+from gcnmpi.layout.place import Incidence, Space
 
 A = TypeVar("A")
 P = TypeVar("P")
@@ -59,21 +62,26 @@ class Reduction(Generic[A, P]):
 
 @dataclass(frozen=True)
 class ArcSlice(Generic[P]):
-    """Some rows of a pattern, one after the other, and their entries.
+    """Some own rows, one after the other, and their groups and entries.
 
     Attributes
     ----------
     number : int
-        Which of the slices of the pattern it is.
-    rows, entries : slice
-    pattern : pattern
+        Which of the slices it is.
+    rows : mapping of Space to slice
+        Which of the rows of a space are in it.
+    patterns : mapping of Incidence to pattern
         Of these rows; for operations by rows only, if there are more slices than one.
     """
 
     number: int
-    rows: slice
-    entries: slice
-    pattern: P
+    rows: Mapping[Space, slice]
+    patterns: Mapping[Incidence, P]
+
+    def count(self, space: Space) -> int:
+        """How many rows of a space are in it."""
+        rows = self.rows[space]
+        return int(rows.stop - rows.start)
 
 
 class ArcOperations(Protocol[A, P]):
@@ -82,8 +90,17 @@ class ArcOperations(Protocol[A, P]):
     Sums are made in the order of the entries.
     """
 
-    def slices(self, pattern: P, entries: int) -> Sequence[ArcSlice[P]]:
-        """A pattern cut into slices of about so many entries, or whole where that is as good."""
+    def cuts(self, starts: np.ndarray, entries: int) -> Sequence[tuple[int, int]]:
+        """Rows, first to last, of slices of about so many entries; or all, if that is as good.
+
+        Parameters
+        ----------
+        starts : (rows + 1,) integers
+            Where the entries of each row begin.
+        """
+
+    def some_rows(self, pattern: P, rows: slice) -> P:
+        """The pattern of some of its rows, for operations by rows; itself, if they are all."""
 
     def take(self, of: Taken[A, P]) -> None:
         """The rows of both ends of every entry, added."""

@@ -17,6 +17,7 @@ from __future__ import annotations
 from collections import ChainMap
 from collections.abc import Mapping
 
+from gcnmpi.nn.operator import Operator
 from gcnmpi.nn.operators import (
     arcs,
     degrees,
@@ -28,7 +29,6 @@ from gcnmpi.nn.operators import (
     relations,
     spaces,
 )
-from gcnmpi.nn.program import Operator
 from gcnmpi.nn.tape import Rule
 
 _FAMILIES = dense, elementwise, inserted, neighbours, norms, spaces, arcs, relations, degrees
