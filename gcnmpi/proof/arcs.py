@@ -104,7 +104,7 @@ def _std(x: np.ndarray, arcs: ArcRows) -> _Function:
 
 def _extreme(x: np.ndarray, arcs: ArcRows, sign: float) -> _Function:
     """The largest number, or with a sign of −1 the smallest."""
-    largest = np.full((arcs.n, x.shape[1]), -np.inf)
+    largest = np.full((arcs.count, x.shape[1]), -np.inf)
     np.maximum.at(largest, arcs.target, sign * x)
     attains = np.where(sign * x == largest[arcs.target], np.arange(len(x))[:, np.newaxis], len(x))
     first = np.full(largest.shape, len(x))

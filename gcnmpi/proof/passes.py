@@ -32,6 +32,7 @@ class ArcRows:
     given: np.ndarray  # (arcs, d) features, 0 of loops that were added
     relation: np.ndarray  # (arcs,) its number, 0 too
     places: np.ndarray  # (stored arcs,) where those of the graph are among them
+    rows: int | None = None  # how many rows they lead to, if these are not the vertices
 
     @classmethod
     def of(
@@ -63,7 +64,12 @@ class ArcRows:
     @property
     def degrees(self) -> np.ndarray:
         """The number of arcs into each vertex, (n,)."""
-        return np.bincount(self.target, minlength=self.n)
+        return np.bincount(self.target, minlength=self.count)
+
+    @property
+    def count(self) -> int:
+        """How many rows they lead to."""
+        return self.n if self.rows is None else self.rows
 
     @cached_property
     def groups(self) -> tuple[np.ndarray, np.ndarray]:
@@ -76,7 +82,7 @@ class ArcRows:
     def grouped(self) -> ArcRows:
         """The same arcs, as if each led to its group."""
         found, group = self.groups
-        return replace(self, n=len(found), target=group)
+        return replace(self, rows=len(found), target=group)
 
     @property
     def of_groups(self) -> ArcRows:
@@ -107,7 +113,7 @@ class ArcRows:
 
     def into(self, x: np.ndarray) -> np.ndarray:
         """The sum over the arcs into each vertex, (n, columns)."""
-        return summed(x, self.target, self.n)
+        return summed(x, self.target, self.count)
 
     def out_of(self, x: np.ndarray) -> np.ndarray:
         """The sum over the arcs that come from each vertex, (n, columns)."""
