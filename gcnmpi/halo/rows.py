@@ -48,7 +48,7 @@ class Halo(Protocol):
 
     @property
     def pattern(self) -> Pattern:
-        """That of M."""
+        """Own rows over local columns, one entry for each arc."""
 
     def empty(self, place: Place, width: int) -> Matrix:
         """A matrix that can be expanded."""
@@ -80,7 +80,7 @@ class _WithPatterns:
 
     @property
     def pattern(self) -> Pattern:
-        """That of M."""
+        """Own rows over local columns, one entry for each arc."""
         return self.patterns.of(Incidence.ARCS)
 
 

@@ -34,7 +34,7 @@ GROUPS = "groups"
 
 
 def rows_of(operator: Operator, inputs: Sequence[str]) -> str:
-    """What a value has a row for, if those of its inputs are known."""
+    """The rows of a value, by those of its inputs: vertices, arcs or groups."""
     if isinstance(operator, ArcInput):
         return GROUPS if operator.given == "group" else ARCS
     if isinstance(operator, Source | EndDots):

@@ -38,7 +38,7 @@ class ArcInput(Operator):
 
     @property
     def gives(self) -> Space:
-        """Arcs or groups."""
+        """Groups if it is their relation, else arcs."""
         return GROUPS if self.given == GROUP else ENTRIES
 
     @property
@@ -72,7 +72,7 @@ class WeighedSum(Operator):
 
     @property
     def gives(self) -> Space:
-        """Vertices or groups."""
+        """The rows that ``to`` says."""
         return self.to
 
 

@@ -52,7 +52,7 @@ class Target(Operator):
 
     @property
     def gives(self) -> Space:
-        """Arcs or groups."""
+        """The rows that ``to`` says."""
         return self.to
 
 
@@ -69,7 +69,7 @@ class Reduce(Operator):
 
     @property
     def gives(self) -> Space:
-        """Vertices or groups."""
+        """The rows that ``to`` says."""
         return self.to
 
     @property
