@@ -49,7 +49,7 @@ class Patterns:
             self._first = np.searchsorted(groups.starts, self._starts)
 
     def of(self, incidence: Incidence) -> Pattern:
-        """One of them."""
+        """The pattern of an incidence, made if it is not there."""
         if incidence not in self._made:
             self._made[incidence] = self._kernel.pattern(self._of(incidence), None)
         return self._made[incidence]
