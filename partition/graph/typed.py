@@ -180,13 +180,14 @@ def group_count(graph: Graph, direction: str) -> int:
     Of a large graph, those of every so many vertices are counted, which hashes choose.
     """
     relations: Any = graph.arc_type
-    every, chosen = max(1, graph.nnz // COUNTED_AT_ONCE), key(0)
+    every = max(1, graph.nnz // COUNTED_AT_ONCE)
+    chosen = mixed(np.arange(graph.n), key(0)) % np.uint64(every) == 0
     groups = []
     for start in range(0, graph.nnz, COUNTED_AT_ONCE):
         arcs = slice(start, min(start + COUNTED_AT_ONCE, graph.nnz))
         end = np.asarray(graph.indices[arcs], np.int64)
         if direction == "out":
             end = np.searchsorted(graph.indptr, np.arange(arcs.start, arcs.stop), "right") - 1
-        some = mixed(end, chosen) % np.uint64(every) == 0
+        some = chosen[end]
         groups.append(end[some] * len(graph.relations) + relations[arcs][some])
     return every * len(np.unique(np.concatenate(groups))) if groups else 0

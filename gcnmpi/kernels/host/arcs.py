@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
+from functools import lru_cache
 from itertools import pairwise
 
 import numpy as np
@@ -33,8 +34,7 @@ class Arcs(ABC):
             return pattern
         starts, none = pattern.starts[rows.start : rows.stop + 1], np.empty(0, np.int32)
         of_rows = starts - starts[0], pattern.indices[starts[0] : starts[-1]]
-        columns = np.zeros_like(pattern.column_starts)
-        return self._compiled(Pattern(*of_rows, columns, none, none, none))
+        return self._compiled(Pattern(*of_rows, _zeros(pattern.columns + 1), none, none, none))
 
     def _compiled(self, pattern: Pattern) -> Pattern:
         """With what compiled functions take."""
@@ -124,6 +124,12 @@ class Arcs(ABC):
 
 _EXTREMES = {"max": np.maximum, "min": np.minimum}
 _AT_ONCE = 1 << 15  # entries
+
+
+@lru_cache(maxsize=8)
+def _zeros(count: int) -> Array:
+    """So many zeros, which the patterns of all slices share: columns may be millions."""
+    return np.zeros(count, np.int64)
 
 
 def _pieces(starts: Array, entries: int) -> list[tuple[int, int]]:
