@@ -3,21 +3,38 @@
 A decoder is a network too: the rows of vertices are its features, pairs of vertices its arcs, and
 its logits, one a pair, are the scores. So it is compiled, differentiated, run slice by slice and
 exchanged as any other (:mod:`gcnmpi.schemes.scored`). The target of a pair is its first vertex, the
-source its second one; where the score is the same both ways, either may be either.
+source its second one; where the score is the same both ways, either may be either. The relation of
+a pair is that of the arc.
 """
 
 from __future__ import annotations
 
 from dataclasses import replace
 
+from gcnmpi.layout.entries import RELATION
 from gcnmpi.nn.network import Builder, Network
-from gcnmpi.options.task import DECODERS, LinkOptions
+from gcnmpi.nn.operators.triples import RowBy
+from gcnmpi.options.task import DECODERS, LinkOptions, tells_relations
 from partition.errors import UserError
 
 DEEP = ("hadamard", "concat")  # decoders with hidden layers
 
+TABLE = "decoder.relation"
+"""The rows of relations."""
+
 LAYER = 1 << 18
 """Of the decoder's first weight: no network is as deep, so no random number is drawn twice."""
+
+
+class TripleBuilder(Builder):
+    """Writes decoders that read the relation of a pair."""
+
+    def relation(self) -> int:
+        """The row of each pair's relation, of a trained table (relations, columns of a vertex)."""
+        shape = self._relations, self.width(self.input)
+        table = self._random(TABLE, shape, LAYER, "glorot", *shape, stored=shape)
+        kinds = self._of_arcs(RELATION)
+        return self._append(RowBy((kinds,), shape[1], 0, shape[0], table))
 
 
 def with_decoder(network: Network, task: LinkOptions) -> Network:
@@ -39,9 +56,13 @@ def dot(task: LinkOptions, width: int) -> Network:
 
 
 def distmult(task: LinkOptions, width: int) -> Network:
-    """Σ r ⊙ x ⊙ y with a trained row r (Yang et al. 2015), of one relation."""
-    b = Builder(width)
-    return _scored(b, _weighed_dot(b, "decoder.relation"))
+    """Σ r ⊙ x ⊙ y with a trained row r for each relation (Yang et al. 2015)."""
+    if not tells_relations(task):
+        b = Builder(width)
+        return _scored(b, _weighed_dot(b, TABLE))
+    triples = TripleBuilder(width, relations=task.decoder_relations)
+    first = triples.multiply(triples.target(triples.input), triples.relation())
+    return _scored(triples, triples.row_dots(first, triples.source(triples.input), 1))
 
 
 def hadamard(task: LinkOptions, width: int) -> Network:

@@ -97,6 +97,7 @@ DECODERS = Registry(
         "distmult": "gcnmpi.nn.decoders:distmult",
     },
 )
+OF_RELATIONS = ("distmult",)  # decoders that tell relations of pairs apart
 
 
 @options_of("task", of_all=True)
@@ -181,6 +182,10 @@ class LinkOptions(TaskConfig):
     decoder_residual: bool = key(
         False, "links: add the decoder's input to each hidden layer, which is as wide"
     )
+    decoder_relations: int = key(
+        0, "links: relations of pairs that distmult tells apart; 0: those of the pairs", low=0,
+        below=2**16 + 1, example=1,
+    )  # fmt: skip
     objective: str = key(
         "bce",
         "links: what is minimised: binary cross-entropy, softmax over the negatives of a pair, or "
@@ -189,8 +194,9 @@ class LinkOptions(TaskConfig):
     )
     negatives: str = key(
         "uniform,1",
-        "links: uniform,K: so many drawn pairs for each; pool,B: its first vertex with each of B "
-        "drawn ones; given: those of the pairs",
+        "links: uniform,K: so many drawn pairs for each; corrupt,K: so many with a drawn vertex in "
+        "place of either end; pool,B: its first vertex with each of B drawn ones; given: those of "
+        "the pairs",
         joined=",",
     )
     filter: bool = key(False, "links: negatives that are pairs to be learned do not count")
@@ -276,8 +282,8 @@ def check_task(task: TaskConfig) -> None:
 class Negatives:
     """The pairs that positives are told from, as ``task.negatives`` says.
 
-    ``kind`` is "uniform", "pool" or "given"; ``count`` how many there are for each positive, or in
-    the pool; of those given, the pairs say it.
+    ``kind`` is "uniform", "corrupt", "pool" or "given"; ``count`` how many there are for each
+    positive, or in the pool; of those given, the pairs say it.
     """
 
     kind: str
@@ -294,12 +300,21 @@ def negatives_of(task: LinkOptions) -> Negatives:
     if kind == "given" and not numbers:
         return Negatives(kind, 0)
     count = int(numbers[0]) if len(numbers) == 1 and numbers[0].isdecimal() else 0
-    if kind not in ("uniform", "pool") or not 0 < count < 2**24:
+    if kind not in ("uniform", "corrupt", "pool") or not 0 < count < 2**24:
         raise UserError(
-            f"task.negatives takes uniform,K, pool,B or given, not {task.negatives!r}",
+            f"task.negatives takes uniform,K, corrupt,K, pool,B or given, not {task.negatives!r}",
             "such as uniform,1 or pool,1024",
         )
     return Negatives(kind, count)
+
+
+def tells_relations(task: TaskConfig) -> bool:
+    """Whether the score of a pair depends on its relation."""
+    return (
+        isinstance(task, LinkOptions)
+        and task.decoder in OF_RELATIONS
+        and task.decoder_relations > 1
+    )
 
 
 def masks_arcs(task: TaskConfig) -> bool:

@@ -12,8 +12,9 @@ from gcnmpi.layout.place import Place, Space
 from gcnmpi.nn.describe import graph_of, network_of
 from gcnmpi.nn.network import Network
 from gcnmpi.nn.program import INPUT, Program, Step, products, summed
+from gcnmpi.nn.tasks.links import pairs_of, with_relations
 from gcnmpi.options.config import Config
-from gcnmpi.options.task import LINKS, ends, outputs
+from gcnmpi.options.task import LINKS, LinkOptions, ends, outputs
 from gcnmpi.planner.machine import Machine
 from gcnmpi.schemes.forecast import Forecast, Sparse
 from gcnmpi.schemes.operations import Operation, Product
@@ -173,8 +174,9 @@ def workload(
     """
     manifest = stored.manifest
     wanted = outputs(config.task, manifest)
-    if config.task.name == LINKS:
+    if isinstance(config.task, LinkOptions):
         wanted = ends(config.task, config.model, manifest)[1]
+        config = with_relations(config, pairs_of(stored, config.task))
     widths = features or manifest.inputs, classes or wanted
     for what, width in zip(("features", "labels"), widths, strict=True):
         if not width:

@@ -22,6 +22,7 @@ from gcnmpi.nn.operators.arcs import (
 )
 from gcnmpi.nn.operators.relations import LinearBy
 from gcnmpi.nn.operators.spaces import Expand, Reduce, Source, Target
+from gcnmpi.nn.operators.triples import RowBy
 from gcnmpi.proof.passes import ArcRows, Arrays, Backward, Gradients, Pass
 from partition.graph.examples import ARCS, VERTICES
 
@@ -203,6 +204,17 @@ def _linear_by(op: LinearBy, x: list, w: Arrays, run: Pass) -> Made:
     return np.einsum("edi,edio->edo", parts, own).reshape(len(rows), op.width), backward
 
 
+def _row_by(op: RowBy, x: list, w: Arrays, run: Pass) -> Made:
+    kinds, table = x[0][:, 0].astype(int), w[op.table]
+
+    def backward(g: np.ndarray) -> Gradients:
+        found = np.zeros_like(table)
+        np.add.at(found, kinds, g)
+        return [np.zeros_like(x[0])], {op.table: found}
+
+    return table[kinds], backward
+
+
 def _wide(values: np.ndarray, width: int) -> np.ndarray:
     """A number for each head, for each of its columns."""
     return np.repeat(values, width // values.shape[1], axis=1)
@@ -226,4 +238,5 @@ ARC_RULES: Mapping[type[Operator], Callable[..., Made]] = {
     ScaleHeads: _scale_heads,
     HeadDots: _head_dots,
     LinearBy: _linear_by,
+    RowBy: _row_by,
 }

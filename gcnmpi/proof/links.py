@@ -14,8 +14,9 @@ from dataclasses import replace
 import numpy as np
 
 from gcnmpi.nn.tasks.drawing import drawer_of
+from gcnmpi.nn.tasks.links import with_relations
 from gcnmpi.options.config import Config
-from gcnmpi.options.task import LinkOptions, chosen_metrics, hits_of
+from gcnmpi.options.task import LinkOptions, chosen_metrics, hits_of, tells_relations
 from gcnmpi.proof import oracle
 from gcnmpi.proof.arcs import rows_of
 from gcnmpi.proof.passes import ArcRows, Backward, Pass
@@ -26,7 +27,7 @@ from partition.graph.examples import ARCS, VERTICES
 from partition.graph.graph import Graph
 from partition.graph.links import PairSet, drawn_candidates
 
-Pair = tuple[int, int]
+Pair = tuple[int, ...]
 EQUAL = 1e-11  # how far apart scores are that count as equal
 
 
@@ -34,6 +35,7 @@ class LinkProblem:
     """The loss of a step, and scores, at any weights of the network and its decoder."""
 
     def __init__(self, graph: Graph, pairs: PairSet, direction: str, config: Config) -> None:
+        config = with_relations(config, pairs)
         task = config.task
         assert isinstance(task, LinkOptions)
         self.config, self.task, self.pairs, self._direction = config, task, pairs, direction
@@ -43,9 +45,14 @@ class LinkProblem:
         decoder = self.rows.network.decoder
         assert decoder is not None
         self.decoder = decoder
-        self._known = set(_listed(pairs.positives["train"]))
+        told = tells_relations(task)
+        self._relations = {
+            mask: np.array(pairs.relations[mask], int) if told else np.zeros(len(of), int)
+            for mask, of in pairs.positives.items()
+        }
+        self._known = set(_triples(pairs.positives["train"], self._relations["train"]))
         if not pairs.directed or task.decoder != "concat":  # a score that has no direction
-            self._known |= {(v, u) for u, v in self._known}
+            self._known |= {(v, u, r) for u, v, r in self._known}
 
     def gradient(
         self, weights: Mapping[str, np.ndarray], epoch: int, batch: int
@@ -65,20 +72,28 @@ class LinkProblem:
         of, count = drawn.counts.shape
         pairs = np.concatenate((drawn.pairs, drawn.negatives.reshape(-1, 2)))
         keys = np.concatenate((drawn.keys, drawn.negative_keys.ravel()))
-        scores, back = self._decoded(values[-1], pairs, keys, weights, step)
+        own = self._relations["train"][numbers]
+        relations = np.concatenate((own, np.repeat(own, count)))
+        scores, back = self._decoded(values[-1], pairs, relations, keys, weights, step)
         counts = drawn.counts.ravel().copy()
         if task.filter:
-            counts &= [tuple(pair) not in self._known for pair in pairs[of:].tolist()]
+            counts &= [each not in self._known for each in _triples(pairs, relations)[of:]]
         loss, slopes = _loss(task.objective, scores[:of], scores[of:], counts, count)
         of_rows, gradient = back(slopes)
         gradient |= rows.backward(backwards, values, of_rows, weights)
         return loss, gradient, moments
 
-    def scores(self, weights: Mapping[str, np.ndarray], pairs: np.ndarray) -> np.ndarray:
-        """Scores of pairs (m, 2) in an evaluation."""
+    def scores(
+        self,
+        weights: Mapping[str, np.ndarray],
+        pairs: np.ndarray,
+        relations: np.ndarray | None = None,
+    ) -> np.ndarray:
+        """Scores of pairs (m, 2), of relations (m,), in an evaluation."""
         rows = self.rows.forward(weights, None)[0][-1]
-        keys = np.zeros(len(pairs), np.uint64)
-        return self._decoded(rows, pairs, keys, weights, None)[0]
+        keys, of = np.zeros(len(pairs), np.uint64), np.zeros(len(pairs), int)
+        of = of if relations is None else relations
+        return self._decoded(rows, pairs, of, keys, weights, None)[0]
 
     def metrics(self, weights: Mapping[str, np.ndarray]) -> dict[str, float | None]:
         """All metrics of the task, as the trainer names them."""
@@ -86,12 +101,15 @@ class LinkProblem:
         for mask in ("val", "test"):
             positives = np.asarray(self.pairs.positives[mask], np.int64)
             common = np.asarray(self.pairs.negatives.get(mask, np.zeros((0, 2))), np.int64)
-            best = self.scores(weights, positives)
+            of = self._relations[mask]
+            best = self.scores(weights, positives, of)
             others = self.scores(weights, common)
             ranked = self._ranked(mask, positives)
             among = None
             if ranked is not None and len(positives):
-                among = self.scores(weights, ranked.reshape(-1, 2)).reshape(len(positives), -1)
+                of_ranked = np.repeat(of, ranked.shape[1])
+                among = self.scores(weights, ranked.reshape(-1, 2), of_ranked)
+                among = among.reshape(len(positives), -1)
             for metric in chosen_metrics(self.task):
                 found[f"{mask}_{metric}"] = metric_of(metric, best, others, among)
         return found
@@ -113,14 +131,15 @@ class LinkProblem:
         self,
         rows: np.ndarray,
         pairs: np.ndarray,
+        relations: np.ndarray,
         keys: np.ndarray,
         weights: Mapping[str, np.ndarray],
         step: int | None,
     ) -> tuple[np.ndarray, Callable[[np.ndarray], tuple[np.ndarray, Weights]]]:
         """Scores of pairs, and from their gradient that of the rows and of parameters."""
         first, second = pairs[:, 0], pairs[:, 1]
-        none = np.zeros((len(pairs), 0)), np.zeros(len(pairs), int)
-        arcs = ArcRows(len(rows), first, second, keys, *none, first)
+        none = np.zeros((len(pairs), 0))
+        arcs = ArcRows(len(rows), first, second, keys, none, relations, first)
         of_rows = Pass(self.rows.matrix, arcs, self.config.train.seed, step, {}, True)
         of_pairs = replace(of_rows, keys=keys)
         values, given = [rows], [VERTICES]
@@ -176,16 +195,29 @@ def train(
 
 def training_graph(graph: Graph, pairs: PairSet) -> Graph:
     """The graph without the arcs that are held out."""
-    held = [pair for mask in ("val", "test") for pair in _listed(pairs.positives[mask])]
-    return without(graph, held, pairs.directed)
+    if graph.arc_type is None or not pairs.relations:
+        held = [pair for mask in ("val", "test") for pair in _listed(pairs.positives[mask])]
+        return without(graph, held, pairs.directed)
+    triples = [
+        triple
+        for mask in ("val", "test")
+        for triple in _triples(pairs.positives[mask], pairs.relations[mask])
+    ]
+    return without(graph, triples, pairs.directed, graph.arc_type)
 
 
-def without(graph: Graph, pairs: Collection[Pair], directed: bool) -> Graph:
-    """The graph without the arcs of some pairs; both ways, if they have no direction."""
-    gone = {*pairs} | (set() if directed else {(v, u) for u, v in pairs})
+def without(
+    graph: Graph, pairs: Collection[Pair], directed: bool, kinds: np.ndarray | None = None
+) -> Graph:
+    """The graph without the arcs of some pairs; both ways, if they have no direction.
+
+    With the ``kinds`` of arcs, each pair is (u, v, kind).
+    """
+    gone = {*pairs} | (set() if directed else {(v, u, *kind) for u, v, *kind in pairs})
     source = np.repeat(np.arange(graph.n), np.diff(graph.indptr)).tolist()
-    target = np.asarray(graph.indices).tolist()
-    stay = np.array([arc not in gone for arc in zip(source, target, strict=True)], bool)
+    columns = [source, np.asarray(graph.indices).tolist()]
+    columns += [] if kinds is None else [np.asarray(kinds).tolist()]
+    stay = np.array([arc not in gone for arc in zip(*columns, strict=True)], bool)
     counts = np.bincount(np.array(source, int)[stay], minlength=graph.n)
     indptr = np.concatenate(([0], np.cumsum(counts)))
     weights, features, relations = (
@@ -261,3 +293,7 @@ def _loss(
 
 def _listed(pairs: np.ndarray) -> list[Pair]:
     return [(int(u), int(v)) for u, v in pairs]
+
+
+def _triples(pairs: np.ndarray, relations: np.ndarray) -> list[Pair]:
+    return [(int(u), int(v), int(r)) for (u, v), r in zip(pairs, relations, strict=True)]

@@ -21,6 +21,7 @@ from gcnmpi.kernels.interface.kernel import Kernel
 from gcnmpi.layout.runtime import Demand, Runtime, Source, resolved_direction
 from gcnmpi.mpi.comm import Comm, agreed, from_root, maximum, sees_devices
 from gcnmpi.mpi.hosts import crowded_node, most_ranks_a_node, place_on_node, share_of_cores
+from gcnmpi.nn.tasks.links import with_relations
 from gcnmpi.options.config import Config
 from gcnmpi.options.kernel import KERNELS, resolve
 from gcnmpi.options.scheme import SCHEMES, ExchangeOptions, SchemeConfig
@@ -70,7 +71,7 @@ def find_source(
     -------
     source : Source
     config : Config
-        With the options of the scheme as they are resolved.
+        With the options of the scheme, and the relations of pairs, as they are resolved.
 
     Raises
     ------
@@ -90,6 +91,7 @@ def find_source(
             )
         config = dataclasses.replace(config, scheme=scheme_config)
         stored = open_split(path, config)  # each rank checks what it reads
+        config = with_relations(config, stored.pairs)
         same = found is None or read_partition(path, found.name, parts=False).id == found.id
         if not same or stored.manifest != manifest:
             raise UserError(

@@ -95,6 +95,18 @@ class PairSet:
     relations: Mapping[str, np.ndarray] = field(default_factory=dict)
     relation_names: tuple[str, ...] = ()
 
+    @property
+    def kinds(self) -> int:
+        """How many relations there are, those without a pair too; 1 where there is one only."""
+        largest = (int(of.max(initial=0)) for of in self.relations.values())
+        return max(1, len(self.relation_names), *(1 + number for number in largest))
+
+    def keys(self, mask: str, n: int, some: slice = slice(None)) -> np.ndarray:
+        """A number for each positive of a mask with its relation, (m,) int64: see :func:`keys`."""
+        relations = self.relations.get(mask)
+        found = keys(self.positives[mask][some], n, self.directed)
+        return found if relations is None else found * self.kinds + relations[some]
+
 
 @dataclass(frozen=True)
 class _Description:
@@ -285,7 +297,7 @@ def check_pairs(pairs: PairSet, n: int) -> None:
 
     A UserError if a shape, the seed or ``replaced`` is wrong, a vertex is not there, a positive
     joins a vertex to itself, or one to validate or test on is also one to train on (either way
-    round if the set is not directed).
+    round if the set is not directed; of the same relation, where pairs have relations).
     """
     _check_shapes(pairs)
     if pairs.seed is not None and not 0 <= pairs.seed <= MAX_SEED:
@@ -306,17 +318,17 @@ def check_pairs(pairs: PairSet, n: int) -> None:
 def _check_held_out(pairs: PairSet, n: int) -> None:
     train = pairs.positives["train"]
     for mask in HELD_OUT:
-        held = np.sort(keys(pairs.positives[mask], n, pairs.directed))
+        held = np.sort(pairs.keys(mask, n))
         count, example = 0, 0
         for start in range(0, len(train) if len(held) else 0, _AT_ONCE):
-            found = keys(train[start : start + _AT_ONCE], n, pairs.directed)
+            found = pairs.keys("train", n, slice(start, start + _AT_ONCE))
             place = np.minimum(np.searchsorted(held, found), len(held) - 1)
             common = found[held[place] == found]
             if len(common) and not count:
                 example = int(common[0])
             count += len(common)
         if count:
-            pair = divmod(example, n)
+            pair = divmod(example // (pairs.kinds if pairs.relations else 1), n)
             raise UserError(
                 f"{count:,} pairs to train on are also in {mask}, such as {pair}",
                 "gcn-partition pairs --drop-held-out leaves them out of those to train on",

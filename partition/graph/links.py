@@ -265,12 +265,19 @@ def arc_places(
     return place
 
 
-def left_out(pairs: PairSet, source: np.ndarray, target: np.ndarray, n: int) -> np.ndarray:
+def left_out(
+    pairs: PairSet,
+    source: np.ndarray,
+    target: np.ndarray,
+    n: int,
+    relation: np.ndarray | None = None,
+) -> np.ndarray:
     """Which arcs are positives to validate or test on, (m,) bool; without a direction, both ways.
 
-    ``source`` is increasing: only held-out pairs with an end between its first and last number are
-    looked at in detail.
+    Where arcs and pairs have relations, only those of the same one. ``source`` is increasing: only
+    held-out pairs with an end between its first and last number are looked at in detail.
     """
+    kinds = 1 if relation is None or not pairs.relations else pairs.kinds
     if not len(source):
         return np.zeros(0, bool)
     low, high = int(source[0]), int(source[-1])
@@ -278,12 +285,18 @@ def left_out(pairs: PairSet, source: np.ndarray, target: np.ndarray, n: int) -> 
     for mask in HELD_OUT:
         every = pairs.positives[mask]
         for start in range(0, len(every), _AT_ONCE):
-            ends = np.asarray(every[start : start + _AT_ONCE], np.int64)
+            piece = slice(start, start + _AT_ONCE)
+            ends = np.asarray(every[piece], np.int64)
             for of in (ends,) if pairs.directed else (ends, ends[:, ::-1]):
-                some = of[(of[:, 0] >= low) & (of[:, 0] <= high)]
-                found.append(some[:, 0] * n + some[:, 1])
+                near = (of[:, 0] >= low) & (of[:, 0] <= high)
+                held_keys = of[near, 0] * n + of[near, 1]
+                if kinds > 1:
+                    held_keys = held_keys * kinds + pairs.relations[mask][piece][near]
+                found.append(held_keys)
     held = np.sort(np.concatenate(found)) if found else np.zeros(0, np.int64)
     wanted = source.astype(np.int64) * n + target
+    if kinds > 1 and relation is not None:
+        wanted = np.where(relation < kinds, wanted * kinds + relation, -1)
     if not len(held):
         return np.zeros(len(wanted), bool)
     places = np.minimum(np.searchsorted(held, wanted), len(held) - 1)

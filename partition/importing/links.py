@@ -15,7 +15,7 @@ import numpy as np
 
 from partition.errors import UserError
 from partition.graph.graph import MASKS, Graph
-from partition.graph.links import PairSet, held_out, identified, keys
+from partition.graph.links import HELD_OUT, PairSet, identified
 from partition.graph.relations import Relation, number_relations
 from partition.importing.readers.files import check_inside
 from partition.importing.readers.link_files import (
@@ -192,8 +192,8 @@ def pairs_from(
 
 def without_held_out(pairs: PairSet, n: int) -> tuple[PairSet, int]:
     """The set without pairs to train on that are also held out, and how many these are."""
-    held = np.unique(keys(held_out(pairs), n, pairs.directed))
-    keep = ~np.isin(keys(pairs.positives["train"], n, pairs.directed), held)
+    held = np.concatenate([pairs.keys(mask, n) for mask in HELD_OUT])
+    keep = ~np.isin(pairs.keys("train", n), held)
     return identified(_of_train(pairs, keep)), int((~keep).sum())
 
 

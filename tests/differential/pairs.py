@@ -14,6 +14,7 @@ from __future__ import annotations
 import subprocess
 import sys
 import tempfile
+from dataclasses import replace
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -24,13 +25,14 @@ import pyg  # which says that PyTorch is not there, and ends
 import torch
 from torch.nn.functional import softplus
 
+from gcnmpi.nn.decoders import symmetric
 from gcnmpi.nn.state import to_state
 from gcnmpi.nn.tasks.drawing import Drawn
 from gcnmpi.options.config import Config, from_table
-from gcnmpi.options.task import LinkOptions
+from gcnmpi.options.task import OF_RELATIONS, LinkOptions, tells_relations
 from gcnmpi.proof import links, oracle
 from partition.graph.graph import arcs
-from partition.graph.links import read_pairs
+from partition.graph.links import identified, read_pairs, write_pairs
 from partition.graph.store import open_graph
 
 DECODERS: dict[str, dict[str, Any]] = {
@@ -54,6 +56,14 @@ CASES = {
 }  # fmt: skip
 CASES["hadamard hidden, filtered"] = CASES["hadamard hidden, softmax"] | {"filter": True}
 CASES["concat, batch"] = CASES["concat, bce"] | {"batch": 100}
+CASES |= {
+    f"{decoder} of relations, {objective}": {
+        **CASES["dot, softmax"], "decoder": decoder, "objective": objective, "pairs": "triples",
+        "negatives": "corrupt,3", "filter": True,
+    }
+    for decoder, objective in product(OF_RELATIONS, OBJECTIVES)
+}  # fmt: skip
+RELATIONS = 4  # of the pairs that have some
 
 
 @click.command()
@@ -70,20 +80,27 @@ def main(only: tuple[str, ...], ranks: str) -> None:
 
 
 def made(folder: Path, counts: list[int]) -> Path:
-    """A graph with pairs, and with random partitions."""
+    """A graph with pairs, some of them with relations, and with random partitions."""
     lines = [["synth", "sbm", folder, "--vertices", 200, "--classes", 3, "--features", 9]]
     lines.append(["pairs", folder, "--split", "0.8,0.1,0.1", "--negatives", 1])
     lines += [["add", folder, "--model", "rp", "-k", count] for count in counts if count > 1]
     for line in lines:
         words = [sys.executable, "-m", "partition", *map(str, line)]
         subprocess.run(words, check=True, stdout=subprocess.DEVNULL)
+    pairs, random = read_pairs(folder, "links"), np.random.default_rng(0)
+    relations = {m: random.integers(0, RELATIONS, len(of)) for m, of in pairs.positives.items()}
+    triples = {"name": "triples", "negatives": {}, "relations": relations, "directed": True}
+    write_pairs(folder, identified(replace(pairs, **triples)))
     return folder
 
 
 def compared(folder: Path, names: list[str], counts: list[int]) -> bool:
     """Whether all of these cases agree; a line for each says how far they are apart."""
-    graph, pairs = open_graph(folder).graph, read_pairs(folder, "links")
-    problems = {name: links.LinkProblem(graph, pairs, "in", config_of(name)) for name in names}
+    graph, problems = open_graph(folder).graph, {}
+    for name in names:
+        config = config_of(name)
+        pairs = read_pairs(folder, config.task.pairs)
+        problems[name] = links.LinkProblem(graph, pairs, "in", config)
     weights = {name: pyg.weights_of(problem.rows) for name, problem in problems.items()}
     configs = {name: problem.config for name, problem in problems.items()}
     found = {
@@ -123,15 +140,17 @@ def judge(problem: links.LinkProblem, weights: oracle.Weights) -> dict[str, Any]
     decoder = {name: value for name, value in of.items() if name.startswith("decoder.")}
     degrees = torch.bincount(torch.tensor(problem.rows.arcs.degrees))
     ends = problem.rows.features.shape[1], problem.config.model.hidden[-1]
-    module = pyg.Net(problem.config, *ends, 0, degrees)
+    module = pyg.Net(problem.config, *ends, 0, degrees, 0)
     network = {name: value for name, value in of.items() if name not in decoder}
     module.load_state_dict(network)
     edges = torch.tensor(np.stack([arcs(graph), graph.indices]).astype(np.int64))
     rows = module(torch.tensor(problem.rows.features), edges, None)
     every = np.arange(drawer.sampler.n)
     drawn = drawer.draw(1, 0, every[drawer.batches_of(1, every) == 0])
-    positives = scores(task, rows, torch.tensor(drawn.pairs), decoder)
-    negatives = scores(task, rows, torch.tensor(drawn.negatives), decoder)
+    of_pairs = None if drawn.relations is None else torch.tensor(drawn.relations, dtype=torch.long)
+    of_negatives = None if of_pairs is None else of_pairs[:, None].expand(drawn.counts.shape)
+    positives = scores(task, rows, torch.tensor(drawn.pairs), decoder, of_pairs)
+    negatives = scores(task, rows, torch.tensor(drawn.negatives), decoder, of_negatives)
     counts = torch.tensor(counted(problem, drawn))
     loss = loss_of(task.objective, positives, negatives, counts)
     loss.backward()
@@ -144,16 +163,29 @@ def counted(problem: links.LinkProblem, drawn: Drawn) -> np.ndarray:
     """Which negatives count, (m, K) bool."""
     if not problem.task.filter:
         return drawn.counts
-    known = {frozenset(pair) for pair in problem.pairs.positives["train"].tolist()}
-    learned = [[frozenset(pair) in known for pair in of] for of in drawn.negatives.tolist()]
+    pairs = problem.pairs
+    relations = pairs.relations.get("train", np.zeros(len(pairs.positives["train"]), int)).tolist()
+    listed = zip(pairs.positives["train"].tolist(), relations, strict=True)
+    known = {(*pair, relation) for pair, relation in listed}
+    if not pairs.directed or symmetric(problem.task):
+        known |= {(v, u, relation) for u, v, relation in known}
+    own = np.zeros(len(drawn.pairs), int) if drawn.relations is None else drawn.relations
+    negatives = zip(drawn.negatives.tolist(), own.tolist(), strict=True)
+    learned = [[(*pair, relation) in known for pair in of] for of, relation in negatives]
     return drawn.counts & ~np.array(learned)
 
 
 def scores(
-    task: LinkOptions, rows: torch.Tensor, pairs: torch.Tensor, of: dict[str, torch.Tensor]
+    task: LinkOptions,
+    rows: torch.Tensor,
+    pairs: torch.Tensor,
+    of: dict[str, torch.Tensor],
+    relations: torch.Tensor | None = None,
 ) -> torch.Tensor:
     """The scores of pairs (…, 2), by the decoder's formula."""
     x, y = rows[pairs[..., 0]], rows[pairs[..., 1]]
+    if tells_relations(task):
+        return (of["decoder.relation"][relations] * x * y).sum(-1)
     if task.decoder == "dot":
         return (x * y).sum(-1)
     if task.decoder == "distmult":

@@ -205,7 +205,7 @@ def test_mistakes_are_told_in_one_line(hear_mistakes, folder):
     words = ["train", graph, "--partition", "uneven-2", *links_of]
     told = [
         (["task.pairs=link"], ("link", "links")),
-        (["task.negatives=pool"], ("uniform,K, pool,B or given", "'pool'")),
+        (["task.negatives=pool"], ("uniform,K, corrupt,K, pool,B or given", "'pool'")),
         (["task.negatives=given"], ("0 negatives to train on", "task.negatives=uniform,1")),
         (["task.metric=hits@0"], "hits@0"),
         (["task.metric=accuracy"], "no metric of task.name = links"),

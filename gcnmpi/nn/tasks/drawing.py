@@ -17,7 +17,7 @@ from partition.graph.links import PairSet
 from partition.graph.sampling import VertexSampler
 
 # Purposes of hashes.
-FIRST, SECOND, POOL, SIDE, POSITIVES, NEGATIVES = range(6)
+FIRST, SECOND, POOL, SIDE, POSITIVES, NEGATIVES, END = range(7)
 _PURPOSE = 0x6C696E6B  # of all of them: no other stream of the seed has it
 CANDIDATES_AT_ONCE = 1 << 22  # of some positives, in an evaluation
 
@@ -34,6 +34,8 @@ class Drawn:
         Which negatives count: not those that are the pair itself, or a vertex with itself.
     keys, negative_keys : (m,) and (m, K) uint64
         Keys of the pairs for dropout.
+    relations : (m,) integers, or None
+        Of the positives; a negative is of that of its positive. None: pairs have none.
     """
 
     pairs: np.ndarray
@@ -41,11 +43,19 @@ class Drawn:
     counts: np.ndarray
     keys: np.ndarray
     negative_keys: np.ndarray
+    relations: np.ndarray | None
 
     @property
     def every(self) -> np.ndarray:
         """Positives, then the negatives of one after the other, (m · (1 + K), 2) int64."""
         return np.concatenate((self.pairs, self.negatives.reshape(-1, 2)))
+
+    @property
+    def every_relation(self) -> np.ndarray | None:
+        """The relations of :attr:`every`, (m · (1 + K),)."""
+        if self.relations is None:
+            return None
+        return np.append(self.relations, np.repeat(self.relations, self.counts.shape[1]))
 
 
 @dataclass(frozen=True)
@@ -83,6 +93,7 @@ class Drawer:
         """The pairs of some positives of a batch, by their numbers, (m,) int64."""
         step = (epoch - 1) * self.sampler.batches + batch + 1
         pairs = np.asarray(self.pairs.positives["train"][numbers], np.int64)
+        relations = self.pairs.relations.get("train")
         count, kind = self.negatives.count, self.negatives.kind
         of = numbers[:, np.newaxis] * count + np.arange(count)
         if kind == "given":
@@ -90,6 +101,8 @@ class Drawer:
             negatives = np.asarray(given[of.reshape(-1)], np.int64).reshape(*of.shape, 2)
         elif kind == "uniform":
             negatives = self._uniform(epoch, of)
+        elif kind == "corrupt":
+            negatives = self._corrupt(epoch, pairs, of)
         else:
             pairs = self._turned(epoch, numbers, pairs)
             pool = self._hashes(POOL, step, np.arange(count)) % np.uint64(self.n)
@@ -104,6 +117,7 @@ class Drawer:
             pairs, negatives, ~same & (u != v),
             mixed(numbers, key(self.seed, _PURPOSE, POSITIVES)),
             mixed(of, key(self.seed, _PURPOSE, NEGATIVES)),
+            None if relations is None else np.asarray(relations[numbers]),
         )  # fmt: skip
 
     def _uniform(self, epoch: int, of: np.ndarray) -> np.ndarray:
@@ -113,6 +127,14 @@ class Drawer:
         step = self._hashes(SECOND, epoch, of) % (n - np.uint64(1))
         second = (first + step + np.uint64(1)) % n
         return np.stack((first, second), axis=-1).astype(np.int64)
+
+    def _corrupt(self, epoch: int, pairs: np.ndarray, of: np.ndarray) -> np.ndarray:
+        """For each number its positive with a vertex in place of one end, (…, 2) int64."""
+        vertex = (self._hashes(FIRST, epoch, of) % np.uint64(self.n)).astype(np.int64)
+        end = (self._hashes(END, epoch, of) % np.uint64(2)).astype(np.int64)
+        found = np.repeat(pairs[:, np.newaxis], of.shape[1], axis=1)
+        np.put_along_axis(found, end[..., np.newaxis], vertex[..., np.newaxis], axis=2)
+        return found
 
     def _turned(self, epoch: int, numbers: np.ndarray, pairs: np.ndarray) -> np.ndarray:
         """Pairs without a direction, half of them the other way round."""

@@ -13,13 +13,15 @@ does not count where that is asked for: its part of a sum is 0, and K stays what
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import numpy as np
 
 from gcnmpi.nn.tasks.interface import Loss, Made, Task
-from gcnmpi.options.task import LinkOptions
+from gcnmpi.options.config import Config
+from gcnmpi.options.task import OF_RELATIONS, LinkOptions, tells_relations
 from partition.errors import UserError
-from partition.graph.links import read_pairs
+from partition.graph.links import HELD_OUT, PairSet, list_pairs, read_pairs
 from partition.graph.store import StoredGraph
 
 Losses = tuple[np.ndarray, np.ndarray, np.ndarray]
@@ -61,6 +63,46 @@ def auc(positives: np.ndarray, negatives: np.ndarray) -> Losses:
 
 
 GROUPED: dict[str, OfGroups] = {"softmax": softmax, "auc": auc}
+
+
+def pairs_of(stored: StoredGraph, task: LinkOptions) -> PairSet | None:
+    """The pairs that a task names; None where the folder has none that are called so."""
+    if stored.pairs is not None or task.pairs not in list_pairs(stored.path):
+        return stored.pairs
+    return read_pairs(stored.path, task.pairs)
+
+
+def with_relations(config: Config, pairs: PairSet | None) -> Config:
+    """The configuration with the relations of the pairs, where its decoder tells these apart.
+
+    Of another task, and without pairs, it stays as it is. A UserError if the pairs have more
+    relations than are configured, or what is asked of them knows no relations.
+    """
+    task = config.task
+    if not isinstance(task, LinkOptions) or task.decoder not in OF_RELATIONS or pairs is None:
+        return config
+    found = pairs.kinds if pairs.relations else 1
+    task = replace(task, decoder_relations=task.decoder_relations or found)
+    if not tells_relations(task):
+        return replace(config, task=task)
+    if found > task.decoder_relations:
+        raise UserError(
+            f"the pairs {pairs.name!r} have {found} relations, and task.decoder_relations = "
+            f"{task.decoder_relations}",
+            "leave it out; with 1, the decoder tells none apart",
+        )
+    if found == 1 and not pairs.relations:
+        raise UserError(
+            f"task.decoder = {task.decoder}: the pairs {pairs.name!r} have no relations",
+            "import them with --columns source,relation,target",
+        )
+    if any(len(pairs.negatives.get(mask, ())) for mask in HELD_OUT):
+        raise UserError(
+            f"the pairs {pairs.name!r} have negatives to validate or test on, which are of no "
+            "relation",
+            "import them without, or set task.decoder_relations=1",
+        )
+    return replace(config, task=task)
 
 
 def _labels(stored: StoredGraph, options: LinkOptions) -> np.ndarray:

@@ -39,14 +39,22 @@ def score_pairs(comm: Comm, asked: Scoring, tell: Tell = lambda line: None) -> I
     with agreed(comm):
         stored = open_graph(asked.inferring.graph, check=False)
     name = from_root(comm, lambda: _name_of_set(stored, asked))
-    mine, count = _share(comm, stored, asked, name)
+    mine, relations, count = _share(comm, stored, asked, name)
     done = compute(comm, _for_scores(asked.inferring, name), tell)
     problem, decoder = done.problem, Decoder(done.problem)
+    with agreed(comm):
+        if decoder.relations > 1 and relations is None:
+            raise UserError(
+                f"{asked.inferring.weights} tells relations apart, and the pairs have none",
+                "name a set of pairs in the folder that has them, with --of train, val or test",
+            )
     parameters, rows = of_decoder(problem, done.weights.parameters), done.result.array
     scores = np.empty(len(mine), problem.runtime.kernel.dtype)
     for start in range(0, int(maximum(comm, len(mine))), AT_ONCE):
         some = mine[start : start + AT_ONCE]
-        placed = decoder.place(some, np.zeros(len(some), np.uint64), [], lasts=False, home=True)
+        of = None if relations is None else relations[start : start + AT_ONCE]
+        keys = np.zeros(len(some), np.uint64)
+        placed = decoder.place(some, keys, [], lasts=False, home=True, relations=of)
         passes = decoder.scored(placed, rows, parameters).passes
         assert placed.home is not None
         found = problem.runtime.kernel.to_host(passes.evaluate())[:, 0]
@@ -83,6 +91,13 @@ def top_partners(
     picked = from_root(comm, lambda: _vertices(stored, asked))
     done = compute(comm, _for_scores(asked.inferring, None), tell)
     problem = done.problem
+    with agreed(comm):
+        if problem.network.decoder is not None and problem.network.decoder.relations > 1:
+            raise UserError(
+                f"{asked.inferring.weights} tells relations apart: a vertex has other partners by "
+                "each",
+                "score pairs that have relations: --pairs NAME --of test",
+            )
     vertices: np.ndarray = np.arange(stored.manifest.n) if picked is None else picked
     parameters, rows = of_decoder(problem, done.weights.parameters), done.result.array
     numbers, best = best_partners(problem, rows, parameters, vertices, asked.top, asked.with_arcs)
@@ -160,29 +175,37 @@ def _name_of_set(stored: StoredGraph, asked: Scoring) -> str | None:
 
 def _share(
     comm: Comm, stored: StoredGraph, asked: Scoring, name: str | None
-) -> tuple[np.ndarray, int]:
-    """This rank's share of the pairs, (m/P, 2) int64, and how many there are in all.
+) -> tuple[np.ndarray, np.ndarray | None, int]:
+    """This rank's share of the pairs, (m/P, 2) int64, their relations, and how many there are.
 
-    Rank 0 reads them: an order of lines is that of one process.
+    Rank 0 reads them: an order of lines is that of one process. The relations are (m/P,) int64;
+    None where pairs have none.
     """
     found, counts = np.zeros((0, 2), np.int64), np.zeros(0, np.int64)
+    relations, told = np.zeros(0, np.int64), False
     with agreed(comm):
         if comm.rank == 0:
-            found = np.ascontiguousarray(_given(stored, asked, name), np.int64)
+            read, of = _given(stored, asked, name)
+            found, told = np.ascontiguousarray(read, np.int64), of is not None
+            relations = np.zeros(len(found), np.int64) if of is None else of.astype(np.int64)
             slices = [slice_of(len(found), rank, comm.size) for rank in range(comm.size)]
             counts = np.array([some.stop - some.start for some in slices])
     destination = np.repeat(np.arange(len(counts)), counts)
     limit = asked.inferring.config.loading.max_bytes
-    (mine,), _ = redistribute(comm, destination, [found], limit)
-    return mine, comm.bcast(len(found))
+    (mine, of_mine), _ = redistribute(comm, destination, [found, relations], limit)
+    return mine, of_mine if comm.bcast(told) else None, comm.bcast(len(found))
 
 
-def _given(stored: StoredGraph, asked: Scoring, name: str | None) -> np.ndarray:
+def _given(
+    stored: StoredGraph, asked: Scoring, name: str | None
+) -> tuple[np.ndarray, np.ndarray | None]:
     from partition.importing.links import listed_pairs, vertices_of  # it imports Arrow
 
+    relations = None
     if name is not None:
-        mask = asked.of or "test"
-        found, where = read_pairs(stored.path, name).positives[mask], f"{name}, {mask}"
+        mask, pairs = asked.of or "test", read_pairs(stored.path, name)
+        found, where = pairs.positives[mask], f"{name}, {mask}"
+        relations = pairs.relations.get(mask)
     elif isinstance(asked.pairs, str | Path):
         found, where = listed_pairs(Path(asked.pairs), stored.graph), str(asked.pairs)
     else:
@@ -194,7 +217,7 @@ def _given(stored: StoredGraph, asked: Scoring, name: str | None) -> np.ndarray:
         found = vertices_of(found, stored.graph, where)
     if not len(found):
         raise UserError(f"{where}: there are no pairs")
-    return found
+    return found, relations
 
 
 def _vertices(stored: StoredGraph, asked: Scoring) -> np.ndarray | None:

@@ -81,6 +81,7 @@ class LinkEvaluation:
     def _placed(self, mask: str) -> tuple[ScoredPairs, np.ndarray]:
         """Positives and common negatives where they are scored; which are positives."""
         comm, ends = self._problem.runtime.comm, []
+        relations = self._pairs.relations.get(mask)
         for kind in (self._pairs.positives, self._pairs.negatives):
             every = kind.get(mask, np.zeros((0, 2), np.int64))
             mine = slice_of(len(every), comm.rank, comm.size)
@@ -88,7 +89,10 @@ class LinkEvaluation:
         pairs = np.concatenate(ends)
         positive = np.arange(len(pairs)) < len(ends[0])
         keys = np.zeros(len(pairs), np.uint64)  # without dropout
-        placed = self._decoder.place(pairs, keys, [positive], lasts=True)
+        if relations is not None:  # negatives are of none, and decoders of relations have none
+            mine = slice_of(len(relations), comm.rank, comm.size)
+            relations = np.append(relations[mine], np.zeros(len(ends[1]), np.int32))
+        placed = self._decoder.place(pairs, keys, [positive], lasts=True, relations=relations)
         return placed, placed.given[0]
 
     def _scores(self, mask: str, rows: Array) -> metrics.ScoredPairs:
@@ -116,6 +120,7 @@ class LinkEvaluation:
         both = given is not None and pairs.replaced == "both"
         at_once = max(1, min(len(every), CANDIDATES_AT_ONCE // max(1, count)))
         local = LocalScores(problem, self._decoder, rows, self._parameters, 2 * at_once)
+        relations = pairs.relations.get(mask)
         found = []
         for start in range(0, len(every), at_once):
             some = slice(start, min(start + at_once, len(every)))
@@ -128,14 +133,16 @@ class LinkEvaluation:
                 candidates = np.asarray(given[some], np.int64)
             first = len(own) + np.arange(len(ends))
             second = first + len(ends)
-            scores = local.of(first, second)[:, np.newaxis].astype(np.float64)
+            of = None if relations is None else np.asarray(relations[some])
+            scores = local.of(first, second, of)[:, np.newaxis].astype(np.float64)
             i, c = np.nonzero(parts[candidates] == comm.rank)
             places = self._decoder.places[candidates[i, c]].astype(np.int64)
             left, right = first[i], places
             if both:  # the others take the place of the first end
                 turned = c >= count // 2
                 left, right = np.where(turned, places, left), np.where(turned, second[i], right)
-            of_candidates = local.of(left, right).astype(np.float64)
+            of = None if of is None else of[i]
+            of_candidates = local.of(left, right, of).astype(np.float64)
             close = metrics.tolerance(comm, scores, of_candidates)
             better = np.bincount(i[of_candidates > scores[i, 0] + close], minlength=len(ends))
             equal = np.bincount(i[of_candidates >= scores[i, 0] - close], minlength=len(ends))

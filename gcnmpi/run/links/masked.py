@@ -22,9 +22,6 @@ from gcnmpi.schemes.row_scheme import Laid
 from gcnmpi.schemes.sampled import Batch, Layer
 from partition.graph.graph import entry_values, index_dtype, row_sums
 
-NONE = -1
-"""Of an entry of M that is no pair to be learned."""
-
 
 class MaskedMatrix:
     """A rank's rows of M without the arcs of a batch; made by all ranks together."""
@@ -39,10 +36,10 @@ class MaskedMatrix:
         self._rows = np.repeat(np.arange(plan.nown, dtype=index), np.diff(matrix.indptr))
         self._columns, self._starts = matrix.indices, matrix.indptr.dtype
         self._weights = _weights_of(laid, self._rows, config.graph.normalize)
-        pairs = _of_entries(runtime, laid, drawer, direction, self._ids, self._rows, config)
-        # Entries that are pairs, and their numbers.
-        self._learned = np.flatnonzero(pairs != NONE).astype(index_dtype(max(len(pairs), 1)))
-        self._pairs = pairs[self._learned]
+        # Entries that are pairs, and their numbers: one may be several, and leaves with any.
+        self._learned, self._pairs = _of_entries(
+            runtime, laid, drawer, direction, self._ids, self._rows, config
+        )
         self._epoch, self._batches = 0, self._pairs
         transport = Persistent(runtime.comm, plan, KERNELS.get("scipy")(np.dtype(np.float64)))
         self._degrees = Exchange(transport, 1, runtime.traffic, runtime.phases)
@@ -102,8 +99,8 @@ def _of_entries(
     ids: np.ndarray,
     rows: np.ndarray,
     config: Config,
-) -> np.ndarray:
-    """The number of the pair that each entry of own rows is, (nnz,) integers, or ``NONE``."""
+) -> tuple[np.ndarray, np.ndarray]:
+    """The entries of own rows that are pairs, and the number of each pair: integers."""
     comm, parts, pairs = runtime.comm, laid.rows.parts, drawer.pairs
     every = pairs.positives["train"]
     mine = slice_of(len(every), comm.rank, comm.size)
@@ -123,9 +120,9 @@ def _of_entries(
     order = np.argsort(keys)
     keys, numbers = keys[order], numbers[order]
     wanted = ids[rows] * drawer.n + ids[laid.forward.indices]
-    if not len(keys):
-        return np.full(len(wanted), NONE, index)
-    places = np.minimum(np.searchsorted(keys, wanted), len(keys) - 1)
-    of_entries: np.ndarray = numbers[places]
-    of_entries[keys[places] != wanted] = NONE
-    return of_entries
+    first = np.searchsorted(keys, wanted)
+    counts = np.searchsorted(keys, wanted, side="right") - first
+    learned = np.repeat(np.arange(len(wanted), dtype=index_dtype(max(len(wanted), 1))), counts)
+    skipped = np.cumsum(counts) - counts
+    places = np.repeat(first - skipped, counts) + np.arange(len(learned))
+    return learned, numbers[places]

@@ -12,16 +12,15 @@ from gcnmpi.core.volume import NOTHING, Volume, all_reduce
 from gcnmpi.halo.pairs import ScoredPairs, in_order, place_pairs, who_scores
 from gcnmpi.halo.plan import Plan
 from gcnmpi.kernels.interface.kernel import Array
+from gcnmpi.layout.entries import RELATION
 from gcnmpi.layout.loading import places_of
 from gcnmpi.mpi.comm import redistribute, reduce_in_place, slice_of
 from gcnmpi.nn.compile.on_scheme import decoder_program
 from gcnmpi.nn.decoders import symmetric
 from gcnmpi.nn.model import Passes
-from gcnmpi.nn.network import Network
-from gcnmpi.nn.operators.arcs import EndDots, HeadDots
-from gcnmpi.nn.operators.elementwise import Bias
 from gcnmpi.nn.program import FEATURES, Program, products
 from gcnmpi.options.task import LinkOptions
+from gcnmpi.run.links.forms import form_of
 from gcnmpi.run.problem import Problem
 from gcnmpi.schemes.operations import EXCHANGES
 from gcnmpi.schemes.row_scheme import RowScheme
@@ -55,12 +54,16 @@ class Decoder:
     program : Program
     symmetric : bool
         Whether a pair has the same score both ways.
+    relations : int
+        How many relations it tells apart; 0: it reads none.
     """
 
     def __init__(self, problem: Problem) -> None:
         task = problem.config.task
         assert isinstance(task, LinkOptions)
         self.program: Program = decoder_program(problem.network)
+        assert problem.network.decoder is not None, "a network of another task"
+        self.relations = problem.network.decoder.relations
         self.symmetric, self._problem = symmetric(task), problem
         self.own, self.parts, self.places = rows_of(problem)
         steps = (*self.program.forward, *self.program.backward), self.program.evaluation
@@ -76,11 +79,16 @@ class Decoder:
         given: list[np.ndarray],
         lasts: bool,
         home: bool = False,
+        relations: np.ndarray | None = None,
     ) -> ScoredPairs:
         """Bring pairs to the ranks that score them: see :func:`gcnmpi.halo.pairs.place_pairs`.
 
-        Their keys are the last of what is given; ``lasts``: whether they stay for many steps.
+        Their keys are the last of what is given, before them their relations, where the decoder
+        reads these; ``lasts``: whether they stay for many steps.
         """
+        if self.relations:
+            of_all = np.zeros(len(pairs), np.int32)
+            given = [*given, of_all if relations is None else relations.astype(np.int32)]
         runtime, limit = self._problem.runtime, self._problem.config.loading.max_bytes
         who = who_scores(self.symmetric, lasts)
         facts = runtime.comm, self.own, self.parts, self.places, pairs
@@ -125,9 +133,17 @@ class Decoder:
         passes = Passes(
             scheme, runtime.kernel, self.program, config.train.seed, lambda place: int(total[0]),
             rows, {**parameters, FEATURES: rows}, gradients,
-            ("evaluation" if training is None else "training",),
+            ("evaluation" if training is None else "training",), arcs=self._arcs(pairs),
         )  # fmt: skip
         return Scored(pairs, passes, scheme)
+
+    def _arcs(self, pairs: ScoredPairs) -> dict[str, Array]:
+        """The rows of pairs that the program reads."""
+        if not self.relations:
+            return {}
+        kernel = self._problem.runtime.kernel
+        column = pairs.given[-2][:, np.newaxis].astype(kernel.dtype)
+        return {RELATION: kernel.from_host(column)}
 
     def volume(self, scored: Scored, backward: bool) -> Volume:
         """The volume of one evaluation, or of a training pass and its way back."""
@@ -136,29 +152,43 @@ class Decoder:
 
 
 class KnownPairs:
-    """The pairs to be learned of which this rank owns an end, to recognise them by."""
+    """The pairs to be learned of which this rank owns an end, to recognise them by.
+
+    With their relations, where the decoder tells these apart.
+    """
 
     def __init__(self, problem: Problem, decoder: Decoder, n: int) -> None:
         comm, pairs = problem.runtime.comm, pairs_of(problem)
         every = pairs.positives["train"]
-        ends = np.asarray(every[slice_of(len(every), comm.rank, comm.size)], np.int64)
+        mine = slice_of(len(every), comm.rank, comm.size)
+        ends = np.asarray(every[mine], np.int64)
+        self._n, self._relations = n, decoder.relations
+        relations = np.zeros(len(ends), np.int64)
+        if self._relations and pairs.relations:
+            relations += pairs.relations["train"][mine]
         both = [ends]
         if decoder.symmetric or not pairs.directed:
             both.append(ends[:, ::-1])
-        limit = problem.config.loading.max_bytes
-        found = [redistribute(comm, decoder.parts[of[:, 0]], [of], limit)[0][0] for of in both]
-        of = np.concatenate(found)
-        self._keys, self._n = np.unique(of[:, 0] * n + of[:, 1]), n
+        limit, found = problem.config.loading.max_bytes, []
+        for of in both:
+            to = decoder.parts[of[:, 0]]
+            (of, kinds), _ = redistribute(comm, to, [of, relations], limit)
+            found.append(self._numbered(of[:, 0], of[:, 1], kinds))
+        self._keys = np.unique(np.concatenate(found))
 
     def among(self, pairs: ScoredPairs) -> np.ndarray:
         """Which of the pairs that this rank scores are known, (entries,) bool."""
         pattern, ids = pairs.pattern, pairs.ids.astype(np.int64)
         rows = np.repeat(np.arange(pattern.shape[0]), np.diff(pattern.indptr))
-        wanted = ids[rows] * self._n + ids[pattern.indices]
+        relations = pairs.given[-2] if self._relations else np.zeros(len(rows), np.int64)
+        wanted = self._numbered(ids[rows], ids[pattern.indices], relations)
         if not len(self._keys):
             return np.zeros(len(wanted), bool)
         places = np.minimum(np.searchsorted(self._keys, wanted), len(self._keys) - 1)
         return np.asarray(self._keys[places] == wanted)
+
+    def _numbered(self, u: np.ndarray, v: np.ndarray, relations: np.ndarray) -> np.ndarray:
+        return (u * self._n + v) * max(1, self._relations) + relations
 
 
 def pairs_of(problem: Problem) -> PairSet:
@@ -213,6 +243,9 @@ class LocalScores:
         self._own, self._host = len(own), kernel.to_host(own)
         self._sent, self._count = np.empty((sent, own.shape[1]), kernel.dtype), 0
         self._rows: Array | None = None  # own ones and those that were sent
+        task = problem.config.task
+        assert isinstance(task, LinkOptions)
+        self._form = form_of(task, parameters, kernel.to_host)
 
     def send(self, vertices: np.ndarray) -> None:
         """Send the rows of some vertices, (q,) int64, to all ranks, which call it together.
@@ -231,24 +264,32 @@ class LocalScores:
         if self._rows is not None:
             self._join(self._rows)
 
-    def with_own(self, some: np.ndarray, own: np.ndarray) -> np.ndarray:
+    def with_own(
+        self,
+        some: np.ndarray,
+        own: np.ndarray,
+        relations: np.ndarray | None = None,
+        turned: bool = False,
+    ) -> np.ndarray:
         """The scores of some of the rows that were sent, first, with some own ones.
 
-        Numbers of both, (q,) and (m,) → (q, m).
+        Numbers of both, (q,) and (m,) → (q, m). ``relations`` are those of the first, (q,);
+        ``turned``: own ones are the first of the pairs.
         """
-        scale, offset = bilinear(self._problem.network.decoder, self._parameters)
         sent, others = self._sent[some], self._host[own]
-        if scale is not None:
-            scores: np.ndarray = (sent * scale) @ others.T
-            return scores + offset if offset else scores
+        if self._form is not None:
+            return self._form.tile(self._form.queries(sent, relations, turned), others)
         first = np.repeat(len(own) + np.arange(len(sent)), len(own))
         second = np.tile(np.arange(len(own)), len(sent))
         rows = self._kernel.from_host(np.concatenate((others, sent)))
-        return self._by_passes(rows, first, second).reshape(len(sent), len(own))
+        if turned:
+            first, second = second, first
+        of = None if relations is None else np.repeat(relations, len(own))
+        return self._by_passes(rows, first, second, of).reshape(len(sent), len(own))
 
     def norms(self) -> np.ndarray:
         """The norms of own rows, (nown,) float64, for :meth:`bound`; ∞: scores have no bound."""
-        if bilinear(self._problem.network.decoder, self._parameters)[0] is None:
+        if self._form is None:
             return np.full(self._own, np.inf)
         squares = np.einsum("ij,ij->i", self._host, self._host, dtype=np.float64)
         norms: np.ndarray = np.sqrt(squares)
@@ -259,29 +300,31 @@ class LocalScores:
 
         By Cauchy and Schwarz; a is one where scores have no bound.
         """
-        scale, offset = bilinear(self._problem.network.decoder, self._parameters)
         sent = self._sent[: self._count]
-        if scale is None:
+        if self._form is None:
             return np.ones(len(sent)), 0.0
-        return np.linalg.norm(sent * scale, axis=1).astype(np.float64), offset
+        queries = self._form.queries(sent, None)
+        return np.linalg.norm(queries, axis=1).astype(np.float64), self._form.offset
 
     def volume(self, count: int) -> Volume:
         """The volume of so many rows that are sent to all ranks."""
         nbytes = count * self._sent.shape[1] * self._sent.dtype.itemsize
         return all_reduce(nbytes, self._problem.runtime.comm.size)
 
-    def of(self, first: np.ndarray, second: np.ndarray) -> np.ndarray:
+    def of(
+        self, first: np.ndarray, second: np.ndarray, relations: np.ndarray | None = None
+    ) -> np.ndarray:
         """The scores of pairs of local numbers, (m,) → (m,) of the kernel's dtype."""
-        scale, offset = bilinear(self._problem.network.decoder, self._parameters)
-        if scale is None:
-            return self._by_passes(self._joined(), first, second)
+        if self._form is None:
+            return self._by_passes(self._joined(), first, second, relations)
         rows, found = self._kernel.to_host(self._joined()), np.empty(len(first), self._kernel.dtype)
         step = max(1, AT_ONCE // max(1, rows.shape[1]))
         for start in range(0, len(first), step):
             some = slice(start, start + step)
-            left = rows[first[some]] * scale
-            np.einsum("ij,ij->i", left, rows[second[some]], out=found[some])
-        return found + offset
+            of = None if relations is None else relations[some]
+            left = self._form.queries(rows[first[some]], of)
+            found[some] = self._form.each(left, rows[second[some]])
+        return found
 
     def _joined(self) -> Array:
         """Own rows, and behind them those that were sent."""
@@ -295,7 +338,9 @@ class LocalScores:
         sent = self._kernel.from_host(self._sent[: self._count])
         self._kernel.copy(sent, rows[self._own : self._own + self._count])
 
-    def _by_passes(self, rows: Array, first: np.ndarray, second: np.ndarray) -> np.ndarray:
+    def _by_passes(
+        self, rows: Array, first: np.ndarray, second: np.ndarray, relations: np.ndarray | None
+    ) -> np.ndarray:
         """By the decoder's program, of which these rows are all rows there are."""
         order, count = in_order(second), len(rows)
         order = order[in_order(first[order])]
@@ -305,22 +350,10 @@ class LocalScores:
         pattern = sp.csr_array((np.ones(len(order), np.int8), columns, starts), (count, count))
         numbers, none = np.arange(count), np.zeros(0, np.int64)
         plan = Plan(numbers, none, none, np.zeros(1, int), none, np.zeros(1, int), none)
-        alone = ScoredPairs(plan, pattern, numbers, [np.zeros(len(order), np.uint64)], None)
+        of = np.zeros(len(order), np.int32) if relations is None else relations[order]
+        given = [of, np.zeros(len(order), np.uint64)]
+        alone = ScoredPairs(plan, pattern, numbers, given, None)
         scored = self._decoder.scored(alone, rows, self._parameters, together=False)
         found = np.empty(len(first), self._kernel.dtype)
         found[order] = self._kernel.to_host(scored.passes.evaluate())[:, 0]
         return found
-
-
-def bilinear(
-    decoder: Network | None, parameters: Mapping[str, Array]
-) -> tuple[np.ndarray | float | None, float]:
-    """Numbers w and b such that a decoder's score is Σ w ⊙ x ⊙ y + b; None and 0 of another one."""
-    assert decoder is not None
-    of = {type(operator): operator for operator in decoder.operators}
-    if EndDots not in of:
-        return None, 0.0
-    weights = [parameters[name] for name in of[HeadDots].parameters] if HeadDots in of else []
-    offsets = [parameters[name] for name in of[Bias].parameters] if Bias in of else []
-    scale = np.asarray(weights[0]) if weights else 1.0
-    return scale, float(np.asarray(offsets[0])[0]) if offsets else 0.0

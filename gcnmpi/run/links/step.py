@@ -158,7 +158,8 @@ class LinkStep(BatchedStep):
             return self._kept[0]
         here = self._drawer.draw(epoch, batch, self._drawn(epoch, batch))
         drawn, fixed = here.counts.shape, self._drawer.fixed
-        placed = self.decoder.place(*_flat(here), fixed, self._grouped is not None)
+        relations, grouped = here.every_relation, self._grouped is not None
+        placed = self.decoder.place(*_flat(here), fixed, grouped, relations)
         del here
         positive, counts = placed.given[:2]
         if self._known is not None:

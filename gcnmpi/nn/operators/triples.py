@@ -1,0 +1,77 @@
+"""Operators of scores of triples: of a pair of vertices and its relation."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from gcnmpi.kernels.interface.kinds import KindProduct, Kinds, kinds_of
+from gcnmpi.nn.binding import Binding, Run
+from gcnmpi.nn.operator import Operator
+from gcnmpi.nn.program import Instruction, Step
+from gcnmpi.nn.tape import Rule, Tape
+
+
+@dataclass(frozen=True)
+class RowBy(Operator):
+    """y[e] = the row of ``table`` (kinds, width) of the kind x[e] (rows, 1), an integer."""
+
+    kinds: int = 1
+    table: str = ""
+    reads = ("table",)
+    title = "row by kind"
+    told = "kinds {kinds}"
+
+
+def _row_by_gradient(tape: Tape, number: int, gradient: int) -> None:
+    (kinds,) = tape.operators[number].inputs
+    tape.of_parameters(ROW_BY_GRAD, number, (kinds, gradient))
+
+
+def _row_by(rows: RowBy, binding: Binding, step: Step) -> Run:
+    """The row of each kind, copied."""
+    kernel, table, out = binding.kernel, binding.parameters[rows.table], binding.written(step)
+
+    def made() -> Any:
+        return kernel.resident(_numbers(binding, step), np.int64)
+
+    numbers = binding.kept(replace(step, number=step.reads[0]), "numbers", made)
+    return lambda epoch: kernel.take_rows(table, numbers, out)
+
+
+def _row_by_grad(rows: RowBy, binding: Binding, step: Step) -> Run:
+    """The sum of the gradients of the rows of each kind, which count on one copy of these."""
+    kernel, counts = binding.kernel, binding.block(step).counts_entries
+    grad, of_table = binding.read(step, 1), binding.gradients[rows.table]
+
+    def made() -> Kinds:
+        return kinds_of(_numbers(binding, step), rows.kinds, kernel.resident)
+
+    kinds = binding.kept(replace(step, number=step.reads[0]), "kinds", made)
+    ones = binding.scratch("ones of kinds", len(grad), 1)
+    product = KindProduct(kinds, ones, of_table, grad)
+
+    def run(epoch: int) -> None:
+        ones.fill(1)
+        kernel.kinds_gradient(product)
+        if not counts:
+            of_table.fill(0)
+
+    return run
+
+
+def _numbers(binding: Binding, step: Step) -> np.ndarray:
+    return binding.kernel.to_host(binding.read(step))[:, 0].astype(np.int64)
+
+
+def _kept(step: Step, rows: int, columns: int, entries: int) -> int:
+    """The kind of each row and the rows of each kind, numbers of 8 bytes."""
+    return 4 * entries
+
+
+ROW_BY = Instruction("row_by", _row_by, passes=2, kept=_kept)
+ROW_BY_GRAD = Instruction("row_by_grad", _row_by_grad, passes=1)
+
+RULES = {RowBy: Rule(ROW_BY, _row_by_gradient)}

@@ -1,0 +1,205 @@
+"""Pairs with relations: one curve for every number of ranks, that of the oracle, and its metrics.
+
+Some vertices are joined by several relations, some of whose pairs are held out and others not.
+Bytes counted are bytes predicted.
+"""
+
+import functools
+
+import numpy as np
+import pytest
+from stored_graphs import store, store_parts, uneven_parts
+from words import latest, sets
+
+from gcnmpi.options.config import load_config
+from gcnmpi.planner.machine import Machine
+from gcnmpi.planner.ranking import Candidate, Setting
+from gcnmpi.proof import links
+from partition.graph.links import PairSet, identified, read_pairs, write_pairs
+from partition.graph.relations import Relation
+from partition.graph.store import open_graph, read_partition
+from partition.importing.readers.typed_source import RelationArcs, TypedSource
+from partition.importing.typed import build_typed
+
+RANKS = (1, 2, 3, 4, 7)
+N, EPOCHS = 41, 3
+NAMES = ("likes", "knows", "cites", "none")
+COMMON = (
+    "task.name=links", "dtype=float64", f"train.epochs={EPOCHS}", "train.eval_every=1",
+    "train.lr=0.02", "model.hidden=6", "task.metric=mrr", "task.metrics=hits@3",
+    "task.negatives=corrupt,2", "task.pairs=triples", "train.seed=3",
+)  # fmt: skip
+RGCN = ("model.name=rgcn", "model.dropout=0.2")
+CASES = {
+    "rgcn-distmult-bce": [*RGCN, "task.decoder=distmult", "task.filter=true"],
+    "gcn-distmult-softmax": [
+        "task.decoder=distmult", "task.objective=softmax", "task.negatives=pool,5",
+        "task.batch=30", "task.filter=true",
+    ],
+    "sage-distmult-given": [
+        "model.name=sage", "task.decoder=distmult", "task.negatives=given", "task.objective=auc",
+    ],
+    "gcn-distmult-one": ["task.decoder=distmult", "task.decoder_relations=1"],
+    "gcn-dot-masked": ["task.filter=true", "task.supervise=0.5"],
+    "gcn-distmult-masked": ["task.decoder=distmult", "task.supervise=0.4", "graph.normalize=row"],
+}  # fmt: skip
+
+
+def settings_of(name):
+    return latest(*COMMON, *CASES[name])
+
+
+@pytest.fixture(scope="module")
+def path(tmp_path_factory):
+    """A graph of one type of vertices and four relations, with triples of its arcs."""
+    random = np.random.default_rng(7)
+    counts = dict(zip(NAMES, (60, 50, 30, 0), strict=True))
+    ends = {name: random.integers(0, N, (2, 3 * count)) for name, count in counts.items()}
+    ends = {
+        name: np.unique(of[:, of[0] != of[1]], axis=1)[:, : counts[name]]
+        for name, of in ends.items()
+    }
+    ends["knows"][:, :20] = ends["likes"][:, :20]  # the same vertices by two relations
+    tables = [RelationArcs(Relation("entity", name, "entity"), *of) for name, of in ends.items()]
+    features = {"entity": random.standard_normal((N, 5)).astype(np.float32)}
+    graph = build_typed(TypedSource({"entity": N}, tables, features=features, format="test"))[0]
+    path = store(tmp_path_factory.mktemp("triples") / "kg.graph", graph)
+    for k in RANKS:
+        store_parts(path, f"uneven-{k}", uneven_parts(graph.n, k), k, mixed=False)
+    write_pairs(path, triples_of(path, "triples"))
+    return path
+
+
+def triples_of(path, name, **fields):
+    """Arcs of a graph, with candidates for those to test on and negatives to train on."""
+    stored, random = open_graph(path), np.random.default_rng(2)
+    graph = stored.graph
+    source = np.repeat(np.arange(graph.n), np.diff(graph.indptr))
+    every = np.column_stack([source, graph.indices]).astype(np.int64)
+    order = random.permutation(len(every))
+    masks = dict(zip(("train", "val", "test"), np.split(order, [90, 110]), strict=True))
+    positives = {mask: every[some] for mask, some in masks.items()}
+    facts = {
+        "positives": positives,
+        "negatives": {"train": random.integers(0, N, (2 * len(positives["train"]), 2))},
+        "candidates": {
+            mask: random.integers(0, N, (len(positives[mask]), 8)) for mask in ("val", "test")
+        },
+        "relations": {mask: np.array(graph.arc_type)[some] for mask, some in masks.items()},
+    }
+    facts |= {"seed": None, "replaced": "both", "made": "test", "directed": True}
+    facts |= {"name": name, "graph_id": stored.manifest.id, "relation_names": NAMES}
+    return identified(PairSet(id="", **(facts | fields)))
+
+
+def only_train(path):
+    """The positives, none of which are held out."""
+    positives = read_pairs(path, "triples").positives
+    return {mask: of if mask == "train" else of[:0] for mask, of in positives.items()}
+
+
+@functools.cache
+def expected(path, name):
+    """The losses and last metrics of the oracle."""
+    config, stored = load_config(None, settings_of(name)), open_graph(path)
+    pairs = read_pairs(path, config.task.pairs)
+    curve = links.train(stored.graph, pairs, "in", config, EPOCHS)
+    problem = links.LinkProblem(stored.graph, pairs, "in", config)
+    return np.array(curve.losses), problem.metrics(curve.weights)
+
+
+@pytest.fixture(scope="module")
+def results(trained, path):
+    """``results(nranks)`` → name of each case → its record, from one launch."""
+
+    @functools.cache
+    def run(nranks):
+        parts = None if nranks == 1 else f"uneven-{nranks}"
+        wanted = {name: (path, parts, settings_of(name)) for name in CASES}
+        return trained(nranks, wanted, outputs=True)
+
+    return run
+
+
+@pytest.mark.parametrize(("nranks", "name"), [(p, name) for p in RANKS for name in CASES])
+def test_one_curve_and_its_metrics(results, path, nranks, name):
+    record, (losses, metrics) = results(nranks)[name], expected(path, name)
+    np.testing.assert_allclose(record["losses"], losses, rtol=1e-10)
+    found = record["metrics"][-1]
+    assert {key: found[key] for key in metrics} == pytest.approx(metrics, rel=1e-10)
+    for counted, predicted in record["traffic"]:
+        assert counted == predicted
+
+
+def test_relations_make_a_difference(path):
+    assert expected(path, "gcn-distmult-one")[0][-1] != expected(path, "rgcn-distmult-bce")[0][-1]
+
+
+@pytest.mark.parametrize("nranks", [1, 3])
+def test_verify_knows_relations(verified, path, nranks):
+    parts = None if nranks == 1 else f"uneven-{nranks}"
+    cases = [
+        {"graph": path, "partition": parts, "settings": settings_of(name)}
+        for name in ("rgcn-distmult-bce", "gcn-distmult-softmax")
+    ]
+    for checks in verified(nranks, cases):
+        assert {"loss curve", "first gradient", "metrics", "finite differences"} <= checks
+
+
+@pytest.mark.parametrize("nranks", [1, 4])
+def test_bytes_and_messages_are_those_that_are_planned(trained, path, nranks):
+    stored = open_graph(path)
+    pairs = read_pairs(path, "triples")
+    kept = {"positives": only_train(path), "candidates": {}}
+    kept["relations"] = {
+        mask: of if mask == "train" else of[:0] for mask, of in pairs.relations.items()
+    }
+    write_pairs(path, triples_of(path, "train", **kept), force=True)
+    settings = latest(
+        *COMMON, *RGCN, "task.decoder=distmult", "task.objective=softmax", "task.pairs=train",
+        "train.epochs=1", "train.eval_every=0", "scheme.exchange=rows",
+    )  # fmt: skip
+    parts = None if nranks == 1 else f"uneven-{nranks}"
+    record = trained(nranks, {"one": (path, parts, settings)})["one"]
+    config = load_config(None, settings)
+    setting = Setting(stored, config, Machine(), nranks, locality=False)
+    uneven = None if parts is None else read_partition(path, parts)
+    cost = setting.cost(Candidate(config.scheme, {}, nranks, uneven), nranks)
+    (sent, _), (received, _), (messages, _), *_ = record["traffic"]
+    found = max(sent), max(received), max(messages)
+    assert (cost.sent, cost.received, cost.messages) == found
+    assert (nranks > 1) == (cost.received > 0)
+
+
+def test_scores_and_mistakes(mpirun, gcnmpi_lines, hear_mistakes, path, tmp_path):
+    weights = tmp_path / "w.npz"
+    words = ["train", path, "--partition", "uneven-2", "--save-weights", weights, "--quiet"]
+    settings = settings_of("rgcn-distmult-bce")
+    mpirun(2, "gcnmpi", *words, *sets(*settings))
+    given = ["--weights", weights, *sets("dtype=float64", "task.pairs=triples")]
+    scored = ["score", path, *given, "--pairs", "triples", "--out"]
+    gcnmpi_lines(1, [[*scored, tmp_path / "one.npy"]])
+    gcnmpi_lines(3, [[*scored, tmp_path / "three.npy", "--partition", "uneven-3"]])
+    one, three = (np.load(tmp_path / f"{name}.npy") for name in ("one", "three"))
+    np.testing.assert_allclose(one, three, rtol=1e-10)
+    assert len(one) == len(read_pairs(path, "triples").positives["test"])
+    np.savetxt(tmp_path / "asked.csv", [[0, 5]], "%d", ",")
+    random = np.random.default_rng(0)
+    negatives = {mask: random.integers(0, N, (4, 2)) for mask in ("val", "test")}
+    write_pairs(path, triples_of(path, "common", negatives=negatives, candidates={}))
+    none = {"candidates": {}, "relations": {}, "relation_names": ()}
+    write_pairs(path, triples_of(path, "plain", positives=only_train(path), **none))
+    train = ["train", path, "--partition", "uneven-2"]
+    scored = ["score", path, "--partition", "uneven-2", *given, "--out", tmp_path / "none.csv"]
+    told = [
+        ([*scored, "--pairs", tmp_path / "asked.csv"], "the pairs have none"),
+        ([*scored, "--top", "2", "--vertices", "0"], "by each"),
+    ]
+    refused = {
+        ("task.pairs=common",): ("negatives", "task.decoder_relations=1"),
+        ("task.decoder_relations=2",): "have 4 relations",
+        ("task.pairs=plain", "task.decoder_relations=4"): "have no relations",
+    }
+    for some, says in refused.items():
+        told.append(([*train, *sets(*latest(*settings, *some))], says))
+    hear_mistakes(2, told)
