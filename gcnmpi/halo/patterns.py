@@ -11,15 +11,39 @@ With groups, each is made when it is first asked for: means by relation need no 
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 import scipy.sparse as sp
 
-from gcnmpi.kernels.interface.arcs import ArcSlice
 from gcnmpi.kernels.interface.kernel import Kernel, Pattern
 from gcnmpi.layout.entries import Groups
 from gcnmpi.layout.place import Incidence, Space
+
+
+@dataclass(frozen=True)
+class ArcSlice:
+    """Some own rows, one after the other, and their groups and entries.
+
+    Attributes
+    ----------
+    number : int
+        Which of the slices it is.
+    rows : mapping of Space to slice
+        Which of the rows of a space are in it.
+    patterns : mapping of Incidence to pattern
+        Of these rows; for operations by rows only, if there are more slices than one.
+    """
+
+    number: int
+    rows: Mapping[Space, slice]
+    patterns: Mapping[Incidence, Pattern]
+
+    def count(self, space: Space) -> int:
+        """How many rows of a space are in it."""
+        rows = self.rows[space]
+        return int(rows.stop - rows.start)
 
 
 class Patterns:
@@ -54,7 +78,7 @@ class Patterns:
             self._made[incidence] = self._kernel.pattern(self._of(incidence), None)
         return self._made[incidence]
 
-    def slices(self, entries: int, wanted: Collection[Incidence]) -> Sequence[ArcSlice[Pattern]]:
+    def slices(self, entries: int, wanted: Collection[Incidence]) -> Sequence[ArcSlice]:
         """Own rows cut into slices of about so many entries, with the patterns that are wanted."""
         found = []
         for number, (first, last) in enumerate(self._kernel.cuts(self._starts, entries)):

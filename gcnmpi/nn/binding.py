@@ -11,9 +11,9 @@ import numpy as np
 
 from gcnmpi.core import rng
 from gcnmpi.halo.matrix import Matrix
+from gcnmpi.halo.patterns import ArcSlice
 from gcnmpi.halo.rows import Halo
 from gcnmpi.kernels.epilogues import Activation, ActivationBackward, Epilogue
-from gcnmpi.kernels.interface.arcs import ArcSlice
 from gcnmpi.kernels.interface.kernel import Array, Kernel, Pattern
 from gcnmpi.layout.place import Block, Place, Space
 from gcnmpi.nn.operator import Finish
@@ -71,9 +71,9 @@ class Binding:
         self.once, self.sparse, self._rows = once, sparse or {}, rows
         self.parameters, self.gradients = parameters, gradients
         self._matrices, self._kept, self._sliced = matrices, kept, sliced
-        self._slice: ArcSlice[Pattern] | None = None
+        self._slice: ArcSlice | None = None
 
-    def of_slice(self, arcs: ArcSlice[Pattern], gradients: Mapping[str, Array]) -> Binding:
+    def of_slice(self, arcs: ArcSlice, gradients: Mapping[str, Array]) -> Binding:
         """The same for a slice of arcs and the vertices that they lead to."""
         found = copy(self)
         found._slice, found.gradients = arcs, gradients

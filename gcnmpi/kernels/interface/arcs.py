@@ -7,14 +7,13 @@ numbers of an entry belong to as many equally wide groups of columns.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Generic, Protocol, TypeVar
 
 import numpy as np
 
 from gcnmpi.kernels.epilogues import EpilogueOf
-from gcnmpi.layout.place import Incidence, Space
 
 A = TypeVar("A")
 P = TypeVar("P")
@@ -58,30 +57,6 @@ class Reduction(Generic[A, P]):
     kinds: tuple[str, ...]
     x: A
     out: A
-
-
-@dataclass(frozen=True)
-class ArcSlice(Generic[P]):
-    """Some own rows, one after the other, and their groups and entries.
-
-    Attributes
-    ----------
-    number : int
-        Which of the slices it is.
-    rows : mapping of Space to slice
-        Which of the rows of a space are in it.
-    patterns : mapping of Incidence to pattern
-        Of these rows; for operations by rows only, if there are more slices than one.
-    """
-
-    number: int
-    rows: Mapping[Space, slice]
-    patterns: Mapping[Incidence, P]
-
-    def count(self, space: Space) -> int:
-        """How many rows of a space are in it."""
-        rows = self.rows[space]
-        return int(rows.stop - rows.start)
 
 
 class ArcOperations(Protocol[A, P]):
