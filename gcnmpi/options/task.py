@@ -16,6 +16,9 @@ from partition.registry import Registry
 LINKS = "links"
 """The task that tells pairs of vertices that are joined from others."""
 
+FILTERED = "filtered"
+"""Positives are ranked among all vertices but known ones."""
+
 HITS = "hits@K"
 """A metric of pairs for every K: hits@100."""
 
@@ -200,6 +203,13 @@ class LinkOptions(TaskConfig):
         joined=",",
     )
     filter: bool = key(False, "links: negatives that are pairs to be learned do not count")
+    ranked: str = key(
+        "given",
+        "links: what a positive is ranked among, for mrr and hits@K: given: candidates of the "
+        "pairs, or the negatives in common; filtered: all vertices in place of either end, but of "
+        "known pairs",
+        choices=("given", FILTERED),
+    )
     supervise: float = key(
         1.0,
         "links: share of the pairs that a step is about; below 1 they are left out of M in it",
@@ -315,6 +325,11 @@ def tells_relations(task: TaskConfig) -> bool:
         and task.decoder in OF_RELATIONS
         and task.decoder_relations > 1
     )
+
+
+def ranks_all(task: TaskConfig) -> bool:
+    """Whether positives are ranked among all vertices but known ones."""
+    return isinstance(task, LinkOptions) and task.ranked == FILTERED
 
 
 def masks_arcs(task: TaskConfig) -> bool:

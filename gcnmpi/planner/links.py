@@ -24,11 +24,11 @@ from gcnmpi.mpi.comm import slice_of
 from gcnmpi.nn.compile.on_scheme import decoder_program
 from gcnmpi.nn.decoders import symmetric
 from gcnmpi.nn.program import INPUT
-from gcnmpi.nn.tasks.drawing import CANDIDATES_AT_ONCE, Drawer, drawer_of
+from gcnmpi.nn.tasks.drawing import CANDIDATES_AT_ONCE, RANKED_AT_ONCE, TILE, Drawer, drawer_of
 from gcnmpi.nn.tasks.links import GROUPED
 from gcnmpi.options.config import Config
 from gcnmpi.options.scheme import SCHEMES
-from gcnmpi.options.task import LinkOptions, masks_arcs
+from gcnmpi.options.task import LinkOptions, masks_arcs, ranks_all
 from gcnmpi.planner import memory
 from gcnmpi.planner.batch_memory import evaluation_held, training_held
 from gcnmpi.planner.case import Case
@@ -43,7 +43,7 @@ from gcnmpi.planner.costmodel import (
 from gcnmpi.schemes.forecast import Facts, Span, exchange_volume
 from gcnmpi.schemes.sampled_forecast import LISTED
 from partition.graph.graph import distinct
-from partition.graph.links import read_pairs
+from partition.graph.links import HELD_OUT, read_pairs
 from partition.graph.metrics import Metrics
 from partition.graph.store import StoredGraph
 
@@ -55,6 +55,7 @@ DEGREE_BYTES = 8
 DRAWN, PLACING, PLACED, LOSS = 90, 90, 60, 60
 # For each candidate that is scored at once; of which a rank owns the vertex.
 CANDIDATE, OWN_CANDIDATE = 30, 140
+KNOWN_ENDS = 64  # of a positive that is ranked among all vertices: which of these are known
 ROW = 40  # for each row of vertices, own or not: its numbers, and which rank wants it
 NUMBERED = 24  # for each pair to be learned: its number, and its batch of the epoch
 # Bytes for each entry of M where arcs leave it in each step: what is known of entries; and while M
@@ -248,12 +249,18 @@ def _pairs_memory(pairs: Case, drawn: DrawnPairs, rank: int) -> int:
 def _candidates_memory(case: Case, drawn: DrawnPairs, rank: int) -> int:
     """Bytes of an evaluation with candidates for each positive.
 
-    They are some candidates, and own rows behind which those of positives fit.
+    They are some candidates, and own rows behind which those of positives fit. Where all vertices
+    are candidates, a tile of scores, and the known ones.
     """
     pairs, logits = drawn.drawer.pairs, case.program.values[case.program.logits]
-    if not pairs.drawn and not pairs.candidates:
+    filtered = ranks_all(case.work.config.task)
+    if not filtered and not pairs.drawn and not pairs.candidates:
         return 0
     rows = case.piece_numbers(rank, logits.place, logits.width) * case.work.itemsize
+    if filtered:
+        held = sum(len(pairs.positives[mask]) for mask in HELD_OUT)
+        sent = 4 * RANKED_AT_ONCE * logits.width * case.work.itemsize
+        return rows + sent + TILE * (2 * case.work.itemsize + 2) + KNOWN_ENDS * held
     return rows + CANDIDATES_AT_ONCE * (CANDIDATE + OWN_CANDIDATE // case.size)
 
 

@@ -10,13 +10,14 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
 from gcnmpi.nn.tasks.drawing import drawer_of
 from gcnmpi.nn.tasks.links import with_relations
 from gcnmpi.options.config import Config
-from gcnmpi.options.task import LinkOptions, chosen_metrics, hits_of, tells_relations
+from gcnmpi.options.task import LinkOptions, chosen_metrics, hits_of, ranks_all, tells_relations
 from gcnmpi.proof import oracle
 from gcnmpi.proof.arcs import rows_of
 from gcnmpi.proof.passes import ArcRows, Backward, Pass
@@ -39,7 +40,7 @@ class LinkProblem:
         task = config.task
         assert isinstance(task, LinkOptions)
         self.config, self.task, self.pairs, self._direction = config, task, pairs, direction
-        self.graph = training_graph(graph, pairs)
+        self._whole, self.graph = graph, training_graph(graph, pairs)
         self.rows = oracle.Rows(self.graph, direction, config)
         self.drawer = drawer_of(task, pairs, graph.n, config.train.seed)
         decoder = self.rows.network.decoder
@@ -104,8 +105,13 @@ class LinkProblem:
             of = self._relations[mask]
             best = self.scores(weights, positives, of)
             others = self.scores(weights, common)
-            ranked = self._ranked(mask, positives)
-            among = None
+            ranked, among = self._ranked(mask, positives), None
+            if ranks_all(self.task):
+                best_of, among = self._filtered(weights, mask)
+                for metric in chosen_metrics(self.task):
+                    own = best_of if metric == "mrr" or hits_of(metric) else best
+                    found[f"{mask}_{metric}"] = metric_of(metric, own, others, among)
+                continue
             if ranked is not None and len(positives):
                 of_ranked = np.repeat(of, ranked.shape[1])
                 among = self.scores(weights, ranked.reshape(-1, 2), of_ranked)
@@ -113,6 +119,39 @@ class LinkProblem:
             for metric in chosen_metrics(self.task):
                 found[f"{mask}_{metric}"] = metric_of(metric, best, others, among)
         return found
+
+    def _filtered(
+        self, weights: Mapping[str, np.ndarray], mask: str
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """The scores of positives, and of each with all vertices in place of its ends.
+
+        (2m,) and (2m, n); those of known pairs are −∞.
+        """
+        pairs, graph, known = self.pairs, self._whole, set()
+        listed: dict[str, Any] = dict(pairs.relations)
+        for name, ends in pairs.positives.items():
+            known |= set(_triples(ends, listed.get(name, np.zeros(len(ends), int))))
+        if graph.arc_type is not None or not pairs.relations:
+            source = np.repeat(np.arange(graph.n), np.diff(graph.indptr))
+            listed_kinds: Any = graph.arc_type if pairs.relations else np.zeros(graph.nnz, int)
+            known |= set(_triples(np.column_stack([source, graph.indices]), listed_kinds))
+        if not pairs.directed:
+            known |= {(v, u, r) for u, v, r in known}
+        positives = np.asarray(pairs.positives[mask], int)
+        relations = np.asarray(listed.get(mask, np.zeros(len(positives), int)), int)
+        of, every = self._relations[mask], np.arange(graph.n)
+        best, among = [], []
+        for end in (0, 1):
+            for i, (pair, relation) in enumerate(zip(positives, relations, strict=True)):
+                others = np.repeat(pair[np.newaxis], graph.n, axis=0)
+                others[:, 1 - end] = every
+                kinds_of = np.full(graph.n, of[i])
+                scores = self.scores(weights, np.vstack((pair, others)), np.append(of[i], kinds_of))
+                same = np.full(graph.n, relation)
+                scores[1:][[each in known for each in _triples(others, same)]] = -np.inf
+                best.append(scores[0])
+                among.append(scores[1:])
+        return np.array(best), np.array(among).reshape(len(best), graph.n)
 
     def _ranked(self, mask: str, positives: np.ndarray) -> np.ndarray | None:
         """The pairs that each positive is ranked among, (m, C, 2); None: the common negatives."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from gcnmpi.options.task import LINKS, hits_of
+from gcnmpi.options.task import FILTERED, LINKS, hits_of
 from gcnmpi.report.groups import Record
 from partition.errors import shown
 
@@ -42,9 +42,12 @@ def how_scored(start: Record) -> str:
     layers = f" with hidden layers {hidden}" if hidden else ""
     share = task.get("supervise", 1)
     masked = f", {share} of the pairs in a step" if share != 1 else ""
+    ranked = ", ranked among all but known pairs" if task.get("ranked") == FILTERED else ""
     words = (shown(str(task.get(key))) for key in ("decoder", "objective", "negatives"))
     decoder, objective, negatives = words
-    return f"decoder {decoder}{layers}, objective {objective}, negatives {negatives}{masked}"
+    return (
+        f"decoder {decoder}{layers}, objective {objective}, negatives {negatives}{masked}{ranked}"
+    )
 
 
 def counts_of(start: Record) -> str:

@@ -16,6 +16,7 @@ from partition.graph.graph import MASKS
 from partition.graph.links import HELD_OUT, PairSet, has_pairs, read_pairs, split_pairs, write_pairs
 from partition.graph.store import StoredGraph
 from partition.importing.links import LinkFiles, import_pairs
+from partition.importing.readers import RELATION
 from partition.pipeline.hard_candidates import with_hard_candidates
 from partition.reporting import tables
 from partition.reporting.describe import describe_pairs
@@ -50,6 +51,7 @@ Examples:
   gcn-partition pairs G.graph --split 0.7,0.1,0.2 --seed 1 --name links-1 --negatives 0
   gcn-partition pairs collab.graph --from dataset/ogbl_collab
   gcn-partition pairs G.graph --train train.csv --val val.csv --test test.csv
+  gcn-partition pairs kg.graph --from TRIPLES --columns source,relation,target
   gcn-partition info G.graph links"""
 )
 @common.graph_argument
@@ -64,7 +66,8 @@ Examples:
 @click.option(
     "--directed/--undirected",
     default=None,
-    help="Whether an arc and its reverse are two pairs.  [default: as the graph]",
+    help="Whether an arc and its reverse are two pairs.  [default: as the graph; pairs with a "
+    "column of relations are two]",
 )
 @option(
     "--negatives",
@@ -115,7 +118,9 @@ def pairs(
     reading = bool(files.whole or files.parts)
     _check_options(reading, columns is not None or drop)
     stored = store.open_graph(graph)
-    directed = stored.manifest.directed if directed is None else directed
+    if directed is None:
+        related = columns is not None and RELATION in columns.replace(" ", "").split(",")
+        directed = stored.manifest.directed or related
     with common.working("reading" if reading else "drawing"):
         if reading:
             made, notes = import_pairs(

@@ -296,8 +296,8 @@ def check_pairs(pairs: PairSet, n: int) -> None:
     """Refuse a set that no graph of ``n`` vertices can have; in bounded memory.
 
     A UserError if a shape, the seed or ``replaced`` is wrong, a vertex is not there, a positive
-    joins a vertex to itself, or one to validate or test on is also one to train on (either way
-    round if the set is not directed; of the same relation, where pairs have relations).
+    without a relation joins a vertex to itself, or one to validate or test on is also one to train
+    on (either way round if the set is not directed; of the same relation, where there are some).
     """
     _check_shapes(pairs)
     if pairs.seed is not None and not 0 <= pairs.seed <= MAX_SEED:
@@ -307,7 +307,7 @@ def check_pairs(pairs: PairSet, n: int) -> None:
             _check_vertices(name, array, n)
     for mask, array in pairs.positives.items():
         loops = np.flatnonzero(array[:, 0] == array[:, 1])
-        if len(loops):
+        if len(loops) and not pairs.relations:
             pair = tuple(array[loops[0]].tolist())
             raise UserError(f"{mask} has the pair {pair}: a vertex is no partner of itself")
     if pairs.drawn and n < 3:

@@ -140,9 +140,9 @@ def pairs_from(
 ) -> tuple[PairSet, list[str]]:
     """A set of the arrays of each mask, with lines about what is left out.
 
-    Pairs to train on that join a vertex to itself are left out, and negatives to train on that do
-    not belong to a pair each. Relations are numbered as those of the graph, ``known``: see
-    :func:`partition.graph.relations.number_relations`.
+    Pairs to train on that join a vertex to itself are left out, unless they have relations, and
+    negatives to train on that do not belong to a pair each. Relations are numbered as those of the
+    graph, ``known``: see :func:`partition.graph.relations.number_relations`.
     """
     kinds: dict[str, dict[str, np.ndarray]] = {
         kind: {} for kind in ("positives", "negatives", "candidates", "relations")
@@ -183,7 +183,7 @@ def pairs_from(
         relation_names=names,
     )
     train = kinds["positives"]["train"]
-    keep = train[:, 0] != train[:, 1]
+    keep = (train[:, 0] != train[:, 1]) | bool(relations)
     if not keep.all():
         notes.append(f"{int((~keep).sum()):,} pairs to train on of a vertex with itself: left out")
         pairs = _of_train(pairs, keep)

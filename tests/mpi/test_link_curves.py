@@ -68,6 +68,7 @@ CASES = {
     "candidates-both": (
         "symmetric", ["task.decoder=hadamard", *HIDDEN, "task.pairs=both", "task.supervise=0.6"],
     ),
+    "dot-filtered": ("symmetric", ["task.ranked=filtered", "task.metric=mrr"]),
     "gatedgcn-dot": ("directed", ["model.name=gatedgcn", "task.objective=softmax"]),
     "clipped-mixed": (
         "directed", ["scheme.exchange=mixed", "train.clip_norm=0.1", "train.optimizer=adamw"],

@@ -39,6 +39,13 @@ CASES = {
     "sage-distmult-given": [
         "model.name=sage", "task.decoder=distmult", "task.negatives=given", "task.objective=auc",
     ],
+    "rgcn-distmult-filtered": [
+        *RGCN, "task.decoder=distmult", "task.ranked=filtered", "task.metrics=hits@1,hits@10",
+    ],
+    "gcn-distmult-one-filtered": [
+        "task.decoder=distmult", "task.decoder_relations=1", "task.ranked=filtered",
+    ],
+    "gcn-concat-filtered": ["task.decoder=concat", "task.ranked=filtered"],
     "gcn-distmult-one": ["task.decoder=distmult", "task.decoder_relations=1"],
     "gcn-dot-masked": ["task.filter=true", "task.supervise=0.5"],
     "gcn-distmult-masked": ["task.decoder=distmult", "task.supervise=0.4", "graph.normalize=row"],

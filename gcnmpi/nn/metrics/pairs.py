@@ -4,7 +4,7 @@ Hits@K is the share of positives with a score above the K-th best of the common 
 loses. With candidates for each positive, it is the share of those with a rank of at most K. The
 rank of a positive among its candidates is ½(#> + #≥) + 1, the mean of the best and the worst that
 ties allow; MRR is the mean of its reciprocal. Without candidates of its own, a positive has the
-common negatives for candidates.
+common negatives for candidates. Filtered, it has two ranks, one for each end that is replaced.
 """
 
 from __future__ import annotations

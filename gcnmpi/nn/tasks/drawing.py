@@ -20,6 +20,8 @@ from partition.graph.sampling import VertexSampler
 FIRST, SECOND, POOL, SIDE, POSITIVES, NEGATIVES, END = range(7)
 _PURPOSE = 0x6C696E6B  # of all of them: no other stream of the seed has it
 CANDIDATES_AT_ONCE = 1 << 22  # of some positives, in an evaluation
+# Where all vertices are candidates: positives, and scores of some of them with some vertices.
+RANKED_AT_ONCE, TILE = 1 << 10, 1 << 20
 
 
 @dataclass(frozen=True)

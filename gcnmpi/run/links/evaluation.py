@@ -4,7 +4,8 @@ Common negatives are few: they are scored as positives are, on a rank that owns 
 of each positive are many, and touch nearly all vertices. There the rows of the positives' ends go
 to all ranks, some positives at a time, and each rank scores the candidates that it owns; two counts
 for each positive, of better candidates and of those no worse, are then summed over ranks. So no row
-of a candidate is sent, and memory is bounded.
+of a candidate is sent, and memory is bounded. All vertices as candidates are in
+:mod:`gcnmpi.run.links.filtered`.
 """
 
 from __future__ import annotations
@@ -19,9 +20,10 @@ from gcnmpi.halo.pairs import ScoredPairs
 from gcnmpi.kernels.interface.kernel import Array
 from gcnmpi.mpi.comm import reduce_in_place, slice_of
 from gcnmpi.nn.metrics import pairs as metrics
-from gcnmpi.nn.tasks.drawing import CANDIDATES_AT_ONCE
-from gcnmpi.options.task import METRICS, chosen_metrics, hits_of
+from gcnmpi.nn.tasks.drawing import CANDIDATES_AT_ONCE, RANKED_AT_ONCE
+from gcnmpi.options.task import METRICS, chosen_metrics, hits_of, ranks_all
 from gcnmpi.run.evaluation import Logits
+from gcnmpi.run.links.filtered import FilteredRanks
 from gcnmpi.run.links.scoring import Decoder, LocalScores, pairs_of
 from gcnmpi.run.problem import Problem
 from partition.graph.links import HELD_OUT, drawn_candidates
@@ -48,8 +50,11 @@ class LinkEvaluation:
         self._masks = [mask for mask in HELD_OUT if len(self._pairs.positives[mask])]
         self._of_all: dict[str, tuple[ScoredPairs, np.ndarray]] = {}
         self._volume = NOTHING
+        self._filtered: dict[str, FilteredRanks] = {}
         for mask in self._masks:
             self._of_all[mask] = self._placed(mask)
+            if ranks_all(problem.config.task):
+                self._filtered[mask] = FilteredRanks(problem, decoder, mask)
 
     @property
     def names(self) -> list[str]:
@@ -104,6 +109,11 @@ class LinkEvaluation:
         self._volume += self._decoder.volume(scored, backward=False)
         del scored
         positives, negatives = scores[positive], scores[~positive]
+        if mask in self._filtered:
+            own = problem, self._decoder, rows, self._parameters
+            ranks = self._filtered[mask](LocalScores(*own, 2 * RANKED_AT_ONCE))
+            self._volume += self._filtered[mask].volume
+            return metrics.ScoredPairs(positives, negatives, ranks)
         if mask in self._pairs.candidates or self._pairs.drawn:
             return metrics.ScoredPairs(positives, negatives, self._ranks(mask, rows))
         of_all = None

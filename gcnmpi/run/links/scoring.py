@@ -247,6 +247,11 @@ class LocalScores:
         assert isinstance(task, LinkOptions)
         self._form = form_of(task, parameters, kernel.to_host)
 
+    @property
+    def width(self) -> int:
+        """Columns of a row."""
+        return max(1, self._sent.shape[1])
+
     def send(self, vertices: np.ndarray) -> None:
         """Send the rows of some vertices, (q,) int64, to all ranks, which call it together.
 
