@@ -27,7 +27,7 @@ NO_ARC = -1
 """The number of the arc of an entry that stands for none."""
 
 UNKNOWN = "unknown"
-RELATION, GROUP, SHARE = OF_RELATIONS = "relation", "group", "share"
+RELATION, GROUP, SHARE, TYPE = OF_RELATIONS = "relation", "group", "share", "type"
 ABSENT = {"i": UNLABELLED, "f": np.nan, "b": False}
 """The label of an entry that stands for no arc, and whether a mask has it, by the kind of array."""
 

@@ -15,6 +15,7 @@ from gcnmpi.options.own_code import called, is_own
 from gcnmpi.options.task import ClassOptions, LinkOptions, TaskConfig
 from partition.errors import UserError
 from partition.graph.examples import ARCS, VERTICES
+from partition.graph.relations import Schema
 
 SPACES = {VERTICES: Space.OWN, ARCS: Space.ENTRIES}
 """The rows of logits, by ``task.on``."""
@@ -31,12 +32,12 @@ def network_of(
     classes: int,
     arcs: int = 0,
     task: TaskConfig = ClassOptions(),  # noqa: B008 (it is frozen)
-    relations: int = 0,
+    relations: Schema | int = 0,
 ) -> Network:
     """The network of that name, for features and classes of a graph, and what its arcs have.
 
-    ``arcs`` are the columns of their features; ``relations``, how many these are of. Of links, with
-    a decoder. A builder is told of as much of it as it takes. A UserError if it cannot be built of
+    ``arcs`` are the columns of their features; ``relations``, those that they are of, with the
+    types of vertices. Of links, with a decoder. A builder is told of as much of it as it takes. A UserError if it cannot be built of
     what ``model`` says, or its logits are not those of vertices or arcs, as wanted.
     """
     build, on = NETWORKS.get(model.name), task.on

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from gcnmpi.core.functions import AVERAGES, REDUCTIONS
-from gcnmpi.layout.entries import GROUP, OF_RELATIONS, RELATION, SHARE
+from gcnmpi.layout.entries import GROUP, OF_RELATIONS, RELATION, SHARE, TYPE
 from gcnmpi.layout.place import Space
+from gcnmpi.nn.operator import Parameter
 from gcnmpi.nn.operators.arcs import (
     ArcInput,
     EndDots,
@@ -23,6 +24,7 @@ from gcnmpi.nn.operators.neighbours import Aggregate, Attend, AttendV2, MaxAggre
 from gcnmpi.nn.operators.norms import BatchNorm, LayerNorm, Normalize
 from gcnmpi.nn.operators.relations import LinearBy
 from gcnmpi.nn.operators.spaces import Expand, Reduce, Source, Target
+from gcnmpi.nn.operators.triples import RowBy
 from gcnmpi.nn.structure import OTHER_WEIGHTS, Network, Writing
 from partition.errors import UserError, check_name
 
@@ -95,17 +97,28 @@ class Builder(Writing):
         self._random(name, shape, layer, "glorot", *shape)
         return self._append(Linear((x,), width, self.layer(x), name))
 
-    def linear_by_relation(
-        self, x: int, width: int, name: str, layer: int, bases: int = 0, blocks: int = 1
+    def linear_by_kind(
+        self,
+        x: int,
+        width: int,
+        name: str,
+        layer: int,
+        *,
+        bias: bool = False,
+        init: str = "glorot",
+        bases: int = 0,
+        blocks: int = 1,
     ) -> int:
-        """Rows of arcs or groups, each times the weight of the relation that it is of.
+        """Each row times the weight of its kind, then + the bias of its kind.
 
-        ``name.weight`` is stored (relations, columns of x, width). With ``bases``, weights are sums
-        of so many matrices, (bases, columns of x, width), mixed by ``name.comp`` (relations,
-        bases). With ``blocks``, each has so many on its diagonal and zeros elsewhere: (relations,
-        blocks, columns of x / blocks, width / blocks).
+        The kind of a vertex is its type, that of an arc or group of arcs its relation.
+        ``name.weight`` is stored (kinds, columns of x, width), ``name.bias`` (kinds, width). With
+        ``bases``, weights are sums of so many matrices, (bases, columns of x, width), mixed by
+        ``name.comp`` (kinds, bases). With ``blocks``, each has so many on its diagonal and zeros
+        elsewhere: (kinds, blocks, columns of x / blocks, width / blocks). ``init`` as of
+        :meth:`linear`.
         """
-        inner, kinds, mix = self.width(x), len(self.schema), ""
+        (of_rows, kinds), inner, mix = self._kinds(x), self.width(x), ""
         if inner % blocks or width % blocks:
             raise UserError(
                 f"{blocks} blocks do not divide weights of {inner} × {width} columns",
@@ -114,13 +127,40 @@ class Builder(Writing):
         shape = (bases or kinds) * inner, width // blocks
         fans = inner // blocks, width // blocks
         stored = (bases or kinds, *((blocks,) if blocks > 1 else ()), *fans)
-        weight = self._random(f"{name}.weight", shape, layer, "glorot", *fans, stored=stored)
+        weight = self._random(f"{name}.weight", shape, layer, init, *fans, stored=stored)
         if bases:
             shape = kinds, bases
             mix = self._random(f"{name}.comp", shape, layer, "glorot", *shape)
         facts = width, self.layer(x), kinds, weight, mix, blocks
-        kind = self._of_arcs(GROUP if self._spaces[x] is Space.GROUPS else RELATION)
-        return self._append(LinearBy((kind, x), *facts))
+        y = self._append(LinearBy((of_rows, x), *facts))
+        if not bias:
+            return y
+        fan = inner if init == "uniform" else 0
+        return self.add(y, self.row_by_kind(y, width, f"{name}.bias", layer, fan_in=fan))
+
+    def row_by_kind(
+        self, like: int, width: int, name: str, layer: int, value: str = "0", fan_in: int = 0
+    ) -> int:
+        """For each row of ``like``, the row of its kind of a trained table (kinds, width).
+
+        It is ``value`` in the beginning, or uniform in ±1/√fan_in where that is given.
+        """
+        of_rows, kinds = self._kinds(like)
+        shape = kinds, width
+        if fan_in:
+            self._random(name, shape, layer, "uniform", fan_in, width, stored=shape)
+        else:
+            self._new(Parameter(name, shape, layer, value, stored=shape))
+        return self._append(RowBy((of_rows,), width, self.layer(like), kinds, name))
+
+    def _kinds(self, x: int) -> tuple[int, int]:
+        """The kinds of the rows of a value, and how many there are."""
+        space = self._spaces[x]
+        if space.of_arcs:
+            given = GROUP if space is Space.GROUPS else RELATION
+            return self._of_arcs(given), len(self.schema)
+        types = self._of_arcs(TYPE)
+        return self.expand(types) if space is Space.WHOLE else types, len(self.schema.types)
 
     def mean_by_relation(self, x: int) -> int:
         """For each group of arcs, of one relation into a vertex, the mean of neighbours' rows."""

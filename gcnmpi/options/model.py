@@ -62,6 +62,8 @@ NETWORKS = Networks(
         "pna": "gcnmpi.nn.networks.pna:build",
         "mgn": "gcnmpi.nn.networks.mgn:build",
         "rgcn": "gcnmpi.nn.networks.rgcn:build",
+        "hetero": "gcnmpi.nn.networks.hetero:build",
+        "hgt": "gcnmpi.nn.networks.hgt:build",
         "gcnii": "gcnmpi.nn.networks.gcnii:build",
         "appnp": "gcnmpi.nn.networks.appnp:build",
         "sgc": "gcnmpi.nn.networks.sgc:build",
@@ -84,6 +86,8 @@ MATRICES = Registry(
         "pna": "gcnmpi.nn.networks.gin:matrix",
         "mgn": "gcnmpi.nn.networks.gin:matrix",
         "rgcn": "gcnmpi.nn.networks.rgcn:matrix",
+        "hetero": "gcnmpi.nn.networks.rgcn:matrix",
+        "hgt": "gcnmpi.nn.networks.rgcn:matrix",
     },
 )
 
@@ -174,7 +178,7 @@ class RootOptions(ConvolutionOptions):
     """Of networks that may leave the vertex itself out."""
 
     root_weight: bool = key(
-        True, "sage, transformer, gatedgcn, rgcn: a second weight for the vertex itself"
+        True, "sage, transformer, gatedgcn, rgcn, hetero: a second weight for the vertex itself"
     )
 
 
@@ -208,26 +212,40 @@ class GinOptions(ConvolutionOptions):
 
 
 @options_of("model")
-class HeadOptions(ArcOptions):
+class ScoreOptions(ConvolutionOptions):
     """Of networks with attention."""
 
-    heads: int = key(1, "gat, gatv2, transformer: heads of a hidden layer", low=1, example=8)
-    out_heads: int = key(
-        1, "gat, gatv2, transformer: heads of the layer that gives the logits", low=1
+    heads: int = key(
+        1, "gat, gatv2, transformer, hetero, hgt: heads of a hidden layer", low=1, example=8
     )
-    concat: bool = key(
-        True, "gat, gatv2, transformer: concatenate the heads of hidden layers, else their mean"
+    out_heads: int = key(
+        1, "gat, gatv2, transformer, hetero, hgt: heads of the layer that gives the logits", low=1
     )
     attention_dropout: float = key(
-        0.0, "gat, gatv2, transformer: dropout on attention", low=0, below=1, example=0.6
+        0.0, "gat, gatv2, transformer, hetero, hgt: dropout on attention", low=0, below=1,
+        example=0.6,
+    )  # fmt: skip
+
+
+@options_of("model")
+class SlopeOptions(ScoreOptions):
+    """Of networks whose attention has a leaky ReLU."""
+
+    negative_slope: float = key(0.2, "gat, gatv2, hetero: slope of attention's leaky ReLU", low=0)
+
+
+@options_of("model")
+class HeadOptions(ScoreOptions, ArcOptions):
+    """Of networks that may read features of arcs for attention."""
+
+    concat: bool = key(
+        True, "gat, gatv2, transformer: concatenate the heads of hidden layers, else their mean"
     )
 
 
 @options_of("model")
-class AttentionOptions(HeadOptions):
-    """Of networks whose attention has a leaky ReLU."""
-
-    negative_slope: float = key(0.2, "gat, gatv2: slope of attention's leaky ReLU", low=0)
+class AttentionOptions(HeadOptions, SlopeOptions):
+    """Of the two networks of that kind."""
 
 
 @options_of("model")
@@ -283,6 +301,16 @@ class RelationOptions(RootOptions):
         below=2**16, example=30,
     )  # fmt: skip
     blocks: int = key(1, "rgcn: blocks on the diagonal of each weight", low=1, below=2**16)
+
+
+@options_of("model")
+class HeteroOptions(RootOptions, SlopeOptions):
+    """Of networks with a convolution for each relation."""
+
+    convolution: str = key(
+        "sage", "hetero: the convolution of each relation, whose results are added up",
+        choices=("sage", "gat"),
+    )  # fmt: skip
 
 
 @options_of("model")

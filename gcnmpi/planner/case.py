@@ -190,9 +190,7 @@ def workload(
     if config.task.name == LINKS:  # of which vertices are not the examples
         share = 0.0
     config = replace(config, graph=graph_of(config))
-    network = network_of(
-        config.model, *widths, manifest.arc_features, config.task, len(manifest.relations)
-    )
+    network = network_of(config.model, *widths, manifest.arc_features, config.task, manifest.schema)
     distances = arc_distances(stored.graph) if locality else None
     entries = manifest.feature_entries if features in (None, manifest.inputs) else 0
     target_bytes = 0

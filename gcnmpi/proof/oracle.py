@@ -105,7 +105,7 @@ class Rows:
         task, model = config.task, config.model
         if isinstance(task, LinkOptions):
             width = task.width or getattr(model, "hidden", (64,))[-1]
-        ends = self.features.shape[1], width, graph.arc_data.width, task, len(graph.relations)
+        ends = self.features.shape[1], width, graph.arc_data.width, task, graph.schema
         self.network = network or network_of(model, *ends)
         # Values that nobody reads are not asked for: M of a network without products with it.
         normalize = options.normalize if reads_values(self.network.operators) else "none"

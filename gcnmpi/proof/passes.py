@@ -32,6 +32,7 @@ class ArcRows:
     given: np.ndarray  # (arcs, d) features, 0 of loops that were added
     relation: np.ndarray  # (arcs,) its number, 0 too
     places: np.ndarray  # (stored arcs,) where those of the graph are among them
+    types: np.ndarray | None = None  # (n,) the number of the type of each vertex
     rows: int | None = None  # how many rows they lead to, if these are not the vertices
 
     @classmethod
@@ -59,7 +60,8 @@ class ArcRows:
         numbers = np.arange(len(i)) - np.searchsorted(pairs, pairs)
         places = np.argsort(order)[: graph.nnz]
         keys = entry_keys(i, j, numbers)
-        return cls(graph.n, i, j, keys, given[order], kinds[order], places)
+        types = None if graph.vertex_types is None else graph.vertex_types.of(np.arange(graph.n))
+        return cls(graph.n, i, j, keys, given[order], kinds[order], places, types)
 
     @property
     def degrees(self) -> np.ndarray:
@@ -102,6 +104,9 @@ class ArcRows:
             return self.relation[:, np.newaxis].astype(float)
         if what == "group":
             return self.groups[0][:, 1:].astype(float)
+        if what == "type":
+            assert self.types is not None
+            return self.types[:, np.newaxis].astype(float)
         if what == "share":
             return 1 / self.grouped.degrees[self.grouped.target][:, np.newaxis]
         found, own = self.given.copy(), self.target == self.source

@@ -27,7 +27,7 @@ from gcnmpi.run.writing import Rows, check_writable, deliver
 from partition.errors import UserError, unknown_name
 from partition.graph.examples import ARCS, examples_of
 from partition.graph.links import list_pairs
-from partition.graph.relations import Relation
+from partition.graph.relations import NO_SCHEMA
 from partition.graph.store import open_graph
 from partition.records import map_npy
 
@@ -105,7 +105,7 @@ def compute(
             raise UserError(f"--layer {layer} and --what {what} exclude each other")
         stored = open_graph(graph, check=False)
         manifest = stored.manifest
-        of_graph = manifest.inputs, tuple(Relation(*one) for one in manifest.relations)
+        of_graph = manifest.inputs, manifest.schema
         found = read_weights(weights, config, asked.given, *of_graph)
         if what == SCORES and found.network.get("task.name", LINKS) != LINKS:
             raise UserError(
@@ -127,10 +127,10 @@ def compute(
                 f"{graph} has {stored.manifest.arc_features} features an arc, the weights take "
                 f"{found.arc_features}"
             )
-        if found.relations not in ((), of_graph[1]):
+        if found.schema not in (NO_SCHEMA, manifest.schema):
             raise UserError(
                 f"{graph} has other relations than the weights are of, or in another order: "
-                f"{' '.join(map(str, found.relations))}"
+                f"{' '.join(map(str, found.schema.relations))}"
             )
         if not manifest.features and found.type_features not in ({}, manifest.type_features):
             raise UserError(

@@ -49,17 +49,25 @@ def own_arc_features(comm: Comm, stored: StoredGraph, load: Load) -> np.ndarray:
 
 
 def own_relations(comm: Comm, stored: StoredGraph, load: Load) -> np.ndarray:
-    """Rows of the relations of arcs, (entries, 1), as ``load`` makes them; a UserError as above.
+    """Rows of relations, or shares of them, (rows, 1), as ``load`` gives them; a UserError as above.
 
     Or if one is of a relation that there is not.
     """
     check_content(comm, stored, (ARC_TYPE,))
     relations: Any = stored.graph.arc_type
     found = load(relations)[:, np.newaxis]
+    shares = found.dtype.kind == "f"
     with agreed(comm):
-        if found.max(initial=0) >= max(1, len(stored.manifest.relations)):
+        if not shares and found.max(initial=0) >= max(1, len(stored.manifest.relations)):
             raise UserError(f"{stored.path} is damaged: an arc of no relation")
     return found
+
+
+def own_types(stored: StoredGraph, vertices: np.ndarray) -> np.ndarray:
+    """Rows of the types of vertices, (rows, 1)."""
+    types = stored.graph.vertex_types
+    assert types is not None, "a graph without types"
+    return types.of(vertices)[:, np.newaxis]
 
 
 def check_finite(comm: Comm, stored: StoredGraph, features: np.ndarray) -> None:

@@ -13,7 +13,7 @@ import numpy as np
 
 from gcnmpi.core.resident import return_freed_memory
 from gcnmpi.kernels.interface.kernel import Array
-from gcnmpi.layout.entries import OF_RELATIONS, UNKNOWN
+from gcnmpi.layout.entries import OF_RELATIONS, TYPE, UNKNOWN
 from gcnmpi.layout.loading import Readable, check_content, load_sparse
 from gcnmpi.layout.place import Place
 from gcnmpi.layout.runtime import Source
@@ -39,6 +39,7 @@ from gcnmpi.run.own_rows import (
     own_arc_features,
     own_features,
     own_relations,
+    own_types,
 )
 from gcnmpi.run.room import within_memory
 from gcnmpi.schemes.interface import Scheme
@@ -95,7 +96,7 @@ def open_problem(
         widths = widths or ends(config.task, config.model, source.stored.manifest)
         manifest = source.stored.manifest
         network = network_of(
-            config.model, *widths, manifest.arc_features, config.task, len(manifest.relations)
+            config.model, *widths, manifest.arc_features, config.task, manifest.schema
         )
         program, demand = program_on(network, source, config, comm.size, trains)
         if trains:
@@ -167,13 +168,17 @@ def load_arcs(problem: Problem) -> dict[str, Array]:
     runtime, scheme, stored = problem.runtime, problem.scheme, problem.source.stored
     found: dict[str, Array] = {}
     for operator in problem.program.operators:
-        if isinstance(operator, ArcInput):
-            given = operator.given
+        if not isinstance(operator, ArcInput):
+            continue
+        given = operator.given
+        if given == TYPE:
+            rows = own_types(stored, scheme.block(Place(0), 1).rows)
+        else:
             own = own_relations if given in OF_RELATIONS else own_arc_features
             with runtime.phases.as_one("load"):
                 rows = own(runtime.comm, stored, partial(scheme.load_arcs, loops=given))
-                dtype = rows.dtype if rows.dtype.kind == "f" else runtime.kernel.dtype
-                found[given] = runtime.kernel.from_host(rows.astype(dtype, copy=False))
+        dtype = rows.dtype if rows.dtype.kind == "f" else runtime.kernel.dtype
+        found[given] = runtime.kernel.from_host(rows.astype(dtype, copy=False))
     return found
 
 

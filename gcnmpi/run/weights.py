@@ -15,7 +15,7 @@ import json
 import math
 import os
 import zipfile
-from collections.abc import Container, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -40,7 +40,7 @@ from gcnmpi.options.settings import spelled as in_settings
 from gcnmpi.options.task import TASKS, TaskConfig
 from gcnmpi.run.problem import Problem
 from partition.errors import UserError
-from partition.graph.relations import Relation
+from partition.graph.relations import NO_SCHEMA, Relation, Schema
 from partition.records import atomic_file, open_regular, zip_errors
 from partition.tensor_files import read_tensors
 
@@ -58,7 +58,7 @@ class Weights:
     parameters: Mapping[str, np.ndarray]
     widths: tuple[int, ...]  # columns of H⁰ … Hᴸ
     arc_features: int  # columns of the features of arcs that the network reads
-    relations: tuple[Relation, ...]  # that it tells apart
+    schema: Schema  # of the types and relations that it tells apart
     type_features: Mapping[str, int]  # columns of types of vertices, where these have their own
     # Keys of the configuration: "model.name", "graph.normalize", "task.name" … Of a file of another
     # program only those that its arrays show
@@ -106,6 +106,7 @@ def describe(problem: Problem) -> dict[str, Any]:
         "model": model,
         "widths": list(problem.network.widths),
         "arc_features": problem.network.arc_features,
+        "vertex_types": list(manifest.vertex_types) if problem.network.relations else (),
         "relations": manifest.relations if problem.network.relations else (),
         "type_features": {} if manifest.features else manifest.type_features,
         "graph": sections["graph"] | {"direction": problem.source.direction},
@@ -134,7 +135,7 @@ def read_weights(
     config: Config,
     given: Container[str] = (),
     features: int = 0,
-    relations: Sequence[Relation] = (),
+    schema: Schema = NO_SCHEMA,
 ) -> Weights:
     """Read a file of weights, of this program or of another one.
 
@@ -148,8 +149,8 @@ def read_weights(
     features : int
         Columns of the graph's features, which decide where the arrays of another program do not
         agree; 0: not known.
-    relations : sequence of Relation
-        Those of the graph, of which the arrays of another program are.
+    schema : Schema
+        That of the graph, of which the arrays of another program are.
 
     Raises
     ------
@@ -162,7 +163,7 @@ def read_weights(
     called: Mapping[str, str] = {}
     with _of_file(path):
         if facts is None:
-            shown_by = _shown_by(state, config, given, features, len(relations))
+            shown_by = _shown_by(state, config, given, features, schema)
             described, widths, state, called = shown_by
     if facts is not None:
         described = _network(path, facts)
@@ -176,11 +177,11 @@ def read_weights(
     told = {k[5:]: v for k, v in described.items() if k.startswith("task.")}
     task = chosen(TaskConfig, TASKS, vars(config.task) | told)
     if facts is None:
-        build = functools.partial(network_of, model, task=task, relations=len(relations))
+        build = functools.partial(network_of, model, task=task, relations=schema)
         shown = ends_of(build, state)
-        arcs, known, of_types = (shown[2] if shown else 0), tuple(relations), {}
-    network = network_of(model, widths[0], widths[-1], arcs, task, len(known))
-    known = known if network.relations else ()
+        arcs, known, of_types = (shown[2] if shown else 0), schema, {}
+    network = network_of(model, widths[0], widths[-1], arcs, task, known)
+    known = known if network.relations else NO_SCHEMA
     if network.widths != widths:
         raise UserError(f"{path} is damaged: its arrays are not of the widths that it names")
     with _of_file(path):
@@ -333,7 +334,7 @@ def _shown_by(
     config: Config,
     given: Container[str],
     features: int,
-    relations: int,
+    schema: Schema,
 ) -> tuple[dict[str, Any], tuple[int, ...], Mapping[str, np.ndarray], Mapping[str, str]]:
     """A network as arrays of another program show it: its keys, widths, arrays and their names.
 
@@ -350,7 +351,7 @@ def _shown_by(
     usual = ConvolutionOptions()
     plain = all(getattr(model, key, None) == getattr(usual, key) for key in _OF_NO_PLAIN_STACK)
     if not plain or "model.hidden" in given:
-        build = functools.partial(network_of, model, task=config.task, relations=relations)
+        build = functools.partial(network_of, model, task=config.task, relations=schema)
         ends = ends_of(build, found.arrays)
         if ends is None:
             missing = [name for name in stored_shapes(build(1, 1, 1)) if name not in found.arrays]
@@ -425,15 +426,15 @@ def _stored_arcs(path: Path, facts: Mapping[str, Any]) -> int:
     return width
 
 
-def _stored_schema(
-    path: Path, facts: Mapping[str, Any]
-) -> tuple[tuple[Relation, ...], Mapping[str, int]]:
-    """Relations and columns of types of vertices; earlier networks tell none apart."""
+def _stored_schema(path: Path, facts: Mapping[str, Any]) -> tuple[Schema, Mapping[str, int]]:
+    """Types, relations, and columns of types of vertices; earlier networks tell none apart."""
     relations, of_types = facts.get("relations", []), facts.get("type_features", {})
-    sound = isinstance(relations, list) and isinstance(of_types, dict)
+    types = facts.get("vertex_types", [])
+    sound = isinstance(relations, list) and isinstance(of_types, dict) and isinstance(types, list)
     if not sound or any(not isinstance(one, list) or len(one) != 3 for one in relations):
         raise UserError(f"{path} is damaged: it does not say which relations it tells apart")
-    return tuple(Relation(*map(str, one)) for one in relations), of_types
+    known = tuple(Relation(*map(str, one)) for one in relations)
+    return Schema(tuple(map(str, types)), known), of_types
 
 
 def _shown(value: Any) -> str:

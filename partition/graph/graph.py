@@ -17,7 +17,7 @@ from numpy.typing import DTypeLike
 from partition.errors import UserError, check_name
 from partition.graph.arc_data import AGAIN, UNLABELLED, ArcData
 from partition.graph.arc_data import MASKS as MASKS
-from partition.graph.relations import Relation, VertexTypes
+from partition.graph.relations import Relation, Schema, VertexTypes
 from partition.graph.sparse_rows import SparseRows
 
 DIRECTIONS = ("in", "out")
@@ -101,6 +101,12 @@ class Graph:
     def splits(self) -> int:
         """Number of splits into masks; 1 also without masks."""
         return max((mask.shape[1] for mask in self.masks.values() if mask.ndim == 2), default=1)
+
+    @property
+    def schema(self) -> Schema:
+        """The names of types of vertices and of relations."""
+        types = () if self.vertex_types is None else self.vertex_types.names
+        return Schema(types, tuple(self.relations))
 
     def features_of(self, name: str) -> np.ndarray | None:
         """Features of the vertices of a type, (n_type, d_type) float32; None where it has none."""

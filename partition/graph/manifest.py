@@ -17,7 +17,7 @@ from partition.errors import UserError
 from partition.graph.content import FILES, content_id, data_id, sums_of
 from partition.graph.graph import AGAIN, DIRECTIONS, MASKS, Graph, symmetry
 from partition.graph.metrics import Metrics, NodeTraffic
-from partition.graph.relations import Relation, schema_fault
+from partition.graph.relations import Relation, Schema, schema_fault
 from partition.graph.sparse_rows import SparseRows
 from partition.records import open_regular, printable, to_json
 
@@ -118,6 +118,11 @@ class Manifest:
     type_features: Mapping[str, Count] = field(default_factory=dict)
     format: str = FORMAT
     version: int = VERSION
+
+    @property
+    def schema(self) -> Schema:
+        """The names of types of vertices and of relations."""
+        return Schema(tuple(self.vertex_types), tuple(Relation(*one) for one in self.relations))
 
     @property
     def inputs(self) -> int:

@@ -107,6 +107,9 @@ class Schema:
         )
 
 
+NO_SCHEMA = Schema()
+
+
 def parse_relation(text: str) -> Relation:
     """The relation "author,writes,paper"; a UserError if there are not three words."""
     words = [word.strip() for word in text.split(",")]

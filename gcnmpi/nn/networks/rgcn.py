@@ -4,17 +4,18 @@ from __future__ import annotations
 
 from gcnmpi.nn.network import Builder, Network
 from gcnmpi.nn.networks.stack import Layer, stack
-from gcnmpi.options.model import RelationOptions
+from gcnmpi.options.model import ModelConfig, RelationOptions
 from partition.errors import UserError
+from partition.graph.relations import Schema
 
 
-def matrix(model: RelationOptions) -> tuple[str, bool]:
+def matrix(model: ModelConfig) -> tuple[str, bool]:
     """The arcs of the graph."""
     return "none", False
 
 
 def build(
-    model: RelationOptions, features: int, classes: int, arcs: int, on: str, relations: int
+    model: RelationOptions, features: int, classes: int, arcs: int, on: str, schema: Schema
 ) -> Network:
     """A stack of layers as PyTorch Geometric's ``RGCNConv``.
 
@@ -27,11 +28,11 @@ def build(
 
     def convolve(b: Builder, x: int, layer: Layer) -> int:
         name, width, k = layer.name, layer.width, layer.k
-        options = model.bases, model.blocks
-        y = b.linear_by_relation(b.mean_by_relation(x), width, name, k, *options)
+        options = {"bases": model.bases, "blocks": model.blocks}
+        y = b.linear_by_kind(b.mean_by_relation(x), width, name, k, **options)
         y = b.reduce(y, "sum")
         if model.root_weight:
             y = b.add(y, b.product(x, width, f"{name}.root", k))
         return b.bias(y, f"{name}.bias", k) if model.bias else y
 
-    return stack(model, features, classes, convolve, relations=relations)
+    return stack(model, features, classes, convolve, schema=schema)

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from gcnmpi.nn.network import Builder, Network
 from gcnmpi.options.model import ConvolutionOptions, ModelConfig, NormOptions, ResidualOptions
 from partition.errors import UserError
+from partition.graph.relations import Schema
 
 # Streams of dropout: 0 for the features, k for the output of layer k, and these.
 BEFORE_STREAM = 1 << 21
@@ -43,7 +44,7 @@ def stack(
     classes: int,
     convolve: Convolve,
     arcs: int = 0,
-    relations: int = 0,
+    schema: Schema | int = 0,
 ) -> Network:
     """A network of layers with one kind of convolution.
 
@@ -53,10 +54,10 @@ def stack(
         ``convolve(builder, x, layer)`` adds a convolution of x and returns its output.
     arcs : int
         Width of the features of arcs; 0: there are none.
-    relations : int
-        How many relations arcs are of; 0: there are none.
+    schema : Schema or int
+        Types of vertices, and relations that arcs are of; 0: there are none.
     """
-    b = Builder(features, arcs, relations)
+    b = Builder(features, arcs, schema)
     x = b.drop(b.input, model.input_dropout, 0)
     if model.linear_before:
         if not model.hidden:

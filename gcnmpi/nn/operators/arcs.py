@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from gcnmpi.kernels.interface.kernel import Array, Kernel, Pattern
-from gcnmpi.layout.entries import GROUP, OF_RELATIONS
+from gcnmpi.layout.entries import GROUP, OF_RELATIONS, TYPE
 from gcnmpi.layout.place import Space
 from gcnmpi.nn.binding import Binding, Run
 from gcnmpi.nn.operator import Operator
@@ -23,13 +23,13 @@ OnEntries = Callable[[Pattern, Array, Array, Array], None]
 
 @dataclass(frozen=True)
 class ArcInput(Operator):
-    """Rows of arcs that are given with the graph. No inputs.
+    """Rows of arcs that are given with the graph, or of vertices beside H⁰. No inputs.
 
     ``given`` says which: features, and those of a self-loop that M has beside the graph's arcs are
     "zero", or "mean", which replaces those of all self-loops by the mean of the other arcs into
     their vertex; or "relation", the number of the relation of an arc, of so many ``relations``;
-    "group", that of each group of arcs of one relation into a vertex; or "share", for each arc one
-    over the arcs of its group.
+    "group", that of each group of arcs of one relation into a vertex; "share", for each arc one
+    over the arcs of its group; or "type", the number of the type of each vertex.
     """
 
     given: str = "zero"
@@ -38,8 +38,8 @@ class ArcInput(Operator):
 
     @property
     def gives(self) -> Space:
-        """Groups if it is their relation, else arcs."""
-        return GROUPS if self.given == GROUP else ENTRIES
+        """Groups if it is their relation, vertices if it is their type, else arcs."""
+        return {GROUP: GROUPS, TYPE: OWN}.get(self.given, ENTRIES)
 
     @property
     def words(self) -> str:
