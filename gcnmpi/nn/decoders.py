@@ -32,7 +32,7 @@ class TripleBuilder(Builder):
     def relation(self) -> int:
         """The row of each pair's relation, of a trained table (relations, columns of a vertex)."""
         shape = len(self.schema), self.width(self.input)
-        table = self._random(TABLE, shape, LAYER, "glorot", *shape, stored=shape)
+        table = self._random(TABLE, shape, LAYER, "glorot", *shape)
         kinds = self._of_arcs(RELATION)
         return self._append(RowBy((kinds,), shape[1], 0, shape[0], table))
 

@@ -37,8 +37,9 @@ def network_of(
     """The network of that name, for features and classes of a graph, and what its arcs have.
 
     ``arcs`` are the columns of their features; ``relations``, those that they are of, with the
-    types of vertices. Of links, with a decoder. A builder is told of as much of it as it takes. A UserError if it cannot be built of
-    what ``model`` says, or its logits are not those of vertices or arcs, as wanted.
+    types of vertices. Of links, with a decoder. A builder is told of as much of it as it takes. A
+    UserError if it cannot be built of what ``model`` says, or its logits are not those of vertices
+    or arcs, as wanted.
     """
     build, on = NETWORKS.get(model.name), task.on
     facts = (features, classes, arcs, on, relations)[: max(2, len(signature(build).parameters) - 1)]

@@ -148,9 +148,9 @@ class Builder(Writing):
         of_rows, kinds = self._kinds(like)
         shape = kinds, width
         if fan_in:
-            self._random(name, shape, layer, "uniform", fan_in, width, stored=shape)
+            self._random(name, shape, layer, "uniform", fan_in, width)
         else:
-            self._new(Parameter(name, shape, layer, value, stored=shape))
+            self._new(Parameter(name, shape, layer, value))
         return self._append(RowBy((of_rows,), width, self.layer(like), kinds, name))
 
     def _kinds(self, x: int) -> tuple[int, int]:

@@ -304,7 +304,7 @@ class RelationOptions(RootOptions):
 
 
 @options_of("model")
-class HeteroOptions(RootOptions, SlopeOptions):
+class HeteroOptions(SlopeOptions, RootOptions):
     """Of networks with a convolution for each relation."""
 
     convolution: str = key(
@@ -350,7 +350,7 @@ class SignOptions(NormOptions, HopsOptions):
 @options_of("model")
 class OwnOptions(
     SageOptions, GinOptions, AttentionOptions, TransformerOptions, PnaOptions, MeshOptions,
-    RelationOptions, GcniiOptions, AppnpOptions,
+    RelationOptions, HeteroOptions, GcniiOptions, AppnpOptions,
 ):  # fmt: skip
     """Of a user's network, which may read any."""
 
@@ -375,6 +375,8 @@ NETWORKS.options.update(
     pna=(PnaOptions,),
     mgn=(MeshOptions,),
     rgcn=(RelationOptions,),
+    hetero=(HeteroOptions,),
+    hgt=(ScoreOptions,),
     gcnii=(GcniiOptions, MatrixOptions),
     appnp=(AppnpOptions, MatrixOptions),
     sgc=(HopsOptions, MatrixOptions),

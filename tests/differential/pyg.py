@@ -46,6 +46,7 @@ from partition.graph.store import open_graph
 ROOT = Path(__file__).parents[2]
 sys.path.append(str(ROOT / "scripts"))
 from peers.mesh_graph_net import MeshGraphNet  # noqa: E402 (found there only)
+from typed_layers import Hetero, Hgt  # noqa: E402
 
 DATA = Path(os.environ.get("GCNMPI_DATA") or ROOT.parent / "shared" / "data")
 GRAPHS = {  # as gcn-partition imports them, with random features of arcs
@@ -117,7 +118,15 @@ CASES: dict[str, dict[str, Any]] = {
     "rgcn": {"norm": "batch", "residual": "linear"},
     "rgcn bases": {"bases": 30, "norm": "layer", "root_weight": False},
     "rgcn blocks": {"blocks": 4, "linear_after": True, "residual": "identity"},
+    "hetero": {"norm": "batch", "residual": "linear"},
+    "hetero rootless": {"root_weight": False, "norm": "layer"},
+    "hetero gat": {"convolution": "gat", "heads": 4, "out_heads": 2, "norm": "layer"},
+    "hgt": {"heads": 4, "norm": "batch", "residual": "linear"},
+    "hgt skip": {"heads": 2, "linear_before": True, "norm": "layer"},
 }  # fmt: skip
+
+
+OF_RELATIONS = ("rgcn", "hetero", "hgt")
 
 
 @click.command()
@@ -168,7 +177,7 @@ def made(scratch: Path, name: str, counts: list[int]) -> Path:
 def compared(folder: Path, names: list[str], counts: list[int]) -> bool:
     """Whether all of these cases agree on a graph; a line for each says how far they are apart."""
     graph = open_graph(folder).graph
-    names = [name for name in names if name.startswith("rgcn") == bool(graph.relations)]
+    names = [name for name in names if name.startswith(OF_RELATIONS) == bool(graph.relations)]
     problems = {name: oracle.Problem(graph, "in", config_of(name)) for name in names}
     weights = {name: weights_of(problem) for name, problem in problems.items()}
     found = {count: results_of(count, folder, problems, weights) for count in counts}
@@ -268,7 +277,7 @@ def judge(graph: Graph, problem: oracle.Problem, weights: oracle.Weights) -> dic
     of_arcs = None
     if model.name in ("gine", "mgn") or getattr(model, "arc_features", False):
         of_arcs = torch.tensor(np.asarray(graph.arc_data.features, np.float64))
-    if model.name == "rgcn":
+    if model.name in OF_RELATIONS:
         of_arcs = torch.tensor(np.asarray(graph.arc_type, np.int64))
     if model.name == "mgn":
         blocks = model.hidden[0], len(model.hidden), model.mlp_layers, model.reduction
@@ -276,7 +285,7 @@ def judge(graph: Graph, problem: oracle.Problem, weights: oracle.Weights) -> dic
     else:
         degrees = torch.bincount(torch.tensor(problem.arcs.degrees))
         width = 0 if of_arcs is None or of_arcs.ndim == 1 else of_arcs.shape[1]
-        module = Net(problem.config, *ends, width, degrees, len(graph.relations))
+        module = Net(problem.config, *ends, width, degrees, graph)
     state = {n: torch.tensor(a) for n, a in to_state(problem.network, weights).items()}
     counters = {n: v for n, v in module.state_dict().items() if n.endswith("batches_tracked")}
     module.load_state_dict(state | counters)
@@ -304,10 +313,10 @@ class Net(torch.nn.Module):
         classes: int,
         of_arcs: int,
         degrees: torch.Tensor,
-        relations: int,
+        graph: Graph,
     ) -> None:
         super().__init__()
-        self.relations = relations
+        self.graph = graph
         self.model = model = OwnOptions(**asdict(config.model))  # which has every key
         self.options = {"edge_dim": of_arcs or None}
         self.degrees = degrees
@@ -380,7 +389,12 @@ class Net(torch.nn.Module):
         if model.name == "rgcn":
             options = {"num_bases": model.bases or None, "root_weight": model.root_weight}
             blocks = model.blocks if model.blocks > 1 else None
-            return pyg.RGCNConv(d_in, width, self.relations, num_blocks=blocks, **options)
+            return pyg.RGCNConv(
+                d_in, width, len(self.graph.relations), num_blocks=blocks, **options
+            )
+        if model.name in ("hetero", "hgt"):
+            kind = {"hetero": Hetero, "hgt": Hgt}[model.name]
+            return kind(self.graph, model, d_in, width, last)
         if model.name == "gcnii":
             return pyg.GCN2Conv(width, model.alpha, model.theta, k + 1)
         return Linear(d_in, width)

@@ -64,6 +64,8 @@ def folder(tmp_path_factory):
 
 
 RGCN = ["model.name=rgcn", "model.hidden=[6]"]
+HGT = ["model.name=hgt", "model.hidden=[6,6]", "model.heads=2", "model.attention_dropout=0.3"]
+GAT = ["model.name=hetero", "model.convolution=gat", "model.hidden=[6]", "model.heads=2"]
 NETWORKS = [
     ("schema", [*RGCN, "model.dropout=0.4"]),
     ("typed", [*RGCN, "model.bases=2", "graph.direction=out", "model.norm=batch"]),
@@ -72,6 +74,11 @@ NETWORKS = [
     ("schema", [*RGCN, "model.hidden=[6,6]", "model.residual=identity", "train.memory=least"]),
     ("schema", [*RGCN, "model.bases=3", "model.train_features=true", "model.jk=cat"]),
     ("typed", [*RGCN, "model.norm=layer", "graph.feature_norm=row", "kernel=scipy"]),
+    ("typed", ["model.name=hetero", "model.hidden=[6]", "model.dropout=0.3"]),
+    ("schema", [*HGT, "model.dropout=0.3", "model.residual=linear"]),
+    ("typed", [*HGT, "model.norm=layer", "train.memory=least"]),
+    ("schema", [*GAT, "model.attention_dropout=0.3"]),
+    ("typed", [*GAT, "model.out_heads=3", "graph.direction=out", "train.memory=least"]),
     ("typed", ["model.name=gcn", "model.hidden=[6]"]),
     ("typed", ["model.name=sage", "model.hidden=[6]", "scheme.name=summa"]),
 ]

@@ -73,6 +73,9 @@ SETTINGS = {
     "sage several": {"aggregation": "mean+max+std"},
     "rgcn": {},
     "rgcn bases": {"bases": 2},
+    "hetero": {},
+    "hetero gat": {"convolution": "gat", "heads": 2},
+    "hgt": {"heads": 2},
 }
 STACKS = {
     "plain": {"hidden": [8]},

@@ -28,8 +28,8 @@ def build(
 
     def convolve(b: Builder, x: int, layer: Layer) -> int:
         name, width, k = layer.name, layer.width, layer.k
-        options = {"bases": model.bases, "blocks": model.blocks}
-        y = b.linear_by_kind(b.mean_by_relation(x), width, name, k, **options)
+        y, bases, blocks = b.mean_by_relation(x), model.bases, model.blocks
+        y = b.linear_by_kind(y, width, name, k, bases=bases, blocks=blocks)
         y = b.reduce(y, "sum")
         if model.root_weight:
             y = b.add(y, b.product(x, width, f"{name}.root", k))

@@ -1,0 +1,164 @@
+"""Layers of heterogeneous graphs in PyTorch Geometric, with the arrays of this program's layers.
+
+Each holds the parameters as this program stores them, and hands PyTorch Geometric's layer views of
+them: so gradients come back to these arrays.
+"""
+
+from __future__ import annotations
+
+import torch
+import torch_geometric.nn as pyg
+from torch.func import functional_call
+
+from gcnmpi.options.config import ModelConfig
+from partition.graph.graph import Graph
+
+Shapes = dict[str, tuple[int, ...]]
+
+
+class TypedLayer(torch.nn.Module):
+    """A layer of all types: rows of vertices of all types, arcs, the relation of each."""
+
+    def __init__(self, graph: Graph, shapes: Shapes) -> None:
+        super().__init__()
+        assert graph.vertex_types is not None
+        self.types, self.relations = graph.vertex_types, list(graph.relations)
+        for name, shape in shapes.items():
+            *above, last = name.split(".")
+            module: torch.nn.Module = self
+            for part in above:
+                if part not in dict(module.named_children()):
+                    module.add_module(part, torch.nn.Module())
+                module = module.get_submodule(part)
+            module.register_parameter(last, torch.nn.Parameter(torch.zeros(shape)))
+
+    def forward(self, x: torch.Tensor, edges: torch.Tensor, kinds: torch.Tensor) -> torch.Tensor:
+        """The rows of all vertices."""
+        ranges = {name: self.types.range(name) for name in self.types.names}
+        rows = {name: x[own.start : own.stop] for name, own in ranges.items()}
+        arcs = {}
+        for number, (source, name, target) in enumerate(self.relations):
+            first = torch.tensor([[ranges[source].start], [ranges[target].start]])
+            arcs[source, name, target] = edges[:, kinds == number] - first
+        own = dict(self.named_parameters())
+        found = functional_call(self.layer[0], self.arrays(own), (rows, arcs))
+        return torch.cat([self.of_type(own, n, found.get(n), rows[n]) for n in ranges])
+
+    def into(self, name: str) -> list[int]:
+        """The relations into vertices of a type."""
+        return [number for number, one in enumerate(self.relations) if one.target == name]
+
+
+class Hetero(TypedLayer):
+    """``HeteroConv``: what its relations give to a vertex itself is shared out among them."""
+
+    def __init__(self, graph: Graph, model: ModelConfig, d_in: int, width: int, last: bool) -> None:
+        count, types, sage = len(graph.relations), len(graph.schema.types), self._sage(model)
+        heads = model.out_heads if last else model.heads
+        columns = heads * width if last else width
+        shapes: Shapes = {"bias": (types, width)}
+        if sage:
+            shapes["lin_l.weight"] = count, d_in, width
+            if model.root_weight:
+                shapes["lin_r.weight"] = types, d_in, width
+        else:
+            for end in ("src", "dst"):
+                shapes[f"lin_{end}.weight"] = count, d_in, columns
+                shapes[f"att_{end}"] = count, columns
+        super().__init__(graph, shapes)
+        self.sage, self.heads, self.root = sage, heads, model.root_weight
+        given = (d_in, d_in), width if last or sage else width // heads
+
+        def made() -> torch.nn.Module:
+            if sage:
+                return pyg.SAGEConv(*given, root_weight=model.root_weight)
+            slope = {"negative_slope": model.negative_slope, "add_self_loops": False}
+            return pyg.GATConv(*given, heads, not last, **slope)
+
+        self.layer = [pyg.HeteroConv({tuple(r): made() for r in self.relations})]
+
+    @staticmethod
+    def _sage(model: ModelConfig) -> bool:
+        return model.convolution == "sage"
+
+    def arrays(self, own: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+        """Those of PyTorch Geometric's layer."""
+        found = {}
+        for number, one in enumerate(self.relations):
+            at = f"convs.<{'___'.join(one)}>."
+            place, several = self.types.names.index(one.target), len(self.into(one.target))
+            bias = own["bias"][place] / several
+            if self.sage:
+                found[f"{at}lin_l.weight"] = own["lin_l.weight"][number].T
+                found[f"{at}lin_l.bias"] = bias
+                if self.root:
+                    found[f"{at}lin_r.weight"] = own["lin_r.weight"][place].T / several
+                continue
+            found[f"{at}bias"] = bias
+            for end in ("src", "dst"):
+                found[f"{at}lin_{end}.weight"] = own[f"lin_{end}.weight"][number].T
+                vectors = own[f"att_{end}"][number].reshape(1, self.heads, -1)
+                found[f"{at}att_{end}"] = vectors
+        return found
+
+    def of_type(
+        self, own: dict[str, torch.Tensor], name: str, y: torch.Tensor | None, x: torch.Tensor
+    ) -> torch.Tensor:
+        """A type without a relation into it has what it gives to itself."""
+        if y is not None:
+            return y
+        place = self.types.names.index(name)
+        y = own["bias"][place].expand(len(x), -1)
+        return y + x @ own["lin_r.weight"][place] if self.sage and self.root else y
+
+
+class Hgt(TypedLayer):
+    """``HGTConv``, whose matrices of keys are those of queries the other way round."""
+
+    def __init__(self, graph: Graph, model: ModelConfig, d_in: int, width: int, last: bool) -> None:
+        count, types = len(graph.relations), len(graph.schema.types)
+        heads = model.out_heads if last else model.heads
+        each = (heads, width // heads, width // heads) if heads > 1 else (width, width)
+        shapes: Shapes = {f"{n}_rel.weight": (count, *each) for n in "qv"}
+        for name in ("k_lin", "v_lin", "q_lin", "out_lin"):
+            inner = width if name == "out_lin" else d_in
+            shapes |= {f"{name}.weight": (types, inner, width), f"{name}.bias": (types, width)}
+        shapes["p_rel"] = count, heads
+        if d_in == width:
+            shapes["skip"] = types, 1
+        super().__init__(graph, shapes)
+        self.heads, self.skips = heads, d_in == width
+        metadata = list(graph.schema.types), [tuple(r) for r in self.relations]
+        self.layer = [pyg.HGTConv(dict.fromkeys(metadata[0], d_in), width, metadata, heads)]
+
+    def arrays(self, own: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+        """Those of PyTorch Geometric's layer, whose ``k_rel`` has all relations of a head first."""
+        found, count = {}, len(self.relations)
+        for place, name in enumerate(self.types.names):
+            for end, dim in (("weight", 1), ("bias", 0)):
+                parts = [own[f"{part}_lin.{end}"][place] for part in "kqv"]
+                joined = torch.cat(parts, dim)
+                found[f"kqv_lin.lins.{name}.{end}"] = joined.T if dim else joined
+                last = own[f"out_lin.{end}"][place]
+                found[f"out_lin.lins.{name}.{end}"] = last.T if dim else last
+            if self.skips:
+                found[f"skip.{name}"] = own["skip"][place]
+        for ours, theirs in (("q", "k"), ("v", "v")):
+            weights = own[f"{ours}_rel.weight"]
+            weights = weights.reshape(count, self.heads, *weights.shape[-2:]).transpose(0, 1)
+            weights = weights.reshape(-1, *weights.shape[-2:])
+            found[f"{theirs}_rel.weight"] = weights.transpose(1, 2) if ours == "q" else weights
+        for number, one in enumerate(self.relations):
+            found[f"p_rel.{'__'.join(one)}"] = own["p_rel"][number : number + 1]
+        return found
+
+    def of_type(
+        self, own: dict[str, torch.Tensor], name: str, y: torch.Tensor | None, x: torch.Tensor
+    ) -> torch.Tensor:
+        """A type without a relation into it has messages of 0."""
+        if y is not None:
+            return y
+        place = self.types.names.index(name)
+        y = own["out_lin.bias"][place].expand(len(x), -1)
+        gate = own["skip"][place].sigmoid() if self.skips else 1
+        return gate * y + (1 - gate) * x if self.skips else y
