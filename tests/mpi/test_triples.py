@@ -39,6 +39,20 @@ CASES = {
     "sage-distmult-given": [
         "model.name=sage", "task.decoder=distmult", "task.negatives=given", "task.objective=auc",
     ],
+    "rgcn-transe-bce-filtered": [*RGCN, "task.decoder=transe", "task.ranked=filtered"],
+    "gcn-transe-softmax-2": [
+        "task.decoder=transe", "task.decoder_p=2", "task.objective=softmax", "task.filter=true",
+        "task.negatives=uniform,3",
+    ],
+    "gcn-transe-one-filtered": [
+        "task.decoder=transe", "task.decoder_p=2", "task.decoder_relations=1",
+        "task.ranked=filtered", "task.objective=auc",
+    ],
+    "rgcn-complex-bce": [*RGCN, "task.decoder=complex", "task.filter=true"],
+    "gcn-complex-auc-filtered": [
+        "task.decoder=complex", "task.objective=auc", "task.ranked=filtered", "task.width=4",
+        "task.batch=50",
+    ],
     "rgcn-distmult-filtered": [
         *RGCN, "task.decoder=distmult", "task.ranked=filtered", "task.metrics=hits@1,hits@10",
     ],
@@ -147,7 +161,7 @@ def test_verify_knows_relations(verified, path, nranks):
     parts = None if nranks == 1 else f"uneven-{nranks}"
     cases = [
         {"graph": path, "partition": parts, "settings": settings_of(name)}
-        for name in ("rgcn-distmult-bce", "gcn-distmult-softmax")
+        for name in ("rgcn-distmult-bce", "gcn-transe-softmax-2", "gcn-complex-auc-filtered")
     ]
     for checks in verified(nranks, cases):
         assert {"loss curve", "first gradient", "metrics", "finite differences"} <= checks
@@ -206,6 +220,7 @@ def test_scores_and_mistakes(mpirun, gcnmpi_lines, hear_mistakes, path, tmp_path
         ("task.pairs=common",): ("negatives", "task.decoder_relations=1"),
         ("task.decoder_relations=2",): "have 4 relations",
         ("task.pairs=plain", "task.decoder_relations=4"): "have no relations",
+        ("task.decoder=complex", "task.width=5"): ("5 is odd", "task.width=6"),
     }
     for some, says in refused.items():
         told.append(([*train, *sets(*latest(*settings, *some))], says))
