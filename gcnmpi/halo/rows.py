@@ -15,10 +15,12 @@ import scipy.sparse as sp
 from gcnmpi.core.timing import Phases
 from gcnmpi.core.volume import Kept
 from gcnmpi.halo.matrix import Matrix
+from gcnmpi.halo.patterns import Patterns
 from gcnmpi.halo.plan import Plan
 from gcnmpi.halo.product import HaloProduct
 from gcnmpi.kernels.interface.kernel import Array, Pattern
-from gcnmpi.layout.place import Place
+from gcnmpi.layout.entries import Groups
+from gcnmpi.layout.place import Incidence, Place
 from gcnmpi.layout.runtime import Runtime
 from gcnmpi.mpi.collectives import Group
 
@@ -28,8 +30,8 @@ class Halo(Protocol):
 
     Attributes
     ----------
-    pattern : pattern of the kernel
-        Own rows over local columns, (own, own + halo).
+    patterns : Patterns
+        Of own rows over local columns, (own, own + halo).
     ids : (own + halo,) integers
         Global vertices of the local columns.
     kept : Kept
@@ -38,11 +40,15 @@ class Halo(Protocol):
         Whether there is one rank only: none has a halo.
     """
 
-    pattern: Pattern
+    patterns: Patterns
     ids: np.ndarray
     phases: Phases
     kept: Kept
     alone: bool
+
+    @property
+    def pattern(self) -> Pattern:
+        """Own rows over local columns, one entry for each arc."""
 
     def empty(self, place: Place, width: int) -> Matrix:
         """A matrix that can be expanded."""
@@ -63,22 +69,42 @@ class Halo(Protocol):
         """Free what was kept for matrices that are expanded once."""
 
 
-class ExchangedHalo:
+class _WithPatterns:
+    """The part of a halo that says which entries own rows have: see :class:`Patterns`."""
+
+    def __init__(
+        self, runtime: Runtime, pattern: sp.csr_array, ids: np.ndarray, groups: Groups | None
+    ) -> None:
+        self.ids, self.phases, self.alone = ids, runtime.phases, runtime.comm.size == 1
+        self.patterns = Patterns(runtime.kernel, pattern, ids, groups)
+
+    @property
+    def pattern(self) -> Pattern:
+        """Own rows over local columns, one entry for each arc."""
+        return self.patterns.of(Incidence.ARCS)
+
+
+class ExchangedHalo(_WithPatterns):
     """Needed rows point to point, with the buffers, plan and transport of a product.
 
     ``pattern``, (own, own + halo), and ``ids``, (own + halo,), are as in :class:`Halo`.
     """
 
     def __init__(
-        self, runtime: Runtime, products: HaloProduct, pattern: sp.csr_array, ids: np.ndarray
+        self,
+        runtime: Runtime,
+        products: HaloProduct,
+        pattern: sp.csr_array,
+        ids: np.ndarray,
+        groups: Groups | None = None,
     ) -> None:
-        self.ids, self.phases, self.kept = ids, runtime.phases, products.kept
-        self.pattern, self.alone = runtime.kernel.pattern(pattern, ids), runtime.comm.size == 1
+        super().__init__(runtime, pattern, ids, groups)
+        self.kept = products.kept
         self.empty, self.release = products.empty, products.release
         self.expand, self.gradient, self.fold = products.gather, products.gradient, products.scatter
 
 
-class BroadcastHalo:
+class BroadcastHalo(_WithPatterns):
     """Every block goes to all ranks of a group, each of which keeps the rows it needs.
 
     The adjoint of a broadcast is a reduction to its root: block after block, each rank adds the
@@ -95,11 +121,11 @@ class BroadcastHalo:
         plan: Plan,
         pattern: sp.csr_array,
         ids: np.ndarray,
+        groups: Groups | None = None,
     ) -> None:
+        super().__init__(runtime, pattern, ids, groups)
         self._group, self._kernel, self._rows, self._plan = group, runtime.kernel, rows, plan
-        self.ids, self.phases, self.kept = ids, runtime.phases, Kept()
-        self.alone = runtime.comm.size == 1
-        self.pattern = runtime.kernel.pattern(pattern, ids)
+        self.kept = Kept()
         self._largest = max((r for q, r in enumerate(rows) if q != group.rank), default=0)
         # Of each block: where its rows go behind the own ones, and which of its rows they are.
         self._needed: dict[int, tuple[slice, Any]] = {}

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
@@ -25,11 +26,8 @@ Owners = Callable[[np.ndarray], Sequence[np.ndarray]]
 NO_ARC = -1
 """The number of the arc of an entry that stands for none."""
 
-SHARE_BYTES = 56
-"""Memory that ``SHARE`` takes for an entry while it is made: numbers of 8 bytes."""
-
 UNKNOWN = "unknown"
-RELATION, SHARE = OF_RELATIONS = "relation", "share"
+RELATION, GROUP, SHARE = OF_RELATIONS = "relation", "group", "share"
 ABSENT = {"i": UNLABELLED, "f": np.nan, "b": False}
 """The label of an entry that stands for no arc, and whether a mask has it, by the kind of array."""
 
@@ -49,6 +47,37 @@ def entry_keys(rows: np.ndarray, columns: np.ndarray, numbers: np.ndarray) -> np
 
 
 @dataclass(frozen=True)
+class Groups:
+    """The entries of a rank's rows in groups of one row and relation.
+
+    Attributes
+    ----------
+    rows, relations : (groups,) integers
+        The global id of the vertex, and the relation.
+    starts : (groups + 1,) int64
+        Where the entries of each begin.
+    total : int
+        Groups of all ranks' rows, each row counted once.
+    """
+
+    rows: np.ndarray
+    relations: np.ndarray
+    starts: np.ndarray
+    total: int
+
+    @property
+    def keys(self) -> np.ndarray:
+        """The keys of dropout: see :func:`entry_keys`."""
+        return entry_keys(self.rows, self.rows, 1 + self.relations)
+
+    @property
+    def shares(self) -> np.ndarray:
+        """For each entry one over the entries of its group, float64."""
+        counts = np.diff(self.starts)
+        return np.repeat(1 / counts, counts)
+
+
+@dataclass(frozen=True)
 class EntryRows:
     """The entries of a rank's rows of M, for matrices that have a row for each.
 
@@ -64,6 +93,8 @@ class EntryRows:
         Entries of all ranks' rows, each row counted once.
     stored : int
         Arcs of the folder.
+    groups : Groups or None
+        Where entries are in the order of groups.
     """
 
     rows: np.ndarray
@@ -73,6 +104,7 @@ class EntryRows:
     total: int
     stored: int
     _bring: Callable[[Readable], np.ndarray]
+    groups: Groups | None = None
 
     @property
     def keys(self) -> np.ndarray:
@@ -84,20 +116,13 @@ class EntryRows:
 
         All ranks call it together. An entry that stands for no arc has zeros; with ``loops`` of
         "mean", all self-loops have the mean of the other entries of their row, as float64; with
-        ``UNKNOWN``, which is for labels and masks, it has none and is in none. With ``SHARE``, each
-        has one over how many entries of its row have the same integer, as float64; with
-        ``RELATION``, that integer.
+        ``UNKNOWN``, which is for labels and masks, it has none and is in none. ``GROUP`` gives the
+        relation of each group instead, and ``SHARE`` of each entry one over those of its group.
         """
+        if loops in (GROUP, SHARE):
+            assert self.groups is not None, "entries are in no groups"
+            return self.groups.relations if loops == GROUP else self.groups.shares
         found = self._bring(array)
-        if loops == SHARE:
-            groups = self.rows.astype(np.int64)
-            groups *= 1 + int(found.max(initial=0))
-            groups += found
-            order = np.argsort(groups)
-            first = np.flatnonzero(np.append(True, np.diff(groups[order]) > 0)[: len(order)])
-            counts, shares = np.diff(np.append(first, len(order))), np.empty(len(order))
-            shares[order] = np.repeat(1 / counts, counts)
-            return shares
         if loops == UNKNOWN:
             found[self.arcs == NO_ARC] = ABSENT[found.dtype.kind]
         if loops != "mean" or not len(found):
@@ -134,6 +159,7 @@ def load_entry_rows(
     own: np.ndarray,
     owners: Owners,
     max_bytes: float,
+    grouped: bool = False,
 ) -> EntryRows:
     """Bring the ends of arcs to the ranks that have their row of M.
 
@@ -143,6 +169,8 @@ def load_entry_rows(
         Global ids of this rank's rows, in its order.
     owners : callable
         See :data:`Owners`.
+    grouped : bool
+        Whether entries are in groups of the relations of arcs, which the graph has then.
     """
     arcs = own_arcs(comm, source.stored, source.direction, parallel=True)
     read, mine = arcs.row, arcs.number  # all that is needed of them later
@@ -155,6 +183,17 @@ def load_entry_rows(
 
     row, column, number = bring([arcs.row, arcs.column, mine])
     received = len(number)
+
+    def rows_of(array: Readable) -> np.ndarray:
+        """The rows of an array of the entries, which ``order`` says by what was received."""
+        first = int(mine[0]) if len(mine) else 0
+        some = array[first : int(mine[-1]) + 1 if len(mine) else 0]  # not read before it is sent
+        (found,) = bring([some if len(some) == len(mine) else some[mine - first]])
+        out = np.zeros((len(order), *found.shape[1:]), found.dtype)
+        there = order < received
+        out[there] = found[order[there]]
+        return out
+
     if self_loops:
         lonely = np.setdiff1d(own, row[row == column]).astype(row.dtype)
         row, column = np.append(row, lonely), np.append(column, lonely)
@@ -164,21 +203,22 @@ def load_entry_rows(
     again = np.append(False, (row[1:] == row[:-1]) & (column[1:] == column[:-1]))[: len(row)]
     places = np.arange(len(row))
     numbers = places - np.maximum.accumulate(np.where(again, 0, places))
-
-    def rows_of(array: Readable) -> np.ndarray:
-        first = int(mine[0]) if len(mine) else 0
-        some = array[first : int(mine[-1]) + 1 if len(mine) else 0]  # not read before it is sent
-        (found,) = bring([some if len(some) == len(mine) else some[mine - first]])
-        out = np.zeros((len(order), *found.shape[1:]), found.dtype)
-        there = order < received
-        out[there] = found[order[there]]
-        return out
-
-    everything = np.array([len(row)])
+    relations: Any = source.stored.graph.arc_type
+    starts, relation = np.empty(0, np.int64), np.empty(0, np.int32)
+    if grouped:
+        relation = rows_of(relations)
+        by_group = np.lexsort((relation, local_numbers(own, row)))  # stable
+        order, relation = order[by_group], relation[by_group]
+        row, column, number, numbers = (a[by_group] for a in (row, column, number, numbers))
+        begins = np.append(True, (row[1:] != row[:-1]) | (relation[1:] != relation[:-1]))
+        starts = np.append(np.flatnonzero(begins[: len(row)]), len(row))
+        relation = relation[starts[:-1]]
+    everything = np.array([len(row), len(relation)])
     reduce_in_place(comm, everything)
-    copies = len(owners(read[:0]))
-    total = int(everything[0]) // copies
-    return EntryRows(row, column, numbers, number, total, source.stored.graph.nnz, rows_of)
+    total, total_groups = (everything // len(owners(read[:0]))).tolist()
+    groups = Groups(row[starts[:-1]], relation, starts, total_groups) if grouped else None
+    stored = source.stored.graph.nnz
+    return EntryRows(row, column, numbers, number, total, stored, rows_of, groups)
 
 
 def local_numbers(ids: np.ndarray, some: np.ndarray) -> np.ndarray:

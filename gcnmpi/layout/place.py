@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import NamedTuple
@@ -18,6 +19,34 @@ class Space(StrEnum):
     """These, and behind them the vertices of other ranks that entries of its rows of M refer to."""
     ENTRIES = "entries"
     """The entries of the rank's rows of M, by rows, in a row by the global id of the column."""
+    GROUPS = "groups"
+    """The groups of these of one row and relation, by rows, in a row by relation.
+
+    Where there are groups, the entries of a row are in the order of groups first.
+    """
+
+    @property
+    def of_arcs(self) -> bool:
+        """Whether its rows are arcs, or some of those into a vertex together."""
+        return self in (Space.ENTRIES, Space.GROUPS)
+
+
+class Incidence(StrEnum):
+    """Which rows are cut into which, by a pattern: each row of one space has some of another."""
+
+    ARCS = "arcs"
+    """Own rows, and the entries of each; its columns are the rows of the whole space."""
+    GROUPED = "grouped"
+    """Groups, and the entries of each, likewise."""
+    GROUPS = "groups"
+    """Own rows, and the groups of each, which are its columns."""
+
+    @classmethod
+    def between(cls, spaces: Collection[Space]) -> Incidence:
+        """That of an operation on matrices of some spaces."""
+        if Space.GROUPS not in spaces:
+            return cls.ARCS
+        return cls.GROUPS if {Space.ENTRIES, Space.WHOLE}.isdisjoint(spaces) else cls.GROUPED
 
 
 class Place(NamedTuple):

@@ -61,6 +61,8 @@ class Demand:
         Whether there are products with Mᵀ: in training.
     entries : bool
         Whether it has matrices with a row for each entry of M.
+    groups : bool
+        Whether it has matrices with a row for each group of these of one relation.
     batches : bool
         Whether mini-batches will be cut out of M: the scheme keeps what they are cut from.
     """
@@ -70,4 +72,5 @@ class Demand:
     rows: bool = False
     transposed: bool = True
     entries: bool = False
+    groups: bool = False
     batches: bool = False

@@ -11,12 +11,13 @@ import numpy as np
 
 from gcnmpi.core import rng
 from gcnmpi.halo.matrix import Matrix
+from gcnmpi.halo.patterns import ArcSlice
 from gcnmpi.halo.rows import Halo
 from gcnmpi.kernels.epilogues import Activation, ActivationBackward, Epilogue
-from gcnmpi.kernels.interface.arcs import ArcSlice
 from gcnmpi.kernels.interface.kernel import Array, Kernel, Pattern
 from gcnmpi.layout.place import Block, Place, Space
-from gcnmpi.nn.program import Finish, Program, Step
+from gcnmpi.nn.operator import Finish
+from gcnmpi.nn.program import Program, Step
 from gcnmpi.nn.sparse_input import SparseInput
 from gcnmpi.schemes.interface import Scheme
 
@@ -70,9 +71,9 @@ class Binding:
         self.once, self.sparse, self._rows = once, sparse or {}, rows
         self.parameters, self.gradients = parameters, gradients
         self._matrices, self._kept, self._sliced = matrices, kept, sliced
-        self._slice: ArcSlice[Pattern] | None = None
+        self._slice: ArcSlice | None = None
 
-    def of_slice(self, arcs: ArcSlice[Pattern], gradients: Mapping[str, Array]) -> Binding:
+    def of_slice(self, arcs: ArcSlice, gradients: Mapping[str, Array]) -> Binding:
         """The same for a slice of arcs and the vertices that they lead to."""
         found = copy(self)
         found._slice, found.gradients = arcs, gradients
@@ -94,7 +95,7 @@ class Binding:
         """Which of the own rows in a space it is about."""
         if self._slice is None or space is Space.WHOLE:
             return slice(None)
-        return self._slice.entries if space is Space.ENTRIES else self._slice.rows
+        return self._slice.rows[space]
 
     def read(self, step: Step, number: int = 0) -> Array:
         """The array of what a step reads."""
@@ -116,10 +117,14 @@ class Binding:
         """The scheme's, which a program has whose steps ask for it."""
         halo = self.scheme.halo_of(step.k)
         assert halo is not None, "a scheme that does not give whole rows"
-        if self._slice is not None:
-            halo = copy(halo)
-            halo.pattern = self._slice.pattern
         return halo
+
+    def pattern(self, step: Step) -> Pattern:
+        """The entries that a step goes over: all of this rank's rows, or those of the slice."""
+        incidence = self.program.incidence(step)
+        if self._slice is None:
+            return self.halo(step).patterns.of(incidence)
+        return self._slice.patterns[incidence]
 
     def place(self, step: Step) -> Place:
         """Where an operator's value is."""

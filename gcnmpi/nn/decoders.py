@@ -39,7 +39,7 @@ class TripleBuilder(Builder):
 
         ``numbers``: columns that "glorot" counts; all unless given.
         """
-        kinds, width = self._relations, self.width(self.input)
+        kinds, width = len(self.schema), self.width(self.input)
         shape = kinds, width
         fans = kinds, numbers or width
         table = self._random(TABLE, shape, LAYER, init, *fans, stored=shape)

@@ -8,7 +8,7 @@ import numpy as np
 
 from gcnmpi.core import rng
 from gcnmpi.core.functions import AVERAGES
-from gcnmpi.nn.program import Parameter
+from gcnmpi.nn.operator import Parameter
 
 Average = Callable[[Callable[[np.ndarray], np.ndarray]], float]
 """The mean over all vertices of a function of their degree."""

@@ -76,10 +76,13 @@ class Passes:
             constants = _constants(scheme, kernel, program, features, given)
         buffers = {"training": program.training_buffers, "evaluation": program.evaluation_buffers}
         used = {number for kind in kinds for number in buffers[kind].values()}
-        slices = slices_of(scheme, kernel, program)
-        most = max((arcs.entries.stop - arcs.entries.start for arcs in slices), default=0)
+        slices = slices_of(scheme, program)
+        most = {
+            space: max((arcs.count(space) for arcs in slices), default=0)
+            for space in (Space.ENTRIES, Space.GROUPS)
+        }
         memory = {
-            number: Matrix(value.place, kernel.empty(most, value.width))
+            number: Matrix(value.place, kernel.empty(most[value.place.space], value.width))
             if value.sliced
             else scheme.empty(value.place, value.width, value.exchanged)
             for number, value in enumerate(program.buffers)
@@ -296,7 +299,7 @@ class Model(Passes):
 
 def all_rows(scheme: Scheme, n: int) -> Callable[[Place], int]:
     """How many rows a matrix at a place has on all ranks: vertices, or entries of M."""
-    return lambda place: scheme.all_entries if place.space is Space.ENTRIES else n
+    return lambda place: scheme.all_rows(place.space) if place.space.of_arcs else n
 
 
 def given_of_arcs(program: Program, arcs: Mapping[str, Array]) -> dict[int, Matrix]:

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from gcnmpi.core.functions import AVERAGES, REDUCTIONS
-from gcnmpi.layout.entries import OF_RELATIONS, RELATION, SHARE
+from gcnmpi.layout.entries import GROUP, OF_RELATIONS, RELATION, SHARE
 from gcnmpi.layout.place import Space
-from gcnmpi.nn.operators import rule_of
 from gcnmpi.nn.operators.arcs import (
     ArcInput,
     EndDots,
@@ -18,63 +17,23 @@ from gcnmpi.nn.operators.arcs import (
     WeighedSum,
 )
 from gcnmpi.nn.operators.degrees import ScaleByDegree
-from gcnmpi.nn.operators.dense import Features, Linear
+from gcnmpi.nn.operators.dense import Linear
 from gcnmpi.nn.operators.elementwise import Activate, Add, Bias, Drop, Maximum, MeanOfHeads, Scale
 from gcnmpi.nn.operators.neighbours import Aggregate, Attend, AttendV2, MaxAggregate
 from gcnmpi.nn.operators.norms import BatchNorm, LayerNorm, Normalize
 from gcnmpi.nn.operators.relations import LinearBy
 from gcnmpi.nn.operators.spaces import Expand, Reduce, Source, Target
-from gcnmpi.nn.program import Operator, Parameter, without_unread
-from gcnmpi.nn.structure import Network
+from gcnmpi.nn.structure import OTHER_WEIGHTS, Network, Writing
 from partition.errors import UserError, check_name
 
 __all__ = ["ATTENTION_STREAM", "OTHER_WEIGHTS", "Builder", "Network"]
 
-# Offsets of the streams of random numbers, so that each purpose has its own for every layer.
 ATTENTION_STREAM = 1 << 20
-OTHER_WEIGHTS = 1 << 32
+"""Offset of the stream of dropout of attention, so that it has its own for every layer."""
 
 
-class Builder:
-    """Writes a network; what its methods take and give are numbers of operators.
-
-    Parameters
-    ----------
-    features : int
-        Width of H⁰.
-    arc_features : int
-        Width of the features of arcs; 0: there are none.
-    relations : int
-        How many relations arcs are of; 0: there are none.
-
-    Attributes
-    ----------
-    input : int
-        H⁰.
-    arc_width : int
-        Width of the features of arcs.
-    """
-
-    def __init__(self, features: int, arc_features: int = 0, relations: int = 0) -> None:
-        self._operators: list[Operator] = [Features((), features, 0)]
-        self._spaces = [Space.OWN]
-        self._expanded: dict[int, int] = {}
-        self._arc_inputs: dict[str, int] = {}
-        self.arc_width, self._relations = arc_features, relations
-        self._parameters: dict[str, Parameter] = {}
-        self._outputs: list[int] = []
-        self._constants: dict[str, float] = {}
-        self._unread: dict[str, tuple[int, ...]] = {}
-        self._weights: dict[int, int] = {}  # how many random parameters a layer has
-        self.input = 0
-
-    def width(self, x: int) -> int:
-        """Columns of a matrix."""
-        return self._operators[x].width
-
-    def layer(self, x: int) -> int:
-        """Aggregations before a matrix."""
-        return self._operators[x].layer
+class Builder(Writing):
+    """Writes a network; what its methods take and give are numbers of operators."""
 
     def linear(
         self,
@@ -139,14 +98,14 @@ class Builder:
     def linear_by_relation(
         self, x: int, width: int, name: str, layer: int, bases: int = 0, blocks: int = 1
     ) -> int:
-        """Rows of arcs, each times the weight of the relation that it is of.
+        """Rows of arcs or groups, each times the weight of the relation that it is of.
 
         ``name.weight`` is stored (relations, columns of x, width). With ``bases``, weights are sums
         of so many matrices, (bases, columns of x, width), mixed by ``name.comp`` (relations,
         bases). With ``blocks``, each has so many on its diagonal and zeros elsewhere: (relations,
         blocks, columns of x / blocks, width / blocks).
         """
-        inner, kinds, mix = self.width(x), self._relations, ""
+        inner, kinds, mix = self.width(x), len(self.schema), ""
         if inner % blocks or width % blocks:
             raise UserError(
                 f"{blocks} blocks do not divide weights of {inner} × {width} columns",
@@ -160,11 +119,12 @@ class Builder:
             shape = kinds, bases
             mix = self._random(f"{name}.comp", shape, layer, "glorot", *shape)
         facts = width, self.layer(x), kinds, weight, mix, blocks
-        return self._append(LinearBy((self._of_arcs(RELATION), x), *facts))
+        kind = self._of_arcs(GROUP if self._spaces[x] is Space.GROUPS else RELATION)
+        return self._append(LinearBy((kind, x), *facts))
 
     def mean_by_relation(self, x: int) -> int:
-        """For each vertex the sum over relations of the mean of the rows of arcs into it."""
-        return self.reduce(self.scale_heads(self._of_arcs(SHARE), x), "sum")
+        """For each group of arcs, of one relation into a vertex, the mean of neighbours' rows."""
+        return self.weighed_sum(self._of_arcs(SHARE), x, Space.GROUPS)
 
     def bias(self, x: int, name: str, layer: int | None = None, fan_in: int = 0) -> int:
         """x + 1·bᵀ, with b of 0 in the beginning, or uniform in ±1/√fan_in where that is given."""
@@ -237,31 +197,31 @@ class Builder:
         x = x if self._spaces[x] is Space.WHOLE else self.expand(x)
         return self._append(Source((x,), self.width(x), self.layer(x)))
 
-    def target(self, x: int) -> int:
-        """For each arc the row of x of the vertex that it leads to."""
-        return self._append(Target((x,), self.width(x), self.layer(x)))
+    def target(self, x: int, to: Space = Space.ENTRIES) -> int:
+        """For each arc, or group of arcs, the row of x of the vertex or group that it is into."""
+        return self._append(Target((x,), self.width(x), self.layer(x), to))
 
-    def reduce(self, x: int, *kinds: str) -> int:
-        """For each vertex, functions of the rows of the arcs into it, side by side.
+    def reduce(self, x: int, *kinds: str, to: Space = Space.OWN) -> int:
+        """For each vertex, or group, functions of the rows of its arcs or groups, side by side.
 
         ``kinds`` are "sum", "mean", "max", "min" or "std": the columns of the first one, then those
         of the next.
         """
         for kind in kinds:
             check_name("function of arcs", kind, REDUCTIONS)
-        return self._append(Reduce((x,), len(kinds) * self.width(x), self.layer(x), kinds))
+        return self._append(Reduce((x,), len(kinds) * self.width(x), self.layer(x), kinds, to))
 
-    def softmax(self, x: int) -> int:
-        """Each column's softmax over the arcs into a vertex."""
-        return self._append(Softmax((x,), self.width(x), self.layer(x)))
+    def softmax(self, x: int, within: Space = Space.OWN) -> int:
+        """Each column's softmax over the arcs into a vertex, or of a group."""
+        return self._append(Softmax((x,), self.width(x), self.layer(x), within))
 
-    def weighed_sum(self, values: int, x: int) -> int:
-        """For each vertex the sum of its neighbours' rows of x, times numbers of the arcs.
+    def weighed_sum(self, values: int, x: int, to: Space = Space.OWN) -> int:
+        """For each vertex, or group, the sum of neighbours' rows of x, times numbers of the arcs.
 
         ``values`` have a column for each head.
         """
         x = x if self._spaces[x] is Space.WHOLE else self.expand(x)
-        return self._append(WeighedSum((values, x), self.width(x), self.layer(x)))
+        return self._append(WeighedSum((values, x), self.width(x), self.layer(x), to))
 
     def end_dots(self, target: int, source: int, heads: int) -> int:
         """For each arc and head the dot product of a row of ``target`` and one of ``source``."""
@@ -325,14 +285,6 @@ class Builder:
             self._constant(epsilon, 1, layer + 1, repr(start))
         return self._append(Scale((x,), self.width(x), layer, factor, epsilon))
 
-    def constant(self, name: str, value: float) -> None:
-        """A number that a file of weights holds."""
-        self._constants[name] = value
-
-    def unread(self, name: str, *shape: int) -> None:
-        """An array of a file of weights, unless a parameter is called so."""
-        self._unread[name] = shape
-
     def maximum(self, terms: Sequence[int]) -> int:
         """The entry-wise maximum of one or more matrices."""
         layer = max(self.layer(x) for x in terms)
@@ -371,79 +323,14 @@ class Builder:
         """Each row divided by its length."""
         return self._append(Normalize((x,), self.width(x), self.layer(x)))
 
-    def output(self, x: int) -> None:
-        """x is the output of the next layer."""
-        self._outputs.append(x)
-
-    def build(self) -> Network:
-        """The network; its logits are what was last given to :meth:`output`.
-
-        Operators that are not needed for them are left out.
-        """
-        operators, new = without_unread(self._operators, self._outputs[-1])
-        names = {name for operator in operators for name in operator.parameters}
-        parameters = {name: p for name, p in self._parameters.items() if name in names}
-        outputs = tuple(new[i] for i in self._outputs if i in new)
-        space = self._spaces[self._outputs[-1]]
-        unread = {name: shape for name, shape in self._unread.items() if name not in parameters}
-        return Network(tuple(operators), parameters, outputs, self._constants, unread, space)
-
-    def _append(self, operator: Operator) -> int:
-        given = [self._spaces[i] for i in operator.inputs]
-        try:
-            space = rule_of(operator.as_finish()).space(given)
-        except ValueError as error:
-            raise UserError(
-                f"{operator.words}: {error}",
-                "b.source and b.target make rows of arcs, b.reduce makes rows of vertices of these",
-            ) from None
-        self._operators.append(operator)
-        self._spaces.append(space)
-        return len(self._operators) - 1
-
     def _of_arcs(self, given: str, width: int = 1) -> int:
         """An input of arcs, once; a UserError if it is of relations, and there are none."""
-        if given in OF_RELATIONS and not self._relations:
+        if given in OF_RELATIONS and not len(self.schema):
             raise UserError(
                 "this network tells relations of arcs apart, and the graph has none",
                 "gcn-partition import FILE G.graph --columns source,relation,target",
             )
         if given not in self._arc_inputs:
-            relations = self._relations if given in OF_RELATIONS else 0
+            relations = len(self.schema) if given in OF_RELATIONS else 0
             self._arc_inputs[given] = self._append(ArcInput((), width, 0, given, relations))
         return self._arc_inputs[given]
-
-    def _made_of(self, x: int) -> Operator:
-        """The operator whose value another one reads first."""
-        return self._operators[self._operators[x].inputs[0]]
-
-    def _random(
-        self,
-        name: str,
-        shape: tuple[int, ...],
-        layer: int,
-        init: str,
-        fan_in: int,
-        fan_out: int,
-        stored: tuple[int, ...] | None = None,
-        part_of: str = "",
-    ) -> str:
-        # The first one of a layer draws what the weight of a GCN's layer always drew.
-        number = self._weights.get(layer, 0)
-        self._weights[layer] = number + 1
-        facts = (init, fan_in, fan_out, layer + number * OTHER_WEIGHTS, stored)
-        return self._new(Parameter(name, shape, layer, *facts, part_of=part_of))
-
-    def _affine(self, x: int, name: str) -> tuple[str, str]:
-        facts = self.width(x), max(1, self.layer(x))
-        weight = self._constant(f"{name}.weight", *facts, "1")
-        return weight, self._constant(f"{name}.bias", *facts, "0")
-
-    def _constant(self, name: str, width: int, layer: int, value: str, trained: bool = True) -> str:
-        return self._new(Parameter(name, (width,), layer, value, trained=trained))
-
-    def _new(self, parameter: Parameter) -> str:
-        if parameter.name in self._parameters:
-            raise ValueError(f"two parameters are called {parameter.name}")
-        self._parameters[parameter.name] = parameter
-        return parameter.name

@@ -2,17 +2,17 @@
 
 A program says everything of an epoch and computes nothing: :mod:`gcnmpi.nn.model` runs it, the cost
 model reads it. Steps refer to **values**, the matrices of the computation, by number; the number
-of an operator is that of its value, gradients follow. The base of all operators is here too; the
-operators themselves are in :mod:`gcnmpi.nn.operators`.
+of an operator is that of its value, gradients follow.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from typing import Any, ClassVar, Self
+from dataclasses import dataclass, field
+from typing import Any
 
-from gcnmpi.layout.place import Place, Space
+from gcnmpi.layout.place import Incidence, Place, Space
+from gcnmpi.nn.operator import Finish, Operator, Parameter
 from gcnmpi.schemes.operations import SUMS, Operation, Product
 
 INPUT = 0
@@ -20,150 +20,6 @@ INPUT = 0
 
 FEATURES = "0.features"
 """The name of H⁰ among parameters, where it is trained."""
-
-
-@dataclass(frozen=True)
-class Parameter:
-    """A trained array, or a running moment.
-
-    Attributes
-    ----------
-    name : str
-        PyTorch Geometric's: "convs.0.lin.weight".
-    shape : tuple of int
-        (d_in, d_out) of a weight that a linear map multiplies with, or of several on top of each
-        other; (columns,) of all others, which are whole on every rank.
-    layer : int
-        Of the operator that reads it.
-    init : str
-        Its initial values: "glorot", "uniform" (±1/√fan_in, PyTorch's ``Linear``), a number, or a
-        mean over all vertices, of ``core.functions.AVERAGES``.
-    fan_in, fan_out : int
-        What "glorot" and "uniform" are computed from.
-    stream : int
-        Which random numbers "glorot" and "uniform" draw, together with the seed.
-    stored : tuple of int or None
-        Shape of the array in a file of weights where it is not stored as it is: weights are
-        transposed where this is their shape the other way round, everything else is reshaped.
-    part_of : str
-        Name of the array in a file of weights where that holds several parameters: their stored
-        arrays, joined along the last axis in the order of the network's parameters.
-    trained : bool
-        False for running moments.
-    """
-
-    name: str
-    shape: tuple[int, ...]
-    layer: int
-    init: str = "0"
-    fan_in: int = 1
-    fan_out: int = 1
-    stream: int = 0
-    stored: tuple[int, ...] | None = None
-    trained: bool = True
-    part_of: str = ""
-
-    @property
-    def is_weight(self) -> bool:
-        """Whether it is a matrix; schemes that do not give whole rows cut it over ranks."""
-        return len(self.shape) == 2
-
-
-@dataclass(frozen=True)
-class Operator:
-    """An operator has the values it reads, and the columns and layer of its own value.
-
-    ``reads`` names the fields that are names of parameters, which may be empty. ``title`` and
-    ``told`` say in words what it is, and what there is to tell of its other fields.
-    """
-
-    inputs: tuple[int, ...]
-    width: int
-    layer: int
-
-    reads: ClassVar[tuple[str, ...]] = ()
-    title: ClassVar[str] = ""
-    told: ClassVar[str] = ""
-
-    @property
-    def parameters(self) -> tuple[str, ...]:
-        """Names of the parameters that it reads."""
-        return tuple(name for field in self.reads if (name := getattr(self, field)))
-
-    @property
-    def last_bias(self) -> str:
-        """The parameter that is added to each row of its value, with nothing after that."""
-        return ""
-
-    @property
-    def words(self) -> str:
-        """Its title with parameters and options, without inputs, width and layer."""
-        fields = vars(self)
-        title, told = self.title or type(self).__name__.lower(), self.told
-        told += " {kind}" if fields.get("kind", "none") != "none" else ""
-        told += " slope {slope:g}" if fields.get("kind") == "leaky_relu" else ""
-        told += " dropout {p:g} stream {stream}" if fields.get("p") else ""
-        return " ".join((title, *self.parameters, *told.format_map(fields).split()))
-
-    def as_finish(self) -> Operator:
-        """The same as a :class:`Finish`, if it is one."""
-        return self
-
-    def without_dropout(self) -> Self:
-        """As it is in an evaluation."""
-        return self
-
-
-def without_unread(
-    operators: Sequence[Operator], last: int
-) -> tuple[list[Operator], dict[int, int]]:
-    """The operators that one of them needs, in their order, and old number → new number."""
-    needed, open_ = set(), [last]
-    while open_:
-        number = open_.pop()
-        if number not in needed:
-            needed.add(number)
-            open_ += operators[number].inputs
-    new = {old: number for number, old in enumerate(sorted(needed))}
-    found = [
-        replace(operators[old], inputs=tuple(new[i] for i in operators[old].inputs)) for old in new
-    ]
-    return found, new
-
-
-@dataclass(frozen=True)
-class Finish(Operator):
-    """dropout(f(x + 1·bᵀ)), each of the three or not: what may follow a product at once.
-
-    Only functions f whose derivative follows from their value: see ``kernels.epilogues``. Steps may
-    have one, so it is here; how it runs by itself is said in :mod:`gcnmpi.nn.operators.inserted`.
-    """
-
-    bias: str = ""
-    kind: str = "none"
-    slope: float = 0.0
-    p: float = 0.0
-    stream: int = 0
-    reads = ("bias",)
-
-    @property
-    def has_gradient(self) -> bool:
-        """Whether the gradient that passes through it changes."""
-        return self.kind != "none" or self.p > 0
-
-    @property
-    def only_drops(self) -> bool:
-        """Whether there is neither bias nor f."""
-        return not self.bias and self.kind == "none"
-
-    @property
-    def last_bias(self) -> str:
-        """The bias, if that is all."""
-        return "" if self.has_gradient else self.bias
-
-    def without_dropout(self) -> Finish:
-        """The same bias and activation without dropout."""
-        return replace(self, p=0.0)
 
 
 @dataclass(frozen=True)
@@ -400,6 +256,28 @@ class Program:
     def needs_entries(self) -> bool:
         """Whether there are values with a row for each entry of M."""
         return any(value.place.space is Space.ENTRIES for value in self.values)
+
+    @property
+    def needs_groups(self) -> bool:
+        """Whether there are values with a row for each group of these of one relation."""
+        return any(value.place.space is Space.GROUPS for value in self.values)
+
+    def incidence(self, step: Step) -> Incidence:
+        """The pattern whose entries a step goes over."""
+        values = (*step.reads, *(() if step.writes is None else (step.writes,)))
+        spaces = {self.values[value].place.space for value in values}
+        within = getattr(step.operator, "within", None)
+        return Incidence.between(spaces if within is None else {within, *spaces})
+
+    @property
+    def incidences(self) -> set[Incidence]:
+        """The patterns that its steps go over."""
+        steps = (*self.constants, *self.forward, *self.backward, *self.evaluation)
+        return {
+            self.incidence(step)
+            for step in steps
+            if step.instruction.visits or step.instruction.gathers
+        }
 
     @property
     def needs_products(self) -> bool:

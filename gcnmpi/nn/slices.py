@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import groupby
 
-from gcnmpi.kernels.interface.arcs import ArcSlice
-from gcnmpi.kernels.interface.kernel import Array, Kernel, Pattern
+from gcnmpi.halo.patterns import ArcSlice
+from gcnmpi.kernels.interface.kernel import Array, Kernel
 from gcnmpi.nn.binding import Binding, Run
 from gcnmpi.nn.program import Program, Step
 from gcnmpi.schemes.interface import Scheme
@@ -16,14 +16,14 @@ ARCS_AT_ONCE = 1 << 15
 """Rows of arcs of a slice: few, but enough that a step takes far longer than its call."""
 
 
-def slices_of(scheme: Scheme, kernel: Kernel, program: Program) -> Sequence[ArcSlice[Pattern]]:
+def slices_of(scheme: Scheme, program: Program) -> Sequence[ArcSlice]:
     """The slices of a rank's arcs, for the loops of a program; none if it has no rows of arcs."""
     halo = scheme.halo_of(1) if program.needs_entries else None
-    return () if halo is None else kernel.slices(halo.pattern, ARCS_AT_ONCE)
+    return () if halo is None else halo.patterns.slices(ARCS_AT_ONCE, program.incidences)
 
 
 def bind(
-    binding: Binding, steps: Sequence[Step], slices: Sequence[ArcSlice[Pattern]]
+    binding: Binding, steps: Sequence[Step], slices: Sequence[ArcSlice]
 ) -> tuple[list[Run], dict[int, int]]:
     """The calls of an epoch, step by step, those of a loop slice by slice.
 

@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping
 import numpy as np
 
 from gcnmpi.nn.network import Network
-from gcnmpi.nn.program import Parameter
+from gcnmpi.nn.operator import Parameter
 from partition.errors import UserError
 
 

@@ -1,4 +1,4 @@
-"""A network: a static graph of operators and its parameters."""
+"""A network, a static graph of operators and its parameters; and how one is written down."""
 
 from __future__ import annotations
 
@@ -6,8 +6,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from gcnmpi.layout.place import Space
+from gcnmpi.nn.operator import Operator, Parameter, without_unread
+from gcnmpi.nn.operators import rule_of
 from gcnmpi.nn.operators.arcs import ArcInput
-from gcnmpi.nn.program import Operator, Parameter
+from gcnmpi.nn.operators.dense import Features
+from partition.errors import UserError
+from partition.graph.relations import Schema
+
+OTHER_WEIGHTS = 1 << 32
+"""Offset of the streams of random numbers of a layer's second, third … parameter."""
 
 
 @dataclass(frozen=True)
@@ -63,3 +70,119 @@ class Network:
     def depth(self) -> int:
         """Number of aggregations on the longest way from features to logits; at least 1."""
         return max(1, *(operator.layer for operator in self.operators))
+
+
+class Writing:
+    """The operators and parameters that are written so far.
+
+    Parameters
+    ----------
+    features : int
+        Width of H⁰.
+    arc_features : int
+        Width of the features of arcs; 0: there are none.
+    relations : Schema or int
+        The types of vertices, and the relations that arcs are of, or how many; 0: there are none.
+
+    Attributes
+    ----------
+    input : int
+        H⁰.
+    arc_width : int
+        Width of the features of arcs.
+    schema : Schema
+    """
+
+    def __init__(self, features: int, arc_features: int = 0, relations: Schema | int = 0) -> None:
+        self._operators: list[Operator] = [Features((), features, 0)]
+        self._spaces = [Space.OWN]
+        self._expanded: dict[int, int] = {}
+        self._arc_inputs: dict[str, int] = {}
+        self.arc_width, self.schema = arc_features, Schema.of(relations)
+        self._parameters: dict[str, Parameter] = {}
+        self._outputs: list[int] = []
+        self._constants: dict[str, float] = {}
+        self._unread: dict[str, tuple[int, ...]] = {}
+        self._weights: dict[int, int] = {}  # how many random parameters a layer has
+        self.input = 0
+
+    def width(self, x: int) -> int:
+        """Columns of a matrix."""
+        return self._operators[x].width
+
+    def layer(self, x: int) -> int:
+        """Aggregations before a matrix."""
+        return self._operators[x].layer
+
+    def constant(self, name: str, value: float) -> None:
+        """A number that a file of weights holds."""
+        self._constants[name] = value
+
+    def unread(self, name: str, *shape: int) -> None:
+        """An array of a file of weights, unless a parameter is called so."""
+        self._unread[name] = shape
+
+    def output(self, x: int) -> None:
+        """x is the output of the next layer."""
+        self._outputs.append(x)
+
+    def build(self) -> Network:
+        """The network; its logits are what was last given to :meth:`output`.
+
+        Operators that are not needed for them are left out.
+        """
+        operators, new = without_unread(self._operators, self._outputs[-1])
+        names = {name for operator in operators for name in operator.parameters}
+        parameters = {name: p for name, p in self._parameters.items() if name in names}
+        outputs = tuple(new[i] for i in self._outputs if i in new)
+        space = self._spaces[self._outputs[-1]]
+        unread = {name: shape for name, shape in self._unread.items() if name not in parameters}
+        return Network(tuple(operators), parameters, outputs, self._constants, unread, space)
+
+    def _append(self, operator: Operator) -> int:
+        given = [self._spaces[i] for i in operator.inputs]
+        try:
+            space = rule_of(operator.as_finish()).space(operator, given)
+        except ValueError as error:
+            raise UserError(
+                f"{operator.words}: {error}",
+                "b.source and b.target make rows of arcs, b.reduce makes rows of vertices of these",
+            ) from None
+        self._operators.append(operator)
+        self._spaces.append(space)
+        return len(self._operators) - 1
+
+    def _made_of(self, x: int) -> Operator:
+        """The operator whose value another one reads first."""
+        return self._operators[self._operators[x].inputs[0]]
+
+    def _random(
+        self,
+        name: str,
+        shape: tuple[int, ...],
+        layer: int,
+        init: str,
+        fan_in: int,
+        fan_out: int,
+        stored: tuple[int, ...] | None = None,
+        part_of: str = "",
+    ) -> str:
+        # The first one of a layer draws what the weight of a GCN's layer always drew.
+        number = self._weights.get(layer, 0)
+        self._weights[layer] = number + 1
+        facts = (init, fan_in, fan_out, layer + number * OTHER_WEIGHTS, stored)
+        return self._new(Parameter(name, shape, layer, *facts, part_of=part_of))
+
+    def _affine(self, x: int, name: str) -> tuple[str, str]:
+        facts = self.width(x), max(1, self.layer(x))
+        weight = self._constant(f"{name}.weight", *facts, "1")
+        return weight, self._constant(f"{name}.bias", *facts, "0")
+
+    def _constant(self, name: str, width: int, layer: int, value: str, trained: bool = True) -> str:
+        return self._new(Parameter(name, (width,), layer, value, trained=trained))
+
+    def _new(self, parameter: Parameter) -> str:
+        if parameter.name in self._parameters:
+            raise ValueError(f"two parameters are called {parameter.name}")
+        self._parameters[parameter.name] = parameter
+        return parameter.name

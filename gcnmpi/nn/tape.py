@@ -11,7 +11,8 @@ from dataclasses import dataclass, field
 
 from gcnmpi.layout.place import Space
 from gcnmpi.nn.binding import Binding, Run
-from gcnmpi.nn.program import Instruction, Operator, Step, Value
+from gcnmpi.nn.operator import Operator
+from gcnmpi.nn.program import Instruction, Step, Value
 
 
 @dataclass(frozen=True)
@@ -33,10 +34,11 @@ class Rule:
         no effect on its value.
     once : bool
         Whether it adds up over all rows, of which each must be on one rank: not rows of neighbours.
-    takes : tuple of Space
-        The spaces of its inputs, where these are fixed; empty: all inputs have one space, any.
+    takes : tuple of tuple of Space
+        The spaces that each of its inputs may have, where these are fixed; empty: all inputs have
+        one space, any.
     gives : Space or None
-        The space of its value; None: that of its inputs.
+        The space of its value, unless the operator says it; None: that of its inputs.
     """
 
     forward: Instruction
@@ -46,11 +48,11 @@ class Rule:
     keeps_shifts: bool = False
     ends_shifts: bool = False
     once: bool = False
-    takes: tuple[Space, ...] = ()
+    takes: tuple[tuple[Space, ...], ...] = ()
     gives: Space | None = None
 
-    def space(self, given: Sequence[Space]) -> Space:
-        """The space of the value, of inputs in the given spaces.
+    def space(self, operator: Operator, given: Sequence[Space]) -> Space:
+        """The space of the value of an operator, of inputs in the given spaces.
 
         A ValueError, in words, if it does not take them.
         """
@@ -58,19 +60,19 @@ class Rule:
             raise ValueError(
                 "rows of neighbours are on several ranks, which would count them twice"
             )
-        found = self.takes or tuple(given[:1]) * len(given)
-        for number, (space, wanted) in enumerate(zip(given, found, strict=True)):
-            if space is not wanted:
-                raise ValueError(
-                    f"input {number + 1} has rows of {ROWS_OF[space]}, not of {ROWS_OF[wanted]}"
-                )
-        return self.gives or (given[0] if given else Space.OWN)
+        possible = self.takes or (tuple(given[:1]),) * len(given)
+        for number, (space, wanted) in enumerate(zip(given, possible, strict=True)):
+            if space not in wanted:
+                told = " or of ".join(ROWS_OF[one] for one in wanted)
+                raise ValueError(f"input {number + 1} has rows of {ROWS_OF[space]}, not of {told}")
+        return operator.gives or self.gives or (given[0] if given else Space.OWN)
 
 
 ROWS_OF = {
     Space.OWN: "vertices",
     Space.WHOLE: "vertices and their neighbours",
     Space.ENTRIES: "arcs",
+    Space.GROUPS: "groups of arcs",
 }
 """Index spaces in words."""
 

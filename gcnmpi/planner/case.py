@@ -23,8 +23,8 @@ from partition.graph.examples import examples_of, training_rows
 from partition.graph.graph import Graph
 from partition.graph.store import StoredGraph
 
-ARC_ROWS = Place(0, space=Space.ENTRIES)
-"""Where features of arcs are."""
+ARC_ROWS, GROUP_ROWS = (Place(0, space=space) for space in (Space.ENTRIES, Space.GROUPS))
+"""Where features of arcs are, and relations of groups of arcs."""
 
 
 @dataclass(frozen=True)
@@ -133,6 +133,13 @@ class Case:
         if self.program.needs_entries:
             entries = self.rows(rank, ARC_ROWS)
         return rows, max((t.inner for t in tiles), default=rows), entries
+
+    def kept(self, rank: int, step: Step) -> int:
+        """Numbers that a step keeps: see ``Instruction``."""
+        rows, columns, entries = self.arcs(rank)
+        if not (step.instruction.visits or step.instruction.gathers):
+            entries = self.rows(rank, self.program.values[step.number].place)
+        return step.kept(rows, columns, entries)
 
     def reduced_bytes(self, rank: int) -> int:
         """Size of the sum over ranks: gradients of all that is whole everywhere, and the loss."""

@@ -40,7 +40,8 @@ from dataclasses import dataclass, field
 from functools import partial
 
 from gcnmpi.core.volume import NOTHING, Volume
-from gcnmpi.layout.place import Place, Space
+from gcnmpi.layout.place import Incidence, Place, Space
+from gcnmpi.nn.operator import Finish
 from gcnmpi.nn.operators.inserted import FINISH, FINISH_BACKWARD
 from gcnmpi.nn.operators.relations import (
     LINEAR_BY,
@@ -50,9 +51,9 @@ from gcnmpi.nn.operators.relations import (
 )
 from gcnmpi.nn.operators.spaces import EXPAND, FOLD
 from gcnmpi.nn.operators.sparse import SPARSE_COMBINE, SPARSE_WEIGHT_GRAD
-from gcnmpi.nn.program import INPUT, Finish, Step, products
+from gcnmpi.nn.program import INPUT, Step, products
 from gcnmpi.options.task import TASKS
-from gcnmpi.planner.case import ARC_ROWS, Case
+from gcnmpi.planner.case import ARC_ROWS, GROUP_ROWS, Case
 from gcnmpi.planner.memory import memory
 from gcnmpi.schemes.forecast import Dense, Span, Sparse, whole_row_work
 from gcnmpi.schemes.operations import DENSE, SUMS, Operation, Product
@@ -249,7 +250,8 @@ def passes_seconds(case: Case, rank: int, steps: Sequence[Step]) -> float:
         if step.instruction.visits:
             # Entry by entry, whatever it makes of these.
             width = max(values[i].width for i in (step.number, *step.reads))
-            piece = case.piece_numbers(rank, ARC_ROWS, width)
+            of_groups = case.program.incidence(step) is Incidence.GROUPS
+            piece = case.piece_numbers(rank, GROUP_ROWS if of_groups else ARC_ROWS, width)
         numbers += PLUS * (step.plus is not None) * piece
         finish = step.operator if step.instruction is FINISH else step.finish
         if isinstance(finish, Finish):

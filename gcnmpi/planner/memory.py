@@ -8,9 +8,8 @@ from functools import partial
 
 import numpy as np
 
-from gcnmpi.layout.entries import SHARE, SHARE_BYTES
 from gcnmpi.layout.loading import ENTRY_ON_ITS_WAY, PERMUTED_AT_ONCE
-from gcnmpi.layout.place import Place, Space
+from gcnmpi.layout.place import Incidence, Place, Space
 from gcnmpi.mpi.collectives import reduction_scratch
 from gcnmpi.nn.compile.buffers import gives_whole
 from gcnmpi.nn.compile.lifetimes import Moment, gathers_features, lifetimes
@@ -21,7 +20,7 @@ from gcnmpi.nn.program import INPUT, Program, Step, Value, products
 from gcnmpi.nn.slices import ARCS_AT_ONCE
 from gcnmpi.options.config import Config
 from gcnmpi.options.kernel import resolve
-from gcnmpi.planner.case import ARC_ROWS, Case, sparse_work
+from gcnmpi.planner.case import ARC_ROWS, GROUP_ROWS, Case, sparse_work
 from gcnmpi.schemes.forecast import Forecast, halo_bytes
 from gcnmpi.schemes.operations import EXCHANGES, SUMS, Operation, Product
 from partition.graph.graph import index_dtype
@@ -73,12 +72,20 @@ def matrix_memory(case: Case, rank: int) -> int:
     held = 0
     if case.program.needs_products or not case.program.needs_halo:
         held += tiles_memory(case.forecast, rank, case.work.config)
-    if case.program.needs_halo:
-        held += pattern_memory(*case.arcs(rank))
-    if case.program.needs_entries:
-        held += case.rows(rank, ARC_ROWS) * (
-            2 * np.dtype(index_dtype(case.work.n)).itemsize + ROW_BYTES
-        )
+    program, (own, columns, entries) = case.program, case.arcs(rank)
+    index = np.dtype(index_dtype(case.work.n)).itemsize
+    groups = case.rows(rank, GROUP_ROWS) if program.needs_groups else 0
+    patterns = {
+        Incidence.ARCS: (own, columns, entries),
+        Incidence.GROUPED: (groups, columns, entries),
+        Incidence.GROUPS: (own, groups, groups),
+    }
+    held += sum(pattern_memory(*patterns[one]) for one in program.incidences)
+    if program.needs_entries:
+        held += entries * (2 * index + ROW_BYTES)
+    if groups:
+        # Their rows, relations and starts; and the entries that patterns are made of.
+        held += groups * (2 * index + WIDE_INDEX) + entries * (index + 1)
     return held
 
 
@@ -162,12 +169,11 @@ def arcs_memory(case: Case, rank: int) -> int:
     if not given:
         return 0
     rows, width = case.rows(rank, ARC_ROWS), max(operator.width for operator in given)
-    shares = SHARE_BYTES * rows * any(operator.given == SHARE for operator in given)
     stored = FEATURE_BYTES * rows * width
     first = case.program.values[INPUT]
     held = case.work.itemsize * case.piece_numbers(rank, first.place, first.width)
     packed = 2 * min(int(case.work.config.loading.max_bytes), stored)
-    return held + 2 * stored + max(packed, case.work.itemsize * rows * width, shares)
+    return held + 2 * stored + max(packed, case.work.itemsize * rows * width)
 
 
 def arc_inputs(program: Program) -> dict[int, ArcInput]:
@@ -188,9 +194,8 @@ def passes_memory(case: Case, rank: int, steps: Sequence[Step], held: Sequence[V
     sparse = 0
     if program.sparse:
         sparse = input_memory(case, rank, len(program.sparse), transposed=True)
-    arcs = case.arcs(rank)
     # A step that is made again writes where it did before.
-    dense += sum({(step.number, step.name): step.kept(*arcs) for step in steps}.values())
+    dense += sum({(step.number, step.name): case.kept(rank, step) for step in steps}.values())
     # Buffers of one product and width serve all layers.
     whole = Counter(value.width for value in held if value.place.space is Space.WHOLE)
     made = products(program, steps, partial(case.rows, rank))
@@ -347,7 +352,7 @@ def _running_memory(case: Case, rank: int, depth: int) -> int:
 def _taken(case: Case, rank: int, moment: Moment) -> int:
     """Bytes that a step takes beside its matrices, and gives back."""
     step, itemsize = moment.step, case.work.itemsize
-    taken = step.kept(*case.arcs(rank)) * itemsize
+    taken = case.kept(rank, step) * itemsize
     for product in products(case.program, [step], partial(case.rows, rank)):
         if product[0] is not Operation.EXPAND:  # whose buffers belong to the matrix
             taken += case.forecast.buffers(rank, *product)

@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
+from gcnmpi.nn.operator import Operator
 from gcnmpi.nn.operators.arcs import (
     ArcInput,
     EndDots,
@@ -22,19 +23,37 @@ from gcnmpi.nn.operators.arcs import (
 from gcnmpi.nn.operators.relations import LinearBy
 from gcnmpi.nn.operators.spaces import Expand, Reduce, Source, Target
 from gcnmpi.nn.operators.triples import ComplexProduct, RowBy
-from gcnmpi.nn.program import Operator
 from gcnmpi.proof.passes import ArcRows, Arrays, Backward, Gradients, Pass
+from partition.graph.examples import ARCS, VERTICES
 
 CONSTANT = 1e-5  # numbers whose variance is up to this do not deviate
 
 Made = tuple[np.ndarray, Backward]
 
 
-def gives_arcs(operator: Operator, inputs: Sequence[bool]) -> bool:
-    """Whether a value has a row for each arc, if those of its inputs have or have not."""
-    if isinstance(operator, ArcInput | Source | Target | EndDots):
-        return True
-    return False if isinstance(operator, Reduce | WeighedSum) else any(inputs)
+GROUPS = "groups"
+
+
+def rows_of(operator: Operator, inputs: Sequence[str]) -> str:
+    """The rows of a value, by those of its inputs: vertices, arcs or groups."""
+    if isinstance(operator, ArcInput):
+        return GROUPS if operator.given == "group" else ARCS
+    if isinstance(operator, Source | EndDots):
+        return ARCS
+    if isinstance(operator, Target | Reduce | WeighedSum):
+        return _ROWS[operator.to]
+    return next((one for one in inputs if one != VERTICES), VERTICES)
+
+
+def arcs_of(operator: Operator, arcs: ArcRows, rows: Sequence[str]) -> ArcRows:
+    """The arcs as an operator sees them, whose inputs and value have ``rows``."""
+    if GROUPS not in (*rows, _ROWS.get(getattr(operator, "within", ""))):
+        return arcs
+    goes_over_arcs = ARCS in rows or isinstance(operator, WeighedSum | EndDots)
+    return arcs.grouped if goes_over_arcs else arcs.of_groups
+
+
+_ROWS = {"own": VERTICES, "entries": ARCS, "groups": GROUPS}
 
 
 def _arc_input(op: ArcInput, x: list, w: Arrays, run: Pass) -> Made:
@@ -86,7 +105,7 @@ def _std(x: np.ndarray, arcs: ArcRows) -> _Function:
 
 def _extreme(x: np.ndarray, arcs: ArcRows, sign: float) -> _Function:
     """The largest number, or with a sign of −1 the smallest."""
-    largest = np.full((arcs.n, x.shape[1]), -np.inf)
+    largest = np.full((arcs.count, x.shape[1]), -np.inf)
     np.maximum.at(largest, arcs.target, sign * x)
     attains = np.where(sign * x == largest[arcs.target], np.arange(len(x))[:, np.newaxis], len(x))
     first = np.full(largest.shape, len(x))

@@ -19,11 +19,12 @@ from gcnmpi.nn.tasks.links import with_relations
 from gcnmpi.options.config import Config
 from gcnmpi.options.task import LinkOptions, chosen_metrics, hits_of, ranks_all, tells_relations
 from gcnmpi.proof import oracle
-from gcnmpi.proof.arcs import gives_arcs
+from gcnmpi.proof.arcs import rows_of
 from gcnmpi.proof.passes import ArcRows, Backward, Pass
 from gcnmpi.proof.rules import RULES
 from gcnmpi.proof.updates import UPDATES, Weights, clipped, rate
 from partition.graph.arc_data import ArcData
+from partition.graph.examples import ARCS, VERTICES
 from partition.graph.graph import Graph
 from partition.graph.links import PairSet, drawn_candidates
 
@@ -180,13 +181,13 @@ class LinkProblem:
         arcs = ArcRows(len(rows), first, second, keys, none, relations, first)
         of_rows = Pass(self.rows.matrix, arcs, self.config.train.seed, step, {}, True)
         of_pairs = replace(of_rows, keys=keys)
-        values, are_pairs = [rows], [False]
+        values, given = [rows], [VERTICES]
         backwards: list[Backward] = [lambda g: ([], {})]
         operators = self.decoder.operators
         for operator in operators[1:]:
             inputs = [values[i] for i in operator.inputs]
-            are_pairs.append(gives_arcs(operator, [are_pairs[i] for i in operator.inputs]))
-            run = of_pairs if are_pairs[-1] else of_rows
+            given.append(rows_of(operator, [given[i] for i in operator.inputs]))
+            run = of_pairs if given[-1] == ARCS else of_rows
             value, backward = RULES[type(operator)](operator, inputs, weights, run)
             values.append(value)
             backwards.append(backward)

@@ -20,13 +20,13 @@ from gcnmpi.nn.initial import initial
 from gcnmpi.nn.network import Network
 from gcnmpi.options.config import Config
 from gcnmpi.options.task import LinkOptions, chosen_metrics
-from gcnmpi.proof.arcs import gives_arcs
+from gcnmpi.proof.arcs import GROUPS, arcs_of, rows_of
 from gcnmpi.proof.losses import labels_of, loss_of
 from gcnmpi.proof.passes import ArcRows, Backward, Pass
 from gcnmpi.proof.rules import RULES, reads_values
 from gcnmpi.proof.scores import score
 from gcnmpi.proof.updates import UPDATES, Weights, clipped, rate
-from partition.graph.examples import ARCS, examples_of
+from partition.graph.examples import ARCS, VERTICES, examples_of
 from partition.graph.graph import UNLABELLED, Graph, aggregation_matrix
 
 FEATURES = "0.features"  # among them where they are trained, (n, width)
@@ -133,13 +133,15 @@ class Rows:
         """Value and backward function of every operator."""
         seed = self.config.train.seed
         of_vertices = Pass(self.matrix, self.arcs, seed, epoch, {}, FEATURES in weights)
-        of_arcs = replace(of_vertices, keys=self.arcs.keys)
-        values, arcs = [weights.get(FEATURES, self.features)], [False]
+        keys = {VERTICES: None, ARCS: self.arcs.keys, GROUPS: self.arcs.group_keys}
+        values, rows = [weights.get(FEATURES, self.features)], [VERTICES]
         backwards: list[Backward] = [lambda g: ([], {})]
         for operator in self.network.operators[1:]:
             inputs = [values[i] for i in operator.inputs]
-            arcs.append(gives_arcs(operator, [arcs[i] for i in operator.inputs]))
-            run = of_arcs if arcs[-1] else of_vertices
+            given = [rows[i] for i in operator.inputs]
+            rows.append(rows_of(operator, given))
+            arcs = arcs_of(operator, self.arcs, [*given, rows[-1]])
+            run = replace(of_vertices, arcs=arcs, keys=keys[rows[-1]])
             value, backward = RULES[type(operator)](operator, inputs, weights, run)
             values.append(value)
             backwards.append(backward)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
 import scipy.sparse as sp
@@ -31,6 +32,7 @@ class ArcRows:
     given: np.ndarray  # (arcs, d) features, 0 of loops that were added
     relation: np.ndarray  # (arcs,) its number, 0 too
     places: np.ndarray  # (stored arcs,) where those of the graph are among them
+    rows: int | None = None  # how many rows they lead to, if these are not the vertices
 
     @classmethod
     def of(
@@ -62,15 +64,46 @@ class ArcRows:
     @property
     def degrees(self) -> np.ndarray:
         """The number of arcs into each vertex, (n,)."""
-        return np.bincount(self.target, minlength=self.n)
+        return np.bincount(self.target, minlength=self.count)
+
+    @property
+    def count(self) -> int:
+        """How many rows they lead to."""
+        return self.n if self.rows is None else self.rows
+
+    @cached_property
+    def groups(self) -> tuple[np.ndarray, np.ndarray]:
+        """The vertex and relation of each group of arcs, (groups, 2), and each arc's group."""
+        of_arcs = np.stack((self.target, self.relation), axis=1)
+        found, group = np.unique(of_arcs, axis=0, return_inverse=True)
+        return found, group.ravel()
+
+    @property
+    def grouped(self) -> ArcRows:
+        """The same arcs, as if each led to its group."""
+        found, group = self.groups
+        return replace(self, rows=len(found), target=group)
+
+    @property
+    def of_groups(self) -> ArcRows:
+        """The groups, as if each were an arc into its vertex."""
+        (vertex, relation), keys = self.groups[0].T, self.group_keys
+        return replace(self, target=vertex, source=vertex, relation=relation, keys=keys)
+
+    @property
+    def group_keys(self) -> np.ndarray:
+        """Keys of the groups for dropout, (groups,) uint64."""
+        vertex, relation = self.groups[0].T
+        return entry_keys(vertex, vertex, 1 + relation)
 
     def features(self, what: str) -> np.ndarray:
         """The rows of arcs, (arcs, d), that :class:`ArcInput` says."""
         if what == "relation":
             return self.relation[:, np.newaxis].astype(float)
+        if what == "group":
+            return self.groups[0][:, 1:].astype(float)
         if what == "share":
-            counts = sp.coo_array((np.ones(len(self.target)), (self.target, self.relation)))
-            return 1 / counts.tocsr()[self.target, self.relation].reshape(-1, 1)
+            return 1 / self.grouped.degrees[self.grouped.target][:, np.newaxis]
         found, own = self.given.copy(), self.target == self.source
         if what == "mean":
             into = self.target[~own]
@@ -80,7 +113,7 @@ class ArcRows:
 
     def into(self, x: np.ndarray) -> np.ndarray:
         """The sum over the arcs into each vertex, (n, columns)."""
-        return summed(x, self.target, self.n)
+        return summed(x, self.target, self.count)
 
     def out_of(self, x: np.ndarray) -> np.ndarray:
         """The sum over the arcs that come from each vertex, (n, columns)."""
@@ -96,7 +129,7 @@ class Pass:
     """
 
     matrix: sp.csr_array  # M, (n, n)
-    arcs: ArcRows
+    arcs: ArcRows  # of an operator on groups: as if they were vertices, or arcs
     seed: int
     epoch: int | None
     moments: dict[str, np.ndarray]  # where batch norms leave those of the next epoch, by name

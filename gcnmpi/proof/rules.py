@@ -18,12 +18,12 @@ import numpy as np
 import scipy.sparse as sp
 
 from gcnmpi.core import rng
+from gcnmpi.nn.operator import Operator
 from gcnmpi.nn.operators.degrees import ScaleByDegree
 from gcnmpi.nn.operators.dense import Linear
 from gcnmpi.nn.operators.elementwise import Activate, Add, Bias, Drop, Maximum, MeanOfHeads, Scale
 from gcnmpi.nn.operators.neighbours import Aggregate, Attend, AttendV2, MaxAggregate
 from gcnmpi.nn.operators.norms import BatchNorm, LayerNorm, Normalize
-from gcnmpi.nn.program import Operator
 from gcnmpi.proof.arcs import ARC_RULES
 from gcnmpi.proof.passes import Arrays, Backward, Gradients, Pass, summed
 

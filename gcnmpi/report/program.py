@@ -23,6 +23,7 @@ from gcnmpi.planner.case import Case
 from gcnmpi.schemes.operations import EXCHANGES, OF_ROWS, Operation, Product
 from partition.terminal import print_wide
 
+SPACES = {Space.OWN: None, Space.WHOLE: "whole", Space.ENTRIES: "arcs", Space.GROUPS: "groups"}
 PASSES = ("constants", "forward", "backward", "evaluation")
 Entry = dict[str, Any]
 
@@ -234,7 +235,7 @@ def _place(place: Place) -> str:
 
 
 def _space(place: Place) -> str | None:
-    return {Space.OWN: None, Space.WHOLE: "whole", Space.ENTRIES: "arcs"}[place.space]
+    return SPACES[place.space]
 
 
 def _by(sizes: Sequence[int]) -> str:

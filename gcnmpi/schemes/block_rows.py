@@ -41,7 +41,7 @@ from gcnmpi.layout.tiling import (
 from gcnmpi.mpi.collectives import Group, reduction_scratch
 from gcnmpi.mpi.comm import Comm, slice_of
 from gcnmpi.options.config import Config
-from gcnmpi.schemes.forecast import Dense, Facts, Forecast, Span, Sparse, rows_in, whole_row_work
+from gcnmpi.schemes.forecast import Dense, Facts, Forecast, Span, Sparse, whole_row_work
 from gcnmpi.schemes.operations import ROWS, SUMS, Operation
 from partition.graph.graph import index_dtype
 
@@ -189,10 +189,10 @@ class BlockRowsForecast(Forecast):
         return whole_row_work(rows, product, *sizes)
 
     def shape(self, rank: int, place: Place, width: int) -> tuple[int, int]:
-        """All columns of own rows, of these and the halo, or of the arcs into them."""
+        """All columns of own rows, of these and the halo, of arcs into them, or of their groups."""
         block = rank // self.copies
-        arcs = self.facts.of_arcs(self._block_entries(block))
-        return rows_in(place.space, self.rows(block), self._halo_rows(block), arcs), width
+        figures = self.rows(block), self._halo_rows(block), self._block_entries(block)
+        return self.facts.rows_in(place.space, *figures), width
 
     def entries(self, rank: int) -> int:
         """Own rows of M in the columns of the share, and of Mᵀ; for c > 1 an average."""
@@ -291,7 +291,7 @@ def load_halo(
     plan = plan_of(column.comm, tiling, needed, max_bytes)
     pattern = localise(tile, 0, tiling, plan)
     ids = np.concatenate((tiling.vertices, _vertices(tiling, plan.halo)))
-    found = None
+    found, groups = None, None
     if demand.entries:
 
         def owners(rows: np.ndarray) -> list[np.ndarray]:
@@ -299,14 +299,15 @@ def load_halo(
             return list(tiling.holders[blocks, 0].T)
 
         loops = config.graph.self_loops
-        found = load_entry_rows(comm, source, loops, tiling.vertices, owners, max_bytes)
-        pattern = found.pattern(plan.nown, ids)
+        to_owners = source, loops, tiling.vertices, owners
+        found = load_entry_rows(comm, *to_owners, max_bytes, demand.groups)
+        pattern, groups = found.pattern(plan.nown, ids), found.groups
     if sparse:
         of_column = runtime.of_group(column.comm)
         products = HaloProduct(of_column, plan, config)
-        return ExchangedHalo(runtime, products, pattern, ids), found
+        return ExchangedHalo(runtime, products, pattern, ids, groups), found
     rows = np.diff(cuts).tolist()
-    return BroadcastHalo(runtime, column, rows, cuts[:-1], plan, pattern, ids), found
+    return BroadcastHalo(runtime, column, rows, cuts[:-1], plan, pattern, ids, groups), found
 
 
 def needed_rows(tile: sp.csr_array, first: int, tiling: Tiling) -> np.ndarray:

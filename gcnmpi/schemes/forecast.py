@@ -22,6 +22,7 @@ from gcnmpi.options.scheme import TRANSPORTS, ExchangeOptions, ReplicatedOptions
 from gcnmpi.schemes.operations import Operation
 from partition.errors import UserError
 from partition.graph.store import Partition
+from partition.graph.typed import group_count
 
 
 @dataclass(frozen=True)
@@ -55,6 +56,8 @@ class Facts:
         ``comm.precision``, of schemes that have it.
     arcs : int
         Rows of arcs of all ranks: arcs that are stored, parallel ones too, and self-loops.
+    groups : int
+        Groups of these, each of one relation into a vertex; 0: they are of no relations.
     rereads : bool
         Whether schemes of whole rows read the arcs twice, for M and for Mᵀ: where nothing folds,
         and the values of one are not those of the other.
@@ -79,6 +82,7 @@ class Facts:
     precision: str = EXACT
     rereads: bool = True
     arcs: int = 0
+    groups: int = 0
 
     @property
     def figures(self) -> Mapping[str, Any]:
@@ -94,6 +98,13 @@ class Facts:
         Metrics count the diagonal even where no self-loops are added.
         """
         return max(entries, -(-entries * self.arcs // max(1, self.entries)))
+
+    def rows_in(self, space: Space, own: int, halo: int, entries: int) -> int:
+        """Rows of a rank with so many rows, whole rows of neighbours, and entries of M."""
+        arcs = self.of_arcs(entries)
+        groups = -(-arcs * self.groups // max(1, self.arcs))
+        rows = {Space.OWN: own, Space.WHOLE: own + halo, Space.ENTRIES: arcs, Space.GROUPS: groups}
+        return rows[space]
 
     def row_bytes(self, width: int) -> int:
         """Bytes of a row of so many columns."""
@@ -255,6 +266,7 @@ def make_facts(source: Source, config: Config, demand: Demand) -> Facts:
         owned=owned,
         precision=config.comm.precision,
         arcs=manifest.nnz + manifest.n * config.graph.self_loops,
+        groups=group_count(source.stored.graph, source.direction) if demand.groups else 0,
         transposed=demand.transposed,
         rereads=not folds and not manifest.symmetric_values,
     )
@@ -312,11 +324,6 @@ def mixed_ones(facts: Facts, part: int) -> int:
         facts.metrics[name][part] for name in ("send_rows", "send_sums", "recv_sums")
     )
     return int(sent - sums + arrived)
-
-
-def rows_in(space: Space, own: int, halo: int, arcs: int) -> int:
-    """Rows of a rank that has so many rows, whole rows of neighbours, and arcs into its rows."""
-    return {Space.OWN: own, Space.WHOLE: own + halo, Space.ENTRIES: arcs}[space]
 
 
 def whole_row_work(rows: int, product: Operation, d_in: int, d_out: int) -> Sequence[Dense]:

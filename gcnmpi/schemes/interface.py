@@ -25,7 +25,7 @@ from gcnmpi.halo.rows import Halo
 from gcnmpi.kernels.epilogues import Epilogue, Product
 from gcnmpi.kernels.interface.kernel import Array
 from gcnmpi.layout.loading import Readable
-from gcnmpi.layout.place import Block, Place
+from gcnmpi.layout.place import Block, Place, Space
 from gcnmpi.layout.runtime import Demand, Runtime, Source
 from gcnmpi.options.config import Config
 from gcnmpi.options.scheme import SchemeConfig
@@ -46,9 +46,8 @@ class Layout(Protocol):
     def layout(self, place: Place) -> Hashable:
         """Equal for places whose matrices of one width have the same piece on every rank."""
 
-    @property
-    def all_entries(self) -> int:
-        """Entries of M, where there are matrices with a row for each."""
+    def all_rows(self, space: Space) -> int:
+        """Rows of all ranks in a space of arcs, where there are matrices of it."""
 
     def summed(self, rows: int) -> slice:
         """Which of so many rows a rank sums up for gradients: copies of them divide them."""

@@ -40,7 +40,6 @@ from gcnmpi.schemes.forecast import (
     exchange_volume,
     make_facts,
     mixed_ones,
-    rows_in,
     whole_row_work,
 )
 from gcnmpi.schemes.interface import Entry
@@ -126,15 +125,15 @@ def load(
         "exchange": "mixed" if facts.mixed else "rows",
         "backward": "fold" if facts.folds else "expand",
     }
-    halo, entries = None, None
+    halo, entries, groups = None, None, None
     if demand.rows:
         ids, pattern = np.concatenate((plan.own, plan.halo)), laid.forward
         if demand.entries:
             loops, parts = config.graph.self_loops, laid.rows.parts
             to_owners = source, loops, plan.own, lambda rows: [parts[rows]]
-            entries = load_entry_rows(comm, *to_owners, max_bytes)
-            pattern = entries.pattern(plan.nown, ids)
-        halo = ExchangedHalo(runtime, products, pattern, ids)
+            entries = load_entry_rows(comm, *to_owners, max_bytes, demand.groups)
+            pattern, groups = entries.pattern(plan.nown, ids), entries.groups
+        halo = ExchangedHalo(runtime, products, pattern, ids, groups)
     return RowScheme(
         runtime, options, laid.rows,
         products, operands, forecast, max_bytes,
@@ -184,11 +183,11 @@ class P2PForecast(Forecast):
         return [Sparse(rows, rows + halo, self._multiplied(rank), sizes[0])]
 
     def shape(self, rank: int, place: Place, width: int) -> tuple[int, int]:
-        """All columns of own rows, of these and the halo, or of the arcs into them."""
+        """All columns of own rows, of these and the halo, of arcs into them, or of their groups."""
         own, halo, entries = (
             self.facts.figures[name][rank] for name in ("rows", "recv_rows", "nnz")
         )
-        return rows_in(place.space, own, halo, self.facts.of_arcs(entries)), width
+        return self.facts.rows_in(place.space, own, halo, entries), width
 
     def entries(self, rank: int) -> int:
         """Own rows of M, and of Mᵀ or the transpose of those of M."""

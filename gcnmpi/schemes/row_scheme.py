@@ -145,6 +145,8 @@ class RowScheme(WholeRows, Generic[Operand]):
             self._keys[Space.WHOLE] = halo.ids
         if entries is not None:
             self._keys[Space.ENTRIES] = entries.keys
+            if entries.groups is not None:
+                self._keys[Space.GROUPS] = entries.groups.keys
 
     @property
     def own_rows(self) -> OwnRows:
@@ -160,10 +162,14 @@ class RowScheme(WholeRows, Generic[Operand]):
         """All columns of the rows of a space, whatever the layer."""
         return Block(self._keys[place.space], slice(0, width), copy=self._rows.copy)
 
-    @property
-    def all_entries(self) -> int:
-        """Of the entries that were loaded."""
-        return 0 if self._entries is None else self._entries.total
+    def all_rows(self, space: Space) -> int:
+        """Of the entries that were loaded, and of their groups."""
+        entries = self._entries
+        assert entries is not None, "no entries were asked for"
+        if space is Space.GROUPS:
+            assert entries.groups is not None, "no groups were asked for"
+            return entries.groups.total
+        return entries.total
 
     def summed(self, rows: int) -> slice:
         """Each copy sums up a part of them."""
@@ -173,7 +179,7 @@ class RowScheme(WholeRows, Generic[Operand]):
 
     def empty(self, place: Place, width: int, exchanged: bool = False) -> Matrix:
         """Own rows; those to be exchanged are the head of an ``[own | halo]`` buffer, if any is."""
-        if place.space is Space.ENTRIES:
+        if place.space.of_arcs:
             return Matrix(place, self._kernel.empty(len(self._keys[place.space]), width))
         if exchanged or place.space is Space.WHOLE:
             return (self.halo or self._products).empty(place, width)

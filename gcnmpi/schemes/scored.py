@@ -58,8 +58,7 @@ class PairScheme(WholeRows):
         self._keys = {Space.OWN: pairs.plan.own, Space.WHOLE: pairs.ids, Space.ENTRIES: keys}
         self._itemsize, self._precision = runtime.kernel.dtype.itemsize, config.comm.precision
 
-    @property
-    def all_entries(self) -> int:
+    def all_rows(self, space: Space) -> int:
         """The pairs of all ranks."""
         return self._total
 

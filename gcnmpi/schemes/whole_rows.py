@@ -14,7 +14,7 @@ from gcnmpi.halo.rows import Halo
 from gcnmpi.kernels.epilogues import Product
 from gcnmpi.kernels.interface.kernel import Array
 from gcnmpi.layout.loading import Readable
-from gcnmpi.layout.place import Block, Place
+from gcnmpi.layout.place import Block, Place, Space
 from gcnmpi.layout.runtime import Runtime
 from gcnmpi.mpi.collectives import MAX, MIN, Group
 from gcnmpi.mpi.reduction import sum_array_over_ranks
@@ -45,10 +45,9 @@ class Common(ABC):
         """One for all layers."""
         return self.halo
 
-    @property
-    def all_entries(self) -> int:
-        """None: there are no matrices of entries."""
-        return 0
+    def all_rows(self, space: Space) -> int:
+        """Not here: there are no matrices of entries."""
+        raise AssertionError("no entries were asked for")
 
     def load_arcs(self, array: Readable, loops: str) -> np.ndarray:
         """Not here: there are no matrices of entries."""

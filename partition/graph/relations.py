@@ -75,6 +75,38 @@ class VertexTypes:
         return np.searchsorted(np.array(self.offsets[1:]), vertices, side="right")
 
 
+@dataclass(frozen=True)
+class Schema:
+    """The names of types of vertices and of relations, in the order of their numbers.
+
+    >>> Schema.of(3).into
+    ((0, 1, 2),)
+    """
+
+    types: tuple[str, ...] = ()
+    relations: tuple[Relation, ...] = ()
+
+    @staticmethod
+    def of(found: Schema | int) -> Schema:
+        """The same, or that of so many relations between vertices of one type."""
+        if isinstance(found, Schema):
+            return found
+        relations = tuple(Relation("", str(number), "") for number in range(found))
+        return Schema(("",) if found else (), relations)
+
+    def __len__(self) -> int:
+        """How many relations there are."""
+        return len(self.relations)
+
+    @property
+    def into(self) -> tuple[tuple[int, ...], ...]:
+        """The numbers of the relations into vertices of each type."""
+        return tuple(
+            tuple(number for number, one in enumerate(self.relations) if one.target == name)
+            for name in self.types
+        )
+
+
 def parse_relation(text: str) -> Relation:
     """The relation "author,writes,paper"; a UserError if there are not three words."""
     words = [word.strip() for word in text.split(",")]

@@ -12,8 +12,11 @@ import numpy as np
 from partition.errors import UserError
 from partition.graph.content import TYPE_FEATURES
 from partition.graph.graph import AGAIN, Graph, chunks
+from partition.graph.hashing import key, mixed
 from partition.graph.relations import VertexTypes, relation_dtype, schema_fault
 from partition.resident import let_go
+
+COUNTED_AT_ONCE = 1 << 22
 
 
 def read_types(
@@ -169,3 +172,22 @@ def check_ends(graph: Graph, first: int, last: int) -> None:
                     f"{('source', 'target')[side]} it does not have",
                     AGAIN,
                 )
+
+
+def group_count(graph: Graph, direction: str) -> int:
+    """How many groups of arcs there are, of one relation into ("out": out of) a vertex, about.
+
+    Of a large graph, those of every so many vertices are counted, which hashes choose.
+    """
+    relations: Any = graph.arc_type
+    every = max(1, graph.nnz // COUNTED_AT_ONCE)
+    chosen = mixed(np.arange(graph.n), key(0)) % np.uint64(every) == 0
+    groups = []
+    for start in range(0, graph.nnz, COUNTED_AT_ONCE):
+        arcs = slice(start, min(start + COUNTED_AT_ONCE, graph.nnz))
+        end = np.asarray(graph.indices[arcs], np.int64)
+        if direction == "out":
+            end = np.searchsorted(graph.indptr, np.arange(arcs.start, arcs.stop), "right") - 1
+        some = chosen[end]
+        groups.append(end[some] * len(graph.relations) + relations[arcs][some])
+    return every * len(np.unique(np.concatenate(groups))) if groups else 0

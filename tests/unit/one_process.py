@@ -4,8 +4,9 @@ import numpy as np
 
 from gcnmpi.core.timing import Phases
 from gcnmpi.halo.matrix import Matrix
+from gcnmpi.halo.patterns import Patterns
 from gcnmpi.layout.entries import entry_keys
-from gcnmpi.layout.place import Block, Space
+from gcnmpi.layout.place import Block, Incidence, Space
 from gcnmpi.nn.compile import Target, compile_network
 from gcnmpi.nn.describe import network_of
 from gcnmpi.nn.model import Model
@@ -90,7 +91,8 @@ class AloneHalo:
 
     def __init__(self, matrix, kernel):
         self.ids, self.phases = np.arange(matrix.shape[0]), Phases()
-        self.kernel, self.pattern = kernel, kernel.pattern(matrix, self.ids)
+        self.kernel, self.patterns = kernel, Patterns(kernel, matrix, self.ids)
+        self.pattern = self.patterns.of(Incidence.ARCS)
 
     def expand(self, x):
         return x.whole
@@ -110,7 +112,7 @@ class WithEntries(OneProcess):
 
     def __init__(self, matrix, kernel):
         super().__init__(matrix, kernel)
-        self.halo, self.all_entries = AloneHalo(matrix, kernel), matrix.nnz
+        self.halo, self.all_rows = AloneHalo(matrix, kernel), lambda space: matrix.nnz
         targets = np.repeat(self.halo.ids, np.diff(matrix.indptr))
         self.keys = {
             Space.OWN: self.halo.ids,

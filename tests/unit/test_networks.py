@@ -3,11 +3,11 @@
 import pytest
 
 from gcnmpi.nn.describe import graph_of, matrix_of, network_of
+from gcnmpi.nn.operator import Finish, Operator
 from gcnmpi.nn.operators import RULES
 from gcnmpi.nn.operators.dense import Features
 from gcnmpi.nn.operators.elementwise import Drop
 from gcnmpi.nn.operators.inserted import Move
-from gcnmpi.nn.program import Finish, Operator
 from gcnmpi.options.config import from_table, load_config
 from gcnmpi.options.model import NETWORKS
 from gcnmpi.proof import rules

@@ -146,7 +146,8 @@ OWN = """
 
     def build(model, features, classes, arcs, on, relations):
         b = Builder(features, arcs, relations)
-        b.output(b.linear(b.mean_by_relation(b.source(b.input)), classes, "lin"))
+        means = b.reduce(b.mean_by_relation(b.input), "sum")
+        b.output(b.linear(means, classes, "lin"))
         return b.build()
 """
 

@@ -6,7 +6,7 @@ from small_arcs import CLASSES, LONELY, N, SmallRun
 
 from gcnmpi.layout.place import Space
 from gcnmpi.nn.describe import matrix_of
-from gcnmpi.proof.arcs import gives_arcs
+from gcnmpi.proof.arcs import rows_of
 from gcnmpi.proof.passes import ArcRows, Pass
 from gcnmpi.proof.rules import RULES
 from gcnmpi.schemes.operations import Operation
@@ -84,10 +84,10 @@ def test_the_oracle_gives_the_same(case, kernel):
     rows = ArcRows.of(graph, "in", loops, run.attributes[order])
     weights = {name: run.model.parameters[name].copy() for name in run.network.parameters}
     facts = None, rows, run.config.train.seed, 1, {}
-    values, backwards, of_arcs = [run.x], [None], [False]
+    values, backwards, spaces = [run.x], [None], ["vertices"]
     for operator in run.network.operators[1:]:
-        of_arcs.append(gives_arcs(operator, [of_arcs[i] for i in operator.inputs]))
-        state = Pass(*facts, keys=rows.keys if of_arcs[-1] else None)
+        spaces.append(rows_of(operator, [spaces[i] for i in operator.inputs]))
+        state = Pass(*facts, keys=rows.keys if spaces[-1] == "arcs" else None)
         inputs = [values[i] for i in operator.inputs]
         value, backward = RULES[type(operator)](operator, inputs, weights, state)
         values.append(value)

@@ -9,15 +9,19 @@ from gcnmpi.core.functions import REDUCTIONS
 from gcnmpi.kernels.cuda.neighbours import DevicePattern, per_head
 from gcnmpi.kernels.cuda.products import CupyProducts
 from gcnmpi.kernels.epilogues import EpilogueOf
-from gcnmpi.kernels.interface.arcs import LEAST_VARIANCE, ArcSlice, Reduction, Taken
+from gcnmpi.kernels.interface.arcs import LEAST_VARIANCE, Reduction, Taken
 
 
 class CupyArcs(CupyProducts):
     """``ArcOperations``, on a GPU: a launch each, and one more where ``take`` adds a matrix."""
 
-    def slices(self, pattern: DevicePattern, entries: int) -> list[ArcSlice[DevicePattern]]:
+    def cuts(self, starts: np.ndarray, entries: int) -> list[tuple[int, int]]:
         """One: many rows at once keep a device busy."""
-        return [ArcSlice(0, slice(0, pattern.rows), slice(0, pattern.entries), pattern)]
+        return [(0, len(starts) - 1)]
+
+    def some_rows(self, pattern: DevicePattern, rows: slice) -> DevicePattern:
+        """All rows: there is one slice."""
+        return pattern
 
     def take(self, of: Taken[Array, DevicePattern]) -> None:
         later = of.epilogue is not None and of.epilogue.plus is not None

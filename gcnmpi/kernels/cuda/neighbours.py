@@ -61,7 +61,7 @@ class CupyNeighbours(CupyLaunches):
     Attention takes temporary arrays of a number for each entry and head, from CuPy's pool.
     """
 
-    def pattern(self, matrix: sp.csr_array, order: np.ndarray) -> DevicePattern:
+    def pattern(self, matrix: sp.csr_array, order: np.ndarray | None) -> DevicePattern:
         host = make_pattern(matrix, order)
         return DevicePattern(
             host.rows, host.columns, host.entries,

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
+from functools import lru_cache
 from itertools import pairwise
 
 import numpy as np
 
 from gcnmpi.kernels.epilogues import EpilogueOf
 from gcnmpi.kernels.host.neighbours import Pattern, columns_of, reduced, rows_of, split, with_values
-from gcnmpi.kernels.interface.arcs import LEAST_VARIANCE, ArcSlice, Reduction, Taken
+from gcnmpi.kernels.interface.arcs import LEAST_VARIANCE, Reduction, Taken
 
 Array = np.ndarray
 
@@ -22,19 +23,18 @@ class Arcs(ABC):
     def follow(self, x: Array, epilogue: EpilogueOf[Array] | None) -> None:
         """Apply an epilogue in place: see the interface of dense operations."""
 
-    def slices(self, pattern: Pattern, entries: int) -> Sequence[ArcSlice[Pattern]]:
+    def cuts(self, starts: Array, entries: int) -> Sequence[tuple[int, int]]:
         """Each of whole rows, so that one may have more entries."""
-        starts = pattern.starts
-        if pattern.entries <= entries:
-            return [ArcSlice(0, slice(0, pattern.rows), slice(0, pattern.entries), pattern)]
-        none, columns = np.empty(0, np.int32), np.zeros_like(pattern.column_starts)
-        found = []
-        for number, (first, last) in enumerate(_pieces(starts, entries)):
-            there = slice(int(starts[first]), int(starts[last]))
-            of_rows = starts[first : last + 1] - starts[first], pattern.indices[there]
-            some = self._compiled(Pattern(*of_rows, columns, none, none, none))
-            found.append(ArcSlice(number, slice(first, last), there, some))
-        return found
+        rows = len(starts) - 1
+        return [(0, rows)] if starts[rows] <= entries else _pieces(starts, entries)
+
+    def some_rows(self, pattern: Pattern, rows: slice) -> Pattern:
+        """Its columns have no entries, unless it is the whole pattern."""
+        if rows.stop - rows.start == pattern.rows:
+            return pattern
+        starts, none = pattern.starts[rows.start : rows.stop + 1], np.empty(0, np.int32)
+        of_rows = starts - starts[0], pattern.indices[starts[0] : starts[-1]]
+        return self._compiled(Pattern(*of_rows, _zeros(pattern.columns + 1), none, none, none))
 
     def _compiled(self, pattern: Pattern) -> Pattern:
         """With what compiled functions take."""
@@ -124,6 +124,12 @@ class Arcs(ABC):
 
 _EXTREMES = {"max": np.maximum, "min": np.minimum}
 _AT_ONCE = 1 << 15  # entries
+
+
+@lru_cache(maxsize=8)
+def _zeros(count: int) -> Array:
+    """So many zeros, which the patterns of all slices share: columns may be millions."""
+    return np.zeros(count, np.int64)
 
 
 def _pieces(starts: Array, entries: int) -> list[tuple[int, int]]:

@@ -80,13 +80,14 @@ class Pattern:
         return sum(array.nbytes for array in self.arrays)
 
 
-def make_pattern(matrix: sp.csr_array, order: Array) -> Pattern:
+def make_pattern(matrix: sp.csr_array, order: Array | None) -> Pattern:
     """The pattern of a matrix; its values are not looked at.
 
     Parameters
     ----------
-    order : (columns,) int64
-        Global numbers of the columns, all different: the maximum takes the lowest of equals.
+    order : (columns,) int64, or None
+        Global numbers of the columns, all different, by which entries of a row are put in order;
+        the maximum takes the lowest of equals. None: entries stay in their order.
 
     Raises
     ------
@@ -97,16 +98,9 @@ def make_pattern(matrix: sp.csr_array, order: Array) -> Pattern:
     rows, columns = matrix.shape
     if max(rows, columns) > _SHORT:
         raise ValueError(f"a pattern of {rows} × {columns} does not have 32-bit indices")
-    if len(order) != columns:
-        raise ValueError(f"{len(order)} global numbers for {columns} columns")
-    by_order = np.argsort(order, kind="stable")
-    rank = np.empty(columns, np.int32)
-    rank[by_order] = np.arange(columns, dtype=np.int32)
-    entries = len(matrix.indices)
-    flags = np.ones(entries, np.bool_)
-    ordered = sp.csr_array((flags, rank[matrix.indices], matrix.indptr.copy()), matrix.shape)
-    ordered.sort_indices()
-    indices = by_order.astype(np.int32)[ordered.indices]
+    entries, indices = len(matrix.indices), matrix.indices.astype(np.int32, copy=False)
+    if order is not None:
+        indices = _in_order(matrix, order)
     kind = np.int32 if entries <= _SHORT else np.int64
     numbered = sp.csr_array((np.arange(entries, dtype=kind), indices, matrix.indptr), matrix.shape)
     turned = numbered.tocsc()
@@ -122,6 +116,20 @@ def make_pattern(matrix: sp.csr_array, order: Array) -> Pattern:
     )
 
 
+def _in_order(matrix: sp.csr_array, order: Array) -> Array:
+    """The columns of the entries, those of a row by their global numbers."""
+    columns = matrix.shape[1]
+    if len(order) != columns:
+        raise ValueError(f"{len(order)} global numbers for {columns} columns")
+    by_order = np.argsort(order, kind="stable")
+    rank = np.empty(columns, np.int32)
+    rank[by_order] = np.arange(columns, dtype=np.int32)
+    flags = np.ones(len(matrix.indices), np.bool_)
+    ordered = sp.csr_array((flags, rank[matrix.indices], matrix.indptr.copy()), matrix.shape)
+    ordered.sort_indices()
+    return by_order.astype(np.int32)[ordered.indices]
+
+
 _Attention = Attention[Array, Pattern] | AttentionV2[Array, Pattern]
 
 
@@ -130,7 +138,7 @@ class Neighbours:
 
     dtype: np.dtype
 
-    def pattern(self, matrix: sp.csr_array, order: Array) -> Pattern:
+    def pattern(self, matrix: sp.csr_array, order: Array | None) -> Pattern:
         return make_pattern(matrix, order)
 
     # Maximum.

@@ -11,6 +11,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Generic, Protocol, TypeVar
 
+import numpy as np
+
 from gcnmpi.kernels.epilogues import EpilogueOf
 
 A = TypeVar("A")
@@ -57,33 +59,23 @@ class Reduction(Generic[A, P]):
     out: A
 
 
-@dataclass(frozen=True)
-class ArcSlice(Generic[P]):
-    """Some rows of a pattern, one after the other, and their entries.
-
-    Attributes
-    ----------
-    number : int
-        Which of the slices of the pattern it is.
-    rows, entries : slice
-    pattern : pattern
-        Of these rows; for operations by rows only, if there are more slices than one.
-    """
-
-    number: int
-    rows: slice
-    entries: slice
-    pattern: P
-
-
 class ArcOperations(Protocol[A, P]):
     """Moves between vertices and entries, sums over entries, and products with their values.
 
     Sums are made in the order of the entries.
     """
 
-    def slices(self, pattern: P, entries: int) -> Sequence[ArcSlice[P]]:
-        """A pattern cut into slices of about so many entries, or whole where that is as good."""
+    def cuts(self, starts: np.ndarray, entries: int) -> Sequence[tuple[int, int]]:
+        """Rows, first to last, of slices of about so many entries; or all, if that is as good.
+
+        Parameters
+        ----------
+        starts : (rows + 1,) integers
+            Where the entries of each row begin.
+        """
+
+    def some_rows(self, pattern: P, rows: slice) -> P:
+        """The pattern of some of its rows, for operations by rows; itself, if they are all."""
 
     def take(self, of: Taken[A, P]) -> None:
         """The rows of both ends of every entry, added."""

@@ -160,13 +160,14 @@ class NeighbourOperations(Protocol[A, P]):
     shifted by the maximum of their row. Rows without entries give 0.
     """
 
-    def pattern(self, matrix: sp.csr_array, order: np.ndarray) -> P:
+    def pattern(self, matrix: sp.csr_array, order: np.ndarray | None) -> P:
         """The kernel's own form of the pattern of a matrix; its values are not looked at.
 
         Parameters
         ----------
-        order : (columns,) int64
-            Global numbers of the columns, all different: the maximum takes the lowest of equals.
+        order : (columns,) int64, or None
+            Global numbers of the columns, all different, by which entries of a row are put in
+            order; the maximum takes the lowest of equals. None: entries stay in their order.
 
         Raises
         ------

@@ -231,7 +231,7 @@ class NativeKernel(NativeArcs, NativeNorms, DenseArithmetic[SparseMatrix]):
 
     # Maximum and attention, in one gather of rows for each direction.
 
-    def pattern(self, matrix: sp.csr_array, order: Array) -> Pattern:
+    def pattern(self, matrix: sp.csr_array, order: Array | None) -> Pattern:
         return self._compiled(make_pattern(matrix, order))
 
     def _compiled(self, pattern: Pattern) -> Pattern:

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, replace
 
-from gcnmpi.layout.place import Place, Space
+from gcnmpi.layout.place import Place
 from gcnmpi.nn.compile import rewrite
 from gcnmpi.nn.compile.attach import accumulate, add_along, attach, join_ends, pair
 from gcnmpi.nn.compile.buffers import Pool, mark_exchanged
@@ -22,18 +22,11 @@ from gcnmpi.nn.compile.residency import made_again
 from gcnmpi.nn.compile.shifts import without_shifts
 from gcnmpi.nn.compile.sparse import sparse_values, with_sparse_steps
 from gcnmpi.nn.network import Network
+from gcnmpi.nn.operator import Finish, Operator, without_unread
 from gcnmpi.nn.operators import rule_of
 from gcnmpi.nn.operators.dense import Linear
 from gcnmpi.nn.operators.neighbours import Aggregate
-from gcnmpi.nn.program import (
-    Finish,
-    Instruction,
-    Operator,
-    Program,
-    Step,
-    Value,
-    without_unread,
-)
+from gcnmpi.nn.program import Instruction, Program, Step, Value
 from gcnmpi.nn.tape import Tape
 from gcnmpi.options.config import ModelConfig
 
@@ -134,7 +127,7 @@ def _compile(
     seen_outputs = {alias.get(i, i) for i in outputs}
     training, backward = join_ends(training, lasting), join_ends(backward, pinned)
     evaluation = join_ends(evaluation, seen_outputs)
-    of_arcs = {i for i, value in enumerate(values) if value.place.space is Space.ENTRIES}
+    of_arcs = {i for i, value in enumerate(values) if value.place.space.of_arcs}
     if target.whole_rows:
         training = accumulate(training, lasting, of_arcs)
         backward = accumulate(backward, pinned, of_arcs)

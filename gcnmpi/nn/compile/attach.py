@@ -6,10 +6,11 @@ from collections import Counter
 from collections.abc import Collection, Sequence
 from dataclasses import replace
 
+from gcnmpi.nn.operator import Finish
 from gcnmpi.nn.operators.dense import WEIGHT_GRAD
 from gcnmpi.nn.operators.inserted import COLUMN_SUM, FINISH, FINISH_BACKWARD
 from gcnmpi.nn.operators.spaces import SOURCE, TARGET
-from gcnmpi.nn.program import Finish, Step
+from gcnmpi.nn.program import Step
 from gcnmpi.nn.tape import ADD
 from gcnmpi.schemes.operations import DENSE, SUMS
 

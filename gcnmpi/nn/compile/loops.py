@@ -19,7 +19,6 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from dataclasses import replace
 
-from gcnmpi.layout.place import Space
 from gcnmpi.nn.program import Step, Value
 from gcnmpi.schemes.operations import DENSE, Operation
 
@@ -48,7 +47,7 @@ def with_loops(steps: Sequence[Step], values: Sequence[Value], first: int = 1) -
 def _by_slices(step: Step, values: Sequence[Value]) -> bool:
     """Whether a step works on rows of arcs, and on some of them without a look at others."""
     instruction, touched = step.instruction, (*step.values, step.writes)
-    of_arcs = any(v is not None and values[v].place.space is Space.ENTRIES for v in touched)
+    of_arcs = any(v is not None and values[v].place.space.of_arcs for v in touched)
     local = instruction.operation in (*LOCAL, Operation.WEIGHT_GRAD)
     return of_arcs and local and not (instruction.by_columns or instruction.summed(step))
 
@@ -95,7 +94,7 @@ def values_of_slices(
     found = {
         value
         for value, within in loops.items()
-        if values[value].place.space is Space.ENTRIES
+        if values[value].place.space.of_arcs
         and len(within) == 1
         and 0 not in within
         and value in written

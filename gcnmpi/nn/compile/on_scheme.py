@@ -11,9 +11,10 @@ import numpy as np
 from gcnmpi.layout.runtime import Demand, Source
 from gcnmpi.nn.compile import Target, compile_network
 from gcnmpi.nn.network import Network
+from gcnmpi.nn.operator import Operator
 from gcnmpi.nn.operators.neighbours import Aggregate, MaxAggregate
 from gcnmpi.nn.operators.norms import BatchNorm
-from gcnmpi.nn.program import Operator, Program
+from gcnmpi.nn.program import Program
 from gcnmpi.options.config import Config
 from gcnmpi.options.model import ModelConfig
 from gcnmpi.options.scheme import SCHEMES
@@ -213,5 +214,6 @@ def program_on(
             "not bring",
             "leave train.batches out",
         )
-    needs = program.needs_products, program.needs_halo, trains, program.needs_entries
+    of_arcs = program.needs_entries, program.needs_groups
+    needs = program.needs_products, program.needs_halo, trains, *of_arcs
     return program, Demand(program.depth, *needs, batches=batches)

@@ -13,10 +13,10 @@ from collections.abc import Callable, Collection, Hashable, Sequence
 from dataclasses import replace
 
 from gcnmpi.layout.place import Place
+from gcnmpi.nn.operator import Operator
 from gcnmpi.nn.operators import rule_of
 from gcnmpi.nn.operators.dense import Linear
 from gcnmpi.nn.operators.inserted import Move
-from gcnmpi.nn.program import Operator
 
 
 def place(
@@ -31,7 +31,7 @@ def place(
     for old, operator in enumerate(operators):
         inputs = [new[i] for i in operator.inputs]
         here = places[inputs[0]] if inputs else Place(0)
-        space = rule_of(operator).space([places[i].space for i in inputs])
+        space = rule_of(operator).space(operator, [places[i].space for i in inputs])
         if uniform:
             k = operator.layer if not isinstance(operator, Linear) else max(1, operator.layer)
             after = Place(k, _gathers(operator))

@@ -23,9 +23,9 @@ from collections.abc import Collection, Sequence
 from dataclasses import replace
 from itertools import groupby
 
-from gcnmpi.layout.place import Space
 from gcnmpi.nn.compile.loops import LOCAL
-from gcnmpi.nn.program import Operator, Step, Value
+from gcnmpi.nn.operator import Operator
+from gcnmpi.nn.program import Step, Value
 
 
 def made_again(
@@ -42,7 +42,7 @@ def made_again(
     are the values ``needed`` after the forward pass, states of vertices, and states of arcs at the
     end of each layer whose number ``every`` divides.
     """
-    if not any(value.place.space is Space.ENTRIES for value in values):
+    if not any(value.place.space.of_arcs for value in values):
         return list(backward)
     layers = _layers(operators)
     states = {
@@ -94,7 +94,7 @@ def made_again(
 
 
 def _of_arcs(values: Sequence[Value], number: int) -> bool:
-    return values[number].place.space is Space.ENTRIES
+    return values[number].place.space.of_arcs
 
 
 def _layers(operators: Sequence[Operator]) -> list[int]:

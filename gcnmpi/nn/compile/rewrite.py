@@ -11,12 +11,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from gcnmpi.layout.place import Space
+from gcnmpi.nn.operator import Finish, Operator
 from gcnmpi.nn.operators import rule_of
 from gcnmpi.nn.operators.degrees import ScaleByDegree
 from gcnmpi.nn.operators.dense import Features, Linear
 from gcnmpi.nn.operators.neighbours import Aggregate
 from gcnmpi.nn.operators.spaces import Expand, Source, Target
-from gcnmpi.nn.program import Finish, Operator
 from gcnmpi.options.config import ModelConfig
 from partition.errors import UserError
 
@@ -221,7 +221,7 @@ def constants(operators: Sequence[Operator], model: ModelConfig) -> list[bool]:
         fixed = all(found[i] for i in operator.inputs) and not operator.parameters
         dropped = isinstance(operator, Finish) and operator.p > 0
         # A row for each arc is made again rather than kept, unless it is given.
-        of_arcs = rule_of(operator).gives is Space.ENTRIES
+        of_arcs = (operator.gives or rule_of(operator).gives) is Space.ENTRIES
         kept = keep and not dropped and not of_arcs
         found.append(fixed and (kept or not operator.inputs))
     return found

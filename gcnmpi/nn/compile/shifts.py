@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from gcnmpi.nn.operator import Finish, Operator
 from gcnmpi.nn.operators import rule_of
-from gcnmpi.nn.program import Finish, Operator
 
 
 def without_shifts(

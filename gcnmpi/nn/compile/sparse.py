@@ -9,9 +9,10 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from dataclasses import replace
 
+from gcnmpi.nn.operator import Finish, Operator
 from gcnmpi.nn.operators.dense import Linear
 from gcnmpi.nn.operators.sparse import OF_SPARSE
-from gcnmpi.nn.program import INPUT, Finish, Operator, Step
+from gcnmpi.nn.program import INPUT, Step
 
 
 def sparse_values(operators: Sequence[Operator]) -> tuple[int, ...]:

@@ -19,7 +19,8 @@ def build(
     """A stack of layers as PyTorch Geometric's ``RGCNConv``.
 
     Σ over relations r of the mean over the neighbours by arcs of r of W(r)·xⱼ, + W·xᵢ + b
-    (equation 2). The rows of x are sent, once for all relations.
+    (equation 2). The rows of x are sent, once for all relations; means are multiplied, of which
+    there are fewer than arcs.
     """
     if model.bases and model.blocks > 1:
         raise UserError("model.bases and model.blocks exclude each other", "leave one of them out")
@@ -27,7 +28,8 @@ def build(
     def convolve(b: Builder, x: int, layer: Layer) -> int:
         name, width, k = layer.name, layer.width, layer.k
         options = model.bases, model.blocks
-        y = b.mean_by_relation(b.linear_by_relation(b.source(x), width, name, k, *options))
+        y = b.linear_by_relation(b.mean_by_relation(x), width, name, k, *options)
+        y = b.reduce(y, "sum")
         if model.root_weight:
             y = b.add(y, b.product(x, width, f"{name}.root", k))
         return b.bias(y, f"{name}.bias", k) if model.bias else y

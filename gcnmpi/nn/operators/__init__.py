@@ -17,6 +17,7 @@ from __future__ import annotations
 from collections import ChainMap
 from collections.abc import Mapping
 
+from gcnmpi.nn.operator import Operator
 from gcnmpi.nn.operators import (
     arcs,
     degrees,
@@ -29,7 +30,6 @@ from gcnmpi.nn.operators import (
     spaces,
     triples,
 )
-from gcnmpi.nn.program import Operator
 from gcnmpi.nn.tape import Rule
 
 _OF_ARCS = spaces, arcs, relations, triples

@@ -9,13 +9,14 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from gcnmpi.kernels.interface.kernel import Array, Kernel, Pattern
-from gcnmpi.layout.entries import OF_RELATIONS
+from gcnmpi.layout.entries import GROUP, OF_RELATIONS
 from gcnmpi.layout.place import Space
 from gcnmpi.nn.binding import Binding, Run
-from gcnmpi.nn.program import Instruction, Operator, Step
+from gcnmpi.nn.operator import Operator
+from gcnmpi.nn.program import Instruction, Step
 from gcnmpi.nn.tape import Rule, Tape
 
-OWN, WHOLE, ENTRIES = Space
+OWN, WHOLE, ENTRIES, GROUPS = Space
 
 OnEntries = Callable[[Pattern, Array, Array, Array], None]
 
@@ -26,13 +27,19 @@ class ArcInput(Operator):
 
     ``given`` says which: features, and those of a self-loop that M has beside the graph's arcs are
     "zero", or "mean", which replaces those of all self-loops by the mean of the other arcs into
-    their vertex; or "relation", the number of the relation of an arc, of so many ``relations``; or
-    "share", one over how many arcs of the same relation lead to the same vertex.
+    their vertex; or "relation", the number of the relation of an arc, of so many ``relations``;
+    "group", that of each group of arcs of one relation into a vertex; or "share", for each arc one
+    over the arcs of its group.
     """
 
     given: str = "zero"
     relations: int = 0
     title = "input"
+
+    @property
+    def gives(self) -> Space:
+        """Groups if it is their relation, else arcs."""
+        return GROUPS if self.given == GROUP else ENTRIES
 
     @property
     def words(self) -> str:
@@ -43,14 +50,30 @@ class ArcInput(Operator):
 
 @dataclass(frozen=True)
 class Softmax(Operator):
-    """y[e, c] = exp(x[e, c]) / Σ exp(x[e′, c]) over the arcs e′ that lead where e does."""
+    """y[e, c] = exp(x[e, c]) / Σ exp(x[e′, c]) over the arcs e′ that lead where e does.
+
+    ``within`` groups: over those of the same relation.
+    """
+
+    within: Space = OWN
+
+    @property
+    def words(self) -> str:
+        """With the rows that it is within."""
+        return "softmax" + " within groups" * (self.within is GROUPS)
 
 
 @dataclass(frozen=True)
 class WeighedSum(Operator):
-    """y[i]ʰ = Σ x₁[e, h]·x₂[j]ʰ over the arcs e into i."""
+    """y[i]ʰ = Σ x₁[e, h]·x₂[j]ʰ over the arcs e into i, or in group i: the rows ``to``."""
 
+    to: Space = OWN
     title = "weighed sum"
+
+    @property
+    def gives(self) -> Space:
+        """The rows that ``to`` says."""
+        return self.to
 
 
 @dataclass(frozen=True)
@@ -135,24 +158,24 @@ def _arc_input(given: ArcInput, binding: Binding, step: Step) -> Run:
 
 def _softmax(softmax: Softmax, binding: Binding, step: Step) -> Run:
     """Shifted by the largest number of each row's arcs."""
-    kernel, halo = binding.kernel, binding.halo(step)
+    kernel, pattern, phases = binding.kernel, binding.pattern(step), binding.halo(step).phases
     x, out = binding.read(step), binding.written(step)
 
     def run(epoch: int) -> None:
-        with halo.phases("spmm"):
-            kernel.softmax_targets(halo.pattern, x, out)
+        with phases("spmm"):
+            kernel.softmax_targets(pattern, x, out)
 
     return run
 
 
 def _softmax_backward(softmax: Softmax, binding: Binding, step: Step) -> Run:
     """From the softmax itself."""
-    kernel, halo = binding.kernel, binding.halo(step)
+    kernel, pattern, phases = binding.kernel, binding.pattern(step), binding.halo(step).phases
     grad, y, out = binding.read(step), binding.read(step, 1), binding.written(step)
 
     def run(epoch: int) -> None:
-        with halo.phases("spmm"):
-            kernel.softmax_targets_backward(halo.pattern, y, grad, out)
+        with phases("spmm"):
+            kernel.softmax_targets_backward(pattern, y, grad, out)
 
     return run
 
@@ -163,12 +186,13 @@ def _visiting(
     """An instruction that is an operation of the kernel on the pattern and two matrices."""
 
     def bind(operator: Operator, binding: Binding, step: Step) -> Run:
-        operation, halo = of(binding.kernel), binding.halo(step)
+        operation, pattern = of(binding.kernel), binding.pattern(step)
+        phases = binding.halo(step).phases
         x, y, out = binding.read(step), binding.read(step, 1), binding.written(step)
 
         def run(epoch: int) -> None:
-            with halo.phases("spmm"):
-                operation(halo.pattern, x, y, out)
+            with phases("spmm"):
+                operation(pattern, x, y, out)
 
         return run
 
@@ -223,10 +247,10 @@ HEAD_DOTS = Instruction("head_dots", _head_dots, passes=1)
 HEAD_DOTS_BACKWARD = Instruction("head_dots_backward", _head_dots_backward, passes=2)
 
 RULES = {
-    ArcInput: Rule(ARC_INPUT, _given, gives=ENTRIES),
-    Softmax: Rule(SOFTMAX, _softmax_gradient, ends_shifts=True, takes=(ENTRIES,), gives=ENTRIES),
-    WeighedSum: Rule(WEIGHED_SUM, _weighed_sum_gradient, takes=(ENTRIES, WHOLE), gives=OWN),
-    EndDots: Rule(END_DOTS, _end_dots_gradient, takes=(OWN, WHOLE), gives=ENTRIES),
+    ArcInput: Rule(ARC_INPUT, _given),
+    Softmax: Rule(SOFTMAX, _softmax_gradient, ends_shifts=True, takes=((ENTRIES,),)),
+    WeighedSum: Rule(WEIGHED_SUM, _weighed_sum_gradient, takes=((ENTRIES,), (WHOLE,))),
+    EndDots: Rule(END_DOTS, _end_dots_gradient, takes=((OWN, GROUPS), (WHOLE,)), gives=ENTRIES),
     RowDots: Rule(ROW_DOTS, _row_dots_gradient),
     ScaleHeads: Rule(SCALE_HEADS, _scale_heads_gradient),
     HeadDots: Rule(HEAD_DOTS, _head_dots_gradient),

@@ -10,7 +10,8 @@ from gcnmpi.core.functions import SCALERS
 from gcnmpi.kernels.interface.arcs import Reduction
 from gcnmpi.kernels.interface.kernel import Kernel, Pattern
 from gcnmpi.nn.binding import Binding, Run
-from gcnmpi.nn.program import Instruction, Operator, Step
+from gcnmpi.nn.operator import Operator
+from gcnmpi.nn.program import Instruction, Step
 from gcnmpi.nn.tape import Rule, one_step
 
 
@@ -47,7 +48,7 @@ def _scale_by_degree(scale: ScaleByDegree, binding: Binding, step: Step) -> Run:
     """The value, and the gradient from that of the value."""
     kernel, scaler = binding.kernel, SCALERS[scale.kind]
     x, out, mean = binding.read(step), binding.written(step), binding.parameters[scale.mean]
-    rows = scaler.of(degrees_of(kernel, binding.halo(step).pattern))[:, np.newaxis]
+    rows = scaler.of(degrees_of(kernel, binding.pattern(step)))[:, np.newaxis]
     of_rows = binding.kept(step, "rows", lambda: kernel.from_host(rows))
     factors = binding.kept(step, "factors", lambda: kernel.empty(len(rows), 1))
 

@@ -8,7 +8,8 @@ from dataclasses import dataclass, replace
 from gcnmpi.kernels.epilogues import Product
 from gcnmpi.kernels.interface.kernel import Array
 from gcnmpi.nn.binding import Binding, Run
-from gcnmpi.nn.program import FEATURES, Instruction, Operator, Program, Step
+from gcnmpi.nn.operator import Operator
+from gcnmpi.nn.program import FEATURES, Instruction, Program, Step
 from gcnmpi.nn.tape import Rule, Tape
 from gcnmpi.schemes.operations import Operation
 

@@ -6,8 +6,9 @@ from dataclasses import dataclass
 
 from gcnmpi.kernels.epilogues import KINDS
 from gcnmpi.nn.binding import Binding, Run
+from gcnmpi.nn.operator import Finish, Operator
 from gcnmpi.nn.operators.columns import pivot, sum_of_columns, sums_of_columns
-from gcnmpi.nn.program import Finish, Instruction, Operator, Step
+from gcnmpi.nn.program import Instruction, Step
 from gcnmpi.nn.tape import ADD, Rule, Tape, one_step
 
 

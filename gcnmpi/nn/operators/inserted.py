@@ -7,7 +7,8 @@ from dataclasses import dataclass
 
 from gcnmpi.kernels.interface.kernel import Array, Kernel
 from gcnmpi.nn.binding import Binding, Run
-from gcnmpi.nn.program import Finish, Instruction, Operator, Program, Step
+from gcnmpi.nn.operator import Finish, Operator
+from gcnmpi.nn.program import Instruction, Program, Step
 from gcnmpi.nn.tape import Rule, Tape, one_step
 from gcnmpi.schemes.operations import Operation
 

@@ -24,7 +24,8 @@ from gcnmpi.kernels.interface.neighbours import (
     scratch_rows,
 )
 from gcnmpi.nn.binding import Binding, Run
-from gcnmpi.nn.program import Instruction, Operator, Step
+from gcnmpi.nn.operator import Operator
+from gcnmpi.nn.program import Instruction, Step
 from gcnmpi.nn.tape import Rule, Tape, one_step
 from gcnmpi.schemes.operations import Operation
 

@@ -9,8 +9,9 @@ from typing import ClassVar
 from gcnmpi.kernels.interface.kernel import Array
 from gcnmpi.kernels.interface.norms import ColumnNorm, Rows, RunningMoments
 from gcnmpi.nn.binding import Binding, Run
+from gcnmpi.nn.operator import Operator
 from gcnmpi.nn.operators.columns import pivot, put_columns, sum_of_columns, sums_of_columns
-from gcnmpi.nn.program import Instruction, Operator, Program, Step
+from gcnmpi.nn.program import Instruction, Program, Step
 from gcnmpi.nn.tape import Rule, one_step
 from gcnmpi.schemes.operations import Operation
 

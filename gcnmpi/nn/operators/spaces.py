@@ -7,6 +7,9 @@ operators, and the adjoint of each is a step of the same file::
     own ──Expand──► whole ──Source──► entries ──Reduce──► own
      └───────────────Target──────────────┘
 
+Between own rows and entries there may be groups of these of one relation; ``Target`` and ``Reduce``
+lead from each to any finer or coarser one: own, groups, entries.
+
 Only ``Expand`` sends anything: rows to ranks that need them, and gradients of these back (a fold).
 In the docstrings x₁, x₂ are inputs, entry e stands for an arc from j to i: it lies in row i and
 column j of M.
@@ -20,11 +23,12 @@ from gcnmpi.kernels.interface.arcs import Reduction, Taken
 from gcnmpi.kernels.interface.kernel import Array
 from gcnmpi.layout.place import Space
 from gcnmpi.nn.binding import Binding, Run
-from gcnmpi.nn.program import Instruction, Operator, Step
+from gcnmpi.nn.operator import Operator
+from gcnmpi.nn.program import Instruction, Step
 from gcnmpi.nn.tape import Rule, Tape, one_step
 from gcnmpi.schemes.operations import Operation
 
-OWN, WHOLE, ENTRIES = Space
+OWN, WHOLE, ENTRIES, GROUPS = Space
 
 
 @dataclass(frozen=True)
@@ -39,7 +43,17 @@ class Source(Operator):
 
 @dataclass(frozen=True)
 class Target(Operator):
-    """y[e] = x[i]: the row of the vertex that an arc leads to."""
+    """y[e] = x[i]: the row of the vertex that an arc leads to, or of the group that it is in.
+
+    ``to`` are the rows of y: arcs, or groups of them.
+    """
+
+    to: Space = ENTRIES
+
+    @property
+    def gives(self) -> Space:
+        """The rows that ``to`` says."""
+        return self.to
 
 
 @dataclass(frozen=True)
@@ -47,15 +61,21 @@ class Reduce(Operator):
     """y[i] = [f₁ | f₂ | …], each of the numbers x[e, c] of the arcs into i; 0 where there are none.
 
     ``kinds`` are the functions, of ``core.functions.REDUCTIONS``. The gradient of a maximum
-    goes to the first of equals.
+    goes to the first of equals. ``to`` are the rows of y: vertices, or groups of arcs.
     """
 
     kinds: tuple[str, ...] = ("sum",)
+    to: Space = OWN
+
+    @property
+    def gives(self) -> Space:
+        """The rows that ``to`` says."""
+        return self.to
 
     @property
     def words(self) -> str:
         """With the names of its functions."""
-        return f"reduce {' '.join(self.kinds)}"
+        return f"reduce {' '.join(self.kinds)}{' of groups' * (self.to is GROUPS)}"
 
 
 def _target_gradient(tape: Tape, number: int, gradient: int) -> None:
@@ -96,37 +116,38 @@ def _fold(expand: Expand, binding: Binding, step: Step) -> Run:
 
 def _take(operator: Operator, binding: Binding, step: Step) -> Run:
     """Rows of one end of each arc or of both, summed, and what follows."""
-    kernel, halo, out = binding.kernel, binding.halo(step), binding.written(step)
-    ends: dict[Space, Array] = {
-        binding.program.values[i].place.space: binding.array(i) for i in step.reads
+    kernel, pattern, out = binding.kernel, binding.pattern(step), binding.written(step)
+    ends: dict[bool, Array] = {
+        binding.program.values[i].place.space is WHOLE: binding.array(i) for i in step.reads
     }
-    source, target, epilogue = ends.get(WHOLE), ends.get(OWN), binding.epilogue(step)
+    phases, source, target = binding.halo(step).phases, ends.get(True), ends.get(False)
+    epilogue = binding.epilogue(step)
 
     def run(epoch: int) -> None:
-        with halo.phases("spmm"):
-            kernel.take(Taken(halo.pattern, source, target, out, epilogue(epoch)))
+        with phases("spmm"):
+            kernel.take(Taken(pattern, source, target, out, epilogue(epoch)))
 
     return run
 
 
 def _sum_sources(source: Source, binding: Binding, step: Step) -> Run:
     """The sum over the arcs from each vertex."""
-    kernel, halo, out = binding.kernel, binding.halo(step), binding.written(step)
-    x = binding.read(step)
+    kernel, pattern, out = binding.kernel, binding.pattern(step), binding.written(step)
+    phases, x = binding.halo(step).phases, binding.read(step)
 
     def run(epoch: int) -> None:
-        with halo.phases("spmm"):
-            kernel.sum_sources(halo.pattern, x, out)
+        with phases("spmm"):
+            kernel.sum_sources(pattern, x, out)
 
     return run
 
 
 def _reduced(binding: Binding, step: Step, kinds: tuple[str, ...], x: Array, out: Array) -> Run:
-    kernel, halo = binding.kernel, binding.halo(step)
-    reduction = Reduction(halo.pattern, kinds, x, out)
+    kernel, phases = binding.kernel, binding.halo(step).phases
+    reduction = Reduction(binding.pattern(step), kinds, x, out)
 
     def run(epoch: int) -> None:
-        with halo.phases("spmm"):
+        with phases("spmm"):
             kernel.reduce_targets(reduction)
 
     return run
@@ -144,12 +165,12 @@ def _sum_targets(target: Target, binding: Binding, step: Step) -> Run:
 
 def _reduce_backward(reduce: Reduce, binding: Binding, step: Step) -> Run:
     """The gradient of each arc's numbers, from that of the functions of them."""
-    kernel, halo, out = binding.kernel, binding.halo(step), binding.written(step)
+    kernel, phases, out = binding.kernel, binding.halo(step).phases, binding.written(step)
     grad, x, value = (binding.read(step, i) for i in range(3))
-    reduction = Reduction(halo.pattern, reduce.kinds, x, value)
+    reduction = Reduction(binding.pattern(step), reduce.kinds, x, value)
 
     def run(epoch: int) -> None:
-        with halo.phases("spmm"):
+        with phases("spmm"):
             kernel.reduce_targets_backward(reduction, grad, out)
 
     return run
@@ -165,8 +186,10 @@ REDUCE = Instruction("reduce", _reduce, passes=1, visits=True)
 REDUCE_BACKWARD = Instruction("reduce_backward", _reduce_backward, passes=3, visits=True)
 
 RULES = {
-    Expand: Rule(EXPAND, one_step(FOLD), keeps_shifts=True, takes=(OWN,), gives=WHOLE),
-    Source: Rule(SOURCE, one_step(SUM_SOURCES), keeps_shifts=True, takes=(WHOLE,), gives=ENTRIES),
-    Target: Rule(TARGET, _target_gradient, keeps_shifts=True, takes=(OWN,), gives=ENTRIES),
-    Reduce: Rule(REDUCE, _reduce_gradient, takes=(ENTRIES,), gives=OWN),
+    Expand: Rule(EXPAND, one_step(FOLD), keeps_shifts=True, takes=((OWN,),), gives=WHOLE),
+    Source: Rule(
+        SOURCE, one_step(SUM_SOURCES), keeps_shifts=True, takes=((WHOLE,),), gives=ENTRIES
+    ),
+    Target: Rule(TARGET, _target_gradient, keeps_shifts=True, takes=((OWN, GROUPS),)),
+    Reduce: Rule(REDUCE, _reduce_gradient, takes=((ENTRIES, GROUPS),)),
 }

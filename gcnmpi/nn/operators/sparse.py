@@ -7,9 +7,10 @@ from collections.abc import Mapping
 import numpy as np
 
 from gcnmpi.nn.binding import Binding, Run
+from gcnmpi.nn.operator import Finish
 from gcnmpi.nn.operators.dense import COMBINE, WEIGHT_GRAD, Linear
 from gcnmpi.nn.operators.inserted import FINISH
-from gcnmpi.nn.program import Finish, Instruction, Step
+from gcnmpi.nn.program import Instruction, Step
 
 
 def _combine(linear: Linear, binding: Binding, step: Step) -> Run:

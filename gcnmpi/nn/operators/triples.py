@@ -9,7 +9,8 @@ import numpy as np
 
 from gcnmpi.kernels.interface.kinds import KindProduct, Kinds, kinds_of
 from gcnmpi.nn.binding import Binding, Run
-from gcnmpi.nn.program import Instruction, Operator, Step
+from gcnmpi.nn.operator import Operator
+from gcnmpi.nn.program import Instruction, Step
 from gcnmpi.nn.tape import Rule, Tape
 
 
