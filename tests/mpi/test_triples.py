@@ -205,6 +205,14 @@ def test_scores_and_mistakes(mpirun, gcnmpi_lines, hear_mistakes, path, tmp_path
     one, three = (np.load(tmp_path / f"{name}.npy") for name in ("one", "three"))
     np.testing.assert_allclose(one, three, rtol=1e-10)
     assert len(one) == len(read_pairs(path, "triples").positives["test"])
+    pairs = read_pairs(path, "triples")
+    rows = zip(pairs.positives["test"].tolist(), pairs.relations["test"], strict=True)
+    lines = [f"{u},{NAMES[r]},{v}\n" for (u, v), r in rows]
+    (tmp_path / "triples.csv").write_text("".join(lines))
+    of_file = ["score", path, *given, "--pairs", tmp_path / "triples.csv"]
+    of_file += ["--columns", "source,relation,target", "--out", tmp_path / "file.npy"]
+    gcnmpi_lines(3, [[*of_file, "--partition", "uneven-3"]])
+    np.testing.assert_array_equal(np.load(tmp_path / "file.npy"), three)
     np.savetxt(tmp_path / "asked.csv", [[0, 5]], "%d", ",")
     random = np.random.default_rng(0)
     negatives = {mask: random.integers(0, N, (4, 2)) for mask in ("val", "test")}
