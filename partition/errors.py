@@ -144,12 +144,17 @@ def check_name(kind: str, name: str, known: Collection[str]) -> str:
 def nearest(name: str, known: Iterable[str]) -> str | None:
     """The name that differs from ``name`` in a letter or two, whatever the case; None without one.
 
+    Of equally near ones, that of the same letters.
+
     >>> nearest("graphblast", ["graphblas", "scipy"]), nearest("gp", ["hp", "rp"])
     ('graphblas', None)
+    >>> nearest("gta", ["gat", "hgt"])
+    'gat'
     """
     lower = {other.lower(): other for other in known}
-    found = difflib.get_close_matches(name.lower(), lower, n=1, cutoff=0.66)
-    return lower[found[0]] if found else None
+    found = difflib.get_close_matches(name.lower(), lower, n=3, cutoff=0.66)
+    turned = [other for other in found if sorted(other) == sorted(name.lower())]
+    return lower[(turned or found)[0]] if found else None
 
 
 def meant_keys(name: str, known: Iterable[str]) -> list[str]:

@@ -47,6 +47,11 @@ force_option = click.option(
     metavar="FILE|NAME",
     help="Score these: a table or .npy of two vertices a row; or a set of pairs in the folder.",
 )
+@click.option(
+    "--columns",
+    metavar="NAMES",
+    help="Columns of FILE in their order: source, target, relation, and - for one not read.",
+)
 @click.option("--of", default="", metavar="train|val|test", help="Of the set: those.  [test]")
 @click.option(
     "--top", type=int, metavar="K", help="Write the K best partners of each vertex instead."
@@ -72,6 +77,7 @@ def score(
     weights: Path,
     network_file: Path | None,
     pairs: str | None,
+    columns: str | None,
     of: str,
     top: int | None,
     vertices: str | None,
@@ -87,13 +93,16 @@ def score(
 
     \b
       gcnmpi score G.graph --weights W.npz --pairs pairs.csv --out scores.npy
+      gcnmpi score kg.graph --weights W.npz --pairs asked.tsv --columns source,relation,target
+          --out scores.npy
       gcnmpi score G.graph --weights W.npz --top 10 --vertices 0,5,9 --out partners.csv
     """
     if (pairs is None) == (top is None):
         told = "say what is scored" if pairs is None else "--pairs and --top exclude each other"
         raise UserError(told, "--pairs FILE scores pairs, --top K finds partners")
     of_partners = [("--vertices", vertices is not None), ("--with-arcs", with_arcs)]
-    for option, there in of_partners if top is None else [("--of", bool(of))]:
+    of_pairs = [("--of", bool(of)), ("--columns", columns is not None)]
+    for option, there in of_partners if top is None else of_pairs:
         if there:
             raise UserError(f"{option} is for --{'top' if top is None else 'pairs'}")
     settings = ("task.name=links", *given.settings)
@@ -106,7 +115,7 @@ def score(
     }  # fmt: skip
     check_distinct({**inputs, "the features of --weights": features_path(weights), "--out": out})
     inferring = Inferring(given.graph, given.partition, config, weights, out, keys, force=force)
-    asked = Scoring(inferring, pairs, of, top or 0, vertices or "all", with_arcs)
+    asked = Scoring(inferring, pairs, of, top or 0, vertices or "all", with_arcs, columns)
 
     def job(comm: Comm) -> int:
         from gcnmpi.report.outcome import print_inference

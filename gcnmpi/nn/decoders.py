@@ -13,14 +13,16 @@ from dataclasses import replace
 
 from gcnmpi.layout.entries import RELATION
 from gcnmpi.nn.network import Builder, Network
-from gcnmpi.nn.operators.triples import RowBy
+from gcnmpi.nn.operators.triples import ComplexProduct, RowBy
 from gcnmpi.options.task import DECODERS, LinkOptions, tells_relations
 from partition.errors import UserError
 
 DEEP = ("hadamard", "concat")  # decoders with hidden layers
 
-TABLE = "decoder.relation"
-"""The rows of relations."""
+ORDERED = ("concat", "transe", "complex")  # that tell the first vertex from the second
+
+TABLE, OFFSET = "decoder.relation", "decoder.bias"
+"""The rows of relations, and a number that is added to all scores."""
 
 LAYER = 1 << 18
 """Of the decoder's first weight: no network is as deep, so no random number is drawn twice."""
@@ -29,12 +31,23 @@ LAYER = 1 << 18
 class TripleBuilder(Builder):
     """Writes decoders that read the relation of a pair."""
 
-    def relation(self) -> int:
-        """The row of each pair's relation, of a trained table (relations, columns of a vertex)."""
-        shape = len(self.schema), self.width(self.input)
-        table = self._random(TABLE, shape, LAYER, "glorot", *shape)
-        kinds = self._of_arcs(RELATION)
-        return self._append(RowBy((kinds,), shape[1], 0, shape[0], table))
+    def __init__(self, task: LinkOptions, width: int) -> None:
+        super().__init__(width, relations=max(1, task.decoder_relations))
+
+    def relation(self, init: str = "glorot", numbers: int = 0) -> int:
+        """The row of each pair's relation, of a trained table (relations, columns of a vertex).
+
+        ``numbers``: columns that "glorot" counts; all unless given.
+        """
+        kinds, width = len(self.schema), self.width(self.input)
+        shape = kinds, width
+        fans = kinds, numbers or width
+        table = self._random(TABLE, shape, LAYER, init, *fans)
+        return self._append(RowBy((self._of_arcs(RELATION),), width, 0, kinds, table))
+
+    def complex_product(self, x: int, y: int) -> int:
+        """Entry by entry x·y, of rows whose columns are [real | imaginary]."""
+        return self._append(ComplexProduct((x, y), self.width(x), 0))
 
 
 def with_decoder(network: Network, task: LinkOptions) -> Network:
@@ -60,9 +73,35 @@ def distmult(task: LinkOptions, width: int) -> Network:
     if not tells_relations(task):
         b = Builder(width)
         return _scored(b, _weighed_dot(b, TABLE))
-    triples = TripleBuilder(width, relations=task.decoder_relations)
+    triples = TripleBuilder(task, width)
     first = triples.multiply(triples.target(triples.input), triples.relation())
     return _scored(triples, triples.row_dots(first, triples.source(triples.input), 1))
+
+
+def transe(task: LinkOptions, width: int) -> Network:
+    """−‖x + r − y‖ₚ of rows of length 1 (Bordes et al. 2013), then + a number if that matters."""
+    b = TripleBuilder(task, width)
+    rows = b.normalize(b.input)
+    moved = b.add(b.target(rows), b.relation("unit"))
+    apart = b.add(moved, b.scale(b.source(rows), -1.0))
+    if task.decoder_p == 1:
+        mean = b.mean_of_heads(b.maximum([apart, b.scale(apart, -1.0)]), width)
+        x = b.scale(mean, -float(width))
+    else:
+        x = b.scale(b.row_dots(apart, b.normalize(apart), 1), -1.0)
+    return _scored(b, b.bias(x, OFFSET, LAYER) if _shifts(task) else x)
+
+
+def complex_(task: LinkOptions, width: int) -> Network:
+    """Re Σ x ⊙ r ⊙ ȳ of complex rows (Trouillon et al. 2016): columns are [real | imaginary]."""
+    if width % 2:
+        raise UserError(
+            f"task.decoder = complex: columns of rows are [real | imaginary], and {width} is odd",
+            f"set task.width={width + 1}",
+        )
+    b = TripleBuilder(task, width)
+    first = b.complex_product(b.target(b.input), b.relation(numbers=width // 2))
+    return _scored(b, b.row_dots(first, b.source(b.input), 1))
 
 
 def hadamard(task: LinkOptions, width: int) -> Network:
@@ -98,7 +137,7 @@ def concat(task: LinkOptions, width: int) -> Network:
 
 def symmetric(task: LinkOptions) -> bool:
     """Whether the score of (u, v) is that of (v, u)."""
-    return task.decoder != "concat"
+    return task.decoder not in ORDERED
 
 
 def _weighed_dot(b: Builder, name: str) -> int:

@@ -123,6 +123,8 @@ class Scoring:
         or their names with commas between them; or "all".
     with_arcs : bool
         Whether a partner may be one that the vertex has an arc with.
+    columns : str, optional
+        Meaning of the columns of a file of pairs: "source,relation,target".
     """
 
     inferring: Inferring
@@ -131,6 +133,7 @@ class Scoring:
     top: int = 0
     vertices: Any = "all"
     with_arcs: bool = False
+    columns: str | None = None
 
 
 def check_training_files(asked: Training, config_file: Path | None = None) -> None:

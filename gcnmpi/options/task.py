@@ -98,9 +98,11 @@ DECODERS = Registry(
         "hadamard": "gcnmpi.nn.decoders:hadamard",
         "concat": "gcnmpi.nn.decoders:concat",
         "distmult": "gcnmpi.nn.decoders:distmult",
+        "transe": "gcnmpi.nn.decoders:transe",
+        "complex": "gcnmpi.nn.decoders:complex_",
     },
 )
-OF_RELATIONS = ("distmult",)  # decoders that tell relations of pairs apart
+OF_RELATIONS = ("distmult", "transe", "complex")  # decoders that tell relations of pairs apart
 
 
 @options_of("task", of_all=True)
@@ -186,8 +188,12 @@ class LinkOptions(TaskConfig):
         False, "links: add the decoder's input to each hidden layer, which is as wide"
     )
     decoder_relations: int = key(
-        0, "links: relations of pairs that distmult tells apart; 0: those of the pairs", low=0,
-        below=2**16 + 1, example=1,
+        0, "links: relations of pairs that distmult, transe and complex tell apart; 0: those of "
+        "the pairs", low=0, below=2**16 + 1, example=1,
+    )  # fmt: skip
+    decoder_p: int = key(
+        1, "links, transe: the distance is the sum of absolute numbers (1) or Euclidean (2)", low=1,
+        below=3, needs=("task.decoder", "transe"),
     )  # fmt: skip
     objective: str = key(
         "bce",

@@ -22,7 +22,7 @@ from gcnmpi.nn.operators.arcs import (
 )
 from gcnmpi.nn.operators.relations import LinearBy
 from gcnmpi.nn.operators.spaces import Expand, Reduce, Source, Target
-from gcnmpi.nn.operators.triples import RowBy
+from gcnmpi.nn.operators.triples import ComplexProduct, RowBy
 from gcnmpi.proof.passes import ArcRows, Arrays, Backward, Gradients, Pass
 from partition.graph.examples import ARCS, VERTICES
 
@@ -215,6 +215,20 @@ def _row_by(op: RowBy, x: list, w: Arrays, run: Pass) -> Made:
     return table[kinds], backward
 
 
+def _complex_product(op: ComplexProduct, x: list, w: Arrays, run: Pass) -> Made:
+    first, second = (part[:, : op.width // 2] + 1j * part[:, op.width // 2 :] for part in x)
+
+    def backward(g: np.ndarray) -> Gradients:
+        whole = g[:, : op.width // 2] + 1j * g[:, op.width // 2 :]
+        return [_parts(whole * second.conj()), _parts(whole * first.conj())], {}
+
+    return _parts(first * second), backward
+
+
+def _parts(z: np.ndarray) -> np.ndarray:
+    return np.hstack((z.real, z.imag))
+
+
 def _wide(values: np.ndarray, width: int) -> np.ndarray:
     """A number for each head, for each of its columns."""
     return np.repeat(values, width // values.shape[1], axis=1)
@@ -239,4 +253,5 @@ ARC_RULES: Mapping[type[Operator], Callable[..., Made]] = {
     HeadDots: _head_dots,
     LinearBy: _linear_by,
     RowBy: _row_by,
+    ComplexProduct: _complex_product,
 }

@@ -52,7 +52,7 @@ class LinkProblem:
             for mask, of in pairs.positives.items()
         }
         self._known = set(_triples(pairs.positives["train"], self._relations["train"]))
-        if not pairs.directed or task.decoder != "concat":  # a score that has no direction
+        if not pairs.directed or task.decoder not in ("concat", "transe", "complex"):
             self._known |= {(v, u, r) for u, v, r in self._known}
 
     def gradient(

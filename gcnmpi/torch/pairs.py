@@ -39,6 +39,9 @@ class ScoredHere(OfThisProcess):
         Which of them count: not a negative that is its positive, or a vertex with itself.
     ends : (2, m) int64 tensor
         Numbers of the first and second vertex of each in the graph.
+    relations : (m,) int64 tensor, or None
+        The relation of each, a negative's that of its positive; −1 of a negative that positives
+        have in common. None: the pairs have no relations.
     """
 
     def __init__(
@@ -48,13 +51,15 @@ class ScoredHere(OfThisProcess):
         self._moves = moves.for_plan(pairs.plan, once=True) if ranks.comm.size > 1 else None
         rows = np.repeat(np.arange(pairs.pattern.shape[0]), np.diff(pairs.pattern.indptr))
         local = np.stack((rows, pairs.pattern.indices.astype(np.int64)))
-        first, positive, counts = given
+        first, positive, counts, *relations = given
         # The row of a pair is the end that the rank owns, which may be the second.
         turned = pairs.ids[local[0]] != first
         local = np.where(turned, local[::-1], local)
         self._local = torch.from_numpy(np.ascontiguousarray(local))
         self.ends = torch.from_numpy(pairs.ids.astype(np.int64)[local])
         self.positive, self.counts = torch.from_numpy(positive), torch.from_numpy(counts)
+        of = [torch.from_numpy(each.astype(np.int64)) for each in relations]
+        self.relations = of[0] if of else None
 
     def __len__(self) -> int:
         return self._local.shape[1]
@@ -104,9 +109,9 @@ class Pairs(OfThisProcess):
         of = self._drawer.batches_of(epoch, self._numbers)
         for batch in range(self.num_batches):
             here = self._drawer.draw(epoch, batch, self._numbers[of == batch])
-            negatives = here.negatives.reshape(-1, 2)
             counts = np.concatenate((np.ones(len(here.pairs), bool), here.counts.ravel()))
-            yield self._placed(here.pairs, negatives, counts, lasts=False)
+            positive = np.arange(len(counts)) < len(here.pairs)
+            yield self._placed(here.every, positive, counts, here.every_relation, lasts=False)
 
     def held_out(self, mask: str) -> ScoredHere:
         """The positives of "val" or "test", and the negatives that they have in common.
@@ -121,8 +126,12 @@ class Pairs(OfThisProcess):
         for kind in (self.set.positives, self.set.negatives):
             every = kind.get(mask, np.zeros((0, 2), np.int64))
             ends.append(np.asarray(every[slice_of(len(every), comm.rank, comm.size)], np.int64))
-        counts = np.ones(sum(map(len, ends)), bool)
-        return self._placed(ends[0], ends[1], counts, lasts=True)
+        pairs, relations = np.concatenate(ends), self.set.relations.get(mask)
+        positive = np.arange(len(pairs)) < len(ends[0])
+        if relations is not None:
+            own = relations[slice_of(len(relations), comm.rank, comm.size)]
+            relations = np.append(own, np.full(len(ends[1]), -1))
+        return self._placed(pairs, positive, np.ones(len(pairs), bool), relations, lasts=True)
 
     @cached_property
     def _places(self) -> np.ndarray:
@@ -130,11 +139,16 @@ class Pairs(OfThisProcess):
 
     @eager
     def _placed(
-        self, positives: np.ndarray, negatives: np.ndarray, counts: np.ndarray, lasts: bool
+        self,
+        pairs: np.ndarray,
+        positive: np.ndarray,
+        counts: np.ndarray,
+        relations: np.ndarray | None,
+        lasts: bool,
     ) -> ScoredHere:
         self._ranks.together("pairs")
-        pairs = np.concatenate((positives, negatives))
-        given = [pairs[:, 0], np.arange(len(pairs)) < len(positives), counts]
+        given = [pairs[:, 0], positive, counts]
+        given += [] if relations is None else [relations]
         rows = self._laid.rows
         facts = self._ranks.comm, self._laid.plan.own, rows.parts, self._places, pairs, given
         placed = place_pairs(*facts, who_scores(not self._ordered, lasts), self._limit)
@@ -162,7 +176,8 @@ class OfPairs:
         Parameters
         ----------
         negatives : str
-            "uniform,K": so many drawn pairs for each positive; "pool,B": its first vertex with each
+            "uniform,K": so many drawn pairs for each positive; "corrupt,K": so many with a drawn
+            vertex in place of either end; "pool,B": its first vertex with each
             of B drawn ones; "given": those of the pairs.
         batch : int
             Positives of a batch; 0: all in one.

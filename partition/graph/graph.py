@@ -105,8 +105,7 @@ class Graph:
     @property
     def schema(self) -> Schema:
         """The names of types of vertices and of relations."""
-        types = () if self.vertex_types is None else self.vertex_types.names
-        return Schema(types, tuple(self.relations))
+        return Schema(self.vertex_types.names if self.vertex_types else (), tuple(self.relations))
 
     def features_of(self, name: str) -> np.ndarray | None:
         """Features of the vertices of a type, (n_type, d_type) float32; None where it has none."""

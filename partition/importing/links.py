@@ -98,13 +98,22 @@ def import_pairs(
     return pairs, notes
 
 
-def listed_pairs(path: Path, graph: Graph) -> np.ndarray:
+def listed_pairs(
+    path: Path, graph: Graph, columns: str | None = None
+) -> tuple[np.ndarray, np.ndarray | None]:
     """The pairs in a list of them, (m, 2) vertices, in its order: a table, ``.npy`` or Parquet.
 
-    A UserError if it cannot be read, or names a vertex that the graph does not have.
+    And their relations, (m,) integers, where ``columns`` names them. A UserError if it cannot be
+    read, or names a vertex or a relation that the graph does not have.
     """
     text = graph.ids is not None and graph.ids.dtype.kind == "U"
-    return vertices_of(read_list(path, None, text)["positives"], graph, str(path))
+    arrays = read_list(path, columns, text)
+    pairs, relations = vertices_of(arrays["positives"], graph, str(path)), arrays.get("relations")
+    if relations is None:
+        return pairs, None
+    if not graph.relations and relations.dtype.kind not in "iu":
+        raise UserError(f"{path}: relations are numbers, as the graph has none with names")
+    return pairs, number_relations({"": relations}, str(path), graph.relations)[0][""]
 
 
 def pairs_of(

@@ -63,6 +63,7 @@ CASES |= {
     }
     for decoder, objective in product(OF_RELATIONS, OBJECTIVES)
 }  # fmt: skip
+CASES["transe of relations, Euclidean"] = CASES["transe of relations, bce"] | {"decoder_p": 2}
 RELATIONS = 4  # of the pairs that have some
 
 
@@ -185,7 +186,7 @@ def scores(
     """The scores of pairs (…, 2), by the decoder's formula."""
     x, y = rows[pairs[..., 0]], rows[pairs[..., 1]]
     if tells_relations(task):
-        return (of["decoder.relation"][relations] * x * y).sum(-1)
+        return of_triples(task, x, of["decoder.relation"][relations], y) + of.get("decoder.bias", 0)
     if task.decoder == "dot":
         return (x * y).sum(-1)
     if task.decoder == "distmult":
@@ -197,6 +198,19 @@ def scores(
         weight = of[f"decoder.lins.{k}.weight"]
         h = h @ weight.reshape(-1, h.shape[-1]).T + of.get(f"decoder.lins.{k}.bias", 0)
     return h[..., 0]
+
+
+def of_triples(
+    task: LinkOptions, x: torch.Tensor, r: torch.Tensor, y: torch.Tensor
+) -> torch.Tensor:
+    """The scores of triples, as ``torch_geometric.nn.kge`` gives them; rows of length 1."""
+    if task.decoder == "distmult":
+        return (x * r * y).sum(-1)
+    if task.decoder == "transe":
+        x, y = (torch.nn.functional.normalize(z, dim=-1) for z in (x, y))
+        return -(x + r - y).norm(p=task.decoder_p, dim=-1)
+    x, r, y = (torch.complex(*z.chunk(2, -1)) for z in (x, r, y))
+    return (x * r * y.conj()).sum(-1).real
 
 
 def loss_of(

@@ -82,7 +82,7 @@ class Hetero(TypedLayer):
         return model.convolution == "sage"
 
     def arrays(self, own: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
-        """Those of PyTorch Geometric's layer."""
+        """The arrays of PyTorch Geometric's layer."""
         found = {}
         for number, one in enumerate(self.relations):
             at = f"convs.<{'___'.join(one)}>."
@@ -132,7 +132,7 @@ class Hgt(TypedLayer):
         self.layer = [pyg.HGTConv(dict.fromkeys(metadata[0], d_in), width, metadata, heads)]
 
     def arrays(self, own: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
-        """Those of PyTorch Geometric's layer, whose ``k_rel`` has all relations of a head first."""
+        """The arrays of PyTorch Geometric's layer, in whose ``k_rel`` heads come first."""
         found, count = {}, len(self.relations)
         for place, name in enumerate(self.types.names):
             for end, dim in (("weight", 1), ("bias", 0)):

@@ -39,6 +39,20 @@ CASES = {
     "sage-distmult-given": [
         "model.name=sage", "task.decoder=distmult", "task.negatives=given", "task.objective=auc",
     ],
+    "rgcn-transe-bce-filtered": [*RGCN, "task.decoder=transe", "task.ranked=filtered"],
+    "gcn-transe-softmax-2": [
+        "task.decoder=transe", "task.decoder_p=2", "task.objective=softmax", "task.filter=true",
+        "task.negatives=uniform,3",
+    ],
+    "gcn-transe-one-filtered": [
+        "task.decoder=transe", "task.decoder_p=2", "task.decoder_relations=1",
+        "task.ranked=filtered", "task.objective=auc",
+    ],
+    "rgcn-complex-bce": [*RGCN, "task.decoder=complex", "task.filter=true", "kernel=scipy"],
+    "gcn-complex-auc-filtered": [
+        "task.decoder=complex", "task.objective=auc", "task.ranked=filtered", "task.width=4",
+        "task.batch=50",
+    ],
     "rgcn-distmult-filtered": [
         *RGCN, "task.decoder=distmult", "task.ranked=filtered", "task.metrics=hits@1,hits@10",
     ],
@@ -147,14 +161,15 @@ def test_verify_knows_relations(verified, path, nranks):
     parts = None if nranks == 1 else f"uneven-{nranks}"
     cases = [
         {"graph": path, "partition": parts, "settings": settings_of(name)}
-        for name in ("rgcn-distmult-bce", "gcn-distmult-softmax")
+        for name in ("rgcn-distmult-bce", "gcn-transe-softmax-2", "gcn-complex-auc-filtered")
     ]
     for checks in verified(nranks, cases):
         assert {"loss curve", "first gradient", "metrics", "finite differences"} <= checks
 
 
+@pytest.mark.parametrize("decoder", ["distmult", "transe"])
 @pytest.mark.parametrize("nranks", [1, 4])
-def test_bytes_and_messages_are_those_that_are_planned(trained, path, nranks):
+def test_bytes_and_messages_are_those_that_are_planned(trained, path, nranks, decoder):
     stored = open_graph(path)
     pairs = read_pairs(path, "triples")
     kept = {"positives": only_train(path), "candidates": {}}
@@ -163,7 +178,7 @@ def test_bytes_and_messages_are_those_that_are_planned(trained, path, nranks):
     }
     write_pairs(path, triples_of(path, "train", **kept), force=True)
     settings = latest(
-        *COMMON, *RGCN, "task.decoder=distmult", "task.objective=softmax", "task.pairs=train",
+        *COMMON, *RGCN, f"task.decoder={decoder}", "task.objective=softmax", "task.pairs=train",
         "train.epochs=1", "train.eval_every=0", "scheme.exchange=rows",
     )  # fmt: skip
     parts = None if nranks == 1 else f"uneven-{nranks}"
@@ -190,6 +205,14 @@ def test_scores_and_mistakes(mpirun, gcnmpi_lines, hear_mistakes, path, tmp_path
     one, three = (np.load(tmp_path / f"{name}.npy") for name in ("one", "three"))
     np.testing.assert_allclose(one, three, rtol=1e-10)
     assert len(one) == len(read_pairs(path, "triples").positives["test"])
+    pairs = read_pairs(path, "triples")
+    rows = zip(pairs.positives["test"].tolist(), pairs.relations["test"], strict=True)
+    lines = [f"{u},{NAMES[r]},{v}\n" for (u, v), r in rows]
+    (tmp_path / "triples.csv").write_text("".join(lines))
+    of_file = ["score", path, *given, "--pairs", tmp_path / "triples.csv"]
+    of_file += ["--columns", "source,relation,target", "--out", tmp_path / "file.npy"]
+    gcnmpi_lines(3, [[*of_file, "--partition", "uneven-3"]])
+    np.testing.assert_array_equal(np.load(tmp_path / "file.npy"), three)
     np.savetxt(tmp_path / "asked.csv", [[0, 5]], "%d", ",")
     random = np.random.default_rng(0)
     negatives = {mask: random.integers(0, N, (4, 2)) for mask in ("val", "test")}
@@ -206,6 +229,7 @@ def test_scores_and_mistakes(mpirun, gcnmpi_lines, hear_mistakes, path, tmp_path
         ("task.pairs=common",): ("negatives", "task.decoder_relations=1"),
         ("task.decoder_relations=2",): "have 4 relations",
         ("task.pairs=plain", "task.decoder_relations=4"): "have no relations",
+        ("task.decoder=complex", "task.width=5"): ("5 is odd", "task.width=6"),
     }
     for some, says in refused.items():
         told.append(([*train, *sets(*latest(*settings, *some))], says))

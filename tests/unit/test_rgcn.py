@@ -110,7 +110,7 @@ def test_arrays_of_pytorch_geometric_are_read(name, tmp_path):
     np.savez(tmp_path / "w.npz", **to_state(network, arrays))
     given = {"model.name", *(f"model.{key}" for key in OPTIONS[name])}
     found = read_weights(tmp_path / "w.npz", config, given, 6, typed_graph().schema)
-    assert (found.widths, found.relations) == ((6, 4, 2), typed_graph().relations)
+    assert (found.widths, found.schema) == ((6, 4, 2), typed_graph().schema)
     for key, array in arrays.items():
         np.testing.assert_array_equal(found.parameters[key], array)
 

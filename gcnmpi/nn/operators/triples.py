@@ -25,9 +25,24 @@ class RowBy(Operator):
     told = "kinds {kinds}"
 
 
+@dataclass(frozen=True)
+class ComplexProduct(Operator):
+    """y = x₁·x₂, entry by entry, of complex rows: their columns are [real | imaginary]."""
+
+    title = "complex product"
+
+
 def _row_by_gradient(tape: Tape, number: int, gradient: int) -> None:
     (kinds,) = tape.operators[number].inputs
     tape.of_parameters(ROW_BY_GRAD, number, (kinds, gradient))
+
+
+def _complex_gradient(tape: Tape, number: int, gradient: int) -> None:
+    """The gradient times the conjugate of the other row."""
+    x, y = tape.operators[number].inputs
+    for one, other in ((x, y), (y, x)):
+        if tape.wanted[one]:
+            tape.contribute(one, tape.step(COMPLEX_BACKWARD, number, (gradient, other), like=one))
 
 
 def _row_by(rows: RowBy, binding: Binding, step: Step) -> Run:
@@ -62,6 +77,24 @@ def _row_by_grad(rows: RowBy, binding: Binding, step: Step) -> Run:
     return run
 
 
+def _complex_product(operator: Operator, binding: Binding, step: Step) -> Run:
+    """Of both rows; or, of a gradient, with the conjugate of the second one."""
+    half = operator.width // 2
+    sign = -1.0 if step.instruction is COMPLEX_BACKWARD else 1.0
+    arrays = binding.read(step), binding.read(step, 1), binding.written(step)
+    (a, b), (c, d), (real, imaginary) = ((x[:, :half], x[:, half:]) for x in arrays)
+    copy = binding.kernel.copy
+
+    def run(epoch: int) -> None:
+        copy(b * d, real)
+        copy(a * d, imaginary)
+        for part, factor, own in ((real, -sign, a), (imaginary, sign, b)):
+            part *= factor
+            part += own * c
+
+    return run
+
+
 def _numbers(binding: Binding, step: Step) -> np.ndarray:
     return binding.kernel.to_host(binding.read(step))[:, 0].astype(np.int64)
 
@@ -73,5 +106,10 @@ def _kept(step: Step, rows: int, columns: int, entries: int) -> int:
 
 ROW_BY = Instruction("row_by", _row_by, passes=2, kept=_kept)
 ROW_BY_GRAD = Instruction("row_by_grad", _row_by_grad, passes=1)
+COMPLEX = Instruction("complex", _complex_product, passes=4)
+COMPLEX_BACKWARD = Instruction("complex_backward", _complex_product, passes=4)
 
-RULES = {RowBy: Rule(ROW_BY, _row_by_gradient)}
+RULES = {
+    ComplexProduct: Rule(COMPLEX, _complex_gradient),
+    RowBy: Rule(ROW_BY, _row_by_gradient),
+}

@@ -46,7 +46,13 @@ def score_pairs(comm: Comm, asked: Scoring, tell: Tell = lambda line: None) -> I
         if decoder.relations > 1 and relations is None:
             raise UserError(
                 f"{asked.inferring.weights} tells relations apart, and the pairs have none",
-                "name a set of pairs in the folder that has them, with --of train, val or test",
+                "give --columns source,relation,target, or the name of pairs in the folder",
+            )
+        largest = -1 if relations is None else int(relations.max(initial=-1))
+        if largest >= decoder.relations > 1:
+            raise UserError(
+                f"{asked.inferring.weights} knows {decoder.relations} relations, and a pair is of "
+                f"relation {largest}"
             )
     parameters, rows = of_decoder(problem, done.weights.parameters), done.result.array
     scores = np.empty(len(mine), problem.runtime.kernel.dtype)
@@ -96,7 +102,7 @@ def top_partners(
             raise UserError(
                 f"{asked.inferring.weights} tells relations apart: a vertex has other partners by "
                 "each",
-                "score pairs that have relations: --pairs NAME --of test",
+                "score pairs that have relations: --pairs",
             )
     vertices: np.ndarray = np.arange(stored.manifest.n) if picked is None else picked
     parameters, rows = of_decoder(problem, done.weights.parameters), done.result.array
@@ -207,7 +213,8 @@ def _given(
         found, where = pairs.positives[mask], f"{name}, {mask}"
         relations = pairs.relations.get(mask)
     elif isinstance(asked.pairs, str | Path):
-        found, where = listed_pairs(Path(asked.pairs), stored.graph), str(asked.pairs)
+        where = str(asked.pairs)
+        found, relations = listed_pairs(Path(where), stored.graph, asked.columns)
     else:
         found, where = np.asarray(asked.pairs), "pairs"
         if found.ndim != 2 or found.shape[1] != 2 or found.dtype.kind not in "iuU":

@@ -20,7 +20,7 @@ from gcnmpi.nn.decoders import symmetric
 from gcnmpi.nn.model import Passes
 from gcnmpi.nn.program import FEATURES, Program, products
 from gcnmpi.options.task import LinkOptions
-from gcnmpi.run.links.forms import form_of
+from gcnmpi.run.links.forms import form_of, of_length_one
 from gcnmpi.run.problem import Problem
 from gcnmpi.schemes.operations import EXCHANGES
 from gcnmpi.schemes.row_scheme import RowScheme
@@ -87,8 +87,7 @@ class Decoder:
         reads these; ``lasts``: whether they stay for many steps.
         """
         if self.relations:
-            of_all = np.zeros(len(pairs), np.int32)
-            given = [*given, of_all if relations is None else relations.astype(np.int32)]
+            given = [*given, self.kinds(relations, len(pairs))]
         runtime, limit = self._problem.runtime, self._problem.config.loading.max_bytes
         who = who_scores(self.symmetric, lasts)
         facts = runtime.comm, self.own, self.parts, self.places, pairs
@@ -137,6 +136,12 @@ class Decoder:
         )  # fmt: skip
         return Scored(pairs, passes, scheme)
 
+    def kinds(self, relations: np.ndarray | None, count: int) -> np.ndarray:
+        """The relations of pairs, (count,) int32, as far as the decoder tells them apart."""
+        if relations is None or self.relations == 1:
+            return np.zeros(count, np.int32)
+        return relations.astype(np.int32)
+
     def _arcs(self, pairs: ScoredPairs) -> dict[str, Array]:
         """The rows of pairs that the program reads."""
         if not self.relations:
@@ -164,7 +169,7 @@ class KnownPairs:
         ends = np.asarray(every[mine], np.int64)
         self._n, self._relations = n, decoder.relations
         relations = np.zeros(len(ends), np.int64)
-        if self._relations and pairs.relations:
+        if self._relations > 1 and pairs.relations:
             relations += pairs.relations["train"][mine]
         both = [ends]
         if decoder.symmetric or not pairs.directed:
@@ -240,12 +245,15 @@ class LocalScores:
         kernel = problem.runtime.kernel
         self._problem, self._kernel, self._parameters = problem, kernel, parameters
         self._decoder, self._given = decoder, own
-        self._own, self._host = len(own), kernel.to_host(own)
-        self._sent, self._count = np.empty((sent, own.shape[1]), kernel.dtype), 0
-        self._rows: Array | None = None  # own ones and those that were sent
         task = problem.config.task
         assert isinstance(task, LinkOptions)
-        self._form = form_of(task, parameters, kernel.to_host)
+        self._form, self._host = form_of(task, parameters, kernel.to_host), kernel.to_host(own)
+        if self._form is not None and self._form.p:
+            self._host = of_length_one(self._host)
+            self._given = kernel.from_host(self._host)
+        self._own = len(own)
+        self._sent, self._count = np.empty((sent, own.shape[1]), kernel.dtype), 0
+        self._rows: Array | None = None  # own ones and those that were sent
 
     @property
     def width(self) -> int:
@@ -294,7 +302,7 @@ class LocalScores:
 
     def norms(self) -> np.ndarray:
         """The norms of own rows, (nown,) float64, for :meth:`bound`; ∞: scores have no bound."""
-        if self._form is None:
+        if self._form is None or self._form.p:
             return np.full(self._own, np.inf)
         squares = np.einsum("ij,ij->i", self._host, self._host, dtype=np.float64)
         norms: np.ndarray = np.sqrt(squares)
@@ -306,7 +314,7 @@ class LocalScores:
         By Cauchy and Schwarz; a is one where scores have no bound.
         """
         sent = self._sent[: self._count]
-        if self._form is None:
+        if self._form is None or self._form.p:
             return np.ones(len(sent)), 0.0
         queries = self._form.queries(sent, None)
         return np.linalg.norm(queries, axis=1).astype(np.float64), self._form.offset
@@ -355,7 +363,7 @@ class LocalScores:
         pattern = sp.csr_array((np.ones(len(order), np.int8), columns, starts), (count, count))
         numbers, none = np.arange(count), np.zeros(0, np.int64)
         plan = Plan(numbers, none, none, np.zeros(1, int), none, np.zeros(1, int), none)
-        of = np.zeros(len(order), np.int32) if relations is None else relations[order]
+        of = self._decoder.kinds(relations, len(order))[order]
         given = [of, np.zeros(len(order), np.uint64)]
         alone = ScoredPairs(plan, pattern, numbers, given, None)
         scored = self._decoder.scored(alone, rows, self._parameters, together=False)

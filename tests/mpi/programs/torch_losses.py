@@ -6,6 +6,7 @@ through expand, aggregate, dropout and mean, by differences. Usage: torch_losses
 
 import sys
 import warnings
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -44,7 +45,9 @@ def prepare(folder):
     __import__("forces").make(folder / "forces.graph", 3)
     path = folder / "links.graph"
     gcnmpi.graph.from_arrays(ends.T, random.standard_normal((40, 3)), folder=path)
-    write_pairs(path, split_pairs(open_graph(path).graph, (0.7, 0.1, 0.2)))
+    pairs = split_pairs(open_graph(path).graph, (0.7, 0.1, 0.2))
+    relations = {mask: random.integers(0, 5, len(of)) for mask, of in pairs.positives.items()}
+    write_pairs(path, replace(pairs, relations=relations))
     for name, n in (("meshgraphnet", 40), ("forces", 27), ("links", 40)):
         for k in (2, 3, 4):
             store_parts(folder / f"{name}.graph", f"uneven-{k}", uneven_parts(n, k), k, mixed=False)
@@ -90,6 +93,21 @@ def check_gradients(g):
     assert torch.autograd.gradgradcheck(loss, numbers)
 
 
+def check_relations(g):
+    """A positive has its relation, and negatives that positives have in common have none."""
+    pairs = g.pairs("corrupt,2", batch=20)
+    for mask, some in (("train", pairs.batches(1)), ("val", [pairs.held_out("val")])):
+        listed = zip(pairs.set.positives[mask].tolist(), pairs.set.relations[mask], strict=True)
+        known = {frozenset(ends): relation for ends, relation in listed}
+        for here in some:
+            positive = here.positive.numpy()
+            ends, relations = here.ends.numpy()[:, positive].T, here.relations.numpy()
+            assert [known[frozenset(pair)] for pair in ends.tolist()] == relations[
+                positive
+            ].tolist()
+            assert mask == "train" or (relations[~positive] == -1).all()
+
+
 def main(comm) -> int:
     folder = Path(sys.argv[2])
     sys.path.insert(0, sys.argv[1])
@@ -106,6 +124,8 @@ def main(comm) -> int:
             parts = f"uneven-{size}" if size > 1 else None
             g = gcnmpi.torch.open(graph, parts, dtype=torch.float64, comm=few, **example.OPTIONS)
             found[name].append(curve(example, g))
+            if name == "links":
+                check_relations(g)
         if size == 3:
             check_gradients(g)
     if comm.rank == 0:
