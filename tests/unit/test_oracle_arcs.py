@@ -8,7 +8,7 @@ from gcnmpi.layout.entries import entry_keys
 from gcnmpi.nn.operators import arcs, spaces
 from gcnmpi.nn.operators.elementwise import Drop
 from gcnmpi.nn.operators.norms import BatchNorm, LayerNorm
-from gcnmpi.proof.arcs import gives_arcs
+from gcnmpi.proof import arcs as oracle_arcs
 from gcnmpi.proof.passes import ArcRows, Pass
 from gcnmpi.proof.rules import RULES
 from partition.graph.graph import Graph
@@ -83,7 +83,8 @@ def made(name):
     x = [random.standard_normal(of[shape]) for shape in shapes]
     weights = {key: random.standard_normal(WIDTH) for key in ("v", "b", "mean")}
     weights["variance"] = np.ones(WIDTH)
-    of_arcs = gives_arcs(operator, [shape != "n" for shape in shapes])
+    given = ["vertices" if shape == "n" else "arcs" for shape in shapes]
+    of_arcs = oracle_arcs.rows_of(operator, given) == "arcs"
     return operator, x, weights, a_pass(keys=rows_of().keys if of_arcs else None)
 
 
