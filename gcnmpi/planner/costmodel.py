@@ -63,6 +63,8 @@ BIAS, RELU, RELU_BACKWARD, PLUS, LOSS, UPDATE = 3, 2, 3, 3, 12, 10
 # Products that compute, and how often. Attention is as one product with M, its gradient as two.
 ARITHMETIC = dict.fromkeys((*SUMS, *DENSE, Operation.WEIGHT_GRAD, Operation.EXPAND), 1)
 ARITHMETIC |= {Operation.FOLD: 2}
+# Steps of a product by kind; its gradients may be added by another step.
+BY_KIND = LINEAR_BY, LINEAR_BY_T, LINEAR_BY_GRAD
 
 
 @dataclass(frozen=True)
@@ -226,7 +228,7 @@ def _sparse_seconds(case: Case, rank: int, step: Step) -> float:
 def _seconds_by_kind(case: Case, rank: int, step: Step) -> float:
     """Seconds of a product of rows with the weight of each one's kind, or of its gradients."""
     linear, values = step.operator, case.program.values
-    if not isinstance(linear, LinearBy):
+    if not isinstance(linear, LinearBy) or step.instruction not in BY_KIND:
         return 0.0
     rows, inner = case.rows(rank, values[step.number].place), values[linear.inputs[1]].width
     product = {

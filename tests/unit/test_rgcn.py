@@ -12,11 +12,13 @@ from gcnmpi.nn.describe import network_of
 from gcnmpi.nn.initial import initial
 from gcnmpi.nn.state import to_parameters, to_state
 from gcnmpi.options.config import from_table
+from gcnmpi.planner.machine import Machine
+from gcnmpi.planner.ranking import Setting, rank_schemes
 from gcnmpi.proof.oracle import Problem
 from gcnmpi.run.weights import read_weights
 from partition.errors import UserError
 from partition.graph.graph import arcs
-from partition.graph.store import write_graph
+from partition.graph.store import open_graph, write_graph
 
 RELATIONS, FEATURES = 3, 6
 OPTIONS = {
@@ -138,6 +140,27 @@ def test_weights_are_of_their_relations_and_features_of_types(trained, tmp_path)
     write_graph(tmp_path / "wide.graph", replace(graph, type_features=widths), source={})
     with pytest.raises(UserError, match=r"the weights take \{'paper': 2, 'author': 3\}"):
         gcnmpi.infer(tmp_path / "wide.graph", weights)
+
+
+OF_TYPES = {
+    "sage": {"name": "hetero"},
+    "gat": {"name": "hetero", "convolution": "gat"},
+    "hgt": {"name": "hgt", "heads": 2},
+}
+
+
+@pytest.mark.parametrize("model", OF_TYPES.values(), ids=list(OF_TYPES))
+def test_networks_of_types_are_trained_inferred_and_priced(model, tmp_path):
+    path, options = tmp_path / "g.graph", {f"model_{key}": value for key, value in model.items()}
+    write_graph(path, typed_graph(), source={})
+    options |= {"model_hidden": [4, 4], "train_epochs": 2}
+    weights = gcnmpi.train(path, out=tmp_path / "run", **options)
+    assert gcnmpi.infer(path, weights).shape == (9, 2)
+    config = from_table({"model": {"hidden": [4, 4]} | model})
+    setting = Setting(open_graph(path), config, Machine(), ranks_per_node=1)
+    ranked, _ = rank_schemes(setting, 2, schemes=["p2p", "bcast"])
+    assert len(ranked) == 2
+    assert all(one.cost.seconds > 0 for one in ranked)
 
 
 OWN = """
