@@ -73,8 +73,8 @@ class Binding:
         self._matrices, self._kept, self._sliced = matrices, kept, sliced
         self._slice: ArcSlice | None = None
 
-    def of_slice(self, arcs: ArcSlice, gradients: Mapping[str, Array]) -> Binding:
-        """The same for a slice of arcs and the vertices that they lead to."""
+    def of_slice(self, arcs: ArcSlice | None, gradients: Mapping[str, Array]) -> Binding:
+        """The same for a slice of arcs and the vertices that they lead to, or for all."""
         found = copy(self)
         found._slice, found.gradients = arcs, gradients
         return found

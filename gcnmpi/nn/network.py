@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from gcnmpi.core.functions import AVERAGES, REDUCTIONS
 from gcnmpi.layout.entries import GROUP, OF_RELATIONS, RELATION, SHARE, TYPE
@@ -137,6 +138,13 @@ class Builder(Writing):
             return y
         fan = inner if init == "uniform" else 0
         return self.add(y, self.row_by_kind(y, width, f"{name}.bias", layer, fan_in=fan))
+
+    def linear_again(self, made: int, x: int) -> int:
+        """x times the weight by kind that another value is ``made`` with; of rows of any space."""
+        linear, (of_rows, kinds) = self._operators[made], self._kinds(x)
+        assert isinstance(linear, LinearBy)
+        assert linear.kinds == kinds
+        return self._append(replace(linear, inputs=(of_rows, x), layer=self.layer(x)))
 
     def row_by_kind(
         self, like: int, width: int, name: str, layer: int, value: str = "0", fan_in: int = 0

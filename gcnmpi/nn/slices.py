@@ -32,37 +32,47 @@ def bind(
     found: list[Run] = []
     there: dict[int, int] = {}
     memory: dict[str, Array] = {}
+    first: dict[str, int] = {}
     for loop, some in groupby(steps, lambda step: step.loop):
         inside = list(some)
-        if not loop:
-            found += [step.bind(binding) for step in inside]
-        for arcs in slices if loop else ():
-            if not arcs.number:
-                part = binding.of_slice(arcs, binding.gradients)
-                found += [step.bind(part) for step in inside]
-                continue
-            shares = Shares(binding.kernel, binding.gradients, memory)
-            part = binding.of_slice(arcs, shares)
-            found += [shares.added(step.bind(part)) for step in inside]
+        for arcs in slices if loop else (None,):
+            for step in inside:
+                later = arcs is not None and arcs.number > 0
+                facts = binding.kernel, binding.gradients, memory, first
+                shares = Shares(*facts, None if later else step.number)
+                found.append(shares.added(step.bind(binding.of_slice(arcs, shares))))
         there |= {step.writes: len(found) for step in inside if step.writes is not None}
     return found, there
 
 
 class Shares(Mapping[str, Array]):
-    """Gradients of parameters that a slice after the first one gives, to be added to the others.
+    """Gradients of parameters that a step gives, to be added to what others gave before.
 
-    ``memory`` is that of one step, by name of the parameter: it is lost with the next step.
+    The first operator that gives one, in the first slice, writes it; another one that reads the
+    same parameter, and later slices, give a share. ``memory`` is that of one step, by name of the
+    parameter: it is lost with the next step. ``first`` are the operators that were first;
+    ``operator`` is that of the step, None in later slices.
     """
 
     def __init__(
-        self, kernel: Kernel, gradients: Mapping[str, Array], memory: dict[str, Array]
+        self,
+        kernel: Kernel,
+        gradients: Mapping[str, Array],
+        memory: dict[str, Array],
+        first: dict[str, int],
+        operator: int | None,
     ) -> None:
         self._kernel, self._gradients, self._memory = kernel, gradients, memory
+        self._first, self._operator = first, operator
         self._asked: list[tuple[Array, Array]] = []
 
     def __getitem__(self, name: str) -> Array:
-        """Memory for the time of a step, as large as the gradient."""
+        """The gradient itself, or memory for the time of a step that is as large."""
         whole = self._gradients[name]
+        if self._operator is not None and self._operator == self._first.setdefault(
+            name, self._operator
+        ):
+            return whole
         if name not in self._memory:
             self._memory[name] = self._kernel.empty(*whole.shape)
         share = self._memory[name]

@@ -62,6 +62,7 @@ NETWORKS = Networks(
         "pna": "gcnmpi.nn.networks.pna:build",
         "mgn": "gcnmpi.nn.networks.mgn:build",
         "rgcn": "gcnmpi.nn.networks.rgcn:build",
+        "rgat": "gcnmpi.nn.networks.rgat:build",
         "hetero": "gcnmpi.nn.networks.hetero:build",
         "hgt": "gcnmpi.nn.networks.hgt:build",
         "gcnii": "gcnmpi.nn.networks.gcnii:build",
@@ -86,6 +87,7 @@ MATRICES = Registry(
         "pna": "gcnmpi.nn.networks.gin:matrix",
         "mgn": "gcnmpi.nn.networks.gin:matrix",
         "rgcn": "gcnmpi.nn.networks.rgcn:matrix",
+        "rgat": "gcnmpi.nn.networks.rgcn:matrix",
         "hetero": "gcnmpi.nn.networks.rgcn:matrix",
         "hgt": "gcnmpi.nn.networks.rgcn:matrix",
     },
@@ -216,13 +218,15 @@ class ScoreOptions(ConvolutionOptions):
     """Of networks with attention."""
 
     heads: int = key(
-        1, "gat, gatv2, transformer, hetero, hgt: heads of a hidden layer", low=1, example=8
+        1, "gat, gatv2, transformer, rgat, hetero, hgt: heads of a hidden layer", low=1, example=8
     )
     out_heads: int = key(
-        1, "gat, gatv2, transformer, hetero, hgt: heads of the layer that gives the logits", low=1
+        1,
+        "gat, gatv2, transformer, rgat, hetero, hgt: heads of the layer that gives the logits",
+        low=1,
     )
     attention_dropout: float = key(
-        0.0, "gat, gatv2, transformer, hetero, hgt: dropout on attention", low=0, below=1,
+        0.0, "gat, gatv2, transformer, rgat, hetero, hgt: dropout on attention", low=0, below=1,
         example=0.6,
     )  # fmt: skip
 
@@ -231,16 +235,24 @@ class ScoreOptions(ConvolutionOptions):
 class SlopeOptions(ScoreOptions):
     """Of networks whose attention has a leaky ReLU."""
 
-    negative_slope: float = key(0.2, "gat, gatv2, hetero: slope of attention's leaky ReLU", low=0)
+    negative_slope: float = key(
+        0.2, "gat, gatv2, rgat, hetero: slope of attention's leaky ReLU", low=0
+    )
 
 
 @options_of("model")
-class HeadOptions(ScoreOptions, ArcOptions):
-    """Of networks that may read features of arcs for attention."""
+class ConcatOptions(ScoreOptions):
+    """Of networks that may average the heads of hidden layers."""
 
     concat: bool = key(
-        True, "gat, gatv2, transformer: concatenate the heads of hidden layers, else their mean"
+        True,
+        "gat, gatv2, transformer, rgat: concatenate the heads of hidden layers, else their mean",
     )
+
+
+@options_of("model")
+class HeadOptions(ConcatOptions, ArcOptions):
+    """Of those that may read features of arcs for attention."""
 
 
 @options_of("model")
@@ -293,14 +305,29 @@ class MeshOptions(HiddenOptions):
 
 
 @options_of("model")
-class RelationOptions(RootOptions):
-    """Of networks that tell relations of arcs apart."""
+class BasesOptions(ConvolutionOptions):
+    """Of networks whose weights of relations may be made of fewer numbers."""
 
     bases: int = key(
-        0, "rgcn: weights of relations are sums of so many matrices; 0: each has its own", low=0,
-        below=2**16, example=30,
+        0, "rgcn, rgat: weights of relations are sums of so many matrices; 0: each has its own",
+        low=0, below=2**16, example=30,
     )  # fmt: skip
-    blocks: int = key(1, "rgcn: blocks on the diagonal of each weight", low=1, below=2**16)
+    blocks: int = key(1, "rgcn, rgat: blocks on the diagonal of each weight", low=1, below=2**16)
+
+
+@options_of("model")
+class RelationOptions(RootOptions, BasesOptions):
+    """Of R-GCN, with a weight for each relation."""
+
+
+@options_of("model")
+class RgatOptions(ConcatOptions, SlopeOptions, BasesOptions):
+    """Of relational graph attention."""
+
+    softmax: str = key(
+        "vertex", "rgat: attention is over all arcs into a vertex, or those of each relation",
+        choices=("vertex", "relation"),
+    )  # fmt: skip
 
 
 @options_of("model")
@@ -350,7 +377,7 @@ class SignOptions(NormOptions, HopsOptions):
 @options_of("model")
 class OwnOptions(
     SageOptions, GinOptions, AttentionOptions, TransformerOptions, PnaOptions, MeshOptions,
-    RelationOptions, HeteroOptions, GcniiOptions, AppnpOptions,
+    RelationOptions, RgatOptions, HeteroOptions, GcniiOptions, AppnpOptions,
 ):  # fmt: skip
     """Of a user's network, which may read any."""
 
@@ -375,6 +402,7 @@ NETWORKS.options.update(
     pna=(PnaOptions,),
     mgn=(MeshOptions,),
     rgcn=(RelationOptions,),
+    rgat=(RgatOptions,),
     hetero=(HeteroOptions,),
     hgt=(ScoreOptions,),
     gcnii=(GcniiOptions, MatrixOptions),

@@ -46,7 +46,7 @@ from partition.graph.store import open_graph
 ROOT = Path(__file__).parents[2]
 sys.path.append(str(ROOT / "scripts"))
 from peers.mesh_graph_net import MeshGraphNet  # noqa: E402 (found there only)
-from typed_layers import Hetero, Hgt  # noqa: E402
+from typed_layers import Hetero, Hgt, Rgat  # noqa: E402
 
 DATA = Path(os.environ.get("GCNMPI_DATA") or ROOT.parent / "shared" / "data")
 GRAPHS = {  # as gcn-partition imports them, with random features of arcs
@@ -118,6 +118,9 @@ CASES: dict[str, dict[str, Any]] = {
     "rgcn": {"norm": "batch", "residual": "linear"},
     "rgcn bases": {"bases": 30, "norm": "layer", "root_weight": False},
     "rgcn blocks": {"blocks": 4, "linear_after": True, "residual": "identity"},
+    "rgat": {"heads": 4, "out_heads": 2, "norm": "batch", "residual": "linear"},
+    "rgat within": {"heads": 2, "bases": 3, "softmax": "relation", "norm": "layer"},
+    "rgat blocks": {"heads": 4, "blocks": 4, "concat": False, "linear_after": True},
     "hetero": {"norm": "batch", "residual": "linear"},
     "hetero rootless": {"root_weight": False, "norm": "layer"},
     "hetero gat": {"convolution": "gat", "heads": 4, "out_heads": 2, "norm": "layer"},
@@ -126,7 +129,7 @@ CASES: dict[str, dict[str, Any]] = {
 }  # fmt: skip
 
 
-OF_RELATIONS = ("rgcn", "hetero", "hgt")
+OF_RELATIONS = ("rgcn", "rgat", "hetero", "hgt")
 
 
 @click.command()
@@ -392,6 +395,14 @@ class Net(torch.nn.Module):
             return pyg.RGCNConv(
                 d_in, width, len(self.graph.relations), num_blocks=blocks, **options
             )
+        if model.name == "rgat":
+            heads, concat = (model.out_heads, False) if last else (model.heads, model.concat)
+            columns = width // heads if concat else width
+            within = f"{'within' if model.softmax == 'relation' else 'across'}-relation"
+            options = {"num_bases": model.bases or None, "attention_mechanism": within}
+            options["num_blocks"] = model.blocks if model.blocks > 1 else None
+            options |= {"heads": heads, "concat": concat, "negative_slope": model.negative_slope}
+            return Rgat(d_in, columns, len(self.graph.relations), **options)
         if model.name in ("hetero", "hgt"):
             kind = {"hetero": Hetero, "hgt": Hgt}[model.name]
             return kind(self.graph, model, d_in, width, last)

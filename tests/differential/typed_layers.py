@@ -162,3 +162,21 @@ class Hgt(TypedLayer):
         y = own["out_lin.bias"][place].expand(len(x), -1)
         gate = own["skip"][place].sigmoid() if self.skips else 1
         return gate * y + (1 - gate) * x if self.skips else y
+
+
+class Rgat(pyg.RGATConv):
+    """``RGATConv`` without the parameters of its other modes, and with our names of bases."""
+
+    def __init__(self, *given: int, **options: object) -> None:
+        super().__init__(*given, **options)
+        for name in ("w", "l1", "b1", "l2", "b2"):
+            self.register_parameter(name, None)
+        if self.num_bases is not None:
+            self.weight, self.comp = self.basis, self.att
+            del self.basis, self.att
+
+    def forward(self, *given: torch.Tensor) -> torch.Tensor:
+        """As PyTorch Geometric's, which reads bases by its own names."""
+        if self.num_bases is not None:
+            vars(self).update(basis=self.weight, att=self.comp)
+        return super().forward(*given)

@@ -66,6 +66,7 @@ def folder(tmp_path_factory):
 RGCN = ["model.name=rgcn", "model.hidden=[6]"]
 HGT = ["model.name=hgt", "model.hidden=[6,6]", "model.heads=2", "model.attention_dropout=0.3"]
 GAT = ["model.name=hetero", "model.convolution=gat", "model.hidden=[6]", "model.heads=2"]
+RGAT = ["model.name=rgat", "model.hidden=[6]", "model.heads=2", "model.norm=layer"]
 NETWORKS = [
     ("schema", [*RGCN, "model.dropout=0.4"]),
     ("typed", [*RGCN, "model.bases=2", "graph.direction=out", "model.norm=batch"]),
@@ -78,6 +79,8 @@ NETWORKS = [
     ("schema", [*HGT, "model.dropout=0.3", "model.residual=linear"]),
     ("typed", [*HGT, "model.norm=layer", "train.memory=least"]),
     ("schema", [*GAT, "model.attention_dropout=0.3"]),
+    ("typed", [*RGAT, "model.bases=2", "model.attention_dropout=0.3"]),
+    ("schema", [*RGAT, "model.softmax=relation", "model.blocks=2", "train.memory=least"]),
     ("typed", [*GAT, "model.out_heads=3", "graph.direction=out", "train.memory=least"]),
     ("typed", ["model.name=gcn", "model.hidden=[6]"]),
     ("typed", ["model.name=sage", "model.hidden=[6]", "scheme.name=summa"]),

@@ -73,6 +73,8 @@ SETTINGS = {
     "sage several": {"aggregation": "mean+max+std"},
     "rgcn": {},
     "rgcn bases": {"bases": 2},
+    "rgat": {"heads": 2},
+    "rgat bases": {"bases": 2, "softmax": "relation", "concat": False},
     "hetero": {},
     "hetero gat": {"convolution": "gat", "heads": 2},
     "hgt": {"heads": 2},

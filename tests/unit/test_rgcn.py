@@ -146,6 +146,7 @@ OF_TYPES = {
     "sage": {"name": "hetero"},
     "gat": {"name": "hetero", "convolution": "gat"},
     "hgt": {"name": "hgt", "heads": 2},
+    "rgat": {"name": "rgat", "heads": 2},
 }
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from gcnmpi.nn.network import ATTENTION_STREAM, Builder, Network
 from gcnmpi.nn.networks.stack import Layer, stack
-from gcnmpi.options.model import ArcOptions, AttentionOptions, HeadOptions
+from gcnmpi.options.model import ArcOptions, AttentionOptions, ConcatOptions
 from partition.errors import UserError
 
 
@@ -58,7 +58,7 @@ def attended(b: Builder, model: AttentionOptions, scores: int, x: int, k: int) -
     return b.weighed_sum(attention, x)
 
 
-def heads_of(model: HeadOptions, layer: Layer) -> tuple[int, int]:
+def heads_of(model: ConcatOptions, layer: Layer) -> tuple[int, int]:
     """Heads of a layer, and columns of all of them together.
 
     Hidden layers are as wide as ``model.hidden`` says, all heads together where they are
@@ -77,7 +77,7 @@ def heads_of(model: HeadOptions, layer: Layer) -> tuple[int, int]:
     return model.heads, layer.width
 
 
-def after_attention(b: Builder, model: HeadOptions, x: int, layer: Layer, heads: int) -> int:
+def after_attention(b: Builder, model: ConcatOptions, x: int, layer: Layer, heads: int) -> int:
     """The mean of the heads where they are not concatenated, and the bias."""
     if heads > 1 and (layer.last or not model.concat):
         x = b.mean_of_heads(x, heads)
