@@ -3,103 +3,110 @@
 import numpy as np
 import pytest
 import scipy.sparse as sp
+from kernel_cases import TYPES, give, junk, near
 
 from gcnmpi.halo.patterns import Patterns
 from gcnmpi.kernels.interface.arcs import Reduction, Taken
 from gcnmpi.layout.entries import Groups
 from gcnmpi.layout.place import Incidence, Space
-from gcnmpi.options.kernel import KERNELS
 from partition.graph.graph import Graph
 from partition.graph.relations import Relation, VertexTypes
 from partition.graph.typed import group_count
 
 N, COLUMNS, RELATIONS, WIDTH, HEADS = 40, 55, 6, 8, 2
 ARCS, GROUPED, GROUPS = Incidence
+of_both = pytest.mark.parametrize("kernel", TYPES, ids=["float32", "float64"], indirect=True)
 
 
 class Grouped:
     """Random entries in the order of row, relation and column, and matrices around them."""
 
-    def __init__(self, kernel, seed=5):
-        random = np.random.default_rng(seed)
+    def __init__(self, kernel):
+        random = np.random.default_rng(5)
         counts = random.integers(0, 9, N)
         counts[[0, 3, N - 1]] = 0
-        rows = np.repeat(np.arange(N), counts)
-        relations, columns = (random.integers(0, m, len(rows)) for m in (RELATIONS, COLUMNS))
-        order = np.lexsort((columns, relations, rows))
-        self.rows, self.relations, self.columns = rows, relations[order], columns[order]
-        found = np.stack((self.rows, self.relations), axis=1)
+        self.rows = np.repeat(np.arange(N), counts)
+        relations, columns = (random.integers(0, m, counts.sum()) for m in (RELATIONS, COLUMNS))
+        order = np.lexsort((columns, relations, self.rows))
+        relations, self.columns = relations[order], columns[order]
+        found = np.stack((self.rows, relations), axis=1)
         of_groups, first = np.unique(found, axis=0, return_index=True)
-        self.group = np.searchsorted(first, np.arange(len(rows)), side="right") - 1
-        starts = np.append(first, len(rows))
-        groups = Groups(of_groups[:, 0], of_groups[:, 1], starts, len(of_groups))
+        self.group = np.searchsorted(first, np.arange(len(self.rows)), side="right") - 1
+        self.vertex, starts = of_groups[:, 0], np.append(first, len(self.rows))
+        groups = Groups(*of_groups.T, starts, len(of_groups))
         shape, offsets = (N, COLUMNS), np.append(0, np.cumsum(counts))
-        ones = np.ones(len(rows), np.int8)
+        ones = np.ones(len(self.rows), np.int8)
         matrix = sp.csr_array((ones, self.columns, offsets), shape=shape)
-        self.kernel, self.groups = KERNELS.get(kernel)(np.float64), groups
-        self.patterns = Patterns(self.kernel, matrix, random.permutation(COLUMNS), groups)
+        self.kernel = kernel
+        self.patterns = Patterns(kernel, matrix, random.permutation(COLUMNS), groups)
         self.x = random.normal(size=(COLUMNS, WIDTH))
-        self.values = random.normal(size=(len(rows), HEADS))
+        self.values = random.normal(size=(len(self.rows), HEADS))
         self.of_groups = random.normal(size=(len(of_groups), WIDTH))
         self.own = random.normal(size=(N, WIDTH))
+        wide = np.repeat(self.values, WIDTH // HEADS, axis=1)
+        self.weighed = wide * self.x[self.columns]
+        self.back = np.zeros((COLUMNS, WIDTH))
+        np.add.at(self.back, self.columns, wide * self.of_groups[self.group])
 
-    def sums(self, rows, to, count):
-        """The sums of rows with the same number of ``to``."""
-        out = np.zeros((count, rows.shape[1]))
-        np.add.at(out, to, rows)
-        return out
-
-    @property
-    def wide(self):
-        return np.repeat(self.values, WIDTH // HEADS, axis=1)
+    def mine(self, *names):
+        """The kernel's arrays of some of these."""
+        return [give(self.kernel, getattr(self, name)) for name in names]
 
 
-@pytest.fixture(params=["scipy", "native"])
-def grouped(request):
-    return Grouped(request.param)
+def sums(rows, to, count):
+    """The sums of rows with the same number of ``to``."""
+    out = np.zeros((count, rows.shape[1]))
+    np.add.at(out, to, rows)
+    return out
 
 
+@pytest.fixture
+def grouped(kernel):
+    return Grouped(kernel)
+
+
+@of_both
 def test_sums_of_groups_and_their_adjoint(grouped):
-    g, kernel = grouped, grouped.kernel
-    out = np.empty_like(g.of_groups)
-    kernel.spmm_values(g.patterns.of(GROUPED), g.values, g.x, out)
-    assert out == pytest.approx(g.sums(g.wide * g.x[g.columns], g.group, len(out)), abs=1e-12)
-    back = np.empty_like(g.x)
-    kernel.spmm_values_t(g.patterns.of(GROUPED), g.values, g.of_groups, back)
-    assert np.vdot(out, g.of_groups) == pytest.approx(np.vdot(back, g.x), rel=1e-12)
+    g, kernel, pattern = grouped, grouped.kernel, grouped.patterns.of(GROUPED)
+    values, x, of_groups = g.mine("values", "x", "of_groups")
+    out, back = junk(kernel, *g.of_groups.shape), junk(kernel, *g.x.shape)
+    kernel.spmm_values(pattern, values, x, out)
+    near(kernel, out, sums(g.weighed, g.group, len(g.of_groups)), 10)
+    kernel.spmm_values_t(pattern, values, of_groups, back)
+    near(kernel, back, g.back, 10)
 
 
+@of_both
 def test_rows_of_vertices_groups_and_arcs_lead_to_each_other(grouped):
-    g, kernel = grouped, grouped.kernel
-    vertex = np.asarray(g.groups.rows)
-    out = np.empty_like(g.own)
-    kernel.reduce_targets(Reduction(g.patterns.of(GROUPS), ("sum",), g.of_groups, out))
-    assert out == pytest.approx(g.sums(g.of_groups, vertex, N), abs=1e-12)
-    taken = np.empty_like(g.of_groups)
-    kernel.take(Taken(g.patterns.of(GROUPS), None, g.own, taken))
-    assert np.array_equal(taken, g.own[vertex])
-    of_arcs = np.empty((len(g.rows), WIDTH))
-    kernel.take(Taken(g.patterns.of(GROUPED), g.x, g.of_groups, of_arcs))
-    assert of_arcs == pytest.approx(g.x[g.columns] + g.of_groups[g.group], abs=1e-12)
-    kernel.take(Taken(g.patterns.of(ARCS), g.x, g.own, of_arcs))
-    assert of_arcs == pytest.approx(g.x[g.columns] + g.own[g.rows], abs=1e-12)
+    g, kernel, patterns = grouped, grouped.kernel, grouped.patterns
+    x, of_groups, own = g.mine("x", "of_groups", "own")
+    out, taken = junk(kernel, *g.own.shape), junk(kernel, *g.of_groups.shape)
+    kernel.reduce_targets(Reduction(patterns.of(GROUPS), ("sum",), of_groups, out))
+    near(kernel, out, sums(g.of_groups, g.vertex, N), 10)
+    kernel.take(Taken(patterns.of(GROUPS), None, own, taken))
+    near(kernel, taken, g.own[g.vertex])
+    of_arcs = junk(kernel, len(g.rows), WIDTH)
+    kernel.take(Taken(patterns.of(GROUPED), x, of_groups, of_arcs))
+    near(kernel, of_arcs, g.x[g.columns] + g.of_groups[g.group])
+    kernel.take(Taken(patterns.of(ARCS), x, own, of_arcs))
+    near(kernel, of_arcs, g.x[g.columns] + g.own[g.rows])
 
 
+@of_both
 def test_slices_have_the_rows_of_all_spaces_one_after_the_other(grouped):
     g, kernel = grouped, grouped.kernel
+    values, x = g.mine("values", "x")
     slices = g.patterns.slices(20, (ARCS, GROUPED, GROUPS))
-    assert len(slices) > 3
-    sums, out = np.full_like(g.of_groups, np.nan), np.full_like(g.own, np.nan)
+    assert len(slices) > 3 or kernel.name == "cupy"  # which takes all rows at once
+    of_groups, out = junk(kernel, *g.of_groups.shape), junk(kernel, *g.own.shape)
     for one in slices:
-        of_groups, entries = one.rows[Space.GROUPS], one.rows[Space.ENTRIES]
-        grouped = one.patterns[GROUPED]
-        kernel.spmm_values(grouped, g.values[entries], g.x, sums[of_groups])
-        reduction = Reduction(
-            one.patterns[GROUPS], ("sum",), sums[of_groups], out[one.rows[Space.OWN]]
-        )
-        kernel.reduce_targets(reduction)
-        assert one.count(Space.ENTRIES) == one.patterns[ARCS].entries == grouped.entries
-    assert out == pytest.approx(g.sums(g.wide * g.x[g.columns], g.rows, N), abs=1e-12)
+        here, entries = of_groups[one.rows[Space.GROUPS]], one.rows[Space.ENTRIES]
+        kernel.spmm_values(one.patterns[GROUPED], values[entries], x, here)
+        own = out[one.rows[Space.OWN]]
+        kernel.reduce_targets(Reduction(one.patterns[GROUPS], ("sum",), here, own))
+        counts = {one.patterns[of].entries for of in (ARCS, GROUPED)}
+        assert counts == {one.count(Space.ENTRIES)}
+    near(kernel, out, sums(g.weighed, g.rows, N), 10)
 
 
 @pytest.mark.parametrize("at_once", [1 << 22, 3000], ids=["counted", "of some vertices"])
