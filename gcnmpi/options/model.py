@@ -246,7 +246,7 @@ class ConcatOptions(ScoreOptions):
 
     concat: bool = key(
         True,
-        "gat, gatv2, transformer, rgat: concatenate the heads of hidden layers, else their mean",
+        "gat, gatv2, transformer, rgat, hetero: concatenate heads of hidden layers, else average",
     )
 
 
@@ -331,7 +331,7 @@ class RgatOptions(ConcatOptions, SlopeOptions, BasesOptions):
 
 
 @options_of("model")
-class HeteroOptions(SlopeOptions, RootOptions):
+class HeteroOptions(ConcatOptions, SlopeOptions, RootOptions):
     """Of networks with a convolution for each relation."""
 
     convolution: str = key(

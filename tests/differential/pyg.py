@@ -124,6 +124,7 @@ CASES: dict[str, dict[str, Any]] = {
     "hetero": {"norm": "batch", "residual": "linear"},
     "hetero rootless": {"root_weight": False, "norm": "layer"},
     "hetero gat": {"convolution": "gat", "heads": 4, "out_heads": 2, "norm": "layer"},
+    "hetero gat means": {"convolution": "gat", "heads": 3, "concat": False, "norm": "batch"},
     "hgt": {"heads": 4, "norm": "batch", "residual": "linear"},
     "hgt skip": {"heads": 2, "linear_before": True, "norm": "layer"},
 }  # fmt: skip

@@ -54,8 +54,8 @@ class Hetero(TypedLayer):
 
     def __init__(self, graph: Graph, model: ModelConfig, d_in: int, width: int, last: bool) -> None:
         count, types, sage = len(graph.relations), len(graph.schema.types), self._sage(model)
-        heads = model.out_heads if last else model.heads
-        columns = heads * width if last else width
+        heads, concat = (model.out_heads, False) if last else (model.heads, model.concat)
+        columns = width if concat else heads * width
         shapes: Shapes = {"bias": (types, width)}
         if sage:
             shapes["lin_l.weight"] = count, d_in, width
@@ -67,13 +67,13 @@ class Hetero(TypedLayer):
                 shapes[f"att_{end}"] = count, columns
         super().__init__(graph, shapes)
         self.sage, self.heads, self.root = sage, heads, model.root_weight
-        given = (d_in, d_in), width if last or sage else width // heads
+        given = (d_in, d_in), width // heads if concat and not sage else width
 
         def made() -> torch.nn.Module:
             if sage:
                 return pyg.SAGEConv(*given, root_weight=model.root_weight)
             slope = {"negative_slope": model.negative_slope, "add_self_loops": False}
-            return pyg.GATConv(*given, heads, not last, **slope)
+            return pyg.GATConv(*given, heads, concat, **slope)
 
         self.layer = [pyg.HeteroConv({tuple(r): made() for r in self.relations})]
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from gcnmpi.layout.place import Space
 from gcnmpi.nn.network import ATTENTION_STREAM, Builder, Network
+from gcnmpi.nn.networks.gat import heads_of
 from gcnmpi.nn.networks.stack import Layer, stack
 from gcnmpi.options.model import HeteroOptions
-from partition.errors import UserError
 from partition.graph.relations import Schema
 
 
@@ -40,29 +40,21 @@ def _sage(b: Builder, model: HeteroOptions, x: int, layer: Layer) -> int:
 
 
 def _gat(b: Builder, model: HeteroOptions, x: int, layer: Layer) -> int:
-    """Attention over the arcs of each relation; the heads of the last layer are averaged."""
-    k, name, heads = layer.k, layer.name, model.out_heads if layer.last else model.heads
-    if not layer.last and layer.width % heads:
-        raise UserError(
-            f"model.heads = {heads} does not divide a hidden layer of {layer.width} columns",
-            "heads of a hidden layer share its columns",
-        )
-    columns = heads * layer.width if layer.last else layer.width
+    """Attention over the arcs of each relation, in heads as those of a GAT."""
+    (heads, columns), k, name = heads_of(model, layer), layer.k, layer.name
     source = b.linear_by_kind(b.source(x), columns, f"{name}.lin_src", k)
     target = b.linear_by_kind(b.target(x, Space.GROUPS), columns, f"{name}.lin_dst", k)
 
     def scores(x: int, vector: str) -> int:
-        return b.row_dots(
-            x, b.row_by_kind(x, columns, f"{name}.{vector}", k, fan_in=columns), heads
-        )
+        vectors = b.row_by_kind(x, columns, f"{name}.{vector}", k, fan_in=columns)
+        return b.row_dots(x, vectors, heads)
 
     of_arcs = b.add(scores(source, "att_src"), b.target(scores(target, "att_dst")))
-    attention = b.softmax(
-        b.activate(of_arcs, "leaky_relu", slope=model.negative_slope), Space.GROUPS
-    )
+    of_arcs = b.activate(of_arcs, "leaky_relu", slope=model.negative_slope)
+    attention = b.softmax(of_arcs, Space.GROUPS)
     attention = b.drop(attention, model.attention_dropout, ATTENTION_STREAM + k)
     y = b.reduce(b.scale_heads(attention, source), "sum")
-    return b.mean_of_heads(y, heads) if layer.last else y
+    return y if b.width(y) == layer.width else b.mean_of_heads(y, heads)
 
 
 CONVOLUTIONS = {"sage": _sage, "gat": _gat}
