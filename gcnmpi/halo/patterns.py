@@ -94,6 +94,22 @@ class Patterns:
             found.append(ArcSlice(number, rows, of))
         return found
 
+    def means(self, relations: Sequence[int]) -> sp.csr_array:
+        """For each own row and each of these relations the mean over the columns of its entries.
+
+        These add up to a row, (own, own + halo), float64. Parallel entries stay apart.
+        """
+        groups, matrix = self._groups, self._matrix
+        assert groups is not None, "entries are in no groups"
+        some = np.flatnonzero(np.isin(groups.relations, relations))
+        first, counts = groups.starts[some], np.diff(groups.starts)[some]
+        starts = np.append(0, np.cumsum(counts))
+        entries = np.repeat(first - starts[:-1], counts) + np.arange(starts[-1])
+        rows = starts[np.searchsorted(some, self._first)]  # groups are in the order of rows
+        return sp.csr_array(
+            (np.repeat(1 / counts, counts), matrix.indices[entries], rows), shape=matrix.shape
+        )
+
     def _of(self, incidence: Incidence) -> sp.csr_array:
         groups = self._groups
         assert groups is not None, "entries are in no groups"

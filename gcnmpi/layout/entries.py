@@ -15,7 +15,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from gcnmpi.layout.loading import Readable, own_arcs
-from gcnmpi.layout.runtime import Source
+from gcnmpi.layout.runtime import Demand, Source, vertices_of
 from gcnmpi.mpi.comm import Comm, redistribute, reduce_in_place
 from partition.graph.graph import UNLABELLED, index_dtype
 from partition.graph.hashing import key, mixed
@@ -95,6 +95,8 @@ class EntryRows:
         Arcs of the folder.
     groups : Groups or None
         Where entries are in the order of groups.
+    of_type : range
+        The vertices of all ranks that :attr:`Space.OF_TYPE` is about.
     """
 
     rows: np.ndarray
@@ -105,6 +107,7 @@ class EntryRows:
     stored: int
     _bring: Callable[[Readable], np.ndarray]
     groups: Groups | None = None
+    of_type: range = range(0)
 
     @property
     def keys(self) -> np.ndarray:
@@ -159,7 +162,7 @@ def load_entry_rows(
     own: np.ndarray,
     owners: Owners,
     max_bytes: float,
-    grouped: bool = False,
+    demand: Demand = Demand(),  # noqa: B008 (it is frozen)
 ) -> EntryRows:
     """Bring the ends of arcs to the ranks that have their row of M.
 
@@ -169,8 +172,9 @@ def load_entry_rows(
         Global ids of this rank's rows, in its order.
     owners : callable
         See :data:`Owners`.
-    grouped : bool
-        Whether entries are in groups of the relations of arcs, which the graph has then.
+    demand : Demand
+        Says whether entries are in groups of the relations of arcs, which the graph has then, and
+        which type of vertices is looked at.
     """
     arcs = own_arcs(comm, source.stored, source.direction, parallel=True)
     read, mine = arcs.row, arcs.number  # all that is needed of them later
@@ -205,7 +209,7 @@ def load_entry_rows(
     numbers = places - np.maximum.accumulate(np.where(again, 0, places))
     relations: Any = source.stored.graph.arc_type
     starts, relation = np.empty(0, np.int64), np.empty(0, np.int32)
-    if grouped:
+    if demand.groups:
         relation = rows_of(relations)
         by_group = np.lexsort((relation, local_numbers(own, row)))  # stable
         order, relation = order[by_group], relation[by_group]
@@ -216,9 +220,10 @@ def load_entry_rows(
     everything = np.array([len(row), len(relation)])
     reduce_in_place(comm, everything)
     total, total_groups = (everything // len(owners(read[:0]))).tolist()
-    groups = Groups(row[starts[:-1]], relation, starts, total_groups) if grouped else None
+    groups = Groups(row[starts[:-1]], relation, starts, total_groups) if demand.groups else None
     stored = source.stored.graph.nnz
-    return EntryRows(row, column, numbers, number, total, stored, rows_of, groups)
+    of_type = vertices_of(source.stored, demand.type)
+    return EntryRows(row, column, numbers, number, total, stored, rows_of, groups, of_type)
 
 
 def local_numbers(ids: np.ndarray, some: np.ndarray) -> np.ndarray:

@@ -24,6 +24,8 @@ class Space(StrEnum):
 
     Where there are groups, the entries of a row are in the order of groups first.
     """
+    OF_TYPE = "of_type"
+    """The vertices of the rank that are of the one type whose results a network gives."""
 
     @property
     def of_arcs(self) -> bool:

@@ -9,6 +9,7 @@ from gcnmpi.core.timing import Phases, Traffic
 from gcnmpi.kernels.interface.kernel import Kernel
 from gcnmpi.mpi.comm import Comm
 from gcnmpi.options.config import Config
+from partition.graph.relations import VertexTypes
 from partition.graph.store import Partition, StoredGraph
 
 
@@ -45,6 +46,12 @@ def resolved_direction(stored: StoredGraph, config: Config) -> str:
     return stored.manifest.direction if wanted == "auto" else wanted
 
 
+def vertices_of(stored: StoredGraph, type: int | None) -> range:
+    """The vertices of the type of a number; of None, there are none."""
+    counts = stored.manifest.vertex_types
+    return range(0) if type is None else VertexTypes.of_counts(counts).range([*counts][type])
+
+
 @dataclass(frozen=True)
 class Demand:
     """The demands of a network on a scheme.
@@ -63,6 +70,8 @@ class Demand:
         Whether it has matrices with a row for each entry of M.
     groups : bool
         Whether it has matrices with a row for each group of these of one relation.
+    type : int or None
+        The number of the type of vertices that matrices of :attr:`Space.OF_TYPE` have rows of.
     batches : bool
         Whether mini-batches will be cut out of M: the scheme keeps what they are cut from.
     """
@@ -73,4 +82,5 @@ class Demand:
     transposed: bool = True
     entries: bool = False
     groups: bool = False
+    type: int | None = None
     batches: bool = False

@@ -299,7 +299,8 @@ class Model(Passes):
 
 def all_rows(scheme: Scheme, n: int) -> Callable[[Place], int]:
     """How many rows a matrix at a place has on all ranks: vertices, or entries of M."""
-    return lambda place: scheme.all_rows(place.space) if place.space.of_arcs else n
+    of_vertices = Space.OWN, Space.WHOLE
+    return lambda place: n if place.space in of_vertices else scheme.all_rows(place.space)
 
 
 def given_of_arcs(program: Program, arcs: Mapping[str, Array]) -> dict[int, Matrix]:

@@ -20,14 +20,24 @@ from gcnmpi.nn.operators.arcs import (
 )
 from gcnmpi.nn.operators.degrees import ScaleByDegree
 from gcnmpi.nn.operators.dense import Linear
-from gcnmpi.nn.operators.elementwise import Activate, Add, Bias, Drop, Maximum, MeanOfHeads, Scale
+from gcnmpi.nn.operators.elementwise import (
+    Activate,
+    Add,
+    Bias,
+    Columns,
+    Drop,
+    Maximum,
+    MeanOfHeads,
+    Scale,
+)
 from gcnmpi.nn.operators.neighbours import Aggregate, Attend, AttendV2, MaxAggregate
 from gcnmpi.nn.operators.norms import BatchNorm, LayerNorm, Normalize
-from gcnmpi.nn.operators.relations import LinearBy
-from gcnmpi.nn.operators.spaces import Expand, Reduce, Source, Target
+from gcnmpi.nn.operators.relations import LinearBy, MeanOf
+from gcnmpi.nn.operators.spaces import Expand, Pick, Reduce, Source, Spread, Target
 from gcnmpi.nn.operators.triples import RowBy
 from gcnmpi.nn.structure import OTHER_WEIGHTS, Network, Writing
 from partition.errors import UserError, check_name
+from partition.graph.relations import with_relations
 
 __all__ = ["ATTENTION_STREAM", "OTHER_WEIGHTS", "Builder", "Network"]
 
@@ -173,6 +183,30 @@ class Builder(Writing):
     def mean_by_relation(self, x: int) -> int:
         """For each group of arcs, of one relation into a vertex, the mean of neighbours' rows."""
         return self.weighed_sum(self._of_arcs(SHARE), x, Space.GROUPS)
+
+    def mean_of(self, x: int, which: Sequence[int], type: int | None = None) -> int:
+        """For each vertex the mean of neighbours' rows by each relation of ``which``, added up.
+
+        With ``type``, for the vertices of the type of that number only.
+        """
+        x = x if self._spaces[x] is Space.WHOLE else self.expand(x)
+        to = Space.OWN if type is None else Space.OF_TYPE
+        of = tuple(which), len(with_relations(self.schema)), to, type
+        return self._append(MeanOf((x,), self.width(x), self.layer(x), *of))
+
+    def pick(self, x: int, type: int) -> int:
+        """The rows of x of the vertices of the type of that number."""
+        return self._append(Pick((x,), self.width(x), self.layer(x), type))
+
+    def spread(self, x: int, type: int) -> int:
+        """Rows of all vertices: x for those of the type of that number, 0 for others."""
+        return self._append(Spread((x,), self.width(x), self.layer(x), type))
+
+    def columns(self, x: int, first: int, width: int) -> int:
+        """So many columns of x, from one on."""
+        if width == self.width(x):
+            return x
+        return self._append(Columns((x,), width, self.layer(x), first))
 
     def bias(self, x: int, name: str, layer: int | None = None, fan_in: int = 0) -> int:
         """x + 1·bᵀ, with b of 0 in the beginning, or uniform in ±1/√fan_in where that is given."""
@@ -373,11 +407,8 @@ class Builder(Writing):
 
     def _of_arcs(self, given: str, width: int = 1) -> int:
         """An input of arcs, once; a UserError if it is of relations, and there are none."""
-        if given in OF_RELATIONS and not len(self.schema):
-            raise UserError(
-                "this network tells relations of arcs apart, and the graph has none",
-                "gcn-partition import FILE G.graph --columns source,relation,target",
-            )
+        if given in OF_RELATIONS:
+            with_relations(self.schema)
         if given not in self._arc_inputs:
             relations = len(self.schema) if given in OF_RELATIONS else 0
             self._arc_inputs[given] = self._append(ArcInput((), width, 0, given, relations))

@@ -111,6 +111,12 @@ class Operator:
         return self
 
 
+def type_of(operators: Sequence[Operator]) -> int | None:
+    """The number of the type of vertices that some have rows of; None: there are none."""
+    found = (getattr(operator, "type", None) for operator in operators)
+    return next((one for one in found if one is not None), None)
+
+
 def without_unread(
     operators: Sequence[Operator], last: int
 ) -> tuple[list[Operator], dict[int, int]]:

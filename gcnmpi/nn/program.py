@@ -7,12 +7,12 @@ of an operator is that of its value, gradients follow.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from gcnmpi.layout.place import Incidence, Place, Space
-from gcnmpi.nn.operator import Finish, Operator, Parameter
+from gcnmpi.nn.operator import Finish, Operator, Parameter, type_of
 from gcnmpi.schemes.operations import SUMS, Operation, Product
 
 INPUT = 0
@@ -73,6 +73,8 @@ class Instruction:
         Whether it takes a sum with another value, and what follows that, along in its pass.
     by_columns : bool
         Whether it goes over the entries by columns, so that it needs all of them.
+    by_relation : bool
+        Whether it multiplies with the entries of some relations.
     """
 
     name: str
@@ -88,6 +90,7 @@ class Instruction:
     visits: bool = False
     joins: bool = False
     by_columns: bool = False
+    by_relation: bool = False
 
     @property
     def gathers(self) -> bool:
@@ -250,7 +253,8 @@ class Program:
     def needs_halo(self) -> bool:
         """Whether a step needs whole rows of neighbours or single entries, and not only sums."""
         steps = (*self.constants, *self.evaluation)
-        return any(step.instruction.gathers or step.instruction.visits for step in steps)
+        needs = (one.gathers or one.visits or one.by_relation for one in _instructions(steps))
+        return any(needs)
 
     @property
     def needs_entries(self) -> bool:
@@ -259,8 +263,15 @@ class Program:
 
     @property
     def needs_groups(self) -> bool:
-        """Whether there are values with a row for each group of these of one relation."""
-        return any(value.place.space is Space.GROUPS for value in self.values)
+        """Whether values have a row for each group of these of one relation, or steps need them."""
+        grouped = any(value.place.space is Space.GROUPS for value in self.values)
+        steps = (*self.constants, *self.evaluation)
+        return grouped or any(one.by_relation for one in _instructions(steps))
+
+    @property
+    def type(self) -> int | None:
+        """The number of the type of vertices that some values have rows of; None: no values."""
+        return type_of(self.operators)
 
     def incidence(self, step: Step) -> Incidence:
         """The pattern whose entries a step goes over."""
@@ -276,8 +287,12 @@ class Program:
         return {
             self.incidence(step)
             for step in steps
-            if step.instruction.visits or step.instruction.gathers
+            if step.instruction.visits or (step.instruction.gathers and not self._expands(step))
         }
+
+    def _expands(self, step: Step) -> bool:
+        """Whether it only brings rows of neighbours."""
+        return step.writes is not None and self.values[step.writes].place.space is Space.WHOLE
 
     @property
     def needs_products(self) -> bool:
@@ -288,6 +303,10 @@ class Program:
     def _sums(self) -> list[Step]:
         steps = (*self.constants, *self.evaluation)
         return [step for step in steps if step.instruction.operation in SUMS]
+
+
+def _instructions(steps: Iterable[Step]) -> Iterator[Instruction]:
+    return (step.instruction for step in steps)
 
 
 def products(

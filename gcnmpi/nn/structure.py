@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from gcnmpi.layout.place import Space
-from gcnmpi.nn.operator import Operator, Parameter, without_unread
+from gcnmpi.nn.operator import Operator, Parameter, type_of, without_unread
 from gcnmpi.nn.operators import rule_of
 from gcnmpi.nn.operators.arcs import ArcInput
 from gcnmpi.nn.operators.dense import Features
@@ -60,7 +60,12 @@ class Network:
     @property
     def relations(self) -> int:
         """How many relations of arcs it tells apart; 0 if it reads none."""
-        return max((op.relations for op in self._of_arcs), default=0)
+        return max(getattr(operator, "relations", 0) for operator in self.operators)
+
+    @property
+    def type(self) -> int | None:
+        """The number of the type of vertices whose results it gives, and others 0; None: all."""
+        return type_of(self.operators)
 
     @property
     def _of_arcs(self) -> list[ArcInput]:

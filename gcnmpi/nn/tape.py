@@ -73,6 +73,7 @@ ROWS_OF = {
     Space.WHOLE: "vertices and their neighbours",
     Space.ENTRIES: "arcs",
     Space.GROUPS: "groups of arcs",
+    Space.OF_TYPE: "vertices of a type",
 }
 """Index spaces in words."""
 

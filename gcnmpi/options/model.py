@@ -65,6 +65,7 @@ NETWORKS = Networks(
         "rgat": "gcnmpi.nn.networks.rgat:build",
         "hetero": "gcnmpi.nn.networks.hetero:build",
         "hgt": "gcnmpi.nn.networks.hgt:build",
+        "sehgnn": "gcnmpi.nn.networks.sehgnn:build",
         "gcnii": "gcnmpi.nn.networks.gcnii:build",
         "appnp": "gcnmpi.nn.networks.appnp:build",
         "sgc": "gcnmpi.nn.networks.sgc:build",
@@ -90,6 +91,7 @@ MATRICES = Registry(
         "rgat": "gcnmpi.nn.networks.rgcn:matrix",
         "hetero": "gcnmpi.nn.networks.rgcn:matrix",
         "hgt": "gcnmpi.nn.networks.rgcn:matrix",
+        "sehgnn": "gcnmpi.nn.networks.rgcn:matrix",
     },
 )
 
@@ -345,7 +347,7 @@ class HopsOptions(ModelConfig):
     """Of networks that aggregate the same rows several times."""
 
     hops: int = key(
-        0, "appnp, sgc, sign: how often features are aggregated; 0: 10, 2, 3", low=0, most=DEEPEST,
+        0, "appnp, sgc, sign, sehgnn: how often is aggregated; 0: 10, 2, 3, 2", low=0, most=DEEPEST,
         example=10,
     )  # fmt: skip
 
@@ -372,6 +374,16 @@ class AppnpOptions(ResidualOptions, HopsOptions, ShareOptions):
 @options_of("model")
 class SignOptions(NormOptions, HopsOptions):
     """Of SIGN: hops, then a hidden layer."""
+
+
+@options_of("model")
+class SehgnnOptions(SignOptions):
+    """Of SeHGNN: metapaths to vertices of one type."""
+
+    target: str = key(
+        "", "sehgnn: the type of vertices that are classified, or whose numbers are learned",
+        example="paper",
+    )  # fmt: skip
 
 
 @options_of("model")
@@ -405,6 +417,7 @@ NETWORKS.options.update(
     rgat=(RgatOptions,),
     hetero=(HeteroOptions,),
     hgt=(ScoreOptions,),
+    sehgnn=(SehgnnOptions,),
     gcnii=(GcniiOptions, MatrixOptions),
     appnp=(AppnpOptions, MatrixOptions),
     sgc=(HopsOptions, MatrixOptions),

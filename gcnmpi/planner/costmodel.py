@@ -48,6 +48,7 @@ from gcnmpi.nn.operators.relations import (
     LINEAR_BY_GRAD,
     LINEAR_BY_T,
     LinearBy,
+    MeanOf,
 )
 from gcnmpi.nn.operators.spaces import EXPAND, FOLD
 from gcnmpi.nn.operators.sparse import SPARSE_COMBINE, SPARSE_WEIGHT_GRAD
@@ -215,7 +216,15 @@ def _work(case: Case, rank: int, product: Product, step: Step | None) -> Sequenc
 
 
 def _sparse_seconds(case: Case, rank: int, step: Step) -> float:
-    """Seconds of a product with features as a sparse matrix, or with its transpose."""
+    """Seconds of a product with features as a sparse matrix, or with the arcs of some relations.
+
+    Or with the transpose of one of these.
+    """
+    mean = step.operator
+    if step.instruction.by_relation and isinstance(mean, MeanOf):
+        rows, inner, entries = case.arcs(rank)
+        product = Sparse(rows, inner, entries * len(mean.which) // mean.relations, mean.width)
+        return case.machine.sparse_seconds(product, case.work.itemsize)
     if step.instruction not in (SPARSE_COMBINE, SPARSE_WEIGHT_GRAD):
         return 0.0
     rows, inner = case.forecast.shape(rank, Place(0), case.program.values[INPUT].width)

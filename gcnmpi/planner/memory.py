@@ -81,7 +81,7 @@ def matrix_memory(case: Case, rank: int) -> int:
         Incidence.GROUPS: (own, groups, groups),
     }
     held += sum(pattern_memory(*patterns[one]) for one in program.incidences)
-    if program.needs_entries:
+    if program.needs_entries or groups:
         held += entries * (2 * index + ROW_BYTES)
     if groups:
         # Their rows, relations and starts; and the entries that patterns are made of.
@@ -260,26 +260,61 @@ def loss_memory(case: Case, rank: int) -> int:
 
 
 def _first_memory(case: Case, rank: int) -> int:
-    """H⁰, M·H⁰ and what that product takes, where it is made once: see ``aggregate_input``."""
-    steps = [s for s in case.program.constants if s.instruction.operation in SUMS]
+    """H⁰ and values that never change, while they are made: ``_constants`` of ``nn.model``.
+
+    At the moment that needs most; each is there from its step to the last that reads it, or stays.
+    """
+    program, itemsize = case.program, case.work.itemsize
+    values, steps, stay = program.values, program.constants, program.kept
     if not steps:
         return 0
+    last = {value: step for step in steps for value in step.values}
+    live = {INPUT: _numbers(case, rank, values[INPUT]) * itemsize}
+    peak = 0
+    for step in steps:
+        ended = [i for i in {*step.reads} if last[i] is step and i not in stay]
+        made, taken = _numbers(case, rank, values[step.number]) * itemsize, 0
+        if step.instruction.operation in SUMS:
+            free = step.reads[0] in ended
+            made, taken = _product_memory(case, rank, step, made, free)
+            if not made:
+                ended.remove(step.reads[0])
+                made, live[step.reads[0]] = live[step.reads[0]], 0
+        else:
+            taken = case.kept(rank, step) * itemsize
+            if step.instruction.gathers:
+                width = values[step.reads[0]].width
+                buffers = case.forecast.buffers(rank, Operation.EXPAND, 1, width)
+                if gives_whole(step, values):
+                    made += buffers - _halo_memory(case, rank, width)
+                else:  # a copy, to which rows of neighbours fit
+                    taken += buffers + _numbers(case, rank, values[step.reads[0]]) * itemsize
+        live[step.number] = made
+        peak = max(peak, sum(live.values()) + taken)
+        for value in ended:
+            if value != INPUT:  # whoever gave it keeps it meanwhile
+                live.pop(value, None)
+    return peak + 2 * case.parameter_numbers(rank) * itemsize
+
+
+def _product_memory(case: Case, rank: int, step: Step, made: int, free: bool) -> tuple[int, int]:
+    """Bytes of a product that is made once, and those that it takes: ``aggregate_constant``.
+
+    0 for the product where that is written over its operand, which is ``free`` then.
+    """
     forecast, values, itemsize = case.forecast, case.program.values, case.work.itemsize
-    width = values[INPUT].width
+    before, after = values[step.reads[0]], values[step.number]
+    pieces = input_pieces(after.width)
     (rows, columns), (result_rows, _) = (
-        forecast.shape(rank, values[i].place, width) for i in (INPUT, steps[0].number)
+        forecast.shape(rank, value.place, value.width) for value in (before, after)
     )
-    pieces = input_pieces(width)
-    held = rows * columns
-    if pieces == 1 or rows != result_rows or INPUT in case.program.kept:
-        held += result_rows * columns
-    held += sum(case.piece_numbers(rank, values[i].place, width) for i in case.program.kept[2:])
-    if pieces > 1:
-        held += (rows + result_rows) * -(-columns // pieces)
-    product = Operation.AGGREGATE, 1, -(-width // pieces)
-    state = 2 * case.parameter_numbers(rank) * itemsize
-    scratch = forecast.buffers(rank, *product) + forecast.reduction_scratch(rank, *product)
-    return held * itemsize + state + scratch
+    product = Operation.AGGREGATE, 1, -(-after.width // pieces)
+    taken = forecast.buffers(rank, *product) + forecast.reduction_scratch(rank, *product)
+    if pieces == 1:
+        return made, taken
+    taken += (rows + result_rows) * -(-columns // pieces) * itemsize
+    over = free and rows == result_rows and not after.exchanged
+    return 0 if over else made, taken
 
 
 def evaluation_memory(case: Case, depth: int) -> int:

@@ -20,8 +20,8 @@ from gcnmpi.nn.operators.arcs import (
     Softmax,
     WeighedSum,
 )
-from gcnmpi.nn.operators.relations import LinearBy
-from gcnmpi.nn.operators.spaces import Expand, Reduce, Source, Target
+from gcnmpi.nn.operators.relations import LinearBy, MeanOf
+from gcnmpi.nn.operators.spaces import Expand, Pick, Reduce, Source, Spread, Target
 from gcnmpi.nn.operators.triples import ComplexProduct, RowBy
 from gcnmpi.proof.passes import ArcRows, Arrays, Backward, Gradients, Pass
 from partition.graph.examples import ARCS, VERTICES
@@ -30,8 +30,7 @@ CONSTANT = 1e-5  # numbers whose variance is up to this do not deviate
 
 Made = tuple[np.ndarray, Backward]
 
-
-GROUPS = "groups"
+GROUPS, OF_TYPE = "groups", "of type"
 
 
 def rows_of(operator: Operator, inputs: Sequence[str]) -> str:
@@ -40,7 +39,9 @@ def rows_of(operator: Operator, inputs: Sequence[str]) -> str:
         return {"group": GROUPS, "type": VERTICES}.get(operator.given, ARCS)
     if isinstance(operator, Source | EndDots):
         return ARCS
-    if isinstance(operator, Target | Reduce | WeighedSum):
+    if isinstance(operator, Pick | Spread):
+        return OF_TYPE if isinstance(operator, Pick) else VERTICES
+    if isinstance(operator, Target | Reduce | WeighedSum | MeanOf):
         return _ROWS[operator.to]
     return next((one for one in inputs if one != VERTICES), VERTICES)
 
@@ -53,7 +54,7 @@ def arcs_of(operator: Operator, arcs: ArcRows, rows: Sequence[str]) -> ArcRows:
     return arcs.grouped if goes_over_arcs else arcs.of_groups
 
 
-_ROWS = {"own": VERTICES, "entries": ARCS, "groups": GROUPS}
+_ROWS = {"own": VERTICES, "entries": ARCS, "groups": GROUPS, "of_type": OF_TYPE}
 
 
 def _arc_input(op: ArcInput, x: list, w: Arrays, run: Pass) -> Made:
@@ -70,6 +71,38 @@ def _source(op: Source, x: list, w: Arrays, run: Pass) -> Made:
 
 def _target(op: Target, x: list, w: Arrays, run: Pass) -> Made:
     return x[0][run.arcs.target], lambda g: ([run.arcs.into(g)], {})
+
+
+def _pick(op: Pick, x: list, w: Arrays, run: Pass) -> Made:
+    some = run.arcs.of_type(op.type)
+
+    def backward(g: np.ndarray) -> Gradients:
+        found = np.zeros_like(x[0])
+        found[some] = g
+        return [found], {}
+
+    return x[0][some], backward
+
+
+def _spread(op: Spread, x: list, w: Arrays, run: Pass) -> Made:
+    some = run.arcs.of_type(op.type)
+    found = np.zeros((len(some), x[0].shape[1]))
+    found[some] = x[0]
+    return found, lambda g: ([g[some]], {})
+
+
+def _mean_of(op: MeanOf, x: list, w: Arrays, run: Pass) -> Made:
+    arcs = run.arcs
+    of_arcs = np.isin(arcs.relation, op.which)[:, np.newaxis] * arcs.features("share")
+    found = arcs.into(of_arcs * x[0][arcs.source])
+    some = slice(None) if op.type is None else arcs.of_type(op.type)
+
+    def backward(g: np.ndarray) -> Gradients:
+        back = np.zeros_like(found)
+        back[some] = g
+        return [arcs.out_of(of_arcs * back[arcs.target])], {}
+
+    return found[some], backward
 
 
 def _reduce(op: Reduce, x: list, w: Arrays, run: Pass) -> Made:
@@ -252,6 +285,9 @@ ARC_RULES: Mapping[type[Operator], Callable[..., Made]] = {
     ScaleHeads: _scale_heads,
     HeadDots: _head_dots,
     LinearBy: _linear_by,
+    MeanOf: _mean_of,
+    Pick: _pick,
+    Spread: _spread,
     RowBy: _row_by,
     ComplexProduct: _complex_product,
 }

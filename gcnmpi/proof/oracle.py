@@ -20,7 +20,7 @@ from gcnmpi.nn.initial import initial
 from gcnmpi.nn.network import Network
 from gcnmpi.options.config import Config
 from gcnmpi.options.task import LinkOptions, chosen_metrics
-from gcnmpi.proof.arcs import GROUPS, arcs_of, rows_of
+from gcnmpi.proof.arcs import GROUPS, OF_TYPE, arcs_of, rows_of
 from gcnmpi.proof.losses import labels_of, loss_of
 from gcnmpi.proof.passes import ArcRows, Backward, Pass
 from gcnmpi.proof.rules import RULES, reads_values
@@ -134,6 +134,8 @@ class Rows:
         seed = self.config.train.seed
         of_vertices = Pass(self.matrix, self.arcs, seed, epoch, {}, FEATURES in weights)
         keys = {VERTICES: None, ARCS: self.arcs.keys, GROUPS: self.arcs.group_keys}
+        if (of_type := self.network.type) is not None:
+            keys[OF_TYPE] = np.flatnonzero(self.arcs.of_type(of_type))
         values, rows = [weights.get(FEATURES, self.features)], [VERTICES]
         backwards: list[Backward] = [lambda g: ([], {})]
         for operator in self.network.operators[1:]:

@@ -116,6 +116,11 @@ class ArcRows:
             found[own] = (summed(found[~own], into, self.n) / counts)[self.target[own]]
         return found
 
+    def of_type(self, type: int) -> np.ndarray:
+        """Which vertices are of the type of that number, (n,) bool."""
+        assert self.types is not None
+        return self.types == type
+
     def into(self, x: np.ndarray) -> np.ndarray:
         """The sum over the arcs into each vertex, (n, columns)."""
         return summed(x, self.target, self.count)

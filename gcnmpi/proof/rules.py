@@ -21,7 +21,16 @@ from gcnmpi.core import rng
 from gcnmpi.nn.operator import Operator
 from gcnmpi.nn.operators.degrees import ScaleByDegree
 from gcnmpi.nn.operators.dense import Linear
-from gcnmpi.nn.operators.elementwise import Activate, Add, Bias, Drop, Maximum, MeanOfHeads, Scale
+from gcnmpi.nn.operators.elementwise import (
+    Activate,
+    Add,
+    Bias,
+    Columns,
+    Drop,
+    Maximum,
+    MeanOfHeads,
+    Scale,
+)
 from gcnmpi.nn.operators.neighbours import Aggregate, Attend, AttendV2, MaxAggregate
 from gcnmpi.nn.operators.norms import BatchNorm, LayerNorm, Normalize
 from gcnmpi.proof.arcs import ARC_RULES
@@ -153,6 +162,12 @@ class Attention:
         dalpha = self._keep * np.sum(g[self._i] * self._x[self._j], axis=1)
         mean = np.bincount(self._i, self._alpha * dalpha, len(g))
         return self._matrix.T @ g, self._alpha * (dalpha - mean[self._i])
+
+
+def _columns(op: Columns, x: list, w: Arrays, run: Pass) -> tuple[np.ndarray, Backward]:
+    around = op.first, x[0].shape[1] - op.first - op.width
+    some = x[0][:, op.first : op.first + op.width]
+    return some, lambda g: ([np.pad(g, ((0, 0), around))], {})
 
 
 def _mean_of_heads(op: MeanOfHeads, x: list, w: Arrays, run: Pass) -> tuple[np.ndarray, Backward]:
@@ -315,6 +330,7 @@ RULES: Mapping[type[Operator], Callable[..., tuple[np.ndarray, Backward]]] = {
     MaxAggregate: _max_aggregate,
     Attend: _attend,
     AttendV2: _attend_v2,
+    Columns: _columns,
     MeanOfHeads: _mean_of_heads,
     Add: _add,
     Scale: _scale,

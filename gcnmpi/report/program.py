@@ -23,7 +23,13 @@ from gcnmpi.planner.case import Case
 from gcnmpi.schemes.operations import EXCHANGES, OF_ROWS, Operation, Product
 from partition.terminal import print_wide
 
-SPACES = {Space.OWN: None, Space.WHOLE: "whole", Space.ENTRIES: "arcs", Space.GROUPS: "groups"}
+SPACES = {
+    Space.OWN: None,
+    Space.WHOLE: "whole",
+    Space.ENTRIES: "arcs",
+    Space.GROUPS: "groups",
+    Space.OF_TYPE: "vertices of a type",
+}
 PASSES = ("constants", "forward", "backward", "evaluation")
 Entry = dict[str, Any]
 
@@ -32,8 +38,8 @@ def describe(program: Program) -> Entry:
     """A program as data: lists of values, steps, parameters and buffers; and a few facts.
 
     A place is H2 for H², and MH1 for M·H¹. Its space is that of the rows of vertices unless it is
-    told: "whole", these with the neighbours of other ranks, or "arcs". Products are those of the
-    scheme, with what their volume depends on; ``sums`` are the numbers of each sum over ranks
+    told: "whole", these with the neighbours of other ranks, "arcs" and so on. Products are those of
+    the scheme, with what their volume depends on; ``sums`` are the numbers of each sum over ranks
     besides that of the gradients.
     """
     return {

@@ -27,7 +27,6 @@ from gcnmpi.run.writing import Rows, check_writable, deliver
 from partition.errors import UserError, unknown_name
 from partition.graph.examples import ARCS, examples_of
 from partition.graph.links import list_pairs
-from partition.graph.relations import NO_SCHEMA
 from partition.graph.store import open_graph
 from partition.records import map_npy
 
@@ -127,15 +126,16 @@ def compute(
                 f"{graph} has {stored.manifest.arc_features} features an arc, the weights take "
                 f"{found.arc_features}"
             )
-        if found.schema not in (NO_SCHEMA, manifest.schema):
+        known, there = found.schema, manifest.schema
+        if len(known) and (known.types, known.relations) != (there.types, there.relations):
             raise UserError(
                 f"{graph} has other relations than the weights are of, or in another order: "
-                f"{' '.join(map(str, found.schema.relations))}"
+                f"{' '.join(map(str, known.relations))}"
             )
-        if not manifest.features and found.type_features not in ({}, manifest.type_features):
+        if not manifest.features and known.features not in ((), there.features):
             raise UserError(
-                f"{graph} has features of types {dict(manifest.type_features)}, the weights take "
-                f"{dict(found.type_features)}"
+                f"{graph} has features of types {dict(there.features)}, the weights take "
+                f"{dict(known.features)}"
             )
         if taken.model.train_features:
             _trained_features(features_path(weights), (stored.manifest.n, found.widths[0]))

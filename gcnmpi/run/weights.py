@@ -58,8 +58,7 @@ class Weights:
     parameters: Mapping[str, np.ndarray]
     widths: tuple[int, ...]  # columns of H⁰ … Hᴸ
     arc_features: int  # columns of the features of arcs that the network reads
-    schema: Schema  # of the types and relations that it tells apart
-    type_features: Mapping[str, int]  # columns of types of vertices, where these have their own
+    schema: Schema  # of the relations that it tells apart, and types with features of their own
     # Keys of the configuration: "model.name", "graph.normalize", "task.name" … Of a file of another
     # program only those that its arrays show
     network: Mapping[str, Any]
@@ -168,7 +167,7 @@ def read_weights(
     if facts is not None:
         described = _network(path, facts)
         widths, arcs = _stored_widths(path, facts), _stored_arcs(path, facts)
-        known, of_types = _stored_schema(path, facts)
+        known = _stored_schema(path, facts)
         if is_own(described["model.name"]):
             wanted = config.model.name if "model.name" in given else None
             described["model.name"] = _own_network(path, described["model.name"], wanted)
@@ -179,9 +178,9 @@ def read_weights(
     if facts is None:
         build = functools.partial(network_of, model, task=task, relations=schema)
         shown = ends_of(build, state)
-        arcs, known, of_types = (shown[2] if shown else 0), schema, {}
+        arcs, known = (shown[2] if shown else 0), schema
     network = network_of(model, widths[0], widths[-1], arcs, task, known)
-    known = known if network.relations else NO_SCHEMA
+    known = known if network.relations else Schema(features=known.features)
     if network.widths != widths:
         raise UserError(f"{path} is damaged: its arrays are not of the widths that it names")
     with _of_file(path):
@@ -193,8 +192,7 @@ def read_weights(
                 raise UserError(
                     f"{path}: {in_file(key, called)} is not all finite numbers of {config.dtype}"
                 )
-    of_graph = arcs, known, of_types
-    return Weights(path, parameters, widths, *of_graph, described, facts is not None)
+    return Weights(path, parameters, widths, arcs, known, described, facts is not None)
 
 
 def read_facts(path: str | os.PathLike) -> dict[str, Any] | None:
@@ -426,15 +424,15 @@ def _stored_arcs(path: Path, facts: Mapping[str, Any]) -> int:
     return width
 
 
-def _stored_schema(path: Path, facts: Mapping[str, Any]) -> tuple[Schema, Mapping[str, int]]:
-    """Types, relations, and columns of types of vertices; earlier networks tell none apart."""
+def _stored_schema(path: Path, facts: Mapping[str, Any]) -> Schema:
+    """Types and relations that the file names; earlier networks tell none apart."""
     relations, of_types = facts.get("relations", []), facts.get("type_features", {})
     types = facts.get("vertex_types", [])
     sound = isinstance(relations, list) and isinstance(of_types, dict) and isinstance(types, list)
     if not sound or any(not isinstance(one, list) or len(one) != 3 for one in relations):
         raise UserError(f"{path} is damaged: it does not say which relations it tells apart")
     known = tuple(Relation(*map(str, one)) for one in relations)
-    return Schema(tuple(map(str, types)), known), of_types
+    return Schema(tuple(map(str, types)), known, tuple(of_types.items()))
 
 
 def _shown(value: Any) -> str:

@@ -300,7 +300,7 @@ def load_halo(
 
         loops = config.graph.self_loops
         to_owners = source, loops, tiling.vertices, owners
-        found = load_entry_rows(comm, *to_owners, max_bytes, demand.groups)
+        found = load_entry_rows(comm, *to_owners, max_bytes, demand)
         pattern, groups = found.pattern(plan.nown, ids), found.groups
     if sparse:
         of_column = runtime.of_group(column.comm)

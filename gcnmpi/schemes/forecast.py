@@ -16,7 +16,7 @@ import numpy as np
 from gcnmpi.core.precision import EXACT, row_bytes
 from gcnmpi.core.volume import Volume, all_reduce
 from gcnmpi.layout.place import Place, Space
-from gcnmpi.layout.runtime import Demand, Source
+from gcnmpi.layout.runtime import Demand, Source, vertices_of
 from gcnmpi.options.config import Config
 from gcnmpi.options.scheme import TRANSPORTS, ExchangeOptions, ReplicatedOptions, exchange_of
 from gcnmpi.schemes.operations import Operation
@@ -58,6 +58,8 @@ class Facts:
         Rows of arcs of all ranks: arcs that are stored, parallel ones too, and self-loops.
     groups : int
         Groups of these, each of one relation into a vertex; 0: they are of no relations.
+    of_type : float
+        The share of the vertices that are of the one type whose results are wanted.
     rereads : bool
         Whether schemes of whole rows read the arcs twice, for M and for Mᵀ: where nothing folds,
         and the values of one are not those of the other.
@@ -83,6 +85,7 @@ class Facts:
     rereads: bool = True
     arcs: int = 0
     groups: int = 0
+    of_type: float = 0.0
 
     @property
     def figures(self) -> Mapping[str, Any]:
@@ -103,8 +106,13 @@ class Facts:
         """Rows of a rank with so many rows, whole rows of neighbours, and entries of M."""
         arcs = self.of_arcs(entries)
         groups = -(-arcs * self.groups // max(1, self.arcs))
-        rows = {Space.OWN: own, Space.WHOLE: own + halo, Space.ENTRIES: arcs, Space.GROUPS: groups}
-        return rows[space]
+        return {
+            Space.OWN: own,
+            Space.WHOLE: own + halo,
+            Space.ENTRIES: arcs,
+            Space.GROUPS: groups,
+            Space.OF_TYPE: round(self.of_type * own),
+        }[space]
 
     def row_bytes(self, width: int) -> int:
         """Bytes of a row of so many columns."""
@@ -267,6 +275,7 @@ def make_facts(source: Source, config: Config, demand: Demand) -> Facts:
         precision=config.comm.precision,
         arcs=manifest.nnz + manifest.n * config.graph.self_loops,
         groups=group_count(source.stored.graph, source.direction) if demand.groups else 0,
+        of_type=len(vertices_of(source.stored, demand.type)) / max(1, manifest.n),
         transposed=demand.transposed,
         rereads=not folds and not manifest.symmetric_values,
     )

@@ -47,7 +47,7 @@ class Layout(Protocol):
         """Equal for places whose matrices of one width have the same piece on every rank."""
 
     def all_rows(self, space: Space) -> int:
-        """Rows of all ranks in a space of arcs, where there are matrices of it."""
+        """Rows of all ranks in a space that is not all vertices, where there are matrices of it."""
 
     def summed(self, rows: int) -> slice:
         """Which of so many rows a rank sums up for gradients: copies of them divide them."""

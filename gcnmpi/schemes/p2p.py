@@ -131,7 +131,7 @@ def load(
         if demand.entries:
             loops, parts = config.graph.self_loops, laid.rows.parts
             to_owners = source, loops, plan.own, lambda rows: [parts[rows]]
-            entries = load_entry_rows(comm, *to_owners, max_bytes, demand.groups)
+            entries = load_entry_rows(comm, *to_owners, max_bytes, demand)
             pattern, groups = entries.pattern(plan.nown, ids), entries.groups
         halo = ExchangedHalo(runtime, products, pattern, ids, groups)
     return RowScheme(

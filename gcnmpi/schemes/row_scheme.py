@@ -147,6 +147,9 @@ class RowScheme(WholeRows, Generic[Operand]):
             self._keys[Space.ENTRIES] = entries.keys
             if entries.groups is not None:
                 self._keys[Space.GROUPS] = entries.groups.keys
+            first, stop = entries.of_type.start, entries.of_type.stop
+            own = rows.vertices
+            self._keys[Space.OF_TYPE] = own[(own >= first) & (own < stop)]
 
     @property
     def own_rows(self) -> OwnRows:
@@ -163,9 +166,11 @@ class RowScheme(WholeRows, Generic[Operand]):
         return Block(self._keys[place.space], slice(0, width), copy=self._rows.copy)
 
     def all_rows(self, space: Space) -> int:
-        """Of the entries that were loaded, and of their groups."""
+        """Of the entries that were loaded, of their groups, and of the vertices of the type."""
         entries = self._entries
         assert entries is not None, "no entries were asked for"
+        if space is Space.OF_TYPE:
+            return len(entries.of_type)
         if space is Space.GROUPS:
             assert entries.groups is not None, "no groups were asked for"
             return entries.groups.total
@@ -179,7 +184,7 @@ class RowScheme(WholeRows, Generic[Operand]):
 
     def empty(self, place: Place, width: int, exchanged: bool = False) -> Matrix:
         """Own rows; those to be exchanged are the head of an ``[own | halo]`` buffer, if any is."""
-        if place.space.of_arcs:
+        if place.space.of_arcs or place.space is Space.OF_TYPE:
             return Matrix(place, self._kernel.empty(len(self._keys[place.space]), width))
         if exchanged or place.space is Space.WHOLE:
             return (self.halo or self._products).empty(place, width)

@@ -93,9 +93,7 @@ class Graph:
     @property
     def classes(self) -> int:
         """Number of classes: the largest label + 1, 0 without labels."""
-        if self.labels is None or not len(self.labels):
-            return 0
-        return max(0, int(self.labels.max()) + 1)
+        return 0 if self.labels is None else max(0, int(np.max(self.labels, initial=-1)) + 1)
 
     @property
     def splits(self) -> int:
@@ -104,15 +102,16 @@ class Graph:
 
     @property
     def schema(self) -> Schema:
-        """The names of types of vertices and of relations."""
-        return Schema(self.vertex_types.names if self.vertex_types else (), tuple(self.relations))
+        """The types of vertices and relations."""
+        types = self.vertex_types
+        widths = tuple((name, x.shape[1]) for name, x in self.type_features.items())
+        return Schema(types.names if types else (), self.relations, widths)
 
     def features_of(self, name: str) -> np.ndarray | None:
         """Features of the vertices of a type, (n_type, d_type) float32; None where it has none."""
         if self.vertex_types is None:
             raise UserError(f"there is no vertex type {name!r}: the graph has no types")
-        own = self.vertex_types.range(name)
-        found = self.type_features.get(name)
+        own, found = self.vertex_types.range(name), self.type_features.get(name)
         if found is None and self.features is not None:
             return self.features[own.start : own.stop]
         return found

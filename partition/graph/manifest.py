@@ -121,8 +121,10 @@ class Manifest:
 
     @property
     def schema(self) -> Schema:
-        """The names of types of vertices and of relations."""
-        return Schema(tuple(self.vertex_types), tuple(Relation(*one) for one in self.relations))
+        """The types of vertices and relations."""
+        of_types = {} if self.features else self.type_features
+        relations = tuple(Relation(*one) for one in self.relations)
+        return Schema(tuple(self.vertex_types), relations, tuple(of_types.items()))
 
     @property
     def inputs(self) -> int:

@@ -79,12 +79,16 @@ class VertexTypes:
 class Schema:
     """The names of types of vertices and of relations, in the order of their numbers.
 
+    ``features`` are the columns of the types that have features of their own: those of H⁰ in this
+    order, in which vertices of other types have zeros. Empty: all vertices have the same columns.
+
     >>> Schema.of(3).into
     ((0, 1, 2),)
     """
 
     types: tuple[str, ...] = ()
     relations: tuple[Relation, ...] = ()
+    features: tuple[tuple[str, int], ...] = ()
 
     @staticmethod
     def of(found: Schema | int) -> Schema:
@@ -99,6 +103,25 @@ class Schema:
         return len(self.relations)
 
     @property
+    def ends(self) -> tuple[tuple[int, int], ...]:
+        """The numbers of the types that each relation leads from and to."""
+        number = {name: at for at, name in enumerate(self.types)}
+        return tuple((number[one.source], number[one.target]) for one in self.relations)
+
+    def number_of(self, name: str) -> int:
+        """The number of a type; "" is the only one. A UserError if there is no such type."""
+        if name in self.types:
+            return self.types.index(name)
+        if not name and len(self.types) == 1:
+            return 0
+        if not name:
+            raise UserError(
+                f"model.target is not given, and the graph has {len(self.types)} types of vertices",
+                f"model.target = {' or '.join(self.types)}",
+            )
+        raise unknown_name("vertex type", name, self.types)
+
+    @property
     def into(self) -> tuple[tuple[int, ...], ...]:
         """The numbers of the relations into vertices of each type."""
         return tuple(
@@ -108,6 +131,16 @@ class Schema:
 
 
 NO_SCHEMA = Schema()
+
+
+def with_relations(schema: Schema) -> Schema:
+    """The same; a UserError if it has no relations."""
+    if not len(schema):
+        raise UserError(
+            "this network tells relations of arcs apart, and the graph has none",
+            "gcn-partition import FILE G.graph --columns source,relation,target",
+        )
+    return schema
 
 
 def parse_relation(text: str) -> Relation:

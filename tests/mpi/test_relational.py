@@ -67,6 +67,7 @@ RGCN = ["model.name=rgcn", "model.hidden=[6]"]
 HGT = ["model.name=hgt", "model.hidden=[6,6]", "model.heads=2", "model.attention_dropout=0.3"]
 GAT = ["model.name=hetero", "model.convolution=gat", "model.hidden=[6]", "model.heads=2"]
 RGAT = ["model.name=rgat", "model.hidden=[6]", "model.heads=2", "model.norm=layer"]
+SEHGNN = ["model.name=sehgnn", "model.target=paper", "model.hidden=[6]"]
 NETWORKS = [
     ("schema", [*RGCN, "model.dropout=0.4"]),
     ("typed", [*RGCN, "model.bases=2", "graph.direction=out", "model.norm=batch"]),
@@ -82,6 +83,10 @@ NETWORKS = [
     ("typed", [*RGAT, "model.bases=2", "model.attention_dropout=0.3"]),
     ("schema", [*RGAT, "model.softmax=relation", "model.blocks=2", "train.memory=least"]),
     ("typed", [*GAT, "model.out_heads=3", "graph.direction=out", "train.memory=least"]),
+    ("schema", [*SEHGNN, "model.dropout=0.3", "model.norm=batch"]),
+    ("typed", [*SEHGNN, "model.hidden=[6,5]", "model.hops=3", "model.norm=layer"]),
+    ("typed", [*SEHGNN, "model.input_dropout=0.3", "model.cache_input=false"]),
+    ("schema", [*SEHGNN, "model.train_features=true", "model.hops=1"]),
     ("typed", ["model.name=gcn", "model.hidden=[6]"]),
     ("typed", ["model.name=sage", "model.hidden=[6]", "scheme.name=summa"]),
 ]

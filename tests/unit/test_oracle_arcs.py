@@ -1,13 +1,17 @@
 """The oracle's rows of arcs: values in plain Python, gradients against differences of values."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from test_rng import scalar_hash
 
 from gcnmpi.layout.entries import entry_keys
+from gcnmpi.layout.place import Space
 from gcnmpi.nn.operators import arcs, spaces
 from gcnmpi.nn.operators.elementwise import Drop
 from gcnmpi.nn.operators.norms import BatchNorm, LayerNorm
+from gcnmpi.nn.operators.relations import MeanOf
 from gcnmpi.proof import arcs as oracle_arcs
 from gcnmpi.proof.passes import ArcRows, Pass
 from gcnmpi.proof.rules import RULES
@@ -17,12 +21,14 @@ from partition.graph.graph import Graph
 SOURCES, TARGETS = [0, 0, 0, 1, 2, 3], [1, 1, 2, 2, 2, 1]
 GRAPH = Graph(np.array([0, 3, 4, 5, 6, 6]), np.array(TARGETS, np.int32))
 FEATURES = np.arange(12.0).reshape(6, 2)
+RELATIONS, OF_ONE = [1, 1, 0, 1, 0, 1], np.array([False, True, True, False, True])
 HEADS, WIDTH = 2, 4
 N, M = 5, len(SOURCES)
 
 
 def rows_of(direction="in", self_loops=False):
-    return ArcRows.of(GRAPH, direction, self_loops, FEATURES)
+    found = ArcRows.of(GRAPH, direction, self_loops, FEATURES, RELATIONS)
+    return replace(found, types=OF_ONE.astype(int))
 
 
 def a_pass(arcs=None, epoch=2, keys=None):
@@ -67,6 +73,10 @@ CASES = {
     "scale heads": (arcs.ScaleHeads((0, 1), WIDTH, 1), ["m heads", "m"]),
     "multiply": (arcs.ScaleHeads((0, 1), WIDTH, 1), ["m", "m"]),
     "dots of heads": (arcs.HeadDots((0,), HEADS, 1, "v"), ["m"]),
+    "pick": (spaces.Pick((0,), WIDTH, 1, 1), ["n"]),
+    "spread": (spaces.Spread((0,), WIDTH, 1, 1), ["k"]),
+    "mean of": (MeanOf((0,), WIDTH, 1, (1,), 2), ["n"]),
+    "mean of a type": (MeanOf((0,), WIDTH, 1, (0, 1), 2, Space.OF_TYPE, 1), ["n"]),
     "arc input": (arcs.ArcInput((), 2, 0), []),
     # On rows of arcs as on any other.
     "dropout": (Drop((0,), WIDTH, 1, 0.5, 3), ["m"]),
@@ -79,7 +89,7 @@ def made(name):
     """The operator, inputs, parameters and pass of a case."""
     operator, shapes = CASES[name]
     random = np.random.default_rng(5)
-    of = {"n": (N, WIDTH), "m": (M, WIDTH), "m heads": (M, HEADS)}
+    of = {"n": (N, WIDTH), "k": (3, WIDTH), "m": (M, WIDTH), "m heads": (M, HEADS)}
     x = [random.standard_normal(of[shape]) for shape in shapes]
     weights = {key: random.standard_normal(WIDTH) for key in ("v", "b", "mean")}
     weights["variance"] = np.ones(WIDTH)
@@ -120,6 +130,17 @@ def value(name, x):
         "dots of rows": lambda: np.sum(split[0] * split[1], axis=2),
         "scale heads": lambda: flat(x[0][:, :, np.newaxis] * split[0]),
         "multiply": lambda: x[0] * x[1],
+        "pick": lambda: x[0][OF_ONE],
+        "spread": lambda: np.array([x[0][0] * 0, x[0][0], x[0][1], x[0][0] * 0, x[0][2]]),
+        # By relation 1 vertex 0 twice and 3 lead to 1, and 1 to 2; by 0, vertices 0 and 2 to 2.
+        "mean of": lambda: (
+            np.outer([0, 2 / 3, 0, 0, 0], x[0][0])
+            + np.outer([0, 1 / 3, 0, 0, 0], x[0][3])
+            + np.outer([0, 0, 1, 0, 0], x[0][1])
+        ),
+        "mean of a type": lambda: np.array(
+            [(2 * x[0][0] + x[0][3]) / 3, x[0][1] + (x[0][0] + x[0][2]) / 2, 0 * x[0][0]]
+        ),
         "arc input": lambda: FEATURES[[0, 1, 5, 2, 3, 4]],
     }[name]()
 
@@ -155,7 +176,7 @@ def test_the_gradient_is_the_slope_of_the_value(name):
 
 
 def test_every_operator_on_arcs_has_a_case():
-    families = {*spaces.RULES, *arcs.RULES}
+    families = {*spaces.RULES, *arcs.RULES, MeanOf}
     assert families <= {type(operator) for operator, _ in CASES.values()}
     assert families <= RULES.keys()
 

@@ -78,6 +78,7 @@ SETTINGS = {
     "hetero": {},
     "hetero gat": {"convolution": "gat", "heads": 2},
     "hgt": {"heads": 2},
+    "sehgnn": {"hops": 1},
 }
 STACKS = {
     "plain": {"hidden": [8]},

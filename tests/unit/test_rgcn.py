@@ -147,6 +147,7 @@ OF_TYPES = {
     "gat": {"name": "hetero", "convolution": "gat"},
     "hgt": {"name": "hgt", "heads": 2},
     "rgat": {"name": "rgat", "heads": 2},
+    "sehgnn": {"name": "sehgnn", "target": "paper"},
 }
 
 

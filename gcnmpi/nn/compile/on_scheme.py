@@ -185,6 +185,11 @@ def program_on(
             "tells relations apart",
             "set graph.self_loops = false; of a function of your own, give it a matrix",
         )
+    if network.type is not None and source.direction == "out":
+        raise UserError(
+            f"model {config.model.name!r} follows relations from source to target",
+            "set graph.direction = in; relations the other way are made by --reverse",
+        )
     entry = SCHEMES.get(config.scheme.name)
     forecast = entry.forecast(config.scheme, size, make_facts(source, config, Demand()))
     means = means_of(source, config)
@@ -208,12 +213,13 @@ def program_on(
             f"train.batches: scheme {config.scheme.name!r} does not train on mini-batches",
             f"use scheme.name = {' or '.join(able)}",
         )
-    if batches and program.needs_entries:
+    if batches and (program.needs_entries or program.needs_groups):
         raise UserError(
             f"train.batches: model {config.model.name!r} has rows of arcs, which mini-batches do "
             "not bring",
             "leave train.batches out",
         )
-    of_arcs = program.needs_entries, program.needs_groups
+    groups = program.needs_groups
+    of_arcs = program.needs_entries or groups, groups, program.type
     needs = program.needs_products, program.needs_halo, trains, *of_arcs
     return program, Demand(program.depth, *needs, batches=batches)

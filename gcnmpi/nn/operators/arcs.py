@@ -16,7 +16,7 @@ from gcnmpi.nn.operator import Operator
 from gcnmpi.nn.program import Instruction, Step
 from gcnmpi.nn.tape import Rule, Tape
 
-OWN, WHOLE, ENTRIES, GROUPS = Space
+OWN, WHOLE, ENTRIES, GROUPS, _ = Space
 
 OnEntries = Callable[[Pattern, Array, Array, Array], None]
 

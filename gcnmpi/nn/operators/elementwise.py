@@ -89,6 +89,14 @@ class MeanOfHeads(Operator):
     told = "{heads}"
 
 
+@dataclass(frozen=True)
+class Columns(Operator):
+    """Some columns of x, from the one of number ``first``."""
+
+    first: int = 0
+    told = "{first}"
+
+
 def _add_gradient(tape: Tape, number: int, gradient: int) -> None:
     for x in tape.operators[number].inputs:
         tape.contribute(x, gradient)
@@ -200,6 +208,25 @@ def _activate_backward(activate: Activate, binding: Binding, step: Step) -> Run:
     return run
 
 
+def _columns(columns: Columns, binding: Binding, step: Step) -> Run:
+    """These columns of what is read."""
+    kernel, x, out = binding.kernel, binding.read(step), binding.written(step)
+    some = slice(columns.first, columns.first + columns.width)
+    return lambda epoch: kernel.copy(x[:, some], out)
+
+
+def _columns_backward(columns: Columns, binding: Binding, step: Step) -> Run:
+    """The gradient in these columns of a matrix of zeros."""
+    kernel, grad, out = binding.kernel, binding.read(step), binding.written(step)
+    some = slice(columns.first, columns.first + columns.width)
+
+    def run(epoch: int) -> None:
+        out.fill(0)
+        kernel.copy(grad, out[:, some])
+
+    return run
+
+
 def _mean_of_heads(mean: MeanOfHeads, binding: Binding, step: Step) -> Run:
     """The mean of equally wide groups of columns."""
     kernel, x, out = binding.kernel, binding.read(step), binding.written(step)
@@ -221,12 +248,15 @@ MAXIMUM = Instruction("maximum", _maximum, passes=3)
 MAXIMUM_BACKWARD = Instruction("maximum_backward", _maximum_backward, passes=4)
 ACTIVATE = Instruction("activate", _activate, passes=2)
 ACTIVATE_BACKWARD = Instruction("activate_backward", _activate_backward, passes=3)
+COLUMNS = Instruction("columns", _columns, passes=2)
+COLUMNS_BACKWARD = Instruction("columns_backward", _columns_backward, passes=2)
 MEAN_OF_HEADS = Instruction("mean_of_heads", _mean_of_heads, passes=2)
 MEAN_OF_HEADS_BACKWARD = Instruction("mean_of_heads_backward", _mean_of_heads_backward, passes=2)
 
 RULES = {
     Activate: Rule(ACTIVATE, _activate_gradient),
     Add: Rule(ADD, _add_gradient, commutes=True, keeps_shifts=True),
+    Columns: Rule(COLUMNS, one_step(COLUMNS_BACKWARD), keeps_shifts=True),
     Maximum: Rule(MAXIMUM, _maximum_gradient),
     MeanOfHeads: Rule(MEAN_OF_HEADS, one_step(MEAN_OF_HEADS_BACKWARD), keeps_shifts=True),
     Scale: Rule(SCALE, _scale_gradient, commutes=True, keeps_shifts=True),

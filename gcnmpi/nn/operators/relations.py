@@ -1,18 +1,24 @@
-"""Linear maps of rows of several kinds, such as arcs of relations, each with its own weight."""
+"""Linear maps of rows of several kinds, such as arcs of relations, each with its own weight.
+
+And the means of neighbours by the arcs of some relations.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
 from gcnmpi.kernels.interface.kernel import Array
 from gcnmpi.kernels.interface.kinds import KindProduct, Kinds, kinds_of
+from gcnmpi.layout.place import Space
 from gcnmpi.nn.binding import Binding, Run
 from gcnmpi.nn.operator import Operator
+from gcnmpi.nn.operators.spaces import rows_of_type
 from gcnmpi.nn.program import Instruction, Step
-from gcnmpi.nn.tape import Rule, Tape
+from gcnmpi.nn.tape import Rule, Tape, one_step
 
 
 @dataclass(frozen=True)
@@ -35,11 +41,60 @@ class LinearBy(Operator):
     told = "kinds {kinds} blocks {blocks}"
 
 
+WHILE_MADE = 7  # numbers of 4 bytes of an entry: its place twice, its value, and its column
+
+
+@dataclass(frozen=True)
+class MeanOf(Operator):
+    """y[i] = Σ over relations r of ``which`` of the mean of x[j] over the arcs of r from j to i.
+
+    0 where there are none. ``relations`` says how many the graph has. The rows ``to`` are those of
+    all vertices, or of the vertices of the type of that number.
+    """
+
+    which: tuple[int, ...] = ()
+    relations: int = 1
+    to: Space = Space.OWN
+    type: int | None = None
+    title = "mean of"
+
+    @property
+    def gives(self) -> Space:
+        """The rows that ``to`` says."""
+        return self.to
+
+    @property
+    def words(self) -> str:
+        """With the relations, and the type of the rows that it gives."""
+        of_type = "" if self.type is None else f" to type {self.type}"
+        return f"mean of relations {' '.join(map(str, self.which))}{of_type}"
+
+
 def _gradient(tape: Tape, number: int, gradient: int) -> None:
     kinds, x = tape.operators[number].inputs
     tape.of_parameters(LINEAR_BY_GRAD, number, (kinds, x, gradient))
     if tape.wanted[x]:
         tape.contribute(x, tape.step(LINEAR_BY_T, number, (kinds, gradient), like=x))
+
+
+def _mean_of(mean: MeanOf, binding: Binding, step: Step) -> Run:
+    """Forward M·x, backward Mᵀ·g, of the matrix of means over the arcs of these relations."""
+    kernel, halo, back = binding.kernel, binding.halo(step), step.instruction is MEAN_OF_T
+    x, out = binding.read(step), binding.written(step)
+
+    def made() -> Any:
+        matrix = halo.patterns.means(mean.which)
+        if mean.to is Space.OF_TYPE:
+            matrix = matrix[rows_of_type(binding)]
+        return kernel.sparse(matrix.T.tocsr() if back else matrix)
+
+    matrix = binding.kept(step, step.name, made)
+
+    def run(epoch: int) -> None:
+        with halo.phases("spmm"):
+            kernel.spmm(matrix, x, out)
+
+    return run
 
 
 def _linear_by(linear: LinearBy, binding: Binding, step: Step) -> Run:
@@ -121,8 +176,21 @@ def _numbers(step: Step, rows: int, columns: int, entries: int) -> int:
     return 2 * entries + 3 * linear.kinds * linear.width
 
 
+def _entries(step: Step, rows: int, columns: int, entries: int) -> int:
+    """The matrix while it is made, with as many entries of each relation; where rows begin."""
+    mean = step.operator
+    assert isinstance(mean, MeanOf)
+    return WHILE_MADE * entries * len(mean.which) // mean.relations + 2 * rows
+
+
 LINEAR_BY = Instruction("linear_by", _linear_by, passes=2, kept=_numbers)
 LINEAR_BY_T = Instruction("linear_by_t", _linear_by, passes=2)
 LINEAR_BY_GRAD = Instruction("linear_by_grad", _linear_by_grad, passes=2)
 
-RULES = {LinearBy: Rule(LINEAR_BY, _gradient)}
+MEAN_OF = Instruction("mean_of", _mean_of, by_relation=True, kept=_entries)
+MEAN_OF_T = Instruction("mean_of_t", _mean_of, by_relation=True, kept=_entries)
+
+RULES = {
+    LinearBy: Rule(LINEAR_BY, _gradient),
+    MeanOf: Rule(MEAN_OF, one_step(MEAN_OF_T), takes=((Space.WHOLE,),)),
+}

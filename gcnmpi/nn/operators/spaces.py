@@ -10,6 +10,8 @@ operators, and the adjoint of each is a step of the same file::
 Between own rows and entries there may be groups of these of one relation; ``Target`` and ``Reduce``
 lead from each to any finer or coarser one: own, groups, entries.
 
+Rows of the vertices of one type are picked out of own rows, and spread over these again.
+
 Only ``Expand`` sends anything: rows to ranks that need them, and gradients of these back (a fold).
 In the docstrings x₁, x₂ are inputs, entry e stands for an arc from j to i: it lies in row i and
 column j of M.
@@ -19,16 +21,18 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import numpy as np
+
 from gcnmpi.kernels.interface.arcs import Reduction, Taken
 from gcnmpi.kernels.interface.kernel import Array
-from gcnmpi.layout.place import Space
+from gcnmpi.layout.place import Place, Space
 from gcnmpi.nn.binding import Binding, Run
 from gcnmpi.nn.operator import Operator
 from gcnmpi.nn.program import Instruction, Step
 from gcnmpi.nn.tape import Rule, Tape, one_step
 from gcnmpi.schemes.operations import Operation
 
-OWN, WHOLE, ENTRIES, GROUPS = Space
+OWN, WHOLE, ENTRIES, GROUPS, OF_TYPE = Space
 
 
 @dataclass(frozen=True)
@@ -78,6 +82,22 @@ class Reduce(Operator):
         return f"reduce {' '.join(self.kinds)}{' of groups' * (self.to is GROUPS)}"
 
 
+@dataclass(frozen=True)
+class Pick(Operator):
+    """y = the rows of x of the vertices of the type of that number."""
+
+    type: int = 0
+    told = "type {type}"
+
+
+@dataclass(frozen=True)
+class Spread(Operator):
+    """y = a row for each vertex: x for those of the type of that number, 0 for others."""
+
+    type: int = 0
+    told = "type {type}"
+
+
 def _target_gradient(tape: Tape, number: int, gradient: int) -> None:
     (x,) = tape.operators[number].inputs
     if tape.wanted[x]:
@@ -112,6 +132,31 @@ def _fold(expand: Expand, binding: Binding, step: Step) -> Run:
     halo, out = binding.halo(step), binding.written(step)
     gradient = binding.matrix(step.reads[0])
     return lambda epoch: halo.fold(gradient, out)
+
+
+def _pick(operator: Operator, binding: Binding, step: Step) -> Run:
+    """Some of the rows."""
+    kernel, rows = binding.kernel, rows_of_type(binding)
+    x, out, some = binding.read(step), binding.written(step), kernel.resident(rows, np.int64)
+    return lambda epoch: kernel.take_rows(x, some, out)
+
+
+def _spread(operator: Operator, binding: Binding, step: Step) -> Run:
+    """Zeros, but for these rows."""
+    kernel, rows = binding.kernel, rows_of_type(binding)
+    x, out, some = binding.read(step), binding.written(step), kernel.resident(rows, np.int64)
+
+    def run(epoch: int) -> None:
+        out.fill(0)
+        kernel.put_rows(x, some, out)
+
+    return run
+
+
+def rows_of_type(binding: Binding) -> np.ndarray:
+    """Which of the rank's rows are vertices of the type, (rows,) int64."""
+    own, some = (binding.scheme.block(Place(0, space=one), 1).rows for one in (OWN, OF_TYPE))
+    return np.flatnonzero(np.isin(own, some))
 
 
 def _take(operator: Operator, binding: Binding, step: Step) -> Run:
@@ -183,6 +228,8 @@ TARGET = Instruction("target", _take, passes=1, visits=True, joins=True)
 SUM_SOURCES = Instruction("sum_sources", _sum_sources, passes=1, visits=True, by_columns=True)
 SUM_TARGETS = Instruction("sum_targets", _sum_targets, passes=1, visits=True)
 REDUCE = Instruction("reduce", _reduce, passes=1, visits=True)
+PICK = Instruction("pick", _pick, passes=2)
+SPREAD = Instruction("spread", _spread, passes=2)
 REDUCE_BACKWARD = Instruction("reduce_backward", _reduce_backward, passes=3, visits=True)
 
 RULES = {
@@ -191,5 +238,7 @@ RULES = {
         SOURCE, one_step(SUM_SOURCES), keeps_shifts=True, takes=((WHOLE,),), gives=ENTRIES
     ),
     Target: Rule(TARGET, _target_gradient, keeps_shifts=True, takes=((OWN, GROUPS),)),
+    Pick: Rule(PICK, one_step(SPREAD), keeps_shifts=True, takes=((OWN,),), gives=OF_TYPE),
+    Spread: Rule(SPREAD, one_step(PICK), takes=((OF_TYPE,),), gives=OWN),
     Reduce: Rule(REDUCE, _reduce_gradient, takes=((ENTRIES, GROUPS),)),
 }

@@ -1,0 +1,145 @@
+"""SeHGNN: its metapaths by products of dense matrices, rows of one type, and how it is refused."""
+
+from itertools import product
+
+import numpy as np
+import pytest
+from kernel_cases import TYPES, give, junk, near
+from test_groups import Grouped
+from typed_graphs import COUNTS, typed_graph
+
+import gcnmpi
+from gcnmpi.nn.describe import network_of
+from gcnmpi.nn.operators.dense import Linear
+from gcnmpi.options.config import from_table
+from gcnmpi.proof.oracle import Problem
+from partition.errors import UserError
+from partition.graph.graph import arcs
+from partition.graph.store import write_graph
+from partition.graph.typed import inputs_of
+
+of_both = pytest.mark.parametrize("kernel", TYPES, ids=["float32", "float64"], indirect=True)
+
+
+def config_of(**model):
+    model = {"name": "sehgnn", "hidden": [4], "target": "paper"} | model
+    return from_table({"dtype": "float64", "train": {"epochs": 1}, "model": model})
+
+
+def means_of(graph):
+    """The matrix of means by the arcs of each relation, (n, n), dense."""
+    found = []
+    for number in range(len(graph.relations)):
+        some, matrix = graph.arc_type == number, np.zeros((graph.n, graph.n))
+        np.add.at(matrix, (np.asarray(graph.indices)[some], arcs(graph)[some]), 1)
+        found.append(matrix / np.maximum(matrix.sum(axis=1, keepdims=True), 1))
+    return found
+
+
+def by_metapath(graph, hops, target):
+    """The features that the vertices of a type get by each metapath that leads to it."""
+    x, types = np.asarray(inputs_of(graph), float), graph.vertex_types
+    means, column, found = means_of(graph), {}, []
+    for name, features in graph.type_features.items():
+        first = sum(one.stop - one.start for one in column.values())
+        column[name] = slice(first, first + features.shape[1])
+    for length in range(hops + 1):
+        for path in product(range(len(graph.relations)), repeat=length):
+            begins = [*(graph.relations[r].source for r in path), target]
+            ends = [graph.relations[r].target for r in path]
+            if begins[1:] == ends and begins[0] in column:
+                rows = x
+                for r in path:
+                    rows = means[r] @ rows
+                found.append(rows[list(types.range(target)), column[begins[0]]])
+    return found
+
+
+def sorted_rows(found):
+    return sorted(np.round(rows, 12).tolist() for rows in found)
+
+
+@pytest.mark.parametrize("reverse", [False, True])
+@pytest.mark.parametrize("hops", [1, 2, 3])
+@pytest.mark.parametrize("target", COUNTS)
+def test_the_branches_are_all_metapaths(target, hops, reverse):
+    graph = typed_graph(reverse=reverse)
+    expected = by_metapath(graph, hops, target)
+    if not expected:
+        with pytest.raises(UserError, match="no metapath"):
+            Problem(graph, "in", config_of(hops=hops, target=target))
+        return
+    problem = Problem(graph, "in", config_of(hops=hops, target=target))
+    values, _, _ = problem.forward(problem.initial(), None)
+    branches = [
+        values[operator.inputs[0]]
+        for operator in problem.network.operators
+        if isinstance(operator, Linear) and operator.weight.startswith("lins.")
+    ]
+    assert sorted_rows(branches) == sorted_rows(expected)
+
+
+@of_both
+def test_means_of_some_relations(kernel):
+    g = Grouped(kernel)
+    _, first = np.unique(g.group, return_index=True)
+    relations = g.patterns._groups.relations
+    for which in ((), (2,), (0, 3, 5)):
+        expected = np.zeros((len(g.own), g.x.shape[1]))
+        for group, of in enumerate(relations):
+            if of in which:
+                rows = g.x[g.columns[g.group == group]]
+                expected[g.rows[first[group]]] += rows.mean(axis=0)
+        (x,), out = g.mine("x"), junk(kernel, *expected.shape)
+        kernel.spmm(kernel.sparse(g.patterns.means(which)), x, out)
+        near(kernel, out, expected, 10)
+
+
+@of_both
+def test_rows_that_are_picked_are_spread_again(kernel):
+    rows, some = np.random.default_rng(2).normal(size=(3, 5)), np.array([1, 4, 6])
+    x, out, back = give(kernel, rows), junk(kernel, 8, 5), junk(kernel, 3, 5)
+    out.fill(0)
+    places = kernel.resident(some, np.int64)
+    kernel.put_rows(x, places, out)
+    kernel.take_rows(out, places, back)
+    near(kernel, back, rows, 1)
+    near(kernel, out, np.eye(8)[:, some] @ rows, 1)
+
+
+def test_vertices_of_other_types_have_logits_of_zero(tmp_path):
+    path, graph = tmp_path / "g.graph", typed_graph()
+    write_graph(path, graph, source={})
+    options = {"model_name": "sehgnn", "model_target": "paper", "train_epochs": 2}
+    logits = gcnmpi.infer(path, gcnmpi.train(path, out=tmp_path / "run", **options))
+    papers = graph.vertex_types.range("paper")
+    assert np.all(logits[papers.start : papers.stop].any(axis=1))
+    assert not logits[papers.stop :].any()
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"target": ""}, "model.target is not given, and the graph has 3 types"),
+        ({"target": "papr"}, "'papr'"),
+        ({"hidden": []}, "a sehgnn has a hidden layer"),
+        ({"hops": 12}, "more than 1,000 metapaths"),
+    ],
+)
+def test_options_that_do_not_fit_are_refused(options, message):
+    schema = typed_graph(reverse=True).schema
+    with pytest.raises(UserError, match=message):
+        network_of(config_of(**options).model, 5, 2, relations=schema)
+
+
+def test_a_direction_against_that_of_relations_is_refused(tmp_path):
+    path = tmp_path / "g.graph"
+    write_graph(path, typed_graph(), source={})
+    options = {"model_name": "sehgnn", "model_target": "paper", "graph_direction": "out"}
+    with pytest.raises(UserError, match="follows relations from source to target"):
+        gcnmpi.train(path, **options)
+
+
+def test_a_graph_without_relations_is_refused():
+    with pytest.raises(UserError, match="the graph has none"):
+        network_of(config_of(target="").model, 6, 2)
