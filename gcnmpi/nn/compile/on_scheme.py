@@ -23,6 +23,7 @@ from gcnmpi.options.train import batches_of, kept_each, sampler_of
 from gcnmpi.schemes.forecast import make_facts
 from gcnmpi.schemes.interface import Entry
 from partition.errors import UserError
+from partition.graph.relations import Relation
 from partition.graph.sampling import Sampler
 from partition.graph.store import StoredGraph, read_partition
 
@@ -115,8 +116,14 @@ def program_of_batches(
     if batches.clusters:
         finer = read_partition(stored.path, batches.clusters, parts=False)
         clusters = np.arange(finer.k)  # a vertex each: the sampler looks at their number
-    n = stored.manifest.n
-    return batched(config, sampler_of(config.train, n, n, clusters), network, program)
+    n, relations = stored.manifest.n, told_apart(network, stored)
+    sampler = sampler_of(config.train, n, n, clusters, relations)
+    return batched(config, sampler, network, program)
+
+
+def told_apart(network: Network, stored: StoredGraph) -> Sequence[Relation]:
+    """The relations that a network tells apart; none, if it does not look at them."""
+    return stored.manifest.schema.relations if network.relations else ()
 
 
 def batched(config: Config, sampler: Sampler, network: Network, program: Program) -> Program:
@@ -208,11 +215,12 @@ def program_on(
             f"train.batches: scheme {config.scheme.name!r} does not train on mini-batches",
             f"use scheme.name = {' or '.join(able)}",
         )
-    if batches and program.needs_entries:
+    other = program.needs_products or network.arc_features or not program.needs_groups
+    if batches and program.needs_entries and other:
         raise UserError(
-            f"train.batches: model {config.model.name!r} has rows of arcs, which mini-batches do "
-            "not bring",
-            "leave train.batches out",
+            f"train.batches: model {config.model.name!r} has rows of arcs, which mini-batches "
+            "bring to networks that do nothing but tell their relations apart",
+            "leave train.batches out, or use model.name = rgcn, rgat, hetero or hgt",
         )
     of_arcs = program.needs_entries, program.needs_groups
     needs = program.needs_products, program.needs_halo, trains, *of_arcs
