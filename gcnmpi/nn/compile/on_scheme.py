@@ -29,14 +29,17 @@ from partition.graph.store import StoredGraph, read_partition
 
 
 def batch_program(network: Network, config: Config, sparse: bool) -> Program:
-    """The program of a network on batches whose layers have neighbours of their own.
+    """The program of a network on batches; of samplers of neighbours, layers have their own.
 
     With ``sparse``, the features are a sparse matrix.
     """
     # A sampler of neighbours leaves every row one of them; but that of layers may leave none.
     drawn, loops = batches_of(config.train), config.graph.self_loops
     means = (MaxAggregate,) if loops and drawn and drawn.sampler == "neighbor" else ()
-    target = Target(("combine", "aggregate"), lambda place: place.layer, narrows=True, means=means)
+    orders, narrows = ("combine", "aggregate"), drawn is None or drawn.layered
+    target = Target(
+        orders, lambda place: place.layer if narrows else None, narrows=narrows, means=means
+    )
     return compile_network(network, target, config.model, sparse=sparse)
 
 

@@ -97,6 +97,13 @@ def narrow(
         space = rule_of(operator).space(operator, [laid.places[i].space for i in inputs])
         after = Place(layers[old], _gathers(operator), space)
         new[old] = laid.append(replace(operator, inputs=inputs), after)
+    moved = zip(laid.operators, laid.places, strict=True)
+    if any(isinstance(one, Move) and at.space is not Space.OWN for one, at in moved):
+        raise UserError(
+            "train.batches: each layer of a batch has arcs of its own, and this network reads "
+            "those of one in another",
+            "use train.batches = vertex or cluster, or all vertices at once",
+        )
     return laid.operators, laid.places, new
 
 
@@ -125,12 +132,6 @@ class _Laid:
             move: Operator = Move((number,), value.width, value.layer)
             if isinstance(value, ArcInput):
                 move = value
-            elif wanted.space is not Space.OWN:
-                raise UserError(
-                    "train.batches: each layer of a batch has arcs of its own, and this network "
-                    "reads those of one in another",
-                    "use train.batches = vertex or cluster, or all vertices at once",
-                )
             self._moved[key] = self.append(move, wanted._replace(aggregated=False))
         return self._moved[key]
 
