@@ -5,7 +5,7 @@ import math
 
 import numpy as np
 import pytest
-from test_relational import folder  # noqa: F401 (a fixture)
+from test_relational import schemas  # noqa: F401 (a fixture)
 from words import latest, sets
 
 from gcnmpi.options.config import load_config
@@ -79,14 +79,14 @@ def planned():
 
 
 @pytest.fixture(scope="module")
-def results(trained, folder):  # noqa: F811
+def results(trained, schemas):  # noqa: F811
     """``results(nranks)`` → name of each case → its record, from one launch."""
 
     @functools.cache
     def run(nranks):
         wanted = {}
         for name, (network, settings) in (cases() | planned()).items():
-            graph = folder / f"{GRAPHS.get(network, 'schema')}.graph"
+            graph = schemas / f"{GRAPHS.get(network, 'schema')}.graph"
             partition = f"uneven-{nranks}" if nranks > 1 else None
             wanted[name] = graph, partition, [*COMMON, *settings]
         return trained(nranks, wanted)
@@ -121,10 +121,10 @@ def test_batches_of_everything_are_full_batches(results, nranks, network):
 
 @pytest.mark.parametrize("name", planned())
 @pytest.mark.parametrize("nranks", RANKS)
-def test_bytes_and_messages_are_those_that_are_planned(results, folder, nranks, name):  # noqa: F811
+def test_bytes_and_messages_are_those_that_are_planned(results, schemas, nranks, name):  # noqa: F811
     network, settings = planned()[name]
     config = load_config(None, latest(*COMMON, *settings))
-    stored = open_graph(folder / f"{GRAPHS.get(network, 'schema')}.graph")
+    stored = open_graph(schemas / f"{GRAPHS.get(network, 'schema')}.graph")
     setting = Setting(stored, config, Machine(), nranks, locality=False)
     uneven = read_partition(stored.path, f"uneven-{nranks}") if nranks > 1 else None
     cost = setting.cost(Candidate(config.scheme, {}, nranks, uneven), nranks)
@@ -135,7 +135,7 @@ def test_bytes_and_messages_are_those_that_are_planned(results, folder, nranks, 
     assert (nranks > 1) == (cost.received > 0)
 
 
-def test_mistakes_are_told(hear_mistakes, folder, tmp_path):  # noqa: F811
+def test_mistakes_are_told(hear_mistakes, schemas, tmp_path):  # noqa: F811
     batch, rgcn = "train.batches=neighbor,6,3,2", "model.name=rgcn"
     own = "train.fanouts=writes=2"
     mistakes = {
@@ -150,5 +150,5 @@ def test_mistakes_are_told(hear_mistakes, folder, tmp_path):  # noqa: F811
         (rgcn, batch, "model.train_features=true"): "features that are trained",
         (rgcn, batch, "scheme.name=bcast"): "use scheme.name = p2p",
     }
-    words = ["train", folder / "schema.graph", "--out", tmp_path / "run"]
+    words = ["train", schemas / "schema.graph", "--out", tmp_path / "run"]
     hear_mistakes(1, [([*words, *sets(*keys)], says) for keys, says in mistakes.items()])
