@@ -7,14 +7,17 @@ together, as a row is where there are no relations: with the same estimate of th
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
 from gcnmpi.layout.entries import EntryRows, Groups
 from gcnmpi.schemes import sampling
-from partition.graph.sampling import Place, Rule, Sampler, pointers, segments, units
+from partition.graph.sampling import Place, Rule, Sampler, pointers, run_lengths, segments, units
 
 MOST = 2**31  # numbers that compiled sampling gives
+Drawn = tuple[np.ndarray, np.ndarray, np.ndarray]
+"""Of each arc that is kept: the place of its group among some, its number, and its factor."""
 
 
 @dataclass(frozen=True)
@@ -56,7 +59,6 @@ class ArcEntries:
         self.matrix, self.ids, self._every, self._n = every.pattern(own, ids), ids, every, n
         self._groups, self._dtype = every.groups, dtype
         self._first = np.searchsorted(self._groups.starts, self.matrix.indptr)
-        self._compiled: tuple[np.ndarray, np.ndarray, np.ndarray] | None = None
 
     def kept(self, sampler: Sampler, place: Place, rows: np.ndarray) -> tuple[sampling.Rows, Arcs]:
         """The arcs of some rows that a layer of a batch keeps.
@@ -77,73 +79,55 @@ class ArcEntries:
         groups, counts = segments(self._first, rows)
         rule = sampler.rule(*place)
         if rule is None or sampling._native is None or self._too_many:
-            some, factors = self._in_numpy(sampler, place, rows, groups, counts)
+            at, some, factors = self._in_numpy(sampler, place, np.repeat(rows, counts), groups)
         else:
-            some, factors = self._by_rule(sampler, place[2], rule, groups)
-        starts, relations = self._groups.starts, self._groups.relations
-        group = np.searchsorted(starts, some, side="right") - 1
-        sizes = (starts[1:] - starts[:-1])[group]
-        begins = np.flatnonzero(np.append(True, group[1:] != group[:-1])[: len(group)])
-        kept = group[begins]
-        of_rows = np.searchsorted(self.matrix.indptr, some, side="right") - 1
-        # Rows come in any order, each once: their numbers tell how many arcs each has.
-        number = np.zeros(len(self.matrix.indptr), np.int64)
-        number[rows] = np.arange(len(rows))
-        indptr = pointers(np.bincount(number[of_rows], minlength=len(rows)))
-        found = Groups(
-            self._groups.rows[kept], relations[kept], np.append(begins, len(some)), len(kept)
-        )
+            at, some, factors = self._by_rule(sampler, place[2], rule, groups)
+        kept, group = run_lengths(at), groups[at]
+        begins = pointers(kept)
+        held = group[begins[:-1]]
+        sizes = self._groups.starts[held + 1] - self._groups.starts[held]
+        of_rows = np.repeat(np.arange(len(rows)), counts)[at]
+        indptr = pointers(np.bincount(of_rows, minlength=len(rows)))
+        relations = self._groups.relations[held]
+        found = Groups(self._groups.rows[held], relations, begins, len(held))
         columns = self.matrix.indices[some].astype(np.int32)
-        values = (factors / sizes).astype(self._dtype)
+        values = (factors / np.repeat(sizes, kept)).astype(self._dtype)
         return (indptr, columns, values), Arcs(self._every, some, found)
 
     def _in_numpy(
-        self,
-        sampler: Sampler,
-        place: Place,
-        rows: np.ndarray,
-        groups: np.ndarray,
-        counts: np.ndarray,
-    ) -> tuple[np.ndarray, np.ndarray]:
-        """Which arcs of the groups of some rows are kept, and their factors."""
+        self, sampler: Sampler, place: Place, rows: np.ndarray, groups: np.ndarray
+    ) -> Drawn:
+        """The arcs that some groups keep, of ``rows``."""
         entry, sizes = segments(self._groups.starts, groups)
-        of_groups = np.repeat(np.repeat(rows, counts), sizes)
-        relation = np.repeat(self._groups.relations[groups], sizes)
-        ends = self.ids[of_groups], relation, self.ids[self.matrix.indices[entry]]
+        at = np.repeat(np.arange(len(groups)), sizes)
+        relation = self._groups.relations[groups][at]
+        ends = self.ids[rows[at]], relation, self.ids[self.matrix.indices[entry]]
         kept, factors = sampler.arcs(place, *ends)
-        return entry[kept], factors
+        return at[kept], entry[kept], factors
 
-    def _by_rule(
-        self, sampler: Sampler, hop: int, rule: Rule, groups: np.ndarray
-    ) -> tuple[np.ndarray, np.ndarray]:
+    def _by_rule(self, sampler: Sampler, hop: int, rule: Rule, groups: np.ndarray) -> Drawn:
         """The same, compiled: a group is a row, and each arc a column with the id of its own."""
-        if self._compiled is None:
-            starts, relations = self._groups.starts, self._groups.relations
-            count, entries = len(relations), int(starts[-1])
-            ids = np.append(units(self._n, self._groups.rows, relations), self._ids_of_arcs)
-            columns = np.arange(count, count + entries, dtype=np.int32)
-            self._compiled = columns, np.ones(entries), ids
-        columns, ones, ids = self._compiled
+        columns, ones, ids, starts = self._compiled
         count = len(self._groups.relations)
-        starts = self._groups.starts.astype(np.int32)
         fanouts = sampler.fanouts_of(hop, self._groups.relations[groups])
-        found, factors, order = [], [], []
+        found = [(np.zeros(0, np.int64), np.zeros(0, np.int64), np.zeros(0))]
         for fanout in np.unique(fanouts[fanouts != 0]).tolist():
             alike = np.flatnonzero(fanouts == fanout)
             arrays = starts, columns, ones, ids, groups[alike]
             begins, kept, times = sampling._native.sample(*arrays, fanout, rule.base, rule.shared)
-            found.append(kept.astype(np.int64) - count)
-            factors.append(times)
-            order.append(np.repeat(alike, np.diff(begins)))
-        if not found:
-            return np.zeros(0, np.int64), np.zeros(0)
-        some, times = np.concatenate(found), np.concatenate(factors)
-        by_group = np.lexsort((some, np.concatenate(order)))
-        return some[by_group], times[by_group]
+            found.append((np.repeat(alike, np.diff(begins)), kept.astype(np.int64) - count, times))
+        at, some, factors = (np.concatenate(pieces) for pieces in zip(*found, strict=True))
+        order = np.lexsort((some, at))
+        return at[order], some[order], factors[order]
 
-    @property
-    def _ids_of_arcs(self) -> np.ndarray:
-        return self.ids[self.matrix.indices]
+    @cached_property
+    def _compiled(self) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+        """Numbers of arcs, 1 for each, ids of groups and then of arcs, and where groups start."""
+        count, groups, arcs = len(self._groups.relations), self._groups, self.matrix.nnz
+        of_groups = units(self._n, groups.rows, groups.relations)
+        ids = np.append(of_groups, self.ids[self.matrix.indices])
+        columns = np.arange(count, count + arcs, dtype=np.int32)
+        return columns, np.ones(arcs), ids, groups.starts.astype(np.int32)
 
     @property
     def _too_many(self) -> bool:
