@@ -9,8 +9,10 @@ from test_relational import schemas  # noqa: F401 (a fixture)
 from words import latest, sets
 
 from gcnmpi.options.config import load_config
+from gcnmpi.options.train import sampler_of
 from gcnmpi.planner.machine import Machine
 from gcnmpi.planner.ranking import Candidate, Setting
+from gcnmpi.proof import oracle
 from partition.graph.store import open_graph, read_partition
 
 RANKS = (1, 2, 3, 4)
@@ -78,6 +80,52 @@ def planned():
     }  # fmt: skip
 
 
+def held_still():
+    """Name → network, settings: an epoch whose batches all have the initial weights."""
+    still = ("train.lr=0", "train.epochs=1", "model.dropout=0", "model.input_dropout=0")
+    found = {}
+    for sampler in (SAMPLERS[0], *SAMPLERS[2:]):
+        for name, own in {"": (), " own": (OWN,)}.items():
+            if own and sampler is SAMPLERS[0]:
+                continue
+            settings = ("model.name=rgcn", *still, batches("rgcn", sampler), *own)
+            found[f"still {sampler}{name}"] = "still", settings
+    return found
+
+
+def sampled_loss(graph, config):
+    """The loss of such an epoch, one arc after the other, on all vertices."""
+    rows = oracle.Rows(graph, "in", config, int(graph.labels.max()) + 1)
+    weights, x = rows.initial(), rows.features
+    column = np.repeat(np.arange(graph.n), np.diff(graph.indptr))
+    row, relation = np.array(graph.indices), np.array(graph.arc_type)
+    order = np.lexsort((column, relation, row))
+    row, relation, column = row[order], relation[order], column[order]
+    sizes = np.zeros((graph.n, len(graph.relations)))
+    np.add.at(sizes, (row, relation), 1)
+    trained = np.flatnonzero(graph.masks["train"] & (graph.labels >= 0))
+    sampler = sampler_of(config.train, graph.n, len(trained), None, graph.relations)
+    total = 0.0
+    for batch in range(sampler.batches):
+        members, h = sampler.members(1, batch), x
+        seeds = trained[members] if sampler.layered else np.intersect1d(members, trained)
+        for layer in (0, 1):
+            place = 1, batch, 1 - layer if sampler.layered else 0
+            kept, factors = sampler.arcs(place, row, relation, column)
+            name = f"convs.{layer}"
+            kinds = weights[f"{name}.weight"].reshape(len(graph.relations), h.shape[1], -1)
+            y = h @ weights[f"{name}.root"] + weights[f"{name}.bias"]
+            for e, factor in zip(np.flatnonzero(kept), factors, strict=True):
+                i, r = row[e], relation[e]
+                y[i] += factor / sizes[i, r] * (h[column[e]] @ kinds[r])
+            h = np.maximum(y, 0) if layer == 0 else y
+        chosen = h[seeds]
+        largest = chosen.max(axis=1)
+        norms = largest + np.log(np.exp(chosen - largest[:, np.newaxis]).sum(axis=1))
+        total += (norms - chosen[np.arange(len(seeds)), graph.labels[seeds]]).sum()
+    return total / len(trained)
+
+
 @pytest.fixture(scope="module")
 def results(trained, schemas):  # noqa: F811
     """``results(nranks)`` → name of each case → its record, from one launch."""
@@ -85,7 +133,7 @@ def results(trained, schemas):  # noqa: F811
     @functools.cache
     def run(nranks):
         wanted = {}
-        for name, (network, settings) in (cases() | planned()).items():
+        for name, (network, settings) in (cases() | planned() | held_still()).items():
             graph = schemas / f"{GRAPHS.get(network, 'schema')}.graph"
             partition = f"uneven-{nranks}" if nranks > 1 else None
             wanted[name] = graph, partition, [*COMMON, *settings]
@@ -117,6 +165,15 @@ def test_batches_of_everything_are_full_batches(results, nranks, network):
             continue  # moments of a batch norm are those of the rows that seeds reach
         losses = found[f"{network} whole {sampler}"]["losses"]
         np.testing.assert_allclose(losses, full, rtol=1e-10)
+
+
+@pytest.mark.parametrize("name", held_still())
+@pytest.mark.parametrize("nranks", RANKS)
+def test_a_batch_is_what_the_sampler_says(results, schemas, nranks, name):  # noqa: F811
+    config = load_config(None, latest(*COMMON, *held_still()[name][1]))
+    expected = sampled_loss(open_graph(schemas / "schema.graph").graph, config)
+    (loss,) = results(nranks)[name]["losses"]
+    np.testing.assert_allclose(loss, expected, rtol=1e-10)
 
 
 @pytest.mark.parametrize("name", planned())
