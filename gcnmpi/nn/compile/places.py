@@ -90,7 +90,7 @@ def narrow(
     for old, operator in enumerate(operators):
         inputs = tuple(
             laid.at(
-                new[i], laid.places[new[i]]._replace(layer=layers[old] - _gathers(operator, at))
+                new[i], Place(layers[old] - _gathers(operator, at), space=laid.places[new[i]].space)
             )
             for at, i in enumerate(operator.inputs)
         )
@@ -132,7 +132,7 @@ class _Laid:
             move: Operator = Move((number,), value.width, value.layer)
             if isinstance(value, ArcInput):
                 move = value
-            self._moved[key] = self.append(move, wanted._replace(aggregated=False))
+            self._moved[key] = self.append(move, wanted)
         return self._moved[key]
 
 
