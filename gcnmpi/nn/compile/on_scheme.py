@@ -23,19 +23,23 @@ from gcnmpi.options.train import batches_of, kept_each, sampler_of
 from gcnmpi.schemes.forecast import make_facts
 from gcnmpi.schemes.interface import Entry
 from partition.errors import UserError
+from partition.graph.relations import Relation
 from partition.graph.sampling import Sampler
 from partition.graph.store import StoredGraph, read_partition
 
 
 def batch_program(network: Network, config: Config, sparse: bool) -> Program:
-    """The program of a network on batches whose layers have neighbours of their own.
+    """The program of a network on batches; of samplers of neighbours, layers have their own.
 
     With ``sparse``, the features are a sparse matrix.
     """
     # A sampler of neighbours leaves every row one of them; but that of layers may leave none.
     drawn, loops = batches_of(config.train), config.graph.self_loops
     means = (MaxAggregate,) if loops and drawn and drawn.sampler == "neighbor" else ()
-    target = Target(("combine", "aggregate"), lambda place: place.layer, narrows=True, means=means)
+    orders, narrows = ("combine", "aggregate"), drawn is None or drawn.layered
+    target = Target(
+        orders, lambda place: place.layer if narrows else None, narrows=narrows, means=means
+    )
     return compile_network(network, target, config.model, sparse=sparse)
 
 
@@ -115,8 +119,14 @@ def program_of_batches(
     if batches.clusters:
         finer = read_partition(stored.path, batches.clusters, parts=False)
         clusters = np.arange(finer.k)  # a vertex each: the sampler looks at their number
-    n = stored.manifest.n
-    return batched(config, sampler_of(config.train, n, n, clusters), network, program)
+    n, relations = stored.manifest.n, told_apart(network, stored)
+    sampler = sampler_of(config.train, n, n, clusters, relations)
+    return batched(config, sampler, network, program)
+
+
+def told_apart(network: Network, stored: StoredGraph) -> Sequence[Relation]:
+    """The relations that a network tells apart; none, if it does not look at them."""
+    return stored.manifest.schema.relations if network.relations else ()
 
 
 def batched(config: Config, sampler: Sampler, network: Network, program: Program) -> Program:
@@ -213,11 +223,17 @@ def program_on(
             f"train.batches: scheme {config.scheme.name!r} does not train on mini-batches",
             f"use scheme.name = {' or '.join(able)}",
         )
-    if batches and (program.needs_entries or program.needs_groups):
+    if batches and program.type is not None:
         raise UserError(
-            f"train.batches: model {config.model.name!r} has rows of arcs, which mini-batches do "
-            "not bring",
+            f"train.batches: model {config.model.name!r} has means of all vertices, made once",
             "leave train.batches out",
+        )
+    other = program.needs_products or network.arc_features or not program.needs_groups
+    if batches and program.needs_entries and other:
+        raise UserError(
+            f"train.batches: model {config.model.name!r} has rows of arcs, which mini-batches "
+            "bring to networks that do nothing but tell their relations apart",
+            "leave train.batches out, or use model.name = rgcn, rgat, hetero or hgt",
         )
     groups = program.needs_groups
     of_arcs = program.needs_entries or groups, groups, program.type
