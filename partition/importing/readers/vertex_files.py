@@ -120,7 +120,7 @@ def mask_files(path: str | os.PathLike[str]) -> list[Path]:
 def read_ids(path: str | os.PathLike[str], *, text: bool = False) -> np.ndarray:
     """(n,) int64 or str: the id of each row, each once; ``text``: integers are texts, too.
 
-    Those of a file of text stay as they are written: 07 is not 7.
+    In a file of text they stay as they are written: 07 is not 7.
     """
     rows = _read_vector(Path(path), ("ids", "id", "nodes"), plain=text)
     if rows.ids is not None:
