@@ -27,7 +27,9 @@ NO_ARC = -1
 """The number of the arc of an entry that stands for none."""
 
 UNKNOWN = "unknown"
-RELATION, GROUP, SHARE, TYPE = OF_RELATIONS = "relation", "group", "share", "type"
+RELATION, GROUP, SHARE, TYPE, WHOLE_TYPE = OF_RELATIONS = (
+    "relation", "group", "share", "type", "type of whole",
+)  # fmt: skip
 ABSENT = {"i": UNLABELLED, "f": np.nan, "b": False}
 """The label of an entry that stands for no arc, and whether a mask has it, by the kind of array."""
 
@@ -110,6 +112,10 @@ class EntryRows:
     def keys(self) -> np.ndarray:
         """The keys of dropout: see :func:`entry_keys`."""
         return entry_keys(self.rows, self.columns, self.numbers)
+
+    def some_keys(self, some: np.ndarray) -> np.ndarray:
+        """The keys of some entries."""
+        return entry_keys(self.rows[some], self.columns[some], self.numbers[some])
 
     def load(self, array: Readable, loops: str) -> np.ndarray:
         """The entries' rows of an array on disk with a row for each arc, (entries, columns).

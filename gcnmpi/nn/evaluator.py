@@ -55,7 +55,7 @@ def evaluate(
     fill(scheme, kernel, network, program, parameters, parameters.flat, weights)
     moments = lifetimes(program, depth, scheme.layout, scheme.whole_rows)
     given = features.pop()
-    live = given_of_arcs(program, arcs)
+    live = given_of_arcs(program, lambda given, place: arcs[given])
     sparse: dict[int, SparseInput] = {}
     if isinstance(given, SparseInput):
         sparse[INPUT] = given

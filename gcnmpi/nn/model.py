@@ -27,6 +27,7 @@ from gcnmpi.schemes.interface import Scheme
 from gcnmpi.schemes.operations import SUMS, Product
 
 PASSES = ("training", "evaluation")
+Given = Callable[[str, Place], Array]
 
 
 class Passes:
@@ -47,8 +48,8 @@ class Passes:
         Which of ``PASSES`` it makes; memory is there for these.
     between : callable
         Called after each step of a training pass.
-    arcs : mapping of str to array, optional
-        What is given of arcs, a row for each entry of M: see :class:`Model`.
+    arcs : callable, optional
+        What is given of arcs, a row for each entry of M: see :class:`Model`; by name and place.
     """
 
     def __init__(
@@ -63,10 +64,10 @@ class Passes:
         gradients: Mapping[str, Array],
         kinds: tuple[str, ...] = PASSES,
         between: Callable[[], None] = lambda: None,
-        arcs: Mapping[str, Array] | None = None,
+        arcs: Given | None = None,
     ) -> None:
         self._between = between
-        given = given_of_arcs(program, arcs or {})
+        given = {} if arcs is None else given_of_arcs(program, arcs)
         sparse: dict[int, SparseInput] = {}
         constants = given
         if isinstance(features, SparseInput):
@@ -195,7 +196,7 @@ class Model(Passes):
         views = self.parameters, self.gradients
         super().__init__(
             scheme, kernel, program, config.train.seed, all_rows(scheme, n), features, *views,
-            kinds, arcs=arcs,
+            kinds, arcs=None if arcs is None else (lambda given, place: arcs[given]),
         )  # fmt: skip
 
     @property
@@ -302,13 +303,15 @@ def all_rows(scheme: Scheme, n: int) -> Callable[[Place], int]:
     return lambda place: scheme.all_rows(place.space) if place.space.of_arcs else n
 
 
-def given_of_arcs(program: Program, arcs: Mapping[str, Array]) -> dict[int, Matrix]:
-    """The values of a program that are given with the graph, beside H⁰, of :class:`Model`."""
-    return {
-        number: Matrix(program.values[number].place, arcs[operator.given])
-        for number, operator in enumerate(program.operators)
-        if isinstance(operator, ArcInput)
-    }
+def given_of_arcs(program: Program, arcs: Given) -> dict[int, Matrix]:
+    """The values of a program that are given with the graph, beside H⁰, of :class:`Passes`."""
+    found = {}
+    for number, operator in enumerate(program.operators):
+        if isinstance(operator, ArcInput):
+            place = program.values[number].place
+            rows = arcs(operator.given, place)
+            found[number] = Matrix(place, rows, rows)
+    return found
 
 
 def _constants(

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from gcnmpi.core.functions import AVERAGES, REDUCTIONS
-from gcnmpi.layout.entries import GROUP, OF_RELATIONS, RELATION, SHARE, TYPE
+from gcnmpi.layout.entries import GROUP, OF_RELATIONS, RELATION, SHARE, TYPE, WHOLE_TYPE
 from gcnmpi.layout.place import Space
 from gcnmpi.nn.operator import Parameter
 from gcnmpi.nn.operators.arcs import (
@@ -167,8 +167,8 @@ class Builder(Writing):
         if space.of_arcs:
             given = GROUP if space is Space.GROUPS else RELATION
             return self._of_arcs(given), len(self.schema)
-        types = self._of_arcs(TYPE)
-        return self.expand(types) if space is Space.WHOLE else types, len(self.schema.types)
+        types = WHOLE_TYPE if space is Space.WHOLE else TYPE
+        return self._of_arcs(types), len(self.schema.types)
 
     def mean_by_relation(self, x: int) -> int:
         """For each group of arcs, of one relation into a vertex, the mean of neighbours' rows."""

@@ -18,7 +18,8 @@ ARCS_AT_ONCE = 1 << 15
 
 def slices_of(scheme: Scheme, program: Program) -> Sequence[ArcSlice]:
     """The slices of a rank's arcs, for the loops of a program; none if it has no rows of arcs."""
-    halo = scheme.halo_of(1) if program.needs_entries else None
+    looped = any(step.loop for step in (*program.forward, *program.evaluation))
+    halo = scheme.halo_of(1) if looped else None
     return () if halo is None else halo.patterns.slices(ARCS_AT_ONCE, program.incidences)
 
 

@@ -3,14 +3,24 @@
 from __future__ import annotations
 
 import sys
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from gcnmpi.options.settings import key, options_of
 from partition.commands import parse_bytes
 from partition.errors import UserError
-from partition.graph.sampling import SAMPLERS, TRAINING, Sampler, make_sampler, stream_seed
+from partition.graph.neighbor_sampling import NeighborSampler
+from partition.graph.relations import Relation, place_of
+from partition.graph.sampling import (
+    SAMPLERS,
+    TRAINING,
+    Sampler,
+    make_sampler,
+    parse_fanouts,
+    stream_seed,
+)
 from partition.registry import Registry
 
 
@@ -162,6 +172,11 @@ class TrainConfig(
         "mini-batches, docs/mini-batches.md: sampler,size[,fanouts]; empty: all vertices at once",
         example="neighbor,1024,10,5",
     )
+    fanouts: str = key(
+        "",
+        "fan-outs of relations where they are not those of train.batches: name=numbers; name=…",
+        example="writes=10,5; cites=3",
+    )
     draw_ahead: str = key(
         "auto",
         "a thread draws the next mini-batch; auto: where a rank has a core more than threads",
@@ -230,28 +245,74 @@ def batches_of(train: TrainConfig) -> Batches | None:
 
 
 def sampler_of(
-    train: TrainConfig, n: int, seeds: int, clusters: np.ndarray | None = None
+    train: TrainConfig,
+    n: int,
+    seeds: int,
+    clusters: np.ndarray | None = None,
+    relations: Sequence[Relation] = (),
 ) -> Sampler:
     """The sampler that is configured.
 
     ``n``, ``seeds``: vertices of the graph, and those that train. Samplers of neighbours draw among
     the latter, of which they take as many as there are. ``clusters``, (n,) integers: as
-    :func:`partition.graph.sampling.make_sampler` takes them.
+    :func:`partition.graph.sampling.make_sampler` takes them. ``relations``: those that the network
+    tells apart. A UserError if ``train.fanouts`` names none of them.
     """
     found = batches_of(train)
     assert found is not None
     many = seeds if found.layered else n
     size = str(min(int(found.size), many)) if found.size.isdecimal() else found.size
     seed = stream_seed(train.seed, TRAINING)
-    return make_sampler(found.sampler, many, size, seed, found.fanouts, clusters)
+    sampler = make_sampler(found.sampler, many, size, seed, found.fanouts, clusters)
+    if train.fanouts and not relations:
+        raise UserError(
+            "train.fanouts: this network does not tell relations apart",
+            "leave it out, or use model.name = rgcn, rgat, hetero or hgt",
+        )
+    if relations and isinstance(sampler, NeighborSampler):
+        own = fanouts_of_relations(train.fanouts, sampler.fanouts, relations)
+        return replace(sampler, vertices=n, of_relations=own)
+    return sampler
+
+
+def fanouts_of_relations(
+    text: str, fanouts: Sequence[int], relations: Sequence[Relation]
+) -> tuple[tuple[int, ...], ...]:
+    """The fan-outs of each relation, layer by layer, where ``text`` gives some others than most.
+
+    Empty if it is empty. A UserError if it is malformed.
+
+    >>> fanouts_of_relations("cites=3", (10, 5), [Relation("p", "cites", "p")])
+    ((3, 3),)
+    """
+    found = dict.fromkeys(range(len(relations)), tuple(fanouts))
+    for word in filter(None, map(str.strip, text.split(";"))):
+        name, equals, numbers = (part.strip() for part in word.rpartition("="))
+        given = parse_fanouts(numbers, none=True) if equals else ()
+        if len(given) == 1:
+            given *= len(fanouts)
+        if len(given) != len(fanouts):
+            raise UserError(
+                f"train.fanouts: {word!r} gives no {len(fanouts)} numbers of neighbours",
+                "name=numbers, one for each layer or one for all, such as "
+                f"{relations[0].name}={','.join(map(str, fanouts))}",
+            )
+        found[place_of(name, relations, "train.fanouts")] = given
+    return tuple(found.values()) if text else ()
 
 
 def check_train(train: TrainConfig) -> None:
     """A UserError if the values do not go together."""
-    if batches_of(train) is None and train.cache_mb:
+    batches = batches_of(train)
+    if batches is None and train.cache_mb:
         raise UserError(
             "train.cache_mb: rows are kept for mini-batches",
             "set train.batches, such as neighbor,1024,10,5, or leave train.cache_mb out",
+        )
+    if train.fanouts and (batches is None or not batches.layered):
+        raise UserError(
+            "train.fanouts: neighbours are drawn by train.batches = neighbor or labor",
+            "set train.batches, such as neighbor,1024,10,5, or leave train.fanouts out",
         )
     if train.memory != "auto" and not fixed_memory(train.memory):
         parse_bytes(train.memory, "train.memory")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
+from gcnmpi.layout.place import Incidence, Place, Space
 from gcnmpi.nn.program import INPUT, Program, Value
 from gcnmpi.planner import memory
 from gcnmpi.planner.case import Case
@@ -18,6 +19,8 @@ INDEX_BYTES = 4  # of a column's number in M as batches are cut from it, and in 
 # Bytes for each own row (its id, its number in a batch, its seed and its batch of the epoch) and
 # for each row of others (id, number, owner, number there).
 OWN_ROW, HALO_ROW = 8 + 4 + 8 + 8, 8 + 4 + 8 + 8
+DRAWN_ARC = 4 + 8 + 8  # bytes of an arc's number, id and factor, as arcs are drawn by a rule
+KEPT_ARC = 8 + 8 + 4  # of an arc of a batch: which one it is, the row of its group, its relation
 SORTED_ENTRY = 40  # bytes of an entry while entries are sorted by id
 HASHED_ENTRY = 100  # bytes of an entry while places of columns in a permutation are computed
 AT_ONCE = 2  # batches that are in memory: the one before ends when the next is there
@@ -59,7 +62,10 @@ def _cut_from(case: Case, rank: int, facts: Facts, sampler: Sampler) -> int:
     held = OWN_ROW * own + HALO_ROW * (columns - own)
     if case.size > 1:  # products have own columns and those of others apart
         held += entries * one * (1 if facts.folds or facts.one_tile else 2)
-    if any(draws_by_id(sampler.rule(1, 0, hop)) for hop in range(len(sampler.fanouts))):
+    rules = [sampler.rule(1, 0, hop) for hop in range(len(sampler.fanouts))]
+    if case.program.needs_groups:
+        return held + entries * (one + INDEX_BYTES + 1 + DRAWN_ARC * bool(rules))
+    if any(map(draws_by_id, rules)):
         held += entries * one + SORTED_ENTRY * min(entries, BY_ID_AT_ONCE)
     return held
 
@@ -89,7 +95,20 @@ def _batch(case: Case, rank: int, sampler: Sampler) -> int:
         + memory.loss_memory(case, rank)
         + copies * entries * (INDEX_BYTES + itemsize)
         + HASHED_ENTRY * hashed
+        + sum(_arcs(case, rank, k) for k in range(1, 1 + len(sizes.groups)))
     )
+
+
+def _arcs(case: Case, rank: int, k: int) -> int:
+    """The arcs of a layer, and the patterns of these and of their groups."""
+    own, whole, arcs, groups = (case.rows(rank, Place(k, space=space)) for space in Space)
+    patterns = {
+        Incidence.ARCS: (own, whole, arcs),
+        Incidence.GROUPED: (groups, whole, arcs),
+        Incidence.GROUPS: (own, groups, groups),
+    }
+    made = sum(memory.pattern_memory(*patterns[one]) for one in case.program.incidences)
+    return made + AT_ONCE * KEPT_ARC * arcs
 
 
 def evaluation_held(program: Program) -> list[Value]:

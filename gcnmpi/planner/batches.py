@@ -30,7 +30,7 @@ import numpy as np
 from gcnmpi.core.volume import Volume
 from gcnmpi.layout.place import Place
 from gcnmpi.layout.runtime import Demand, Source
-from gcnmpi.nn.compile.on_scheme import batch_program, check_batches
+from gcnmpi.nn.compile.on_scheme import batch_program, check_batches, told_apart
 from gcnmpi.nn.network import Network
 from gcnmpi.nn.program import INPUT
 from gcnmpi.options.config import Config
@@ -92,7 +92,7 @@ class DrawnBatches:
 
     def sizes(self, parts: np.ndarray, k: int) -> list[BatchSizes]:
         """The sizes of each batch under a partition into k parts."""
-        found, kept = [], None
+        found, kept = list[BatchSizes](), None
         if self.observed:
             kept = kept_pairs(self.observed, parts, k, self.kept_rows)
         for drawn in self.drawn:
@@ -102,7 +102,12 @@ class DrawnBatches:
             for rows in drawn.computed:
                 entries = np.bincount(parts[rows], weights=self.looked_at[rows], minlength=k)
                 looked_at.append(entries.astype(np.int64).tolist())
-            found.append(BatchSizes(first, layers, looked_at, self.sampler.layered))
+            groups = [
+                np.bincount(parts[pattern.groups], minlength=k).tolist()
+                for pattern in drawn.patterns
+                if pattern.groups is not None
+            ]
+            found.append(BatchSizes(first, layers, looked_at, self.sampler.layered, groups))
         return found
 
 
@@ -114,7 +119,8 @@ def draw_batches(
     A UserError says that ``train.batches`` does not fit the network or the graph, or names a
     partition that is not there.
     """
-    graph = stored.merged
+    program = batch_program(network, config, False)
+    graph = stored.graph if program.needs_groups else stored.merged
     if graph.splits > 1:
         graph = of_split(graph, config.train.split)
     trained = training_rows(graph)
@@ -123,9 +129,11 @@ def draw_batches(
     assert wanted is not None
     if wanted.clusters:
         clusters = read_partition(stored.path, member(stored.path, wanted.clusters)).parts
-    sampler = sampler_of(config.train, graph.n, len(seeds), clusters)
-    check_batches(config, sampler.fanouts, batch_program(network, config, False))
-    side, some = sides(graph, direction, sampler.side), min(DRAWN, sampler.batches)
+    relations = told_apart(network, stored)
+    sampler = sampler_of(config.train, graph.n, len(seeds), clusters, relations)
+    check_batches(config, sampler.fanouts, program)
+    side = sides(graph, direction, sampler.side, program.needs_groups)
+    some = min(DRAWN, sampler.batches)
     # The last batch may be smaller: it stands for itself, the first ones for all others.
     numbers = [*range(some - 1), sampler.batches - 1]
     weights = [*[(sampler.batches - 1) / max(1, some - 1)] * (some - 1), 1.0]

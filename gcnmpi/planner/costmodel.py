@@ -53,7 +53,7 @@ from gcnmpi.nn.operators.spaces import EXPAND, FOLD
 from gcnmpi.nn.operators.sparse import SPARSE_COMBINE, SPARSE_WEIGHT_GRAD
 from gcnmpi.nn.program import INPUT, Step, products
 from gcnmpi.options.task import TASKS
-from gcnmpi.planner.case import ARC_ROWS, GROUP_ROWS, Case
+from gcnmpi.planner.case import Case
 from gcnmpi.planner.memory import memory
 from gcnmpi.schemes.forecast import Dense, Span, Sparse, whole_row_work
 from gcnmpi.schemes.operations import DENSE, SUMS, Operation, Product
@@ -253,7 +253,8 @@ def passes_seconds(case: Case, rank: int, steps: Sequence[Step]) -> float:
             # Entry by entry, whatever it makes of these.
             width = max(values[i].width for i in (step.number, *step.reads))
             of_groups = case.program.incidence(step) is Incidence.GROUPS
-            piece = case.piece_numbers(rank, GROUP_ROWS if of_groups else ARC_ROWS, width)
+            place = Place(step.k, space=Space.GROUPS if of_groups else Space.ENTRIES)
+            piece = case.piece_numbers(rank, place, width)
         numbers += PLUS * (step.plus is not None) * piece
         finish = step.operator if step.instruction is FINISH else step.finish
         if isinstance(finish, Finish):

@@ -37,7 +37,9 @@ GROUPS = "groups"
 def rows_of(operator: Operator, inputs: Sequence[str]) -> str:
     """The rows of a value, by those of its inputs: vertices, arcs or groups."""
     if isinstance(operator, ArcInput):
-        return {"group": GROUPS, "type": VERTICES}.get(operator.given, ARCS)
+        if operator.given.startswith("type"):
+            return VERTICES
+        return GROUPS if operator.given == "group" else ARCS
     if isinstance(operator, Source | EndDots):
         return ARCS
     if isinstance(operator, Target | Reduce | WeighedSum):

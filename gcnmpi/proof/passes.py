@@ -104,7 +104,7 @@ class ArcRows:
             return self.relation[:, np.newaxis].astype(float)
         if what == "group":
             return self.groups[0][:, 1:].astype(float)
-        if what == "type":
+        if what.startswith("type"):
             assert self.types is not None
             return self.types[:, np.newaxis].astype(float)
         if what == "share":

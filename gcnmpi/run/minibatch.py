@@ -11,17 +11,19 @@ import numpy as np
 
 from gcnmpi.core.volume import NOTHING, Volume
 from gcnmpi.kernels.interface.kernel import Array
+from gcnmpi.layout.place import Place
 from gcnmpi.mpi.ahead import InTurn, Work, done_now
 from gcnmpi.mpi.comm import Request, agreed
 from gcnmpi.mpi.reduction import start_sum
-from gcnmpi.nn.compile.on_scheme import batched, hops_of
+from gcnmpi.nn.compile.on_scheme import batched, hops_of, told_apart
 from gcnmpi.nn.model import Passes
 from gcnmpi.nn.program import products
 from gcnmpi.nn.sparse_input import SparseInput
 from gcnmpi.nn.tasks.interface import Loss, Made, Targets
 from gcnmpi.options.train import sampler_of
 from gcnmpi.run.kept_rows import KeptRows, keep_rows
-from gcnmpi.run.problem import Problem, load_features, task_of
+from gcnmpi.run.own_rows import own_types
+from gcnmpi.run.problem import TYPES, Problem, load_features, task_of
 from gcnmpi.run.step import BatchedStep
 from gcnmpi.schemes.operations import EXCHANGES
 from gcnmpi.schemes.row_scheme import Laid, RowScheme
@@ -74,16 +76,16 @@ class BatchStep(BatchedStep):
     def __init__(self, problem: Problem) -> None:
         self._features = load_features(problem)
         super().__init__(problem, self._features, ("evaluation",))
-        comm, config = problem.runtime.comm, problem.config
+        comm, config, stored = problem.runtime.comm, problem.config, problem.source.stored
         self._laid = _laid(problem)
         self._runtime = problem.runtime
         index, seeds = numbered(
             comm, self._laid.rows, self.targets.masks["train"], config.loading.max_bytes
         )
-        clusters = clusters_of(comm, problem.source.stored, config.train)
+        clusters = clusters_of(comm, stored, config.train)
         with agreed(comm):
-            n = problem.source.stored.manifest.n
-            self.sampler = sampler_of(config.train, n, seeds, clusters)
+            n, relations = stored.manifest.n, told_apart(problem.network, stored)
+            self.sampler = sampler_of(config.train, n, seeds, clusters, relations)
             self._program = batched(config, self.sampler, problem.network, problem.program)
             hops = hops_of(self._program)
         steps = (*self._program.forward, *self._program.backward)
@@ -92,7 +94,8 @@ class BatchStep(BatchedStep):
         self._exchanged = [product for product in every if product[0] in EXCHANGES]
         # The sampler decides on seeds, by their number among all seeds, or on all vertices.
         candidates = index if self.sampler.layered else self._laid.plan.own
-        self._cutter = Cutter(comm, self._laid, hops, config.loading.max_bytes)
+        arcs = _scheme_of(problem).entries if self._program.needs_groups else None
+        self._cutter = Cutter(comm, self._laid, hops, config.loading.max_bytes, arcs)
         self._cuts = Cuts(self._cutter, self.sampler, candidates)
         self._memory, self._rows = Memory(problem.runtime.kernel), Memory(problem.runtime.kernel)
         self._predicted = NOTHING
@@ -124,8 +127,8 @@ class BatchStep(BatchedStep):
 
     @property
     def row_sizes(self) -> np.ndarray:
-        """Entries of M in each of this rank's rows."""
-        return np.diff(self._laid.forward.indptr)
+        """Entries of M in each of this rank's rows, or arcs."""
+        return self._cutter.row_sizes
 
     @property
     def batches(self) -> int:
@@ -199,6 +202,7 @@ class BatchStep(BatchedStep):
             scheme, kernel, program, problem.config.train.seed,
             lambda place: facts.rows[drawn.number(place.layer)],
             features, model.parameters, model.gradients, ("training",), self._proceed,
+            partial(self._given, scheme),
         )  # fmt: skip
         options, place = problem.config.task, program.place
         made = Made(scheme, kernel, place, model.widths[-1], facts.targets, options)
@@ -213,6 +217,15 @@ class BatchStep(BatchedStep):
         for product in self._exchanged:
             self._predicted += scheme.volume(*product)
         return float(loss)
+
+    def _given(self, scheme: BatchScheme, given: str, place: Place) -> Array:
+        """Numbers of arcs, or types of vertices, of the rows that a batch has at a place."""
+        stored, kernel = self._problem.source.stored, self._problem.runtime.kernel
+        if given in TYPES:
+            rows = own_types(stored, scheme.block(place, 1).rows)
+        else:
+            rows = scheme.arcs_of(given, place)[:, np.newaxis]
+        return kernel.from_host(rows.astype(kernel.dtype, copy=False))
 
     def _features_of(self, drawn: Batch) -> Array | SparseInput:
         features, kernel, kept = self._features, self._problem.runtime.kernel, self._kept
@@ -241,9 +254,14 @@ class BatchStep(BatchedStep):
 
 def _laid(problem: Problem) -> Laid:
     """The laid out rows that batches are cut from, which the scheme kept."""
+    laid = _scheme_of(problem).laid
+    assert laid is not None
+    return laid
+
+
+def _scheme_of(problem: Problem) -> RowScheme:
     assert isinstance(problem.scheme, RowScheme)
-    assert problem.scheme.laid is not None
-    return problem.scheme.laid
+    return problem.scheme
 
 
 def drawn_sizes(problem: Problem, step: BatchStep, count: int = 2) -> list[BatchSizes]:
@@ -261,9 +279,10 @@ def drawn_sizes(problem: Problem, step: BatchStep, count: int = 2) -> list[Batch
     for number, batch in enumerate(batches):
         # Of each figure, for each layer, a list of numbers of the ranks.
         figures = np.array([rank[number] for rank in every]).transpose(1, 2, 0).tolist()
-        *of_layers, looked_at, first = figures
+        *of_layers, looked_at, groups, first = figures
         layers = [Metrics(k, direction, *layer) for layer in zip(*of_layers, strict=True)]
-        found.append(BatchSizes(first[0], layers, looked_at, batch.layered))
+        groups = groups if batch.layers[0].arcs else []
+        found.append(BatchSizes(first[0], layers, looked_at, batch.layered, groups))
     return found
 
 
@@ -279,5 +298,6 @@ def _sizes_of(batch: Batch, row_sizes: np.ndarray) -> list[list[int]]:
         [len(plan.send_peers) for plan in plans],
         [len(plan.recv_peers) for plan in plans],
         [int(row_sizes[batch.rows[:count]].sum()) for count in computed],
+        [0 if layer.arcs is None else layer.arcs.groups.total for layer in batch.layers],
         [batch.counts[0]] * len(plans),
     ]

@@ -13,9 +13,9 @@ import numpy as np
 
 from gcnmpi.core.resident import return_freed_memory
 from gcnmpi.kernels.interface.kernel import Array
-from gcnmpi.layout.entries import OF_RELATIONS, TYPE, UNKNOWN
+from gcnmpi.layout.entries import OF_RELATIONS, TYPE, UNKNOWN, WHOLE_TYPE
 from gcnmpi.layout.loading import Readable, check_content, load_sparse
-from gcnmpi.layout.place import Place
+from gcnmpi.layout.place import Place, Space
 from gcnmpi.layout.runtime import Source
 from gcnmpi.mpi.comm import Comm, agreed
 from gcnmpi.mpi.reduction import NCCL, DeviceSum, HostSum, NoSum, joined, usable_reduction
@@ -50,6 +50,9 @@ from partition.graph.graph import MASKS, UNLABELLED
 from partition.graph.sparse_rows import SparseRows
 from partition.graph.store import StoredGraph
 from partition.graph.typed import inputs_of
+
+TYPES = {TYPE: Space.OWN, WHOLE_TYPE: Space.WHOLE}
+"""The rows whose types may be given."""
 
 
 @dataclass(frozen=True)
@@ -171,8 +174,8 @@ def load_arcs(problem: Problem) -> dict[str, Array]:
         if not isinstance(operator, ArcInput):
             continue
         given = operator.given
-        if given == TYPE:
-            rows = own_types(stored, scheme.block(Place(0), 1).rows)
+        if given in TYPES:
+            rows = own_types(stored, scheme.block(Place(0, space=TYPES[given]), 1).rows)
         else:
             own = own_relations if given in OF_RELATIONS else own_arc_features
             with runtime.phases.as_one("load"):

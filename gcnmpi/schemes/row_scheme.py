@@ -139,7 +139,7 @@ class RowScheme(WholeRows, Generic[Operand]):
         self._products, self._operands = products, operands
         self._replicas, self._complete_on, self._max_bytes = replicas, complete_on, max_bytes
         self.halo, self.plan, self.laid = halo, plan, laid
-        self._vertices, self._entries = rows.vertices, entries
+        self._vertices, self.entries = rows.vertices, entries
         self._keys = {Space.OWN: rows.vertices}
         if halo is not None:
             self._keys[Space.WHOLE] = halo.ids
@@ -164,7 +164,7 @@ class RowScheme(WholeRows, Generic[Operand]):
 
     def all_rows(self, space: Space) -> int:
         """Of the entries that were loaded, and of their groups."""
-        entries = self._entries
+        entries = self.entries
         assert entries is not None, "no entries were asked for"
         if space is Space.GROUPS:
             assert entries.groups is not None, "no groups were asked for"
@@ -205,14 +205,14 @@ class RowScheme(WholeRows, Generic[Operand]):
 
     def load_arcs(self, array: Readable, loops: str) -> np.ndarray:
         """Rows of an array on disk of the arcs into own vertices."""
-        assert self._entries is not None, "no entries were asked for"
-        return self._entries.load(array, loops)
+        assert self.entries is not None, "no entries were asked for"
+        return self.entries.load(array, loops)
 
     def original(self, place: Place, piece: np.ndarray, width: int) -> np.ndarray:
         """This rank's contiguous 1/P of all rows, in the original order."""
         if place.space is not Space.ENTRIES:
             return self._rows.original(self._comm, piece, width, self._max_bytes)
-        entries = self._entries
+        entries = self.entries
         assert entries is not None, "no entries were asked for"
         some = np.flatnonzero((entries.arcs != NO_ARC) & (self._rows.copy == 0))
         numbers, rows = entries.arcs[some], piece[some]

@@ -24,8 +24,9 @@ from gcnmpi.halo.product import HaloProduct, Operand
 from gcnmpi.halo.rows import ExchangedHalo, Halo
 from gcnmpi.kernels.epilogues import Epilogue
 from gcnmpi.kernels.interface.kernel import Array, Kernel
+from gcnmpi.layout.entries import GROUP, SHARE, EntryRows, Groups
 from gcnmpi.layout.loading import OwnRows, Readable, load_parts
-from gcnmpi.layout.place import Block, Place
+from gcnmpi.layout.place import Block, Place, Space
 from gcnmpi.layout.runtime import Runtime
 from gcnmpi.mpi.ahead import Work, asking
 from gcnmpi.mpi.comm import Comm, agreed, redistribute
@@ -37,9 +38,11 @@ from gcnmpi.schemes.forecast import Facts
 from gcnmpi.schemes.operations import EXCHANGES, Operation
 from gcnmpi.schemes.p2p import Laid
 from gcnmpi.schemes.sampled_forecast import count_number
-from gcnmpi.schemes.sampling import Entries, without_number
+from gcnmpi.schemes.sampling import Entries, Rows, without_number
+from gcnmpi.schemes.sampling_arcs import ArcEntries, Arcs
 from gcnmpi.schemes.whole_rows import WholeRows
 from partition.graph.pairs import member
+from partition.graph.sampling import Place as At
 from partition.graph.sampling import Sampler
 from partition.graph.store import StoredGraph, read_partition
 
@@ -55,11 +58,19 @@ class Layer:
         Over the batch's own rows and those that come from others.
     halo : (halo,) integers
         Where the rows that come from others are in the rank's halo.
+    arcs : Arcs or None
+        Those that entries of the matrix are, where a network tells relations of arcs apart.
     """
 
     plan: Plan
     matrix: sp.csr_array
     halo: np.ndarray
+    arcs: Arcs | None = None
+
+    @property
+    def groups(self) -> Groups | None:
+        """Of arcs of one relation into a row."""
+        return None if self.arcs is None else self.arcs.groups
 
 
 @dataclass(frozen=True)
@@ -99,15 +110,26 @@ class Batch:
 class Cutter:
     """Cuts batches out of a rank's rows of M for ``hops`` products; made by all ranks together.
 
-    ``max_bytes`` bounds the buffer in which ranks tell each other where their rows are.
+    ``max_bytes`` bounds the buffer in which ranks tell each other where their rows are. With
+    ``arcs``, entries are these, in groups of relations.
     """
 
-    def __init__(self, comm: Comm, laid: Laid, hops: int, max_bytes: float) -> None:
+    def __init__(
+        self,
+        comm: Comm,
+        laid: Laid,
+        hops: int,
+        max_bytes: float,
+        arcs: EntryRows | None = None,
+    ) -> None:
         plan = laid.plan
         # Operations that are begun ahead are not to be taken for those of comm.
         self._comm, self._plan, self._hops = comm.Dup(), plan, hops
         ids = np.concatenate((plan.own, plan.halo)).astype(np.int64)
-        self._entries = Entries(laid.forward, ids)
+        self._entries: Entries | ArcEntries = Entries(laid.forward, ids)
+        if arcs is not None:
+            n, dtype = len(laid.rows.parts), laid.forward.dtype
+            self._entries = ArcEntries(arcs, plan.nown, ids, n, dtype)
         self._owners = np.repeat(plan.recv_peers, np.diff(plan.recv_offsets))
         # The number of each row of the halo where it is owned, in the order of the halo.
         peers = np.repeat(plan.send_peers, np.diff(plan.send_offsets))
@@ -120,6 +142,11 @@ class Cutter:
     def comm(self) -> Comm:
         """The communicator on which rows are asked for."""
         return self._comm
+
+    @property
+    def row_sizes(self) -> np.ndarray:
+        """How many entries each own row has."""
+        return np.diff(self._entries.matrix.indptr)
 
     @property
     def ids(self) -> np.ndarray:
@@ -145,7 +172,7 @@ class Cutter:
         hops = self._hops if sampler.layered else 1
         for hop in range(hops):
             at, computed = (epoch, batch, hop), len(rows)
-            starts, columns, values = self._entries.kept(sampler, at, rows)
+            (starts, columns, values), arcs = self._draw(sampler, at, rows)
             new, halo = without_number(columns, number, nown)
             halo -= nown
             kept = halo[:0]
@@ -165,15 +192,22 @@ class Cutter:
             number[nown + halo] = np.arange(len(rows), len(rows) + len(halo))
             shape = computed, len(rows) + len(halo)
             cut = sp.csr_array((values, number[columns], starts), shape=shape)
-            asked_for.append((cut, halo, owners, number[asked].astype(np.int64), received))
+            here = owners, number[asked].astype(np.int64), received
+            asked_for.append((cut, halo, arcs, *here))
             number[nown + halo] = -1
         number[rows] = -1
         vertices = ids[rows]
         layers = [
-            Layer(plan_of(vertices[:own], ids[nown + halo], *rest), cut, halo)
-            for own, (cut, halo, *rest) in zip(counts[-hops:], asked_for, strict=True)
+            Layer(plan_of(vertices[:own], ids[nown + halo], *rest), cut, halo, arcs)
+            for own, (cut, halo, arcs, *rest) in zip(counts[-hops:], asked_for, strict=True)
         ]
         return Batch(rows, vertices, counts, layers)
+
+    def _draw(self, sampler: Sampler, at: At, rows: np.ndarray) -> tuple[Rows, Arcs | None]:
+        """The entries that the rows of a layer keep, and which arcs they are."""
+        if isinstance(self._entries, ArcEntries):
+            return self._entries.kept(sampler, at, rows)
+        return self._entries.kept(sampler, at, rows), None
 
 
 def sent_once(config: Config) -> Config:
@@ -300,7 +334,7 @@ class BatchScheme(WholeRows):
         if gives_rows:
             ids = [np.concatenate((plan.own, plan.halo)) for plan in self._plans]
             self._halos = [
-                ExchangedHalo(runtime, product, layer.matrix, own)
+                ExchangedHalo(runtime, product, layer.matrix, own, layer.groups)
                 for product, layer, own in zip(self._products, layers, ids, strict=True)
             ]
 
@@ -313,11 +347,24 @@ class BatchScheme(WholeRows):
         return place.layer if self._batch.layered else None
 
     def block(self, place: Place, width: int) -> Block:
-        """The batch's rows that the layer has here, all columns."""
-        return Block(self._batch.vertices[: self._count(place)], slice(0, width))
+        """The rows of a space that the layer has here, all columns."""
+        if place.space is Space.OWN:
+            keys = self._batch.vertices[: self._count(place)]
+        elif place.space is Space.WHOLE:
+            keys = self._halos[self._layer(place.layer)].ids
+        else:
+            arcs = self._arcs(place)
+            keys = arcs.keys if place.space is Space.ENTRIES else arcs.groups.keys
+        return Block(keys, slice(0, width))
 
     def empty(self, place: Place, width: int, exchanged: bool = False) -> Matrix:
         """Own rows; with space for those of others where a step looks at these."""
+        if place.space is Space.WHOLE:
+            return self._halos[self._layer(place.layer)].empty(place, width)
+        if place.space.of_arcs:
+            arcs = self._arcs(place)
+            rows = arcs.some if place.space is Space.ENTRIES else arcs.groups.relations
+            return Matrix(place, self._memory.take(len(rows), width))
         if exchanged and self._halos:
             return self._halos[self._layer(place.layer + 1)].empty(place, width)
         if exchanged and not self._batch.layered:
@@ -378,6 +425,18 @@ class BatchScheme(WholeRows):
             make = product.folding if folds else product.expanding
             self._operands[layer, folds] = make(self._batch.layers[layer].matrix)
         return self._operands[layer, folds]
+
+    def arcs_of(self, given: str, place: Place) -> np.ndarray:
+        """Relations or shares of arcs, or relations of groups: a number for each row of a place."""
+        arcs = self._arcs(place)
+        if given == SHARE:
+            return self._batch.layers[self._layer(place.layer)].matrix.data
+        return arcs.groups.relations if given == GROUP else arcs.relations
+
+    def _arcs(self, place: Place) -> Arcs:
+        arcs = self._batch.layers[self._layer(place.layer)].arcs
+        assert arcs is not None, "entries are no arcs"
+        return arcs
 
     def _count(self, place: Place) -> int:
         return self._batch.counts[self._batch.number(place.layer)]

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from gcnmpi.core.volume import NOTHING, Volume
-from gcnmpi.layout.place import Place
+from gcnmpi.layout.place import Place, Space
 from gcnmpi.schemes.forecast import (
     Dense,
     Facts,
@@ -39,12 +39,15 @@ class BatchSizes:
         Entries of M of the rows that each layer computes, before these are thinned out.
     layered : bool
         Whether each layer has rows of its own.
+    groups : sequence of sequence of int
+        Of each layer, groups of arcs of one relation into a row; empty where there are none.
     """
 
     first: Sequence[int]
     layers: Sequence[Metrics]
     looked_at: Sequence[Sequence[int]]
     layered: bool
+    groups: Sequence[Sequence[int]] = ()
 
     def counts(self, rank: int) -> list[int]:
         """As ``Batch.counts`` of a rank."""
@@ -121,8 +124,15 @@ class BatchForecast(Forecast):
         return [Sparse(rows, inner, layer.nnz[rank], sizes[0], shuffled=True)]
 
     def shape(self, rank: int, place: Place, width: int) -> tuple[int, int]:
-        """The batch's own rows at a place."""
-        return self._rows(rank, place.layer), width
+        """The batch's own rows at a place, these and the halo, arcs, or groups of these."""
+        if place.space is Space.OWN:
+            return self._rows(rank, place.layer), width
+        layer, groups = self._layer(place.layer), self.sizes.groups
+        if place.space is Space.WHOLE:
+            return layer.rows[rank] + layer.recv_rows[rank], width
+        if place.space is Space.ENTRIES:
+            return layer.nnz[rank], width
+        return groups[self._number(place.layer)][rank], width
 
     def entries(self, rank: int) -> int:
         """Of each layer's matrix and its transpose."""
@@ -140,8 +150,11 @@ class BatchForecast(Forecast):
         return self.facts.buffer_bytes(layer.recv_rows[rank] + layer.send_rows[rank], sizes[0])
 
     def _layer(self, k: int) -> Metrics:
-        layers = self.sizes.layers
-        return layers[len(layers) - k if self.sizes.layered else 0]
+        return self.sizes.layers[self._number(k)]
+
+    def _number(self, k: int) -> int:
+        """Which of the layers is layer k; rows of arcs of no layer are those of the first one."""
+        return len(self.sizes.layers) - max(1, k) if self.sizes.layered else 0
 
     def _rows(self, rank: int, layer: int) -> int:
         """Of Hᵏ, for k = ``layer``."""

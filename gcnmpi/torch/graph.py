@@ -6,6 +6,7 @@ import os
 from collections.abc import Callable, Iterable, Mapping
 from functools import cached_property, partial
 from pathlib import Path
+from typing import overload
 
 import numpy as np
 import torch
@@ -35,10 +36,11 @@ from gcnmpi.torch.ranks import OfThisProcess, Ranks
 from gcnmpi.torch.replicas import GradientSum, broadcast
 from gcnmpi.torch.runs import Runs
 from gcnmpi.torch.scoring import check_names, scored_in
+from gcnmpi.torch.typed import OfTypes
 from partition.errors import UserError
 
 
-class Graph(Runs, OfPairs, OfFolder, OfThisProcess):
+class Graph(Runs, OfPairs, OfTypes, OfFolder, OfThisProcess):
     """This rank's part of a graph, as :func:`gcnmpi.torch.open` gives it.
 
     This rank owns ``num_own`` vertices; its rows of M have entries for ``num_halo`` vertices of
@@ -149,17 +151,6 @@ class Graph(Runs, OfPairs, OfFolder, OfThisProcess):
         self._check_not_parallel("edge_ids")
         return self._arc_numbers()
 
-    @cached_property
-    @eager
-    def typed_edges(self) -> tuple[torch.Tensor, torch.Tensor]:
-        """(2, arcs) and (arcs,) int64: ends as in ``edge_index``, of parallel arcs too; relations.
-
-        The first time it is for all ranks together.
-        """
-        if not self._stored.manifest.relations:
-            raise ValueError("the graph has no relations")
-        return self._typed_arcs()
-
     @property
     def plan(self) -> Plan:
         """Which rows travel in an exchange, as NumPy arrays: for exchanges of other programs."""
@@ -167,13 +158,23 @@ class Graph(Runs, OfPairs, OfFolder, OfThisProcess):
 
     # Rows of other ranks.
 
+    @overload
+    def expand(self, h: torch.Tensor) -> torch.Tensor: ...
+    @overload
+    def expand(self, h: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]: ...
     @eager
-    def expand(self, h: torch.Tensor) -> torch.Tensor:
+    def expand(
+        self, h: torch.Tensor | Mapping[str, torch.Tensor]
+    ) -> torch.Tensor | dict[str, torch.Tensor]:
         """Own rows (num_own, …) → own and halo rows (num_own + num_halo, …); differentiable.
 
         For all ranks together. One exchange; its gradient is one, too, in which what ranks compute
-        for each other's rows is added in rank order. A rank alone gets ``h`` itself.
+        for each other's rows is added in rank order. A rank alone gets ``h`` itself. Of a
+        dictionary, rows of each type that it names: ``g["paper"]`` says which; one exchange for
+        all that have one width.
         """
+        if isinstance(h, Mapping):
+            return self._expand_types(h)
         self._check_count(h)
         self._ranks.check(h)
         if self.size == 1:
@@ -368,12 +369,6 @@ class Graph(Runs, OfPairs, OfFolder, OfThisProcess):
         self._agreement.sum((), logits, "metrics")
         masks = {name: mask.numpy() for name, mask in self.masks.items()}
         return scored_in(self._ranks.comm, names, scores, labels, masks)
-
-    @property
-    def masks(self) -> Mapping[str, torch.Tensor]:
-        """The masks that there are: "train", "val", "test"."""
-        named = {"train": self.train_mask, "val": self.val_mask, "test": self.test_mask}
-        return {name: mask for name, mask in named.items() if mask is not None}
 
     @property
     def traffic(self) -> Volume:

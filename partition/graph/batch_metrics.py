@@ -16,7 +16,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from partition.graph.metrics import Metrics, metrics_of, pattern_exchange
-from partition.graph.sampling import Pattern, Sampler, pointers
+from partition.graph.sampling import Pattern, Sampler, Side, pointers
 
 OBSERVED = 16  # batches in which it is observed how often rows are read
 EPOCH = 1 << 31  # their first one: no run gets there
@@ -46,7 +46,7 @@ class Drawn:
 
 def draw_batch(
     sampler: Sampler,
-    side: tuple[np.ndarray, np.ndarray],
+    side: Side,
     epoch: int,
     batch: int,
     seeds: np.ndarray | None = None,
@@ -57,9 +57,9 @@ def draw_batch(
     """
     first = sampler.members(epoch, batch)
     if seeds is None:
-        return Drawn(first, sampler.patterns(*side, epoch, batch))
+        return Drawn(first, sampler.patterns(side, epoch, batch))
     # Only samplers of seeds take them.
-    return Drawn(seeds[first], sampler.patterns(*side, epoch, batch, seeds))  # type: ignore[call-arg]
+    return Drawn(seeds[first], sampler.patterns(side, epoch, batch, seeds))  # type: ignore[call-arg]
 
 
 def pairs_of(pattern: Pattern, parts: np.ndarray, k: int) -> tuple[np.ndarray, np.ndarray]:
@@ -83,7 +83,7 @@ def measure_batch(
 
     ``rows`` of a result are the rows that the layer reads without a message: by their owners, and
     those of :func:`kept_pairs` that parts keep; ``nnz`` its entries,
-    with the diagonal of each row that it computes.
+    with the diagonal of each row that it computes, or its arcs, where they have relations.
     """
     found = []
     for number, (pattern, computed) in enumerate(
@@ -96,8 +96,11 @@ def measure_batch(
         owners = parts[sent.columns]
         exchange = pattern_exchange(sent.indptr, sent.rows, owners, parts, k)
         column = np.repeat(pattern.columns, np.diff(pattern.indptr))
-        beside = parts[pattern.rows[pattern.rows != column]]
-        worked = np.concatenate((beside, parts[computed]))
+        if pattern.groups is None:
+            beside = parts[pattern.rows[pattern.rows != column]]
+            worked = np.concatenate((beside, parts[computed]))
+        else:
+            worked = parts[pattern.rows]
         nnz = np.bincount(worked, minlength=k)
         found.append(metrics_of(exchange, direction, np.concatenate((owners, more)), nnz))
     return found
@@ -150,9 +153,7 @@ def most_used(uses: np.ndarray, ids: np.ndarray, rows: int) -> np.ndarray:
     return np.sort(used[order[:rows]])
 
 
-def observe(
-    sampler: Sampler, side: tuple[np.ndarray, np.ndarray], seeds: np.ndarray | None
-) -> list[Drawn]:
+def observe(sampler: Sampler, side: Side, seeds: np.ndarray | None) -> list[Drawn]:
     """Draw the batches that are observed; arguments as of :func:`draw_batch`."""
     return [draw_batch(sampler, side, *place, seeds) for place in observed(sampler)]
 

@@ -2,13 +2,23 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import ClassVar
 
 import numpy as np
 
 from partition.graph.hashing import key, mixed
-from partition.graph.sampling import Pattern, Rule, Sampler, pointers, run_lengths, segments
+from partition.graph.sampling import (
+    Pattern,
+    Place,
+    Rule,
+    Sampler,
+    Side,
+    pointers,
+    run_lengths,
+    segments,
+    units,
+)
 
 
 @dataclass(frozen=True)
@@ -21,9 +31,18 @@ class NeighborSampler(Sampler):
     Of d entries in the order of their columns, f are drawn without replacement as Floyd does it
     (Bentley and Floyd 1987): for j = d − f … d − 1, one of 0 … j, a hash of (seed, epoch, batch, h,
     row, j), and j itself if that is taken. So the work grows with f, not with d.
+
+    Attributes
+    ----------
+    vertices : int
+        Of the graph, where arcs have relations: see :meth:`arcs`.
+    of_relations : tuple of tuple of int
+        The fan-outs of each relation, layer by layer, 0 for none; empty: all have ``fanouts``.
     """
 
     fanouts: tuple[int, ...] = (10, 10)
+    vertices: int = field(default=0, kw_only=True)
+    of_relations: tuple[tuple[int, ...], ...] = field(default=(), kw_only=True)
     side: ClassVar[str] = "rows"
     layered: ClassVar[bool] = True
     shared: ClassVar[bool] = False
@@ -68,13 +87,29 @@ class NeighborSampler(Sampler):
         """The rule by which :meth:`kept` thins out rows."""
         return Rule(self.fanouts[hop], key(self.seed, epoch, batch, hop), self.shared)
 
+    def arcs(
+        self, place: Place, row: np.ndarray, relation: np.ndarray, column: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Arcs of each row and relation are drawn as those of a row are; loops are like others."""
+        epoch, batch, hop = place
+        fanouts = self.fanouts_of(hop, relation)
+        unit, kept = units(self.vertices, row, relation), np.zeros(len(row), bool)
+        factors = np.ones(len(row))
+        for fanout in np.unique(fanouts[fanouts != 0]).tolist():
+            some = np.flatnonzero(fanouts == fanout)
+            alike = replace(self, fanouts=(fanout,) * len(self.fanouts))
+            here, times = alike.entries(epoch, batch, hop, unit[some], column[some])
+            kept[some[here]], factors[some[here]] = True, times
+        return kept, factors[kept]
+
+    def fanouts_of(self, hop: int, relations: np.ndarray) -> np.ndarray:
+        """The fan-outs of the relations, or the same for all."""
+        if not self.of_relations:
+            return np.full(len(relations), self.fanouts[hop])
+        return np.array([fanouts[hop] for fanouts in self.of_relations])[relations]
+
     def patterns(
-        self,
-        indptr: np.ndarray,
-        indices: np.ndarray,
-        epoch: int,
-        batch: int,
-        seeds: np.ndarray | None = None,
+        self, side: Side, epoch: int, batch: int, seeds: np.ndarray | None = None
     ) -> list[Pattern]:
         """The exchanges of a mini-batch, one per layer, that of the seeds first.
 
@@ -85,15 +120,19 @@ class NeighborSampler(Sampler):
             frontier = seeds[frontier]
         found = []
         for hop in range(len(self.fanouts)):
-            place, counts = segments(indptr, frontier)
-            row, column = np.repeat(frontier, counts), indices[place].astype(np.int64)
-            kept = self.kept(epoch, batch, hop, row, column)
+            place, counts = segments(side.indptr, frontier)
+            row, column = np.repeat(frontier, counts), side.other[place].astype(np.int64)
+            if side.relation is None:
+                kept = self.kept(epoch, batch, hop, row, column)
+            else:
+                kept, _ = self.arcs((epoch, batch, hop), row, side.relation[place], column)
             row, column = row[kept], column[kept]
+            groups = side.groups(row, place[kept])
             reached = np.union1d(frontier, column)
             order = np.argsort(column, kind="stable")
             column = np.searchsorted(reached, column[order])
             sizes = np.bincount(column, minlength=len(reached))
-            found.append(Pattern(reached, pointers(sizes), row[order]))
+            found.append(Pattern(reached, pointers(sizes), row[order], groups))
             frontier = reached
         return found
 

@@ -189,7 +189,7 @@ def number_relations(
     found = [np.unique(array) for array in columns.values()]
     distinct = np.unique(np.concatenate(found)) if found else np.empty(0, np.int64)
     if known:
-        places = np.array([_place_of(str(name), known, where) for name in distinct], np.int64)
+        places = np.array([place_of(str(name), known, where) for name in distinct], np.int64)
         names = tuple(one.name for one in known)
         if len(set(names)) < len(names):
             names = tuple(map(str, known))
@@ -203,8 +203,11 @@ def number_relations(
     return numbers, names
 
 
-def _place_of(text: str, known: Sequence[Relation], where: str) -> int:
-    """Which relation is called so."""
+def place_of(text: str, known: Sequence[Relation], where: str) -> int:
+    """Which relation is called so, "source,name,target" or its name, if no other has it.
+
+    A UserError with ``where`` it is called so, if there is none, or there are several.
+    """
     fitting = [place for place, one in enumerate(known) if text in (one.name, str(one))]
     if len(fitting) == 1:
         return fitting[0]

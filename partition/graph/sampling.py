@@ -13,13 +13,14 @@ import re
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 
 from partition.errors import UserError
 from partition.graph.columns import columns
 from partition.graph.graph import REVERSED, Graph
+from partition.graph.graph import arcs as arcs_of
 from partition.graph.hashing import key, permuted
 from partition.registry import Registry
 
@@ -32,6 +33,9 @@ SAMPLERS = Registry(
         "cluster": "partition.graph.sampling:ClusterSampler",
     },
 )
+Place = tuple[int, int, int]
+"""Epoch, number of the batch, and layer, 0 for that of the seeds."""
+
 # Batches for different purposes are unrelated even under one seed (see stream_seed).
 TRAINING, MODEL, SIMULATION = 0, 1, 2
 
@@ -48,11 +52,50 @@ class Pattern:
     rows : integers
         ``rows[indptr[c]:indptr[c+1]]`` are the global rows with an entry in column
         ``columns[c]``, as A has it: the diagonal only where A stores a loop.
+    groups : integers or None
+        The row of each group of arcs of one relation, where entries are arcs with relations.
     """
 
     columns: np.ndarray
     indptr: np.ndarray
     rows: np.ndarray
+    groups: np.ndarray | None = None
+
+
+@dataclass(frozen=True)
+class Side:
+    """M by rows or by columns.
+
+    Attributes
+    ----------
+    indptr : (n + 1,) int64
+    other : integers
+        ``other[indptr[i]:indptr[i+1]]`` are the columns of row i, or the rows of column i.
+    relation : integers or None
+        That of each entry, where entries are arcs; these are in its order first.
+    """
+
+    indptr: np.ndarray
+    other: np.ndarray
+    relation: np.ndarray | None = None
+
+    def groups(self, rows: np.ndarray, entries: np.ndarray) -> np.ndarray | None:
+        """The row of each group of one row and relation that some entries, of ``rows``, are in."""
+        if self.relation is None:
+            return None
+        n = len(self.indptr) - 1
+        return np.unique(units(n, rows, self.relation[entries])) % n
+
+
+def units(n: int, row: np.ndarray, relation: np.ndarray) -> np.ndarray:
+    """A number for each row and relation, (m,) int64; none is that of one of the n vertices.
+
+    Samplers draw of the arcs of a row and relation as of those of a row of such a number.
+
+    >>> units(10, np.array([3, 3]), np.array([0, 1], np.uint8))
+    array([13, 23])
+    """
+    return row.astype(np.int64) + n * (1 + relation.astype(np.int64))
 
 
 @dataclass(frozen=True)
@@ -147,21 +190,26 @@ class Sampler(ABC):
             together.
         """
 
+    def arcs(
+        self, place: Place, row: np.ndarray, relation: np.ndarray, column: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """The same of arcs that have relations: which ones, and factors of these.
+
+        ``place`` is (epoch, batch, hop); the arcs of a row and relation are together.
+        """
+        return self.entries(*place, row, column)
+
+    def fanouts_of(self, hop: int, relations: np.ndarray) -> np.ndarray:
+        """How many arcs of each of some relations a layer draws into a row; −1: all."""
+        return np.full(len(relations), -1)
+
     def rule(self, epoch: int, batch: int, hop: int) -> Rule | None:
         """The same in few words, if a rule of that form says it: rows are thinned one by one."""
         return None
 
     @abstractmethod
-    def patterns(
-        self, indptr: np.ndarray, other: np.ndarray, epoch: int, batch: int
-    ) -> list[Pattern]:
-        """The exchanges of a mini-batch, one for each pattern that its layers have.
-
-        Parameters
-        ----------
-        indptr, other
-            M by rows or by columns: :func:`sides` of the graph.
-        """
+    def patterns(self, side: Side, epoch: int, batch: int) -> list[Pattern]:
+        """The exchanges of a mini-batch, one for each pattern that its layers have."""
 
 
 @dataclass(frozen=True)
@@ -181,18 +229,17 @@ class VertexSampler(Sampler):
         factor = (self.n - 1) / max(1, self.count(batch) - 1)
         return kept, np.where(self._drawn(row[kept]) == self._drawn(column[kept]), 1.0, factor)
 
-    def patterns(
-        self, indptr: np.ndarray, rows: np.ndarray, epoch: int, batch: int
-    ) -> list[Pattern]:
+    def patterns(self, side: Side, epoch: int, batch: int) -> list[Pattern]:
         """The exchange of every layer of a mini-batch: one pattern, since all layers share it."""
         chosen = self.members(epoch, batch)
-        place, counts = segments(indptr, chosen)
-        inside = np.zeros(len(indptr) - 1, bool)
+        place, counts = segments(side.indptr, chosen)
+        inside = np.zeros(len(side.indptr) - 1, bool)
         inside[chosen] = True
-        kept = inside[rows[place]]
+        kept = inside[side.other[place]]
         column = np.repeat(np.arange(len(chosen)), counts)[kept]
-        sizes = np.bincount(column, minlength=len(chosen))
-        return [Pattern(chosen, pointers(sizes), rows[place[kept]])]
+        sizes, place = np.bincount(column, minlength=len(chosen)), place[kept]
+        rows = side.other[place]
+        return [Pattern(chosen, pointers(sizes), rows, side.groups(rows, place))]
 
     def _drawn(self, vertices: np.ndarray) -> np.ndarray:
         """Which of the n brings each vertex into a batch."""
@@ -262,10 +309,21 @@ def make_sampler(
     return kind(n, size, seed, counts or kind.fanouts)
 
 
-def sides(graph: Graph, direction: str, side: str) -> tuple[np.ndarray, np.ndarray]:
-    """The pattern of M by columns or by rows, which a sampler of that ``side`` takes."""
+def sides(graph: Graph, direction: str, side: str, relations: bool = False) -> Side:
+    """The pattern of M by columns or by rows, which a sampler of that ``side`` takes.
+
+    With ``relations``, entries are arcs, in the order of relations first.
+    """
     # A row of M is a column of M for the reversed graph.
-    return columns(graph, direction if side == "columns" else REVERSED[direction])
+    by_columns = direction if side == "columns" else REVERSED[direction]
+    if not relations:
+        return Side(*columns(graph, by_columns))
+    relation: Any = graph.arc_type
+    ends = arcs_of(graph), np.asarray(graph.indices)
+    first, other = ends if by_columns == "in" else ends[::-1]
+    relation = np.asarray(relation)
+    order = np.lexsort((other, relation, first))
+    return Side(pointers(np.bincount(first, minlength=graph.n)), other[order], relation[order])
 
 
 def batch_size(text: int | str, n: int) -> int:
@@ -286,14 +344,17 @@ def batch_size(text: int | str, n: int) -> int:
     return size
 
 
-def parse_fanouts(text: str | Sequence[int]) -> tuple[int, ...]:
-    """Fan-outs from "10,5" or numbers, positive ones or −1; empty if there are none."""
+def parse_fanouts(text: str | Sequence[int], none: bool = False) -> tuple[int, ...]:
+    """Fan-outs from "10,5" or numbers, positive ones or −1; empty if there are none.
+
+    With ``none``, 0 is one too.
+    """
     words = [] if text == "" else text.split(",") if isinstance(text, str) else text
     try:
         counts = tuple(int(word) for word in words)
     except ValueError:
-        counts = (0,)
-    if any(not -1 <= count < 2**31 or count == 0 for count in counts):
+        counts = (-2,)
+    if any(not -1 <= count < 2**31 or (count == 0 and not none) for count in counts):
         raise UserError(
             f"fan-outs {text!r}: they are numbers of neighbours, layer by layer",
             "such as 10,5; -1 takes all neighbours",

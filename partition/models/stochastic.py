@@ -166,12 +166,12 @@ class _Drawn:
             if self._all:
                 yield _nets(self._of_all(*divmod(number, self.sampler.batches)))
             else:
-                patterns = self.sampler.patterns(*self._side, number, 0)
+                patterns = self.sampler.patterns(self._side, number, 0)
                 yield _joined([_nets(pattern) for pattern in patterns])
 
     def _of_all(self, epoch: int, batch: int) -> Pattern:
         """Every column of M, with its rows in the batch."""
-        indptr, rows = self._side
+        indptr, rows = self._side.indptr, self._side.other
         inside = np.zeros(self.sampler.n, bool)
         inside[self.sampler.members(epoch, batch)] = True
         entry = np.flatnonzero(inside[rows])

@@ -50,7 +50,7 @@ def schema(widths):
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory):
+def schemas(tmp_path_factory):
     """With pairs: some arcs are held out for a task on these."""
     folder = tmp_path_factory.mktemp("relational")
     for name, widths in WIDTHS.items():
@@ -91,7 +91,7 @@ SCHEMES = {1: [[]], 2: [[], BCAST], 3: [[]], 4: [[], COPIES], 7: [[]]}
 
 
 @pytest.mark.parametrize("nranks", list(SCHEMES))
-def test_a_run_is_that_of_one_process(verified, folder, nranks):
+def test_a_run_is_that_of_one_process(verified, schemas, nranks):
     """Four of the networks on more ranks than four."""
     cases, turns = [], SCHEMES[nranks]
     for i, (graph, settings) in enumerate(NETWORKS[:4] if nranks > 4 else NETWORKS):
@@ -101,7 +101,7 @@ def test_a_run_is_that_of_one_process(verified, folder, nranks):
         whole = scheme is BCAST or "scheme.name=summa" in settings
         partition = None if whole else f"uneven-{nranks // copies}"
         settings = ["train.epochs=3", *settings, *scheme]
-        path = folder / f"{graph}.graph"
+        path = schemas / f"{graph}.graph"
         cases.append({"graph": path, "partition": partition, "settings": settings})
     for checks in verified(nranks, cases):
         assert checks >= TRAFFIC | {"loss curve", "first gradient"}

@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from stored_graphs import graph_of, store, store_parts
+from test_relational import schemas  # noqa: F401 (a fixture)
 
 from partition.cli.main import cli
 from partition.importing.synthetic import sbm
@@ -53,6 +54,15 @@ def test_mini_batches_are_those_of_the_whole_graph(mpirun, tmp_path):
 def test_layers_that_read_features_of_arcs_agree_with_the_whole_graph(mpirun, tmp_path, nranks):
     done = mpirun(nranks, "torch_arcs.py", tmp_path)
     assert "4 partitions agree" in done.stdout
+
+
+@needs_torch
+@needs_pyg
+@pytest.mark.parametrize("name", ["typed", "schema"])
+@pytest.mark.parametrize("nranks", RANKS)
+def test_layers_of_types_agree_with_the_whole_graph(mpirun, schemas, nranks, name):  # noqa: F811
+    done = mpirun(nranks, "torch_typed.py", schemas / f"{name}.graph", f"uneven-{nranks}")
+    assert "3 layers agree" in done.stdout
 
 
 @needs_torch

@@ -382,6 +382,8 @@ def _with_owner(name, *settings):
                 needed = None  # the entry has no such key, and needs none
     if needed is not None:
         settings = (f"{needed[0]}={spelled(needed[1])}", *settings)
+    if name == "train.fanouts":
+        settings = ("train.batches=neighbor,1024,10,5", *settings)
     if name == "scheme.overlap":
         assert "scheme.name=bcast" in settings
     return load_config(None, settings)

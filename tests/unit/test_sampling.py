@@ -101,7 +101,7 @@ def test_vertices_and_pairs_are_drawn_uniformly(n, size):
 def test_a_vertex_batch_is_the_induced_pattern(direction):
     graph = random_graph(60, 400)
     sampler = make_sampler("vertex", 60, 20, seed=5)
-    (pattern,) = sampler.patterns(*sides(graph, direction, sampler.side), 3, 1)
+    (pattern,) = sampler.patterns(sides(graph, direction, sampler.side), 3, 1)
     chosen = sampler.members(3, 1)
     assert np.array_equal(pattern.columns, chosen)
     dense = aggregation_matrix(graph, direction, self_loops=False, normalize="none").toarray() != 0
@@ -125,7 +125,7 @@ def floyd(row, size, count, base):
 def test_a_neighbour_batch_row_by_row(direction, fanouts):
     graph = random_graph(80, 900, seed=2)
     sampler = make_sampler("neighbor", 80, 6, 11, fanouts)
-    patterns = sampler.patterns(*sides(graph, direction, sampler.side), 1, 2)
+    patterns = sampler.patterns(sides(graph, direction, sampler.side), 1, 2)
     dense = aggregation_matrix(graph, direction, self_loops=False, normalize="none").toarray() != 0
     frontier = sampler.members(1, 2)
     for hop, (fanout, pattern) in enumerate(zip(fanouts, patterns, strict=True)):
@@ -152,7 +152,7 @@ def test_neighbours_of_a_hub_are_drawn_uniformly():
     side = sides(graph, "in", sampler.side)
     counts, draws = np.zeros(n), 600
     for epoch in range(draws):
-        (pattern,) = sampler.patterns(*side, epoch, 0)
+        (pattern,) = sampler.patterns(side, epoch, 0)
         drawn = pattern.columns[np.diff(pattern.indptr) > 0]
         counts[drawn] += 1
         assert np.count_nonzero(pattern.rows == 0) == 5
@@ -231,7 +231,7 @@ def test_graphs_without_arcs():
     graph = from_arcs(5, [])
     for name in SAMPLERS:
         sampler = make_sampler(name, 5, 2, 0, clusters=np.arange(5))
-        for pattern in sampler.patterns(*sides(graph, "in", sampler.side), 0, 0):
+        for pattern in sampler.patterns(sides(graph, "in", sampler.side), 0, 0):
             assert len(pattern.columns) == 2
             assert pattern.indptr.tolist() == [0, 0, 0]
             assert len(pattern.rows) == 0

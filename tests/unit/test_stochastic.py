@@ -61,7 +61,7 @@ def test_connectivity_is_the_volume_of_the_batches(case, direction, options, bat
     )
     side, volume, nets = sides(graph, direction, sampler.side), 0, 0
     for epoch in range(batches):
-        for pattern in sampler.patterns(*side, epoch, 0):
+        for pattern in sampler.patterns(side, epoch, 0):
             owners = parts[pattern.columns]
             volume += pattern_exchange(pattern.indptr, pattern.rows, owners, parts, k).sum()
             column = np.repeat(pattern.columns, np.diff(pattern.indptr))
@@ -169,7 +169,8 @@ def test_mistakes(options, message):
 
 def expected_volume(graph, parts, size, direction):
     """Of a batch of ``size`` uniformly drawn vertices, by counting subsets."""
-    indptr, rows = sides(graph, direction, "columns")
+    side = sides(graph, direction, "columns")
+    indptr, rows = side.indptr, side.other
     n, total = graph.n, 0.0
     for j in range(n):
         readers = rows[indptr[j] : indptr[j + 1]]

@@ -8,10 +8,12 @@ from dataclasses import replace
 
 import numpy as np
 
+from gcnmpi.layout.place import Space
 from gcnmpi.layout.runtime import Demand, Source
 from gcnmpi.nn.compile import Target, compile_network
 from gcnmpi.nn.network import Network
 from gcnmpi.nn.operator import Operator
+from gcnmpi.nn.operators.inserted import Move
 from gcnmpi.nn.operators.neighbours import Aggregate, MaxAggregate
 from gcnmpi.nn.operators.norms import BatchNorm
 from gcnmpi.nn.program import Program
@@ -23,19 +25,23 @@ from gcnmpi.options.train import batches_of, kept_each, sampler_of
 from gcnmpi.schemes.forecast import make_facts
 from gcnmpi.schemes.interface import Entry
 from partition.errors import UserError
+from partition.graph.relations import Relation
 from partition.graph.sampling import Sampler
 from partition.graph.store import StoredGraph, read_partition
 
 
 def batch_program(network: Network, config: Config, sparse: bool) -> Program:
-    """The program of a network on batches whose layers have neighbours of their own.
+    """The program of a network on batches; of samplers of neighbours, layers have their own.
 
     With ``sparse``, the features are a sparse matrix.
     """
     # A sampler of neighbours leaves every row one of them; but that of layers may leave none.
     drawn, loops = batches_of(config.train), config.graph.self_loops
     means = (MaxAggregate,) if loops and drawn and drawn.sampler == "neighbor" else ()
-    target = Target(("combine", "aggregate"), lambda place: place.layer, narrows=True, means=means)
+    orders, narrows = ("combine", "aggregate"), drawn is None or drawn.layered
+    target = Target(
+        orders, lambda place: place.layer if narrows else None, narrows=narrows, means=means
+    )
     return compile_network(network, target, config.model, sparse=sparse)
 
 
@@ -68,6 +74,13 @@ def check_batches(config: Config, fanouts: Sequence[int], program: Program) -> N
     ``fanouts`` are those of the sampler, empty if it has none; ``program`` is that of a batch.
     """
     hops = hops_of(program)
+    moved = zip(program.operators, program.values, strict=False)
+    if any(isinstance(one, Move) and value.place.space is not Space.OWN for one, value in moved):
+        raise UserError(
+            "train.batches: each layer of a batch has arcs of its own, and this network reads "
+            "those of one in another",
+            "use train.batches = vertex or cluster, or all vertices at once",
+        )
     if fanouts and not hops:
         raise UserError(
             f"train.batches: model {config.model.name!r} looks at no neighbours",
@@ -115,8 +128,14 @@ def program_of_batches(
     if batches.clusters:
         finer = read_partition(stored.path, batches.clusters, parts=False)
         clusters = np.arange(finer.k)  # a vertex each: the sampler looks at their number
-    n = stored.manifest.n
-    return batched(config, sampler_of(config.train, n, n, clusters), network, program)
+    n, relations = stored.manifest.n, told_apart(network, stored)
+    sampler = sampler_of(config.train, n, n, clusters, relations)
+    return batched(config, sampler, network, program)
+
+
+def told_apart(network: Network, stored: StoredGraph) -> Sequence[Relation]:
+    """The relations that a network tells apart; none, if it does not look at them."""
+    return stored.manifest.schema.relations if network.relations else ()
 
 
 def batched(config: Config, sampler: Sampler, network: Network, program: Program) -> Program:
@@ -208,11 +227,12 @@ def program_on(
             f"train.batches: scheme {config.scheme.name!r} does not train on mini-batches",
             f"use scheme.name = {' or '.join(able)}",
         )
-    if batches and program.needs_entries:
+    other = program.needs_products or network.arc_features or not program.needs_groups
+    if batches and program.needs_entries and other:
         raise UserError(
-            f"train.batches: model {config.model.name!r} has rows of arcs, which mini-batches do "
-            "not bring",
-            "leave train.batches out",
+            f"train.batches: model {config.model.name!r} has rows of arcs, which mini-batches "
+            "bring to networks that do nothing but tell their relations apart",
+            "leave train.batches out, or use model.name = rgcn, rgat, hetero or hgt",
         )
     of_arcs = program.needs_entries, program.needs_groups
     needs = program.needs_products, program.needs_halo, trains, *of_arcs

@@ -15,6 +15,7 @@ from dataclasses import replace
 from gcnmpi.layout.place import Place
 from gcnmpi.nn.operator import Operator
 from gcnmpi.nn.operators import rule_of
+from gcnmpi.nn.operators.arcs import ArcInput
 from gcnmpi.nn.operators.dense import Linear
 from gcnmpi.nn.operators.inserted import Move
 
@@ -70,7 +71,8 @@ def narrow(
 
     A value has the rows that its readers need: as an aggregate those of one layer less, else their
     own. Where they differ, those that need fewer read them from a move of their own. A value made
-    of one of the operators ``sparse``, whose values are sparse matrices, has all rows.
+    of one of the operators ``sparse``, whose values are sparse matrices, has all rows. Rows of
+    neighbours and of arcs are those of one layer; what is given of these is given to each.
     """
     layers = [0] * len(operators)  # relative to the last; an aggregate is one above what it reads
     for number in reversed(range(len(operators))):
@@ -84,10 +86,13 @@ def narrow(
     new: dict[int, int] = {}
     for old, operator in enumerate(operators):
         inputs = tuple(
-            laid.at(new[i], Place(layers[old] - _gathers(operator, at)))
+            laid.at(
+                new[i], Place(layers[old] - _gathers(operator, at), space=laid.places[new[i]].space)
+            )
             for at, i in enumerate(operator.inputs)
         )
-        after = Place(layers[old], aggregated=_gathers(operator))
+        space = rule_of(operator).space(operator, [laid.places[i].space for i in inputs])
+        after = Place(layers[old], _gathers(operator), space)
         new[old] = laid.append(replace(operator, inputs=inputs), after)
     return laid.operators, laid.places, new
 
@@ -114,7 +119,10 @@ class _Laid:
             return number
         if key not in self._moved:
             value = self.operators[number]
-            self._moved[key] = self.append(Move((number,), value.width, value.layer), wanted)
+            move: Operator = Move((number,), value.width, value.layer)
+            if isinstance(value, ArcInput):
+                move = value
+            self._moved[key] = self.append(move, wanted)
         return self._moved[key]
 
 

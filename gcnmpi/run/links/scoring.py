@@ -129,10 +129,12 @@ class Decoder:
         gradients: dict[str, Array] = {}
         if training is not None:
             gradients = {**training[0], FEATURES: training[1]}
+        arcs = self._arcs(pairs)
         passes = Passes(
             scheme, runtime.kernel, self.program, config.train.seed, lambda place: int(total[0]),
             rows, {**parameters, FEATURES: rows}, gradients,
-            ("evaluation" if training is None else "training",), arcs=self._arcs(pairs),
+            ("evaluation" if training is None else "training",),
+            arcs=lambda given, place: arcs[given],
         )  # fmt: skip
         return Scored(pairs, passes, scheme)
 

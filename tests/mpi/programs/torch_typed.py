@@ -1,0 +1,116 @@
+"""Under mpirun: heterogeneous layers of PyTorch Geometric on a part, against the whole graph.
+
+Usage: torch_typed.py FOLDER PARTITION, of a graph with types.
+"""
+
+import copy
+import sys
+
+import pytest
+import torch
+from torch_geometric.nn import GATConv, HeteroConv, HGTConv, SAGEConv
+
+import gcnmpi
+import gcnmpi.torch
+from gcnmpi.mpi.process import run
+from partition.errors import UserError
+
+WIDTH = 4
+
+
+def layers(data):
+    """A layer of each kind, on features as wide as each type's."""
+    torch.manual_seed(0)
+    wide = {name: x.shape[1] for name, x in data.x_dict.items()}
+    kinds = [one for one in data.edge_types if {one[0], one[2]} <= wide.keys()]
+
+    def of(layer):
+        return {one: layer((wide[one[0]], wide[one[2]])) for one in kinds}
+
+    schema = list(wide), kinds
+    return [
+        HeteroConv(of(lambda widths: SAGEConv(widths, WIDTH))),
+        HeteroConv(of(lambda widths: GATConv(widths, WIDTH, heads=2, add_self_loops=False))),
+        HGTConv(wide, WIDTH, schema, heads=2),
+    ]
+
+
+def check(g, data, layer):
+    """Output, gradients of weights and of inputs are those of the whole graph."""
+    one, kinds = copy.deepcopy(layer), data.edge_types
+    ends = {kind: data[kind].edge_index for kind in kinds}
+    given = {name: x.double().requires_grad_() for name, x in data.x_dict.items()}
+    some = {kind: ends[kind] for kind in kinds if {kind[0], kind[2]} <= given.keys()}
+    expected = {name: out for name, out in one(given, some).items() if out is not None}
+    mine = {name: x.clone().requires_grad_() for name, x in g.x_dict.items()}
+    assert mine.keys() == given.keys()
+    arcs = {kind: found for kind, found in g.edge_index_dict.items() if kind in some}
+    found = g.own({name: out for name, out in layer(g.expand(mine), arcs).items()
+                   if out is not None})  # fmt: skip
+    assert found.keys() == expected.keys()
+    total, loss = 0.0, 0.0
+    for name in sorted(expected):
+        torch.testing.assert_close(found[name], expected[name][g[name].ids], rtol=0, atol=1e-12)
+        total = total + expected[name].square().mean(dim=1).mean()
+        loss = loss + g.mean(found[name].square().mean(dim=1))
+    total.backward()
+    loss.backward()
+    g.all_reduce_gradients(layer)
+    for ours, theirs in zip(layer.parameters(), one.parameters(), strict=True):
+        if theirs.grad is not None:
+            torch.testing.assert_close(ours.grad, theirs.grad, rtol=0, atol=1e-12)
+    for name, x in given.items():
+        torch.testing.assert_close(mine[name].grad, x.grad[g[name].ids], rtol=0, atol=1e-12)
+
+
+def check_rows(g, data):
+    """Features, classes and masks of each type are those of the ``HeteroData``."""
+    for name in data.node_types:
+        of = g[name]
+        if "x" in data[name]:
+            torch.testing.assert_close(of.x, data[name].x[of.ids].double())
+        else:
+            assert of.x is None
+        if "y" in data[name]:
+            assert (of.y == data[name].y[of.ids]).all()
+            assert (of.train_mask == data[name].train_mask[of.ids]).all()
+            assert of.masks.keys() == {"train", "val"}
+            assert of.test_mask is None
+    with pytest.raises(UserError, match="unknown vertex type 'papr'"):
+        print(g["papr"])
+    with pytest.raises(UserError, match="relation of the graph"):
+        print(g["author", "wrties", "paper"])
+    with pytest.raises(ValueError, match="own rows of type 'paper'"):
+        g.expand({"paper": torch.zeros(1000, 3)})
+
+
+def check_traffic(g, names):
+    """An exchange for all types of one width, of rows of these only."""
+    before = g.traffic
+    rows = {name: torch.zeros(g[name].num_own, 3, dtype=g.dtype) for name in names}
+    g.expand(rows)
+    received = g.traffic.received - before.received
+    assert received == 3 * 8 * sum(g[name].num_halo for name in names)
+    assert g.traffic.messages - before.messages <= g.size - 1
+
+
+def main(comm):
+    folder, partition = sys.argv[1:]
+    data = gcnmpi.graph.open(folder).to_pyg()
+    g = gcnmpi.torch.open(
+        folder, partition, normalize="none", dtype=torch.float64, self_loops=False, direction="in"
+    )
+    check_rows(g, data)
+    check_traffic(g, ["paper"])
+    check_traffic(g, ["author", "paper"])
+    count = 0
+    for layer in layers(data):
+        check(g, data, layer.double())
+        count += 1
+    if g.rank == 0:
+        print(f"{count} layers agree")
+    return 0
+
+
+if __name__ == "__main__":
+    run(main)

@@ -1,0 +1,211 @@
+"""Mini-batches of networks that tell relations apart: one curve for any number of ranks."""
+
+import functools
+import math
+
+import numpy as np
+import pytest
+from test_relational import schemas  # noqa: F401 (a fixture)
+from words import latest, sets
+
+from gcnmpi.options.config import load_config
+from gcnmpi.options.train import sampler_of
+from gcnmpi.planner.machine import Machine
+from gcnmpi.planner.ranking import Candidate, Setting
+from gcnmpi.proof import oracle
+from partition.graph.store import open_graph, read_partition
+
+RANKS = (1, 2, 3, 4)
+EPOCHS = 2
+COMMON = (
+    "dtype=float64", f"train.epochs={EPOCHS}", "train.lr=0.02", "train.weight_decay=1e-3",
+    "model.hidden=[6]", "model.dropout=0.4", "model.input_dropout=0.2",
+)  # fmt: skip
+HEADS = ("model.heads=2", "model.attention_dropout=0.3")
+NETWORKS = {
+    "rgcn": ("model.name=rgcn", "model.bases=2", "model.norm=layer"),
+    "rgat": ("model.name=rgat", *HEADS),
+    "rgat-within": ("model.name=rgat", "model.softmax=relation", *HEADS),
+    "hetero": ("model.name=hetero", "model.norm=batch", "model.hidden=[6,6]"),
+    "hetero-gat": ("model.name=hetero", "model.convolution=gat", *HEADS),
+    "hgt": ("model.name=hgt", "model.hidden=[6,6]", "model.out_heads=2", *HEADS),
+}
+DEEP = ("hetero", "hgt")
+GRAPHS = {"rgcn": "typed", "hetero-gat": "typed", "hgt": "typed"}
+SAMPLERS = ("vertex,13", "cluster,uneven-7,3", "neighbor,4,3,2", "labor,4,3,2")
+OWN = "train.fanouts=writes=1; author,reviews,paper=0; cites=-1"
+WHOLE = ("vertex,100%", "cluster,uneven-7,100%", "neighbor,100%,-1,-1", "labor,100%,-1,-1")
+
+
+def batches(network, sampler):
+    """The setting of a sampler, with a fan-out more for a layer more."""
+    seeds = sampler.partition(",")[0] in ("neighbor", "labor")
+    more = "," + sampler.rpartition(",")[2] if seeds and network in DEEP else ""
+    return f"train.batches={sampler}{more}"
+
+
+def cases():
+    """Name → network, settings of every case."""
+    found = {}
+    for network, settings in NETWORKS.items():
+        for sampler in SAMPLERS:
+            found[f"{network}-{sampler}"] = network, (*settings, batches(network, sampler))
+        for sampler in SAMPLERS[2:]:
+            wanted = (*settings, batches(network, sampler), OWN)
+            found[f"{network}-{sampler} own"] = network, wanted
+        for sampler in WHOLE:
+            found[f"{network} whole {sampler}"] = network, (*settings, batches(network, sampler))
+        found[f"{network} whole"] = network, settings
+    kept = "train.cache_mb=0.0005"
+    for network in ("rgcn", "hgt"):
+        name, settings = f"{network}-neighbor,4,3,2", NETWORKS[network]
+        found[f"{name} kept"] = network, (*settings, batches(network, SAMPLERS[2]), kept)
+    rgcn = (*NETWORKS["rgcn"], batches("rgcn", SAMPLERS[2]))
+    found["out"] = "rgcn", (*rgcn, "graph.direction=out")
+    found["scipy"] = "hgt", (*NETWORKS["hgt"], batches("hgt", SAMPLERS[3]), "kernel=scipy")
+    found["ahead"] = "rgcn", (*rgcn, "train.draw_ahead=yes")
+    return found
+
+
+def planned():
+    """Name → network, settings, of one epoch."""
+    some = [*SAMPLERS[:1], *SAMPLERS[2:]]
+    return {
+        f"planned {network}-{sampler}": (
+            network, (*NETWORKS[network], batches(network, sampler), "train.epochs=1", *own),
+        )
+        for network in ("rgcn", "hgt")
+        for sampler in some
+        for own in [(OWN,) if sampler == some[1] else ()]
+    }  # fmt: skip
+
+
+def held_still():
+    """Name → network, settings: an epoch whose batches all have the initial weights."""
+    still = ("train.lr=0", "train.epochs=1", "model.dropout=0", "model.input_dropout=0")
+    found = {}
+    for sampler in (SAMPLERS[0], *SAMPLERS[2:]):
+        for name, own in {"": (), " own": (OWN,)}.items():
+            if own and sampler is SAMPLERS[0]:
+                continue
+            settings = ("model.name=rgcn", *still, batches("rgcn", sampler), *own)
+            found[f"still {sampler}{name}"] = "still", settings
+    return found
+
+
+def sampled_loss(graph, config):
+    """The loss of such an epoch, one arc after the other, on all vertices."""
+    rows = oracle.Rows(graph, "in", config, int(graph.labels.max()) + 1)
+    weights, x = rows.initial(), rows.features
+    column = np.repeat(np.arange(graph.n), np.diff(graph.indptr))
+    row, relation = np.array(graph.indices), np.array(graph.arc_type)
+    order = np.lexsort((column, relation, row))
+    row, relation, column = row[order], relation[order], column[order]
+    sizes = np.zeros((graph.n, len(graph.relations)))
+    np.add.at(sizes, (row, relation), 1)
+    trained = np.flatnonzero(graph.masks["train"] & (graph.labels >= 0))
+    sampler = sampler_of(config.train, graph.n, len(trained), None, graph.relations)
+    total = 0.0
+    for batch in range(sampler.batches):
+        members, h = sampler.members(1, batch), x
+        seeds = trained[members] if sampler.layered else np.intersect1d(members, trained)
+        for layer in (0, 1):
+            place = 1, batch, 1 - layer if sampler.layered else 0
+            kept, factors = sampler.arcs(place, row, relation, column)
+            name = f"convs.{layer}"
+            kinds = weights[f"{name}.weight"].reshape(len(graph.relations), h.shape[1], -1)
+            y = h @ weights[f"{name}.root"] + weights[f"{name}.bias"]
+            for e, factor in zip(np.flatnonzero(kept), factors, strict=True):
+                i, r = row[e], relation[e]
+                y[i] += factor / sizes[i, r] * (h[column[e]] @ kinds[r])
+            h = np.maximum(y, 0) if layer == 0 else y
+        chosen = h[seeds]
+        largest = chosen.max(axis=1)
+        norms = largest + np.log(np.exp(chosen - largest[:, np.newaxis]).sum(axis=1))
+        total += (norms - chosen[np.arange(len(seeds)), graph.labels[seeds]]).sum()
+    return total / len(trained)
+
+
+@pytest.fixture(scope="module")
+def results(trained, schemas):  # noqa: F811
+    """``results(nranks)`` → name of each case → its record, from one launch."""
+
+    @functools.cache
+    def run(nranks):
+        wanted = {}
+        for name, (network, settings) in (cases() | planned() | held_still()).items():
+            graph = schemas / f"{GRAPHS.get(network, 'schema')}.graph"
+            partition = f"uneven-{nranks}" if nranks > 1 else None
+            wanted[name] = graph, partition, [*COMMON, *settings]
+        return trained(nranks, wanted)
+
+    return run
+
+
+@pytest.mark.parametrize("name", cases())
+@pytest.mark.parametrize("nranks", RANKS)
+def test_one_curve_and_what_was_counted(results, nranks, name):
+    record, alone = results(nranks)[name], results(1)[name.removesuffix(" kept")]
+    assert len(record["losses"]) == EPOCHS
+    assert math.isfinite(sum(record["losses"]))
+    np.testing.assert_allclose(record["losses"], alone["losses"], rtol=1e-10)
+    for counted, predicted in record["traffic"]:
+        assert counted == predicted
+    if nranks > 1:
+        assert sum(record["traffic"][0][0]) > 0
+
+
+@pytest.mark.parametrize("network", NETWORKS)
+@pytest.mark.parametrize("nranks", RANKS)
+def test_batches_of_everything_are_full_batches(results, nranks, network):
+    found = results(nranks)
+    full = found[f"{network} whole"]["losses"]
+    for sampler in WHOLE:
+        if network == "hetero" and sampler[0] in "nl":
+            continue  # moments of a batch norm are those of the rows that seeds reach
+        losses = found[f"{network} whole {sampler}"]["losses"]
+        np.testing.assert_allclose(losses, full, rtol=1e-10)
+
+
+@pytest.mark.parametrize("name", held_still())
+@pytest.mark.parametrize("nranks", RANKS)
+def test_a_batch_is_what_the_sampler_says(results, schemas, nranks, name):  # noqa: F811
+    config = load_config(None, latest(*COMMON, *held_still()[name][1]))
+    expected = sampled_loss(open_graph(schemas / "schema.graph").graph, config)
+    (loss,) = results(nranks)[name]["losses"]
+    np.testing.assert_allclose(loss, expected, rtol=1e-10)
+
+
+@pytest.mark.parametrize("name", planned())
+@pytest.mark.parametrize("nranks", RANKS)
+def test_bytes_and_messages_are_those_that_are_planned(results, schemas, nranks, name):  # noqa: F811
+    network, settings = planned()[name]
+    config = load_config(None, latest(*COMMON, *settings))
+    stored = open_graph(schemas / f"{GRAPHS.get(network, 'schema')}.graph")
+    setting = Setting(stored, config, Machine(), nranks, locality=False)
+    uneven = read_partition(stored.path, f"uneven-{nranks}") if nranks > 1 else None
+    cost = setting.cost(Candidate(config.scheme, {}, nranks, uneven), nranks)
+    assert len(setting.batches.drawn) == setting.batches.sampler.batches  # all of the epoch
+    (sent, _), (received, _), (messages, _), *_ = results(nranks)[name]["traffic"]
+    assert (cost.sent, cost.received) == (max(sent), max(received))
+    assert cost.messages == max(messages)
+    assert (nranks > 1) == (cost.received > 0)
+
+
+def test_mistakes_are_told(hear_mistakes, schemas, tmp_path):  # noqa: F811
+    batch, rgcn = "train.batches=neighbor,6,3,2", "model.name=rgcn"
+    own = "train.fanouts=writes=2"
+    mistakes = {
+        (own, rgcn): "neighbours are drawn by train.batches",
+        (own, rgcn, "train.batches=vertex,6"): "neighbours are drawn by train.batches",
+        (own, batch, "model.name=gcn"): "does not tell relations apart",
+        ("train.fanouts=wrties=2", batch, rgcn): "did you mean 'writes'",
+        ("train.fanouts=writes=2,3,4", batch, rgcn): "gives no 2 numbers",
+        ("train.fanouts=writes", batch, rgcn): "gives no 2 numbers",
+        ("train.fanouts=writes=-2", batch, rgcn): "numbers of neighbours",
+        (rgcn, "train.batches=neighbor,6,3"): "1 fan-outs, the network looks at neighbours 2 times",
+        (rgcn, batch, "model.train_features=true"): "features that are trained",
+        (rgcn, batch, "scheme.name=bcast"): "use scheme.name = p2p",
+    }
+    words = ["train", schemas / "schema.graph", "--out", tmp_path / "run"]
+    hear_mistakes(1, [([*words, *sets(*keys)], says) for keys, says in mistakes.items()])

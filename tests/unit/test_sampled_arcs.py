@@ -1,0 +1,139 @@
+"""Arcs that have relations: each relation into a vertex is thinned out by itself."""
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+
+from gcnmpi.layout.entries import EntryRows, Groups
+from gcnmpi.options.train import TrainConfig, fanouts_of_relations, sampler_of
+from gcnmpi.schemes import sampling
+from gcnmpi.schemes.sampling_arcs import ArcEntries
+from partition.errors import UserError
+from partition.graph.relations import Relation
+
+N, OWN, COUNT = 90, 60, 3
+RELATIONS = tuple(Relation("v", name, "v") for name in ("few", "many", "none"))
+SHARES = {0: 0.05, 1: 0.4, 2: 0.1}
+
+
+def arcs_of(seed=0):
+    """The arcs into own rows 0 … OWN − 1, of vertices in another order, loops and parallel ones."""
+    random = np.random.default_rng(seed)
+    ids = random.permutation(N)
+    row, relation, column = (
+        np.concatenate(pieces)
+        for pieces in zip(
+            *[
+                (found[0], np.full(len(found[0]), number), found[1])
+                for number, share in SHARES.items()
+                for found in [np.nonzero(random.random((OWN, N)) < share)]
+            ],
+            strict=True,
+        )
+    )
+    order = np.lexsort((ids[column], relation, row))
+    row, relation, column = row[order], relation[order], column[order]
+    begins = np.append(True, (row[1:] != row[:-1]) | (relation[1:] != relation[:-1]))
+    starts = np.append(np.flatnonzero(begins), len(row))
+    groups = Groups(ids[row[starts[:-1]]], relation[starts[:-1]], starts, len(starts) - 1)
+    zeros = np.zeros(len(row), np.int64)
+    every = EntryRows(
+        ids[row], ids[column], zeros, zeros, len(row), len(row), lambda array: array, groups
+    )
+    return ArcEntries(every, OWN, ids, N, np.dtype(np.float64)), row, relation, column
+
+
+def sampler(name, fanouts="4", own=""):
+    """Of one layer, for the three relations."""
+    words = f"{name},7,{fanouts}" if fanouts else f"{name},20"
+    return sampler_of(TrainConfig(batches=words, fanouts=own), N, N, relations=RELATIONS)
+
+
+@pytest.mark.parametrize("name", ["neighbor", "labor", "vertex"])
+@pytest.mark.parametrize("own", ["", "many=2; none=0", "few=-1;many=1"])
+def test_compiled_and_in_numpy_are_the_same_arcs(monkeypatch, name, own):
+    entries, row, relation, column = arcs_of()
+    own, fanouts = (own, "4") if name != "vertex" else ("", "")
+    drawing = sampler(name, fanouts, own)
+    rows = np.random.default_rng(1).permutation(OWN)[:40]
+    for place in ((1, 0, 0), (3, 2, 0)):
+        found = []
+        for native in (sampling._native, None):
+            monkeypatch.setattr(sampling, "_native", native)
+            (starts, columns, values), arcs = entries.kept(drawing, place, rows)
+            order = np.lexsort((arcs.some, np.repeat(np.arange(40), np.diff(starts))))
+            found.append((starts, columns[order], values[order], arcs.some[order]))
+            # Groups are those of the rows, in their order, and none is empty.
+            assert (np.diff(arcs.groups.starts) > 0).all()
+            np.testing.assert_array_equal(arcs.relations, relation[arcs.some])
+            where = np.repeat(arcs.groups.rows, np.diff(arcs.groups.starts))
+            np.testing.assert_array_equal(where, entries.ids[row[arcs.some]])
+            np.testing.assert_array_equal(columns, column[arcs.some])
+            of_rows = np.repeat(rows, np.diff(starts))
+            np.testing.assert_array_equal(of_rows, row[arcs.some])
+        for one, other in zip(*found, strict=True):
+            np.testing.assert_array_equal(one, other)
+
+
+@pytest.mark.parametrize("own", ["", "many=2; none=0", "few=-1;many=1"])
+def test_at_the_most_the_fan_out_of_each_relation_is_drawn(own):
+    entries, row, relation, _ = arcs_of()
+    drawing = sampler("neighbor", "4", own)
+    limits = drawing.fanouts_of(0, np.arange(COUNT))
+    every = sp.coo_array((np.ones(len(row)), (row, relation)), shape=(OWN, COUNT)).toarray()
+    most = np.where(limits < 0, every, np.minimum(every, limits))
+    for epoch in range(20):
+        _, arcs = entries.kept(drawing, (epoch, 0, 0), np.arange(OWN))
+        assert len(np.unique(arcs.some)) == len(arcs.some)
+        ends = row[arcs.some], relation[arcs.some]
+        drawn = sp.coo_array((np.ones(len(ends[0])), ends), shape=(OWN, COUNT)).toarray()
+        np.testing.assert_array_equal(drawn, most)
+
+
+@pytest.mark.parametrize("name", ["neighbor", "labor", "vertex", "everything"])
+def test_the_mean_of_sampled_means_is_that_of_each_relation(name):
+    entries, row, relation, column = arcs_of()
+    drawing = sampler("vertex" if name == "vertex" else "neighbor", "" if name == "vertex" else "3")
+    if name == "labor":
+        drawing = sampler("labor", "3", "few=1")
+    if name == "everything":
+        drawing = sampler("labor", "-1")
+    x = np.random.default_rng(2).standard_normal(N)
+    shape = OWN, COUNT
+
+    def means(values, some):
+        ends = row[some], relation[some]
+        return sp.coo_array((values * x[column[some]], ends), shape=shape).toarray()
+
+    sizes = sp.coo_array((np.ones(len(row)), (row, relation)), shape=shape).toarray()
+    whole = means(1 / sizes[row, relation], np.arange(len(row)))
+    sums, squares, counts = np.zeros((3, *shape))
+    for epoch in range(1 if name == "everything" else 600):
+        inside = np.arange(OWN)
+        if not drawing.layered:
+            inside = np.flatnonzero(drawing.contains(epoch, 0, entries.ids[:OWN]))
+        (_, _, values), arcs = entries.kept(drawing, (epoch, 0, 0), inside)
+        product = means(values, arcs.some)
+        sums += product
+        squares += product**2
+        counts[inside] += 1
+    mean = sums / counts
+    error = np.sqrt(np.maximum(squares / counts - mean**2, 0) / counts)
+    assert (np.abs(mean - whole) <= 5 * error + 1e-12).all()
+    assert (error.max() > 0) == (name != "everything")
+
+
+def test_fan_outs_are_read():
+    relations = (*RELATIONS, Relation("w", "few", "v"))
+    found = fanouts_of_relations("v,few,v=1,2; many=-1;none=0", (5, 4), relations)
+    assert found == ((1, 2), (-1, -1), (0, 0), (5, 4))
+    assert fanouts_of_relations("", (5, 4), relations) == ()
+    for text, says in {
+        "few=1": "2 relations are called 'few'",
+        "many": "gives no 2 numbers",
+        "many=1,2,3": "gives no 2 numbers",
+        "mayn=1": "unknown relation of train.fanouts 'mayn'",
+        "many=some": "numbers of neighbours",
+    }.items():
+        with pytest.raises(UserError, match=says):
+            fanouts_of_relations(text, (5, 4), relations)
