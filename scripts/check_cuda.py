@@ -21,11 +21,13 @@ import shutil
 import subprocess
 import sys
 import time
+from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
 CACHE = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "gcnmpi-cuda"
 ARCHITECTURES = (75, 80, 90, 100)
+CASES = [(dtype, a) for dtype in ("float32", "float64") for a in ARCHITECTURES]
 MOST_REGISTERS = 64
 PATIENCE = 180  # seconds for a wheel
 NVRTC = {"CUDA 12": "nvidia-cuda-nvrtc-cu12==12.9.86", "CUDA 13": "nvidia-cuda-nvrtc==13.5.37"}
@@ -51,16 +53,20 @@ def main(*options: str) -> int:
         print("check_cuda: nothing that it reads has changed since it passed")
         return 0
     folders = {wheel: fetched(wheel) for wheel in (*NVRTC.values(), *CUPY)}
-    for name, wheel in NVRTC.items():
-        folder = folders[wheel]
-        if folder is not None:
-            used, wrong = compiled(name, folder)
+    make_empty_libraries()
+    # Every compilation and every comparison is one processor's, of all that there are.
+    with ProcessPoolExecutor() as pool:
+        logs = {
+            name: [(*case, pool.submit(log_of, folders[wheel], *case)) for case in CASES]
+            for name, wheel in NVRTC.items()
+            if folders[wheel] is not None
+        }
+        found = [pool.submit(compared, wheel, folders[wheel]) for wheel in CUPY if folders[wheel]]
+        for name, of_name in logs.items():
+            used, wrong = compiled(name, [(*case, log.result()) for *case, log in of_name])
             table[name] = used
             failures += wrong
-    for wheel in CUPY:
-        folder = folders[wheel]
-        if folder is not None:
-            failures += compared(wheel, folder)
+        failures += [failure for one in found for failure in one.result()]
     if "--table" in options:
         print("\n\n".join(f"{name}\n\n{markdown(used)}" for name, used in table.items()))
     for failure in failures:
@@ -109,16 +115,16 @@ Used = dict[tuple[str, str], dict[int, tuple[int, int]]]
 """(kernel, dtype) → architecture → registers, bytes spilled."""
 
 
-def compiled(name: str, folder: Path) -> tuple[Used, list[str]]:
-    """Registers and spills of every kernel with an NVRTC, and what is wrong."""
+def compiled(name: str, logs: list[tuple[str, int, str]]) -> tuple[Used, list[str]]:
+    """Registers and spills of every kernel with an NVRTC, and what is wrong.
+
+    ``logs`` has the messages for each data type and architecture.
+    """
     from gcnmpi.kernels import cuda
 
-    library = ctypes.CDLL(str(next(folder.glob("nvidia/*/lib/libnvrtc.so.*"))))
     used: Used = {}
-    failures, began = [], time.monotonic()
-    cases = [(dtype, a) for dtype in ("float32", "float64") for a in ARCHITECTURES]
-    for dtype, architecture in cases:
-        log = compile_source(library, cuda.source(dtype), architecture)
+    failures = []
+    for dtype, architecture, log in logs:
         found = {
             kernel: (int(registers), int(stores) + int(loads))
             for kernel, stores, loads, registers in _COMPILED.findall(log)
@@ -136,9 +142,17 @@ def compiled(name: str, folder: Path) -> tuple[Used, list[str]]:
     most = max((r for of in used.values() for r, _ in of.values()), default=0)
     print(
         f"{name}: {len(used)} kernels × {len(ARCHITECTURES)} architectures, at most {most} "
-        f"registers, {time.monotonic() - began:.0f} s"
+        "registers"
     )
     return used, failures
+
+
+def log_of(folder: Path, dtype: str, architecture: int) -> str:
+    """The messages of the NVRTC in a folder about the kernels of a data type."""
+    from gcnmpi.kernels import cuda
+
+    library = ctypes.CDLL(str(next(folder.glob("nvidia/*/lib/libnvrtc.so.*"))))
+    return compile_source(library, cuda.source(dtype), architecture)
 
 
 def compile_source(library: ctypes.CDLL, source: str, architecture: int) -> str:
@@ -174,18 +188,10 @@ def markdown(used: Used) -> str:
 
 def compared(wheel: str, folder: Path) -> list[str]:
     """Differences between the stand-in and a CuPy, which another process loads."""
-    compiler = shutil.which("cc") or shutil.which("gcc")
-    if compiler is None:
+    empty = CACHE / "empty-libraries"
+    if not empty.is_dir():
         print(f"skipped: {wheel}: no C compiler makes the empty libraries that it is linked to")
         return []
-    empty = folder.parent / "empty-libraries"
-    if not empty.is_dir():
-        staged = empty.with_name(f"{empty.name}.{os.getpid()}")
-        staged.mkdir()
-        for name in LINKED:
-            words = ["-shared", "-o", staged / name, f"-Wl,-soname,{name}", "-x", "c", os.devnull]
-            subprocess.run([compiler, *words], check=True)
-        staged.replace(empty)
     env = {**os.environ, "PYTHONPATH": str(folder), "LD_LIBRARY_PATH": str(empty)}
     program = ROOT / "scripts" / "compare_cupy.py"
     done = subprocess.run([sys.executable, program], env=env, capture_output=True, text=True)
@@ -194,6 +200,20 @@ def compared(wheel: str, folder: Path) -> list[str]:
         return [f"{wheel}: {done.stderr.strip()}"]
     print(f"{wheel}: {lines[-1]}")
     return [f"{wheel}: {line}" for line in lines[:-1]]
+
+
+def make_empty_libraries() -> None:
+    """Libraries that modules of CuPy can be linked to, where there is a C compiler."""
+    compiler = shutil.which("cc") or shutil.which("gcc")
+    empty = CACHE / "empty-libraries"
+    if compiler is None or empty.is_dir():
+        return
+    staged = empty.with_name(f"{empty.name}.{os.getpid()}")
+    staged.mkdir(parents=True)
+    for name in LINKED:
+        words = ["-shared", "-o", staged / name, f"-Wl,-soname,{name}", "-x", "c", os.devnull]
+        subprocess.run([compiler, *words], check=True)
+    staged.replace(empty)
 
 
 if __name__ == "__main__":

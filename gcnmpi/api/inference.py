@@ -157,6 +157,7 @@ def top(
     vertices: ArrayLike | str | os.PathLike = "all",
     *,
     with_arcs: bool = False,
+    relation: str | None = None,
     partition: str | None = None,
     out: str | os.PathLike | None = None,
     model: Network = None,
@@ -177,6 +178,8 @@ def top(
         As they were called in the source file; or a file with one a line.
     with_arcs : bool
         Whether a partner may be a vertex that there is an arc with already.
+    relation : str, optional
+        That of the partners, where the weights tell relations apart.
     out : path, optional
         File to write: ``.npz``, ``.csv`` or ``.parquet``; without it, rank 0 gets the columns.
 
@@ -192,11 +195,12 @@ def top(
         On all ranks, for whatever ``gcnmpi score`` refuses.
     """
     given = vertices if isinstance(vertices, str | Path) else np.asarray(vertices)
-    words = {"k": k, "with_arcs": with_arcs}
+    words = {"k": k, "with_arcs": with_arcs, "relation": relation}
     with _asking(
         graph, weights, partition, out, TABLES, model, config, force, comm, settings, words
     ) as (ranks, asked):
-        done, table = top_partners(ranks, Scoring(asked, None, "", k, given, with_arcs))
+        scoring = Scoring(asked, None, "", k, given, with_arcs, relation=relation)
+        done, table = top_partners(ranks, scoring)
     _warn(ranks, done)
     return table
 

@@ -64,6 +64,11 @@ force_option = click.option(
 @click.option(
     "--with-arcs", is_flag=True, help="Partners may be vertices that there is an arc with."
 )
+@click.option(
+    "--relation",
+    metavar="NAME",
+    help="Partners by this relation, where the weights tell relations apart.",
+)
 @path_option(
     "--out",
     "FILE",
@@ -82,6 +87,7 @@ def score(
     top: int | None,
     vertices: str | None,
     with_arcs: bool,
+    relation: str | None,
     out: Path,
     force: bool,
 ) -> common.Job:
@@ -96,11 +102,13 @@ def score(
       gcnmpi score kg.graph --weights W.npz --pairs asked.tsv --columns source,relation,target
           --out scores.npy
       gcnmpi score G.graph --weights W.npz --top 10 --vertices 0,5,9 --out partners.csv
+      gcnmpi score kg.graph --weights W.npz --top 10 --relation likes --out partners.csv
     """
     if (pairs is None) == (top is None):
         told = "say what is scored" if pairs is None else "--pairs and --top exclude each other"
         raise UserError(told, "--pairs FILE scores pairs, --top K finds partners")
-    of_partners = [("--vertices", vertices is not None), ("--with-arcs", with_arcs)]
+    of_partners = [("--vertices", vertices is not None), ("--with-arcs", with_arcs),
+                   ("--relation", relation is not None)]  # fmt: skip
     of_pairs = [("--of", bool(of)), ("--columns", columns is not None)]
     for option, there in of_partners if top is None else of_pairs:
         if there:
@@ -115,7 +123,8 @@ def score(
     }  # fmt: skip
     check_distinct({**inputs, "the features of --weights": features_path(weights), "--out": out})
     inferring = Inferring(given.graph, given.partition, config, weights, out, keys, force=force)
-    asked = Scoring(inferring, pairs, of, top or 0, vertices or "all", with_arcs, columns)
+    some = vertices or "all"
+    asked = Scoring(inferring, pairs, of, top or 0, some, with_arcs, columns, relation)
 
     def job(comm: Comm) -> int:
         from gcnmpi.report.outcome import print_inference

@@ -125,6 +125,8 @@ class Scoring:
         Whether a partner may be one that the vertex has an arc with.
     columns : str, optional
         Meaning of the columns of a file of pairs: "source,relation,target".
+    relation : str, optional
+        That of the partners: its name, or "source,name,target"; a number where it has no name.
     """
 
     inferring: Inferring
@@ -134,6 +136,7 @@ class Scoring:
     vertices: Any = "all"
     with_arcs: bool = False
     columns: str | None = None
+    relation: str | None = None
 
 
 def check_training_files(asked: Training, config_file: Path | None = None) -> None:

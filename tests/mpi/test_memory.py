@@ -71,10 +71,14 @@ def measured(run_cases, tmp_path_factory):
     arcs = replace(arcs, features=np.where(filled < 0.1, filled, 0))
     store(folder / "sparse.graph", arcs, 4, keep_features="sparse")
     batches = rmat(16, 1 << 20, features=64, classes=4)
+    few = np.arange(batches.n) % 4 == 0  # batches are as large, and there are fewer of them
+    batches = replace(batches, masks={"train": few, "val": ~few})
     store(folder / "batches.graph", batches, 4)
-    facts = {"directed": True, "graph_id": open_graph(folder / "batches.graph").manifest.id}
-    pairs = split_pairs(batches, (0.98, 0.01, 0.01), 0, name="links", **facts)
-    write_pairs(folder / "batches.graph", pairs)
+    linked = rmat(16, 1 << 19, features=64, classes=4)
+    store(folder / "linked.graph", linked, 4)
+    facts = {"directed": True, "graph_id": open_graph(folder / "linked.graph").manifest.id}
+    pairs = split_pairs(linked, (0.98, 0.01, 0.01), 0, name="links", **facts)
+    write_pairs(folder / "linked.graph", pairs)
 
     def case(graph, settings, partition="rp-4", **more):
         settings = ["loading.max_buffer_mb=8", *settings]
@@ -94,7 +98,7 @@ def measured(run_cases, tmp_path_factory):
             for graph, method, settings in PROPAGATED.values()
         ),
         *(case("batches", [*sage, *settings]) for settings in BATCHES.values()),
-        *(case("batches", ["task.name=links", *sage, *settings]) for settings in LINKS.values()),
+        *(case("linked", ["task.name=links", *sage, *settings]) for settings in LINKS.values()),
     ]
     # Freed memory goes back to the system, so that one case does not use what another has left.
     env = {"MALLOC_MMAP_THRESHOLD_": "65536"}

@@ -13,7 +13,7 @@ ROUNDED |= {f"rounded {purpose} {what}" for purpose in ("training", "evaluation"
             for what in ("bytes", "received", "messages", "shared")}  # fmt: skip
 
 
-@pytest.mark.parametrize(("nranks", "cases"), [(1, 24), (2, 24), (3, 8), (4, 5), (7, 3)])
+@pytest.mark.parametrize(("nranks", "cases"), [(1, 5), (2, 24), (3, 8), (4, 5), (7, 3)])
 def test_products_with_rounded_messages(run_cases, tmp_path, nranks, cases):
     assert run_cases("rounded", nranks, [tmp_path], timeout=300) == [cases]
 

@@ -15,6 +15,7 @@ from gcnmpi.options.config import load_config
 from gcnmpi.planner.machine import Machine
 from gcnmpi.planner.ranking import Candidate, Setting
 from gcnmpi.proof import links
+from gcnmpi.run.weights import read_weights
 from partition.graph.links import PairSet, identified, read_pairs, write_pairs
 from partition.graph.relations import Relation
 from partition.graph.store import open_graph, read_partition
@@ -224,6 +225,7 @@ def test_scores_and_mistakes(mpirun, gcnmpi_lines, hear_mistakes, path, tmp_path
     told = [
         ([*scored, "--pairs", tmp_path / "asked.csv"], "the pairs have none"),
         ([*scored, "--top", "2", "--vertices", "0"], "by each"),
+        ([*scored, "--top", "2", "--relation", "hates"], "hates"),
     ]
     refused = {
         ("task.pairs=common",): ("negatives", "task.decoder_relations=1"),
@@ -234,3 +236,88 @@ def test_scores_and_mistakes(mpirun, gcnmpi_lines, hear_mistakes, path, tmp_path
     for some, says in refused.items():
         told.append(([*train, *sets(*latest(*settings, *some))], says))
     hear_mistakes(2, told)
+
+
+@pytest.fixture(scope="module")
+def typed(tmp_path_factory):
+    """A graph of two types of vertices and three relations, with triples of its arcs."""
+    random, counts = np.random.default_rng(4), {"user": 18, "item": N - 18}
+    relations = [Relation("user", "knows", "user"), Relation("user", "buys", "item"),
+                 Relation("item", "knows", "user")]  # fmt: skip
+    tables = []
+    for one in relations:
+        most = [[counts[one.source]], [counts[one.target]]]
+        tables.append(RelationArcs(one, *np.unique(random.integers(0, most, (2, 60)), axis=1)))
+    features = {kind: random.standard_normal((n, 5)).astype(np.float32)
+                for kind, n in counts.items()}  # fmt: skip
+    graph = build_typed(TypedSource(counts, tables, features=features, format="test"))[0]
+    path = store(tmp_path_factory.mktemp("typed") / "kg.graph", graph)
+    for k in RANKS:
+        store_parts(path, f"uneven-{k}", uneven_parts(graph.n, k), k, mixed=False)
+    write_pairs(path, triples_of(path, "triples", relation_names=tuple(map(str, relations))))
+    return path
+
+
+DECODERS = ("distmult", "complex", "transe")
+
+
+@pytest.fixture(scope="module")
+def partner_weights(gcnmpi_lines, path, typed, tmp_path_factory):
+    """(decoder, typed or not) → the file of its weights."""
+    folder = tmp_path_factory.mktemp("partners")
+    names = [(decoder, kinds) for decoder in DECODERS for kinds in (False, True)]
+    files = {(decoder, kinds): folder / f"{decoder}-{kinds}.npz" for decoder, kinds in names}
+    lines = [
+        ["train", typed if kinds else path, "--quiet", "--save-weights", file, "--out",
+         file.with_suffix(""), *sets(*partner_settings(decoder))]
+        for (decoder, kinds), file in files.items()
+    ]  # fmt: skip
+    assert gcnmpi_lines(1, lines) == [[None]] * len(lines)
+    return files
+
+
+def partner_settings(decoder):
+    return latest(*COMMON, "train.epochs=1", "model.name=gcn", f"task.decoder={decoder}")
+
+
+@pytest.mark.parametrize("nranks", [1, 3])
+def test_partners_by_a_relation_are_those_of_brute_force(
+    run_cases, partner_weights, path, typed, nranks
+):
+    """Of the type that it leads to, without those that there is such an arc with."""
+    asked = {False: "knows", True: "user,buys,item"}
+    cases = {
+        (decoder, kinds, arcs): {
+            "graph": str(typed if kinds else path), "weights": str(file), "dtype": "float64",
+            "task_pairs": "triples", "k": N - 1, "relation": asked[kinds], "with_arcs": arcs,
+            "partition": f"uneven-{nranks}" if nranks > 1 else None,
+        }
+        for (decoder, kinds), file in partner_weights.items()
+        for arcs in (False, True)
+    }  # fmt: skip
+    found = run_cases("score_cases", nranks, list(cases.values()))
+    for (decoder, kinds, arcs), table in zip(cases, found, strict=True):
+        stored = open_graph(typed if kinds else path)
+        graph, config = stored.graph, load_config(None, partner_settings(decoder))
+        problem = links.LinkProblem(graph, read_pairs(stored.path, "triples"), "in", config)
+        weights = read_weights(partner_weights[decoder, kinds], config).parameters
+        every = np.stack(np.divmod(np.arange(N * N), N), axis=1)
+        scores = problem.scores(weights, every, np.ones(N * N, int)).reshape(N, N)
+        allowed = ~np.eye(N, dtype=bool)
+        if not arcs:
+            there = np.array(graph.arc_type) == 1
+            source = np.repeat(np.arange(N), np.diff(graph.indptr))[there]
+            allowed[source, graph.indices[there]] = False
+            if decoder == "distmult":  # which has no direction
+                allowed[graph.indices[there], source] = False
+        if kinds:
+            users, items = (graph.vertex_types.range(name) for name in ("user", "item"))
+            allowed[:, users.start : users.stop] = False
+            allowed[items.start : items.stop] = False
+        expected = {(u, v): scores[u, v] for u, v in np.argwhere(allowed).tolist()}
+        pairs = zip(table["vertex"], table["partner"], strict=True)
+        assert dict(zip(pairs, table["score"], strict=True)) == pytest.approx(
+            expected, rel=1e-9, abs=1e-12
+        ), (decoder, kinds, arcs)
+        u, score = np.array(table["vertex"]), np.array(table["score"])
+        assert (np.diff(score)[np.diff(u) == 0] <= 1e-9).all()

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from partition.errors import UserError
 from partition.graph.store import open_graph, read_partition
-from partition.importing.readers import Layout, read_source
+from partition.importing.readers import Layout, read_source, triples
 from partition.importing.readers.vertex_files import read_features
 
 RING = "".join(f"{i} {(i + 1) % 6}\n" for i in range(6))
@@ -420,6 +420,19 @@ def test_lists_of_arcs(tmp_path, text, options, arcs, weights):
     assert arcs_of(source) == arcs
     assert (source.weights is None) == (weights is None)
     assert weights is None or source.weights.tolist() == weights
+
+
+@pytest.mark.parametrize("columns", [None, "source,relation,target"], ids=["arcs", "triples"])
+def test_ids_that_are_texts_stay_as_they_are_written(tmp_path, columns):
+    path, ids = tmp_path / "e.txt", tmp_path / "ids.txt"
+    path.write_text("07 7\n7 10\n" if columns is None else "07 r 7\n7 s 10\n")
+    ids.write_text("10\n7\n07\n007\n")
+    layout = Layout(columns=columns, string_ids=True, ids=ids)
+    if columns is None:
+        found = read_source(path, layout=layout).ids
+    else:
+        found = triples.read(path, layout).ids["entity"]
+    assert found.tolist() == ["10", "7", "07", "007"]
 
 
 @pytest.mark.parametrize(

@@ -8,10 +8,12 @@ from dataclasses import replace
 
 import numpy as np
 
+from gcnmpi.layout.place import Space
 from gcnmpi.layout.runtime import Demand, Source
 from gcnmpi.nn.compile import Target, compile_network
 from gcnmpi.nn.network import Network
 from gcnmpi.nn.operator import Operator
+from gcnmpi.nn.operators.inserted import Move
 from gcnmpi.nn.operators.neighbours import Aggregate, MaxAggregate
 from gcnmpi.nn.operators.norms import BatchNorm
 from gcnmpi.nn.program import Program
@@ -72,6 +74,13 @@ def check_batches(config: Config, fanouts: Sequence[int], program: Program) -> N
     ``fanouts`` are those of the sampler, empty if it has none; ``program`` is that of a batch.
     """
     hops = hops_of(program)
+    moved = zip(program.operators, program.values, strict=False)
+    if any(isinstance(one, Move) and value.place.space is not Space.OWN for one, value in moved):
+        raise UserError(
+            "train.batches: each layer of a batch has arcs of its own, and this network reads "
+            "those of one in another",
+            "use train.batches = vertex or cluster, or all vertices at once",
+        )
     if fanouts and not hops:
         raise UserError(
             f"train.batches: model {config.model.name!r} looks at no neighbours",

@@ -12,13 +12,12 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Hashable, Sequence
 from dataclasses import replace
 
-from gcnmpi.layout.place import Place, Space
+from gcnmpi.layout.place import Place
 from gcnmpi.nn.operator import Operator
 from gcnmpi.nn.operators import rule_of
 from gcnmpi.nn.operators.arcs import ArcInput
 from gcnmpi.nn.operators.dense import Linear
 from gcnmpi.nn.operators.inserted import Move
-from partition.errors import UserError
 
 
 def place(
@@ -74,8 +73,6 @@ def narrow(
     own. Where they differ, those that need fewer read them from a move of their own. A value made
     of one of the operators ``sparse``, whose values are sparse matrices, has all rows. Rows of
     neighbours and of arcs are those of one layer; what is given of these is given to each.
-
-    A UserError if other layers read them too.
     """
     layers = [0] * len(operators)  # relative to the last; an aggregate is one above what it reads
     for number in reversed(range(len(operators))):
@@ -97,13 +94,6 @@ def narrow(
         space = rule_of(operator).space(operator, [laid.places[i].space for i in inputs])
         after = Place(layers[old], _gathers(operator), space)
         new[old] = laid.append(replace(operator, inputs=inputs), after)
-    moved = zip(laid.operators, laid.places, strict=True)
-    if any(isinstance(one, Move) and at.space is not Space.OWN for one, at in moved):
-        raise UserError(
-            "train.batches: each layer of a batch has arcs of its own, and this network reads "
-            "those of one in another",
-            "use train.batches = vertex or cluster, or all vertices at once",
-        )
     return laid.operators, laid.places, new
 
 

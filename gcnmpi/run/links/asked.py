@@ -21,6 +21,7 @@ from gcnmpi.run.writing import Rows, check_writable, deliver, on_root
 from partition.errors import UserError, unknown_name
 from partition.graph.graph import MASKS
 from partition.graph.links import list_pairs, read_pairs
+from partition.graph.relations import number_relations
 from partition.graph.store import StoredGraph, open_graph
 
 Tell = Callable[[str], None]
@@ -98,15 +99,17 @@ def top_partners(
     done = compute(comm, _for_scores(asked.inferring, None), tell)
     problem = done.problem
     with agreed(comm):
-        if problem.network.decoder is not None and problem.network.decoder.relations > 1:
-            raise UserError(
-                f"{asked.inferring.weights} tells relations apart: a vertex has other partners by "
-                "each",
-                "score pairs that have relations: --pairs",
-            )
+        decoder = problem.network.decoder
+        relation = _relation(stored, asked, 1 if decoder is None else decoder.relations)
     vertices: np.ndarray = np.arange(stored.manifest.n) if picked is None else picked
+    types = stored.graph.vertex_types
+    if picked is None and relation is not None and types is not None:
+        own = types.range(stored.graph.relations[relation].source)
+        vertices = np.arange(own.start, own.stop)
     parameters, rows = of_decoder(problem, done.weights.parameters), done.result.array
-    numbers, best = best_partners(problem, rows, parameters, vertices, asked.top, asked.with_arcs)
+    numbers, best = best_partners(
+        problem, rows, parameters, vertices, asked.top, asked.with_arcs, relation
+    )
     limit, places = problem.config.loading.max_bytes, np.arange(len(numbers))
     partners, scores = (
         on_root(comm, Rows(numbers, places, each, len(vertices)), limit)
@@ -225,6 +228,27 @@ def _given(
     if not len(found):
         raise UserError(f"{where}: there are no pairs")
     return found, relations
+
+
+def _relation(stored: StoredGraph, asked: Scoring, count: int) -> int | None:
+    """The number of the relation of partners; None: the weights know one only, of ``count``."""
+    weights, name = asked.inferring.weights, asked.relation
+    names = ", ".join(map(str, stored.graph.relations)) or f"0 to {count - 1}"
+    if count <= 1 and name is None:
+        return None
+    if count <= 1 or name is None:
+        tells = "tells relations apart: a vertex has other partners by each"
+        raise UserError(
+            f"{weights} {tells if count > 1 else 'does not tell relations apart'}",
+            f"name one: --relation, of {names}" if count > 1 else "leave out --relation",
+        )
+    given = np.array([int(name) if name.isdecimal() and not stored.graph.relations else name])
+    if given.dtype.kind == "U" and not stored.graph.relations:
+        raise UserError(f"--relation {name}: the graph has no names of relations", f"take {names}")
+    number = int(number_relations({"": given}, "--relation", stored.graph.relations)[0][""][0])
+    if number >= count:
+        raise UserError(f"{weights} knows {count} relations, and --relation {name} is {number}")
+    return number
 
 
 def _vertices(stored: StoredGraph, asked: Scoring) -> np.ndarray | None:

@@ -57,6 +57,7 @@ def best_partners(
     vertices: np.ndarray,
     k: int,
     with_arcs: bool,
+    relation: int | None = None,
 ) -> tuple[np.ndarray, Best]:
     """The K best partners of each vertex, on all ranks together: each gets those of some of them.
 
@@ -70,6 +71,9 @@ def best_partners(
         The same on all ranks; the first of each pair, where the decoder tells them apart.
     with_arcs : bool
         Whether a partner may be one that the vertex has an arc with.
+    relation : int, optional
+        That of the pairs, where the decoder tells relations apart: partners are of the type that it
+        leads to, and arcs are those of the relation.
 
     Returns
     -------
@@ -84,15 +88,20 @@ def best_partners(
     local = LocalScores(problem, decoder, rows, parameters, min(BLOCK, len(vertices)))
     norms = local.norms()
     order = np.lexsort((decoder.own, -norms))
+    graph = problem.source.stored.graph
+    if relation is not None and graph.vertex_types is not None:
+        target = graph.vertex_types.range(graph.relations[relation].target)
+        order = order[(decoder.own[order] >= target.start) & (decoder.own[order] < target.stop)]
     own, norms = decoder.own[order], norms[order]
     longest = maximum(comm, float(norms.max(initial=0.0)))
-    known = _Known(problem, decoder, vertices, own, with_arcs)
+    known = _Known(problem, decoder, vertices, own, with_arcs, relation)
     equal = max(TIES, 8 * float(np.finfo(kernel.dtype).eps))
     numbers, found = [np.zeros(0, np.int64)], [_nobody(0, k, kernel.dtype)]
     for start in range(0, len(vertices), BLOCK):
         block = vertices[start : start + BLOCK]
         local.send(block)
-        slope, offset = local.bound()
+        kinds = None if relation is None else np.full(len(block), relation)
+        slope, offset = local.bound(kinds)
         best, bounded = _nobody(len(block), k, kernel.dtype), np.isfinite(longest)
         largest = slope * longest + abs(offset) if bounded else np.zeros(len(block))
         number, place = known.of(block)
@@ -100,7 +109,7 @@ def best_partners(
         while len(some) and first < len(own):
             step = max(k, min(SCORED_AT_ONCE // len(some), AT_ONCE // rows.shape[1]))
             tile = slice(first, first + step)
-            scores = local.with_own(some, order[tile])
+            scores = local.with_own(some, order[tile], None if kinds is None else kinds[some])
             if not bounded:
                 largest = np.maximum(largest, np.abs(scores).max(axis=1))
             _leave_out(scores, some, number, place, first)
@@ -205,11 +214,15 @@ class _Known:
         vertices: np.ndarray,
         own: np.ndarray,
         with_arcs: bool,
+        relation: int | None,
     ) -> None:
         stored, task = problem.source.stored, problem.config.task
         assert isinstance(task, LinkOptions)
         graph, self._order = stored.graph, np.argsort(own)
         self._own = own[self._order]
+        self._kinds, self._relation = None, relation
+        if relation is not None and graph.arc_type is not None:
+            self._kinds = np.asarray(graph.arc_type) == relation
         # Where arcs begin, by vertex or by place among some vertices; their other ends.
         self._arcs: list[tuple[Any, Any, np.ndarray | None]] = []
         if not with_arcs:
@@ -227,7 +240,10 @@ class _Known:
             starts, counts = indptr[at], indptr[at + 1] - indptr[at]
             skipped = np.cumsum(counts) - counts
             arcs = np.repeat(starts - skipped, counts) + np.arange(counts.sum())
-            numbers.append(np.repeat(numbers[0], counts))
+            number = np.repeat(numbers[0], counts)
+            if among is None and self._kinds is not None:
+                number, arcs = number[self._kinds[arcs]], arcs[self._kinds[arcs]]
+            numbers.append(number)
             others.append(np.asarray(indices[arcs], np.int64))
         number, other = np.concatenate(numbers), np.concatenate(others)
         place = np.minimum(np.searchsorted(self._own, other), max(0, len(self._own) - 1))
@@ -245,7 +261,10 @@ class _Known:
         """
         graph, wanted = problem.source.stored.graph, distinct(vertices)
         targets, sources = [np.zeros(0, np.int64)], [np.zeros(0, np.int64)]
-        for _, _, source, target in arc_pieces(graph):
+        for first, last, source, target in arc_pieces(graph):
+            if self._kinds is not None:
+                some = self._kinds[graph.indptr[first] : graph.indptr[last]]
+                source, target = source[some], target[some]
             place = np.minimum(np.searchsorted(wanted, target), len(wanted) - 1)
             some = (wanted[place] == target) & (parts[source] == problem.runtime.comm.rank)
             targets.append(place[some])

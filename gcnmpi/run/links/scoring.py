@@ -310,15 +310,16 @@ class LocalScores:
         norms: np.ndarray = np.sqrt(squares)
         return norms
 
-    def bound(self) -> tuple[np.ndarray, float]:
+    def bound(self, relations: np.ndarray | None = None) -> tuple[np.ndarray, float]:
         """Numbers a, (q,) float64, and b: no score with an own row x is above a ‖x‖ + b.
 
-        By Cauchy and Schwarz; a is one where scores have no bound.
+        By Cauchy and Schwarz; a is one where scores have no bound. ``relations`` are those of the
+        rows that were sent, (q,).
         """
         sent = self._sent[: self._count]
         if self._form is None or self._form.p:
             return np.ones(len(sent)), 0.0
-        queries = self._form.queries(sent, None)
+        queries = self._form.queries(sent, relations)
         return np.linalg.norm(queries, axis=1).astype(np.float64), self._form.offset
 
     def volume(self, count: int) -> Volume:

@@ -118,8 +118,11 @@ def mask_files(path: str | os.PathLike[str]) -> list[Path]:
 
 
 def read_ids(path: str | os.PathLike[str], *, text: bool = False) -> np.ndarray:
-    """(n,) int64 or str: the id of each row, each once; ``text``: integers are texts, too."""
-    rows = _read_vector(Path(path), ("ids", "id", "nodes"))
+    """(n,) int64 or str: the id of each row, each once; ``text``: integers are texts, too.
+
+    In a file of text they stay as they are written: 07 is not 7.
+    """
+    rows = _read_vector(Path(path), ("ids", "id", "nodes"), plain=text)
     if rows.ids is not None:
         raise UserError(f"{path} has two columns", "one id a line")
     values = rows.values
@@ -166,12 +169,17 @@ def _read_npy(path: Path, kind: str) -> np.ndarray:
     return array
 
 
-def _read_vector(path: Path, names: tuple[str, ...], column: str | None = None) -> Rows:
-    """One value a vertex: from the array or the column of one of the names, or of ``column``."""
+def _read_vector(
+    path: Path, names: tuple[str, ...], column: str | None = None, plain: bool = False
+) -> Rows:
+    """One value a vertex: from the array or the column of one of the names, or of ``column``.
+
+    ``plain``: integers in a file of text are texts.
+    """
     with read_errors(path):
         kind = _kind(path)
         if kind == "text":
-            return read_column(path, names, column)
+            return read_column(path, names, column, plain)
         if kind == "parquet":
             return _chosen(read_table(path), names, path, column)
         if kind == "npz":

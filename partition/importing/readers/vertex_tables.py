@@ -134,8 +134,12 @@ def _refuse_counter(path: Path, numbers: np.ndarray, what: str) -> None:
         )
 
 
-def read_column(path: Path, names: Container[str] = (), column: str | None = None) -> Rows:
+def read_column(
+    path: Path, names: Container[str] = (), column: str | None = None, plain: bool = False
+) -> Rows:
     """(n,) int64 or texts: a value a line, or an id and a value under a header 'id,…'.
+
+    Integers are texts as well if they are to stay as they are written: ``plain``.
 
     Of several columns under a header, the value is in the one called ``column``, or as one of
     ``names``, in small letters.
@@ -169,7 +173,7 @@ def read_column(path: Path, names: Container[str] = (), column: str | None = Non
     values = found[-1]
     if not headed and _is_heading(values):
         values = values[1:]
-    return Rows(text_array(values, path), id_array(found[0], path) if paired else None)
+    return Rows(text_array(values, path, plain), id_array(found[0], path) if paired else None)
 
 
 def _is_heading(values: pa.ChunkedArray) -> bool:
@@ -187,13 +191,13 @@ def _plain(word: str) -> str:
     return re.sub(r"[\s_.-]", "", word.lower())
 
 
-def text_array(values: pa.ChunkedArray, path: Path) -> np.ndarray:
-    """Words as int64 where all of them are integers, and as texts otherwise."""
+def text_array(values: pa.ChunkedArray, path: Path, plain: bool = False) -> np.ndarray:
+    """Words as int64 where all of them are integers, and as texts otherwise, or if ``plain``."""
     if not len(values):
         raise UserError(f"{path} holds a header, but no values")
     coded = values.combine_chunks().dictionary_encode()
     distinct, places = coded.dictionary.to_pylist(), coded.indices.to_numpy()
-    if all(map(text.is_integer, distinct)):
+    if not plain and all(map(text.is_integer, distinct)):
         return np.array(list(map(int, distinct)), np.int64)[places]
     longest = max(map(len, distinct))
     check_memory(4 * longest * len(values), f"{path}: texts of up to {longest} characters")
