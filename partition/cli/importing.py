@@ -313,19 +313,31 @@ def attach(graph: Path, as_json: bool, **options: Any) -> None:
     epilog="""\b
 Example:
   gcn-partition export mag.graph tables
-  gcn-partition import tables again.graph"""
+  gcn-partition import tables again.graph
+  gcn-partition export mag.graph cites.graph --relation cites --relation rev_cites"""
 )
 @common.graph_argument
 @click.argument("out", metavar="DIR", type=FILE)
+@option(
+    "--relation",
+    "Write a graph folder DIR with the arcs of this relation only, and all vertices; "
+    "SOURCE,NAME,TARGET where several have a name. May be repeated.",
+    metavar="NAME",
+    multiple=True,
+)
 @common.force_option
 @common.json_option
-def export(graph: Path, out: Path, force: bool, as_json: bool) -> None:
+def export(graph: Path, out: Path, relation: tuple[str, ...], force: bool, as_json: bool) -> None:
     """Write the relations and types of a heterogeneous graph as tables into the folder DIR.
 
     A csv for each relation, Parquet for each type, and graph.toml, which import reads.
     """
-    from partition.importing.typed_export import export_tables
+    from partition.importing.typed_export import export_relations, export_tables
 
+    if relation:
+        manifest = export_relations(store.open_graph(graph), out, relation, force, note)
+        _show_data(out, manifest, as_json)
+        return
     facts = export_tables(store.open_graph(graph), out, force)
     line = f"{out}: {len(facts['relations']):,} relations, {len(facts['nodes']):,} types"
     common.emit(facts, as_json, lambda: click.echo(line))

@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,13 +15,16 @@ import pyarrow as pa
 from pyarrow import csv, parquet
 
 from partition.errors import UserError
+from partition.graph.arc_data import ArcData
 from partition.graph.graph import UNLABELLED, Graph, arcs
-from partition.graph.relations import Relation
-from partition.graph.store import StoredGraph
+from partition.graph.manifest import Manifest
+from partition.graph.relations import Relation, number_relations
+from partition.graph.store import StoredGraph, write_graph
 from partition.graph.typed import by_type
 from partition.importing.readers.text import is_integer
 from partition.importing.readers.typed_source import RelationArcs, TypedSource
 from partition.importing.readers.typed_tables import SCHEMA
+from partition.importing.typed import build_typed
 from partition.records import atomic_folder
 
 
@@ -117,6 +121,46 @@ def export_tables(
         lines += [f"{_quoted(name)} = {_quoted(value)}" for name, value in nodes.items()]
         (temporary / SCHEMA).write_text("\n".join(lines) + "\n", "utf-8")
     return {"path": str(folder), "relations": list(files.values()), "nodes": nodes}
+
+
+def export_relations(
+    stored: StoredGraph,
+    path: str | os.PathLike[str],
+    relations: Sequence[str],
+    overwrite: bool = False,
+    report: Callable[[str], None] = lambda line: None,
+) -> Manifest:
+    """Write a graph folder with the arcs of some relations, and all vertices with their data.
+
+    Parameters
+    ----------
+    stored : StoredGraph
+        Of a heterogeneous graph.
+    path, overwrite, report
+        See :func:`partition.graph.store.write_graph`.
+    relations : sequence of str
+        Names of relations, or "source,name,target".
+
+    Raises
+    ------
+    UserError
+        If there is no such relation, or the folder cannot be written.
+    """
+    graph, source = stored.graph, taken_apart(stored.graph)
+    asked = {"relations": np.array(relations)}
+    numbers, _ = number_relations(asked, stored.manifest.name, graph.relations)
+    wanted = [source.arcs[number] for number in np.unique(numbers["relations"])]
+    made, _ = build_typed(replace(source, arcs=wanted))
+    arrays = made.indptr, made.indices, made.weights, made.arc_type
+    fields = dict(zip(("indptr", "indices", "weights", "arc_type"), arrays, strict=True))
+    found = replace(
+        graph, **fields, arc_data=ArcData(), parallel=made.parallel, relations=made.relations
+    )
+    facts = {"relations of": stored.manifest.name, "id of that": stored.manifest.data_id}
+    direction = stored.manifest.direction
+    return write_graph(
+        path, found, source=facts, direction=direction, overwrite=overwrite, report=report
+    )
 
 
 def _own_ids(ids: np.ndarray, name: str) -> np.ndarray:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from command_line import as_json, refused, run
-from typed_graphs import CITES, ENDS, WRITES, source_of
+from typed_graphs import CITES, ENDS, READS, WRITES, relations_of, source_of
 
 import gcnmpi
 from partition.graph.relations import Relation
@@ -55,6 +55,26 @@ def test_weights_and_names_of_files(tmp_path):
     assert open_graph(tmp_path / "h.graph").manifest.id == manifest.id
     assert "is there already" in refused("export", tmp_path / "g.graph", tmp_path / "t")
     run("export", tmp_path / "g.graph", tmp_path / "t", "--force")
+
+
+@pytest.mark.parametrize(
+    ("names", "kept"),
+    [(["cites"], [CITES]), (["author,reads,paper", "cites"], [CITES, READS])],
+)
+def test_a_graph_of_some_relations(tmp_path, names, kept):
+    """All vertices and their data stay, and arcs of other relations between the same ends go."""
+    path, other = tmp_path / "g.graph", tmp_path / "some.graph"
+    whole = import_typed(path, source_of(**CASES["names"]))
+    run("export", path, other, *(word for name in names for word in ("--relation", name)))
+    graph, some = open_graph(path).graph, open_graph(other).graph
+    assert some.relations == tuple(kept)
+    assert relations_of(some) == {str(one): relations_of(graph)[str(one)] for one in kept}
+    assert open_graph(other).manifest.schema.features == whole.schema.features
+    assert (some.class_names, some.labels.tolist()) == (graph.class_names, graph.labels.tolist())
+    run("check", other)
+    told = refused("export", path, tmp_path / "x.graph", "--relation", "citess")
+    assert "did you mean 'cites'?" in told
+    assert "is there already" in refused("export", path, other, "--relation", "cites")
 
 
 def test_a_graph_of_one_type_has_no_tables(tmp_path):
