@@ -151,10 +151,15 @@ def export_relations(
     numbers, _ = number_relations(asked, stored.manifest.name, graph.relations)
     wanted = [source.arcs[number] for number in np.unique(numbers["relations"])]
     made, _ = build_typed(replace(source, arcs=wanted))
-    arrays = made.indptr, made.indices, made.weights, made.arc_type
-    fields = dict(zip(("indptr", "indices", "weights", "arc_type"), arrays, strict=True))
     found = replace(
-        graph, **fields, arc_data=ArcData(), parallel=made.parallel, relations=made.relations
+        graph,
+        indptr=made.indptr,
+        indices=made.indices,
+        weights=made.weights,
+        arc_type=made.arc_type,
+        arc_data=ArcData(),
+        parallel=made.parallel,
+        relations=made.relations,
     )
     facts = {"relations of": stored.manifest.name, "id of that": stored.manifest.data_id}
     direction = stored.manifest.direction
