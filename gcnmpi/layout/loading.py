@@ -214,7 +214,8 @@ def own_arcs(comm: Comm, stored: StoredGraph, direction: str, *, parallel: bool 
     number = np.arange(first, last) if parallel else None
     if stored.pairs is not None:
         relation = None if graph.arc_type is None else np.asarray(graph.arc_type[first:last])
-        stay = ~left_out(stored.pairs, source, target, graph.n, relation)
+        facts = graph.n, relation, manifest.schema.reverses
+        stay = ~left_out(stored.pairs, source, target, *facts)
         source, target = source[stay], target[stay]
         weight, number = (None if x is None else x[stay] for x in (weight, number))
     if manifest.parallel and not parallel:

@@ -242,7 +242,13 @@ def training_graph(graph: Graph, pairs: PairSet) -> Graph:
         for mask in ("val", "test")
         for triple in _triples(pairs.positives[mask], pairs.relations[mask])
     ]
-    return without(graph, triples, pairs.directed, graph.arc_type)
+    named = {relation: number for number, relation in enumerate(graph.relations)}
+    turned = [
+        (v, u, named[graph.relations[r].reverse()])
+        for u, v, r in triples
+        if graph.relations[r].reverse() in named
+    ]
+    return without(graph, [*triples, *turned], pairs.directed, graph.arc_type)
 
 
 def without(

@@ -271,13 +271,19 @@ def left_out(
     target: np.ndarray,
     n: int,
     relation: np.ndarray | None = None,
+    reverses: Sequence[int] = (),
 ) -> np.ndarray:
     """Which arcs are positives to validate or test on, (m,) bool; without a direction, both ways.
 
-    Where arcs and pairs have relations, only those of the same one. ``source`` is increasing: only
-    held-out pairs with an end between its first and last number are looked at in detail.
+    Where arcs and pairs have relations, only those of the same one, and of the relation that is its
+    reverse those the other way: ``reverses`` has its number for each, or −1. ``source`` is
+    increasing: only held-out pairs with an end between its first and last number are looked at.
     """
-    kinds = 1 if relation is None or not pairs.relations else pairs.kinds
+    related = relation is not None and bool(pairs.relations)
+    kinds = max(pairs.kinds, len(reverses)) if related else 1
+    reverse = np.full(kinds, -1)
+    if related:
+        reverse[: len(reverses)] = reverses
     if not len(source):
         return np.zeros(0, bool)
     low, high = int(source[0]), int(source[-1])
@@ -287,15 +293,18 @@ def left_out(
         for start in range(0, len(every), _AT_ONCE):
             piece = slice(start, start + _AT_ONCE)
             ends = np.asarray(every[piece], np.int64)
-            for of in (ends,) if pairs.directed else (ends, ends[:, ::-1]):
-                near = (of[:, 0] >= low) & (of[:, 0] <= high)
-                held_keys = of[near, 0] * n + of[near, 1]
-                if kinds > 1:
-                    held_keys = held_keys * kinds + pairs.relations[mask][piece][near]
-                found.append(held_keys)
+            numbers = np.zeros(len(ends), np.int64)
+            if related:
+                numbers = np.asarray(pairs.relations[mask][piece], np.int64)
+            ways = [(ends, numbers), (ends[:, ::-1], reverse[numbers])]
+            if not pairs.directed:
+                ways += [(ends[:, ::-1], numbers), (ends, reverse[numbers])]
+            for of, kind in ways:
+                near = (of[:, 0] >= low) & (of[:, 0] <= high) & (kind >= 0)
+                found.append((of[near, 0] * n + of[near, 1]) * kinds + kind[near])
     held = np.sort(np.concatenate(found)) if found else np.zeros(0, np.int64)
     wanted = source.astype(np.int64) * n + target
-    if kinds > 1 and relation is not None:
+    if related and relation is not None:
         wanted = np.where(relation < kinds, wanted * kinds + relation, -1)
     if not len(held):
         return np.zeros(len(wanted), bool)

@@ -108,6 +108,12 @@ class Schema:
         number = {name: at for at, name in enumerate(self.types)}
         return tuple((number[one.source], number[one.target]) for one in self.relations)
 
+    @property
+    def reverses(self) -> tuple[int, ...]:
+        """The number of the relation of the same arcs the other way, by its name; −1: none."""
+        number = {one: at for at, one in enumerate(self.relations)}
+        return tuple(number.get(one.reverse(), -1) for one in self.relations)
+
     def number_of(self, name: str) -> int:
         """The number of a type; "" is the only one. A UserError if there is no such type."""
         if name in self.types:

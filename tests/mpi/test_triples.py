@@ -16,7 +16,8 @@ from gcnmpi.planner.machine import Machine
 from gcnmpi.planner.ranking import Candidate, Setting
 from gcnmpi.proof import links
 from gcnmpi.run.weights import read_weights
-from partition.graph.links import PairSet, identified, read_pairs, write_pairs
+from partition.graph.graph import arcs
+from partition.graph.links import PairSet, identified, left_out, read_pairs, write_pairs
 from partition.graph.relations import Relation
 from partition.graph.store import open_graph, read_partition
 from partition.importing.readers.typed_source import RelationArcs, TypedSource
@@ -90,6 +91,35 @@ def path(tmp_path_factory):
         store_parts(path, f"uneven-{k}", uneven_parts(graph.n, k), k, mixed=False)
     write_pairs(path, triples_of(path, "triples"))
     return path
+
+
+def test_reverses_of_held_out_triples_leave_too():
+    """Which a graph has that was imported with all triples and --reverse."""
+    ends = {"a": [(0, 1), (1, 2)], "b": [(0, 1)]}
+    tables = [
+        RelationArcs(Relation("entity", name, "entity"), *np.array(of).T)
+        for name, of in ends.items()
+    ]
+    graph = build_typed(TypedSource({"entity": 3}, tables, format="test"), reverse=True)[0]
+    names = [one.name for one in graph.relations]
+    nothing = np.zeros((0, 2), int)
+    held = {"train": nothing, "val": np.array([[0, 1]]), "test": nothing}
+    relations = {mask: np.full(len(of), names.index("a")) for mask, of in held.items()}
+    facts = {"name": "p", "graph_id": "", "id": "", "made": "test", "seed": None}
+    pairs = PairSet(**facts, directed=True, positives=held, relations=relations)
+    source, target = arcs(graph), np.asarray(graph.indices)
+    given = source, target, graph.n, graph.arc_type, graph.schema.reverses
+    gone = left_out(pairs, *given)
+    told = {
+        (int(u), names[r], int(v))
+        for u, r, v in zip(source[gone], graph.arc_type[gone], target[gone], strict=True)
+    }
+    assert told == {(0, "a", 1), (1, "rev_a", 0)}
+    rest = links.training_graph(graph, pairs)
+    assert np.array_equal(arcs(rest), source[~gone])
+    assert np.array_equal(rest.arc_type, graph.arc_type[~gone])
+    plain = PairSet(**facts, directed=True, positives=held)
+    assert set(zip(*(a[left_out(plain, *given)] for a in given[:2]), strict=True)) == {(0, 1)}
 
 
 def triples_of(path, name, **fields):
@@ -287,16 +317,16 @@ def test_partners_by_a_relation_are_those_of_brute_force(
     """Of the type that it leads to, without those that there is such an arc with."""
     asked = {False: "knows", True: "user,buys,item"}
     cases = {
-        (decoder, kinds, arcs): {
+        (decoder, kinds, with_arcs): {
             "graph": str(typed if kinds else path), "weights": str(file), "dtype": "float64",
-            "task_pairs": "triples", "k": N - 1, "relation": asked[kinds], "with_arcs": arcs,
+            "task_pairs": "triples", "k": N - 1, "relation": asked[kinds], "with_arcs": with_arcs,
             "partition": f"uneven-{nranks}" if nranks > 1 else None,
         }
         for (decoder, kinds), file in partner_weights.items()
-        for arcs in (False, True)
+        for with_arcs in (False, True)
     }  # fmt: skip
     found = run_cases("score_cases", nranks, list(cases.values()))
-    for (decoder, kinds, arcs), table in zip(cases, found, strict=True):
+    for (decoder, kinds, with_arcs), table in zip(cases, found, strict=True):
         stored = open_graph(typed if kinds else path)
         graph, config = stored.graph, load_config(None, partner_settings(decoder))
         problem = links.LinkProblem(graph, read_pairs(stored.path, "triples"), "in", config)
@@ -304,7 +334,7 @@ def test_partners_by_a_relation_are_those_of_brute_force(
         every = np.stack(np.divmod(np.arange(N * N), N), axis=1)
         scores = problem.scores(weights, every, np.ones(N * N, int)).reshape(N, N)
         allowed = ~np.eye(N, dtype=bool)
-        if not arcs:
+        if not with_arcs:
             there = np.array(graph.arc_type) == 1
             source = np.repeat(np.arange(N), np.diff(graph.indptr))[there]
             allowed[source, graph.indices[there]] = False
@@ -318,6 +348,6 @@ def test_partners_by_a_relation_are_those_of_brute_force(
         pairs = zip(table["vertex"], table["partner"], strict=True)
         assert dict(zip(pairs, table["score"], strict=True)) == pytest.approx(
             expected, rel=1e-9, abs=1e-12
-        ), (decoder, kinds, arcs)
+        ), (decoder, kinds, with_arcs)
         u, score = np.array(table["vertex"]), np.array(table["score"])
         assert (np.diff(score)[np.diff(u) == 0] <= 1e-9).all()
