@@ -101,7 +101,8 @@ def _batch(case: Case, rank: int, sampler: Sampler) -> int:
 
 def _arcs(case: Case, rank: int, k: int) -> int:
     """The arcs of a layer, and the patterns of these and of their groups."""
-    own, whole, arcs, groups = (case.rows(rank, Place(k, space=space)) for space in Space)
+    spaces = Space.OWN, Space.WHOLE, Space.ENTRIES, Space.GROUPS
+    own, whole, arcs, groups = (case.rows(rank, Place(k, space=space)) for space in spaces)
     patterns = {
         Incidence.ARCS: (own, whole, arcs),
         Incidence.GROUPED: (groups, whole, arcs),
