@@ -275,10 +275,8 @@ def _first_memory(case: Case, rank: int) -> int:
         ended = [i for i in {*step.reads} if last[i] is step and i not in stay]
         made, taken = _numbers(case, rank, values[step.number]) * itemsize, 0
         if step.instruction.operation in SUMS:
-            free = step.reads[0] in ended
-            made, taken = _product_memory(case, rank, step, made, free)
-            if not made:
-                ended.remove(step.reads[0])
+            over, taken = _product_memory(case, rank, step)
+            if over and step.reads[0] in ended:
                 made, live[step.reads[0]] = live[step.reads[0]], 0
         else:
             taken = case.kept(rank, step) * itemsize
@@ -297,10 +295,10 @@ def _first_memory(case: Case, rank: int) -> int:
     return peak + 2 * case.parameter_numbers(rank) * itemsize
 
 
-def _product_memory(case: Case, rank: int, step: Step, made: int, free: bool) -> tuple[int, int]:
-    """Bytes of a product that is made once, and those that it takes: ``aggregate_constant``.
+def _product_memory(case: Case, rank: int, step: Step) -> tuple[bool, int]:
+    """Whether a product that is made once may be written over its operand, and bytes that it takes.
 
-    0 for the product where that is written over its operand, which is ``free`` then.
+    As ``aggregate_constant`` does it.
     """
     forecast, values, itemsize = case.forecast, case.program.values, case.work.itemsize
     before, after = values[step.reads[0]], values[step.number]
@@ -311,10 +309,9 @@ def _product_memory(case: Case, rank: int, step: Step, made: int, free: bool) ->
     product = Operation.AGGREGATE, 1, -(-after.width // pieces)
     taken = forecast.buffers(rank, *product) + forecast.reduction_scratch(rank, *product)
     if pieces == 1:
-        return made, taken
+        return False, taken
     taken += (rows + result_rows) * -(-columns // pieces) * itemsize
-    over = free and rows == result_rows and not after.exchanged
-    return 0 if over else made, taken
+    return rows == result_rows and not after.exchanged, taken
 
 
 def evaluation_memory(case: Case, depth: int) -> int:
