@@ -37,7 +37,7 @@ from gcnmpi.nn.operators.spaces import Expand, Pick, Reduce, Source, Spread, Tar
 from gcnmpi.nn.operators.triples import RowBy
 from gcnmpi.nn.structure import OTHER_WEIGHTS, Network, Writing
 from partition.errors import UserError, check_name
-from partition.graph.relations import with_relations
+from partition.graph.relations import needs_relations
 
 __all__ = ["ATTENTION_STREAM", "OTHER_WEIGHTS", "Builder", "Network"]
 
@@ -191,7 +191,7 @@ class Builder(Writing):
         """
         x = x if self._spaces[x] is Space.WHOLE else self.expand(x)
         to = Space.OWN if type is None else Space.OF_TYPE
-        of = tuple(which), len(with_relations(self.schema)), to, type
+        of = tuple(which), len(needs_relations(self.schema)), to, type
         return self._append(MeanOf((x,), self.width(x), self.layer(x), *of))
 
     def pick(self, x: int, type: int) -> int:
@@ -408,7 +408,7 @@ class Builder(Writing):
     def _of_arcs(self, given: str, width: int = 1) -> int:
         """An input of arcs, once; a UserError if it is of relations, and there are none."""
         if given in OF_RELATIONS:
-            with_relations(self.schema)
+            needs_relations(self.schema)
         if given not in self._arc_inputs:
             relations = len(self.schema) if given in OF_RELATIONS else 0
             self._arc_inputs[given] = self._append(ArcInput((), width, 0, given, relations))

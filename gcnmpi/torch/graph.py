@@ -159,9 +159,9 @@ class Graph(Runs, OfPairs, OfTypes, OfFolder, OfThisProcess):
     # Rows of other ranks.
 
     @overload
-    def expand(self, h: torch.Tensor) -> torch.Tensor: ...
-    @overload
     def expand(self, h: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]: ...
+    @overload
+    def expand(self, h: torch.Tensor) -> torch.Tensor: ...
     @eager
     def expand(
         self, h: torch.Tensor | Mapping[str, torch.Tensor]

@@ -296,9 +296,11 @@ def left_out(
             numbers = np.zeros(len(ends), np.int64)
             if related:
                 numbers = np.asarray(pairs.relations[mask][piece], np.int64)
-            ways = [(ends, numbers), (ends[:, ::-1], reverse[numbers])]
-            if not pairs.directed:
-                ways += [(ends[:, ::-1], numbers), (ends, reverse[numbers])]
+            turned = ends[:, ::-1]
+            ways = [(ends, numbers), *([] if pairs.directed else [(turned, numbers)])]
+            if related:
+                other = reverse[numbers]
+                ways += [(turned, other), *([] if pairs.directed else [(ends, other)])]
             for of, kind in ways:
                 near = (of[:, 0] >= low) & (of[:, 0] <= high) & (kind >= 0)
                 found.append((of[near, 0] * n + of[near, 1]) * kinds + kind[near])

@@ -115,17 +115,10 @@ class Schema:
         return tuple(number.get(one.reverse(), -1) for one in self.relations)
 
     def number_of(self, name: str) -> int:
-        """The number of a type; "" is the only one. A UserError if there is no such type."""
-        if name in self.types:
-            return self.types.index(name)
-        if not name and len(self.types) == 1:
-            return 0
-        if not name:
-            raise UserError(
-                f"model.target is not given, and the graph has {len(self.types)} types of vertices",
-                f"model.target = {' or '.join(self.types)}",
-            )
-        raise unknown_name("vertex type", name, self.types)
+        """The number of a type; a UserError if there is no such type."""
+        if name not in self.types:
+            raise unknown_name("vertex type", name, self.types)
+        return self.types.index(name)
 
     @property
     def into(self) -> tuple[tuple[int, ...], ...]:
@@ -139,7 +132,7 @@ class Schema:
 NO_SCHEMA = Schema()
 
 
-def with_relations(schema: Schema) -> Schema:
+def needs_relations(schema: Schema) -> Schema:
     """The same; a UserError if it has no relations."""
     if not len(schema):
         raise UserError(

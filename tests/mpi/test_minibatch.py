@@ -135,9 +135,14 @@ def results(trained, schemes_folder):
 @pytest.mark.parametrize("nranks", RANKS)
 def test_one_curve_and_what_was_counted(results, nranks, name):
     record, alone = results(nranks)[name], results(1)[name]
-    assert len(record["losses"]) == EPOCHS
     if " kept " in name:
         alone = results(1)[name.partition(" kept ")[0]]
+    is_that_of_one_rank(record, alone, nranks)
+
+
+def is_that_of_one_rank(record, alone, nranks):
+    """One curve, and bytes and messages that are those predicted."""
+    assert len(record["losses"]) == EPOCHS
     assert math.isfinite(sum(record["losses"]))
     np.testing.assert_allclose(record["losses"], alone["losses"], rtol=1e-10)
     for counted, predicted in record["traffic"]:

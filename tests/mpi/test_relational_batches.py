@@ -1,10 +1,10 @@
 """Mini-batches of networks that tell relations apart: one curve for any number of ranks."""
 
 import functools
-import math
 
 import numpy as np
 import pytest
+from test_minibatch import is_that_of_one_rank
 from test_relational import schemas  # noqa: F401 (a fixture)
 from words import latest, sets
 
@@ -146,13 +146,7 @@ def results(trained, schemas):  # noqa: F811
 @pytest.mark.parametrize("nranks", RANKS)
 def test_one_curve_and_what_was_counted(results, nranks, name):
     record, alone = results(nranks)[name], results(1)[name.removesuffix(" kept")]
-    assert len(record["losses"]) == EPOCHS
-    assert math.isfinite(sum(record["losses"]))
-    np.testing.assert_allclose(record["losses"], alone["losses"], rtol=1e-10)
-    for counted, predicted in record["traffic"]:
-        assert counted == predicted
-    if nranks > 1:
-        assert sum(record["traffic"][0][0]) > 0
+    is_that_of_one_rank(record, alone, nranks)
 
 
 @pytest.mark.parametrize("network", NETWORKS)

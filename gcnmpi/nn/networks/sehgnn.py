@@ -8,7 +8,7 @@ from gcnmpi.nn.network import Builder, Network
 from gcnmpi.nn.networks.stack import BRANCH_STREAM, between
 from gcnmpi.options.model import SehgnnOptions
 from partition.errors import UserError
-from partition.graph.relations import Schema, with_relations
+from partition.graph.relations import Schema, needs_relations
 
 HOPS = 2
 MOST = 1000
@@ -30,7 +30,7 @@ def build(
     if not model.hidden:
         raise UserError("a sehgnn has a hidden layer", "such as model.hidden = 64")
     b = Builder(features, arcs, schema)
-    target = with_relations(b.schema).number_of(model.target)
+    target = _target(needs_relations(b.schema), model.target)
     x = b.drop(b.input, model.input_dropout, 0)
     branches, hidden = [], model.hidden
     for at, metapath in enumerate(_metapaths(b, x, model.hops or HOPS, target)):
@@ -54,6 +54,17 @@ def build(
         y = b.linear(y, width, f"mlp.{k}", bias=model.bias)
     b.output(b.spread(y, target))
     return b.build()
+
+
+def _target(schema: Schema, name: str) -> int:
+    """The number of the type of vertices that results are wanted of."""
+    types = schema.types
+    if not name and len(types) > 1:
+        raise UserError(
+            f"model.target is not given, and the graph has {len(types)} types of vertices",
+            f"model.target = {' or '.join(types)}",
+        )
+    return schema.number_of(name or types[0])
 
 
 def _metapaths(b: Builder, x: int, hops: int, target: int) -> Iterator[int]:
