@@ -22,6 +22,7 @@ from partition.graph.examples import training_rows
 from partition.graph.graph import (
     DIRECTIONS,
     Graph,
+    arc_pieces,
     chunks,
     index_dtype,
     row_sizes,
@@ -198,13 +199,11 @@ def measure(graph: Graph, parts: np.ndarray, k: int, direction: str = "in") -> M
     parts = _checked(graph, parts, k)
     exchange = exchange_matrix(graph, parts, k, direction)
     train = training_rows(graph)
-    # The entries of each part, by a bincount whose float64 weights are exact below 2^53.
-    nnz = np.bincount(parts, weights=row_sizes(graph, direction), minlength=k)
     return metrics_of(
         exchange,
         direction,
         parts,
-        nnz.astype(np.int64),
+        _entries(graph, parts, k, direction),
         train=None if train is None else np.bincount(parts[train], minlength=k).tolist(),
         types=rows_of_types(graph, parts, k),
     )
@@ -245,25 +244,39 @@ def metrics_of(
     )
 
 
-def measure_mixed(graph: Graph, parts: np.ndarray, k: int, direction: str = "in") -> Metrics:
+def measure_mixed(
+    graph: Graph, parts: np.ndarray, k: int, direction: str = "in", by_relation: bool = False
+) -> Metrics:
     """As :func:`measure` for an exchange of rows, the costs of the mixed one: the fewest rows.
 
     Every pair of parts uses the cover of :func:`partition.graph.cover.summed_entries`. Covers are
     computed for a few pairs at a time, in bounded memory beside the cut arcs of one part. Training
     vertices are not counted again.
+
+    With ``by_relation``, M has a row for each vertex and relation with arcs into it ("out": out of
+    it), and no diagonal: it is the matrix of means by relation, whose rows each may travel as a sum
+    while a row of H serves all relations. The graph is that of the folder, with ``arc_type``.
     """
-    return measure_mixed_both(graph, parts, k, (direction,))[direction]
+    return measure_mixed_both(graph, parts, k, (direction,), by_relation)[direction]
 
 
 def measure_mixed_both(
-    graph: Graph, parts: np.ndarray, k: int, directions: Sequence[str] = DIRECTIONS
+    graph: Graph,
+    parts: np.ndarray,
+    k: int,
+    directions: Sequence[str] = DIRECTIONS,
+    by_relation: bool = False,
 ) -> dict[str, Metrics]:
     """:func:`measure_mixed` in both directions, in less time than one after the other."""
     parts = _checked(graph, parts, k)
-    counts = {direction: _MixedCounts(graph, parts, k, direction) for direction in directions}
-    indptr, indices = np.asarray(graph.indptr), np.asarray(graph.indices)
+    count_entries = _entries_by_relation if by_relation else _entries
+    kinds = len(graph.relations) if by_relation else 1
+    counts = {
+        direction: _MixedCounts(parts, k, count_entries(graph, parts, k, direction), kinds)
+        for direction in directions
+    }
     members = np.argsort(parts, kind="stable").astype(index_dtype(graph.n))
-    entries = np.append(0, np.cumsum(np.diff(indptr)[members]))
+    entries = np.append(0, np.cumsum(np.diff(graph.indptr)[members]))
     bounds = np.searchsorted(parts[members], np.arange(k + 1))
     for first, last in chunks(entries[bounds], AT_ONCE) if k > 1 else ():
         # All pairs of parts with the sources of arcs in one of a few parts; of a part with many
@@ -272,56 +285,86 @@ def measure_mixed_both(
         if begin == end:
             continue
         cut = [
-            _cut_arcs(indptr, indices, parts, members[begin + low : begin + high])
+            _cut_arcs(graph, parts, members[begin + low : begin + high], by_relation)
             for low, high in chunks(entries[begin : end + 1], AT_ONCE)
         ]
-        source, target = (np.concatenate(ends) for ends in zip(*cut, strict=True))
+        source, target, kind = (np.concatenate(each) for each in zip(*cut, strict=True))
         ends = np.append(0, np.cumsum(np.bincount(parts[target], minlength=k)))
         for low, high in chunks(ends, AT_ONCE):
             some = (parts[target] >= low) & (parts[target] < high)
-            here = source[some], target[some]
-            of_source = numbered(here[0], parts[here[1]])
-            of_target = numbered(here[1], parts[here[0]])
+            here, of = (source[some], target[some]), kind[some]
             for direction, count in counts.items():
+                column, row = here if direction == "in" else here[::-1]
                 count.add(
-                    *((of_source, of_target) if direction == "in" else (of_target, of_source))
+                    numbered(column, parts[row]),
+                    numbered(row.astype(np.int64) * kinds + of, parts[column]),
                 )
     return {direction: count.metrics(direction) for direction, count in counts.items()}
 
 
 def _cut_arcs(
-    indptr: np.ndarray, indices: np.ndarray, parts: np.ndarray, vertices: np.ndarray
-) -> tuple[np.ndarray, np.ndarray]:
-    """Ends of the arcs that leave some vertices for other parts."""
-    place, sizes = segments(indptr, vertices)
-    source, target = np.repeat(vertices, sizes), indices[place]
+    graph: Graph, parts: np.ndarray, vertices: np.ndarray, by_relation: bool
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Ends of the arcs that leave some vertices for other parts, and their relations, or 0."""
+    place, sizes = segments(np.asarray(graph.indptr), vertices)
+    source, target = np.repeat(vertices, sizes), np.asarray(graph.indices)[place]
     cut = parts[source] != parts[target]
-    return source[cut], target[cut]
+    if not by_relation:
+        return source[cut], target[cut], np.zeros(np.count_nonzero(cut), np.uint8)
+    relation = _relations(graph)[place]
+    cut &= _first_of_equals(source, target, relation)
+    return source[cut], target[cut], relation[cut]
+
+
+def _relations(graph: Graph) -> np.ndarray:
+    assert graph.arc_type is not None, "arcs are of no relations"
+    return np.asarray(graph.arc_type)
+
+
+def _first_of_equals(*columns: np.ndarray) -> np.ndarray:
+    """Where rows of several columns differ from the row before."""
+    differs = (column[1:] != column[:-1] for column in columns)
+    return np.append(True, np.logical_or.reduce([*differs]))[: len(columns[0])]
+
+
+def _entries(graph: Graph, parts: np.ndarray, k: int, direction: str) -> np.ndarray:
+    """Entries of M in the rows of each part, (k,) int64: float64 weights are exact below 2^53."""
+    found = np.bincount(parts, weights=row_sizes(graph, direction), minlength=k)
+    return found.astype(np.int64)
+
+
+def _entries_by_relation(graph: Graph, parts: np.ndarray, k: int, direction: str) -> np.ndarray:
+    """The same of the matrix of means by relation."""
+    found, relations = np.zeros(k, np.int64), _relations(graph)
+    for first, last, source, target in arc_pieces(graph):
+        relation = relations[graph.indptr[first] : graph.indptr[last]]
+        row = (target if direction == "in" else source)[_first_of_equals(source, target, relation)]
+        found += np.bincount(parts[row], minlength=k)
+    return found
 
 
 class _MixedCounts:
     """Counts of the mixed exchange in one direction, cover after cover."""
 
-    def __init__(self, graph: Graph, parts: np.ndarray, k: int, direction: str) -> None:
-        self._parts, self._k = parts, k
-        entries = np.bincount(parts, weights=row_sizes(graph, direction), minlength=k)
-        self._nnz = entries.astype(np.int64)
+    def __init__(self, parts: np.ndarray, k: int, nnz: np.ndarray, kinds: int) -> None:
+        self._parts, self._k, self._nnz, self._kinds = parts, k, nnz, kinds
         self._rows, self._sums = (sp.csr_array((k, k), dtype=np.int64) for _ in range(2))
 
     def add(self, columns: Numbered, rows: Numbered) -> None:
         """Count the cover of some pairs of parts, all of whose entries are here.
 
         Both are results of ``numbered``: of each entry its column with the part that receives, and
-        its row with the part that sends.
+        its row with the part that sends; a row has the number vertex · kinds + relation.
         """
         (left, (column, receiver)), (right, (row, sender)) = columns, rows
+        owner = self._parts[row // self._kinds]
         by_row = rows_in_cover(left, right, len(column), len(row))
         right = right[~by_row[left]]
         summed = np.bincount(right, minlength=len(row))  # entries of each partial sum
         sent = summed > 0
         self._rows += self._pairs(self._parts[column[by_row]], receiver[by_row])
-        self._sums += self._pairs(sender[sent], self._parts[row[sent]])
-        for ends, sign in ((sender, 1), (self._parts[row], -1)):
+        self._sums += self._pairs(sender[sent], owner[sent])
+        for ends, sign in ((sender, 1), (owner, -1)):
             moved = np.bincount(ends, weights=summed, minlength=self._k)
             self._nnz += sign * moved.astype(np.int64)
 
