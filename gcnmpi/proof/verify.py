@@ -13,6 +13,7 @@ import math
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass
+from functools import partial
 
 import numpy as np
 import scipy.sparse as sp
@@ -22,7 +23,7 @@ from gcnmpi.core import rng
 from gcnmpi.core.precision import EXACT
 from gcnmpi.halo.matrix import Matrix
 from gcnmpi.kernels.interface.kernel import Array
-from gcnmpi.layout.place import Place
+from gcnmpi.layout.place import Place, Space
 from gcnmpi.mpi.comm import Comm, maximum, redistribute, rest_until_all
 from gcnmpi.nn.model import Model, input_pieces
 from gcnmpi.options.config import Config, table_of
@@ -32,6 +33,7 @@ from gcnmpi.proof import links, oracle
 from gcnmpi.proof.checks import Check, Verified, rounding_checks, traffic_checks
 from gcnmpi.proof.losses import labels_of
 from gcnmpi.proof.parts import STEPS, STEPS_TOLERANCES, finite_differences, steps_apart
+from gcnmpi.proof.passes import ArcRows
 from gcnmpi.proof.scores import score
 from gcnmpi.run.links.step import LinkStep
 from gcnmpi.run.opening import kernel_of_rank
@@ -121,7 +123,8 @@ def verify(
     flat = np.array(problem.runtime.kernel.to_host(step.gradient(1)[1]), np.float64)
     gradient = _canonical(problem, step.model, step.model.gradients.flat)
     products = [_products(problem, k, width) for k, width in _multiplied(problem, model)]
-    gathered = _gathered(problem) if model.program.needs_halo else None
+    sums_groups = model.program.sums_groups
+    gathered = _gathered(problem) if model.program.needs_halo and not sums_groups else None
     difference = None
     if tolerances.difference:
         difference = finite_differences(problem, step, tolerances.difference, DIRECTIONS)
@@ -141,7 +144,7 @@ def verify(
             Check("logits", _distance(logits, expected.logits), tolerances.weights),
             *_predictions(config, classes, expected.logits, tolerances.weights),
             metrics,
-            *_product_checks(products, expected.matrix, tolerances.product),
+            *_product_checks(products, _multiplies(problem, expected), tolerances.product),
         ]
         if gathered is not None:
             note = "rows of neighbours there, and their gradients back"
@@ -161,11 +164,13 @@ def verify(
 
 
 def _whole(problem: Problem, place: Place, piece: np.ndarray, width: int) -> np.ndarray:
-    """All rows in the original order on rank 0, none elsewhere."""
-    mine = problem.scheme.original(place, piece, width)
-    limit = problem.config.loading.max_bytes
-    (whole,), _ = redistribute(problem.runtime.comm, np.zeros(len(mine), np.int64), [mine], limit)
-    return whole
+    """All rows in the original order on rank 0, none elsewhere; those of groups by their keys."""
+    groups = place.space is Space.GROUPS
+    mine = piece if groups else problem.scheme.original(place, piece, width)
+    keys = problem.scheme.block(place, width).rows if groups else np.arange(len(mine))
+    limit, to = problem.config.loading.max_bytes, np.zeros(len(mine), np.int64)
+    (whole, key), _ = redistribute(problem.runtime.comm, to, [mine, keys], limit)
+    return whole[np.argsort(key)] if groups else whole
 
 
 def _canonical(problem: Problem, model: Model, flat: Array) -> oracle.Weights:
@@ -195,7 +200,8 @@ def _multiplied(problem: Problem, model: Model) -> list[tuple[int, int]]:
 def _products(problem: Problem, k: int, width: int) -> Products:
     """Both products on random matrices: one laid out for an exchange, one not."""
     scheme, kernel = problem.scheme, problem.runtime.kernel
-    before, after = Place(k - 1), Place(k, aggregated=True)
+    space = Space.GROUPS if problem.program.sums_groups else Space.OWN
+    before, after = Place(k - 1), Place(k, True, space)
     x_block, y_block = scheme.block(before, width), scheme.block(after, width)
     x_mine = _random("x", x_block.rows, width, kernel.dtype)[:, x_block.columns]
     y_mine = _random("y", y_block.rows, width, kernel.dtype)[:, y_block.columns]
@@ -216,6 +222,8 @@ def _products(problem: Problem, k: int, width: int) -> Products:
 
     all_rows = np.arange(problem.source.stored.graph.n if problem.runtime.comm.rank == 0 else 0)
     whole_x, whole_y = (_random(name, all_rows, width, kernel.dtype) for name in "xy")
+    if space is Space.GROUPS:
+        whole_y = _whole(problem, after, y_mine, width)
     mx, mty = _whole(problem, after, mx, width), _whole(problem, before, mty, width)
     return Products(width, whole_x, whole_y, mx, mty, float(dots[0]), float(dots[1]))
 
@@ -349,6 +357,17 @@ def _metrics_check(found: Iterable[tuple[str, float | None, float | None]]) -> C
     return Check("metrics", _worst(errors), 1e-12, ", ".join(notes))
 
 
+def _multiplies(problem: Problem, expected: oracle.Curve) -> sp.csr_array:
+    """M; or the matrix of means by relation, its rows by the keys of groups."""
+    stored, direction = problem.source.stored, problem.source.direction
+    if not problem.program.sums_groups:
+        return expected.matrix
+    graph = stored.graph
+    if stored.pairs is not None:
+        graph = links.training_graph(graph, stored.pairs)
+    return ArcRows.of(graph, direction, False, relation=graph.arc_type).means
+
+
 def _product_checks(
     products: list[Products], matrix: sp.csr_array, tolerance: float
 ) -> Iterator[Check]:
@@ -375,7 +394,11 @@ def _metrics(problem: Problem, plans: list[dict[str, int] | None]) -> Iterator[C
     mixed = problem.scheme.describe().get("exchange") == "mixed"
     how, known = (measure_mixed, partition.mixed) if mixed else (measure, partition.metrics)
     # Training vertices are counted in the first split, whichever one was trained.
-    graph = open_graph(problem.source.stored.path, check=False).merged
+    stored = open_graph(problem.source.stored.path, check=False)
+    graph = stored.merged
+    if problem.program.sums_groups:
+        how, known = partial(measure_mixed, by_relation=True), partition.by_relation
+        graph = stored.graph
     truth = asdict(metrics := how(graph, parts, partition.k, direction))
     recorded = asdict(known[direction])
     wrong = [key for key in truth if recorded.get(key) != truth[key]]
