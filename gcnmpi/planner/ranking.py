@@ -193,7 +193,7 @@ class Setting:
             return []
         if batches_of(self.config.train) is not None:  # each has an exchange of rows
             return []
-        config = replace(self.work.config, scheme=replace(scheme, exchange="mixed"))
+        config = replace(self.work.config, scheme=scheme)
         source = Source(self.stored, partition, self.direction)
         try:
             demand = program_on(self.work.network, source, config, size)[1]

@@ -44,7 +44,8 @@ from gcnmpi.schemes.operations import SUMS
 from partition.errors import UserError
 from partition.graph.examples import examples_of
 from partition.graph.graph import UNLABELLED, Graph
-from partition.graph.metrics import measure, measure_mixed
+from partition.graph.metrics import measure
+from partition.graph.mixed_metrics import measure_mixed
 from partition.graph.store import open_graph, read_partition
 
 EPOCHS = 20  # trained at most
@@ -155,7 +156,6 @@ def verify(
         checks += traffic_checks(result.end)
         checks += _metrics(problem, plans)
         checks += rounded
-    # The others sleep while rank 0 works.
     rest_until_all(comm, moved)
     return Verified(_facts(problem, result) if comm.rank == 0 else {}, comm.bcast(checks))
 
@@ -168,7 +168,7 @@ def _whole(problem: Problem, place: Place, piece: np.ndarray, width: int) -> np.
     groups = place.space is Space.GROUPS
     mine = piece if groups else problem.scheme.original(place, piece, width)
     keys = problem.scheme.block(place, width).rows if groups else np.arange(len(mine))
-    limit, to = problem.config.loading.max_bytes, np.zeros(len(mine), np.int64)
+    limit, to = problem.config.loading.max_bytes, np.zeros(len(mine), int)
     (whole, key), _ = redistribute(problem.runtime.comm, to, [mine, keys], limit)
     return whole[np.argsort(key)] if groups else whole
 
@@ -221,10 +221,9 @@ def _products(problem: Problem, k: int, width: int) -> Products:
     scheme.reduce(dots)
 
     all_rows = np.arange(problem.source.stored.graph.n if problem.runtime.comm.rank == 0 else 0)
-    whole_x, whole_y = (_random(name, all_rows, width, kernel.dtype) for name in "xy")
-    if space is Space.GROUPS:
-        whole_y = _whole(problem, after, y_mine, width)
-    mx, mty = _whole(problem, after, mx, width), _whole(problem, before, mty, width)
+    whole_x = _random("x", all_rows, width, kernel.dtype)
+    whole_y, mx = (_whole(problem, after, piece, width) for piece in (y_mine, mx))
+    mty = _whole(problem, before, mty, width)
     return Products(width, whole_x, whole_y, mx, mty, float(dots[0]), float(dots[1]))
 
 
@@ -359,12 +358,10 @@ def _metrics_check(found: Iterable[tuple[str, float | None, float | None]]) -> C
 
 def _multiplies(problem: Problem, expected: oracle.Curve) -> sp.csr_array:
     """M; or the matrix of means by relation, its rows by the keys of groups."""
-    stored, direction = problem.source.stored, problem.source.direction
     if not problem.program.sums_groups:
         return expected.matrix
-    graph = stored.graph
-    if stored.pairs is not None:
-        graph = links.training_graph(graph, stored.pairs)
+    stored, direction = problem.source.stored, problem.source.direction
+    graph = links.training_graph(stored.graph, stored.pairs)
     return ArcRows.of(graph, direction, False, relation=graph.arc_type).means
 
 
@@ -392,22 +389,22 @@ def _metrics(problem: Problem, plans: list[dict[str, int] | None]) -> Iterator[C
         return
     parts = read_partition(problem.source.stored.path, partition.name).parts
     mixed = problem.scheme.describe().get("exchange") == "mixed"
-    how, known = (measure_mixed, partition.mixed) if mixed else (measure, partition.metrics)
     # Training vertices are counted in the first split, whichever one was trained.
     stored = open_graph(problem.source.stored.path, check=False)
-    graph = stored.merged
-    if problem.program.sums_groups:
-        how, known = partial(measure_mixed, by_relation=True), partition.by_relation
-        graph = stored.graph
+    graph, how, known = stored.merged, measure, partition.metrics
+    if mixed and problem.program.sums_groups:
+        graph, known = stored.graph, partition.by_relation
+        how = partial(measure_mixed, by_relation=True)
+    elif mixed:
+        how, known = measure_mixed, partition.mixed
     truth = asdict(metrics := how(graph, parts, partition.k, direction))
     recorded = asdict(known[direction])
     wrong = [key for key in truth if recorded.get(key) != truth[key]]
     note = f"volume {metrics.volume:,} rows"
     yield Check("recorded metrics", len(wrong), 0, ", ".join(wrong) or note)
     if plans[0] is not None:
-        if (pairs := problem.source.stored.pairs) is not None:
-            graph = links.training_graph(graph, pairs)
-            truth = asdict(how(graph, parts, partition.k, direction))
+        graph = links.training_graph(graph, problem.source.stored.pairs)
+        truth = asdict(how(graph, parts, partition.k, direction))
         errors = [
             abs(figure - truth[key][rank])
             for rank, plan in enumerate(plans)

@@ -297,10 +297,6 @@ def why_not_mixed(
     """The reason why no partial sums can be sent in place of rows, and a hint; or None."""
     if demand.rows and not demand.sums_groups:
         return "this network needs whole rows of neighbours", "networks of sums can mix"
-    if demand.sums_groups and isinstance(scheme, ReplicatedOptions):
-        return "its copies of rows have no means by relation", "use scheme.name = p2p"
-    if demand.sums_groups and scheme.backward == "expand":
-        return "the transpose of means by relation folds", "use scheme.backward = auto"
     if isinstance(scheme, ReplicatedOptions) and not scheme.sparse:
         return "scheme.sparse = false sends whole blocks", "use scheme.sparse = true"
     if not TRANSPORTS.get(scheme.transport).packs_sums:

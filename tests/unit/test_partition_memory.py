@@ -25,7 +25,8 @@ from partition.graph import graph as graph_module
 from partition.graph import metrics
 from partition.graph.columns import column_pieces, columns, loops, symmetrised
 from partition.graph.graph import DIRECTIONS, REVERSED, aggregation_matrix, row_sizes
-from partition.graph.metrics import measure, measure_mixed_both
+from partition.graph.metrics import measure
+from partition.graph.mixed_metrics import measure_mixed_both
 from partition.graph.store import read_partition, write_graph
 from partition.importing.synthetic import rmat
 from partition.models.graph import GraphModel, graph_model

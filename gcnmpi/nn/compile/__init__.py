@@ -45,7 +45,7 @@ class Target:
     narrows: bool = False
     # Aggregations that make a column of equal numbers of such a column
     means: tuple[type[Operator], ...] = ()
-    # Means by relation are products of the scheme, if nothing else looks at rows of neighbours
+    # Means by relation may be products of the scheme
     sums_groups: bool = False
     # Values are made again for the backward pass; states of arcs kept each so many layers. 0: not
     recomputes: int = 0

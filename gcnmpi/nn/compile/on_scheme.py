@@ -216,7 +216,7 @@ def program_on(
     batches = trains and (batches_of(config.train) is not None or masks_arcs(config.task))
     target = Target(
         forecast.orders, layout, forecast.whole_rows, means=means,
-        sums_groups=forecast.facts.mixed and not batches, recomputes=again,
+        sums_groups=entry.sums_groups and not batches, recomputes=again,
     )  # fmt: skip
     sparse = source.stored.manifest.feature_entries > 0
     program = compile_network(network, target, config.model, trains, sparse)

@@ -127,7 +127,7 @@ def multiply_vertices(
 
 
 def multiply_groups(operators: Sequence[Operator], last: int) -> list[Operator]:
-    """Means by relation as products, of which sums may be sent in place of rows.
+    """Means by relation as products, which hide messages and may send sums in place of rows.
 
     ::
 
@@ -143,8 +143,12 @@ def multiply_groups(operators: Sequence[Operator], last: int) -> list[Operator]:
         if isinstance(shares, ArcInput) and shares.given == SHARE and isinstance(expand, Expand):
             facts = expand.inputs, sums.width, sums.layer
             found[number] = Aggregate(*facts, to=Space.GROUPS)
-    looks = (one for one in without_unread(found, last)[0] if rule_of(one).forward.gathers)
-    return list(operators) if any(looks) else found
+    looking = [
+        one
+        for one in without_unread(found, last)[0]
+        if rule_of(one).forward.looks_at_neighbours and one.gives is not Space.GROUPS
+    ]
+    return list(operators) if looking else found
 
 
 def _commutes(
