@@ -50,7 +50,7 @@ class ScaleBy(Operator):
 
     @property
     def words(self) -> str:
-        """With its numbers."""
+        """With the number of each kind."""
         return f"scale by kind {' '.join(f'{factor:.6g}' for factor in self.factors)}"
 
 
