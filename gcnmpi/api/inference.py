@@ -179,7 +179,7 @@ def top(
     with_arcs : bool
         Whether a partner may be a vertex that there is an arc with already.
     relation : str, optional
-        That of the partners, where the weights tell relations apart.
+        That of the partners: they are of the type that it leads to.
     out : path, optional
         File to write: ``.npz``, ``.csv`` or ``.parquet``; without it, rank 0 gets the columns.
 

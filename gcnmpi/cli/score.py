@@ -67,7 +67,7 @@ force_option = click.option(
 @click.option(
     "--relation",
     metavar="NAME",
-    help="Partners by this relation, where the weights tell relations apart.",
+    help="Partners by this relation of the graph: of the type of vertices that it leads to.",
 )
 @path_option(
     "--out",

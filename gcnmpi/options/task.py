@@ -212,8 +212,8 @@ class LinkOptions(TaskConfig):
     ranked: str = key(
         "given",
         "links: what a positive is ranked among, for mrr and hits@K: given: candidates of the "
-        "pairs, or the negatives in common; filtered: all vertices in place of either end, but of "
-        "known pairs",
+        "pairs, or the negatives in common; filtered: all vertices (of a type) in place of "
+        "either end, but of known pairs",
         choices=("given", FILTERED),
     )
     supervise: float = key(

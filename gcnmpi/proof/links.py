@@ -125,7 +125,7 @@ class LinkProblem:
     ) -> tuple[np.ndarray, np.ndarray]:
         """The scores of positives, and of each with all vertices in place of its ends.
 
-        (2m,) and (2m, n); those of known pairs are −∞.
+        (2m,) and (2m, n); those of known pairs are −∞, and of vertices of another type.
         """
         pairs, graph, known = self.pairs, self._whole, set()
         listed: dict[str, Any] = dict(pairs.relations)
@@ -140,6 +140,8 @@ class LinkProblem:
         positives = np.asarray(pairs.positives[mask], int)
         relations = np.asarray(listed.get(mask, np.zeros(len(positives), int)), int)
         of, every = self._relations[mask], np.arange(graph.n)
+        types = graph.vertex_types
+        kinds = [0] * graph.n if types is None else [t for t in types.names for _ in types.range(t)]
         best, among = [], []
         for end in (0, 1):
             for i, (pair, relation) in enumerate(zip(positives, relations, strict=True)):
@@ -149,6 +151,7 @@ class LinkProblem:
                 scores = self.scores(weights, np.vstack((pair, others)), np.append(of[i], kinds_of))
                 same = np.full(graph.n, relation)
                 scores[1:][[each in known for each in _triples(others, same)]] = -np.inf
+                scores[1:][[kind != kinds[pair[1 - end]] for kind in kinds]] = -np.inf
                 best.append(scores[0])
                 among.append(scores[1:])
         return np.array(best), np.array(among).reshape(len(best), graph.n)

@@ -288,7 +288,37 @@ def typed(tmp_path_factory):
     return path
 
 
-DECODERS = ("distmult", "complex", "transe")
+TYPED = {
+    "rgcn-distmult": [*RGCN, "task.decoder=distmult"],
+    "gcn-transe": ["task.decoder=transe"],
+    "sage-concat": ["model.name=sage", "task.decoder=concat"],
+}
+
+
+@pytest.mark.parametrize("nranks", RANKS)
+def test_ranks_are_among_vertices_of_the_type(trained, typed, nranks):
+    """Of 18 users and 23 items: no positive is below the 24th."""
+    parts, filtered = None if nranks == 1 else f"uneven-{nranks}", "task.ranked=filtered"
+    wanted = {
+        name: latest(*COMMON, *some, filtered, "task.metrics=hits@3,hits@24")
+        for name, some in TYPED.items()
+    }
+    cases = {name: (typed, parts, of) for name, of in wanted.items()}
+    found = trained(nranks, cases, outputs=True)
+    pairs, graph = read_pairs(typed, "triples"), open_graph(typed).graph
+    for name, settings in wanted.items():
+        config = load_config(None, settings)
+        curve = links.train(graph, pairs, "in", config, EPOCHS)
+        metrics = links.LinkProblem(graph, pairs, "in", config).metrics(curve.weights)
+        last = found[name]["metrics"][-1]
+        assert {key: last[key] for key in metrics} == pytest.approx(metrics, rel=1e-10), name
+        assert last["test_hits@24"] == 1
+        assert last["test_hits@3"] < 1
+        for counted, predicted in found[name]["traffic"]:
+            assert counted == predicted
+
+
+DECODERS = ("distmult", "complex", "transe", "dot")
 
 
 @pytest.fixture(scope="module")
@@ -308,6 +338,14 @@ def partner_weights(gcnmpi_lines, path, typed, tmp_path_factory):
 
 def partner_settings(decoder):
     return latest(*COMMON, "train.epochs=1", "model.name=gcn", f"task.decoder={decoder}")
+
+
+def test_partners_of_a_vertex_of_another_type(hear_mistakes, partner_weights, typed, tmp_path):
+    scored = ["score", typed, "--partition", "uneven-2", "--weights", partner_weights["dot", True]]
+    scored += [*sets("dtype=float64", "task.pairs=triples"), "--out", tmp_path / "none.csv"]
+    by = [*scored, "--top", "2", "--relation"]
+    told = "vertex 18 has no partners by user,buys,item: it is no user"
+    hear_mistakes(2, [([*by, "user,buys,item", "--vertices", "0,18"], told)])
 
 
 @pytest.mark.parametrize("nranks", [1, 3])
@@ -338,7 +376,7 @@ def test_partners_by_a_relation_are_those_of_brute_force(
             there = np.array(graph.arc_type) == 1
             source = np.repeat(np.arange(N), np.diff(graph.indptr))[there]
             allowed[source, graph.indices[there]] = False
-            if decoder == "distmult":  # which has no direction
+            if decoder in ("distmult", "dot"):  # which have no direction
                 allowed[graph.indices[there], source] = False
         if kinds:
             users, items = (graph.vertex_types.range(name) for name in ("user", "item"))

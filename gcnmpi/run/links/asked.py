@@ -90,7 +90,8 @@ def top_partners(
     Raises
     ------
     UserError
-        As :func:`score_pairs`; or if there are fewer than K other vertices.
+        As :func:`score_pairs`; or if there are fewer than K other vertices, or one is not of the
+        type that the relation leads from.
     """
     check_writable(comm, asked.inferring.out)
     with agreed(comm):
@@ -101,11 +102,7 @@ def top_partners(
     with agreed(comm):
         decoder = problem.network.decoder
         relation = _relation(stored, asked, 1 if decoder is None else decoder.relations)
-    vertices: np.ndarray = np.arange(stored.manifest.n) if picked is None else picked
-    types = stored.graph.vertex_types
-    if picked is None and relation is not None and types is not None:
-        own = types.range(stored.graph.relations[relation].source)
-        vertices = np.arange(own.start, own.stop)
+        vertices = _sources(stored, picked, relation)
     parameters, rows = of_decoder(problem, done.weights.parameters), done.result.array
     numbers, best = best_partners(
         problem, rows, parameters, vertices, asked.top, asked.with_arcs, relation
@@ -231,24 +228,48 @@ def _given(
 
 
 def _relation(stored: StoredGraph, asked: Scoring, count: int) -> int | None:
-    """The number of the relation of partners; None: the weights know one only, of ``count``."""
+    """The number of the relation of partners; None: none is named, of ``count`` that scores know.
+
+    Scores that know one only may have partners by a relation, too: its types and its arcs.
+    """
     weights, name = asked.inferring.weights, asked.relation
     names = ", ".join(map(str, stored.graph.relations)) or f"0 to {count - 1}"
     if count <= 1 and name is None:
         return None
-    if count <= 1 or name is None:
-        tells = "tells relations apart: a vertex has other partners by each"
+    if name is None:
         raise UserError(
-            f"{weights} {tells if count > 1 else 'does not tell relations apart'}",
-            f"name one: --relation, of {names}" if count > 1 else "leave out --relation",
+            f"{weights} tells relations apart: a vertex has other partners by each",
+            f"name one: --relation, of {names}",
+        )
+    if count <= 1 and not stored.graph.relations:
+        raise UserError(
+            f"{weights} does not tell relations apart, nor does the graph", "leave out --relation"
         )
     given = np.array([int(name) if name.isdecimal() and not stored.graph.relations else name])
     if given.dtype.kind == "U" and not stored.graph.relations:
         raise UserError(f"--relation {name}: the graph has no names of relations", f"take {names}")
     number = int(number_relations({"": given}, "--relation", stored.graph.relations)[0][""][0])
-    if number >= count:
+    if number >= count > 1:
         raise UserError(f"{weights} knows {count} relations, and --relation {name} is {number}")
     return number
+
+
+def _sources(stored: StoredGraph, picked: np.ndarray | None, relation: int | None) -> np.ndarray:
+    """The vertices that get partners, (q,) int64: those that are picked, or all of the type."""
+    graph, every = stored.graph, range(stored.manifest.n)
+    if relation is not None and graph.vertex_types is not None:
+        every = graph.vertex_types.range(graph.relations[relation].source)
+    if picked is None:
+        return np.arange(every.start, every.stop)
+    wrong = (picked < every.start) | (picked >= every.stop)
+    if wrong.any():
+        first = int(picked[wrong.argmax()])
+        name, one = first if graph.ids is None else graph.ids[first], graph.relations[relation or 0]
+        raise UserError(
+            f"vertex {name} has no partners by {one}: it is no {one.source}",
+            f"name vertices of the type {one.source}, or another --relation",
+        )
+    return picked
 
 
 def _vertices(stored: StoredGraph, asked: Scoring) -> np.ndarray | None:

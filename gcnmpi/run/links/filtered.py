@@ -2,8 +2,10 @@
 
 Of a positive (h, r, t), all vertices take the place of t, then of h, but for those that make a pair
 which is known: an arc of the graph, or one of the pairs to train, validate or test on, of the same
-relation where there are relations (Bordes et al. 2013, "filtered"). The rows of h and t go to all
-ranks, and each scores its own vertices with them, a tile of scores at a time.
+relation where there are relations (Bordes et al. 2013, "filtered"). Where vertices have types, only
+those of the type of t, then of h: others are no such pair, and would make ranks look better. The
+rows of h and t go to all ranks, and each scores its own vertices with them, a tile of scores at a
+time.
 """
 
 from __future__ import annotations
@@ -44,6 +46,7 @@ class FilteredRanks:
         wanted = distinct(np.concatenate(anchors))
         self._anchors = [np.searchsorted(wanted, of) for of in anchors]
         self._starts, self._known = self._among(wanted)
+        self._types, self._of_own = map(self._types_of, (self._ends, decoder.own))
 
     def __call__(self, local: LocalScores) -> np.ndarray:
         """Both ranks of this rank's share of the positives, by the rows that it has."""
@@ -64,18 +67,11 @@ class FilteredRanks:
         of_positives = local.of(own + number, own + size + number, relations)[:, np.newaxis]
         close = of_positives.dtype.type(TIES * np.abs(of_positives).max(initial=0))
         counts = np.zeros((2, 2, size))  # better ones and those no worse, of each end
-        step = max(1, min(TILE // size, AT_ONCE // local.width))
         for end in (0, 1):
-            anchors = self._anchors[end][some]
-            i, place = self._listed(anchors)
-            for first in range(0, own, step):
-                tile = np.arange(first, min(first + step, own))
-                rows = number + end * size
-                scores = local.with_own(rows, tile, relations, turned=end == 1)
-                those = slice(*np.searchsorted(place, (first, first + step)))
-                scores[i[those], place[those] - first] = -np.inf
-                counts[end, 0] += (scores > of_positives + close).sum(axis=1)
-                counts[end, 1] += (scores >= of_positives - close).sum(axis=1)
+            types = self._types[some, 1 - end]  # of the vertices whose place others take
+            for kind in np.unique(types).tolist():
+                of = np.flatnonzero(types == kind)
+                counts[end][:, of] = self._counts(local, some, end, of, kind, of_positives, close)
         reduce_in_place(comm, counts)
         runtime.traffic.count(all_reduce(counts.nbytes, comm.size))
         self.volume += all_reduce(counts.nbytes, comm.size)
@@ -83,14 +79,50 @@ class FilteredRanks:
         ranks: np.ndarray = counts.sum(axis=1)[:, mine] / 2 + 1
         return ranks.reshape(-1)
 
-    def _listed(self, anchors: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """The known own vertices of anchors: numbers of these, and places, which increase."""
+    def _counts(
+        self,
+        local: LocalScores,
+        some: slice,
+        end: int,
+        of: np.ndarray,
+        kind: int,
+        of_positives: np.ndarray,
+        close: np.floating,
+    ) -> np.ndarray:
+        """Own vertices of a type that are better than positives ``of`` a block, or no worse."""
+        own, best = np.flatnonzero(self._of_own == kind), of_positives[of]
+        relations = None if self._relations is None else self._relations[some][of]
+        i, place = self._listed(self._anchors[end][some][of], kind)
+        rows = of + end * (some.stop - some.start)
+        step = max(1, min(TILE // len(of), AT_ONCE // local.width))
+        counts = np.zeros((2, len(of)))
+        for first in range(0, len(own), step):
+            tile = own[first : first + step]
+            scores = local.with_own(rows, tile, relations, turned=end == 1)
+            those = slice(*np.searchsorted(place, (first, first + step)))
+            scores[i[those], place[those] - first] = -np.inf
+            counts[0] += (scores > best + close).sum(axis=1)
+            counts[1] += (scores >= best - close).sum(axis=1)
+        return counts
+
+    def _listed(self, anchors: np.ndarray, kind: int) -> tuple[np.ndarray, np.ndarray]:
+        """The known own vertices of anchors: numbers of these, and places, which increase.
+
+        They are those of a type, and so are the places.
+        """
         counts = self._starts[anchors + 1] - self._starts[anchors]
         skipped = np.cumsum(counts) - counts
         number = np.repeat(np.arange(len(anchors)), counts)
         places = np.repeat(self._starts[anchors] - skipped, counts) + np.arange(len(number))
-        order = np.argsort(self._known[places], kind="stable")
-        return number[order], self._known[places][order]
+        some = np.flatnonzero(self._of_own[self._known[places]] == kind)
+        order = some[np.argsort(self._known[places[some]], kind="stable")]
+        own = np.flatnonzero(self._of_own == kind)
+        return number[order], np.searchsorted(own, self._known[places[order]])
+
+    def _types_of(self, vertices: np.ndarray) -> np.ndarray:
+        """The number of the type of each vertex; 0 where they have none."""
+        types = self._problem.source.stored.graph.vertex_types
+        return np.zeros(vertices.shape, np.int64) if types is None else types.of(vertices)
 
     def _among(self, wanted: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """For each anchor, where its known own vertices begin, and their places."""

@@ -72,8 +72,8 @@ def best_partners(
     with_arcs : bool
         Whether a partner may be one that the vertex has an arc with.
     relation : int, optional
-        That of the pairs, where the decoder tells relations apart: partners are of the type that it
-        leads to, and arcs are those of the relation.
+        That of the pairs: partners are of the type that it leads to, and arcs are those of the
+        relation. Where the decoder tells relations apart, there is one.
 
     Returns
     -------
