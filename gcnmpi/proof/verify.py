@@ -168,8 +168,8 @@ def _whole(problem: Problem, place: Place, piece: np.ndarray, width: int) -> np.
     groups = place.space is Space.GROUPS
     mine = piece if groups else problem.scheme.original(place, piece, width)
     keys = problem.scheme.block(place, width).rows if groups else np.arange(len(mine))
-    limit, to = problem.config.loading.max_bytes, np.zeros(len(mine), int)
-    (whole, key), _ = redistribute(problem.runtime.comm, to, [mine, keys], limit)
+    tools = problem.runtime.comm, np.zeros(len(mine), int), [mine, keys]
+    (whole, key), _ = redistribute(*tools, problem.config.loading.max_bytes)
     return whole[np.argsort(key)] if groups else whole
 
 
@@ -392,11 +392,10 @@ def _metrics(problem: Problem, plans: list[dict[str, int] | None]) -> Iterator[C
     # Training vertices are counted in the first split, whichever one was trained.
     stored = open_graph(problem.source.stored.path, check=False)
     graph, how, known = stored.merged, measure, partition.metrics
-    if mixed and problem.program.sums_groups:
-        graph, known = stored.graph, partition.by_relation
-        how = partial(measure_mixed, by_relation=True)
-    elif mixed:
-        how, known = measure_mixed, partition.mixed
+    if mixed:
+        groups = problem.program.sums_groups
+        graph, known = (stored.graph, partition.by_relation) if groups else (graph, partition.mixed)
+        how = partial(measure_mixed, by_relation=groups)
     truth = asdict(metrics := how(graph, parts, partition.k, direction))
     recorded = asdict(known[direction])
     wrong = [key for key in truth if recorded.get(key) != truth[key]]

@@ -299,6 +299,7 @@ def node_traffic(exchange: sp.csr_array, ranks_per_node: int) -> NodeTraffic:
 
 
 def checked_parts(graph: Graph, parts: np.ndarray, k: int) -> np.ndarray:
+    """The parts, if there is a number in 0..k−1 for each vertex; else a ValueError."""
     parts = np.asarray(parts)
     if parts.shape != (graph.n,):
         raise ValueError(f"{parts.shape} parts for {graph.n} vertices")
