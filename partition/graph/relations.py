@@ -114,6 +114,12 @@ class Schema:
         number = {one: at for at, one in enumerate(self.relations)}
         return tuple(number.get(one.reverse(), -1) for one in self.relations)
 
+    @property
+    def turned(self) -> tuple[bool, ...]:
+        """Whether each relation is called the reverse of another one: ``rev_NAME`` of ``NAME``."""
+        named = (one.name.startswith(REVERSE) for one in self.relations)
+        return tuple(is_so and back >= 0 for is_so, back in zip(named, self.reverses, strict=True))
+
     def number_of(self, name: str) -> int:
         """The number of a type; a UserError if there is no such type."""
         if name not in self.types:

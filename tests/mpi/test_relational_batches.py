@@ -26,9 +26,17 @@ NETWORKS = {
     "rgcn": ("model.name=rgcn", "model.bases=2", "model.norm=layer"),
     "rgat": ("model.name=rgat", *HEADS),
     "rgat-within": ("model.name=rgat", "model.softmax=relation", *HEADS),
+    "compgcn": ("model.name=compgcn", "model.norm=layer"),
     "hetero": ("model.name=hetero", "model.norm=batch", "model.hidden=[6,6]"),
     "hetero-gat": ("model.name=hetero", "model.convolution=gat", *HEADS),
-    "hetero-gatv2": ("model.name=hetero", "model.convolution=gatv2", MEAN, *HEADS),
+    # Scores of arcs on one side of the slope leave rounding errors, which adam would divide by.
+    "hetero-gatv2": (
+        "model.name=hetero",
+        "model.convolution=gatv2",
+        MEAN,
+        *HEADS,
+        "train.optimizer=sgd",
+    ),
     "hgt": ("model.name=hgt", "model.hidden=[6,6]", "model.out_heads=2", *HEADS),
 }
 DEEP = ("hetero", "hgt")
