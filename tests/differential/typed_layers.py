@@ -208,7 +208,7 @@ class CompGcn(torch.nn.Module):
         return y
 
     def vectors(self, z: torch.Tensor) -> torch.Tensor:
-        """Those of relations for the next layer."""
+        """The vectors of relations for the next layer."""
         return z @ self.w_rel
 
     def _composed(self, x: torch.Tensor, z: torch.Tensor) -> torch.Tensor:
