@@ -32,7 +32,7 @@ from gcnmpi.nn.operators.elementwise import (
 )
 from gcnmpi.nn.operators.neighbours import Aggregate, Attend, AttendV2, MaxAggregate
 from gcnmpi.nn.operators.norms import BatchNorm, LayerNorm, Normalize
-from gcnmpi.nn.operators.relations import LinearBy, MeanOf
+from gcnmpi.nn.operators.relations import LinearBy, MeanOf, ScaleBy
 from gcnmpi.nn.operators.spaces import Expand, Pick, Reduce, Source, Spread, Target
 from gcnmpi.nn.operators.triples import RowBy
 from gcnmpi.nn.structure import OTHER_WEIGHTS, Network, Writing
@@ -170,6 +170,13 @@ class Builder(Writing):
         else:
             self._new(Parameter(name, shape, layer, value))
         return self._append(RowBy((of_rows,), width, self.layer(like), kinds, name))
+
+    def scale_by_kind(self, x: int, factors: Sequence[float]) -> int:
+        """Each row times the number of its kind, which is not trained."""
+        of_rows, kinds = self._kinds(x)
+        assert len(factors) == kinds
+        facts = self.width(x), self.layer(x), tuple(factors)
+        return self._append(ScaleBy((of_rows, x), *facts))
 
     def _kinds(self, x: int) -> tuple[int, int]:
         """The kinds of the rows of a value, and how many there are."""

@@ -337,8 +337,11 @@ class HeteroOptions(ConcatOptions, SlopeOptions, RootOptions):
     """Of networks with a convolution for each relation."""
 
     convolution: str = key(
-        "sage", "hetero: the convolution of each relation, whose results are added up",
-        choices=("sage", "gat"),
+        "sage", "hetero: the convolution of each relation", choices=("sage", "gat", "gatv2")
+    )
+    relation_reduction: str = key(
+        "sum", "hetero: how the results of the relations into a type are joined",
+        choices=("sum", "mean"),
     )  # fmt: skip
 
 

@@ -20,7 +20,7 @@ from gcnmpi.nn.operators.arcs import (
     Softmax,
     WeighedSum,
 )
-from gcnmpi.nn.operators.relations import LinearBy, MeanOf
+from gcnmpi.nn.operators.relations import LinearBy, MeanOf, ScaleBy
 from gcnmpi.nn.operators.spaces import Expand, Pick, Reduce, Source, Spread, Target
 from gcnmpi.nn.operators.triples import ComplexProduct, RowBy
 from gcnmpi.proof.passes import ArcRows, Arrays, Backward, Gradients, Pass
@@ -239,6 +239,11 @@ def _linear_by(op: LinearBy, x: list, w: Arrays, run: Pass) -> Made:
     return np.einsum("edi,edio->edo", parts, own).reshape(len(rows), op.width), backward
 
 
+def _scale_by(op: ScaleBy, x: list, w: Arrays, run: Pass) -> Made:
+    factors = np.take(op.factors, x[0][:, 0].astype(int))[:, np.newaxis]
+    return factors * x[1], lambda g: ([np.zeros_like(x[0]), factors * g], {})
+
+
 def _row_by(op: RowBy, x: list, w: Arrays, run: Pass) -> Made:
     kinds, table = x[0][:, 0].astype(int), w[op.table]
 
@@ -288,6 +293,7 @@ ARC_RULES: Mapping[type[Operator], Callable[..., Made]] = {
     HeadDots: _head_dots,
     LinearBy: _linear_by,
     MeanOf: _mean_of,
+    ScaleBy: _scale_by,
     Pick: _pick,
     Spread: _spread,
     RowBy: _row_by,

@@ -53,7 +53,8 @@ class Hetero(TypedLayer):
     """``HeteroConv``: what its relations give to a vertex itself is shared out among them."""
 
     def __init__(self, graph: Graph, model: ModelConfig, d_in: int, width: int, last: bool) -> None:
-        count, types, sage = len(graph.relations), len(graph.schema.types), self._sage(model)
+        count, types, kind = len(graph.relations), len(graph.schema.types), model.convolution
+        sage = kind == "sage"
         heads, concat = (model.out_heads, False) if last else (model.heads, model.concat)
         columns = width if concat else heads * width
         shapes: Shapes = {"bias": (types, width)}
@@ -62,31 +63,34 @@ class Hetero(TypedLayer):
             if model.root_weight:
                 shapes["lin_r.weight"] = types, d_in, width
         else:
-            for end in ("src", "dst"):
-                shapes[f"lin_{end}.weight"] = count, d_in, columns
-                shapes[f"att_{end}"] = count, columns
+            self.ends = {"gat": ("lin_src", "lin_dst"), "gatv2": ("lin_l", "lin_r")}[kind]
+            self.vectors = {"gat": ("att_src", "att_dst"), "gatv2": ("att",)}[kind]
+            for end in self.ends:
+                shapes[f"{end}.weight"] = count, d_in, columns
+                if kind == "gatv2":
+                    shapes[f"{end}.bias"] = count, columns
+            shapes |= dict.fromkeys(self.vectors, (count, columns))
         super().__init__(graph, shapes)
         self.sage, self.heads, self.root = sage, heads, model.root_weight
+        self.joined = model.relation_reduction
         given = (d_in, d_in), width // heads if concat and not sage else width
 
         def made() -> torch.nn.Module:
             if sage:
                 return pyg.SAGEConv(*given, root_weight=model.root_weight)
             slope = {"negative_slope": model.negative_slope, "add_self_loops": False}
-            return pyg.GATConv(*given, heads, concat, **slope)
+            layer = pyg.GATConv if kind == "gat" else pyg.GATv2Conv
+            return layer(*given, heads, concat, **slope)
 
-        self.layer = [pyg.HeteroConv({tuple(r): made() for r in self.relations})]
-
-    @staticmethod
-    def _sage(model: ModelConfig) -> bool:
-        return model.convolution == "sage"
+        self.layer = [pyg.HeteroConv({tuple(r): made() for r in self.relations}, self.joined)]
 
     def arrays(self, own: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
         """The arrays of PyTorch Geometric's layer."""
         found = {}
         for number, one in enumerate(self.relations):
             at = f"convs.<{'___'.join(one)}>."
-            place, several = self.types.names.index(one.target), len(self.into(one.target))
+            place = self.types.names.index(one.target)
+            several = len(self.into(one.target)) if self.joined == "sum" else 1
             bias = own["bias"][place] / several
             if self.sage:
                 found[f"{at}lin_l.weight"] = own["lin_l.weight"][number].T
@@ -95,10 +99,12 @@ class Hetero(TypedLayer):
                     found[f"{at}lin_r.weight"] = own["lin_r.weight"][place].T / several
                 continue
             found[f"{at}bias"] = bias
-            for end in ("src", "dst"):
-                found[f"{at}lin_{end}.weight"] = own[f"lin_{end}.weight"][number].T
-                vectors = own[f"att_{end}"][number].reshape(1, self.heads, -1)
-                found[f"{at}att_{end}"] = vectors
+            for end in self.ends:
+                found[f"{at}{end}.weight"] = own[f"{end}.weight"][number].T
+                if f"{end}.bias" in own:
+                    found[f"{at}{end}.bias"] = own[f"{end}.bias"][number]
+            for vector in self.vectors:
+                found[f"{at}{vector}"] = own[vector][number].reshape(1, self.heads, -1)
         return found
 
     def of_type(

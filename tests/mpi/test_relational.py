@@ -66,6 +66,7 @@ def schemas(tmp_path_factory):
 RGCN = ["model.name=rgcn", "model.hidden=[6]"]
 HGT = ["model.name=hgt", "model.hidden=[6,6]", "model.heads=2", "model.attention_dropout=0.3"]
 GAT = ["model.name=hetero", "model.convolution=gat", "model.hidden=[6]", "model.heads=2"]
+MEAN = "model.relation_reduction=mean"
 RGAT = ["model.name=rgat", "model.hidden=[6]", "model.heads=2", "model.norm=layer"]
 SEHGNN = ["model.name=sehgnn", "model.target=paper", "model.hidden=[6]"]
 NETWORKS = [
@@ -80,6 +81,8 @@ NETWORKS = [
     ("schema", [*HGT, "model.dropout=0.3", "model.residual=linear"]),
     ("typed", [*HGT, "model.norm=layer", "train.memory=least"]),
     ("schema", [*GAT, "model.attention_dropout=0.3"]),
+    ("schema", [*GAT, "model.convolution=gatv2", MEAN, "train.memory=least"]),
+    ("typed", ["model.name=hetero", "model.hidden=[6]", MEAN, "model.norm=batch"]),
     ("typed", [*RGAT, "model.bases=2", "model.attention_dropout=0.3"]),
     ("schema", [*RGAT, "model.softmax=relation", "model.blocks=2", "train.memory=least"]),
     ("typed", [*GAT, "model.out_heads=3", "graph.direction=out", "train.memory=least"]),

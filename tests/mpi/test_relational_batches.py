@@ -5,7 +5,7 @@ import functools
 import numpy as np
 import pytest
 from test_minibatch import is_that_of_one_rank
-from test_relational import schemas  # noqa: F401 (a fixture)
+from test_relational import MEAN, schemas  # noqa: F401 (a fixture)
 from words import latest, sets
 
 from gcnmpi.options.config import load_config
@@ -28,6 +28,7 @@ NETWORKS = {
     "rgat-within": ("model.name=rgat", "model.softmax=relation", *HEADS),
     "hetero": ("model.name=hetero", "model.norm=batch", "model.hidden=[6,6]"),
     "hetero-gat": ("model.name=hetero", "model.convolution=gat", *HEADS),
+    "hetero-gatv2": ("model.name=hetero", "model.convolution=gatv2", MEAN, *HEADS),
     "hgt": ("model.name=hgt", "model.hidden=[6,6]", "model.out_heads=2", *HEADS),
 }
 DEEP = ("hetero", "hgt")

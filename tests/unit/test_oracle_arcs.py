@@ -11,7 +11,7 @@ from gcnmpi.layout.place import Space
 from gcnmpi.nn.operators import arcs, spaces
 from gcnmpi.nn.operators.elementwise import Drop
 from gcnmpi.nn.operators.norms import BatchNorm, LayerNorm
-from gcnmpi.nn.operators.relations import MeanOf
+from gcnmpi.nn.operators.relations import MeanOf, ScaleBy
 from gcnmpi.proof import arcs as oracle_arcs
 from gcnmpi.proof.passes import ArcRows, Pass
 from gcnmpi.proof.rules import RULES
@@ -77,6 +77,7 @@ CASES = {
     "spread": (spaces.Spread((0,), WIDTH, 1, 1), ["k"]),
     "mean of": (MeanOf((0,), WIDTH, 1, (1,), 2), ["n"]),
     "mean of a type": (MeanOf((0,), WIDTH, 1, (0, 1), 2, Space.OF_TYPE, 1), ["n"]),
+    "scale by kind": (ScaleBy((0, 1), WIDTH, 1, (0.5, -2.0)), ["kinds", "m"]),
     "arc input": (arcs.ArcInput((), 2, 0), []),
     # On rows of arcs as on any other.
     "dropout": (Drop((0,), WIDTH, 1, 0.5, 3), ["m"]),
@@ -90,7 +91,9 @@ def made(name):
     operator, shapes = CASES[name]
     random = np.random.default_rng(5)
     of = {"n": (N, WIDTH), "k": (3, WIDTH), "m": (M, WIDTH), "m heads": (M, HEADS)}
-    x = [random.standard_normal(of[shape]) for shape in shapes]
+    x = [random.standard_normal(of[shape]) for shape in shapes if shape in of]
+    if "kinds" in shapes:  # whole numbers, and away from the next ones
+        x.insert(0, np.array(RELATIONS)[:, np.newaxis] + 0.5)
     weights = {key: random.standard_normal(WIDTH) for key in ("v", "b", "mean")}
     weights["variance"] = np.ones(WIDTH)
     given = ["vertices" if shape == "n" else "arcs" for shape in shapes]
@@ -141,6 +144,7 @@ def value(name, x):
         "mean of a type": lambda: np.array(
             [(2 * x[0][0] + x[0][3]) / 3, x[0][1] + (x[0][0] + x[0][2]) / 2, 0 * x[0][0]]
         ),
+        "scale by kind": lambda: np.array([[-2], [-2], [0.5], [-2], [0.5], [-2]]) * x[1],
         "arc input": lambda: FEATURES[[0, 1, 5, 2, 3, 4]],
     }[name]()
 
@@ -176,7 +180,7 @@ def test_the_gradient_is_the_slope_of_the_value(name):
 
 
 def test_every_operator_on_arcs_has_a_case():
-    families = {*spaces.RULES, *arcs.RULES, MeanOf}
+    families = {*spaces.RULES, *arcs.RULES, MeanOf, ScaleBy}
     assert families <= {type(operator) for operator, _ in CASES.values()}
     assert families <= RULES.keys()
 

@@ -77,6 +77,7 @@ SETTINGS = {
     "rgat bases": {"bases": 2, "softmax": "relation", "concat": False},
     "hetero": {},
     "hetero gat": {"convolution": "gat", "heads": 2},
+    "hetero gatv2": {"convolution": "gatv2", "heads": 2, "relation_reduction": "mean"},
     "hgt": {"heads": 2},
     "sehgnn": {"hops": 1},
 }

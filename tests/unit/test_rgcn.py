@@ -145,6 +145,7 @@ def test_weights_are_of_their_relations_and_features_of_types(trained, tmp_path)
 OF_TYPES = {
     "sage": {"name": "hetero"},
     "gat": {"name": "hetero", "convolution": "gat"},
+    "gatv2": {"name": "hetero", "convolution": "gatv2", "relation_reduction": "mean"},
     "hgt": {"name": "hgt", "heads": 2},
     "rgat": {"name": "rgat", "heads": 2},
     "sehgnn": {"name": "sehgnn", "target": "paper"},

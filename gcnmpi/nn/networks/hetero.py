@@ -13,15 +13,19 @@ from partition.graph.relations import Schema
 def build(
     model: HeteroOptions, features: int, classes: int, arcs: int, on: str, schema: Schema
 ) -> Network:
-    """A stack of layers as ``HeteroConv`` of ``SAGEConv``, or of ``GATConv``, which it sums up.
+    """A stack of layers as ``HeteroConv`` of ``SAGEConv``, ``GATConv`` or ``GATv2Conv``.
 
-    Each relation has a convolution of its own. The weights that they give to the vertex itself, and
-    their biases, are added whatever the relation: there is one of each for a type of vertices, the
-    sum of those of the relations into it.
+    Each relation has a convolution of its own. Their results are added up, or averaged: over all
+    relations into a type, also those that no arc of a vertex is of. The weights that they give to
+    the vertex itself, and their biases, count whatever the relation: there is one of each for a
+    type of vertices, the sum or the mean of those of the relations into it. A maximum would need
+    one of each relation's for every vertex, and is left out.
     """
 
     def convolve(b: Builder, x: int, layer: Layer) -> int:
         y = CONVOLUTIONS[model.convolution](b, model, x, layer)
+        if model.relation_reduction == "mean":
+            y = b.scale_by_kind(y, [1 / max(1, len(into)) for into in b.schema.into])
         if model.convolution == "sage" and model.root_weight:
             root, k = f"{layer.name}.lin_r", layer.k
             y = b.add(y, b.linear_by_kind(x, layer.width, root, k, init="uniform"))
@@ -44,17 +48,38 @@ def _gat(b: Builder, model: HeteroOptions, x: int, layer: Layer) -> int:
     (heads, columns), k, name = heads_of(model, layer), layer.k, layer.name
     source = b.linear_by_kind(b.source(x), columns, f"{name}.lin_src", k)
     target = b.linear_by_kind(b.target(x, Space.GROUPS), columns, f"{name}.lin_dst", k)
+    of_source = _scores(b, source, f"{name}.att_src", heads, k)
+    of_target = _scores(b, target, f"{name}.att_dst", heads, k)
+    scores = b.add(of_source, b.target(of_target))
+    scores = b.activate(scores, "leaky_relu", slope=model.negative_slope)
+    return _attended(b, model, scores, source, layer)
 
-    def scores(x: int, vector: str) -> int:
-        vectors = b.row_by_kind(x, columns, f"{name}.{vector}", k, fan_in=columns)
-        return b.row_dots(x, vectors, heads)
 
-    of_arcs = b.add(scores(source, "att_src"), b.target(scores(target, "att_dst")))
-    of_arcs = b.activate(of_arcs, "leaky_relu", slope=model.negative_slope)
-    attention = b.softmax(of_arcs, Space.GROUPS)
-    attention = b.drop(attention, model.attention_dropout, ATTENTION_STREAM + k)
+def _gatv2(b: Builder, model: HeteroOptions, x: int, layer: Layer) -> int:
+    """The same with scores as those of a GATv2."""
+    (heads, columns), k, name = heads_of(model, layer), layer.k, layer.name
+    rows, bias = (b.source(x), b.target(x, Space.GROUPS)), model.bias
+    source, target = (
+        b.linear_by_kind(of_end, columns, f"{name}.{end}", k, bias=bias)
+        for of_end, end in zip(rows, ("lin_l", "lin_r"), strict=True)
+    )
+    sums = b.add(source, b.target(target))
+    sums = b.activate(sums, "leaky_relu", slope=model.negative_slope)
+    return _attended(b, model, _scores(b, sums, f"{name}.att", heads, k), source, layer)
+
+
+def _scores(b: Builder, x: int, name: str, heads: int, k: int) -> int:
+    """For each row and head the dot product with a vector of the relation's."""
+    width = b.width(x)
+    return b.row_dots(x, b.row_by_kind(x, width, name, k, fan_in=width), heads)
+
+
+def _attended(b: Builder, model: HeteroOptions, scores: int, source: int, layer: Layer) -> int:
+    """Rows of arcs, weighed by a softmax within each relation, and added up."""
+    attention = b.softmax(scores, Space.GROUPS)
+    attention = b.drop(attention, model.attention_dropout, ATTENTION_STREAM + layer.k)
     y = b.reduce(b.scale_heads(attention, source), "sum")
-    return y if b.width(y) == layer.width else b.mean_of_heads(y, heads)
+    return y if b.width(y) == layer.width else b.mean_of_heads(y, b.width(scores))
 
 
-CONVOLUTIONS = {"sage": _sage, "gat": _gat}
+CONVOLUTIONS = {"sage": _sage, "gat": _gat, "gatv2": _gatv2}

@@ -41,6 +41,19 @@ class LinearBy(Operator):
     told = "kinds {kinds} blocks {blocks}"
 
 
+@dataclass(frozen=True)
+class ScaleBy(Operator):
+    """y[e] = f(x₁[e])·x₂[e], with x₁ (rows, 1) the kind of each row and f a number of each kind."""
+
+    factors: tuple[float, ...] = ()
+    title = "scale by kind"
+
+    @property
+    def words(self) -> str:
+        """With the number of each kind."""
+        return f"scale by kind {' '.join(f'{factor:.6g}' for factor in self.factors)}"
+
+
 WHILE_MADE = 7  # numbers of 4 bytes of an entry: its place twice, its value, and its column
 
 
@@ -75,6 +88,12 @@ def _gradient(tape: Tape, number: int, gradient: int) -> None:
     tape.of_parameters(LINEAR_BY_GRAD, number, (kinds, x, gradient))
     if tape.wanted[x]:
         tape.contribute(x, tape.step(LINEAR_BY_T, number, (kinds, gradient), like=x))
+
+
+def _scale_gradient(tape: Tape, number: int, gradient: int) -> None:
+    kinds, x = tape.operators[number].inputs
+    if tape.wanted[x]:
+        tape.contribute(x, tape.step(SCALE_BY, number, (kinds, gradient), like=x))
 
 
 def _mean_of(mean: MeanOf, binding: Binding, step: Step) -> Run:
@@ -143,12 +162,27 @@ def _linear_by_grad(linear: LinearBy, binding: Binding, step: Step) -> Run:
     return run
 
 
+def _scale_by(scale: ScaleBy, binding: Binding, step: Step) -> Run:
+    """Each row times the number of its kind; so is its gradient."""
+    kernel, x, out = binding.kernel, binding.read(step, 1), binding.written(step)
+
+    def made() -> Array:
+        return kernel.from_host(np.array(scale.factors)[numbers_of(binding, step)][:, np.newaxis])
+
+    factors = binding.kept(step, "factors", made)
+    return lambda epoch: kernel.scale_heads(factors, x, out)
+
+
+def numbers_of(binding: Binding, step: Step) -> np.ndarray:
+    """The kind of each row, int64, which a step reads first."""
+    return binding.kernel.to_host(binding.read(step))[:, 0].astype(np.int64)
+
+
 def _kinds(linear: LinearBy, binding: Binding, step: Step) -> Kinds:
     """The rows of each kind, which are the same in all steps that read these kinds."""
 
     def made() -> Kinds:
-        numbers = binding.kernel.to_host(binding.read(step))[:, 0].astype(np.int64)
-        return kinds_of(numbers, linear.kinds, binding.kernel.resident)
+        return kinds_of(numbers_of(binding, step), linear.kinds, binding.kernel.resident)
 
     return binding.kept(replace(step, number=step.reads[0]), "kinds", made)
 
@@ -187,10 +221,13 @@ LINEAR_BY = Instruction("linear_by", _linear_by, passes=2, kept=_numbers)
 LINEAR_BY_T = Instruction("linear_by_t", _linear_by, passes=2)
 LINEAR_BY_GRAD = Instruction("linear_by_grad", _linear_by_grad, passes=2)
 
+SCALE_BY = Instruction("scale_by", _scale_by, passes=2, kept=lambda step, rows, *_: rows)
+
 MEAN_OF = Instruction("mean_of", _mean_of, by_relation=True, kept=_entries)
 MEAN_OF_T = Instruction("mean_of_t", _mean_of, by_relation=True, kept=_entries)
 
 RULES = {
     LinearBy: Rule(LINEAR_BY, _gradient),
     MeanOf: Rule(MEAN_OF, one_step(MEAN_OF_T), takes=((Space.WHOLE,),)),
+    ScaleBy: Rule(SCALE_BY, _scale_gradient),
 }

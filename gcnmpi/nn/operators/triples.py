@@ -10,6 +10,7 @@ import numpy as np
 from gcnmpi.kernels.interface.kinds import KindProduct, Kinds, kinds_of
 from gcnmpi.nn.binding import Binding, Run
 from gcnmpi.nn.operator import Operator
+from gcnmpi.nn.operators.relations import numbers_of
 from gcnmpi.nn.program import Instruction, Step
 from gcnmpi.nn.tape import Rule, Tape
 
@@ -50,7 +51,7 @@ def _row_by(rows: RowBy, binding: Binding, step: Step) -> Run:
     kernel, table, out = binding.kernel, binding.parameters[rows.table], binding.written(step)
 
     def made() -> Any:
-        return kernel.resident(_numbers(binding, step), np.int64)
+        return kernel.resident(numbers_of(binding, step), np.int64)
 
     numbers = binding.kept(replace(step, number=step.reads[0]), "numbers", made)
     return lambda epoch: kernel.take_rows(table, numbers, out)
@@ -62,7 +63,7 @@ def _row_by_grad(rows: RowBy, binding: Binding, step: Step) -> Run:
     grad, of_table = binding.read(step, 1), binding.gradients[rows.table]
 
     def made() -> Kinds:
-        return kinds_of(_numbers(binding, step), rows.kinds, kernel.resident)
+        return kinds_of(numbers_of(binding, step), rows.kinds, kernel.resident)
 
     kinds = binding.kept(replace(step, number=step.reads[0]), "kinds", made)
     ones = binding.scratch("ones of kinds", len(grad), 1)
@@ -93,10 +94,6 @@ def _complex_product(operator: Operator, binding: Binding, step: Step) -> Run:
             part += own * c
 
     return run
-
-
-def _numbers(binding: Binding, step: Step) -> np.ndarray:
-    return binding.kernel.to_host(binding.read(step))[:, 0].astype(np.int64)
 
 
 def _kept(step: Step, rows: int, columns: int, entries: int) -> int:
