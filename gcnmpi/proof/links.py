@@ -104,7 +104,9 @@ class LinkProblem:
             common = np.asarray(self.pairs.negatives.get(mask, np.zeros((0, 2))), np.int64)
             of = self._relations[mask]
             best = self.scores(weights, positives, of)
-            others = self.scores(weights, common)
+            kinds = self.pairs.relations.get(f"{mask}_negatives")
+            told = kinds is not None and tells_relations(self.task)
+            others = self.scores(weights, common, np.array(kinds, int) if told else None)
             ranked, among = self._ranked(mask, positives), None
             if ranks_all(self.task):
                 best_of, among = self._filtered(weights, mask)
@@ -162,7 +164,8 @@ class LinkProblem:
         if given is None and not self.pairs.drawn:
             return None
         if given is None:
-            given = drawn_candidates(self.pairs, mask, slice(0, len(positives)), self.graph.n)
+            some, n, types = slice(0, len(positives)), self.graph.n, self.graph.vertex_types
+            given = drawn_candidates(self.pairs, mask, some, n, types)
         found = np.repeat(positives[:, np.newaxis], given.shape[1], axis=1)
         for c in range(given.shape[1]):
             first = self.pairs.replaced == "both" and c >= given.shape[1] // 2

@@ -15,7 +15,7 @@ import torch
 from gcnmpi.halo.pairs import ScoredPairs, place_pairs, who_scores
 from gcnmpi.layout.loading import places_of
 from gcnmpi.mpi.comm import agreed, slice_of
-from gcnmpi.nn.tasks.drawing import Drawer, drawer_of
+from gcnmpi.nn.tasks.drawing import Drawer, drawer_of, share_of_held_out
 from gcnmpi.options.config import from_table
 from gcnmpi.options.task import LINKS, LinkOptions
 from gcnmpi.run.opening import Opened
@@ -40,8 +40,8 @@ class ScoredHere(OfThisProcess):
     ends : (2, m) int64 tensor
         Numbers of the first and second vertex of each in the graph.
     relations : (m,) int64 tensor, or None
-        The relation of each, a negative's that of its positive; −1 of a negative that positives
-        have in common. None: the pairs have no relations.
+        The relation of each, a negative's that of its positive; of negatives that positives have in
+        common −1, unless the folder has theirs. None: the pairs have no relations.
     """
 
     def __init__(
@@ -119,18 +119,10 @@ class Pairs(OfThisProcess):
         For all ranks together.
         """
         comm = self._ranks.comm
-        ends: list[np.ndarray] = []
         with agreed(comm):
             if mask not in ("val", "test"):
                 raise UserError(f"pairs are held out to val or test, not to {mask!r}")
-        for kind in (self.set.positives, self.set.negatives):
-            every = kind.get(mask, np.zeros((0, 2), np.int64))
-            ends.append(np.asarray(every[slice_of(len(every), comm.rank, comm.size)], np.int64))
-        pairs, relations = np.concatenate(ends), self.set.relations.get(mask)
-        positive = np.arange(len(pairs)) < len(ends[0])
-        if relations is not None:
-            own = relations[slice_of(len(relations), comm.rank, comm.size)]
-            relations = np.append(own, np.full(len(ends[1]), -1))
+        pairs, positive, relations = share_of_held_out(self.set, mask, comm.rank, comm.size)
         return self._placed(pairs, positive, np.ones(len(pairs), bool), relations, lasts=True)
 
     @cached_property

@@ -21,7 +21,7 @@ from partition.pipeline.hard_candidates import with_hard_candidates
 from partition.reporting import tables
 from partition.reporting.describe import describe_pairs
 
-OF_A_SPLIT = ("split", "seed", "negatives", "candidates")
+OF_A_SPLIT = ("split", "seed", "negatives", "candidates", "relation")
 PARTS = [
     *((mask, "positives") for mask in MASKS),
     *((mask, "negatives") for mask in MASKS),
@@ -49,6 +49,7 @@ def _files(command: Any) -> Any:
 Examples:
   gcn-partition pairs G.graph --split 0.85,0.05,0.10
   gcn-partition pairs G.graph --split 0.7,0.1,0.2 --seed 1 --name links-1 --negatives 0
+  gcn-partition pairs shop.graph --split 0.8,0.1,0.1 --relation user,buys,item
   gcn-partition pairs collab.graph --from dataset/ogbl_collab
   gcn-partition pairs G.graph --train train.csv --val val.csv --test test.csv
   gcn-partition pairs kg.graph --from TRIPLES --columns source,relation,target
@@ -66,8 +67,8 @@ Examples:
 @click.option(
     "--directed/--undirected",
     default=None,
-    help="Whether an arc and its reverse are two pairs.  [default: as the graph; pairs with a "
-    "column of relations are two]",
+    help="Whether an arc and its reverse are two pairs.  [default: as the graph; pairs with "
+    "relations are two]",
 )
 @option(
     "--negatives",
@@ -80,6 +81,13 @@ Examples:
     "Vertices in place of the second one that each pair to validate or test on is ranked against; "
     "they are drawn when they are needed.",
     0,
+)
+@click.option(
+    "--relation",
+    multiple=True,
+    metavar="NAME",
+    help="Split the arcs of this relation; may be given several times.  [default: all but reverses "
+    "rev_NAME]",
 )
 @option(
     "--from whole",
@@ -108,7 +116,8 @@ def pairs(
     """Split the arcs of a graph into pairs to train on, validate on and test on, or read pairs.
 
     The graph keeps all arcs: gcnmpi leaves those to validate and test on out of M, both ways of
-    an undirected pair.
+    an undirected pair. Pairs of a graph with relations have that of their arc, and are split
+    relation by relation.
     """
     check_is_free(graph, name, force)
     whole, columns = options.pop("whole"), options.pop("columns")
@@ -119,7 +128,9 @@ def pairs(
     _check_options(reading, columns is not None or drop)
     stored = store.open_graph(graph)
     if directed is None:
-        related = columns is not None and RELATION in columns.replace(" ", "").split(",")
+        related = bool(stored.graph.relations)
+        if reading:
+            related = columns is not None and RELATION in columns.replace(" ", "").split(",")
         directed = stored.manifest.directed or related
     with common.working("reading" if reading else "drawing"):
         if reading:
@@ -141,12 +152,11 @@ def pairs(
 
 
 def _drawn(
-    stored: StoredGraph, directed: bool, name: str, split: str, seed: int, **options: int
+    stored: StoredGraph, directed: bool, name: str, relation: tuple[str, ...], **options: Any
 ) -> PairSet:
-    shares, graph_id = split.split(","), stored.manifest.id
-    return split_pairs(
-        stored.graph, shares, seed, directed, name=name, graph_id=graph_id, **options
-    )
+    shares, graph_id = options.pop("split").split(","), stored.manifest.id
+    facts: dict[str, Any] = {"directed": directed, "name": name, "graph_id": graph_id}
+    return split_pairs(stored.graph, shares, relations=relation, **facts, **options)
 
 
 def _check_options(reading: bool, of_files: bool) -> None:

@@ -8,6 +8,7 @@
         [train_negatives.npy val_negatives.npy test_negatives.npy]
         [val_candidates.npy test_candidates.npy]
         [train_relations.npy val_relations.npy test_relations.npy]
+        [val_negatives_relations.npy test_negatives_relations.npy]
 
 A set is written whole or not at all. The graph itself keeps all of its arcs.
 """
@@ -37,11 +38,12 @@ VERSION = 1
 AGAIN = "make the pairs again with gcn-partition pairs --force"
 REPLACED = ("second", "both")
 HELD_OUT = ("val", "test")
+OF_NEGATIVES = tuple(f"{mask}_negatives" for mask in HELD_OUT)  # in ``PairSet.relations``
 FILES = (
     *MASKS,
     *(f"{mask}_negatives" for mask in MASKS),
     *(f"{mask}_candidates" for mask in HELD_OUT),
-    *(f"{mask}_relations" for mask in MASKS),
+    *(f"{mask}_relations" for mask in (*MASKS, *OF_NEGATIVES)),
 )
 MAX_SEED = 2**63 - 1
 _AT_ONCE = 1 << 20  # pairs that are looked at at once
@@ -76,7 +78,8 @@ class PairSet:
     drawn : int
         Candidates of each positive that are drawn by hash when they are needed; 0: none.
     relations : mapping of "train", "val", "test" to (m,) int32
-        The relation of each positive; empty where there is one only.
+        The relation of each positive; empty where there is one only. And perhaps of
+        "val_negatives", "test_negatives": those of the negatives that positives have in common.
     relation_names : tuple of str
         The names of relations, where they are not their numbers.
     """
@@ -209,7 +212,7 @@ def read_pairs(path: str | os.PathLike[str], name: str, *, check: bool = True) -
         raise UserError(f"{folder}/pairs.json is damaged: it contradicts itself", AGAIN)
     by_kind: dict[str, dict[str, np.ndarray]] = {kind: {} for kind in _KINDS}
     for file, array in arrays.items():
-        by_kind[_kind(file)][file.partition("_")[0]] = array
+        by_kind[_kind(file)][_mask(file)] = array
     facts |= {"name": name, "relation_names": tuple(facts.get("relation_names", ()))}
     pairs = PairSet(**facts | by_kind)
     try:
@@ -280,7 +283,8 @@ def identified(pairs: PairSet) -> PairSet:
 
 def arrays_of(pairs: PairSet) -> dict[str, np.ndarray]:
     """The arrays of a set in C order, by the names of their files."""
-    named = {_file(mask, kind): getattr(pairs, kind).get(mask) for kind in _KINDS for mask in MASKS}
+    masks = (*MASKS, *OF_NEGATIVES)
+    named = {_file(mask, kind): getattr(pairs, kind).get(mask) for kind in _KINDS for mask in masks}
     return {name: np.ascontiguousarray(a) for name, a in named.items() if a is not None}
 
 
@@ -341,12 +345,13 @@ def _check_shapes(pairs: PairSet) -> None:
     if pairs.drawn < 0 or (pairs.drawn and pairs.seed is None):
         raise UserError("candidates that are drawn need a seed")
     sizes = {mask: len(array) for mask, array in pairs.positives.items()}
+    negatives = {f"{mask}_negatives": len(array) for mask, array in pairs.negatives.items()}
     if sizes.keys() != set(MASKS):
         raise UserError(f"positives are of {', '.join(sizes)}, not of {', '.join(MASKS)}")
     for name, array in arrays_of(pairs).items():
-        mask, kind = name.partition("_")[0], _kind(name)
+        mask, kind = _mask(name), _kind(name)
         if kind == "relations":
-            right = array.shape == (sizes[mask],)
+            right = array.shape == ((sizes | negatives).get(mask, 0),)
         elif kind == "candidates":
             right = array.ndim == 2 and len(array) == sizes[mask]
             right = right and not (pairs.replaced == "both" and array.shape[1] % 2)
@@ -356,7 +361,8 @@ def _check_shapes(pairs: PairSet) -> None:
                 right = right and not (len(array) % sizes[mask] if sizes[mask] else len(array))
         if not right or array.dtype.kind not in "iu":
             raise UserError(
-                f"{name} is {array.dtype} of shape {array.shape}, for {sizes[mask]:,} positives"
+                f"{name} is {array.dtype} of shape {array.shape}, "
+                f"for {sizes[mask.partition('_')[0]]:,} positives"
             )
 
 
@@ -423,7 +429,11 @@ def _file(mask: str, kind: str) -> str:
 
 
 def _kind(file: str) -> str:
-    return file.partition("_")[2] or "positives"
+    return file.rpartition("_")[2] if "_" in file else "positives"
+
+
+def _mask(file: str) -> str:
+    return file.rpartition("_")[0] or file
 
 
 def _linked(source: str, target: str) -> None:

@@ -8,13 +8,14 @@ pairs only, so each of several processes draws what it needs, and all draw the s
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from fractions import Fraction
 
 import numpy as np
 
 from partition.errors import UserError
 from partition.graph.content import content_id, excess_of
-from partition.graph.graph import MASKS, Graph, arc_pieces, index_dtype
+from partition.graph.graph import MASKS, Graph, arc_pieces, arcs, distinct, index_dtype
 from partition.graph.hashing import key, mixed, permuted
 from partition.graph.link_files import HELD_OUT as HELD_OUT
 from partition.graph.link_files import MAX_SEED
@@ -27,6 +28,7 @@ from partition.graph.link_files import list_pairs as list_pairs
 from partition.graph.link_files import read_pairs as read_pairs
 from partition.graph.link_files import remove_pairs as remove_pairs
 from partition.graph.link_files import write_pairs as write_pairs
+from partition.graph.relations import VertexTypes, names_of, place_of
 
 # Purposes of hashes.
 _ORDER, _NEGATIVES, _CANDIDATES = 1, 2, 3
@@ -38,24 +40,35 @@ def held_out(pairs: PairSet) -> np.ndarray:
     return np.concatenate([pairs.positives[mask] for mask in HELD_OUT])
 
 
-def drawn_candidates(pairs: PairSet, mask: str, rows: slice, n: int) -> np.ndarray:
+def drawn_candidates(
+    pairs: PairSet, mask: str, rows: slice, n: int, types: VertexTypes | None = None
+) -> np.ndarray:
     """Candidates of the positives ``rows`` of a mask, (rows, drawn) int64 vertices.
 
     Candidate c of positive i depends on the seed, the mask, i and c only. Each is uniform among
-    the n vertices but the two ends of the positive; one may come twice.
+    the n vertices, or those of the type of the second end, but the two ends of the positive; one
+    may come twice.
     """
     first, last, _ = rows.indices(len(pairs.positives[mask]))
-    ends = np.sort(np.asarray(pairs.positives[mask][first:last], np.int64), axis=1)
+    ends = np.asarray(pairs.positives[mask][first:last], np.int64)
+    of = VertexTypes(("",), (0, n)) if types is None else types
+    offsets, kinds = np.array(of.offsets), of.of(ends)
+    low, count = offsets[kinds[:, 1]], np.diff(offsets)[kinds[:, 1]]
+    # The ends that are not drawn, the smaller one first; the second one, where the first cannot be.
+    both = (kinds[:, 0] == kinds[:, 1]) & (ends[:, 0] != ends[:, 1])
+    ends = np.sort(np.where(both[:, np.newaxis], ends, ends[:, 1:]), axis=1)
     base = key(pairs.seed or 0, _CANDIDATES, MASKS.index(mask))
-    rest = n - 1 - (ends[:, 0] != ends[:, 1])
+    rest = count - 1 - both
     if pairs.drawn and len(ends) and rest.min() < 1:
-        raise UserError(f"candidates cannot be drawn: the graph has {n} vertices")
+        raise UserError(
+            f"candidates cannot be drawn: there are {count.min()} vertices to draw from"
+        )
     of_pair = mixed(np.arange(first, max(first, last)), base)
     of_number = np.arange(pairs.drawn, dtype=np.uint64)
     hashes = mixed(of_pair[:, None] + of_number, key(base, _CANDIDATES))
-    vertices = (hashes % rest[:, None].astype(np.uint64)).astype(np.int64)
+    vertices = (hashes % rest[:, None].astype(np.uint64)).astype(np.int64) + low[:, None]
     vertices += vertices >= ends[:, :1]
-    vertices += (vertices >= ends[:, 1:]) & (ends[:, :1] != ends[:, 1:])
+    vertices += (vertices >= ends[:, 1:]) & both[:, None]
     return vertices
 
 
@@ -69,17 +82,22 @@ def split_pairs(
     candidates: int = 0,
     name: str = "links",
     graph_id: str | None = None,
+    relations: Sequence[str] = (),
 ) -> PairSet:
     """Split the arcs of a graph at random into pairs to train on, validate on and test on.
+
+    Where arcs have relations, pairs keep theirs, and those of each relation are split for
+    themselves; so are negatives, between vertices of the types that the relation joins.
 
     Parameters
     ----------
     shares : three numbers
         Of the pairs that train, validate and test; they add up to 1. The shares of the last two
-        are rounded down, the others train.
+        are rounded down, of each relation, the others train.
     directed : bool
         Whether arcs are pairs as they are. Otherwise a pair is {u, v} with u < v, once, if there
-        is an arc one way or the other. Loops are no pairs.
+        is an arc one way or the other (of the relation, if it joins vertices of one type). Loops
+        are no pairs.
     negatives : int
         How many negatives, common to all, there are for each positive to validate or test on:
         distinct pairs that are no arcs, uniform among all of them.
@@ -87,36 +105,40 @@ def split_pairs(
         ``PairSet.drawn``.
     graph_id : str, optional
         ``Manifest.id`` of the graph, if it is known: it takes a while to be computed.
+    relations : sequence of str
+        Those whose arcs are pairs, by their names; empty: all but reverses, whose arcs leave M with
+        those that they belong to.
 
     Returns
     -------
     PairSet
-        Pairs of each mask in increasing order. Which pair is in which mask depends on the seed
-        and on the place of the pair among all.
+        Pairs of each mask in increasing order, one relation after the other. Which pair is in which
+        mask depends on the seed and on the place of the pair among all.
 
     Raises
     ------
     UserError
-        If the shares do not add up to 1, a number is out of range, or the graph has fewer pairs
-        without an arc than there are to be negatives.
+        If the shares do not add up to 1, a number is out of range, the graph has no such relation,
+        or fewer pairs without an arc than there are to be negatives.
     """
     parsed = parsed_shares(shares)
     if not 0 <= seed <= MAX_SEED:
         raise UserError(f"seed {seed} is outside 0..2^63-1")
     if negatives < 0 or candidates < 0:
         raise UserError("a number of negatives or candidates is not below 0")
-    found = _pairs_of(graph, directed)
-    sizes = [int(share * len(found)) for share in parsed[1:]]
-    mask_of = _masks_of(len(found), sizes, key(seed, _ORDER))
-    positives = {
-        mask: _from_keys(found[mask_of == number], graph.n) for number, mask in enumerate(MASKS)
-    }
-    wanted = [size * negatives for size in sizes]
-    drawn = non_arcs(graph, sum(wanted), len(found), directed, key(seed, _NEGATIVES))
-    given = {}
-    if negatives:
-        pieces = zip(HELD_OUT, np.split(drawn, wanted[:1]), strict=True)
-        given = {mask: _from_keys(np.sort(piece), graph.n) for mask, piece in pieces}
+    masks: dict[str, list[np.ndarray]] = {mask: [] for mask in MASKS}
+    common: dict[str, list[np.ndarray]] = {mask: [] for mask in HELD_OUT}
+    groups = _groups(graph, directed, relations)
+    for group in groups:
+        sizes = [int(share * len(group.found)) for share in parsed[1:]]
+        mask_of = _masks_of(len(group.found), sizes, key(seed, _ORDER, *group.numbers))
+        for number, mask in enumerate(MASKS):
+            masks[mask].append(_from_keys(group.found[mask_of == number], graph.n))
+        wanted, base = [size * negatives for size in sizes], key(seed, _NEGATIVES, *group.numbers)
+        drawn = non_arcs(graph, sum(wanted), directed, base, group.ends)
+        for mask, piece in zip(HELD_OUT, np.split(drawn, wanted[:1]), strict=True):
+            common[mask].append(_from_keys(np.sort(piece), graph.n))
+    of_groups = {**masks, **{f"{mask}_negatives": common[mask] for mask in HELD_OUT if negatives}}
     return identified(
         PairSet(
             name=name,
@@ -124,10 +146,19 @@ def split_pairs(
             id="",
             directed=directed,
             seed=seed,
-            made=f"split {','.join(map(str, shares))}",
-            positives=positives,
-            negatives=given,
+            made=" of ".join([f"split {','.join(map(str, shares))}", *relations]),
+            positives={mask: _joined(pieces) for mask, pieces in masks.items()},
+            negatives={mask: _joined(common[mask]) for mask in HELD_OUT if negatives},
             drawn=candidates,
+            relations={
+                file: np.repeat(
+                    np.array([group.numbers[0] for group in groups], np.int32),
+                    [len(piece) for piece in pieces],
+                )
+                for file, pieces in of_groups.items()
+                if graph.relations
+            },
+            relation_names=names_of(graph.relations),
         )
     )
 
@@ -162,30 +193,36 @@ def has_arcs(graph: Graph, pairs: np.ndarray, directed: bool = True) -> np.ndarr
     return found
 
 
-def non_arcs(graph: Graph, count: int, narcs: int, directed: bool, base: int) -> np.ndarray:
+def non_arcs(
+    graph: Graph, count: int, directed: bool, base: int, ends: tuple[range, range] | None = None
+) -> np.ndarray:
     """Keys of ``count`` distinct pairs that are no arcs of the graph, (count,) int64, as drawn.
 
     Pairs are numbered, and a permutation of their numbers is walked from its begin; arcs are left
     out. So the draw is uniform without replacement, and a longer one begins with a shorter one.
-    ``narcs`` is how many pairs are arcs; ``base`` the key of the permutation. A UserError if there
-    are too few.
+    ``base`` is the key of the permutation; ``ends`` are the vertices that the first and the second
+    end are among, which are all, or either the same or others. A UserError if there are too few.
     """
-    n = graph.n
-    total = n * (n - 1) // (1 if directed else 2)
-    if count > total - narcs:
-        raise UserError(
-            f"the graph has {total - narcs:,} pairs without an arc, {count:,} negatives are asked "
-            "for: it is too dense",
-            "give fewer --negatives, or 0 and --candidates",
-        )
+    first_of, second_of = ends or (range(graph.n), range(graph.n))
+    apart, size = first_of != second_of, len(second_of)
+    total = len(first_of) * size if apart else size * (size - 1) // (1 if directed else 2)
     found, have, start = [np.zeros(0, np.int64)], 0, 0
     while have < count:
+        if start == total:
+            raise UserError(
+                f"the graph has {have:,} pairs without an arc, {count:,} negatives are asked for: "
+                "it is too dense",
+                "give fewer --negatives, or 0 and --candidates",
+            )
         stop = min(total, start + min(_AT_ONCE, 2 * (count - have) + 64))
         numbers = permuted(np.arange(start, stop), total, base)
-        first, second = _directed_pair(numbers, n) if directed else _undirected_pair(numbers, n)
-        pairs = np.column_stack([first, second])
+        if apart:
+            first, second = np.divmod(numbers, size)
+        else:
+            first, second = (_directed_pair if directed else _undirected_pair)(numbers, size)
+        pairs = np.column_stack([first + first_of.start, second + second_of.start])
         pairs = pairs[~has_arcs(graph, pairs, directed)]
-        found.append(keys(pairs, n, directed))
+        found.append(keys(pairs, graph.n, directed or apart))
         have += len(pairs)
         start = stop
     return np.concatenate(found)[:count]
@@ -207,6 +244,46 @@ def _undirected_pair(numbers: np.ndarray, n: int) -> tuple[np.ndarray, np.ndarra
     large = row + n % 2
     other = column >= large
     return column - large * other, np.where(other, n - 1 + n % 2 - large, large)
+
+
+@dataclass(frozen=True)
+class _Group:
+    """Pairs that are split together: keys of them, increasing, and the vertices that ends can be.
+
+    ``numbers`` is that of their relation; empty where there is none.
+    """
+
+    found: np.ndarray
+    numbers: tuple[int, ...]
+    ends: tuple[range, range]
+
+
+def _groups(graph: Graph, directed: bool, names: Sequence[str]) -> list[_Group]:
+    """The pairs that the arcs of each relation make, or all arcs where there are none."""
+    types, kinds = graph.vertex_types, graph.arc_type
+    if types is None or kinds is None:
+        if names:
+            raise UserError(f"--relation {names[0]}: the graph has no relations", "leave it out")
+        every = range(graph.n)
+        return [_Group(_pairs_of(graph, directed), (), (every, every))]
+    chosen = [place_of(name, graph.relations, "--relation") for name in dict.fromkeys(names)]
+    order, source = np.argsort(kinds, kind="stable"), arcs(graph)
+    bounds = np.searchsorted(kinds[order], np.arange(len(graph.relations) + 1))
+    groups = []
+    for number in chosen or graph.schema.forward:
+        some = order[bounds[number] : bounds[number + 1]]
+        pairs = np.column_stack([source[some], graph.indices[some]])
+        one = graph.relations[number]
+        found = keys(
+            pairs[pairs[:, 0] != pairs[:, 1]], graph.n, directed or one.source != one.target
+        )
+        ends = types.range(one.source), types.range(one.target)
+        groups.append(_Group(distinct(found), (number,), ends))
+    return groups
+
+
+def _joined(pieces: list[np.ndarray]) -> np.ndarray:
+    return pieces[0] if len(pieces) == 1 else np.concatenate(pieces)
 
 
 def _pairs_of(graph: Graph, directed: bool) -> np.ndarray:

@@ -114,6 +114,17 @@ class Schema:
         number = {one: at for at, one in enumerate(self.relations)}
         return tuple(number.get(one.reverse(), -1) for one in self.relations)
 
+    @property
+    def turned(self) -> tuple[bool, ...]:
+        """Whether each relation is called the reverse of another one: ``rev_NAME`` of ``NAME``."""
+        named = (one.name.startswith(REVERSE) for one in self.relations)
+        return tuple(is_so and back >= 0 for is_so, back in zip(named, self.reverses, strict=True))
+
+    @property
+    def forward(self) -> tuple[int, ...]:
+        """The numbers of the relations but those that are called the reverse of another one."""
+        return tuple(number for number, turned in enumerate(self.turned) if not turned)
+
     def number_of(self, name: str) -> int:
         """The number of a type; a UserError if there is no such type."""
         if name not in self.types:
@@ -222,9 +233,7 @@ def number_relations(
     distinct = np.unique(np.concatenate(found)) if found else np.empty(0, np.int64)
     if known:
         places = np.array([place_of(str(name), known, where) for name in distinct], np.int64)
-        names = tuple(one.name for one in known)
-        if len(set(names)) < len(names):
-            names = tuple(map(str, known))
+        names = names_of(known)
     elif kinds == {"U"}:
         places, names = np.arange(len(distinct)), tuple(distinct.tolist())
     else:
@@ -233,6 +242,12 @@ def number_relations(
         return {mask: array.astype(np.int64, copy=False) for mask, array in columns.items()}, ()
     numbers = {mask: places[np.searchsorted(distinct, array)] for mask, array in columns.items()}
     return numbers, names
+
+
+def names_of(relations: Sequence[Relation]) -> tuple[str, ...]:
+    """The names of relations; "source,name,target" where several have one name."""
+    names = tuple(one.name for one in relations)
+    return names if len(set(names)) == len(names) else tuple(map(str, relations))
 
 
 def place_of(text: str, known: Sequence[Relation], where: str) -> int:

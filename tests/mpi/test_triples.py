@@ -17,7 +17,14 @@ from gcnmpi.planner.ranking import Candidate, Setting
 from gcnmpi.proof import links
 from gcnmpi.run.weights import read_weights
 from partition.graph.graph import arcs
-from partition.graph.links import PairSet, identified, left_out, read_pairs, write_pairs
+from partition.graph.links import (
+    PairSet,
+    identified,
+    left_out,
+    read_pairs,
+    split_pairs,
+    write_pairs,
+)
 from partition.graph.relations import Relation
 from partition.graph.store import open_graph, read_partition
 from partition.importing.readers.typed_source import RelationArcs, TypedSource
@@ -285,35 +292,43 @@ def typed(tmp_path_factory):
     for k in RANKS:
         store_parts(path, f"uneven-{k}", uneven_parts(graph.n, k), k, mixed=False)
     write_pairs(path, triples_of(path, "triples", relation_names=tuple(map(str, relations))))
+    for name, facts in {"split": {}, "drawn": {"negatives": 0, "candidates": 7}}.items():
+        write_pairs(path, split_pairs(graph, (0.7, 0.1, 0.2), 3, True, name=name, **facts))
     return path
 
 
+FILTERED, COMMON_NEGATIVES = "task.ranked=filtered", "task.metrics=auc,ap,hits@3,hits@24"
 TYPED = {
-    "rgcn-distmult": [*RGCN, "task.decoder=distmult"],
-    "gcn-transe": ["task.decoder=transe"],
-    "sage-concat": ["model.name=sage", "task.decoder=concat"],
-}
+    "rgcn-distmult": [*RGCN, "task.decoder=distmult", FILTERED],
+    "gcn-transe": ["task.decoder=transe", FILTERED],
+    "sage-concat": ["model.name=sage", "task.decoder=concat", FILTERED],
+    "rgcn-complex-split": [
+        *RGCN, "task.decoder=complex", "task.width=4", "task.pairs=split", COMMON_NEGATIVES,
+    ],
+    "gcn-dot-split": ["task.pairs=split", COMMON_NEGATIVES],
+    "gcn-transe-drawn": ["task.decoder=transe", "task.pairs=drawn"],
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("nranks", RANKS)
 def test_ranks_are_among_vertices_of_the_type(trained, typed, nranks):
-    """Of 18 users and 23 items: no positive is below the 24th."""
-    parts, filtered = None if nranks == 1 else f"uneven-{nranks}", "task.ranked=filtered"
+    """Of 18 users and 23 items: no positive is below the 24th. And of sets that are drawn."""
+    parts = None if nranks == 1 else f"uneven-{nranks}"
     wanted = {
-        name: latest(*COMMON, *some, filtered, "task.metrics=hits@3,hits@24")
-        for name, some in TYPED.items()
+        name: latest(*COMMON, "task.metrics=hits@3,hits@24", *some) for name, some in TYPED.items()
     }
     cases = {name: (typed, parts, of) for name, of in wanted.items()}
-    found = trained(nranks, cases, outputs=True)
-    pairs, graph = read_pairs(typed, "triples"), open_graph(typed).graph
+    found, graph = trained(nranks, cases, outputs=True), open_graph(typed).graph
     for name, settings in wanted.items():
         config = load_config(None, settings)
+        pairs = read_pairs(typed, config.task.pairs)
         curve = links.train(graph, pairs, "in", config, EPOCHS)
         metrics = links.LinkProblem(graph, pairs, "in", config).metrics(curve.weights)
         last = found[name]["metrics"][-1]
         assert {key: last[key] for key in metrics} == pytest.approx(metrics, rel=1e-10), name
-        assert last["test_hits@24"] == 1
+        assert last["test_hits@24"] == 1 or FILTERED not in settings
         assert last["test_hits@3"] < 1
+        np.testing.assert_allclose(found[name]["losses"], curve.losses, rtol=1e-10)
         for counted, predicted in found[name]["traffic"]:
             assert counted == predicted
 

@@ -13,6 +13,7 @@ from small_graphs import from_arcs, make_folder, random_graph
 
 from partition.errors import UserError
 from partition.graph import links
+from partition.graph.graph import arcs
 from partition.graph.links import (
     drawn_candidates,
     held_out,
@@ -22,7 +23,10 @@ from partition.graph.links import (
     split_pairs,
     write_pairs,
 )
+from partition.graph.relations import Relation
 from partition.graph.store import open_graph, write_graph
+from partition.importing.readers.typed_source import RelationArcs, TypedSource
+from partition.importing.typed import build_typed
 from partition.importing.vertex_data import VertexFiles, attach
 
 MASKS = ("train", "val", "test")
@@ -89,16 +93,16 @@ def test_negatives_are_distinct_and_no_arcs(graph, directed, seed, each):
 def test_all_pairs_without_an_arc_can_be_negatives():
     graph = from_arcs(7, [(u, v) for u in range(7) for v in range(u) if u + v > 3])
     free = 7 * 6 // 2 - graph.nnz
-    drawn = links.non_arcs(graph, free, graph.nnz, False, 5)
+    drawn = links.non_arcs(graph, free, False, 5)
     assert len(set(drawn.tolist())) == free
     # A longer draw begins with a shorter one.
-    np.testing.assert_array_equal(links.non_arcs(graph, 2, graph.nnz, False, 5), drawn[:2])
+    np.testing.assert_array_equal(links.non_arcs(graph, 2, False, 5), drawn[:2])
 
 
 def test_negatives_are_uniform():
     graph, counts = from_arcs(6, [(0, 1), (1, 0), (2, 3)]), np.zeros(36)
     for seed in range(3000):
-        counts[links.non_arcs(graph, 2, 2, False, links.key(seed, 1))] += 1
+        counts[links.non_arcs(graph, 2, False, links.key(seed, 1))] += 1
     free = counts[counts > 0]
     assert len(free) == 13
     assert abs(free - 6000 / 13).max() < 5 * np.sqrt(6000 / 13)
@@ -389,3 +393,95 @@ def test_orthogonal_features_are_those_of_torch(n, width):
     np.testing.assert_allclose(gram, np.eye(len(gram)), atol=1e-6)
     with pytest.raises(UserError, match="random:C"):
         attach(graph, VertexFiles(None, "orthogonal:3"))
+
+
+SHOP = {"user": 30, "item": 40}
+KNOWS, BUYS = Relation("user", "knows", "user"), Relation("user", "buys", "item")
+
+
+@pytest.fixture(scope="module")
+def shop():
+    """Users know users and buy items, with the reverses of both; there are loops."""
+    random, tables = np.random.default_rng(5), []
+    for one, count in ((KNOWS, 120), (BUYS, 200)):
+        most = [[SHOP[one.source]], [SHOP[one.target]]]
+        tables.append(RelationArcs(one, *random.integers(0, most, (2, count))))
+    return build_typed(TypedSource(SHOP, tables, format="test"), reverse=True)[0]
+
+
+def triples_in(graph, directed):
+    """The pairs of each relation that is no reverse, by Python's sets."""
+    found = {}
+    for u, v, r in zip(arcs(graph).tolist(), graph.indices.tolist(), graph.arc_type, strict=True):
+        one = graph.relations[r]
+        if u != v and not one.name.startswith("rev_"):
+            pair = (u, v) if directed or one == BUYS else (min(u, v), max(u, v))
+            found.setdefault(int(r), set()).add(pair)
+    return found
+
+
+@pytest.mark.parametrize("directed", [False, True])
+def test_pairs_of_relations_are_split_and_have_negatives_relation_by_relation(shop, directed):
+    expected, shares = triples_in(shop, directed), ("3/5", "1/10", "3/10")
+    made = split_pairs(shop, shares, 4, directed, 2)
+    assert made.relation_names == ("knows", "buys", "rev_knows", "rev_buys")
+    assert len(expected) == 2
+    for r, pairs in expected.items():
+        found, drawn = (
+            [as_tuples(of[mask][made.relations[f"{mask}{end}"] == r]) for mask in masks]
+            for of, masks, end in (
+                (made.positives, MASKS, ""), (made.negatives, MASKS[1:], "_negatives"),
+            )
+        )  # fmt: skip
+        assert sorted(pair for each in found for pair in each) == sorted(pairs)
+        sizes = [len(pairs) * share // 10 for share in (1, 3)]
+        assert [len(each) for each in found[1:]] == sizes
+        assert [len(each) for each in drawn] == [2 * size for size in sizes]
+        together = drawn[0] + drawn[1]
+        assert len(set(together)) == len(together)
+        assert not links.has_arcs(shop, np.array(together), directed).any()
+        one = shop.relations[r]
+        of = shop.vertex_types.range(one.source), shop.vertex_types.range(one.target)
+        assert all(u in of[0] and v in of[1] and u != v for u, v in together)
+        if not directed and one == KNOWS:
+            assert all(u < v for u, v in together)
+
+
+def test_held_out_arcs_of_a_split_leave_with_their_reverses(shop):
+    made = split_pairs(shop, SHARES, 4, True)
+    source, target = arcs(shop), np.asarray(shop.indices)
+    gone = links.left_out(made, source, target, shop.n, shop.arc_type, shop.schema.reverses)
+    assert np.count_nonzero(gone) == 2 * len(held_out(made))
+    names = np.array([one.name for one in shop.relations])[shop.arc_type[gone]]
+    counts = {name: np.count_nonzero(names == name) for name in set(names.tolist())}
+    assert counts["knows"] == counts["rev_knows"] > 0
+    assert counts["buys"] == counts["rev_buys"] > 0
+
+
+def test_drawn_candidates_are_of_the_type_of_the_second_end(shop):
+    made = split_pairs(shop, ("0", "0", "1"), 1, True, 0, candidates=300)
+    types = shop.vertex_types
+    found = drawn_candidates(made, "test", slice(None), shop.n, types)
+    for (u, v), row in zip(as_tuples(made.positives["test"]), found, strict=True):
+        of = types.range("item" if v in types.range("item") else "user")
+        assert set(row.tolist()) <= set(of) - {u, v}
+        assert len(set(row.tolist())) > len(of) - 5
+
+
+def test_some_relations_can_be_split(tmp_path, shop):
+    path = tmp_path / "shop.graph"
+    make_folder(path, shop)
+    facts = as_json("pairs", path, "--relation", "user,buys,item", "--name", "buys")
+    assert facts["directed"] is True
+    assert facts["made"] == "split 0.85,0.05,0.10 of user,buys,item"
+    made = read_pairs(path, "buys")
+    assert {mask: set(of.tolist()) for mask, of in made.relations.items()} == {
+        name: {1} for name in (*MASKS, "val_negatives", "test_negatives")
+    }
+    assert as_json("info", path, "buys") == facts
+    assert as_json("pairs", path)["positives"]["train"] > facts["positives"]["train"]
+    assert "sells" in refused("pairs", path, "--relation", "sells", "--force")
+    plain = make_folder(tmp_path / "plain.graph", random_graph(9, 30))
+    assert "has no relations" in refused("pairs", plain, "--relation", "buys")
+    both = ("--from", plain, "--relation", "buys", "--force")
+    assert "--relation draws pairs" in refused("pairs", path, *both)

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from gcnmpi.mpi.comm import slice_of
 from gcnmpi.options.task import LinkOptions, Negatives, negatives_of
 from partition.errors import UserError
 from partition.graph.hashing import key, mixed
@@ -167,3 +168,23 @@ def drawer_of(task: LinkOptions, pairs: PairSet, n: int, seed: int) -> Drawer:
     elif n < 2:
         raise UserError("task.negatives: a graph of one vertex has no pairs to draw")
     return Drawer(n, pairs, seed, VertexSampler(count, size, seed), negatives)
+
+
+def share_of_held_out(
+    pairs: PairSet, mask: str, rank: int, size: int
+) -> tuple[np.ndarray, np.ndarray, np.ndarray | None]:
+    """A rank's share of the positives of "val" or "test", and of the negatives in common.
+
+    (m, 2) int64 pairs, which of them are positives, and their relations, where pairs have some: −1
+    of negatives that have none.
+    """
+    none, negatives = np.zeros((0, 2), np.int64), f"{mask}_negatives"
+    both = pairs.positives[mask], pairs.negatives.get(mask, none)
+    mine = [np.asarray(every[slice_of(len(every), rank, size)], np.int64) for every in both]
+    found, positive = np.concatenate(mine), np.repeat([True, False], [len(of) for of in mine])
+    if not pairs.relations:
+        return found, positive, None
+    unknown = np.full(len(both[1]), -1, np.int32)
+    kinds = pairs.relations[mask], pairs.relations.get(negatives, unknown)
+    relations = np.concatenate([every[slice_of(len(every), rank, size)] for every in kinds])
+    return found, positive, relations

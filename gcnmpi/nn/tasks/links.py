@@ -96,11 +96,14 @@ def with_relations(config: Config, pairs: PairSet | None) -> Config:
             f"task.decoder = {task.decoder}: the pairs {pairs.name!r} have no relations",
             "import them with --columns source,relation,target",
         )
-    if any(len(pairs.negatives.get(mask, ())) for mask in HELD_OUT):
+    if any(
+        len(pairs.negatives.get(mask, ())) and f"{mask}_negatives" not in pairs.relations
+        for mask in HELD_OUT
+    ):
         raise UserError(
             f"the pairs {pairs.name!r} have negatives to validate or test on, which are of no "
             "relation",
-            "import them without, or set task.decoder_relations=1",
+            "leave these out (--negatives 0 of a split), or set task.decoder_relations=1",
         )
     return replace(config, task=task)
 

@@ -20,7 +20,7 @@ from gcnmpi.halo.pairs import ScoredPairs
 from gcnmpi.kernels.interface.kernel import Array
 from gcnmpi.mpi.comm import reduce_in_place, slice_of
 from gcnmpi.nn.metrics import pairs as metrics
-from gcnmpi.nn.tasks.drawing import CANDIDATES_AT_ONCE, RANKED_AT_ONCE
+from gcnmpi.nn.tasks.drawing import CANDIDATES_AT_ONCE, RANKED_AT_ONCE, share_of_held_out
 from gcnmpi.options.task import METRICS, chosen_metrics, hits_of, ranks_all
 from gcnmpi.run.evaluation import Logits
 from gcnmpi.run.links.filtered import FilteredRanks
@@ -85,18 +85,9 @@ class LinkEvaluation:
 
     def _placed(self, mask: str) -> tuple[ScoredPairs, np.ndarray]:
         """Positives and common negatives where they are scored; which are positives."""
-        comm, ends = self._problem.runtime.comm, []
-        relations = self._pairs.relations.get(mask)
-        for kind in (self._pairs.positives, self._pairs.negatives):
-            every = kind.get(mask, np.zeros((0, 2), np.int64))
-            mine = slice_of(len(every), comm.rank, comm.size)
-            ends.append(np.asarray(every[mine], np.int64))
-        pairs = np.concatenate(ends)
-        positive = np.arange(len(pairs)) < len(ends[0])
+        comm = self._problem.runtime.comm
+        pairs, positive, relations = share_of_held_out(self._pairs, mask, comm.rank, comm.size)
         keys = np.zeros(len(pairs), np.uint64)  # without dropout
-        if relations is not None:  # negatives are of none, and decoders of relations have none
-            mine = slice_of(len(relations), comm.rank, comm.size)
-            relations = np.append(relations[mine], np.zeros(len(ends[1]), np.int32))
         placed = self._decoder.place(pairs, keys, [positive], lasts=True, relations=relations)
         return placed, placed.given[0]
 
@@ -138,7 +129,8 @@ class LinkEvaluation:
             local.send(ends.T.reshape(-1))
             self._volume += local.volume(2 * len(ends))
             if given is None:
-                candidates = drawn_candidates(pairs, mask, some, len(parts))
+                types = problem.source.stored.graph.vertex_types
+                candidates = drawn_candidates(pairs, mask, some, len(parts), types)
             else:
                 candidates = np.asarray(given[some], np.int64)
             first = len(own) + np.arange(len(ends))
