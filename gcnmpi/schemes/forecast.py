@@ -307,7 +307,7 @@ def why_not_mixed(
 
 
 def mixed_metrics(partition: Partition, demand: Demand) -> Mapping[str, Metrics]:
-    """Those of the mixed exchange that a network asks for, by direction."""
+    """The metrics of the mixed exchange that a network asks for, by direction."""
     return partition.by_relation if demand.sums_groups else partition.mixed
 
 
