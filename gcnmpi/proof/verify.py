@@ -43,8 +43,8 @@ from gcnmpi.run.trainer import Result, train
 from gcnmpi.schemes.operations import SUMS
 from partition.errors import UserError
 from partition.graph.examples import examples_of
-from partition.graph.graph import UNLABELLED, Graph
-from partition.graph.metrics import measure
+from partition.graph.graph import UNLABELLED, Graph, merged
+from partition.graph.metrics import Metrics, measure
 from partition.graph.mixed_metrics import measure_mixed
 from partition.graph.store import open_graph, read_partition
 
@@ -152,10 +152,7 @@ def verify(
             checks.append(Check("halo dot test", gathered, tolerances.product, note))
         if difference is not None:
             checks.append(Check("finite differences", difference, tolerances.difference))
-        checks += steps
-        checks += traffic_checks(result.end)
-        checks += _metrics(problem, plans)
-        checks += rounded
+        checks += [*steps, *traffic_checks(result.end), *_metrics(problem, plans), *rounded]
     rest_until_all(comm, moved)
     return Verified(_facts(problem, result) if comm.rank == 0 else {}, comm.bcast(checks))
 
@@ -388,22 +385,23 @@ def _metrics(problem: Problem, plans: list[dict[str, int] | None]) -> Iterator[C
     if partition is None:
         return
     parts = read_partition(problem.source.stored.path, partition.name).parts
-    mixed = problem.scheme.describe().get("exchange") == "mixed"
-    # Training vertices are counted in the first split, whichever one was trained.
-    stored = open_graph(problem.source.stored.path, check=False)
-    graph, how, known = stored.merged, measure, partition.metrics
-    if mixed:
+    how, known, groups = measure, partition.metrics, False
+    if problem.scheme.describe().get("exchange") == "mixed":
         groups = problem.program.sums_groups
-        graph, known = (stored.graph, partition.by_relation) if groups else (graph, partition.mixed)
         how = partial(measure_mixed, by_relation=groups)
-    truth = asdict(metrics := how(graph, parts, partition.k, direction))
-    recorded = asdict(known[direction])
+        known = partition.by_relation if groups else partition.mixed
+
+    def measured(graph: Graph) -> Metrics:
+        return how(graph if groups else merged(graph), parts, partition.k, direction)
+
+    # Training vertices are those of the first split, whichever one was trained.
+    graph = open_graph(problem.source.stored.path, check=False).graph
+    truth, recorded = asdict(metrics := measured(graph)), asdict(known[direction])
     wrong = [key for key in truth if recorded.get(key) != truth[key]]
-    note = f"volume {metrics.volume:,} rows"
-    yield Check("recorded metrics", len(wrong), 0, ", ".join(wrong) or note)
+    note = ", ".join(wrong) or f"volume {metrics.volume:,} rows"
+    yield Check("recorded metrics", len(wrong), 0, note)
     if plans[0] is not None:
-        graph = links.training_graph(graph, problem.source.stored.pairs)
-        truth = asdict(how(graph, parts, partition.k, direction))
+        truth = asdict(measured(links.training_graph(graph, problem.source.stored.pairs)))
         errors = [
             abs(figure - truth[key][rank])
             for rank, plan in enumerate(plans)
