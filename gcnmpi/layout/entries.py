@@ -27,8 +27,8 @@ NO_ARC = -1
 """The number of the arc of an entry that stands for none."""
 
 UNKNOWN = "unknown"
-RELATION, GROUP, SHARE, TYPE, WHOLE_TYPE = OF_RELATIONS = (
-    "relation", "group", "share", "type", "type of whole",
+RELATION, GROUP, SHARE, PART, TYPE, WHOLE_TYPE = OF_RELATIONS = (
+    "relation", "group", "share", "part", "type", "type of whole",
 )  # fmt: skip
 ABSENT = {"i": UNLABELLED, "f": np.nan, "b": False}
 """The label of an entry that stands for no arc, and whether a mask has it, by the kind of array."""
@@ -60,12 +60,16 @@ class Groups:
         Where the entries of each begin.
     total : int
         Groups of all ranks' rows, each row counted once.
+    parts : (groups,) float64
+        The part that the entries of each make of those of all groups of its vertex that go the same
+        way, along relations or along reverses of these.
     """
 
     rows: np.ndarray
     relations: np.ndarray
     starts: np.ndarray
     total: int
+    parts: np.ndarray
 
     @property
     def keys(self) -> np.ndarray:
@@ -126,11 +130,13 @@ class EntryRows:
         All ranks call it together. An entry that stands for no arc has zeros; with ``loops`` of
         "mean", all self-loops have the mean of the other entries of their row, as float64; with
         ``UNKNOWN``, which is for labels and masks, it has none and is in none. ``GROUP`` gives the
-        relation of each group instead, and ``SHARE`` of each entry one over those of its group.
+        relation of each group instead, ``PART`` the part that each makes, and ``SHARE`` of each
+        entry one over those of its group.
         """
-        if loops in (GROUP, SHARE):
-            assert self.groups is not None, "entries are in no groups"
-            return self.groups.relations if loops == GROUP else self.groups.shares
+        if loops in (GROUP, PART, SHARE):
+            groups = self.groups
+            assert groups is not None, "entries are in no groups"
+            return {GROUP: groups.relations, PART: groups.parts, SHARE: groups.shares}[loops]
         found = self._bring(array)
         if loops == UNKNOWN:
             found[self.arcs == NO_ARC] = ABSENT[found.dtype.kind]
@@ -214,7 +220,7 @@ def load_entry_rows(
     places = np.arange(len(row))
     numbers = places - np.maximum.accumulate(np.where(again, 0, places))
     relations: Any = source.stored.graph.arc_type
-    starts, relation = np.empty(0, np.int64), np.empty(0, np.int32)
+    starts, relation, parts = np.empty(0, np.int64), np.empty(0, np.int32), np.empty(0)
     if demand.groups:
         relation = rows_of(relations)
         by_group = np.lexsort((relation, local_numbers(own, row)))  # stable
@@ -223,13 +229,26 @@ def load_entry_rows(
         begins = np.append(True, (row[1:] != row[:-1]) | (relation[1:] != relation[:-1]))
         starts = np.append(np.flatnonzero(begins[: len(row)]), len(row))
         relation = relation[starts[:-1]]
+        turned = np.array(source.stored.graph.schema.turned)[relation]
+        parts = parts_of(local_numbers(own, row[starts[:-1]]), turned, starts)
     everything = np.array([len(row), len(relation)])
     reduce_in_place(comm, everything)
     total, total_groups = (everything // len(owners(read[:0]))).tolist()
-    groups = Groups(row[starts[:-1]], relation, starts, total_groups) if demand.groups else None
+    of_groups = row[starts[:-1]], relation, starts, total_groups, parts
+    groups = Groups(*of_groups) if demand.groups else None
     stored = source.stored.graph.nnz
     of_type = vertices_of(source.stored, demand.type)
     return EntryRows(row, column, numbers, number, total, stored, rows_of, groups, of_type)
+
+
+def parts_of(vertex: np.ndarray, turned: np.ndarray, starts: np.ndarray) -> np.ndarray:
+    """:attr:`Groups.parts` of groups of entries, of which each is turned or not.
+
+    >>> parts_of(np.array([0, 0, 0, 1]), np.array([False, True, False, True]), np.arange(5))
+    array([0.5, 1. , 0.5, 1. ])
+    """
+    way, counts = 2 * vertex + turned, np.diff(starts)
+    return counts / np.bincount(way, weights=counts)[way]
 
 
 def local_numbers(ids: np.ndarray, some: np.ndarray) -> np.ndarray:

@@ -6,36 +6,18 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from gcnmpi.core.functions import AVERAGES, REDUCTIONS
-from gcnmpi.layout.entries import GROUP, OF_RELATIONS, RELATION, SHARE, TYPE, WHOLE_TYPE
+from gcnmpi.layout.entries import GROUP, OF_RELATIONS, PART, RELATION, SHARE, TYPE, WHOLE_TYPE
 from gcnmpi.layout.place import Space
 from gcnmpi.nn.operator import Parameter
-from gcnmpi.nn.operators.arcs import (
-    ArcInput,
-    EndDots,
-    HeadDots,
-    RowDots,
-    ScaleHeads,
-    Softmax,
-    WeighedSum,
-)
+from gcnmpi.nn.operators.arcs import ArcInput, EndDots, Softmax, WeighedSum
 from gcnmpi.nn.operators.degrees import ScaleByDegree
 from gcnmpi.nn.operators.dense import Linear
-from gcnmpi.nn.operators.elementwise import (
-    Activate,
-    Add,
-    Bias,
-    Columns,
-    Drop,
-    Maximum,
-    MeanOfHeads,
-    Scale,
-)
 from gcnmpi.nn.operators.neighbours import Aggregate, Attend, AttendV2, MaxAggregate
-from gcnmpi.nn.operators.norms import BatchNorm, LayerNorm, Normalize
 from gcnmpi.nn.operators.relations import LinearBy, MeanOf, ScaleBy
 from gcnmpi.nn.operators.spaces import Expand, Pick, Reduce, Source, Spread, Target
 from gcnmpi.nn.operators.triples import RowBy
-from gcnmpi.nn.structure import OTHER_WEIGHTS, Network, Writing
+from gcnmpi.nn.rowwise import RowWise
+from gcnmpi.nn.structure import OTHER_WEIGHTS, Network
 from partition.errors import UserError, check_name
 from partition.graph.relations import needs_relations
 
@@ -45,7 +27,7 @@ ATTENTION_STREAM = 1 << 20
 """Offset of the stream of dropout of attention, so that it has its own for every layer."""
 
 
-class Builder(Writing):
+class Builder(RowWise):
     """Writes a network; what its methods take and give are numbers of operators."""
 
     def linear(
@@ -161,15 +143,31 @@ class Builder(Writing):
     ) -> int:
         """For each row of ``like``, the row of its kind of a trained table (kinds, width).
 
-        It is ``value`` in the beginning, or uniform in ±1/√fan_in where that is given.
+        It is ``value`` in the beginning, which may be "glorot", or uniform in ±1/√fan_in where that
+        is given.
         """
         of_rows, kinds = self._kinds(like)
         shape = kinds, width
         if fan_in:
             self._random(name, shape, layer, "uniform", fan_in, width)
+        elif value == "glorot":
+            self._random(name, shape, layer, value, *shape)
         else:
             self._new(Parameter(name, shape, layer, value))
         return self._append(RowBy((of_rows,), width, self.layer(like), kinds, name))
+
+    def row_times(self, made: int, like: int, width: int, name: str, layer: int) -> int:
+        """The same for rows of ``like``, of the table that another value is ``made`` of, times W.
+
+        W is a trained matrix (columns of that table, width): it multiplies kinds, not rows.
+        """
+        rows, (of_rows, kinds) = self._operators[made], self._kinds(like)
+        assert isinstance(rows, RowBy)
+        assert rows.kinds == kinds
+        shape = rows.width, width
+        self._random(name, shape, layer, "glorot", *shape)
+        facts = kinds, rows.table, (*rows.maps, name)
+        return self._append(RowBy((of_rows,), width, self.layer(like), *facts))
 
     def scale_by_kind(self, x: int, factors: Sequence[float]) -> int:
         """Each row times the number of its kind, which is not trained."""
@@ -191,6 +189,24 @@ class Builder(Writing):
         """For each group of arcs, of one relation into a vertex, the mean of neighbours' rows."""
         return self.weighed_sum(self._of_arcs(SHARE), x, Space.GROUPS)
 
+    def weight_of_groups(self) -> int:
+        """For each group what :meth:`mean_by_relation` multiplies rows with, added up.
+
+        That is 1, and in a mini-batch what the factors of its arcs make of it.
+        """
+        return self.reduce(self._of_arcs(SHARE), "sum", to=Space.GROUPS)
+
+    def mean_by_direction(self, x: int, turned: bool) -> int:
+        """For each vertex the mean over arcs of x of their group, along relations or reverses.
+
+        Of the groups of relations that are reverses of others by their name, if they are
+        ``turned``, or of all other ones; 0 where there are none.
+        """
+        parts, of_kinds = self._of_arcs(PART), self.schema.turned
+        if not all(one is turned for one in of_kinds):
+            parts = self.scale_by_kind(parts, [float(one is turned) for one in of_kinds])
+        return self.reduce(self.scale_heads(parts, x), "sum")
+
     def mean_of(self, x: int, which: Sequence[int], type: int | None = None) -> int:
         """For each vertex the mean of neighbours' rows by each relation of ``which``, added up.
 
@@ -208,22 +224,6 @@ class Builder(Writing):
     def spread(self, x: int, type: int) -> int:
         """Rows of all vertices: x for those of the type of that number, 0 for others."""
         return self._append(Spread((x,), self.width(x), self.layer(x), type))
-
-    def columns(self, x: int, first: int, width: int) -> int:
-        """So many columns of x, from one on."""
-        if width == self.width(x):
-            return x
-        return self._append(Columns((x,), width, self.layer(x), first))
-
-    def bias(self, x: int, name: str, layer: int | None = None, fan_in: int = 0) -> int:
-        """x + 1·bᵀ, with b of 0 in the beginning, or uniform in ±1/√fan_in where that is given."""
-        at, width = self.layer(x), self.width(x)
-        own = max(1, at) if layer is None else layer
-        if fan_in:
-            self._random(name, (width,), own, "uniform", fan_in, width)
-        else:
-            self._constant(name, width, own, "0")
-        return self._append(Bias((x,), width, at, name))
 
     def aggregate(self, x: int) -> int:
         """M·x: the beginning of a layer."""
@@ -317,26 +317,6 @@ class Builder(Writing):
         source = source if self._spaces[source] is Space.WHOLE else self.expand(source)
         return self._append(EndDots((target, source), heads, self.layer(source)))
 
-    def row_dots(self, x: int, y: int, heads: int) -> int:
-        """For each row and head the dot product of x and y."""
-        return self._append(RowDots((x, y), heads, max(self.layer(x), self.layer(y))))
-
-    def scale_heads(self, values: int, x: int) -> int:
-        """Rows of x, each head's columns times a number of ``values``."""
-        layer = max(self.layer(values), self.layer(x))
-        return self._append(ScaleHeads((values, x), self.width(x), layer))
-
-    def head_dots(self, x: int, name: str, heads: int, layer: int) -> int:
-        """For each row and head the dot product with a trained vector, stored (1, heads, …)."""
-        width = self.width(x)
-        stored = (1, heads, width // heads)
-        self._random(name, (width,), layer, "glorot", heads, width // heads, stored=stored)
-        return self._append(HeadDots((x,), heads, self.layer(x), name))
-
-    def multiply(self, x: int, y: int) -> int:
-        """Entry by entry x ⊙ y."""
-        return self.scale_heads(x, y)
-
     def scale_by_degree(self, x: int, kind: str, name: str) -> int:
         """Rows of vertices times a function of their degree, of ``SCALERS``; x for "identity".
 
@@ -351,66 +331,6 @@ class Builder(Writing):
             if mean not in self._parameters:
                 self._constant(mean, 1, max(1, self.layer(x)), average, trained=False)
         return self._append(ScaleByDegree((x,), self.width(x), self.layer(x), kind, *means))
-
-    def mean_of_heads(self, x: int, heads: int) -> int:
-        """The mean of equally wide groups of columns."""
-        return self._append(MeanOfHeads((x,), self.width(x) // heads, self.layer(x), heads))
-
-    def add(self, x: int, y: int) -> int:
-        """The sum x + y."""
-        return self._append(Add((x, y), self.width(x), max(self.layer(x), self.layer(y))))
-
-    def sum(self, terms: Sequence[int]) -> int:
-        """The sum of one or more matrices."""
-        total, *others = terms
-        for term in others:
-            total = self.add(total, term)
-        return total
-
-    def scale(self, x: int, factor: float, epsilon: str = "", start: float = 0.0) -> int:
-        """(factor + ε)·x, with a trained ε (1,) that begins at ``start`` if it has a name."""
-        layer = self.layer(x)
-        if epsilon:
-            self._constant(epsilon, 1, layer + 1, repr(start))
-        return self._append(Scale((x,), self.width(x), layer, factor, epsilon))
-
-    def maximum(self, terms: Sequence[int]) -> int:
-        """The entry-wise maximum of one or more matrices."""
-        layer = max(self.layer(x) for x in terms)
-        return self._append(Maximum(tuple(terms), self.width(terms[0]), layer))
-
-    def activate(self, x: int, kind: str, name: str = "", slope: float = 0.01) -> int:
-        """f(x), or x for "none"; ``name`` is that of the slope of "prelu", which starts at 0.25."""
-        if kind == "none":
-            return x
-        layer, parameter = self.layer(x), ""
-        if kind == "prelu":
-            parameter = name
-            self._constant(name, 1, max(1, layer), "0.25")
-        return self._append(Activate((x,), self.width(x), layer, kind, slope, parameter))
-
-    def drop(self, x: int, p: float, stream: int) -> int:
-        """Dropout; nothing where p is 0."""
-        if not p:
-            return x
-        return self._append(Drop((x,), self.width(x), self.layer(x), p, stream))
-
-    def layer_norm(self, x: int, name: str) -> int:
-        """Parameters ``name.weight`` and ``name.bias``."""
-        return self._append(LayerNorm((x,), self.width(x), self.layer(x), *self._affine(x, name)))
-
-    def batch_norm(self, x: int, name: str) -> int:
-        """Parameters ``name.weight``, ``.bias``, ``.running_mean`` and ``.running_var``."""
-        layer, width, names = self.layer(x), self.width(x), self._affine(x, name)
-        mean, variance = (
-            self._constant(f"{name}.running_{moment}", width, max(1, layer), value, trained=False)
-            for moment, value in (("mean", "0"), ("var", "1"))
-        )
-        return self._append(BatchNorm((x,), width, layer, *names, mean=mean, variance=variance))
-
-    def normalize(self, x: int) -> int:
-        """Each row divided by its length."""
-        return self._append(Normalize((x,), self.width(x), self.layer(x)))
 
     def _of_arcs(self, given: str, width: int = 1) -> int:
         """An input of arcs, once; a UserError if it is of relations, and there are none."""

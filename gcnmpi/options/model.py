@@ -63,6 +63,7 @@ NETWORKS = Networks(
         "mgn": "gcnmpi.nn.networks.mgn:build",
         "rgcn": "gcnmpi.nn.networks.rgcn:build",
         "rgat": "gcnmpi.nn.networks.rgat:build",
+        "compgcn": "gcnmpi.nn.networks.compgcn:build",
         "hetero": "gcnmpi.nn.networks.hetero:build",
         "hgt": "gcnmpi.nn.networks.hgt:build",
         "sehgnn": "gcnmpi.nn.networks.sehgnn:build",
@@ -89,6 +90,7 @@ MATRICES = Registry(
         "mgn": "gcnmpi.nn.networks.gin:matrix",
         "rgcn": "gcnmpi.nn.networks.rgcn:matrix",
         "rgat": "gcnmpi.nn.networks.rgcn:matrix",
+        "compgcn": "gcnmpi.nn.networks.rgcn:matrix",
         "hetero": "gcnmpi.nn.networks.rgcn:matrix",
         "hgt": "gcnmpi.nn.networks.rgcn:matrix",
         "sehgnn": "gcnmpi.nn.networks.rgcn:matrix",
@@ -308,22 +310,38 @@ class MeshOptions(HiddenOptions):
 
 @options_of("model")
 class BasesOptions(ConvolutionOptions):
-    """Of networks whose weights of relations may be made of fewer numbers."""
+    """Of networks whose weights or vectors of relations may be sums of fewer ones."""
 
     bases: int = key(
-        0, "rgcn, rgat: weights of relations are sums of so many matrices; 0: each has its own",
-        low=0, below=2**16, example=30,
+        0, "rgcn, rgat, compgcn: weights (compgcn: vectors) of relations are sums of so many; "
+        "0: each has its own", low=0, below=2**16, example=30,
     )  # fmt: skip
+
+
+@options_of("model")
+class CompgcnOptions(BasesOptions):
+    """Of CompGCN, with a vector for each relation."""
+
+    composition: str = key(
+        "mult", "compgcn: how a neighbour and a relation are composed: x − z, x ⊙ z or circular "
+        "correlation", choices=("sub", "mult", "corr"),
+    )  # fmt: skip
+
+
+@options_of("model")
+class BlocksOptions(BasesOptions):
+    """Of networks whose weights of relations may have blocks."""
+
     blocks: int = key(1, "rgcn, rgat: blocks on the diagonal of each weight", low=1, below=2**16)
 
 
 @options_of("model")
-class RelationOptions(RootOptions, BasesOptions):
+class RelationOptions(RootOptions, BlocksOptions):
     """Of R-GCN, with a weight for each relation."""
 
 
 @options_of("model")
-class RgatOptions(ConcatOptions, SlopeOptions, BasesOptions):
+class RgatOptions(ConcatOptions, SlopeOptions, BlocksOptions):
     """Of relational graph attention."""
 
     softmax: str = key(
@@ -392,7 +410,7 @@ class SehgnnOptions(SignOptions):
 @options_of("model")
 class OwnOptions(
     SageOptions, GinOptions, AttentionOptions, TransformerOptions, PnaOptions, MeshOptions,
-    RelationOptions, RgatOptions, HeteroOptions, GcniiOptions, AppnpOptions,
+    RelationOptions, RgatOptions, CompgcnOptions, HeteroOptions, GcniiOptions, AppnpOptions,
 ):  # fmt: skip
     """Of a user's network, which may read any."""
 
@@ -418,6 +436,7 @@ NETWORKS.options.update(
     mgn=(MeshOptions,),
     rgcn=(RelationOptions,),
     rgat=(RgatOptions,),
+    compgcn=(CompgcnOptions,),
     hetero=(HeteroOptions,),
     hgt=(ScoreOptions,),
     sehgnn=(SehgnnOptions,),

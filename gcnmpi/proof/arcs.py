@@ -7,6 +7,7 @@ the operators is told in :mod:`gcnmpi.nn.operators.spaces` and :mod:`gcnmpi.nn.o
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from itertools import accumulate
 
 import numpy as np
 
@@ -22,7 +23,7 @@ from gcnmpi.nn.operators.arcs import (
 )
 from gcnmpi.nn.operators.relations import LinearBy, MeanOf, ScaleBy
 from gcnmpi.nn.operators.spaces import Expand, Pick, Reduce, Source, Spread, Target
-from gcnmpi.nn.operators.triples import ComplexProduct, RowBy
+from gcnmpi.nn.operators.triples import ComplexProduct, Correlation, RowBy
 from gcnmpi.proof.passes import ArcRows, Arrays, Backward, Gradients, Pass
 from partition.graph.examples import ARCS, VERTICES
 
@@ -38,7 +39,7 @@ def rows_of(operator: Operator, inputs: Sequence[str]) -> str:
     if isinstance(operator, ArcInput):
         if operator.given.startswith("type"):
             return VERTICES
-        return GROUPS if operator.given == "group" else ARCS
+        return GROUPS if operator.given in ("group", "part") else ARCS
     if isinstance(operator, Source | EndDots):
         return ARCS
     if isinstance(operator, Pick | Spread):
@@ -50,7 +51,10 @@ def rows_of(operator: Operator, inputs: Sequence[str]) -> str:
 
 def arcs_of(operator: Operator, arcs: ArcRows, rows: Sequence[str]) -> ArcRows:
     """The arcs as an operator sees them, whose inputs and value have ``rows``."""
-    if GROUPS not in (*rows, _ROWS.get(getattr(operator, "within", ""))):
+    if isinstance(operator, ArcInput) or GROUPS not in (
+        *rows,
+        _ROWS.get(getattr(operator, "within", "")),
+    ):
         return arcs
     goes_over_arcs = ARCS in rows or isinstance(operator, WeighedSum | EndDots)
     return arcs.grouped if goes_over_arcs else arcs.of_groups
@@ -245,14 +249,29 @@ def _scale_by(op: ScaleBy, x: list, w: Arrays, run: Pass) -> Made:
 
 
 def _row_by(op: RowBy, x: list, w: Arrays, run: Pass) -> Made:
-    kinds, table = x[0][:, 0].astype(int), w[op.table]
+    kinds, arrays = x[0][:, 0].astype(int), [w[name] for name in op.parameters]
+    tables = list(accumulate(arrays, np.matmul))
 
     def backward(g: np.ndarray) -> Gradients:
-        found = np.zeros_like(table)
-        np.add.at(found, kinds, g)
-        return [np.zeros_like(x[0])], {op.table: found}
+        back, found = np.zeros_like(tables[-1]), {}
+        np.add.at(back, kinds, g)
+        for name, before, matrix in zip(op.maps[::-1], tables[-2::-1], arrays[:0:-1], strict=True):
+            back, found[name] = back @ matrix.T, before.T @ back
+        return [np.zeros_like(x[0])], {**found, op.table: back}
 
-    return table[kinds], backward
+    return tables[-1][kinds], backward
+
+
+def _correlation(op: Correlation, x: list, w: Arrays, run: Pass) -> Made:
+    """From the sum, with x₂ as a circulant matrix of each row."""
+    turns = np.arange(op.width)
+    turned = x[1][:, (turns[:, np.newaxis] + turns) % op.width]  # (rows, i, k): x₂[i + k]
+
+    def backward(g: np.ndarray) -> Gradients:
+        back = g[:, (turns[:, np.newaxis] - turns) % op.width]  # (rows, m, i): g[m − i]
+        return [np.einsum("eik,ek->ei", turned, g), np.einsum("emi,ei->em", back, x[0])], {}
+
+    return np.einsum("ei,eik->ek", x[0], turned), backward
 
 
 def _complex_product(op: ComplexProduct, x: list, w: Arrays, run: Pass) -> Made:
@@ -297,5 +316,6 @@ ARC_RULES: Mapping[type[Operator], Callable[..., Made]] = {
     Pick: _pick,
     Spread: _spread,
     RowBy: _row_by,
+    Correlation: _correlation,
     ComplexProduct: _complex_product,
 }

@@ -33,6 +33,7 @@ class ArcRows:
     relation: np.ndarray  # (arcs,) its number, 0 too
     places: np.ndarray  # (stored arcs,) where those of the graph are among them
     types: np.ndarray | None = None  # (n,) the number of the type of each vertex
+    turned: np.ndarray | None = None  # (relations,) whether each is the reverse of another
     rows: int | None = None  # how many rows they lead to, if these are not the vertices
 
     @classmethod
@@ -61,7 +62,8 @@ class ArcRows:
         places = np.argsort(order)[: graph.nnz]
         keys = entry_keys(i, j, numbers)
         types = None if graph.vertex_types is None else graph.vertex_types.of(np.arange(graph.n))
-        return cls(graph.n, i, j, keys, given[order], kinds[order], places, types)
+        turned = np.array(graph.schema.turned)
+        return cls(graph.n, i, j, keys, given[order], kinds[order], places, types, turned)
 
     @property
     def degrees(self) -> np.ndarray:
@@ -104,6 +106,12 @@ class ArcRows:
             return self.relation[:, np.newaxis].astype(float)
         if what == "group":
             return self.groups[0][:, 1:].astype(float)
+        if what == "part":
+            assert self.turned is not None
+            ways = self.n * self.turned[self.relation] + self.target
+            of_groups = np.bincount(self.groups[1])
+            first = np.unique(self.groups[1], return_index=True)[1]
+            return (of_groups / np.bincount(ways)[ways[first]])[:, np.newaxis]
         if what.startswith("type"):
             assert self.types is not None
             return self.types[:, np.newaxis].astype(float)

@@ -49,7 +49,7 @@ def own_arc_features(comm: Comm, stored: StoredGraph, load: Load) -> np.ndarray:
 
 
 def own_relations(comm: Comm, stored: StoredGraph, load: Load) -> np.ndarray:
-    """Rows of relations, or shares of them, (rows, 1), as ``load`` gives them; or a UserError.
+    """Rows of relations, or shares and parts, (rows, 1), as ``load`` gives them; or a UserError.
 
     Or if one is of a relation that there is not.
     """

@@ -24,7 +24,7 @@ from gcnmpi.halo.product import HaloProduct, Operand
 from gcnmpi.halo.rows import ExchangedHalo, Halo
 from gcnmpi.kernels.epilogues import Epilogue
 from gcnmpi.kernels.interface.kernel import Array, Kernel
-from gcnmpi.layout.entries import GROUP, SHARE, EntryRows, Groups
+from gcnmpi.layout.entries import GROUP, PART, SHARE, EntryRows, Groups
 from gcnmpi.layout.loading import OwnRows, Readable, load_parts
 from gcnmpi.layout.place import Block, Place, Space
 from gcnmpi.layout.runtime import Runtime
@@ -427,11 +427,12 @@ class BatchScheme(WholeRows):
         return self._operands[layer, folds]
 
     def arcs_of(self, given: str, place: Place) -> np.ndarray:
-        """Relations or shares of arcs, or relations of groups: a number for each row of a place."""
+        """Relations or shares of arcs, relations or parts of groups: a number for each row."""
         arcs = self._arcs(place)
         if given == SHARE:
             return self._batch.layers[self._layer(place.layer)].matrix.data
-        return arcs.groups.relations if given == GROUP else arcs.relations
+        of_groups = {GROUP: arcs.groups.relations, PART: arcs.groups.parts}
+        return of_groups.get(given, arcs.relations)
 
     def _arcs(self, place: Place) -> Arcs:
         arcs = self._batch.layers[self._layer(place.layer)].arcs

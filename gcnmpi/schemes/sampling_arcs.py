@@ -31,7 +31,8 @@ class Arcs:
     some : (kept,) int64
         Which of these they are.
     groups : Groups
-        Of what is kept; relations that keep no arc of a row have none. ``total`` is this rank's.
+        Of what is kept; relations that keep no arc of a row have none. ``total`` is this rank's,
+        ``parts`` are those of all arcs.
     """
 
     every: EntryRows
@@ -89,7 +90,8 @@ class ArcEntries:
         of_rows = np.repeat(np.arange(len(rows)), counts)[at]
         indptr = pointers(np.bincount(of_rows, minlength=len(rows)))
         relations = self._groups.relations[held]
-        found = Groups(self._groups.rows[held], relations, begins, len(held))
+        facts = begins, len(held), self._groups.parts[held]
+        found = Groups(self._groups.rows[held], relations, *facts)
         columns = self.matrix.indices[some].astype(np.int32)
         values = (factors / np.repeat(sizes, kept)).astype(self._dtype)
         return (indptr, columns, values), Arcs(self._every, some, found)

@@ -115,13 +115,15 @@ class Schema:
         return tuple(number.get(one.reverse(), -1) for one in self.relations)
 
     @property
+    def turned(self) -> tuple[bool, ...]:
+        """Whether each relation is called the reverse of another one: ``rev_NAME`` of ``NAME``."""
+        named = (one.name.startswith(REVERSE) for one in self.relations)
+        return tuple(is_so and back >= 0 for is_so, back in zip(named, self.reverses, strict=True))
+
+    @property
     def forward(self) -> tuple[int, ...]:
         """The numbers of the relations but those that are called the reverse of another one."""
-        return tuple(
-            number
-            for number, (one, reverse) in enumerate(zip(self.relations, self.reverses, strict=True))
-            if reverse < 0 or not one.name.startswith(REVERSE)
-        )
+        return tuple(number for number, turned in enumerate(self.turned) if not turned)
 
     def number_of(self, name: str) -> int:
         """The number of a type; a UserError if there is no such type."""

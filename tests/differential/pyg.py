@@ -7,7 +7,8 @@ and labels, features of arcs if those of networks are to be read, and a partitio
 ranks; without folders, Cora and cit-HepPh of GCNMPI_DATA or ``../shared/data`` are imported, and a
 mesh is made. Compared is the program on so many ranks, or the oracle in place of 0. The modules
 here are written with PyTorch Geometric's layers and have their names, so that ``load_state_dict``
-is strict; MeshGraphNet is the plain PyTorch program of ``scripts/peers``. Float64; the exit code is
+is strict; MeshGraphNet is the plain PyTorch program of ``scripts/peers``, and CompGCN is written
+from its formula. Float64; the exit code is
 1 if anything is further apart than 1e-10, relative to the largest entry of its array.
 """
 
@@ -46,7 +47,7 @@ from partition.graph.store import open_graph
 ROOT = Path(__file__).parents[2]
 sys.path.append(str(ROOT / "scripts"))
 from peers.mesh_graph_net import MeshGraphNet  # noqa: E402 (found there only)
-from typed_layers import Hetero, Hgt, Rgat  # noqa: E402
+from typed_layers import CompGcn, Hetero, Hgt, Rgat  # noqa: E402
 
 DATA = Path(os.environ.get("GCNMPI_DATA") or ROOT.parent / "shared" / "data")
 GRAPHS = {  # as gcn-partition imports them, with random features of arcs
@@ -121,6 +122,9 @@ CASES: dict[str, dict[str, Any]] = {
     "rgat": {"heads": 4, "out_heads": 2, "norm": "batch", "residual": "linear"},
     "rgat within": {"heads": 2, "bases": 3, "softmax": "relation", "norm": "layer"},
     "rgat blocks": {"heads": 4, "blocks": 4, "concat": False, "linear_after": True},
+    "compgcn": {"norm": "batch", "residual": "linear"},
+    "compgcn sub": {"composition": "sub", "bases": 3, "norm": "layer", "linear_after": True},
+    "compgcn corr": {"composition": "corr", "residual": "identity", "linear_before": True},
     "hetero": {"norm": "batch", "residual": "linear"},
     "hetero rootless": {"root_weight": False, "norm": "layer"},
     "hetero gat": {"convolution": "gat", "heads": 4, "out_heads": 2, "norm": "layer"},
@@ -133,7 +137,7 @@ CASES: dict[str, dict[str, Any]] = {
 }  # fmt: skip
 
 
-OF_RELATIONS = ("rgcn", "rgat", "hetero", "hgt")
+OF_RELATIONS = ("rgcn", "rgat", "compgcn", "hetero", "hgt")
 
 
 @click.command()
@@ -351,6 +355,12 @@ class Net(torch.nn.Module):
             self.lins = ModuleList(layers)
         else:
             self.convs = ModuleList(layers)
+        if name == "compgcn":
+            count, first = len(graph.relations), hidden[0] if model.linear_before else features
+            shapes = {"rel_wt": (count, model.bases), "rel_basis": (model.bases, first)}
+            shapes = shapes if model.bases else {"init_rel": (count, first)}
+            for parameter, shape in shapes.items():
+                self.register_parameter(parameter, torch.nn.Parameter(torch.zeros(shape)))
         self.norms = ModuleList([_norm(model.norm, width) for width in hidden])
         if model.activation == "prelu":
             self.acts = ModuleList([torch.nn.PReLU() for _ in hidden])
@@ -410,6 +420,9 @@ class Net(torch.nn.Module):
         if model.name in ("hetero", "hgt"):
             kind = {"hetero": Hetero, "hgt": Hgt}[model.name]
             return kind(self.graph, model, d_in, width, last)
+        if model.name == "compgcn":
+            layers = len(model.hidden) + (not model.linear_after)
+            return CompGcn(self.graph, model, d_in, width, k == layers - 1)
         if model.name == "gcnii":
             return pyg.GCN2Conv(width, model.alpha, model.theta, k + 1)
         return Linear(d_in, width)
@@ -434,13 +447,18 @@ class Net(torch.nn.Module):
             x = self.lin_in(x)
         if model.name == "gcnii":
             x = first = torch.relu(self.lins[0](x))
+        if model.name == "compgcn":
+            z = self.rel_wt @ self.rel_basis if model.bases else self.init_rel
         xs = []
         linear = model.name in ("mlp", "appnp")
         layers = self.lins if linear else self.convs
         for k, layer in enumerate(layers):
             arguments = (first, edges) if model.name == "gcnii" else (() if linear else (edges,))
             arguments += () if of_arcs is None else (of_arcs,)
-            y = layer(x, *arguments)
+            if model.name == "compgcn":
+                y, z = layer(x, *arguments, z), layer.vectors(z) if hasattr(layer, "w_rel") else z
+            else:
+                y = layer(x, *arguments)
             if model.residual == "linear":
                 y = y + self.residuals[str(k)](x)
             elif model.residual == "identity" and x.shape == y.shape:

@@ -6,6 +6,7 @@ them: so gradients come back to these arrays.
 
 from __future__ import annotations
 
+import numpy as np
 import torch
 import torch_geometric.nn as pyg
 from torch.func import functional_call
@@ -168,6 +169,55 @@ class Hgt(TypedLayer):
         y = own["out_lin.bias"][place].expand(len(x), -1)
         gate = own["skip"][place].sigmoid() if self.skips else 1
         return gate * y + (1 - gate) * x if self.skips else y
+
+
+class CompGcn(torch.nn.Module):
+    """One layer of CompGCN (Vashishth et al. 2020) with a message of every arc, from its formula.
+
+    PyTorch Geometric has none. The vectors of relations are the network's, and what is left of them
+    for the next layer is what ``vectors`` gives.
+    """
+
+    def __init__(self, graph: Graph, model: ModelConfig, d_in: int, width: int, last: bool) -> None:
+        super().__init__()
+        assert graph.vertex_types is not None
+        names, self.composition = [one.name for one in graph.relations], model.composition
+        self.back = torch.tensor([n.startswith("rev_") and n[4:] in names for n in names])
+        self.types = torch.tensor(graph.vertex_types.of(np.arange(graph.n)))
+        weights = {False: "w_out", True: "w_in"}
+        self.ways = {way: weights[way] for way in set(self.back.tolist())}
+        shapes: Shapes = {"loop_rel": (len(graph.schema.types), d_in), "w_loop": (d_in, width)}
+        shapes |= dict.fromkeys(self.ways.values(), (d_in, width))
+        shapes["bias"] = (width,)
+        if not last:
+            shapes["w_rel"] = d_in, width
+        for name, shape in shapes.items():
+            self.register_parameter(name, torch.nn.Parameter(torch.zeros(shape)))
+
+    def forward(
+        self, x: torch.Tensor, edges: torch.Tensor, kinds: torch.Tensor, z: torch.Tensor
+    ) -> torch.Tensor:
+        """The rows of all vertices."""
+        y = self._composed(x, self.loop_rel[self.types]) @ self.w_loop + self.bias
+        for way, name in self.ways.items():
+            some = self.back[kinds] == way
+            (source, target), of_arcs = edges[:, some], z[kinds[some]]
+            messages = self._composed(x[source], of_arcs) @ getattr(self, name)
+            sums = torch.zeros_like(y).index_add(0, target, messages)
+            y = y + sums / torch.bincount(target, minlength=len(x)).clamp(min=1)[:, None]
+        return y
+
+    def vectors(self, z: torch.Tensor) -> torch.Tensor:
+        """The vectors of relations for the next layer."""
+        return z @ self.w_rel
+
+    def _composed(self, x: torch.Tensor, z: torch.Tensor) -> torch.Tensor:
+        if self.composition == "sub":
+            return x - z
+        if self.composition == "mult":
+            return x * z
+        columns = [(x * z.roll(-k, dims=1)).sum(dim=1) for k in range(x.shape[1])]
+        return torch.stack(columns, dim=1)
 
 
 class Rgat(pyg.RGATConv):

@@ -13,13 +13,14 @@ from partition.importing.typed import build_typed
 TRAFFIC = {f"{when} {what}" for when in ("training", "evaluation")
            for what in ("bytes", "received", "messages")}  # fmt: skip
 COUNTS = {"paper": 23, "author": 17, "venue": 5, "field": 4}
-# Arcs of each relation, as many as it has: none of one, a single one, some between one type.
+# Arcs of each relation, as many as it has: none of one, a single one, some between one type; one
+# is called the reverse of another.
 ARCS = {
     Relation("author", "writes", "paper"): 60,
     Relation("author", "reviews", "paper"): 40,
     Relation("paper", "cites", "paper"): 70,
     Relation("paper", "at", "venue"): 30,
-    Relation("venue", "hosts", "paper"): 25,
+    Relation("venue", "rev_at", "paper"): 25,
     Relation("paper", "about", "field"): 1,
     Relation("field", "within", "field"): 0,
 }
@@ -68,6 +69,7 @@ HGT = ["model.name=hgt", "model.hidden=[6,6]", "model.heads=2", "model.attention
 GAT = ["model.name=hetero", "model.convolution=gat", "model.hidden=[6]", "model.heads=2"]
 MEAN = "model.relation_reduction=mean"
 RGAT = ["model.name=rgat", "model.hidden=[6]", "model.heads=2", "model.norm=layer"]
+COMPGCN = ["model.name=compgcn", "model.hidden=[6]"]
 SEHGNN = ["model.name=sehgnn", "model.target=paper", "model.hidden=[6]"]
 NETWORKS = [
     ("schema", [*RGCN, "model.dropout=0.4"]),
@@ -86,6 +88,11 @@ NETWORKS = [
     ("typed", [*RGAT, "model.bases=2", "model.attention_dropout=0.3"]),
     ("schema", [*RGAT, "model.softmax=relation", "model.blocks=2", "train.memory=least"]),
     ("typed", [*GAT, "model.out_heads=3", "graph.direction=out", "train.memory=least"]),
+    ("schema", [*COMPGCN, "model.dropout=0.4", "model.norm=batch"]),
+    ("typed", [*COMPGCN, "model.composition=corr", "model.bases=2", "train.memory=least"]),
+    ("typed", [*COMPGCN, "model.composition=sub", "graph.direction=out", "model.hidden=[6,6]"]),
+    ("schema", [*COMPGCN, "task.name=links", "task.decoder=distmult"]),
+    ("schema", [*COMPGCN, "model.composition=corr", "model.train_features=true"]),
     ("schema", [*SEHGNN, "model.dropout=0.3", "model.norm=batch"]),
     ("typed", [*SEHGNN, "model.hidden=[6,5]", "model.hops=3", "model.norm=layer"]),
     ("typed", [*SEHGNN, "model.input_dropout=0.3", "model.cache_input=false"]),

@@ -7,7 +7,7 @@ from kernel_cases import TYPES, give, junk, near
 
 from gcnmpi.halo.patterns import Patterns
 from gcnmpi.kernels.interface.arcs import Reduction, Taken
-from gcnmpi.layout.entries import Groups
+from gcnmpi.layout.entries import Groups, parts_of
 from gcnmpi.layout.place import Incidence, Space
 from partition.graph.graph import Graph
 from partition.graph.relations import Relation, VertexTypes
@@ -33,7 +33,8 @@ class Grouped:
         of_groups, first = np.unique(found, axis=0, return_index=True)
         self.group = np.searchsorted(first, np.arange(len(self.rows)), side="right") - 1
         self.vertex, starts = of_groups[:, 0], np.append(first, len(self.rows))
-        groups = Groups(*of_groups.T, starts, len(of_groups))
+        parts = parts_of(self.vertex, of_groups[:, 1] % 2 == 1, starts)
+        groups = Groups(*of_groups.T, starts, len(of_groups), parts)
         shape, offsets = (N, COLUMNS), np.append(0, np.cumsum(counts))
         ones = np.ones(len(self.rows), np.int8)
         matrix = sp.csr_array((ones, self.columns, offsets), shape=shape)

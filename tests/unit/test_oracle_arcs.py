@@ -12,6 +12,7 @@ from gcnmpi.nn.operators import arcs, spaces
 from gcnmpi.nn.operators.elementwise import Drop
 from gcnmpi.nn.operators.norms import BatchNorm, LayerNorm
 from gcnmpi.nn.operators.relations import MeanOf, ScaleBy
+from gcnmpi.nn.operators.triples import Correlation, RowBy
 from gcnmpi.proof import arcs as oracle_arcs
 from gcnmpi.proof.passes import ArcRows, Pass
 from gcnmpi.proof.rules import RULES
@@ -77,6 +78,8 @@ CASES = {
     "spread": (spaces.Spread((0,), WIDTH, 1, 1), ["k"]),
     "mean of": (MeanOf((0,), WIDTH, 1, (1,), 2), ["n"]),
     "mean of a type": (MeanOf((0,), WIDTH, 1, (0, 1), 2, Space.OF_TYPE, 1), ["n"]),
+    "correlation": (Correlation((0, 1), WIDTH, 1), ["m", "m"]),
+    "row by kind": (RowBy((0,), WIDTH, 1, 2, "table", ("map", "square")), ["kinds"]),
     "scale by kind": (ScaleBy((0, 1), WIDTH, 1, (0.5, -2.0)), ["kinds", "m"]),
     "arc input": (arcs.ArcInput((), 2, 0), []),
     # On rows of arcs as on any other.
@@ -96,6 +99,8 @@ def made(name):
         x.insert(0, np.array(RELATIONS)[:, np.newaxis] + 0.5)
     weights = {key: random.standard_normal(WIDTH) for key in ("v", "b", "mean")}
     weights["variance"] = np.ones(WIDTH)
+    for key, shape in {"table": (2, 3), "map": (3, WIDTH), "square": (WIDTH, WIDTH)}.items():
+        weights[key] = random.standard_normal(shape)
     given = ["vertices" if shape == "n" else "arcs" for shape in shapes]
     of_arcs = oracle_arcs.rows_of(operator, given) == "arcs"
     return operator, x, weights, a_pass(keys=rows_of().keys if of_arcs else None)
@@ -144,6 +149,12 @@ def value(name, x):
         "mean of a type": lambda: np.array(
             [(2 * x[0][0] + x[0][3]) / 3, x[0][1] + (x[0][0] + x[0][2]) / 2, 0 * x[0][0]]
         ),
+        "correlation": lambda: np.stack(
+            [np.sum(x[0] * np.roll(x[1], -k, axis=1), axis=1) for k in range(WIDTH)], axis=1
+        ),
+        "row by kind": lambda: np.linalg.multi_dot(
+            [made(name)[2][key] for key in ("table", "map", "square")]
+        )[RELATIONS],
         "scale by kind": lambda: np.array([[-2], [-2], [0.5], [-2], [0.5], [-2]]) * x[1],
         "arc input": lambda: FEATURES[[0, 1, 5, 2, 3, 4]],
     }[name]()
@@ -180,7 +191,7 @@ def test_the_gradient_is_the_slope_of_the_value(name):
 
 
 def test_every_operator_on_arcs_has_a_case():
-    families = {*spaces.RULES, *arcs.RULES, MeanOf, ScaleBy}
+    families = {*spaces.RULES, *arcs.RULES, MeanOf, ScaleBy, Correlation, RowBy}
     assert families <= {type(operator) for operator, _ in CASES.values()}
     assert families <= RULES.keys()
 

@@ -148,6 +148,7 @@ OF_TYPES = {
     "gatv2": {"name": "hetero", "convolution": "gatv2", "relation_reduction": "mean"},
     "hgt": {"name": "hgt", "heads": 2},
     "rgat": {"name": "rgat", "heads": 2},
+    "compgcn": {"name": "compgcn", "bases": 2, "composition": "corr"},
     "sehgnn": {"name": "sehgnn", "target": "paper"},
 }
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
-from gcnmpi.layout.entries import EntryRows, Groups
+from gcnmpi.layout.entries import EntryRows, Groups, parts_of
 from gcnmpi.options.train import TrainConfig, fanouts_of_relations, sampler_of
 from gcnmpi.schemes import sampling
 from gcnmpi.schemes.sampling_arcs import ArcEntries
@@ -35,7 +35,9 @@ def arcs_of(seed=0):
     row, relation, column = row[order], relation[order], column[order]
     begins = np.append(True, (row[1:] != row[:-1]) | (relation[1:] != relation[:-1]))
     starts = np.append(np.flatnonzero(begins), len(row))
-    groups = Groups(ids[row[starts[:-1]]], relation[starts[:-1]], starts, len(starts) - 1)
+    of_groups = row[starts[:-1]], relation[starts[:-1]]
+    parts = parts_of(of_groups[0], of_groups[1] == 2, starts)
+    groups = Groups(ids[of_groups[0]], of_groups[1], starts, len(starts) - 1, parts)
     zeros = np.zeros(len(row), np.int64)
     every = EntryRows(
         ids[row], ids[column], zeros, zeros, len(row), len(row), lambda array: array, groups

@@ -242,7 +242,7 @@ def program_on(
         raise UserError(
             f"train.batches: model {config.model.name!r} has rows of arcs, which mini-batches "
             "bring to networks that do nothing but tell their relations apart",
-            "leave train.batches out, or use model.name = rgcn, rgat, hetero or hgt",
+            "leave train.batches out, or use model.name = rgcn, rgat, compgcn, hetero or hgt",
         )
     groups = program.needs_groups
     of_arcs = program.needs_entries or groups, groups, program.type

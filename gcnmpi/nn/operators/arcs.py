@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from gcnmpi.kernels.interface.kernel import Array, Kernel, Pattern
-from gcnmpi.layout.entries import GROUP, OF_RELATIONS, TYPE, WHOLE_TYPE
+from gcnmpi.layout.entries import GROUP, OF_RELATIONS, PART, TYPE, WHOLE_TYPE
 from gcnmpi.layout.place import Space
 from gcnmpi.nn.binding import Binding, Run
 from gcnmpi.nn.operator import Operator
@@ -28,9 +28,10 @@ class ArcInput(Operator):
     ``given`` says which: features, and those of a self-loop that M has beside the graph's arcs are
     "zero", or "mean", which replaces those of all self-loops by the mean of the other arcs into
     their vertex; or "relation", the number of the relation of an arc, of so many ``relations``;
-    "group", that of each group of arcs of one relation into a vertex; "share", for each arc one
-    over the arcs of its group; "type", the number of the type of each vertex; or "type of whole",
-    of these and their neighbours, which ranks know by themselves.
+    "group", that of each group of arcs of one relation into a vertex; "part", the part that its
+    arcs make of those into the vertex that go the same way, along relations or their reverses;
+    "share", for each arc one over the arcs of its group; "type", the number of the type of each
+    vertex; or "type of whole", of these and their neighbours, which ranks know by themselves.
     """
 
     given: str = "zero"
@@ -39,8 +40,9 @@ class ArcInput(Operator):
 
     @property
     def gives(self) -> Space:
-        """Groups if it is their relation, vertices if it is their type, else arcs."""
-        return {GROUP: GROUPS, TYPE: OWN, WHOLE_TYPE: WHOLE}.get(self.given, ENTRIES)
+        """Groups if it is their relation or part, vertices if it is their type, else arcs."""
+        of_others = {GROUP: GROUPS, PART: GROUPS, TYPE: OWN, WHOLE_TYPE: WHOLE}
+        return of_others.get(self.given, ENTRIES)
 
     @property
     def words(self) -> str:

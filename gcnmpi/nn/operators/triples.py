@@ -1,12 +1,17 @@
-"""Operators of scores of triples: of a pair of vertices and its relation."""
+"""Operators of relations' vectors: rows of a table, and products with rows of vertices.
+
+Scores of triples are made of these, and messages that are composed with relations.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
+from gcnmpi.kernels.interface.kernel import Array
 from gcnmpi.kernels.interface.kinds import KindProduct, Kinds, kinds_of
 from gcnmpi.nn.binding import Binding, Run
 from gcnmpi.nn.operator import Operator
@@ -14,16 +19,26 @@ from gcnmpi.nn.operators.relations import numbers_of
 from gcnmpi.nn.program import Instruction, Step
 from gcnmpi.nn.tape import Rule, Tape
 
+AT_ONCE = 4096  # rows that are transformed at once
+
 
 @dataclass(frozen=True)
 class RowBy(Operator):
-    """y[e] = the row of ``table`` (kinds, width) of the kind x[e] (rows, 1), an integer."""
+    """y[e] = the row of a table (kinds, width) of the kind x[e] (rows, 1), an integer.
+
+    The table is ``table``, or its product with the matrices of ``maps``, in their order.
+    """
 
     kinds: int = 1
     table: str = ""
-    reads = ("table",)
+    maps: tuple[str, ...] = ()
     title = "row by kind"
     told = "kinds {kinds}"
+
+    @property
+    def parameters(self) -> tuple[str, ...]:
+        """The table and all maps."""
+        return (self.table, *self.maps)
 
 
 @dataclass(frozen=True)
@@ -31,6 +46,11 @@ class ComplexProduct(Operator):
     """y = x₁·x₂, entry by entry, of complex rows: their columns are [real | imaginary]."""
 
     title = "complex product"
+
+
+@dataclass(frozen=True)
+class Correlation(Operator):
+    """y[e, k] = Σ x₁[e, i]·x₂[e, i + k], i + k modulo the width: circular correlation of rows."""
 
 
 def _row_by_gradient(tape: Tape, number: int, gradient: int) -> None:
@@ -46,34 +66,95 @@ def _complex_gradient(tape: Tape, number: int, gradient: int) -> None:
             tape.contribute(one, tape.step(COMPLEX_BACKWARD, number, (gradient, other), like=one))
 
 
+def _correlation_gradient(tape: Tape, number: int, gradient: int) -> None:
+    """Of x₁ the correlation of g with x₂, of x₂ the convolution of x₁ with g."""
+    x, y = tape.operators[number].inputs
+    if tape.wanted[x]:
+        tape.contribute(x, tape.step(CORRELATION, number, (gradient, y), like=x))
+    if tape.wanted[y]:
+        tape.contribute(y, tape.step(CONVOLUTION, number, (x, gradient), like=y))
+
+
 def _row_by(rows: RowBy, binding: Binding, step: Step) -> Run:
     """The row of each kind, copied."""
-    kernel, table, out = binding.kernel, binding.parameters[rows.table], binding.written(step)
+    kernel, out = binding.kernel, binding.written(step)
+    tables, make = _tables(rows, binding)
 
     def made() -> Any:
         return kernel.resident(numbers_of(binding, step), np.int64)
 
     numbers = binding.kept(replace(step, number=step.reads[0]), "numbers", made)
-    return lambda epoch: kernel.take_rows(table, numbers, out)
+
+    def run(epoch: int) -> None:
+        make()
+        kernel.take_rows(tables[-1], numbers, out)
+
+    return run
 
 
 def _row_by_grad(rows: RowBy, binding: Binding, step: Step) -> Run:
-    """The sum of the gradients of the rows of each kind, which count on one copy of these."""
+    """The sum of the gradients of the rows of each kind, which count on one copy of these.
+
+    That of a product of matrices A·B gives A's, G·Bᵀ, and B's, Aᵀ·G: from the last map on.
+    """
     kernel, counts = binding.kernel, binding.block(step).counts_entries
-    grad, of_table = binding.read(step, 1), binding.gradients[rows.table]
+    grad, (tables, make) = binding.read(step, 1), _tables(rows, binding)
+    maps = [binding.parameters[name] for name in rows.maps]
+    of_table, *of_maps = (binding.gradients[name] for name in rows.parameters)
+    of_products = [of_table]
+    of_products += [
+        binding.scratch(f"gradient of table {at}", *table.shape)
+        for at, table in enumerate(tables[1:])
+    ]
 
     def made() -> Kinds:
         return kinds_of(numbers_of(binding, step), rows.kinds, kernel.resident)
 
     kinds = binding.kept(replace(step, number=step.reads[0]), "kinds", made)
     ones = binding.scratch("ones of kinds", len(grad), 1)
-    product = KindProduct(kinds, ones, of_table, grad)
+    product = KindProduct(kinds, ones, of_products[-1], grad)
 
     def run(epoch: int) -> None:
+        make()
         ones.fill(1)
         kernel.kinds_gradient(product)
         if not counts:
-            of_table.fill(0)
+            of_products[-1].fill(0)
+        for at in reversed(range(len(maps))):
+            kernel.gemm(tables[at], of_products[at + 1], of_maps[at], ta=True)
+            kernel.gemm(of_products[at + 1], maps[at], of_products[at], tb=True)
+
+    return run
+
+
+def _tables(rows: RowBy, binding: Binding) -> tuple[list[Array], Callable[[], None]]:
+    """The table before all maps, after the first one and so on, and a call that makes them."""
+    table, *maps = (binding.parameters[name] for name in rows.parameters)
+    tables = [table]
+    for at, matrix in enumerate(maps):
+        tables.append(binding.scratch(f"table {at}", rows.kinds, matrix.shape[1]))
+    steps = list(zip(tables, maps, tables[1:], strict=False))
+
+    def make() -> None:
+        for before, matrix, after in steps:
+            binding.kernel.gemm(before, matrix, after)
+
+    return tables, make
+
+
+def _circular(operator: Correlation, binding: Binding, step: Step) -> Run:
+    """Of two rows, by the theorem of convolution: O(width · log width) of each."""
+    kernel, out, width = binding.kernel, binding.written(step), operator.width
+    x, y = binding.read(step), binding.read(step, 1)
+    fft: Any = np.fft  # which takes the arrays of any kernel
+    correlates = step.instruction is CORRELATION
+    some = [slice(start, start + AT_ONCE) for start in range(0, len(x), AT_ONCE)]
+
+    def run(epoch: int) -> None:
+        for rows in some:
+            first, second = fft.rfft(x[rows]), fft.rfft(y[rows])
+            product = (first.conj() if correlates else first) * second
+            kernel.copy(fft.irfft(product, width).astype(out.dtype, copy=False), out[rows])
 
     return run
 
@@ -106,7 +187,11 @@ ROW_BY_GRAD = Instruction("row_by_grad", _row_by_grad, passes=1)
 COMPLEX = Instruction("complex", _complex_product, passes=4)
 COMPLEX_BACKWARD = Instruction("complex_backward", _complex_product, passes=4)
 
+CORRELATION = Instruction("correlation", _circular, passes=12)
+CONVOLUTION = Instruction("convolution", _circular, passes=12)
+
 RULES = {
+    Correlation: Rule(CORRELATION, _correlation_gradient),
     ComplexProduct: Rule(COMPLEX, _complex_gradient),
     RowBy: Rule(ROW_BY, _row_by_gradient),
 }
