@@ -174,6 +174,7 @@ def arcs_of_relations(matrix: sp.csr_array, relations: np.ndarray) -> EntryRows:
     column, relation = matrix.indices[order], relations[order]
     begins = np.append(True, (row[1:] != row[:-1]) | (relation[1:] != relation[:-1]))
     starts = np.append(np.flatnonzero(begins), len(row))
-    groups = Groups(row[starts[:-1]], relation[starts[:-1]], starts, len(starts) - 1)
+    first = starts[:-1]
+    groups = Groups(row[first], relation[first], starts, len(first), np.ones(len(first)))
     facts = np.zeros_like(row), np.arange(len(row)), len(row), len(row)
     return EntryRows(row, column, *facts, np.asarray, groups)
