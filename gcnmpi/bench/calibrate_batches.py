@@ -17,8 +17,10 @@ from gcnmpi.core.timing import Phases, Traffic
 from gcnmpi.halo.matrix import Matrix
 from gcnmpi.halo.plan import plan_of
 from gcnmpi.kernels.interface.kernel import Kernel
+from gcnmpi.kernels.interface.kinds import kinds_of
+from gcnmpi.layout.entries import EntryRows, Groups
 from gcnmpi.layout.loading import OwnRows
-from gcnmpi.layout.place import Place
+from gcnmpi.layout.place import Incidence, Place
 from gcnmpi.layout.runtime import Runtime
 from gcnmpi.mpi.ahead import done_now
 from gcnmpi.mpi.comm import Comm
@@ -42,6 +44,9 @@ BATCHES = (
     "neighbor,16,10,5", "neighbor,512,10,5", "neighbor,2048,10,5", "labor,16,10,5",
     "labor,512,10,5", "labor,2048,10,5", "vertex,100", "vertex,5000",
 )  # fmt: skip
+# And of arcs of relations, with few and with many of a group.
+OF_RELATIONS = ("neighbor,16,1,1", "neighbor,512,1,1", "neighbor,512,5,3", "neighbor,2048,-1,-1")
+RELATIONS = 4
 SMALLEST = BATCHES[0]  # takes what the steps of a program take, however small
 REPEATS = 5
 
@@ -49,9 +54,9 @@ REPEATS = 5
 def batch_constants(comm: Comm, config: Config, kernel: Kernel) -> dict[str, float]:
     """``machine.DRAWING`` and ``batch_step`` of this rank; all ranks call it together."""
     graph = _Graph(comm.Split(comm.rank), config, kernel)  # type: ignore[arg-type]
-    rows, times = [], []
-    for batches in BATCHES:
-        seconds, sizes = graph.drawing(batches)
+    rows, times = list[list[float]](), list[float]()
+    for batches in (*BATCHES, *OF_RELATIONS):
+        seconds, sizes = graph.drawing(batches, len(rows) >= len(BATCHES))
         # Time is linear in the constants: a column is what one of them alone would give.
         alone = (Machine(**only(DRAWING, name)) for name in DRAWING)
         rows.append([sum(one.drawing_seconds(*layer) for layer in sizes) for one in alone])
@@ -81,24 +86,20 @@ class _Graph:
         parts = np.zeros(ROWS, np.int32)
         self._laid = Laid(facts, OwnRows(parts, own), plan, matrix, None, degrees)
         self._sizes = np.diff(matrix.indptr)
-        self._cutter = Cutter(alone, self._laid, 2, float(2**24))
+        arcs = arcs_of_relations(matrix, random.integers(0, RELATIONS, matrix.nnz))
+        self._cutters = [Cutter(alone, self._laid, 2, float(2**24), each) for each in (None, arcs)]
         self._memory = Memory(kernel)
 
-    def drawing(self, batches: str) -> tuple[float, list]:
+    def drawing(self, batches: str, by_relation: bool) -> tuple[float, list]:
         """Seconds to draw a batch and to bring it into order, and its sizes, layer by layer."""
         sampler = sampler_of(replace(self._config.train, batches=batches), ROWS, ROWS)
-        of = sampler.batch_of(1, self._laid.plan.own)
+        of, cutter = sampler.batch_of(1, self._laid.plan.own), self._cutters[by_relation]
         times, sizes = [], []
         for number in range(REPEATS + 1):  # the first one sorts rows
             rows = np.flatnonzero(of == number % sampler.batches)
             began = time.perf_counter()
-            batch = done_now(self._cutter.cut(sampler, rows, 1, number % sampler.batches))
-            scheme = self._scheme(batch)
-            hops = len(batch.layers) if batch.layered else 1
-            for k in range(1, hops + 1):
-                x, out = scheme.empty(Place(k - 1), 1), scheme.empty(Place(k), 1)
-                scheme.aggregate(k, x, out.array)
-                scheme.aggregate_t(k, Matrix(out.place, out.array), x.array)
+            batch = done_now(cutter.cut(sampler, rows, 1, number % sampler.batches))
+            self._put_in_order(batch)
             times.append(time.perf_counter() - began)
             computed = batch.counts if batch.layered else batch.counts[:1]
             sizes.append(
@@ -107,6 +108,7 @@ class _Graph:
                         layer.matrix.nnz,
                         int(self._sizes[batch.rows[: computed[hop]]].sum()),
                         sampler.rule(1, 0, hop),
+                        None if layer.groups is None else len(layer.groups.relations),
                     )
                     for hop, layer in enumerate(batch.layers)
                 ]
@@ -114,12 +116,28 @@ class _Graph:
         middle = int(np.argsort(times[1:])[REPEATS // 2]) + 1
         return times[middle], sizes[middle]
 
+    def _put_in_order(self, batch: Batch) -> None:
+        """As products want entries; of relations, as the means of groups and the sums of these."""
+        scheme, hops = self._scheme(batch), len(batch.layers) if batch.layered else 1
+        for k in range(1, hops + 1):
+            groups = batch.layers[batch.number(k)].groups
+            if groups is None:
+                x, out = scheme.empty(Place(k - 1), 1), scheme.empty(Place(k), 1)
+                scheme.aggregate(k, x, out.array)
+                scheme.aggregate_t(k, Matrix(out.place, out.array), x.array)
+                continue
+            halo = scheme.halo_of(k)
+            assert halo is not None
+            for incidence in (Incidence.GROUPED, Incidence.GROUPS):
+                halo.patterns.of(incidence)
+            kinds_of(groups.relations, RELATIONS, self._kernel.resident)
+
     def seconds_per_step(self) -> float:
         """Of the steps of a program that is made ready for a batch, and run on it."""
         config, kernel = self._config, self._kernel
         sampler = sampler_of(replace(config.train, batches=SMALLEST), ROWS, ROWS)
         rows = np.flatnonzero(sampler.contains(1, 0, self._laid.plan.own))
-        batch = done_now(self._cutter.cut(sampler, rows, 1, 0))
+        batch = done_now(self._cutters[False].cut(sampler, rows, 1, 0))
         network = network_of(config.model, WIDTH, WIDTH)
         program = batch_program(network, config, False)
         scheme = self._scheme(batch)
@@ -145,5 +163,18 @@ class _Graph:
 
     def _scheme(self, batch: Batch) -> BatchScheme:
         runtime = Runtime(self._comm, self._kernel, Phases(), Traffic())
-        laid = self._laid
-        return BatchScheme(runtime, self._config, laid.facts, batch, self._memory, False)
+        facts, by_relation = self._laid.facts, batch.layers[0].groups is not None
+        return BatchScheme(runtime, self._config, facts, batch, self._memory, by_relation)
+
+
+def arcs_of_relations(matrix: sp.csr_array, relations: np.ndarray) -> EntryRows:
+    """The entries of the rows of a matrix as arcs of relations, (nnz,) integers each."""
+    row = np.repeat(np.arange(matrix.shape[0]), np.diff(matrix.indptr))
+    order = np.lexsort((relations, row))
+    column, relation = matrix.indices[order], relations[order]
+    begins = np.append(True, (row[1:] != row[:-1]) | (relation[1:] != relation[:-1]))
+    starts = np.append(np.flatnonzero(begins), len(row))
+    first = starts[:-1]
+    groups = Groups(row[first], relation[first], starts, len(first), np.ones(len(first)))
+    facts = np.zeros_like(row), np.arange(len(row)), len(row), len(row)
+    return EntryRows(row, column, *facts, np.asarray, groups)

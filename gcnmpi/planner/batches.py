@@ -8,8 +8,9 @@ come two terms that full batches do not have:
 term   seconds per batch
 ====== ===========================================================================================
 sample drawing and cutting it: a constant a layer, and for each entry that is kept or looked at
-       (``Machine.drawing_seconds``); asking for rows: for each layer two all-to-alls, of counts and
-       of ids; and the sum of the rows of all ranks
+       (``Machine.drawing_seconds``), where relations are told apart for each arc and each group of
+       arcs of one relation into a row; asking for rows: for each layer two all-to-alls, of counts
+       and of ids; and the sum of the rows of all ranks
 bind   a constant for each step of the program, and for some beside it: matrices are made anew for
        each batch
 ====== ===========================================================================================
@@ -217,7 +218,8 @@ def _sample_seconds(case: Case, one: Case, sampler: Sampler, rank: int) -> float
     for hop, layer in enumerate(sizes.layers):
         rule = sampler.rule(1, 0, hop)
         looked_at = sizes.looked_at[hop][rank]
-        seconds += machine.drawing_seconds(layer.nnz[rank], looked_at, rule)
+        groups = sizes.groups[hop][rank] if sizes.groups else None
+        seconds += machine.drawing_seconds(layer.nnz[rank], looked_at, rule, groups)
         if one.size > 1:
             asked = Volume(
                 ASKED_BYTES * layer.recv_rows[rank],

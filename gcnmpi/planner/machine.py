@@ -26,7 +26,10 @@ from partition.records import atomic_file
 FORMAT = "gcnmpi-machine"
 VERSION = 1
 # Of drawing a layer of a mini-batch; and all that files of earlier releases do not have.
-DRAWING = ("batch_hop", "drawn_entry", "read_entry", "hashed_entry", "hashed_call")
+DRAWING = (
+    "batch_hop", "drawn_entry", "read_entry", "hashed_entry", "hashed_call", "drawn_arc",
+    "drawn_group",
+)  # fmt: skip
 LATER = {*DRAWING, "batch_step", "free_cores"}
 
 
@@ -74,6 +77,10 @@ class Machine:
         Seconds per entry that is looked at where rows share their neighbours.
     hashed_entry, hashed_call : float
         Seconds per entry that is looked at where a batch is a set of vertices, and for all of them.
+    drawn_arc, drawn_group : float
+        Where a network tells relations apart: seconds per arc that a mini-batch keeps, in place of
+        ``drawn_entry``; and per group of arcs of one relation into a row, which is drawn from by
+        itself and has a row in the network.
     free_cores : float
         Cores that a rank may run on beside those of its threads.
     """
@@ -99,6 +106,8 @@ class Machine:
     read_entry: float = 1e-8
     hashed_entry: float = 3e-7
     hashed_call: float = 3e-3
+    drawn_arc: float = 1.5e-7
+    drawn_group: float = 5e-7
     free_cores: float = 0.0
 
     def sparse_seconds(
@@ -140,13 +149,20 @@ class Machine:
         numbers = rows * inner + inner * width + rows * width
         return 2 * rows * inner * width * self.dense_flop + self.copy_seconds(numbers * itemsize)
 
-    def drawing_seconds(self, kept: int, looked_at: int, rule: Rule | None) -> float:
+    def drawing_seconds(
+        self, kept: int, looked_at: int, rule: Rule | None, groups: int | None = None
+    ) -> float:
         """Time of drawing and cutting a layer of a mini-batch.
 
         ``kept`` and ``looked_at`` are entries of the layer, and of M in the rows that it computes;
-        the rule of the sampler says which of these it has to look at.
+        the rule of the sampler says which of these it has to look at. ``groups`` are those of arcs
+        of one relation into a row; None where relations are not told apart.
         """
-        seconds = self.batch_hop + kept * self.drawn_entry
+        seconds = self.batch_hop
+        if groups is None:
+            seconds += kept * self.drawn_entry
+        else:
+            seconds += kept * self.drawn_arc + groups * self.drawn_group
         if rule is None:
             return seconds + self.hashed_call + looked_at * self.hashed_entry
         return seconds + looked_at * self.read_entry * (rule.shared and rule.fanout >= 0)

@@ -1,6 +1,7 @@
 """Mini-batches of networks that tell relations apart: one curve for any number of ranks."""
 
 import functools
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -10,7 +11,7 @@ from words import latest, sets
 
 from gcnmpi.options.config import load_config
 from gcnmpi.options.train import sampler_of
-from gcnmpi.planner.machine import Machine
+from gcnmpi.planner.machine import DRAWING, Machine
 from gcnmpi.planner.ranking import Candidate, Setting
 from gcnmpi.proof import oracle
 from partition.graph.store import open_graph, read_partition
@@ -26,7 +27,7 @@ NETWORKS = {
     "rgcn": ("model.name=rgcn", "model.bases=2", "model.norm=layer"),
     "rgat": ("model.name=rgat", *HEADS),
     "rgat-within": ("model.name=rgat", "model.softmax=relation", *HEADS),
-    "compgcn": ("model.name=compgcn", "model.norm=layer"),
+    "compgcn": ("model.name=compgcn", "model.composition=corr", "model.norm=layer"),
     "hetero": ("model.name=hetero", "model.norm=batch", "model.hidden=[6,6]"),
     "hetero-gat": ("model.name=hetero", "model.convolution=gat", *HEADS),
     # Scores of arcs on one side of the slope leave rounding errors, which adam would divide by.
@@ -217,6 +218,25 @@ def test_bytes_and_messages_are_those_that_are_planned(results, schemas, nranks,
     assert (cost.sent, cost.received) == (max(sent), max(received))
     assert cost.messages == max(messages)
     assert (nranks > 1) == (cost.received > 0)
+
+
+def test_seconds_of_drawing_by_relation_are_in_the_plan(schemas):  # noqa: F811
+    """Each arc and each group of a batch once; entries of M are not drawn."""
+    words = latest(*COMMON, "model.name=rgcn", "train.batches=neighbor,6,3,2")
+    stored, config = open_graph(schemas / "schema.graph"), load_config(None, words)
+    none = Machine(**dict.fromkeys(DRAWING, 0.0))
+
+    def seconds(**constants):
+        setting = Setting(stored, config, replace(none, **constants), 1, locality=False)
+        cost = setting.cost(Candidate(config.scheme, {}, 1, None), 1)
+        return cost.phases["sample"], setting.batches.drawn
+
+    least, drawn = seconds()
+    patterns = [pattern for one in drawn for pattern in one.patterns]
+    groups = sum(len(pattern.groups) for pattern in patterns)
+    assert seconds(drawn_entry=1.0)[0] == least
+    assert seconds(drawn_group=1.0)[0] - least == pytest.approx(groups)
+    assert seconds(drawn_arc=1.0)[0] - least > groups  # some groups have several
 
 
 def test_mistakes_are_told(hear_mistakes, schemas, tmp_path):  # noqa: F811

@@ -99,6 +99,9 @@ def test_seconds_of_drawing_by_hand():
     assert read.drawing_seconds(10, 50, drawn) == read.drawing_seconds(10, 50, every) == 120
     assert read.drawing_seconds(10, 50, shared) == 120 + 150
     assert read.drawing_seconds(10, 50, None) == 120 + 200 + 1000
+    by_relation = replace(read, drawn_arc=5.0, drawn_group=6.0)
+    assert by_relation.drawing_seconds(10, 50, drawn, 4) == 100 + 50 + 24
+    assert by_relation.drawing_seconds(10, 50, shared, 0) == 100 + 50 + 150
 
 
 def test_a_batch_of_everything_moves_what_a_full_batch_moves(path):

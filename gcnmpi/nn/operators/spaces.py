@@ -221,8 +221,8 @@ def _reduce_backward(reduce: Reduce, binding: Binding, step: Step) -> Run:
     return run
 
 
-EXPAND = Instruction("expand", _expand, Operation.EXPAND)
-FOLD = Instruction("fold", _fold, Operation.FOLD)
+EXPAND = Instruction("expand", _expand, Operation.EXPAND, passes=2)
+FOLD = Instruction("fold", _fold, Operation.FOLD, passes=2)
 SOURCE = Instruction("source", _take, passes=1, visits=True, joins=True)
 TARGET = Instruction("target", _take, passes=1, visits=True, joins=True)
 SUM_SOURCES = Instruction("sum_sources", _sum_sources, passes=1, visits=True, by_columns=True)
