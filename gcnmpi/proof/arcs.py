@@ -23,7 +23,8 @@ from gcnmpi.nn.operators.arcs import (
 )
 from gcnmpi.nn.operators.relations import LinearBy, MeanOf, ScaleBy
 from gcnmpi.nn.operators.spaces import Expand, Pick, Reduce, Source, Spread, Target
-from gcnmpi.nn.operators.triples import ComplexProduct, Correlation, RowBy
+from gcnmpi.nn.operators.spectra import Spectrum, SpectrumProduct
+from gcnmpi.nn.operators.triples import ComplexProduct, RowBy
 from gcnmpi.proof.passes import ArcRows, Arrays, Backward, Gradients, Pass
 from partition.graph.examples import ARCS, VERTICES
 
@@ -250,28 +251,63 @@ def _scale_by(op: ScaleBy, x: list, w: Arrays, run: Pass) -> Made:
 
 def _row_by(op: RowBy, x: list, w: Arrays, run: Pass) -> Made:
     kinds, arrays = x[0][:, 0].astype(int), [w[name] for name in op.parameters]
-    tables = list(accumulate(arrays, np.matmul))
+    tables, turn = list(accumulate(arrays, np.matmul)), _transform if op.spectrum else _same
+    found, turn_back = turn(tables[-1])
 
     def backward(g: np.ndarray) -> Gradients:
-        back, found = np.zeros_like(tables[-1]), {}
+        back, of_maps = np.zeros((op.kinds, op.width)), {}
         np.add.at(back, kinds, g)
+        back = turn_back(back)
         for name, before, matrix in zip(op.maps[::-1], tables[-2::-1], arrays[:0:-1], strict=True):
-            back, found[name] = back @ matrix.T, before.T @ back
-        return [np.zeros_like(x[0])], {**found, op.table: back}
+            back, of_maps[name] = back @ matrix.T, before.T @ back
+        return [np.zeros_like(x[0])], {**of_maps, op.table: back}
 
-    return tables[-1][kinds], backward
+    return found[kinds], backward
 
 
-def _correlation(op: Correlation, x: list, w: Arrays, run: Pass) -> Made:
-    """From the sum, with x₂ as a circulant matrix of each row."""
-    turns = np.arange(op.width)
-    turned = x[1][:, (turns[:, np.newaxis] + turns) % op.width]  # (rows, i, k): x₂[i + k]
+def _spectrum(op: Spectrum, x: list, w: Arrays, run: Pass) -> Made:
+    if not op.inverse:
+        found, back = _transform(x[0])
+        return found, lambda g: ([back(g)], {})
+    counts = np.full(op.columns // 2 + 1, 2 / op.columns)
+    counts[:: op.columns // 2 if op.columns % 2 == 0 else len(counts)] /= 2
 
     def backward(g: np.ndarray) -> Gradients:
-        back = g[:, (turns[:, np.newaxis] - turns) % op.width]  # (rows, m, i): g[m − i]
-        return [np.einsum("eik,ek->ei", turned, g), np.einsum("emi,ei->em", back, x[0])], {}
+        return [_in_turn(counts * np.fft.rfft(g))], {}
 
-    return np.einsum("ei,eik->ek", x[0], turned), backward
+    return np.fft.irfft(_complex(x[0]), op.columns), backward
+
+
+def _transform(x: np.ndarray) -> _Function:
+    """The spectrum of each row."""
+    columns = x.shape[1]
+
+    def backward(g: np.ndarray) -> np.ndarray:
+        return columns * np.fft.ifft(_complex(g), columns).real
+
+    return _in_turn(np.fft.rfft(x)), backward
+
+
+def _same(x: np.ndarray) -> _Function:
+    return x, lambda g: g
+
+
+def _spectrum_product(op: SpectrumProduct, x: list, w: Arrays, run: Pass) -> Made:
+    first, second = map(_complex, x)
+
+    def backward(g: np.ndarray) -> Gradients:
+        whole = _complex(g)
+        return [_in_turn(whole.conj() * second), _in_turn(whole * first)], {}
+
+    return _in_turn(first.conj() * second), backward
+
+
+def _complex(x: np.ndarray) -> np.ndarray:
+    return x[:, ::2] + 1j * x[:, 1::2]
+
+
+def _in_turn(z: np.ndarray) -> np.ndarray:
+    return np.stack((z.real, z.imag), axis=2).reshape(len(z), -1)
 
 
 def _complex_product(op: ComplexProduct, x: list, w: Arrays, run: Pass) -> Made:
@@ -316,6 +352,7 @@ ARC_RULES: Mapping[type[Operator], Callable[..., Made]] = {
     Pick: _pick,
     Spread: _spread,
     RowBy: _row_by,
-    Correlation: _correlation,
+    Spectrum: _spectrum,
+    SpectrumProduct: _spectrum_product,
     ComplexProduct: _complex_product,
 }

@@ -41,7 +41,7 @@ from gcnmpi.run.trainer import Result, train
 from gcnmpi.schemes.operations import SUMS
 from partition.errors import UserError
 from partition.graph.examples import examples_of
-from partition.graph.graph import UNLABELLED, Graph
+from partition.graph.graph import UNLABELLED, Graph, merged
 from partition.graph.metrics import measure, measure_mixed
 from partition.graph.store import open_graph, read_partition
 
@@ -375,8 +375,8 @@ def _metrics(problem: Problem, plans: list[dict[str, int] | None]) -> Iterator[C
     mixed = problem.scheme.describe().get("exchange") == "mixed"
     how, known = (measure_mixed, partition.mixed) if mixed else (measure, partition.metrics)
     # Training vertices are counted in the first split, whichever one was trained.
-    graph = open_graph(problem.source.stored.path, check=False).merged
-    truth = asdict(metrics := how(graph, parts, partition.k, direction))
+    graph = open_graph(problem.source.stored.path, check=False).graph
+    truth = asdict(metrics := how(merged(graph), parts, partition.k, direction))
     recorded = asdict(known[direction])
     wrong = [key for key in truth if recorded.get(key) != truth[key]]
     note = f"volume {metrics.volume:,} rows"
@@ -384,7 +384,7 @@ def _metrics(problem: Problem, plans: list[dict[str, int] | None]) -> Iterator[C
     if plans[0] is not None:
         if (pairs := problem.source.stored.pairs) is not None:
             graph = links.training_graph(graph, pairs)
-            truth = asdict(how(graph, parts, partition.k, direction))
+            truth = asdict(how(merged(graph), parts, partition.k, direction))
         errors = [
             abs(figure - truth[key][rank])
             for rank, plan in enumerate(plans)

@@ -28,7 +28,7 @@ NETWORKS = {
     "rgcn": ("model.name=rgcn", "model.bases=2", "model.norm=layer"),
     "rgat": ("model.name=rgat", *HEADS),
     "rgat-within": ("model.name=rgat", "model.softmax=relation", *HEADS),
-    "compgcn": ("model.name=compgcn", "model.norm=layer"),
+    "compgcn": ("model.name=compgcn", "model.composition=corr", "model.norm=layer"),
     "hetero": ("model.name=hetero", "model.norm=batch", "model.hidden=[6,6]"),
     "hetero-gat": ("model.name=hetero", "model.convolution=gat", *HEADS),
     # Scores of arcs on one side of the slope leave rounding errors, which adam would divide by.

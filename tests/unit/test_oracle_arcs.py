@@ -12,7 +12,8 @@ from gcnmpi.nn.operators import arcs, spaces
 from gcnmpi.nn.operators.elementwise import Drop
 from gcnmpi.nn.operators.norms import BatchNorm, LayerNorm
 from gcnmpi.nn.operators.relations import MeanOf, ScaleBy
-from gcnmpi.nn.operators.triples import Correlation, RowBy
+from gcnmpi.nn.operators.spectra import Spectrum, SpectrumProduct
+from gcnmpi.nn.operators.triples import RowBy
 from gcnmpi.proof import arcs as oracle_arcs
 from gcnmpi.proof.passes import ArcRows, Pass
 from gcnmpi.proof.rules import RULES
@@ -78,7 +79,11 @@ CASES = {
     "spread": (spaces.Spread((0,), WIDTH, 1, 1), ["k"]),
     "mean of": (MeanOf((0,), WIDTH, 1, (1,), 2), ["n"]),
     "mean of a type": (MeanOf((0,), WIDTH, 1, (0, 1), 2, Space.OF_TYPE, 1), ["n"]),
-    "correlation": (Correlation((0, 1), WIDTH, 1), ["m", "m"]),
+    "spectrum": (Spectrum((0,), 6, 1, WIDTH), ["n"]),
+    "rows of spectrum": (Spectrum((0,), WIDTH, 1, WIDTH, True), ["m of 6"]),
+    "rows of odd spectrum": (Spectrum((0,), 5, 1, 5, True), ["m of 6"]),
+    "product of spectra": (SpectrumProduct((0, 1), WIDTH, 1), ["m", "m"]),
+    "spectra by kind": (RowBy((0,), 6, 1, 2, "table", ("map",), WIDTH), ["kinds"]),
     "row by kind": (RowBy((0,), WIDTH, 1, 2, "table", ("map", "square")), ["kinds"]),
     "scale by kind": (ScaleBy((0, 1), WIDTH, 1, (0.5, -2.0)), ["kinds", "m"]),
     "arc input": (arcs.ArcInput((), 2, 0), []),
@@ -93,7 +98,13 @@ def made(name):
     """The operator, inputs, parameters and pass of a case."""
     operator, shapes = CASES[name]
     random = np.random.default_rng(5)
-    of = {"n": (N, WIDTH), "k": (3, WIDTH), "m": (M, WIDTH), "m heads": (M, HEADS)}
+    of = {
+        "n": (N, WIDTH),
+        "k": (3, WIDTH),
+        "m": (M, WIDTH),
+        "m heads": (M, HEADS),
+        "m of 6": (M, 6),
+    }
     x = [random.standard_normal(of[shape]) for shape in shapes if shape in of]
     if "kinds" in shapes:  # whole numbers, and away from the next ones
         x.insert(0, np.array(RELATIONS)[:, np.newaxis] + 0.5)
@@ -104,6 +115,21 @@ def made(name):
     given = ["vertices" if shape == "n" else "arcs" for shape in shapes]
     of_arcs = oracle_arcs.rows_of(operator, given) == "arcs"
     return operator, x, weights, a_pass(keys=rows_of().keys if of_arcs else None)
+
+
+def transformed(x):
+    """The first half of Σ x[n]·exp(−2πikn/width), real and imaginary parts in turn."""
+    turns = -2 * np.pi * np.outer(np.arange(WIDTH), np.arange(3)) / WIDTH
+    return np.stack((x @ np.cos(turns), x @ np.sin(turns)), axis=2).reshape(len(x), 6)
+
+
+def whole(x, columns):
+    """The real rows of which x is the first half of a transform."""
+    half = x[:, ::2] + 1j * x[:, 1::2]
+    half[:, 0] = half[:, 0].real
+    rest = half[:, 1 : columns - 2].conj()[:, ::-1]
+    turns = 2j * np.pi * np.outer(np.arange(columns), np.arange(columns)) / columns
+    return (np.hstack((half, rest)) @ np.exp(turns)).real / columns
 
 
 def value(name, x):
@@ -149,9 +175,22 @@ def value(name, x):
         "mean of a type": lambda: np.array(
             [(2 * x[0][0] + x[0][3]) / 3, x[0][1] + (x[0][0] + x[0][2]) / 2, 0 * x[0][0]]
         ),
-        "correlation": lambda: np.stack(
-            [np.sum(x[0] * np.roll(x[1], -k, axis=1), axis=1) for k in range(WIDTH)], axis=1
+        "spectrum": lambda: transformed(x[0]),
+        "rows of spectrum": lambda: whole(x[0], 4),
+        "rows of odd spectrum": lambda: whole(x[0], 5),
+        "product of spectra": lambda: np.stack(
+            [
+                part
+                for (a, b), (c, d) in zip(
+                    x[0].T.reshape(2, 2, M), x[1].T.reshape(2, 2, M), strict=True
+                )
+                for part in (a * c + b * d, a * d - b * c)
+            ],
+            axis=1,
         ),
+        "spectra by kind": lambda: transformed(made(name)[2]["table"] @ made(name)[2]["map"])[
+            RELATIONS
+        ],
         "row by kind": lambda: np.linalg.multi_dot(
             [made(name)[2][key] for key in ("table", "map", "square")]
         )[RELATIONS],
@@ -191,7 +230,7 @@ def test_the_gradient_is_the_slope_of_the_value(name):
 
 
 def test_every_operator_on_arcs_has_a_case():
-    families = {*spaces.RULES, *arcs.RULES, MeanOf, ScaleBy, Correlation, RowBy}
+    families = {*spaces.RULES, *arcs.RULES, MeanOf, ScaleBy, Spectrum, SpectrumProduct, RowBy}
     assert families <= {type(operator) for operator, _ in CASES.values()}
     assert families <= RULES.keys()
 

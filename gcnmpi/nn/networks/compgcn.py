@@ -27,34 +27,44 @@ def build(
     theirs where degrees are.
 
     φ is linear in xⱼ: it is applied to the mean of the arcs of one relation into a vertex, of which
-    there are fewer than arcs, and weights to the sums of vertices. The rows of x are sent, once for
-    all relations.
+    there are fewer than arcs, and weights to the sums of vertices. Correlations are products of
+    transforms: of vertices, of the table of relations, and back of sums of vertices. The rows of x
+    are sent, once for all relations.
     """
     vectors: list[int] = []
 
     def convolve(b: Builder, x: int, layer: Layer) -> int:
         name, k, inner = layer.name, layer.k, b.width(x)
-        compose = COMPOSITIONS[model.composition]
-        means = b.mean_by_relation(x)
-        z = _vectors(b, model, means, vectors[-1] if vectors else None, k)
+        compose, transforms = COMPOSITIONS[model.composition], model.composition == "corr"
+
+        def there(rows: int) -> int:
+            return b.spectrum(rows) if transforms else rows
+
+        def product(rows: int, weight: str) -> int:
+            back = b.rows_of_spectrum(rows, inner) if transforms else rows
+            return b.product(back, layer.width, f"{name}.{weight}", k)
+
+        means = b.mean_by_relation(there(b.expand(x)))
+        z = _vectors(b, model, means, vectors[-1] if vectors else None, inner, k)
         vectors.append(z)
         if model.composition == "sub":
             z = b.scale_heads(b.weight_of_groups(), z)
-        of_groups = compose(b, means, z)
         loop = b.row_by_kind(x, inner, f"{name}.loop_rel", k, "glorot")
-        terms = [b.product(compose(b, x, loop), layer.width, f"{name}.w_loop", k)]
+        terms = [product(compose(b, there(x), there(loop)), "w_loop")]
+        of_groups = compose(b, means, there(z))
         for turned in sorted({*b.schema.turned}):
-            weight = f"{name}.w_{'in' if turned else 'out'}"
-            terms.append(b.product(b.mean_by_direction(of_groups, turned), layer.width, weight, k))
+            way = "w_in" if turned else "w_out"
+            terms.append(product(b.mean_by_direction(of_groups, turned), way))
         y = b.sum(terms)
         return b.bias(y, f"{name}.bias", k) if model.bias else y
 
     return stack(model, features, classes, convolve, schema=schema)
 
 
-def _vectors(b: Builder, model: CompgcnOptions, like: int, before: int | None, k: int) -> int:
+def _vectors(
+    b: Builder, model: CompgcnOptions, like: int, before: int | None, width: int, k: int
+) -> int:
     """z(r) of layer k for each row of ``like``, from those of the layer before."""
-    width = b.width(like)
     if before is not None:
         return b.row_times(before, like, width, f"convs.{k - 2}.w_rel", k - 1)
     if not model.bases:
@@ -66,5 +76,5 @@ def _vectors(b: Builder, model: CompgcnOptions, like: int, before: int | None, k
 COMPOSITIONS: dict[str, Callable[[Builder, int, int], int]] = {
     "sub": lambda b, x, z: b.add(x, b.scale(z, -1.0)),
     "mult": Builder.multiply,
-    "corr": Builder.correlate,
+    "corr": Builder.correlate_spectra,
 }

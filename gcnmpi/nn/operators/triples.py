@@ -16,24 +16,31 @@ from gcnmpi.kernels.interface.kinds import KindProduct, Kinds, kinds_of
 from gcnmpi.nn.binding import Binding, Run
 from gcnmpi.nn.operator import Operator
 from gcnmpi.nn.operators.relations import numbers_of
+from gcnmpi.nn.operators.spectra import transform
 from gcnmpi.nn.program import Instruction, Step
 from gcnmpi.nn.tape import Rule, Tape
-
-AT_ONCE = 4096  # rows that are transformed at once
 
 
 @dataclass(frozen=True)
 class RowBy(Operator):
     """y[e] = the row of a table (kinds, width) of the kind x[e] (rows, 1), an integer.
 
-    The table is ``table``, or its product with the matrices of ``maps``, in their order.
+    The table is ``table``, or its product with the matrices of ``maps``, in their order. Of
+    ``spectrum`` columns, if that is not 0, the transform is taken: see
+    :mod:`gcnmpi.nn.operators.spectra`.
     """
 
     kinds: int = 1
     table: str = ""
     maps: tuple[str, ...] = ()
+    spectrum: int = 0
     title = "row by kind"
     told = "kinds {kinds}"
+
+    @property
+    def words(self) -> str:
+        """Whether it is a spectrum."""
+        return super().words + " as spectra" * bool(self.spectrum)
 
     @property
     def parameters(self) -> tuple[str, ...]:
@@ -48,11 +55,6 @@ class ComplexProduct(Operator):
     title = "complex product"
 
 
-@dataclass(frozen=True)
-class Correlation(Operator):
-    """y[e, k] = Σ x₁[e, i]·x₂[e, i + k], i + k modulo the width: circular correlation of rows."""
-
-
 def _row_by_gradient(tape: Tape, number: int, gradient: int) -> None:
     (kinds,) = tape.operators[number].inputs
     tape.of_parameters(ROW_BY_GRAD, number, (kinds, gradient))
@@ -64,15 +66,6 @@ def _complex_gradient(tape: Tape, number: int, gradient: int) -> None:
     for one, other in ((x, y), (y, x)):
         if tape.wanted[one]:
             tape.contribute(one, tape.step(COMPLEX_BACKWARD, number, (gradient, other), like=one))
-
-
-def _correlation_gradient(tape: Tape, number: int, gradient: int) -> None:
-    """Of x₁ the correlation of g with x₂, of x₂ the convolution of x₁ with g."""
-    x, y = tape.operators[number].inputs
-    if tape.wanted[x]:
-        tape.contribute(x, tape.step(CORRELATION, number, (gradient, y), like=x))
-    if tape.wanted[y]:
-        tape.contribute(y, tape.step(CONVOLUTION, number, (x, gradient), like=y))
 
 
 def _row_by(rows: RowBy, binding: Binding, step: Step) -> Run:
@@ -99,7 +92,7 @@ def _row_by_grad(rows: RowBy, binding: Binding, step: Step) -> Run:
     """
     kernel, counts = binding.kernel, binding.block(step).counts_entries
     grad, (tables, make) = binding.read(step, 1), _tables(rows, binding)
-    maps = [binding.parameters[name] for name in rows.maps]
+    maps = _maps(rows, binding)
     of_table, *of_maps = (binding.gradients[name] for name in rows.parameters)
     of_products = [of_table]
     of_products += [
@@ -121,7 +114,8 @@ def _row_by_grad(rows: RowBy, binding: Binding, step: Step) -> Run:
         if not counts:
             of_products[-1].fill(0)
         for at in reversed(range(len(maps))):
-            kernel.gemm(tables[at], of_products[at + 1], of_maps[at], ta=True)
+            if at < len(of_maps):
+                kernel.gemm(tables[at], of_products[at + 1], of_maps[at], ta=True)
             kernel.gemm(of_products[at + 1], maps[at], of_products[at], tb=True)
 
     return run
@@ -129,8 +123,7 @@ def _row_by_grad(rows: RowBy, binding: Binding, step: Step) -> Run:
 
 def _tables(rows: RowBy, binding: Binding) -> tuple[list[Array], Callable[[], None]]:
     """The table before all maps, after the first one and so on, and a call that makes them."""
-    table, *maps = (binding.parameters[name] for name in rows.parameters)
-    tables = [table]
+    tables, maps = [binding.parameters[rows.table]], _maps(rows, binding)
     for at, matrix in enumerate(maps):
         tables.append(binding.scratch(f"table {at}", rows.kinds, matrix.shape[1]))
     steps = list(zip(tables, maps, tables[1:], strict=False))
@@ -142,21 +135,10 @@ def _tables(rows: RowBy, binding: Binding) -> tuple[list[Array], Callable[[], No
     return tables, make
 
 
-def _circular(operator: Correlation, binding: Binding, step: Step) -> Run:
-    """Of two rows, by the theorem of convolution: O(width · log width) of each."""
-    kernel, out, width = binding.kernel, binding.written(step), operator.width
-    x, y = binding.read(step), binding.read(step, 1)
-    fft: Any = np.fft  # which takes the arrays of any kernel
-    correlates = step.instruction is CORRELATION
-    some = [slice(start, start + AT_ONCE) for start in range(0, len(x), AT_ONCE)]
-
-    def run(epoch: int) -> None:
-        for rows in some:
-            first, second = fft.rfft(x[rows]), fft.rfft(y[rows])
-            product = (first.conj() if correlates else first) * second
-            kernel.copy(fft.irfft(product, width).astype(out.dtype, copy=False), out[rows])
-
-    return run
+def _maps(rows: RowBy, binding: Binding) -> list[Array]:
+    """The matrices that the table is multiplied with; the last one may be that of a transform."""
+    found = [binding.parameters[name] for name in rows.maps]
+    return [*found, transform(binding, rows.spectrum)] if rows.spectrum else found
 
 
 def _complex_product(operator: Operator, binding: Binding, step: Step) -> Run:
@@ -187,11 +169,7 @@ ROW_BY_GRAD = Instruction("row_by_grad", _row_by_grad, passes=1)
 COMPLEX = Instruction("complex", _complex_product, passes=4)
 COMPLEX_BACKWARD = Instruction("complex_backward", _complex_product, passes=4)
 
-CORRELATION = Instruction("correlation", _circular, passes=12)
-CONVOLUTION = Instruction("convolution", _circular, passes=12)
-
 RULES = {
-    Correlation: Rule(CORRELATION, _correlation_gradient),
     ComplexProduct: Rule(COMPLEX, _complex_gradient),
     RowBy: Rule(ROW_BY, _row_by_gradient),
 }
