@@ -4,21 +4,20 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 
 from gcnmpi.options.settings import key, options_of
 from partition.commands import parse_bytes
 from partition.errors import UserError
-from partition.graph.neighbor_sampling import NeighborSampler
-from partition.graph.relations import Relation, place_of
+from partition.graph.neighbor_sampling import by_relation
+from partition.graph.relations import Relation
 from partition.graph.sampling import (
     SAMPLERS,
     TRAINING,
     Sampler,
     make_sampler,
-    parse_fanouts,
     stream_seed,
 )
 from partition.registry import Registry
@@ -269,36 +268,7 @@ def sampler_of(
             "train.fanouts: this network does not tell relations apart",
             "leave it out, or use model.name = rgcn, rgat, hetero or hgt",
         )
-    if relations and isinstance(sampler, NeighborSampler):
-        own = fanouts_of_relations(train.fanouts, sampler.fanouts, relations)
-        return replace(sampler, vertices=n, of_relations=own)
-    return sampler
-
-
-def fanouts_of_relations(
-    text: str, fanouts: Sequence[int], relations: Sequence[Relation]
-) -> tuple[tuple[int, ...], ...]:
-    """The fan-outs of each relation, layer by layer, where ``text`` gives some others than most.
-
-    Empty if it is empty. A UserError if it is malformed.
-
-    >>> fanouts_of_relations("cites=3", (10, 5), [Relation("p", "cites", "p")])
-    ((3, 3),)
-    """
-    found = dict.fromkeys(range(len(relations)), tuple(fanouts))
-    for word in filter(None, map(str.strip, text.split(";"))):
-        name, equals, numbers = (part.strip() for part in word.rpartition("="))
-        given = parse_fanouts(numbers, none=True) if equals else ()
-        if len(given) == 1:
-            given *= len(fanouts)
-        if len(given) != len(fanouts):
-            raise UserError(
-                f"train.fanouts: {word!r} gives no {len(fanouts)} numbers of neighbours",
-                "name=numbers, one for each layer or one for all, such as "
-                f"{relations[0].name}={','.join(map(str, fanouts))}",
-            )
-        found[place_of(name, relations, "train.fanouts")] = given
-    return tuple(found.values()) if text else ()
+    return by_relation(sampler, n, relations, train.fanouts, "train.fanouts")
 
 
 def check_train(train: TrainConfig) -> None:

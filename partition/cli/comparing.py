@@ -67,7 +67,8 @@ def compare(
 Examples:
   gcn-partition simulate G.graph hp-8 --sampler vertex --batch 20000 --batches 1000
   gcn-partition simulate G.graph hp-8 shp-8 gp-8 --batch 6%
-  gcn-partition simulate G.graph hp-8 shp-8 --sampler neighbor --batch 1024 --fanouts 10,5"""
+  gcn-partition simulate G.graph hp-8 shp-8 --sampler neighbor --batch 1024 --fanouts 10,5
+  gcn-partition simulate G.graph hp-8 --sampler neighbor --relations --fanouts-of writes=15,10"""
 )
 @common.graph_argument
 @common.names_argument
@@ -104,6 +105,18 @@ Examples:
     type=click.FloatRange(0),
     default=0.0,
     help="With --as-trained: MB of input rows of others that each part keeps, as train.cache_mb.",
+)
+@click.option(
+    "--relations",
+    is_flag=True,
+    help="Those of networks that tell relations apart: neighbours are drawn from the arcs of each "
+    "relation.",
+)
+@click.option(
+    "--fanouts-of",
+    metavar="NAME=F,F…",
+    multiple=True,
+    help="neighbor, labor: the same, with fan-outs of this relation; may be repeated.",
 )
 @common.direction_option()
 @common.json_option

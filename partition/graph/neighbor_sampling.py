@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import ClassVar
 
 import numpy as np
 
+from partition.errors import UserError
 from partition.graph.hashing import key, mixed
+from partition.graph.relations import Relation, place_of
 from partition.graph.sampling import (
     Pattern,
     Place,
     Rule,
     Sampler,
     Side,
+    parse_fanouts,
     pointers,
     run_lengths,
     segments,
@@ -182,3 +186,42 @@ def _drawn(rows: np.ndarray, sizes: np.ndarray, count: int, base: int) -> np.nda
         taken = (found[:, :i] == drawn[:, np.newaxis]).any(axis=1)
         found[:, i] = np.where(taken, last, drawn)
     return found
+
+
+def by_relation(
+    sampler: Sampler, n: int, relations: Sequence[Relation], text: str, where: str
+) -> Sampler:
+    """The sampler of a graph of n vertices that draws neighbours by relation, if there are some.
+
+    For ``text`` and ``where`` see :func:`fanouts_of_relations`.
+    """
+    if not relations or not isinstance(sampler, NeighborSampler):
+        return sampler
+    own = fanouts_of_relations(text, sampler.fanouts, relations, where)
+    return replace(sampler, vertices=n, of_relations=own)
+
+
+def fanouts_of_relations(
+    text: str, fanouts: Sequence[int], relations: Sequence[Relation], where: str
+) -> tuple[tuple[int, ...], ...]:
+    """The fan-outs of each relation, layer by layer, where ``text`` gives some others than most.
+
+    Empty if it is empty. A UserError, which begins with ``where`` it stands, if it is malformed.
+
+    >>> fanouts_of_relations("cites=3", (10, 5), [Relation("p", "cites", "p")], "train.fanouts")
+    ((3, 3),)
+    """
+    found = dict.fromkeys(range(len(relations)), tuple(fanouts))
+    for word in filter(None, map(str.strip, text.split(";"))):
+        name, equals, numbers = (part.strip() for part in word.rpartition("="))
+        given = parse_fanouts(numbers, none=True) if equals else ()
+        if len(given) == 1:
+            given *= len(fanouts)
+        if len(given) != len(fanouts):
+            raise UserError(
+                f"{where}: {word!r} gives no {len(fanouts)} numbers of neighbours",
+                "name=numbers, one for each layer or one for all, such as "
+                f"{relations[0].name}={','.join(map(str, fanouts))}",
+            )
+        found[place_of(name, relations, where)] = given
+    return tuple(found.values()) if text else ()

@@ -18,7 +18,7 @@ from partition.graph.batch_metrics import (
     rows_within,
 )
 from partition.graph.examples import training_rows
-from partition.graph.graph import Graph
+from partition.graph.neighbor_sampling import by_relation
 from partition.graph.pairs import member
 from partition.graph.sampling import SAMPLERS
 from partition.graph.store import open_graph, read_partition
@@ -40,6 +40,8 @@ def simulate(
     direction: str | None = None,
     as_trained: bool = False,
     cache_mb: float = 0.0,
+    relations: bool = False,
+    fanouts_of: Sequence[str] = (),
 ) -> dict[str, Any]:
     """Draw mini-batches, the same for all partitions, and count what each exchanges.
 
@@ -47,17 +49,20 @@ def simulate(
     ``seed`` see :func:`partition.graph.sampling.make_sampler`. Every batch is an independent draw,
     and none is one that a stochastic hypergraph was made of. With ``as_trained`` they are the
     batches of a run with this seed, from its first epoch on, as it counts them; then each part may
-    keep ``cache_mb`` MB (2²⁰ bytes) of input rows of others, in float32.
+    keep ``cache_mb`` MB (2²⁰ bytes) of input rows of others, in float32. With ``relations`` they
+    are those of networks that tell relations apart: every arc is an entry, and neighbours are drawn
+    from those of each relation; ``fanouts_of``, such as "writes=15,10", are fan-outs of some.
 
     Returns
     -------
     dict
         ``sampler``, ``batch`` (vertices), ``batches``, ``seed``, ``direction``, ``entries`` (mean
-        number of entries of M in a batch, without its diagonal) and ``partitions``, a list of
-        dict with ``name``, ``model``, ``k``; for each of ``FIGURES``, which count rows and
-        messages of one expand of every distinct pattern of the batch, ``mean``, ``sd`` and
-        quantiles; ``relative_volume``, the mean volume over that of the first partition, and
-        ``relative_error``, its standard error over batches (None for the first, and over 0).
+        number of entries of M in a batch, without its diagonal, or of arcs), ``relations`` (whether
+        they are told apart) and ``partitions``, a list of dict with ``name``, ``model``, ``k``; for
+        each of ``FIGURES``, which count rows and messages of one expand of every distinct pattern
+        of the batch, ``mean``, ``sd`` and quantiles; ``relative_volume``, the mean volume over that
+        of the first partition, and ``relative_error``, its standard error over batches (None for
+        the first, and over 0).
     """
     stored = open_graph(path)
     direction = stored.direction(direction)
@@ -70,21 +75,32 @@ def simulate(
             "rows are kept in runs, for batches of seeds",
             "add --as-trained, with --sampler neighbor or labor",
         )
-    graph = stored.merged
+    told_apart = stored.graph.relations if relations or fanouts_of else ()
+    if (relations or fanouts_of) and not told_apart:
+        raise UserError(f"{path} has no relations", "leave out --relations and --fanouts-of")
+    if fanouts_of and not SAMPLERS.get(sampler).layered:
+        raise UserError(
+            f"--fanouts-of: --sampler {sampler} draws no neighbours", "--sampler neighbor or labor"
+        )
+    graph = stored.graph if told_apart else stored.merged
     seeds = None
     if as_trained and SAMPLERS.get(sampler).layered:
         trained = training_rows(graph)
         seeds = np.arange(graph.n) if trained is None else np.flatnonzero(trained)
     own = sampling.stream_seed(seed, sampling.TRAINING if as_trained else sampling.SIMULATION)
     many = graph.n if seeds is None else len(seeds)
-    drawn = sampling.make_sampler(sampler, many, batch, own, fanouts)
+    drawn = by_relation(
+        sampling.make_sampler(sampler, many, batch, own, fanouts),
+        graph.n, told_apart, ";".join(fanouts_of), "--fanouts-of",
+    )  # fmt: skip
     partitions = [read_partition(path, member(path, name)) for name in dict.fromkeys(names)]
 
     parts = [(partition.parts, partition.k) for partition in partitions]
     manifest = stored.manifest
     sizes = manifest.inputs, manifest.feature_entries, graph.n, ITEMSIZE
     kept = rows_within(cache_mb, *sizes)
-    entries, figures = draw(graph, drawn, parts, batches, direction, as_trained, seeds, kept)
+    side = sampling.sides(graph, direction, drawn.side, bool(told_apart))
+    entries, figures = draw(side, drawn, parts, batches, direction, as_trained, seeds, kept)
     rows = []
     for partition, counted in zip(partitions, figures, strict=True):
         facts = {key: getattr(partition, key) for key in ("name", "model", "k")}
@@ -92,11 +108,12 @@ def simulate(
         rows.append(facts | _relative(counted[0], figures[0][0], partition is partitions[0]))
     facts = {"sampler": sampler, "batch": drawn.size, "fanouts": list(drawn.fanouts)}
     facts |= {"batches": batches, "seed": seed, "direction": direction, "entries": entries}
+    facts |= {"relations": bool(told_apart)}
     return facts | {"partitions": rows}
 
 
 def draw(
-    graph: Graph,
+    side: sampling.Side,
     sampler: sampling.Sampler,
     partitions: Sequence[tuple[np.ndarray, int]],
     batches: int,
@@ -105,14 +122,13 @@ def draw(
     seeds: np.ndarray | None = None,
     kept_rows: int = 0,
 ) -> tuple[float, np.ndarray]:
-    """Count ``batches`` mini-batches under each (parts, k).
+    """Count ``batches`` mini-batches of the sampler's ``side`` of a graph under each (parts, k).
 
     With ``as_trained`` they are those of a run, in their order; otherwise independent draws of
     whole size. The sampler draws seeds among the vertices ``seeds``; each part keeps so many input
     rows of others. Returns the mean number of entries of M in a batch, and the figures,
     (partitions, len(FIGURES), batches) int64.
     """
-    side = sampling.sides(graph, direction, sampler.side)
     figures = np.zeros((len(partitions), len(FIGURES), batches), np.int64)
     kept: list[np.ndarray | None] = [None] * len(partitions)
     if kept_rows:

@@ -190,6 +190,8 @@ def show_partition(partition: Partition) -> None:
     _show_totals(out, partition.metrics, "one exchange, by direction of M")
     if partition.mixed:
         _show_totals(out, partition.mixed, "one mixed exchange")
+    if partition.by_relation:
+        _show_totals(out, partition.by_relation, "one mixed exchange, means by relation")
 
     if partition.history:
         show_history(partition.history)
@@ -333,11 +335,12 @@ def _mixed_comparison(rows: Sequence[Mapping[str, Any]]) -> Table:
 def show_simulation(facts: Mapping[str, Any]) -> None:
     """Print for each partition the distribution of the volumes of batches."""
     fanouts = f", fan-outs {','.join(map(str, facts['fanouts']))}" if facts["fanouts"] else ""
+    entries = "arcs" if facts["relations"] else "entries of M"
     spread = "mean", "sd", "min", "5%", "median", "95%", "max", "volume, relative"
     title = (
         f"rows and messages of one mini-batch, direction {facts['direction']}: "
         f"{facts['batches']:,} batches of {facts['batch']:,} vertices, sampler "
-        f"{facts['sampler']}{fanouts}, {facts['entries']:,.0f} entries of M on average"
+        f"{facts['sampler']}{fanouts}, {facts['entries']:,.0f} {entries} on average"
     )
     table = _titled(title, *_names("name"), *_numbers("k"), "", *_numbers(*spread))
     for row in facts["partitions"]:

@@ -15,6 +15,7 @@ from gcnmpi.planner.machine import DRAWING, Machine
 from gcnmpi.planner.ranking import Candidate, Setting
 from gcnmpi.proof import oracle
 from partition.graph.store import open_graph, read_partition
+from partition.reporting.simulate import simulate
 
 RANKS = (1, 2, 3, 4)
 EPOCHS = 2
@@ -218,6 +219,24 @@ def test_bytes_and_messages_are_those_that_are_planned(results, schemas, nranks,
     assert (cost.sent, cost.received) == (max(sent), max(received))
     assert cost.messages == max(messages)
     assert (nranks > 1) == (cost.received > 0)
+
+
+@pytest.mark.parametrize("own", ["", OWN])
+@pytest.mark.parametrize("sampler", SAMPLERS[2:])
+@pytest.mark.parametrize("nranks", RANKS[1:])
+def test_a_simulation_by_relation_counts_what_a_run_counts(
+    results, schemas, nranks, sampler, own  # noqa: F811
+):  # fmt: skip
+    record = results(nranks)[f"rgcn-{sampler}{' own' if own else ''}"]
+    name, size, *fanouts = sampler.split(",")
+    batches, of = record["batches"][0], own.partition("=")[2]
+    facts = simulate(
+        schemas / "typed.graph", [f"uneven-{nranks}"], sampler=name, batch=size,
+        fanouts=",".join(fanouts), batches=batches, as_trained=True, relations=True,
+        fanouts_of=[one.strip() for one in of.split(";") if one],
+    )["partitions"][0]  # fmt: skip
+    assert sum(record["batch_rows_sent"]) == round(facts["volume"]["mean"] * batches) > 0
+    assert sum(record["batch_messages_sent"]) == round(facts["messages"]["mean"] * batches)
 
 
 def test_seconds_of_drawing_by_relation_are_in_the_plan(schemas):  # noqa: F811

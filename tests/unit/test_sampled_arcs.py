@@ -5,10 +5,11 @@ import pytest
 import scipy.sparse as sp
 
 from gcnmpi.layout.entries import EntryRows, Groups, parts_of
-from gcnmpi.options.train import TrainConfig, fanouts_of_relations, sampler_of
+from gcnmpi.options.train import TrainConfig, sampler_of
 from gcnmpi.schemes import sampling
 from gcnmpi.schemes.sampling_arcs import ArcEntries
 from partition.errors import UserError
+from partition.graph.neighbor_sampling import fanouts_of_relations
 from partition.graph.relations import Relation
 
 N, OWN, COUNT = 90, 60, 3
@@ -127,9 +128,9 @@ def test_the_mean_of_sampled_means_is_that_of_each_relation(name):
 
 def test_fan_outs_are_read():
     relations = (*RELATIONS, Relation("w", "few", "v"))
-    found = fanouts_of_relations("v,few,v=1,2; many=-1;none=0", (5, 4), relations)
+    found = fanouts_of_relations("v,few,v=1,2; many=-1;none=0", (5, 4), relations, "train.fanouts")
     assert found == ((1, 2), (-1, -1), (0, 0), (5, 4))
-    assert fanouts_of_relations("", (5, 4), relations) == ()
+    assert fanouts_of_relations("", (5, 4), relations, "train.fanouts") == ()
     for text, says in {
         "few=1": "2 relations are called 'few'",
         "many": "gives no 2 numbers",
@@ -138,4 +139,4 @@ def test_fan_outs_are_read():
         "many=some": "numbers of neighbours",
     }.items():
         with pytest.raises(UserError, match=says):
-            fanouts_of_relations(text, (5, 4), relations)
+            fanouts_of_relations(text, (5, 4), relations, "train.fanouts")

@@ -186,7 +186,8 @@ def test_simulated_volume_is_the_expected_one(direction):
     graph = random_graph(40, 250, seed=3)
     parts = np.arange(40, dtype=np.int32) % 3
     sampler = make_sampler("vertex", 40, 13, 5)
-    _, figures = draw(graph, sampler, [(parts, 3)], 400, direction)
+    side = sides(graph, direction, sampler.side)
+    _, figures = draw(side, sampler, [(parts, 3)], 400, direction)
     volume = figures[0, 0]
     truth = expected_volume(graph, parts, 13, direction)
     assert abs(volume.mean() - truth) < 4 * volume.std() / np.sqrt(len(volume))
@@ -239,7 +240,8 @@ def test_communities_are_found_from_batches(tmp_path):
     parts = make_parts(graph, "shp", 4, options={"batch": "10%", "batches": 60})
     truth = make_parts(graph, "rp", 4)
     sampler = make_sampler("vertex", 1200, 120, 0)
-    _, figures = draw(graph, sampler, [(parts, 4), (truth, 4)], 20, "in")
+    side = sides(graph, "in", sampler.side)
+    _, figures = draw(side, sampler, [(parts, 4), (truth, 4)], 20, "in")
     assert figures[0, 0].mean() < 0.35 * figures[1, 0].mean()
 
 
