@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 from stored_graphs import store
-from test_relational import COMPGCN, GAT, MEAN, schemas  # noqa: F401 (a fixture)
+from test_relational import COMPGCN, GAT, MEAN, MIXED, RGCN, schemas  # noqa: F401 (a fixture)
 from test_schemes import MODULES, check_schemes
 from test_task_runs import make_graph
 from words import sets
@@ -265,6 +265,7 @@ def test_networks_that_tell_relations_apart(verified, schemas):  # noqa: F811
     networks = [
         ("typed", [*COMPGCN, "model.composition=corr", "model.bases=2", "model.dropout=0.4"]),
         ("schema", [*GAT, "model.convolution=gatv2", MEAN]),
+        ("schema", [*RGCN, MIXED]),
     ]
     cases = [
         {"graph": schemas / f"{name}.graph", "partition": "uneven-2", "settings": [*own, *SHORT]}
