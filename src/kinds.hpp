@@ -7,7 +7,8 @@
 
 namespace gcnmpi::TARGET {
 
-inline constexpr int ABREAST = 8;  // rows that share what is loaded of a weight
+inline constexpr int ABREAST = 8;      // rows that share what is loaded of a weight
+inline constexpr Size NEAR_ROWS = 64;  // rows that all tiles of a gradient take from the cache
 
 // to[r] = from[r]·w for so many rows, with w (inner, width).
 template <class T, int ROWS>
@@ -57,14 +58,18 @@ void multiply_kinds(
     });
 }
 
-// w[i] = Σ x[r][i]·grad[r] for so many i from `first` on, over the rows of a kind.
+// w[i] = Σ x[r][i]·grad[r] for so many i, over some rows of a kind; or w[i] += that.
 template <class T, int COLUMNS>
 void sum_products(
     const Size* order, Size rows, const T* x, Size x_stride, const T* grad, Size grad_stride, T* w,
-    Size stride, Size width
+    Size stride, Size width, bool add
 ) {
     over_vectors<T>(width, [=](Size j, auto lanes) GCNMPI_INLINE {
         Vec<T> sums[COLUMNS] = {};
+        if (add) {
+#pragma GCC unroll 8
+            for (int i = 0; i < COLUMNS; ++i) sums[i] = lanes.load(w + i * stride + j);
+        }
         for (Size r = 0; r < rows; ++r) {
             const T* from = x + order[r] * x_stride;
             const Vec<T> v = lanes.load(grad + order[r] * grad_stride + j);
@@ -76,31 +81,43 @@ void sum_products(
     });
 }
 
-// Each thread has some rows of the weights, of which it adds up all: bits do not depend on threads.
+// Each thread has some rows of the weights, of which it adds up all, row after row: bits depend
+// neither on threads nor on how many rows are near.
 template <class T>
 void kinds_gradient(
     Kinds kinds, Rows<const T> x, Rows<const T> grad, Size blocks, Rows<T> w, int threads
 ) {
     const Size inner = x.width / blocks, width = grad.width / blocks;
     const Size tiles = (inner + ABREAST - 1) / ABREAST * blocks, all = kinds.count * tiles;
-    const Size work = kinds.starts[kinds.count] * grad.width / (all + 1) + 1;
-    for_ranges(all, work, threads, [&](Size at, Size last) {
-        for (; at < last; ++at) {
-            const Size kind = at / tiles, tile = at % tiles, b = tile % blocks;
-            const Size begin = kinds.starts[kind], rows = kinds.starts[kind + 1] - begin;
-            const Size first = tile / blocks * ABREAST;
-            const T* back = grad.data + b * width;
-            const auto sum = [&](auto run, Size i) GCNMPI_INLINE {
-                const Size column = b * inner + i;
-                T* to = w.data + (kind * x.width + column) * w.stride;
-                run(kinds.order + begin, rows, x.data + column, x.stride, back, grad.stride, to,
-                    w.stride, width);
-            };
-            if (first + ABREAST <= inner) {
-                sum(sum_products<T, ABREAST>, first);
-            } else {
-                for (Size i = first; i < inner; ++i) sum(sum_products<T, 1>, i);
-            }
+    const Size most = threads == 1 ? 1 : 4 * (Size)threads, pieces = most < all ? most : all;
+    // A tile: so many rows of the weight of a kind, from those of x and grad that are near.
+    const auto add_tile = [&](Size kind, Size tile, const Size* order, Size rows, bool add) {
+        const Size b = tile % blocks, first = tile / blocks * ABREAST;
+        const auto sum = [&](auto run, Size i) GCNMPI_INLINE {
+            const Size column = b * inner + i;
+            T* to = w.data + (kind * x.width + column) * w.stride;
+            run(order, rows, x.data + column, x.stride, grad.data + b * width, grad.stride, to,
+                w.stride, width, add);
+        };
+        if (first + ABREAST <= inner) {
+            sum(sum_products<T, ABREAST>, first);
+        } else {
+            for (Size i = first; i < inner; ++i) sum(sum_products<T, 1>, i);
+        }
+    };
+    for_pieces(pieces, threads, [&](Size piece) {
+        const Size last = all * (piece + 1) / pieces;
+        for (Size at = all * piece / pieces; at < last;) {
+            const Size kind = at / tiles, begin = kinds.starts[kind], end = kinds.starts[kind + 1];
+            const Size stop = (kind + 1) * tiles < last ? (kind + 1) * tiles : last;
+            Size row = begin;
+            do {  // once without rows, which gives zeros
+                const Size rows = end - row < NEAR_ROWS ? end - row : NEAR_ROWS;
+                for (Size tile = at; tile < stop; ++tile)
+                    add_tile(kind, tile % tiles, kinds.order + row, rows, row > begin);
+                row += NEAR_ROWS;
+            } while (row < end);
+            at = stop;
         }
     });
 }
