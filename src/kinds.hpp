@@ -4,11 +4,19 @@
 
 #include "parallel.hpp"
 #include "simd.hpp"
+#include "spmm.hpp"
 
 namespace gcnmpi::TARGET {
 
-inline constexpr int ABREAST = 8;      // rows that share what is loaded of a weight
-inline constexpr Size NEAR_ROWS = 64;  // rows that all tiles of a gradient take from the cache
+inline constexpr int ABREAST = 8;     // rows that share what is loaded of a weight
+inline constexpr Size NEAR_ROWS = 64; // rows that all tiles of a gradient take from the cache
+
+// Rows that lie anywhere are asked for before they are read.
+template <class T>
+inline void ask_for(const T* row, Size width) {
+    for (Size byte = 0; byte < width * (Size)sizeof(T); byte += LINE)
+        __builtin_prefetch((const char*)row + byte, 0, 2);
+}
 
 // to[r] = from[r]·w for so many rows, with w (inner, width).
 template <class T, int ROWS>
@@ -45,6 +53,11 @@ void multiply_kinds(
                     T* to[ABREAST];
                     for (Size r = 0; r < count; ++r) {
                         const Size row = kinds.order[at + r];
+                        if (at + r + ABREAST < stop) {
+                            const Size next = kinds.order[at + r + ABREAST];
+                            ask_for(x.data + next * x.stride + b * inner, inner);
+                            __builtin_prefetch(out.data + next * out.stride + b * width, 1, 2);
+                        }
                         from[r] = x.data + row * x.stride + b * inner;
                         to[r] = out.data + row * out.stride + b * width;
                     }
@@ -113,8 +126,15 @@ void kinds_gradient(
             Size row = begin;
             do {  // once without rows, which gives zeros
                 const Size rows = end - row < NEAR_ROWS ? end - row : NEAR_ROWS;
-                for (Size tile = at; tile < stop; ++tile)
+                Size asked = row + NEAR_ROWS;  // the next ones, some with each tile
+                const Size next = asked + NEAR_ROWS < end ? asked + NEAR_ROWS : end;
+                for (Size tile = at; tile < stop; ++tile) {
+                    for (Size i = 0; i <= NEAR_ROWS / (stop - at) && asked < next; ++i, ++asked) {
+                        ask_for(x.data + kinds.order[asked] * x.stride, x.width);
+                        ask_for(grad.data + kinds.order[asked] * grad.stride, grad.width);
+                    }
                     add_tile(kind, tile % tiles, kinds.order + row, rows, row > begin);
+                }
                 row += NEAR_ROWS;
             } while (row < end);
             at = stop;

@@ -24,6 +24,7 @@ from gcnmpi.bench.rounds import fitted, median_seconds, only
 from gcnmpi.core import rng
 from gcnmpi.core.resident import resident_bytes
 from gcnmpi.kernels.interface.kernel import Array, Kernel
+from gcnmpi.kernels.interface.kinds import KindProduct, kinds_of
 from gcnmpi.mpi.comm import Comm, versions
 from gcnmpi.mpi.hosts import host_names, most_ranks_a_node, ping_pong, share_of_cores
 from gcnmpi.options.config import Config
@@ -158,7 +159,23 @@ def _dense_constants(kernel: Kernel) -> dict[str, float]:
     dense = max(product - moved, product / 2) / flops
     keys = rng.row_keys(0, 1, 1, np.arange(rows)), rng.column_keys(np.arange(width))
     dropped = _seconds(kernel, partial(kernel.dropout, x, *keys, 0.5, out)) / (rows * width)
-    return {"copy_byte": copy, "dense_flop": dense, "dropout_number": dropped}
+    constants = {"copy_byte": copy, "dense_flop": dense, "dropout_number": dropped}
+    return constants | _kind_constants(kernel)
+
+
+def _kind_constants(kernel: Kernel) -> dict[str, float]:
+    """Products of rows with the weight of each one's kind, which are in no order."""
+    rows, width, inners = 100_000, 64, (64, 128)
+    kinds = kinds_of(np.random.default_rng(0).integers(0, 8, rows), 8, kernel.resident)
+    out, seconds = kernel.empty(rows, width), []
+    for inner in inners:
+        x, weights = _filled(kernel, rows, inner), _filled(kernel, 8 * inner, width)
+        product = KindProduct(kinds, x, weights, out, 1)
+        seconds.append(_seconds(kernel, partial(kernel.multiply_kinds, product)) / rows)
+    narrow, wide = seconds
+    a_flop = max(0.0, wide - narrow) / (2 * width * (inners[1] - inners[0]))
+    a_row = max(0.0, narrow - 2 * width * inners[0] * a_flop)
+    return {"kind_row": a_row, "kind_flop": a_flop}
 
 
 def _filled(kernel: Kernel, rows: int, width: int) -> Array:

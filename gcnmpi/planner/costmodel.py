@@ -247,12 +247,7 @@ def _seconds_by_kind(case: Case, rank: int, step: Step) -> float:
     if not isinstance(linear, LinearBy) or step.instruction not in BY_KIND:
         return 0.0
     rows, inner = case.rows(rank, values[step.number].place), values[linear.inputs[1]].width
-    product = {
-        LINEAR_BY: Dense(rows, inner, linear.width),
-        LINEAR_BY_T: Dense(rows, linear.width, inner),
-        LINEAR_BY_GRAD: Dense(inner, rows, linear.width),
-    }[step.instruction]
-    return case.machine.dense_seconds(product, case.work.itemsize) / linear.blocks
+    return case.machine.kinds_seconds(rows, inner, linear.width // linear.blocks)
 
 
 def passes_seconds(case: Case, rank: int, steps: Sequence[Step]) -> float:

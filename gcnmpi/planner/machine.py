@@ -30,7 +30,7 @@ DRAWING = (
     "batch_hop", "drawn_entry", "read_entry", "hashed_entry", "hashed_call", "drawn_arc",
     "drawn_group",
 )  # fmt: skip
-LATER = {*DRAWING, "batch_step", "free_cores"}
+LATER = {*DRAWING, "batch_step", "free_cores", "kind_row", "kind_flop"}
 
 
 @dataclass(frozen=True)
@@ -60,6 +60,9 @@ class Machine:
         Seconds per entry to convert a received tile of M into the kernel's format.
     dense_flop : float
         Seconds per floating-point operation of a dense product.
+    kind_row, kind_flop : float
+        The same of a product of rows with the weight of each one's kind; and seconds per row, which
+        lie anywhere.
     copy_byte : float
         Seconds per byte that is read or written in a pass over memory.
     dropout_number : float
@@ -108,6 +111,8 @@ class Machine:
     hashed_call: float = 3e-3
     drawn_arc: float = 1.5e-7
     drawn_group: float = 5e-7
+    kind_row: float = 4e-8
+    kind_flop: float = 2e-11
     free_cores: float = 0.0
 
     def sparse_seconds(
@@ -148,6 +153,10 @@ class Machine:
         rows, inner, width = work.rows, work.inner, work.width
         numbers = rows * inner + inner * width + rows * width
         return 2 * rows * inner * width * self.dense_flop + self.copy_seconds(numbers * itemsize)
+
+    def kinds_seconds(self, rows: int, inner: int, width: int) -> float:
+        """Time of a product of rows with the weight of each one's kind, or of its gradients."""
+        return rows * (self.kind_row + 2 * inner * width * self.kind_flop)
 
     def drawing_seconds(
         self, kept: int, looked_at: int, rule: Rule | None, groups: int | None = None
