@@ -34,10 +34,8 @@ def store_parts(path: Path, name: str, parts: np.ndarray, k: int, mixed: bool = 
     """A partition that a test has made; ``mixed``: with its metrics of the mixed exchange too."""
     stored = open_graph(path)
     figures, about = figures_of(stored, parts, k), (stored.manifest.id, "test", "numpy", "1", "in")
-    of_mixed = figures.mixed if mixed else {}
-    partition = Partition(
-        name, parts.astype(np.int32), k, *about, metrics=figures.metrics, mixed=of_mixed
-    )
+    known = vars(figures) if mixed else {"metrics": figures.metrics}
+    partition = Partition(name, parts.astype(np.int32), k, *about, **known)
     write_partition(path, partition)
 
 

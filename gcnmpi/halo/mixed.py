@@ -30,6 +30,7 @@ def mixed(
     comm: Comm,
     plan: Plan,
     owners: np.ndarray,
+    rows: np.ndarray,
     matrices: Sequence[sp.csr_array],
     max_bytes: float,
 ) -> tuple[Plan, list[sp.csr_array], list[sp.csr_array]]:
@@ -41,7 +42,10 @@ def mixed(
         Of rows only.
     owners : (nhalo,) integers
         Owner of every row of its halo.
-    matrices : sequence of (nown, nown + nhalo) csr_array
+    rows : (rows,) integers
+        The vertex of each of the rank's rows of M: its own ones; or of each of its groups of arcs,
+        where M has a row for each.
+    matrices : sequence of (rows, nown + nhalo) csr_array
         The rank's rows of M, of Mᵀ …: the same entries with other values.
 
     Returns
@@ -49,7 +53,7 @@ def mixed(
     plan : Plan
         Its halo has places for rows and sums; of a sum, ``halo`` has the vertex it is part of. It
         has no ``send_rows``.
-    matrices : list of (nown, nown + nhalo) csr_array
+    matrices : list of (rows, nown + nhalo) csr_array
         What own and received rows are multiplied by, for each matrix.
     packings : list of (nsend, nown) csr_array
         What own rows are multiplied by to give those that are sent, for each matrix.
@@ -57,18 +61,19 @@ def mixed(
     entries = _halo_entries(matrices[0], plan, owners)
     as_row = rows_in_cover(entries.column, entries.sum, plan.nhalo, len(entries.sum_row))
     summed = ~as_row[entries.column]
-    rows = np.flatnonzero(as_row)
+    sent_rows = np.flatnonzero(as_row)
     sums = np.flatnonzero(np.bincount(entries.sum[summed], minlength=len(entries.sum_row)))
 
     # The new halo: of each owner the rows, then the sums, by vertex.
-    ids = np.concatenate([plan.halo[rows], plan.own[entries.sum_row[sums]]])
-    of = np.concatenate([owners[rows], entries.sum_owner[sums]])
-    order = np.lexsort((ids, np.arange(len(ids)) >= len(rows), of))
+    ids = np.concatenate([plan.halo[sent_rows], rows[entries.sum_row[sums]]])
+    of = np.concatenate([owners[sent_rows], entries.sum_owner[sums]])
+    order = np.lexsort((ids, np.arange(len(ids)) >= len(sent_rows), of))
     place = np.empty(len(order), entries.column.dtype)
     place[order] = np.arange(len(order))
     place_of_row = np.empty_like(place, shape=plan.nhalo)
     place_of_sum = np.empty_like(place, shape=len(entries.sum_row))
-    place_of_row[rows], place_of_sum[sums] = place[: len(rows)], place[len(rows) :]
+    place_of_row[sent_rows] = place[: len(sent_rows)]
+    place_of_sum[sums] = place[len(sent_rows) :]
     counts = np.bincount(of, minlength=comm.size).astype(np.int64)
     sent = np.empty_like(counts)
     comm.Alltoall(counts, sent)
@@ -76,12 +81,12 @@ def mixed(
 
     # Each owner learns what its packed rows are made of: places among those of the pair, columns
     # as places among the rows that it would send, and values. A row of H is one entry, 1.
-    number = np.concatenate([place[: len(rows)], place_of_sum[entries.sum[summed]]])
-    asked = np.concatenate([rows.astype(place.dtype), entries.column[summed]])
+    number = np.concatenate([place[: len(sent_rows)], place_of_sum[entries.sum[summed]]])
+    asked = np.concatenate([sent_rows.astype(place.dtype), entries.column[summed]])
     towards = owners[asked]
     number -= (np.cumsum(counts) - counts)[towards].astype(number.dtype)
     asked -= _begins(plan.recv_peers, plan.recv_offsets, comm.size)[towards].astype(asked.dtype)
-    ones = np.ones(len(rows), matrices[0].dtype)
+    ones = np.ones(len(sent_rows), matrices[0].dtype)
     values = [np.concatenate([ones, m.data[entries.where[summed]]]) for m in matrices]
     received, items = redistribute(comm, towards, [number, asked, *values], max_bytes)
     del number, asked, towards, values
@@ -98,10 +103,10 @@ def mixed(
     kept[entries.where[summed]] = False
     column = first.indices.copy()
     column[entries.where] = nown + place_of_row[entries.column]
-    row = np.repeat(np.arange(nown, dtype=column.dtype), np.diff(first.indptr))
+    row = np.repeat(np.arange(len(rows), dtype=column.dtype), np.diff(first.indptr))
     row = np.concatenate([row[kept], entries.sum_row[sums]])
     column = np.concatenate([column[kept], nown + place_of_sum[sums]])
-    pattern = EntryPattern.of(row, column, (nown, nown + new.nhalo))
+    pattern = EntryPattern.of(row, column, (len(rows), nown + new.nhalo))
     del row, column, entries
     ones = np.ones(len(sums), first.dtype)
     return new, [pattern.matrix(np.append(m.data[kept], ones)) for m in matrices], packings
@@ -126,7 +131,7 @@ class _HaloEntries:
 def _halo_entries(matrix: sp.csr_array, plan: Plan, owners: np.ndarray) -> _HaloEntries:
     where = np.flatnonzero(matrix.indices >= plan.nown)
     column = matrix.indices[where] - plan.nown
-    row = np.repeat(np.arange(plan.nown, dtype=column.dtype), np.diff(matrix.indptr))[where]
+    row = np.repeat(np.arange(matrix.shape[0], dtype=column.dtype), np.diff(matrix.indptr))[where]
     # Columns increase within a row, and owners with columns.
     owner = owners[column]
     begins = np.ones(len(row), bool)

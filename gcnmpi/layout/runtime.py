@@ -70,6 +70,9 @@ class Demand:
         Whether it has matrices with a row for each entry of M.
     groups : bool
         Whether it has matrices with a row for each group of these of one relation.
+    sums_groups : bool
+        Whether the products are with the matrix of means by relation, which has a row for each of
+        these groups; then there are no whole rows, and ``rows`` asks for the entries only.
     type : int or None
         The number of the type of vertices that matrices of :attr:`Space.OF_TYPE` have rows of.
     batches : bool
@@ -83,4 +86,5 @@ class Demand:
     entries: bool = False
     groups: bool = False
     type: int | None = None
+    sums_groups: bool = False
     batches: bool = False

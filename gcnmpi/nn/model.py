@@ -335,7 +335,7 @@ def _constants(
                 scheme,
                 kernel,
                 found[step.reads[0]],
-                step.k,
+                value.place,
                 value.width,
                 value.exchanged,
                 overwrite=free,
@@ -372,14 +372,20 @@ def _constant(
 
 
 def aggregate_constant(
-    scheme: Scheme, kernel: Kernel, x: Matrix, k: int, width: int, exchanged: bool, overwrite: bool
+    scheme: Scheme,
+    kernel: Kernel,
+    x: Matrix,
+    place: Place,
+    width: int,
+    exchanged: bool,
+    overwrite: bool,
 ) -> Matrix:
     """M·x, which is made once; a wide x is overwritten with it where it may be and has its shape.
 
     Some columns at a time, so that what the product takes beside its result (halos, partial sums,
     buffers of MPI) is small against it. On all ranks together x has ``width`` columns.
     """
-    pieces, place = input_pieces(width), Place(k, aggregated=True)
+    pieces, k = input_pieces(width), place.layer
     if pieces == 1:
         result = scheme.empty(place, width, exchanged)
         scheme.aggregate(k, x, result.array)

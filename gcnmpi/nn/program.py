@@ -300,6 +300,11 @@ class Program:
         return bool(self._sums)
 
     @property
+    def sums_groups(self) -> bool:
+        """Whether that is the matrix of means by relation."""
+        return any(self.values[step.number].place.space is Space.GROUPS for step in self._sums)
+
+    @property
     def _sums(self) -> list[Step]:
         steps = (*self.constants, *self.evaluation)
         return [step for step in steps if step.instruction.operation in SUMS]

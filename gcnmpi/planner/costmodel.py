@@ -211,7 +211,7 @@ def _work(case: Case, rank: int, product: Product, step: Step | None) -> Sequenc
     if name not in ARITHMETIC or (step is not None and step.instruction in (EXPAND, FOLD)):
         return ()
     place = Place(k) if step is None else case.program.values[step.number].place
-    if place.space is Space.OWN:
+    if place.space is Space.OWN or name in SUMS:
         return case.forecast.work(rank, name, k, *sizes)
     return whole_row_work(case.rows(rank, place), name, *sizes)
 

@@ -28,7 +28,7 @@ from gcnmpi.planner.costmodel import Cost, predict
 from gcnmpi.planner.links import DrawnPairs, draw_pairs, link_memory, predict_links
 from gcnmpi.planner.machine import Machine
 from gcnmpi.planner.memory import memory
-from gcnmpi.schemes.forecast import make_facts, why_not_mixed
+from gcnmpi.schemes.forecast import make_facts, mixed_metrics, why_not_mixed
 from partition.commands import parse_bytes
 from partition.errors import UserError
 from partition.graph.graph import row_sizes
@@ -201,7 +201,7 @@ class Setting:
             return []
         if why_not_mixed(partition, scheme, demand) is not None:
             return []
-        if not any(partition.mixed[self.direction].send_sums or ()):  # both are the same
+        if not any(mixed_metrics(partition, demand)[self.direction].send_sums or ()):  # the same
             return []
         return [
             replace(

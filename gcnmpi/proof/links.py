@@ -238,8 +238,10 @@ def train(
     return oracle.Curve(losses, first, weights, rows, problem.rows.matrix)
 
 
-def training_graph(graph: Graph, pairs: PairSet) -> Graph:
-    """The graph without the arcs that are held out."""
+def training_graph(graph: Graph, pairs: PairSet | None) -> Graph:
+    """The graph without the arcs that are held out, where there are pairs."""
+    if pairs is None:
+        return graph
     if graph.arc_type is None or not pairs.relations:
         held = [pair for mask in ("val", "test") for pair in _listed(pairs.positives[mask])]
         return without(graph, held, pairs.directed)

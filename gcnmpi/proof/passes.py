@@ -100,6 +100,13 @@ class ArcRows:
         vertex, relation = self.groups[0].T
         return entry_keys(vertex, vertex, 1 + relation)
 
+    @property
+    def means(self) -> sp.csr_array:
+        """The matrix of means by relation, (groups, n); its rows in the order of their keys."""
+        ends = self.groups[1], self.source
+        found = sp.csr_array((self.features("share")[:, 0], ends), (len(self.groups[0]), self.n))
+        return found[np.argsort(self.group_keys)]
+
     def features(self, what: str) -> np.ndarray:
         """The rows of arcs, (arcs, d), that :class:`ArcInput` says."""
         if what == "relation":

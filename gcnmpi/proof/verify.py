@@ -13,6 +13,7 @@ import math
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass
+from functools import partial
 
 import numpy as np
 import scipy.sparse as sp
@@ -22,7 +23,7 @@ from gcnmpi.core import rng
 from gcnmpi.core.precision import EXACT
 from gcnmpi.halo.matrix import Matrix
 from gcnmpi.kernels.interface.kernel import Array
-from gcnmpi.layout.place import Place
+from gcnmpi.layout.place import Place, Space
 from gcnmpi.mpi.comm import Comm, maximum, redistribute, rest_until_all
 from gcnmpi.nn.model import Model, input_pieces
 from gcnmpi.options.config import Config, table_of
@@ -32,6 +33,7 @@ from gcnmpi.proof import links, oracle
 from gcnmpi.proof.checks import Check, Verified, rounding_checks, traffic_checks
 from gcnmpi.proof.losses import labels_of
 from gcnmpi.proof.parts import STEPS, STEPS_TOLERANCES, finite_differences, steps_apart
+from gcnmpi.proof.passes import ArcRows
 from gcnmpi.proof.scores import score
 from gcnmpi.run.links.step import LinkStep
 from gcnmpi.run.opening import kernel_of_rank
@@ -42,7 +44,8 @@ from gcnmpi.schemes.operations import SUMS
 from partition.errors import UserError
 from partition.graph.examples import examples_of
 from partition.graph.graph import UNLABELLED, Graph, merged
-from partition.graph.metrics import measure, measure_mixed
+from partition.graph.metrics import Metrics, measure
+from partition.graph.mixed_metrics import measure_mixed
 from partition.graph.store import open_graph, read_partition
 
 EPOCHS = 20  # trained at most
@@ -121,7 +124,8 @@ def verify(
     flat = np.array(problem.runtime.kernel.to_host(step.gradient(1)[1]), np.float64)
     gradient = _canonical(problem, step.model, step.model.gradients.flat)
     products = [_products(problem, k, width) for k, width in _multiplied(problem, model)]
-    gathered = _gathered(problem) if model.program.needs_halo else None
+    sums_groups = model.program.sums_groups
+    gathered = _gathered(problem) if model.program.needs_halo and not sums_groups else None
     difference = None
     if tolerances.difference:
         difference = finite_differences(problem, step, tolerances.difference, DIRECTIONS)
@@ -141,18 +145,14 @@ def verify(
             Check("logits", _distance(logits, expected.logits), tolerances.weights),
             *_predictions(config, classes, expected.logits, tolerances.weights),
             metrics,
-            *_product_checks(products, expected.matrix, tolerances.product),
+            *_product_checks(products, _multiplies(problem, expected), tolerances.product),
         ]
         if gathered is not None:
             note = "rows of neighbours there, and their gradients back"
             checks.append(Check("halo dot test", gathered, tolerances.product, note))
         if difference is not None:
             checks.append(Check("finite differences", difference, tolerances.difference))
-        checks += steps
-        checks += traffic_checks(result.end)
-        checks += _metrics(problem, plans)
-        checks += rounded
-    # The others sleep while rank 0 works.
+        checks += [*steps, *traffic_checks(result.end), *_metrics(problem, plans), *rounded]
     rest_until_all(comm, moved)
     return Verified(_facts(problem, result) if comm.rank == 0 else {}, comm.bcast(checks))
 
@@ -161,11 +161,13 @@ def verify(
 
 
 def _whole(problem: Problem, place: Place, piece: np.ndarray, width: int) -> np.ndarray:
-    """All rows in the original order on rank 0, none elsewhere."""
-    mine = problem.scheme.original(place, piece, width)
-    limit = problem.config.loading.max_bytes
-    (whole,), _ = redistribute(problem.runtime.comm, np.zeros(len(mine), np.int64), [mine], limit)
-    return whole
+    """All rows in the original order on rank 0, none elsewhere; those of groups by their keys."""
+    groups = place.space is Space.GROUPS
+    mine = piece if groups else problem.scheme.original(place, piece, width)
+    keys = problem.scheme.block(place, width).rows if groups else np.arange(len(mine))
+    tools = problem.runtime.comm, np.zeros(len(mine), int), [mine, keys]
+    (whole, key), _ = redistribute(*tools, problem.config.loading.max_bytes)
+    return whole[np.argsort(key)] if groups else whole
 
 
 def _canonical(problem: Problem, model: Model, flat: Array) -> oracle.Weights:
@@ -195,7 +197,8 @@ def _multiplied(problem: Problem, model: Model) -> list[tuple[int, int]]:
 def _products(problem: Problem, k: int, width: int) -> Products:
     """Both products on random matrices: one laid out for an exchange, one not."""
     scheme, kernel = problem.scheme, problem.runtime.kernel
-    before, after = Place(k - 1), Place(k, aggregated=True)
+    space = Space.GROUPS if problem.program.sums_groups else Space.OWN
+    before, after = Place(k - 1), Place(k, True, space)
     x_block, y_block = scheme.block(before, width), scheme.block(after, width)
     x_mine = _random("x", x_block.rows, width, kernel.dtype)[:, x_block.columns]
     y_mine = _random("y", y_block.rows, width, kernel.dtype)[:, y_block.columns]
@@ -215,8 +218,9 @@ def _products(problem: Problem, k: int, width: int) -> Products:
     scheme.reduce(dots)
 
     all_rows = np.arange(problem.source.stored.graph.n if problem.runtime.comm.rank == 0 else 0)
-    whole_x, whole_y = (_random(name, all_rows, width, kernel.dtype) for name in "xy")
-    mx, mty = _whole(problem, after, mx, width), _whole(problem, before, mty, width)
+    whole_x = _random("x", all_rows, width, kernel.dtype)
+    whole_y, mx = (_whole(problem, after, piece, width) for piece in (y_mine, mx))
+    mty = _whole(problem, before, mty, width)
     return Products(width, whole_x, whole_y, mx, mty, float(dots[0]), float(dots[1]))
 
 
@@ -349,6 +353,15 @@ def _metrics_check(found: Iterable[tuple[str, float | None, float | None]]) -> C
     return Check("metrics", _worst(errors), 1e-12, ", ".join(notes))
 
 
+def _multiplies(problem: Problem, expected: oracle.Curve) -> sp.csr_array:
+    """M; or the matrix of means by relation, its rows by the keys of groups."""
+    if not problem.program.sums_groups:
+        return expected.matrix
+    stored, direction = problem.source.stored, problem.source.direction
+    graph = links.training_graph(stored.graph, stored.pairs)
+    return ArcRows.of(graph, direction, False, relation=graph.arc_type).means
+
+
 def _product_checks(
     products: list[Products], matrix: sp.csr_array, tolerance: float
 ) -> Iterator[Check]:
@@ -372,19 +385,23 @@ def _metrics(problem: Problem, plans: list[dict[str, int] | None]) -> Iterator[C
     if partition is None:
         return
     parts = read_partition(problem.source.stored.path, partition.name).parts
-    mixed = problem.scheme.describe().get("exchange") == "mixed"
-    how, known = (measure_mixed, partition.mixed) if mixed else (measure, partition.metrics)
-    # Training vertices are counted in the first split, whichever one was trained.
+    how, known, groups = measure, partition.metrics, False
+    if problem.scheme.describe().get("exchange") == "mixed":
+        groups = problem.program.sums_groups
+        how = partial(measure_mixed, by_relation=groups)
+        known = partition.by_relation if groups else partition.mixed
+
+    def measured(graph: Graph) -> Metrics:
+        return how(graph if groups else merged(graph), parts, partition.k, direction)
+
+    # Training vertices are those of the first split, whichever one was trained.
     graph = open_graph(problem.source.stored.path, check=False).graph
-    truth = asdict(metrics := how(merged(graph), parts, partition.k, direction))
-    recorded = asdict(known[direction])
+    truth, recorded = asdict(metrics := measured(graph)), asdict(known[direction])
     wrong = [key for key in truth if recorded.get(key) != truth[key]]
-    note = f"volume {metrics.volume:,} rows"
-    yield Check("recorded metrics", len(wrong), 0, ", ".join(wrong) or note)
+    note = ", ".join(wrong) or f"volume {metrics.volume:,} rows"
+    yield Check("recorded metrics", len(wrong), 0, note)
     if plans[0] is not None:
-        if (pairs := problem.source.stored.pairs) is not None:
-            graph = links.training_graph(graph, pairs)
-            truth = asdict(how(merged(graph), parts, partition.k, direction))
+        truth = asdict(measured(links.training_graph(graph, problem.source.stored.pairs)))
         errors = [
             abs(figure - truth[key][rank])
             for rank, plan in enumerate(plans)

@@ -21,6 +21,7 @@ from gcnmpi.options.config import Config
 from gcnmpi.options.scheme import TRANSPORTS, ExchangeOptions, ReplicatedOptions, exchange_of
 from gcnmpi.schemes.operations import Operation
 from partition.errors import UserError
+from partition.graph.metrics import Metrics
 from partition.graph.store import Partition
 from partition.graph.typed import group_count
 
@@ -50,6 +51,8 @@ class Facts:
         Whether they are those of the mixed exchange, which is to be used.
     transposed : bool
         Whether there are products with Mᵀ.
+    sums_groups : bool
+        Whether the matrix of products is that of means by relation: see :class:`Demand`.
     owned : sequence of int or None
         With ``mixed``: entries of the rows of each part, wherever they are multiplied.
     precision : str
@@ -80,6 +83,7 @@ class Facts:
         """Whether a tile of M is all that is multiplied with, and none of Mᵀ."""
         return self.symmetric or not self.transposed
 
+    sums_groups: bool = False
     owned: Sequence[int] | None = None
     precision: str = EXACT
     rereads: bool = True
@@ -259,18 +263,24 @@ def make_facts(source: Source, config: Config, demand: Demand) -> Facts:
     if mixed and partition is not None and metrics is not None:
         if (why := why_not_mixed(partition, scheme, demand)) is not None:
             raise UserError(f"scheme.exchange cannot be 'mixed': {why[0]}", why[1])
-        owned, metrics = metrics["nnz"], vars(partition.mixed[source.direction])
-    entries = manifest.nnz + manifest.n if metrics is None else sum(metrics["nnz"])
-    folds = backward == "fold" and demand.transposed
+        owned = metrics["nnz"]
+        metrics = vars(mixed_metrics(partition, demand)[source.direction])
+    entries = manifest.nnz + manifest.n
+    if metrics is not None:
+        entries = sum(metrics["nnz"] if owned is None else owned)
+    folds = (backward == "fold" or demand.sums_groups) and demand.transposed
     return Facts(
         n=manifest.n,
         entries=entries,
-        symmetric=manifest.symmetric_values and config.graph.normalize != "row",
+        symmetric=manifest.symmetric_values
+        and config.graph.normalize != "row"
+        and not demand.sums_groups,
         folds=folds,
         depth=demand.depth,
         itemsize=np.dtype(config.dtype).itemsize,
         metrics=metrics,
         mixed=owned is not None,
+        sums_groups=demand.sums_groups,
         owned=owned,
         precision=config.comm.precision,
         arcs=manifest.nnz + manifest.n * config.graph.self_loops,
@@ -285,15 +295,20 @@ def why_not_mixed(
     partition: Partition, scheme: ExchangeOptions, demand: Demand
 ) -> tuple[str, str] | None:
     """The reason why no partial sums can be sent in place of rows, and a hint; or None."""
-    if demand.rows:
+    if demand.rows and not demand.sums_groups:
         return "this network needs whole rows of neighbours", "networks of sums can mix"
     if isinstance(scheme, ReplicatedOptions) and not scheme.sparse:
         return "scheme.sparse = false sends whole blocks", "use scheme.sparse = true"
     if not TRANSPORTS.get(scheme.transport).packs_sums:
         return f"scheme.transport = {scheme.transport!r} packs no sums", "take another transport"
-    if not partition.mixed:
+    if not mixed_metrics(partition, demand):
         return f"nothing is known of it for the partition {partition.name}", "make it again"
     return None
+
+
+def mixed_metrics(partition: Partition, demand: Demand) -> Mapping[str, Metrics]:
+    """The metrics of the mixed exchange that a network asks for, by direction."""
+    return partition.by_relation if demand.sums_groups else partition.mixed
 
 
 def backward_exchange(wanted: str, symmetric: bool) -> str:

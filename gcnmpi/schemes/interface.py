@@ -208,6 +208,8 @@ class Entry(Generic[Options]):
         Whether it can give whole rows of neighbours, which attention and maxima need.
     cuts_batches : bool
         Whether mini-batches can be cut out of the rows that it loads.
+    sums_groups : bool
+        Whether it multiplies with the matrix of means by relation, too: see :class:`Demand`.
     loads_by_rows : bool
         Whether it makes no tiles for products where whole rows of neighbours are all that is asked
         for, and brings rows in order as they are loaded.
@@ -219,6 +221,7 @@ class Entry(Generic[Options]):
     variants: Callable[[Options, int], list[Options]] = lambda config, size: [config]
     gives_rows: bool = False
     cuts_batches: bool = False
+    sums_groups: bool = False
     loads_by_rows: bool = False
 
 

@@ -23,9 +23,9 @@ from gcnmpi.halo.product import HaloProduct
 from gcnmpi.halo.rows import ExchangedHalo
 from gcnmpi.halo.transports import Persistent
 from gcnmpi.layout import loading
-from gcnmpi.layout.entries import load_entry_rows
+from gcnmpi.layout.entries import Groups, load_entry_rows
 from gcnmpi.layout.pattern import EntryPattern
-from gcnmpi.layout.place import Place
+from gcnmpi.layout.place import Place, Space
 from gcnmpi.layout.runtime import Demand, Runtime, Source
 from gcnmpi.mpi.comm import Comm, agreed
 from gcnmpi.options.config import Config
@@ -88,15 +88,17 @@ def lay_out(runtime: Runtime, source: Source, config: Config, demand: Demand) ->
     return Laid(facts, loading.OwnRows(parts, plan.own), plan, forward, backward, degree)
 
 
-def mix(comm: Comm, laid: Laid, max_bytes: float) -> tuple[Laid, Sequence[sp.csr_array | None]]:
+def mix(
+    comm: Comm, laid: Laid, rows: np.ndarray, max_bytes: float
+) -> tuple[Laid, Sequence[sp.csr_array | None]]:
     """The same with the mixed exchange in place of that of rows; and the packing of each matrix.
 
-    Of ``forward`` first, of ``backward`` last.
+    Of ``forward`` first, of ``backward`` last. ``rows`` are the vertices of their rows.
     """
     forward, backward = laid.forward, laid.backward
     both = [forward] if backward is None or backward is forward else [forward, backward]
     owners = laid.rows.parts[laid.plan.halo]
-    plan, both, packings = mixed(comm, laid.plan, owners, both, max_bytes)
+    plan, both, packings = mixed(comm, laid.plan, owners, rows, both, max_bytes)
     last = None if backward is None else both[-1]
     return dataclasses.replace(laid, plan=plan, forward=both[0], backward=last), packings
 
@@ -111,8 +113,20 @@ def load(
     comm, max_bytes = runtime.comm, config.loading.max_bytes
     laid, packings = lay_out(runtime, source, config, demand), NO_PACKINGS
     by_rows = laid if demand.batches else None
+    rows = own = laid.plan.own
+    halo, entries, groups = None, None, None
+    if demand.rows:
+        ids, pattern = np.concatenate((own, laid.plan.halo)), laid.forward
+        if demand.entries:
+            loops, parts = config.graph.self_loops, laid.rows.parts
+            to_owners = source, loops, own, lambda rows: [parts[rows]]
+            entries = load_entry_rows(comm, *to_owners, max_bytes, demand)
+            pattern, groups = entries.pattern(len(own), ids), entries.groups
+        if demand.sums_groups:
+            assert groups is not None, "entries are in no groups"
+            laid, rows = _of_groups(laid, pattern, groups, config), groups.rows
     if laid.facts.mixed and demand.products:
-        laid, packings = mix(comm, laid, max_bytes)
+        laid, packings = mix(comm, laid, rows, max_bytes)
         if source.stored.pairs is not None:
             facts = _measured(comm, laid.facts, laid.plan, laid.forward)
             laid = dataclasses.replace(laid, facts=facts)
@@ -125,14 +139,7 @@ def load(
         "exchange": "mixed" if facts.mixed else "rows",
         "backward": "fold" if facts.folds else "expand",
     }
-    halo, entries, groups = None, None, None
     if demand.rows:
-        ids, pattern = np.concatenate((plan.own, plan.halo)), laid.forward
-        if demand.entries:
-            loops, parts = config.graph.self_loops, laid.rows.parts
-            to_owners = source, loops, plan.own, lambda rows: [parts[rows]]
-            entries = load_entry_rows(comm, *to_owners, max_bytes, demand)
-            pattern, groups = entries.pattern(plan.nown, ids), entries.groups
         halo = ExchangedHalo(runtime, products, pattern, ids, groups)
     return RowScheme(
         runtime, options, laid.rows,
@@ -180,13 +187,18 @@ class P2PForecast(Forecast):
         rows, halo = self.facts.figures["rows"][rank], self.facts.figures["recv_rows"][rank]
         if product not in EXCHANGES:
             return whole_row_work(rows, product, *sizes)
-        return [Sparse(rows, rows + halo, self._multiplied(rank), sizes[0])]
+        inner = rows + halo
+        if self.facts.sums_groups:
+            rows, _ = self.shape(rank, Place(0, space=Space.GROUPS), 1)
+        return [Sparse(rows, inner, self._multiplied(rank), sizes[0])]
 
     def shape(self, rank: int, place: Place, width: int) -> tuple[int, int]:
         """All columns of own rows, of these and the halo, of arcs into them, or of their groups."""
         own, halo, entries = (
             self.facts.figures[name][rank] for name in ("rows", "recv_rows", "nnz")
         )
+        if self.facts.owned is not None:
+            entries = self.facts.owned[rank]
         return self.facts.rows_in(place.space, own, halo, entries), width
 
     def entries(self, rank: int) -> int:
@@ -217,6 +229,7 @@ ENTRY: Entry[ExchangeOptions] = Entry(
     parts=lambda config, size: size,
     gives_rows=True,
     cuts_batches=True,
+    sums_groups=True,
     loads_by_rows=True,
 )
 
@@ -228,6 +241,15 @@ def _ordered(
     pair = (ids[inside] for ids in (entries.row, entries.column))
     first = ROW_ORDERS.get(order)(*(local_numbers(own, own[:0], ids) for ids in pair), len(own))
     return own if first is None else own[first]
+
+
+def _of_groups(laid: Laid, pattern: sp.csr_array, groups: Groups, config: Config) -> Laid:
+    """The same of the matrix of means by relation, whose transpose folds."""
+    shape = len(groups.rows), pattern.shape[1]
+    shares = groups.shares.astype(config.dtype)
+    means = sp.csr_array((shares, pattern.indices.copy(), groups.starts), shape=shape)
+    means.sum_duplicates()  # of parallel arcs; and columns rise
+    return dataclasses.replace(laid, forward=means, backward=None)
 
 
 def _measured(comm: Comm, facts: Facts, plan: Plan, forward: sp.csr_array) -> Facts:

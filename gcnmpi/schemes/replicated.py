@@ -116,7 +116,7 @@ def load(
     if facts.mixed:
         both = [local] if transposed is None or transposed is local else [local, transposed]
         owners = block_of(plan.halo, tiling)
-        plan, both, packings = mixed(column.comm, plan, owners, both, max_bytes)
+        plan, both, packings = mixed(column.comm, plan, owners, plan.own, both, max_bytes)
         local, transposed = both[0], None if facts.folds else both[-1]
     products = HaloProduct(runtime.of_group(column.comm), plan, config)
     operands = products.both(local, transposed, packings)

@@ -170,7 +170,7 @@ class Moves(RowMoves):
         laid, packings = self._laid, NO_PACKINGS
         if laid.facts.mixed:
             max_bytes = self._config.loading.max_bytes
-            laid, packings = mix(self._runtime.comm, laid, max_bytes)
+            laid, packings = mix(self._runtime.comm, laid, laid.plan.own, max_bytes)
         same = laid.plan is self._laid.plan
         products = self._rows if same else HaloProduct(self._runtime, laid.plan, self._config)
         return products, laid.plan, products.both(laid.forward, laid.backward, packings)

@@ -101,10 +101,13 @@ def show_added(partition: Partition) -> None:
         f"max send {max(rows.send_rows):,}, imbalance {rows.imbalance:.4f}, "
         f"{partition.seconds:.1f} s"
     )
-    if partition.mixed:
-        mixed = partition.mixed[direction]
+    kinds = ("mixed exchange", partition.mixed), ("of means by relation", partition.by_relation)
+    for title, found in kinds:
+        if not found:
+            continue
+        mixed = found[direction]
         click.echo(
-            f"  mixed exchange: volume {mixed.volume:,} rows, {sum(mixed.send_sums or ()):,} of "
+            f"  {title}: volume {mixed.volume:,} rows, {sum(mixed.send_sums or ()):,} of "
             f"them partial sums, max send {max(mixed.send_rows):,}, imbalance {mixed.imbalance:.4f}"
         )
     if partition.nodes:

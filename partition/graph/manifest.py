@@ -30,6 +30,8 @@ READABLE = (1, 2, 3, 4, VERSION, TYPED_VERSION)
 PARTITION_FORMAT = "gcnmpi-partition"
 PARTITION_VERSION = 1
 EXCHANGES = ("rows", "mixed")  # of rows of H alone, or of partial sums too
+SUMMED = ("mixed", "by_relation")  # figures of exchanges with partial sums
+EXCHANGED = ("metrics", *SUMMED)  # figures of a partition that are metrics of an exchange
 MADE_FOR_MIXED = ("mg",)  # models whose objective is the volume of a mixed exchange
 # The figures in a row of a history whose partition was measured.
 STEP_FIGURES = ("volume", "max_send", "max_recv", "messages", "imbalance")
@@ -155,6 +157,8 @@ class Partition:
         Of this partition for M in each direction.
     mixed : mapping of direction to Metrics
         The same for the mixed exchange; empty in partitions stored before there was one.
+    by_relation : mapping of direction to Metrics
+        The same for the mixed exchange of means by relation, of a graph with relations.
     nodes : mapping of direction to NodeTraffic
         Traffic between nodes, of a partition that was mapped to them; otherwise empty.
     history : sequence of mapping
@@ -180,6 +184,7 @@ class Partition:
     options: Mapping[str, Any] = field(default_factory=dict)
     metrics: Mapping[Direction, Metrics] = field(default_factory=dict)
     mixed: Mapping[Direction, Metrics] = field(default_factory=dict)
+    by_relation: Mapping[Direction, Metrics] = field(default_factory=dict)
     nodes: Mapping[Direction, NodeTraffic] = field(default_factory=dict)
     history: Sequence[Mapping[str, Any]] = field(default_factory=list)
     seconds: float = 0.0
@@ -299,14 +304,14 @@ def read_description(file: Path) -> dict[str, Any]:
     if facts.pop("format", None) != PARTITION_FORMAT or version != PARTITION_VERSION:
         raise UserError(f"{file} is not a version {PARTITION_VERSION} partition")
     check_fields(file, facts, Partition)
-    kinds: dict[str, type] = {"metrics": Metrics, "mixed": Metrics, "nodes": NodeTraffic}
+    kinds: dict[str, type] = dict.fromkeys(EXCHANGED, Metrics) | {"nodes": NodeTraffic}
     for name, kind in kinds.items():
         by_direction = facts.get(name, {})
         if by_direction and set(by_direction) != set(DIRECTIONS):
             raise UserError(f"{file} is damaged: {name} lacks a direction")
         for direction, figures in by_direction.items():
             sums = figures.get("send_sums"), figures.get("recv_sums")
-            if not _are_figures(kind, figures, facts["k"]) or (name == "mixed" and None in sums):
+            if not _are_figures(kind, figures, facts["k"]) or (name in SUMMED and None in sums):
                 raise UserError(f"{file} is damaged: {name} of direction {direction!r}")
             by_direction[direction] = kind(**figures)
     return facts

@@ -10,26 +10,21 @@ and they equal ``rows × width × itemsize`` of the figures here.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from partition.graph.columns import column_pieces
-from partition.graph.cover import SPARSE, Numbered, numbered, rows_in_cover
+from partition.graph.cover import SPARSE
 from partition.graph.examples import training_rows
 from partition.graph.graph import (
-    DIRECTIONS,
     Graph,
     chunks,
-    index_dtype,
     row_sizes,
 )
-from partition.graph.sampling import segments
 from partition.graph.sparse import sp
-
-AT_ONCE = 1 << 20  # entries whose cover is computed at once; of one pair, if it has more
 
 
 @dataclass(frozen=True)
@@ -195,16 +190,14 @@ def measure(graph: Graph, parts: np.ndarray, k: int, direction: str = "in") -> M
     ValueError
         If ``parts`` is not n numbers in 0..k−1.
     """
-    parts = _checked(graph, parts, k)
+    parts = checked_parts(graph, parts, k)
     exchange = exchange_matrix(graph, parts, k, direction)
     train = training_rows(graph)
-    # The entries of each part, by a bincount whose float64 weights are exact below 2^53.
-    nnz = np.bincount(parts, weights=row_sizes(graph, direction), minlength=k)
     return metrics_of(
         exchange,
         direction,
         parts,
-        nnz.astype(np.int64),
+        row_entries(graph, parts, k, direction),
         train=None if train is None else np.bincount(parts[train], minlength=k).tolist(),
         types=rows_of_types(graph, parts, k),
     )
@@ -245,100 +238,10 @@ def metrics_of(
     )
 
 
-def measure_mixed(graph: Graph, parts: np.ndarray, k: int, direction: str = "in") -> Metrics:
-    """As :func:`measure` for an exchange of rows, the costs of the mixed one: the fewest rows.
-
-    Every pair of parts uses the cover of :func:`partition.graph.cover.summed_entries`. Covers are
-    computed for a few pairs at a time, in bounded memory beside the cut arcs of one part. Training
-    vertices are not counted again.
-    """
-    return measure_mixed_both(graph, parts, k, (direction,))[direction]
-
-
-def measure_mixed_both(
-    graph: Graph, parts: np.ndarray, k: int, directions: Sequence[str] = DIRECTIONS
-) -> dict[str, Metrics]:
-    """:func:`measure_mixed` in both directions, in less time than one after the other."""
-    parts = _checked(graph, parts, k)
-    counts = {direction: _MixedCounts(graph, parts, k, direction) for direction in directions}
-    indptr, indices = np.asarray(graph.indptr), np.asarray(graph.indices)
-    members = np.argsort(parts, kind="stable").astype(index_dtype(graph.n))
-    entries = np.append(0, np.cumsum(np.diff(indptr)[members]))
-    bounds = np.searchsorted(parts[members], np.arange(k + 1))
-    for first, last in chunks(entries[bounds], AT_ONCE) if k > 1 else ():
-        # All pairs of parts with the sources of arcs in one of a few parts; of a part with many
-        # arcs, the pairs with a few others at a time.
-        begin, end = bounds[first], bounds[last]
-        if begin == end:
-            continue
-        cut = [
-            _cut_arcs(indptr, indices, parts, members[begin + low : begin + high])
-            for low, high in chunks(entries[begin : end + 1], AT_ONCE)
-        ]
-        source, target = (np.concatenate(ends) for ends in zip(*cut, strict=True))
-        ends = np.append(0, np.cumsum(np.bincount(parts[target], minlength=k)))
-        for low, high in chunks(ends, AT_ONCE):
-            some = (parts[target] >= low) & (parts[target] < high)
-            here = source[some], target[some]
-            of_source = numbered(here[0], parts[here[1]])
-            of_target = numbered(here[1], parts[here[0]])
-            for direction, count in counts.items():
-                count.add(
-                    *((of_source, of_target) if direction == "in" else (of_target, of_source))
-                )
-    return {direction: count.metrics(direction) for direction, count in counts.items()}
-
-
-def _cut_arcs(
-    indptr: np.ndarray, indices: np.ndarray, parts: np.ndarray, vertices: np.ndarray
-) -> tuple[np.ndarray, np.ndarray]:
-    """Ends of the arcs that leave some vertices for other parts."""
-    place, sizes = segments(indptr, vertices)
-    source, target = np.repeat(vertices, sizes), indices[place]
-    cut = parts[source] != parts[target]
-    return source[cut], target[cut]
-
-
-class _MixedCounts:
-    """Counts of the mixed exchange in one direction, cover after cover."""
-
-    def __init__(self, graph: Graph, parts: np.ndarray, k: int, direction: str) -> None:
-        self._parts, self._k = parts, k
-        entries = np.bincount(parts, weights=row_sizes(graph, direction), minlength=k)
-        self._nnz = entries.astype(np.int64)
-        self._rows, self._sums = (sp.csr_array((k, k), dtype=np.int64) for _ in range(2))
-
-    def add(self, columns: Numbered, rows: Numbered) -> None:
-        """Count the cover of some pairs of parts, all of whose entries are here.
-
-        Both are results of ``numbered``: of each entry its column with the part that receives, and
-        its row with the part that sends.
-        """
-        (left, (column, receiver)), (right, (row, sender)) = columns, rows
-        by_row = rows_in_cover(left, right, len(column), len(row))
-        right = right[~by_row[left]]
-        summed = np.bincount(right, minlength=len(row))  # entries of each partial sum
-        sent = summed > 0
-        self._rows += self._pairs(self._parts[column[by_row]], receiver[by_row])
-        self._sums += self._pairs(sender[sent], self._parts[row[sent]])
-        for ends, sign in ((sender, 1), (self._parts[row], -1)):
-            moved = np.bincount(ends, weights=summed, minlength=self._k)
-            self._nnz += sign * moved.astype(np.int64)
-
-    def metrics(self, direction: str) -> Metrics:
-        """The counts of all covers together."""
-        return metrics_of(
-            (self._rows + self._sums).tocsr(),
-            direction,
-            self._parts,
-            self._nnz,
-            send_sums=self._sums.sum(axis=1).tolist(),
-            recv_sums=self._sums.sum(axis=0).tolist(),
-        )
-
-    def _pairs(self, sender: np.ndarray, receiver: np.ndarray) -> sp.csr_array:
-        ones = np.ones(len(sender), np.int64)
-        return sp.coo_array((ones, (sender, receiver)), shape=(self._k, self._k)).tocsr()
+def row_entries(graph: Graph, parts: np.ndarray, k: int, direction: str) -> np.ndarray:
+    """Entries of M in the rows of each part, (k,) int64: float64 weights are exact below 2^53."""
+    found = np.bincount(parts, weights=row_sizes(graph, direction), minlength=k)
+    return found.astype(np.int64)
 
 
 def exchange_matrix(graph: Graph, parts: np.ndarray, k: int, direction: str = "in") -> sp.csr_array:
@@ -395,7 +298,8 @@ def node_traffic(exchange: sp.csr_array, ranks_per_node: int) -> NodeTraffic:
     return NodeTraffic(ranks_per_node, send, recv, within, messages)
 
 
-def _checked(graph: Graph, parts: np.ndarray, k: int) -> np.ndarray:
+def checked_parts(graph: Graph, parts: np.ndarray, k: int) -> np.ndarray:
+    """The parts, if there is a number in 0..k−1 for each vertex; else a ValueError."""
     parts = np.asarray(parts)
     if parts.shape != (graph.n,):
         raise ValueError(f"{parts.shape} parts for {graph.n} vertices")

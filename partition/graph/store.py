@@ -43,6 +43,7 @@ from partition.graph.graph import (
 )
 from partition.graph.link_files import PairSet, has_pairs, keep_pairs
 from partition.graph.manifest import (
+    EXCHANGED,
     PARTITION_FORMAT,
     PARTITION_VERSION,
     Manifest,
@@ -297,7 +298,7 @@ def write_partition(
     stored = replace(partition, parts=parts, id=content.parts_id(partition.k, parts))
     facts = {"format": PARTITION_FORMAT, "version": PARTITION_VERSION}
     facts |= {f.name: getattr(stored, f.name) for f in fields(Partition) if f.name != "parts"}
-    for name in ("metrics", "mixed"):
+    for name in EXCHANGED:
         facts[name] = {key: each.stored() for key, each in getattr(stored, name).items()}
     try:
         vector.parent.mkdir(exist_ok=True)

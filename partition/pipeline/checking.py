@@ -23,11 +23,12 @@ from partition.graph.content import (
 )
 from partition.graph.graph import check_arcs, check_labels, check_targets, symmetry
 from partition.graph.links import check_pairs, identified, list_pairs, read_pairs
+from partition.graph.manifest import EXCHANGED
 from partition.graph.metrics import Metrics, NodeTraffic
 from partition.graph.sparse_rows import SparseRows, check_rows
 from partition.graph.store import StoredGraph
 from partition.graph.typed import check_ends
-from partition.pipeline.measuring import measure_both, measure_nodes
+from partition.pipeline.measuring import measure_both, measure_nodes, measure_relations
 
 AT_ONCE = 1 << 22  # numbers that are looked at at once
 
@@ -155,13 +156,15 @@ def _partition(stored: StoredGraph, name: str) -> str | None:
     partition = store.read_partition(stored.path, name)
     _arcs(stored)
     what = stored.merged, stored.manifest, partition.parts, partition.k
-    for field in ("metrics", "mixed", "nodes"):
+    for field in (*EXCHANGED, "nodes"):
         known: Mapping[str, Metrics | NodeTraffic] = getattr(partition, field)
         if not known:
             continue
         measured: Mapping[str, Metrics | NodeTraffic]
         if field == "nodes":
             measured = measure_nodes(*what, partition.nodes["in"].ranks_per_node)
+        elif field == "by_relation":
+            measured = measure_relations(stored, partition.parts, partition.k)
         else:
             measured = measure_both(*what, mixed=field == "mixed")
         for direction, figures in known.items():

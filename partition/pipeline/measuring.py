@@ -14,10 +14,9 @@ from partition.graph.metrics import (
     NodeTraffic,
     exchange_matrix,
     measure,
-    measure_mixed,
-    measure_mixed_both,
     node_traffic,
 )
+from partition.graph.mixed_metrics import measure_mixed, measure_mixed_both
 from partition.graph.store import Manifest, StoredGraph
 from partition.signals import at_once
 
@@ -46,15 +45,25 @@ def measure_both(
     return {direction: how(graph, parts, k, direction) for direction in DIRECTIONS}
 
 
+@at_once()
+def measure_relations(stored: StoredGraph, parts: np.ndarray, k: int) -> dict[str, Metrics]:
+    """The metrics of the mixed exchange by relation in both directions; nothing without any."""
+    if not stored.manifest.relations:
+        return {}
+    return measure_mixed_both(stored.graph, parts, k, by_relation=True)
+
+
 @dataclass(frozen=True)
 class Figures:
     """Figures of a stored partition: metrics of both exchanges and traffic of nodes, by direction.
 
-    ``nodes`` is empty where parts are not mapped to nodes.
+    ``nodes`` is empty where parts are not mapped to nodes, ``by_relation`` where there are no
+    relations.
     """
 
     metrics: dict[str, Metrics]
     mixed: dict[str, Metrics]
+    by_relation: dict[str, Metrics]
     nodes: dict[str, NodeTraffic]
 
     def of(self, exchange: str, direction: str) -> Metrics:
@@ -72,7 +81,9 @@ def figures_of(
     metrics = measure_both(graph, manifest, parts, k)
     working("measuring the mixed exchange")
     mixed = measure_both(graph, manifest, parts, k, mixed=True)
-    return Figures(metrics, mixed, measure_nodes(graph, manifest, parts, k, ranks_per_node))
+    by_relation = measure_relations(stored, parts, k)
+    nodes = measure_nodes(graph, manifest, parts, k, ranks_per_node)
+    return Figures(metrics, mixed, by_relation, nodes)
 
 
 def measured(objective: Objective) -> Callable[..., Metrics]:

@@ -18,7 +18,8 @@ from partition.errors import UserError, check_name
 from partition.graph import store
 from partition.graph.graph import Graph
 from partition.graph.manifest import EXCHANGES
-from partition.graph.metrics import Metrics, measure, measure_mixed
+from partition.graph.metrics import Metrics, measure
+from partition.graph.mixed_metrics import measure_mixed
 from partition.graph.pairs import pair_names
 from partition.graph.store import Partition
 from partition.pipeline import estimates

@@ -11,6 +11,7 @@ import numpy as np
 from partition.graph.columns import arrivals, loops
 from partition.graph.graph import UNLABELLED, Graph, of_split
 from partition.graph.links import PairSet, has_arcs
+from partition.graph.manifest import EXCHANGED
 from partition.graph.metrics import Metrics, NodeTraffic
 from partition.graph.sparse_rows import SparseRows
 from partition.graph.store import Partition, StoredGraph
@@ -21,11 +22,12 @@ def describe_partition(partition: Partition, *, lists: bool = True) -> dict[str,
 
     With ``lists``, the figures of every part are included.
     """
-    hidden = {"parts"} if lists else {"parts", "metrics", "mixed", "nodes", "history"}
+    hidden = {"parts"} if lists else {"parts", *EXCHANGED, "nodes", "history"}
     facts = {f.name: getattr(partition, f.name) for f in fields(partition) if f.name not in hidden}
     return facts | {
         "summary": summaries(partition.metrics),
         "mixed_summary": summaries(partition.mixed),
+        "by_relation_summary": summaries(partition.by_relation),
         "node_summary": summaries(partition.nodes),
     }
 

@@ -190,6 +190,8 @@ def show_partition(partition: Partition) -> None:
     _show_totals(out, partition.metrics, "one exchange, by direction of M")
     if partition.mixed:
         _show_totals(out, partition.mixed, "one mixed exchange")
+    if partition.by_relation:
+        _show_totals(out, partition.by_relation, "one mixed exchange, means by relation")
 
     if partition.history:
         show_history(partition.history)

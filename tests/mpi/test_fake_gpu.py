@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 from stored_graphs import store
+from test_relational import COMPGCN, GAT, MEAN, schemas  # noqa: F401 (a fixture)
 from test_schemes import MODULES, check_schemes
 from test_task_runs import make_graph
 from words import sets
@@ -258,3 +259,15 @@ def test_losses_of_every_task(verified, tmp_path):
     case = {"graph": tmp_path / "g.graph", "partition": "rp-2", "directions": 4}
     common = ("kernel=cupy", "train.epochs=4", "train.clip_norm=0.1")
     verified(2, [case | {"settings": [*common, *task]} for task in tasks], env=fake())
+
+
+def test_networks_that_tell_relations_apart(verified, schemas):  # noqa: F811
+    networks = [
+        ("typed", [*COMPGCN, "model.composition=corr", "model.bases=2", "model.dropout=0.4"]),
+        ("schema", [*GAT, "model.convolution=gatv2", MEAN]),
+    ]
+    cases = [
+        {"graph": schemas / f"{name}.graph", "partition": "uneven-2", "settings": [*own, *SHORT]}
+        for name, own in networks
+    ]
+    verified(2, cases, env=fake(FAKE_STREAMS="late"))

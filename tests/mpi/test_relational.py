@@ -58,7 +58,7 @@ def schemas(tmp_path_factory):
         graph = schema(widths)
         path = store(folder / f"{name}.graph", graph)
         for k in (1, 2, 3, 4, 7):
-            store_parts(path, f"uneven-{k}", uneven_parts(graph.n, k), k, mixed=False)
+            store_parts(path, f"uneven-{k}", uneven_parts(graph.n, k), k)
         facts = {"directed": True, "graph_id": open_graph(path).manifest.id}
         write_pairs(path, split_pairs(graph, (0.7, 0.1, 0.2), 3, **facts))
     return folder
@@ -71,11 +71,16 @@ MEAN = "model.relation_reduction=mean"
 RGAT = ["model.name=rgat", "model.hidden=[6]", "model.heads=2", "model.norm=layer"]
 COMPGCN = ["model.name=compgcn", "model.hidden=[6]"]
 SEHGNN = ["model.name=sehgnn", "model.target=paper", "model.hidden=[6]"]
+MIXED = "scheme.exchange=mixed"
 NETWORKS = [
     ("schema", [*RGCN, "model.dropout=0.4"]),
+    ("schema", [*RGCN, "model.dropout=0.4", MIXED]),
     ("typed", [*RGCN, "model.bases=2", "graph.direction=out", "model.norm=batch"]),
     ("schema", [*RGCN, "model.blocks=2", "model.root_weight=false", "model.linear_after=true"]),
     ("typed", [*RGCN, "task.name=links", "model.bases=2"]),
+    ("typed", [*RGCN, "task.name=links", "model.bases=2", MIXED]),
+    ("typed", ["model.name=hetero", "model.hidden=[6,5]", "graph.direction=out", MIXED]),
+    ("schema", [*RGCN, "model.train_features=true", "train.memory=least", MIXED]),
     ("schema", [*RGCN, "model.hidden=[6,6]", "model.residual=identity", "train.memory=least"]),
     ("schema", [*RGCN, "model.bases=3", "model.train_features=true", "model.jk=cat"]),
     ("typed", [*RGCN, "model.norm=layer", "graph.feature_norm=row", "kernel=scipy"]),
@@ -107,10 +112,10 @@ SCHEMES = {1: [[]], 2: [[], BCAST], 3: [[]], 4: [[], COPIES], 7: [[]]}
 
 @pytest.mark.parametrize("nranks", list(SCHEMES))
 def test_a_run_is_that_of_one_process(verified, schemas, nranks):
-    """Four of the networks on more ranks than four."""
+    """Six of the networks on more ranks than four."""
     cases, turns = [], SCHEMES[nranks]
-    for i, (graph, settings) in enumerate(NETWORKS[:4] if nranks > 4 else NETWORKS):
-        alone = {"task.name=links", "scheme.name=summa"}.intersection(settings)
+    for i, (graph, settings) in enumerate(NETWORKS[:6] if nranks > 4 else NETWORKS):
+        alone = {"task.name=links", "scheme.name=summa", MIXED}.intersection(settings)
         scheme = [] if alone else turns[i % len(turns)]
         copies = 2 if scheme is COPIES else 1
         whole = scheme is BCAST or "scheme.name=summa" in settings

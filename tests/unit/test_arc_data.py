@@ -19,7 +19,8 @@ import gcnmpi
 from partition.errors import UserError
 from partition.graph.arc_data import ArcData
 from partition.graph.graph import aggregation_matrix, arcs, merged
-from partition.graph.metrics import measure, measure_mixed
+from partition.graph.metrics import measure
+from partition.graph.mixed_metrics import measure_mixed
 from partition.graph.store import open_graph
 from partition.importing import on_disk
 from partition.importing.arcs import Settling

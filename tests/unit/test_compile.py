@@ -293,7 +293,9 @@ def test_wide_features_are_aggregated_some_columns_at_a_time_where_they_lie():
         for overwrite in (False, True):
             given = features.copy()
             x = Matrix(Place(0), given)
-            found = aggregate_constant(scheme, kernel, x, 1, width, False, overwrite).array
+            place = Place(1, aggregated=True)
+            made = aggregate_constant(scheme, kernel, x, place, width, False, overwrite)
+            found = made.array
             np.testing.assert_allclose(found, expected, rtol=1e-13)
             assert [columns for _, _, columns in scheme.asked] == asked
             assert np.shares_memory(found, given) == (overwrite and width > 127)

@@ -17,9 +17,9 @@ from partition.graph.metrics import (
     Metrics,
     exchange_matrix,
     measure,
-    measure_mixed,
     pattern_exchange,
 )
+from partition.graph.mixed_metrics import measure_mixed
 from partition.records import to_json
 
 
@@ -62,13 +62,19 @@ def test_measure_equals_the_definition(case, direction, limit, sparse):
 
 
 def mixed_oracle(graph, parts, k, direction):
-    """Who sends which rows and which sums to whom, as sets, from the cover of each entry."""
+    """The costs of the mixed exchange of M."""
     matrix = aggregation_matrix(graph, direction, normalize="none").tocoo()
     row, column = (index.astype(np.int64) for index in matrix.coords)
-    summed = summed_entries(row, column, parts[row], parts[column])
+    return mixed_costs(row, column, parts[row], parts, k, direction)
+
+
+def mixed_costs(row, column, owner, parts, k, direction):
+    """Who sends which rows and which sums to whom, as sets, from the cover of each entry."""
+    summed = summed_entries(row, column, owner, parts[column])
     rows, sums, nnz = set(), set(), [0] * k
-    for i, j, mark in zip(row.tolist(), column.tolist(), summed, strict=True):
-        s, r = int(parts[j]), int(parts[i])
+    entries = row.tolist(), column.tolist(), owner.tolist(), summed
+    for i, j, r, mark in zip(*entries, strict=True):
+        s = int(parts[j])
         nnz[s if mark else r] += 1
         if s != r:
             (sums if mark else rows).add((s, r, i if mark else j))
@@ -90,7 +96,7 @@ def mixed_oracle(graph, parts, k, direction):
 def test_the_mixed_exchange_equals_the_definition(case, direction, limit):
     graph, parts, k = case
     with pytest.MonkeyPatch.context() as patch:  # pairs are taken together or one by one
-        patch.setattr("partition.graph.metrics.AT_ONCE", limit)
+        patch.setattr("partition.graph.mixed_metrics.AT_ONCE", limit)
         mixed = measure_mixed(graph, parts, k, direction)
     assert mixed == mixed_oracle(graph, parts, k, direction)
     rows = measure(graph, parts, k, direction)
@@ -99,6 +105,28 @@ def test_the_mixed_exchange_equals_the_definition(case, direction, limit):
     assert sum(mixed.nnz) == sum(rows.nnz)
     other = measure_mixed(graph, parts, k, "out" if direction == "in" else "in")
     assert (mixed.send_rows, mixed.recv_rows) == (other.recv_rows, other.send_rows)
+
+
+@settings(max_examples=60)
+@given(
+    st.lists(st.tuples(*3 * [st.integers(0, 5)]), max_size=40),
+    st.integers(1, 4),
+    st.sampled_from(["in", "out"]),
+    st.integers(0, 9),
+)
+def test_means_by_relation_have_a_row_for_each_relation(arcs, k, direction, seed):
+    """Six relations; parallel arcs of one relation are one entry."""
+    parts = np.random.default_rng(seed).integers(0, k, 6)
+    source, target, relation = np.array(sorted(arcs), np.int64).reshape(-1, 3).T
+    indptr = np.searchsorted(source, np.arange(7))
+    graph = Graph(
+        indptr, target, parallel=True, arc_type=relation.astype(np.uint8), relations=tuple("abcdef")
+    )
+    ends = (target, source) if direction == "in" else (source, target)
+    entries = np.array(sorted({*zip(*ends, relation, strict=True)}), np.int64).reshape(-1, 3)
+    i, j, r = entries.T
+    found = measure_mixed(graph, parts, k, direction, by_relation=True)
+    assert found == mixed_costs(6 * i + r, j, parts[i], parts, k, direction)
 
 
 def test_a_hub_with_sources_and_targets():

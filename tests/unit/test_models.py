@@ -7,7 +7,8 @@ from hypothesis import strategies as st
 from small_graphs import from_arcs, partitioned_graphs
 
 from partition.graph.graph import Graph, aggregation_matrix
-from partition.graph.metrics import measure, measure_mixed
+from partition.graph.metrics import measure
+from partition.graph.mixed_metrics import measure_mixed
 from partition.models.graph import graph_model, row_model
 from partition.models.hypergraph import hypergraph_model, without_large_nets
 from partition.models.medium_grain import medium_grain_model

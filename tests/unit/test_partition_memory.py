@@ -22,10 +22,11 @@ from partition.backends import process as process_module
 from partition.errors import UserError
 from partition.graph import columns as columns_module
 from partition.graph import graph as graph_module
-from partition.graph import metrics
+from partition.graph import mixed_metrics
 from partition.graph.columns import column_pieces, columns, loops, symmetrised
 from partition.graph.graph import DIRECTIONS, REVERSED, aggregation_matrix, row_sizes
-from partition.graph.metrics import measure, measure_mixed_both
+from partition.graph.metrics import measure
+from partition.graph.mixed_metrics import measure_mixed_both
 from partition.graph.store import read_partition, write_graph
 from partition.importing.synthetic import rmat
 from partition.models.graph import GraphModel, graph_model
@@ -96,7 +97,7 @@ def test_measuring_in_pieces(monkeypatch):
     parts[parts == 3] = 2  # an empty part
     whole = [measure(graph, parts, k, "out"), *measure_mixed_both(graph, parts, k).values()]
     nets = hypergraph_model(graph, "out")
-    monkeypatch.setattr(metrics, "AT_ONCE", 20)
+    monkeypatch.setattr(mixed_metrics, "AT_ONCE", 20)
     monkeypatch.setattr(columns_module, "PIECE", 50)
     monkeypatch.setattr(graph_module, "READ", 64)
     monkeypatch.setattr(column_pieces, "__defaults__", ("in", 50))

@@ -10,7 +10,7 @@ from test_refine import FREE, partitioned, random_parts, score
 
 from partition.deadline import Deadline
 from partition.graph.columns import columns
-from partition.graph.metrics import measure_mixed
+from partition.graph.mixed_metrics import measure_mixed
 from partition.importing.synthetic import rmat, sbm
 from partition.models.medium_grain import medium_grain_model
 from partition.pipeline.recipe import Recipe

@@ -45,6 +45,8 @@ class Target:
     narrows: bool = False
     # Aggregations that make a column of equal numbers of such a column
     means: tuple[type[Operator], ...] = ()
+    # Means by relation may be products of the scheme
+    sums_groups: bool = False
     # Values are made again for the backward pass; states of arcs kept each so many layers. 0: not
     recomputes: int = 0
 
@@ -89,6 +91,8 @@ def _compile(
     outputs = list(network.outputs)
     if sparse or not trains:
         model = replace(model, cache_input=False)
+    if target.sums_groups:
+        operators = rewrite.multiply_groups(operators, outputs[-1])
     fixed = rewrite.constants(operators, model)
     operators = rewrite.multiply_vertices(operators, outputs, fixed)
     fixed = rewrite.constants(operators, model)

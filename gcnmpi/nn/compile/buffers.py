@@ -28,6 +28,7 @@ def mark_exchanged(
         step.reads[0]
         for step in steps
         if step.instruction.operation in exchanges and not gives_whole(step, values)
+        if not values[step.reads[0]].place.space.of_arcs  # of which partial sums are sent
     }
     # A product that is added onto a value gives its own value in the same memory.
     for step in reversed(steps):

@@ -213,7 +213,11 @@ def program_on(
     forecast = entry.forecast(config.scheme, size, make_facts(source, config, Demand()))
     means = means_of(source, config)
     layout, again = forecast.layout_of, kept_each(config.train.memory)
-    target = Target(forecast.orders, layout, forecast.whole_rows, means=means, recomputes=again)
+    batches = trains and (batches_of(config.train) is not None or masks_arcs(config.task))
+    target = Target(
+        forecast.orders, layout, forecast.whole_rows, means=means,
+        sums_groups=entry.sums_groups and not batches, recomputes=again,
+    )  # fmt: skip
     sparse = source.stored.manifest.feature_entries > 0
     program = compile_network(network, target, config.model, trains, sparse)
     if program.needs_halo and not entry.gives_rows:
@@ -225,7 +229,6 @@ def program_on(
         )
     if config.task.name == LINKS:
         _check_links(config, entry, program)
-    batches = trains and (batches_of(config.train) is not None or masks_arcs(config.task))
     if batches and not entry.cuts_batches:
         able = [name for name in SCHEMES if SCHEMES.get(name).cuts_batches]
         raise UserError(
@@ -245,6 +248,6 @@ def program_on(
             "leave train.batches out, or use model.name = rgcn, rgat, compgcn, hetero or hgt",
         )
     groups = program.needs_groups
-    of_arcs = program.needs_entries or groups, groups, program.type
+    of_arcs = program.needs_entries or groups, groups, program.type, program.sums_groups
     needs = program.needs_products, program.needs_halo, trains, *of_arcs
     return program, Demand(program.depth, *needs, batches=batches)

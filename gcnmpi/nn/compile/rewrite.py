@@ -10,9 +10,11 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
+from gcnmpi.layout.entries import SHARE
 from gcnmpi.layout.place import Space
-from gcnmpi.nn.operator import Finish, Operator
+from gcnmpi.nn.operator import Finish, Operator, without_unread
 from gcnmpi.nn.operators import rule_of
+from gcnmpi.nn.operators.arcs import ArcInput, WeighedSum
 from gcnmpi.nn.operators.degrees import ScaleByDegree
 from gcnmpi.nn.operators.dense import Features, Linear
 from gcnmpi.nn.operators.neighbours import Aggregate
@@ -122,6 +124,31 @@ def multiply_vertices(
             _multiply_first(operators, (before,), at, move.inputs[0])
             at, operator = before, operators[before]
     return operators
+
+
+def multiply_groups(operators: Sequence[Operator], last: int) -> list[Operator]:
+    """Means by relation as products, which hide messages and may send sums in place of rows.
+
+    ::
+
+        x ── Expand ── WeighedSum (of shares) ──► groups      x ── Aggregate ──► groups
+
+    All of them, if nothing else looks at rows of neighbours; else none.
+    """
+    found = list(operators)
+    for number, sums in enumerate(operators):
+        if not isinstance(sums, WeighedSum) or sums.to is not Space.GROUPS:
+            continue
+        shares, expand = (operators[i] for i in sums.inputs)
+        if isinstance(shares, ArcInput) and shares.given == SHARE and isinstance(expand, Expand):
+            facts = expand.inputs, sums.width, sums.layer
+            found[number] = Aggregate(*facts, to=Space.GROUPS)
+    looking = [
+        one
+        for one in without_unread(found, last)[0]
+        if rule_of(one).forward.looks_at_neighbours and one.gives is not Space.GROUPS
+    ]
+    return list(operators) if looking else found
 
 
 def _commutes(

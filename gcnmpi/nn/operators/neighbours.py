@@ -23,6 +23,7 @@ from gcnmpi.kernels.interface.neighbours import (
     AttentionV2Backward,
     scratch_rows,
 )
+from gcnmpi.layout.place import Space
 from gcnmpi.nn.binding import Binding, Run
 from gcnmpi.nn.operator import Operator
 from gcnmpi.nn.program import Instruction, Step
@@ -32,7 +33,18 @@ from gcnmpi.schemes.operations import Operation
 
 @dataclass(frozen=True)
 class Aggregate(Operator):
-    """Each row is the weighted sum of its neighbours' rows, M·x."""
+    """Each row is the weighted sum of its neighbours' rows, M·x.
+
+    Where ``to`` is groups, M is the matrix of means by relation: y[g] is the mean of x[j] over the
+    arcs of group g.
+    """
+
+    to: Space = Space.OWN
+
+    @property
+    def gives(self) -> Space:
+        """The rows that ``to`` says."""
+        return self.to
 
 
 @dataclass(frozen=True)

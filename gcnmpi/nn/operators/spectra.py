@@ -97,13 +97,13 @@ def transform(binding: Binding, columns: int, inverse: bool = False) -> Array:
 
 
 def _product(operator: SpectrumProduct, binding: Binding, step: Step) -> Run:
-    x, y, out = (
-        _complex(a) for a in (binding.read(step), binding.read(step, 1), binding.written(step))
-    )
-    copy, conjugate = binding.kernel.copy, step.instruction is CONJUGATE
+    """Entry by entry; of x₁ as it is or its conjugate."""
+    kernel, out, conjugate = binding.kernel, binding.written(step), step.instruction is CONJUGATE
+    x, y = _complex(binding.read(step)), _complex(binding.read(step, 1))
 
     def run(epoch: int) -> None:
-        copy((x.conj() if conjugate else x) * y, out)
+        product = (np.conjugate(x) if conjugate else x) * y
+        kernel.copy(product.view(out.dtype), out)
 
     return run
 

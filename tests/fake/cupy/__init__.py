@@ -108,6 +108,9 @@ class ndarray:
         assert np.may_share_memory(view, self._host) or not self.size
         return ndarray(view, self._lease)
 
+    def view(self, dtype):
+        return ndarray(self._host.view(dtype), self._lease)
+
     def fill(self, value):
         mine = self._host
         begin(lambda: mine.fill(value))

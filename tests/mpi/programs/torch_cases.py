@@ -25,7 +25,8 @@ from gcnmpi.mpi import comm as mpi
 from gcnmpi.mpi.process import run
 from partition.errors import UserError
 from partition.graph.graph import aggregation_matrix
-from partition.graph.metrics import measure, measure_mixed
+from partition.graph.metrics import measure
+from partition.graph.mixed_metrics import measure_mixed
 from partition.graph.store import (
     Partition,
     open_graph,
