@@ -363,7 +363,7 @@ IDS = {
 
 @pytest.mark.parametrize("case", IDS)
 def test_ids_stay_as_they_are_written(tmp_path, monkeypatch, case):
-    """Those of the other type are numbers, whatever stands beside them."""
+    """Ids of the other type are numbers, whatever stands beside them."""
     monkeypatch.chdir(tmp_path)
     arcs_of_a, table, more, expected = IDS[case]
     (tmp_path / "w.csv").write_text(f"source,target\n{arcs_of_a}")
