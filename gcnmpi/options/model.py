@@ -2,33 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Any
 
 from gcnmpi.core.functions import FUNCTIONS, REDUCTIONS, SCALERS
 from gcnmpi.options.own_code import is_own, load_network
-from gcnmpi.options.settings import key, options_of
+from gcnmpi.options.settings import Several, key, options_of
 from partition.graph.graph import NORMALIZATIONS
 from partition.registry import Registry
 
 # Layers, and hops: each is compiled to steps of its own, in time that grows with their square, and
 # the deepest networks that have been published have about 1000.
 DEEPEST = 2000
-
-
-@dataclass(frozen=True)
-class Several:
-    """The choices of a key that takes one name or several: "mean+max"."""
-
-    names: tuple[str, ...]
-
-    def __contains__(self, value: object) -> bool:
-        several = str(value).split("+")
-        return set(several) <= {*self.names} and len(set(several)) == len(several)
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self.names)
 
 
 class Networks(Registry):
@@ -198,13 +182,19 @@ class ArcOptions(ConvolutionOptions):
 
 
 @options_of("model")
-class SageOptions(RootOptions):
-    """Of GraphSAGE: how neighbours and the vertex itself count."""
+class AggregationOptions(RootOptions):
+    """Of networks that may aggregate neighbours in other ways than by means."""
 
     aggregation: str = key(
-        "mean", "sage: how neighbours are aggregated; several: mean+max",
+        "mean", "sage, hetero: how neighbours are aggregated; several: mean+max",
         choices=Several(REDUCTIONS),
     )  # fmt: skip
+
+
+@options_of("model")
+class SageOptions(AggregationOptions):
+    """Of GraphSAGE: how neighbours and the vertex itself count."""
+
     include_self: bool = key(False, "sage: count each vertex among its own neighbours too")
     normalize_output: bool = key(False, "sage: divide each row of a layer's output by its length")
 
@@ -351,7 +341,7 @@ class RgatOptions(ConcatOptions, SlopeOptions, BlocksOptions):
 
 
 @options_of("model")
-class HeteroOptions(ConcatOptions, SlopeOptions, RootOptions):
+class HeteroOptions(ConcatOptions, SlopeOptions, AggregationOptions):
     """Of networks with a convolution for each relation."""
 
     convolution: str = key(

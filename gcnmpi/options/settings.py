@@ -10,7 +10,7 @@ import math
 import os
 import re
 import tomllib
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, fields
 from importlib.resources import files
 from pathlib import Path
@@ -23,6 +23,20 @@ from partition.registry import Registry
 INTEGERS = 2**31
 FOLDERS = ("tuned", "links")  # of configurations that come along
 T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Several:
+    """The choices of a key that takes one name or several: "mean+max"."""
+
+    names: tuple[str, ...]
+
+    def __contains__(self, value: object) -> bool:
+        several = str(value).split("+")
+        return set(several) <= {*self.names} and len(set(several)) == len(several)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.names)
 
 
 @dataclass_transform(kw_only_default=True, frozen_default=True)

@@ -144,7 +144,7 @@ def draw_pairs(stored: StoredGraph, config: Config) -> DrawnPairs:
     task = config.task
     assert isinstance(task, LinkOptions)
     pairs = stored.pairs or read_pairs(stored.path, task.pairs)
-    drawer = drawer_of(task, pairs, stored.manifest.n, config.train.seed)
+    drawer = drawer_of(task, pairs, stored.manifest.n, config.train.seed, stored.graph.vertex_types)
     sampler, negatives = drawer.sampler, drawer.negatives.count
     numbers = np.arange(sampler.n)
     if sampler.batches > 1:

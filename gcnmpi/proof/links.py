@@ -42,7 +42,7 @@ class LinkProblem:
         self.config, self.task, self.pairs, self._direction = config, task, pairs, direction
         self._whole, self.graph = graph, training_graph(graph, pairs)
         self.rows = oracle.Rows(self.graph, direction, config)
-        self.drawer = drawer_of(task, pairs, graph.n, config.train.seed)
+        self.drawer = drawer_of(task, pairs, graph.n, config.train.seed, graph.vertex_types)
         decoder = self.rows.network.decoder
         assert decoder is not None
         self.decoder = decoder

@@ -5,50 +5,33 @@ from __future__ import annotations
 import atexit
 import dataclasses
 import itertools
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor
 from functools import cached_property, partial
-from typing import Protocol
 
 import numpy as np
 import torch
 
-from gcnmpi.core import rng
+from gcnmpi.layout.entries import EntryRows, load_entry_rows
+from gcnmpi.layout.runtime import Demand
 from gcnmpi.mpi.ahead import InTurn, Work
 from gcnmpi.mpi.comm import agreed, maximum
 from gcnmpi.options.train import batches_of, sampler_of
 from gcnmpi.run.opening import Opened
 from gcnmpi.schemes.p2p import Laid
 from gcnmpi.schemes.sampled import Batch as Cut
-from gcnmpi.schemes.sampled import Cuts, Cutter, Layer, clusters_of, numbered, threads_ahead
+from gcnmpi.schemes.sampled import Cuts, Cutter, clusters_of, numbered, threads_ahead
+from gcnmpi.torch.blocks import Block, OfGraph
 from gcnmpi.torch.eager import eager
-from gcnmpi.torch.functions import Map, check_probability, dropout, edges, linear
-from gcnmpi.torch.moves import Moves, RowMoves
+from gcnmpi.torch.moves import Moves
 from gcnmpi.torch.ranks import OfThisProcess, Ranks
 from partition.errors import UserError
+from partition.graph.relations import Relation as Known
+from partition.graph.relations import VertexTypes, place_of
 from partition.graph.sampling import Sampler
 
-
-class OfGraph(Protocol):
-    """The opened graph as batches see it: see :class:`gcnmpi.torch.Graph`."""
-
-    n: int
-    rank: int
-    num_own: int
-    x: torch.Tensor | None
-    y: torch.Tensor | None
-    train_mask: torch.Tensor | None
-
-    @property
-    def edge_attr(self) -> torch.Tensor | None:
-        """Features of arcs, in the order of the entries of M."""
-
-    @property
-    def edge_ids(self) -> torch.Tensor:
-        """Numbers of arcs, in the order of the entries of M."""
-
-    def mean(self, loss: torch.Tensor, count: float | None = None) -> torch.Tensor:
-        """The mean over rows of all ranks."""
+Relation = str | tuple[str, str, str]
+"""Its name, or its words as those of a ``HeteroData``."""
 
 
 class Batching(OfThisProcess):
@@ -57,7 +40,8 @@ class Batching(OfThisProcess):
     def __init__(self, g: OfGraph, ranks: Ranks, opened: Opened, laid: Laid, moves: Moves) -> None:
         self.g, self.ranks, self.laid, self.moves = g, ranks, laid, moves
         self.seed, self._opened = opened.config.train.seed, opened
-        self._cutters: dict[int, Cutter] = {}  # by the layers that look at neighbours
+        # By the layers that look at neighbours, and whether relations are told apart.
+        self._cutters: dict[tuple[int, bool], Cutter] = {}
         self._clusters: dict[str, np.ndarray | None] = {}
         self._turn: InTurn[Cut] = InTurn(None)
 
@@ -66,11 +50,12 @@ class Batching(OfThisProcess):
         self,
         sampler: str,
         size: int | str,
-        fanouts: Sequence[int] = (),
+        fanouts: Sequence[int] | Mapping[Relation, Sequence[int]] = (),
         *,
         epoch: int,
         seeds: torch.Tensor | None = None,
         clusters: str = "",
+        relations: bool = False,
     ) -> Epoch:
         """The mini-batches of an epoch, to be iterated over by all ranks together.
 
@@ -86,7 +71,8 @@ class Batching(OfThisProcess):
             Seeds, vertices or clusters in a batch, of all ranks together; or a share, "6%".
         fanouts : sequence of int
             Of "neighbor" and "labor": how many neighbours a row keeps, in each layer that looks at
-            neighbours, that of the seeds first; −1: all.
+            neighbours, that of the seeds first; −1: all. Or a mapping of each relation to those of
+            its arcs, 0: none.
         epoch : int
             From 1.
         seeds : (num_own,) bool tensor, optional
@@ -94,6 +80,9 @@ class Batching(OfThisProcess):
             ``g.train_mask`` without it, or all vertices.
         clusters : str
             The partition whose parts are the clusters of "cluster".
+        relations : bool
+            Whether every arc is an entry, and "neighbor" and "labor" draw from the arcs of each
+            relation; also where ``fanouts`` is a mapping. Blocks have ``edge_type`` then.
 
         Returns
         -------
@@ -107,8 +96,15 @@ class Batching(OfThisProcess):
         """
         self.ranks.together("batches")
         g, comm, config = self.g, self.ranks.comm, self._opened.config
+        own, known = "", self._opened.source.stored.graph.relations
+        relations = relations or isinstance(fanouts, Mapping)
+        with agreed(comm):
+            if relations and not known:
+                raise UserError("the graph has no relations", "give fan-outs as a list: [10, 5]")
+            if isinstance(fanouts, Mapping):
+                own, fanouts = _by_relation(fanouts, known)
         words = [sampler, *([clusters] if clusters else []), size, *fanouts]
-        train = dataclasses.replace(config.train, batches=",".join(map(str, words)))
+        train = dataclasses.replace(config.train, batches=",".join(map(str, words)), fanouts=own)
         if seeds is None:
             seeds = (
                 torch.ones(g.num_own, dtype=torch.bool) if g.train_mask is None else g.train_mask
@@ -130,13 +126,24 @@ class Batching(OfThisProcess):
         with agreed(comm):
             if not many:
                 raise UserError("no vertex of any rank is a seed")
-            made = sampler_of(train, g.n, many, self._clusters[clusters])
-        hops = max(1, len(made.fanouts))
-        if hops not in self._cutters:
-            self._cutters[hops] = Cutter(comm, self.laid, hops, config.loading.max_bytes)
+            told_apart = known if relations else ()
+            made = sampler_of(train, g.n, many, self._clusters[clusters], told_apart)
+        hops, limit = max(1, len(made.fanouts)), config.loading.max_bytes
+        if (hops, relations) not in self._cutters:
+            arcs = self._arcs if relations else None
+            self._cutters[hops, relations] = Cutter(comm, self.laid, hops, limit, arcs)
         candidates = index if made.layered else self.laid.plan.own
-        cuts = Cuts(self._cutters[hops], made, candidates)
+        cuts = Cuts(self._cutters[hops, relations], made, candidates)
         return Epoch(self, made, cuts, epoch, seeds, many)
+
+    @cached_property
+    def _arcs(self) -> EntryRows:
+        """The arcs into own rows, in groups of relations; of all ranks together."""
+        own, parts = self.laid.plan.own, self.laid.rows.parts
+        where = own, lambda rows: [parts[rows]], self._opened.config.loading.max_bytes
+        return load_entry_rows(
+            self.ranks.comm, self._opened.source, False, *where, Demand(groups=True)
+        )
 
     def draw(
         self, turn: InTurn[Cut], work: Callable[[], Work[Cut]], then: Callable[[], Work[Cut]] | None
@@ -152,6 +159,11 @@ class Batching(OfThisProcess):
         """Go on with the batch that is drawn ahead, if there is one."""
         self._turn.proceed()
 
+    @property
+    def vertex_types(self) -> VertexTypes | None:
+        """The types of vertices of the graph."""
+        return self._opened.source.stored.graph.vertex_types
+
     @cached_property
     def threads(self) -> Executor | None:
         """The thread that draws the next batch: on all ranks or on none.
@@ -164,6 +176,19 @@ class Batching(OfThisProcess):
             return None
         atexit.register(lambda: self._turn.end())  # no message is left on its way
         return threads
+
+
+def _by_relation(
+    fanouts: Mapping[Relation, Sequence[int]], known: Sequence[Known]
+) -> tuple[str, Sequence[int]]:
+    """As ``train.fanouts`` has them, and those of the first; a UserError if one is missing."""
+    of = {one if isinstance(one, str) else ",".join(one): list(own) for one, own in fanouts.items()}
+    named = {place_of(one, known, "fan-outs") for one in of}
+    missing = [str(one) for number, one in enumerate(known) if number not in named]
+    if missing:
+        raise UserError(f"fan-outs lack the relation {missing[0]}", "0 draws none of its arcs")
+    text = "; ".join(f"{one}={','.join(map(str, own))}" for one, own in of.items())
+    return text, [10] * max(map(len, of.values()))
 
 
 class Epoch:
@@ -278,123 +303,3 @@ class Batch(OfThisProcess):
         if self._expected is None:
             return self._g.mean(loss)
         return self._g.mean(loss.sum(), self._expected if self._g.rank == 0 else 0)
-
-
-class Block(OfThisProcess):
-    """The entries of M that a layer of a mini-batch keeps: from rows that it reads to its rows.
-
-    A layer of PyTorch Geometric takes it as a bipartite graph::
-
-        h = conv((block.expand(h), block.targets(h)), block.edge_index)
-
-    Attributes
-    ----------
-    num_targets, num_own, num_halo : int
-        Rows that the layer has here; own rows that it reads, of which those are the first ones; and
-        rows of other ranks behind them.
-    ids : (num_own + num_halo,) int64 tensor
-        The vertices of the rows that ``expand`` gives.
-    """
-
-    def __init__(
-        self, batching: Batching, layer: Layer, targets: int, rows: np.ndarray, number: int
-    ) -> None:
-        self._batching, self._layer, self._number = batching, layer, number
-        self._rows = rows[: layer.plan.nown]
-        self._products: dict[torch.dtype, tuple[Map, Map]] = {}
-        self.num_targets, self.num_own, self.num_halo = targets, layer.plan.nown, layer.plan.nhalo
-        self.ids = torch.from_numpy(np.concatenate((layer.plan.own, layer.plan.halo)))
-
-    @cached_property
-    def edge_index(self) -> torch.Tensor:
-        """(2, entries) int64: sources among own and halo rows, and targets; sorted by target."""
-        return edges(self._layer.matrix)
-
-    @cached_property
-    def edge_weight(self) -> torch.Tensor:
-        """(entries,): values of M, times the number of neighbours that an entry stands for."""
-        return torch.from_numpy(self._layer.matrix.data)
-
-    @property
-    def edge_attr(self) -> torch.Tensor | None:
-        """(entries, features) of arcs, as ``g.edge_attr`` has them; None where there are none."""
-        features = self._batching.g.edge_attr
-        return None if features is None else features[self._entries]
-
-    @property
-    def edge_ids(self) -> torch.Tensor:
-        """(entries,) int64: numbers of arcs, as of ``g.edge_ids``; the first time, of all ranks."""
-        return self._batching.g.edge_ids[self._entries]
-
-    def targets(self, h: torch.Tensor) -> torch.Tensor:
-        """The rows that the layer has, (num_targets, …), of those that it reads."""
-        return h[: self.num_targets]
-
-    @eager
-    def expand(self, h: torch.Tensor) -> torch.Tensor:
-        """Own rows (num_own, …) → own and halo rows (num_own + num_halo, …); differentiable.
-
-        For all ranks together; as :meth:`gcnmpi.torch.Graph.expand` of this block's rows.
-        """
-        self._check(h, self.num_own)
-        self._batching.proceed()
-        if self._batching.ranks.comm.size == 1:
-            return h
-        moves = self._moves.of(h)
-        return linear(self._batching.ranks, h, moves.expand, moves.fold)
-
-    @eager
-    def aggregate(self, h: torch.Tensor) -> torch.Tensor:
-        """The product with the block's entries of M, (num_own, …) → (num_targets, …).
-
-        Differentiable; for all ranks together.
-        """
-        self._check(h, self.num_own)
-        self._batching.proceed()
-        if h.dtype not in self._products:
-            self._products[h.dtype] = self._moves.of(h).products(self._layer.matrix)
-        return linear(self._batching.ranks, h, *self._products[h.dtype])
-
-    @eager
-    def dropout(self, h: torch.Tensor, p: float, layer: int, training: bool = True) -> torch.Tensor:
-        """Dropout of the block's own rows, or own and halo rows, with the masks of ``g.dropout``.
-
-        The number of the batch takes the place of the epoch. Differentiable; nothing is sent.
-        """
-        check_probability(p)
-        if not training or not p:
-            return h
-        self._check(h, self.num_targets, self.num_own, self.num_own + self.num_halo)
-        ids = self.ids[: len(h)].numpy()
-        keys = rng.row_keys(self._batching.seed, self._number, layer, ids)
-        return dropout(self._batching.ranks, h, p, keys)
-
-    @cached_property
-    def _moves(self) -> RowMoves:
-        return self._batching.moves.for_plan(self._layer.plan, once=True)
-
-    @cached_property
-    def _entries(self) -> torch.Tensor:
-        """Where the block's entries are among those of the rank, whose rows are sorted by column.
-
-        Found by bisection of all at once.
-        """
-        whole, block = self._batching.laid.forward, self._layer.matrix
-        halo = self._batching.laid.plan.nown + self._layer.halo
-        columns = np.concatenate((self._rows, halo))[block.indices]
-        rows = np.repeat(self._rows[: self.num_targets], np.diff(block.indptr))
-        low = whole.indptr[rows].astype(np.int64)
-        high = whole.indptr[rows + 1].astype(np.int64) - 1
-        while (low < high).any():
-            middle = (low + high) // 2
-            right = whole.indices[middle] < columns
-            low, high = np.where(right, middle + 1, low), np.where(right, high, middle)
-        return torch.from_numpy(low)
-
-    def _check(self, h: torch.Tensor, *allowed: int) -> None:
-        self._batching.ranks.check(h)
-        if h.ndim == 0 or len(h) not in allowed:
-            raise ValueError(
-                f"{' or '.join(map(str, allowed))} rows of the block are wanted on rank "
-                f"{self._batching.g.rank}, not a tensor {tuple(h.shape)}"
-            )

@@ -195,6 +195,6 @@ class OfPairs:
             task = from_table({"task": table}).task
             assert isinstance(task, LinkOptions)
             n, of = source.stored.manifest.n, config.train.seed if seed is None else seed
-            drawer = drawer_of(task, found, n, of)
+            drawer = drawer_of(task, found, n, of, source.stored.graph.vertex_types)
         limit = config.loading.max_bytes
         return Pairs(self._ranks, self._laid, self._moves, drawer, ordered, limit)

@@ -131,6 +131,8 @@ CASES: dict[str, dict[str, Any]] = {
     "hetero gat means": {"convolution": "gat", "heads": 3, "concat": False, "norm": "batch"},
     "hetero mean": {"relation_reduction": "mean", "norm": "batch", "residual": "linear"},
     "hetero gat mean": {"relation_reduction": "mean", "convolution": "gat", "heads": 4},
+    "hetero max": {"aggregation": "max", "norm": "layer", "root_weight": False},
+    "hetero several": {"aggregation": "sum+max", "norm": "batch", "residual": "linear"},
     "hetero gatv2": {"convolution": "gatv2", "heads": 4, "out_heads": 2, "norm": "layer"},
     "hgt": {"heads": 4, "norm": "batch", "residual": "linear"},
     "hgt skip": {"heads": 2, "linear_before": True, "norm": "layer"},

@@ -60,9 +60,10 @@ class Hetero(TypedLayer):
         columns = width if concat else heads * width
         shapes: Shapes = {"bias": (types, width)}
         if sage:
-            shapes["lin_l.weight"] = count, d_in, width
             if model.root_weight:
                 shapes["lin_r.weight"] = types, d_in, width
+            self.kinds = model.aggregation.split("+")
+            shapes["lin_l.weight"] = count, len(self.kinds) * d_in, width
         else:
             self.ends = {"gat": ("lin_src", "lin_dst"), "gatv2": ("lin_l", "lin_r")}[kind]
             self.vectors = {"gat": ("att_src", "att_dst"), "gatv2": ("att",)}[kind]
@@ -78,7 +79,8 @@ class Hetero(TypedLayer):
 
         def made() -> torch.nn.Module:
             if sage:
-                return pyg.SAGEConv(*given, root_weight=model.root_weight)
+                aggr = self.kinds if self.kinds[1:] else self.kinds[0]
+                return pyg.SAGEConv(*given, aggr, root_weight=model.root_weight)
             slope = {"negative_slope": model.negative_slope, "add_self_loops": False}
             layer = pyg.GATConv if kind == "gat" else pyg.GATv2Conv
             return layer(*given, heads, concat, **slope)

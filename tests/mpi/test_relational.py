@@ -90,6 +90,7 @@ NETWORKS = [
     ("schema", [*GAT, "model.attention_dropout=0.3"]),
     ("schema", [*GAT, "model.convolution=gatv2", MEAN, "train.memory=least"]),
     ("typed", ["model.name=hetero", "model.hidden=[6]", MEAN, "model.norm=batch"]),
+    ("schema", ["model.name=hetero", "model.hidden=[6]", "model.aggregation=sum+max"]),
     ("typed", [*RGAT, "model.bases=2", "model.attention_dropout=0.3"]),
     ("schema", [*RGAT, "model.softmax=relation", "model.blocks=2", "train.memory=least"]),
     ("typed", [*GAT, "model.out_heads=3", "graph.direction=out", "train.memory=least"]),

@@ -30,6 +30,7 @@ NETWORKS = {
     "rgat-within": ("model.name=rgat", "model.softmax=relation", *HEADS),
     "compgcn": ("model.name=compgcn", "model.composition=corr", "model.norm=layer"),
     "hetero": ("model.name=hetero", "model.norm=batch", "model.hidden=[6,6]"),
+    "hetero-max": ("model.name=hetero", "model.aggregation=max+mean"),
     "hetero-gat": ("model.name=hetero", "model.convolution=gat", *HEADS),
     # Scores of arcs on one side of the slope leave rounding errors, which adam would divide by.
     "hetero-gatv2": (

@@ -11,6 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from small_graphs import from_arcs, make_folder, random_graph
 
+from gcnmpi.nn.tasks.drawing import drawer_of
+from gcnmpi.options.config import load_config
 from partition.errors import UserError
 from partition.graph import links
 from partition.graph.graph import arcs
@@ -485,3 +487,20 @@ def test_some_relations_can_be_split(tmp_path, shop):
     assert "has no relations" in refused("pairs", plain, "--relation", "buys")
     both = ("--from", plain, "--relation", "buys", "--force")
     assert "--relation draws pairs" in refused("pairs", path, *both)
+
+
+@pytest.mark.parametrize("kind", ["uniform,4", "corrupt,4", "pool,9"])
+def test_negatives_to_train_on_are_of_the_types_of_their_pair(shop, kind):
+    made, types = split_pairs(shop, ("1", "0", "0"), 1, True, 0), shop.vertex_types
+    task = load_config(None, ["task.name=links", f"task.negatives={kind}"]).task
+    drawer = drawer_of(task, made, shop.n, 3, types)
+    drawn = drawer.draw(1, 0, np.arange(drawer.sampler.n))
+    assert (types.of(drawn.negatives) == types.of(drawn.pairs)[:, np.newaxis]).all()
+    assert len(np.unique(drawn.negatives[..., 1])) > (30 if kind[0] != "p" else 5)
+    # Of one type, all vertices: the second one follows the first at a distance.
+    plain = drawer_of(task, made, shop.n, 3, None).draw(1, 0, np.arange(drawer.sampler.n))
+    assert len(np.unique(types.of(plain.negatives[..., 1]))) == 2
+    if kind[0] == "u":
+        assert (plain.negatives[..., 0] != plain.negatives[..., 1]).all()
+        same = types.of(drawn.pairs[:, 0]) == types.of(drawn.pairs[:, 1])
+        assert (drawn.negatives[same, :, 0] != drawn.negatives[same, :, 1]).all()

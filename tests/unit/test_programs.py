@@ -80,6 +80,7 @@ SETTINGS = {
     "compgcn sub": {"composition": "sub"},
     "hetero": {},
     "hetero gat": {"convolution": "gat", "heads": 2},
+    "hetero max": {"aggregation": "mean+max"},
     "hetero gatv2": {"convolution": "gatv2", "heads": 2, "relation_reduction": "mean"},
     "hgt": {"heads": 2},
     "sehgnn": {"hops": 1},

@@ -350,6 +350,36 @@ def test_tables(tmp_path, monkeypatch):
     assert len(ids) == 1
 
 
+IDS = {
+    "numbers": ("7,1\n8,2\n", "id\n7\n8\n", [], ["a:7", "a:8"]),
+    "zeros": ("007,1\n08,2\n", "id\n007\n08\n", [], ["a:007", "a:08"]),
+    "zeros in arcs only": ("007,1\n7,2\n", None, [], ["a:007", "a:7"]),
+    "a text in the table": ("07,1\n10,2\n", "id\n10\n07\nx\n", [], ["a:10", "a:07", "a:x"]),
+    "texts in arcs": ("x,1\n10,2\n", None, [], ["a:10", "a:x"]),
+    "as texts": ("7,1\n10,2\n", None, ["--string-ids"], ["a:10", "a:7"]),
+    "a table as texts": ("07,1\n10,2\n", "id\n10\n07\n", ["--string-ids"], ["a:10", "a:07"]),
+}
+
+
+@pytest.mark.parametrize("case", IDS)
+def test_ids_stay_as_they_are_written(tmp_path, monkeypatch, case):
+    """Ids of the other type are numbers, whatever stands beside them."""
+    monkeypatch.chdir(tmp_path)
+    arcs_of_a, table, more, expected = IDS[case]
+    (tmp_path / "w.csv").write_text(f"source,target\n{arcs_of_a}")
+    (tmp_path / "c.csv").write_text("source,target,weight\n1,2,0.5\n2,10,1\n")
+    words = ["--relation", "a,w,p=w.csv", "--relation", "p,c,p=c.csv", *more]
+    if table is not None:
+        (tmp_path / "a.csv").write_text(table)
+        words += ["--nodes", "a=a.csv"]
+    run("import", ".", "g.graph", *words)
+    graph = open_graph("g.graph").graph
+    own, others = (graph.vertex_types.range(name) for name in ("a", "p"))
+    assert graph.ids[own.start : own.stop].tolist() == expected
+    numbers = ["p:1", "p:10", "p:2"] if more else ["p:1", "p:2", "p:10"]
+    assert graph.ids[others.start : others.stop].tolist() == numbers
+
+
 TABLES = {
     "no folder": (["--relation", "a,b,c=x.csv"], "writes.csv is no folder: with --relation"),
     "no relation": (["--nodes", "a=3"], "there are no relations"),

@@ -29,7 +29,7 @@ def build(
     φ is linear in xⱼ: it is applied to the mean of the arcs of one relation into a vertex, of which
     there are fewer than arcs, and weights to the sums of vertices. Correlations are products of
     transforms: of vertices, of the table of relations, and back of sums of vertices. The rows of x
-    are sent, once for all relations.
+    are sent, or their transforms, once for all relations.
     """
     vectors: list[int] = []
 
@@ -44,13 +44,14 @@ def build(
             back = b.rows_of_spectrum(rows, inner) if transforms else rows
             return b.product(back, layer.width, f"{name}.{weight}", k)
 
-        means = b.mean_by_relation(there(b.expand(x)))
+        rows = there(x)
+        means = b.mean_by_relation(rows)
         z = _vectors(b, model, means, vectors[-1] if vectors else None, inner, k)
         vectors.append(z)
         if model.composition == "sub":
             z = b.scale_heads(b.weight_of_groups(), z)
         loop = b.row_by_kind(x, inner, f"{name}.loop_rel", k, "glorot")
-        terms = [product(compose(b, there(x), there(loop)), "w_loop")]
+        terms = [product(compose(b, rows, there(loop)), "w_loop")]
         of_groups = compose(b, means, there(z))
         for turned in sorted({*b.schema.turned}):
             way = "w_in" if turned else "w_out"

@@ -37,10 +37,16 @@ def build(
 
 
 def _sage(b: Builder, model: HeteroOptions, x: int, layer: Layer) -> int:
-    """The sum over relations of the mean of neighbours times a weight of the relation's."""
-    name, k = f"{layer.name}.lin_l", layer.k
-    means = b.mean_by_relation(x)
-    return b.reduce(b.linear_by_kind(means, layer.width, name, k, init="uniform"), "sum")
+    """The sum over relations of the mean of neighbours times a weight of the relation's.
+
+    Or of other functions of the neighbours.
+    """
+    name, k, kinds = f"{layer.name}.lin_l", layer.k, model.aggregation.split("+")
+    if kinds == ["mean"]:
+        of_groups = b.mean_by_relation(x)
+    else:
+        of_groups = b.reduce(b.source(x), *kinds, to=Space.GROUPS)
+    return b.reduce(b.linear_by_kind(of_groups, layer.width, name, k, init="uniform"), "sum")
 
 
 def _gat(b: Builder, model: HeteroOptions, x: int, layer: Layer) -> int:

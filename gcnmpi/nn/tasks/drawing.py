@@ -15,6 +15,7 @@ from gcnmpi.options.task import LinkOptions, Negatives, negatives_of
 from partition.errors import UserError
 from partition.graph.hashing import key, mixed
 from partition.graph.links import PairSet
+from partition.graph.relations import VertexTypes
 from partition.graph.sampling import VertexSampler
 
 # Purposes of hashes.
@@ -75,6 +76,8 @@ class Drawer:
         Which positives are in which batch of an epoch.
     negatives : Negatives
         With K, or the size of the pool.
+    types : VertexTypes
+        Of the vertices: one that is drawn is of the type of that whose place it takes.
     """
 
     n: int
@@ -82,6 +85,7 @@ class Drawer:
     seed: int
     sampler: VertexSampler
     negatives: Negatives
+    types: VertexTypes
 
     def batches_of(self, epoch: int, numbers: np.ndarray) -> np.ndarray:
         """The batch that each of some positives is in."""
@@ -103,14 +107,14 @@ class Drawer:
             given = self.pairs.negatives["train"]
             negatives = np.asarray(given[of.reshape(-1)], np.int64).reshape(*of.shape, 2)
         elif kind == "uniform":
-            negatives = self._uniform(epoch, of)
+            negatives = self._uniform(epoch, pairs, of)
         elif kind == "corrupt":
             negatives = self._corrupt(epoch, pairs, of)
         else:
             pairs = self._turned(epoch, numbers, pairs)
-            pool = self._hashes(POOL, step, np.arange(count)) % np.uint64(self.n)
+            pool = self._hashes(POOL, step, np.arange(count))
             negatives = np.empty((*of.shape, 2), np.int64)
-            negatives[..., 0], negatives[..., 1] = pairs[:, :1], pool.astype(np.int64)
+            negatives[..., 0], negatives[..., 1] = pairs[:, :1], self._alike(pairs[:, 1:], pool)
         u, v = negatives[..., 0], negatives[..., 1]
         first, second = pairs[:, :1], pairs[:, 1:]
         same = (u == first) & (v == second)
@@ -123,19 +127,23 @@ class Drawer:
             None if relations is None else np.asarray(relations[numbers]),
         )  # fmt: skip
 
-    def _uniform(self, epoch: int, of: np.ndarray) -> np.ndarray:
+    def _uniform(self, epoch: int, pairs: np.ndarray, of: np.ndarray) -> np.ndarray:
         """Two different vertices for each number, (…, 2) int64."""
-        n = np.uint64(self.n)
-        first = self._hashes(FIRST, epoch, of) % n
-        step = self._hashes(SECOND, epoch, of) % (n - np.uint64(1))
-        second = (first + step + np.uint64(1)) % n
-        return np.stack((first, second), axis=-1).astype(np.int64)
+        first = self._alike(pairs[:, :1], self._hashes(FIRST, epoch, of))
+        hashes = self._hashes(SECOND, epoch, of)
+        low, count = self._ranges(pairs)
+        # Of one type, so many behind the first one, which is left out.
+        step = (hashes % np.maximum(count[:, 1:] - np.uint64(1), 1)).astype(np.int64)
+        behind = (first - low[:, 1:] + step + 1) % count[:, 1:].astype(np.int64) + low[:, 1:]
+        same = low[:, :1] == low[:, 1:]
+        return np.stack((first, np.where(same, behind, self._alike(pairs[:, 1:], hashes))), axis=-1)
 
     def _corrupt(self, epoch: int, pairs: np.ndarray, of: np.ndarray) -> np.ndarray:
         """For each number its positive with a vertex in place of one end, (…, 2) int64."""
-        vertex = (self._hashes(FIRST, epoch, of) % np.uint64(self.n)).astype(np.int64)
         end = (self._hashes(END, epoch, of) % np.uint64(2)).astype(np.int64)
         found = np.repeat(pairs[:, np.newaxis], of.shape[1], axis=1)
+        replaced = np.take_along_axis(found, end[..., np.newaxis], axis=2)[..., 0]
+        vertex = self._alike(replaced, self._hashes(FIRST, epoch, of))
         np.put_along_axis(found, end[..., np.newaxis], vertex[..., np.newaxis], axis=2)
         return found
 
@@ -146,11 +154,23 @@ class Drawer:
         turned = self._hashes(SIDE, epoch, numbers) % np.uint64(2) > 0
         return np.where(turned[:, np.newaxis], pairs[:, ::-1], pairs)
 
+    def _alike(self, vertices: np.ndarray, hashes: np.ndarray) -> np.ndarray:
+        """A vertex of the type of each, which a hash says; int64, of shapes that fit."""
+        low, count = self._ranges(vertices)
+        return low + (hashes % count).astype(np.int64)
+
+    def _ranges(self, vertices: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """The first vertex of the type of each, int64, and how many there are, uint64."""
+        offsets, kinds = np.array(self.types.offsets), self.types.of(vertices)
+        return offsets[kinds], np.diff(offsets)[kinds].astype(np.uint64)
+
     def _hashes(self, purpose: int, time: int, numbers: np.ndarray) -> np.ndarray:
         return mixed(numbers, key(self.seed, _PURPOSE, purpose, time))
 
 
-def drawer_of(task: LinkOptions, pairs: PairSet, n: int, seed: int) -> Drawer:
+def drawer_of(
+    task: LinkOptions, pairs: PairSet, n: int, seed: int, types: VertexTypes | None
+) -> Drawer:
     """The drawer of a task; a UserError if the pairs do not have the negatives that it wants."""
     count = len(pairs.positives["train"])
     size = task.batch or -(-count * min(1.0, task.supervise) // 1)
@@ -167,7 +187,8 @@ def drawer_of(task: LinkOptions, pairs: PairSet, n: int, seed: int) -> Drawer:
         negatives = Negatives("given", given // count)
     elif n < 2:
         raise UserError("task.negatives: a graph of one vertex has no pairs to draw")
-    return Drawer(n, pairs, seed, VertexSampler(count, size, seed), negatives)
+    of = VertexTypes(("",), (0, n)) if types is None else types
+    return Drawer(n, pairs, seed, VertexSampler(count, size, seed), negatives, of)
 
 
 def share_of_held_out(

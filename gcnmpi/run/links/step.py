@@ -61,9 +61,10 @@ class LinkStep(BatchedStep):
         assert isinstance(task, LinkOptions)
         masked, self._features = masks_arcs(task), load_features(problem)
         super().__init__(problem, self._features, ("evaluation",) if masked else PASSES)
-        n = problem.source.stored.manifest.n
+        stored = problem.source.stored
+        n, types = stored.manifest.n, stored.graph.vertex_types
         with agreed(comm):
-            self._drawer = drawer_of(task, pairs_of(problem), n, config.train.seed)
+            self._drawer = drawer_of(task, pairs_of(problem), n, config.train.seed, types)
         self.decoder = Decoder(problem)
         self._grouped = GROUPED.get(task.objective)
         self._known = KnownPairs(problem, self.decoder, n) if task.filter else None

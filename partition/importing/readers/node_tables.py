@@ -14,9 +14,10 @@ from partition.errors import UserError
 from partition.graph.graph import MASKS
 from partition.importing.readers import text
 from partition.importing.readers.files import check_file, finite_features, quoted, read_errors
+from partition.importing.readers.numbering import check_ids
 from partition.importing.readers.parquet_tables import read_table
 from partition.importing.readers.vertex_files import checked_targets, mask_names, read_features
-from partition.importing.readers.vertex_tables import ID_COLUMNS, id_array, text_array
+from partition.importing.readers.vertex_tables import ID_COLUMNS, text_array
 
 LABELS = ("label", "labels", "y", "class", "classes")
 TARGETS = ("target", "targets")
@@ -49,10 +50,11 @@ class NodeTable:
     unread: tuple[str, ...] = ()
 
 
-def read_nodes(path: Path) -> NodeTable:
+def read_nodes(path: Path, as_text: bool = False) -> NodeTable:
     """Read a table in text with a header, in Parquet, or an array of features in ``.npy``.
 
-    A first column called ``id`` or the like has the ids; without it they are 0 … n−1. Columns
+    A first column called ``id`` or the like has the ids; without it they are 0 … n−1. In text, they
+    stay as they are written if one is not :func:`plain`, or with ``as_text``. Columns
     called ``label`` or ``y`` hold classes, ``target`` numbers to learn, ``split`` the words train,
     val and test, ``train_mask`` and so on true or false; other columns of numbers, or lists of
     them, are features. A UserError if the file is damaged, or a column does not hold that.
@@ -70,11 +72,23 @@ def read_nodes(path: Path) -> NodeTable:
                 ids = next(iter(columns.values()))
                 columns = {}
         else:
-            ids, columns = _text(path)
+            ids, columns = _text(path, as_text)
         return _meant(path, ids, columns)
 
 
-def _text(path: Path) -> tuple[np.ndarray | None, dict[str, np.ndarray]]:
+def plain(ids: np.ndarray) -> bool:
+    """Whether all of some texts are whole numbers, written as those are: 7, but not 007.
+
+    >>> plain(np.array(["7", "-10"])), plain(np.array(["7", "007"])), plain(np.array(["x"]))
+    (True, False, False)
+    """
+    try:
+        return bool((ids.astype(np.int64).astype(str) == ids).all())
+    except (ValueError, OverflowError):
+        return False
+
+
+def _text(path: Path, as_text: bool) -> tuple[np.ndarray | None, dict[str, np.ndarray]]:
     """The ids and the other columns of a table in text, by the names in its header."""
     lines = text.first_lines(path, 2, text.LONGEST_ROW)
     if len(lines) < 2:
@@ -100,7 +114,10 @@ def _text(path: Path) -> tuple[np.ndarray | None, dict[str, np.ndarray]]:
     found = text.Table(path, separator, len(names), kinds, header=header).columns()
     ids = None
     if _plain(names[0]) in ID_COLUMNS:
-        ids, found, names = id_array(found[0], path), found[1:], names[1:]
+        texts = text_array(found[0], path, plain=True)
+        ids = texts if as_text or not plain(texts) else texts.astype(np.int64)
+        check_ids(ids, path)
+        found, names = found[1:], names[1:]
     return ids, {
         name: text_array(column, path) if column.type == pa.string() else column.to_numpy()
         for name, column in zip(names, found, strict=True)

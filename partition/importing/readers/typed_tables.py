@@ -8,13 +8,15 @@ They are named on the command line, or in a TOML file beside them::
     paper = "papers.parquet"   # a column of ids, labels, splits, and features
     author = 5000              # or how many there are, 0 … 4999
 
-With ``string_ids = true`` before them, ids are texts even if they look like numbers.
+Ids of a type are numbers if all of them are, written as numbers are; else texts, as they are
+written: 007 is not 7. With ``string_ids = true`` before the tables, ids are texts in any case.
 """
 
 from __future__ import annotations
 
+import re
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -25,12 +27,13 @@ from partition.graph.graph import MASKS
 from partition.graph.relations import Relation, parse_relation
 from partition.importing.readers import Layout, guess_format, read_source
 from partition.importing.readers.files import check_file, quoted, read_errors
-from partition.importing.readers.node_tables import NodeTable, read_nodes
+from partition.importing.readers.node_tables import NodeTable, plain, read_nodes
 from partition.importing.readers.numbering import positions, shown_id
-from partition.importing.readers.text import first_lines, separator_of, words_of
+from partition.importing.readers.text import first_lines, separator_of, text_blocks, words_of
 from partition.importing.readers.typed_source import RelationArcs, TypedSource, checked
 
 SCHEMA = "graph.toml"
+ZEROS = re.compile(rb"(?:^|[\s,;])-?0[0-9]")
 
 
 @dataclass(frozen=True)
@@ -52,30 +55,29 @@ def read(path: Path, layout: Layout) -> TypedSource:
     schema = _given(path, layout) if layout.relation or layout.nodes else _listed(path)
     if not schema.relations:
         raise UserError(f"{path}: there are no relations", "--relation author,writes,paper=FILE")
-    names = list(schema.nodes)
+    as_text = layout.string_ids or schema.string_ids
+    read_by = {
+        relation: _arcs(relation, file, layout.header, as_text)
+        for relation, file in schema.relations.items()
+    }
+    in_arcs = (name for one in schema.relations for name in (one.source, one.target))
+    names = list(dict.fromkeys([*schema.nodes, *in_arcs]))
+    found = {name: _table(schema.nodes.get(name), as_text) for name in names}
+    texts = _texts(found, read_by, as_text)
     ends: dict[str, list[tuple[np.ndarray, str]]] = {}
-    weights = []
     for relation, file in schema.relations.items():
-        header = layout.header
-        if header is None and _is_header(file, relation):
-            header = True
-        plain = Layout(header=header, string_ids=layout.string_ids or schema.string_ids)
-        arcs = read_source(file, "auto", plain)
-        weights.append(arcs.weights)
-        for name, one in ((relation.source, arcs.source), (relation.target, arcs.target)):
-            called = one if arcs.ids is None else arcs.ids[one]
+        given = _as_written(relation, file, layout.header, read_by[relation], texts)
+        for name, called in zip((relation.source, relation.target), given, strict=True):
             ends.setdefault(name, []).append((called, str(file)))
-    names += [name for name in ends if name not in schema.nodes]
-    found = {name: _table(schema.nodes.get(name)) for name in names}
     counts, ids, numbers = {}, {}, {}
     for name in names:
-        known, numbered = _numbered(name, found[name], ends.get(name, []))
+        known, numbered = _numbered(name, found[name], ends.get(name, []), name in texts)
         counts[name], numbers[name] = len(known), iter(numbered)
         if not (known.dtype.kind == "i" and (known == np.arange(len(known))).all()):
             ids[name] = known
     arcs_of = [
-        RelationArcs(r, next(numbers[r.source]), next(numbers[r.target]), weight)
-        for r, weight in zip(schema.relations, weights, strict=True)
+        RelationArcs(r, next(numbers[r.source]), next(numbers[r.target]), arcs.weights)
+        for r, arcs in read_by.items()
     ]
     masks = {
         mask: {n: t.masks[mask] for n, t in found.items() if mask in t.masks} for mask in MASKS
@@ -163,7 +165,67 @@ def _is_header(file: Path, relation: Relation) -> bool:
     ]
 
 
-def _table(given: Path | int | None) -> NodeTable:
+@dataclass(frozen=True)
+class _Arcs:
+    """Arcs of a table: the ids of their sources and of their targets, and their weights."""
+
+    ends: tuple[np.ndarray, np.ndarray]
+    weights: np.ndarray | None
+
+
+def _arcs(relation: Relation, file: Path, header: bool | None, as_text: bool) -> _Arcs:
+    if header is None and _is_header(file, relation):
+        header = True
+    arcs = read_source(file, "auto", Layout(header=header, string_ids=as_text))
+    if not as_text and (arcs.ids is None or arcs.ids.dtype.kind == "i") and _has_zeros(file):
+        return _arcs(relation, file, header, True)
+    source, target = (
+        one if arcs.ids is None else arcs.ids[one] for one in (arcs.source, arcs.target)
+    )
+    return _Arcs((source, target), arcs.weights)
+
+
+def _has_zeros(file: Path) -> bool:
+    """Whether a table in text has a word such as 007, which a number would lose digits of."""
+    if guess_format(file) != "edges":
+        return False
+    with read_errors(file):
+        return any(ZEROS.search(block) for _, block in text_blocks(file))
+
+
+def _as_written(
+    relation: Relation, file: Path, header: bool | None, arcs: _Arcs, texts: Collection[str]
+) -> tuple[np.ndarray, np.ndarray]:
+    """The ids of both ends; those of types with texts anew, if they were read as numbers."""
+    anew = [
+        name in texts and called.dtype.kind == "i"
+        for name, called in zip((relation.source, relation.target), arcs.ends, strict=True)
+    ]
+    if not any(anew) or guess_format(file) != "edges":  # others hold no digits, but numbers
+        return arcs.ends
+    written = _arcs(relation, file, header, True).ends
+    source, target = (
+        of_text if again else called
+        for again, of_text, called in zip(anew, written, arcs.ends, strict=True)
+    )
+    return source, target
+
+
+def _texts(
+    tables: Mapping[str, NodeTable], arcs: Mapping[Relation, _Arcs], as_text: bool
+) -> set[str]:
+    """The types whose ids are texts: one is no number, or is not written as one."""
+    arrays = [(name, table.ids) for name, table in tables.items()]
+    for relation, one in arcs.items():
+        arrays += zip((relation.source, relation.target), one.ends, strict=True)
+    return {
+        name
+        for name, ids in arrays
+        if ids is not None and ids.dtype.kind == "U" and len(ids) and (as_text or not plain(ids))
+    }
+
+
+def _table(given: Path | int | None, as_text: bool) -> NodeTable:
     """The vertices of a type; without ids where they are not known, or 0 … n − 1."""
     if given is None:
         return NodeTable(None)
@@ -171,26 +233,21 @@ def _table(given: Path | int | None) -> NodeTable:
         if not 0 <= given < 2**48:
             raise UserError(f"{given} is no number of vertices")
         return NodeTable(np.arange(given))
-    return read_nodes(given)
+    return read_nodes(given, as_text)
 
 
 def _numbered(
-    name: str, table: NodeTable, ends: list[tuple[np.ndarray, str]]
+    name: str, table: NodeTable, ends: list[tuple[np.ndarray, str]], as_text: bool
 ) -> tuple[np.ndarray, list[np.ndarray]]:
     """The ids of a type in the order of its vertices, and the number of each end of arcs."""
     arrays = [called for called, _ in ends if len(called)]
-    if table.ids is not None:
-        arrays.append(table.ids)
-    as_text = any(array.dtype.kind == "U" for array in arrays)
 
     def same(array: np.ndarray) -> np.ndarray:
         return array.astype(str) if as_text else array.astype(np.int64)
 
     known = table.ids
     if known is None:
-        known = np.unique(np.concatenate([np.empty(0, np.int64), *arrays])) if not as_text else None
-    if known is None:
-        known = np.unique(np.concatenate([same(array) for array in arrays]))
+        known = np.unique(np.concatenate([same(a) for a in arrays] or [np.empty(0, np.int64)]))
     known = same(known)
     numbered = []
     for called, file in ends:

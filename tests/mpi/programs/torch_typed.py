@@ -6,14 +6,19 @@ Usage: torch_typed.py FOLDER PARTITION, of a graph with types.
 import copy
 import sys
 
+import numpy as np
 import pytest
 import torch
-from torch_geometric.nn import GATConv, HeteroConv, HGTConv, SAGEConv
+from torch_geometric.nn import GATConv, HeteroConv, HGTConv, RGCNConv, SAGEConv
 
 import gcnmpi
 import gcnmpi.torch
 from gcnmpi.mpi.process import run
 from partition.errors import UserError
+from partition.graph.graph import arcs as arcs_of
+from partition.graph.neighbor_sampling import by_relation
+from partition.graph.sampling import make_sampler
+from partition.graph.store import open_graph
 
 WIDTH = 4
 
@@ -63,6 +68,65 @@ def check(g, data, layer):
         torch.testing.assert_close(mine[name].grad, x.grad[g[name].ids], rtol=0, atol=1e-12)
 
 
+def kept(graph, sampler, first, epoch, batch):
+    """The arcs that each layer of a batch keeps, that of the seeds first, and their values."""
+    column, row, relation = arcs_of(graph), np.array(graph.indices), np.array(graph.arc_type)
+    order = np.lexsort((column, relation, row))
+    column, row, relation = (of[order].astype(np.int64) for of in (column, row, relation))
+    unit = row * len(graph.relations) + relation
+    for hop in range(len(sampler.fanouts)):
+        some = np.flatnonzero(np.isin(row, first))
+        ends = row[some], relation[some], column[some]
+        here, factors = sampler.arcs((epoch, batch, hop), *ends)
+        found = some[here]
+        yield order[found], factors / np.bincount(unit)[unit[found]]
+        first = np.union1d(first, column[found])
+
+
+def check_batches(comm, g, graph):
+    """Blocks have the arcs that the sampler says; all arcs give what the whole graph gives."""
+    torch.manual_seed(1)
+    x, convs = torch.rand(graph.n, 3).double(), [
+        RGCNConv(3, 3, len(graph.relations)).double() for _ in range(2)
+    ]  # fmt: skip
+    source, target = arcs_of(graph).astype(np.int64), np.array(graph.indices, np.int64)
+    edges, kinds = torch.from_numpy(np.stack((source, target))), torch.from_numpy(
+        np.array(graph.arc_type, np.int64)
+    )  # fmt: skip
+    expected = convs[1](convs[0](x, edges, kinds).relu(), edges, kinds)
+    for batch in g.batches("neighbor", "100%", [-1, -1], epoch=1, relations=True):
+        h = x[batch.ids]
+        for k, (conv, block) in enumerate(zip(convs, batch, strict=True)):
+            h = conv((block.expand(h), block.targets(h)), *block.typed_edges)
+            h = h if k else h.relu()
+        ids = batch.ids[: batch.num_seeds]
+        torch.testing.assert_close(h, expected[ids], rtol=0, atol=1e-12)
+    seeds = np.sort(np.concatenate(comm.allgather(g.ids[g.train_mask].numpy())))
+    some = {str(one): [2, 1] for one in graph.relations} | {"author,writes,paper": [0, -1]}
+    given = {(*one.split(","),): own for one, own in some.items()}
+    text = "; ".join(f"{one}={','.join(map(str, own))}" for one, own in some.items())
+    sampler = make_sampler("labor", len(seeds), 5, 0, "9,9")
+    sampler = by_relation(sampler, graph.n, graph.relations, text, "")
+    for number, batch in enumerate(g.batches("labor", 5, given, epoch=2)):
+        first = seeds[sampler.members(2, number)]
+        layers = kept(graph, sampler, first, 2, number)
+        for block, (numbers, values) in zip(list(batch)[::-1], layers, strict=True):
+            ids, (u, v) = block.ids, block.edge_index
+            mine = block.edge_ids
+            assert (torch.from_numpy(source)[mine] == ids[u]).all()
+            assert (torch.from_numpy(target)[mine] == ids[v]).all()
+            assert (kinds[mine] == block.edge_type).all()
+            assert (block.node_type.numpy() == graph.vertex_types.of(ids.numpy())).all()
+            every = [np.concatenate(comm.allgather(of.numpy())) for of in (mine, block.edge_weight)]
+            order, wanted = np.argsort(every[0]), np.argsort(numbers)
+            np.testing.assert_array_equal(every[0][order], numbers[wanted])
+            np.testing.assert_allclose(every[1][order], values[wanted], rtol=1e-12)
+    with pytest.raises(UserError, match="lack the relation"):
+        g.batches("neighbor", 5, {"author,writes,paper": [1]}, epoch=1)
+    with pytest.raises(ValueError, match="relations=True"):
+        print(next(iter(g.batches("neighbor", 5, [2], epoch=1)))[0].edge_type)
+
+
 def check_rows(g, data):
     """Features, classes and masks of each type are those of the ``HeteroData``."""
     for name in data.node_types:
@@ -103,6 +167,7 @@ def main(comm):
     check_rows(g, data)
     check_traffic(g, ["paper"])
     check_traffic(g, ["author", "paper"])
+    check_batches(comm, g, open_graph(folder).graph)
     count = 0
     for layer in layers(data):
         check(g, data, layer.double())
