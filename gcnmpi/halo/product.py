@@ -180,7 +180,7 @@ class HaloProduct:
 
     def add_halos(self, own: Array, halo: Array, out: Array) -> None:
         """out = own + what other ranks' ``halo`` add to it, of arrays that lie anywhere."""
-        exchange = self._exchange_of(Matrix(Place(0), own))
+        exchange = self._exchange_of(Matrix(Place(0), own), folds=True)
         self._kernel.copy(halo, exchange.halo)
         self._fold_to(exchange, own, out)
 
@@ -205,7 +205,7 @@ class HaloProduct:
     def _fold(self, matrix: Operand, x: Matrix, out: Array, epilogue: Epilogue | None) -> None:
         assert matrix.halo is not None
         assert matrix.packed is not None
-        exchange = self._exchange_of(x)
+        exchange = self._exchange_of(x, folds=True)
         with self._phases("spmm"):
             self._kernel.spmm(matrix.halo, x.array, exchange.halo)
         exchange.start_fold()
@@ -233,14 +233,18 @@ class HaloProduct:
         if exchange is not None:
             exchange.send()
 
-    def _exchange_of(self, x: Matrix) -> Exchange:
-        """The exchange whose own rows are x: its own one, or that of its width for a moment."""
+    def _exchange_of(self, x: Matrix, folds: bool = False) -> Exchange:
+        """The exchange whose own rows are x: its own one, or that of its width for a moment.
+
+        One that folds reads none, so that x may have other rows, such as of groups of arcs.
+        """
         if x.exchange is not None and x.exchange.transport is self._transport:
             return x.exchange
         width = x.array.shape[1]
         if not self._transport.own_anywhere:
             exchange = self._whole_exchange(width)
-            self._kernel.copy(x.array, exchange.own)
+            if not folds:
+                self._kernel.copy(x.array, exchange.own)
             return exchange
         if width not in self._scratch:
             self._scratch[width] = self._new_exchange(width, x.array)

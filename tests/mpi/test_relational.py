@@ -71,10 +71,11 @@ MEAN = "model.relation_reduction=mean"
 RGAT = ["model.name=rgat", "model.hidden=[6]", "model.heads=2", "model.norm=layer"]
 COMPGCN = ["model.name=compgcn", "model.hidden=[6]"]
 SEHGNN = ["model.name=sehgnn", "model.target=paper", "model.hidden=[6]"]
-MIXED = "scheme.exchange=mixed"
+MIXED, SHARED = "scheme.exchange=mixed", "scheme.transport=shared"
 NETWORKS = [
     ("schema", [*RGCN, "model.dropout=0.4"]),
     ("schema", [*RGCN, "model.dropout=0.4", MIXED]),
+    ("schema", [*RGCN, "model.hidden=[6,6]", SHARED]),
     ("typed", [*RGCN, "model.bases=2", "graph.direction=out", "model.norm=batch"]),
     ("schema", [*RGCN, "model.blocks=2", "model.root_weight=false", "model.linear_after=true"]),
     ("typed", [*RGCN, "task.name=links", "model.bases=2"]),
@@ -113,10 +114,10 @@ SCHEMES = {1: [[]], 2: [[], BCAST], 3: [[]], 4: [[], COPIES], 7: [[]]}
 
 @pytest.mark.parametrize("nranks", list(SCHEMES))
 def test_a_run_is_that_of_one_process(verified, schemas, nranks):
-    """Six of the networks on more ranks than four."""
+    """Seven of the networks on more ranks than four."""
     cases, turns = [], SCHEMES[nranks]
-    for i, (graph, settings) in enumerate(NETWORKS[:6] if nranks > 4 else NETWORKS):
-        alone = {"task.name=links", "scheme.name=summa", MIXED}.intersection(settings)
+    for i, (graph, settings) in enumerate(NETWORKS[:7] if nranks > 4 else NETWORKS):
+        alone = {"task.name=links", "scheme.name=summa", MIXED, SHARED}.intersection(settings)
         scheme = [] if alone else turns[i % len(turns)]
         copies = 2 if scheme is COPIES else 1
         whole = scheme is BCAST or "scheme.name=summa" in settings
