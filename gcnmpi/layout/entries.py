@@ -160,10 +160,12 @@ class EntryRows:
             Global ids of the local vertices, own ones first, in any order.
         """
         row, column = local_numbers(ids, self.rows), local_numbers(ids, self.columns)
-        starts = np.zeros(own + 1, np.int64)
+        # As scipy has it, columns have the type of the numbers of entries.
+        short = index_dtype(max(len(ids), len(row), 1))
+        starts = np.zeros(own + 1, short)
         np.cumsum(np.bincount(row, minlength=own), out=starts[1:])
         values = np.ones(len(row), np.int8)
-        column = column.astype(index_dtype(max(len(ids), 1)))
+        column = column.astype(short)
         return sp.csr_array((values, column, starts), shape=(own, len(ids)))
 
 

@@ -22,6 +22,7 @@ from partition.errors import UserError
 from partition.graph.examples import examples_of, training_rows
 from partition.graph.graph import Graph
 from partition.graph.store import StoredGraph
+from partition.resident import let_go
 
 ARC_ROWS, GROUP_ROWS = (Place(0, space=space) for space in (Space.ENTRIES, Space.GROUPS))
 """Where features of arcs are, and relations of groups of arcs."""
@@ -207,4 +208,5 @@ def arc_distances(graph: Graph, quantiles: int = 256, sampled: int = 1 << 16) ->
     places = np.unique(np.linspace(0, graph.nnz - 1, min(sampled, graph.nnz)).astype(np.int64))
     source = np.searchsorted(graph.indptr, places, side="right") - 1
     apart = np.abs(source - np.asarray(graph.indices[places], np.int64))
+    let_go(graph.indptr, graph.indices)
     return np.quantile(apart, np.linspace(0, 1, quantiles))

@@ -190,4 +190,5 @@ def group_count(graph: Graph, direction: str) -> int:
             end = np.searchsorted(graph.indptr, np.arange(arcs.start, arcs.stop), "right") - 1
         some = chosen[end]
         groups.append(end[some] * len(graph.relations) + relations[arcs][some])
+    let_go(graph.indptr, graph.indices, relations)
     return every * len(np.unique(np.concatenate(groups))) if groups else 0
