@@ -32,9 +32,10 @@ from gcnmpi.planner.machine import Machine
 from gcnmpi.run.opening import kernel_of_rank
 from gcnmpi.schemes.forecast import Sparse
 
-# Tiles that are multiplied, (rows, inner, entries): square, tall operand, many rows, denser.
+# Tiles that are multiplied, (rows, inner, entries): square, tall operand, many rows, denser; an
+# operand of so many pages that finding them takes time, too.
 TILES = ((20_000, 20_000, 200_000), (20_000, 200_000, 200_000), (200_000, 20_000, 400_000),
-         (10_000, 40_000, 400_000), (100, 100, 400))  # fmt: skip
+         (10_000, 40_000, 400_000), (100, 100, 400), (20_000, 1_000_000, 400_000))  # fmt: skip
 WIDTHS = (2, 8, 32, 96)
 CACHES = tuple(2**power for power in range(18, 29))
 REPEATS = 5
