@@ -489,6 +489,21 @@ def test_some_relations_can_be_split(tmp_path, shop):
     assert "--relation draws pairs" in refused("pairs", path, *both)
 
 
+def test_triples_that_are_read_have_ends_of_the_types(tmp_path, shop):
+    path, buys = make_folder(tmp_path / "shop.graph", shop), tmp_path / "buys.csv"
+    (tmp_path / "held.csv").write_text("1,buys,31\n")
+    files = [word for mask in ("val", "test") for word in (f"--{mask}", tmp_path / "held.csv")]
+    words = ["pairs", path, "--train", buys, *files, "--columns", "source,relation,target"]
+    for line, told in {
+        "0,buys,5": "the vertex 5 is no item", "30,buys,31": "the vertex 30 is no user",
+        "0,buys": "--columns source,relation,target names more",
+    }.items():  # fmt: skip
+        buys.write_text(f"{line}\n")
+        assert told in refused(*words)
+    buys.write_text("0,buys,30\n2,knows,3\n")
+    assert as_json(*words)["positives"]["train"] == 2
+
+
 @pytest.mark.parametrize("kind", ["uniform,4", "corrupt,4", "pool,9"])
 def test_negatives_to_train_on_are_of_the_types_of_their_pair(shop, kind):
     made, types = split_pairs(shop, ("1", "0", "0"), 1, True, 0), shop.vertex_types

@@ -220,7 +220,7 @@ def _integers(words: list[str], places: tuple[int, ...]) -> bool:
 def given_roles(columns: str) -> tuple[int, ...]:
     """Places of source, target and weight in ``--columns``."""
     names = [name.strip() for name in columns.split(",")]
-    hint = "write source, target, weight and - in the order of the columns: source,target,-,weight"
+    hint = "in their order: source,target,-,weight; of triples: source,relation,target"
     for name in names:
         if name not in (*ROLES, "-"):
             raise UserError(f"--columns {columns}: {quoted(name)} is not a known column", hint)
