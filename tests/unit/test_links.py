@@ -483,6 +483,9 @@ def test_some_relations_can_be_split(tmp_path, shop):
     assert as_json("info", path, "buys") == facts
     assert as_json("pairs", path)["positives"]["train"] > facts["positives"]["train"]
     assert "sells" in refused("pairs", path, "--relation", "sells", "--force")
+    nothing = replace(shop, arc_type=np.full_like(shop.arc_type, 1))  # all arcs are of "buys"
+    with pytest.raises(UserError, match="no arcs of knows to split"):
+        split_pairs(nothing, ("1", "0", "0"), relations=["knows"])
     plain = make_folder(tmp_path / "plain.graph", random_graph(9, 30))
     assert "has no relations" in refused("pairs", plain, "--relation", "buys")
     both = ("--from", plain, "--relation", "buys", "--force")
