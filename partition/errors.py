@@ -130,7 +130,7 @@ def unknown_name(kind: str, name: str, known: Iterable[str]) -> UserError:
     """
     names = sorted(known)
     near = nearest(name, names)
-    hint = f"did you mean {near!r}?" if near else f"known: {', '.join(names)}"
+    hint = f"did you mean {near!r}?" if near else f"known: {', '.join(names) or 'none'}"
     return UserError(f"unknown {kind} {name!r}", hint)
 
 

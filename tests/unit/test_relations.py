@@ -415,6 +415,10 @@ TABLES = {
     ),
     "undirected": (["--relation", "author,writes,paper=writes.csv", "--undirected"], "--reverse"),
     "columns": (["--relation", "a,b,c=bare.csv"], "or the first two a and c"),
+    "columns given": (
+        ["--relation", "a,b,c=x.csv", "--columns", "source,target"],
+        "name their columns in a header",
+    ),
     "no arcs": (["--relation", "a,b,c=none.csv"], "no relation has an arc"),
     "no header": (
         ["--relation", "author,b,paper=writes.csv", "--nodes", "paper=bare.csv"],

@@ -362,7 +362,10 @@ def checked_format(path: Path, format: str, layout: Layout) -> str:
         if given and option.name != "ids" and option.name not in FORMATS[format].options:
             takes = ", ".join(name for name in FORMATS if option.name in FORMATS[name].options)
             raise UserError(
-                f"{path} has the format {format}: --{option.name.replace('_', '-')} is for {takes}"
+                f"{path} has the format {format}: --{option.name.replace('_', '-')} is for {takes}",
+                "the tables of --relation and --nodes name their columns in a header"
+                if format == "tables"
+                else None,
             )
     return format
 
