@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import datetime
 import os
-from collections.abc import Container, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -78,7 +78,7 @@ class Inferring:
         columns (``.parquet``): see :mod:`gcnmpi.run.results`. Tables have the names of classes,
         where the graph knows them; an ``.npz`` has them beside their numbers, in ``class_names``.
         None: rank 0 gets the array.
-    given : container of str
+    given : collection of str
         Keys of the configuration that the user gave, which the weights may not contradict.
     what : {"logits", "probabilities", "embeddings", "classes"}
         Without ``layer``: logits; their softmax, of several labels their sigmoid; the output of the
@@ -96,7 +96,7 @@ class Inferring:
     config: Config
     weights: Path
     out: Path | None = None
-    given: Container[str] = ()
+    given: Collection[str] = ()
     what: str = "logits"
     layer: int | None = None
     rows: Any = None

@@ -266,7 +266,7 @@ def sampler_of(
     if train.fanouts and not relations:
         raise UserError(
             "train.fanouts: this network does not tell relations apart",
-            "leave it out, or use model.name = rgcn, rgat, hetero or hgt",
+            "leave it out, or use model.name = rgcn, rgat, compgcn, hetero or hgt",
         )
     return by_relation(sampler, n, relations, train.fanouts, "train.fanouts")
 

@@ -247,7 +247,9 @@ def _seconds_by_kind(case: Case, rank: int, step: Step) -> float:
     if not isinstance(linear, LinearBy) or step.instruction not in BY_KIND:
         return 0.0
     rows, inner = case.rows(rank, values[step.number].place), values[linear.inputs[1]].width
-    return case.machine.kinds_seconds(rows, inner, linear.width // linear.blocks)
+    return case.machine.kinds_seconds(
+        rows, inner, linear.width // linear.blocks, case.work.itemsize
+    )
 
 
 def passes_seconds(case: Case, rank: int, steps: Sequence[Step]) -> float:

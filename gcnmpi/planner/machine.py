@@ -30,7 +30,18 @@ DRAWING = (
     "batch_hop", "drawn_entry", "read_entry", "hashed_entry", "hashed_call", "drawn_arc",
     "drawn_group",
 )  # fmt: skip
+VECTOR = 64  # bytes of a vector of the widest registers; of a cache line of others
 LATER = {*DRAWING, "batch_step", "free_cores", "kind_row", "kind_flop"}
+
+
+def whole_vectors(width: int, itemsize: int) -> int:
+    """Columns that a product computes for so many: those of whole vectors.
+
+    >>> whole_vectors(4, 4), whole_vectors(64, 4), whole_vectors(9, 8)
+    (16, 64, 16)
+    """
+    lanes = VECTOR // itemsize
+    return -(-width // lanes) * lanes
 
 
 @dataclass(frozen=True)
@@ -152,11 +163,13 @@ class Machine:
         """Time of a dense product: its arithmetic, and its three matrices through memory once."""
         rows, inner, width = work.rows, work.inner, work.width
         numbers = rows * inner + inner * width + rows * width
-        return 2 * rows * inner * width * self.dense_flop + self.copy_seconds(numbers * itemsize)
+        flops = 2 * rows * inner * whole_vectors(width, itemsize)
+        return flops * self.dense_flop + self.copy_seconds(numbers * itemsize)
 
-    def kinds_seconds(self, rows: int, inner: int, width: int) -> float:
+    def kinds_seconds(self, rows: int, inner: int, width: int, itemsize: int) -> float:
         """Time of a product of rows with the weight of each one's kind, or of its gradients."""
-        return rows * (self.kind_row + 2 * inner * width * self.kind_flop)
+        flops = 2 * inner * whole_vectors(width, itemsize)
+        return rows * (self.kind_row + flops * self.kind_flop)
 
     def drawing_seconds(
         self, kept: int, looked_at: int, rule: Rule | None, groups: int | None = None

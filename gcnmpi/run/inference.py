@@ -88,6 +88,20 @@ def infer(
     )  # fmt: skip
 
 
+def _held_out(graph: Path, name: str) -> str:
+    """The set of pairs whose held-out arcs M is without, as in training; "" where there is none.
+
+    A UserError if the folder has other sets only.
+    """
+    sets = list_pairs(graph)
+    if sets and name not in sets:
+        raise UserError(
+            f"{graph} has no pairs {name!r}, whose held-out arcs M was without in training",
+            f"--set task.pairs=NAME names others: {', '.join(sets)}",
+        )
+    return name if sets else ""
+
+
 def compute(
     comm: Comm, asked: Inferring, tell: Callable[[str], None] = lambda line: None
 ) -> Computed:
@@ -114,7 +128,7 @@ def compute(
             )
         taken = as_trained(found, config, asked.given, resolved_direction(stored, config))
         if isinstance(taken.task, LinkOptions) and "task.pairs" not in asked.given:
-            pairs = taken.task.pairs if list_pairs(graph) else ""  # none of its arcs are held out
+            pairs = _held_out(graph, found.pairs or taken.task.pairs)
             taken = dataclasses.replace(taken, task=dataclasses.replace(taken.task, pairs=pairs))
         features = stored.manifest.inputs
         if not taken.model.train_features and features not in (0, found.widths[0] or features):

@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from gcnmpi.layout.loading import Readable
 from gcnmpi.layout.runtime import resolved_direction
 from gcnmpi.mpi.comm import Comm, agreed, from_root, host_name
 from gcnmpi.nn.describe import graph_of
@@ -78,6 +79,7 @@ def check_training(comm: Comm, asked: Training) -> RunRecord | None:
     def look() -> RunRecord | None:
         stored = open_split(asked.graph, asked.config)
         check_trainable(stored, asked.config)
+        _check_target(asked, stored)
         _check_validation(asked, stored)
         record = _complete(asked, stored, comm.size)
         if record is None and asked.resume not in ("auto", "never"):
@@ -87,6 +89,21 @@ def check_training(comm: Comm, asked: Training) -> RunRecord | None:
         return record
 
     return from_root(comm, look)
+
+
+def _check_target(asked: Training, stored: StoredGraph) -> None:
+    """Refuse to learn about vertices of one type where none of it has a label to train on."""
+    target, types = getattr(asked.config.model, "target", ""), stored.graph.vertex_types
+    if not target or types is None or stored.pairs is not None:
+        return
+    labels = labels_in(stored, asked.config)
+    mask = examples_of(stored.graph, asked.config.task.on).masks.get("train")
+    labelled = [name for name in types.names if _any_known(labels, mask, types.range(name))]
+    if target in types.names and target not in labelled:
+        raise UserError(
+            f"model.target = {target}: {asked.graph} has no {target} with a label to train on",
+            f"those that do: {', '.join(labelled)}" if labelled else None,
+        )
 
 
 def _check_validation(asked: Training, stored: StoredGraph) -> None:
@@ -134,10 +151,14 @@ def _has_validation(asked: Training, stored: StoredGraph) -> bool:
     mask = examples_of(stored.graph, asked.config.task.on).masks.get("val")
     if mask is None:
         return False
-    labels = labels_in(stored, asked.config)
-    for start in range(0, len(mask), STEP):
-        rows = start + np.flatnonzero(mask[start : start + STEP])
-        found = labels[rows]
+    return _any_known(labels_in(stored, asked.config), mask, range(len(mask)))
+
+
+def _any_known(labels: Readable, mask: np.ndarray | None, among: range) -> bool:
+    """Whether one of some vertices in a mask, or of all where there is none, has a label."""
+    for start in range(among.start, among.stop, STEP):
+        here = slice(start, min(start + STEP, among.stop))
+        found = labels[here] if mask is None else labels[start + np.flatnonzero(mask[here])]
         if np.any(found != UNLABELLED if found.ndim == 1 else ~np.isnan(found)):
             return True
     return False

@@ -89,7 +89,9 @@ def called(stored: StoredGraph, words: Iterable[tuple[int, str]], where: str) ->
         if not 0 <= vertex < n:
             raise UserError(
                 f"{where} {number}: {word!r} is no vertex of {stored.path}",
-                f"vertices are 0 to {n - 1}" if ids is None else "vertices, as they were imported",
+                f"vertices are 0 to {n - 1}"
+                if ids is None
+                else f"vertices are called as they were imported, such as {ids[0]}",
             )
         found.append(vertex)
     return np.array(found, np.int64)

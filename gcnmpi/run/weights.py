@@ -63,6 +63,7 @@ class Weights:
     # program only those that its arrays show
     network: Mapping[str, Any]
     described: bool  # whether the file says which network it is of
+    pairs: str | None = None  # the set whose held-out arcs M was without, where the file says so
 
 
 def save_weights(
@@ -110,6 +111,7 @@ def describe(problem: Problem) -> dict[str, Any]:
         "type_features": {} if manifest.features else manifest.type_features,
         "graph": sections["graph"] | {"direction": problem.source.direction},
         "task": {name: getattr(config.task, name) for name in _of_task(config.task)},
+        "pairs": problem.source.stored.pairs and problem.source.stored.pairs.name,
         "graph_name": manifest.name,
         "graph_id": manifest.id,
     }
@@ -192,7 +194,8 @@ def read_weights(
                 raise UserError(
                     f"{path}: {in_file(key, called)} is not all finite numbers of {config.dtype}"
                 )
-    return Weights(path, parameters, widths, arcs, known, described, facts is not None)
+    pairs = (facts or {}).get("pairs")
+    return Weights(path, parameters, widths, arcs, known, described, facts is not None, pairs)
 
 
 def read_facts(path: str | os.PathLike) -> dict[str, Any] | None:

@@ -118,8 +118,8 @@ def split_pairs(
     Raises
     ------
     UserError
-        If the shares do not add up to 1, a number is out of range, the graph has no such relation,
-        or fewer pairs without an arc than there are to be negatives.
+        If the shares do not add up to 1, a number is out of range, the graph has no such relation
+        or none with an arc, or fewer pairs without an arc than there are to be negatives.
     """
     parsed = parsed_shares(shares)
     if not 0 <= seed <= MAX_SEED:
@@ -129,6 +129,8 @@ def split_pairs(
     masks: dict[str, list[np.ndarray]] = {mask: [] for mask in MASKS}
     common: dict[str, list[np.ndarray]] = {mask: [] for mask in HELD_OUT}
     groups = _groups(graph, directed, relations)
+    if relations and not any(len(group.found) for group in groups):
+        raise UserError(f"there are no arcs of {', '.join(relations)} to split into pairs")
     for group in groups:
         sizes = [int(share * len(group.found)) for share in parsed[1:]]
         mask_of = _masks_of(len(group.found), sizes, key(seed, _ORDER, *group.numbers))

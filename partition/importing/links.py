@@ -71,7 +71,7 @@ def import_pairs(
     ------
     UserError
         If a file is missing, damaged or of no format that is known, or names a vertex that the
-        graph does not have; or if a mask has no pairs.
+        graph does not have, or one of another type than the relation's; or a mask has no pairs.
     """
     text = graph.ids is not None and graph.ids.dtype.kind == "U"
     found: dict[str, Arrays] = {mask: {} for mask in MASKS}
@@ -92,6 +92,8 @@ def import_pairs(
     made = Path(files.whole or next(iter(files.parts.values()))).name
     pairs, more = pairs_from(found, graph_id, directed, name, f"from {made}", graph.relations)
     notes += more
+    for mask, numbers in pairs.relations.items():
+        _check_types(pairs.positives[mask], numbers, graph, f"{pairs.made}, {mask}")
     if drop_held_out:
         pairs, count = without_held_out(pairs, graph.n)
         notes += [f"{count:,} pairs to train on are also held out: left out"] if count else []
@@ -113,7 +115,27 @@ def listed_pairs(
         return pairs, None
     if not graph.relations and relations.dtype.kind not in "iu":
         raise UserError(f"{path}: relations are numbers, as the graph has none with names")
-    return pairs, number_relations({"": relations}, str(path), graph.relations)[0][""]
+    numbers = number_relations({"": relations}, str(path), graph.relations)[0][""]
+    _check_types(pairs, numbers, graph, str(path))
+    return pairs, numbers
+
+
+def _check_types(pairs: np.ndarray, relations: np.ndarray, graph: Graph, where: str) -> None:
+    """A UserError unless the ends of pairs are of the types that their relations join."""
+    types = graph.vertex_types
+    if types is None or not graph.relations or not len(pairs):
+        return
+    ends = np.array([[types.names.index(r.source), types.names.index(r.target)]
+                     for r in graph.relations])  # fmt: skip
+    wrong = types.of(pairs) != ends[relations]
+    if wrong.any():
+        row, side = np.argwhere(wrong)[0]
+        vertex, relation = int(pairs[row, side]), graph.relations[relations[row]]
+        called = vertex if graph.ids is None else graph.ids[vertex]
+        raise UserError(
+            f"{where}: the vertex {called} is no {(relation.source, relation.target)[side]}",
+            f"{relation.name} leads from {relation.source} to {relation.target}",
+        )
 
 
 def pairs_of(

@@ -193,7 +193,9 @@ def _with_reverses(
     added: list[_Settled] = []
     for one in tables:
         back = _turned(one.keys, n)
-        if np.array_equal(back.key, one.keys.key) and _same_weights(back, one.keys):
+        source, _, target = one.relation
+        same = source == target and np.array_equal(back.key, one.keys.key)
+        if same and _same_weights(back, one.keys):
             report(f"{one.relation} is symmetric: it gets no reverse")
             continue
         wanted = one.relation.reverse()
@@ -201,7 +203,7 @@ def _with_reverses(
         there += [
             other.relation
             for other in tables
-            if other.relation[::2] == (one.relation.target, one.relation.source)
+            if other.relation[::2] == (target, source)
             and len(other.keys.key) == len(back.key)
             and np.array_equal(other.keys.key, back.key)
         ]

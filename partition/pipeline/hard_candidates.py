@@ -16,6 +16,7 @@ from partition.errors import UserError
 from partition.graph.graph import MASKS, Graph, index_dtype
 from partition.graph.hashing import key, mixed, permuted
 from partition.graph.links import HELD_OUT, PairSet, arc_places, held_out, identified
+from partition.graph.relations import VertexTypes
 from partition.graph.sparse import sp
 from partition.resident import check_memory
 
@@ -43,8 +44,9 @@ def with_hard_candidates(
     ranks, that of the number of neighbours in common with u and that of PageRank from u (a rank is
     1 + the number of vertices that have more; those that have nothing come last). Ties are in a
     hashed order, in which vertices that have neither follow. The other half takes the place of u
-    likewise. No pair of the set, and no arc of the graph, is among them. Neighbours are those along
-    arcs and against them, without the pairs that are held out.
+    likewise. They are of the type of the vertex whose place they take; no pair of the set, and no
+    arc of the graph, is among them. Neighbours are those along arcs and against them, without the
+    pairs that are held out.
 
     Parameters
     ----------
@@ -58,8 +60,8 @@ def with_hard_candidates(
     Raises
     ------
     UserError
-        If ``count`` or ``masks`` are not such, or a vertex has fewer than ``count``/2 others that
-        are no partners of it.
+        If ``count`` or ``masks`` are not such, or a vertex has fewer than ``count``/2 others of a
+        type that are no partners of it.
     """
     if count <= 0 or count % 2:
         raise UserError(f"{count} hard candidates are not half for either end", "--hard 500")
@@ -76,26 +78,32 @@ def with_hard_candidates(
     near = _near(graph, held_out(pairs))
     partners = _partners(graph, pairs)
     seed, half = pairs.seed or 0, count // 2
-    positives = {mask: np.asarray(pairs.positives[mask], np.int64) for mask in masks}
-    ends = [np.concatenate([found[:, side] for found in positives.values()]) for side in (0, 1)]
+    dtype, types = index_dtype(graph.n), graph.vertex_types or VertexTypes.of_counts({"": graph.n})
+
+    def replacing(
+        told: np.ndarray, other: np.ndarray, matrix: sp.csr_array, side: int
+    ) -> np.ndarray:
+        """Candidates in place of the ``other`` end of pairs, of its type: (m, count/2)."""
+        rows, kinds = np.empty((len(told), half), dtype), types.of(other)
+        for kind in np.unique(kinds).tolist():
+            here, among = kinds == kind, types.range(types.names[kind])
+            sources, place = np.unique(told[here], return_inverse=True)
+            best = hardest(near, sources, matrix, half, key(seed, side), tell, among)
+            rows[here] = best[place]
+        return rows
+
+    joined = [np.asarray(pairs.positives[mask], np.int64) for mask in masks]
+    first, second = np.concatenate(joined).T
     if pairs.directed:
-        told = [np.unique(ends[0]), np.unique(ends[1])]
-        lists = [
-            hardest(near, sources, matrix, half, key(seed, side), tell)
-            for side, (sources, matrix) in enumerate(
-                zip(told, (partners, partners.T.tocsr()), strict=True)
-            )
+        halves = [
+            replacing(first, second, partners, 0),
+            replacing(second, first, partners.T.tocsr(), 1),
         ]
     else:  # partners of a vertex are the same, whichever end it is
-        told = [np.unique(np.concatenate(ends))] * 2
-        lists = [hardest(near, told[0], partners, half, key(seed, 0), tell)] * 2
-    dtype, found = index_dtype(graph.n), {}
-    for mask, p in positives.items():
-        halves = [
-            rows[np.searchsorted(known, p[:, side])].astype(dtype)
-            for side, (known, rows) in enumerate(zip(told, lists, strict=True))
-        ]
-        found[mask] = np.hstack(halves)
+        told, other = np.concatenate([first, second]), np.concatenate([second, first])
+        halves = np.split(replacing(told, other, partners, 0), 2)
+    ends = np.cumsum([len(some) for some in joined])[:-1]
+    found = dict(zip(masks, np.split(np.hstack(halves), ends), strict=True))
     candidates = {mask: (kept | found)[mask] for mask in MASKS if mask in kept | found}
     everywhere = set(HELD_OUT) <= candidates.keys()
     return identified(
@@ -116,6 +124,7 @@ def hardest(
     count: int,
     base: int,
     tell: Tell = lambda stage, done, total: None,
+    among: range | None = None,
 ) -> np.ndarray:
     """The vertices that are likeliest to be partners of each source and are none: (s, count).
 
@@ -126,23 +135,29 @@ def hardest(
     sources : (s,) int64
     base : int
         Key of hashes.
+    among : range, optional
+        Which vertices they may be.
     """
     n, degree = near.shape[0], np.diff(near.indptr)
+    among = among or range(n)
     found = np.empty((len(sources), count), np.int64)
     for first in range(0, len(sources), AT_ONCE):
         block = sources[first : first + AT_ONCE]
         ranks = page_rank(near, degree, block)
         for place, source in enumerate(block.tolist()):
-            own = np.union1d(_row(partners, source)[0], [source])
-            if n - len(own) < count:
+            own = _within(np.union1d(_row(partners, source)[0], [source]), among)
+            if len(among) - len(own) < count:
                 raise UserError(
-                    f"vertex {source} has {n - len(own)} others that are no partners of it, "
-                    f"{count} are asked for",
+                    f"vertex {source} has {len(among) - len(own)} others that are no partners of "
+                    f"it, {count} are asked for",
                     "give a smaller --hard",
                 )
-            common, rank = _without(_common(near, source), own), _without(_row(ranks, place), own)
+            common, rank = (
+                _without(scored, own, among)
+                for scored in (_common(near, source), _row(ranks, place))
+            )
             chosen = _least_ranks(common, rank, count, key(base, _TIES, source))
-            found[first + place] = _filled(chosen, own, n, count, key(base, _FILL, source))
+            found[first + place] = _filled(chosen, own, n, count, key(base, _FILL, source), among)
         tell("ranking partners", first + len(block), len(sources))
     return found
 
@@ -223,9 +238,13 @@ def _common(near: sp.csr_array, source: int) -> Scored:
     return ends[begin], np.diff(begin, append=len(ends))
 
 
-def _without(scored: Scored, excluded: np.ndarray) -> Scored:
+def _within(vertices: np.ndarray, among: range) -> np.ndarray:
+    return vertices[(vertices >= among.start) & (vertices < among.stop)]
+
+
+def _without(scored: Scored, excluded: np.ndarray, among: range) -> Scored:
     columns, scores = scored
-    keep = np.ones(len(columns), bool)
+    keep = (columns >= among.start) & (columns < among.stop)
     if len(columns):
         place = np.minimum(np.searchsorted(columns, excluded), len(columns) - 1)
         keep[place[columns[place] == excluded]] = False
@@ -257,12 +276,15 @@ def _ranks(scores: np.ndarray) -> np.ndarray:
     return len(scores) - last[np.searchsorted(ordered[last], scores)]
 
 
-def _filled(chosen: np.ndarray, excluded: np.ndarray, n: int, count: int, base: int) -> np.ndarray:
+def _filled(
+    chosen: np.ndarray, excluded: np.ndarray, n: int, count: int, base: int, among: range
+) -> np.ndarray:
     """The chosen vertices, and others in a hashed order, but the excluded ones, up to ``count``."""
     start = 0
     while len(chosen) < count:
         some = permuted(np.arange(start, min(n, start + 2 * count + len(excluded))), n, base)
         start += len(some)
+        some = _within(some, among)
         free = some[~np.isin(some, chosen) & ~np.isin(some, excluded)]
         chosen = np.concatenate([chosen, free])
     return chosen[:count]

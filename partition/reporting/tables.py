@@ -110,7 +110,8 @@ def show_data(path: Path, manifest: Manifest, data: Mapping[str, Any]) -> None:
     table.add_row("vertices", f"{data['vertices']:,}")
     if manifest.vertex_types:
         of_types = ", ".join(f"{name} {n:,}" for name, n in manifest.vertex_types.items())
-        table.add_row("", f"{of_types}; {len(manifest.relations):,} relations")
+        count = len(manifest.relations)
+        table.add_row("", f"{of_types}; {count:,} relation{'s' if count != 1 else ''}")
     kind = "directed" if data["directed"] else "undirected"
     table.add_row("arcs", f"{data['arcs']:,}, {kind}{_span(', weights', data['weights'])}")
     for key in ("self_loops", "duplicates"):

@@ -7,8 +7,10 @@ import pytest
 from stored_graphs import store
 
 from partition.graph.links import split_pairs, write_pairs
+from partition.graph.relations import Relation
 from partition.graph.store import open_graph
 from partition.importing.synthetic import rmat, sbm
+from partition.importing.synthetic_typed import hetero
 
 N, WIDTH = 5000, 8192
 ROWS = N * WIDTH * 4 / 4  # bytes of the features of one of four ranks
@@ -37,6 +39,12 @@ LINKS = {
     "pairs, a hidden layer": ["task.decoder=hadamard", "task.decoder_hidden=64"],
     "pairs and a pool": ["task.batch=50000", "task.negatives=pool,8", "task.objective=softmax"],
     "arcs left out": ["task.supervise=0.3"],
+}
+RELATIONS = {
+    "rgcn": ["model.name=rgcn", "model.bases=4"],
+    "rgcn, mixed": ["model.name=rgcn", "scheme.exchange=mixed"],
+    "hetero": ["model.name=hetero", "model.aggregation=max"],
+    "compgcn": ["model.name=compgcn"],
 }
 EXCHANGES = ("rows", "mixed")  # of a graph of many arcs and few features
 INFERRED = {
@@ -80,6 +88,11 @@ def measured(run_cases, tmp_path_factory):
     pairs = split_pairs(linked, (0.98, 0.01, 0.01), 0, name="links", **facts)
     write_pairs(folder / "linked.graph", pairs)
 
+    types = {"paper": (20000, 64), "author": (30000, 64)}
+    ends = Relation("author", "writes", "paper"), Relation("paper", "cites", "paper")
+    typed = hetero(types, {ends[0]: 300_000, ends[1]: 300_000}, reverse=True)
+    store(folder / "typed.graph", typed, 4)
+
     def case(graph, settings, partition="rp-4", **more):
         settings = ["loading.max_buffer_mb=8", *settings]
         path = folder / f"{graph}.graph"
@@ -99,15 +112,16 @@ def measured(run_cases, tmp_path_factory):
         ),
         *(case("batches", [*sage, *settings]) for settings in BATCHES.values()),
         *(case("linked", ["task.name=links", *sage, *settings]) for settings in LINKS.values()),
+        *(case("typed", ["model.hidden=[64,64]", *own]) for own in RELATIONS.values()),
     ]
     # Freed memory goes back to the system, so that one case does not use what another has left.
     env = {"MALLOC_MMAP_THRESHOLD_": "65536"}
     results = run_cases("memory", 4, cases, timeout=300, env=env, cold=True)
-    names = [*CASES, *EXCHANGES, *INFERRED, *PROPAGATED, *BATCHES, *LINKS]
+    names = [*CASES, *EXCHANGES, *INFERRED, *PROPAGATED, *BATCHES, *LINKS, *RELATIONS]
     return dict(zip(names, results, strict=True))
 
 
-@pytest.mark.parametrize("name", [*CASES, *INFERRED, *PROPAGATED, *BATCHES, *LINKS])
+@pytest.mark.parametrize("name", [*CASES, *INFERRED, *PROPAGATED, *BATCHES, *LINKS, *RELATIONS])
 def test_the_forecast_is_what_a_run_takes(measured, name):
     found, bound = measured[name], 0.1 if name in {*INFERRED, *PROPAGATED} else 0.15
     assert found["forecast"] == pytest.approx(found["peak"], rel=bound), found

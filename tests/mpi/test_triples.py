@@ -356,8 +356,9 @@ def partner_settings(decoder):
 
 
 def test_partners_of_a_vertex_of_another_type(hear_mistakes, partner_weights, typed, tmp_path):
+    """The set of pairs is that of training, which the weights name."""
     scored = ["score", typed, "--partition", "uneven-2", "--weights", partner_weights["dot", True]]
-    scored += [*sets("dtype=float64", "task.pairs=triples"), "--out", tmp_path / "none.csv"]
+    scored += [*sets("dtype=float64"), "--out", tmp_path / "none.csv"]
     by = [*scored, "--top", "2", "--relation"]
     told = "vertex 18 has no partners by user,buys,item: it is no user"
     hear_mistakes(2, [([*by, "user,buys,item", "--vertices", "0,18"], told)])

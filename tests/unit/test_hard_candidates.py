@@ -11,6 +11,7 @@ from partition.errors import UserError
 from partition.graph.graph import arcs
 from partition.graph.hashing import key, mixed, permuted
 from partition.graph.links import read_pairs, split_pairs, write_pairs
+from partition.graph.relations import VertexTypes
 from partition.graph.store import open_graph
 from partition.pipeline import hard_candidates
 from partition.pipeline.hard_candidates import page_rank, with_hard_candidates
@@ -93,6 +94,24 @@ def test_candidates_are_those_of_the_definition(directed, narcs):
                 expected = hardest(near, both, u, 6, key(5, 0))
                 expected += hardest(near, both, v, 6, key(5, 0))
             assert row.tolist() == expected
+
+
+@pytest.mark.parametrize("directed", [False, True])
+def test_candidates_are_of_the_type_that_they_replace(directed):
+    """Of the candidates without types, those of the type, in the same order."""
+    graph = random_graph(40, 150)
+    types = VertexTypes.of_counts({"user": 25, "item": 15})
+    pairs = split_pairs(graph, ("0", "0", "1"), 5, directed, negatives=0)
+    made = with_hard_candidates(pairs, replace(graph, vertex_types=types), 6, ["test"])
+    near, partners = neighbours(graph, pairs), dense(graph)
+    kinds = np.arange(graph.n) >= 25
+    both = [partners, partners.T] if directed else [partners | partners.T] * 2
+    for ends, row in zip(pairs.positives["test"].tolist(), made.candidates["test"], strict=True):
+        expected = []
+        for side, (told, other) in enumerate([ends, ends[::-1]]):
+            taken = both[side] | (kinds != kinds[other])
+            expected += hardest(near, taken, told, 3, key(5, side if directed else 0))
+        assert row.tolist() == expected
 
 
 def test_page_rank_is_near_that_of_the_equation():

@@ -483,10 +483,28 @@ def test_some_relations_can_be_split(tmp_path, shop):
     assert as_json("info", path, "buys") == facts
     assert as_json("pairs", path)["positives"]["train"] > facts["positives"]["train"]
     assert "sells" in refused("pairs", path, "--relation", "sells", "--force")
+    nothing = replace(shop, arc_type=np.full_like(shop.arc_type, 1))  # all arcs are of "buys"
+    with pytest.raises(UserError, match="no arcs of knows to split"):
+        split_pairs(nothing, ("1", "0", "0"), relations=["knows"])
     plain = make_folder(tmp_path / "plain.graph", random_graph(9, 30))
     assert "has no relations" in refused("pairs", plain, "--relation", "buys")
     both = ("--from", plain, "--relation", "buys", "--force")
     assert "--relation draws pairs" in refused("pairs", path, *both)
+
+
+def test_triples_that_are_read_have_ends_of_the_types(tmp_path, shop):
+    path, buys = make_folder(tmp_path / "shop.graph", shop), tmp_path / "buys.csv"
+    (tmp_path / "held.csv").write_text("1,buys,31\n")
+    files = [word for mask in ("val", "test") for word in (f"--{mask}", tmp_path / "held.csv")]
+    words = ["pairs", path, "--train", buys, *files, "--columns", "source,relation,target"]
+    for line, told in {
+        "0,buys,5": "the vertex 5 is no item", "30,buys,31": "the vertex 30 is no user",
+        "0,buys": "--columns source,relation,target names more",
+    }.items():  # fmt: skip
+        buys.write_text(f"{line}\n")
+        assert told in refused(*words)
+    buys.write_text("0,buys,30\n2,knows,3\n")
+    assert as_json(*words)["positives"]["train"] == 2
 
 
 @pytest.mark.parametrize("kind", ["uniform,4", "corrupt,4", "pool,9"])

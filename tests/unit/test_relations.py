@@ -207,6 +207,7 @@ REVERSED = {
     ),
     "symmetric": ({CITES: [(0, 1), (1, 0), (2, 2)]}, [], "paper,cites,paper is symmetric"),
     "one type": ({CITES: [(0, 1)]}, ["paper,rev_cites,paper"], ""),
+    "no arcs": ({WRITES: [], CITES: [(0, 1), (1, 0)]}, ["paper,rev_writes,author"], ""),
 }  # fmt: skip
 
 
@@ -380,6 +381,29 @@ def test_ids_stay_as_they_are_written(tmp_path, monkeypatch, case):
     assert graph.ids[others.start : others.stop].tolist() == numbers
 
 
+def test_columns_are_called_as_the_types(tmp_path, monkeypatch):
+    """Further columns are named, a relation may have no arcs, and all that comes back."""
+    monkeypatch.chdir(tmp_path)
+    for name, text in {
+        "bought": "User_ID,item,weight,date\n1,7,0.5,x\n2,8,2,y\n", "viewed": "source,target\n",
+        "seen": "user,item\n", "sold": "itemId;userid;price\n7;1;9.5\n",
+    }.items():  # fmt: skip
+        (tmp_path / f"{name}.csv").write_text(text)
+    words = [f"user,{name},item={name}.csv" for name in ("bought", "viewed", "seen")]
+    words = [word for one in [*words, "item,sold,user=sold.csv"] for word in ("--relation", one)]
+    run("import", ".", "g.graph", *words)
+    stored = open_graph("g.graph")
+    assert relations_of(stored.graph) == {
+        "user,bought,item": [(0, 0), (1, 1)], "item,sold,user": [(0, 0)],
+        "user,viewed,item": [], "user,seen,item": [],
+    }  # fmt: skip
+    assert stored.graph.weights.tolist() == [0.5, 2, 1]
+    assert stored.manifest.source["columns"] == "not read: bought: date; sold: price"
+    run("export", "g.graph", "tables")
+    run("import", "tables", "again.graph")
+    assert open_graph("again.graph").manifest.data_id == stored.manifest.data_id
+
+
 TABLES = {
     "no folder": (["--relation", "a,b,c=x.csv"], "writes.csv is no folder: with --relation"),
     "no relation": (["--nodes", "a=3"], "there are no relations"),
@@ -390,6 +414,12 @@ TABLES = {
         "there is no paper 'p1'",
     ),
     "undirected": (["--relation", "author,writes,paper=writes.csv", "--undirected"], "--reverse"),
+    "columns": (["--relation", "a,b,c=bare.csv"], "or the first two a and c"),
+    "no arcs": (["--relation", "a,b,c=none.csv"], "no relation has an arc"),
+    "no header": (
+        ["--relation", "author,b,paper=writes.csv", "--nodes", "paper=bare.csv"],
+        "the first line names the columns, such as id",
+    ),
     "twice": (["--relation", "a,b,c=writes.csv"] * 2, "--relation a,b,c is given twice"),
 }
 
@@ -398,6 +428,8 @@ TABLES = {
 def test_tables_that_are_no_graph(tmp_path, monkeypatch, case):
     monkeypatch.chdir(tmp_path)
     write_tables(tmp_path)
+    (tmp_path / "bare.csv").write_text("x,y,val\nann,p1,zzz\n")
+    (tmp_path / "none.csv").write_text("a,c\n")
     words, message = TABLES[case]
     source = "writes.csv" if case == "no folder" else "."
     assert message in refused("import", source, "g.graph", *words)

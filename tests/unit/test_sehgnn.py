@@ -140,6 +140,14 @@ def test_a_direction_against_that_of_relations_is_refused(tmp_path):
         gcnmpi.train(path, **options)
 
 
+def test_a_type_without_labels_to_train_on_is_refused(tmp_path):
+    path = tmp_path / "g.graph"
+    write_graph(path, typed_graph(reverse=True), source={})
+    with pytest.raises(UserError, match="has no author with a label to train on") as raised:
+        gcnmpi.train(path, model_name="sehgnn", model_target="author")
+    assert raised.value.hint == "those that do: paper"
+
+
 def test_a_graph_without_relations_is_refused():
     with pytest.raises(UserError, match="the graph has none"):
         network_of(config_of(target="").model, 6, 2)

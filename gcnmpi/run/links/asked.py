@@ -146,14 +146,11 @@ def _for_scores(asked: Inferring, name: str | None) -> Inferring:
 
     It is the set that is scored, if the user names no other one.
     """
-    config = asked.config
-    if (
-        name is not None
-        and isinstance(config.task, LinkOptions)
-        and "task.pairs" not in asked.given
-    ):
+    config, given = asked.config, set(asked.given)
+    if name is not None and isinstance(config.task, LinkOptions) and "task.pairs" not in given:
         config = dataclasses.replace(config, task=dataclasses.replace(config.task, pairs=name))
-    return dataclasses.replace(asked, config=config, what=SCORES)
+        given.add("task.pairs")
+    return dataclasses.replace(asked, config=config, given=given, what=SCORES)
 
 
 def _name_of_set(stored: StoredGraph, asked: Scoring) -> str | None:

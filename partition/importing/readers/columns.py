@@ -159,11 +159,12 @@ def find_columns(path: Path, layout: Layout) -> Columns:
     text = layout.string_ids or not _integers(sample, places[:2])
     if text and not layout.string_ids:
         _refuse_fractions(path, lines[1] if header else lines[0], sample, places)
-    unnamed = text and separator is None and not header and len(words) == 3 and roles is None
+    unnamed = text and not header and len(words) == 3 and roles is None
     if unnamed and not is_number(words[2]):
         raise UserError(
             f"{path}, line {number}: the third column of {quoted(first.strip())} is not a weight",
-            "give --columns source,-,target, say, or --columns source,target,-",
+            "give --columns source,relation,target for triples, --columns source,target,- to leave "
+            "it out, or --header if the line names the columns",
         )
     names = words if header else [str(i + 1) for i in range(len(words))]
     data, places = arc_places(names, places, layout, path)
@@ -219,7 +220,7 @@ def _integers(words: list[str], places: tuple[int, ...]) -> bool:
 def given_roles(columns: str) -> tuple[int, ...]:
     """Places of source, target and weight in ``--columns``."""
     names = [name.strip() for name in columns.split(",")]
-    hint = "write source, target, weight and - in the order of the columns: source,target,-,weight"
+    hint = "in their order: source,target,-,weight; of triples: source,relation,target"
     for name in names:
         if name not in (*ROLES, "-"):
             raise UserError(f"--columns {columns}: {quoted(name)} is not a known column", hint)
@@ -231,7 +232,7 @@ def given_roles(columns: str) -> tuple[int, ...]:
 
 def named_roles(words: list[str]) -> tuple[int, ...] | None:
     """Places of source, target and weight by the names in a header."""
-    plain = [re.sub(r"[\s_.-]", "", word.lower()) for word in words]
+    plain = list(map(plain_name, words))
     places = []
     for known in (SOURCES, TARGETS, WEIGHTS):
         fitting = [i for i, word in enumerate(plain) if word in known]
@@ -241,6 +242,11 @@ def named_roles(words: list[str]) -> tuple[int, ...] | None:
         if not fitting and known is not WEIGHTS:
             return None
     return tuple(places)
+
+
+def plain_name(word: str) -> str:
+    """The name of a column without its capitals and the signs between its words."""
+    return re.sub(r"[\s_.-]", "", word.lower())
 
 
 def _refuse_fractions(

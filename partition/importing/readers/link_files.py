@@ -101,16 +101,23 @@ def read_list(path: Path, columns: str | None, text: bool, header: bool | None =
         return _npy(path, columns)
     names = None if columns is None else [name.strip() for name in columns.split(",")]
     place = names.index(RELATION) if names is not None and RELATION in names else None
-    if names is not None:
-        columns = ",".join("-" if name == RELATION else name for name in names)
-    layout = Layout(columns=columns, string_ids=text, header=header)
-    with read_errors(path):
-        if format == "edges":
-            return _table(path, layout, place)
-        if place is not None:
-            layout = replace(layout, arc_label=column_names(path)[place])
-        stream = READERS.get(format)(path, layout, np.empty, lambda *at: None, True)
-        return _joined((a, b, data.get("labels")) for a, b, _, data in stream.pieces)
+    layout = Layout(columns=_without_relation(columns), string_ids=text, header=header)
+    try:
+        with read_errors(path):
+            if format == "edges":
+                return _table(path, layout, place)
+            if place is not None:
+                layout = replace(layout, arc_label=column_names(path)[place])
+            stream = READERS.get(format)(path, layout, np.empty, lambda *at: None, True)
+            return _joined((a, b, data.get("labels")) for a, b, _, data in stream.pieces)
+    except UserError as error:  # it names the columns as the user did
+        said = error.message.replace(f"--columns {layout.columns}", f"--columns {columns}")
+        raise UserError(said, error.hint) from error
+
+
+def _without_relation(columns: str | None) -> str | None:
+    names = [] if columns is None else [name.strip() for name in columns.split(",")]
+    return ",".join("-" if name == RELATION else name for name in names) or None
 
 
 def read_array(path: Path) -> np.ndarray:

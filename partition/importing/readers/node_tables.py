@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -13,6 +12,7 @@ import pyarrow as pa
 from partition.errors import UserError
 from partition.graph.graph import MASKS
 from partition.importing.readers import text
+from partition.importing.readers.columns import plain_name
 from partition.importing.readers.files import check_file, finite_features, quoted, read_errors
 from partition.importing.readers.numbering import check_ids
 from partition.importing.readers.parquet_tables import read_table
@@ -24,6 +24,7 @@ TARGETS = ("target", "targets")
 SPLIT = ("split", "mask")
 SPLITS = {"train": "train", "val": "val", "valid": "val", "validation": "val", "test": "test"}
 ARRAYS = (".npy", ".npz")
+HEADER = "the first line names the columns, such as id,age,label,split"
 
 
 @dataclass(frozen=True)
@@ -68,7 +69,7 @@ def read_nodes(path: Path, as_text: bool = False) -> NodeTable:
             rows = read_table(path)
             columns = {name: one.values for name, one in rows.items()}
             ids = next(iter(rows.values())).ids if rows else None
-            if list(columns) in ([name] for name in columns if _plain(name) in ID_COLUMNS):
+            if list(columns) in ([name] for name in columns if plain_name(name) in ID_COLUMNS):
                 ids = next(iter(columns.values()))
                 columns = {}
         else:
@@ -98,7 +99,9 @@ def _text(path: Path, as_text: bool) -> tuple[np.ndarray | None, dict[str, np.nd
     names = [first.strip()] if separator is None else text.words_of(first, separator)
     sample = text.words_of(lines[1][1], separator) if separator else [lines[1][1].strip()]
     if len(sample) != len(names) or len(set(names)) < len(names):
-        raise UserError(f"{path}, line {header}: {quoted(first.strip())} is no header of its lines")
+        raise UserError(
+            f"{path}, line {header}: {quoted(first.strip())} is no header of its lines", HEADER
+        )
 
     def kind(name: str, word: str) -> pa.DataType:
         word_by_word = (
@@ -107,13 +110,13 @@ def _text(path: Path, as_text: bool) -> tuple[np.ndarray | None, dict[str, np.nd
             *SPLIT,
             *(each for m in MASKS for each in mask_names(m)),
         )
-        is_text = _plain(name) in word_by_word or name.lower() in word_by_word
+        is_text = plain_name(name) in word_by_word or name.lower() in word_by_word
         return pa.string() if is_text or not text.is_number(word) else pa.float64()
 
     kinds = {i: kind(name, sample[i]) for i, name in enumerate(names)}
     found = text.Table(path, separator, len(names), kinds, header=header).columns()
     ids = None
-    if _plain(names[0]) in ID_COLUMNS:
+    if plain_name(names[0]) in ID_COLUMNS:
         texts = text_array(found[0], path, plain=True)
         ids = texts if as_text or not plain(texts) else texts.astype(np.int64)
         check_ids(ids, path)
@@ -175,8 +178,4 @@ def _mask(values: np.ndarray, where: str) -> np.ndarray:
             return words == "true"
     elif values.dtype.kind == "b" or np.isin(values, (0, 1)).all():
         return values.astype(bool)
-    raise UserError(f"{where} is no mask: true and false, or 1 and 0")
-
-
-def _plain(word: str) -> str:
-    return re.sub(r"[\s_.-]", "", word.lower())
+    raise UserError(f"{where} is no mask: true and false, or 1 and 0", HEADER)

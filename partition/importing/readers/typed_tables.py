@@ -26,6 +26,7 @@ from partition.errors import UserError
 from partition.graph.graph import MASKS
 from partition.graph.relations import Relation, parse_relation
 from partition.importing.readers import Layout, guess_format, read_source
+from partition.importing.readers.columns import WEIGHTS, named_roles, plain_name
 from partition.importing.readers.files import check_file, quoted, read_errors
 from partition.importing.readers.node_tables import NodeTable, plain, read_nodes
 from partition.importing.readers.numbering import positions, shown_id
@@ -63,6 +64,8 @@ def read(path: Path, layout: Layout) -> TypedSource:
     in_arcs = (name for one in schema.relations for name in (one.source, one.target))
     names = list(dict.fromkeys([*schema.nodes, *in_arcs]))
     found = {name: _table(schema.nodes.get(name), as_text) for name in names}
+    if not any(len(arcs.ends[0]) for arcs in read_by.values()):
+        raise UserError(f"{path}: no relation has an arc")
     texts = _texts(found, read_by, as_text)
     ends: dict[str, list[tuple[np.ndarray, str]]] = {}
     for relation, file in schema.relations.items():
@@ -83,6 +86,7 @@ def read(path: Path, layout: Layout) -> TypedSource:
         mask: {n: t.masks[mask] for n, t in found.items() if mask in t.masks} for mask in MASKS
     }
     unread = [f"{name}: {', '.join(t.unread)}" for name, t in found.items() if t.unread]
+    unread += [f"{r.name}: {arcs.unread}" for r, arcs in read_by.items() if arcs.unread]
     return checked(
         TypedSource(
             counts, arcs_of, ids,
@@ -152,37 +156,74 @@ def _listed(path: Path) -> _Schema:
     return _Schema(relations, nodes, string_ids)
 
 
-def _is_header(file: Path, relation: Relation) -> bool:
-    """Whether the first line of a table in text names the types of the relation."""
+def _named(file: Path, relation: Relation) -> str | None:
+    """The columns of a table in text whose first two are called as the types of the relation.
+
+    So ``user,item,weight,date``, or ``user_id,item_id``, have no need of other names. None where
+    they are called otherwise, or there is no header.
+    """
     if guess_format(file) != "edges":
-        return False
+        return None
     with read_errors(file):
         lines = first_lines(file, 1)
     words = words_of(lines[0][1], separator_of(lines[0][1])) if lines else []
-    return [word.lower() for word in words[:2]] == [
-        relation.source.lower(),
-        relation.target.lower(),
-    ]
+    ends = [plain_name(word).removesuffix("id") or plain_name(word) for word in words[:2]]
+    if ends != [plain_name(relation.source), plain_name(relation.target)]:
+        return None
+    weights = [place for place, word in enumerate(words) if plain_name(word) in WEIGHTS]
+    roles = dict.fromkeys(weights if len(weights) == 1 else (), "weight")
+    roles |= {0: "source", 1: "target"}
+    return ",".join(roles.get(place, "-") for place in range(len(words)))
+
+
+def _only_header(file: Path, columns: str | None) -> bool:
+    """Whether a table in text names its columns and has no line beside: a relation without arcs."""
+    if guess_format(file) != "edges":
+        return False
+    with read_errors(file):
+        lines = first_lines(file, 2)
+    if len(lines) != 1:
+        return False
+    return columns is not None or bool(
+        named_roles(words_of(lines[0][1], separator_of(lines[0][1])))
+    )
 
 
 @dataclass(frozen=True)
 class _Arcs:
-    """Arcs of a table: the ids of their sources and of their targets, and their weights."""
+    """Arcs of a table: the ids of their sources and of their targets, and their weights.
+
+    ``unread`` are the columns that are nothing of these.
+    """
 
     ends: tuple[np.ndarray, np.ndarray]
     weights: np.ndarray | None
+    unread: str = ""
 
 
 def _arcs(relation: Relation, file: Path, header: bool | None, as_text: bool) -> _Arcs:
-    if header is None and _is_header(file, relation):
-        header = True
-    arcs = read_source(file, "auto", Layout(header=header, string_ids=as_text))
+    columns = None if header is False else _named(file, relation)
+    layout = Layout(columns, header=header if columns is None else True, string_ids=as_text)
+    if _only_header(file, columns):
+        nothing = np.empty(0, np.int64)
+        return _Arcs((nothing, nothing), None)
+    try:
+        arcs = read_source(file, "auto", layout)
+    except UserError as error:
+        if "--columns" not in (error.hint or ""):
+            raise
+        raise UserError(
+            error.message,
+            "call the columns in a header source, target and perhaps weight, or the first two "
+            f"{relation.source} and {relation.target}",
+        ) from error
     if not as_text and (arcs.ids is None or arcs.ids.dtype.kind == "i") and _has_zeros(file):
         return _arcs(relation, file, header, True)
     source, target = (
         one if arcs.ids is None else arcs.ids[one] for one in (arcs.source, arcs.target)
     )
-    return _Arcs((source, target), arcs.weights)
+    unread = arcs.notes.get("columns", "").partition("not read: ")[2].replace("'", "")
+    return _Arcs((source, target), arcs.weights, unread)
 
 
 def _has_zeros(file: Path) -> bool:
@@ -260,6 +301,9 @@ def _numbered(
         place, there = positions(known, wanted)
         if not there.all():
             missing = shown_id(wanted[int(np.argmin(there))])
-            raise UserError(f"{file}: there is no {name} {missing}")
+            raise UserError(
+                f"{file}: there is no {name} {missing}",
+                f"--nodes {name}=FILE names all vertices of the type, or leave it out",
+            )
         numbered.append(place)
     return known, numbered
