@@ -250,7 +250,8 @@ def ends(task: TaskConfig, model: ModelConfig, manifest: Manifest) -> tuple[int,
     """Widths of features and outputs; the least where the graph has none, if nothing needs them."""
     width = outputs(task, manifest)
     if isinstance(task, LinkOptions):
-        width = task.width or (model.hidden[-1] if isinstance(model, HiddenOptions) else WIDTH)
+        hidden = model.hidden if isinstance(model, HiddenOptions) else ()
+        width = task.width or (WIDTH, *hidden)[-1]
     return manifest.inputs or 1, width or model.fewest_outputs
 
 

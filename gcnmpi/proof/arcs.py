@@ -226,11 +226,11 @@ def _linear_by(op: LinearBy, x: list, w: Arrays, run: Pass) -> Made:
     kinds, rows = x[0][:, 0].astype(int), x[1]
     mix, weight = w.get(op.mix, np.eye(op.kinds)), w[op.weight]
     shape = mix.shape[1], op.blocks, rows.shape[1] // op.blocks, op.width // op.blocks
-    parts = rows.reshape(len(rows), op.blocks, -1)
+    parts = rows.reshape(len(rows), *shape[1:3])
     own = np.einsum("kb,bdio->kdio", mix, weight.reshape(shape))[kinds]
 
     def backward(g: np.ndarray) -> Gradients:
-        back = g.reshape(len(g), op.blocks, -1)
+        back = g.reshape(len(g), op.blocks, shape[3])
         of_own = np.zeros((op.kinds, *shape[1:]))
         np.add.at(of_own, kinds, np.einsum("edi,edo->edio", parts, back))
         found = {op.weight: np.einsum("kb,kdio->bdio", mix, of_own).reshape(weight.shape)}
@@ -307,7 +307,7 @@ def _complex(x: np.ndarray) -> np.ndarray:
 
 
 def _in_turn(z: np.ndarray) -> np.ndarray:
-    return np.stack((z.real, z.imag), axis=2).reshape(len(z), -1)
+    return np.stack((z.real, z.imag), axis=2).reshape(len(z), 2 * z.shape[1])
 
 
 def _complex_product(op: ComplexProduct, x: list, w: Arrays, run: Pass) -> Made:

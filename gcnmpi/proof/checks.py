@@ -16,7 +16,9 @@ import numpy as np
 from gcnmpi.core.precision import FORMATS
 from gcnmpi.mpi.comm import Comm, reduce_in_place
 from gcnmpi.options.config import Config
-from gcnmpi.run.problem import open_problem
+from gcnmpi.options.task import LINKS
+from gcnmpi.run.links.step import LinkStep
+from gcnmpi.run.problem import Problem, open_problem
 from gcnmpi.run.trainer import Result, Step, train
 
 
@@ -90,6 +92,11 @@ TOLERANCES = {
 }
 
 
+def step_of(problem: Problem) -> Step | LinkStep:
+    """The step of a full batch of the task."""
+    return LinkStep(problem) if problem.config.task.name == LINKS else Step(problem)
+
+
 def rounding_checks(
     comm: Comm,
     graph: str | os.PathLike,
@@ -104,7 +111,7 @@ def rounding_checks(
     flat gradient in the first epoch of that.
     """
     problem = open_problem(comm, graph, partition, config)
-    result, step = train(problem), Step(problem)
+    result, step = train(problem), step_of(problem)
     with problem.runtime.traffic.during("train", epoch=1):
         rounded = problem.runtime.kernel.to_host(step.gradient(1)[1]).astype(np.float64)
     squares = np.array([np.square(rounded - gradient).sum(), np.square(gradient).sum()])

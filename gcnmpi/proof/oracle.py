@@ -104,7 +104,7 @@ class Rows:
             self.features = self.features / np.where(sums == 0, np.inf, sums)
         task, model = config.task, config.model
         if isinstance(task, LinkOptions):
-            width = task.width or getattr(model, "hidden", (64,))[-1]
+            width = task.width or (64, *getattr(model, "hidden", ()))[-1]
         ends = self.features.shape[1], width, graph.arc_data.width, task, graph.schema
         self.network = network or network_of(model, *ends)
         # Values that nobody reads are not asked for: M of a network without products with it.

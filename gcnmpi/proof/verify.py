@@ -27,18 +27,15 @@ from gcnmpi.layout.place import Place, Space
 from gcnmpi.mpi.comm import Comm, maximum, redistribute, rest_until_all
 from gcnmpi.nn.model import Model, input_pieces
 from gcnmpi.options.config import Config, table_of
-from gcnmpi.options.task import LINKS
 from gcnmpi.options.train import batches_of
 from gcnmpi.proof import links, oracle
-from gcnmpi.proof.checks import Check, Verified, rounding_checks, traffic_checks
+from gcnmpi.proof.checks import Check, Verified, rounding_checks, step_of, traffic_checks
 from gcnmpi.proof.losses import labels_of
 from gcnmpi.proof.parts import STEPS, STEPS_TOLERANCES, finite_differences, steps_apart
 from gcnmpi.proof.passes import ArcRows
 from gcnmpi.proof.scores import score
-from gcnmpi.run.links.step import LinkStep
 from gcnmpi.run.opening import kernel_of_rank
 from gcnmpi.run.problem import Problem, open_problem
-from gcnmpi.run.step import Step
 from gcnmpi.run.trainer import Result, train
 from gcnmpi.schemes.operations import SUMS
 from partition.errors import UserError
@@ -120,7 +117,7 @@ def verify(
     logits = _whole(problem, last, problem.runtime.kernel.to_host(logits), width)
     classes = _whole(problem, last, classes, width)
     weights = _canonical(problem, model, model.parameters.flat)
-    step = LinkStep(problem) if config.task.name == LINKS else Step(problem)
+    step = step_of(problem)
     flat = np.array(problem.runtime.kernel.to_host(step.gradient(1)[1]), np.float64)
     gradient = _canonical(problem, step.model, step.model.gradients.flat)
     products = [_products(problem, k, width) for k, width in _multiplied(problem, model)]

@@ -296,7 +296,8 @@ def why_not_mixed(
 ) -> tuple[str, str] | None:
     """The reason why no partial sums can be sent in place of rows, and a hint; or None."""
     if demand.rows and not demand.sums_groups:
-        return "this network needs whole rows of neighbours", "networks of sums can mix"
+        hint = "networks of sums can mix; of means by relation, scheme p2p without train.batches"
+        return "this network needs whole rows of neighbours", hint
     if isinstance(scheme, ReplicatedOptions) and not scheme.sparse:
         return "scheme.sparse = false sends whole blocks", "use scheme.sparse = true"
     if not TRANSPORTS.get(scheme.transport).packs_sums:

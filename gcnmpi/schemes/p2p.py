@@ -244,12 +244,14 @@ def _ordered(
 
 
 def _of_groups(laid: Laid, pattern: sp.csr_array, groups: Groups, config: Config) -> Laid:
-    """The same of the matrix of means by relation, whose transpose folds."""
+    """The same of the matrix of means by relation, whose transpose folds where it is needed."""
     shape = len(groups.rows), pattern.shape[1]
     shares = groups.shares.astype(config.dtype)
-    means = sp.csr_array((shares, pattern.indices.copy(), groups.starts), shape=shape)
-    means.sum_duplicates()  # of parallel arcs; and columns rise
-    return dataclasses.replace(laid, forward=means, backward=None)
+    starts = groups.starts.astype(pattern.indices.dtype)
+    means = sp.csr_array((shares, pattern.indices.copy(), starts), shape=shape)
+    means.sum_duplicates()  # of parallel arcs, in place; and columns rise
+    backward = None if laid.facts.folds else means
+    return dataclasses.replace(laid, forward=means, backward=backward)
 
 
 def _measured(comm: Comm, facts: Facts, plan: Plan, forward: sp.csr_array) -> Facts:

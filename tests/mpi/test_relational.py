@@ -26,17 +26,24 @@ ARCS = {
 }
 
 
-WIDTHS = {"schema": dict.fromkeys(COUNTS, 6), "typed": {"paper": 5, "author": 3, "field": 2}}
+SAME, TYPED = dict.fromkeys(COUNTS, 6), {"paper": 5, "author": 3, "field": 2}
+# Features, and how often there are so many arcs; "parallel" has some of one relation.
+GRAPHS = {
+    "schema": (SAME, {}),
+    "typed": (TYPED, {}),
+    "parallel": (TYPED, {"duplicates": "keep"}),
+    "without arcs": (SAME, {"times": 0}),
+}
 
 
-def schema(widths):
+def schema(widths, times=1, **options):
     """Of four types and seven relations; the same two vertices may be joined by several."""
     random = np.random.default_rng(4)
     tables = [
         RelationArcs(
             relation,
-            random.integers(0, COUNTS[relation.source], count),
-            random.integers(0, COUNTS[relation.target], count),
+            random.integers(0, COUNTS[relation.source], times * count),
+            random.integers(0, COUNTS[relation.target], times * count),
         )
         for relation, count in ARCS.items()
     ]
@@ -47,20 +54,21 @@ def schema(widths):
     labels = {"paper": random.integers(0, 4, COUNTS["paper"])}
     masks = {"train": {"paper": np.arange(23) % 2 == 0}, "val": {"paper": np.arange(23) % 2 == 1}}
     data = {"features": features, "labels": labels, "masks": masks, "format": "test"}
-    return build_typed(TypedSource(COUNTS, tables, **data))[0]
+    return build_typed(TypedSource(COUNTS, tables, **data), **options)[0]
 
 
 @pytest.fixture(scope="module")
 def schemas(tmp_path_factory):
     """With pairs: some arcs are held out for a task on these."""
     folder = tmp_path_factory.mktemp("relational")
-    for name, widths in WIDTHS.items():
-        graph = schema(widths)
+    for name, (widths, options) in GRAPHS.items():
+        graph = schema(widths, **options)
         path = store(folder / f"{name}.graph", graph)
         for k in (1, 2, 3, 4, 7):
             store_parts(path, f"uneven-{k}", uneven_parts(graph.n, k), k)
-        facts = {"directed": True, "graph_id": open_graph(path).manifest.id}
-        write_pairs(path, split_pairs(graph, (0.7, 0.1, 0.2), 3, **facts))
+        if graph.nnz:
+            facts = {"directed": True, "graph_id": open_graph(path).manifest.id}
+            write_pairs(path, split_pairs(graph, (0.7, 0.1, 0.2), 3, **facts))
     return folder
 
 
@@ -81,6 +89,9 @@ NETWORKS = [
     ("typed", [*RGCN, "task.name=links", "model.bases=2"]),
     ("typed", [*RGCN, "task.name=links", "model.bases=2", MIXED]),
     ("typed", ["model.name=hetero", "model.hidden=[6,5]", "graph.direction=out", MIXED]),
+    ("parallel", [*RGCN, "model.dropout=0.4", MIXED]),
+    ("parallel", [*RGCN, "model.hidden=[]", "task.name=links", MIXED, "comm.precision=bf16"]),
+    ("without arcs", [*RGCN, MIXED]),
     ("schema", [*RGCN, "model.train_features=true", "train.memory=least", MIXED]),
     ("schema", [*RGCN, "model.hidden=[6,6]", "model.residual=identity", "train.memory=least"]),
     ("schema", [*RGCN, "model.bases=3", "model.train_features=true", "model.jk=cat"]),
@@ -114,9 +125,9 @@ SCHEMES = {1: [[]], 2: [[], BCAST], 3: [[]], 4: [[], COPIES], 7: [[]]}
 
 @pytest.mark.parametrize("nranks", list(SCHEMES))
 def test_a_run_is_that_of_one_process(verified, schemas, nranks):
-    """Seven of the networks on more ranks than four."""
+    """Eleven of the networks on more ranks than four."""
     cases, turns = [], SCHEMES[nranks]
-    for i, (graph, settings) in enumerate(NETWORKS[:7] if nranks > 4 else NETWORKS):
+    for i, (graph, settings) in enumerate(NETWORKS[:11] if nranks > 4 else NETWORKS):
         alone = {"task.name=links", "scheme.name=summa", MIXED, SHARED}.intersection(settings)
         scheme = [] if alone else turns[i % len(turns)]
         copies = 2 if scheme is COPIES else 1
