@@ -48,6 +48,9 @@ x·Φ(x), with the normal distribution itself (Hendrycks and Gimpel 2016). Kerne
 of their own; those of devices apply these to their arrays, whose functions NumPy finds.
 """
 
+ACTIVATIONS = ("relu", "elu", "leaky_relu", *FUNCTIONS, "prelu", "none")
+"""The names of all activations; "none" leaves rows as they are."""
+
 REDUCTIONS = ("sum", "mean", "max", "min", "std")
 """Functions that make one number of the numbers of a row's entries; of none, 0."""
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
+from gcnmpi.core.functions import ACTIVATIONS
 from gcnmpi.nn.operators.arcs import HeadDots, RowDots, ScaleHeads
 from gcnmpi.nn.operators.elementwise import (
     Activate,
@@ -20,6 +21,7 @@ from gcnmpi.nn.operators.norms import BatchNorm, LayerNorm, Normalize
 from gcnmpi.nn.operators.spectra import Spectrum, SpectrumProduct, spectrum_width
 from gcnmpi.nn.operators.triples import RowBy
 from gcnmpi.nn.structure import Writing
+from partition.errors import check_name
 
 
 class RowWise(Writing):
@@ -110,7 +112,7 @@ class RowWise(Writing):
 
     def activate(self, x: int, kind: str, name: str = "", slope: float = 0.01) -> int:
         """f(x), or x for "none"; ``name`` is that of the slope of "prelu", which starts at 0.25."""
-        if kind == "none":
+        if check_name("activation", kind, ACTIVATIONS) == "none":
             return x
         layer, parameter = self.layer(x), ""
         if kind == "prelu":

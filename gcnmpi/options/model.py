@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from gcnmpi.core.functions import FUNCTIONS, REDUCTIONS, SCALERS
+from gcnmpi.core.functions import ACTIVATIONS, REDUCTIONS, SCALERS
 from gcnmpi.options.own_code import is_own, load_network
 from gcnmpi.options.settings import Several, key, options_of
 from partition.graph.graph import NORMALIZATIONS
@@ -118,7 +118,7 @@ class HiddenOptions(ModelConfig):
     activation: str = key(
         "relu",
         "activation of hidden layers",
-        choices=("relu", "elu", "leaky_relu", *FUNCTIONS, "prelu", "none"),
+        choices=ACTIVATIONS,
     )
 
 

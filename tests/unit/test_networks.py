@@ -3,6 +3,7 @@
 import pytest
 
 from gcnmpi.nn.describe import graph_of, matrix_of, network_of
+from gcnmpi.nn.network import Builder
 from gcnmpi.nn.operator import Finish, Operator
 from gcnmpi.nn.operators import RULES
 from gcnmpi.nn.operators.dense import Features
@@ -164,6 +165,14 @@ def test_a_number_of_layers():
 def test_what_cannot_be_built_is_refused(options, message):
     with pytest.raises(UserError, match=message):
         network(**options)
+
+
+def test_functions_that_there_are_not():
+    b = Builder(4)
+    with pytest.raises(UserError, match="unknown activation 'tanh'"):
+        b.activate(b.input, "tanh")
+    with pytest.raises(UserError, match="unknown function of arcs 'sun'"):
+        b.reduce(b.source(b.input), "sun")
 
 
 @pytest.mark.parametrize(
