@@ -303,7 +303,8 @@ def why_not_mixed(
     if not TRANSPORTS.get(scheme.transport).packs_sums:
         return f"scheme.transport = {scheme.transport!r} packs no sums", "take another transport"
     if not mixed_metrics(partition, demand):
-        return f"nothing is known of it for the partition {partition.name}", "make it again"
+        again = f"make it again: gcn-partition add … --name {partition.name} --force"
+        return f"nothing is known of it for the partition {partition.name}", again
     return None
 
 
