@@ -14,7 +14,7 @@ step "making a graph of 20,000 vertices in $graph"
 gcn-partition synth sbm "$graph" --vertices 20000 --classes 8 --features 64 --seed 1 --force
 step "partitioning it in three ways for 4 ranks"
 for model in rp gp hp; do
-  gcn-partition add "$graph" --model "$model" -k 4
+  gcn-partition add "$graph" --model "$model" -k 4 --name "$model-4" --if-missing
 done
 gcn-partition compare "$graph"
 for model in rp gp hp; do
