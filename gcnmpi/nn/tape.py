@@ -157,6 +157,25 @@ def one_step(
     return rule
 
 
+def two_steps(
+    first: Instruction, second: Instruction, *, gradient_first: bool = False
+) -> Callable[[Tape, int, int], None]:
+    """The rule of a product of two inputs, x₁ and x₂, each of whose gradients is one step.
+
+    ``first`` reads (gradient, x₂), ``second`` (x₁, gradient), or (gradient, x₁).
+    """
+
+    def rule(tape: Tape, number: int, gradient: int) -> None:
+        x, y = tape.operators[number].inputs
+        if tape.wanted[x]:
+            tape.contribute(x, tape.step(first, number, (gradient, y), like=x))
+        if tape.wanted[y]:
+            reads = (gradient, x) if gradient_first else (x, gradient)
+            tape.contribute(y, tape.step(second, number, reads, like=y))
+
+    return rule
+
+
 def _add(operator: Operator, binding: Binding, step: Step) -> Run:
     """x₁ + x₂, of values or of gradients."""
     kernel = binding.kernel

@@ -14,7 +14,7 @@ from gcnmpi.layout.place import Space
 from gcnmpi.nn.binding import Binding, Run
 from gcnmpi.nn.operator import Operator
 from gcnmpi.nn.program import Instruction, Step
-from gcnmpi.nn.tape import Rule, Tape
+from gcnmpi.nn.tape import Rule, Tape, two_steps
 
 OWN, WHOLE, ENTRIES, GROUPS, _ = Space
 
@@ -119,37 +119,6 @@ def _softmax_gradient(tape: Tape, number: int, gradient: int) -> None:
     tape.contribute(x, tape.step(SOFTMAX_BACKWARD, number, reads, like=x))
 
 
-def _weighed_sum_gradient(tape: Tape, number: int, gradient: int) -> None:
-    values, x = tape.operators[number].inputs
-    if tape.wanted[values]:
-        tape.contribute(values, tape.step(END_DOTS, number, (gradient, x), like=values))
-    if tape.wanted[x]:
-        tape.contribute(x, tape.step(WEIGHED_SUM_T, number, (values, gradient), like=x))
-
-
-def _end_dots_gradient(tape: Tape, number: int, gradient: int) -> None:
-    target, source = tape.operators[number].inputs
-    if tape.wanted[target]:
-        tape.contribute(target, tape.step(WEIGHED_SUM, number, (gradient, source), like=target))
-    if tape.wanted[source]:
-        tape.contribute(source, tape.step(WEIGHED_SUM_T, number, (gradient, target), like=source))
-
-
-def _row_dots_gradient(tape: Tape, number: int, gradient: int) -> None:
-    x, y = tape.operators[number].inputs
-    for one, other in ((x, y), (y, x)):
-        if tape.wanted[one]:
-            tape.contribute(one, tape.step(SCALE_HEADS, number, (gradient, other), like=one))
-
-
-def _scale_heads_gradient(tape: Tape, number: int, gradient: int) -> None:
-    values, x = tape.operators[number].inputs
-    if tape.wanted[values]:
-        tape.contribute(values, tape.step(ROW_DOTS, number, (gradient, x), like=values))
-    if tape.wanted[x]:
-        tape.contribute(x, tape.step(SCALE_HEADS, number, (values, gradient), like=x))
-
-
 def _head_dots_gradient(tape: Tape, number: int, gradient: int) -> None:
     (x,) = tape.operators[number].inputs
     tape.contribute(x, tape.step(HEAD_DOTS_BACKWARD, number, (gradient, x), like=x))
@@ -252,9 +221,14 @@ HEAD_DOTS_BACKWARD = Instruction("head_dots_backward", _head_dots_backward, pass
 RULES = {
     ArcInput: Rule(ARC_INPUT, _given),
     Softmax: Rule(SOFTMAX, _softmax_gradient, ends_shifts=True, takes=((ENTRIES,),)),
-    WeighedSum: Rule(WEIGHED_SUM, _weighed_sum_gradient, takes=((ENTRIES,), (WHOLE,))),
-    EndDots: Rule(END_DOTS, _end_dots_gradient, takes=((OWN, GROUPS), (WHOLE,)), gives=ENTRIES),
-    RowDots: Rule(ROW_DOTS, _row_dots_gradient),
-    ScaleHeads: Rule(SCALE_HEADS, _scale_heads_gradient),
+    WeighedSum: Rule(WEIGHED_SUM, two_steps(END_DOTS, WEIGHED_SUM_T), takes=((ENTRIES,), (WHOLE,))),
+    EndDots: Rule(
+        END_DOTS,
+        two_steps(WEIGHED_SUM, WEIGHED_SUM_T, gradient_first=True),
+        takes=((OWN, GROUPS), (WHOLE,)),
+        gives=ENTRIES,
+    ),
+    RowDots: Rule(ROW_DOTS, two_steps(SCALE_HEADS, SCALE_HEADS, gradient_first=True)),
+    ScaleHeads: Rule(SCALE_HEADS, two_steps(ROW_DOTS, SCALE_HEADS)),
     HeadDots: Rule(HEAD_DOTS, _head_dots_gradient),
 }

@@ -17,7 +17,7 @@ from gcnmpi.kernels.interface.kernel import Array
 from gcnmpi.nn.binding import Binding, Run
 from gcnmpi.nn.operator import Operator
 from gcnmpi.nn.program import Instruction, Step
-from gcnmpi.nn.tape import Rule, Tape, one_step
+from gcnmpi.nn.tape import Rule, one_step, two_steps
 
 
 @dataclass(frozen=True)
@@ -71,15 +71,6 @@ def spectrum_matrix(columns: int, inverse: bool = False) -> np.ndarray:
     return back
 
 
-def _product_gradient(tape: Tape, number: int, gradient: int) -> None:
-    """Of x₁ ḡ·x₂, and of x₂ x₁·g."""
-    x, y = tape.operators[number].inputs
-    if tape.wanted[x]:
-        tape.contribute(x, tape.step(CONJUGATE, number, (gradient, y), like=x))
-    if tape.wanted[y]:
-        tape.contribute(y, tape.step(DIRECT, number, (x, gradient), like=y))
-
-
 def _spectrum(spectrum: Spectrum, binding: Binding, step: Step) -> Run:
     """Forward x·F, backward g·Fᵀ."""
     kernel, back = binding.kernel, step.instruction is SPECTRUM_T
@@ -98,12 +89,13 @@ def transform(binding: Binding, columns: int, inverse: bool = False) -> Array:
 
 def _product(operator: SpectrumProduct, binding: Binding, step: Step) -> Run:
     """Entry by entry; of x₁ as it is or its conjugate."""
-    kernel, out, conjugate = binding.kernel, binding.written(step), step.instruction is CONJUGATE
+    conjugate, out = step.instruction is CONJUGATE, _complex(binding.written(step))
     x, y = _complex(binding.read(step)), _complex(binding.read(step, 1))
 
     def run(epoch: int) -> None:
-        product = (np.conjugate(x) if conjugate else x) * y
-        kernel.copy(product.view(out.dtype), out)
+        if conjugate:
+            np.conjugate(x, out=out)
+        np.multiply(out if conjugate else x, y, out=out)
 
     return run
 
@@ -120,5 +112,5 @@ DIRECT = Instruction("direct_product", _product, passes=4)
 
 RULES = {
     Spectrum: Rule(SPECTRUM, one_step(SPECTRUM_T)),
-    SpectrumProduct: Rule(CONJUGATE, _product_gradient),
+    SpectrumProduct: Rule(CONJUGATE, two_steps(CONJUGATE, DIRECT)),
 }

@@ -55,11 +55,14 @@ class ndarray:
     def __array__(self, *_, **__):
         raise TypeError("Implicit conversion to a NumPy array is not allowed")
 
-    def __array_ufunc__(self, function, method, *given):
-        """NumPy's functions of these arrays, as CuPy has them."""
+    def __array_ufunc__(self, function, method, *given, out=None):
+        """NumPy's functions of these arrays, as CuPy has them; perhaps into one of them."""
         hosts = [_host(value) for value in given]
         kinds = [host.dtype if isinstance(host, np.ndarray) else type(host) for host in hosts]
-        out = _allocated(np.broadcast(*hosts).shape, function.resolve_dtypes((*kinds, None))[-1])
+        if out is None:
+            shape = np.broadcast_shapes(*map(np.shape, hosts))
+            out = (_allocated(shape, function.resolve_dtypes((*kinds, None))[-1]),)
+        (out,) = out
         result = out._host
         begin(lambda: function(*hosts, out=result))
         return out
