@@ -10,6 +10,7 @@ from gcnmpi.nn.decoders import with_decoder
 from gcnmpi.nn.network import Network
 from gcnmpi.nn.tape import ROWS_OF
 from gcnmpi.options.config import Config, GraphConfig
+from gcnmpi.options.frames import Frames
 from gcnmpi.options.model import MATRICES, NETWORKS, ModelConfig
 from gcnmpi.options.own_code import called, is_own
 from gcnmpi.options.task import ClassOptions, LinkOptions, TaskConfig
@@ -33,18 +34,27 @@ def network_of(
     arcs: int = 0,
     task: TaskConfig = ClassOptions(),  # noqa: B008 (it is frozen)
     relations: Schema | int = 0,
+    frames: Frames | None = None,
 ) -> Network:
     """The network of that name, for features and classes of a graph, and what its arcs have.
 
     ``arcs`` are the columns of their features; ``relations``, those that they are of, with the
-    types of vertices. Of links, with a decoder. A builder is told of as much of it as it takes. A
-    UserError if it cannot be built of what ``model`` says, or its logits are not those of vertices
-    or arcs, as wanted.
+    types of vertices. Of links, with a decoder; of samples, with ``frames``, of which a builder
+    that has a parameter of that name is told: else the features are one. A builder is told of as
+    much of the rest as it takes. A UserError if it cannot be built of what ``model`` says, or its
+    logits are not those of vertices or arcs, as wanted.
     """
     build, on = NETWORKS.get(model.name), task.on
-    facts = (features, classes, arcs, on, relations)[: max(2, len(signature(build).parameters) - 1)]
+    known = [name for name in signature(build).parameters if name != "frames"]
+    facts = (features, classes, arcs, on, relations)[: max(2, len(known) - 1)]
+    timed = "frames" in signature(build).parameters
+    over = {"frames": frames or Frames(0, features, classes)} if timed else {}
     own = is_own(model.name)
-    made = called(model.name, lambda: build(model, *facts)) if own else build(model, *facts)
+    made = (
+        called(model.name, lambda: build(model, *facts, **over))
+        if own
+        else build(model, *facts, **over)
+    )
     if not isinstance(made, Network):
         raise UserError(
             f"{model.name} gives a {type(made).__name__}, not a network",
