@@ -72,6 +72,8 @@ class SampleSet:
 
     Attributes
     ----------
+    folder : path
+        It has ``states.npy``, and perhaps ``targets.npy``.
     n : int
         Vertices.
     id : str
@@ -90,6 +92,7 @@ class SampleSet:
         mean, and the sum of squares about it.
     """
 
+    folder: Path
     name: str
     n: int
     id: str
@@ -264,7 +267,9 @@ def read_samples(path: str | os.PathLike[str], name: str, *, check: bool = False
         _check_ranges(ranges, facts.steps)
     except UserError as error:
         raise UserError(f"{folder} is damaged: {error.message}", AGAIN) from None
-    found = SampleSet(name, n, facts.id, facts.made, ranges, states, targets, np.array(moments))
+    found = SampleSet(
+        folder, name, n, facts.id, facts.made, ranges, states, targets, np.array(moments)
+    )
     if check:
         _check_content(folder, found)
     return found
