@@ -73,7 +73,7 @@ def opened_record(
         "pairs_id": None if pairs is None else pairs.id,
         "pairs": None if pairs is None else _of_pairs(pairs),
         "samples_id": None if samples is None else samples.id,
-        "samples": None if samples is None else _of_samples(samples),
+        "sample_set": None if samples is None else _of_samples(samples),
         "n": manifest.n,
         "nnz": manifest.nnz,
         "partition": None if partition is None else partition.name,

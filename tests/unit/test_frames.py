@@ -42,8 +42,7 @@ def test_more_predicted_columns_than_a_frame_has():
 
 
 def test_a_folder_without_samples_is_told_so(tmp_path):
-    class Folder:
-        path = tmp_path
-
+    arcs = np.zeros(3, np.int64), np.zeros(0, np.int32)
+    write_graph(tmp_path / "g.graph", Graph(*arcs), source={})
     with pytest.raises(UserError, match="has no samples"):
-        TASKS.get(SAMPLES).labels(Folder(), task_of())
+        TASKS.get(SAMPLES).labels(open_graph(tmp_path / "g.graph"), task_of())
