@@ -297,7 +297,7 @@ def _copied(operator: Operator, binding: Binding, step: Step) -> Run:
 
 
 def _ones(ones: Ones, binding: Binding, step: Step) -> Run:
-    """Nothing but ones."""
+    """A column of ones, made once if it stays."""
     out = binding.written(step)
     return lambda epoch: out.fill(1)
 
