@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 from inspect import signature
 
 from gcnmpi.layout.place import Space
 from gcnmpi.nn.decoders import with_decoder
 from gcnmpi.nn.network import Network
+from gcnmpi.nn.rollout import rolled_out
 from gcnmpi.nn.tape import ROWS_OF
 from gcnmpi.options.config import Config, GraphConfig
 from gcnmpi.options.frames import Frames
@@ -44,17 +46,17 @@ def network_of(
     much of the rest as it takes. A UserError if it cannot be built of what ``model`` says, or its
     logits are not those of vertices or arcs, as wanted.
     """
+    if frames is not None:
+        features, classes = frames.step.features, frames.step.outputs
     build, on = NETWORKS.get(model.name), task.on
-    known = [name for name in signature(build).parameters if name != "frames"]
+    known = list(signature(build).parameters)
+    if "frames" in known:
+        known.remove("frames")
+        of_step = Frames(0, features, classes) if frames is None else frames.step
+        build = partial(build, frames=of_step)
     facts = (features, classes, arcs, on, relations)[: max(2, len(known) - 1)]
-    timed = "frames" in signature(build).parameters
-    over = {"frames": frames or Frames(0, features, classes)} if timed else {}
     own = is_own(model.name)
-    made = (
-        called(model.name, lambda: build(model, *facts, **over))
-        if own
-        else build(model, *facts, **over)
-    )
+    made = called(model.name, lambda: build(model, *facts)) if own else build(model, *facts)
     if not isinstance(made, Network):
         raise UserError(
             f"{model.name} gives a {type(made).__name__}, not a network",
@@ -65,6 +67,8 @@ def network_of(
             f"model {model.name!r} gives logits of {ROWS_OF[made.space]}, and task.on = {on}",
             HINTS[on],
         )
+    if frames is not None:
+        made = rolled_out(made, frames)
     return with_decoder(made, task) if isinstance(task, LinkOptions) else made
 
 
