@@ -25,7 +25,6 @@ from gcnmpi.halo.rows import Halo
 from gcnmpi.kernels.interface.kernel import Array, Kernel, Pattern
 from gcnmpi.layout.entries import Groups
 from gcnmpi.layout.place import Incidence, Place
-from partition.graph.hashing import GOLDEN
 
 
 @dataclass(frozen=True)
@@ -56,11 +55,6 @@ class Stack:
         """A key for each row of vertices: n · number + id, so that none occurs twice in a step."""
         keys = ids.astype(np.int64)[:, np.newaxis] + self.n * self.numbers
         return keys.reshape(-1)
-
-    def hashed(self, keys: np.ndarray) -> np.ndarray:
-        """The same of rows whose keys are hashes, uint64."""
-        more = self.numbers.astype(np.uint64) * np.uint64(GOLDEN)
-        return (keys.astype(np.uint64)[:, np.newaxis] + more).reshape(-1)
 
     def wide(self, array: Array) -> Array:
         """Rows of all samples as one."""

@@ -29,7 +29,8 @@ class Frames:
     columns : int
         Columns of a frame.
     predicted : int
-        How many of them, the first ones, are predicted; the others are given at all times.
+        How many of them, the first ones, are predicted; the others are given at all times. Or how
+        many targets of their own are.
     history : int
         Frames that the network reads.
     horizon : int
@@ -90,8 +91,9 @@ def frames_of(task: SampleOptions, static: int, columns: int) -> Frames:
             f"task.predicted = {task.predicted}, and a frame has {columns} columns",
             "0 predicts all of them",
         )
+    predicted = task.targets or task.predicted or columns
     return Frames(
-        static, columns, task.predicted or columns, task.history, task.horizon, task.rollout,
+        static, columns, predicted, task.history, task.horizon, task.rollout,
         task.difference, task.rollout_gradient,
     )  # fmt: skip
 
@@ -126,7 +128,7 @@ def ends(task: TaskConfig, model: ModelConfig, manifest: Manifest) -> tuple[int,
     """Widths of features and outputs; the least where the graph has none, if nothing needs them."""
     if isinstance(task, SampleOptions):
         frames = frames_of(task, manifest.inputs, task.columns or 1)
-        return frames.features, task.targets or frames.outputs
+        return frames.features, frames.outputs
     width = outputs(task, manifest)
     if isinstance(task, LinkOptions):
         hidden = model.hidden if isinstance(model, HiddenOptions) else ()

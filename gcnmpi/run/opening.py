@@ -204,5 +204,5 @@ def _check(
     """
     stored = open_split(path, config)
     where = size, ranks_per_node, whole_rows
-    partition, scheme = resolved_options(stored, name, config, *where)
+    partition, scheme = resolved_options(stored, name, with_frames(config, stored.samples), *where)
     return partition, stored.manifest, config, scheme

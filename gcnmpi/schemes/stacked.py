@@ -13,6 +13,7 @@ from gcnmpi.halo.rows import Halo
 from gcnmpi.halo.stacked import Stack, StackedHalo
 from gcnmpi.kernels.epilogues import Epilogue
 from gcnmpi.kernels.interface.kernel import Array
+from gcnmpi.layout.entries import entry_keys
 from gcnmpi.layout.loading import Readable
 from gcnmpi.layout.place import Block, Place, Space
 from gcnmpi.layout.runtime import Runtime
@@ -48,9 +49,17 @@ class StackedScheme(WholeRows):
         found, stack, space = self.inner.block(place, width), self.stack, place.space
         if not space.of_arcs:
             return replace(found, rows=stack.vertices(found.rows))
-        keys = stack.hashed(found.rows).reshape(len(found.rows), stack.count)
         starts = self._starts(space)
-        return replace(found, rows=keys[stack.entries(starts), stack.samples(starts)])
+        which, more = stack.entries(starts), stack.n * stack.numbers[stack.samples(starts)]
+        entries = self.inner.entries
+        assert entries is not None
+        if space is Space.GROUPS:
+            assert entries.groups is not None
+            rows = entries.groups.rows.astype(np.int64)[which] + more
+            return replace(found, rows=entry_keys(rows, rows, 1 + entries.groups.relations[which]))
+        rows, columns = entries.rows.astype(np.int64), entries.columns.astype(np.int64)
+        keys = entry_keys(rows[which] + more, columns[which] + more, entries.numbers[which])
+        return replace(found, rows=keys)
 
     def all_rows(self, space: Space) -> int:
         """Those of all samples of a step."""
@@ -97,7 +106,7 @@ class StackedScheme(WholeRows):
 
     def original(self, place: Place, piece: np.ndarray, width: int) -> np.ndarray:
         """This rank's contiguous 1/P of all rows, those of all samples beside each other."""
-        wide = piece.reshape(-1, self.stack.count * width)
+        wide = piece.reshape(len(piece) // self.stack.count, self.stack.count * width)
         return self.inner.original(place, wide, self.stack.count * width)
 
     def volume(self, product: Operation, k: int, *sizes: int) -> Volume:

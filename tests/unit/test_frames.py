@@ -1,11 +1,14 @@
 """Frames over time: their columns, and what options of them do not go together."""
 
+import numpy as np
 import pytest
 
 from gcnmpi.options.config import from_table
 from gcnmpi.options.frames import Frames, frames_of
 from gcnmpi.options.task import SAMPLES, TASKS
 from partition.errors import UserError
+from partition.graph.graph import Graph
+from partition.graph.store import open_graph, write_graph
 
 
 def task_of(**options):

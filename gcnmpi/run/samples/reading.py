@@ -164,8 +164,8 @@ class SampleReader:
             if anchor is not None:
                 self._take(anchor, before, features[:, place], labels[:, place])
         np.nan_to_num(features, copy=False, nan=0.0)  # what is unknown counts as the mean
-        shape = self._count * count
-        return Read(features.reshape(shape, -1), labels.reshape(shape, -1))
+        rows = self._count * count  # perhaps none
+        return Read(features.reshape(rows, features.shape[2]), labels.reshape(rows, outputs))
 
     def _take(
         self, anchor: int, before: dict[int, np.ndarray], features: np.ndarray, labels: np.ndarray
