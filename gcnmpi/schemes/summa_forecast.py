@@ -102,6 +102,8 @@ class Layout:
 
     Attributes
     ----------
+    units : (lcm(p1, p2)·p3 + 1,) int64
+        Positions at which units begin.
     pieces : (p1·p3 + 1,) int64
         Positions at which row pieces begin, piece (i, l) being number i·p3 + l.
     blocks : (p1 + 1,) int64
@@ -114,10 +116,10 @@ class Layout:
     def __init__(self, grid: Grid, ordering: Ordering) -> None:
         p1, p2, p3 = self.grid = grid
         units = lcm(p1, p2)
-        self._units = ordering.cuts(units * p3)
-        self.pieces = self._units[:: units // p1]
+        self.units = ordering.cuts(units * p3)
+        self.pieces = self.units[:: units // p1]
         self.blocks = self.pieces[::p3]
-        lengths = np.diff(self._units).reshape(p1, p3, -1).transpose(1, 0, 2)
+        lengths = np.diff(self.units).reshape(p1, p3, -1).transpose(1, 0, 2)
         # Where each unit begins if layer comes after layer.
         starts = np.concatenate(([0], np.cumsum(lengths)))
         self.inner = starts[:: units // p2]
@@ -126,8 +128,16 @@ class Layout:
 
     def inner_positions(self, positions: np.ndarray) -> np.ndarray:
         """Positions in a numbering in which layers, and so inner blocks, are contiguous."""
-        unit = np.searchsorted(self._units, positions, side="right") - 1
-        return positions - self._units[unit] + self._starts[unit]
+        unit = np.searchsorted(self.units, positions, side="right") - 1
+        return positions - self.units[unit] + self._starts[unit]
+
+    def inner_ranges(self, j: int, layer: int) -> list[tuple[int, int]]:
+        """Positions of the units of inner block (j, l), start and stop, in the order it has."""
+        p1, p2, p3 = self.grid
+        count = len(self.units) - 1
+        of_layer = np.arange(count).reshape(p1, p3, -1)[:, layer].ravel()
+        mine = of_layer.reshape(p2, -1)[j]
+        return [(int(self.units[unit]), int(self.units[unit + 1])) for unit in mine]
 
     def stages(self, layer: int) -> list[Stage]:
         """The stages of a layer that are not empty, in the order of the inner dimension."""
