@@ -38,7 +38,7 @@ from gcnmpi.schemes.sampled import (
     RowBatches,
     threads_ahead,
 )
-from gcnmpi.schemes.sampled_forecast import BatchSizes
+from gcnmpi.schemes.sampled_forecast import BatchSizes, TileSizes
 from gcnmpi.schemes.sampled_tiles import TileBatches, TileScheme
 from gcnmpi.schemes.sampling import clusters_of, numbered
 from partition.graph.batch_metrics import observed
@@ -50,7 +50,7 @@ INPUTS = Place(0)
 
 
 class Batches(Protocol[Part]):
-    """What batches are cut from: a rank's rows of M, or its tiles.
+    """A rank's rows of M, or its tiles, that batches are cut from.
 
     Attributes
     ----------
@@ -172,9 +172,9 @@ class BatchStep(BatchedStep):
         return [done_now(self._batches.of(1, batch)) for batch in numbers]
 
     @property
-    def of_rows(self) -> RowBatches | None:
-        """What batches are cut from, where it is rows."""
-        return self._batches if isinstance(self._batches, RowBatches) else None
+    def cut_from(self) -> Batches[Any]:
+        """The rows or tiles that batches are cut from."""
+        return self._batches
 
     @property
     def batches(self) -> int:
@@ -318,16 +318,21 @@ def _rows_of(scheme: Scheme, place: Place) -> int:
     return len(scheme.block(place, 0).rows)
 
 
-def drawn_sizes(problem: Problem, step: BatchStep, count: int = 2) -> list[BatchSizes]:
+def drawn_sizes(
+    problem: Problem, step: BatchStep, count: int = 2
+) -> list[BatchSizes] | list[TileSizes]:
     """Sizes of a run's first mini-batches on all ranks, for the forecast of its memory.
 
     They are drawn again, as the run will; all ranks call it together. Empty but on rank 0.
     """
-    cut = step.of_rows
-    if cut is None:
-        return []
-    batches, row_sizes, comm = step.first(count), cut.cutter.row_sizes, problem.runtime.comm
-    every = comm.gather([_sizes_of(batch, row_sizes) for batch in batches], root=0)
+    cut, batches, comm = step.cut_from, step.first(count), problem.runtime.comm
+    if isinstance(cut, TileBatches):
+        facts = [(cut.counts(batch), *cut.entries(batch)) for batch in batches]
+        ranks = comm.gather(facts, root=0)
+        return [_of_tiles(problem, cut, one) for one in zip(*(ranks or ()), strict=True)]
+    assert isinstance(cut, RowBatches)
+    sizes = [_sizes_of(batch, cut.cutter.row_sizes) for batch in batches]
+    every = comm.gather(sizes, root=0)
     if every is None:
         return []
     k, direction = comm.size, problem.source.direction
@@ -340,6 +345,16 @@ def drawn_sizes(problem: Problem, step: BatchStep, count: int = 2) -> list[Batch
         groups = groups if batch.layers[0].arcs else []
         found.append(BatchSizes(first[0], layers, looked_at, batch.layered, groups))
     return found
+
+
+def _of_tiles(
+    problem: Problem, cut: TileBatches, ranks: Sequence[tuple[np.ndarray, int, int]]
+) -> TileSizes:
+    """Sizes of a batch, from the counts of each rank, entries of its first tile, and all of it."""
+    counts, kept, every = zip(*ranks, strict=True)
+    share = sum(kept) / max(1, sum(every))
+    manifest = problem.source.stored.manifest
+    return TileSizes(cut.total(np.sum(counts, axis=0)), round(share * (manifest.nnz + manifest.n)))
 
 
 def _sizes_of(batch: Batch, row_sizes: np.ndarray) -> list[list[int]]:

@@ -81,49 +81,19 @@ class TileBatch:
     tiles: Sequence[sp.csr_array]
 
 
-class TileBatches:
-    """The batches of a scheme of tiles: see :class:`~gcnmpi.run.minibatch.Batches`."""
+class TileCutter:
+    """Cuts batches out of tiles, of whose sides the global ids are given."""
 
-    def __init__(self, runtime: Runtime, scheme: TileScheme, sampler: VertexSampler) -> None:
-        # Operations that are begun ahead are not to be taken for those of comm.
-        self.comm, self._phases = runtime.comm.Dup(), runtime.phases
-        self._grid, self._sampler = scheme, sampler
-        self._sides, self._memory = scheme.sides, Memory(runtime.kernel)
-        self._rows = {side: RowsByBatch(sampler, ids) for side, ids in self._sides.items()}
+    def __init__(self, sides: Mapping[Hashable, np.ndarray], sampler: VertexSampler) -> None:
+        self._sides, self._sampler = sides, sampler
+        self._rows = {side: RowsByBatch(sampler, ids) for side, ids in sides.items()}
         # Of each vertex of a side, the place in the batch that is being cut; −1: it is in none.
-        self._number = {side: np.full(len(ids), -1, np.int32) for side, ids in self._sides.items()}
+        self._number = {side: np.full(len(ids), -1, np.int32) for side, ids in sides.items()}
 
-    def of(self, epoch: int, batch: int) -> Generator[Start, None, TileBatch]:
-        """Cut a batch of an epoch: work without messages."""
-        yield from ()
+    def cut(self, tiles: Sequence[HeldTile], epoch: int, batch: int) -> TileBatch:
+        """The part that a batch of an epoch has of some tiles, and of all sides."""
         chosen = {side: rows.of(epoch, batch) for side, rows in self._rows.items()}
-        return TileBatch(chosen, [self._cut(tile, chosen, batch) for tile in self._grid.tiles])
-
-    def counts(self, part: TileBatch) -> np.ndarray:
-        """Rows of each block."""
-        return self._grid.counts(part.chosen)
-
-    def rows(self, part: TileBatch, place: Place) -> np.ndarray:
-        """Those of the rank's piece at a place."""
-        return self._grid.own(part.chosen, place)
-
-    def rows_of_all(self, part: TileBatch, sums: np.ndarray, place: Place) -> int:
-        """The same at all places."""
-        return self._grid.total(sums)
-
-    def scheme(self, part: TileBatch, sums: np.ndarray) -> Scheme:
-        """The same scheme on what was cut."""
-        self._memory.rewind()
-        with self._phases("sample"):
-            return self._grid.of_batch(part.chosen, part.tiles, sums, self._memory.take)
-
-    def counted(self, part: TileBatch) -> dict[str, int]:
-        """Nothing: blocks travel, and not rows that are asked for."""
-        return {}
-
-    def entries(self, part: TileBatch) -> tuple[int, int]:
-        """Entries of M that the first tile keeps, and all that it has."""
-        return part.tiles[0].nnz, self._grid.tiles[0].matrix.nnz
+        return TileBatch(chosen, [self._cut(tile, chosen, batch) for tile in tiles])
 
     def _cut(self, tile: HeldTile, chosen: Chosen, batch: int) -> sp.csr_array:
         """The entries of a tile, both of whose ends are in a batch, with factors."""
@@ -141,3 +111,48 @@ class TileBatches:
         values = (matrix.data[entry] * factors).astype(matrix.dtype, copy=False)
         starts = pointers(np.bincount(row, minlength=len(rows)))
         return sp.csr_array((values, column, starts), shape=(len(rows), len(columns)))
+
+
+class TileBatches:
+    """The batches of a scheme of tiles: see :class:`~gcnmpi.run.minibatch.Batches`."""
+
+    def __init__(self, runtime: Runtime, scheme: TileScheme, sampler: VertexSampler) -> None:
+        # Operations that are begun ahead are not to be taken for those of comm.
+        self.comm, self._phases = runtime.comm.Dup(), runtime.phases
+        self._grid, self._cutter = scheme, TileCutter(scheme.sides, sampler)
+        self._memory = Memory(runtime.kernel)
+
+    def of(self, epoch: int, batch: int) -> Generator[Start, None, TileBatch]:
+        """Cut a batch of an epoch: work without messages."""
+        yield from ()
+        return self._cutter.cut(self._grid.tiles, epoch, batch)
+
+    def counts(self, part: TileBatch) -> np.ndarray:
+        """Rows of each block."""
+        return self._grid.counts(part.chosen)
+
+    def rows(self, part: TileBatch, place: Place) -> np.ndarray:
+        """Those of the rank's piece at a place."""
+        return self._grid.own(part.chosen, place)
+
+    def rows_of_all(self, part: TileBatch, sums: np.ndarray, place: Place) -> int:
+        """The same at all places."""
+        return self.total(sums)
+
+    def total(self, sums: np.ndarray) -> int:
+        """Rows of a batch, by the sums of its counts."""
+        return self._grid.total(sums)
+
+    def scheme(self, part: TileBatch, sums: np.ndarray) -> Scheme:
+        """The same scheme on what was cut."""
+        self._memory.rewind()
+        with self._phases("sample"):
+            return self._grid.of_batch(part.chosen, part.tiles, sums, self._memory.take)
+
+    def counted(self, part: TileBatch) -> dict[str, int]:
+        """Nothing: blocks travel, and not rows that are asked for."""
+        return {}
+
+    def entries(self, part: TileBatch) -> tuple[int, int]:
+        """Entries of M that the first tile keeps, and all that it has."""
+        return part.tiles[0].nnz, self._grid.tiles[0].matrix.nnz

@@ -38,7 +38,6 @@ from __future__ import annotations
 import copy
 import dataclasses
 from collections.abc import Hashable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -64,13 +63,14 @@ from gcnmpi.schemes.operations import Operation
 from gcnmpi.schemes.sampled_tiles import Chosen, HeldTile, Take
 from gcnmpi.schemes.summa_forecast import (
     Grid,
+    LayerOrdering,
     Layout,
     Stage,
     SummaForecast,
     make_chunks,
     result_travels,
 )
-from gcnmpi.schemes.tiles import WORD, message_bytes, pack, unpack
+from gcnmpi.schemes.tiles import WORD, StagedMatrix, message_bytes, pack, unpack
 from gcnmpi.schemes.whole_rows import CutRows, WholeWeights
 from partition.errors import UserError
 
@@ -148,36 +148,6 @@ def _grid(config: SummaOptions, size: int) -> Grid:
 
 
 ENTRY = Entry(load, make_forecast, parts_needed, variants, cuts_batches=True)
-
-
-@dataclass(frozen=True, kw_only=True)
-class LayerOrdering(Ordering):
-    """An ordering in which the rows of a layer follow each other."""
-
-    layout: Layout
-
-    def positions(self, vertices: np.ndarray) -> np.ndarray:
-        """Where vertices are if layer comes after layer."""
-        return self.layout.inner_positions(super().positions(vertices))
-
-
-@dataclass(frozen=True)
-class StagedMatrix:
-    """A matrix as it takes part in stages.
-
-    Attributes
-    ----------
-    entries : sequence of int
-        How many a stage's columns have in this process row.
-    own : mapping of stage number to the kernel's form
-        The stages whose columns are this rank's.
-    messages : mapping of stage number to array
-        The same in the form that travels.
-    """
-
-    entries: Sequence[int]
-    own: Mapping[int, Sparse]
-    messages: Mapping[int, np.ndarray]
 
 
 class Summa(CutRows, WholeWeights):
@@ -342,20 +312,15 @@ class Summa(CutRows, WholeWeights):
 
     def own(self, chosen: Chosen, place: Place) -> np.ndarray:
         """The chosen rows of the row block that are in the piece."""
-        start, stop = np.cumsum([0, *self._pieces])[self._fiber.rank :][:2]
-        rows = chosen[ROWS]
+        rows, start = chosen[ROWS], sum(self._pieces[: self._fiber.rank])
+        stop = start + self._pieces[self._fiber.rank]
         return rows[(rows >= start) & (rows < stop)] - start
 
     def counts(self, chosen: Chosen) -> np.ndarray:
         """Of each unit; those of a row piece are counted in the first process column."""
-        counts = np.zeros(len(self._layout.units) - 1)
-        if self._process_row.rank == 0:
-            i, _, _ = coordinates(self.grid, self._comm.rank)
-            first = self._layout.pieces[i * self.grid[2] + self._fiber.rank]
-            positions = first + self.own(chosen, Place(0))
-            units = np.searchsorted(self._layout.units, positions, side="right") - 1
-            counts += np.bincount(units, minlength=len(counts))
-        return counts
+        first = self._layout.pieces[self._tiling.row]
+        positions = first + self.own(chosen, Place(0))[: None if self._tiling.column == 0 else 0]
+        return self._layout.counts(positions)
 
     def total(self, counts: np.ndarray) -> int:
         """Of all units."""

@@ -131,6 +131,11 @@ class Layout:
         unit = np.searchsorted(self.units, positions, side="right") - 1
         return positions - self.units[unit] + self._starts[unit]
 
+    def counts(self, positions: np.ndarray) -> np.ndarray:
+        """How many of some positions are in each unit, float64."""
+        units = np.searchsorted(self.units, positions, side="right") - 1
+        return np.bincount(units, minlength=len(self.units) - 1).astype(np.float64)
+
     def inner_ranges(self, j: int, layer: int) -> list[tuple[int, int]]:
         """Positions of the units of inner block (j, l), start and stop, in the order it has."""
         p1, p2, p3 = self.grid
@@ -150,6 +155,17 @@ class Layout:
         ranges = (starts - rows[i], stops - rows[i], starts - columns[j], stops - columns[j])
         table = zip(*(array.tolist() for array in (i, j, *ranges)), strict=True)
         return [Stage(i, j, slice(a, b), slice(c, d)) for i, j, a, b, c, d in table]
+
+
+@dataclass(frozen=True, kw_only=True)
+class LayerOrdering(Ordering):
+    """An ordering in which the rows of a layer follow each other."""
+
+    layout: Layout
+
+    def positions(self, vertices: np.ndarray) -> np.ndarray:
+        """Where vertices are if layer comes after layer."""
+        return self.layout.inner_positions(super().positions(vertices))
 
 
 @dataclass(frozen=True)

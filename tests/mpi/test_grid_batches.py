@@ -1,7 +1,7 @@
 """Mini-batches of vertices on grids: the curve of ``p2p``, and what was counted is as predicted.
 
-The graph is directed, with weights, self-loops and isolated vertices; parts are uneven, and one is
-empty. There are batches in which some blocks of a grid have no rows.
+The graph has weights, self-loops and isolated vertices, and is directed in all cases but one; parts
+are uneven, and one is empty. There are batches in which some blocks of a grid have no rows.
 """
 
 import functools
@@ -22,6 +22,7 @@ NETWORKS = {
     "sage": ("model.name=sage", "model.hidden=5", "model.norm=batch", CLUSTER),
     "deep": ("model.hidden=5,5,6", "model.residual=identity", "graph.direction=out", VERTEX),
     "clipped": ("model.hidden=6", "train.clip_norm=0.1", "task.label_smoothing=0.1", CLUSTER),
+    "symmetric": ("model.hidden=6,5", VERTEX),
     "small": ("model.hidden=6", "train.batches=vertex,5"),
 }
 GRIDS = {
@@ -49,8 +50,10 @@ def results(trained, schemes_folder):
 
     @functools.cache
     def run(nranks):
-        graph, wanted = schemes_folder / "directed.graph", {}
+        wanted = {}
         for network, settings in NETWORKS.items():
+            kind = "symmetric" if network == "symmetric" else "directed"
+            graph = schemes_folder / f"{kind}.graph"
             for name, grid in GRIDS.get(nranks, {"p2p": ()}).items():
                 parted = nranks == 6 and name in PARTED and network == "gcn"
                 if parted:
@@ -73,3 +76,20 @@ def test_one_curve_and_what_was_counted(results, nranks, grid, network):
         assert counted == predicted
     assert sum(record["traffic"][0][0]) > 0
     assert record["batches"] == [alone["batches"][0]] * nranks
+
+
+def test_an_interrupted_epoch_goes_on_where_it_was_and_elsewhere(
+    run_cases, schemes_folder, tmp_path
+):
+    graph, summa, split, tensor = (
+        schemes_folder / "directed.graph",
+        *(
+            (f"scheme.name={name}", f"scheme.grid={grid}")
+            for name, grid in (("summa", "2x2"), ("split3d", "1x2x2"), ("tensor3d", "2x2x1"))
+        ),
+    )
+    cases = [
+        (graph, "uneven-4", tmp_path / first[0], "vertex,13", first, *others)
+        for first, *others in ((summa, tensor, ["scheme.name=p2p"]), (tensor, split))
+    ]
+    run_cases("interrupted", 4, cases)
