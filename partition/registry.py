@@ -91,7 +91,7 @@ class Registry:
     @cached_property
     def _owners(self) -> dict[str, list[str]]:
         found: dict[str, list[str]] = {}
-        for name in self.options:
+        for name in self.entries:
             for key in self.keys(name):
                 found.setdefault(key, []).append(name)
         return found

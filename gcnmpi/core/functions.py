@@ -31,6 +31,11 @@ def _sigmoid_slope(x: Array) -> Array:
     return y * (1 - y)
 
 
+def _tanh_slope(x: Array) -> Array:
+    y = np.tanh(x)
+    return 1 - y * y
+
+
 def _ndtr(x: Array) -> Array:
     """Φ(x); the import takes a tenth of a second of every start."""
     from scipy.special import ndtr
@@ -41,6 +46,7 @@ def _ndtr(x: Array) -> Array:
 FUNCTIONS: Mapping[str, tuple[Callable[[Array], Array], Callable[[Array], Array]]] = {
     "gelu": (_gelu, _gelu_slope),
     "sigmoid": (_sigmoid, _sigmoid_slope),
+    "tanh": (np.tanh, _tanh_slope),
 }
 """Activations whose derivative follows from x only, and these derivatives.
 

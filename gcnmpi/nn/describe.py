@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 from inspect import signature
 
 from gcnmpi.layout.place import Space
 from gcnmpi.nn.decoders import with_decoder
 from gcnmpi.nn.network import Network
+from gcnmpi.nn.rollout import rolled_out
 from gcnmpi.nn.tape import ROWS_OF
 from gcnmpi.options.config import Config, GraphConfig
+from gcnmpi.options.frames import Frames
 from gcnmpi.options.model import MATRICES, NETWORKS, ModelConfig
 from gcnmpi.options.own_code import called, is_own
 from gcnmpi.options.task import ClassOptions, LinkOptions, TaskConfig
@@ -33,16 +36,25 @@ def network_of(
     arcs: int = 0,
     task: TaskConfig = ClassOptions(),  # noqa: B008 (it is frozen)
     relations: Schema | int = 0,
+    frames: Frames | None = None,
 ) -> Network:
     """The network of that name, for features and classes of a graph, and what its arcs have.
 
     ``arcs`` are the columns of their features; ``relations``, those that they are of, with the
-    types of vertices. Of links, with a decoder. A builder is told of as much of it as it takes. A
-    UserError if it cannot be built of what ``model`` says, or its logits are not those of vertices
-    or arcs, as wanted.
+    types of vertices. Of links, with a decoder; of samples, with ``frames``, of which a builder
+    that has a parameter of that name is told: else the features are one. A builder is told of as
+    much of the rest as it takes. A UserError if it cannot be built of what ``model`` says, or its
+    logits are not those of vertices or arcs, as wanted.
     """
+    if frames is not None:
+        features, classes = frames.step.features, frames.step.outputs
     build, on = NETWORKS.get(model.name), task.on
-    facts = (features, classes, arcs, on, relations)[: max(2, len(signature(build).parameters) - 1)]
+    known = list(signature(build).parameters)
+    if "frames" in known:
+        known.remove("frames")
+        of_step = Frames(0, features, classes) if frames is None else frames.step
+        build = partial(build, frames=of_step)
+    facts = (features, classes, arcs, on, relations)[: max(2, len(known) - 1)]
     own = is_own(model.name)
     made = called(model.name, lambda: build(model, *facts)) if own else build(model, *facts)
     if not isinstance(made, Network):
@@ -55,6 +67,8 @@ def network_of(
             f"model {model.name!r} gives logits of {ROWS_OF[made.space]}, and task.on = {on}",
             HINTS[on],
         )
+    if frames is not None:
+        made = rolled_out(made, frames)
     return with_decoder(made, task) if isinstance(task, LinkOptions) else made
 
 

@@ -24,7 +24,7 @@ from gcnmpi.nn.slices import bind, slices_of
 from gcnmpi.nn.sparse_input import SparseInput
 from gcnmpi.options.config import Config
 from gcnmpi.schemes.interface import Scheme
-from gcnmpi.schemes.operations import SUMS, Product
+from gcnmpi.schemes.operations import SUMS, Operation, Product
 
 PASSES = ("training", "evaluation")
 Given = Callable[[str, Place], Array]
@@ -339,6 +339,7 @@ def _constants(
                 value.width,
                 value.exchanged,
                 overwrite=free,
+                product=step.instruction.operation,
             )
         else:
             found[step.number] = _constant(scheme, kernel, program, step, found)
@@ -379,16 +380,20 @@ def aggregate_constant(
     width: int,
     exchanged: bool,
     overwrite: bool,
+    product: Operation = Operation.AGGREGATE,
 ) -> Matrix:
     """M·x, which is made once; a wide x is overwritten with it where it may be and has its shape.
 
+    Or Mᵀ·x, as ``product`` says.
     Some columns at a time, so that what the product takes beside its result (halos, partial sums,
     buffers of MPI) is small against it. On all ranks together x has ``width`` columns.
     """
     pieces, k = input_pieces(width), place.layer
+    transposed = product is Operation.AGGREGATE_T
+    multiply = scheme.aggregate_t if transposed else scheme.aggregate
     if pieces == 1:
         result = scheme.empty(place, width, exchanged)
-        scheme.aggregate(k, x, result.array)
+        multiply(k, x, result.array)
         scheme.release()
         return result
     rows, columns = len(scheme.block(place, width).rows), x.array.shape[1]
@@ -400,7 +405,7 @@ def aggregate_constant(
         count = some.stop - some.start
         part, out = kernel.empty(len(x.array), count), kernel.empty(rows, count)
         kernel.copy(x.array[:, some], part)
-        scheme.aggregate(k, Matrix(x.place, part), out)
+        multiply(k, Matrix(x.place, part), out)
         scheme.release()
         kernel.copy(out, result.array[:, some])
     return result

@@ -12,7 +12,7 @@ from gcnmpi.nn.operator import Parameter
 from gcnmpi.nn.operators.arcs import ArcInput, EndDots, Softmax, WeighedSum
 from gcnmpi.nn.operators.degrees import ScaleByDegree
 from gcnmpi.nn.operators.dense import Linear
-from gcnmpi.nn.operators.neighbours import Aggregate, Attend, AttendV2, MaxAggregate
+from gcnmpi.nn.operators.neighbours import Aggregate, AggregateT, Attend, AttendV2, MaxAggregate
 from gcnmpi.nn.operators.relations import LinearBy, MeanOf, ScaleBy
 from gcnmpi.nn.operators.spaces import Expand, Pick, Reduce, Source, Spread, Target
 from gcnmpi.nn.operators.triples import RowBy
@@ -228,6 +228,10 @@ class Builder(RowWise):
     def aggregate(self, x: int) -> int:
         """M·x: the beginning of a layer."""
         return self._append(Aggregate((x,), self.width(x), self.layer(x) + 1))
+
+    def aggregate_t(self, x: int) -> int:
+        """Mᵀ·x: the sum over those that a vertex is a neighbour of."""
+        return self._append(AggregateT((x,), self.width(x), self.layer(x) + 1))
 
     def max_aggregate(self, x: int) -> int:
         """The entry-wise maximum over neighbours."""

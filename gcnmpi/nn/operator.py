@@ -12,6 +12,9 @@ from typing import ClassVar, Self
 
 from gcnmpi.layout.place import Space
 
+AT_A_TIME = 1 << 32
+"""Streams of dropout of a network, before those of the next time that it is applied."""
+
 
 @dataclass(frozen=True)
 class Parameter:
@@ -109,6 +112,13 @@ class Operator:
     def without_dropout(self) -> Self:
         """As it is in an evaluation."""
         return self
+
+    def at_time(self, time: int) -> Self:
+        """The same one of another time, from 0, with a stream of dropout of its own."""
+        stream = getattr(self, "stream", None)
+        if stream is None or not time:
+            return self
+        return replace(self, stream=stream + time * AT_A_TIME)  # type: ignore[call-arg]
 
 
 def type_of(operators: Sequence[Operator]) -> int | None:

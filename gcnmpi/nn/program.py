@@ -100,7 +100,7 @@ class Instruction:
     @property
     def looks_at_neighbours(self) -> bool:
         """The same, or at sums of them."""
-        return self.gathers or self.operation is Operation.AGGREGATE
+        return self.gathers or self.operation in SUMS
 
 
 @dataclass(frozen=True)
@@ -298,6 +298,11 @@ class Program:
     def needs_products(self) -> bool:
         """Whether a step multiplies with the aggregation matrix."""
         return bool(self._sums)
+
+    @property
+    def transposes(self) -> bool:
+        """Whether an evaluation multiplies with the transpose of it."""
+        return any(step.instruction.operation is Operation.AGGREGATE_T for step in self._sums)
 
     @property
     def sums_groups(self) -> bool:

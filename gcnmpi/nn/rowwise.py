@@ -13,9 +13,13 @@ from gcnmpi.nn.operators.elementwise import (
     Bias,
     Columns,
     Drop,
+    Join,
     Maximum,
     MeanOfHeads,
+    Ones,
+    Reciprocal,
     Scale,
+    StopGradient,
 )
 from gcnmpi.nn.operators.norms import BatchNorm, LayerNorm, Normalize
 from gcnmpi.nn.operators.spectra import Spectrum, SpectrumProduct, spectrum_width
@@ -32,6 +36,25 @@ class RowWise(Writing):
         if width == self.width(x):
             return x
         return self._append(Columns((x,), width, self.layer(x), first))
+
+    def join(self, parts: Sequence[int]) -> int:
+        """The columns of one or more matrices side by side."""
+        if len(parts) == 1:
+            return parts[0]
+        width, layer = sum(map(self.width, parts)), max(map(self.layer, parts))
+        return self._append(Join(tuple(parts), width, layer))
+
+    def stop_gradient(self, x: int) -> int:
+        """x, which counts as given: nothing that it is made of learns from what is made of it."""
+        return self._append(StopGradient((x,), self.width(x), self.layer(x)))
+
+    def ones(self, x: int) -> int:
+        """A column of ones with the rows of x."""
+        return self._append(Ones((x,), 1, self.layer(x)))
+
+    def reciprocal(self, x: int) -> int:
+        """1/x, entry by entry, and 0 where x is 0."""
+        return self._append(Reciprocal((x,), self.width(x), self.layer(x)))
 
     def bias(self, x: int, name: str, layer: int | None = None, fan_in: int = 0) -> int:
         """x + 1·bᵀ, with b of 0 in the beginning, or uniform in ±1/√fan_in where that is given."""
@@ -90,6 +113,10 @@ class RowWise(Writing):
     def add(self, x: int, y: int) -> int:
         """The sum x + y."""
         return self._append(Add((x, y), self.width(x), max(self.layer(x), self.layer(y))))
+
+    def mix(self, gate: int, x: int, y: int) -> int:
+        """The gated mean gate ⊙ x + (1 − gate) ⊙ y, entry by entry."""
+        return self.add(y, self.multiply(gate, self.add(x, self.scale(y, -1.0))))
 
     def sum(self, terms: Sequence[int]) -> int:
         """The sum of one or more matrices."""

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
 
 from gcnmpi.layout.place import Space
 from gcnmpi.nn.operator import Operator, Parameter, type_of, without_unread
 from gcnmpi.nn.operators import rule_of
 from gcnmpi.nn.operators.arcs import ArcInput
 from gcnmpi.nn.operators.dense import Features
+from gcnmpi.nn.operators.elementwise import Ones
 from partition.errors import UserError
 from partition.graph.relations import Schema
 
@@ -109,7 +111,22 @@ class Writing:
         self._constants: dict[str, float] = {}
         self._unread: dict[str, tuple[int, ...]] = {}
         self._weights: dict[int, int] = {}  # how many random parameters a layer has
+        self._shares = False
         self.input = 0
+
+    @contextmanager
+    def shared(self) -> Iterator[None]:
+        """Within it, what is called as an earlier parameter is that one: layers are written again.
+
+        It has the same shape; its gradient is the sum of those of all its uses. A batch norm that
+        is written twice takes moments of its own each time, which move the running ones one after
+        the other, as a module of PyTorch that is called twice.
+        """
+        before, self._shares = self._shares, True
+        try:
+            yield
+        finally:
+            self._shares = before
 
     def width(self, x: int) -> int:
         """Columns of a matrix."""
@@ -144,6 +161,27 @@ class Writing:
         unread = {name: shape for name, shape in self._unread.items() if name not in parameters}
         return Network(tuple(operators), parameters, outputs, self._constants, unread, space)
 
+    def apply(self, network: Network, x: int, time: int, made: dict[int, int]) -> list[int]:
+        """The operators of a network on x in place of its features: numbers of all its outputs.
+
+        It may be applied several times, each with a ``time`` of its own, from 0, by which dropout
+        draws other numbers, and the same dictionary ``made``: values that do not depend on x,
+        neither dropped nor normalised by running moments, are made once.
+        """
+        self._parameters |= network.parameters
+        self._constants |= network.constants
+        self._unread |= network.unread
+        before, new = self.layer(x), {0: x}
+        for number, operator in enumerate(network.operators[1:], 1):
+            apart = isinstance(operator, Ones) or all(i in made for i in operator.inputs)
+            once = apart and not _changes(operator)
+            if not once or number not in made:
+                inputs = tuple((made | new)[i] for i in operator.inputs)
+                layer = operator.layer + (0 if once else before)
+                copy = replace(operator.at_time(time), inputs=inputs, layer=layer)
+                (made if once else new)[number] = self._append(copy)
+        return [(made | new)[i] for i in network.outputs]
+
     def _append(self, operator: Operator) -> int:
         given = [self._spaces[i] for i in operator.inputs]
         try:
@@ -172,11 +210,15 @@ class Writing:
         stored: tuple[int, ...] | None = None,
         part_of: str = "",
     ) -> str:
+        facts = init, fan_in, fan_out
+        if self._shares and name in self._parameters:  # the random numbers are drawn
+            stream = self._parameters[name].stream
+            return self._new(Parameter(name, shape, layer, *facts, stream, stored, part_of=part_of))
         # The first one of a layer draws what the weight of a GCN's layer always drew.
         number = self._weights.get(layer, 0)
         self._weights[layer] = number + 1
-        facts = (init, fan_in, fan_out, layer + number * OTHER_WEIGHTS, stored)
-        return self._new(Parameter(name, shape, layer, *facts, part_of=part_of))
+        stream = layer + number * OTHER_WEIGHTS
+        return self._new(Parameter(name, shape, layer, *facts, stream, stored, part_of=part_of))
 
     def _affine(self, x: int, name: str) -> tuple[str, str]:
         facts = self.width(x), max(1, self.layer(x))
@@ -187,7 +229,21 @@ class Writing:
         return self._new(Parameter(name, (width,), layer, value, trained=trained))
 
     def _new(self, parameter: Parameter) -> str:
-        if parameter.name in self._parameters:
+        known = self._parameters.get(parameter.name)
+        if known is not None and self._shares:
+            if replace(parameter, layer=known.layer) != known:
+                raise UserError(
+                    f"the parameter {known.name} is of shape {known.shape}, and of "
+                    f"{parameter.shape} where it is read again",
+                    "layers that share parameters have the same widths and options",
+                )
+            return known.name
+        if known is not None:
             raise ValueError(f"two parameters are called {parameter.name}")
         self._parameters[parameter.name] = parameter
         return parameter.name
+
+
+def _changes(operator: Operator) -> bool:
+    """Whether its value is another one each time, or it leaves something behind."""
+    return bool(getattr(operator, "p", 0.0) or getattr(operator, "momentum", 0.0))

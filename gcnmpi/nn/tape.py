@@ -34,6 +34,11 @@ class Rule:
         no effect on its value.
     once : bool
         Whether it adds up over all rows, of which each must be on one rank: not rows of neighbours.
+    stops : bool
+        Whether its value has no gradient, whatever its inputs have.
+    regroups : bool
+        Whether its columns are made of others of its inputs, where these are not equally wide: no
+        rank may have a part of the columns only.
     takes : tuple of tuple of Space
         The spaces that each of its inputs may have, where these are fixed; empty: all inputs have
         one space, any.
@@ -48,6 +53,8 @@ class Rule:
     keeps_shifts: bool = False
     ends_shifts: bool = False
     once: bool = False
+    stops: bool = False
+    regroups: bool = False
     takes: tuple[tuple[Space, ...], ...] = ()
     gives: Space | None = None
 
@@ -189,5 +196,17 @@ def _no_effect(operator: Operator, binding: Binding, step: Step) -> Run:
     return lambda epoch: out.fill(0)
 
 
+def _no_gradient(operator: Operator, binding: Binding, step: Step) -> Run:
+    """0 for all parameters of an operator from which no gradient comes back to the loss."""
+    gradients = [binding.gradients[name] for name in operator.parameters]
+
+    def run(epoch: int) -> None:
+        for gradient in gradients:
+            gradient.fill(0)
+
+    return run
+
+
 ADD = Instruction("add", _add, passes=3, in_place=True)
 NO_EFFECT = Instruction("no_effect", _no_effect)
+NO_GRADIENT = Instruction("no_gradient", _no_gradient)

@@ -1,194 +1,33 @@
-"""The section ``[model]`` of the configuration: the networks, and what each can be told."""
+"""The section ``[model]`` of the configuration: what each network can be told.
+
+That which several can be told, and the table of networks, are in :mod:`gcnmpi.options.stacks`.
+"""
 
 from __future__ import annotations
 
-from typing import Any
-
-from gcnmpi.core.functions import ACTIVATIONS, REDUCTIONS, SCALERS
-from gcnmpi.options.own_code import is_own, load_network
+from gcnmpi.core.functions import REDUCTIONS, SCALERS
 from gcnmpi.options.settings import Several, key, options_of
-from partition.graph.graph import NORMALIZATIONS
-from partition.registry import Registry
-
-# Layers, and hops: each is compiled to steps of its own, in time that grows with their square, and
-# the deepest networks that have been published have about 1000.
-DEEPEST = 2000
-
-
-class Networks(Registry):
-    """The networks that come along, and those of a user's files: see
-    :mod:`gcnmpi.options.own_code`.
-    """
-
-    def get(self, name: str) -> Any:
-        """The function that builds a network."""
-        return load_network(name) if is_own(name) else super().get(name)
-
-    def kinds(self, name: str) -> tuple[Any, ...]:
-        """The classes of the options of a network."""
-        return (OwnOptions, MatrixOptions) if is_own(name) else super().kinds(name)
-
-    def __contains__(self, name: object) -> bool:
-        return is_own(name) or super().__contains__(name)
-
-
-NETWORKS = Networks(
-    "model",
-    {
-        "gcn": "gcnmpi.nn.networks.gcn:build",
-        "sage": "gcnmpi.nn.networks.sage:build",
-        "gin": "gcnmpi.nn.networks.gin:build",
-        "gine": "gcnmpi.nn.networks.gine:build",
-        "gat": "gcnmpi.nn.networks.gat:build",
-        "gatv2": "gcnmpi.nn.networks.gatv2:build",
-        "transformer": "gcnmpi.nn.networks.transformer:build",
-        "gatedgcn": "gcnmpi.nn.networks.gatedgcn:build",
-        "pna": "gcnmpi.nn.networks.pna:build",
-        "mgn": "gcnmpi.nn.networks.mgn:build",
-        "rgcn": "gcnmpi.nn.networks.rgcn:build",
-        "rgat": "gcnmpi.nn.networks.rgat:build",
-        "compgcn": "gcnmpi.nn.networks.compgcn:build",
-        "hetero": "gcnmpi.nn.networks.hetero:build",
-        "hgt": "gcnmpi.nn.networks.hgt:build",
-        "sehgnn": "gcnmpi.nn.networks.sehgnn:build",
-        "gcnii": "gcnmpi.nn.networks.gcnii:build",
-        "appnp": "gcnmpi.nn.networks.appnp:build",
-        "sgc": "gcnmpi.nn.networks.sgc:build",
-        "sign": "gcnmpi.nn.networks.sign:build",
-        "mlp": "gcnmpi.nn.networks.mlp:build",
-    },
+from gcnmpi.options.stacks import (
+    DEEPEST,
+    NETWORKS,
+    OWN,
+    AggregationOptions,
+    ArcOptions,
+    ConcatOptions,
+    ConvolutionOptions,
+    HiddenOptions,
+    HopsOptions,
+    JumpOptions,
+    MatrixOptions,
+    NormOptions,
+    ResidualOptions,
+    RootOptions,
+    ScoreOptions,
+    ShareOptions,
+    SlopeOptions,
 )
-
-# Networks whose aggregation is part of what they are: model → (graph.normalize, graph.self_loops).
-MATRICES = Registry(
-    "model",
-    {
-        "sage": "gcnmpi.nn.networks.sage:matrix",
-        "gin": "gcnmpi.nn.networks.gin:matrix",
-        "gine": "gcnmpi.nn.networks.gin:matrix",
-        "gat": "gcnmpi.nn.networks.gat:matrix",
-        "gatv2": "gcnmpi.nn.networks.gat:matrix",
-        "transformer": "gcnmpi.nn.networks.gin:matrix",
-        "gatedgcn": "gcnmpi.nn.networks.gin:matrix",
-        "pna": "gcnmpi.nn.networks.gin:matrix",
-        "mgn": "gcnmpi.nn.networks.gin:matrix",
-        "rgcn": "gcnmpi.nn.networks.rgcn:matrix",
-        "rgat": "gcnmpi.nn.networks.rgcn:matrix",
-        "compgcn": "gcnmpi.nn.networks.rgcn:matrix",
-        "hetero": "gcnmpi.nn.networks.rgcn:matrix",
-        "hgt": "gcnmpi.nn.networks.rgcn:matrix",
-        "sehgnn": "gcnmpi.nn.networks.rgcn:matrix",
-    },
-)
-
-
-@options_of("model", of_all=True)
-class ModelConfig:
-    """``[model]``: the network. Each has a class below, which adds its options."""
-
-    name: str = key("gcn", "network, or FILE.py:NAME of one's own", choices=NETWORKS)
-    input_dropout: float = key(0.0, "dropout on the input features", low=0, below=1, example=0.5)
-    bias: bool = key(True, "add a bias to each layer")
-    order: str = key(
-        "auto",
-        "which product first: M(HW) or (MH)W; auto: the one that sends fewer bytes",
-        choices=("auto", "combine", "aggregate"),
-    )
-    cache_input: bool = key(True, "compute M times fixed features only once")
-    train_features: bool = key(False, "learn the input features too, from those of the graph")
-
-    @property
-    def fewest_outputs(self) -> int:
-        """Columns of the outputs are a multiple of this."""
-        return 1
-
-
-@options_of("model")
-class HiddenOptions(ModelConfig):
-    """Of networks with hidden layers."""
-
-    hidden: tuple[int, ...] = key(
-        (16,), "widths of the hidden layers", low=1, below=2**24, most=DEEPEST, example=(64, 32)
-    )
-    layers: int = key(
-        0, "number of hidden layers: the last width is repeated; 0: as hidden says", low=0,
-        most=DEEPEST,
-    )  # fmt: skip
-    dropout: float = key(0.0, "dropout on the output of hidden layers", low=0, below=1, example=0.5)
-    activation: str = key(
-        "relu",
-        "activation of hidden layers",
-        choices=ACTIVATIONS,
-    )
-
-
-@options_of("model")
-class NormOptions(HiddenOptions):
-    """Of networks whose hidden layers may be normalised."""
-
-    norm: str = key(
-        "none",
-        "normalisation of the output of hidden layers; batch: exact moments of all vertices",
-        choices=("none", "layer", "batch", "l2"),
-    )
-
-
-@options_of("model")
-class ResidualOptions(NormOptions):
-    """Of networks that may add to the output of a layer."""
-
-    residual: str = key(
-        "none",
-        "what is added to a layer's output; identity: its input, where that is as wide",
-        choices=("none", "identity", "linear"),
-    )
-
-
-@options_of("model")
-class JumpOptions(ResidualOptions):
-    """Of networks whose last linear layer may take all hidden layers."""
-
-    jk: str = key(
-        "none",
-        "jumping knowledge: what the last linear layer takes of all hidden layers",
-        choices=("none", "sum", "cat", "max"),
-    )
-
-
-@options_of("model")
-class ConvolutionOptions(JumpOptions):
-    """Of networks that may begin or end with linear layers."""
-
-    linear_before: bool = key(False, "a linear layer before the first convolution")
-    linear_after: bool = key(False, "a linear layer gives the logits; convolutions are hidden")
-
-
-@options_of("model")
-class RootOptions(ConvolutionOptions):
-    """Of networks that may leave the vertex itself out."""
-
-    root_weight: bool = key(
-        True, "sage, transformer, gatedgcn, rgcn, hetero: a second weight for the vertex itself"
-    )
-
-
-@options_of("model")
-class ArcOptions(ConvolutionOptions):
-    """Of networks that may read features of arcs."""
-
-    arc_features: bool = key(
-        False, "gat, gatv2, transformer, gatedgcn, pna: read the features of arcs"
-    )
-
-
-@options_of("model")
-class AggregationOptions(RootOptions):
-    """Of networks that may aggregate neighbours in other ways than by means."""
-
-    aggregation: str = key(
-        "mean", "sage, hetero: how neighbours are aggregated; several: mean+max",
-        choices=Several(REDUCTIONS),
-    )  # fmt: skip
+from gcnmpi.options.stacks import MATRICES as MATRICES
+from gcnmpi.options.stacks import ModelConfig as ModelConfig
 
 
 @options_of("model")
@@ -205,43 +44,6 @@ class GinOptions(ConvolutionOptions):
 
     eps: float = key(0.0, "gin: weight of the vertex itself, less 1")
     train_eps: bool = key(False, "gin: learn eps, from that value")
-
-
-@options_of("model")
-class ScoreOptions(ConvolutionOptions):
-    """Of networks with attention."""
-
-    heads: int = key(
-        1, "gat, gatv2, transformer, rgat, hetero, hgt: heads of a hidden layer", low=1, example=8
-    )
-    out_heads: int = key(
-        1,
-        "gat, gatv2, transformer, rgat, hetero, hgt: heads of the layer that gives the logits",
-        low=1,
-    )
-    attention_dropout: float = key(
-        0.0, "gat, gatv2, transformer, rgat, hetero, hgt: dropout on attention", low=0, below=1,
-        example=0.6,
-    )  # fmt: skip
-
-
-@options_of("model")
-class SlopeOptions(ScoreOptions):
-    """Of networks whose attention has a leaky ReLU."""
-
-    negative_slope: float = key(
-        0.2, "gat, gatv2, rgat, hetero: slope of attention's leaky ReLU", low=0
-    )
-
-
-@options_of("model")
-class ConcatOptions(ScoreOptions):
-    """Of networks that may average the heads of hidden layers."""
-
-    concat: bool = key(
-        True,
-        "gat, gatv2, transformer, rgat, hetero: concatenate heads of hidden layers, else average",
-    )
 
 
 @options_of("model")
@@ -354,23 +156,6 @@ class HeteroOptions(ConcatOptions, SlopeOptions, AggregationOptions):
 
 
 @options_of("model")
-class HopsOptions(ModelConfig):
-    """Of networks that aggregate the same rows several times."""
-
-    hops: int = key(
-        0, "appnp, sgc, sign, sehgnn: how often is aggregated; 0: 10, 2, 3, 2", low=0, most=DEEPEST,
-        example=10,
-    )  # fmt: skip
-
-
-@options_of("model")
-class ShareOptions(ModelConfig):
-    """Of networks that mix the first rows in."""
-
-    alpha: float = key(0.1, "appnp, gcnii: share of the first rows in every step", low=0, below=1)
-
-
-@options_of("model")
 class GcniiOptions(JumpOptions, ShareOptions):
     """Of GCNII, which applies a part of a weight."""
 
@@ -405,14 +190,6 @@ class OwnOptions(
     """Of a user's network, which may read any."""
 
 
-@options_of("graph")
-class MatrixOptions:
-    """Of networks that leave the aggregation matrix to the user."""
-
-    normalize: str = key("sym", "weights of M", choices=NORMALIZATIONS)
-    self_loops: bool = key(True, "put a 1 on the diagonal of A where it is missing")
-
-
 NETWORKS.options.update(
     gcn=(ConvolutionOptions, MatrixOptions),
     sage=(SageOptions,),
@@ -436,3 +213,4 @@ NETWORKS.options.update(
     sign=(SignOptions, MatrixOptions),
     mlp=(JumpOptions,),
 )
+NETWORKS.options[OWN] = OwnOptions, MatrixOptions

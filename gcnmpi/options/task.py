@@ -13,6 +13,9 @@ from partition.graph.examples import ARCS, VERTICES
 from partition.graph.manifest import Manifest
 from partition.registry import Registry
 
+SAMPLES = "samples"
+"""The task that predicts frames from those before, of many samples on one graph."""
+
 LINKS = "links"
 """The task that tells pairs of vertices that are joined from others."""
 
@@ -68,6 +71,7 @@ METRICS_OF = {
     "classes": ("accuracy", *_OF_LABELS),
     "labels": ("roc_auc", "average_precision", "f1_micro", "f1_macro", "accuracy"),
     "regression": ("rmse", "mae", "r2"),
+    SAMPLES: ("rmse", "mae", "r2"),
     LINKS: ("auc", "ap", "mrr", HITS),
 }
 WIDTH = 64  # of the rows of vertices, where the network has no hidden layers
@@ -87,6 +91,7 @@ TASKS = Registry(
         "classes": "gcnmpi.nn.tasks.classes:TASK",
         "labels": "gcnmpi.nn.tasks.labels:TASK",
         "regression": "gcnmpi.nn.tasks.regression:TASK",
+        SAMPLES: "gcnmpi.nn.tasks.samples:TASK",
         LINKS: "gcnmpi.nn.tasks.links:TASK",
     },
 )
@@ -111,7 +116,8 @@ class TaskConfig:
 
     name: str = key(
         "classes",
-        "what is learned: one label a vertex, several labels, numbers, or links of pairs",
+        "what is learned: one label a vertex, several labels, numbers, numbers of many samples, or "
+        "links of pairs",
         choices=TASKS,
     )
     on: str = key(VERTICES, "what has the labels: vertices or arcs", choices=(VERTICES, ARCS))
@@ -156,6 +162,30 @@ class RegressionOptions(TaskConfig):
         positive=True,
         needs=("task.loss", "huber"),
     )
+
+
+@options_of("task")
+class SampleOptions(RegressionOptions):
+    """Of samples: the frames that a network reads, and those that it predicts."""
+
+    history: int = key(
+        1, "samples: frames that the network reads, the last ones", low=1, below=2**12
+    )
+    horizon: int = key(1, "samples: frames that it predicts at once", low=1, below=2**12)
+    rollout: int = key(
+        1, "samples: how often it is applied, each time to what it predicted", low=1, below=2**12
+    )
+    rollout_gradient: str = key(
+        "all",
+        "samples: the gradient goes through all applications, or through the last one of each "
+        "prediction",
+        choices=("all", "last"),
+    )
+    difference: bool = key(False, "samples: the network gives changes since the last frame")
+    predicted: int = key(
+        0, "samples: how many columns of a frame are predicted, the first ones; the others are "
+        "given for all times; 0: all", low=0, below=2**24,
+    )  # fmt: skip
 
 
 @options_of("task")
@@ -228,6 +258,7 @@ TASKS.options.update(
     classes=(ClassOptions,),
     labels=(ClassOptions,),
     regression=(RegressionOptions,),
+    samples=(SampleOptions,),
     links=(LinkOptions,),
 )
 
@@ -287,6 +318,8 @@ def check_task(task: TaskConfig) -> None:
         class_weights(task)
     if isinstance(task, LinkOptions):
         _check_links(task)
+    if isinstance(task, SampleOptions):
+        _check_samples(task)
     for metric in chosen_metrics(task):
         if (HITS if hits_of(metric) else metric) not in METRICS_OF[task.name]:
             raise UserError(
@@ -342,6 +375,18 @@ def ranks_all(task: TaskConfig) -> bool:
 def masks_arcs(task: TaskConfig) -> bool:
     """Whether the arcs that a step is about are left out of M in it."""
     return isinstance(task, LinkOptions) and task.supervise < 1
+
+
+def _check_samples(task: SampleOptions) -> None:
+    if task.on != VERTICES:
+        raise UserError("task.on: frames have rows of vertices", "leave task.on out")
+    if task.rollout > 1 and task.horizon > 1:
+        raise UserError(
+            "task.rollout: a network that is applied to its own results predicts one frame at once",
+            "leave task.horizon or task.rollout out",
+        )
+    if task.rollout == 1 and task.rollout_gradient != "all":
+        raise UserError("task.rollout_gradient: the network is applied once", "set task.rollout")
 
 
 def _check_links(task: LinkOptions) -> None:

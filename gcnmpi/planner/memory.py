@@ -306,7 +306,8 @@ def _product_memory(case: Case, rank: int, step: Step) -> tuple[bool, int]:
     (rows, columns), (result_rows, _) = (
         forecast.shape(rank, value.place, value.width) for value in (before, after)
     )
-    product = Operation.AGGREGATE, 1, -(-after.width // pieces)
+    assert step.instruction.operation is not None
+    product = step.instruction.operation, 1, -(-after.width // pieces)
     taken = forecast.buffers(rank, *product) + forecast.reduction_scratch(rank, *product)
     if pieces == 1:
         return False, taken

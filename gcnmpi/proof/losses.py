@@ -106,6 +106,7 @@ LOSSES: dict[str, Callable[..., Loss]] = {
     "classes": _of_classes,
     "labels": _of_labels,
     "regression": _of_numbers,
+    "samples": _of_numbers,
 }
 
 

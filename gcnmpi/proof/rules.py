@@ -27,11 +27,15 @@ from gcnmpi.nn.operators.elementwise import (
     Bias,
     Columns,
     Drop,
+    Join,
     Maximum,
     MeanOfHeads,
+    Ones,
+    Reciprocal,
     Scale,
+    StopGradient,
 )
-from gcnmpi.nn.operators.neighbours import Aggregate, Attend, AttendV2, MaxAggregate
+from gcnmpi.nn.operators.neighbours import Aggregate, AggregateT, Attend, AttendV2, MaxAggregate
 from gcnmpi.nn.operators.norms import BatchNorm, LayerNorm, Normalize
 from gcnmpi.proof.arcs import ARC_RULES
 from gcnmpi.proof.passes import Arrays, Backward, Gradients, Pass, summed
@@ -42,7 +46,7 @@ CANCELLED = 1e-12  # what is left of a sum of terms that cancel, relative to the
 
 def reads_values(operators: Sequence[Operator]) -> bool:
     """Whether any of them multiplies with M, and not only looks at its pattern."""
-    return any(isinstance(operator, Aggregate) for operator in operators)
+    return any(isinstance(operator, Aggregate | AggregateT) for operator in operators)
 
 
 def keeps(
@@ -68,6 +72,10 @@ def _bias(op: Bias, x: list, w: Arrays, run: Pass) -> tuple[np.ndarray, Backward
 
 def _aggregate(op: Aggregate, x: list, w: Arrays, run: Pass) -> tuple[np.ndarray, Backward]:
     return run.matrix @ x[0], lambda g: ([run.matrix.T @ g], {})
+
+
+def _aggregate_t(op: AggregateT, x: list, w: Arrays, run: Pass) -> tuple[np.ndarray, Backward]:
+    return run.matrix.T @ x[0], lambda g: ([run.matrix @ g], {})
 
 
 def _max_aggregate(op: MaxAggregate, x: list, w: Arrays, run: Pass) -> tuple[np.ndarray, Backward]:
@@ -170,6 +178,24 @@ def _columns(op: Columns, x: list, w: Arrays, run: Pass) -> tuple[np.ndarray, Ba
     return some, lambda g: ([np.pad(g, ((0, 0), around))], {})
 
 
+def _join(op: Join, x: list, w: Arrays, run: Pass) -> tuple[np.ndarray, Backward]:
+    stops = np.cumsum([part.shape[1] for part in x])[:-1]
+    return np.hstack(x), lambda g: (np.split(g, stops, axis=1), {})
+
+
+def _stop_gradient(op: StopGradient, x: list, w: Arrays, run: Pass) -> tuple[np.ndarray, Backward]:
+    return x[0], lambda g: ([np.zeros_like(g)], {})
+
+
+def _ones(op: Ones, x: list, w: Arrays, run: Pass) -> tuple[np.ndarray, Backward]:
+    return np.ones((len(x[0]), 1)), lambda g: ([np.zeros_like(x[0])], {})
+
+
+def _reciprocal(op: Reciprocal, x: list, w: Arrays, run: Pass) -> tuple[np.ndarray, Backward]:
+    y = np.divide(1.0, x[0], out=np.zeros_like(x[0]), where=x[0] != 0)
+    return y, lambda g: ([-g * y**2], {})
+
+
 def _mean_of_heads(op: MeanOfHeads, x: list, w: Arrays, run: Pass) -> tuple[np.ndarray, Backward]:
     y = np.mean(_by_head(x[0], op.heads), axis=0)
     return y, lambda g: ([np.tile(g, op.heads) / op.heads], {})
@@ -220,6 +246,7 @@ _ACTIVATIONS: dict[str, Callable[[np.ndarray, float], tuple[np.ndarray, np.ndarr
     "elu": lambda z, _: (np.where(z > 0, z, np.expm1(np.minimum(z, 0))), np.exp(np.minimum(z, 0))),
     "leaky_relu": lambda z, slope: (_leaky(z, slope), _leaky_slope(z, slope)),
     "gelu": lambda z, _: _gelu(z),
+    "tanh": lambda z, _: (np.tanh(z), 1 / np.cosh(np.minimum(np.abs(z), 300)) ** 2),
     "sigmoid": lambda z, _: (1 / (1 + np.exp(-z)), 1 / (2 + np.exp(z) + np.exp(-z))),
 }
 
@@ -259,7 +286,8 @@ def _batch_norm(op: BatchNorm, x: list, w: Arrays, run: Pass) -> tuple[np.ndarra
     variance[equal] = 0
     unbiased = variance * (n / (n - 1) if n > 1 else 1.0)
     for name, moment in ((op.mean, mean), (op.variance, unbiased)):
-        run.moments[name] = w[name] + op.momentum * (moment.astype(np.float64) - w[name])
+        before = run.moments.get(name, w[name])  # of what was normalised before with the same
+        run.moments[name] = before + op.momentum * (moment.astype(np.float64) - before)
     infinite = np.where(equal & (not run.trained_features), np.inf, variance)
     value, backward = _normalized(op, wide, mean, infinite, w, axis=0)
     return value.astype(np.float64), backward
@@ -327,10 +355,15 @@ RULES: Mapping[type[Operator], Callable[..., tuple[np.ndarray, Backward]]] = {
     Linear: _linear,
     Bias: _bias,
     Aggregate: _aggregate,
+    AggregateT: _aggregate_t,
     MaxAggregate: _max_aggregate,
     Attend: _attend,
     AttendV2: _attend_v2,
     Columns: _columns,
+    Join: _join,
+    StopGradient: _stop_gradient,
+    Ones: _ones,
+    Reciprocal: _reciprocal,
     MeanOfHeads: _mean_of_heads,
     Add: _add,
     Scale: _scale,

@@ -18,23 +18,26 @@ class SmallRun:
     """A network with initial weights: its loss, the sum of its logits times given numbers.
 
     ``attributes`` are the features of the arcs, ``sources`` to ``targets``; without ``arcs`` there
-    are none.
+    are none. A ``network`` that is given is taken in place of that of the settings,
+    features ``x`` in place of others.
     """
 
-    def __init__(self, settings, kernel="scipy", arcs=True, recomputes=0):
+    def __init__(self, settings, kernel="scipy", arcs=True, recomputes=0, network=None, x=None):
         rng = np.random.default_rng(1)
         there = rng.random((N, N)) < 0.35
         there[list(LONELY)] = there[:, list(LONELY)] = False
         there[4, 4] = True
         self.targets, self.sources = np.nonzero(there)
-        self.x = rng.normal(size=(N, D))
+        self.x = rng.normal(size=(N, D if network is None else network.widths[0]))
+        self.x = self.x if x is None else x
         self.attributes = rng.normal(size=(len(self.targets), ARC_D))
-        self.grad = rng.normal(size=(N, CLASSES))
         self.config = from_table({"model": settings, "dtype": "float64"})
         model = self.config.model
-        self.network = network_of(model, D, CLASSES, ARC_D if arcs else 0)
-        _, loops = matrix_of(model)
+        self.network = network or network_of(model, D, CLASSES, ARC_D if arcs else 0)
+        self.grad = rng.normal(size=(N, self.network.widths[-1]))
+        _, loops = matrix_of(model) or ("none", False)
         matrix = sp.csr_array((there | np.eye(N, dtype=bool) if loops else there).astype(float))
+        self.matrix = matrix
         scheme = WithEntries(matrix, KERNELS.get(kernel)(np.float64))
         target = Target(scheme.orders, scheme.layout, recomputes=recomputes)
         self.program = compile_network(self.network, target, model)

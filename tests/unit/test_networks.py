@@ -169,8 +169,8 @@ def test_what_cannot_be_built_is_refused(options, message):
 
 def test_functions_that_there_are_not():
     b = Builder(4)
-    with pytest.raises(UserError, match="unknown activation 'tanh'"):
-        b.activate(b.input, "tanh")
+    with pytest.raises(UserError, match="unknown activation 'tan'"):
+        b.activate(b.input, "tan")
     with pytest.raises(UserError, match="unknown function of arcs 'sun'"):
         b.reduce(b.source(b.input), "sun")
 

@@ -154,7 +154,7 @@ def test_labels_that_do_not_fit_are_refused(options, labels, says):
         (["task.class_weights=-1,2"], "none, balanced, or a number for each class"),
         (["task.metric=rmse"], "rmse is no metric of task.name = classes"),
         (["task.metrics=accuracy,r2"], "r2 is no metric"),
-        (["task.huber_delta=2"], "task.huber_delta is an option of task regression"),
+        (["task.huber_delta=2"], "task.huber_delta is an option of tasks regression"),
         (["task.name=regression", "task.huber_delta=2"], "no effect with task.loss = squared"),
         (["task.name=regression", "task.label_smoothing=0.1"], "an option of tasks? classes"),
         (["train.period=5"], "train.period is an option of schedule cosine"),

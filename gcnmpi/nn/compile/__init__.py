@@ -27,8 +27,9 @@ from gcnmpi.nn.operators import rule_of
 from gcnmpi.nn.operators.dense import Linear
 from gcnmpi.nn.operators.neighbours import Aggregate
 from gcnmpi.nn.program import Instruction, Program, Step, Value
-from gcnmpi.nn.tape import Tape
+from gcnmpi.nn.tape import NO_GRADIENT, Tape
 from gcnmpi.options.config import ModelConfig
+from partition.errors import UserError
 
 LOSS = Instruction("loss", lambda operator, binding, step: lambda epoch: None)
 """Stands for the loss, which is no operator, where lifetimes of values are looked at."""
@@ -176,7 +177,7 @@ def _compile(
         logits_grad=gradient,
         outputs=tuple(alias.get(i, i) for i in outputs),
         parameters=network.parameters,
-        weight_layers=_weight_layers(network, operators, places) | _of_decoder(network),
+        weight_layers=_weight_layers(network, operators, places, target) | _of_decoder(network),
         buffers=tuple(pool.buffers),
         training_buffers=memory,
         evaluation_buffers=evaluated,
@@ -192,6 +193,8 @@ def _differentiate(tape: Tape, logits: int) -> int:
     for number, operator in reversed([*enumerate(tape.operators)]):
         if number in tape.gradients and tape.wanted[number]:
             rule_of(operator).gradient(tape, number, tape.gradients[number])
+        elif operator.parameters and tape.wanted[number]:
+            tape.of_parameters(NO_GRADIENT, number, ())
     return first
 
 
@@ -209,15 +212,25 @@ def _without_dropout(steps: Sequence[Step]) -> tuple[list[Step], dict[int, int]]
 
 
 def _weight_layers(
-    network: Network, operators: Sequence[Operator], places: Sequence[Place]
+    network: Network, operators: Sequence[Operator], places: Sequence[Place], target: Target
 ) -> dict[str, int]:
-    """The number by which the scheme knows each weight's products."""
-    return {
-        name: places[number].layer
-        for number, operator in enumerate(operators)
-        for name in operator.parameters
-        if network.parameters[name].is_weight
-    }
+    """The number by which the scheme knows each weight's products.
+
+    A UserError if a weight is cut over ranks in another way where it is read again.
+    """
+    found: dict[str, int] = {}
+    layouts: dict[str, Hashable] = {}
+    for number, operator in enumerate(operators):
+        for name in operator.parameters:
+            if not network.parameters[name].is_weight:
+                continue
+            found[name], layout = places[number].layer, target.layout(places[number])
+            if layouts.setdefault(name, layout) != layout and not target.whole_rows:
+                raise UserError(
+                    f"{name} is read in several layers, and this scheme cuts weights by layers",
+                    "use scheme.name = p2p",
+                )
+    return found
 
 
 def _of_decoder(network: Network) -> dict[str, int]:

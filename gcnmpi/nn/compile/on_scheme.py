@@ -13,6 +13,7 @@ from gcnmpi.layout.runtime import Demand, Source
 from gcnmpi.nn.compile import Target, compile_network
 from gcnmpi.nn.network import Network
 from gcnmpi.nn.operator import Operator
+from gcnmpi.nn.operators import rule_of
 from gcnmpi.nn.operators.inserted import Move
 from gcnmpi.nn.operators.neighbours import Aggregate, MaxAggregate
 from gcnmpi.nn.operators.norms import BatchNorm
@@ -209,6 +210,15 @@ def _check_cuts(config: Config, entry: Entry) -> None:
         )
 
 
+def _regroups(network: Network) -> Operator | None:
+    """An operator whose columns are made of other columns of its inputs, where no weight is."""
+    for operator in network.operators:
+        widths = {network.operators[i].width for i in operator.inputs} | {operator.width}
+        if rule_of(operator.as_finish()).regroups and len(widths) > 1:
+            return operator
+    return None
+
+
 def program_on(
     network: Network, source: Source, config: Config, size: int, trains: bool = True
 ) -> tuple[Program, Demand]:
@@ -245,6 +255,12 @@ def program_on(
             f"{config.scheme.name!r} does not bring together",
             f"use scheme.name = {', '.join(able[:-1])} or {able[-1]}",
         )
+    if not forecast.whole_rows and (regrouping := _regroups(network)) is not None:
+        raise UserError(
+            f"model {config.model.name!r} takes columns apart ({regrouping.words}), which scheme "
+            f"{config.scheme.name!r} cuts over ranks",
+            "use scheme.name = p2p, bcast or replicated",
+        )
     if config.task.name == LINKS:
         _check_links(config, entry, program)
     if batches:
@@ -263,5 +279,6 @@ def program_on(
         )
     groups = program.needs_groups
     of_arcs = program.needs_entries or groups, groups, program.type, program.sums_groups
-    needs = program.needs_products, program.needs_halo, trains, *of_arcs
+    transposed = trains or program.transposes
+    needs = program.needs_products, program.needs_halo, transposed, *of_arcs
     return program, Demand(program.depth, *needs, batches=batches)

@@ -18,6 +18,8 @@ from gcnmpi.nn.operators import rule_of
 from gcnmpi.nn.operators.arcs import ArcInput
 from gcnmpi.nn.operators.dense import Linear
 from gcnmpi.nn.operators.inserted import Move
+from gcnmpi.schemes.operations import Operation
+from partition.errors import UserError
 
 
 def place(
@@ -39,6 +41,7 @@ def place(
         elif not inputs:
             after = Place(0)
         elif _gathers(operator):
+            _check_forward(operator, "this scheme moves matrices on from layer to layer")
             inputs = [at(i, Place(here.layer)) for i in inputs]
             after = Place(here.layer + 1, aggregated=True)
         elif isinstance(operator, Linear):
@@ -74,6 +77,8 @@ def narrow(
     of one of the operators ``sparse``, whose values are sparse matrices, has all rows. Rows of
     neighbours and of arcs are those of one layer; what is given of these is given to each.
     """
+    for operator in operators:
+        _check_forward(operator, "train.batches: each layer of a batch has fewer rows")
     layers = [0] * len(operators)  # relative to the last; an aggregate is one above what it reads
     for number in reversed(range(len(operators))):
         for at, i in enumerate(operators[number].inputs):
@@ -124,6 +129,15 @@ class _Laid:
                 move = value
             self._moved[key] = self.append(move, wanted)
         return self._moved[key]
+
+
+def _check_forward(operator: Operator, why: str) -> None:
+    """A UserError if an operator leads back from the rows of a layer to those of the one before."""
+    if rule_of(operator).forward.operation is Operation.AGGREGATE_T:
+        raise UserError(
+            f"{why}, and this network multiplies with M transposed",
+            "use scheme.name = p2p and all vertices at once",
+        )
 
 
 def _gathers(operator: Operator, at: int = 0) -> bool:

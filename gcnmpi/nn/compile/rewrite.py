@@ -17,6 +17,7 @@ from gcnmpi.nn.operators import rule_of
 from gcnmpi.nn.operators.arcs import ArcInput, WeighedSum
 from gcnmpi.nn.operators.degrees import ScaleByDegree
 from gcnmpi.nn.operators.dense import Features, Linear
+from gcnmpi.nn.operators.elementwise import Ones
 from gcnmpi.nn.operators.neighbours import Aggregate
 from gcnmpi.nn.operators.spaces import Expand, Source, Target
 from gcnmpi.options.config import ModelConfig
@@ -246,6 +247,7 @@ def constants(operators: Sequence[Operator], model: ModelConfig) -> list[bool]:
             found.append(not model.train_features)
             continue
         fixed = all(found[i] for i in operator.inputs) and not operator.parameters
+        fixed |= isinstance(operator, Ones)  # whatever its input is
         dropped = isinstance(operator, Finish) and operator.p > 0
         # A row for each arc is made again rather than kept, unless it is given.
         of_arcs = (operator.gives or rule_of(operator).gives) is Space.ENTRIES
@@ -263,6 +265,7 @@ def differentiated(
     found: list[bool] = []
     for operator in operators:
         trained = bool(operator.parameters) or any(found[i] for i in operator.inputs)
+        trained &= not rule_of(operator).stops
         found.append(model.train_features if isinstance(operator, Features) else trained)
     return found
 

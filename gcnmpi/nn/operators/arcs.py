@@ -228,7 +228,9 @@ RULES = {
         takes=((OWN, GROUPS), (WHOLE,)),
         gives=ENTRIES,
     ),
-    RowDots: Rule(ROW_DOTS, two_steps(SCALE_HEADS, SCALE_HEADS, gradient_first=True)),
-    ScaleHeads: Rule(SCALE_HEADS, two_steps(ROW_DOTS, SCALE_HEADS)),
-    HeadDots: Rule(HEAD_DOTS, _head_dots_gradient),
+    RowDots: Rule(
+        ROW_DOTS, two_steps(SCALE_HEADS, SCALE_HEADS, gradient_first=True), regroups=True
+    ),
+    ScaleHeads: Rule(SCALE_HEADS, two_steps(ROW_DOTS, SCALE_HEADS), regroups=True),
+    HeadDots: Rule(HEAD_DOTS, _head_dots_gradient, regroups=True),
 }

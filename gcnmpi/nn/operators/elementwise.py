@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import accumulate
+
+import numpy as np
 
 from gcnmpi.kernels.epilogues import KINDS
 from gcnmpi.nn.binding import Binding, Run
@@ -95,6 +99,38 @@ class Columns(Operator):
 
     first: int = 0
     told = "{first}"
+
+
+@dataclass(frozen=True)
+class Join(Operator):
+    """[x₁ | x₂ | …], the columns of all inputs side by side."""
+
+
+@dataclass(frozen=True)
+class StopGradient(Operator):
+    """x, which counts as given in the backward pass: its gradient goes no further."""
+
+    title = "stop gradient"
+
+
+@dataclass(frozen=True)
+class Ones(Operator):
+    """A column of ones with the rows of x, of which no number is looked at."""
+
+
+@dataclass(frozen=True)
+class Reciprocal(Operator):
+    """1/x, entry by entry; 0 where x is 0."""
+
+
+def _join_gradient(tape: Tape, number: int, gradient: int) -> None:
+    for part, x in enumerate(tape.operators[number].inputs):
+        if tape.wanted[x]:
+            tape.contribute(x, tape.step(JOIN_BACKWARD, number, (gradient,), like=x, part=part))
+
+
+def _stopped(tape: Tape, number: int, gradient: int) -> None:
+    """Nothing before it is told of its gradient."""
 
 
 def _add_gradient(tape: Tape, number: int, gradient: int) -> None:
@@ -227,6 +263,59 @@ def _columns_backward(columns: Columns, binding: Binding, step: Step) -> Run:
     return run
 
 
+def _join(join: Join, binding: Binding, step: Step) -> Run:
+    """Each input, copied to its columns."""
+    kernel, out = binding.kernel, binding.written(step)
+    parts = [(binding.array(x), out[:, some]) for x, some in _parts(binding, step.reads)]
+
+    def run(epoch: int) -> None:
+        for x, columns in parts:
+            kernel.copy(x, columns)
+
+    return run
+
+
+def _join_backward(join: Join, binding: Binding, step: Step) -> Run:
+    """The gradient's columns of one of the inputs."""
+    kernel, grad, out = binding.kernel, binding.read(step), binding.written(step)
+    some = _parts(binding, binding.program.operators[step.number].inputs)[step.part][1]
+    return lambda epoch: kernel.copy(grad[:, some], out)
+
+
+def _parts(binding: Binding, values: Sequence[int]) -> list[tuple[int, slice]]:
+    """Where the columns of each of some values are, if they stand side by side."""
+    stops = accumulate(binding.program.values[x].width for x in values)
+    widths = (binding.program.values[x].width for x in values)
+    parts = zip(values, stops, widths, strict=True)
+    return [(x, slice(stop - width, stop)) for x, stop, width in parts]
+
+
+def _copied(operator: Operator, binding: Binding, step: Step) -> Run:
+    """x as it is."""
+    kernel, x, out = binding.kernel, binding.read(step), binding.written(step)
+    return (lambda epoch: None) if x is out else (lambda epoch: kernel.copy(x, out))
+
+
+def _ones(ones: Ones, binding: Binding, step: Step) -> Run:
+    """A column of ones, made once if it stays."""
+    out = binding.written(step)
+    return lambda epoch: out.fill(1)
+
+
+def _reciprocal(operator: Reciprocal, binding: Binding, step: Step) -> Run:
+    """x/x², where x² is never 0."""
+    kernel, x, out = binding.kernel, binding.read(step), binding.written(step)
+    least = float(np.finfo(kernel.dtype).tiny)
+    return lambda epoch: kernel.copy(x / (x * x).clip(least), out)
+
+
+def _reciprocal_backward(operator: Reciprocal, binding: Binding, step: Step) -> Run:
+    """−g·y², from the value y."""
+    kernel, out = binding.kernel, binding.written(step)
+    grad, y = binding.read(step), binding.read(step, 1)
+    return lambda epoch: kernel.copy(grad * y * y * -1.0, out)
+
+
 def _mean_of_heads(mean: MeanOfHeads, binding: Binding, step: Step) -> Run:
     """The mean of equally wide groups of columns."""
     kernel, x, out = binding.kernel, binding.read(step), binding.written(step)
@@ -250,14 +339,26 @@ ACTIVATE = Instruction("activate", _activate, passes=2)
 ACTIVATE_BACKWARD = Instruction("activate_backward", _activate_backward, passes=3)
 COLUMNS = Instruction("columns", _columns, passes=2)
 COLUMNS_BACKWARD = Instruction("columns_backward", _columns_backward, passes=2)
+JOIN = Instruction("join", _join, passes=2)
+JOIN_BACKWARD = Instruction("join_backward", _join_backward, passes=2)
+STOP_GRADIENT = Instruction("stop_gradient", _copied, passes=2, in_place=True)
+ONES = Instruction("ones", _ones, passes=1)
+RECIPROCAL = Instruction("reciprocal", _reciprocal, passes=2)
+RECIPROCAL_BACKWARD = Instruction("reciprocal_backward", _reciprocal_backward, passes=3)
 MEAN_OF_HEADS = Instruction("mean_of_heads", _mean_of_heads, passes=2)
 MEAN_OF_HEADS_BACKWARD = Instruction("mean_of_heads_backward", _mean_of_heads_backward, passes=2)
 
 RULES = {
     Activate: Rule(ACTIVATE, _activate_gradient),
     Add: Rule(ADD, _add_gradient, commutes=True, keeps_shifts=True),
-    Columns: Rule(COLUMNS, one_step(COLUMNS_BACKWARD), keeps_shifts=True),
+    Columns: Rule(COLUMNS, one_step(COLUMNS_BACKWARD), keeps_shifts=True, regroups=True),
+    Join: Rule(JOIN, _join_gradient, keeps_shifts=True, regroups=True),
     Maximum: Rule(MAXIMUM, _maximum_gradient),
-    MeanOfHeads: Rule(MEAN_OF_HEADS, one_step(MEAN_OF_HEADS_BACKWARD), keeps_shifts=True),
+    MeanOfHeads: Rule(
+        MEAN_OF_HEADS, one_step(MEAN_OF_HEADS_BACKWARD), keeps_shifts=True, regroups=True
+    ),
+    Ones: Rule(ONES, _stopped, stops=True, ends_shifts=True, regroups=True),
+    Reciprocal: Rule(RECIPROCAL, one_step(RECIPROCAL_BACKWARD, reads_value=True)),
     Scale: Rule(SCALE, _scale_gradient, commutes=True, keeps_shifts=True),
+    StopGradient: Rule(STOP_GRADIENT, _stopped, stops=True, keeps_shifts=True),
 }

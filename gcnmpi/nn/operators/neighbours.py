@@ -48,6 +48,13 @@ class Aggregate(Operator):
 
 
 @dataclass(frozen=True)
+class AggregateT(Operator):
+    """Each row is the weighted sum of the rows that it is a neighbour of, Mᵀ·x."""
+
+    title = "aggregate transposed"
+
+
+@dataclass(frozen=True)
 class MaxAggregate(Operator):
     """y[i, c] = max over j in N(i) of x[j, c]; 0 in rows without entries.
 
@@ -113,8 +120,8 @@ def _attend_v2_gradient(tape: Tape, number: int, gradient: int) -> None:
     tape.contribute(source, tape.step(ATTEND_V2_SOURCE, number, (gradient,), like=source))
 
 
-def _aggregate(aggregate: Aggregate, binding: Binding, step: Step) -> Run:
-    """Forward M·x, backward Mᵀ·g."""
+def _aggregate(aggregate: Operator, binding: Binding, step: Step) -> Run:
+    """M·x, or Mᵀ·x: each is the other's gradient."""
     scheme, k, epilogue = binding.scheme, step.k, binding.epilogue(step)
     multiply = scheme.aggregate if step.instruction is AGGREGATE else scheme.aggregate_t
     x, out = binding.matrix(step.reads[0]), binding.written(step)
@@ -342,6 +349,7 @@ ATTEND_V2_SOURCE = Instruction("attend_v2_source", _attend_v2_source, Operation.
 
 RULES = {
     Aggregate: Rule(AGGREGATE, one_step(AGGREGATE_T), commutes=True),
+    AggregateT: Rule(AGGREGATE_T, one_step(AGGREGATE)),
     Attend: Rule(ATTEND, one_step(ATTEND_BACKWARD, reads_input=True, reads_value=True)),
     AttendV2: Rule(ATTEND_V2, _attend_v2_gradient),
     MaxAggregate: Rule(MAX_AGGREGATE, one_step(MAX_AGGREGATE_BACKWARD)),

@@ -1,0 +1,49 @@
+"""Frames over time: their columns, and what options of them do not go together."""
+
+import pytest
+
+from gcnmpi.options.config import from_table
+from gcnmpi.options.frames import Frames, frames_of
+from gcnmpi.options.task import SAMPLES, TASKS
+from partition.errors import UserError
+
+
+def task_of(**options):
+    return from_table({"task": {"name": "samples", **options}}).task
+
+
+def test_the_columns_of_features_and_outputs():
+    frames = frames_of(task_of(history=3, rollout=4, predicted=2), 6, 5)
+    assert frames == Frames(6, 5, 2, history=3, rollout=4)
+    assert (frames.features, frames.outputs, frames.given) == (6 + 15 + 9, 8, 3)
+    assert (frames.step.features, frames.step.outputs) == (21, 2)
+    several = frames_of(task_of(history=2, horizon=12), 0, 1)
+    assert (several.features, several.outputs) == (2, 12)
+
+
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        ({"horizon": 2, "rollout": 2}, "one frame at once"),
+        ({"rollout_gradient": "last"}, "applied once"),
+        ({"on": "arcs"}, "vertices"),
+        ({"history": 0}, "task.history"),
+    ],
+    ids=str,
+)
+def test_options_that_do_not_go_together_are_one_line(options, told):
+    with pytest.raises(UserError, match=told):
+        task_of(**options)
+
+
+def test_more_predicted_columns_than_a_frame_has():
+    with pytest.raises(UserError, match="a frame has 2 columns"):
+        frames_of(task_of(predicted=3), 0, 2)
+
+
+def test_a_folder_without_samples_is_told_so(tmp_path):
+    class Folder:
+        path = tmp_path
+
+    with pytest.raises(UserError, match="has no samples"):
+        TASKS.get(SAMPLES).labels(Folder(), task_of())

@@ -1,0 +1,222 @@
+"""Networks that read parameters several times, and rollouts: in one process, against the oracle."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from small_arcs import ARC_D, CLASSES, D, N, SmallRun
+
+from gcnmpi.nn.compile import Target, compile_network
+from gcnmpi.nn.describe import matrix_of, network_of
+from gcnmpi.nn.network import Builder
+from gcnmpi.nn.operator import AT_A_TIME
+from gcnmpi.nn.operators.elementwise import Drop, StopGradient
+from gcnmpi.nn.rollout import rolled_out
+from gcnmpi.options.config import from_table
+from gcnmpi.options.frames import Frames
+from gcnmpi.proof.arcs import arcs_of, rows_of
+from gcnmpi.proof.passes import ArcRows, Pass
+from gcnmpi.proof.rules import RULES
+from partition.errors import UserError
+from partition.graph.graph import Graph
+
+FRAMES = Frames(1, 2, 1, history=2, rollout=3)  # as wide as the features, of which 2 are given
+PLAIN = Frames(0, D, D, rollout=3)
+
+
+def model_of(**options):
+    return from_table({"model": options}).model
+
+
+def rollout(frames, **options):
+    return network_of(model_of(**options), 0, 0, ARC_D, frames=frames)
+
+
+def twice():
+    """All that has parameters, two times; the second time on the first one's result."""
+    b = Builder(D, ARC_D)
+    x = b.drop(b.input, 0.3, 0)
+    with b.shared():
+        for time in range(2):
+            x = b.linear(x, D, "lin", bias=True)
+            x = b.activate(b.batch_norm(x, "norm"), "prelu", "slope")
+            y = b.attend(b.linear(x, D, "lin_att", init="glorot"), "att", 1)
+            y = b.drop(y, 0.4, 1 + time)
+            y = b.layer_norm(b.scale(b.add(y, b.aggregate(x)), 0.5, "eps", 0.25), "layer")
+            parts = [b.source(y), b.target(y), b.arc_features()]
+            x = b.add(b.reduce(b.linear_of_all(parts, D, "arcs", bias=True), "sum"), x)
+    b.output(b.linear(x, CLASSES, "out", bias=True))
+    return b.build()
+
+
+def directions():
+    """Both directions of M, rows of sums 1; what stops, and what is joined."""
+    b = Builder(D)
+    ones = b.ones(b.input)
+    into, out = (b.reciprocal(made) for made in (b.aggregate(ones), b.aggregate_t(ones)))
+    x, parts = b.linear(b.input, 4, "first", bias=True), []
+    with b.shared():
+        for _ in range(2):
+            x = b.activate(b.linear(x, 4, "lin", bias=True), "tanh")
+            parts += [b.scale_heads(into, b.aggregate(x)), b.scale_heads(out, b.aggregate_t(x))]
+            x = b.mix(b.activate(b.join([b.columns(x, 2, 2), b.columns(x, 0, 2)]), "sigmoid"), x, x)
+    stopped = b.stop_gradient(b.linear(b.input, 3, "unlearnt", bias=True))
+    b.output(b.linear(b.join([*parts, stopped, b.reciprocal(x)]), CLASSES, "out"))
+    return b.build()
+
+
+CASES = {
+    "twice": twice,
+    "directions": directions,
+    "rollout": lambda: rollout(PLAIN, name="gcn", hidden=[6], norm="batch", dropout=0.4),
+    "rollout of frames": lambda: rollout(FRAMES, name="sage", hidden=[4], dropout=0.3),
+    "rollout of differences": lambda: rollout(
+        replace(FRAMES, difference=True, rollout_gradient="last"), name="gcn", hidden=[4]
+    ),
+    "differences": lambda: rollout(
+        Frames(1, 2, 1, history=2, horizon=3, difference=True), name="gcn", hidden=[4]
+    ),
+    "rollout of arcs": lambda: rollout(PLAIN, name="mgn", hidden=[4, 4]),
+    "rollout of attention": lambda: rollout(
+        PLAIN, name="gat", hidden=[4], heads=2, attention_dropout=0.4, arc_features=True
+    ),
+}  # fmt: skip
+
+
+def run_of(case, **options):
+    loops = case == "rollout of attention"
+    settings = {"name": "gat" if loops else "mgn", "hidden": [4]}  # which say what M is
+    run = SmallRun(settings, network=CASES[case](), **options)
+    columns = run.network.widths[0]
+    assert columns == D or columns == FRAMES.features
+    return run
+
+
+def of_oracle(run):
+    """Loss, gradient and moments of a training pass."""
+    order = np.lexsort((run.targets, run.sources))
+    starts = np.searchsorted(run.sources[order], np.arange(N + 1))
+    graph = Graph(starts, run.targets[order].astype(np.int32))
+    arcs = ArcRows.of(graph, "in", matrix_of(run.config.model)[1], run.attributes[order])
+    weights = {name: run.model.parameters[name].copy() for name in run.network.parameters}
+    facts = run.matrix, arcs, run.config.train.seed, 1, {}
+    values, backwards, spaces = [run.x], [None], ["vertices"]
+    for operator in run.network.operators[1:]:
+        given = [spaces[i] for i in operator.inputs]
+        spaces.append(rows_of(operator, given))
+        keys = arcs.keys if spaces[-1] == "arcs" else None
+        state = replace(Pass(*facts, keys=keys), arcs=arcs_of(operator, arcs, [*given, spaces[-1]]))
+        inputs = [values[i] for i in operator.inputs]
+        value, backward = RULES[type(operator)](operator, inputs, weights, state)
+        values.append(value)
+        backwards.append(backward)
+    grads = [*(0 * value for value in values[:-1]), run.grad]
+    gradient = {name: 0 * array for name, array in weights.items()}
+    for number in range(len(values) - 1, 0, -1):
+        shares, of_parameters = backwards[number](grads[number])
+        for source, share in zip(run.network.operators[number].inputs, shares, strict=True):
+            grads[source] = grads[source] + share
+        for name, share in of_parameters.items():
+            gradient[name] = gradient[name] + share
+    return float((values[-1] * run.grad).sum()), gradient, facts[-1]
+
+
+@pytest.mark.parametrize("kernel", ["scipy", "native"])
+@pytest.mark.parametrize("case", CASES)
+def test_the_oracle_gives_the_same(case, kernel):
+    run = run_of(case, kernel=kernel)
+    run.model.gradients.flat[...] = np.nan  # of which nothing must be left
+    loss, gradient, moments = of_oracle(run)
+    assert run.loss() == pytest.approx(loss, rel=1e-12)
+    for name, array in moments.items():
+        np.testing.assert_allclose(run.model.parameters[name], array, rtol=1e-12, err_msg=name)
+    run.gradient()
+    for name, parameter in run.network.parameters.items():
+        if parameter.trained:
+            found = run.model.gradients[name]
+            np.testing.assert_allclose(found, gradient[name], 1e-10, 1e-11, err_msg=name)
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_gradients_by_finite_differences(case):
+    """Along a direction of all parameters; without what counts as given it is another number."""
+    run = run_of(case)
+    stopped = any(isinstance(one, StopGradient) for one in run.network.operators)
+    found, values = run.gradient(), run.model.parameters.flat
+    step, before = np.random.default_rng(2).normal(size=values.shape), values.copy()
+    for name, places in run.model.parameters.slices.items():
+        step[places] *= run.network.parameters[name].trained
+    ends = []
+    for change in (1e-6, -1e-6):
+        values[...] = before + change * step
+        ends.append(run.loss())
+    slope = (ends[0] - ends[1]) / 2e-6
+    assert (slope == pytest.approx(found @ step, rel=1e-6)) != stopped
+
+
+@pytest.mark.parametrize("case", ["twice", "rollout of arcs"])
+def test_rows_of_arcs_that_are_made_again_give_the_same_bits(case, monkeypatch):
+    whole = run_of(case).gradient()
+    monkeypatch.setattr("gcnmpi.nn.slices.ARCS_AT_ONCE", 7)  # in several slices
+    kept, *others = (run_of(case, recomputes=recomputes).gradient() for recomputes in (0, 1, 2, 9))
+    np.testing.assert_allclose(kept, whole, rtol=1e-11, atol=1e-12)
+    assert all(np.array_equal(kept, other) for other in others)
+
+
+def test_a_rollout_of_one_step_is_the_network():
+    network = network_of(model_of(hidden=[4]), D, CLASSES)
+    assert rolled_out(network, Frames(0, D, CLASSES)) is network
+
+
+def test_a_rollout_by_a_loop():
+    """Without dropout: each step is the network itself, on frames that are put together by hand."""
+    frames = replace(FRAMES, difference=True)
+    settings = {"name": "sage", "hidden": [4]}
+    run = SmallRun(settings, network=rollout(frames, **settings))
+    of_step = replace(frames.step, difference=False)
+    step = rollout(of_step, **settings)
+    static, given, window = run.x[:, :1], run.x[:, 5:], [run.x[:, 1:3], run.x[:, 3:5]]
+    expected = []
+    for number in range(3):
+        alone = SmallRun(settings, network=step, x=np.hstack([static, *window]))
+        alone.model.parameters.flat[...] = run.model.parameters.flat
+        last = window[-1][:, :1] + alone.model.forward()
+        expected.append(last)
+        window = [window[1], np.hstack([last, given[:, number : number + 1]])]
+    np.testing.assert_allclose(run.model.forward(), np.hstack(expected), rtol=1e-12)
+
+
+def test_steps_drop_other_entries_and_share_what_arcs_alone_give():
+    network = rollout(PLAIN, name="mgn", hidden=[4], dropout=0.3)
+    streams = [one.stream for one in network.operators if isinstance(one, Drop)]
+    assert streams == [1, 1 + AT_A_TIME, 1 + 2 * AT_A_TIME]
+    reads = [name for one in network.operators for name in one.parameters]
+    assert reads.count("edge_encoder.model.0.weight.0") == 1
+    assert reads.count("node_encoder.model.0.weight.0") == 3
+    assert list(network.parameters) == list(
+        network_of(model_of(name="mgn", hidden=[4]), D, D, ARC_D).parameters
+    )
+
+
+def test_a_layer_that_is_written_again_has_the_same_shape():
+    b = Builder(4)
+    with b.shared():
+        b.linear(b.input, 3, "lin")
+        with pytest.raises(UserError, match="is of shape"):
+            b.linear(b.input, 2, "lin")
+    with pytest.raises(ValueError, match=r"two parameters are called lin\.weight"):
+        b.linear(b.input, 3, "lin")
+
+
+def test_a_weight_that_is_cut_by_layers_is_read_in_one():
+    b = Builder(4)
+    with b.shared():
+        x = b.linear(b.aggregate(b.input), 4, "lin")
+        b.output(b.linear(b.aggregate(x), 4, "lin"))
+    target = Target(("aggregate",), lambda place: place.layer % 3, whole_rows=False)
+    with pytest.raises(UserError, match=r"lin\.weight is read in several layers"):
+        compile_network(b.build(), target, model_of())
+    b = Builder(4)
+    b.output(b.aggregate_t(b.input))
+    with pytest.raises(UserError, match="M transposed"):
+        compile_network(b.build(), target, model_of())
