@@ -424,7 +424,7 @@ class RowBatches:
         return part.counts
 
     def rows(self, part: Batch, place: Place) -> np.ndarray:
-        """Those of Hᵏ; at the end, of H⁰, rows of others that the rank keeps."""
+        """The rows of Hᵏ; at the end, of H⁰, rows of others that the rank keeps."""
         return part.rows[: part.counts[part.number(place.layer)]]
 
     def rows_of_all(self, part: Batch, sums: np.ndarray, place: Place) -> int:

@@ -132,7 +132,7 @@ class TileBatches:
         return self._grid.counts(part.chosen)
 
     def rows(self, part: TileBatch, place: Place) -> np.ndarray:
-        """Those of the rank's piece at a place."""
+        """Rows of the rank's piece at a place."""
         return self._grid.own(part.chosen, place)
 
     def rows_of_all(self, part: TileBatch, sums: np.ndarray, place: Place) -> int:

@@ -323,7 +323,7 @@ class Summa(CutRows, WholeWeights):
         return self._layout.counts(positions)
 
     def total(self, counts: np.ndarray) -> int:
-        """Of all units."""
+        """The rows of all units."""
         return int(counts.sum())
 
     def of_batch(
