@@ -75,7 +75,7 @@ def temporal(name: str) -> ModuleType:
 @click.option("--ranks", default="0,1,2,4", help="0: the oracle.")
 @click.option("--only", multiple=True, default=[""], help="Cases whose name begins so.")
 def main(ranks: str, only: tuple[str, ...]) -> None:
-    """Compare all cases."""
+    """Compare all cases that are asked for, on each number of ranks."""
     torch.set_default_dtype(torch.float64)
     agree, counts = True, [*map(int, ranks.split(","))]
     with tempfile.TemporaryDirectory() as scratch:
@@ -174,7 +174,7 @@ class Recurrent(Module):
         self.linear = Linear(cell.out_channels, outputs)
 
     def forward(self, x: Tensor, edges: Tensor, weight: Tensor, of_arcs: Tensor) -> Tensor:
-        """All predicted frames."""
+        """The predicted frames side by side, of all vertices."""
         h = None
         for frame in frames_of(x, self.frames):
             h = self.recurrent(frame, edges, weight, h)
@@ -219,7 +219,7 @@ class Stgcn(Module):
         self.linear = Linear(d_in, outputs)
 
     def forward(self, x: Tensor, edges: Tensor, weight: Tensor, of_arcs: Tensor) -> Tensor:
-        """All predicted frames."""
+        """The predicted frames side by side, of all vertices."""
         y = torch.stack(frames_of(x, self.frames))[None]
         for block, norm in zip(self.blocks, self.norms, strict=True):
             y = torch.stack([norm(frame) for frame in block(y, edges, weight)[0]])[None]
@@ -234,15 +234,15 @@ class Rolled(Module):
         self.network, self.frames, self.call = network, frames, call
 
     def state_dict(self, *args: Any, **kwargs: Any) -> Any:
-        """That of the network."""
+        """The weights of the network, by their names."""
         return self.network.state_dict(*args, **kwargs)
 
     def load_state_dict(self, *args: Any, **kwargs: Any) -> Any:
-        """The inverse."""
+        """Weights into the network, which must have their names."""
         return self.network.load_state_dict(*args, **kwargs)
 
     def named_parameters(self, *args: Any, **kwargs: Any) -> Any:
-        """Those of the network."""
+        """The parameters of the network, by their names."""
         return self.network.named_parameters(*args, **kwargs)
 
     def forward(self, x: Tensor, *graph: Tensor) -> Tensor:

@@ -153,7 +153,7 @@ def told(setting, stack, scheme, mode):
 
 
 def modes(scheme):
-    return MODES if SCHEMES.get(scheme).cuts_batches else MODES[:2]
+    return MODES if SCHEMES.get(scheme).asks_for_rows else MODES[:2]
 
 
 def file_of(*names):
