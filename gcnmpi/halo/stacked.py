@@ -6,7 +6,7 @@ A matrix of some space has for each row of that space a row for each sample, one
     vertex 7, sample 1    d numbers  │ the same memory: one row of vertex 7,
     vertex 7, sample 2    d numbers  ┘ 3·d numbers
 
-What works row by row takes the first form, what multiplies with M, or exchanges rows, the second
+Operations on single rows take the first form, products with M and exchanges of rows the second
 one: a message has the rows of all samples, and an entry of M is read once for all of them. Only
 operations that go over single entries are told of a pattern that has them once for each sample.
 """

@@ -9,7 +9,6 @@ from gcnmpi.layout.place import Incidence, Place, Space
 from gcnmpi.nn.program import INPUT, Program, Value
 from gcnmpi.planner import memory
 from gcnmpi.planner.case import Case
-from gcnmpi.schemes.forecast import Facts
 from gcnmpi.schemes.sampled_forecast import BatchForecast, BatchSizes
 from gcnmpi.schemes.sampling import BY_ID_AT_ONCE, draws_by_id
 from partition.graph.batch_metrics import row_bytes, rows_within
@@ -36,7 +35,7 @@ def batch_memory(case: Case, cases: Sequence[Case], sampler: Sampler) -> int:
     """
 
     def needs(rank: int) -> int:
-        trains = _cut_from(case, rank, _of_batch(cases[0]).facts, sampler)
+        trains = _cut_from(case, rank, cases[0], sampler)
         trains += _evaluation(case, rank) + memory.state_memory(case, rank)
         trains += _kept(case, rank) + max(_batch(one, rank, sampler) for one in cases)
         kept = memory.matrix_memory(case, rank) + max(memory.features_memory(case, rank), trains)
@@ -47,18 +46,17 @@ def batch_memory(case: Case, cases: Sequence[Case], sampler: Sampler) -> int:
 
 def sizes_of(case: Case) -> BatchSizes:
     """The sizes of the batch that a case is one of."""
-    return _of_batch(case).sizes
-
-
-def _of_batch(case: Case) -> BatchForecast:
     assert isinstance(case.forecast, BatchForecast)
-    return case.forecast
+    return case.forecast.sizes
 
 
-def _cut_from(case: Case, rank: int, facts: Facts, sampler: Sampler) -> int:
+def _cut_from(case: Case, rank: int, batch: Case, sampler: Sampler) -> int:
     """M as batches are cut from it, beside that of the products, and numbers of its rows."""
+    one, facts = INDEX_BYTES + case.work.itemsize, batch.forecast.facts
+    if not isinstance(batch.forecast, BatchForecast):
+        sides = sum(case.rows(rank, Place(k)) for k in range(facts.depth + 1))
+        return OWN_ROW * sides + one * case.forecast.entries(rank)
     own, columns, entries = case.arcs(rank)
-    one = INDEX_BYTES + case.work.itemsize
     held = OWN_ROW * own + HALO_ROW * (columns - own)
     if case.size > 1:  # products have own columns and those of others apart
         held += entries * one * (1 if facts.folds or facts.one_tile else 2)
@@ -86,14 +84,18 @@ def _evaluation(case: Case, rank: int) -> int:
 
 def _batch(case: Case, rank: int, sampler: Sampler) -> int:
     """Matrices of the passes, and of all layers with those that were cut before."""
-    itemsize, sizes, held = case.work.itemsize, sizes_of(case), training_held(case.program)
+    itemsize, held = case.work.itemsize, training_held(case.program)
+    matrices = memory.passes_memory(case, rank, case.steps, held) + memory.loss_memory(case, rank)
+    one = INDEX_BYTES + itemsize
+    if not isinstance(case.forecast, BatchForecast):
+        return matrices + (AT_ONCE + 1) * case.forecast.entries(rank) * one
+    sizes = sizes_of(case)
     entries = sum(layer.nnz[rank] for layer in sizes.layers)
     copies = AT_ONCE + 1 + (case.size > 1)  # and transposed, and own columns apart
     hashed = sizes.looked_at[0][rank] if sampler.rule(1, 0, 0) is None else 0
     return (
-        memory.passes_memory(case, rank, case.steps, held)
-        + memory.loss_memory(case, rank)
-        + copies * entries * (INDEX_BYTES + itemsize)
+        matrices
+        + copies * entries * one
         + HASHED_ENTRY * hashed
         + sum(_arcs(case, rank, k) for k in range(1, 1 + len(sizes.groups)))
     )

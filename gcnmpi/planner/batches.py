@@ -35,12 +35,13 @@ from gcnmpi.nn.compile.on_scheme import batch_program, check_batches, told_apart
 from gcnmpi.nn.network import Network
 from gcnmpi.nn.program import INPUT
 from gcnmpi.options.config import Config
+from gcnmpi.options.scheme import SCHEMES
 from gcnmpi.options.train import batches_of, sampler_of
 from gcnmpi.planner.batch_memory import batch_memory, sizes_of
 from gcnmpi.planner.case import Case
 from gcnmpi.planner.costmodel import Cost, cost_of, evaluation_seconds, step_seconds
 from gcnmpi.schemes.forecast import Span, make_facts
-from gcnmpi.schemes.sampled_forecast import BatchForecast, BatchSizes, busiest
+from gcnmpi.schemes.sampled_forecast import BatchForecast, BatchSizes, TileSizes, busiest
 from partition.graph.batch_metrics import (
     Drawn,
     draw_batch,
@@ -111,6 +112,13 @@ class DrawnBatches:
             found.append(BatchSizes(first, layers, looked_at, self.sampler.layered, groups))
         return found
 
+    def tile_sizes(self) -> list[TileSizes]:
+        """The sizes of each batch where tiles are cut, with a full diagonal of M."""
+        return [
+            TileSizes(len(drawn.first), len(drawn.patterns[0].rows) + len(drawn.first))
+            for drawn in self.drawn
+        ]
+
 
 def draw_batches(
     stored: StoredGraph, config: Config, network: Network, direction: str
@@ -148,8 +156,35 @@ def draw_batches(
     return DrawnBatches(sampler, tuple(weights), drawn, trains, looked_at, direction, seen, rows)
 
 
-def batch_cases(case: Case, source: Source, batches: Sequence[BatchSizes]) -> list[Case]:
+def tile_cases(case: Case, batches: Sequence[TileSizes]) -> list[Case]:
+    """The case of each batch of a scheme of tiles: the same scheme on fewer rows and entries.
+
+    Blocks are as large as they are on average.
+    """
+    scheme, facts = case.work.config.scheme, case.forecast.facts
+    entry, found = SCHEMES.get(scheme.name), []
+    for sizes in batches:
+        metrics = None
+        if facts.metrics is not None:
+            bounds = np.cumsum([0, *facts.metrics["rows"]]) * sizes.rows // facts.n
+            metrics = {"rows": np.diff(bounds).tolist()}
+        smaller = replace(facts, n=sizes.rows, entries=sizes.entries, metrics=metrics)
+        forecast = entry.forecast(scheme, case.size, smaller)
+        work = replace(case.work, n=sizes.rows, distances=None)
+        found.append(replace(case, forecast=forecast, work=work))
+    return found
+
+
+def batch_cases(
+    case: Case, source: Source, batches: Sequence[BatchSizes] | Sequence[TileSizes]
+) -> list[Case]:
     """The case of each batch for the cost model, from the case of full batches."""
+    tiles = [sizes for sizes in batches if isinstance(sizes, TileSizes)]
+    rows = [sizes for sizes in batches if isinstance(sizes, BatchSizes)]
+    return tile_cases(case, tiles) if tiles else _row_cases(case, source, rows)
+
+
+def _row_cases(case: Case, source: Source, batches: Sequence[BatchSizes]) -> list[Case]:
     config, layered = case.work.config, batches[0].layered
     program, work = case.program, case.work
     if layered:  # seeds train, all of them
@@ -169,7 +204,7 @@ def predict_batches(case: Case, cases: Sequence[Case], drawn: DrawnBatches) -> C
     phases: Counter[str] = Counter()
     moved: dict[int, Counter[str]] = {rank: Counter() for rank in cases[0].forecast.ranks()}
     for one, weight, trains in zip(cases, drawn.weights, drawn.trains, strict=True):
-        seconds, volumes = step_seconds(one) if trains else ({}, {})
+        seconds, volumes = step_seconds(one, list(moved)) if trains else ({}, {})
         if trains:
             seconds["bind"] = one.machine.batch_step * (len(one.steps) + BESIDE)
             seconds["passes"] += max(_features_seconds(one, rank) for rank in moved)
@@ -211,6 +246,8 @@ def _hidden_seconds(one: Case, seconds: Mapping[str, float], batches: int) -> fl
 
 def _sample_seconds(case: Case, one: Case, sampler: Sampler, rank: int) -> float:
     """Seconds of drawing a batch on a rank, of cutting it, and of asking for rows of others."""
+    if not isinstance(one.forecast, BatchForecast):
+        return _tile_seconds(case, one, sampler, rank)
     machine, sizes = one.machine, sizes_of(one)
     own = case.rows(rank, Place(0))
     # Each epoch numbers the batches of own rows, and each batch looks for its own.
@@ -230,3 +267,17 @@ def _sample_seconds(case: Case, one: Case, sampler: Sampler, rank: int) -> float
             seconds += machine.transfer_seconds(asked, span, one.ranks_per_node)
     counts = 8 * (3 + len(sizes.layers))
     return seconds + machine.all_reduce_seconds(counts, one.size, one.ranks_per_node)
+
+
+def _tile_seconds(case: Case, one: Case, sampler: Sampler, rank: int) -> float:
+    """Seconds of cutting a batch out of tiles, and of the sum that says how large its blocks are.
+
+    Each epoch hashes the vertices of the sides of the tiles, which are the rows of H⁰, H¹ …; each
+    batch reads the entries of its rows of the tiles.
+    """
+    machine, share = one.machine, one.work.n / case.work.n
+    sides = sum(case.rows(rank, Place(k)) for k in range(case.forecast.facts.depth + 1))
+    looked_at, kept = share * case.forecast.entries(rank), one.forecast.entries(rank)
+    seconds = machine.hashed_entry * sides / sampler.batches + machine.batch_hop
+    seconds += machine.read_entry * looked_at + machine.drawn_entry * kept
+    return seconds + machine.all_reduce_seconds(8 * (2 + one.size), one.size, one.ranks_per_node)

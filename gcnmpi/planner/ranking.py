@@ -22,7 +22,13 @@ from gcnmpi.options.settings import chosen
 from gcnmpi.options.task import LINKS
 from gcnmpi.options.train import AGAIN, KEPT, STATES, batches_of, fixed_memory
 from gcnmpi.planner.batch_memory import batch_memory
-from gcnmpi.planner.batches import DrawnBatches, batch_cases, draw_batches, predict_batches
+from gcnmpi.planner.batches import (
+    DrawnBatches,
+    batch_cases,
+    draw_batches,
+    predict_batches,
+    tile_cases,
+)
 from gcnmpi.planner.case import Case, Workload, workload
 from gcnmpi.planner.costmodel import Cost, predict
 from gcnmpi.planner.links import DrawnPairs, draw_pairs, link_memory, predict_links
@@ -171,6 +177,8 @@ class Setting:
 
     def _batch_cases(self, case: Case, candidate: Candidate) -> list[Case]:
         assert self.batches is not None
+        if not SCHEMES.get(candidate.scheme.name).asks_for_rows:
+            return tile_cases(case, self.batches.tile_sizes())
         sizes = self.batches.sizes(self._parts(case, candidate), case.size)
         return batch_cases(case, Source(self.stored, candidate.partition, self.direction), sizes)
 

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from typing import Any, Protocol, TypeVar, cast
 
 import numpy as np
 
@@ -13,7 +14,7 @@ from gcnmpi.core.volume import NOTHING, Volume
 from gcnmpi.kernels.interface.kernel import Array
 from gcnmpi.layout.place import Place
 from gcnmpi.mpi.ahead import InTurn, Work, done_now
-from gcnmpi.mpi.comm import Request, agreed
+from gcnmpi.mpi.comm import Comm, Request, agreed
 from gcnmpi.mpi.reduction import start_sum
 from gcnmpi.nn.compile.on_scheme import batched, hops_of, told_apart
 from gcnmpi.nn.model import Passes
@@ -25,7 +26,8 @@ from gcnmpi.run.kept_rows import KeptRows, keep_rows
 from gcnmpi.run.own_rows import own_types
 from gcnmpi.run.problem import TYPES, Problem, load_features, task_of
 from gcnmpi.run.step import BatchedStep
-from gcnmpi.schemes.operations import EXCHANGES
+from gcnmpi.schemes.interface import Scheme
+from gcnmpi.schemes.operations import EXCHANGES, Product
 from gcnmpi.schemes.row_scheme import Laid, RowScheme
 from gcnmpi.schemes.sampled import (
     Batch,
@@ -33,13 +35,48 @@ from gcnmpi.schemes.sampled import (
     Cuts,
     Cutter,
     Memory,
-    clusters_of,
-    numbered,
+    RowBatches,
     threads_ahead,
 )
-from gcnmpi.schemes.sampled_forecast import BatchSizes
+from gcnmpi.schemes.sampled_forecast import BatchSizes, TileSizes
+from gcnmpi.schemes.sampled_tiles import TileBatches, TileScheme
+from gcnmpi.schemes.sampling import clusters_of, numbered
 from partition.graph.batch_metrics import observed
 from partition.graph.metrics import Metrics
+from partition.graph.sampling import VertexSampler
+
+Part = TypeVar("Part")
+INPUTS = Place(0)
+
+
+class Batches(Protocol[Part]):
+    """A rank's rows of M, or its tiles, that batches are cut from.
+
+    Attributes
+    ----------
+    comm : Comm
+        Messages that draw a batch travel here.
+    """
+
+    comm: Comm
+
+    def of(self, epoch: int, batch: int) -> Work[Part]:
+        """Cut this rank's part of a batch of an epoch, one at a time."""
+
+    def counts(self, part: Part) -> Sequence[float] | np.ndarray:
+        """Numbers that are to be summed over ranks."""
+
+    def rows(self, part: Part, place: Place) -> np.ndarray:
+        """The rows of the batch among those that the rank has at a place, by number."""
+
+    def rows_of_all(self, part: Part, sums: np.ndarray, place: Place) -> int:
+        """How many rows a matrix at a place has on all ranks."""
+
+    def scheme(self, part: Part, sums: np.ndarray) -> Scheme:
+        """The scheme on which the batch is computed, and that of the batch before ends."""
+
+    def counted(self, part: Part) -> Mapping[str, int]:
+        """Numbers of the batch for the record."""
 
 
 @dataclass(frozen=True)
@@ -47,19 +84,19 @@ class _Facts:
     """The facts of a batch that all ranks agree on."""
 
     targets: Targets  # labels of its rows, and those that train
-    rows: Sequence[int]  # its rows on all ranks, as :attr:`Batch.counts` has those of one
+    sums: np.ndarray  # of what the ranks count
     share: float  # its share in the loss of the epoch; 0: nothing in it trains
     interrupted: bool  # whether a rank wants the epoch to be interrupted
 
 
-Drawn = tuple[Batch, _Facts]
+Drawn = tuple[Any, _Facts]
 
 
 class BatchStep(BatchedStep):
     """One epoch of training on mini-batches, which all ranks compute together.
 
     The batches and their dropout depend on global ids, the epoch and the number of the batch
-    only: the curve is the same for any number of ranks and any partition.
+    only: the curve is the same for any number of ranks, any partition and any grid.
 
     Parameters
     ----------
@@ -77,27 +114,22 @@ class BatchStep(BatchedStep):
         self._features = load_features(problem)
         super().__init__(problem, self._features, ("evaluation",))
         comm, config, stored = problem.runtime.comm, problem.config, problem.source.stored
-        self._laid = _laid(problem)
-        self._runtime = problem.runtime
-        index, seeds = numbered(
-            comm, self._laid.rows, self.targets.masks["train"], config.loading.max_bytes
-        )
+        laid = problem.scheme.laid if isinstance(problem.scheme, RowScheme) else None
+        index, seeds = np.zeros(0, np.int64), stored.manifest.n
+        if laid is not None:
+            train, max_bytes = self.targets.masks["train"], config.loading.max_bytes
+            index, seeds = numbered(comm, laid.rows, train, max_bytes)
         clusters = clusters_of(comm, stored, config.train)
         with agreed(comm):
             n, relations = stored.manifest.n, told_apart(problem.network, stored)
             self.sampler = sampler_of(config.train, n, seeds, clusters, relations)
             self._program = batched(config, self.sampler, problem.network, problem.program)
-            hops = hops_of(self._program)
-        steps = (*self._program.forward, *self._program.backward)
+        self._steps = (*self._program.forward, *self._program.backward)
         # The products that send rows: how wide these are, no batch changes.
-        every = products(self._program, steps, lambda place: 0)
+        every = products(self._program, self._steps, lambda place: 0)
         self._exchanged = [product for product in every if product[0] in EXCHANGES]
-        # The sampler decides on seeds, by their number among all seeds, or on all vertices.
-        candidates = index if self.sampler.layered else self._laid.plan.own
-        arcs = _scheme_of(problem).entries if self._program.needs_groups else None
-        self._cutter = Cutter(comm, self._laid, hops, config.loading.max_bytes, arcs)
-        self._cuts = Cuts(self._cutter, self.sampler, candidates)
-        self._memory, self._rows = Memory(problem.runtime.kernel), Memory(problem.runtime.kernel)
+        self._batches = self._cut_from(laid, index)
+        self._rows = Memory(problem.runtime.kernel)
         self._predicted = NOTHING
         self._counted: Counter[str] = Counter()
         self._kept: KeptRows | None = None
@@ -105,6 +137,20 @@ class BatchStep(BatchedStep):
             self._keep_rows()
         kernel, wanted = problem.runtime.kernel, config.train.draw_ahead
         self._in_turn: InTurn[Drawn] = InTurn(threads_ahead(comm, kernel, wanted))
+
+    def _cut_from(self, laid: Laid | None, index: np.ndarray) -> Batches[Any]:
+        """Tiles; or rows, of which ``index`` has the number of each among the seeds."""
+        problem, sampler, program = self._problem, self.sampler, self._program
+        runtime, config, scheme = problem.runtime, problem.config, problem.scheme
+        if laid is None:
+            assert isinstance(sampler, VertexSampler)
+            return TileBatches(runtime, cast(TileScheme, scheme), sampler)
+        # The sampler decides on seeds, by their number among all seeds, or on all vertices.
+        candidates = index if sampler.layered else laid.plan.own
+        arcs = scheme.entries if program.needs_groups else None  # type: ignore[attr-defined]
+        cutter = Cutter(runtime.comm, laid, hops_of(program), config.loading.max_bytes, arcs)
+        cuts = Cuts(cutter, sampler, candidates)
+        return RowBatches(runtime, config, laid, cutter, cuts, program.needs_halo)
 
     def predicted(self, epochs: int) -> Volume:
         """The volume of the epochs that were run, from the plans of their batches."""
@@ -120,15 +166,15 @@ class BatchStep(BatchedStep):
         kept = {"kept_rows": len(self._kept.places), "kept_bytes": self._kept.bytes}
         return dict(self._counted) | kept
 
-    def first(self, count: int) -> list[Batch]:
+    def first(self, count: int) -> list[Any]:
         """Draw the first batches of a run, at most so many; all ranks call it together."""
         numbers = range(min(count, self.sampler.batches))
-        return [done_now(self._cuts.of(1, batch)) for batch in numbers]
+        return [done_now(self._batches.of(1, batch)) for batch in numbers]
 
     @property
-    def row_sizes(self) -> np.ndarray:
-        """Entries of M in each of this rank's rows, or arcs."""
-        return self._cutter.row_sizes
+    def cut_from(self) -> Batches[Any]:
+        """The rows or tiles that batches are cut from."""
+        return self._batches
 
     @property
     def batches(self) -> int:
@@ -141,10 +187,9 @@ class BatchStep(BatchedStep):
         drawn, facts = self._drawn(epoch, batch, interrupt)
         self._counted["batches"] += 1
         if self._kept is not None:
-            self._counted["kept_rows_read"] += len(drawn.rows) - self._own(drawn)
-        for layer in drawn.layers:
-            self._counted["batch_rows_sent"] += layer.plan.nsend
-            self._counted["batch_messages_sent"] += len(layer.plan.send_peers)
+            rows = self._batches.rows(drawn, INPUTS)
+            self._counted["kept_rows_read"] += len(rows) - self._own(rows)
+        self._counted.update(self._batches.counted(drawn))
         number = (epoch - 1) * self.batches + batch + 1
         loss = facts.share * self._update_by(drawn, facts, number, lr) if facts.share else 0.0
         return loss, facts.interrupted
@@ -169,38 +214,37 @@ class BatchStep(BatchedStep):
 
     def _drawing(self, epoch: int, batch: int, interrupt: Callable[[], bool]) -> Work[Drawn]:
         """Draw a batch, and in one reduction find the facts that all ranks agree on."""
-        drawn = yield from self._cuts.of(epoch, batch)
-        targets, sampler = self.targets, self.sampler
-        seeds = drawn.rows[: drawn.counts[0]]
-        labels, mask = targets.labels[seeds], targets.masks["train"][seeds]
-        known = np.count_nonzero(mask) if labels.ndim == 1 else np.sum(~np.isnan(labels[mask]))
-        counts = np.array([known, 0, *drawn.counts], np.float64)
+        drawn = yield from self._batches.of(epoch, batch)
+        targets, sampler, place = self.targets, self.sampler, self._program.place
+        rows = self._batches.rows(drawn, place)
+        labels, mask = targets.labels[rows], targets.masks["train"][rows]
+        of_classes, block = labels.ndim == 1, self._problem.scheme.block(self.model.place, 0)
+        known = np.count_nonzero(mask) if of_classes else np.sum(~np.isnan(labels[mask]))
+        known *= block.counts_rows if of_classes else block.counts_entries
+        counts = np.array([known, 0, *self._batches.counts(drawn)], np.float64)
 
         def start() -> Request:
             counts[1] = interrupt()
-            return start_sum(self._cutter.comm, counts, self._problem.runtime.traffic)
+            return start_sum(self._batches.comm, counts, self._problem.runtime.traffic)
 
         yield start
-        known, interrupted, rows = int(counts[0]), counts[1] > 0, counts[2:].astype(int).tolist()
+        known, interrupted = int(counts[0]), counts[1] > 0
         # Of vertices, divided by the expected number of labels, the gradient has no bias.
         share = sampler.count(batch) / sampler.n
         divisor, every = share * targets.counts["train"], targets.counts["train"]
         if sampler.layered:
             share, divisor = known / every, known
         found = Targets(labels, {"train": mask}, {"train": divisor})
-        return drawn, _Facts(found, rows, share if known else 0.0, interrupted)
+        return drawn, _Facts(found, counts[2:], share if known else 0.0, interrupted)
 
-    def _update_by(self, drawn: Batch, facts: _Facts, number: int, lr: float) -> float:
+    def _update_by(self, drawn: Any, facts: _Facts, number: int, lr: float) -> float:
         """One update; returns the loss of the batch."""
         problem, model, kernel = self._problem, self.model, self._problem.runtime.kernel
         program, features = self._program, self._features_of(drawn)
-        scheme = BatchScheme(
-            self._runtime, problem.config, self._laid.facts, drawn, self._memory,
-            program.needs_halo,
-        )  # fmt: skip
+        scheme = self._batches.scheme(drawn, facts.sums)
         passes = Passes(
             scheme, kernel, program, problem.config.train.seed,
-            lambda place: facts.rows[drawn.number(place.layer)],
+            partial(self._batches.rows_of_all, drawn, facts.sums),
             features, model.parameters, model.gradients, ("training",), self._proceed,
             partial(self._given, scheme),
         )  # fmt: skip
@@ -214,64 +258,81 @@ class BatchStep(BatchedStep):
         flat = model.gradients.flat
         loss = self._sum(loss, flat[model.gradients.shared])
         self._update(flat, lr)
-        for product in self._exchanged:
+        for product in self._products(scheme, found):
             self._predicted += scheme.volume(*product)
         return float(loss)
 
-    def _given(self, scheme: BatchScheme, given: str, place: Place) -> Array:
+    def _products(self, scheme: Scheme, loss: Loss) -> Sequence[Product]:
+        """The products and row operations of a batch that move something."""
+        if scheme.whole_rows:
+            return self._exchanged
+        rows = partial(_rows_of, scheme)
+        return [*products(self._program, self._steps, rows), *loss.products()]
+
+    def _given(self, scheme: Scheme, given: str, place: Place) -> Array:
         """Numbers of arcs, or types of vertices, of the rows that a batch has at a place."""
         stored, kernel = self._problem.source.stored, self._problem.runtime.kernel
         if given in TYPES:
             rows = own_types(stored, scheme.block(place, 1).rows)
         else:
+            assert isinstance(scheme, BatchScheme)
             rows = scheme.arcs_of(given, place)[:, np.newaxis]
         return kernel.from_host(rows.astype(kernel.dtype, copy=False))
 
-    def _features_of(self, drawn: Batch) -> Array | SparseInput:
+    def _features_of(self, drawn: Any) -> Array | SparseInput:
         features, kernel, kept = self._features, self._problem.runtime.kernel, self._kept
-        own = self._own(drawn)
-        mine, others = drawn.rows[:own], drawn.rows[own:] - self._laid.plan.nown
+        rows = self._batches.rows(drawn, INPUTS)
+        own = self._own(rows)
+        mine, others = rows[:own], rows[own:]
+        if kept is not None:
+            others = others - self._own_rows
         if isinstance(features, SparseInput):
             return features.rows(mine, None if kept is None else kept.sparse_rows(others))
         self._rows.rewind()
-        some = self._rows.take(len(drawn.rows), features.shape[1])
+        some = self._rows.take(len(rows), features.shape[1])
         kernel.take_rows(features, mine, some[:own])
         if kept is not None:
             kept.take_rows(kernel, others, some[own:])
         return some
 
-    def _own(self, drawn: Batch) -> int:
-        """How many rows of a batch are the rank's own: those that it keeps of others come last."""
-        return int(np.count_nonzero(drawn.rows < self._laid.plan.nown))
+    @property
+    def _own_rows(self) -> int:
+        return _rows_of(self._problem.scheme, INPUTS)
+
+    def _own(self, rows: np.ndarray) -> int:
+        """How many of some rows are the rank's own: those that it keeps of others come last."""
+        return len(rows) if self._kept is None else int(np.count_nonzero(rows < self._own_rows))
 
     def _keep_rows(self) -> None:
         """Keep the input rows of others that batches read most."""
-        drawn = (done_now(self._cuts.of(*place)) for place in observed(self.sampler))
-        halo = self._laid.plan.halo
-        self._kept = keep_rows(self._problem, halo, self._cutter, drawn, self._features)
-        self._cutter.keep(self._kept.places)
+        batches = self._batches
+        assert isinstance(batches, RowBatches), "others are asked for rows"
+        drawn = (done_now(batches.of(*place)) for place in observed(self.sampler))
+        halo, cutter = batches.laid.plan.halo, batches.cutter
+        self._kept = keep_rows(self._problem, halo, cutter, drawn, self._features)
+        cutter.keep(self._kept.places)
 
 
-def _laid(problem: Problem) -> Laid:
-    """The laid out rows that batches are cut from, which the scheme kept."""
-    laid = _scheme_of(problem).laid
-    assert laid is not None
-    return laid
+def _rows_of(scheme: Scheme, place: Place) -> int:
+    """Rows of a rank's piece at a place."""
+    return len(scheme.block(place, 0).rows)
 
 
-def _scheme_of(problem: Problem) -> RowScheme:
-    assert isinstance(problem.scheme, RowScheme)
-    return problem.scheme
-
-
-def drawn_sizes(problem: Problem, step: BatchStep, count: int = 2) -> list[BatchSizes]:
+def drawn_sizes(
+    problem: Problem, step: BatchStep, count: int = 2
+) -> list[BatchSizes] | list[TileSizes]:
     """Sizes of a run's first mini-batches on all ranks, for the forecast of its memory.
 
     They are drawn again, as the run will; all ranks call it together. Empty but on rank 0.
     """
-    batches = step.first(count)
-    comm = problem.runtime.comm
-    every = comm.gather([_sizes_of(batch, step.row_sizes) for batch in batches], root=0)
+    cut, batches, comm = step.cut_from, step.first(count), problem.runtime.comm
+    if isinstance(cut, TileBatches):
+        facts = [(cut.counts(batch), *cut.entries(batch)) for batch in batches]
+        ranks = comm.gather(facts, root=0)
+        return [_of_tiles(problem, cut, one) for one in zip(*(ranks or ()), strict=True)]
+    assert isinstance(cut, RowBatches)
+    sizes = [_sizes_of(batch, cut.cutter.row_sizes) for batch in batches]
+    every = comm.gather(sizes, root=0)
     if every is None:
         return []
     k, direction = comm.size, problem.source.direction
@@ -284,6 +345,16 @@ def drawn_sizes(problem: Problem, step: BatchStep, count: int = 2) -> list[Batch
         groups = groups if batch.layers[0].arcs else []
         found.append(BatchSizes(first[0], layers, looked_at, batch.layered, groups))
     return found
+
+
+def _of_tiles(
+    problem: Problem, cut: TileBatches, ranks: Sequence[tuple[np.ndarray, int, int]]
+) -> TileSizes:
+    """Sizes of a batch, from the counts of each rank, entries of its first tile, and all of it."""
+    counts, kept, every = zip(*ranks, strict=True)
+    share = sum(kept) / max(1, sum(every))
+    manifest = problem.source.stored.manifest
+    return TileSizes(cut.total(np.sum(counts, axis=0)), round(share * (manifest.nnz + manifest.n)))
 
 
 def _sizes_of(batch: Batch, row_sizes: np.ndarray) -> list[list[int]]:

@@ -24,7 +24,7 @@ from gcnmpi.run.minibatch import BatchStep, drawn_sizes
 from gcnmpi.run.problem import Problem
 from gcnmpi.run.step import BaseStep, Step
 from gcnmpi.schemes.operations import EXCHANGES, Operation, Product
-from gcnmpi.schemes.sampled_forecast import BatchSizes
+from gcnmpi.schemes.sampled_forecast import BatchSizes, TileSizes
 from partition.errors import UserError
 
 LISTED = 256  # ranks up to which the record says who sends to whom
@@ -127,7 +127,10 @@ def sampled_every(epoch: int, size: int) -> int:
 
 
 def _forecast(
-    problem: Problem, per_node: int, step: BaseStep, batches: Sequence[BatchSizes]
+    problem: Problem,
+    per_node: int,
+    step: BaseStep,
+    batches: Sequence[BatchSizes] | Sequence[TileSizes],
 ) -> dict[str, Any]:
     """Rows and entries of every rank, and memory of the one that needs most, as ``plan`` has it.
 

@@ -207,7 +207,9 @@ class Entry(Generic[Options]):
     gives_rows : bool
         Whether it can give whole rows of neighbours, which attention and maxima need.
     cuts_batches : bool
-        Whether mini-batches can be cut out of the rows that it loads.
+        Whether mini-batches can be cut out of what it loads: the subgraphs that vertices induce.
+    asks_for_rows : bool
+        Whether a rank can ask others for single rows: batches of sampled neighbours, and pairs.
     sums_groups : bool
         Whether it multiplies with the matrix of means by relation, too: see :class:`Demand`.
     loads_by_rows : bool
@@ -221,6 +223,7 @@ class Entry(Generic[Options]):
     variants: Callable[[Options, int], list[Options]] = lambda config, size: [config]
     gives_rows: bool = False
     cuts_batches: bool = False
+    asks_for_rows: bool = False
     sums_groups: bool = False
     loads_by_rows: bool = False
 

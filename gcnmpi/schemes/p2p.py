@@ -229,6 +229,7 @@ ENTRY: Entry[ExchangeOptions] = Entry(
     parts=lambda config, size: size,
     gives_rows=True,
     cuts_batches=True,
+    asks_for_rows=True,
     sums_groups=True,
     loads_by_rows=True,
 )

@@ -25,26 +25,23 @@ from gcnmpi.halo.rows import ExchangedHalo, Halo
 from gcnmpi.kernels.epilogues import Epilogue
 from gcnmpi.kernels.interface.kernel import Array, Kernel
 from gcnmpi.layout.entries import GROUP, PART, SHARE, EntryRows, Groups
-from gcnmpi.layout.loading import OwnRows, Readable, load_parts
+from gcnmpi.layout.loading import Readable
 from gcnmpi.layout.place import Block, Place, Space
 from gcnmpi.layout.runtime import Runtime
 from gcnmpi.mpi.ahead import Work, asking
-from gcnmpi.mpi.comm import Comm, agreed, redistribute
+from gcnmpi.mpi.comm import Comm, redistribute
 from gcnmpi.mpi.hosts import share_of_cores
 from gcnmpi.options.config import Config
 from gcnmpi.options.scheme import ExchangeOptions
-from gcnmpi.options.train import TrainConfig, batches_of
 from gcnmpi.schemes.forecast import Facts
 from gcnmpi.schemes.operations import EXCHANGES, Operation
 from gcnmpi.schemes.p2p import Laid
 from gcnmpi.schemes.sampled_forecast import count_number
-from gcnmpi.schemes.sampling import Entries, Rows, without_number
+from gcnmpi.schemes.sampling import Entries, Rows, RowsByBatch, without_number
 from gcnmpi.schemes.sampling_arcs import ArcEntries, Arcs
 from gcnmpi.schemes.whole_rows import WholeRows
-from partition.graph.pairs import member
 from partition.graph.sampling import Place as At
 from partition.graph.sampling import Sampler
-from partition.graph.store import StoredGraph, read_partition
 
 
 @dataclass(frozen=True)
@@ -224,52 +221,12 @@ class Cuts:
     """
 
     def __init__(self, cutter: Cutter, sampler: Sampler, candidates: np.ndarray) -> None:
-        self._cutter, self._sampler, self._candidates = cutter, sampler, candidates
-        self._epoch = -1
-        self._order = self._starts = np.zeros(0, np.int64)
+        self._cutter, self._sampler = cutter, sampler
+        self._rows = RowsByBatch(sampler, candidates)
 
     def of(self, epoch: int, batch: int) -> Work[Batch]:
         """Cut a batch of an epoch."""
-        if self._epoch != epoch:
-            self._sort(epoch)
-        rows = self._order[self._starts[batch] : self._starts[batch + 1]]
-        return self._cutter.cut(self._sampler, rows, epoch, batch)
-
-    def _sort(self, epoch: int) -> None:
-        """Own rows by the batch that they are in to begin with; increasing in each."""
-        batches = self._sampler.batches
-        numbers = self._sampler.batch_of(epoch, np.maximum(self._candidates, 0))
-        numbers[self._candidates < 0] = batches
-        # Few bits, so that NumPy sorts by digits.
-        self._order = np.argsort(numbers.astype(np.min_scalar_type(batches)), kind="stable")
-        self._starts = np.concatenate(([0], np.cumsum(np.bincount(numbers, minlength=batches + 1))))
-        self._epoch = epoch
-
-
-def numbered(
-    comm: Comm, rows: OwnRows, chosen: np.ndarray, max_bytes: float
-) -> tuple[np.ndarray, int]:
-    """The number of each own row among the chosen ones, in the order of the graph; how many.
-
-    ``chosen`` is (nown,) bool. −1 for rows that are none of them. All ranks call it together.
-    """
-    flags = rows.original(comm, chosen[:, np.newaxis], 1, max_bytes)[:, 0]
-    counts = comm.allgather(int(np.count_nonzero(flags)))
-    numbers = np.where(flags, np.cumsum(flags, dtype=np.int64) - 1 + sum(counts[: comm.rank]), -1)
-    return rows.bring(comm, numbers, max_bytes), sum(counts)
-
-
-def clusters_of(comm: Comm, stored: StoredGraph, train: TrainConfig) -> np.ndarray | None:
-    """The part of every vertex in the partition that the sampler draws clusters from.
-
-    None for samplers of other kinds. All ranks call it together.
-    """
-    batches = batches_of(train)
-    if batches is None or not batches.clusters:
-        return None
-    with agreed(comm):
-        finer = read_partition(stored.path, member(stored.path, batches.clusters), parts=False)
-    return load_parts(comm, stored, finer)
+        return self._cutter.cut(self._sampler, self._rows.of(epoch, batch), epoch, batch)
 
 
 def threads_ahead(comm: Comm, kernel: Kernel, wanted: str) -> Executor | None:
@@ -441,3 +398,47 @@ class BatchScheme(WholeRows):
 
     def _count(self, place: Place) -> int:
         return self._batch.counts[self._batch.number(place.layer)]
+
+
+class RowBatches:
+    """The batches of a scheme whose ranks own rows: see :class:`~gcnmpi.run.minibatch.Batches`.
+
+    ``gives_rows`` as for :class:`BatchScheme`.
+    """
+
+    def __init__(
+        self,
+        runtime: Runtime,
+        config: Config,
+        laid: Laid,
+        cutter: Cutter,
+        cuts: Cuts,
+        gives_rows: bool,
+    ) -> None:
+        self.laid, self.cutter, self.comm, self.of = laid, cutter, cutter.comm, cuts.of
+        memory = Memory(runtime.kernel)
+        self._of_graph, self._beside = (runtime, config, laid.facts), (memory, gives_rows)
+
+    def counts(self, part: Batch) -> Sequence[int]:
+        """Its rows, as :attr:`Batch.counts` has them."""
+        return part.counts
+
+    def rows(self, part: Batch, place: Place) -> np.ndarray:
+        """The rows of Hᵏ; at the end, of H⁰, rows of others that the rank keeps."""
+        return part.rows[: part.counts[part.number(place.layer)]]
+
+    def rows_of_all(self, part: Batch, sums: np.ndarray, place: Place) -> int:
+        """Of all ranks: they are on one rank each."""
+        return int(sums[part.number(place.layer)])
+
+    def scheme(self, part: Batch, sums: np.ndarray) -> BatchScheme:
+        """The exchange that was found when the batch was cut."""
+        return BatchScheme(*self._of_graph, part, *self._beside)
+
+    def counted(self, part: Batch) -> dict[str, int]:
+        """Rows and messages that this rank sends in one expand of each layer."""
+        plans = [layer.plan for layer in part.layers]
+        return {
+            "batch_rows_sent": sum(plan.nsend for plan in plans),
+            "batch_messages_sent": sum(len(plan.send_peers) for plan in plans),
+        }

@@ -55,6 +55,14 @@ class BatchSizes:
         return [self.first[rank], *read]
 
 
+@dataclass(frozen=True)
+class TileSizes:
+    """Sizes of a batch that is cut out of tiles: rows, and entries of M, of all ranks together."""
+
+    rows: int
+    entries: int
+
+
 def count_number(counts: int, layer: int) -> int:
     """Which of so many counts of a batch that of the rows of Hᵏ is, for k = ``layer``."""
     return max(0, counts - 1 - layer)

@@ -8,8 +8,13 @@ from __future__ import annotations
 import numpy as np
 import scipy.sparse as sp
 
+from gcnmpi.layout.loading import OwnRows, load_parts
+from gcnmpi.mpi.comm import Comm, agreed
+from gcnmpi.options.train import TrainConfig, batches_of
 from partition.graph.graph import chunks, index_dtype
+from partition.graph.pairs import member
 from partition.graph.sampling import Rule, Sampler, pointers, segments
+from partition.graph.store import StoredGraph, read_partition
 
 try:
     import gcnmpi.kernels._native as _native
@@ -89,6 +94,61 @@ def without_number(
         return _native.without_number(columns, number, own)
     found = np.unique(columns[number[columns] < 0]).astype(np.int64)
     return found[found < own], found[found >= own]
+
+
+class RowsByBatch:
+    """Which rows are in each batch to begin with, found once an epoch for all of them.
+
+    ``candidates``, (m,) int64, has the number of each row among those that the sampler draws from;
+    −1: none of them.
+    """
+
+    def __init__(self, sampler: Sampler, candidates: np.ndarray) -> None:
+        self._sampler, self._candidates = sampler, candidates
+        self._epoch = -1
+        self._order = self._starts = np.zeros(0, np.int64)
+
+    def of(self, epoch: int, batch: int) -> np.ndarray:
+        """The rows of a batch of an epoch, by number, increasing."""
+        if self._epoch != epoch:
+            self._sort(epoch)
+        return self._order[self._starts[batch] : self._starts[batch + 1]]
+
+    def _sort(self, epoch: int) -> None:
+        """All rows by the batch that they are in; increasing in each."""
+        batches = self._sampler.batches
+        numbers = self._sampler.batch_of(epoch, np.maximum(self._candidates, 0))
+        numbers[self._candidates < 0] = batches
+        # Few bits, so that NumPy sorts by digits.
+        self._order = np.argsort(numbers.astype(np.min_scalar_type(batches)), kind="stable")
+        self._starts = np.concatenate(([0], np.cumsum(np.bincount(numbers, minlength=batches + 1))))
+        self._epoch = epoch
+
+
+def numbered(
+    comm: Comm, rows: OwnRows, chosen: np.ndarray, max_bytes: float
+) -> tuple[np.ndarray, int]:
+    """The number of each own row among the chosen ones, in the order of the graph; how many.
+
+    ``chosen`` is (nown,) bool. −1 for rows that are none of them. All ranks call it together.
+    """
+    flags = rows.original(comm, chosen[:, np.newaxis], 1, max_bytes)[:, 0]
+    counts = comm.allgather(int(np.count_nonzero(flags)))
+    numbers = np.where(flags, np.cumsum(flags, dtype=np.int64) - 1 + sum(counts[: comm.rank]), -1)
+    return rows.bring(comm, numbers, max_bytes), sum(counts)
+
+
+def clusters_of(comm: Comm, stored: StoredGraph, train: TrainConfig) -> np.ndarray | None:
+    """The part of every vertex in the partition that the sampler draws clusters from.
+
+    None for samplers of other kinds. All ranks call it together.
+    """
+    batches = batches_of(train)
+    if batches is None or not batches.clusters:
+        return None
+    with agreed(comm):
+        finer = read_partition(stored.path, member(stored.path, batches.clusters), parts=False)
+    return load_parts(comm, stored, finer)
 
 
 def _by_id(matrix: sp.csr_array, ids: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

@@ -62,7 +62,7 @@ class StackedScheme(WholeRows):
         return replace(found, rows=keys)
 
     def all_rows(self, space: Space) -> int:
-        """Those of all samples of a step."""
+        """Rows of all samples of a step."""
         return self.inner.all_rows(space) * self.stack.every
 
     def summed(self, rows: int) -> slice:

@@ -35,9 +35,9 @@ for its own blocks, which do not travel. ``summa`` has p3 = 1.
 
 from __future__ import annotations
 
+import copy
 import dataclasses
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -60,19 +60,22 @@ from gcnmpi.options.scheme import SummaOptions
 from gcnmpi.schemes.forecast import Facts, make_facts
 from gcnmpi.schemes.interface import Entry, refuse_to_add
 from gcnmpi.schemes.operations import Operation
+from gcnmpi.schemes.sampled_tiles import Chosen, HeldTile, Take
 from gcnmpi.schemes.summa_forecast import (
     Grid,
+    LayerOrdering,
     Layout,
     Stage,
     SummaForecast,
     make_chunks,
     result_travels,
 )
-from gcnmpi.schemes.tiles import WORD, message_bytes, pack, unpack
+from gcnmpi.schemes.tiles import WORD, StagedMatrix, message_bytes, pack, unpack
 from gcnmpi.schemes.whole_rows import CutRows, WholeWeights
 from partition.errors import UserError
 
 AXES = {"summa": 2, "split3d": 3}
+ROWS, INNER = "rows", "inner"  # the sides of a tile
 
 
 def load(runtime: Runtime, source: Source, config: Config, demand: Demand) -> Summa:
@@ -107,8 +110,9 @@ def load(runtime: Runtime, source: Source, config: Config, demand: Demand) -> Su
     forecast = SummaForecast(grid, config.scheme.block, facts)
     order = permutation_kind(config.scheme, partition is not None)
     return Summa(
-        runtime, config.scheme.name, forecast, layout, tiling, (forward, backward), order, max_bytes
-    )
+        runtime, config.scheme.name, forecast, layout, tiling, (forward, backward), order,
+        max_bytes, demand.batches,
+    )  # fmt: skip
 
 
 def parts_needed(config: SummaOptions, size: int) -> int:
@@ -143,37 +147,7 @@ def _grid(config: SummaOptions, size: int) -> Grid:
     return rows, columns, layers[0] if layers else 1
 
 
-ENTRY = Entry(load, make_forecast, parts_needed, variants)
-
-
-@dataclass(frozen=True, kw_only=True)
-class LayerOrdering(Ordering):
-    """An ordering in which the rows of a layer follow each other."""
-
-    layout: Layout
-
-    def positions(self, vertices: np.ndarray) -> np.ndarray:
-        """Where vertices are if layer comes after layer."""
-        return self.layout.inner_positions(super().positions(vertices))
-
-
-@dataclass(frozen=True)
-class StagedMatrix:
-    """A matrix as it takes part in stages.
-
-    Attributes
-    ----------
-    entries : sequence of int
-        How many a stage's columns have in this process row.
-    own : mapping of stage number to the kernel's form
-        The stages whose columns are this rank's.
-    messages : mapping of stage number to array
-        The same in the form that travels.
-    """
-
-    entries: Sequence[int]
-    own: Mapping[int, Sparse]
-    messages: Mapping[int, np.ndarray]
+ENTRY = Entry(load, make_forecast, parts_needed, variants, cuts_batches=True)
 
 
 class Summa(CutRows, WholeWeights):
@@ -189,6 +163,8 @@ class Summa(CutRows, WholeWeights):
         This rank's tiles of M and Mᵀ, one object where they are equal.
     permutation : str
         Where the order of the vertices is from, for the record.
+    batches : bool
+        Whether batches will be cut out of the tiles, which are kept for that.
     """
 
     def __init__(
@@ -201,6 +177,7 @@ class Summa(CutRows, WholeWeights):
         matrices: tuple[sp.csr_array, sp.csr_array],
         permutation: str,
         max_bytes: float,
+        batches: bool = False,
     ) -> None:
         super().__init__(runtime)
         self.name = name
@@ -208,7 +185,22 @@ class Summa(CutRows, WholeWeights):
         self.grid, self._block = forecast.grid, forecast.block
         axes = [line(runtime, self.grid, axis) for axis in range(3)]
         self._process_column, self._process_row, self._fiber = axes
+        self._lay_out(forecast, layout, tiling.vertices, matrices)
+        self._held: list[HeldTile] = []
+        if batches:
+            kept = matrices[:1] if matrices[0] is matrices[1] else matrices
+            dtype = self._kernel.dtype
+            self._held = [HeldTile(tile.astype(dtype), ROWS, INNER) for tile in kept]
 
+    def _lay_out(
+        self,
+        forecast: SummaForecast,
+        layout: Layout,
+        vertices: np.ndarray,
+        matrices: Sequence[sp.csr_array],
+    ) -> None:
+        """Take over what depends on which vertices there are."""
+        self._layout, self._vertices = layout, vertices
         i, _, layer = coordinates(self.grid, self._comm.rank)
         p3 = self.grid[2]
         self._rows = int(layout.blocks[i + 1] - layout.blocks[i])
@@ -237,12 +229,12 @@ class Summa(CutRows, WholeWeights):
 
     def block(self, place: Place, width: int) -> Block:
         """Row piece (i, l), columns block j, whatever the layer."""
-        return self._tiling.block(width)
+        return dataclasses.replace(self._tiling.block(width), rows=self._vertices)
 
     def empty(self, place: Place, width: int, exchanged: bool = False) -> Matrix:
         """Nothing special: what is broadcast is read where it is."""
-        rows, columns = self._tiling.rows, _length(self._tiling.columns(width))
-        return Matrix(place, self._kernel.empty(rows, columns))
+        rows, columns = len(self._vertices), _length(self._tiling.columns(width))
+        return Matrix(place, self._take(rows, columns))
 
     def release(self) -> None:
         """Free the buffers of what is received."""
@@ -300,6 +292,55 @@ class Summa(CutRows, WholeWeights):
     def volume(self, product: Operation, k: int, *sizes: int) -> Volume:
         """From the layout, and the entries of the tiles of M."""
         return self._forecast.volume(self._comm.rank, product, k, *sizes)
+
+    # Mini-batches: see ``schemes.sampled_tiles``.
+
+    @property
+    def sides(self) -> Mapping[Hashable, np.ndarray]:
+        """Row block i; inner block (j, l), unit by unit."""
+        i, j, layer = coordinates(self.grid, self._comm.rank)
+        layout, found = self._layout, self._tiling.ordering.vertices
+        rows = found(*layout.blocks[i : i + 2].tolist())
+        inner = [found(start, stop) for start, stop in layout.inner_ranges(j, layer)]
+        sides = {ROWS: rows, INNER: np.concatenate(inner)}
+        return {side: ids.astype(np.int64) for side, ids in sides.items()}
+
+    @property
+    def tiles(self) -> Sequence[HeldTile]:
+        """Of M, and of Mᵀ where that is another matrix."""
+        return self._held
+
+    def own(self, chosen: Chosen, place: Place) -> np.ndarray:
+        """The chosen rows of the row block that are in the piece."""
+        rows, start = chosen[ROWS], sum(self._pieces[: self._fiber.rank])
+        stop = start + self._pieces[self._fiber.rank]
+        return rows[(rows >= start) & (rows < stop)] - start
+
+    def counts(self, chosen: Chosen) -> np.ndarray:
+        """Of each unit; those of a row piece are counted in the first process column."""
+        first = self._layout.pieces[self._tiling.row]
+        positions = first + self.own(chosen, Place(0))[: None if self._tiling.column == 0 else 0]
+        return self._layout.counts(positions)
+
+    def total(self, counts: np.ndarray) -> int:
+        """The rows of all units."""
+        return int(counts.sum())
+
+    def of_batch(
+        self, chosen: Chosen, tiles: Sequence[sp.csr_array], counts: np.ndarray, take: Take
+    ) -> Summa:
+        """The same units, smaller; how many entries a tile has, ranks of a process row agree on."""
+        units = np.concatenate(([0], np.cumsum(counts.astype(np.int64))))
+        rows, vertices = self.total(counts), self._vertices[self.own(chosen, Place(0))]
+        facts = dataclasses.replace(
+            self._forecast.facts, n=rows, metrics={"rows": np.diff(units).tolist()}
+        )
+        forecast = dataclasses.replace(self._forecast, facts=facts, travelling=None)
+        batch = copy.copy(self)
+        batch._take, batch._held = take, []
+        layout = Layout(self.grid, Ordering(rows, None, units))
+        batch._lay_out(forecast, layout, vertices, (tiles[0], tiles[-1]))
+        return batch
 
     def _multiply(self, matrix: StagedMatrix, x: Array, out: Array) -> None:
         kernel, single = self._kernel, self._fiber.size == 1

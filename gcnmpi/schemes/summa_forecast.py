@@ -102,6 +102,8 @@ class Layout:
 
     Attributes
     ----------
+    units : (lcm(p1, p2)·p3 + 1,) int64
+        Positions at which units begin.
     pieces : (p1·p3 + 1,) int64
         Positions at which row pieces begin, piece (i, l) being number i·p3 + l.
     blocks : (p1 + 1,) int64
@@ -114,10 +116,10 @@ class Layout:
     def __init__(self, grid: Grid, ordering: Ordering) -> None:
         p1, p2, p3 = self.grid = grid
         units = lcm(p1, p2)
-        self._units = ordering.cuts(units * p3)
-        self.pieces = self._units[:: units // p1]
+        self.units = ordering.cuts(units * p3)
+        self.pieces = self.units[:: units // p1]
         self.blocks = self.pieces[::p3]
-        lengths = np.diff(self._units).reshape(p1, p3, -1).transpose(1, 0, 2)
+        lengths = np.diff(self.units).reshape(p1, p3, -1).transpose(1, 0, 2)
         # Where each unit begins if layer comes after layer.
         starts = np.concatenate(([0], np.cumsum(lengths)))
         self.inner = starts[:: units // p2]
@@ -126,8 +128,21 @@ class Layout:
 
     def inner_positions(self, positions: np.ndarray) -> np.ndarray:
         """Positions in a numbering in which layers, and so inner blocks, are contiguous."""
-        unit = np.searchsorted(self._units, positions, side="right") - 1
-        return positions - self._units[unit] + self._starts[unit]
+        unit = np.searchsorted(self.units, positions, side="right") - 1
+        return positions - self.units[unit] + self._starts[unit]
+
+    def counts(self, positions: np.ndarray) -> np.ndarray:
+        """How many of some positions are in each unit, float64."""
+        units = np.searchsorted(self.units, positions, side="right") - 1
+        return np.bincount(units, minlength=len(self.units) - 1).astype(np.float64)
+
+    def inner_ranges(self, j: int, layer: int) -> list[tuple[int, int]]:
+        """Positions of the units of inner block (j, l), start and stop, in the order it has."""
+        p1, p2, p3 = self.grid
+        count = len(self.units) - 1
+        of_layer = np.arange(count).reshape(p1, p3, -1)[:, layer].ravel()
+        mine = of_layer.reshape(p2, -1)[j]
+        return [(int(self.units[unit]), int(self.units[unit + 1])) for unit in mine]
 
     def stages(self, layer: int) -> list[Stage]:
         """The stages of a layer that are not empty, in the order of the inner dimension."""
@@ -140,6 +155,17 @@ class Layout:
         ranges = (starts - rows[i], stops - rows[i], starts - columns[j], stops - columns[j])
         table = zip(*(array.tolist() for array in (i, j, *ranges)), strict=True)
         return [Stage(i, j, slice(a, b), slice(c, d)) for i, j, a, b, c, d in table]
+
+
+@dataclass(frozen=True, kw_only=True)
+class LayerOrdering(Ordering):
+    """An ordering in which the rows of a layer follow each other."""
+
+    layout: Layout
+
+    def positions(self, vertices: np.ndarray) -> np.ndarray:
+        """Where vertices are if layer comes after layer."""
+        return self.layout.inner_positions(super().positions(vertices))
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,9 @@ tile of M and one of Mᵀ are kept.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+import copy
+from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -20,7 +22,7 @@ import scipy.sparse as sp
 from gcnmpi.core.volume import Volume
 from gcnmpi.halo.matrix import Matrix
 from gcnmpi.kernels.epilogues import Epilogue, Product
-from gcnmpi.kernels.interface.kernel import Array, Sparse
+from gcnmpi.kernels.interface.kernel import Array, Kernel, Sparse
 from gcnmpi.layout.grid import line
 from gcnmpi.layout.loading import Readable, load_m
 from gcnmpi.layout.place import Block, Place
@@ -33,10 +35,12 @@ from gcnmpi.options.scheme import Tensor3DOptions
 from gcnmpi.schemes.forecast import make_facts
 from gcnmpi.schemes.interface import Entry, refuse_to_add
 from gcnmpi.schemes.operations import Operation
+from gcnmpi.schemes.sampled_tiles import Chosen, HeldTile, Take
 from gcnmpi.schemes.tensor3d_forecast import (
     Range,
     TensorForecast,
     Tile,
+    Z,
     make_forecast,
     parse,
     result_of,
@@ -71,17 +75,8 @@ def load(
     )
     entries = load_m(comm, source, config.graph, max_bytes)
 
-    # Equal tiles are one matrix: see ``TensorForecast.tiles``.
-    held: dict[Tile, Chunks] = {}
-
-    def keep(tile: Tile, matrix: sp.csr_array) -> Chunks:
-        if tile not in held:
-            chunks = forecast.chunks(tile.rows.size)
-            held[tile] = [(rows, kernel.sparse(matrix[rows])) for rows in chunks]
-        return held[tile]
-
-    forward, backward = [], []
-    for k, (tile, transposed) in enumerate(forecast.tiles(comm.rank), start=1):
+    operands, held = Operands(kernel, forecast), list[HeldTile]()
+    for k, names in enumerate(forecast.tiles(comm.rank), start=1):
         after, before = Place(k), Place(k - 1)
         i, j, _ = forecast.coordinates(comm.rank, after)
         matrix = sparse_tile(
@@ -93,9 +88,10 @@ def load(
             (i, j),
             max_bytes,
         )
-        forward.append(keep(tile, matrix))
-        backward.append(keep(transposed, sp.csr_array(matrix.T)))
-    return Tensor3D(runtime, forecast, orderings, forward, backward, max_bytes)
+        operands.add(names, matrix)
+        if demand.batches:
+            held.append(HeldTile(matrix.astype(kernel.dtype), names[0].rows, names[0].columns))
+    return Tensor3D(runtime, forecast, orderings, operands, max_bytes, held)
 
 
 def parts_needed(config: Tensor3DOptions, size: int) -> int:
@@ -104,7 +100,30 @@ def parts_needed(config: Tensor3DOptions, size: int) -> int:
     return 0
 
 
-ENTRY = Entry(load, make_forecast, parts_needed, variants)
+ENTRY = Entry(load, make_forecast, parts_needed, variants, cuts_batches=True)
+
+
+class Operands:
+    """The tiles of M and Mᵀ of layers 1, 2 … of a period, in the kernel's form, as row blocks.
+
+    Equal tiles are one matrix: see ``TensorForecast.tiles``.
+    """
+
+    def __init__(self, kernel: Kernel, forecast: TensorForecast) -> None:
+        self.forward, self.backward = list[Chunks](), list[Chunks]()
+        self._kernel, self._forecast, self._found = kernel, forecast, dict[Tile, Chunks]()
+
+    def add(self, names: tuple[Tile, Tile], matrix: sp.csr_array) -> None:
+        """Add those of the next layer: a tile of M, and its transpose."""
+        forward, backward = names
+        self.forward.append(self._kept(forward, matrix))
+        self.backward.append(self._kept(backward, sp.csr_array(matrix.T)))
+
+    def _kept(self, tile: Tile, matrix: sp.csr_array) -> Chunks:
+        if tile not in self._found:
+            chunks = self._forecast.chunks(matrix.shape[0])
+            self._found[tile] = [(rows, self._kernel.sparse(matrix[rows])) for rows in chunks]
+        return self._found[tile]
 
 
 class Tensor3D(CutRows):
@@ -121,13 +140,13 @@ class Tensor3D(CutRows):
         runtime: Runtime,
         forecast: TensorForecast,
         orderings: tuple[Ordering, Ordering],
-        forward: Sequence[Chunks],
-        backward: Sequence[Chunks],
+        operands: Operands,
         max_bytes: float,
+        held: Sequence[HeldTile] = (),
     ) -> None:
         super().__init__(runtime)
         self._forecast, self._orderings, self._max_bytes = forecast, orderings, max_bytes
-        self._forward, self._backward = forward, backward
+        self._whole, self._operands, self._held = forecast, operands, held
         self._lines = [line(runtime, forecast.grid, axis) for axis in range(3)]
         self._vertices: dict[Range, np.ndarray] = {}
         self._movers: dict[tuple[Place, Place], Mover] = {}
@@ -150,29 +169,29 @@ class Tensor3D(CutRows):
 
     def block(self, place: Place, width: int) -> Block:
         """A block of rows, a block of columns, a copy."""
-        rows = self._forecast.rows(self._comm.rank, place)
-        if rows not in self._vertices:
-            ordering = self._orderings[rows.ordering]
-            self._vertices[rows] = ordering.vertices(rows.start, rows.stop)
         _, part, copy = self._forecast.coordinates(self._comm.rank, place)
         columns = self._forecast.columns(self._comm.rank, place, width)
-        return Block(self._vertices[rows], columns, part, copy)
+        return Block(self._ids(place), columns, part, copy)
 
     def empty(self, place: Place, width: int, exchanged: bool = False) -> Matrix:
         """A buffer for a piece; nothing is special about matrices that are exchanged."""
         shape = self._forecast.shape(self._comm.rank, place, width)
-        return Matrix(place, self._kernel.empty(*shape))
+        return Matrix(place, self._take(*shape))
 
     # Products.
 
     def aggregate(self, k: int, x: Matrix, out: Array, epilogue: Epilogue | None = None) -> None:
         """The tile times the piece; the sum over the columns of M."""
-        self._multiply(self._forward, k, x.array, out, self._line_of(Operation.AGGREGATE, k))
+        self._multiply(
+            self._operands.forward, k, x.array, out, self._line_of(Operation.AGGREGATE, k)
+        )
         self._kernel.follow(out, epilogue)
 
     def aggregate_t(self, k: int, x: Matrix, out: Array, epilogue: Epilogue | None = None) -> None:
         """The tile of Mᵀ times the piece; the sum over the rows of M."""
-        self._multiply(self._backward, k, x.array, out, self._line_of(Operation.AGGREGATE_T, k))
+        self._multiply(
+            self._operands.backward, k, x.array, out, self._line_of(Operation.AGGREGATE_T, k)
+        )
         self._kernel.follow(out, epilogue)
 
     def combine(self, k: int, product: Product[Array]) -> None:
@@ -284,9 +303,80 @@ class Tensor3D(CutRows):
 
     def _mover(self, before: Place, after: Place) -> Mover:
         if (before, after) not in self._movers:
-            arguments = self._runtime, self._forecast, self._orderings
-            self._movers[before, after] = Mover(*arguments, before, after)
+            arguments = self._runtime, self._forecast, self._ids, self._blocks, before, after
+            self._movers[before, after] = Mover(*arguments)
         return self._movers[before, after]
+
+    def _ids(self, place: Place) -> np.ndarray:
+        """Global ids of the rows of a piece."""
+        rows = self._forecast.rows(self._comm.rank, place)
+        if rows not in self._vertices:
+            ordering = self._orderings[rows.ordering]
+            self._vertices[rows] = ordering.vertices(rows.start, rows.stop)
+        return self._vertices[rows]
+
+    def _blocks(self, ids: np.ndarray, place: Place) -> np.ndarray:
+        """The block of rows of each vertex at a place."""
+        positions = self._orderings[self._whole.ordering(place)].positions(ids)
+        return np.searchsorted(self._whole.cuts(place), positions, side="right") - 1
+
+    # Mini-batches: see ``schemes.sampled_tiles``.
+
+    @property
+    def sides(self) -> Mapping[Hashable, np.ndarray]:
+        """Own rows at each of the places that a period has."""
+        places = map(Place, range(self._forecast.period))
+        return {self._side(place): self._ids(place).astype(np.int64) for place in places}
+
+    @property
+    def tiles(self) -> Sequence[HeldTile]:
+        """Of the layers of a period."""
+        return self._held
+
+    def own(self, chosen: Chosen, place: Place) -> np.ndarray:
+        """All that are chosen of the side there."""
+        return chosen[self._side(place)]
+
+    def counts(self, chosen: Chosen) -> np.ndarray:
+        """By ordering, axis and block; of all ranks with a block the first ones count."""
+        forecast = self._forecast
+        counts = np.zeros((2, sum(forecast.grid)))
+        starts = np.cumsum([0, *forecast.grid])
+        for place in map(Place, range(forecast.period)):
+            i, part, copy = forecast.coordinates(self._comm.rank, place)
+            if part == copy == 0:
+                block = starts[roles(place).rows] + i
+                counts[forecast.ordering(place), block] = len(self.own(chosen, place))
+        return counts.ravel()
+
+    def total(self, counts: np.ndarray) -> int:
+        """Of the blocks of one ordering and axis."""
+        return int(counts[: self._forecast.grid[Z]].sum())
+
+    def of_batch(
+        self, chosen: Chosen, tiles: Sequence[sp.csr_array], counts: np.ndarray, take: Take
+    ) -> Tensor3D:
+        """The same blocks, smaller."""
+        forecast = self._forecast
+        found = [
+            [np.concatenate(([0], np.cumsum(sizes))) for sizes in np.split(some, axes)]
+            for axes in [np.cumsum(forecast.grid)[:2]]
+            for some in counts.astype(np.int64).reshape(2, -1)
+        ]
+        batch, facts = copy.copy(self), replace(forecast.facts, n=self.total(counts))
+        batch._forecast = replace(forecast, facts=facts, blocks=(found[0], found[1]))
+        batch._take, batch._held, batch._movers = take, (), {}
+        batch._vertices = {
+            batch._forecast.rows(self._comm.rank, place): self._ids(place)[self.own(chosen, place)]
+            for place in map(Place, range(forecast.period))
+        }
+        batch._operands = Operands(self._kernel, batch._forecast)
+        for names, tile in zip(forecast.tiles(self._comm.rank), tiles, strict=True):
+            batch._operands.add(names, tile)
+        return batch
+
+    def _side(self, place: Place) -> Range:
+        return self._forecast.rows(self._comm.rank, place)
 
     def _multiply(
         self, tiles: Sequence[Chunks], k: int, x: Array, out: Array, group: Group

@@ -25,7 +25,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
-from functools import cache, cached_property
+from functools import cache
 from typing import NamedTuple
 
 import numpy as np
@@ -126,10 +126,11 @@ def make_forecast(config: Tensor3DOptions, size: int, facts: Facts) -> TensorFor
     if facts.metrics is not None:
         bounds = np.concatenate(([0], np.cumsum(facts.metrics["rows"])))
     permutation = permutation_kind(config, bounds is not None, auto="double")
+    grid, blocks = parse(config, size), Ordering(facts.n, bounds=bounds)
+    cuts = [blocks.cuts(count) for count in grid]
     return TensorForecast(
-        parse(config, size), facts, permutation, Ordering(facts.n, bounds=bounds),
-        config.chunks, config.transpose_grad,
-    )  # fmt: skip
+        grid, facts, permutation, (cuts, cuts), config.chunks, config.transpose_grad
+    )
 
 
 @dataclass(frozen=True)
@@ -143,8 +144,8 @@ class TensorForecast(Forecast):
     permutation : {"partition", "none", "single", "double"}
         double: rows and columns of M have an ordering each, and Hᵏ is in that of the columns for
         even k, in that of the rows for odd k (section 5.1).
-    blocks : Ordering
-        Without positions: where blocks may be cut.
+    blocks : pair of sequences of (ranks along the axis + 1,) arrays
+        Positions at which blocks of rows begin, for each ordering and axis.
     row_blocks : int
         Row blocks of a tile that are summed by themselves (section 5.2).
     transpose_grad : bool
@@ -174,7 +175,7 @@ class TensorForecast(Forecast):
     grid: tuple[int, int, int]
     facts: Facts
     permutation: str
-    blocks: Ordering
+    blocks: tuple[Sequence[np.ndarray], Sequence[np.ndarray]]
     row_blocks: int
     transpose_grad: bool
     orders = ("aggregate",)
@@ -200,8 +201,7 @@ class TensorForecast(Forecast):
 
     def rows(self, rank: int, place: Place) -> Range:
         """Positions of the rows of a rank's piece."""
-        axis = roles(place).rows
-        cuts, i = self._cuts[axis], coordinates(self.grid, rank)[axis]
+        cuts, i = self.cuts(place), coordinates(self.grid, rank)[roles(place).rows]
         return Range(self.ordering(place), int(cuts[i]), int(cuts[i + 1]))
 
     def columns(self, rank: int, place: Place, width: int) -> slice:
@@ -211,7 +211,7 @@ class TensorForecast(Forecast):
 
     def cuts(self, place: Place) -> np.ndarray:
         """Positions at which the blocks of rows begin."""
-        return self._cuts[roles(place).rows]
+        return self.blocks[self.ordering(place)][roles(place).rows]
 
     def holders(self, place: Place) -> np.ndarray:
         """The rank that holds copy c of tile (i, j) of a matrix, at [i, j, c]."""
@@ -267,7 +267,10 @@ class TensorForecast(Forecast):
         The last of the blocks that :func:`slice_of` makes is never smaller than another. Of an
         all-gather it receives a row less than others may, and sends more than that.
         """
-        largest = [{int(np.argmax(np.diff(cuts))), len(cuts) - 2} for cuts in self._cuts]
+        largest = [
+            {len(cuts) - 2, *(int(np.argmax(np.diff(some))) for some in (cuts, others))}
+            for cuts, others in zip(*self.blocks, strict=True)
+        ]
         places = np.stack(np.meshgrid(*map(sorted, largest), indexing="ij")).reshape(3, -1)
         return sorted(np.ravel_multi_index(tuple(places), self.grid).tolist())
 
@@ -382,11 +385,6 @@ class TensorForecast(Forecast):
     def weight_numbers(self, rank: int, k: int, d_in: int, d_out: int) -> int:
         """A piece of a block: every number is on one rank only."""
         return _length(self.weight(rank, k, d_in, d_out).flat)
-
-    @cached_property
-    def _cuts(self) -> list[np.ndarray]:
-        """Positions at which blocks of rows begin, for each axis."""
-        return [self.blocks.cuts(size) for size in self.grid]
 
     def _span(self, axis: int) -> Span:
         return Span(self.grid[axis], int(np.prod(self.grid[axis + 1 :])))

@@ -8,13 +8,14 @@ sends to a rank follows from that rank's number.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 
 from gcnmpi.core.volume import Volume
 from gcnmpi.kernels.interface.kernel import Array
 from gcnmpi.layout.place import Place
 from gcnmpi.layout.runtime import Runtime
-from gcnmpi.layout.tiling import Ordering
 from gcnmpi.mpi.comm import row_type, wait_all
 from gcnmpi.schemes.tensor3d_forecast import TensorForecast
 
@@ -23,14 +24,23 @@ Part = tuple[int, np.ndarray, slice]
 """A rank, rows of this rank's piece, columns of it."""
 
 
+Ids = Callable[[Place], np.ndarray]
+Blocks = Callable[[np.ndarray, Place], np.ndarray]
+
+
 class Mover:
-    """The messages between two places; orderings are as the scheme numbers them."""
+    """The messages between two places.
+
+    ``ids(place)`` are the global ids of this rank's rows at a place, ``blocks(ids, place)`` the
+    numbers of the blocks of rows that vertices are in there.
+    """
 
     def __init__(
         self,
         runtime: Runtime,
         forecast: TensorForecast,
-        orderings: tuple[Ordering, Ordering],
+        ids: Ids,
+        blocks: Blocks,
         before: Place,
         after: Place,
     ) -> None:
@@ -38,8 +48,8 @@ class Mover:
         self._phases, self._traffic = runtime.phases, runtime.traffic
         self._before, self._after = before, after
         # Where the rows of a piece are on the other side: block, and order within.
-        self._leaving = self._blocks(orderings, before, after)
-        self._arriving = self._blocks(orderings, after, before)
+        self._leaving = _by_block(ids(before), blocks(ids(before), after))
+        self._arriving = _by_block(ids(after), blocks(ids(after), before))
         self._parts: dict[int, tuple[list[Part], list[Part]]] = {}
         self._messages: dict[int, list[np.ndarray]] = {}
 
@@ -113,17 +123,11 @@ class Mover:
         copies = self._forecast.holders(self._before).shape[2]
         return self._forecast.coordinates(source, self._before)[2] == target % copies
 
-    def _blocks(
-        self, orderings: tuple[Ordering, Ordering], here: Place, there: Place
-    ) -> dict[int, np.ndarray]:
-        """Block of another place → rows of this rank's piece that are in it, by global id."""
-        forecast = self._forecast
-        mine = forecast.rows(self._comm.rank, here)
-        ids = orderings[mine.ordering].vertices(mine.start, mine.stop)
-        positions = orderings[forecast.ordering(there)].positions(ids)
-        block = np.searchsorted(forecast.cuts(there), positions, side="right") - 1
-        by_id = np.argsort(ids, kind="stable")
-        return {int(b): by_id[block[by_id] == b] for b in np.unique(block)}
+
+def _by_block(ids: np.ndarray, block: np.ndarray) -> dict[int, np.ndarray]:
+    """Block of another place → rows of this rank's piece that are in it, by global id."""
+    by_id = np.argsort(ids, kind="stable")
+    return {int(b): by_id[block[by_id] == b] for b in np.unique(block)}
 
 
 def _part(other: int, rows: np.ndarray | None, mine: slice, theirs: slice) -> list[Part]:

@@ -6,14 +6,36 @@ of 8-byte words, so that one of more than 2 GB is still counted in 32 bits.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from itertools import accumulate, pairwise
 
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import DTypeLike
 
+from gcnmpi.kernels.interface.kernel import Sparse
+
 WORD = 8  # bytes; each of the three arrays begins at a multiple of it
+
+
+@dataclass(frozen=True)
+class StagedMatrix:
+    """A matrix as it takes part in stages.
+
+    Attributes
+    ----------
+    entries : sequence of int
+        How many a stage's columns have in this process row.
+    own : mapping of stage number to the kernel's form
+        The stages whose columns are this rank's.
+    messages : mapping of stage number to array
+        The same in the form that travels.
+    """
+
+    entries: Sequence[int]
+    own: Mapping[int, Sparse]
+    messages: Mapping[int, np.ndarray]
 
 
 def message_bytes(rows: int, columns: int, entries: int, itemsize: int) -> int:

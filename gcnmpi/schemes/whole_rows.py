@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Hashable
+from collections.abc import Callable, Hashable
 from typing import Any
 
 import numpy as np
@@ -111,6 +111,8 @@ class CutRows(Common):
     def __init__(self, runtime: Runtime) -> None:
         super().__init__(runtime)
         self._memory: dict[str, Any] = {}
+        # ``_take(rows, columns)`` makes a matrix that is not in this memory.
+        self._take: Callable[[int, int], Array] = self._kernel.empty
 
     @abstractmethod
     def _sharing_rows(self, k: int) -> Group:

@@ -20,7 +20,8 @@ from gcnmpi.options.train import batches_of, sampler_of
 from gcnmpi.run.opening import Opened
 from gcnmpi.schemes.p2p import Laid
 from gcnmpi.schemes.sampled import Batch as Cut
-from gcnmpi.schemes.sampled import Cuts, Cutter, clusters_of, numbered, threads_ahead
+from gcnmpi.schemes.sampled import Cuts, Cutter, threads_ahead
+from gcnmpi.schemes.sampling import clusters_of, numbered
 from gcnmpi.torch.blocks import Block, OfGraph
 from gcnmpi.torch.eager import eager
 from gcnmpi.torch.moves import Moves

@@ -226,8 +226,12 @@ class VertexSampler(Sampler):
         all of them (the aggregator's normalisation of Zeng et al. 2020, for this sampler).
         """
         kept = self.contains(epoch, batch, column)
+        return kept, self.factors(batch, row[kept], column[kept])
+
+    def factors(self, batch: int, row: np.ndarray, column: np.ndarray) -> np.ndarray:
+        """The factors of the values of entries of M, both of whose ends are in a batch."""
         factor = (self.n - 1) / max(1, self.count(batch) - 1)
-        return kept, np.where(self._drawn(row[kept]) == self._drawn(column[kept]), 1.0, factor)
+        return np.where(self._drawn(row) == self._drawn(column), 1.0, factor)
 
     def patterns(self, side: Side, epoch: int, batch: int) -> list[Pattern]:
         """The exchange of every layer of a mini-batch: one pattern, since all layers share it."""

@@ -245,7 +245,9 @@ def test_mistakes_are_told(hear_mistakes, schemes_folder, tmp_path):
         "train.batches=vertex,6 train.cache_mb=1": "batches of seeds",
         "train.batches=neighbor,6,3,3 model.name=appnp model.hops=2 model.norm=batch "
         "train.cache_mb=1": "a batch norm before",
-        "train.batches=vertex,6 scheme.name=summa": "use scheme.name = p2p",
+        "train.batches=vertex,6 scheme.name=bcast": "use scheme.name = p2p, summa, split3d or",
+        "train.batches=neighbor,6,3,2 scheme.name=summa": "draws no neighbours",
+        "train.batches=labor,6,3,2 scheme.name=tensor3d": "use train.batches = vertex or cluster",
         "train.batches=vertex,6 task.class_weights=balanced": "weights of classes",
         "train.batches=vertex,6 model.train_features=true": "features that are trained",
     }
@@ -256,4 +258,5 @@ def test_mistakes_are_told(hear_mistakes, schemes_folder, tmp_path):
 @pytest.mark.parametrize("nranks", [1, 3])
 def test_an_interrupted_epoch_gives_the_same_bits(run_cases, schemes_folder, tmp_path, nranks):
     partition = None if nranks == 1 else f"uneven-{nranks}"
-    run_cases("interrupted", nranks, [(schemes_folder / "directed.graph", partition, tmp_path)])
+    graph, batches = schemes_folder / "directed.graph", "neighbor,6,3,2"
+    run_cases("interrupted", nranks, [(graph, partition, tmp_path, batches, [])])

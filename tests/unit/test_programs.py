@@ -84,6 +84,9 @@ SETTINGS = {
     "hetero gatv2": {"convolution": "gatv2", "heads": 2, "relation_reduction": "mean"},
     "hgt": {"heads": 2},
     "sehgnn": {"hops": 1},
+    "gconvgru": {"filter_size": 3},
+    "dcrnn": {"filter_size": 3},
+    "stgcn": {"kernel_size": 1},
 }
 STACKS = {
     "plain": {"hidden": [8]},
@@ -150,7 +153,7 @@ def told(setting, stack, scheme, mode):
 
 
 def modes(scheme):
-    return MODES if SCHEMES.get(scheme).cuts_batches else MODES[:2]
+    return MODES if SCHEMES.get(scheme).asks_for_rows else MODES[:2]
 
 
 def file_of(*names):

@@ -210,8 +210,8 @@ def _check_samples(config: Config, entry: Entry) -> None:
 
 def _check_links(config: Config, entry: Entry, program: Program) -> None:
     """A UserError if pairs cannot be scored by what is configured."""
-    if not entry.cuts_batches:  # its rows are on one rank each, and sent point to point
-        able = [name for name in SCHEMES if SCHEMES.get(name).cuts_batches]
+    if not entry.asks_for_rows:
+        able = [name for name in SCHEMES if SCHEMES.get(name).asks_for_rows]
         raise UserError(
             f"task.name = links: scheme {config.scheme.name!r} does not score pairs",
             f"use scheme.name = {' or '.join(able)}",
@@ -231,6 +231,24 @@ def _check_links(config: Config, entry: Entry, program: Program) -> None:
         raise UserError(
             "task.supervise: features that are trained need the same M in every step",
             "leave task.supervise out, or use task.batch",
+        )
+
+
+def _check_cuts(config: Config, entry: Entry) -> None:
+    """A UserError if the batches that are configured cannot be cut on a scheme."""
+    scheme, drawn = config.scheme.name, batches_of(config.train)
+    if not entry.cuts_batches:
+        able = [name for name in SCHEMES if SCHEMES.get(name).cuts_batches]
+        raise UserError(
+            f"train.batches: scheme {scheme!r} does not train on mini-batches",
+            f"use scheme.name = {', '.join(able[:-1])} or {able[-1]}",
+        )
+    if drawn is not None and drawn.layered and not entry.asks_for_rows:
+        able = [name for name in SCHEMES if SCHEMES.get(name).asks_for_rows]
+        raise UserError(
+            f"train.batches: scheme {scheme!r} draws no neighbours: its ranks have tiles, and no "
+            "whole rows",
+            f"use train.batches = vertex or cluster, or scheme.name = {' or '.join(able)}",
         )
 
 
@@ -289,12 +307,8 @@ def program_on(
     if config.task.name == LINKS:
         _check_links(config, entry, program)
     _check_samples(config, entry)
-    if batches and not entry.cuts_batches:
-        able = [name for name in SCHEMES if SCHEMES.get(name).cuts_batches]
-        raise UserError(
-            f"train.batches: scheme {config.scheme.name!r} does not train on mini-batches",
-            f"use scheme.name = {' or '.join(able)}",
-        )
+    if batches:
+        _check_cuts(config, entry)
     if batches and program.type is not None:
         raise UserError(
             f"train.batches: model {config.model.name!r} has means of all vertices, made once",

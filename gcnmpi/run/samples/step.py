@@ -39,7 +39,7 @@ class Setup:
 
     @classmethod
     def of(cls, problem: Problem) -> Setup:
-        """Those of a problem whose task is on samples."""
+        """The setup of a problem whose task is on samples."""
         samples, task = problem.source.stored.samples, problem.config.task
         assert samples is not None
         assert isinstance(task, SampleOptions)
@@ -58,12 +58,12 @@ class Setup:
         return self.scheme.inner.block(Place(0), 1).rows
 
     def mine(self, anchors: np.ndarray) -> list[int | None]:
-        """Those of a step that this group computes; None where there are no more."""
+        """The samples of a step that this group computes; None where there are no more."""
         some = anchors[self.scheme.stack.first :][: self.scheme.stack.count].tolist()
         return [*some, *[None] * (self.scheme.stack.count - len(some))]
 
     def reader(self, problem: Problem) -> SampleReader:
-        """What reads the rank's rows of them."""
+        """A reader of the rank's rows of them."""
         facts = problem.runtime.kernel.dtype, self.task.standardize
         return SampleReader(self.samples, self.frames, self.vertices, *facts)
 
@@ -89,7 +89,7 @@ class Ahead:
 class SampleStep(BatchedStep):
     """An epoch of training on samples, in an order that (seed, epoch) says.
 
-    Those that are left over in the end, fewer than a step takes, wait for another epoch.
+    Samples that are left over in the end, fewer than a step takes, wait for another epoch.
 
     Parameters
     ----------
@@ -157,7 +157,7 @@ class SampleStep(BatchedStep):
         return float(self._sum(loss, flat[model.gradients.shared])), flat
 
     def _anchors_of(self, epoch: int, batch: int) -> np.ndarray:
-        """Those of a step, in the order of the epoch."""
+        """The samples of a step, in the order of the epoch."""
         if epoch != self._epoch:
             count = len(self._anchors)
             seed = key(self._problem.config.train.seed, ORDER, epoch)

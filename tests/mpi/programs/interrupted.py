@@ -2,7 +2,9 @@
 
 The run that it is compared with draws no batch ahead.
 
-A case (see cases.py) is a graph, a partition or null, and a folder.
+A case (see cases.py) is a graph, a partition or null, a folder, ``train.batches``, settings of a
+scheme, and those of others, on which an epoch that was interrupted on the first one goes on, with
+the same curve to rounding.
 """
 
 from pathlib import Path
@@ -16,16 +18,17 @@ from partition.records import read_records
 
 SETTINGS = (
     "dtype=float64", "train.epochs=3", "model.hidden=5", "model.dropout=0.4", "model.norm=batch",
-    "train.batches=neighbor,6,3,2", "train.lr=0.02",
+    "train.lr=0.02",
 )  # fmt: skip
 
 
 def of_case(comm, case: list) -> None:
-    graph, partition, folder = case
+    graph, partition, folder, batches, first, *others = case
 
-    def run(name, ahead="yes", after=None):
+    def run(name, ahead="yes", after=None, scheme=first):
         """Train; with ``after``, the last rank asks for an end after so many batches."""
-        config = load_config(None, (*SETTINGS, f"train.draw_ahead={ahead}"))
+        drawn = f"train.batches={batches}", f"train.draw_ahead={ahead}"
+        config = load_config(None, (*SETTINGS, *drawn, *scheme))
         asked = 0
 
         def stop():
@@ -39,13 +42,13 @@ def of_case(comm, case: list) -> None:
 
     whole = run("whole", ahead="no")
     losses = [epoch.loss for epoch in whole.epochs]
-    for after, epochs, batches in ((1, 0, 2), (7, 1, 2)):
+    for after, epochs, number in ((1, 0, 2), (7, 1, 2)):
         name = f"cut-{after}"
-        first = run(name, after=after)
-        assert first.stopped, first.end
-        assert len(first.epochs) == epochs, first.end
+        begun = run(name, after=after)
+        assert begun.stopped, begun.end
+        assert len(begun.epochs) == epochs, begun.end
         kept = sorted(path.name for path in Path(folder, name, "checkpoints").iterdir())
-        assert kept[-1] == f"epoch-{epochs:06d}+{batches:06d}", kept
+        assert kept[-1] == f"epoch-{epochs:06d}+{number:06d}", kept
         again = run(name)
         assert not again.stopped
         assert [epoch.loss for epoch in again.epochs] == losses, (again.epochs, losses)
@@ -54,3 +57,9 @@ def of_case(comm, case: list) -> None:
         events = [record["event"] for record in read_records(Path(folder, name, "run.jsonl"))]
         assert events.count("epoch") == 3, events
         assert ("stop" in events, events[-1]) == (True, "end"), events
+    for number, other in enumerate(others):
+        name = f"other-{number}"
+        assert run(name, after=7).stopped
+        again = run(name, scheme=other)
+        found = [epoch.loss for epoch in again.epochs]
+        np.testing.assert_allclose(found, losses, rtol=1e-10)
