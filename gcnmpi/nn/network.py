@@ -64,11 +64,13 @@ class Builder(RowWise):
         *,
         bias: bool = False,
         layer: int | None = None,
+        taps: bool = False,
     ) -> int:
         """[x₁ | x₂ | …]·W as x₁·W₁ + x₂·W₂ + …, then + b.
 
         No matrix holds all columns, which schemes that cut columns could not place. A file has the
-        parameters ``name.weight.0`` … as one array ``name.weight``.
+        parameters ``name.weight.0`` … as one array ``name.weight``, (width, columns); ``taps``, of
+        a convolution over parts of one width, (width, columns of a part, 1, parts).
         """
         columns = sum(map(self.width, parts))
         own = max(1, *map(self.layer, parts)) if layer is None else layer
@@ -76,7 +78,7 @@ class Builder(RowWise):
         for number, x in enumerate(parts):
             shape = (self.width(x), width)
             parameter = f"{name}.weight.{number}"
-            fans, stored = (columns, width), shape[::-1]
+            fans, stored = (columns, width), (*shape[::-1], *((1, 1) if taps else ()))
             self._random(parameter, shape, own, "uniform", *fans, stored, part_of=f"{name}.weight")
             products.append(self._append(Linear((x,), width, self.layer(x), parameter)))
         # The ends of arcs first: one step takes both.
@@ -84,10 +86,12 @@ class Builder(RowWise):
         y = self.sum(products)
         return self.bias(y, f"{name}.bias", layer=own, fan_in=columns) if bias else y
 
-    def product(self, x: int, width: int, name: str, layer: int) -> int:
-        """x·W with a W that is stored as it is, not transposed."""
+    def product(
+        self, x: int, width: int, name: str, layer: int, stored: tuple[int, ...] | None = None
+    ) -> int:
+        """x·W with a W that is stored as it is, not transposed, or in another shape."""
         shape = (self.width(x), width)
-        self._random(name, shape, layer, "glorot", *shape)
+        self._random(name, shape, layer, "glorot", *shape, stored)
         return self._append(Linear((x,), width, self.layer(x), name))
 
     def linear_by_kind(

@@ -12,7 +12,7 @@ from typing import ClassVar, Self
 
 from gcnmpi.layout.place import Space
 
-AT_A_TIME = 1 << 32
+AT_A_TIME = 1 << 40
 """Streams of dropout of a network, before those of the next time that it is applied."""
 
 

@@ -13,10 +13,10 @@ from gcnmpi.nn.operators.elementwise import (
     Bias,
     Columns,
     Drop,
+    Fill,
     Join,
     Maximum,
     MeanOfHeads,
-    Ones,
     Reciprocal,
     Scale,
     StopGradient,
@@ -48,9 +48,9 @@ class RowWise(Writing):
         """x, which counts as given: nothing that it is made of learns from what is made of it."""
         return self._append(StopGradient((x,), self.width(x), self.layer(x)))
 
-    def ones(self, x: int) -> int:
-        """A column of ones with the rows of x."""
-        return self._append(Ones((x,), 1, self.layer(x)))
+    def fill(self, x: int, value: float, width: int = 1) -> int:
+        """Columns of one number with the rows of x."""
+        return self._append(Fill((x,), width, self.layer(x), value))
 
     def reciprocal(self, x: int) -> int:
         """1/x, entry by entry, and 0 where x is 0."""

@@ -176,18 +176,22 @@ def from_gcn(
 def _stored(parameter: Parameter, array: np.ndarray) -> np.ndarray:
     if parameter.stored is None:
         return array
-    return array.T if _transposed(parameter) else array.reshape(parameter.stored)
+    return (array.T if _transposed(parameter) else array).reshape(parameter.stored)
 
 
 def _loaded(parameter: Parameter, array: np.ndarray) -> np.ndarray:
     if not _transposed(parameter):
         return np.ascontiguousarray(array).reshape(parameter.shape)
-    return np.ascontiguousarray(array.T)
+    return np.ascontiguousarray(array.reshape(parameter.shape[::-1]).T)
 
 
 def _transposed(parameter: Parameter) -> bool:
-    """Whether a file has a weight the other way round; others have the same numbers in a row."""
-    return parameter.is_weight and parameter.stored == parameter.shape[::-1]
+    """Whether a file has a weight the other way round; others have the same numbers in a row.
+
+    As one of a convolution of PyTorch it may have further axes, of length 1.
+    """
+    first, rest = (parameter.stored or ())[:2], (parameter.stored or ())[2:]
+    return parameter.is_weight and first == parameter.shape[::-1] and set(rest) <= {1}
 
 
 def _shape(parameter: Parameter) -> tuple[int, ...]:

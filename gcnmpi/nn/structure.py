@@ -11,7 +11,7 @@ from gcnmpi.nn.operator import Operator, Parameter, type_of, without_unread
 from gcnmpi.nn.operators import rule_of
 from gcnmpi.nn.operators.arcs import ArcInput
 from gcnmpi.nn.operators.dense import Features
-from gcnmpi.nn.operators.elementwise import Ones
+from gcnmpi.nn.operators.elementwise import Fill
 from partition.errors import UserError
 from partition.graph.relations import Schema
 
@@ -173,7 +173,7 @@ class Writing:
         self._unread |= network.unread
         before, new = self.layer(x), {0: x}
         for number, operator in enumerate(network.operators[1:], 1):
-            apart = isinstance(operator, Ones) or all(i in made for i in operator.inputs)
+            apart = isinstance(operator, Fill) or all(i in made for i in operator.inputs)
             once = apart and not _changes(operator)
             if not once or number not in made:
                 inputs = tuple((made | new)[i] for i in operator.inputs)

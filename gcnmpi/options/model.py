@@ -183,9 +183,29 @@ class SehgnnOptions(SignOptions):
 
 
 @options_of("model")
+class FilterOptions(HiddenOptions):
+    """Of networks whose convolutions look several times at neighbours."""
+
+    filter_size: int = key(
+        2, "gconvgru, dcrnn, stgcn: K, weights of a graph convolution (dcrnn: each way), with up "
+        "to K − 1 aggregations", low=1, most=DEEPEST,
+    )  # fmt: skip
+
+
+@options_of("model")
+class StgcnOptions(FilterOptions, NormOptions):
+    """Of STGCN, with convolutions over time."""
+
+    kernel_size: int = key(
+        3, "stgcn: frames that a convolution over time takes", low=1, below=2**12
+    )
+
+
+@options_of("model")
 class OwnOptions(
     SageOptions, GinOptions, AttentionOptions, TransformerOptions, PnaOptions, MeshOptions,
     RelationOptions, RgatOptions, CompgcnOptions, HeteroOptions, GcniiOptions, AppnpOptions,
+    StgcnOptions,
 ):  # fmt: skip
     """Of a user's network, which may read any."""
 
@@ -212,5 +232,8 @@ NETWORKS.options.update(
     sgc=(HopsOptions, MatrixOptions),
     sign=(SignOptions, MatrixOptions),
     mlp=(JumpOptions,),
+    gconvgru=(FilterOptions,),
+    dcrnn=(FilterOptions,),
+    stgcn=(StgcnOptions,),
 )
 NETWORKS.options[OWN] = OwnOptions, MatrixOptions

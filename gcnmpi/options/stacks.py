@@ -60,6 +60,9 @@ NETWORKS = Networks(
         "sgc": "gcnmpi.nn.networks.sgc:build",
         "sign": "gcnmpi.nn.networks.sign:build",
         "mlp": "gcnmpi.nn.networks.mlp:build",
+        "gconvgru": "gcnmpi.nn.networks.gconvgru:build",
+        "dcrnn": "gcnmpi.nn.networks.dcrnn:build",
+        "stgcn": "gcnmpi.nn.networks.stgcn:build",
     },
 )
 
@@ -82,6 +85,9 @@ MATRICES = Registry(
         "hetero": "gcnmpi.nn.networks.rgcn:matrix",
         "hgt": "gcnmpi.nn.networks.rgcn:matrix",
         "sehgnn": "gcnmpi.nn.networks.rgcn:matrix",
+        "gconvgru": "gcnmpi.nn.networks.chebyshev:matrix",
+        "dcrnn": "gcnmpi.nn.networks.gin:matrix",
+        "stgcn": "gcnmpi.nn.networks.chebyshev:matrix",
     },
 )
 

@@ -27,10 +27,10 @@ from gcnmpi.nn.operators.elementwise import (
     Bias,
     Columns,
     Drop,
+    Fill,
     Join,
     Maximum,
     MeanOfHeads,
-    Ones,
     Reciprocal,
     Scale,
     StopGradient,
@@ -187,8 +187,8 @@ def _stop_gradient(op: StopGradient, x: list, w: Arrays, run: Pass) -> tuple[np.
     return x[0], lambda g: ([np.zeros_like(g)], {})
 
 
-def _ones(op: Ones, x: list, w: Arrays, run: Pass) -> tuple[np.ndarray, Backward]:
-    return np.ones((len(x[0]), 1)), lambda g: ([np.zeros_like(x[0])], {})
+def _fill(op: Fill, x: list, w: Arrays, run: Pass) -> tuple[np.ndarray, Backward]:
+    return np.full((len(x[0]), op.width), op.value), lambda g: ([np.zeros_like(x[0])], {})
 
 
 def _reciprocal(op: Reciprocal, x: list, w: Arrays, run: Pass) -> tuple[np.ndarray, Backward]:
@@ -362,7 +362,7 @@ RULES: Mapping[type[Operator], Callable[..., tuple[np.ndarray, Backward]]] = {
     Columns: _columns,
     Join: _join,
     StopGradient: _stop_gradient,
-    Ones: _ones,
+    Fill: _fill,
     Reciprocal: _reciprocal,
     MeanOfHeads: _mean_of_heads,
     Add: _add,

@@ -16,7 +16,7 @@ from gcnmpi.layout.place import Place
 from gcnmpi.nn.compile import LOSS, Target, compile_network
 from gcnmpi.nn.describe import network_of
 from gcnmpi.nn.model import aggregate_constant
-from gcnmpi.nn.operators.neighbours import Aggregate, MaxAggregate
+from gcnmpi.nn.operators.neighbours import Aggregate, AggregateT, MaxAggregate
 from gcnmpi.nn.program import Step
 from gcnmpi.options.config import from_table
 from gcnmpi.options.model import NETWORKS
@@ -558,6 +558,8 @@ OPTIONS = {
     "concat": [True, False],
     "attention_dropout": [0.0, 0.5],
     "hops": [2, 3],
+    "filter_size": [1, 3],
+    "kernel_size": [1],
 }
 COMMON = ("bias", "input_dropout", "order", "cache_input", "train_features")
 TARGETS = {
@@ -606,6 +608,11 @@ def test_every_configuration_can_be_compiled(name):
             batch = replace(model, cache_input=False, train_features=False)
             given = batch if target.narrows else model
             if given.order not in ("auto", *target.orders):
+                continue
+            both_ways = any(isinstance(one, AggregateT) for one in network.operators)
+            if both_ways and (target.narrows or target.orders != ORDERS):
+                with pytest.raises(UserError, match="M transposed"):
+                    compile_network(network, target, given)
                 continue
             for trains in (True, False):
                 check_memory(compile_network(network, target, given, trains), target.layout)

@@ -113,6 +113,8 @@ def test_every_network_has_distinct_streams_and_layers(name):
         options |= {"linear_before": True, "jk": "cat"}
     if "model.heads" in NETWORKS.keys(name):
         options |= {"heads": 2, "attention_dropout": 0.5}
+    if "model.kernel_size" in NETWORKS.keys(name):
+        options["kernel_size"] = 1
     found = network(name=name, input_dropout=0.5, **options)
     streams = [o.stream for o in found.operators if hasattr(o, "stream")]
     assert len(set(streams)) == len(streams)

@@ -84,6 +84,9 @@ SETTINGS = {
     "hetero gatv2": {"convolution": "gatv2", "heads": 2, "relation_reduction": "mean"},
     "hgt": {"heads": 2},
     "sehgnn": {"hops": 1},
+    "gconvgru": {"filter_size": 3},
+    "dcrnn": {"filter_size": 3},
+    "stgcn": {"kernel_size": 1},
 }
 STACKS = {
     "plain": {"hidden": [8]},

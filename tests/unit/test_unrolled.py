@@ -12,6 +12,7 @@ from gcnmpi.nn.network import Builder
 from gcnmpi.nn.operator import AT_A_TIME
 from gcnmpi.nn.operators.elementwise import Drop, StopGradient
 from gcnmpi.nn.rollout import rolled_out
+from gcnmpi.nn.state import stored_shapes
 from gcnmpi.options.config import from_table
 from gcnmpi.options.frames import Frames
 from gcnmpi.proof.arcs import arcs_of, rows_of
@@ -21,6 +22,7 @@ from partition.errors import UserError
 from partition.graph.graph import Graph
 
 FRAMES = Frames(1, 2, 1, history=2, rollout=3)  # as wide as the features, of which 2 are given
+SEVERAL = Frames(1, 2, 1, history=3, horizon=2)
 PLAIN = Frames(0, D, D, rollout=3)
 
 
@@ -52,7 +54,7 @@ def twice():
 def directions():
     """Both directions of M, rows of sums 1; what stops, and what is joined."""
     b = Builder(D)
-    ones = b.ones(b.input)
+    ones = b.fill(b.input, 1.0)
     into, out = (b.reciprocal(made) for made in (b.aggregate(ones), b.aggregate_t(ones)))
     x, parts = b.linear(b.input, 4, "first", bias=True), []
     with b.shared():
@@ -77,6 +79,12 @@ CASES = {
         Frames(1, 2, 1, history=2, horizon=3, difference=True), name="gcn", hidden=[4]
     ),
     "rollout of arcs": lambda: rollout(PLAIN, name="mgn", hidden=[4, 4]),
+    "recurrent": lambda: rollout(SEVERAL, name="gconvgru", hidden=[4, 3], filter_size=3),
+    "recurrent rollout": lambda: rollout(FRAMES, name="gconvgru", hidden=[4], dropout=0.3),
+    "diffusion": lambda: rollout(SEVERAL, name="dcrnn", hidden=[4], filter_size=3, dropout=0.2),
+    "convolution over time": lambda: rollout(
+        SEVERAL, name="stgcn", hidden=[4], kernel_size=2, norm="batch", dropout=0.2
+    ),
     "rollout of attention": lambda: rollout(
         PLAIN, name="gat", hidden=[4], heads=2, attention_dropout=0.4, arc_features=True
     ),
@@ -88,7 +96,7 @@ def run_of(case, **options):
     settings = {"name": "gat" if loops else "mgn", "hidden": [4]}  # which say what M is
     run = SmallRun(settings, network=CASES[case](), **options)
     columns = run.network.widths[0]
-    assert columns == D or columns == FRAMES.features
+    assert columns in (D, FRAMES.features, SEVERAL.features)
     return run
 
 
@@ -196,6 +204,44 @@ def test_steps_drop_other_entries_and_share_what_arcs_alone_give():
     assert list(network.parameters) == list(
         network_of(model_of(name="mgn", hidden=[4]), D, D, ARC_D).parameters
     )
+
+
+def test_names_and_shapes_are_those_of_pytorch_geometric_temporal():
+    found = stored_shapes(rollout(SEVERAL, name="gconvgru", hidden=[4], filter_size=2))
+    gates = [f"recurrent.conv_{of}_{gate}" for gate in "zrh" for of in "xh"]
+    assert set(found) == {"linear.weight", "linear.bias"} | {
+        f"{gate}.{rest}" for gate in gates for rest in ("lins.0.weight", "lins.1.weight", "bias")
+    }
+    assert found["recurrent.conv_x_r.lins.1.weight"] == (4, 3)
+    found = stored_shapes(rollout(SEVERAL, name="dcrnn", hidden=[4], filter_size=3))
+    assert found["recurrent.conv_x_h.weight"] == (2, 3, 3 + 4, 4)
+    found = stored_shapes(rollout(SEVERAL, name="stgcn", hidden=[4], kernel_size=2))
+    assert found["blocks.0._temporal_conv1.conv_3.weight"] == (4, 3, 1, 2)
+    assert found["blocks.0._graph_conv.lins.1.weight"] == (4, 4)
+
+
+def test_one_frame_does_not_read_what_files_have():
+    frames = replace(SEVERAL, history=1)
+    for name, reset in (("gconvgru", "conv_h_r.lins.0.weight"), ("dcrnn", "conv_x_r.weight")):
+        alone, several = (rollout(one, name=name, hidden=[4]) for one in (frames, SEVERAL))
+        assert alone.unread.keys() | stored_shapes(alone).keys() == stored_shapes(several).keys()
+        assert f"recurrent.{reset}" in alone.unread
+        for of, shape in stored_shapes(several).items():
+            assert shape == (alone.unread | stored_shapes(alone))[of]
+
+
+def test_frames_drop_other_entries():
+    for name in ("gconvgru", "dcrnn", "stgcn"):
+        model = {"name": name, "hidden": [4], "dropout": 0.3}
+        model |= {"kernel_size": 1} if name == "stgcn" else {}
+        network = rollout(replace(FRAMES, rollout=2), **model)
+        streams = [one.stream for one in network.operators if isinstance(one, Drop)]
+        assert len(set(streams)) == len(streams) >= 2
+
+
+def test_a_history_that_is_too_short_is_one_line():
+    with pytest.raises(UserError, match="reads at least 5 frames, and there are 3"):
+        rollout(SEVERAL, name="stgcn", hidden=[4])
 
 
 def test_a_layer_that_is_written_again_has_the_same_shape():

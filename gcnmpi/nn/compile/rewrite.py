@@ -17,7 +17,7 @@ from gcnmpi.nn.operators import rule_of
 from gcnmpi.nn.operators.arcs import ArcInput, WeighedSum
 from gcnmpi.nn.operators.degrees import ScaleByDegree
 from gcnmpi.nn.operators.dense import Features, Linear
-from gcnmpi.nn.operators.elementwise import Ones
+from gcnmpi.nn.operators.elementwise import Fill
 from gcnmpi.nn.operators.neighbours import Aggregate
 from gcnmpi.nn.operators.spaces import Expand, Source, Target
 from gcnmpi.options.config import ModelConfig
@@ -247,7 +247,7 @@ def constants(operators: Sequence[Operator], model: ModelConfig) -> list[bool]:
             found.append(not model.train_features)
             continue
         fixed = all(found[i] for i in operator.inputs) and not operator.parameters
-        fixed |= isinstance(operator, Ones)  # whatever its input is
+        fixed |= isinstance(operator, Fill)  # whatever its input is
         dropped = isinstance(operator, Finish) and operator.p > 0
         # A row for each arc is made again rather than kept, unless it is given.
         of_arcs = (operator.gives or rule_of(operator).gives) is Space.ENTRIES

@@ -114,8 +114,11 @@ class StopGradient(Operator):
 
 
 @dataclass(frozen=True)
-class Ones(Operator):
-    """A column of ones with the rows of x, of which no number is looked at."""
+class Fill(Operator):
+    """The same number everywhere, with the rows of x, of which no number is looked at."""
+
+    value: float = 1.0
+    told = "{value:.12g}"
 
 
 @dataclass(frozen=True)
@@ -296,10 +299,10 @@ def _copied(operator: Operator, binding: Binding, step: Step) -> Run:
     return (lambda epoch: None) if x is out else (lambda epoch: kernel.copy(x, out))
 
 
-def _ones(ones: Ones, binding: Binding, step: Step) -> Run:
-    """A column of ones, made once if it stays."""
+def _fill(fill: Fill, binding: Binding, step: Step) -> Run:
+    """Nothing of what is read."""
     out = binding.written(step)
-    return lambda epoch: out.fill(1)
+    return lambda epoch: out.fill(fill.value)
 
 
 def _reciprocal(operator: Reciprocal, binding: Binding, step: Step) -> Run:
@@ -342,7 +345,7 @@ COLUMNS_BACKWARD = Instruction("columns_backward", _columns_backward, passes=2)
 JOIN = Instruction("join", _join, passes=2)
 JOIN_BACKWARD = Instruction("join_backward", _join_backward, passes=2)
 STOP_GRADIENT = Instruction("stop_gradient", _copied, passes=2, in_place=True)
-ONES = Instruction("ones", _ones, passes=1)
+FILL = Instruction("fill", _fill, passes=1)
 RECIPROCAL = Instruction("reciprocal", _reciprocal, passes=2)
 RECIPROCAL_BACKWARD = Instruction("reciprocal_backward", _reciprocal_backward, passes=3)
 MEAN_OF_HEADS = Instruction("mean_of_heads", _mean_of_heads, passes=2)
@@ -357,7 +360,7 @@ RULES = {
     MeanOfHeads: Rule(
         MEAN_OF_HEADS, one_step(MEAN_OF_HEADS_BACKWARD), keeps_shifts=True, regroups=True
     ),
-    Ones: Rule(ONES, _stopped, stops=True, ends_shifts=True, regroups=True),
+    Fill: Rule(FILL, _stopped, stops=True, ends_shifts=True),
     Reciprocal: Rule(RECIPROCAL, one_step(RECIPROCAL_BACKWARD, reads_value=True)),
     Scale: Rule(SCALE, _scale_gradient, commutes=True, keeps_shifts=True),
     StopGradient: Rule(STOP_GRADIENT, _stopped, stops=True, keeps_shifts=True),

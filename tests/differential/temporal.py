@@ -1,0 +1,348 @@
+"""Networks over time against PyTorch Geometric Temporal's layers, and rollouts against a loop.
+
+Usage: python tests/differential/temporal.py [--ranks 1,2,4] [--only CASE]
+
+Compared are loss, gradients and logits, same weights in, as ``pyg.py`` does it, on graphs that are
+made: an undirected one with weights for Chebyshev convolutions, a directed one for all others.
+PyTorch Geometric Temporal has to be installed, or be found on the path; its modules are loaded one
+by one, as the package as a whole asks for more than they do. In its DCRNN, the diffusion is that of
+the paper, and in its STConv the norm that of this program. Networks are those of ``over_time.py``.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import click
+import numpy as np
+
+try:
+    import torch
+    import torch_geometric.nn as pyg_nn
+    from torch.nn import Linear, Module, ModuleList
+except ImportError as error:
+    sys.exit(print(f"skipped: {error}"))
+
+from pyg import MeshGraphNet, Net, compare, of_engine, of_oracle, weights_of
+
+from gcnmpi.nn.state import to_state
+from gcnmpi.options.config import Config, from_table
+from gcnmpi.options.frames import Frames
+from gcnmpi.proof import oracle
+from partition.graph.arc_data import ArcData
+from partition.graph.examples import training_rows
+from partition.graph.graph import Graph, arcs
+from partition.graph.store import open_graph, write_graph
+
+FILE = Path(__file__).parents[1] / "over_time.py"
+N, FEATURES, CLASSES, TOLERANCE = 300, 6, 3, 1e-10
+Tensor = torch.Tensor
+CASES: dict[str, dict[str, Any]] = {
+    "frames_gru": {"hidden": [8], "filter_size": 3},
+    "frames_stgcn": {"hidden": [8], "filter_size": 3, "kernel_size": 2, "norm": "batch"},
+    "frames_dcrnn": {"hidden": [8], "filter_size": 3},
+    "rolled_dcrnn": {"hidden": [8]},
+    "rolled_gcn": {"hidden": [8, 5], "norm": "batch", "residual": "linear"},
+    "rolled_given": {"hidden": [8]},
+    "rolled_mgn": {"hidden": [8, 8]},
+}
+UNDIRECTED = ("frames_gru", "frames_stgcn")
+
+
+def temporal(name: str) -> ModuleType:
+    """A module of PyTorch Geometric Temporal, without its package."""
+    package = importlib.util.find_spec("torch_geometric_temporal")
+    if package is None or package.submodule_search_locations is None:
+        sys.exit(print("skipped: there is no torch_geometric_temporal"))
+    path = Path(package.submodule_search_locations[0], "nn", f"{name}.py")
+    spec = importlib.util.spec_from_file_location(path.stem, path)
+    assert spec is not None
+    assert spec.loader is not None
+    found = sys.modules[path.stem] = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(found)
+    return found
+
+
+@click.command()
+@click.option("--ranks", default="0,1,2,4", help="0: the oracle.")
+@click.option("--only", multiple=True, default=[""], help="Cases whose name begins so.")
+def main(ranks: str, only: tuple[str, ...]) -> None:
+    """Compare all cases that are asked for, on each number of ranks."""
+    torch.set_default_dtype(torch.float64)
+    agree, counts = True, [*map(int, ranks.split(","))]
+    with tempfile.TemporaryDirectory() as scratch:
+        for kind in ("undirected", "directed"):
+            names = [n for n in CASES if n.startswith(only)]
+            names = [n for n in names if (n in UNDIRECTED) == (kind == "undirected")]
+            folder = made(Path(scratch) / f"{kind}.graph", kind == "undirected", counts)
+            agree &= not names or compared(folder, names, counts)
+    sys.exit(0 if agree else 1)
+
+
+def made(path: Path, both_ways: bool, counts: list[int]) -> Path:
+    """A graph folder with weights and partitions; no vertex is its own neighbour."""
+    random = np.random.default_rng(3)
+    there = np.triu(random.random((N, N)) < 0.03, 1)
+    weights = there * random.uniform(0.5, 2, (N, N))
+    weights += weights.T if both_ways else (random.random((N, N)) < 0.01) * (1 - np.eye(N))
+    weights[-3:] = weights[:, -3:] = 0
+    source, target = np.nonzero(weights)
+    graph = Graph(
+        np.searchsorted(source, np.arange(N + 1)),
+        target.astype(np.int32),
+        weights=weights[source, target],
+        features=random.standard_normal((N, FEATURES)).astype(np.float32),
+        labels=random.integers(0, CLASSES, N).astype(np.int32),
+        masks={"train": random.random(N) < 0.6},
+        arc_data=ArcData(random.standard_normal((len(source), 2)).astype(np.float32)),
+    )
+    write_graph(path, graph, source={"generator": "temporal"})
+    for count in counts:
+        if count > 1:
+            words = [sys.executable, "-m", "partition", "add", path, "--model", "rp", "-k", count]
+            subprocess.run([*map(str, words)], check=True, stdout=subprocess.DEVNULL)
+    return path
+
+
+def compared(folder: Path, names: list[str], counts: list[int]) -> bool:
+    """Whether all of these cases agree on a graph; a line for each says how far they are apart."""
+    graph, agree = open_graph(folder).graph, True
+    problems = {name: oracle.Problem(graph, "in", config_of(name)) for name in names}
+    weights = {name: weights_of(problem) for name, problem in problems.items()}
+    configs = {name: problem.config for name, problem in problems.items()}
+    found = {count: of_engine(count, folder, configs, weights) for count in counts if count}
+    for name, problem in problems.items():
+        expected, told = judge(graph, problem, weights[name], name), ""
+        for count in counts:
+            mine = found[count][name] if count else of_oracle(problem, weights[name])
+            worst, where = max(compare(problem, mine, expected))
+            agree &= worst <= TOLERANCE
+            told += f"  {count}: {worst:.1e} ({where})"
+        print(f"{name:14}{told}", flush=True)
+    return agree
+
+
+def config_of(name: str) -> Config:
+    """The configuration of a case."""
+    return from_table({"dtype": "float64", "model": {"name": f"{FILE}:{name}"} | CASES[name]})
+
+
+def judge(
+    graph: Graph, problem: oracle.Problem, weights: oracle.Weights, name: str
+) -> dict[str, Any]:
+    """Loss, gradients by stored name, and logits of an evaluation after one epoch."""
+    edges = torch.tensor(np.stack([arcs(graph), graph.indices]).astype(np.int64))
+    weight = torch.tensor(np.asarray(graph.weights, np.float64))
+    of_arcs = torch.tensor(np.asarray(graph.arc_data.features, np.float64))
+    module = MODULES[name](graph, problem.config)
+    state = {n: torch.tensor(a) for n, a in to_state(problem.network, weights).items()}
+    counters = {n: v for n, v in module.state_dict().items() if n.endswith("batches_tracked")}
+    module.load_state_dict(state | counters)
+    x, rows = torch.tensor(problem.features), torch.tensor(np.flatnonzero(training_rows(graph)))
+    labels = torch.tensor(np.asarray(graph.labels, np.int64))[rows]
+    module.train()
+    loss = torch.nn.functional.cross_entropy(module(x, edges, weight, of_arcs)[rows], labels)
+    loss.backward()
+    module.eval()
+    with torch.no_grad():
+        logits = module(x, edges, weight, of_arcs)
+    gradient = {n: p.grad.numpy() for n, p in module.named_parameters() if p.grad is not None}
+    return {"loss": loss.item(), "gradient": gradient, "logits": logits.numpy()}
+
+
+def frames_of(x: Tensor, frames: Frames) -> list[Tensor]:
+    """The frames, each behind the static columns."""
+    static, width = x[:, : frames.static], frames.columns
+    starts = [frames.static + time * width for time in range(frames.history)]
+    return [torch.cat([static, x[:, first : first + width]], 1) for first in starts]
+
+
+class Recurrent(Module):
+    """A cell over all frames, as the examples of PyTorch Geometric Temporal have it."""
+
+    def __init__(self, cell: Module, frames: Frames, outputs: int) -> None:
+        super().__init__()
+        self.frames, self.recurrent = frames, cell
+        self.linear = Linear(cell.out_channels, outputs)
+
+    def forward(self, x: Tensor, edges: Tensor, weight: Tensor, of_arcs: Tensor) -> Tensor:
+        """The predicted frames side by side, of all vertices."""
+        h = None
+        for frame in frames_of(x, self.frames):
+            h = self.recurrent(frame, edges, weight, h)
+        return self.linear(torch.relu(h))
+
+
+class Diffusion(Module):
+    """Equation 2 of Li et al. 2018, with the arrays of ``DConv``."""
+
+    def __init__(self, d_in: int, width: int, size: int) -> None:
+        super().__init__()
+        self.weight = torch.nn.Parameter(torch.zeros(2, size, d_in, width))
+        self.bias = torch.nn.Parameter(torch.zeros(width))
+
+    def forward(self, x: Tensor, edges: Tensor, weight: Tensor) -> Tensor:
+        """The diffusion out of each vertex and into it."""
+        w = torch.zeros(len(x), len(x)).index_put(tuple(edges), weight)
+        y = self.bias
+        for way, theta in ((w, self.weight[0]), (w.T, self.weight[1])):
+            sums = way.sum(1, keepdim=True)
+            walk, term = torch.where(sums == 0, 0, way / sums.where(sums != 0, 1)), x
+            for each in theta:
+                y, term = y + term @ each, walk @ term
+        return y
+
+
+class Stgcn(Module):
+    """Blocks of ``STConv``, a ``TemporalConv`` over what is left, and a linear layer."""
+
+    def __init__(self, frames: Frames, outputs: int, model: Any) -> None:
+        super().__init__()
+        self.frames, found = frames, temporal("attention/stgcn")
+        d_in, left, blocks = frames.static + frames.columns, frames.history, []
+        for width in model.hidden:
+            block = found.STConv(N, d_in, width, width, model.kernel_size, model.filter_size)
+            block._batch_norm = torch.nn.Identity()
+            blocks.append(block)
+            d_in, left = width, left - 2 * (model.kernel_size - 1)
+        self.blocks = ModuleList(blocks)
+        self.norms = ModuleList([pyg_nn.BatchNorm(width) for width in model.hidden])
+        self.output = found.TemporalConv(d_in, d_in, left)
+        self.linear = Linear(d_in, outputs)
+
+    def forward(self, x: Tensor, edges: Tensor, weight: Tensor, of_arcs: Tensor) -> Tensor:
+        """The predicted frames side by side, of all vertices."""
+        y = torch.stack(frames_of(x, self.frames))[None]
+        for block, norm in zip(self.blocks, self.norms, strict=True):
+            y = torch.stack([norm(frame) for frame in block(y, edges, weight)[0]])[None]
+        return self.linear(self.output(y)[0, 0])
+
+
+class Rolled(Module):
+    """A network of one step in a loop; ``call(network, x, edges, weight, of_arcs)``."""
+
+    def __init__(self, network: Module, frames: Frames, call: Callable[..., Tensor]) -> None:
+        super().__init__()
+        self.network, self.frames, self.call = network, frames, call
+
+    def state_dict(self, *args: Any, **kwargs: Any) -> Any:
+        """The weights of the network, by their names."""
+        return self.network.state_dict(*args, **kwargs)
+
+    def load_state_dict(self, *args: Any, **kwargs: Any) -> Any:
+        """Weights into the network, which must have their names."""
+        return self.network.load_state_dict(*args, **kwargs)
+
+    def named_parameters(self, *args: Any, **kwargs: Any) -> Any:
+        """The parameters of the network, by their names."""
+        return self.network.named_parameters(*args, **kwargs)
+
+    def forward(self, x: Tensor, *graph: Tensor) -> Tensor:
+        """Each step reads the last frames, predicted ones among them."""
+        frames, found = self.frames, []
+        read = frames.static + frames.history * frames.columns
+        static = x[:, : frames.static]
+        window = list(x[:, frames.static : read].split(frames.columns, 1))
+        given = x[:, read:].split(frames.given, 1) if frames.given else []
+        for step in range(frames.rollout):
+            y = self.call(self.network, torch.cat([static, *window], 1), *graph)
+            if frames.difference:
+                y = y + window[-1][:, : frames.predicted]
+            found.append(y)
+            y = y.detach() if frames.rollout_gradient == "last" else y
+            beside = [given[step]] if step < len(given) else []
+            window = [*window[1:], torch.cat([y, *beside], 1)]
+        return torch.cat(found, 1)
+
+
+def _gru(graph: Graph, config: Config) -> Module:
+    frames = Frames(FEATURES - 2, 1, 1, 2, CLASSES)
+    size = config.model.filter_size
+    cell = temporal("recurrent/gconv_gru").GConvGRU(FEATURES - 1, config.model.hidden[0], size)
+    return Recurrent(cell, frames, CLASSES)
+
+
+def _stgcn(graph: Graph, config: Config) -> Module:
+    return Stgcn(Frames(FEATURES - 4, 1, 1, 4, CLASSES), CLASSES, config.model)
+
+
+def _dcrnn(frames: Frames, config: Config) -> Module:
+    model, d_in = config.model, frames.static + frames.columns
+    width, size = model.hidden[0], model.filter_size
+    cell = temporal("recurrent/dcrnn").DCRNN(d_in, width, size)
+    for gate in "zrh":
+        setattr(cell, f"conv_x_{gate}", Diffusion(d_in + width, width, size))
+    return Recurrent(cell, frames, frames.horizon * frames.predicted)
+
+
+def _frames_dcrnn(graph: Graph, config: Config) -> Module:
+    frames = Frames(FEATURES - 2, 1, 1, 2, CLASSES, difference=True)
+    given = replace(frames, horizon=1, rollout=1)
+
+    def call(network: Module, x: Tensor, *graph: Tensor) -> Tensor:
+        return network(x, *graph)
+
+    return Rolled(_dcrnn(frames, config), given, call)
+
+
+def _rolled_dcrnn(graph: Graph, config: Config) -> Module:
+    frames = Frames(FEATURES - 2, 1, 1, 2, rollout=CLASSES)
+    return Rolled(_dcrnn(frames.step, config), frames, lambda network, *given: network(*given))
+
+
+def _gcn(graph: Graph, config: Config, frames: Frames) -> Module:
+    model = from_table({"model": {"name": "gcn"} | CASES[config.model.name.split(":")[-1]]})
+    degrees = torch.zeros(1)
+    network = Net(model, frames.step.features, frames.step.outputs, 0, degrees, graph)
+
+    def call(network: Net, x: Tensor, edges: Tensor, weight: Tensor, of_arcs: Tensor) -> Tensor:
+        y = x
+        for k, conv in enumerate(network.convs):
+            z = conv(y, edges, weight)
+            z = z + network.residuals[str(k)](y) if str(k) in network.residuals else z
+            y = network._between(z, k) if k < len(network.norms) else z
+        return y
+
+    return Rolled(network, frames, call)
+
+
+def _rolled_gcn(graph: Graph, config: Config) -> Module:
+    return _gcn(graph, config, Frames(FEATURES - 2, 1, 1, 2, rollout=CLASSES))
+
+
+def _rolled_given(graph: Graph, config: Config) -> Module:
+    given = CLASSES - 1
+    frames = Frames(FEATURES - 2 - given, 2, 1, rollout=CLASSES, rollout_gradient="last")
+    return _gcn(graph, config, frames)
+
+
+def _rolled_mgn(graph: Graph, config: Config) -> Module:
+    frames = Frames(FEATURES - 1, 1, 1, rollout=CLASSES, difference=True)
+    model, widths = config.model, (frames.step.features, graph.arc_data.width, 1)
+    network = MeshGraphNet(
+        widths, model.hidden[0], len(model.hidden), model.mlp_layers, model.reduction
+    )
+    return Rolled(network, frames, lambda network, x, edges, weight, arcs: network(x, edges, arcs))
+
+
+MODULES: dict[str, Callable[[Graph, Config], Module]] = {
+    "frames_gru": _gru,
+    "frames_stgcn": _stgcn,
+    "frames_dcrnn": _frames_dcrnn,
+    "rolled_dcrnn": _rolled_dcrnn,
+    "rolled_gcn": _rolled_gcn,
+    "rolled_given": _rolled_given,
+    "rolled_mgn": _rolled_mgn,
+}
+
+
+if __name__ == "__main__":
+    main()
