@@ -60,7 +60,7 @@ class Division:
 
     @property
     def seconds(self) -> float:
-        """Those of an epoch: of all updates."""
+        """The seconds of an epoch: of all updates."""
         return self.updates * (self.group.batch + self.reduce)
 
     def record(self) -> Mapping[str, Any]:
