@@ -36,7 +36,7 @@ class StackedForecast(Forecast):
         return self._inner.volume(rank, product, k, *self._wide(product, sizes))
 
     def span(self, product: Operation, k: int) -> Sequence[Span]:
-        """Those of the scheme."""
+        """The spans of the scheme."""
         return self._inner.span(product, k)
 
     def work(self, rank: int, product: Operation, k: int, *sizes: int) -> Sequence[Sparse | Dense]:
