@@ -163,7 +163,7 @@ def _epochs(
     problem: Problem, guard: Guard, callbacks: Sequence[Callback], progress: bool
 ) -> Iterator[Callable[[Epoch], bool]]:
     """Shows progress around the epochs, and gives the function that is called after each."""
-    comm = problem.runtime.comm
+    comm = problem.runtime.everyone
     with Progress(problem, not progress or comm.rank != 0, guard.moved) as shown:
 
         def on_epoch(epoch: Epoch) -> bool:

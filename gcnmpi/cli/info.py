@@ -20,10 +20,11 @@ from gcnmpi.options.config import (
     keys,
     value_of,
 )
+from gcnmpi.options.frames import ends
 from gcnmpi.options.kernel import AUTO, KERNELS, resolve
 from gcnmpi.options.methods import EMBEDDINGS, METHODS
 from gcnmpi.options.scheme import SCHEMES
-from gcnmpi.options.task import METRICS, ends
+from gcnmpi.options.task import METRICS
 from partition.errors import UserError
 
 

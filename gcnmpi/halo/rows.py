@@ -7,6 +7,7 @@ comes the pattern of M over these local columns.
 
 from __future__ import annotations
 
+import functools
 from typing import Any, Protocol
 
 import numpy as np
@@ -30,8 +31,6 @@ class Halo(Protocol):
 
     Attributes
     ----------
-    patterns : Patterns
-        Of own rows over local columns, (own, own + halo).
     ids : (own + halo,) integers
         Global vertices of the local columns.
     kept : Kept
@@ -40,11 +39,18 @@ class Halo(Protocol):
         Whether there is one rank only: none has a halo.
     """
 
-    patterns: Patterns
     ids: np.ndarray
     phases: Phases
     kept: Kept
     alone: bool
+
+    @property
+    def patterns(self) -> Patterns:
+        """Of own rows over local columns, (own, own + halo)."""
+
+    @property
+    def given(self) -> tuple[sp.csr_array, Groups | None]:
+        """The entries of own rows, and their groups, as they were before there were patterns."""
 
     @property
     def pattern(self) -> Pattern:
@@ -76,7 +82,18 @@ class _WithPatterns:
         self, runtime: Runtime, pattern: sp.csr_array, ids: np.ndarray, groups: Groups | None
     ) -> None:
         self.ids, self.phases, self.alone = ids, runtime.phases, runtime.comm.size == 1
-        self.patterns = Patterns(runtime.kernel, pattern, ids, groups)
+        self._kernel, self._given = runtime.kernel, [(pattern, groups)]
+
+    @property
+    def given(self) -> tuple[sp.csr_array, Groups | None]:
+        """Entries and groups, as long as nobody has asked for patterns."""
+        return self._given[0]
+
+    @functools.cached_property
+    def patterns(self) -> Patterns:
+        """Made when they are asked for: from then on, they hold the entries alone."""
+        pattern, groups = self._given.pop()
+        return Patterns(self._kernel, pattern, self.ids, groups)
 
     @property
     def pattern(self) -> Pattern:

@@ -17,7 +17,14 @@ from partition.graph.store import Partition, StoredGraph
 class Runtime:
     """The tools with which everything on a rank computes and communicates.
 
-    ``summation`` sums arrays of devices over the ranks of ``comm``; None: MPI does, on the host.
+    Attributes
+    ----------
+    comm : Comm
+        The ranks that hold the graph together: a group.
+    summation : Summation or None
+        Sums arrays of devices over all ranks; None: MPI does, on the host.
+    world : Comm or None
+        The ranks of all groups, of which each holds the graph; None: there is one group.
     """
 
     comm: Comm
@@ -25,10 +32,16 @@ class Runtime:
     phases: Phases
     traffic: Traffic
     summation: Summation | None = None
+    world: Comm | None = None
+
+    @property
+    def everyone(self) -> Comm:
+        """All ranks that train together: over these, gradients and moments are summed."""
+        return self.comm if self.world is None else self.world
 
     def of_group(self, comm: Comm) -> Runtime:
-        """That of a group of ranks."""
-        return replace(self, comm=comm, summation=None)
+        """That of some of the ranks of a group, which they share a row or column of a grid with."""
+        return replace(self, comm=comm, summation=None, world=None)
 
 
 @dataclass(frozen=True)

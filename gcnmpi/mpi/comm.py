@@ -99,6 +99,11 @@ def check_same(comm: Comm, mine: Mapping[str, object], hint: str) -> None:
             raise UserError(f"rank {comm.rank} has another {different[0]} than rank 0", hint)
 
 
+def split(comm: Comm, group: int) -> Comm:
+    """The ranks of a group, in their order; all ranks call it, each with the number of its own."""
+    return comm.Split(group, comm.rank)  # type: ignore[return-value]
+
+
 @contextlib.contextmanager
 def of_node(comm: Comm) -> Iterator[Comm]:
     """A communicator of the ranks that share a node's memory, for a moment."""

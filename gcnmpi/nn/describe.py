@@ -12,10 +12,10 @@ from gcnmpi.nn.network import Network
 from gcnmpi.nn.rollout import rolled_out
 from gcnmpi.nn.tape import ROWS_OF
 from gcnmpi.options.config import Config, GraphConfig
-from gcnmpi.options.frames import Frames
+from gcnmpi.options.frames import Frames, frames_in
 from gcnmpi.options.model import MATRICES, NETWORKS, ModelConfig
 from gcnmpi.options.own_code import called, is_own
-from gcnmpi.options.task import ClassOptions, LinkOptions, TaskConfig
+from gcnmpi.options.task import ClassOptions, LinkOptions, SampleOptions, TaskConfig
 from partition.errors import UserError
 from partition.graph.examples import ARCS, VERTICES
 from partition.graph.relations import Schema
@@ -41,11 +41,14 @@ def network_of(
     """The network of that name, for features and classes of a graph, and what its arcs have.
 
     ``arcs`` are the columns of their features; ``relations``, those that they are of, with the
-    types of vertices. Of links, with a decoder; of samples, with ``frames``, of which a builder
-    that has a parameter of that name is told: else the features are one. A builder is told of as
+    types of vertices. Of links, with a decoder; of samples, whose columns are resolved, or with
+    ``frames``, of which a builder that has a parameter of that name is told: else the features are
+    one. A builder is told of as
     much of the rest as it takes. A UserError if it cannot be built of what ``model`` says, or its
     logits are not those of vertices or arcs, as wanted.
     """
+    if isinstance(task, SampleOptions) and task.columns:
+        frames = frames_in(task, features)
     if frames is not None:
         features, classes = frames.step.features, frames.step.outputs
     build, on = NETWORKS.get(model.name), task.on

@@ -50,6 +50,11 @@ class Passes:
         Called after each step of a training pass.
     arcs : callable, optional
         What is given of arcs, a row for each entry of M: see :class:`Model`; by name and place.
+
+    Attributes
+    ----------
+    input : array
+        H⁰, where it is kept: what is written to it is what the next pass reads.
     """
 
     def __init__(
@@ -75,6 +80,8 @@ class Passes:
             sparse = {first: features} | {value: features.copy() for value in dropped}
         else:
             constants = _constants(scheme, kernel, program, features, given)
+        if INPUT in constants:
+            self.input = constants[INPUT].array
         buffers = {"training": program.training_buffers, "evaluation": program.evaluation_buffers}
         used = {number for kind in kinds for number in buffers[kind].values()}
         slices = slices_of(scheme, program)

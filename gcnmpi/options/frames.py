@@ -4,8 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from gcnmpi.options.task import SampleOptions
+from gcnmpi.options.config import Config
+from gcnmpi.options.model import HiddenOptions, ModelConfig
+from gcnmpi.options.task import WIDTH, LinkOptions, SampleOptions, TaskConfig, check_task, outputs
 from partition.errors import UserError
+from partition.graph.manifest import Manifest
+from partition.graph.samples import SampleSet
 
 
 @dataclass(frozen=True)
@@ -25,7 +29,8 @@ class Frames:
     columns : int
         Columns of a frame.
     predicted : int
-        How many of them, the first ones, are predicted; the others are given at all times.
+        How many of them, the first ones, are predicted; the others are given at all times. Or how
+        many targets of their own are.
     history : int
         Frames that the network reads.
     horizon : int
@@ -86,7 +91,46 @@ def frames_of(task: SampleOptions, static: int, columns: int) -> Frames:
             f"task.predicted = {task.predicted}, and a frame has {columns} columns",
             "0 predicts all of them",
         )
+    predicted = task.targets or task.predicted or columns
     return Frames(
-        static, columns, task.predicted or columns, task.history, task.horizon, task.rollout,
+        static, columns, predicted, task.history, task.horizon, task.rollout,
         task.difference, task.rollout_gradient,
     )  # fmt: skip
+
+
+def frames_in(task: SampleOptions, features: int) -> Frames:
+    """The same, of a configuration whose columns of frames are resolved, by the width of H⁰."""
+    alone = frames_of(task, 0, task.columns)
+    return replace(alone, static=features - alone.features)
+
+
+def with_frames(config: Config, samples: SampleSet | None) -> Config:
+    """The configuration with the columns of a set of samples, if that is its task.
+
+    A UserError if it has others.
+    """
+    task = config.task
+    if not isinstance(task, SampleOptions) or samples is None:
+        return config
+    columns, targets = samples.columns, samples.target_columns
+    for name, found in (("columns", columns), ("targets", targets)):
+        if (wanted := getattr(task, name)) not in (0, found):
+            raise UserError(
+                f"task.{name} = {wanted}: the samples {samples.name!r} have {found}",
+                "leave it out",
+            )
+    resolved = replace(task, columns=columns, targets=targets)
+    check_task(resolved)
+    return replace(config, task=resolved)
+
+
+def ends(task: TaskConfig, model: ModelConfig, manifest: Manifest) -> tuple[int, int]:
+    """Widths of features and outputs; the least where the graph has none, if nothing needs them."""
+    if isinstance(task, SampleOptions):
+        frames = frames_of(task, manifest.inputs, task.columns or 1)
+        return frames.features, frames.outputs
+    width = outputs(task, manifest)
+    if isinstance(task, LinkOptions):
+        hidden = model.hidden if isinstance(model, HiddenOptions) else ()
+        width = task.width or (WIDTH, *hidden)[-1]
+    return manifest.inputs or 1, width or model.fewest_outputs

@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from gcnmpi.core.functions import FUNCTIONS
-from gcnmpi.options.model import HiddenOptions, ModelConfig
 from gcnmpi.options.settings import key, options_of
 from partition.errors import UserError
 from partition.graph.examples import ARCS, VERTICES
@@ -165,9 +164,32 @@ class RegressionOptions(TaskConfig):
 
 
 @options_of("task")
-class SampleOptions(RegressionOptions):
+class BatchOptions(TaskConfig):
+    """Of tasks whose steps are about some of many examples, each time with all of M."""
+
+    batch: int = key(
+        0,
+        "links: pairs of a step, with all of M; 0: all in one; samples: samples of a step; 0: one",
+        low=0,
+    )
+
+
+@options_of("task")
+class SampleOptions(RegressionOptions, BatchOptions):
     """Of samples: the frames that a network reads, and those that it predicts."""
 
+    samples: str = key(
+        SAMPLES, "samples: name of the set, which gcn-partition samples puts into the folder"
+    )
+    columns: int = key(
+        0, "samples: columns of a frame; 0: those of the set", low=0, below=2**24, example=2
+    )
+    targets: int = key(
+        0, "samples: columns of targets of their own; 0: those of the set", low=0, below=2**24,
+    )  # fmt: skip
+    standardize: bool = key(
+        True, "samples: numbers are less their mean and over their deviation, of training steps"
+    )
     history: int = key(
         1, "samples: frames that the network reads, the last ones", low=1, below=2**12
     )
@@ -189,7 +211,7 @@ class SampleOptions(RegressionOptions):
 
 
 @options_of("task")
-class LinkOptions(TaskConfig):
+class LinkOptions(BatchOptions):
     """Of links: the pairs, how they are scored, and what they are told from."""
 
     pairs: str = key(LINKS, "links: name of the pairs, which gcn-partition pairs makes")
@@ -251,7 +273,6 @@ class LinkOptions(TaskConfig):
         "links: share of the pairs that a step is about; below 1 they are left out of M in it",
         positive=True, example=0.5,
     )  # fmt: skip
-    batch: int = key(0, "links: pairs of a step, with all of M; 0: all in one", low=0)
 
 
 TASKS.options.update(
@@ -275,15 +296,6 @@ def outputs(task: TaskConfig, manifest: Manifest) -> int:
         return classes
     # A class is one of several labels.
     return targets or (classes if task.name == "labels" else 0)
-
-
-def ends(task: TaskConfig, model: ModelConfig, manifest: Manifest) -> tuple[int, int]:
-    """Widths of features and outputs; the least where the graph has none, if nothing needs them."""
-    width = outputs(task, manifest)
-    if isinstance(task, LinkOptions):
-        hidden = model.hidden if isinstance(model, HiddenOptions) else ()
-        width = task.width or (WIDTH, *hidden)[-1]
-    return manifest.inputs or 1, width or model.fewest_outputs
 
 
 def chosen_metrics(task: TaskConfig) -> tuple[str, ...]:
@@ -358,6 +370,11 @@ def negatives_of(task: LinkOptions) -> Negatives:
     return Negatives(kind, count)
 
 
+def samples_of_step(task: SampleOptions) -> int:
+    """The samples of a step, on all groups of ranks."""
+    return task.batch or 1
+
+
 def tells_relations(task: TaskConfig) -> bool:
     """Whether the score of a pair depends on its relation."""
     return (
@@ -387,6 +404,11 @@ def _check_samples(task: SampleOptions) -> None:
         )
     if task.rollout == 1 and task.rollout_gradient != "all":
         raise UserError("task.rollout_gradient: the network is applied once", "set task.rollout")
+    if task.targets and (task.horizon > 1 or task.rollout > 1 or task.difference or task.predicted):
+        raise UserError(
+            "task.targets: targets of their own are predicted once, from the frames until theirs",
+            "leave task.horizon, rollout, difference and predicted out",
+        )
 
 
 def _check_links(task: LinkOptions) -> None:

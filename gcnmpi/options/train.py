@@ -193,6 +193,11 @@ class TrainConfig(
         "states:2: only states of arcs after every second layer; least: none",
         example="8GB",
     )
+    groups: int = key(
+        1,
+        "groups of ranks: each has the graph, and its share of the samples of a step",
+        low=1, below=2**20,
+    )  # fmt: skip
     eval_every: int = key(1, "epochs between evaluations; 0: none", low=0)
     patience: int = key(
         0, "epochs without a better validation metric after which training ends; 0: none", low=0

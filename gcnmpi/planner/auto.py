@@ -13,6 +13,7 @@ from pathlib import Path
 
 from gcnmpi.layout.runtime import Source
 from gcnmpi.options.config import Config
+from gcnmpi.options.frames import ends
 from gcnmpi.options.scheme import (
     SCHEMES,
     ExchangeOptions,
@@ -20,7 +21,6 @@ from gcnmpi.options.scheme import (
     SchemeConfig,
     exchange_of,
 )
-from gcnmpi.options.task import ends
 from gcnmpi.planner.costmodel import predict
 from gcnmpi.planner.machine import Machine, read_machine
 from gcnmpi.planner.ranking import Candidate, Setting

@@ -14,7 +14,8 @@ from gcnmpi.nn.network import Network
 from gcnmpi.nn.program import INPUT, Program, Step, products, summed
 from gcnmpi.nn.tasks.links import pairs_of, with_relations
 from gcnmpi.options.config import Config
-from gcnmpi.options.task import LINKS, LinkOptions, ends, outputs
+from gcnmpi.options.frames import ends, with_frames
+from gcnmpi.options.task import LINKS, LinkOptions, SampleOptions, outputs
 from gcnmpi.planner.machine import Machine
 from gcnmpi.schemes.forecast import Forecast, Sparse
 from gcnmpi.schemes.operations import Operation, Product
@@ -178,6 +179,9 @@ def workload(
     if isinstance(config.task, LinkOptions):
         wanted = ends(config.task, config.model, manifest)[1]
         config = with_relations(config, pairs_of(stored, config.task))
+    if isinstance(config.task, SampleOptions):
+        config = with_frames(config, stored.samples)
+        wanted = ends(config.task, config.model, manifest)[1]
     widths = features or manifest.inputs, classes or wanted
     for what, width in zip(("features", "labels"), widths, strict=True):
         if not width:

@@ -178,7 +178,7 @@ class Setting:
     def _batch_cases(self, case: Case, candidate: Candidate) -> list[Case]:
         assert self.batches is not None
         if not SCHEMES.get(candidate.scheme.name).asks_for_rows:
-            return tile_cases(case, self.batches.tile_sizes())
+            return tile_cases(case, candidate.scheme, self.batches.tile_sizes())
         sizes = self.batches.sizes(self._parts(case, candidate), case.size)
         return batch_cases(case, Source(self.stored, candidate.partition, self.direction), sizes)
 

@@ -6,16 +6,18 @@ Where ``comm.precision`` rounds messages, such a run is beside the exact one. Ev
 
 from __future__ import annotations
 
+import math
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from gcnmpi.core.precision import FORMATS
 from gcnmpi.mpi.comm import Comm, reduce_in_place
-from gcnmpi.options.config import Config
+from gcnmpi.options.config import Config, table_of
 from gcnmpi.options.task import LINKS
 from gcnmpi.run.links.step import LinkStep
 from gcnmpi.run.problem import Problem, open_problem
@@ -133,3 +135,58 @@ def _checks(
     note = f"{loss:.6g} after {len(result.epochs)} epochs, exact {expected:.6g}"
     yield Check("rounded loss", abs(loss - expected) / abs(expected or 1.0), tolerances.loss, note)
     yield from traffic_checks(result.end, "rounded ")
+
+
+def loss_curve(result: Result, expected: Sequence[float], tolerance: float) -> Check:
+    """The losses of a run beside those of the serial one."""
+    losses = [epoch.loss for epoch in result.epochs]
+    errors = [distance(a, b) for a, b in zip(losses, expected, strict=True)]
+    note = f"{len(losses)} epochs, {losses[0]:.6g} to {losses[-1]:.6g}"
+    return Check("loss curve", worst(errors), tolerance, note)
+
+
+def of_each(
+    name: str, got: Mapping[str, np.ndarray], expected: Mapping[str, np.ndarray], tolerance: float
+) -> Check:
+    """Each array relative to its own size, but for one that is nothing but rounding errors."""
+    floor = 1e-5 * max(size(array) for array in expected.values())
+    errors = {key: distance(got[key], expected[key], floor) for key in expected}
+    note = f"largest in {max(errors, key=lambda key: errors[key])}"
+    return Check(name, worst(errors.values()), tolerance, note)
+
+
+def facts_of(problem: Problem, result: Result) -> dict[str, object]:
+    """The facts of a run that is verified: on what, and with what."""
+    config = problem.config
+    return {
+        "graph": problem.source.stored.manifest.name,
+        "graph_id": problem.source.stored.manifest.id,
+        "partition": None if problem.source.partition is None else problem.source.partition.name,
+        "ranks": problem.runtime.everyone.size,
+        "scheme": problem.scheme.describe(),
+        "kernel": problem.runtime.kernel.name,
+        "dtype": config.dtype,
+        "direction": problem.source.direction,
+        "orders": result.end["orders"],
+        "config": table_of(config),
+        "warnings": list(problem.warnings),
+        "machine": list(problem.machine),
+    }
+
+
+def distance(got: ArrayLike, expected: ArrayLike, floor: float = 0.0) -> float:
+    """Largest difference, relative to the largest entry expected; NaN if a NaN is among them."""
+    got, expected = np.asarray(got, np.float64), np.asarray(expected, np.float64)
+    if got.shape != expected.shape:
+        return math.inf
+    return size(got - expected) / (max(size(expected), floor) or 1.0)
+
+
+def size(array: np.ndarray) -> float:
+    """The largest of the absolute numbers."""
+    return float(np.max(np.abs(array), initial=0.0))
+
+
+def worst(errors: Iterable[float | np.floating]) -> float:
+    """The largest error; 0 without any."""
+    return float(np.max(list(errors), initial=0.0))

@@ -17,7 +17,7 @@ from functools import partial
 
 import numpy as np
 import scipy.sparse as sp
-from numpy.typing import ArrayLike, DTypeLike
+from numpy.typing import DTypeLike
 
 from gcnmpi.core import rng
 from gcnmpi.core.precision import EXACT
@@ -26,10 +26,23 @@ from gcnmpi.kernels.interface.kernel import Array
 from gcnmpi.layout.place import Place, Space
 from gcnmpi.mpi.comm import Comm, maximum, redistribute, rest_until_all
 from gcnmpi.nn.model import Model, input_pieces
-from gcnmpi.options.config import Config, table_of
+from gcnmpi.options.config import Config
+from gcnmpi.options.task import SAMPLES
 from gcnmpi.options.train import batches_of
-from gcnmpi.proof import links, oracle
-from gcnmpi.proof.checks import Check, Verified, rounding_checks, step_of, traffic_checks
+from gcnmpi.proof import links, oracle, samples
+from gcnmpi.proof.checks import (
+    Check,
+    Verified,
+    distance,
+    facts_of,
+    loss_curve,
+    of_each,
+    rounding_checks,
+    size,
+    step_of,
+    traffic_checks,
+    worst,
+)
 from gcnmpi.proof.losses import labels_of
 from gcnmpi.proof.parts import STEPS, STEPS_TOLERANCES, finite_differences, steps_apart
 from gcnmpi.proof.passes import ArcRows
@@ -104,6 +117,11 @@ def verify(
         config.train, epochs=epochs, eval_every=config.train.eval_every or epochs
     )
     asked = dataclasses.replace(config, train=short)
+    if config.task.name == SAMPLES:
+        within = TOLERANCES[config.dtype]
+        found = samples.verified(comm, graph, partition, asked, (within.curve, within.weights))
+        rest_until_all(comm, moved)
+        return found
     config = dataclasses.replace(asked, comm=dataclasses.replace(asked.comm, precision=EXACT))
     tolerances = TOLERANCES[config.dtype]
     problem = open_problem(comm, graph, partition, config)
@@ -136,10 +154,10 @@ def verify(
     if comm.rank == 0:
         expected, metrics = _expected(problem, config, result, logits, weights)
         checks = [
-            _loss_curve(result, expected, tolerances),
-            _named("first gradient", gradient, expected.gradient, tolerances.gradient),
-            _named("final weights", weights, expected.weights, tolerances.weights),
-            Check("logits", _distance(logits, expected.logits), tolerances.weights),
+            loss_curve(result, expected.losses, tolerances.curve),
+            of_each("first gradient", gradient, expected.gradient, tolerances.gradient),
+            of_each("final weights", weights, expected.weights, tolerances.weights),
+            Check("logits", distance(logits, expected.logits), tolerances.weights),
             *_predictions(config, classes, expected.logits, tolerances.weights),
             metrics,
             *_product_checks(products, _multiplies(problem, expected), tolerances.product),
@@ -151,7 +169,7 @@ def verify(
             checks.append(Check("finite differences", difference, tolerances.difference))
         checks += [*steps, *traffic_checks(result.end), *_metrics(problem, plans), *rounded]
     rest_until_all(comm, moved)
-    return Verified(_facts(problem, result) if comm.rank == 0 else {}, comm.bcast(checks))
+    return Verified(facts_of(problem, result) if comm.rank == 0 else {}, comm.bcast(checks))
 
 
 # Done by all ranks together.
@@ -241,7 +259,7 @@ def _gathered(problem: Problem, width: int = 3) -> float:
     dots = np.array([np.sum(whole * y), np.sum(mine * folded), np.sum(np.abs(whole * y))])
     scheme.reduce(dots)
     apart = abs(dots[0] - dots[1]) / (dots[2] or 1.0)
-    return maximum(problem.runtime.comm, max(_distance(whole, expected), apart))
+    return maximum(problem.runtime.comm, max(distance(whole, expected), apart))
 
 
 def _random(name: str, rows: np.ndarray, width: int, dtype: DTypeLike) -> np.ndarray:
@@ -295,21 +313,6 @@ def _expected(
     return expected, _metrics_check((name, value, found[name]) for name, value in reported.items())
 
 
-def _loss_curve(result: Result, expected: oracle.Curve, tolerances: Tolerances) -> Check:
-    losses = [epoch.loss for epoch in result.epochs]
-    errors = [_distance(a, b) for a, b in zip(losses, expected.losses, strict=True)]
-    note = f"{len(losses)} epochs, {losses[0]:.6g} to {losses[-1]:.6g}"
-    return Check("loss curve", _worst(errors), tolerances.curve, note)
-
-
-def _named(name: str, got: oracle.Weights, expected: oracle.Weights, tolerance: float) -> Check:
-    """Each array relative to its own size, but for one that is nothing but rounding errors."""
-    floor = 1e-5 * max(_size(array) for array in expected.values())
-    errors = {key: _distance(got[key], expected[key], floor) for key in expected}
-    note = f"largest in {max(errors, key=lambda key: errors[key])}"
-    return Check(name, _worst(errors.values()), tolerance, note)
-
-
 def _predictions(
     config: Config, classes: np.ndarray, logits: np.ndarray, tolerance: float
 ) -> Iterator[Check]:
@@ -317,7 +320,7 @@ def _predictions(
     if config.task.name != "classes":
         return
     chosen = np.take_along_axis(logits, classes[:, np.newaxis], axis=1)[:, 0]
-    missed = int(np.count_nonzero(~(chosen >= logits.max(axis=1) - tolerance * _size(logits))))
+    missed = int(np.count_nonzero(~(chosen >= logits.max(axis=1) - tolerance * size(logits))))
     yield Check("predictions", missed, 0, f"{len(classes)} {config.task.on}")
 
 
@@ -347,7 +350,7 @@ def _metrics_check(found: Iterable[tuple[str, float | None, float | None]]) -> C
             continue
         errors.append(abs(value - expected) / max(1.0, abs(expected)))
         notes.append(f"{name.replace('_', ' ', 1)} {expected:.4f}")
-    return Check("metrics", _worst(errors), 1e-12, ", ".join(notes))
+    return Check("metrics", worst(errors), 1e-12, ", ".join(notes))
 
 
 def _multiplies(problem: Problem, expected: oracle.Curve) -> sp.csr_array:
@@ -365,15 +368,15 @@ def _product_checks(
     if not products:  # of a network that makes none
         return
     widths = "width " + ", ".join(str(p.width) for p in products)
-    forward = [_distance(p.mx, matrix @ p.x) for p in products]
-    backward = [_distance(p.mty, matrix.T @ p.y) for p in products]
+    forward = [distance(p.mx, matrix @ p.x) for p in products]
+    backward = [distance(p.mty, matrix.T @ p.y) for p in products]
     dots = []
     for p in products:
         scale = np.linalg.norm(p.mx) * np.linalg.norm(p.y) or 1.0
         dots.append(abs(p.mx_dot_y - p.x_dot_mty) / scale)
-    yield Check("M·x", _worst(forward), tolerance, widths)
-    yield Check("Mᵀ·y", _worst(backward), tolerance, widths)
-    yield Check("⟨M·x, y⟩ = ⟨x, Mᵀ·y⟩", _worst(dots), tolerance, widths)
+    yield Check("M·x", worst(forward), tolerance, widths)
+    yield Check("Mᵀ·y", worst(backward), tolerance, widths)
+    yield Check("⟨M·x, y⟩ = ⟨x, Mᵀ·y⟩", worst(dots), tolerance, widths)
 
 
 def _metrics(problem: Problem, plans: list[dict[str, int] | None]) -> Iterator[Check]:
@@ -405,40 +408,3 @@ def _metrics(problem: Problem, plans: list[dict[str, int] | None]) -> Iterator[C
             for key, figure in (plan or {}).items()
         ]
         yield Check("plan = metrics", max(errors), 0, "on every rank")
-
-
-def _facts(problem: Problem, result: Result) -> dict[str, object]:
-    config = problem.config
-    return {
-        "graph": problem.source.stored.manifest.name,
-        "graph_id": problem.source.stored.manifest.id,
-        "partition": None if problem.source.partition is None else problem.source.partition.name,
-        "ranks": problem.runtime.comm.size,
-        "scheme": problem.scheme.describe(),
-        "kernel": problem.runtime.kernel.name,
-        "dtype": config.dtype,
-        "direction": problem.source.direction,
-        "orders": result.end["orders"],
-        "config": table_of(config),
-        "warnings": list(problem.warnings),
-        "machine": list(problem.machine),
-    }
-
-
-# Sizes.
-
-
-def _distance(got: ArrayLike, expected: ArrayLike, floor: float = 0.0) -> float:
-    """Largest difference, relative to the largest entry expected; NaN if a NaN is among them."""
-    got, expected = np.asarray(got, np.float64), np.asarray(expected, np.float64)
-    if got.shape != expected.shape:
-        return math.inf
-    return _size(got - expected) / (max(_size(expected), floor) or 1.0)
-
-
-def _size(array: np.ndarray) -> float:
-    return float(np.max(np.abs(array), initial=0.0))
-
-
-def _worst(errors: Iterable[float | np.floating]) -> float:
-    return float(np.max(list(errors), initial=0.0))

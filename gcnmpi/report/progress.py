@@ -111,7 +111,7 @@ def figure(value: float) -> str:
 def _heading(opened: Opened) -> str:
     """The run in one line: "cora, partition hp-4: 4 ranks × 2 threads, p2p, graphblas …"."""
     partition = f", partition {opened.source.partition.name}" if opened.source.partition else ""
-    ranks, threads = opened.runtime.comm.size, opened.runtime.kernel.threads
+    ranks, threads = opened.runtime.everyone.size, opened.runtime.kernel.threads
     size = f"{ranks} rank{'s' * (ranks > 1)} × {threads} thread{'s' * (threads > 1)}"
     how = f"{opened.config.scheme.name}, {opened.runtime.kernel.name}, {opened.config.dtype}"
     return f"{opened.source.stored.manifest.name}{partition}: {size}, {how}"

@@ -31,8 +31,8 @@ from gcnmpi.layout.runtime import Source
 from gcnmpi.mpi.comm import Comm, agreed, from_root
 from gcnmpi.nn.model import Model
 from gcnmpi.options.config import Config, table_of
+from gcnmpi.options.frames import ends
 from gcnmpi.options.own_code import same_network
-from gcnmpi.options.task import ends
 from gcnmpi.options.train import decided_by_evaluations
 from gcnmpi.run import checkpoint_files as files
 from gcnmpi.run.checkpoint_files import DamagedError
@@ -50,7 +50,7 @@ FREE = (
     "kernel", "threads", "scheme.", "loading.", "comm.", "gpu.", "model.order", "model.cache_input",
     "graph.direction",  # compared as it was resolved
     "train.epochs", "train.eval_every", "train.checkpoint_", "train.draw_ahead",
-    "train.cache_mb", "train.memory",
+    "train.cache_mb", "train.memory", "train.groups",
 )  # fmt: skip
 
 
@@ -102,7 +102,7 @@ def save(
             for array, flat in arrays.items()
         }
     facts = _facts(problem, model) | {"epoch": history.last, **facts}
-    return write_checkpoint(problem.runtime.comm, path, rows, state, facts, history)
+    return write_checkpoint(problem.runtime.everyone, path, rows, state, facts, history)
 
 
 def find(problem: Problem, out: Path, resume: str) -> tuple[Checkpoint | None, list[str]]:
@@ -115,7 +115,7 @@ def find(problem: Problem, out: Path, resume: str) -> tuple[Checkpoint | None, l
     """
     if resume == "never":
         return None, []
-    paths = from_root(problem.runtime.comm, lambda: candidates(out, resume))
+    paths = from_root(problem.runtime.everyone, lambda: candidates(out, resume))
     hint = "--resume PATH takes another checkpoint, --resume never starts over"
     return newest(paths, partial(_read, problem), hint)
 
@@ -185,7 +185,7 @@ def restore(
 
     The arrays come by the names under which they were saved.
     """
-    comm, manifest = problem.runtime.comm, problem.source.stored.manifest
+    comm, manifest = problem.runtime.everyone, problem.source.stored.manifest
     shapes = {name: array.shape for name, array in model.whole(model.parameters.flat).items()}
     for name, flat in arrays.items():
         whole: dict[str, np.ndarray] = {}
@@ -204,7 +204,7 @@ def restore(
 
 
 def _read(problem: Problem, path: Path) -> Checkpoint:
-    comm = problem.runtime.comm
+    comm = problem.runtime.everyone
     facts = intact_facts(comm, path, files.read_manifest)
     from_root(comm, lambda: _check_fits(problem, path, facts))
     epochs, state = from_root(comm, lambda: files.read_state(path, facts))
@@ -253,14 +253,15 @@ def _features_name(array: str) -> str:
 def opened_facts(opened: Opened) -> dict[str, Any]:
     """The facts of a checkpoint that tell on what was computed."""
     manifest, partition = opened.source.stored.manifest, opened.source.partition
-    pairs = opened.source.stored.pairs
+    pairs, samples = opened.source.stored.pairs, opened.source.stored.samples
     return {
         "graph": manifest.name,
         "graph_id": manifest.id,
         "data_id": manifest.data_id,
         "pairs_id": None if pairs is None else pairs.id,
+        "samples_id": None if samples is None else samples.id,
         "partition_id": None if partition is None else partition.id,
-        "ranks": opened.runtime.comm.size,
+        "ranks": opened.runtime.everyone.size,
         "scheme": opened.config.scheme.name,
         "direction": opened.source.direction,
     }
@@ -319,6 +320,12 @@ def check_fits(
         raise UserError(
             f"the checkpoint {path} was made with other pairs than {source.stored.path} has now",
             f"make those again, or {hint}",
+        )
+    samples, before = source.stored.samples, facts.get("samples_id")
+    if (samples.id if samples is not None else None) != before:
+        raise UserError(
+            f"the checkpoint {path} was made with other samples than {source.stored.path} has now",
+            f"put those into it again, or {hint}",
         )
     changed = list(different)
     if facts["direction"] != source.direction:

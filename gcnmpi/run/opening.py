@@ -19,18 +19,20 @@ from gcnmpi.core.timing import Phases, Traffic
 from gcnmpi.halo.transports import usable
 from gcnmpi.kernels.interface.kernel import Kernel
 from gcnmpi.layout.runtime import Demand, Runtime, Source, resolved_direction
-from gcnmpi.mpi.comm import Comm, agreed, from_root, maximum, sees_devices
+from gcnmpi.mpi.comm import Comm, agreed, from_root, maximum, sees_devices, split
 from gcnmpi.mpi.hosts import crowded_node, most_ranks_a_node, place_on_node, share_of_cores
 from gcnmpi.nn.tasks.links import with_relations
 from gcnmpi.options.config import Config
+from gcnmpi.options.frames import with_frames
 from gcnmpi.options.kernel import KERNELS, resolve
 from gcnmpi.options.scheme import SCHEMES, ExchangeOptions, SchemeConfig
-from gcnmpi.options.task import LinkOptions
+from gcnmpi.options.task import LinkOptions, SampleOptions
 from gcnmpi.planner.auto import misused, resolved_options
 from gcnmpi.schemes.interface import Entry, Scheme
 from partition.errors import UserError
 from partition.graph.graph import of_split
 from partition.graph.links import read_pairs
+from partition.graph.samples import read_samples
 from partition.graph.store import Manifest, Partition, StoredGraph, open_graph, read_partition
 
 
@@ -79,9 +81,12 @@ def find_source(
         On all ranks, if the graph, the partition or the configuration do not fit together.
     """
     path, per_node = Path(graph), most_ranks_a_node(comm)
-    found, manifest, first, scheme_config = from_root(
-        comm, lambda: _check(path, partition, comm.size, per_node, config, whole_rows)
-    )
+
+    def checked() -> tuple[Partition | None, Manifest, Config, SchemeConfig]:
+        size = ranks_of_group(comm.size, config)
+        return _check(path, partition, size, per_node, config, whole_rows)
+
+    found, manifest, first, scheme_config = from_root(comm, checked)
     # Every rank maps the arrays itself; on another host, the path may lead to another file.
     with agreed(comm):
         if config != first:
@@ -91,7 +96,7 @@ def find_source(
             )
         config = dataclasses.replace(config, scheme=scheme_config)
         stored = open_split(path, config)  # each rank checks what it reads
-        config = with_relations(config, stored.pairs)
+        config = with_frames(with_relations(config, stored.pairs), stored.samples)
         same = found is None or read_partition(path, found.name, parts=False).id == found.id
         if not same or stored.manifest != manifest:
             raise UserError(
@@ -99,6 +104,17 @@ def find_source(
                 "put the graph where all hosts see the same one, or copy it to all of them",
             )
     return Source(stored, found, resolved_direction(stored, config)), config
+
+
+def ranks_of_group(size: int, config: Config) -> int:
+    """The ranks that hold the graph together, of so many; a UserError if groups do not divide."""
+    groups = config.train.groups
+    if size % groups:
+        raise UserError(
+            f"train.groups = {groups} does not divide {size} ranks",
+            f"start {groups} ranks for each part of the partition",
+        )
+    return size // groups
 
 
 def start(comm: Comm, source: Source, config: Config, whole_rows: bool = False) -> Opened:
@@ -117,8 +133,12 @@ def start(comm: Comm, source: Source, config: Config, whole_rows: bool = False) 
     if isinstance(scheme, ExchangeOptions):
         transport, replaced = usable(comm, kernel, scheme.transport)
         scheme = dataclasses.replace(scheme, transport=transport)
+    runtime = Runtime(comm, kernel, Phases(), Traffic())
+    if config.train.groups > 1:  # ranks that follow each other, as they do on a node
+        group = comm.rank // ranks_of_group(comm.size, config)
+        runtime = dataclasses.replace(runtime, comm=split(comm, group), world=comm)
     return Opened(
-        Runtime(comm, kernel, Phases(), Traffic()),
+        runtime,
         source,
         dataclasses.replace(config, scheme=scheme),
         (*misused(source, config, whole_rows), *filter(None, (warning, replaced))),
@@ -165,6 +185,8 @@ def open_split(path: str | os.PathLike, config: Config) -> StoredGraph:
     except UserError as error:
         raise UserError(f"{path}: {error.message}", error.hint) from error
     stored = dataclasses.replace(stored, graph=graph)
+    if isinstance(config.task, SampleOptions):
+        return dataclasses.replace(stored, samples=read_samples(path, config.task.samples))
     if not isinstance(config.task, LinkOptions) or not config.task.pairs:
         return stored
     pairs, manifest = read_pairs(path, config.task.pairs), stored.manifest
@@ -182,5 +204,5 @@ def _check(
     """
     stored = open_split(path, config)
     where = size, ranks_per_node, whole_rows
-    partition, scheme = resolved_options(stored, name, config, *where)
+    partition, scheme = resolved_options(stored, name, with_frames(config, stored.samples), *where)
     return partition, stored.manifest, config, scheme

@@ -148,6 +148,8 @@ def _check_validated(asked: Training, stored: StoredGraph) -> None:
 def _has_validation(asked: Training, stored: StoredGraph) -> bool:
     if stored.pairs is not None:
         return len(stored.pairs.positives["val"]) > 0
+    if stored.samples is not None:
+        return bool(stored.samples.ranges.get("val"))
     mask = examples_of(stored.graph, asked.config.task.on).masks.get("val")
     if mask is None:
         return False
@@ -181,6 +183,7 @@ def _complete(asked: Training, stored: StoredGraph, size: int) -> RunRecord | No
         "graph_id": manifest.id,
         "data_id": manifest.data_id,
         "pairs_id": None if stored.pairs is None else stored.pairs.id,
+        "samples_id": None if stored.samples is None else stored.samples.id,
         "partition": asked.partition,
         "ranks": size,
         "direction": resolved_direction(stored, config),

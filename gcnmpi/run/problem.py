@@ -12,11 +12,12 @@ from typing import Any
 import numpy as np
 
 from gcnmpi.core.resident import return_freed_memory
+from gcnmpi.halo.stacked import Stack
 from gcnmpi.kernels.interface.kernel import Array
 from gcnmpi.layout.entries import OF_RELATIONS, TYPE, UNKNOWN, WHOLE_TYPE
 from gcnmpi.layout.loading import Readable, check_content, load_sparse
 from gcnmpi.layout.place import Place, Space
-from gcnmpi.layout.runtime import Source
+from gcnmpi.layout.runtime import Runtime, Source
 from gcnmpi.mpi.comm import Comm, agreed
 from gcnmpi.mpi.reduction import NCCL, DeviceSum, HostSum, NoSum, joined, usable_reduction
 from gcnmpi.nn.compile.on_scheme import of_steps, program_of_batches, program_on
@@ -28,9 +29,10 @@ from gcnmpi.nn.program import Program
 from gcnmpi.nn.sparse_input import SparseInput
 from gcnmpi.nn.tasks.interface import Targets, Task
 from gcnmpi.options.config import Config
-from gcnmpi.options.task import TASKS, ends, outputs
+from gcnmpi.options.frames import ends
+from gcnmpi.options.task import TASKS, SampleOptions, outputs, samples_of_step
 from gcnmpi.run.captured import resolved_graph
-from gcnmpi.run.opening import Opened, find_source, load_matrix, start
+from gcnmpi.run.opening import Opened, find_source, load_matrix, ranks_of_group, start
 from gcnmpi.run.own_rows import (
     Load,
     check_finite,
@@ -43,6 +45,8 @@ from gcnmpi.run.own_rows import (
 )
 from gcnmpi.run.room import within_memory
 from gcnmpi.schemes.interface import Scheme
+from gcnmpi.schemes.row_scheme import RowScheme
+from gcnmpi.schemes.stacked import StackedScheme
 from partition.errors import UserError
 from partition.graph.content import FEATURE_FILES
 from partition.graph.examples import ARCS, TARGET_FILES, examples_of
@@ -63,6 +67,12 @@ class Problem(Opened):
     program: Program  # the same, compiled for the scheme
     scheme: Scheme
     reduction: str  # "mpi" or "nccl": what sums the gradients, resolved
+
+    @property
+    def rows(self) -> int:
+        """Rows of a matrix of vertices on all ranks: of all samples of a step, if there are any."""
+        n, scheme = self.source.stored.manifest.n, self.scheme
+        return n * scheme.stack.every if isinstance(scheme, StackedScheme) else n
 
 
 def open_problem(
@@ -101,12 +111,13 @@ def open_problem(
         network = network_of(
             config.model, *widths, manifest.arc_features, config.task, manifest.schema
         )
-        program, demand = program_on(network, source, config, comm.size, trains)
+        size = ranks_of_group(comm.size, config)
+        program, demand = program_on(network, source, config, size, trains)
         if trains:
             program_of_batches(config, source.stored, network, program)
     if trains and program.needs_entries:
         config = within_memory(comm, source, config, widths)
-        program, _ = program_on(network, source, config, comm.size)
+        program, _ = program_on(network, source, config, size)
     found: list[str] = []
     if trains:
         config, found = resolved_graph(comm, config)
@@ -119,10 +130,21 @@ def open_problem(
             summation = joined(comm, runtime.kernel, lambda network: network.Summation)
             runtime = dataclasses.replace(runtime, summation=summation)
     scheme = load_matrix(runtime, source, config, demand)
+    if isinstance(config.task, SampleOptions):
+        scheme = stacked(runtime, scheme, config, manifest.n)
     warnings = (*opened.warnings, *found)
     return Problem(
         runtime, source, config, warnings, opened.machine, network, program, scheme, reduction
     )
+
+
+def stacked(runtime: Runtime, scheme: Scheme, config: Config, n: int) -> StackedScheme:
+    """The scheme for the samples of a step that this group of ranks has."""
+    assert isinstance(scheme, RowScheme)
+    assert isinstance(config.task, SampleOptions)
+    every = samples_of_step(config.task)
+    count, group = every // config.train.groups, runtime.everyone.rank // runtime.comm.size
+    return StackedScheme(runtime, scheme, Stack(group * count, count, every, n))
 
 
 def task_of(config: Config) -> Task:
@@ -137,7 +159,8 @@ def labels_in(stored: StoredGraph, config: Config) -> Readable:
 
 def check_trainable(stored: StoredGraph, config: Config) -> None:
     """Raise a UserError if a graph has no features, or not the labels of the task."""
-    _there(stored, "features", inputs_of(stored.graph), "random:16")
+    if not isinstance(config.task, SampleOptions):  # whose frames are features
+        _there(stored, "features", inputs_of(stored.graph), "random:16")
     labels_in(stored, config)
 
 
@@ -175,7 +198,8 @@ def load_arcs(problem: Problem) -> dict[str, Array]:
             continue
         given = operator.given
         if given in TYPES:
-            rows = own_types(stored, scheme.block(Place(0, space=TYPES[given]), 1).rows)
+            keys = scheme.block(Place(0, space=TYPES[given]), 1).rows
+            rows = own_types(stored, keys % stored.manifest.n)  # those of all samples
         else:
             own = own_relations if given in OF_RELATIONS else own_arc_features
             with runtime.phases.as_one("load"):
@@ -249,18 +273,18 @@ def make_model(
 
     Features that are loaded already are given; ``kinds`` are the passes that are needed.
     """
-    kernel, stored = problem.runtime.kernel, problem.source.stored
+    kernel = problem.runtime.kernel
     with problem.runtime.phases.as_one("load"):
         features = load_features(problem) if features is None else features
         return Model(
             problem.scheme, kernel, problem.network, problem.program, problem.config,
-            stored.manifest.n, features, kinds, load_arcs(problem),
+            problem.rows, features, kinds, load_arcs(problem),
         )  # fmt: skip
 
 
 def make_sum(problem: Problem, count: int) -> HostSum | DeviceSum | NoSum:
     """The reduction that sums the loss and ``count`` gradients of each rank."""
-    runtime, size = problem.runtime, problem.runtime.comm.size
+    runtime, size = problem.runtime, problem.runtime.everyone.size
     if size == 1:
         return NoSum()
     if runtime.summation is not None:

@@ -86,7 +86,7 @@ class PhaseSamples:
     """
 
     def __init__(self, runtime: Runtime, epoch: int) -> None:
-        self._comm, self._phases = runtime.comm, runtime.phases
+        self._comm, self._phases = runtime.everyone, runtime.phases
         self._epoch, self._before = epoch, self._now()
         self.taken: list[dict[str, Any]] = []
 

@@ -36,10 +36,14 @@ from gcnmpi.run.record import (
     is_finished,
     new_record,
 )
+from gcnmpi.run.samples.evaluation import SampleEvaluation
 from gcnmpi.run.step import BaseStep
 from gcnmpi.run.writer import Writer
 from partition.errors import UserError
 from partition.graph.links import HELD_OUT, PairSet
+from partition.graph.samples import SampleSet
+
+Evaluates = Evaluation | LinkEvaluation | SampleEvaluation
 
 
 def start_record(problem: Problem, warnings: list[str]) -> dict[str, Any]:
@@ -56,9 +60,9 @@ def opened_record(
 
     ``how`` are the fields that tell what is computed on it; ``packages`` those used besides.
     """
-    comm, kernel = opened.runtime.comm, opened.runtime.kernel
+    comm, kernel = opened.runtime.everyone, opened.runtime.kernel
     manifest, partition = opened.source.stored.manifest, opened.source.partition
-    pairs = opened.source.stored.pairs
+    pairs, samples = opened.source.stored.pairs, opened.source.stored.samples
     # A rank needs not all of them: python-graphblas may be missing where another kernel computes.
     packages = ("numpy", "scipy", "python-graphblas", *packages)
     return {
@@ -68,6 +72,8 @@ def opened_record(
         "data_id": manifest.data_id,
         "pairs_id": None if pairs is None else pairs.id,
         "pairs": None if pairs is None else _of_pairs(pairs),
+        "samples_id": None if samples is None else samples.id,
+        "sample_set": None if samples is None else _of_samples(samples),
         "n": manifest.n,
         "nnz": manifest.nnz,
         "partition": None if partition is None else partition.name,
@@ -76,6 +82,7 @@ def opened_record(
         "scheme": opened.config.scheme.name,
         "kernel": kernel.name,
         "ranks": comm.size,
+        "groups": comm.size // opened.runtime.comm.size,
         "threads": kernel.threads,
         "hosts": host_names(comm),
         "job": slurm_job(),
@@ -100,6 +107,13 @@ def _of_pairs(pairs: PairSet) -> dict[str, Any]:
     candidates = drawn | {mask: of.shape[1] for mask, of in pairs.candidates.items()}
     made = {"name": pairs.name, "made": pairs.made, "directed": pairs.directed}
     return {**made, **counts, "negatives": negatives, "candidates": candidates}
+
+
+def _of_samples(samples: SampleSet) -> dict[str, Any]:
+    """Facts of samples for reports: how they were made, and how many steps there are of each."""
+    counts = {mask: sum(b - a for a, b in some) for mask, some in samples.ranges.items()}
+    columns = {"columns": samples.columns, "target_columns": samples.target_columns}
+    return {"name": samples.name, "made": samples.made, **columns, **counts}
 
 
 @functools.cache  # each call parses the package's metadata
@@ -236,7 +250,7 @@ def evaluates(config: TrainConfig, epoch: int) -> bool:
 def end_record(
     problem: Problem,
     step: BaseStep,
-    evaluation: Evaluation | LinkEvaluation,
+    evaluation: Evaluates,
     epochs: Sequence[Epoch],
     before: int,
     best: Best,
@@ -253,7 +267,9 @@ def end_record(
     }
     predicted = step.predicted(len(run))
     end = counted_record(runtime, config.epochs, epochs, before, best, predicted, mine)
-    errors = relative_errors(runtime.comm, runtime.traffic.errors)
+    errors = relative_errors(runtime.everyone, runtime.traffic.errors)
+    if isinstance(evaluation, SampleEvaluation):
+        end["leads"] = evaluation.leads
     return {**end, "orders": list(step.model.program.orders), "rounding": errors}
 
 
@@ -285,7 +301,7 @@ def counted_record(
         "reduce_bytes": traffic["train_reduce"].sent,
         "peak_memory_bytes": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024,
     }
-    every = runtime.comm.allgather((mine, dict(runtime.phases.seconds)))
+    every = runtime.everyone.allgather((mine, dict(runtime.phases.seconds)))
     names = sorted({name for _, seconds in every for name in seconds})
     phases = {}
     for name in names:

@@ -56,7 +56,7 @@ class BaseStep(ABC):
         kinds: tuple[str, ...] = PASSES,
     ) -> None:
         kernel, train = problem.runtime.kernel, problem.config.train
-        with agreed(problem.runtime.comm):
+        with agreed(problem.runtime.everyone):
             check_trainable(problem.source.stored, problem.config)
         self._problem = problem
         self.model = model = make_model(problem, features, kinds)
@@ -116,7 +116,7 @@ class BaseStep(ABC):
         longest, kernel = self._problem.config.train.clip_norm, self._problem.runtime.kernel
         if not longest:
             return
-        on_one_rank = self._problem.runtime.comm.size == 1 or not self.model.gradients.cut
+        on_one_rank = self._problem.runtime.everyone.size == 1 or not self.model.gradients.cut
         if kernel.shorten is not None and on_one_rank:
             kernel.shorten(gradient, longest, _NEVER_0)
             return

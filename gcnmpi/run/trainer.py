@@ -15,7 +15,7 @@ from gcnmpi.mpi.comm import agreed, from_root, maxima
 from gcnmpi.nn.model import Model
 from gcnmpi.nn.schedules import LearningRate
 from gcnmpi.options.config import TrainConfig
-from gcnmpi.options.task import LINKS, LOWER_IS_BETTER, chosen_metrics
+from gcnmpi.options.task import LINKS, LOWER_IS_BETTER, SAMPLES, chosen_metrics
 from gcnmpi.options.train import batches_of
 from gcnmpi.run import checkpoint, checkpoint_files
 from gcnmpi.run.best import Best, stops_early
@@ -27,6 +27,7 @@ from gcnmpi.run.problem import Problem
 from gcnmpi.run.ranks_record import PhaseSamples, ranks_record
 from gcnmpi.run.record import Epoch
 from gcnmpi.run.run_record import (
+    Evaluates,
     check_there,
     end_record,
     evaluates,
@@ -35,6 +36,8 @@ from gcnmpi.run.run_record import (
     start_record,
     tell,
 )
+from gcnmpi.run.samples.evaluation import SampleEvaluation
+from gcnmpi.run.samples.step import SampleStep
 from gcnmpi.run.step import BaseStep, Step
 from gcnmpi.run.weights import save_weights
 from partition.errors import UserError
@@ -87,7 +90,7 @@ def train(
         On all ranks, if the record or a checkpoint cannot be written, there is none to resume
         from that fits, or the loss is no longer a number.
     """
-    comm, config = problem.runtime.comm, problem.config.train
+    comm, config = problem.runtime.everyone, problem.config.train
     found, warnings = (None, []) if out is None else checkpoint.find(problem, out, resume)
     start = start_record(problem, warnings)
     if comm.rank == 0:
@@ -193,7 +196,7 @@ def save(problem: Problem, result: Result, weights: Path | None, best: Path | No
         (best, result.best.epoch, result.best.flat),
         (weights, result.epochs[-1].epoch, result.model.parameters.flat),
     )
-    with agreed(problem.runtime.comm):
+    with agreed(problem.runtime.everyone):
         if best is not None and not result.best.epoch:
             raise UserError("--save-best: nothing was validated")
     try:
@@ -208,8 +211,11 @@ def save(problem: Problem, result: Result, weights: Path | None, best: Path | No
         raise
 
 
-def _made(problem: Problem) -> tuple[BaseStep, Evaluation | LinkEvaluation]:
+def _made(problem: Problem) -> tuple[BaseStep, Evaluates]:
     """The step of the task, and what evaluates its model."""
+    if problem.config.task.name == SAMPLES:
+        step_of_samples = SampleStep(problem)
+        return step_of_samples, SampleEvaluation(problem, step_of_samples.model)
     if problem.config.task.name == LINKS:
         links = LinkStep(problem)
         return links, LinkEvaluation(problem, links.model, links.decoder, links.model.parameters)

@@ -84,7 +84,7 @@ def save_weights(
         write_features(problem, model, flat, features_path(path))
     state = to_state(problem.network, model.whole(flat))
     described = describe(problem) | facts
-    from_root(problem.runtime.comm, lambda: write_weights(path, state, described))
+    from_root(problem.runtime.everyone, lambda: write_weights(path, state, described))
 
 
 def write_features(problem: Problem, model: Model, flat: Array, path: Path) -> None:

@@ -61,9 +61,9 @@ class Common(ABC):
         """Nothing: no buffers are kept."""
 
     def reduce(self, contributions: Array) -> None:
-        """One all-reduce over all ranks."""
+        """One all-reduce over all ranks, those of other groups too."""
         tools = self._runtime.summation, contributions, self._phases, self._traffic
-        sum_array_over_ranks(self._comm, self._kernel, *tools)
+        sum_array_over_ranks(self._runtime.everyone, self._kernel, *tools)
 
 
 class WholeWeights(Common):

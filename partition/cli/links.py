@@ -18,7 +18,7 @@ from partition.graph.store import StoredGraph
 from partition.importing.links import LinkFiles, import_pairs
 from partition.importing.readers import RELATION
 from partition.pipeline.hard_candidates import with_hard_candidates
-from partition.reporting import tables
+from partition.reporting import named
 from partition.reporting.describe import describe_pairs
 
 OF_A_SPLIT = ("split", "seed", "negatives", "candidates", "relation")
@@ -148,7 +148,7 @@ def pairs(
     for line in notes:
         note(line)
     facts = describe_pairs(made, stored.graph)
-    common.emit(facts, as_json, lambda: tables.show_pair_sets([facts]))
+    common.emit(facts, as_json, lambda: named.show_pair_sets([facts]))
 
 
 def _drawn(
@@ -211,4 +211,4 @@ def negatives(graph: Path, name: str, hard: int, masks: str, force: bool, as_jso
     with common.advancing() as tell:
         made = with_hard_candidates(pairs, stored.graph, hard, list(dict.fromkeys(of)), tell)
     facts = describe_pairs(write_pairs(graph, made, force=True), stored.graph)
-    common.emit(facts, as_json, lambda: tables.show_pair_sets([facts]))
+    common.emit(facts, as_json, lambda: named.show_pair_sets([facts]))

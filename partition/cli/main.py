@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import asdict
 from pathlib import Path
+from typing import Any
 
 import click
 
@@ -15,11 +16,17 @@ from partition.errors import UserError, unknown_name
 from partition.graph import store
 from partition.graph.links import PairSet, list_pairs, read_pairs, remove_pairs
 from partition.graph.pairs import members
+from partition.graph.samples import list_samples, read_samples, remove_samples
 from partition.graph.store import Partition
 from partition.pipeline import adding
 from partition.pipeline.checking import check_folder
-from partition.reporting import tables
-from partition.reporting.describe import degrees, describe_pairs, describe_partition
+from partition.reporting import named, tables
+from partition.reporting.describe import (
+    degrees,
+    describe_pairs,
+    describe_partition,
+    describe_samples,
+)
 from partition.reporting.schema import describe_schema, draw_schema
 from partition.signals import end_in_order
 
@@ -36,6 +43,7 @@ ELSEWHERE = {
     "study": "partition.cli.comparing:study",
     "synth": "partition.cli.synth:synth",
     "pairs": "partition.cli.links:pairs",
+    "samples": "partition.cli.samples:samples",
     "negatives": "partition.cli.links:negatives",
 }
 
@@ -80,7 +88,7 @@ def cli() -> None:
 def info(graph: Path, name: str | None, plot: Path | None, as_json: bool) -> None:
     """Describe a graph folder (size, degrees, changes by the import), or what it has by a name.
 
-    NAME is a partition or a set of pairs.
+    NAME is a partition, or a set of pairs or of samples.
     """
     if plot is not None:
         check_figure(plot)
@@ -91,18 +99,25 @@ def info(graph: Path, name: str | None, plot: Path | None, as_json: bool) -> Non
         facts |= {"partitions": [describe_partition(each, lists=False) for each in partitions]}
         sets = [describe_pairs(each, stored.graph) for each in _pair_sets(graph)]
         facts |= {"pairs": sets} if sets else {}
+        samples = _sample_sets(graph)
+        facts |= {"samples": samples} if samples else {}
         schema = describe_schema(stored.graph)
         facts |= {"schema": schema} if schema else {}
         if plot is not None:
             draw_schema(schema, stored.manifest.name, plot)
         common.emit(
-            facts, as_json, lambda: tables.show_graph(stored, spread, partitions, sets, schema)
+            facts,
+            as_json,
+            lambda: tables.show_graph(stored, spread, partitions, sets, schema, samples),
         )
     elif plot is not None:
         raise UserError("--plot draws types and relations of a graph: leave NAME out")
-    elif _is_of_pairs(graph, name):
+    elif _kind_of(graph, name) == "samples":
+        one = describe_samples(read_samples(graph, name))
+        common.emit(one, as_json, lambda: named.show_samples(one))
+    elif _kind_of(graph, name) == "pairs":
         described = describe_pairs(read_pairs(graph, name), store.open_graph(graph).graph)
-        common.emit(described, as_json, lambda: tables.show_pairs(described))
+        common.emit(described, as_json, lambda: named.show_pairs(described))
     else:
         found = [store.read_partition(graph, each) for each in members(graph, name)]
         common.emit_each(found, as_json, tables.show_partition)
@@ -119,12 +134,23 @@ def _pair_sets(graph: Path) -> list[PairSet]:
     return [read_pairs(graph, name, check=False) for name in list_pairs(graph)]
 
 
-def _is_of_pairs(graph: Path, name: str) -> bool:
-    """Whether a name is that of a set of pairs and of no partition; a UserError if of nothing."""
-    partitions, sets = store.list_partitions(graph), list_pairs(graph)
-    if sets and name not in sets and not set(members(graph, name)) & set(partitions):
-        raise unknown_name(f"partition or pairs of {graph}", name, [*partitions, *sets])
-    return name in sets and name not in partitions
+def _sample_sets(graph: Path) -> list[dict[str, Any]]:
+    """The facts of all sets of samples of a folder."""
+    return [describe_samples(read_samples(graph, name)) for name in list_samples(graph)]
+
+
+def _kind_of(graph: Path, name: str) -> str:
+    """Of which kind a name is: "partition", "pairs" or "samples"; a UserError if of none."""
+    partitions = store.list_partitions(graph)
+    sets = {"pairs": list_pairs(graph), "samples": list_samples(graph)}
+    if name in partitions or set(members(graph, name)) & set(partitions) or not any(sets.values()):
+        return "partition"
+    found = next((kind for kind, names in sets.items() if name in names), None)
+    if found is None:
+        of_sets = [one for names in sets.values() for one in names]
+        what = " or ".join(("partition", *(kind for kind, names in sets.items() if names)))
+        raise unknown_name(f"{what} of {graph}", name, [*partitions, *of_sets])
+    return found
 
 
 @cli.command()
@@ -133,7 +159,7 @@ def _is_of_pairs(graph: Path, name: str) -> bool:
 def check(graph: Path, as_json: bool) -> None:
     """Read all of a graph folder, and compare it with what it says of itself.
 
-    Its partitions and pairs are read too.
+    Its partitions, pairs and samples are read too.
     """
     found = list(check_folder(graph))
     common.emit(found, as_json, lambda: tables.show_checks(found))
@@ -152,26 +178,31 @@ def check(graph: Path, as_json: bool) -> None:
 @common.graph_argument
 @common.json_option
 def list_(graph: Path, as_json: bool) -> None:
-    """List the partitions and the sets of pairs of a graph."""
+    """List the partitions of a graph, and its sets of pairs and of samples."""
     store.open_graph(graph, check=False)
     partitions, sets = _described(graph), [describe_pairs(each) for each in _pair_sets(graph)]
     facts = [describe_partition(partition, lists=False) for partition in partitions]
-    common.emit([*facts, *sets], as_json, lambda: tables.show_list(partitions, sets))
+    samples = _sample_sets(graph)
+    every = [*facts, *sets, *samples]
+    common.emit(every, as_json, lambda: named.show_list(partitions, sets, samples))
 
 
-@cli.command(help="Delete partitions and sets of pairs.")
+@cli.command(help="Delete partitions, and sets of pairs and of samples.")
 @common.graph_argument
 @common.names_argument
 @common.json_option
 def remove(graph: Path, names: tuple[str, ...], as_json: bool) -> None:
-    """Delete the partitions that are named, of two of one name both, and the sets of pairs."""
+    """Delete the partitions that are named, of two of one name both, and sets of other kinds."""
     store.open_graph(graph, check=False)
-    sets = [name for name in dict.fromkeys(names) if _is_of_pairs(graph, name)]
-    partitions = [each for n in names if n not in sets for each in members(graph, n)]
+    kinds = {name: _kind_of(graph, name) for name in names}
+    of = [name for name, kind in kinds.items() if kind == "partition"]
+    partitions = [each for name in of for each in members(graph, name)]
     store.remove_partition(graph, *partitions)
-    for name in sets:
-        remove_pairs(graph, name)
-    removed = [*partitions, *sets]
+    removing = {"pairs": remove_pairs, "samples": remove_samples}
+    for name, kind in kinds.items():
+        if kind in removing:
+            removing[kind](graph, name)
+    removed = [*partitions, *(name for name in kinds if name not in of)]
     line = f"removed {', '.join(removed)}"
     common.emit({"removed": removed}, as_json, lambda: click.echo(line))
 

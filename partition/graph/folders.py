@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
+import shutil
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -9,7 +13,8 @@ import numpy as np
 from partition.errors import UserError
 from partition.graph.graph import AGAIN
 from partition.graph.relations import STORED_NAME
-from partition.records import NUMBERS, TEXTS, map_npy
+from partition.locks import folder_inside, folder_lock
+from partition.records import NUMBERS, TEXTS, map_npy, sweep
 
 WAIT = 60.0  # seconds, for others that hold a lock while they write
 
@@ -43,3 +48,25 @@ def map_array(
             f"{path} holds {array.dtype} {array.shape}, the manifest asks for {shape}", again
         )
     return array
+
+
+@contextlib.contextmanager
+def writing_inside(path: Path, kind: str, purpose: str) -> Iterator[None]:
+    """Keep others from replacing the graph, and from writing or removing sets of a kind in it."""
+    folder = folder_inside(path, kind)
+    with folder_lock(path, purpose, exclusive=False):
+        try:
+            folder.mkdir(exist_ok=True)
+        except OSError as error:
+            raise UserError(f"cannot write {folder}: {error.strerror}") from error
+        with folder_lock(folder, purpose, name=".write.lock", patience=WAIT):
+            sweep(folder)
+            yield
+
+
+def linked(source: str, target: str) -> None:
+    """A second name for a file, or a copy of it where its file system has no such names."""
+    try:
+        os.link(source, target)
+    except OSError:
+        shutil.copy2(source, target)

@@ -15,10 +15,9 @@ A set is written whole or not at all. The graph itself keeps all of its arcs.
 
 from __future__ import annotations
 
-import contextlib
 import os
 import shutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
 from typing import Annotated, Any
@@ -27,11 +26,11 @@ import numpy as np
 
 from partition.errors import UserError, unknown_name
 from partition.graph import content
-from partition.graph.folders import WAIT, check_stored_name, map_array
+from partition.graph.folders import check_stored_name, linked, map_array, writing_inside
 from partition.graph.graph import MASKS, index_dtype
 from partition.graph.manifest import Count, check_fields, dump_json, read_json, read_manifest
-from partition.locks import folder_inside, folder_lock
-from partition.records import atomic_file, atomic_folder, sweep, temporary_name
+from partition.locks import folder_inside
+from partition.records import atomic_file, atomic_folder, temporary_name
 
 FORMAT = "gcnmpi-pairs"
 VERSION = 1
@@ -153,7 +152,7 @@ def write_pairs(path: str | os.PathLike[str], pairs: PairSet, force: bool = Fals
         counts={name: list(array.shape) for name, array in arrays.items()},
         sums=content.sums_of(arrays),
     )
-    with _writing(path, f"gcn-partition pairs {pairs.name}"):
+    with writing_inside(path, "pairs", f"gcn-partition pairs {pairs.name}"):
         if folder.exists() and not force:
             raise UserError(
                 f"{path} has pairs {pairs.name!r} already",
@@ -247,7 +246,7 @@ def remove_pairs(path: str | os.PathLike[str], name: str) -> None:
     folder = _folder(path, name)
     if not has_pairs(path, name):
         raise unknown_name(f"set of pairs of {path}", name, list_pairs(path))
-    with _writing(Path(path), "gcn-partition remove"):
+    with writing_inside(Path(path), "pairs", "gcn-partition remove"):
         aside = temporary_name(folder)
         try:
             os.rename(folder, aside)
@@ -270,7 +269,7 @@ def keep_pairs(old: Path, new: Path, graph_id: str) -> list[str]:
         except UserError:
             left.append(name)
             continue
-        shutil.copytree(folder, _folder(new, name), copy_function=_linked)
+        shutil.copytree(folder, _folder(new, name), copy_function=linked)
     return left
 
 
@@ -403,20 +402,6 @@ def _description(file: Path) -> dict[str, Any]:
     return {key: value for key, value in facts.items() if key not in ("format", "version")}
 
 
-@contextlib.contextmanager
-def _writing(path: Path, purpose: str) -> Iterator[None]:
-    """Keep others from replacing the graph, and from writing or removing pairs."""
-    folder = folder_inside(path, "pairs")
-    with folder_lock(path, purpose, exclusive=False):
-        try:
-            folder.mkdir(exist_ok=True)
-        except OSError as error:
-            raise UserError(f"cannot write {folder}: {error.strerror}") from error
-        with folder_lock(folder, purpose, name=".write.lock", patience=WAIT):
-            sweep(folder)
-            yield
-
-
 def _folder(path: str | os.PathLike[str], name: str) -> Path:
     return folder_inside(folder_inside(path, "pairs"), check_stored_name("pairs", name))
 
@@ -434,11 +419,3 @@ def _kind(file: str) -> str:
 
 def _mask(file: str) -> str:
     return file.rpartition("_")[0] or file
-
-
-def _linked(source: str, target: str) -> None:
-    """A second name for a file, or a copy of it where its file system has no such names."""
-    try:
-        os.link(source, target)
-    except OSError:
-        shutil.copy2(source, target)

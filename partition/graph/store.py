@@ -10,7 +10,7 @@
         [arc_features.npy] [arc_labels.npy] [arc_train_mask.npy …] [arc_ids.npy]
         [arc_type.npy] [features/TYPE.npy …]
         partitions/NAME.npz  NAME.json
-        [pairs/NAME/]
+        [pairs/NAME/] [samples/NAME/]
 
 Arrays are memory-mapped on reading. Everything is written under a temporary name and renamed.
 """
@@ -55,6 +55,7 @@ from partition.graph.manifest import (
     stored_fields,
 )
 from partition.graph.metrics import rows_of_types
+from partition.graph.samples import SampleSet, keep_samples
 from partition.graph.sparse_rows import kept_form, read_features
 from partition.graph.typed import check_ends, read_types, settled
 from partition.locks import folder_inside, folder_lock
@@ -65,13 +66,15 @@ from partition.records import atomic_file, atomic_folder, read_npz, sweep
 class StoredGraph:
     """An open graph folder: its path, its manifest and its memory-mapped arrays.
 
-    ``pairs`` are those of a task on links: arcs that are held out are not in M.
+    ``pairs`` are those of a task on links: arcs that are held out are not in M; ``samples`` those
+    of a task on many states of the graph.
     """
 
     path: Path
     manifest: Manifest
     graph: Graph
     pairs: PairSet | None = None
+    samples: SampleSet | None = None
 
     @cached_property
     def merged(self) -> Graph:
@@ -130,6 +133,7 @@ def write_graph(
         )
     before: list[str] = []
     lost_pairs: list[str] = []
+    lost_samples: list[str] = []
     with contextlib.ExitStack() as stack, atomic_folder(path, overwrite=overwrite) as temporary:
         (temporary / "partitions").mkdir()
         if graph.type_features:
@@ -145,6 +149,7 @@ def write_graph(
             before = list_partitions(path)
             _keep_partitions(path, temporary, graph, manifest)
             lost_pairs = keep_pairs(path, temporary, manifest.id)
+            lost_samples = keep_samples(path, temporary, manifest.n)
     kept = list_partitions(path)
     if kept:
         report(f"the arcs are the same: partitions kept: {', '.join(kept)}")
@@ -152,6 +157,8 @@ def write_graph(
         report(f"partitions deleted, of other arcs or damaged: {', '.join(lost)}")
     if lost_pairs:
         report(f"pairs deleted, of other arcs or damaged: {', '.join(lost_pairs)}")
+    if lost_samples:
+        report(f"samples deleted, of other vertices or damaged: {', '.join(lost_samples)}")
     return manifest
 
 

@@ -25,6 +25,7 @@ from partition.graph.graph import check_arcs, check_labels, check_targets, symme
 from partition.graph.links import check_pairs, identified, list_pairs, read_pairs
 from partition.graph.manifest import EXCHANGED
 from partition.graph.metrics import Metrics, NodeTraffic
+from partition.graph.samples import list_samples, read_samples
 from partition.graph.sparse_rows import SparseRows, check_rows
 from partition.graph.store import StoredGraph
 from partition.graph.typed import check_ends
@@ -53,6 +54,13 @@ def check_folder(path: Path) -> Iterator[Finding]:
     for name in list_pairs(path):
         wrong = _said(lambda name=name: _pairs(stored, name))  # type: ignore[misc]
         yield Finding(f"pairs {name}: vertices, checksums, ids, none held out trains", wrong)
+    for name in list_samples(path):
+        wrong = _said(lambda name=name: _samples(stored, name))  # type: ignore[misc]
+        yield Finding(f"samples {name}: numbers, moments, ids, ranges", wrong)
+
+
+def _samples(stored: StoredGraph, name: str) -> None:
+    read_samples(stored.path, name, check=True)
 
 
 def _said(check: Callable[[], str | None]) -> str | None:

@@ -13,6 +13,7 @@ from partition.graph.graph import UNLABELLED, Graph, of_split
 from partition.graph.links import PairSet, has_arcs
 from partition.graph.manifest import EXCHANGED
 from partition.graph.metrics import Metrics, NodeTraffic
+from partition.graph.samples import SampleSet
 from partition.graph.sparse_rows import SparseRows
 from partition.graph.store import Partition, StoredGraph
 
@@ -55,6 +56,26 @@ def describe_pairs(pairs: PairSet, graph: Graph | None = None) -> dict[str, Any]
             for mask, found in pairs.positives.items()
         }
     return facts
+
+
+def describe_samples(samples: SampleSet) -> dict[str, Any]:
+    """All about a set of samples but its numbers; the moments of its training steps."""
+    (counts, _, _), (mean, deviation) = samples.moments, samples.scales()
+    every = samples.n * samples.steps
+    return {
+        "kind": "samples",
+        "name": samples.name,
+        "id": samples.id,
+        "made": samples.made,
+        "steps": samples.steps,
+        "columns": samples.columns,
+        "target_columns": samples.target_columns,
+        "dtype": str(samples.states.dtype),
+        "ranges": {mask: [[*one] for one in some] for mask, some in samples.ranges.items()},
+        "mean": mean.tolist(),
+        "deviation": deviation.tolist(),
+        "unknown": (1 - counts.sum(axis=0) / max(1, every)).tolist(),
+    }
 
 
 def describe_data(stored: StoredGraph) -> dict[str, Any]:

@@ -11,22 +11,15 @@ from rich.table import Column, Table
 
 from partition import terminal
 from partition.errors import shown
-from partition.graph.graph import MASKS
 from partition.graph.metrics import Metrics, NodeTraffic
 from partition.graph.store import Manifest, Partition, StoredGraph
 from partition.pipeline.checking import Finding
+from partition.reporting.cells import console, facts_table, names, number, numbers, plain, titled
 from partition.reporting.describe import summaries
+from partition.reporting.named import show_list
 from partition.reporting.schema import schema_tables
 
 MANY_PARTS = 64
-
-
-def console() -> terminal.Console:
-    """Standard output; wide enough for every table where it is not a terminal."""
-    out = terminal.console(markup=False)
-    if not out.is_terminal:
-        out.width = 200
-    return out
 
 
 def show_graph(
@@ -35,10 +28,11 @@ def show_graph(
     partitions: Sequence[Partition],
     sets: Sequence[Mapping[str, Any]],
     schema: Mapping[str, Any],
+    samples: Sequence[Mapping[str, Any]] = (),
 ) -> None:
-    """Print a graph, for ``info``, with its degrees, its partitions, its pairs and its schema."""
+    """Print a graph, for ``info``, with its degrees, what it has by names, and its schema."""
     manifest = stored.manifest
-    table = _facts(f"{manifest.name}  ({stored.path})")
+    table = facts_table(f"{manifest.name}  ({stored.path})")
     table.add_row("id", manifest.id)
     table.add_row("vertices", f"{manifest.n:,}")
     kind = "directed" if manifest.directed else "undirected (both arcs of an edge are stored)"
@@ -63,15 +57,15 @@ def show_graph(
     splits = f"; {manifest.splits:,} splits" if manifest.splits > 1 else ""
     table.add_row("masks", (", ".join(manifest.masks) or "none") + splits)
     for key, value in manifest.source.items():
-        table.add_row(f"source: {key.replace('_', ' ')}", _plain(value))
+        table.add_row(f"source: {key.replace('_', ' ')}", plain(value))
     out = console()
     out.print(table)
     for each in schema_tables(schema):
         out.print(each)
     if not partitions:
         out.print(f"no partitions yet: gcn-partition add {stored.path} --model hp -k 4")
-    if partitions or sets:
-        show_list(partitions, sets)
+    if partitions or sets or samples:
+        show_list(partitions, sets, samples)
 
 
 def _arc_data(manifest: Manifest) -> str:
@@ -106,7 +100,7 @@ def show_checks(findings: Sequence[Finding]) -> None:
 
 def show_data(path: Path, manifest: Manifest, data: Mapping[str, Any]) -> None:
     """Print the content of a graph folder after an import, for a check at a glance."""
-    table = _facts(str(path))
+    table = facts_table(str(path))
     table.add_row("vertices", f"{data['vertices']:,}")
     if manifest.vertex_types:
         of_types = ", ".join(f"{name} {n:,}" for name, n in manifest.vertex_types.items())
@@ -150,7 +144,7 @@ def show_data(path: Path, manifest: Manifest, data: Mapping[str, Any]) -> None:
     if data["splits"] > 1:
         masks = f"{data['splits']:,} splits, in the first: {masks}"
     if drawn := manifest.source.get("split"):
-        masks += f" (drawn: {shown(_plain(drawn))})"
+        masks += f" (drawn: {shown(plain(drawn))})"
     none = "none: all with a label train" if sizes or targets else "none"
     table.add_row("masks", masks or none)
     console().print(table)
@@ -176,12 +170,12 @@ def _span(before: str, values: Mapping[str, float] | None) -> str:
 
 def show_partition(partition: Partition) -> None:
     """Print all about one partition, for ``info``."""
-    table = _facts(partition.name)
+    table = facts_table(partition.name)
     for key in (
         "k", "model", "tool", "tool_version", "direction", "seed", "imbalance", "options",
         "deterministic",
     ):  # fmt: skip
-        table.add_row(key.replace("_", " "), _plain(getattr(partition, key)))
+        table.add_row(key.replace("_", " "), plain(getattr(partition, key)))
     table.add_row("seconds", f"{partition.seconds:.2f}")
     table.add_row("id", partition.id)
     table.add_row("graph id", partition.graph_id)
@@ -208,8 +202,8 @@ def show_partition(partition: Partition) -> None:
         figures = vars(by_direction[direction])
         lists = {key: value for key, value in figures.items() if isinstance(value, list)}
         lists |= by_direction[direction].types or {}
-        heads = _numbers("part", *(key.replace("_", " ") for key in lists))
-        parts = _titled(f"{title}, direction {direction}", *heads)
+        heads = numbers("part", *(key.replace("_", " ") for key in lists))
+        parts = titled(f"{title}, direction {direction}", *heads)
         for part in range(min(partition.k, MANY_PARTS)):
             parts.add_row(str(part), *(f"{counts[part]:,}" for counts in lists.values()))
         out.print(parts)
@@ -221,9 +215,9 @@ def _show_totals(
     out: terminal.Console, by_direction: Mapping[str, Metrics | NodeTraffic], title: str
 ) -> None:
     figures = summaries(by_direction)
-    totals = _titled(title, "", *_numbers(*figures))
+    totals = titled(title, "", *numbers(*figures))
     for key in next(iter(figures.values()), ()):
-        row = [_number(values[key]) for values in figures.values()]
+        row = [number(values[key]) for values in figures.values()]
         totals.add_row(key.replace("_", " "), *row)
     out.print(totals)
 
@@ -233,9 +227,9 @@ def show_history(rows: Sequence[Mapping[str, Any]]) -> None:
     tried = any("chosen" in row for row in rows)
     direction = next((row["direction"] for row in rows if "direction" in row), "")
     mixed = "mixed " if any(row.get("exchange") == "mixed" for row in rows) else ""
-    heads = *_names("tried" if tried else "step"), *_numbers("seconds", *STEPS.values())
-    more = [*_numbers("predicted µs"), Column("")] if tried else []
-    table = _titled(f"one {mixed}exchange, direction {direction}", *heads, *more)
+    heads = *names("tried" if tried else "step"), *numbers("seconds", *STEPS.values())
+    more = [*numbers("predicted µs"), Column("")] if tried else []
+    table = titled(f"one {mixed}exchange, direction {direction}", *heads, *more)
     for i, row in enumerate(rows):
         known = "volume" in row
         seconds = f"{row['seconds']:.1f}" if row["seconds"] else "-"
@@ -248,60 +242,6 @@ def show_history(rows: Sequence[Mapping[str, Any]]) -> None:
     console().print(table)
 
 
-def show_list(partitions: Sequence[Partition], sets: Sequence[Mapping[str, Any]]) -> None:
-    """Print a line per partition and one per set of pairs, for ``list``."""
-    heads = "k", "seed", "volume", "max send", "imbalance", "mixed\nvolume", "mixed\nmax send"
-    names = _names("name", "model", "tool", "direction")
-    table = Table(*names, *_numbers(*heads, "seconds"))
-    for one in partitions:
-        rows, mixed = one.metrics[one.direction], one.mixed.get(one.direction)
-        table.add_row(
-            one.name, one.model, one.tool, one.direction, str(one.k), _plain(one.seed),
-            _number(rows.volume), _number(max(rows.send_rows)), f"{rows.imbalance:.4f}",
-            *([_number(mixed.volume), _number(max(mixed.send_rows))] if mixed else "--"),
-            f"{one.seconds:.2f}",
-        )  # fmt: skip
-    if partitions or not sets:
-        console().print(table)
-    if sets:
-        show_pair_sets(sets)
-
-
-def show_pair_sets(sets: Sequence[Mapping[str, Any]]) -> None:
-    """Print a line per set of pairs; of arcs of the graph, if these were counted."""
-    counted = all("arcs" in one for one in sets)
-    heads = (*MASKS, *["of them\narcs"] * counted)
-    table = Table(
-        *_names("pairs", "directed"), *_numbers(*heads), "negatives", "candidates", "made"
-    )
-    for one in sets:
-        sizes = [_number(one["positives"][mask]) for mask in MASKS]
-        sizes += [_number(sum(one["arcs"].values()))] if counted else []
-        drawn = {"drawn": one["drawn"]} if one["drawn"] else {}
-        table.add_row(
-            one["name"], _plain(one["directed"]), *sizes, _plain(one["negatives"]),
-            _plain(one["candidates"] | drawn), shown(one["made"]),
-        )  # fmt: skip
-    console().print(table)
-
-
-def show_pairs(one: Mapping[str, Any]) -> None:
-    """Print all about one set of pairs, for ``info``."""
-    table = _facts(one["name"])
-    for mask, size in one["positives"].items():
-        table.add_row(mask, f"{size:,} pairs, {one['arcs'][mask]:,} of them arcs of the graph")
-    for mask, size in one["negatives"].items():
-        of = "which belong to a pair each" if mask == "train" else "common to all pairs"
-        table.add_row(f"{mask} negatives", f"{size:,}, {of}")
-    ends = {"second": "second end", "both": "second end, or, half of them, of the first"}
-    for mask, size in one["candidates"].items():
-        table.add_row(f"{mask} candidates", f"{size:,}, in place of the {ends[one['replaced']]}")
-    some = [key for key in ("drawn", "relations") if one[key]]
-    for key in (*some, "directed", "seed", "made", "id", "graph_id"):
-        table.add_row(key.replace("_", " "), shown(_plain(one[key])))
-    console().print(table)
-
-
 def show_comparison(rows: Sequence[Mapping[str, Any]]) -> None:
     """Print the figures that decide a comparison, in 100 columns; JSON has them all."""
     direction = rows[0]["direction"]
@@ -309,11 +249,11 @@ def show_comparison(rows: Sequence[Mapping[str, Any]]) -> None:
     shown = {key: title for key, title in COMPARED.items() if not mapped or key != "max_recv"}
     heads = "k", *shown.values(), *["between\nnodes"] * mapped, "seconds"
     title = f"rows and messages of one exchange, direction {direction} (ratio to random rows)"
-    table = _titled(title, *_names("name"), *_numbers(*heads), collapse_padding=True, **OPEN)
+    table = titled(title, *names("name"), *numbers(*heads), collapse_padding=True, **OPEN)
     for row in rows:
         cells = _compared(row, row["relative"], shown)
         if mapped:
-            cells.append(_number(row["nodes"]["inter_volume"]) if row["nodes"] else "-")
+            cells.append(number(row["nodes"]["inter_volume"]) if row["nodes"] else "-")
         table.add_row(row["name"], str(row["k"]), *cells, f"{row['seconds']:.1f}")
     out = console()
     out.print(table)
@@ -325,7 +265,7 @@ def show_comparison(rows: Sequence[Mapping[str, Any]]) -> None:
 
 def _mixed_comparison(rows: Sequence[Mapping[str, Any]]) -> Table:
     title = "the same in a mixed exchange (ratio to random rows, sent as rows)"
-    table = _titled(title, *_names("name"), *_numbers("k", *MIXED.values()), **OPEN)
+    table = titled(title, *names("name"), *numbers("k", *MIXED.values()), **OPEN)
     for row in rows:
         known = row["mixed"]
         cells = _compared(known, row["mixed_relative"], MIXED) if known else ["-"] * len(MIXED)
@@ -343,7 +283,7 @@ def show_simulation(facts: Mapping[str, Any]) -> None:
         f"{facts['batches']:,} batches of {facts['batch']:,} vertices, sampler "
         f"{facts['sampler']}{fanouts}, {facts['entries']:,.0f} {entries} on average"
     )
-    table = _titled(title, *_names("name"), *_numbers("k"), "", *_numbers(*spread))
+    table = titled(title, *names("name"), *numbers("k"), "", *numbers(*spread))
     for row in facts["partitions"]:
         ratio, error = row["relative_volume"], row["relative_error"]
         relative = "-" if ratio is None else f"{ratio:.4f}"
@@ -385,53 +325,21 @@ WITH_RATIO = ("volume", "max_send")
 OPEN: dict[str, Any] = {"box": box.SIMPLE_HEAD, "pad_edge": False}
 
 
-def _facts(title: str) -> Table:
-    return _titled(title, *_names(""), Column(overflow="fold"), show_header=False)
-
-
-def _titled(title: str, *columns: Column | str, **form: Any) -> Table:
-    return Table(*columns, title=title, title_justify="left", **form)
-
-
-def _names(*heads: str) -> list[Column]:
-    return [Column(head, no_wrap=True) for head in heads]
-
-
-def _numbers(*heads: str) -> list[Column]:
-    return [Column(head, justify="right") for head in heads]
-
-
 def _compared(
     row: Mapping[str, Any], relative: Mapping[str, float | None], keys: Iterable[str]
 ) -> list[str]:
     """Figures, those that decide with their ratios to random rows."""
     return [
-        _with_ratio(row[key], relative[key]) if key in WITH_RATIO else _number(row[key])
+        _with_ratio(row[key], relative[key]) if key in WITH_RATIO else number(row[key])
         for key in keys
     ]
 
 
 def _with_ratio(value: float, ratio: float | None) -> str:
-    return f"{_number(value)} ({'-' if ratio is None else f'{ratio:.3f}'})"
+    return f"{number(value)} ({'-' if ratio is None else f'{ratio:.3f}'})"
 
 
 def _with_change(value: float, before: float | None) -> str:
     if not before or isinstance(value, float):
-        return _number(value)
-    return f"{_number(value)} ({100 * (value / before - 1):+.1f} %)"
-
-
-def _number(value: float) -> str:
-    if isinstance(value, int):
-        return f"{value:,}"
-    return f"{value:,.1f}" if value >= 10 else f"{value:.4f}"
-
-
-def _plain(value: object) -> str:
-    if value is None:
-        return "-"
-    if isinstance(value, bool):
-        return "yes" if value else "no"
-    if isinstance(value, Mapping):
-        return ", ".join(f"{key} {_plain(item)}" for key, item in value.items()) or "-"
-    return f"{value:,}" if isinstance(value, int) else str(value)
+        return number(value)
+    return f"{number(value)} ({100 * (value / before - 1):+.1f} %)"

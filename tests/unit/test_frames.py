@@ -1,11 +1,14 @@
 """Frames over time: their columns, and what options of them do not go together."""
 
+import numpy as np
 import pytest
 
 from gcnmpi.options.config import from_table
 from gcnmpi.options.frames import Frames, frames_of
 from gcnmpi.options.task import SAMPLES, TASKS
 from partition.errors import UserError
+from partition.graph.graph import Graph
+from partition.graph.store import open_graph, write_graph
 
 
 def task_of(**options):
@@ -42,8 +45,7 @@ def test_more_predicted_columns_than_a_frame_has():
 
 
 def test_a_folder_without_samples_is_told_so(tmp_path):
-    class Folder:
-        path = tmp_path
-
+    arcs = np.zeros(3, np.int64), np.zeros(0, np.int32)
+    write_graph(tmp_path / "g.graph", Graph(*arcs), source={})
     with pytest.raises(UserError, match="has no samples"):
-        TASKS.get(SAMPLES).labels(Folder(), task_of())
+        TASKS.get(SAMPLES).labels(open_graph(tmp_path / "g.graph"), task_of())

@@ -21,7 +21,14 @@ from gcnmpi.nn.program import Program
 from gcnmpi.options.config import Config
 from gcnmpi.options.model import ModelConfig
 from gcnmpi.options.scheme import SCHEMES
-from gcnmpi.options.task import LINKS, ClassOptions, masks_arcs
+from gcnmpi.options.task import (
+    LINKS,
+    SAMPLES,
+    ClassOptions,
+    SampleOptions,
+    masks_arcs,
+    samples_of_step,
+)
 from gcnmpi.options.train import batches_of, kept_each, sampler_of
 from gcnmpi.schemes.forecast import make_facts
 from gcnmpi.schemes.interface import Entry
@@ -47,8 +54,9 @@ def batch_program(network: Network, config: Config, sparse: bool) -> Program:
 
 
 def of_steps(config: Config) -> Config:
-    """The configuration of a training, which keeps no M·H⁰ where steps have an M of their own."""
-    if batches_of(config.train) is None and not masks_arcs(config.task):
+    """The configuration of a training, which keeps no M·H⁰ where steps have an M or H⁰."""
+    steps = batches_of(config.train) is not None or masks_arcs(config.task)
+    if not steps and config.task.name != SAMPLES:
         return config
     return replace(config, model=replace(config.model, cache_input=False))
 
@@ -166,6 +174,40 @@ def _of_inputs(program: Program) -> list[int]:
     return [i for i, place in enumerate(places) if place.layer == 0 and not place.aggregated]
 
 
+def _check_samples(config: Config, entry: Entry) -> None:
+    """A UserError if samples, or groups of ranks, do not go with what is configured."""
+    task = config.task
+    if not isinstance(task, SampleOptions):
+        if config.train.groups > 1:
+            raise UserError(
+                f"train.groups: task.name = {task.name} has no samples to divide among groups",
+                "leave it out, or set task.name=samples",
+            )
+        return
+    if not entry.gives_rows:  # rows of several samples beside each other
+        able = [name for name in SCHEMES if SCHEMES.get(name).gives_rows]
+        raise UserError(
+            f"task.name = samples: scheme {config.scheme.name!r} cuts the rows of samples",
+            f"use scheme.name = {', '.join(able[:-1])} or {able[-1]}",
+        )
+    of_step = samples_of_step(task)
+    if of_step % config.train.groups:
+        raise UserError(
+            f"train.groups = {config.train.groups} does not divide the {of_step} samples of a step",
+            f"set task.batch to a multiple of {config.train.groups}",
+        )
+    if batches_of(config.train) is not None:
+        raise UserError(
+            "train.batches: a step of task.name = samples takes all vertices",
+            "leave train.batches out; task.batch is the number of samples of a step",
+        )
+    if config.model.train_features:
+        raise UserError(
+            "model.train_features: the features of samples are their frames",
+            "leave it out",
+        )
+
+
 def _check_links(config: Config, entry: Entry, program: Program) -> None:
     """A UserError if pairs cannot be scored by what is configured."""
     if not entry.asks_for_rows:
@@ -242,11 +284,12 @@ def program_on(
     means = means_of(source, config)
     layout, again = forecast.layout_of, kept_each(config.train.memory)
     batches = trains and (batches_of(config.train) is not None or masks_arcs(config.task))
+    samples = config.task.name == SAMPLES  # of which groups of arcs are not in the order of rows
     target = Target(
         forecast.orders, layout, forecast.whole_rows, means=means,
-        sums_groups=entry.sums_groups and not batches, recomputes=again,
+        sums_groups=entry.sums_groups and not (batches or samples), recomputes=again,
     )  # fmt: skip
-    sparse = source.stored.manifest.feature_entries > 0
+    sparse = source.stored.manifest.feature_entries > 0 and not samples
     program = compile_network(network, target, config.model, trains, sparse)
     if program.needs_halo and not entry.gives_rows:
         able = [name for name in SCHEMES if SCHEMES.get(name).gives_rows]
@@ -263,6 +306,7 @@ def program_on(
         )
     if config.task.name == LINKS:
         _check_links(config, entry, program)
+    _check_samples(config, entry)
     if batches:
         _check_cuts(config, entry)
     if batches and program.type is not None:

@@ -4,18 +4,31 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import numpy as np
+
 from gcnmpi.layout.loading import Readable
 from gcnmpi.nn.tasks import regression
-from gcnmpi.options.task import SampleOptions
+from gcnmpi.options.task import SampleOptions, samples_of_step
 from partition.errors import UserError
+from partition.graph.samples import read_samples
 from partition.graph.store import StoredGraph
 
 
 def _labels(stored: StoredGraph, options: SampleOptions) -> Readable:
-    raise UserError(
-        f"{stored.path} has no samples, which task.name = samples learns from",
-        "--set task.name=regression learns one set of targets",
-    )
+    """No labels of vertices; a UserError unless the folder has the samples, and some to train on.
+
+    A sample needs its history and all that is predicted within one range of steps.
+    """
+    samples = stored.samples or read_samples(stored.path, options.samples)
+    ahead = 0 if samples.target_columns else options.horizon * options.rollout
+    if len(samples.anchors("train", options.history, ahead)) < samples_of_step(options):
+        raise UserError(
+            f"the samples {samples.name!r} of {stored.path} have fewer to train on than a step "
+            f"takes, {samples_of_step(options)}",
+            f"a range of steps is as long as task.history and what is predicted, "
+            f"{options.history + ahead}, or longer",
+        )
+    return np.zeros(stored.manifest.n, np.int32)
 
 
 TASK = replace(regression.TASK, labels=_labels)

@@ -1,0 +1,206 @@
+"""Own rows of samples, read from disk step by step, as features and labels of a network."""
+
+from __future__ import annotations
+
+import os
+import weakref
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from gcnmpi.options.frames import Frames
+from partition.errors import UserError
+from partition.graph.samples import SampleSet
+
+PAGE = 4096  # bytes; what lies between rows of one page is read along with them
+
+
+class OwnSteps:
+    """Some rows of an array (steps, n, columns) on disk.
+
+    Rows that are near each other in the file are read at once, with what lies between them.
+
+    Parameters
+    ----------
+    file : path
+    array : memmap
+        What the file holds, in C order.
+    rows : (rows,) integers
+        Which of the n, in the order in which they are wanted.
+
+    Attributes
+    ----------
+    bytes : int
+        How many have been read.
+    """
+
+    def __init__(self, file: Path, array: np.ndarray, rows: np.ndarray) -> None:
+        assert isinstance(array, np.memmap)
+        self._path, self._offset = file, array.offset
+        _, self._n, columns = array.shape
+        self._row = columns * array.dtype.itemsize
+        self._file = os.open(self._path, os.O_RDONLY)
+        weakref.finalize(self, os.close, self._file)
+        order = np.argsort(rows, kind="stable")
+        increasing = rows[order].astype(np.int64)
+        far = (np.diff(increasing) - 1) * self._row > PAGE
+        first = np.flatnonzero(np.append(True, far)) if len(rows) else np.zeros(0, np.int64)
+        last = np.append(first[1:], len(rows))[: len(first)] - 1
+        starts, lengths = increasing[first], increasing[last] - increasing[first] + 1
+        places = np.append(0, np.cumsum(lengths))
+        self._runs = list(zip(starts.tolist(), lengths.tolist(), places.tolist(), strict=False))
+        self._buffer = np.empty((int(places[-1]), columns), array.dtype)
+        run = np.repeat(np.arange(len(first)), np.diff(np.append(first, len(rows))))
+        self._rows = np.empty(len(rows), np.int64)
+        self._rows[order] = places[run] + increasing - starts[run]
+        self.bytes = 0
+
+    def read(self, step: int) -> np.ndarray:
+        """The rows of a step, (rows, columns), in the order in which they are wanted."""
+        raw = self._buffer.view(np.uint8).reshape(-1)
+        for start, length, place in self._runs:
+            at = self._offset + (step * self._n + start) * self._row
+            self._fill(raw[place * self._row : (place + length) * self._row], at)
+        self.bytes += len(raw)
+        return self._buffer[self._rows]
+
+    def _fill(self, piece: np.ndarray, at: int) -> None:
+        done = 0
+        while done < len(piece):
+            try:
+                count = os.preadv(self._file, [piece[done:].data], at + done)
+            except OSError as error:
+                raise UserError(f"cannot read {self._path}: {error.strerror}") from error
+            if not count:
+                raise UserError(f"{self._path} ends before step {at // (self._n * self._row)}")
+            done += count
+
+
+@dataclass(frozen=True)
+class Read:
+    """Samples as a network takes them: own rows, of all samples beside each other.
+
+    Attributes
+    ----------
+    features : (rows · samples, features) array
+        The columns of :class:`~gcnmpi.options.frames.Frames`, without static ones.
+    labels : (rows · samples, outputs) array
+        NaN where unknown, and of samples that there are not.
+    """
+
+    features: np.ndarray
+    labels: np.ndarray
+
+
+class SampleReader:
+    """Reads samples by their last known step.
+
+    Parameters
+    ----------
+    samples : SampleSet
+    frames : Frames
+    rows : (rows,) integers
+        Vertices, in the order of the rank's rows.
+    dtype : dtype
+        Of what is read.
+    standardize : bool
+        Whether numbers are less their mean and over their deviation in the training steps.
+    """
+
+    def __init__(
+        self,
+        samples: SampleSet,
+        frames: Frames,
+        rows: np.ndarray,
+        dtype: np.dtype,
+        standardize: bool,
+    ) -> None:
+        self._samples, self._frames, self._dtype = samples, frames, dtype
+        mean, deviation = samples.scales()
+        if not standardize:
+            mean, deviation = np.zeros_like(mean), np.ones_like(deviation)
+        self._scales = mean, deviation
+        self._states = OwnSteps(samples.folder / "states.npy", samples.states, rows)
+        self._targets = None
+        if samples.targets is not None:
+            self._targets = OwnSteps(samples.folder / "targets.npy", samples.targets, rows)
+        self._count = len(rows)
+        self._kept: dict[int, np.ndarray] = {}
+
+    @property
+    def bytes(self) -> int:
+        """How many bytes have been read from disk, or from what the system keeps of it."""
+        return self._states.bytes + (0 if self._targets is None else self._targets.bytes)
+
+    @property
+    def deviations(self) -> np.ndarray:
+        """The deviation that each column of the output was divided by, (outputs,) float64."""
+        return self._of_outputs(self._scales[1])
+
+    @property
+    def means(self) -> np.ndarray:
+        """The mean that was taken off each column of the output, (outputs,) float64."""
+        return self._of_outputs(self._scales[0])
+
+    def known(self, anchors: np.ndarray) -> int:
+        """How many numbers of the labels of some samples are known, on all ranks together."""
+        frames, counts = self._frames, self._samples.moments[0]
+        if self._targets is not None:
+            return int(counts[anchors, self._samples.columns :].sum())
+        leads = anchors[:, np.newaxis] + np.arange(1, frames.leads + 1)
+        return int(counts[leads, : frames.predicted].sum())
+
+    def read(self, anchors: Sequence[int | None]) -> Read:
+        """Samples that end with some steps; in place of None, one that does not count."""
+        frames, count = self._frames, len(anchors)
+        first = frames.static
+        features = np.zeros((self._count, count, frames.features - first), self._dtype)
+        outputs = self._samples.target_columns or frames.outputs
+        labels = np.full((self._count, count, outputs), np.nan, self._dtype)
+        before, self._kept = self._kept, {}
+        for place, anchor in enumerate(anchors):
+            if anchor is not None:
+                self._take(anchor, before, features[:, place], labels[:, place])
+        np.nan_to_num(features, copy=False, nan=0.0)  # what is unknown counts as the mean
+        rows = self._count * count  # perhaps none
+        return Read(features.reshape(rows, features.shape[2]), labels.reshape(rows, outputs))
+
+    def _take(
+        self, anchor: int, before: dict[int, np.ndarray], features: np.ndarray, labels: np.ndarray
+    ) -> None:
+        """Fill the rows of one sample."""
+        frames, width = self._frames, self._frames.columns
+        for number in range(frames.history):
+            step = anchor - frames.history + 1 + number
+            features[:, number * width : (number + 1) * width] = self._frame(step, before)
+        if self._targets is not None:
+            labels[:] = self._scaled(self._targets.read(anchor), slice(width, None))
+            return
+        at = frames.history * width
+        for number in range(frames.leads):
+            frame = self._frame(anchor + 1 + number, before)
+            some = slice(number * frames.predicted, (number + 1) * frames.predicted)
+            labels[:, some] = frame[:, : frames.predicted]
+            if number < frames.rollout - 1:
+                features[:, at : at + frames.given] = frame[:, frames.predicted :]
+                at += frames.given
+
+    def _frame(self, step: int, before: dict[int, np.ndarray]) -> np.ndarray:
+        """The rows of a step, which samples that overlap share."""
+        if step not in self._kept:
+            found = before.get(step)
+            if found is None:
+                found = self._scaled(self._states.read(step), slice(0, self._frames.columns))
+            self._kept[step] = found
+        return self._kept[step]
+
+    def _scaled(self, rows: np.ndarray, columns: slice) -> np.ndarray:
+        mean, deviation = (scale[columns] for scale in self._scales)
+        return ((rows - mean) / deviation).astype(self._dtype, copy=False)
+
+    def _of_outputs(self, scale: np.ndarray) -> np.ndarray:
+        if self._targets is not None:
+            return scale[self._samples.columns :]
+        return np.tile(scale[: self._frames.predicted], self._frames.leads)

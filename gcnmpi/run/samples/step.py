@@ -1,0 +1,192 @@
+"""An epoch of training on samples: an update for each step, which all groups of ranks compute."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
+
+import numpy as np
+
+from gcnmpi.core.volume import NOTHING, Volume
+from gcnmpi.kernels.interface.kernel import Array, Kernel
+from gcnmpi.layout.place import Place
+from gcnmpi.mpi.comm import maximum
+from gcnmpi.nn.model import Model
+from gcnmpi.nn.sparse_input import SparseInput
+from gcnmpi.nn.tasks.interface import Loss, Made, Targets
+from gcnmpi.options.frames import Frames, frames_in
+from gcnmpi.options.task import SampleOptions
+from gcnmpi.run.problem import Problem, load_features, task_of
+from gcnmpi.run.samples.reading import Read, SampleReader
+from gcnmpi.run.step import BatchedStep
+from gcnmpi.schemes.stacked import StackedScheme
+from partition.graph.graph import MASKS
+from partition.graph.hashing import key, permuted
+from partition.graph.samples import SampleSet
+
+ORDER = 0x53414D50  # the purpose of the keys that samples are shuffled by
+
+
+@dataclass(frozen=True)
+class Setup:
+    """The samples of a problem, and how they lie in its matrices."""
+
+    samples: SampleSet
+    task: SampleOptions
+    frames: Frames
+    scheme: StackedScheme
+
+    @classmethod
+    def of(cls, problem: Problem) -> Setup:
+        """The setup of a problem whose task is on samples."""
+        samples, task = problem.source.stored.samples, problem.config.task
+        assert samples is not None
+        assert isinstance(task, SampleOptions)
+        assert isinstance(problem.scheme, StackedScheme)
+        frames = frames_in(task, problem.network.operators[0].width)
+        return cls(samples, task, frames, problem.scheme)
+
+    def anchors(self, mask: str) -> np.ndarray:
+        """The last known step of each sample of a mask, (samples,) int64."""
+        ahead = 0 if self.samples.targets is not None else self.frames.leads
+        return self.samples.anchors(mask, self.frames.history, ahead)
+
+    @property
+    def vertices(self) -> np.ndarray:
+        """The rank's vertices, in the order of its rows."""
+        return self.scheme.inner.block(Place(0), 1).rows
+
+    def mine(self, anchors: np.ndarray) -> list[int | None]:
+        """The samples of a step that this group computes; None where there are no more."""
+        some = anchors[self.scheme.stack.first :][: self.scheme.stack.count].tolist()
+        return [*some, *[None] * (self.scheme.stack.count - len(some))]
+
+    def reader(self, problem: Problem) -> SampleReader:
+        """A reader of the rank's rows of them."""
+        facts = problem.runtime.kernel.dtype, self.task.standardize
+        return SampleReader(self.samples, self.frames, self.vertices, *facts)
+
+
+class Ahead:
+    """Reads the samples of the next step in a thread, while others compute."""
+
+    def __init__(self, reader: SampleReader, ahead: bool) -> None:
+        self._reader, self._thread = reader, ThreadPoolExecutor(1) if ahead else None
+        self._begun: tuple[Sequence[int | None], Future[Read]] | None = None
+
+    def read(self, anchors: Sequence[int | None], then: Sequence[int | None] = ()) -> Read:
+        """The samples of a step, and begin to read those of the next one."""
+        begun, self._begun = self._begun, None
+        found = None if begun is None else begun[1].result()
+        if begun is None or begun[0] != anchors or found is None:
+            found = self._reader.read(anchors)
+        if self._thread is not None and then:
+            self._begun = then, self._thread.submit(self._reader.read, then)
+        return found
+
+
+class SampleStep(BatchedStep):
+    """An epoch of training on samples, in an order that (seed, epoch) says.
+
+    Samples that are left over in the end, fewer than a step takes, wait for another epoch.
+
+    Parameters
+    ----------
+    problem : Problem
+        On a scheme for several samples.
+    """
+
+    def __init__(self, problem: Problem) -> None:
+        self.setup = Setup.of(problem)
+        self._kernel, self._place = problem.runtime.kernel, problem.program.place
+        super().__init__(problem, static_features(problem, self.setup))
+        self._anchors, self._epoch = self.setup.anchors("train"), 0
+        self._order = self._anchors
+        self.reader = self.setup.reader(problem)
+        self._ahead = Ahead(self.reader, problem.config.train.draw_ahead != "no")
+        products = self.model.products(backward=True)
+        self._volume = sum((problem.scheme.volume(*each) for each in products), NOTHING)
+        self._steps = 0
+
+    def _load_targets(self) -> Targets:
+        """None yet: each step has its own."""
+        counts = {mask: len(self.setup.anchors(mask)) for mask in MASKS}
+        return Targets(np.zeros(0, np.int32), {}, counts)
+
+    @property
+    def batches(self) -> int:
+        """Steps of an epoch."""
+        return len(self._anchors) // self.setup.scheme.stack.every
+
+    def predicted(self, epochs: int) -> Volume:
+        """The volume of the steps that were run."""
+        return self._volume * self._steps
+
+    def counted(self) -> dict[str, int]:
+        """Steps and samples of this rank, and the bytes of the latter that it read."""
+        samples = self._steps * self.setup.scheme.stack.count
+        return {"steps": self._steps, "samples_here": samples, "sample_bytes": self.reader.bytes}
+
+    def _batch(
+        self, epoch: int, batch: int, lr: float, interrupt: Callable[[], bool]
+    ) -> tuple[float, bool]:
+        loss, flat = self.gradient(epoch, batch)
+        self._update(flat, lr)
+        everyone = self._problem.runtime.everyone
+        interrupted = self.batches > 1 and maximum(everyone, interrupt()) > 0
+        return float(loss) / self.batches, interrupted
+
+    def gradient(self, epoch: int, batch: int = 0) -> tuple[float, Array]:
+        """Loss of a step and flat gradient, as :meth:`gcnmpi.run.step.Step.gradient`."""
+        problem, model, setup = self._problem, self.model, self.setup
+        anchors = self._anchors_of(epoch, batch)
+        last = batch + 1 == self.batches
+        then = () if last else setup.mine(self._anchors_of(epoch, batch + 1))
+        with problem.runtime.phases("sample"):
+            read = self._ahead.read(setup.mine(anchors), then)
+            put_frames(self._kernel, model, read, setup.frames)
+            loss_of = self._loss(read.labels, self.reader.known(anchors))
+        number = (epoch - 1) * self.batches + batch + 1
+        logits = model.forward(number)
+        with problem.runtime.phases("loss"):
+            loss = loss_of(logits, model.output_grad)
+        model.backward(number)
+        self._steps += 1
+        flat = model.gradients.flat
+        return float(self._sum(loss, flat[model.gradients.shared])), flat
+
+    def _anchors_of(self, epoch: int, batch: int) -> np.ndarray:
+        """The samples of a step, in the order of the epoch."""
+        if epoch != self._epoch:
+            count = len(self._anchors)
+            seed = key(self._problem.config.train.seed, ORDER, epoch)
+            self._order = self._anchors[permuted(np.arange(count), count, seed)]
+            self._epoch = epoch
+        every = self.setup.scheme.stack.every
+        return self._order[batch * every : (batch + 1) * every]
+
+    def _loss(self, labels: np.ndarray, known: int) -> Loss:
+        problem, ones = self._problem, np.ones(len(labels), bool)
+        targets = Targets(labels, {"train": ones}, {"train": max(1, known)})
+        facts = self._place, self.model.widths[-1], targets, problem.config.task
+        made = Made(problem.scheme, self._kernel, *facts)
+        found: Loss = task_of(problem.config).loss(made)
+        return found
+
+
+def static_features(problem: Problem, setup: Setup) -> Array:
+    """H⁰ of all samples, with what is the same at all times, which the graph has as features."""
+    scheme, kernel, frames = setup.scheme, problem.runtime.kernel, setup.frames
+    rows = len(scheme.block(Place(0), 1).rows)
+    features = kernel.zeros(rows, frames.features)
+    if frames.static:
+        loaded = load_features(problem)
+        assert not isinstance(loaded, SparseInput)
+        kernel.copy(loaded, features[:, : frames.static])
+    return features
+
+
+def put_frames(kernel: Kernel, model: Model, read: Read, frames: Frames) -> None:
+    """The frames of samples into H⁰, beside what is static."""
+    kernel.copy(kernel.from_host(read.features), model.input[:, frames.static :])

@@ -1,0 +1,439 @@
+"""Sets of samples: many states of one graph, or what was measured at its vertices at many times.
+
+::
+
+    G.graph/samples/NAME/
+        samples.json
+        states.npy    (steps, n, columns)
+        [targets.npy  (steps, n, target columns)]
+        moments.npy   (3, steps, columns and target columns), float64
+
+Steps follow each other in time, but for the borders of ranges: see :class:`SampleSet`. A set is
+written whole or not at all. It belongs to the vertices: where the folder is replaced by another
+graph with as many, it stays.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import itertools
+import os
+import shutil
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, fields
+from pathlib import Path
+from typing import Annotated, Protocol
+
+import numpy as np
+
+from partition.errors import UserError, unknown_name
+from partition.graph.folders import check_stored_name, linked, map_array, writing_inside
+from partition.graph.graph import MASKS
+from partition.graph.manifest import (
+    Count,
+    Positive,
+    check_fields,
+    dump_json,
+    read_json,
+    read_manifest,
+)
+from partition.locks import folder_inside
+from partition.records import atomic_file, atomic_folder, temporary_name
+
+FORMAT = "gcnmpi-samples"
+VERSION = 1
+KIND = "samples"
+AGAIN = "make the samples again with gcn-partition samples --force"
+FILES = ("states", "targets", "moments")
+_AT_ONCE = 1 << 24  # bytes that are looked at at once
+
+Ranges = Sequence[tuple[int, int]]
+
+
+class Steps(Protocol):
+    """An array (steps, n, columns) that may be in memory, mapped, or a store of another library."""
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """How many steps, vertices and columns there are."""
+
+    @property
+    def dtype(self) -> np.dtype:
+        """The type of its numbers."""
+
+    def __getitem__(self, some: slice, /) -> np.ndarray:
+        """Some of the steps."""
+
+
+@dataclass(frozen=True)
+class SampleSet:
+    """States of all vertices at many steps; memory-mapped arrays.
+
+    Attributes
+    ----------
+    folder : path
+        It has ``states.npy``, and perhaps ``targets.npy``.
+    n : int
+        Vertices.
+    id : str
+        Content id: a hash of the arrays and of all that says what they mean.
+    made : str
+        How the set was made, for people.
+    ranges : mapping of "train", "val", "test" to lists of (start, stop)
+        The steps of each mask. No sample reaches from one range into another: they may be separate
+        simulations as well as times of one.
+    states : (steps, n, columns) floating-point numbers
+        NaN where unknown.
+    targets : (steps, n, columns) floating-point numbers, or None
+        To be predicted from the states of the same step; None: later states are predicted.
+    moments : (3, steps, columns and target columns) float64
+        Of each step and column, over the vertices where it is known: how many these are, their
+        mean, and the sum of squares about it.
+    """
+
+    folder: Path
+    name: str
+    n: int
+    id: str
+    made: str
+    ranges: Mapping[str, list[tuple[int, int]]]
+    states: np.ndarray
+    targets: np.ndarray | None
+    moments: np.ndarray
+
+    @property
+    def steps(self) -> int:
+        """How many steps there are."""
+        return len(self.states)
+
+    @property
+    def columns(self) -> int:
+        """Numbers of a vertex in a state."""
+        return int(self.states.shape[2])
+
+    @property
+    def target_columns(self) -> int:
+        """Numbers of a vertex in a target; 0: there are none."""
+        return 0 if self.targets is None else int(self.targets.shape[2])
+
+    def anchors(self, mask: str, history: int, ahead: int) -> np.ndarray:
+        """The steps of a mask that ``history`` steps lead to, and ``ahead`` steps follow, int64.
+
+        All of them within one range; a step is the last one of its own history.
+        """
+        found = [
+            np.arange(start + history - 1, stop - ahead, dtype=np.int64)
+            for start, stop in self.ranges.get(mask, ())
+            if stop - ahead > start + history - 1
+        ]
+        return np.concatenate([np.empty(0, np.int64), *found])
+
+    def scales(self) -> tuple[np.ndarray, np.ndarray]:
+        """Mean and standard deviation of each column over the training steps, float64.
+
+        Of states, then of targets. The deviation of a column without any, or of equal numbers, is
+        1: see Chan, Golub and LeVeque (1983) for how moments of parts are joined.
+        """
+        some = [np.arange(*one) for one in self.ranges.get("train", ())]
+        rows = self.moments[:, np.concatenate([np.empty(0, np.int64), *some])]
+        counts, means, squares = rows
+        total = counts.sum(axis=0)
+        known = np.maximum(total, 1)
+        mean = (counts * means).sum(axis=0) / known
+        variance = (squares + counts * (means - mean) ** 2).sum(axis=0) / known
+        deviation = np.sqrt(variance)
+        tiny = deviation <= 1e-12 * np.abs(mean)
+        return mean, np.where(tiny | (deviation == 0), 1.0, deviation)
+
+
+@dataclass(frozen=True)
+class _Description:
+    """The file ``samples.json``: a set without its arrays."""
+
+    name: str
+    n: Count
+    id: str
+    made: str
+    ranges: Mapping[Annotated[str, MASKS], list[list[Count]]]
+    steps: Positive
+    columns: Positive
+    target_columns: Count
+    format: str = FORMAT
+    version: int = VERSION
+
+
+def write_samples(
+    path: str | os.PathLike[str],
+    name: str,
+    states: Steps,
+    targets: Steps | None,
+    ranges: Mapping[str, Ranges],
+    *,
+    made: str,
+    force: bool = False,
+    links: Mapping[str, Path] | None = None,
+    report: Callable[[int], None] = lambda steps: None,
+) -> SampleSet:
+    """Put a set of samples into the graph folder ``path``, some steps at a time.
+
+    Parameters
+    ----------
+    states, targets
+        As :class:`SampleSet` has them. Whole numbers become float32.
+    ranges : mapping
+        As :class:`SampleSet` has them.
+    links : mapping of "states" and "targets" to path
+        Files that hold just these arrays and get a second name, where their file system has such
+        names, instead of being copied.
+    report : callable
+        Called with how many steps are done.
+
+    Raises
+    ------
+    UserError
+        If the name is malformed or taken (without ``force``), the shapes are not those of the
+        graph, a number is infinite, ranges overlap or are not there, or the files cannot be
+        written.
+    """
+    path = Path(path)
+    folder, n = _folder(path, name), read_manifest(path).n
+    of_kinds = {"states": states} | ({} if targets is None else {"targets": targets})
+    for kind, array in of_kinds.items():
+        _check_shape(kind, array.shape, n, states.shape[0])
+    _check_ranges(ranges, states.shape[0])
+    with writing_inside(path, KIND, f"gcn-partition samples {name}"):
+        if folder.exists() and not force:
+            raise UserError(
+                f"{path} has samples {name!r} already",
+                "give --name or --force, or remove them first",
+            )
+        with atomic_folder(folder, overwrite=force) as temporary:
+            moments, digests = [], []
+            for kind, array in of_kinds.items():
+                link = (links or {}).get(kind)
+                found, digest = _written(temporary / f"{kind}.npy", kind, array, link, report)
+                moments.append(found)
+                digests.append(digest)
+            joined = np.concatenate(moments, axis=2)
+            with atomic_file(temporary / "moments.npy") as file:
+                np.save(file, joined, allow_pickle=False)
+            described = {mask: [[*one] for one in some] for mask, some in ranges.items()}
+            facts = _Description(
+                name, n, _id_of(digests, described), made, described, states.shape[0],
+                states.shape[2], 0 if targets is None else targets.shape[2],
+            )  # fmt: skip
+            with atomic_file(temporary / "samples.json", "w") as file:
+                dump_json(file, asdict(facts))
+    return read_samples(path, name)
+
+
+def read_samples(path: str | os.PathLike[str], name: str, *, check: bool = False) -> SampleSet:
+    """Read the set of samples ``name`` of the graph folder ``path``; its arrays are mapped.
+
+    Parameters
+    ----------
+    check : bool
+        Read all numbers, and refuse a set whose id or moments are not those of them.
+
+    Raises
+    ------
+    UserError
+        If there is none of that name, it is of another number of vertices or another version, or
+        its files are damaged.
+    """
+    path = Path(path)
+    folder, n = _folder(path, name), read_manifest(path).n
+    if not (folder / "samples.json").exists():
+        names = list_samples(path)
+        if not names:
+            hint = f"gcn-partition samples {path} --states FILE.npy --name {name}"
+            raise UserError(f"{path} has no samples {name!r}, nor any others", hint)
+        raise unknown_name(f"set of samples of {path}", name, names)
+    facts = _description(folder / "samples.json")
+    if facts.n != n:
+        raise UserError(
+            f"samples {name!r} in {path} are of {facts.n:,} vertices, the graph has {n:,}", AGAIN
+        )
+    shape, columns = (facts.steps, n, facts.columns), facts.columns + facts.target_columns
+    states = map_array(folder / "states.npy", shape, "f", again=AGAIN)
+    targets = None
+    if facts.target_columns:
+        of_targets = (*shape[:2], facts.target_columns)
+        targets = map_array(folder / "targets.npy", of_targets, "f", again=AGAIN)
+    moments = map_array(folder / "moments.npy", (3, facts.steps, columns), "f", again=AGAIN)
+    ranges = {mask: [(a, b) for a, b in some] for mask, some in facts.ranges.items()}
+    try:
+        _check_ranges(ranges, facts.steps)
+    except UserError as error:
+        raise UserError(f"{folder} is damaged: {error.message}", AGAIN) from None
+    found = SampleSet(
+        folder, name, n, facts.id, facts.made, ranges, states, targets, np.array(moments)
+    )
+    if check:
+        _check_content(folder, found)
+    return found
+
+
+def list_samples(path: str | os.PathLike[str]) -> list[str]:
+    """Names of the sets of samples of a graph folder, sorted."""
+    found = folder_inside(path, KIND).glob("[!.]*/samples.json")
+    return sorted(file.parent.name for file in found)
+
+
+def remove_samples(path: str | os.PathLike[str], name: str) -> None:
+    """Delete a set of samples at once: who has it open keeps its arrays."""
+    folder = _folder(path, name)
+    if not (folder / "samples.json").exists():
+        raise unknown_name(f"set of samples of {path}", name, list_samples(path))
+    with writing_inside(Path(path), KIND, "gcn-partition remove"):
+        aside = temporary_name(folder)
+        try:
+            os.rename(folder, aside)
+        except OSError as error:
+            raise UserError(f"cannot remove {folder}: {error.strerror}") from error
+        shutil.rmtree(aside, ignore_errors=True)
+
+
+def keep_samples(old: Path, new: Path, n: int) -> list[str]:
+    """Bring the sets of one graph folder along into another, of a graph with ``n`` vertices.
+
+    Returns the names of those that are left behind: of another number of vertices, or damaged.
+    """
+    left = []
+    for name in list_samples(old):
+        try:
+            if _description(_folder(old, name) / "samples.json").n != n:
+                raise UserError("they are of other vertices")
+        except UserError:
+            left.append(name)
+            continue
+        shutil.copytree(_folder(old, name), _folder(new, name), copy_function=linked)
+    return left
+
+
+def shares_of_steps(steps: int, shares: Sequence[float]) -> dict[str, list[tuple[int, int]]]:
+    """The first steps to train on, the next ones to validate on, the rest to test on.
+
+    >>> shares_of_steps(10, (0.7, 0.1, 0.2))
+    {'train': [(0, 7)], 'val': [(7, 8)], 'test': [(8, 10)]}
+    """
+    if len(shares) != len(MASKS) or min(shares) < 0 or abs(sum(shares) - 1) > 1e-6:
+        raise UserError("--split takes three shares that add up to 1", "such as 0.7,0.1,0.2")
+    borders = [round(steps * sum(shares[:i])) for i in range(len(MASKS) + 1)]
+    borders[-1] = steps
+    pairs = zip(MASKS, borders[:-1], borders[1:], strict=True)
+    return {mask: [(a, b)] for mask, a, b in pairs if b > a}
+
+
+def _written(
+    file: Path, kind: str, array: Steps, link: Path | None, report: Callable[[int], None]
+) -> tuple[np.ndarray, str]:
+    """Write an array, or give its file a second name; returns what :func:`_scanned` does."""
+    if link is not None and array.dtype == _stored(array.dtype):
+        with contextlib.suppress(OSError):  # of another file system: a copy
+            os.link(link.resolve(), file)
+            return _scanned(kind, array, lambda piece: None, report)
+    header = {"descr": _stored(array.dtype).str, "fortran_order": False, "shape": array.shape}
+    with atomic_file(file) as stream:
+        np.lib.format.write_array_header_1_0(stream, header)
+        return _scanned(kind, array, lambda piece: stream.write(piece.data), report)
+
+
+def _stored(dtype: np.dtype) -> np.dtype:
+    return dtype if dtype.kind == "f" else np.dtype(np.float32)
+
+
+def _scanned(
+    kind: str,
+    array: Steps,
+    take: Callable[[np.ndarray], object],
+    report: Callable[[int], None] = lambda steps: None,
+) -> tuple[np.ndarray, str]:
+    """Moments of each step, and the hash of all; ``take`` is given each piece."""
+    dtype = _stored(array.dtype)
+    digest = hashlib.blake2b(f"{kind} {dtype.str} {[*array.shape]}".encode(), digest_size=16)
+    moments = np.empty((3, array.shape[0], array.shape[2]))
+    for some, found in _pieces(array):
+        piece = np.ascontiguousarray(found, dtype)
+        moments[:, some] = _moments(kind, some.start, piece)
+        digest.update(piece.data)
+        take(piece)
+        report(some.stop)
+    return moments, digest.hexdigest()
+
+
+def _pieces(array: Steps) -> Iterator[tuple[slice, np.ndarray]]:
+    steps, n, columns = array.shape
+    count = max(1, _AT_ONCE // max(1, n * columns * array.dtype.itemsize))
+    for start in range(0, steps, count):
+        some = slice(start, min(start + count, steps))
+        yield some, array[some]
+
+
+def _moments(kind: str, first: int, piece: np.ndarray) -> np.ndarray:
+    """Count, mean and sum of squares about it, of each step and column over what is known."""
+    if np.isinf(piece).any():
+        step = first + int(np.flatnonzero(np.isinf(piece).any(axis=(1, 2)))[0])
+        raise UserError(f"{kind} of step {step} have an infinite number", "NaN says: unknown")
+    numbers = piece.astype(np.float64)
+    known = ~np.isnan(numbers)
+    counts = known.sum(axis=1).astype(np.float64)
+    mean = np.sum(numbers, axis=1, where=known) / np.maximum(counts, 1)
+    squares = np.sum((numbers - mean[:, np.newaxis]) ** 2, axis=1, where=known)
+    return np.stack([counts, mean, squares])
+
+
+def _check_content(folder: Path, found: SampleSet) -> None:
+    arrays = {"states": found.states, "targets": found.targets}
+    scanned = [_scanned(kind, a, lambda piece: None) for kind, a in arrays.items() if a is not None]
+    moments = np.concatenate([one for one, _ in scanned], axis=2)
+    described = {mask: [[*one] for one in some] for mask, some in found.ranges.items()}
+    same = _id_of([digest for _, digest in scanned], described) == found.id
+    if not same or not np.array_equal(moments, found.moments):
+        raise UserError(f"{folder} is damaged: it does not hold what samples.json says", AGAIN)
+
+
+def _id_of(digests: Sequence[str], ranges: Mapping[str, list[list[int]]]) -> str:
+    """A hash of hashes of arrays, and of which steps are for what."""
+    text = f"{digests} {sorted(ranges.items())}"
+    return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
+
+
+def _check_shape(kind: str, shape: tuple[int, ...], n: int, steps: int) -> None:
+    if len(shape) != 3 or shape[1] != n or shape[0] != steps or 0 in (shape[0], shape[2]):
+        wanted = f"(steps, {n}, columns)" if kind == "states" else f"({steps}, {n}, columns)"
+        raise UserError(
+            f"{kind} are of shape {tuple(shape)}, not {wanted}",
+            "the first axis is time, the second one the vertices of the graph in its order",
+        )
+
+
+def _check_ranges(ranges: Mapping[str, Ranges], steps: int) -> None:
+    """A UserError unless ranges are within the steps, and no step is in two."""
+    every = sorted((a, b, mask) for mask, some in ranges.items() for a, b in some)
+    for start, stop, mask in every:
+        if not 0 <= start < stop <= steps:
+            raise UserError(
+                f"the range {start}:{stop} of {mask} is not within the {steps} steps",
+                "START:STOP are numbers of steps from 0, STOP not among them",
+            )
+    for (_, stop, mask), (start, _, other) in itertools.pairwise(every):
+        if start < stop:
+            raise UserError(f"step {start} is in {mask} and in {other}, or twice in one")
+    if not ranges.get("train"):
+        raise UserError("there is no step to train on", "such as --train 0:300")
+
+
+def _description(file: Path) -> _Description:
+    facts = read_json(file)
+    if facts.get("format") != FORMAT or facts.get("version") != VERSION:
+        raise UserError(f"{file} does not describe samples of version {VERSION}", AGAIN)
+    check_fields(file, facts, _Description)
+    if any(len(one) != 2 for some in facts["ranges"].values() for one in some):
+        raise UserError(f"{file} is damaged: ranges do not hold what they should", AGAIN)
+    return _Description(**{one.name: facts[one.name] for one in fields(_Description)})
+
+
+def _folder(path: str | os.PathLike[str], name: str) -> Path:
+    return folder_inside(folder_inside(path, KIND), check_stored_name(KIND, name))

@@ -1,0 +1,48 @@
+"""Arrays of many steps in files: NumPy's, and those of Zarr, which are read piece by piece."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import cast
+
+import numpy as np
+
+from partition.errors import UserError, installing
+from partition.graph.samples import Steps
+from partition.records import map_npy
+
+
+def open_steps(path: Path) -> Steps:
+    """An array (steps, vertices, columns) in an ``.npy``, or in a folder or archive of Zarr.
+
+    Of two axes, the last one is that of the only column. A UserError if it cannot be read, or is
+    of something else than numbers.
+    """
+    found = map_npy(path, kinds="fiu") if path.suffix == ".npy" else _zarr(path)
+    if len(found.shape) == 2:
+        found = (
+            found[:][:, :, np.newaxis] if not isinstance(found, np.ndarray) else found[..., None]
+        )
+    if np.dtype(found.dtype).kind not in "fiu" or len(found.shape) != 3:
+        raise UserError(
+            f"{path} holds {found.dtype} of shape {tuple(found.shape)}",
+            "samples are numbers (steps, vertices, columns)",
+        )
+    return found
+
+
+def _zarr(path: Path) -> Steps:
+    try:
+        import zarr
+    except ImportError:
+        raise UserError(
+            f"{path} is no .npy, and Zarr, which may read it, is not installed", installing("zarr")
+        ) from None
+    try:
+        found = zarr.open_array(str(path), mode="r")
+    except Exception as error:  # of its many storage classes, each has errors of its own
+        reason = (str(error).splitlines() or [type(error).__name__])[0]
+        raise UserError(
+            f"cannot read {path} with Zarr: {reason}", "give the path of an array within the store"
+        ) from error
+    return cast(Steps, found)

@@ -1,0 +1,148 @@
+"""Samples on one graph: one curve for all groups and ranks, that of copies of the graph.
+
+The judge (gcnmpi/proof/samples.py) trains each step on a graph of so many copies, in one process.
+Bytes counted are bytes predicted, also of what is read from disk.
+"""
+
+import numpy as np
+import pytest
+from stored_graphs import store_parts, uneven_parts
+from words import latest, sets
+
+from gcnmpi.run.record import read_run
+from partition.graph.arc_data import ArcData
+from partition.graph.graph import Graph
+from partition.graph.samples import read_samples, write_samples
+from partition.graph.store import write_graph
+
+N, STEPS = 37, 26
+PARTS = (1, 2, 3, 4)
+GROUPED = ((1, 1), (1, 4), (2, 2), (4, 1), (2, 3))  # groups, ranks of each
+COMMON = (
+    "task.name=samples", "dtype=float64", "train.epochs=2", "train.seed=5", "train.lr=0.02",
+    "task.batch=4", "model.hidden=6", "threads=1",
+)  # fmt: skip
+CASES = {
+    "batch-norm": ["task.history=2", "model.norm=batch", "model.dropout=0.3"],
+    "rollout": [
+        "task.history=2", "task.rollout=3", "task.predicted=1", "task.difference=true",
+        "model.norm=batch", "model.dropout=0.3",
+    ],
+    "horizon": ["task.horizon=3", "model.name=sage", "model.aggregation=max", "task.loss=huber"],
+    "targets": ["task.samples=targets", "model.name=gin", "train.clip_norm=0.1"],
+    "attention": ["model.name=gat", "model.heads=2", "model.attention_dropout=0.4"],
+    "attention-2": ["model.name=gatv2", "model.heads=2", "model.attention_dropout=0.4"],
+    "mesh": [
+        "model.name=mgn", "model.hidden=6,6", "model.dropout=0.2", "task.rollout=2",
+        "task.rollout_gradient=last", "train.memory=least",
+    ],
+    "plain": ["model.name=pna", "task.standardize=false", "train.optimizer=sgd", "train.lr=1e-4"],
+    "broadcast": ["scheme.name=bcast", "task.history=2", "model.name=gin"],
+    "mixed": ["scheme.exchange=mixed", "model.hidden=5,7"],
+}  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """A directed graph with features of vertices and arcs, isolated vertices, and samples of it."""
+    rng, path = np.random.default_rng(3), tmp_path_factory.mktemp("samples") / "g.graph"
+    ends = np.unique(rng.integers(0, N - 3, (190, 2)), axis=0)
+    starts = np.searchsorted(ends[:, 0], np.arange(N + 1))
+    graph = Graph(
+        starts.astype(np.int64), ends[:, 1].astype(np.int32),
+        features=rng.normal(size=(N, 2)).astype(np.float32),
+        labels=np.arange(N, dtype=np.int32) % 3,
+        arc_data=ArcData(features=rng.normal(size=(len(ends), 3)).astype(np.float32)),
+    )  # fmt: skip
+    write_graph(path, graph, source={})
+    for k in PARTS:
+        store_parts(path, f"uneven-{k}", uneven_parts(N, k), k)
+    states = rng.normal(size=(STEPS, N, 2)).cumsum(axis=0) + 7
+    states[rng.random(states.shape) < 0.05] = np.nan
+    ranges = {"train": [(0, 8), (8, 17)], "val": [(17, 21)], "test": [(21, 26)]}
+    write_samples(path, "samples", states, None, ranges, made="drawn")
+    targets = rng.normal(size=(STEPS, N, 3)).astype(np.float32)
+    write_samples(path, "targets", states.astype(np.float32), targets, ranges, made="drawn")
+    return path
+
+
+@pytest.mark.parametrize("ranks", sorted({groups * size for groups, size in GROUPED}))
+def test_one_curve_that_of_copies_of_the_graph(verified, folder, ranks):
+    cases = [
+        {"graph": folder, "partition": f"uneven-{size}",
+         "settings": [*COMMON, *settings, f"train.groups={groups}"]}
+        for groups, size in GROUPED
+        if groups * size == ranks
+        for settings in CASES.values()
+    ]  # fmt: skip
+    for checks in verified(ranks, cases, timeout=400):
+        assert {"loss curve", "final weights", "test_rmse", "training bytes"} <= checks
+
+
+def test_a_run_goes_on_with_other_groups_and_ranks(mpirun, folder, tmp_path):
+    losses = []
+    for name, ways in {"whole": ((1, 1),), "parts": ((2, 2), (2, 3), (1, 4))}.items():
+        for number, (groups, size) in enumerate(ways):
+            last = number + 1 == len(ways)
+            settings = latest(
+                *COMMON, *CASES["rollout"], f"train.epochs={6 if last else 2 + 2 * number}",
+                f"train.groups={groups}", "train.checkpoint_every=1",
+            )  # fmt: skip
+            words = ["train", folder, "--partition", f"uneven-{size}", "--out", tmp_path / name]
+            mpirun(groups * size, "gcnmpi", *words, *sets(*settings))
+        losses.append([epoch["loss"] for epoch in read_run(tmp_path / name).epochs])
+    assert len(losses[1]) == 6
+    np.testing.assert_allclose(*losses, rtol=1e-10)
+
+
+def test_own_rows_are_read_and_no_others(mpirun, tmp_path):
+    """Rows of more than a page: those of others, that lie between own ones, are left out."""
+    n, width, steps, path = 11, 1500, 6, tmp_path / "wide.graph"
+    write_graph(path, Graph(np.zeros(n + 1, np.int64), np.zeros(0, np.int32)), source={})
+    parts = np.arange(n, dtype=np.int32) % 2
+    store_parts(path, "turns", parts, 2)
+    states = np.random.default_rng(0).normal(size=(steps, n, width)).astype(np.float32)
+    write_samples(path, "samples", states, None, {"train": [(0, steps)]}, made="drawn")
+    settings = sets("task.name=samples", "task.batch=5", "train.epochs=1", "model.hidden=2")
+    words = ["train", path, "--partition", "turns", "--out", tmp_path / "run", *settings]
+    mpirun(2, "gcnmpi", *words)
+    end = read_run(tmp_path / "run").end
+    own = np.bincount(parts)
+    assert end["sample_bytes"] == (own * width * 4 * steps).tolist()  # each step once
+
+
+def test_what_is_predicted_has_an_error_for_each_lead(mpirun, folder, tmp_path):
+    settings = sets(*latest(*COMMON, "task.horizon=3", "task.metrics=mae,r2"))
+    words = ["train", folder, "--partition", "uneven-2", "--out", tmp_path]
+    mpirun(2, "gcnmpi", *words, *settings)
+    record = read_run(tmp_path)
+    for mask in ("val", "test"):
+        leads = record.end["leads"][mask]
+        assert {name: len(values) for name, values in leads.items()} == {
+            "rmse": 3, "mae": 3, "r2": 3,
+        }  # fmt: skip
+        assert np.mean(leads["rmse"]) == pytest.approx(record.epochs[-1][f"{mask}_rmse"])
+    assert record.start["groups"] == 1
+    assert record.start["sample_set"]["train"] == 17
+    assert record.start["samples_id"] == read_samples(folder, "samples").id
+
+
+def test_mistakes_are_told_in_one_line(hear_mistakes, folder):
+    words = ["train", folder, "--partition", "uneven-2", *sets("task.name=samples")]
+    told = [
+        (["task.samples=sample"], "samples"),
+        (["train.groups=3"], "does not divide 2 ranks"),
+        (["task.history=9"], ("fewer to train on", "task.history")),
+        (["task.predicted=3"], "a frame has 2 columns"),
+        (["task.columns=5"], "have 2"),
+        (["task.samples=targets", "task.horizon=2"], "task.targets"),
+        (["scheme.name=summa"], ("cuts the rows of samples", "p2p")),
+        (["train.batches=vertex,9"], "task.batch"),
+        (["task.metric=auc"], "no metric of task.name = samples"),
+    ]
+    told = [([*words, *sets(*some)], says) for some, says in told]
+    plain = ["train", folder, "--partition", "uneven-1", *sets("train.groups=2")]
+    told.append(([*plain, *sets("task.name=classes")], "has no samples to divide"))
+    of_step = ("does not divide the 3 samples", "task.batch")
+    told.append(([*plain, *sets("task.name=samples", "task.batch=3")], of_step))
+    hear_mistakes(2, told)
