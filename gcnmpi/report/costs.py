@@ -246,5 +246,6 @@ def _short(scheme: str, options: Mapping[str, object]) -> str:
     words = []
     for name, value in options.items():
         yes_or_no = name if value else f"not {name}"
-        words.append(yes_or_no if isinstance(value, bool) else str(value))
+        said = f"{value} groups" if name == "groups" else str(value)
+        words.append(yes_or_no if isinstance(value, bool) else said)
     return f"{scheme} {' '.join(words)}".rstrip()
