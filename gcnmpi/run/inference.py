@@ -167,6 +167,9 @@ def prepared(comm: Comm, asked: Inferring, tell: Callable[[str], None]) -> Prepa
             taken = dataclasses.replace(taken, task=dataclasses.replace(taken.task, pairs=pairs))
         features = stored.manifest.inputs
         if isinstance(taken.task, SampleOptions):
+            if "task.samples" not in asked.given and found.samples is not None:
+                task = dataclasses.replace(taken.task, samples=found.samples)
+                taken = dataclasses.replace(taken, task=task)
             samples = read_samples(graph, taken.task.samples)
             features, _ = ends(with_frames(taken, samples).task, taken.model, manifest)
             if "task.batch" not in asked.given:  # one for each group

@@ -63,7 +63,8 @@ class Weights:
     network: Mapping[str, Any]
     described: bool  # whether the file says which network it is of
     pairs: str | None = None  # the set whose held-out arcs M was without, where the file says so
-    scales: Scales | None = None  # of the samples that it was trained on
+    samples: str | None = None  # the set that it was trained on
+    scales: Scales | None = None  # of this set
 
 
 def save_weights(
@@ -112,6 +113,7 @@ def describe(problem: Problem) -> dict[str, Any]:
         "graph": sections["graph"] | {"direction": problem.source.direction},
         "task": {name: getattr(config.task, name) for name in _of_task(config.task)},
         "pairs": problem.source.stored.pairs and problem.source.stored.pairs.name,
+        "samples": problem.source.stored.samples and problem.source.stored.samples.name,
         "graph_name": manifest.name,
         "graph_id": manifest.id,
     }
@@ -180,8 +182,9 @@ def read_weights(
                 raise UserError(
                     f"{path}: {in_file(key, called)} is not all finite numbers of {config.dtype}"
                 )
-    more = facts is not None, (facts or {}).get("pairs"), scales
-    return Weights(path, parameters, widths, arcs, known, described, *more)
+    sets = ((facts or {}).get(kind) for kind in ("pairs", "samples"))
+    of = path, parameters, widths, arcs, known, described, facts is not None
+    return Weights(*of, *sets, scales)
 
 
 def as_trained(weights: Weights, config: Config, given: Container[str], direction: str) -> Config:

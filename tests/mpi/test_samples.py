@@ -36,6 +36,15 @@ CASES = {
         "model.name=mgn", "model.hidden=6,6", "model.dropout=0.2", "task.rollout=2",
         "task.rollout_gradient=last", "train.memory=least",
     ],
+    "recurrent": [
+        "model.name=gconvgru", "task.history=3", "model.filter_size=3", "model.dropout=0.3",
+        "task.rollout=2",
+    ],
+    "diffusion": ["model.name=dcrnn", "task.history=2", "task.horizon=2", "task.predicted=1"],
+    "over time": [
+        "model.name=stgcn", "task.history=4", "model.kernel_size=2", "model.norm=batch",
+        "task.difference=true",
+    ],
     "plain": ["model.name=pna", "task.standardize=false", "train.optimizer=sgd", "train.lr=1e-4"],
     "broadcast": ["scheme.name=bcast", "task.history=2", "model.name=gin"],
     "mixed": ["scheme.exchange=mixed", "model.hidden=5,7"],

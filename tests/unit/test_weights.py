@@ -113,7 +113,7 @@ def test_the_task_is_that_of_the_weights(path):
     [
         (changed(task={"name": "guess"}), "unknown task.name 'guess'"),
         (changed(activation="elu"), "activation elu, here it is relu"),
-        (changed(activation=None, model={"name": "gcn", "activation": "swish9"}), "'swish9'"),
+        (changed(activation=None, model={"name": "gcn", "activation": "swish"}), "'swish'"),
         (changed(model={"name": "cheb"}), "unknown model.name 'cheb'"),
         (changed(model={"name": "gcn", "tails": 4}), "unknown config key 'model.tails'"),
         (changed(model={"name": "gcn", "hidden": [3]}), "damaged: its arrays are not"),
