@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -167,14 +167,10 @@ def prepared(comm: Comm, asked: Inferring, tell: Callable[[str], None]) -> Prepa
             taken = dataclasses.replace(taken, task=dataclasses.replace(taken.task, pairs=pairs))
         features = stored.manifest.inputs
         if isinstance(taken.task, SampleOptions):
-            if "task.samples" not in asked.given and found.samples is not None:
-                task = dataclasses.replace(taken.task, samples=found.samples)
-                taken = dataclasses.replace(taken, task=task)
-            samples = read_samples(graph, taken.task.samples)
+            of_samples = _of_samples(taken, taken.task, found, asked.given)
+            taken = dataclasses.replace(taken, task=of_samples)
+            samples = read_samples(graph, of_samples.samples)
             features, _ = ends(with_frames(taken, samples).task, taken.model, manifest)
-            if "task.batch" not in asked.given:  # one for each group
-                task = dataclasses.replace(taken.task, batch=taken.train.groups)
-                taken = dataclasses.replace(taken, task=task)
         if not taken.model.train_features and features not in (0, found.widths[0] or features):
             raise UserError(
                 f"{graph} has {features} features a vertex, the weights take {found.widths[0]}"
@@ -224,6 +220,18 @@ def prepared(comm: Comm, asked: Inferring, tell: Callable[[str], None]) -> Prepa
     with agreed(comm):
         check_parameters(found, problem.network)
     return Prepared(problem, found, depth, picked, memory)
+
+
+def _of_samples(
+    config: Config, task: SampleOptions, weights: Weights, given: Collection[str]
+) -> SampleOptions:
+    """The task with the set that the weights are of, and a sample for each group.
+
+    Unless the user gave others.
+    """
+    name = task.samples if "task.samples" in given else weights.samples or task.samples
+    batch = task.batch if "task.batch" in given else config.train.groups
+    return dataclasses.replace(task, samples=name, batch=batch)
 
 
 def _depth(weights: Weights, layer: int | None, what: str) -> int:

@@ -182,9 +182,9 @@ def read_weights(
                 raise UserError(
                     f"{path}: {in_file(key, called)} is not all finite numbers of {config.dtype}"
                 )
-    sets = ((facts or {}).get(kind) for kind in ("pairs", "samples"))
+    pairs, samples = ((facts or {}).get(kind) for kind in ("pairs", "samples"))
     of = path, parameters, widths, arcs, known, described, facts is not None
-    return Weights(*of, *sets, scales)
+    return Weights(*of, pairs, samples, scales)
 
 
 def as_trained(weights: Weights, config: Config, given: Container[str], direction: str) -> Config:
