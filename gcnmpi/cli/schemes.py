@@ -59,6 +59,9 @@ _classes = click.option(
 @_features
 @_classes
 @click.option("--top", type=click.IntRange(1), metavar="N", help="Show the N fastest only.")
+@click.option(
+    "--groups", is_flag=True, help="Mini-batches: divide the ranks into groups with one each."
+)
 @common.configured
 @common.json_option
 def plan(
@@ -72,6 +75,7 @@ def plan(
     features: int | None,
     classes: int | None,
     top: int | None,
+    groups: bool,
     words: common.Words,
     as_json: bool,
 ) -> int:
@@ -80,14 +84,24 @@ def plan(
     No training is run, and P may be in the thousands. For the busiest rank, it predicts seconds,
     received bytes and messages of a training epoch, and memory. If a scheme needs a partition into
     P parts and GRAPH has none, random rows are assumed.
+
+    With --groups, the P ranks are divided into groups of one size, each of which computes a
+    mini-batch of its own, and the divisions are ranked, each with the fastest scheme for a group.
     """
     from gcnmpi.planner.auto import other_exchange
+    from gcnmpi.planner.groups import Groups
     from gcnmpi.planner.ranking import rank_schemes
-    from gcnmpi.report.costs import print_plan
+    from gcnmpi.report.costs import print_groups, print_plan
 
     widths = features, classes
     limit = math.inf if memory is None else parse_bytes(memory)
     setting, facts = _setting(graph, words, schemes, machine_file, ranks_per_node, widths, limit)
+    if groups:
+        divisions = Groups(setting, _names(schemes)).divisions(ranks)
+        if not divisions:
+            raise UserError(f"no scheme can run on {ranks} ranks in groups of any size")
+        print_groups(setting, ranks, facts, divisions, as_json=as_json, top=top)
+        return 0
     ranked, skipped = rank_schemes(setting, ranks, schemes=_names(schemes), partitions=partitions)
     if not ranked:
         raise UserError(f"no scheme can run on {ranks} ranks", skipped[0].reason if skipped else "")

@@ -35,7 +35,7 @@ from gcnmpi.nn.compile.on_scheme import batch_program, check_batches, told_apart
 from gcnmpi.nn.network import Network
 from gcnmpi.nn.program import INPUT
 from gcnmpi.options.config import Config
-from gcnmpi.options.scheme import SCHEMES
+from gcnmpi.options.scheme import SCHEMES, SchemeConfig
 from gcnmpi.options.train import batches_of, sampler_of
 from gcnmpi.planner.batch_memory import batch_memory, sizes_of
 from gcnmpi.planner.case import Case
@@ -156,12 +156,31 @@ def draw_batches(
     return DrawnBatches(sampler, tuple(weights), drawn, trains, looked_at, direction, seen, rows)
 
 
-def tile_cases(case: Case, batches: Sequence[TileSizes]) -> list[Case]:
-    """The case of each batch of a scheme of tiles: the same scheme on fewer rows and entries.
+def expected_sizes(stored: StoredGraph, config: Config) -> TileSizes | None:
+    """The mean sizes of a batch that is cut out of tiles, with no batch drawn.
+
+    Clusters are taken to have no arcs between them. None where there are no such batches.
+    """
+    wanted, manifest = batches_of(config.train), stored.manifest
+    if wanted is None or wanted.layered:
+        return None
+    clusters = None
+    if wanted.clusters:
+        finer = read_partition(stored.path, member(stored.path, wanted.clusters), parts=False)
+        clusters = np.arange(finer.k)  # a vertex each: the sampler looks at their number
+    sampler = sampler_of(config.train, manifest.n, manifest.n, clusters)
+    share = sampler.size / sampler.n
+    inside = share if clusters is not None else share * (sampler.size - 1) / max(1, sampler.n - 1)
+    rows = round(share * manifest.n)
+    return TileSizes(rows, rows + round(inside * manifest.nnz))
+
+
+def tile_cases(case: Case, scheme: SchemeConfig, batches: Sequence[TileSizes]) -> list[Case]:
+    """The case of each batch of a scheme of tiles: the same one on fewer rows and entries.
 
     Blocks are as large as they are on average.
     """
-    scheme, facts = case.work.config.scheme, case.forecast.facts
+    facts = case.forecast.facts
     entry, found = SCHEMES.get(scheme.name), []
     for sizes in batches:
         metrics = None
@@ -181,7 +200,9 @@ def batch_cases(
     """The case of each batch for the cost model, from the case of full batches."""
     tiles = [sizes for sizes in batches if isinstance(sizes, TileSizes)]
     rows = [sizes for sizes in batches if isinstance(sizes, BatchSizes)]
-    return tile_cases(case, tiles) if tiles else _row_cases(case, source, rows)
+    if tiles:
+        return tile_cases(case, case.work.config.scheme, tiles)
+    return _row_cases(case, source, rows)
 
 
 def _row_cases(case: Case, source: Source, batches: Sequence[BatchSizes]) -> list[Case]:

@@ -10,7 +10,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from gcnmpi.planner.ranking import RANDOM, Ranked, Setting, Skipped, rank_schemes
+from gcnmpi.planner.random_rows import RANDOM
+from gcnmpi.planner.ranking import Ranked, Setting, Skipped, rank_schemes
 from partition.errors import UserError
 from partition.records import atomic_file
 

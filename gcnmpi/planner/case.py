@@ -64,7 +64,8 @@ class Workload:
 class Case:
     """The forecast of a scheme on ``size`` ranks, the training as a program on it, and the machine.
 
-    Ranks fill the nodes one after the other, ``ranks_per_node`` each.
+    Ranks fill the nodes one after the other, ``ranks_per_node`` each. There are so many ``groups``
+    of ``size`` ranks, which sum gradients together.
     """
 
     forecast: Forecast
@@ -73,6 +74,7 @@ class Case:
     machine: Machine
     ranks_per_node: int
     program: Program
+    groups: int = 1
 
     @property
     def steps(self) -> tuple[Step, ...]:
@@ -179,10 +181,11 @@ def workload(
     if isinstance(config.task, LinkOptions):
         wanted = ends(config.task, config.model, manifest)[1]
         config = with_relations(config, pairs_of(stored, config.task))
+    inputs = manifest.inputs
     if isinstance(config.task, SampleOptions):
         config = with_frames(config, stored.samples)
-        wanted = ends(config.task, config.model, manifest)[1]
-    widths = features or manifest.inputs, classes or wanted
+        inputs, wanted = ends(config.task, config.model, manifest)
+    widths = features or inputs, classes or wanted
     for what, width in zip(("features", "labels"), widths, strict=True):
         if not width:
             raise UserError(

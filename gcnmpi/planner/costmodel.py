@@ -144,7 +144,7 @@ def step_seconds(
     phases["passes"] = max(
         passes_seconds(case, rank, case.steps) + _update_seconds(case, rank) for rank in ranks
     )
-    where = case.size, case.ranks_per_node
+    where = case.size * case.groups, case.ranks_per_node
     sums = case.reductions(ranks[0])
     phases["reduce"] = sum(case.machine.all_reduce_seconds(n, *where) for n in sums)
     return phases, volumes

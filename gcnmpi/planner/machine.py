@@ -207,11 +207,16 @@ class Machine:
         """
         return sum(self._in_span(volume, span, ranks_per_node) / len(spans) for span in spans)
 
-    def all_reduce_seconds(self, nbytes: int, size: int, ranks_per_node: int) -> float:
-        """Time of a sum over all ranks: a ring, or recursive doubling where that is faster."""
+    def all_reduce_seconds(
+        self, nbytes: int, size: int, ranks_per_node: int, stride: int = 1
+    ) -> float:
+        """Time of a sum over ranks: a ring, or recursive doubling where that is faster.
+
+        There are ``size`` of them, ``stride`` apart.
+        """
         if size == 1:
             return 0.0
-        latency, inverse = self._link(Span(size, 1), ranks_per_node)
+        latency, inverse = self._link(Span(size, stride), ranks_per_node)
         ring = 2 * (size - 1) * (latency + nbytes / size * inverse)
         doubling = math.ceil(math.log2(size)) * (latency + nbytes * inverse)
         return min(ring, doubling)

@@ -19,7 +19,7 @@ from gcnmpi.nn.compile.on_scheme import of_steps, program_on
 from gcnmpi.options.config import Config
 from gcnmpi.options.scheme import SCHEMES, ExchangeOptions, GridOptions, SchemeConfig
 from gcnmpi.options.settings import chosen
-from gcnmpi.options.task import LINKS
+from gcnmpi.options.task import LINKS, SampleOptions, samples_of_step
 from gcnmpi.options.train import AGAIN, KEPT, STATES, batches_of, fixed_memory
 from gcnmpi.planner.batch_memory import batch_memory
 from gcnmpi.planner.batches import (
@@ -34,15 +34,16 @@ from gcnmpi.planner.costmodel import Cost, predict
 from gcnmpi.planner.links import DrawnPairs, draw_pairs, link_memory, predict_links
 from gcnmpi.planner.machine import Machine
 from gcnmpi.planner.memory import memory
+from gcnmpi.planner.random_rows import random_partition, random_parts
+from gcnmpi.planner.samples import predict_samples, with_samples
 from gcnmpi.schemes.forecast import make_facts, mixed_metrics, why_not_mixed
+from gcnmpi.schemes.stacked_forecast import StackedForecast
 from partition.commands import parse_bytes
 from partition.errors import UserError
 from partition.graph.graph import row_sizes
-from partition.graph.metrics import Metrics
 from partition.graph.pairs import members
 from partition.graph.store import Partition, StoredGraph, list_partitions, read_partition
 
-RANDOM = "random rows"  # the partition that is assumed where there is none
 MOST_DOUBLINGS = 6  # of the number of ranks that advice looks at
 
 
@@ -60,6 +61,7 @@ class Candidate:
     parts: int
     partition: Partition | None
     estimated: bool = False
+    groups: int = 1  # of ranks, each of which trains on other samples
 
 
 Needs = Callable[[Candidate, int], int]  # bytes of a rank, on so many ranks
@@ -111,6 +113,8 @@ class Setting:
         limit: float = math.inf,
     ) -> None:
         config = of_steps(config)
+        if isinstance(config.task, SampleOptions) and stored.samples is None:
+            stored = with_samples(stored, config.task)
         self.stored, self.config, self.given = stored, config, given or {}
         self.machine, self.ranks_per_node, self.limit = machine, ranks_per_node, limit
         self.direction = resolved_direction(stored, config)
@@ -134,14 +138,26 @@ class Setting:
         return case
 
     def _case(self, candidate: Candidate, size: int, kept: str, trains: bool = True) -> Case:
-        train = replace(self.work.config.train, memory=kept)
+        groups = candidate.groups
+        train = replace(self.work.config.train, memory=kept, groups=groups)
         work = replace(self.work, config=replace(self.work.config, train=train))
         config = replace(work.config, scheme=candidate.scheme)
         source = Source(self.stored, candidate.partition, self.direction)
+        size //= groups
         program, demand = program_on(self.work.network, source, config, size, trains)
         facts = make_facts(source, config, demand)
         forecast = SCHEMES.get(candidate.scheme.name).forecast(candidate.scheme, size, facts)
-        return Case(forecast, size, work, self.machine, self.ranks_per_node, program)
+        if isinstance(config.task, SampleOptions):
+            forecast = StackedForecast(forecast, samples_of_step(config.task) // groups)
+        return Case(forecast, size, work, self.machine, self.ranks_per_node, program, groups)
+
+    def groups(self, size: int) -> list[int]:
+        """The numbers of groups that so many ranks may be divided into."""
+        task, wanted = self.config.task, self.config.train.groups
+        if not isinstance(task, SampleOptions):
+            return [1]
+        possible = [wanted] if "train.groups" in self.given else range(1, size + 1)
+        return [g for g in possible if size % g == 0 and samples_of_step(task) % g == 0]
 
     @cached_property
     def batches(self) -> DrawnBatches | None:
@@ -162,6 +178,8 @@ class Setting:
         case = self.case(candidate, size)
         if self.pairs is not None:
             return predict_links(case, *self._pairs(case, candidate))
+        if isinstance(self.config.task, SampleOptions):
+            return predict_samples(case, self.stored.samples)
         if self.batches is None:
             return predict(case)
         return predict_batches(case, self._batch_cases(case, candidate), self.batches)
@@ -178,7 +196,7 @@ class Setting:
     def _batch_cases(self, case: Case, candidate: Candidate) -> list[Case]:
         assert self.batches is not None
         if not SCHEMES.get(candidate.scheme.name).asks_for_rows:
-            return tile_cases(case, self.batches.tile_sizes())
+            return tile_cases(case, candidate.scheme, self.batches.tile_sizes())
         sizes = self.batches.sizes(self._parts(case, candidate), case.size)
         return batch_cases(case, Source(self.stored, candidate.partition, self.direction), sizes)
 
@@ -258,7 +276,7 @@ def rank_schemes(
         If the graph has fewer vertices than ranks, or a partition is not there.
     """
     n = setting.stored.manifest.n
-    if size > n:
+    if size // max(setting.groups(size), default=1) > n:
         raise UserError(f"{size} ranks for {n} vertices: use no more ranks than those")
     if setting.config.task.name == LINKS:
         assert setting.pairs is not None  # a UserError where the folder has none: of no scheme
@@ -305,21 +323,15 @@ def candidates(
     stored = [read_partition(path, name, parts=False) for name in names]
     found: list[Candidate] = []
     skipped: list[Skipped] = []
-    for name in _usable(schemes, skipped):
-        for scheme, options, parts in _variants(setting, name, size, skipped):
-            if parts <= 1:
-                found.append(Candidate(scheme, options, parts, None))
-                continue
-            fitting = [partition for partition in stored if partition.k == parts]
-            for partition in fitting:
-                plain = Candidate(scheme, options, parts, partition)
-                found += setting.exchanges(plain, size) or [plain]
-            if estimate == "always" or (not fitting and estimate == "missing"):
-                random = setting.random_partition(parts)
-                found.append(Candidate(scheme, options, parts, random, estimated=True))
-            elif not fitting:
-                reason = f"needs a partition into {parts} parts: gcn-partition add … -k {parts}"
-                skipped.append(Skipped(name, options, reason))
+    every = setting.groups(size)
+    if not every:
+        raise UserError(
+            f"train.groups = {setting.config.train.groups} does not divide both {size} ranks and "
+            "the samples of a step",
+            "set task.batch to a multiple of it",
+        )
+    for groups in every:
+        found += _of_group(setting, size // groups, groups, stored, schemes, estimate, skipped)
     used = {candidate.partition.name for candidate in found if candidate.partition}
     for partition in stored if wanted else []:
         if partition.name not in used:
@@ -329,6 +341,38 @@ def candidates(
                 f"give one with -k {size}, or none",
             )
     return found, skipped
+
+
+def _of_group(
+    setting: Setting,
+    size: int,
+    groups: int,
+    stored: Sequence[Partition],
+    schemes: Iterable[str] | None,
+    estimate: str,
+    skipped: list[Skipped],
+) -> list[Candidate]:
+    """The candidates on each of so many groups of ``size`` ranks; partitions that are stored."""
+    found: list[Candidate] = []
+    several = {"groups": groups} if groups > 1 else {}
+    for name in _usable(schemes, skipped):
+        for scheme, own, parts in _variants(setting, name, size, skipped):
+            options = own | several
+            if parts <= 1:
+                found.append(Candidate(scheme, options, parts, None, groups=groups))
+                continue
+            fitting = [partition for partition in stored if partition.k == parts]
+            for partition in fitting:
+                plain = Candidate(scheme, options, parts, partition, groups=groups)
+                found += setting.exchanges(plain, size) or [plain]
+            if estimate == "always" or (not fitting and estimate == "missing"):
+                random = setting.random_partition(parts)
+                facts = scheme, options, parts, random
+                found.append(Candidate(*facts, estimated=True, groups=groups))
+            elif not fitting:
+                reason = f"needs a partition into {parts} parts: gcn-partition add … -k {parts}"
+                skipped.append(Skipped(name, options, reason))
+    return found
 
 
 def _usable(schemes: Iterable[str] | None, skipped: list[Skipped]) -> list[str]:
@@ -400,40 +444,3 @@ def ranks_that_suffice(
         if any(needs(other, more) <= limit for other in found):
             return more
     return None
-
-
-def random_partition(
-    stored: StoredGraph, direction: str, k: int, needs: tuple[np.ndarray, np.ndarray]
-) -> Partition:
-    """Expected metrics of rows that are dealt to k parts at random.
-
-    ``needs`` are the numbers of entries off the diagonal that columns of M have, and how many
-    columns have each. A column with m entries off the diagonal misses a part other than its owner's
-    with probability (1 − 1/k)ᵐ, so that (k − 1)·Σ over columns of (1 − (1 − 1/k)ᵐ) rows are sent, a
-    k-th of them by each part. A pair of parts exchanges a message unless it exchanges no row,
-    e^(−rows/pairs) of them. Parts are taken as equal; the largest of many is above that.
-    """
-    manifest = stored.manifest
-    sizes, counts = needs
-    missed = np.exp(sizes * np.log1p(-1 / k)) if k > 1 else np.ones(len(sizes))
-    volume = (k - 1) * float(counts @ (1 - missed))
-    pairs = k * (k - 1)
-    messages = pairs * (1 - np.exp(-volume / pairs)) if pairs else 0.0
-    entries = int(counts @ sizes) + manifest.n
-    rows, sent = _even(manifest.n, k), _even(round(volume), k)
-    each = _even(round(messages), k)
-    metrics = Metrics(k, direction, rows, _even(entries, k), sent, sent, each, each)
-    nothing = np.empty(0, np.int32)
-    return Partition(
-        RANDOM, nothing, k, manifest.id, "rp", "", "", direction, metrics={direction: metrics}
-    )
-
-
-def random_parts(n: int, k: int) -> np.ndarray:
-    """The part of each of n vertices, dealt as evenly as can be; the same in each call."""
-    return np.random.default_rng(0).permutation(np.arange(n) % k)
-
-
-def _even(total: int, k: int) -> list[int]:
-    """So many dealt to k, as evenly as can be."""
-    return [total // k + (part < total % k) for part in range(k)]

@@ -14,6 +14,7 @@ from rich.table import Table
 
 from gcnmpi.options.config import Config
 from gcnmpi.options.kernel import resolve
+from gcnmpi.planner.groups import Division
 from gcnmpi.planner.machine import Machine
 from gcnmpi.planner.ranking import Ranked, Setting, Skipped
 from partition.errors import shown
@@ -36,31 +37,13 @@ def print_plan(
 
     ``machine`` holds the contents of the machine's file; empty for the default constants.
     """
-    manifest, config, drawn = setting.stored.manifest, setting.config, _batches(setting)
-    facts = {
-        "graph": manifest.name,
-        "graph_id": manifest.id,
-        "ranks": ranks,
-        "ranks_per_node": setting.ranks_per_node,
-        "direction": setting.direction,
-        "widths": list(setting.work.network.widths),
-        "kernel": resolve(config.kernel)[0],
-        "dtype": config.dtype,
-        "machine": machine.get("file"),
-        "batches": drawn,
-    }
+    facts = _facts(setting, ranks, machine)
     if as_json:
         plans = [plan_line(line) for line in ranked[:top]]
         print(json.dumps({**facts, "plans": plans, "skipped": [asdict(s) for s in skipped]}))
         return
-    print(
-        f"{shown(manifest.name)}: {ranks} ranks, {setting.ranks_per_node} per node, direction "
-        f"{setting.direction}, widths {', '.join(map(str, setting.work.network.widths))}, "
-        f"{facts['kernel']}, {config.dtype}"
-    )
-    print(_machine_line(machine, config))
-    if drawn:
-        print(_batches_line(config, drawn))
+    _print_facts(setting, ranks, machine, facts)
+    drawn = facts["batches"]
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))
     for title in ("scheme", "partition"):
         table.add_column(title, overflow="fold")
@@ -94,6 +77,43 @@ def print_plan(
     for skip in skipped:
         text = f"not {_variant(skip.scheme, skip.options)}: {skip.reason}"
         print(textwrap.fill(text, WIDTH, break_long_words=False, subsequent_indent="  "))
+
+
+def print_groups(
+    setting: Setting,
+    ranks: int,
+    machine: Mapping[str, Any],
+    divisions: Sequence[Division],
+    *,
+    as_json: bool,
+    top: int | None = None,
+) -> None:
+    """Print one line a division into groups, the fastest first, or one JSON object."""
+    facts = _facts(setting, ranks, machine)
+    if as_json:
+        print(json.dumps({**facts, "groups": [one.record() for one in divisions[:top]]}))
+        return
+    _print_facts(setting, ranks, machine, facts)
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))
+    for title in ("groups", "ranks\nof one"):
+        table.add_column(title, justify="right", no_wrap=True)
+    table.add_column("scheme", no_wrap=True)
+    titles = "ms a\nbatch", "ms a sum\nof all", "updates", "s/epoch", "GB a\nrank"
+    for title in titles:
+        table.add_column(title, justify="right", no_wrap=True)
+    for one in divisions[:top]:
+        group = one.group
+        table.add_row(
+            f"{one.groups:,}",
+            f"{group.size:,}",
+            _short(group.candidate.scheme.name, group.candidate.options),
+            f"{1e3 * group.batch:.3g}",
+            f"{1e3 * one.reduce:.3g}",
+            f"{one.updates:,}",
+            f"{one.seconds:.3g}",
+            f"{group.memory / 1e9:.3g}",
+        )
+    console(width=WIDTH, markup=False).print(table)
 
 
 def plan_line(line: Ranked) -> dict[str, object]:
@@ -152,6 +172,37 @@ def print_bench(lines: Sequence[Mapping[str, Any]]) -> None:
             print(f"not {_variant(line['scheme'], line['options'])}: {line['skipped']}")
 
 
+def _facts(setting: Setting, ranks: int, machine: Mapping[str, Any]) -> dict[str, Any]:
+    """The facts of a prediction, as JSON has them."""
+    manifest, config = setting.stored.manifest, setting.config
+    return {
+        "graph": manifest.name,
+        "graph_id": manifest.id,
+        "ranks": ranks,
+        "ranks_per_node": setting.ranks_per_node,
+        "direction": setting.direction,
+        "widths": list(setting.work.network.widths),
+        "kernel": resolve(config.kernel)[0],
+        "dtype": config.dtype,
+        "machine": machine.get("file"),
+        "batches": _batches(setting),
+    }
+
+
+def _print_facts(
+    setting: Setting, ranks: int, machine: Mapping[str, Any], facts: Mapping[str, Any]
+) -> None:
+    """The same in words, above a table."""
+    print(
+        f"{shown(facts['graph'])}: {ranks} ranks, {setting.ranks_per_node} per node, direction "
+        f"{setting.direction}, widths {', '.join(map(str, setting.work.network.widths))}, "
+        f"{facts['kernel']}, {setting.config.dtype}"
+    )
+    print(_machine_line(machine, setting.config))
+    if facts["batches"]:
+        print(_batches_line(setting.config, facts["batches"]))
+
+
 def _batches(setting: Setting) -> dict[str, int] | None:
     """How many mini-batches an epoch has, and how many were drawn; None of full batches."""
     if setting.batches is None:
@@ -195,5 +246,6 @@ def _short(scheme: str, options: Mapping[str, object]) -> str:
     words = []
     for name, value in options.items():
         yes_or_no = name if value else f"not {name}"
-        words.append(yes_or_no if isinstance(value, bool) else str(value))
+        said = f"{value} groups" if name == "groups" else str(value)
+        words.append(yes_or_no if isinstance(value, bool) else said)
     return f"{scheme} {' '.join(words)}".rstrip()

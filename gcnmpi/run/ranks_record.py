@@ -22,6 +22,7 @@ from gcnmpi.planner.memory import memory
 from gcnmpi.planner.ranking import Candidate, Setting
 from gcnmpi.run.minibatch import BatchStep, drawn_sizes
 from gcnmpi.run.problem import Problem
+from gcnmpi.run.samples.step import SampleStep
 from gcnmpi.run.step import BaseStep, Step
 from gcnmpi.schemes.operations import EXCHANGES, Operation, Product
 from gcnmpi.schemes.sampled_forecast import BatchSizes, TileSizes
@@ -137,16 +138,17 @@ def _forecast(
     None of them where nothing can be forecast: a run that goes well does not end for that.
     """
     config, source = problem.config, problem.source
-    candidate = Candidate(config.scheme, {}, 0, source.partition)
+    candidate = Candidate(config.scheme, {}, 0, source.partition, groups=config.train.groups)
+    size = problem.runtime.everyone.size
     try:
         setting = Setting(source.stored, config, Machine(), per_node, locality=False)
-        case = setting.case(candidate, problem.runtime.comm.size)
+        case = setting.case(candidate, size)
     except UserError:
         return dict.fromkeys(("rows", "entries", "memory_forecast_bytes"))
     needed = None
     if setting.pairs is not None:
-        needed = setting.memory(candidate, problem.runtime.comm.size)
-    elif isinstance(step, Step):
+        needed = setting.memory(candidate, size)
+    elif isinstance(step, Step | SampleStep):
         needed = memory(case)
     elif isinstance(step, BatchStep):
         needed = batch_memory(case, batch_cases(case, source, batches), step.sampler)

@@ -75,7 +75,8 @@ def within_memory(comm: Comm, source: Source, config: Config, ends: tuple[int, i
             source.stored, config, Machine(process_bytes=room.process), room.ranks_per_node, *ends,
             locality=False, limit=room.free + room.process,
         )  # fmt: skip
-        candidate = Candidate(config.scheme, {}, 0, source.partition)
+        groups = config.train.groups
+        candidate = Candidate(config.scheme, {}, 0, source.partition, groups=groups)
         return setting.case(candidate, comm.size).work.config.train.memory
 
     return replace(config, train=replace(config.train, memory=from_root(comm, resolved)))

@@ -13,12 +13,14 @@ from small_graphs import partitioned_graphs, random_graph
 from gcnmpi.core.volume import NOTHING, Volume
 from gcnmpi.layout.place import Place
 from gcnmpi.options.config import load_config
-from gcnmpi.planner.batches import BESIDE, DRAWN
+from gcnmpi.planner.auto import resolved_grid
+from gcnmpi.planner.batches import BESIDE, DRAWN, expected_sizes
+from gcnmpi.planner.groups import Groups
 from gcnmpi.planner.machine import LATER, Machine, read_machine, write_machine
 from gcnmpi.planner.ranking import Setting, rank_schemes
 from gcnmpi.schemes import sampling
 from gcnmpi.schemes.forecast import Dense, Facts, Sparse
-from gcnmpi.schemes.sampled_forecast import BatchForecast, BatchSizes, busiest
+from gcnmpi.schemes.sampled_forecast import BatchForecast, BatchSizes, TileSizes, busiest
 from partition.errors import UserError
 from partition.graph.batch_metrics import draw_batch, measure_batch
 from partition.graph.graph import aggregation_matrix
@@ -118,6 +120,76 @@ def test_a_batch_of_everything_moves_what_a_full_batch_moves(path):
     assert one.cost.memory > whole.cost.memory
 
 
+@pytest.mark.parametrize("scheme", ["summa", "split3d", "tensor3d"])
+def test_a_batch_of_everything_on_a_grid_moves_what_a_full_batch_moves(path, scheme):
+    ranked, _ = rank_schemes(setting(path, "model.cache_input=false"), 8, schemes=[scheme])
+    whole = {str(line.candidate.options): line.cost for line in ranked}
+    batches = setting(path, "train.batches=vertex,100%")
+    for line in rank_schemes(batches, 8, schemes=[scheme])[0]:
+        cost, full = line.cost, whole.pop(str(line.candidate.options))
+        for name in ("sent", "received", "messages", "reduced_bytes"):
+            assert getattr(cost, name) == pytest.approx(getattr(full, name), rel=0.01)
+        assert cost.seconds > full.seconds
+        assert cost.memory >= full.memory
+        assert cost.phases["sample"] > 0
+    assert not whole
+
+
+def test_the_mean_size_of_a_batch_is_known_without_drawing(path):
+    add_partition(path, "rp", 15)
+    for batches in ("vertex,50", "vertex,100%", "cluster,rp-15,5", "cluster,rp-15,100%"):
+        some = setting(path, f"train.batches={batches}")
+        drawn = some.batches.tile_sizes()
+        found = expected_sizes(some.stored, some.config)
+        assert found.rows == pytest.approx(np.mean([one.rows for one in drawn]), abs=1)
+        # Clusters that are random have arcs between them.
+        most = 1.2 if "vertex" in batches else 4
+        assert 0.8 <= found.entries / np.mean([one.entries for one in drawn]) <= most
+    everything = TileSizes(N, some.stored.manifest.nnz + N)
+    assert found == everything == some.batches.tile_sizes()[0]
+    for batches in ("", "full", "labor,50,3,2"):
+        some = setting(path, f"train.batches={batches}")
+        assert expected_sizes(some.stored, some.config) is None
+
+
+def test_the_grid_of_batches_is_the_one_that_is_fastest_for_them(path):
+    some = setting(path, "train.batches=vertex,50", "scheme.name=split3d")
+    chosen = resolved_grid(some.stored, None, some.config, 8, 4)
+    seconds = {
+        line.candidate.options["grid"]: line.cost.seconds
+        for line in rank_schemes(some, 8, schemes=["split3d"])[0]
+    }
+    assert seconds[chosen.grid] <= 1.02 * min(seconds.values())
+
+
+def test_groups_of_ranks_by_hand(path):
+    some = setting(path, "train.batches=vertex,50")  # six batches
+    groups = Groups(some, ["tensor3d"])
+    found = {division.groups: division for division in groups.divisions(8)}
+    assert {g: one.group.size for g, one in found.items()} == {1: 8, 2: 4, 4: 2, 8: 1}
+    assert {g: one.updates for g, one in found.items()} == {1: 6, 2: 3, 4: 2, 8: 1}
+    for division in found.values():
+        size, batch = division.group.size, division.group.batch
+        costs = [line.cost.seconds for line in rank_schemes(some, size, schemes=["tensor3d"])[0]]
+        assert batch * 6 == pytest.approx(min(costs))
+        assert division.seconds == pytest.approx(division.updates * (batch + division.reduce))
+    assert found[1].reduce == 0
+    # GraphSAGE 8 → 6 → 3, two weights a layer and a bias; of biases each rank has all.
+    weights, biases = 2 * (8 * 6 + 6 * 3), 6 + 3
+    one = found[8].group
+    assert one.numbers == weights + biases
+    # Of eight groups two have no batch; nodes have four ranks.
+    assert found[8].reduce == Machine().all_reduce_seconds(8 * one.numbers, 6, 4)
+    summed = 8 * found[2].group.numbers
+    assert found[2].reduce == Machine().all_reduce_seconds(summed, 2, 4, stride=4)
+    assert weights // 4 <= found[2].group.numbers - biases <= weights // 4 + 4
+    listed = groups.divisions(8)
+    assert [one.seconds for one in listed] == sorted(one.seconds for one in listed)
+    assert Groups(setting(path, "train.batches=vertex,50", limit=1)).divisions(8) == []
+    with pytest.raises(UserError, match="a mini-batch each"):
+        Groups(setting(path))
+
+
 def test_some_batches_stand_for_all(path):
     few = setting(path, "train.batches=neighbor,50,3,2").batches
     assert (len(few.drawn), few.weights) == (4, (1.0,) * 4)
@@ -191,6 +263,11 @@ def test_the_plan_fits_a_terminal_and_says_what_it_is_of(path):
     assert facts["batches"] == {"an_epoch": 6, "drawn": 6}
     assert facts["plans"][0]["phases"]["sample"] > 0
     assert json.loads(plan(*words, "--json"))["batches"] is None
+    words = [*words, "--groups", "--set", "train.batches=vertex,50"]
+    text = plan(*words, "--top", 1)
+    assert max(map(len, text.splitlines())) <= 80
+    facts = json.loads(plan(*words, "--json"))
+    assert {(one["groups"], one["ranks_of_a_group"]) for one in facts["groups"]} == {(1, 3), (3, 1)}
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,8 @@ import pytest
 
 from gcnmpi.nn.describe import network_of
 from gcnmpi.options.config import from_table, read_config
-from gcnmpi.run.weights import as_trained, check_parameters, read_facts, read_weights, write_weights
+from gcnmpi.run.weights import as_trained, check_parameters, read_weights
+from gcnmpi.run.weights_file import read_facts, write_weights
 from partition.errors import UserError
 
 STATE = {
@@ -112,7 +113,7 @@ def test_the_task_is_that_of_the_weights(path):
     [
         (changed(task={"name": "guess"}), "unknown task.name 'guess'"),
         (changed(activation="elu"), "activation elu, here it is relu"),
-        (changed(activation=None, model={"name": "gcn", "activation": "tanh"}), "'tanh'"),
+        (changed(activation=None, model={"name": "gcn", "activation": "swish"}), "'swish'"),
         (changed(model={"name": "cheb"}), "unknown model.name 'cheb'"),
         (changed(model={"name": "gcn", "tails": 4}), "unknown config key 'model.tails'"),
         (changed(model={"name": "gcn", "hidden": [3]}), "damaged: its arrays are not"),

@@ -48,6 +48,8 @@ class Target:
     means: tuple[type[Operator], ...] = ()
     # Means by relation may be products of the scheme
     sums_groups: bool = False
+    # Each pass is with the same M, even where that on features is not kept
+    stays: bool = False
     # Values are made again for the backward pass; states of arcs kept each so many layers. 0: not
     recomputes: int = 0
 
@@ -94,9 +96,9 @@ def _compile(
         model = replace(model, cache_input=False)
     if target.sums_groups:
         operators = rewrite.multiply_groups(operators, outputs[-1])
-    fixed = rewrite.constants(operators, model)
+    fixed = rewrite.constants(operators, model, target.stays)
     operators = rewrite.multiply_vertices(operators, outputs, fixed)
-    fixed = rewrite.constants(operators, model)
+    fixed = rewrite.constants(operators, model, target.stays)
     wanted = rewrite.differentiated(operators, model, trains)
     options = model, target.orders, sparse, target.narrows
     operators = rewrite.choose_orders(operators, outputs, fixed, wanted, *options)
@@ -109,7 +111,7 @@ def _compile(
         operators, places, new = place(operators, target.layout)
     outputs = [new[i] for i in outputs]
     logits = outputs[-1]
-    fixed = rewrite.constants(operators, model)
+    fixed = rewrite.constants(operators, model, target.stays)
     wanted = rewrite.differentiated(operators, model, trains)
 
     values = [Value(at, op.width) for op, at in zip(operators, places, strict=True)]

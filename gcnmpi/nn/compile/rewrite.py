@@ -235,23 +235,26 @@ def merge_finishes(operators: Sequence[Operator], outputs: Sequence[int]) -> lis
     return operators
 
 
-def constants(operators: Sequence[Operator], model: ModelConfig) -> list[bool]:
+def constants(operators: Sequence[Operator], model: ModelConfig, stays: bool = False) -> list[bool]:
     """Which values never change: what needs neither parameters nor dropout.
 
-    Aggregates are kept unless ``model.cache_input`` is off, or combining first is wanted.
+    Aggregates are kept unless ``model.cache_input`` is off, or combining first is wanted. But if M
+    ``stays`` the same, those that do not depend on the features are: row sums of M.
     """
     keep = model.cache_input and model.order != "combine"
     found: list[bool] = []
+    apart: list[bool] = []  # from the features
     for operator in operators:
+        fills = isinstance(operator, Fill)  # whatever its input is
+        apart.append(fills or (bool(operator.inputs) and all(apart[i] for i in operator.inputs)))
         if isinstance(operator, Features):
             found.append(not model.train_features)
             continue
-        fixed = all(found[i] for i in operator.inputs) and not operator.parameters
-        fixed |= isinstance(operator, Fill)  # whatever its input is
+        fixed = fills or (all(found[i] for i in operator.inputs) and not operator.parameters)
         dropped = isinstance(operator, Finish) and operator.p > 0
         # A row for each arc is made again rather than kept, unless it is given.
         of_arcs = (operator.gives or rule_of(operator).gives) is Space.ENTRIES
-        kept = keep and not dropped and not of_arcs
+        kept = (keep or (stays and apart[-1])) and not dropped and not of_arcs
         found.append(fixed and (kept or not operator.inputs))
     return found
 
