@@ -21,6 +21,7 @@ from gcnmpi.options.scheme import (
     SchemeConfig,
     exchange_of,
 )
+from gcnmpi.planner.batches import expected_sizes, tile_cases
 from gcnmpi.planner.costmodel import predict
 from gcnmpi.planner.machine import Machine, read_machine
 from gcnmpi.planner.ranking import Candidate, Setting
@@ -100,7 +101,8 @@ def resolved_grid(
 ) -> SchemeConfig:
     """The options with ``grid = "auto"`` replaced by the fastest grid by the cost model.
 
-    Other options stay as they are. The machine is that of ``scheme.machine``, or the default one.
+    Of mini-batches, for one of the mean size. Other options stay as they are. The machine is that
+    of ``scheme.machine``, or the default one.
     """
     wanted = config.scheme
     if not isinstance(wanted, GridOptions) or wanted.grid != "auto":
@@ -112,8 +114,13 @@ def resolved_grid(
     machine = read_machine(wanted.machine)[0] if wanted.machine else Machine()
     setting = _setting(stored, config, machine, ranks_per_node)
 
+    sizes = expected_sizes(stored, config)
+
     def seconds(scheme: SchemeConfig) -> float:
-        return predict(setting.case(Candidate(scheme, {}, 0, partition), size)).seconds
+        case = setting.case(Candidate(scheme, {}, 0, partition), size)
+        if sizes is not None:
+            (case,) = tile_cases(case, scheme, [sizes])
+        return predict(case).seconds
 
     return min(grids, key=seconds)
 

@@ -156,6 +156,25 @@ def draw_batches(
     return DrawnBatches(sampler, tuple(weights), drawn, trains, looked_at, direction, seen, rows)
 
 
+def expected_sizes(stored: StoredGraph, config: Config) -> TileSizes | None:
+    """The mean sizes of a batch that is cut out of tiles, with no batch drawn.
+
+    Clusters are taken to have no arcs between them. None where there are no such batches.
+    """
+    wanted, manifest = batches_of(config.train), stored.manifest
+    if wanted is None or wanted.layered:
+        return None
+    clusters = None
+    if wanted.clusters:
+        finer = read_partition(stored.path, member(stored.path, wanted.clusters), parts=False)
+        clusters = np.arange(finer.k)  # a vertex each: the sampler looks at their number
+    sampler = sampler_of(config.train, manifest.n, manifest.n, clusters)
+    share = sampler.size / sampler.n
+    inside = share if clusters is not None else share * (sampler.size - 1) / max(1, sampler.n - 1)
+    rows = round(share * manifest.n)
+    return TileSizes(rows, rows + round(inside * manifest.nnz))
+
+
 def tile_cases(case: Case, scheme: SchemeConfig, batches: Sequence[TileSizes]) -> list[Case]:
     """The case of each batch of a scheme of tiles: the same one on fewer rows and entries.
 

@@ -9,6 +9,8 @@ import math
 
 import numpy as np
 import pytest
+from stored_graphs import store
+from test_task_runs import make_graph
 
 EPOCHS = 2
 COMMON = (
@@ -41,6 +43,17 @@ GRIDS = {
         "tensor3d": ("scheme.name=tensor3d", "scheme.grid=2x2x2", "scheme.chunks=3"),
     },
 }
+TASKS = {
+    "labels": ("task.name=labels", "train.batches=vertex,31"),
+    "numbers": ("task.name=regression", "train.batches=vertex,31", "model.norm=layer"),
+    "huber": (
+        "task.name=regression",
+        "task.loss=huber",
+        "train.batches=vertex,50",
+        "train.split=1",
+    ),
+    "smooth": ("task.label_smoothing=0.1", "train.batches=vertex,50", "train.split=1"),
+}
 PARTED = {"summa 2x3", "tensor3d"}  # with a partition where it has six parts
 
 
@@ -65,17 +78,47 @@ def results(trained, schemes_folder):
     return run
 
 
+@pytest.fixture(scope="module")
+def tasks(trained, tmp_path_factory):
+    """``tasks(nranks)`` → the same for each task."""
+    graph = store(tmp_path_factory.mktemp("tasks") / "g.graph", make_graph())
+
+    @functools.cache
+    def run(nranks):
+        return trained(
+            nranks,
+            {
+                (task, name): (graph, None, [*COMMON, "model.hidden=6", *settings, *grid])
+                for task, settings in TASKS.items()
+                for name, grid in GRIDS.get(nranks, {"p2p": ()}).items()
+            },
+        )
+
+    return run
+
+
+@pytest.mark.parametrize("task", TASKS)
+@pytest.mark.parametrize(("nranks", "grid"), [(4, "summa 2x2"), (4, "tensor3d"), (6, "split3d")])
+def test_every_task(tasks, nranks, grid, task):
+    is_that_of_one_rank(tasks(nranks)[task, grid], tasks(1)[task, "p2p"])
+
+
 @pytest.mark.parametrize("network", NETWORKS)
 @pytest.mark.parametrize(("nranks", "grid"), [(n, grid) for n in GRIDS for grid in GRIDS[n]])
 def test_one_curve_and_what_was_counted(results, nranks, grid, network):
     record, alone = results(nranks)[network, grid], results(1)[network, "p2p"]
+    is_that_of_one_rank(record, alone)
+    assert record["batches"] == [alone["batches"][0]] * nranks
+
+
+def is_that_of_one_rank(record, alone):
+    """One curve, and bytes and messages that are those predicted."""
     assert len(record["losses"]) == EPOCHS
     assert math.isfinite(sum(record["losses"]))
     np.testing.assert_allclose(record["losses"], alone["losses"], rtol=1e-10)
     for counted, predicted in record["traffic"]:
         assert counted == predicted
     assert sum(record["traffic"][0][0]) > 0
-    assert record["batches"] == [alone["batches"][0]] * nranks
 
 
 def test_an_interrupted_epoch_goes_on_where_it_was_and_elsewhere(

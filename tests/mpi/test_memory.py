@@ -33,6 +33,9 @@ BATCHES = {
     "neighbours": ["train.batches=neighbor,4096,10,5"],
     "shared neighbours": ["train.batches=labor,4096,10,5", "dtype=float64"],
     "vertices": ["train.batches=vertex,20%"],
+    "vertices, summa": ["train.batches=vertex,20%", "scheme.name=summa", "scheme.grid=2x2"],
+    "vertices, split3d": ["train.batches=vertex,20%", "scheme.name=split3d", "scheme.grid=1x2x2"],
+    "vertices, tensor3d": ["train.batches=vertex,20%", "scheme.name=tensor3d", "scheme.grid=2x2x1"],
 }
 LINKS = {
     "pairs": [],

@@ -13,13 +13,14 @@ from small_graphs import partitioned_graphs, random_graph
 from gcnmpi.core.volume import NOTHING, Volume
 from gcnmpi.layout.place import Place
 from gcnmpi.options.config import load_config
-from gcnmpi.planner.batches import BESIDE, DRAWN
+from gcnmpi.planner.auto import resolved_grid
+from gcnmpi.planner.batches import BESIDE, DRAWN, expected_sizes
 from gcnmpi.planner.groups import Groups
 from gcnmpi.planner.machine import LATER, Machine, read_machine, write_machine
 from gcnmpi.planner.ranking import Setting, rank_schemes
 from gcnmpi.schemes import sampling
 from gcnmpi.schemes.forecast import Dense, Facts, Sparse
-from gcnmpi.schemes.sampled_forecast import BatchForecast, BatchSizes, busiest
+from gcnmpi.schemes.sampled_forecast import BatchForecast, BatchSizes, TileSizes, busiest
 from partition.errors import UserError
 from partition.graph.batch_metrics import draw_batch, measure_batch
 from partition.graph.graph import aggregation_matrix
@@ -132,6 +133,33 @@ def test_a_batch_of_everything_on_a_grid_moves_what_a_full_batch_moves(path, sch
         assert cost.memory >= full.memory
         assert cost.phases["sample"] > 0
     assert not whole
+
+
+def test_the_mean_size_of_a_batch_is_known_without_drawing(path):
+    add_partition(path, "rp", 15)
+    for batches in ("vertex,50", "vertex,100%", "cluster,rp-15,5", "cluster,rp-15,100%"):
+        some = setting(path, f"train.batches={batches}")
+        drawn = some.batches.tile_sizes()
+        found = expected_sizes(some.stored, some.config)
+        assert found.rows == pytest.approx(np.mean([one.rows for one in drawn]), abs=1)
+        # Clusters that are random have arcs between them.
+        most = 1.2 if "vertex" in batches else 4
+        assert 0.8 <= found.entries / np.mean([one.entries for one in drawn]) <= most
+    everything = TileSizes(N, some.stored.manifest.nnz + N)
+    assert found == everything == some.batches.tile_sizes()[0]
+    for batches in ("", "full", "labor,50,3,2"):
+        some = setting(path, f"train.batches={batches}")
+        assert expected_sizes(some.stored, some.config) is None
+
+
+def test_the_grid_of_batches_is_the_one_that_is_fastest_for_them(path):
+    some = setting(path, "train.batches=vertex,50", "scheme.name=split3d")
+    chosen = resolved_grid(some.stored, None, some.config, 8, 4)
+    seconds = {
+        line.candidate.options["grid"]: line.cost.seconds
+        for line in rank_schemes(some, 8, schemes=["split3d"])[0]
+    }
+    assert seconds[chosen.grid] <= 1.02 * min(seconds.values())
 
 
 def test_groups_of_ranks_by_hand(path):
