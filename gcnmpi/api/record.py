@@ -123,7 +123,7 @@ class Run:
         UserError
             If the folder has none, or one of another epoch.
         """
-        from gcnmpi.run.weights import read_facts
+        from gcnmpi.run.weights_file import read_facts
 
         if which not in _FILES:
             raise unknown_name("weights", which, _FILES)

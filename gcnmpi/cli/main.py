@@ -227,6 +227,11 @@ def train(
     "Write the rows of these vertices or arcs only, one a line, in this order; an arc is SOURCE "
     "TARGET, or its number in the folder.",
 )
+@click.option(
+    "--samples",
+    metavar="WHICH",
+    help="Of weights of task.name = samples: predict those of train, val, test, or all.",
+)
 @click.option("--force", is_flag=True, help="Start although the forecast needs more memory.")
 def infer(
     given: common.Given,
@@ -237,14 +242,15 @@ def infer(
     layer: int | None,
     classes: bool,
     rows_file: Path | None,
+    samples: str | None,
     force: bool,
 ) -> common.Job:
     """Exact full-graph inference on GRAPH with trained weights.
 
     W is a file of --save-weights, or the state dict of a PyTorch Geometric or DGL module, whose
     network --network describes; no code of it is run. Y.npy gets one row per vertex, in the order
-    of the graph. The memory that is needed is forecast, and refused before the start if a node has
-    less.
+    of the graph; with --samples, (samples, vertices, columns). The memory that is needed is
+    forecast, and refused before the start if a node has less.
     """
     config, keys = read_config(given.file, given.settings, network=network_file)
     if classes and what not in ("logits", "classes"):
@@ -264,10 +270,17 @@ def infer(
         from gcnmpi.report.outcome import print_inference
         from gcnmpi.run.claims import Claims
         from gcnmpi.run.inference import infer as run
+        from gcnmpi.run.samples.inference import infer_samples
+
+        def tell(line: str) -> None:
+            print(line, file=sys.stderr, flush=True)
 
         with Claims(comm, "gcnmpi infer") as claims:
             claims.graph(asked.graph, asked.partition)
-            done = run(comm, asked, lambda line: print(line, file=sys.stderr, flush=True))
+            if samples is not None:
+                done = infer_samples(comm, asked, samples, tell).done
+            else:
+                done = run(comm, asked, tell)
         if comm.rank == 0:
             print_inference(out, done)
         return 0

@@ -22,7 +22,7 @@ def write_rows(comm: Comm, path: Path, rows: np.ndarray, n: int) -> None:
 
     A UserError is raised on all ranks if it cannot be written; nothing of it is left then.
     """
-    with _together(comm, path, rows.dtype, (n, *rows.shape[1:])) as write:
+    with writing_together(comm, path, rows.dtype, (n, *rows.shape[1:])) as write:
         write(slice_of(n, comm.rank, comm.size).start, rows)
 
 
@@ -47,7 +47,7 @@ def write_picked(
     """
     row_bytes = max(1, rows.dtype.itemsize * math.prod(rows.shape[1:]))
     step = max(1, int(max_bytes // row_bytes)) * comm.size
-    with _together(comm, path, rows.dtype, (n, *rows.shape[1:])) as write:
+    with writing_together(comm, path, rows.dtype, (n, *rows.shape[1:])) as write:
         for start in range(0, n, step):
             count = min(step, n - start)
             some = np.flatnonzero((numbers >= start) & (numbers < start + count))
@@ -59,14 +59,15 @@ def write_picked(
 
 
 @contextlib.contextmanager
-def _together(
-    comm: Comm, path: Path, dtype: np.dtype, shape: tuple[int, ...]
+def writing_together(
+    comm: Comm, path: Path, dtype: np.dtype, shape: tuple[int, ...], axes: int = 1
 ) -> Iterator[Callable[[int, np.ndarray], None]]:
     """Give ``write(row, rows)``, called by all ranks together; in the end rank 0 renames the file.
 
-    Nothing of it is left if it cannot be written.
+    Rows are numbered along the first axis, or so many. Nothing of the file is left if it cannot be
+    written.
     """
-    row_bytes = dtype.itemsize * math.prod(shape[1:])
+    row_bytes = dtype.itemsize * math.prod(shape[axes:])
     temporary = from_root(comm, lambda: temporary_name(path))
 
     def write(row: int, rows: np.ndarray) -> None:

@@ -61,7 +61,8 @@ def agreed(comm: Comm) -> Iterator[None]:
     """Let all ranks leave a block together: if one raised a UserError in it, all raise that one.
 
     A lack of memory is one. The block itself must not communicate. It is the error of the lowest
-    rank. Ranks of other communicators do not hear of it: where there are some, it ends the job.
+    rank. Ranks of other communicators do not hear of it: where there are some, it ends the job,
+    unless somebody who knows that so many ranks have it (:func:`known_to`) tells them.
     """
     error: UserError | None = None
     try:
@@ -73,7 +74,13 @@ def agreed(comm: Comm) -> Iterator[None]:
     if first < comm.size:
         error = comm.bcast(error, root=first)
         error.agreed = has_all_ranks(comm)  # type: ignore[union-attr]
+        error.ranks = comm.size  # type: ignore[union-attr]
         raise error  # type: ignore[misc]
+
+
+def known_to(comm: Comm, error: UserError) -> bool:
+    """Whether all ranks of a communicator have raised an error together."""
+    return getattr(error, "ranks", 0) == comm.size
 
 
 def from_root(comm: Comm, make: Callable[[], T]) -> T:

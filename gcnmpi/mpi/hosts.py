@@ -5,11 +5,54 @@ from __future__ import annotations
 import os
 import time
 from collections import Counter
+from dataclasses import dataclass
 from fractions import Fraction
 
 import numpy as np
 
-from gcnmpi.mpi.comm import Comm, agreed, host_name, maximum, of_node
+from gcnmpi.mpi.comm import Comm, agreed, host_name, maximum, of_node, split
+
+
+@dataclass(frozen=True)
+class Node:
+    """The ranks of a node that compute at the same time.
+
+    Attributes
+    ----------
+    place : int
+        Which of them this rank is, from 0.
+    cores : list of set of int
+        On which each of them may run.
+    """
+
+    place: int
+    cores: list[set[int]]
+
+
+class Beside(Comm):
+    """A group of ranks, beside others that compute something else at the same time."""
+
+    node: Node | None = None
+
+
+def group_beside(comm: Comm, count: int) -> Beside:
+    """The group of this rank, one of ``count`` of equal size, in the order of ranks.
+
+    All ranks call it together. A group can be asked for its share of the node later, when others
+    have no time to answer.
+    """
+    group = Beside(split(comm, comm.rank // (comm.size // count)))
+    group.node = node_around(comm)
+    return group
+
+
+def node_around(comm: Comm) -> Node:
+    """The node of this rank, with ranks of other groups, if there are any."""
+    known = getattr(comm, "node", None)
+    if known is not None:
+        return known
+    with of_node(comm) as node:
+        return Node(node.rank, node.allgather(os.sched_getaffinity(0)))
 
 
 def host_names(comm: Comm) -> list[str]:
@@ -61,18 +104,22 @@ def share_of_cores(comm: Comm) -> int:
     asked for a task, as not every cluster keeps jobs to their cores.
     """
     mine = os.sched_getaffinity(0)
-    with of_node(comm) as node:
-        sharers = Counter(core for cores in node.allgather(mine) for core in cores)
+    sharers = Counter(core for cores in node_around(comm).cores for core in cores)
     share = int(sum(Fraction(1, sharers[core]) for core in mine))
     asked = os.environ.get("SLURM_CPUS_PER_TASK", "")
     return max(1, min(share, int(asked)) if asked.isdecimal() else share)
 
 
 def crowded_node(comm: Comm, threads: int) -> str | None:
-    """A warning if the ranks of a node use more threads than cores: of the worst node."""
+    """A warning if the ranks of a node use more threads than cores: of the worst node.
+
+    Ranks of other groups are taken to use as many.
+    """
+    allowed = node_around(comm).cores
+    ranks, cores = len(allowed), len(set().union(*allowed))
     with of_node(comm) as node:
-        wanted, allowed = zip(*node.allgather((threads, os.sched_getaffinity(0))), strict=True)
-    mine = (host_name(), len(wanted), sum(wanted), len(set().union(*allowed)), os.cpu_count() or 1)
+        wanted = -(-sum(node.allgather(threads)) * ranks // node.size)
+    mine = (host_name(), ranks, wanted, cores, os.cpu_count() or 1)
     host, ranks, threads, cores, of_host = max(comm.allgather(mine), key=lambda it: it[2] / it[3])
     if threads <= cores:
         return None

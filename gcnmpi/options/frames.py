@@ -11,6 +11,11 @@ from partition.errors import UserError
 from partition.graph.manifest import Manifest
 from partition.graph.samples import SampleSet
 
+OF_FRAMES = (
+    "history", "horizon", "rollout", "difference", "predicted", "columns", "targets", "standardize",
+)  # fmt: skip
+"""Keys of samples that a network, or the meaning of its numbers, depends on."""
+
 
 @dataclass(frozen=True)
 class Frames:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,8 +17,9 @@ from gcnmpi.mpi.comm import Comm, agreed, from_root, slice_of
 from gcnmpi.nn.describe import SPACES
 from gcnmpi.nn.evaluator import evaluate
 from gcnmpi.options.config import Config
+from gcnmpi.options.frames import ends, with_frames
 from gcnmpi.options.outputs import Inferring, features_path
-from gcnmpi.options.task import LINKS, TASKS, LinkOptions
+from gcnmpi.options.task import LINKS, TASKS, LinkOptions, SampleOptions
 from gcnmpi.run.problem import Problem, load_arcs, load_features, open_problem
 from gcnmpi.run.room import check_evaluation
 from gcnmpi.run.vertices import picked_arcs, picked_vertices
@@ -27,6 +28,7 @@ from gcnmpi.run.writing import Rows, check_writable, deliver
 from partition.errors import UserError, unknown_name
 from partition.graph.examples import ARCS, examples_of
 from partition.graph.links import list_pairs
+from partition.graph.samples import read_samples
 from partition.graph.store import open_graph
 from partition.records import map_npy
 
@@ -107,8 +109,41 @@ def compute(
 ) -> Computed:
     """The output of a layer of a network with given weights, on the whole graph.
 
-    ``tell``: as :func:`infer` takes it. On all ranks a UserError if the weights do not fit the
-    graph or the configuration, a node has too little memory, or a file cannot be read.
+    ``tell``: as :func:`infer` takes it. A UserError as of :func:`prepared`.
+    """
+    ready = prepared(comm, asked, tell)
+    problem, found, depth = ready.problem, ready.weights, ready.depth
+    if isinstance(problem.config.task, SampleOptions):
+        error = UserError(
+            f"{asked.weights} holds weights of task.name = samples",
+            "say which samples: --samples test",
+        )
+        with agreed(comm):
+            raise error
+    result = evaluate(
+        problem.scheme, problem.runtime.kernel, problem.network, problem.program,
+        problem.source.stored.graph.n, found.parameters, [load_features(problem)], depth,
+        load_arcs(problem),
+    )  # fmt: skip
+    return Computed(problem, found, result, depth, ready.picked, ready.memory)
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """A problem that is open, and the weights that its network will run with."""
+
+    problem: Problem
+    weights: Weights
+    depth: int  # the layer that is wanted, from 1
+    picked: np.ndarray | None  # (m,) int64 or None: the vertices or arcs that are wanted
+    memory: int  # bytes that were forecast for the rank that needs most
+
+
+def prepared(comm: Comm, asked: Inferring, tell: Callable[[str], None]) -> Prepared:
+    """Open a graph for an inference with given weights.
+
+    On all ranks a UserError if the weights do not fit the graph or the configuration, a node has
+    too little memory, or a file cannot be read.
     """
     graph, weights, config = asked.graph, asked.weights, asked.config
     what, layer, rows = asked.what, asked.layer, asked.rows
@@ -131,6 +166,11 @@ def compute(
             pairs = _held_out(graph, found.pairs or taken.task.pairs)
             taken = dataclasses.replace(taken, task=dataclasses.replace(taken.task, pairs=pairs))
         features = stored.manifest.inputs
+        if isinstance(taken.task, SampleOptions):
+            of_samples = _of_samples(taken, taken.task, found, asked.given)
+            taken = dataclasses.replace(taken, task=of_samples)
+            samples = read_samples(graph, of_samples.samples)
+            features, _ = ends(with_frames(taken, samples).task, taken.model, manifest)
         if not taken.model.train_features and features not in (0, found.widths[0] or features):
             raise UserError(
                 f"{graph} has {features} features a vertex, the weights take {found.widths[0]}"
@@ -166,25 +206,32 @@ def compute(
     if loading.order == "auto":  # a few products do not pay for another order of rows
         loading = dataclasses.replace(loading, order="none")
     config = dataclasses.replace(config, model=given_features, loading=loading)
-    ends = found.widths[0], found.widths[-1]
+    widths = found.widths[0], found.widths[-1]
     memory = 0
 
     def before(source: Source, config: Config) -> None:
         nonlocal memory
-        memory = check_evaluation(comm, source, config, ends, depth, asked.force, tell)
+        memory = check_evaluation(comm, source, config, widths, depth, asked.force, tell)
 
     where = graph, asked.partition
-    problem = open_problem(comm, *where, config, ends, trains=False, before=before)
+    problem = open_problem(comm, *where, config, widths, trains=False, before=before)
     if trained:
         problem = _with_features(problem, features_path(weights), found.widths[0])
     with agreed(comm):
         check_parameters(found, problem.network)
-    result = evaluate(
-        problem.scheme, problem.runtime.kernel, problem.network, problem.program,
-        problem.source.stored.graph.n, found.parameters, [load_features(problem)], depth,
-        load_arcs(problem),
-    )  # fmt: skip
-    return Computed(problem, found, result, depth, picked, memory)
+    return Prepared(problem, found, depth, picked, memory)
+
+
+def _of_samples(
+    config: Config, task: SampleOptions, weights: Weights, given: Collection[str]
+) -> SampleOptions:
+    """The task with the set that the weights are of, and a sample for each group.
+
+    Unless the user gave others.
+    """
+    name = task.samples if "task.samples" in given else weights.samples or task.samples
+    batch = task.batch if "task.batch" in given else config.train.groups
+    return dataclasses.replace(task, samples=name, batch=batch)
 
 
 def _depth(weights: Weights, layer: int | None, what: str) -> int:

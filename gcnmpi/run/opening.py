@@ -20,7 +20,7 @@ from gcnmpi.halo.transports import usable
 from gcnmpi.kernels.interface.kernel import Kernel
 from gcnmpi.layout.runtime import Demand, Runtime, Source, resolved_direction
 from gcnmpi.mpi.comm import Comm, agreed, from_root, maximum, sees_devices, split
-from gcnmpi.mpi.hosts import crowded_node, most_ranks_a_node, place_on_node, share_of_cores
+from gcnmpi.mpi.hosts import crowded_node, most_ranks_a_node, node_around, share_of_cores
 from gcnmpi.nn.tasks.links import with_relations
 from gcnmpi.options.config import Config
 from gcnmpi.options.frames import with_frames
@@ -155,7 +155,7 @@ def kernel_of_rank(comm: Comm, config: Config, threads: int) -> Kernel:
     most = int(maximum(comm, threads))  # the same kernel on all ranks
     with agreed(comm):
         make: type[Kernel] = KERNELS.get(resolve(config.kernel, most)[0])
-    place, wanted = place_on_node(comm), config.comm.cuda_aware
+    place, wanted = node_around(comm).place, config.comm.cuda_aware
     direct = bool(sees_devices()) if wanted == "auto" else wanted == "yes"
     with agreed(comm):
         return make.for_rank(np.dtype(config.dtype), threads, place, direct, config.gpu.spmm)

@@ -24,7 +24,7 @@ from gcnmpi.run.checkpoint_files import DamagedError, read_manifest
 from gcnmpi.run.opening import open_split
 from gcnmpi.run.problem import check_trainable, labels_in
 from gcnmpi.run.record import RunRecord, read_run
-from gcnmpi.run.weights import read_facts
+from gcnmpi.run.weights_file import read_facts
 from partition.errors import UserError
 from partition.graph.examples import ARCS, ONE_OF, examples_of
 from partition.graph.graph import UNLABELLED

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from gcnmpi.core.resident import allowed_bytes, free_bytes, resident_bytes
 from gcnmpi.layout.runtime import Source
 from gcnmpi.mpi.comm import Comm, from_root, host_name, maximum
-from gcnmpi.mpi.hosts import node_of
+from gcnmpi.mpi.hosts import node_around
 from gcnmpi.options.config import Config
 from gcnmpi.options.kernel import resolve
 from gcnmpi.options.scheme import GridOptions
@@ -138,7 +138,7 @@ def check_room(
 
 
 def _room(comm: Comm, config: Config) -> Room:
-    here, free, own = len(node_of(comm)), free_bytes(), allowed_bytes()
+    here, free, own = len(node_around(comm).cores), free_bytes(), allowed_bytes()
     nodes = comm.allgather((min(free / here, own), here, host_name(), free, own))
     room, crowd, host, left, own = min(nodes)
     resolve(config.kernel)  # what it imports belongs to the process

@@ -12,9 +12,7 @@ import contextlib
 import dataclasses
 import functools
 import json
-import math
 import os
-import zipfile
 from collections.abc import Container, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -32,6 +30,7 @@ from gcnmpi.nn.network import Network
 from gcnmpi.nn.spellings import fitted, guessed, has_split_towers, spelled
 from gcnmpi.nn.state import ends_of, from_gcn, in_file, stored_shapes, to_parameters, to_state
 from gcnmpi.options.config import Config, from_table, section_fields, table_of, value_of
+from gcnmpi.options.frames import OF_FRAMES
 from gcnmpi.options.model import NETWORKS, ConvolutionOptions, ModelConfig
 from gcnmpi.options.outputs import NETWORK, features_path
 from gcnmpi.options.own_code import is_own, same_network
@@ -39,12 +38,12 @@ from gcnmpi.options.settings import chosen
 from gcnmpi.options.settings import spelled as in_settings
 from gcnmpi.options.task import TASKS, TaskConfig
 from gcnmpi.run.problem import Problem
+from gcnmpi.run.samples.scales import Scales, scales_in, without_scales
+from gcnmpi.run.weights_file import FORMAT, VERSION, read_facts, write_weights
 from partition.errors import UserError
 from partition.graph.relations import NO_SCHEMA, Relation, Schema
-from partition.records import atomic_file, open_regular, zip_errors
 from partition.tensor_files import read_tensors
 
-FORMAT, VERSION = "gcnmpi-weights", 1
 # How a network is trained and computed, not what it computes.
 NOT_OF_A_NETWORK = ("dropout", "input_dropout", "attention_dropout", "order", "cache_input")
 
@@ -64,6 +63,8 @@ class Weights:
     network: Mapping[str, Any]
     described: bool  # whether the file says which network it is of
     pairs: str | None = None  # the set whose held-out arcs M was without, where the file says so
+    samples: str | None = None  # the set that it was trained on
+    scales: Scales | None = None  # of this set
 
 
 def save_weights(
@@ -82,7 +83,7 @@ def save_weights(
     """
     if problem.config.model.train_features:
         write_features(problem, model, flat, features_path(path))
-    state = to_state(problem.network, model.whole(flat))
+    state = to_state(problem.network, model.whole(flat)) | scales_in(problem.source.stored.samples)
     described = describe(problem) | facts
     from_root(problem.runtime.everyone, lambda: write_weights(path, state, described))
 
@@ -112,23 +113,10 @@ def describe(problem: Problem) -> dict[str, Any]:
         "graph": sections["graph"] | {"direction": problem.source.direction},
         "task": {name: getattr(config.task, name) for name in _of_task(config.task)},
         "pairs": problem.source.stored.pairs and problem.source.stored.pairs.name,
+        "samples": problem.source.stored.samples and problem.source.stored.samples.name,
         "graph_name": manifest.name,
         "graph_id": manifest.id,
     }
-
-
-def write_weights(
-    path: str | os.PathLike, state: Mapping[str, np.ndarray], facts: Mapping[str, Any]
-) -> None:
-    """Write arrays as ``numpy.savez`` does, and what they are in the comment of the archive.
-
-    A UserError if the file cannot be written.
-    """
-    with atomic_file(path) as file, zipfile.ZipFile(file, "w") as archive:
-        for name, array in state.items():
-            with archive.open(f"{name}.npy", "w", force_zip64=True) as member:
-                np.lib.format.write_array(member, array, allow_pickle=False)
-        archive.comment = json.dumps(facts).encode()
 
 
 def read_weights(
@@ -159,7 +147,7 @@ def read_weights(
         If it cannot be read, or is not all the weights of one network that there is here.
     """
     path = Path(path)
-    state: Mapping[str, np.ndarray] = read_tensors(path)
+    scales, state = without_scales(read_tensors(path))
     facts = read_facts(path) if path.suffix == ".npz" else None
     called: Mapping[str, str] = {}
     with _of_file(path):
@@ -194,38 +182,9 @@ def read_weights(
                 raise UserError(
                     f"{path}: {in_file(key, called)} is not all finite numbers of {config.dtype}"
                 )
-    pairs = (facts or {}).get("pairs")
-    return Weights(path, parameters, widths, arcs, known, described, facts is not None, pairs)
-
-
-def read_facts(path: str | os.PathLike) -> dict[str, Any] | None:
-    """The description in a file of weights; None of a file of another program.
-
-    A UserError if it cannot be read, or is cut off within what it says.
-    """
-    path = Path(path)
-    with zip_errors(path), open_regular(path) as file:
-        with zipfile.ZipFile(file) as archive:
-            comment = archive.comment
-        file.seek(max(0, os.fstat(file.fileno()).st_size - _END_AND_COMMENT))
-        tail = file.read()
-    # zipfile takes a comment that is shorter than announced.
-    end = tail.rfind(b"PK\5\6")
-    if len(tail) != end + _END + int.from_bytes(tail[end + _END - 2 : end + _END], "little"):
-        raise UserError(f"{path} is truncated or damaged: its end is missing")
-    try:
-        facts = json.loads(comment)
-    except (ValueError, RecursionError):
-        facts = None
-    if not isinstance(facts, dict) or facts.get("format") != FORMAT:
-        if FORMAT.encode() in comment:
-            raise UserError(f"{path} is damaged: what it says of its network is not readable")
-        return None
-    if facts.get("version") != VERSION:
-        raise UserError(
-            f"{path} has format version {facts.get('version')}, this program reads {VERSION}"
-        )
-    return facts
+    pairs, samples = ((facts or {}).get(kind) for kind in ("pairs", "samples"))
+    of = path, parameters, widths, arcs, known, described, facts is not None
+    return Weights(*of, pairs, samples, scales)
 
 
 def as_trained(weights: Weights, config: Config, given: Container[str], direction: str) -> Config:
@@ -302,8 +261,8 @@ def _network(path: Path, facts: Mapping[str, Any]) -> dict[str, Any]:
 
 def _of_task(task: TaskConfig) -> list[str]:
     """The keys of a task that its network depends on."""
-    decoder = [entry.name for entry in dataclasses.fields(task) if entry.name.startswith("decoder")]
-    return ["name", "on", *decoder]
+    known = [entry.name for entry in dataclasses.fields(task)]
+    return ["name", "on", *(n for n in known if n.startswith("decoder") or n in OF_FRAMES)]
 
 
 def _own_network(path: Path, stored: str, wanted: str | None) -> str:
@@ -444,6 +403,3 @@ def _shown(value: Any) -> str:
 
 # Keys that make a network another one than a stack of GCNConv layers with nothing between them.
 _OF_NO_PLAIN_STACK = ("name", "residual", "norm", "jk", "linear_before", "linear_after")
-
-_END = 22  # bytes of the record at the end of an archive, before its comment
-_END_AND_COMMENT = _END + math.ceil(2**16)

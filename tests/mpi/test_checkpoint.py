@@ -19,7 +19,7 @@ from words import sets
 from gcnmpi.mpi.watch import EXIT_REQUEUE
 from gcnmpi.run.checkpoint_files import stored
 from gcnmpi.run.record import read_run
-from gcnmpi.run.weights import read_facts
+from gcnmpi.run.weights_file import read_facts
 from partition.errors import UserError
 from partition.graph.store import open_graph, remove_partition, write_graph
 from partition.importing.synthetic import sbm

@@ -136,6 +136,35 @@ def test_what_is_predicted_has_an_error_for_each_lead(mpirun, folder, tmp_path):
     assert record.start["samples_id"] == read_samples(folder, "samples").id
 
 
+def test_predictions_are_written_in_the_numbers_of_the_data(mpirun, folder, tmp_path):
+    settings = sets(*latest(*COMMON, "task.history=2", "task.horizon=2", "model.norm=batch"))
+    run, weights = tmp_path / "run", tmp_path / "w.npz"
+    words = ["train", folder, "--partition", "uneven-1", "--out", run, "--save-weights", weights]
+    mpirun(1, "gcnmpi", *words, *settings)
+    found = {}
+    for which, (groups, size) in {"test": (2, 2), "all": (1, 3)}.items():
+        out = tmp_path / f"{which}.npy"
+        words = ["infer", folder, "--partition", f"uneven-{size}", "--weights", weights]
+        words += [
+            "--samples",
+            which,
+            "--out",
+            out,
+            *sets(f"train.groups={groups}", "dtype=float64"),
+        ]
+        mpirun(groups * size, "gcnmpi", *words)
+        found[which] = np.load(out), np.load(tmp_path / f"{which}.steps.npy")
+    (rows, steps), (every, all_steps) = found["test"], found["all"]
+    assert rows.shape == (len(steps), N, 4)
+    np.testing.assert_allclose(rows, every[np.searchsorted(all_steps, steps)], rtol=1e-10)
+    assert all_steps.tolist() == [s for a, b in ((0, 8), (8, 17), (17, 21), (21, 26)) for s in
+                                  range(a + 1, b)]  # fmt: skip
+    states = read_samples(folder, "samples").states
+    truth = np.concatenate([states[steps + 1], states[steps + 2]], axis=2)
+    errors = np.sqrt(np.nanmean((rows - truth) ** 2, axis=(0, 1)))
+    assert np.mean(errors) == pytest.approx(read_run(run).epochs[-1]["test_rmse"])
+
+
 def test_mistakes_are_told_in_one_line(hear_mistakes, folder):
     words = ["train", folder, "--partition", "uneven-2", *sets("task.name=samples")]
     told = [

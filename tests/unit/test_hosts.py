@@ -11,11 +11,13 @@ from gcnmpi.mpi import hosts
 class Node:
     """A node of so many ranks, all of which may run on the same cores."""
 
-    def __init__(self, ranks):
-        self.ranks = ranks
+    rank = 0
 
-    def allgather(self, cores):
-        return [cores] * self.ranks
+    def __init__(self, ranks):
+        self.size = ranks
+
+    def allgather(self, mine):
+        return [mine] * self.size
 
 
 class Ranks:

@@ -24,7 +24,7 @@ def progress(capsys, epochs, seconds, first=1):
             stored=SimpleNamespace(manifest=SimpleNamespace(name="g\x1b[2J")), partition=None
         ),
         runtime=SimpleNamespace(
-            comm=SimpleNamespace(size=2), kernel=SimpleNamespace(name="scipy", threads=1)
+            everyone=SimpleNamespace(size=2), kernel=SimpleNamespace(name="scipy", threads=1)
         ),
         warnings=(),
         machine=(),

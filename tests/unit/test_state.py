@@ -12,7 +12,8 @@ from gcnmpi.nn.initial import initial
 from gcnmpi.nn.spellings import guessed, has_split_towers, spelled
 from gcnmpi.nn.state import ends_of, from_gcn, in_file, to_parameters, to_state
 from gcnmpi.options.config import from_table, load_config, read_config, table_of
-from gcnmpi.run.weights import as_trained, read_weights, write_weights
+from gcnmpi.run.weights import as_trained, read_weights
+from gcnmpi.run.weights_file import write_weights
 from partition.errors import UserError
 from partition.tensor_files import read_tensors
 

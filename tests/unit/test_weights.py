@@ -8,7 +8,8 @@ import pytest
 
 from gcnmpi.nn.describe import network_of
 from gcnmpi.options.config import from_table, read_config
-from gcnmpi.run.weights import as_trained, check_parameters, read_facts, read_weights, write_weights
+from gcnmpi.run.weights import as_trained, check_parameters, read_weights
+from gcnmpi.run.weights_file import read_facts, write_weights
 from partition.errors import UserError
 
 STATE = {

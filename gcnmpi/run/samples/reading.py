@@ -11,6 +11,7 @@ from pathlib import Path
 import numpy as np
 
 from gcnmpi.options.frames import Frames
+from gcnmpi.run.samples.scales import Scales
 from partition.errors import UserError
 from partition.graph.samples import SampleSet
 
@@ -105,8 +106,8 @@ class SampleReader:
         Vertices, in the order of the rank's rows.
     dtype : dtype
         Of what is read.
-    standardize : bool
-        Whether numbers are less their mean and over their deviation in the training steps.
+    scales : Scales
+        Numbers are less their mean and over their deviation.
     """
 
     def __init__(
@@ -115,13 +116,10 @@ class SampleReader:
         frames: Frames,
         rows: np.ndarray,
         dtype: np.dtype,
-        standardize: bool,
+        scales: Scales,
     ) -> None:
         self._samples, self._frames, self._dtype = samples, frames, dtype
-        mean, deviation = samples.scales()
-        if not standardize:
-            mean, deviation = np.zeros_like(mean), np.ones_like(deviation)
-        self._scales = mean, deviation
+        self._scales = scales.mean, scales.deviation
         self._states = OwnSteps(samples.folder / "states.npy", samples.states, rows)
         self._targets = None
         if samples.targets is not None:
@@ -152,8 +150,11 @@ class SampleReader:
         leads = anchors[:, np.newaxis] + np.arange(1, frames.leads + 1)
         return int(counts[leads, : frames.predicted].sum())
 
-    def read(self, anchors: Sequence[int | None]) -> Read:
-        """Samples that end with some steps; in place of None, one that does not count."""
+    def read(self, anchors: Sequence[int | None], labels_too: bool = True) -> Read:
+        """Samples that end with some steps; in place of None, one that does not count.
+
+        Without labels, these may be of steps that there are not.
+        """
         frames, count = self._frames, len(anchors)
         first = frames.static
         features = np.zeros((self._count, count, frames.features - first), self._dtype)
@@ -162,13 +163,18 @@ class SampleReader:
         before, self._kept = self._kept, {}
         for place, anchor in enumerate(anchors):
             if anchor is not None:
-                self._take(anchor, before, features[:, place], labels[:, place])
+                of_one = labels[:, place] if labels_too else None
+                self._take(anchor, before, features[:, place], of_one)
         np.nan_to_num(features, copy=False, nan=0.0)  # what is unknown counts as the mean
         rows = self._count * count  # perhaps none
         return Read(features.reshape(rows, features.shape[2]), labels.reshape(rows, outputs))
 
     def _take(
-        self, anchor: int, before: dict[int, np.ndarray], features: np.ndarray, labels: np.ndarray
+        self,
+        anchor: int,
+        before: dict[int, np.ndarray],
+        features: np.ndarray,
+        labels: np.ndarray | None,
     ) -> None:
         """Fill the rows of one sample."""
         frames, width = self._frames, self._frames.columns
@@ -176,14 +182,16 @@ class SampleReader:
             step = anchor - frames.history + 1 + number
             features[:, number * width : (number + 1) * width] = self._frame(step, before)
         if self._targets is not None:
-            labels[:] = self._scaled(self._targets.read(anchor), slice(width, None))
+            if labels is not None:
+                labels[:] = self._scaled(self._targets.read(anchor), slice(width, None))
             return
-        at = frames.history * width
-        for number in range(frames.leads):
+        at, given = frames.history * width, range(frames.rollout - 1 if frames.given else 0)
+        for number in range(frames.leads) if labels is not None else given:
             frame = self._frame(anchor + 1 + number, before)
-            some = slice(number * frames.predicted, (number + 1) * frames.predicted)
-            labels[:, some] = frame[:, : frames.predicted]
-            if number < frames.rollout - 1:
+            if labels is not None:
+                some = slice(number * frames.predicted, (number + 1) * frames.predicted)
+                labels[:, some] = frame[:, : frames.predicted]
+            if number in given:
                 features[:, at : at + frames.given] = frame[:, frames.predicted :]
                 at += frames.given
 

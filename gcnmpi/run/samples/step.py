@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 
@@ -19,6 +20,7 @@ from gcnmpi.options.frames import Frames, frames_in
 from gcnmpi.options.task import SampleOptions
 from gcnmpi.run.problem import Problem, load_features, task_of
 from gcnmpi.run.samples.reading import Read, SampleReader
+from gcnmpi.run.samples.scales import Scales
 from gcnmpi.run.step import BatchedStep
 from gcnmpi.schemes.stacked import StackedScheme
 from partition.graph.graph import MASKS
@@ -62,17 +64,19 @@ class Setup:
         some = anchors[self.scheme.stack.first :][: self.scheme.stack.count].tolist()
         return [*some, *[None] * (self.scheme.stack.count - len(some))]
 
-    def reader(self, problem: Problem) -> SampleReader:
-        """A reader of the rank's rows of them."""
-        facts = problem.runtime.kernel.dtype, self.task.standardize
-        return SampleReader(self.samples, self.frames, self.vertices, *facts)
+    def reader(self, problem: Problem, scales: Scales | None = None) -> SampleReader:
+        """A reader of the rank's rows of them, with the scales of the set or other ones."""
+        scales, dtype = scales or Scales.of(self.samples), problem.runtime.kernel.dtype
+        scales = scales if self.task.standardize else scales.plain
+        return SampleReader(self.samples, self.frames, self.vertices, dtype, scales)
 
 
 class Ahead:
     """Reads the samples of the next step in a thread, while others compute."""
 
-    def __init__(self, reader: SampleReader, ahead: bool) -> None:
-        self._reader, self._thread = reader, ThreadPoolExecutor(1) if ahead else None
+    def __init__(self, reader: SampleReader, ahead: bool, labels: bool = True) -> None:
+        self._read = partial(reader.read, labels_too=labels)
+        self._thread = ThreadPoolExecutor(1) if ahead else None
         self._begun: tuple[Sequence[int | None], Future[Read]] | None = None
 
     def read(self, anchors: Sequence[int | None], then: Sequence[int | None] = ()) -> Read:
@@ -80,9 +84,9 @@ class Ahead:
         begun, self._begun = self._begun, None
         found = None if begun is None else begun[1].result()
         if begun is None or begun[0] != anchors or found is None:
-            found = self._reader.read(anchors)
+            found = self._read(anchors)
         if self._thread is not None and then:
-            self._begun = then, self._thread.submit(self._reader.read, then)
+            self._begun = then, self._thread.submit(self._read, then)
         return found
 
 
