@@ -36,13 +36,12 @@ def build(model: FilterOptions, features: int, classes: int, frames: Frames) -> 
                 found.append(b.scale_heads(shares, multiply(found[-1])))
         return found
 
-    def recur(b: Builder, x: int, h: int | None, cell: Cell) -> int:
-        columns, width = b.width(x) + cell.width, cell.width
-        of_x = diffusion(b, x)
+    def recur(b: Builder, of_x: list[int], h: int | None, cell: Cell) -> int:
+        columns, width = b.width(of_x[0]) + cell.width, cell.width
 
         def beside(h: int | None) -> int:
             """All terms of [x | h], in the order of the weights."""
-            of_h = diffusion(b, h) if h is not None else [b.fill(x, 0.0, width)] * len(of_x)
+            of_h = diffusion(b, h) if h is not None else [b.fill(b.input, 0.0, width)] * len(of_x)
             return b.join([part for both in zip(of_x, of_h, strict=True) for part in both])
 
         def gate(which: str, terms: int, kind: str) -> int:
@@ -61,4 +60,4 @@ def build(model: FilterOptions, features: int, classes: int, frames: Frames) -> 
         r = gate("r", terms, "sigmoid")
         return b.mix(z, h, gate("h", beside(b.multiply(r, h)), "tanh"))
 
-    return recurrent(model, frames, classes, recur)
+    return recurrent(model, frames, classes, diffusion, recur)
