@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def pyg_of(graph: Graph) -> Data | HeteroData:
-    """See :meth:`gcnmpi.api.graph.Graph.to_pyg`."""
+    """The object that :meth:`gcnmpi.api.graph.Graph.to_pyg` describes."""
     try:
         import torch
         from torch_geometric.data import Data

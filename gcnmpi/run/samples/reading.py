@@ -15,6 +15,7 @@ from gcnmpi.run.samples.scales import Scales
 from partition.errors import UserError
 from partition.graph.samples import SampleSet
 
+_AT_ONCE = 1 << 16  # numbers that are scaled at once: they stay in the cache
 PAGE = 4096  # bytes; what lies between rows of one page is read along with them
 
 
@@ -206,7 +207,12 @@ class SampleReader:
 
     def _scaled(self, rows: np.ndarray, columns: slice) -> np.ndarray:
         mean, deviation = (scale[columns] for scale in self._scales)
-        return ((rows - mean) / deviation).astype(self._dtype, copy=False)
+        scaled = np.empty(rows.shape, self._dtype)
+        step = max(1, _AT_ONCE // max(1, rows.shape[1]))
+        for start in range(0, len(rows), step):  # in float64, whatever the type
+            some = slice(start, start + step)
+            scaled[some] = (rows[some] - mean) / deviation
+        return scaled
 
     def _of_outputs(self, scale: np.ndarray) -> np.ndarray:
         if self._targets is not None:
