@@ -7,6 +7,7 @@ import linecache
 import os
 import sys
 import zlib
+from dataclasses import replace
 from pathlib import Path
 from typing import NoReturn, Self
 
@@ -121,11 +122,18 @@ class Ranks(OfThisProcess):
     """The ranks that share a graph. The kernel is the host's: it computes on memory of tensors.
 
     ``together("an expand", width)`` is called on all ranks before anything that they do together.
+
+    Attributes
+    ----------
+    every : Ranks
+        Those of all groups, of which each has the graph: weights are theirs together.
     """
 
     def __init__(self, runtime: Runtime) -> None:
         self.runtime, self.comm, self.kernel = runtime, runtime.comm, runtime.kernel
         self.together = Together(runtime.comm)
+        world = runtime.world
+        self.every = self if world is None else Ranks(replace(runtime, comm=world, world=None))
 
     def sum(self, array: np.ndarray) -> None:
         """Sum a contiguous float64 array over ranks, in place."""
