@@ -188,17 +188,42 @@ inline Vec<T> distribution(Vec<T> x, Vec<T> power) {
     return x != x ? x : value;
 }
 
-// x·Φ(x), or g·(Φ(x) + x·φ(x)).
-template <class T, bool BACKWARD>
-inline Vec<T> gelu_of(Vec<T> x, Vec<T> grad) {
-    constexpr T DENSITY = (T)0.39894228040143267794;  // φ(0)
-    const Vec<T> power = exponential(x * x * T(-0.5)), share = distribution<T>(x, power);
-    if constexpr (BACKWARD) return grad * (share + x * power * DENSITY);
-    return x * share;
-}
+// Functions of single numbers: of(x), or g times the derivative at x.
 
-template <class T, bool BACKWARD>
-void gelu_rows(Rows<const T> x, Rows<const T> grad, Rows<T> out, int threads) {
+// x·Φ(x), or g·(Φ(x) + x·φ(x)).
+struct Gelu {
+    template <class T, bool BACKWARD>
+    static Vec<T> of(Vec<T> x, Vec<T> grad) {
+        constexpr T DENSITY = (T)0.39894228040143267794;  // φ(0)
+        const Vec<T> power = exponential(x * x * T(-0.5)), share = distribution<T>(x, power);
+        if constexpr (BACKWARD) return grad * (share + x * power * DENSITY);
+        return x * share;
+    }
+};
+
+// With e = exp(-|x|): 1 / (1 + e), or e / (1 + e) below 0; its derivative is e / (1 + e)².
+struct Sigmoid {
+    template <class T, bool BACKWARD>
+    static Vec<T> of(Vec<T> x, Vec<T> grad) {
+        const Vec<T> e = exponential(x < 0 ? x : -x), share = T(1) / (e + T(1));
+        if constexpr (BACKWARD) return grad * (e * share * share);
+        return x < 0 ? e * share : share;
+    }
+};
+
+// With d = exp(-2·|x|) - 1, which has all of its digits about 0: -d / (2 + d) with the sign of x.
+struct Tanh {
+    template <class T, bool BACKWARD>
+    static Vec<T> of(Vec<T> x, Vec<T> grad) {
+        const auto e = parts_of((x < 0 ? x : -x) * T(2));
+        const Vec<T> d = e.part * e.power + (e.power - T(1)), share = T(1) / (d + T(2));
+        if constexpr (BACKWARD) return grad * (T(4) * (d + T(1)) * share * share);
+        return (x < 0 ? d : -d) * share;
+    }
+};
+
+template <class F, class T, bool BACKWARD>
+void function_rows(Rows<const T> x, Rows<const T> grad, Rows<T> out, int threads) {
     constexpr Size N = LANES<T>;
     over_whole_rows<T>(x.rows, 8 * x.width, threads, [=](Size row) {
         const T* from = x.data + row * x.stride;
@@ -206,19 +231,28 @@ void gelu_rows(Rows<const T> x, Rows<const T> grad, Rows<T> out, int threads) {
         T* to = out.data + row * out.stride;
         Size j = 0;
         for (; j + N <= x.width; j += N)
-            store(to + j, gelu_of<T, BACKWARD>(load(from + j), load(g + j)));
+            store(to + j, F::template of<T, BACKWARD>(load(from + j), load(g + j)));
         const Tail<T> tail = {(int)(x.width - j)};
         if (tail.n)
-            tail.store(to + j, gelu_of<T, BACKWARD>(tail.load(from + j), tail.load(g + j)));
+            tail.store(to + j, F::template of<T, BACKWARD>(tail.load(from + j), tail.load(g + j)));
     });
 }
 
-template <class T>
-void gelu(Rows<const T> x, Rows<const T> grad, Rows<T> out, int threads) {
+template <class F, class T>
+void function_of(Rows<const T> x, Rows<const T> grad, Rows<T> out, int threads) {
     if (grad.data) {
-        gelu_rows<T, true>(x, grad, out, threads);
+        function_rows<F, T, true>(x, grad, out, threads);
     } else {
-        gelu_rows<T, false>(x, grad, out, threads);
+        function_rows<F, T, false>(x, grad, out, threads);
+    }
+}
+
+template <class T>
+void function(Function kind, Rows<const T> x, Rows<const T> grad, Rows<T> out, int threads) {
+    switch (kind) {
+        case Function::GELU: return function_of<Gelu>(x, grad, out, threads);
+        case Function::SIGMOID: return function_of<Sigmoid>(x, grad, out, threads);
+        case Function::TANH: return function_of<Tanh>(x, grad, out, threads);
     }
 }
 

@@ -295,15 +295,21 @@ void mean_of_heads_backward(
 }
 
 template <class T>
-void gelu(
-    const Kernel<T>& kernel, Matrix<const T> x, Maybe<Matrix<const T>> grad, Matrix<T> out
+void function(
+    const Kernel<T>& kernel, const std::string& name, Matrix<const T> x,
+    Maybe<Matrix<const T>> grad, Matrix<T> out
 ) {
+    const bool known = name == "gelu" || name == "sigmoid" || name == "tanh";
+    require(known, "there is no such function");
+    const Function kind = name == "gelu"   ? Function::GELU
+                          : name == "tanh" ? Function::TANH
+                                           : Function::SIGMOID;
     require_same_shape(x, out);
     if (grad) require_same_shape(x, *grad);
     const auto from = rows_of(x), back = grad ? rows_of(*grad) : Rows<const T>{};
     const auto to = rows_of(out);
     const nb::gil_scoped_release released;
-    kernel.table.gelu(from, back, to, kernel.threads);
+    kernel.table.function(kind, from, back, to, kernel.threads);
 }
 
 }  // namespace
@@ -341,7 +347,7 @@ void bind_norms(nb::class_<Kernel<T>>& kernel) {
         .def("mean_of_heads", &mean_of_heads<T>, given("x"), "heads"_a, given("out"))
         .def("mean_of_heads_backward", &mean_of_heads_backward<T>, given("grad"), "heads"_a,
              given("out"))
-        .def("gelu", &gelu<T>, given("x"), given("grad").none(), given("out"));
+        .def("function", &function<T>, "name"_a, given("x"), given("grad").none(), given("out"));
 }
 
 template void bind_norms<float>(nb::class_<Kernel<float>>&);

@@ -13,6 +13,9 @@ using Size = std::int64_t;
 inline constexpr Size GROUPS = 16;
 inline constexpr Size WIDEST_PANEL = 64;  // numbers in four vectors of 64 bytes, at most
 
+// Functions of single numbers.
+enum class Function { GELU, SIGMOID, TANH };
+
 // A dense matrix whose rows are contiguous, `stride` numbers apart.
 template <class T>
 struct Rows {
@@ -265,7 +268,9 @@ struct Operations {
     );
     void (*mean_of_heads)(Rows<const T> x, Size heads, Rows<T> out, int threads);
     void (*mean_of_heads_backward)(Rows<const T> grad, Size heads, Rows<T> out, int threads);
-    void (*gelu)(Rows<const T> x, Rows<const T> grad, Rows<T> out, int threads);
+    void (*function)(
+        Function kind, Rows<const T> x, Rows<const T> grad, Rows<T> out, int threads
+    );
 
     // Rows of messages, `row_bytes` apart. Of the dropout, `rows`, `columns` and the multipliers.
     void (*encode_rows)(

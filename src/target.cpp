@@ -24,7 +24,7 @@ constexpr Operations<T> table(const ArcOperations<T>& arcs) {
         normalised_column_sums<T>, layer_norm<T>, layer_norm_backward<T>,
         column_moments<T>, column_grad_sums<T>, scale_columns<T>,
         combine<T>, dot_of_all<T>, leaky_backward<T>, maximum<T>, maximum_backward<T>,
-        mean_of_heads<T>, mean_of_heads_backward<T>, gelu<T>,
+        mean_of_heads<T>, mean_of_heads_backward<T>, function<T>,
         encode_rows<T>, decode_rows<T>, &arcs,
     };
 }

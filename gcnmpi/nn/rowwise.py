@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from gcnmpi.core.functions import ACTIVATIONS
+from gcnmpi.layout.place import Space
 from gcnmpi.nn.operators.arcs import HeadDots, RowDots, ScaleHeads
 from gcnmpi.nn.operators.elementwise import (
     Activate,
@@ -50,6 +51,7 @@ class RowWise(Writing):
 
     def fill(self, x: int, value: float, width: int = 1) -> int:
         """Columns of one number with the rows of x."""
+        x = self.input if self._spaces[x] is Space.OWN else x  # which is always there
         return self._append(Fill((x,), width, self.layer(x), value))
 
     def reciprocal(self, x: int) -> int:

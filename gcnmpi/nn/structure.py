@@ -177,6 +177,8 @@ class Writing:
             once = apart and not _changes(operator)
             if not once or number not in made:
                 inputs = tuple((made | new)[i] for i in operator.inputs)
+                if isinstance(operator, Fill) and operator.inputs == (0,):
+                    inputs = (self.input,)
                 layer = operator.layer + (0 if once else before)
                 copy = replace(operator.at_time(time), inputs=inputs, layer=layer)
                 (made if once else new)[number] = self._append(copy)

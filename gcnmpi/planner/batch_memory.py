@@ -54,8 +54,7 @@ def _cut_from(case: Case, rank: int, batch: Case, sampler: Sampler) -> int:
     """M as batches are cut from it, beside that of the products, and numbers of its rows."""
     one, facts = INDEX_BYTES + case.work.itemsize, batch.forecast.facts
     if not isinstance(batch.forecast, BatchForecast):
-        sides = sum(case.rows(rank, Place(k)) for k in range(facts.depth + 1))
-        return OWN_ROW * sides + one * case.forecast.entries(rank)
+        return OWN_ROW * case.forecast.sides(rank) + one * case.forecast.entries(rank)
     own, columns, entries = case.arcs(rank)
     held = OWN_ROW * own + HALO_ROW * (columns - own)
     if case.size > 1:  # products have own columns and those of others apart

@@ -293,11 +293,11 @@ def _sample_seconds(case: Case, one: Case, sampler: Sampler, rank: int) -> float
 def _tile_seconds(case: Case, one: Case, sampler: Sampler, rank: int) -> float:
     """Seconds of cutting a batch out of tiles, and of the sum that says how large its blocks are.
 
-    Each epoch hashes the vertices of the sides of the tiles, which are the rows of H⁰, H¹ …; each
-    batch reads the entries of its rows of the tiles.
+    Each epoch hashes the vertices of the sides of the tiles; each batch reads the entries of its
+    rows of the tiles.
     """
     machine, share = one.machine, one.work.n / case.work.n
-    sides = sum(case.rows(rank, Place(k)) for k in range(case.forecast.facts.depth + 1))
+    sides = case.forecast.sides(rank)
     looked_at, kept = share * case.forecast.entries(rank), one.forecast.entries(rank)
     seconds = machine.hashed_entry * sides / sampler.batches + machine.batch_hop
     seconds += machine.read_entry * looked_at + machine.drawn_entry * kept

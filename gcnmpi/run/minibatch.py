@@ -144,7 +144,8 @@ class BatchStep(BatchedStep):
         runtime, config, scheme = problem.runtime, problem.config, problem.scheme
         if laid is None:
             assert isinstance(sampler, VertexSampler)
-            return TileBatches(runtime, cast(TileScheme, scheme), sampler)
+            last = max(value.place.layer for value in program.values)
+            return TileBatches(runtime, cast(TileScheme, scheme), sampler, last)
         # The sampler decides on seeds, by their number among all seeds, or on all vertices.
         candidates = index if sampler.layered else laid.plan.own
         arcs = scheme.entries if program.needs_groups else None  # type: ignore[attr-defined]

@@ -227,6 +227,10 @@ class Forecast(ABC):
         """Entries that a rank reads: of its rows, before some of them move to other ranks."""
         return self.entries(rank)
 
+    def sides(self, rank: int) -> int:
+        """Vertices of the sides of all tiles of a rank, of which batches of vertices are cut."""
+        return 0
+
     @abstractmethod
     def buffers(self, rank: int, product: Operation, k: int, *sizes: int) -> int:
         """Bytes that a product needs beside its operands: halos, packed rows, received tiles."""

@@ -43,9 +43,11 @@ class HeldTile:
 class TileScheme(Scheme, Protocol):
     """A scheme of tiles out of which batches are cut."""
 
-    @property
-    def sides(self) -> Mapping[Hashable, np.ndarray]:
-        """The sides of the tiles and pieces of this rank: global ids of their vertices, int64."""
+    def sides(self, layers: int) -> Mapping[Hashable, np.ndarray]:
+        """The sides of this rank's tiles, and of its pieces of H⁰ to Hᵏ for k = ``layers``.
+
+        Global ids of their vertices, int64, by keys.
+        """
 
     @property
     def tiles(self) -> Sequence[HeldTile]:
@@ -114,12 +116,17 @@ class TileCutter:
 
 
 class TileBatches:
-    """The batches of a scheme of tiles: see :class:`~gcnmpi.run.minibatch.Batches`."""
+    """The batches of a scheme of tiles: see :class:`~gcnmpi.run.minibatch.Batches`.
 
-    def __init__(self, runtime: Runtime, scheme: TileScheme, sampler: VertexSampler) -> None:
+    ``layers`` is the number of the last layer that has a matrix.
+    """
+
+    def __init__(
+        self, runtime: Runtime, scheme: TileScheme, sampler: VertexSampler, layers: int
+    ) -> None:
         # Operations that are begun ahead are not to be taken for those of comm.
         self.comm, self._phases = runtime.comm.Dup(), runtime.phases
-        self._grid, self._cutter = scheme, TileCutter(scheme.sides, sampler)
+        self._grid, self._cutter = scheme, TileCutter(scheme.sides(layers), sampler)
         self._memory = Memory(runtime.kernel)
 
     def of(self, epoch: int, batch: int) -> Generator[Start, None, TileBatch]:

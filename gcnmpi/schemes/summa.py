@@ -295,8 +295,7 @@ class Summa(CutRows, WholeWeights):
 
     # Mini-batches: see ``schemes.sampled_tiles``.
 
-    @property
-    def sides(self) -> Mapping[Hashable, np.ndarray]:
+    def sides(self, layers: int) -> Mapping[Hashable, np.ndarray]:
         """Row block i; inner block (j, l), unit by unit."""
         i, j, layer = coordinates(self.grid, self._comm.rank)
         layout, found = self._layout, self._tiling.ordering.vertices

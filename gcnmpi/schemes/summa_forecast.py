@@ -298,6 +298,12 @@ class SummaForecast(Forecast):
         tile = sum(self._average(i, stage) for stage in stages)
         return tile * (1 if self.facts.one_tile else 2)
 
+    def sides(self, rank: int) -> int:
+        """Row block i, and inner block (j, l)."""
+        i, j, layer = coordinates(self.grid, rank)
+        inner = layer * self.grid[1] + j
+        return self._rows(i) + int(self.layout.inner[inner + 1] - self.layout.inner[inner])
+
     def buffers(self, rank: int, product: Operation, k: int, *sizes: int) -> int:
         """Rows and tiles that a stage receives, tiles in the form that travels, and partial sums.
 

@@ -14,7 +14,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import scipy.sparse as sp
@@ -90,7 +90,7 @@ def load(
         )
         operands.add(names, matrix)
         if demand.batches:
-            held.append(HeldTile(matrix.astype(kernel.dtype), names[0].rows, names[0].columns))
+            held.append(HeldTile(matrix.astype(kernel.dtype), k % forecast.period, k - 1))
     return Tensor3D(runtime, forecast, orderings, operands, max_bytes, held)
 
 
@@ -322,11 +322,10 @@ class Tensor3D(CutRows):
 
     # Mini-batches: see ``schemes.sampled_tiles``.
 
-    @property
-    def sides(self) -> Mapping[Hashable, np.ndarray]:
-        """Own rows at each of the places that a period has."""
-        places = map(Place, range(self._forecast.period))
-        return {self._side(place): self._ids(place).astype(np.int64) for place in places}
+    def sides(self, layers: int) -> Mapping[Hashable, np.ndarray]:
+        """Own rows at each of the places that there are, by the first layer that has it."""
+        places = range(self._forecast.places(layers))
+        return {layer: self._ids(Place(layer)).astype(np.int64) for layer in places}
 
     @property
     def tiles(self) -> Sequence[HeldTile]:
@@ -335,18 +334,18 @@ class Tensor3D(CutRows):
 
     def own(self, chosen: Chosen, place: Place) -> np.ndarray:
         """All that are chosen of the side there."""
-        return chosen[self._side(place)]
+        return chosen[place.layer % self._forecast.period]
 
     def counts(self, chosen: Chosen) -> np.ndarray:
         """By ordering, axis and block; of all ranks with a block the first ones count."""
         forecast = self._forecast
         counts = np.zeros((2, sum(forecast.grid)))
         starts = np.cumsum([0, *forecast.grid])
-        for place in map(Place, range(forecast.period)):
+        for layer, rows in chosen.items():
+            place = Place(cast(int, layer))
             i, part, copy = forecast.coordinates(self._comm.rank, place)
             if part == copy == 0:
-                block = starts[roles(place).rows] + i
-                counts[forecast.ordering(place), block] = len(self.own(chosen, place))
+                counts[forecast.ordering(place), starts[roles(place).rows] + i] = len(rows)
         return counts.ravel()
 
     def total(self, counts: np.ndarray) -> int:
@@ -366,17 +365,15 @@ class Tensor3D(CutRows):
         batch, facts = copy.copy(self), replace(forecast.facts, n=self.total(counts))
         batch._forecast = replace(forecast, facts=facts, blocks=(found[0], found[1]))
         batch._take, batch._held, batch._movers = take, (), {}
-        batch._vertices = {
-            batch._forecast.rows(self._comm.rank, place): self._ids(place)[self.own(chosen, place)]
-            for place in map(Place, range(forecast.period))
-        }
+        batch._vertices = {}
+        for layer, some in chosen.items():
+            place = Place(cast(int, layer))
+            where = batch._forecast.rows(self._comm.rank, place)
+            batch._vertices[where] = self._ids(place)[some]
         batch._operands = Operands(self._kernel, batch._forecast)
         for names, tile in zip(forecast.tiles(self._comm.rank), tiles, strict=True):
             batch._operands.add(names, tile)
         return batch
-
-    def _side(self, place: Place) -> Range:
-        return self._forecast.rows(self._comm.rank, place)
 
     def _multiply(
         self, tiles: Sequence[Chunks], k: int, x: Array, out: Array, group: Group

@@ -188,6 +188,10 @@ class TensorForecast(Forecast):
         """After how many layers everything is where it was."""
         return 6 if self.permutation == "double" else 3
 
+    def places(self, layers: int) -> int:
+        """How many different places H⁰ to Hᵏ have, for k = ``layers``; two at least."""
+        return min(self.period, max(1, layers) + 1)
+
     def ordering(self, place: Place) -> int:
         """Number of the ordering of a matrix's rows: 0 of the rows of M in layer 1, 1 of columns.
 
@@ -355,6 +359,11 @@ class TensorForecast(Forecast):
     def entries(self, rank: int) -> int:
         """Of all different tiles (section 5.1: min(3, L) or min(6, L), and their transposes)."""
         return sum(self._entries(tile) for tile in {t for pair in self.tiles(rank) for t in pair})
+
+    def sides(self, rank: int) -> int:
+        """Own rows at each of the places that there are, if no layer follows the last product."""
+        places = self.places(self.facts.depth)
+        return sum(self.rows(rank, Place(k)).size for k in range(places))
 
     def buffers(self, rank: int, product: Operation, k: int, *sizes: int) -> int:
         """The block of W or of its gradient; twice where that is transposed afterwards."""

@@ -14,6 +14,8 @@ from pathlib import Path
 
 import pytest
 from stored_graphs import store
+from test_over_time import folder as of_time  # noqa: F401 (a fixture)
+from test_over_time import settings_of
 from test_relational import COMPGCN, GAT, MEAN, MIXED, RGCN, schemas  # noqa: F401 (a fixture)
 from test_schemes import MODULES, check_schemes
 from test_task_runs import make_graph
@@ -270,5 +272,14 @@ def test_networks_that_tell_relations_apart(verified, schemas):  # noqa: F811
     cases = [
         {"graph": schemas / f"{name}.graph", "partition": "uneven-2", "settings": [*own, *SHORT]}
         for name, own in networks
+    ]
+    verified(2, cases, env=fake(FAKE_STREAMS="late"))
+
+
+def test_networks_over_time(verified, of_time):  # noqa: F811
+    networks = ("frames_dcrnn", "frames_stgcn", "rolled_mgn")
+    cases = [
+        {"graph": of_time, "partition": "uneven-2", "settings": [*settings_of(name), *SHORT]}
+        for name in networks
     ]
     verified(2, cases, env=fake(FAKE_STREAMS="late"))

@@ -244,6 +244,11 @@ def formula(kind, x, slope=0.2):
     if kind == "gelu":
         share = 0.5 * erfc(-x / np.sqrt(2))
         return x * share, share + x * np.exp(-x * x / 2) / np.sqrt(2 * np.pi)
+    if kind == "sigmoid":
+        value = np.where(x < 0, np.exp(np.minimum(x, 0)), 1) / (1 + np.exp(-abs(x)))
+        return value, np.exp(-abs(x)) / (1 + np.exp(-abs(x))) ** 2
+    if kind == "tanh":
+        return np.tanh(x), 1 / np.cosh(np.clip(x, -300, 300)) ** 2
     one, below = np.ones_like(x), np.minimum(x, 0)
     negative = {
         "none": (x, one), "relu": (0 * x, 0 * x), "elu": (np.expm1(below), np.exp(below)),
@@ -269,13 +274,13 @@ def values(kernel):
     return some[: len(some) // 7 * 7].reshape(-1, 7)
 
 
-@pytest.mark.parametrize("kind", ["gelu", "elu", "leaky_relu"])
+@pytest.mark.parametrize("kind", ["gelu", "sigmoid", "tanh", "elu", "leaky_relu"])
 def test_activations_and_their_derivatives(kernel, random, kind):
     x = values(kernel)
     grad = normal(random, kernel, *x.shape)
     f, derivative = formula(kind, x)
     mine, back, out = give(kernel, x), give(kernel, grad), junk(kernel, *x.shape)
-    if kind == "gelu":
+    if kind in FUNCTIONS:
         kernel.function(kind, mine, out)
         near(kernel, kernel.to_host(out) / np.maximum(1, abs(x)), f / np.maximum(1, abs(x)))
         kernel.function_backward(kind, mine, back, out)

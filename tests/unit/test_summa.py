@@ -175,3 +175,18 @@ def test_options_that_do_not_fit(name, good, bad):
         entry.parts(SummaOptions(name=name, grid=good), 8)
     with pytest.raises(UserError, match="one order of the vertices"):
         entry.parts(SummaOptions(name=name, permutation="double"), 6)
+
+
+def test_sides_of_tiles_are_row_blocks_and_inner_blocks():
+    for grid in GRIDS:
+        forecast, (p1, p2, p3) = SummaForecast(grid, 0, FACTS), grid
+        sides = sum(map(forecast.sides, range(p1 * p2 * p3)))
+        # Every row block is on p2·p3 ranks, every inner block on p1.
+        assert sides == FACTS.n * (p2 * p3 + p1)
+        layout = forecast.layout
+        for layer in range(p3):
+            for j in range(p2):
+                ranges = [np.arange(*ends) for ends in layout.inner_ranges(j, layer)]
+                inner = layout.inner_positions(np.concatenate(ranges))
+                start, stop = layout.inner[layer * p2 + j :][:2]
+                assert inner.tolist() == list(range(start, stop))

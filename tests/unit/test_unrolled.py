@@ -4,13 +4,23 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+import scipy.sparse as sp
 from small_arcs import ARC_D, CLASSES, D, N, SmallRun
 
 from gcnmpi.nn.compile import Target, compile_network
 from gcnmpi.nn.describe import matrix_of, network_of
 from gcnmpi.nn.network import Builder
 from gcnmpi.nn.operator import AT_A_TIME
-from gcnmpi.nn.operators.elementwise import Drop, StopGradient
+from gcnmpi.nn.operators.elementwise import (
+    Activate,
+    Columns,
+    Drop,
+    Fill,
+    Join,
+    Reciprocal,
+    StopGradient,
+)
+from gcnmpi.nn.operators.neighbours import AggregateT
 from gcnmpi.nn.rollout import rolled_out
 from gcnmpi.nn.state import stored_shapes
 from gcnmpi.options.config import from_table
@@ -143,6 +153,49 @@ def test_the_oracle_gives_the_same(case, kernel):
         if parameter.trained:
             found = run.model.gradients[name]
             np.testing.assert_allclose(found, gradient[name], 1e-10, 1e-11, err_msg=name)
+
+
+MATRIX = sp.random_array((5, 5), density=0.4, rng=np.random.default_rng(4), format="csr")
+RULED = {
+    "join": (Join((0, 1), 7, 1), [3, 4], lambda x, y: np.hstack((x, y))),
+    "columns": (Columns((0,), 2, 1, 1), [4], lambda x: x[:, 1:3]),
+    "reciprocal": (Reciprocal((0,), 3, 1), [3], lambda x: 1 / x),
+    "fill": (Fill((0,), 2, 1, 0.5), [3], lambda x: np.full((5, 2), 0.5)),
+    "tanh": (Activate((0,), 3, 1, "tanh"), [3], np.tanh),
+    "aggregate transposed": (AggregateT((0,), 3, 1), [3], lambda x: MATRIX.toarray().T @ x),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", RULED)
+def test_rules_of_the_oracle(name):
+    """Values by hand, gradients by differences of them."""
+    operator, widths, formula = RULED[name]
+    random = np.random.default_rng(3)
+    x = [1.5 + random.random((5, width)) for width in widths]
+    rule, run = RULES[type(operator)], Pass(MATRIX, None, 0, 1, {})
+    value, backward = rule(operator, x, {}, run)
+    np.testing.assert_allclose(value, formula(*x), rtol=1e-14)
+    g = random.standard_normal(value.shape)
+    for part, share in zip(x, backward(g)[0], strict=True):
+        slopes = np.empty_like(part)
+        for place in np.ndindex(part.shape):
+            before, ends = part[place], []
+            for there in (before + 1e-6, before - 1e-6):
+                part[place] = there
+                ends.append(np.sum(g * rule(operator, x, {}, run)[0]))
+            part[place] = before
+            slopes[place] = (ends[0] - ends[1]) / 2e-6
+        np.testing.assert_allclose(share, slopes, rtol=1e-6, atol=1e-7)
+
+
+def test_what_is_0_has_no_reciprocal_and_what_stops_no_gradient():
+    run = Pass(MATRIX, None, 0, 1, {})
+    value, backward = RULES[Reciprocal](Reciprocal((0,), 2, 1), [np.array([[0.0, 4.0]])], {}, run)
+    assert value.tolist() == [[0, 0.25]]
+    assert backward(np.ones((1, 2)))[0][0].tolist() == [[0, -0.0625]]
+    value, backward = RULES[StopGradient](StopGradient((0,), 2, 1), [np.ones((1, 2))], {}, run)
+    assert value.tolist() == [[1, 1]]
+    assert not backward(value)[0][0].any()
 
 
 @pytest.mark.parametrize("case", CASES)

@@ -12,6 +12,7 @@ from gcnmpi.kernels.host.norms import Norms
 from gcnmpi.kernels.interface.norms import Rows
 
 Array = np.ndarray
+COMPILED = ("gelu", "sigmoid", "tanh")  # of ``core.functions.FUNCTIONS``
 
 
 class NativeNorms(Norms, Elementwise):
@@ -102,14 +103,14 @@ class NativeNorms(Norms, Elementwise):
         self._native.maximum_backward(grad, out, list(xs), i, dx)
 
     def function(self, kind: str, x: Array, out: Array) -> None:
-        if kind == "gelu":
-            self._native.gelu(x, None, out)
+        if kind in COMPILED:
+            self._native.function(kind, x, None, out)
         else:
             super().function(kind, x, out)
 
     def function_backward(self, kind: str, x: Array, grad: Array, out: Array) -> None:
-        if kind == "gelu":
-            self._native.gelu(x, grad, out)
+        if kind in COMPILED:
+            self._native.function(kind, x, grad, out)
         else:
             super().function_backward(kind, x, grad, out)
 

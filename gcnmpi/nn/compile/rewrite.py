@@ -245,7 +245,9 @@ def constants(operators: Sequence[Operator], model: ModelConfig, stays: bool = F
     found: list[bool] = []
     apart: list[bool] = []  # from the features
     for operator in operators:
-        fills = isinstance(operator, Fill)  # whatever its input is
+        # Whatever its input is, if that is there.
+        first = all(isinstance(operators[i], Features) or found[i] for i in operator.inputs)
+        fills = isinstance(operator, Fill) and first
         apart.append(fills or (bool(operator.inputs) and all(apart[i] for i in operator.inputs)))
         if isinstance(operator, Features):
             found.append(not model.train_features)

@@ -36,25 +36,28 @@ def build(model: FilterOptions, features: int, classes: int, frames: Frames) -> 
                 found.append(b.scale_heads(shares, multiply(found[-1])))
         return found
 
-    def recur(b: Builder, x: int, h: int | None, cell: Cell) -> int:
-        none = b.fill(b.input, 0.0, cell.width)
-        of_x = diffusion(b, x)
-        of_h = [none] * len(of_x) if h is None else diffusion(b, h)
+    def recur(b: Builder, of_x: list[int], h: int | None, cell: Cell) -> int:
+        columns, width = b.width(of_x[0]) + cell.width, cell.width
 
-        def gate(which: str, terms: list[int], kind: str) -> int:
-            parts = [part for pair in zip(of_x, terms, strict=True) for part in pair]
-            columns, width = b.width(x) + cell.width, cell.width
-            name, stored = f"{cell.name}.conv_x_{which}", (2, size, columns, width)
-            y = b.product(b.join(parts), width, f"{name}.weight", cell.k, stored)
+        def beside(h: int | None) -> int:
+            """All terms of [x | h], in the order of the weights."""
+            of_h = diffusion(b, h) if h is not None else [b.fill(b.input, 0.0, width)] * len(of_x)
+            return b.join([part for both in zip(of_x, of_h, strict=True) for part in both])
+
+        def gate(which: str, terms: int, kind: str) -> int:
+            name = f"{cell.name}.conv_x_{which}"
+            y = b.product(terms, width, f"{name}.weight", cell.k, (2, size, columns, width))
             return b.activate(b.bias(y, f"{name}.bias", cell.k) if model.bias else y, kind)
 
-        z = gate("z", of_h, "sigmoid")
+        terms = beside(h)
+        z = gate("z", terms, "sigmoid")
         if h is None:
-            b.unread(f"{cell.name}.conv_x_r.weight", 2, size, b.width(x) + cell.width, cell.width)
-            b.unread(f"{cell.name}.conv_x_r.bias", *([cell.width] if model.bias else []))
-            candidate = gate("h", of_h, "tanh")
+            b.unread(f"{cell.name}.conv_x_r.weight", 2, size, columns, width)
+            if model.bias:
+                b.unread(f"{cell.name}.conv_x_r.bias", width)
+            candidate = gate("h", terms, "tanh")
             return b.add(candidate, b.scale(b.multiply(z, candidate), -1.0))
-        r = gate("r", of_h, "sigmoid")
-        return b.mix(z, h, gate("h", diffusion(b, b.multiply(r, h)), "tanh"))
+        r = gate("r", terms, "sigmoid")
+        return b.mix(z, h, gate("h", beside(b.multiply(r, h)), "tanh"))
 
-    return recurrent(model, frames, classes, recur)
+    return recurrent(model, frames, classes, diffusion, recur)

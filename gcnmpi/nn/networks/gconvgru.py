@@ -19,8 +19,11 @@ def build(model: FilterOptions, features: int, classes: int, frames: Frames) -> 
     """
     size = model.filter_size
 
-    def recur(b: Builder, x: int, h: int | None, cell: Cell) -> int:
-        of_x, of_h = polynomials(b, x, size), [] if h is None else polynomials(b, h, size)
+    def spread(b: Builder, x: int) -> list[int]:
+        return polynomials(b, x, size)
+
+    def recur(b: Builder, of_x: list[int], h: int | None, cell: Cell) -> int:
+        of_h = [] if h is None else spread(b, h)
 
         def gate(which: str, terms: list[int]) -> int:
             names = (f"{cell.name}.conv_{of}_{which}" for of in "xh")
@@ -32,7 +35,7 @@ def build(model: FilterOptions, features: int, classes: int, frames: Frames) -> 
 
         for which in GATES:  # what one frame alone does not read
             for k in range(size):
-                for of, width in (("x", b.width(x)), ("h", cell.width)):
+                for of, width in (("x", b.width(of_x[0])), ("h", cell.width)):
                     b.unread(f"{cell.name}.conv_{of}_{which}.lins.{k}.weight", cell.width, width)
             for of in ("x", "h") if model.bias else ():
                 b.unread(f"{cell.name}.conv_{of}_{which}.bias", cell.width)
@@ -41,7 +44,7 @@ def build(model: FilterOptions, features: int, classes: int, frames: Frames) -> 
             candidate = b.activate(gate("h", []), "tanh")
             return b.add(candidate, b.scale(b.multiply(z, candidate), -1.0))
         r = b.activate(gate("r", of_h), "sigmoid")
-        candidate = b.activate(gate("h", polynomials(b, b.multiply(r, h), size)), "tanh")
+        candidate = b.activate(gate("h", spread(b, b.multiply(r, h))), "tanh")
         return b.mix(z, h, candidate)
 
-    return recurrent(model, frames, classes, recur)
+    return recurrent(model, frames, classes, spread, recur)

@@ -23,30 +23,37 @@ class Cell:
     width: int  # columns of its state
 
 
-Recur = Callable[[Builder, int, int | None, Cell], int]
+Spread = Callable[[Builder, int], list[int]]
+Recur = Callable[[Builder, list[int], int | None, Cell], int]
 
 
-def recurrent(model: HiddenOptions, frames: Frames, classes: int, recur: Recur) -> Network:
+def recurrent(
+    model: HiddenOptions, frames: Frames, classes: int, spread: Spread, recur: Recur
+) -> Network:
     """A recurrent layer for each of ``model.hidden`` over all frames, and a linear one at the end.
 
-    ``recur(builder, x, h, cell)`` gives the next state of a layer, from its input x and its state
-    h, which is None, for zeros, in the first frame. As the examples of PyTorch Geometric Temporal:
-    the last state of the last layer, activated, is what the layer ``linear`` takes.
+    ``spread(builder, x)`` gives sums over neighbours of x, column by column; those of all frames
+    are made at once. ``recur(builder, terms, h, cell)`` gives the next state of a layer, from those
+    of its input and its state h, which is None, for zeros, in the first frame. As the examples of
+    PyTorch Geometric Temporal: the last state of the last layer, activated, is what the layer
+    ``linear`` takes.
     """
     if not model.hidden:
         raise UserError("a recurrent network has hidden layers", "such as model.hidden = 32")
     b = Builder(frames.features)
-    states = frames_of(b, b.drop(b.input, model.input_dropout, 0), frames)
+    every = spread(b, b.drop(b.input, model.input_dropout, 0))
+    cut = {x: frames_of(b, x, frames) for x in every}
+    inputs = [[cut[x][time] for x in every] for time in range(frames.history)]
     for k, width in enumerate(model.hidden, start=1):
         name = "recurrent" if len(model.hidden) == 1 else f"recurrent.{k - 1}"
         cell, h, found = Cell(k, name, width), None, list[int]()
         with b.shared():
-            for time, x in enumerate(states):
-                h = recur(b, x, h, cell)
+            for time, terms in enumerate(inputs):
+                h = recur(b, terms, h, cell)
                 found.append(b.drop(h, model.dropout, k + time * A_FRAME))
-        states = found
-        b.output(states[-1])
-    x = b.activate(states[-1], model.activation, "act.weight")
+            inputs = [spread(b, x) for x in found] if k < len(model.hidden) else []
+        b.output(found[-1])
+    x = b.activate(found[-1], model.activation, "act.weight")
     b.output(b.linear(x, classes, "linear", bias=model.bias))
     return b.build()
 

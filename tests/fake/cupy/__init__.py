@@ -90,6 +90,7 @@ class ndarray:
         return self
 
     __add__ = partialmethod(_made, np.add)
+    __rsub__ = partialmethod(_made, np.subtract, turned=True)
     __truediv__ = partialmethod(_made, np.true_divide)
     __rtruediv__ = partialmethod(_made, np.true_divide, turned=True)
     __pow__ = partialmethod(_made, np.power)
