@@ -7,28 +7,27 @@ from __future__ import annotations
 
 import os
 import tempfile
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import ArrayLike, DTypeLike
+from numpy.typing import ArrayLike
 
-from gcnmpi.api.hetero import hetero_data
+from gcnmpi.api.objects import pyg_of
 from gcnmpi.api.ranks import on_root
-from partition.errors import UserError, installing
+from partition.errors import UserError
 from partition.graph import store
 from partition.graph.arc_data import ArcData
-from partition.graph.graph import arcs
 from partition.graph.manifest import Manifest, Partition
 from partition.graph.pairs import member
+from partition.graph.samples import SampleSet, read_samples, shares_of_steps, write_samples
 from partition.graph.sparse_rows import SparseRows
 from partition.graph.store import StoredGraph
 
 if TYPE_CHECKING:
     import scipy.sparse as sp
-    import torch
     from torch_geometric.data import Data, HeteroData
 
 
@@ -190,6 +189,42 @@ class Graph:
 
         return self.partition(on_root(make))
 
+    def add_samples(
+        self,
+        states: ArrayLike,
+        targets: ArrayLike | None = None,
+        *,
+        name: str = "samples",
+        split: tuple[float, float, float] = (0.7, 0.1, 0.2),
+        ranges: Mapping[str, Sequence[tuple[int, int]]] | None = None,
+        overwrite: bool = False,
+    ) -> SampleSet:
+        """Put many states of the graph into its folder, as ``gcn-partition samples``.
+
+        Parameters
+        ----------
+        states, targets : (steps, n, columns) arrays
+            Perhaps memory-mapped; NaN where unknown. Without targets, later states are predicted.
+        split : three numbers
+            Shares of the steps to train, validate and test on, in this order.
+        ranges : mapping of "train", "val", "test" to lists of (start, stop), optional
+            Steps instead; no sample reaches over a border.
+
+        Raises
+        ------
+        UserError
+            As ``gcn-partition samples``, on all ranks.
+        """
+
+        def make() -> None:
+            given = np.asanyarray(states)
+            of = ranges or shares_of_steps(len(given), split)
+            aims = None if targets is None else np.asanyarray(targets)
+            write_samples(self.path, name, given, aims, of, made="of arrays", force=overwrite)
+
+        on_root(make)
+        return read_samples(self.path, name)
+
     def remove_partition(self, *names: str) -> None:
         """Delete partitions: all, or none and a UserError if one does not exist or is in use."""
         on_root(lambda: store.remove_partition(self.path, *names))
@@ -211,40 +246,7 @@ class Graph:
         UserError
             If PyTorch Geometric is not installed.
         """
-        try:
-            import torch
-            from torch_geometric.data import Data
-        except ModuleNotFoundError as error:
-            raise UserError(
-                f"to_pyg needs the Python package {error.name!r}",
-                installing("torch", "torch_geometric"),
-            ) from error
-
-        def tensor(values: ArrayLike, dtype: DTypeLike | None = None) -> torch.Tensor:
-            return torch.from_numpy(np.array(values, dtype))  # a copy: files are mapped read-only
-
-        graph = self._stored.graph
-        if graph.vertex_types is not None:
-            return hetero_data(graph, tensor)
-        data = Data(edge_index=tensor(np.stack([arcs(graph), graph.indices]), np.int64))
-        data.num_nodes = graph.n
-        if graph.weights is not None:
-            data.edge_weight = tensor(graph.weights, np.float32)
-        if graph.features is not None:
-            data.x = tensor(graph.features)
-        if graph.labels is not None and graph.classes:
-            data.y = tensor(graph.labels, np.int64)
-        elif graph.targets is not None:
-            data.y = tensor(graph.targets)
-        for name, mask in graph.masks.items():
-            data[f"{name}_mask"] = tensor(mask)
-        for name, column in graph.arc_data.columns().items():
-            called = {"features": "attr", "labels": "label"}
-            part = name.removeprefix("arc_")
-            data[f"edge_{called.get(part, part)}"] = tensor(column)
-        if graph.ids is not None:
-            data.ids = tensor(graph.ids) if graph.ids.dtype.kind == "i" else graph.ids.tolist()
-        return data
+        return pyg_of(self._stored.graph)
 
     def __repr__(self) -> str:
         kind = "directed" if self.directed else "undirected"

@@ -33,6 +33,7 @@ from gcnmpi.report.outcome import undescribed
 from gcnmpi.run import inference
 from gcnmpi.run.claims import Claims
 from gcnmpi.run.links.asked import score_pairs, top_partners
+from gcnmpi.run.samples.inference import infer_samples
 from gcnmpi.run.scoring import evaluate_weights
 
 
@@ -44,6 +45,7 @@ def infer(
     what: str = "logits",
     layer: int | None = None,
     rows: ArrayLike | None = None,
+    samples: str | None = None,
     out: str | os.PathLike | None = None,
     model: Network = None,
     config: Settings = None,
@@ -68,6 +70,9 @@ def infer(
     rows : vertices, arcs or path, optional
         Only these vertices, in this order: as they were called in the source file; or a file with
         one a line. Where rows are of arcs: their numbers in the folder, or (m, 2) both ends.
+    samples : {"train", "val", "test", "all"}, optional
+        Of weights of ``task.name = "samples"``: which samples are predicted, and written to
+        ``out``, an ``.npy`` (samples, n, columns).
     out : path, optional
         File to write: ``.npy``, ``.npz``, ``.csv`` or ``.parquet``; without it, rank 0 gets the
         array.
@@ -89,12 +94,15 @@ def infer(
     picked = Path(rows) if isinstance(rows, str | os.PathLike) else rows
     if picked is not None and not isinstance(picked, Path):
         picked = np.asarray(picked)
-    words = {"what": what, "layer": layer}
+    words = {"what": what, "layer": layer, "samples": samples}
     with _asking(
         graph, weights, partition, out, RESULTS, model, config, force, comm, settings, words, ()
     ) as (ranks, asked):
         asked = dataclasses.replace(asked, what=what, layer=layer, rows=picked)
-        done = inference.infer(ranks, asked)
+        if samples is None:
+            done = inference.infer(ranks, asked)
+        else:
+            done = infer_samples(ranks, asked, samples).done
     _warn(ranks, done)
     return done.values
 

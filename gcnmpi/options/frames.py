@@ -16,6 +16,9 @@ OF_FRAMES = (
 )  # fmt: skip
 """Keys of samples that a network, or the meaning of its numbers, depends on."""
 
+ROLLOUT = "task.rollout"
+"""The one that its weights do not depend on."""
+
 
 @dataclass(frozen=True)
 class Frames:

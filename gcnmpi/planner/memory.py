@@ -19,7 +19,9 @@ from gcnmpi.nn.operators.dense import BLOCK_NUMBERS
 from gcnmpi.nn.program import INPUT, Program, Step, Value, products
 from gcnmpi.nn.slices import ARCS_AT_ONCE
 from gcnmpi.options.config import Config
+from gcnmpi.options.frames import frames_in
 from gcnmpi.options.kernel import resolve
+from gcnmpi.options.task import SampleOptions, samples_of_step
 from gcnmpi.planner.case import ARC_ROWS, GROUP_ROWS, Case, sparse_work
 from gcnmpi.schemes.forecast import Forecast, halo_bytes
 from gcnmpi.schemes.operations import EXCHANGES, SUMS, Operation, Product
@@ -184,7 +186,26 @@ def arc_inputs(program: Program) -> dict[int, ArcInput]:
 
 def _training_memory(case: Case, rank: int) -> int:
     dense = passes_memory(case, rank, case.steps, matrices(case.program))
-    return dense + loss_memory(case, rank) + state_memory(case, rank)
+    rest = loss_memory(case, rank) + state_memory(case, rank) + samples_memory(case, rank)
+    return dense + rest
+
+
+def samples_memory(case: Case, rank: int) -> int:
+    """Bytes of the samples that a rank reads: of this step and the next one, and their frames.
+
+    0 where there are none.
+    """
+    task = case.work.config.task
+    if not isinstance(task, SampleOptions):
+        return 0
+    count = samples_of_step(task) // case.groups
+    frames = frames_in(task, case.work.network.operators[0].width)
+    rows = case.rows(rank, Place(0))  # of all samples
+    of_step = frames.features - frames.static + case.work.network.widths[-1]
+    kept = (frames.history + frames.leads) * frames.columns  # of each sample, at most
+    # The labels are there once more for the loss; one frame is read into memory of its own.
+    numbers = rows * (3 * of_step + 2 * kept) + rows // count * frames.columns
+    return numbers * case.work.itemsize
 
 
 def passes_memory(case: Case, rank: int, steps: Sequence[Step], held: Sequence[Value]) -> int:

@@ -17,7 +17,7 @@ from gcnmpi.mpi.comm import Comm, agreed, from_root, slice_of
 from gcnmpi.nn.describe import SPACES
 from gcnmpi.nn.evaluator import evaluate
 from gcnmpi.options.config import Config
-from gcnmpi.options.frames import ends, with_frames
+from gcnmpi.options.frames import ROLLOUT, ends, with_frames
 from gcnmpi.options.outputs import Inferring, features_path
 from gcnmpi.options.task import LINKS, TASKS, LinkOptions, SampleOptions
 from gcnmpi.run.problem import Problem, load_arcs, load_features, open_problem
@@ -170,7 +170,9 @@ def prepared(comm: Comm, asked: Inferring, tell: Callable[[str], None]) -> Prepa
             of_samples = _of_samples(taken, taken.task, found, asked.given)
             taken = dataclasses.replace(taken, task=of_samples)
             samples = read_samples(graph, of_samples.samples)
-            features, _ = ends(with_frames(taken, samples).task, taken.model, manifest)
+            of_samples = dataclasses.replace(of_samples, rollout=found.network[ROLLOUT])
+            trained_as = with_frames(dataclasses.replace(taken, task=of_samples), samples)
+            features, _ = ends(trained_as.task, taken.model, manifest)
         if not taken.model.train_features and features not in (0, found.widths[0] or features):
             raise UserError(
                 f"{graph} has {features} features a vertex, the weights take {found.widths[0]}"
@@ -206,12 +208,15 @@ def prepared(comm: Comm, asked: Inferring, tell: Callable[[str], None]) -> Prepa
     if loading.order == "auto":  # a few products do not pay for another order of rows
         loading = dataclasses.replace(loading, order="none")
     config = dataclasses.replace(config, model=given_features, loading=loading)
-    widths = found.widths[0], found.widths[-1]
+    widths: tuple[int, int] | None = (found.widths[0], found.widths[-1])
+    if isinstance(config.task, SampleOptions):
+        widths = None  # as many as the frames have that are predicted now
     memory = 0
 
     def before(source: Source, config: Config) -> None:
         nonlocal memory
-        memory = check_evaluation(comm, source, config, widths, depth, asked.force, tell)
+        here = widths or ends(config.task, config.model, source.stored.manifest)
+        memory = check_evaluation(comm, source, config, here, depth, asked.force, tell)
 
     where = graph, asked.partition
     problem = open_problem(comm, *where, config, widths, trains=False, before=before)

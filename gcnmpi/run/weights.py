@@ -30,7 +30,7 @@ from gcnmpi.nn.network import Network
 from gcnmpi.nn.spellings import fitted, guessed, has_split_towers, spelled
 from gcnmpi.nn.state import ends_of, from_gcn, in_file, stored_shapes, to_parameters, to_state
 from gcnmpi.options.config import Config, from_table, section_fields, table_of, value_of
-from gcnmpi.options.frames import OF_FRAMES
+from gcnmpi.options.frames import OF_FRAMES, ROLLOUT
 from gcnmpi.options.model import NETWORKS, ConvolutionOptions, ModelConfig
 from gcnmpi.options.outputs import NETWORK, features_path
 from gcnmpi.options.own_code import is_own, same_network
@@ -207,6 +207,8 @@ def as_trained(weights: Weights, config: Config, given: Container[str], directio
         section, name = key.split(".")
         wanted = value_of(config, key)
         wanted = direction if wanted == "auto" else wanted
+        if key in given and key == ROLLOUT:  # it changes how often a network runs, and no weight
+            stored = wanted
         if key in given and wanted != stored:
             raise UserError(
                 f"{key} = {_shown(wanted)} here, and {weights.path} holds weights of a network "

@@ -52,7 +52,9 @@ Examples:
 @option("--train", "Ranges of steps to train on; no sample crosses a border.", metavar="A:B,…")
 @option("--val", "Ranges of steps to validate on.", metavar="A:B,…")
 @option("--test", "Ranges of steps to test on.", metavar="A:B,…")
-@option("--link", "Give the files a second name where that is possible, and copy nothing.", False)
+@option(
+    "--link", "Give the files a second name where that is possible, and copy nothing.", is_flag=True
+)
 @common.force_option
 @common.json_option
 def samples(

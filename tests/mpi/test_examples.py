@@ -79,3 +79,15 @@ def test_the_surrogate_of_heat_learns(shell):
     (test,) = [line for line in done.stdout.splitlines() if line.startswith("test: ")]
     error, still = (float(words.split()[-1]) for words in test.split(";"))
     assert error < still / 1.5
+
+
+@pytest.mark.skipif(find_spec("skfem") is None, reason="scikit-fem is not installed")
+def test_rollouts_of_carried_heat_are_predicted(shell):
+    script = EXAMPLES / "advection.py"
+    words = "--snapshots 60 --cells 6 --epochs 2 --ranks 2 --groups 2"
+    done = shell(f"silent python {script} {words}", timeout=120)
+    lines = [line for line in done.stdout.splitlines() if "after" in line]
+    assert len(lines) == 6
+    errors = [float(line.partition("error ")[2].partition(";")[0]) for line in lines]
+    assert np.isfinite(errors).all()
+    assert errors[0] < errors[2]

@@ -136,6 +136,31 @@ def test_what_is_predicted_has_an_error_for_each_lead(mpirun, folder, tmp_path):
     assert record.start["samples_id"] == read_samples(folder, "samples").id
 
 
+def test_weights_serve_any_rollout(mpirun, folder, tmp_path):
+    """Of a network applied once, given its own predictions by hand: the rollout of it."""
+    settings = sets(*latest(*COMMON, "model.name=sage", "task.history=2", "task.difference=true"))
+    weights = tmp_path / "w.npz"
+    words = ["train", folder, "--partition", "uneven-1", "--out", tmp_path / "run"]
+    mpirun(1, "gcnmpi", *words, "--save-weights", weights, *settings)
+
+    def predicted(name, *more):
+        out = tmp_path / f"{name}.npy"
+        words = ["infer", folder, "--partition", "uneven-1", "--weights", weights, "--out", out]
+        mpirun(1, "gcnmpi", *words, "--samples", "test", *sets("dtype=float64", *more))
+        return np.load(out)
+
+    rolled = predicted("rolled", "task.name=samples", "task.rollout=3")
+    step = 22  # the first of the test steps that has a history
+    states = np.array(read_samples(folder, "samples").states[:, :, :], np.float64)
+    for lead in range(3):
+        ranges = {"train": [(0, 17)], "test": [(lead + step - 1, lead + step + 2)]}
+        write_samples(folder, "by-hand", states, None, ranges, made="fed", force=True)
+        more = ("task.name=samples", "task.samples=by-hand", "task.rollout=1")
+        (once,) = predicted("once", *more)
+        np.testing.assert_allclose(rolled[0, :, 2 * lead : 2 * lead + 2], once, rtol=1e-9)
+        states[step + lead + 1] = once
+
+
 def test_predictions_are_written_in_the_numbers_of_the_data(mpirun, folder, tmp_path):
     settings = sets(*latest(*COMMON, "task.history=2", "task.horizon=2", "model.norm=batch"))
     run, weights = tmp_path / "run", tmp_path / "w.npz"

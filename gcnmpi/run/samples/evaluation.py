@@ -17,6 +17,8 @@ from gcnmpi.run.samples.step import Ahead, Setup, put_frames
 from gcnmpi.schemes.operations import Product
 from partition.graph.links import HELD_OUT
 
+_AT_ONCE = 1 << 16  # numbers that are looked at at once: they stay in the cache
+
 
 class SampleEvaluation:
     """The metrics that are configured, of the samples to validate and to test on.
@@ -100,11 +102,15 @@ def _mean(of_columns: Sequence[float | None]) -> float | None:
 
 def sums_of_errors(outputs: np.ndarray, labels: np.ndarray) -> np.ndarray:
     """How many are known, Σ (z − y)², Σ |z − y|, Σ y, Σ y² of each column, (5, columns) float64."""
-    known = ~np.isnan(labels)
-    y = np.where(known, labels, 0).astype(np.float64)
-    error = np.where(known, outputs - y, 0)
-    terms = known, error * error, np.abs(error), y, y * y
-    return np.array([np.sum(term, axis=0, dtype=np.float64) for term in terms])
+    sums, step = np.zeros((5, outputs.shape[1])), max(1, _AT_ONCE // max(1, outputs.shape[1]))
+    for start in range(0, len(labels), step):
+        some = slice(start, start + step)
+        known = ~np.isnan(labels[some])
+        y = np.where(known, labels[some], 0).astype(np.float64)
+        error = np.where(known, outputs[some] - y, 0)
+        terms = known, error * error, np.abs(error), y, y * y
+        sums += [np.sum(term, axis=0, dtype=np.float64) for term in terms]
+    return sums
 
 
 def _rmse(sums: np.ndarray, deviations: np.ndarray) -> list[float | None]:

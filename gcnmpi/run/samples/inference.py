@@ -53,8 +53,9 @@ def infer_samples(
         another task.
     """
     out = asked.out
-    assert out is not None
     with agreed(comm):
+        if out is None:
+            raise UserError("predictions of samples are written to a file", "out='Y.npy'")
         if which not in WHICH:
             raise unknown_name("samples", which, WHICH)
         if out.suffix != ".npy":

@@ -15,6 +15,7 @@ from gcnmpi.run.samples.scales import Scales
 from partition.errors import UserError
 from partition.graph.samples import SampleSet
 
+_AT_ONCE = 1 << 16  # numbers that are scaled at once: they stay in the cache
 PAGE = 4096  # bytes; what lies between rows of one page is read along with them
 
 
@@ -114,8 +115,13 @@ class ScaledSteps:
 
     def read(self, step: int) -> np.ndarray:
         """The rows of a step, (rows, columns); NaN where unknown."""
-        scaled = (self._steps.read(step) - self.mean) / self.deviation
-        return scaled.astype(self._dtype, copy=False)
+        rows = self._steps.read(step)
+        scaled = np.empty(rows.shape, self._dtype)
+        count = max(1, _AT_ONCE // max(1, rows.shape[1]))
+        for start in range(0, len(rows), count):  # in float64, whatever the type
+            some = slice(start, start + count)
+            scaled[some] = (rows[some] - self.mean) / self.deviation
+        return scaled
 
 
 @dataclass(frozen=True)
