@@ -48,7 +48,7 @@ def lead_figures(runs: Sequence[RunFacts], prefix: str = "") -> list[Figure]:
 
 
 def print_leads(names: Sequence[str], starts: Sequence[Record], ends: Sequence[Record]) -> None:
-    """A table of the metric of the test part by lead, if any run has such; as leads_of raises."""
+    """A table of the metric of the test part by lead, if any run has one."""
     found = [
         (name, leads_of(end, "test").get(metric_of(start), ()))
         for name, start, end in zip(names, starts, ends, strict=True)
