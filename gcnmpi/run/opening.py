@@ -20,7 +20,14 @@ from gcnmpi.halo.transports import usable
 from gcnmpi.kernels.interface.kernel import Kernel
 from gcnmpi.layout.runtime import Demand, Runtime, Source, resolved_direction
 from gcnmpi.mpi.comm import Comm, agreed, from_root, maximum, sees_devices, split
-from gcnmpi.mpi.hosts import crowded_node, most_ranks_a_node, node_around, share_of_cores
+from gcnmpi.mpi.hosts import (
+    crowded_node,
+    host_names,
+    most_ranks_a_node,
+    node_around,
+    share_of_cores,
+    torn_groups,
+)
 from gcnmpi.nn.tasks.links import with_relations
 from gcnmpi.options.config import Config
 from gcnmpi.options.frames import with_frames
@@ -123,15 +130,20 @@ def start(comm: Comm, source: Source, config: Config, whole_rows: bool = False) 
     if isinstance(scheme, ExchangeOptions):
         transport, replaced = usable(comm, kernel, scheme.transport)
         scheme = dataclasses.replace(scheme, transport=transport)
-    runtime = Runtime(comm, kernel, Phases(), Traffic())
+    runtime, torn = Runtime(comm, kernel, Phases(), Traffic()), None
     if config.train.groups > 1:  # ranks that follow each other, as they do on a node
-        group = comm.rank // ranks_of_group(comm.size, config.train)
-        runtime = dataclasses.replace(runtime, comm=split(comm, group), world=comm)
+        size = ranks_of_group(comm.size, config.train)
+        runtime = dataclasses.replace(runtime, comm=split(comm, comm.rank // size), world=comm)
+        if count := torn_groups(host_names(comm), size):
+            torn = (
+                f"{count} of {config.train.groups} groups have ranks on several hosts: start a "
+                f"multiple of {size} ranks on each"
+            )
     return Opened(
         runtime,
         source,
         dataclasses.replace(config, scheme=scheme),
-        (*misused(source, config, whole_rows), *filter(None, (warning, replaced))),
+        (*misused(source, config, whole_rows), *filter(None, (warning, replaced, torn))),
         () if crowded is None else (crowded,),
     )
 

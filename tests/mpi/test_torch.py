@@ -77,6 +77,13 @@ def test_losses_are_the_same_on_any_number_of_ranks(mpirun, tmp_path):
 
 @needs_torch
 @needs_pyg
+def test_samples_of_a_step_may_be_shared_by_groups_of_ranks(mpirun, tmp_path):
+    done = mpirun(4, "torch_samples.py", EXAMPLES, tmp_path, timeout=200)
+    assert done.stdout.startswith("weather: ")
+
+
+@needs_torch
+@needs_pyg
 @pytest.mark.parametrize("nranks", RANKS)
 def test_modules_agree_with_pyg_on_the_whole_graph(mpirun, tmp_path, data_dir, nranks):
     parts = f"rp-{nranks}" if nranks > 1 else None
