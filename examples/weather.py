@@ -1,15 +1,14 @@
 """Weather on a grid, forecast over a coarser mesh: samples that groups of ranks share.
 
     python examples/weather.py weather.graph --make 12
-    gcn-partition samples weather.graph --states states.npy --split 0.7,0.1,0.2 --name weather
     gcn-partition add weather.graph --model gp -k 2
     mpirun -n 4 python examples/weather.py weather.graph --partition gp-2 --groups 2
 
-The first line makes a globe of 12·24 points with a wind that carries two columns along, and writes
-its states. Encoder, processor and decoder are as in Lam et al. 2023 (GraphCast): arcs lead from
-the points of the grid to a mesh, within the mesh, near and far, and back to the grid. All samples
-of a group lie beside each other, so one message serves them. The lines that one process would not
-have are marked with "# ranks". Making the graph takes PyTorch Geometric.
+The first line makes a globe of 12·24 points with samples of a wind that carries two columns along.
+Encoder, processor and decoder are as in Lam et al. 2023 (GraphCast): arcs lead from the points of
+the grid to a mesh, within the mesh, near and far, and back to the grid. All samples of a group lie
+beside each other, so one message serves them. The lines that one process would not have are marked
+with "# ranks". Making the graph takes PyTorch Geometric.
 """
 
 import argparse
@@ -111,7 +110,7 @@ def train(g, epochs, batch, name="weather"):
 
 
 def make(path, rows, steps=120):
-    """A globe as a graph of two types, and an array of its states beside it."""
+    """A globe as a graph of two types, with samples of it, whose array is returned."""
     from torch_geometric.data import HeteroData
 
     def points(rows):
@@ -139,10 +138,14 @@ def make(path, rows, steps=120):
     random, state, found = np.random.default_rng(1), np.zeros((rows, 2 * rows, 2)), []
     for _ in range(steps):
         carried = np.stack([np.roll(state[..., 0], 1, 1), np.roll(state[..., 1], -1, 1)], -1)
-        state = 0.85 * carried + 0.1 * carried[..., ::-1] + random.normal(size=state.shape)
+        noise = random.normal(size=state.shape)
+        for axis in [0, 1] * rows:  # which makes it smooth
+            noise = (np.roll(noise, 1, axis) + noise + np.roll(noise, -1, axis)) / 3
+        state = 0.85 * carried + 0.1 * carried[..., ::-1] + noise
         found.append(state.reshape(-1, 2))
     states = np.full((steps, graph.n, 2), np.nan, np.float32)
     states[:, : len(grid)] = found  # types follow each other; nothing is known of the mesh
+    graph.add_samples(states, name="weather")
     return states
 
 
@@ -156,7 +159,7 @@ def main():
     parser.add_argument("--batch", type=int, default=8, help="samples of a step")
     args = parser.parse_args()
     if args.make:
-        np.save("states.npy", make(args.graph, args.make))
+        make(args.graph, args.make)
         return
 
     g = gcnmpi.torch.open(args.graph, args.partition, groups=args.groups, **OPTIONS)  # ranks

@@ -30,7 +30,7 @@ RANGES = {"train": [(0, 12), (12, 30)], "val": [(30, 39)], "test": [(39, 40)]}
 
 def prepare(path, states):
     targets = np.random.default_rng(0).standard_normal((*states.shape[:2], 1))
-    write_samples(path, "weather", states, None, RANGES, made="drawn")
+    write_samples(path, "weather", states, None, RANGES, made="drawn", force=True)
     write_samples(path, "targets", states, targets, RANGES, made="drawn")
     n = states.shape[1]
     for k in (2, 3):
