@@ -101,7 +101,7 @@ def facts_of(name: str, path: str, record: RunRecord) -> RunFacts:
 
 
 def leads_of(end: Record, mask: str) -> Leads:
-    """What the last record of a run says of a mask; empty where one state is predicted.
+    """Metrics by lead of a mask in the last record of a run; empty where one state is predicted.
 
     A ValueError if it is not what runs write.
     """
