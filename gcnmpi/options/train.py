@@ -232,6 +232,17 @@ class Batches:
         return bool(SAMPLERS.get(self.sampler).layered)
 
 
+def ranks_of_group(size: int, train: TrainConfig) -> int:
+    """The ranks that hold the graph together, of so many; a UserError if groups do not divide."""
+    groups = train.groups
+    if size % groups:
+        raise UserError(
+            f"train.groups = {groups} does not divide {size} ranks",
+            f"start {groups} ranks for each part of the partition",
+        )
+    return size // groups
+
+
 def batches_of(train: TrainConfig) -> Batches | None:
     """The mini-batches of ``train.batches``; None where all vertices train at once.
 

@@ -34,6 +34,7 @@ from gcnmpi.options.frames import with_frames
 from gcnmpi.options.kernel import KERNELS, resolve
 from gcnmpi.options.scheme import SCHEMES, ExchangeOptions, SchemeConfig
 from gcnmpi.options.task import LinkOptions, SampleOptions
+from gcnmpi.options.train import ranks_of_group
 from gcnmpi.planner.auto import misused, resolved_options
 from gcnmpi.schemes.interface import Entry, Scheme
 from partition.errors import UserError
@@ -90,7 +91,7 @@ def find_source(
     path, per_node = Path(graph), most_ranks_a_node(comm)
 
     def checked() -> tuple[Partition | None, Manifest, Config, SchemeConfig]:
-        size = ranks_of_group(comm.size, config)
+        size = ranks_of_group(comm.size, config.train)
         return _check(path, partition, size, per_node, config, whole_rows)
 
     found, manifest, first, scheme_config = from_root(comm, checked)
@@ -113,17 +114,6 @@ def find_source(
     return Source(stored, found, resolved_direction(stored, config)), config
 
 
-def ranks_of_group(size: int, config: Config) -> int:
-    """The ranks that hold the graph together, of so many; a UserError if groups do not divide."""
-    groups = config.train.groups
-    if size % groups:
-        raise UserError(
-            f"train.groups = {groups} does not divide {size} ranks",
-            f"start {groups} ranks for each part of the partition",
-        )
-    return size // groups
-
-
 def start(comm: Comm, source: Source, config: Config, whole_rows: bool = False) -> Opened:
     """Make the kernel of this rank, and find out what carries its messages.
 
@@ -142,7 +132,7 @@ def start(comm: Comm, source: Source, config: Config, whole_rows: bool = False) 
         scheme = dataclasses.replace(scheme, transport=transport)
     runtime, torn = Runtime(comm, kernel, Phases(), Traffic()), None
     if config.train.groups > 1:  # ranks that follow each other, as they do on a node
-        size = ranks_of_group(comm.size, config)
+        size = ranks_of_group(comm.size, config.train)
         runtime = dataclasses.replace(runtime, comm=split(comm, comm.rank // size), world=comm)
         if count := torn_groups(host_names(comm), size):
             torn = (

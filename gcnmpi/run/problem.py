@@ -31,8 +31,9 @@ from gcnmpi.nn.tasks.interface import Targets, Task
 from gcnmpi.options.config import Config
 from gcnmpi.options.frames import ends
 from gcnmpi.options.task import TASKS, SampleOptions, outputs, samples_of_step
+from gcnmpi.options.train import ranks_of_group
 from gcnmpi.run.captured import resolved_graph
-from gcnmpi.run.opening import Opened, find_source, load_matrix, ranks_of_group, start
+from gcnmpi.run.opening import Opened, find_source, load_matrix, start
 from gcnmpi.run.own_rows import (
     Load,
     check_finite,
@@ -111,7 +112,7 @@ def open_problem(
         network = network_of(
             config.model, *widths, manifest.arc_features, config.task, manifest.schema
         )
-        size = ranks_of_group(comm.size, config)
+        size = ranks_of_group(comm.size, config.train)
         program, demand = program_on(network, source, config, size, trains)
         if trains:
             program_of_batches(config, source.stored, network, program)
