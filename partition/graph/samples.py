@@ -18,10 +18,11 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import itertools
+import operator
 import os
 import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Annotated, Protocol
 
@@ -48,7 +49,7 @@ AGAIN = "make the samples again with gcn-partition samples --force"
 FILES = ("states", "targets", "moments")
 _AT_ONCE = 1 << 24  # bytes that are looked at at once
 
-Ranges = Sequence[tuple[int, int]]
+Ranges = Sequence[Sequence[int]]
 
 
 class Steps(Protocol):
@@ -98,9 +99,9 @@ class SampleSet:
     id: str
     made: str
     ranges: Mapping[str, list[tuple[int, int]]]
-    states: np.ndarray
-    targets: np.ndarray | None
-    moments: np.ndarray
+    states: np.ndarray = field(repr=False)
+    targets: np.ndarray | None = field(repr=False)
+    moments: np.ndarray = field(repr=False)
 
     @property
     def steps(self) -> int:
@@ -200,8 +201,9 @@ def write_samples(
     folder, n = _folder(path, name), read_manifest(path).n
     of_kinds = {"states": states} | ({} if targets is None else {"targets": targets})
     for kind, array in of_kinds.items():
-        _check_shape(kind, array.shape, n, states.shape[0])
-    _check_ranges(ranges, states.shape[0])
+        _check_array(kind, array, n, states.shape[:1])
+    described = _described(ranges)
+    _check_ranges(described, states.shape[0])
     with writing_inside(path, KIND, f"gcn-partition samples {name}"):
         if folder.exists() and not force:
             raise UserError(
@@ -216,9 +218,13 @@ def write_samples(
                 moments.append(found)
                 digests.append(digest)
             joined = np.concatenate(moments, axis=2)
+            if not any(joined[0, a:b].any() for a, b in described["train"]):
+                raise UserError(
+                    "nothing is known in the steps to train on: all numbers are NaN",
+                    "give other ranges of steps, such as --train 0:300",
+                )
             with atomic_file(temporary / "moments.npy") as file:
                 np.save(file, joined, allow_pickle=False)
-            described = {mask: [[*one] for one in some] for mask, some in ranges.items()}
             facts = _Description(
                 name, n, _id_of(digests, described), made, described, states.shape[0],
                 states.shape[2], 0 if targets is None else targets.shape[2],
@@ -312,6 +318,15 @@ def keep_samples(old: Path, new: Path, n: int) -> list[str]:
     return left
 
 
+def with_columns(array: np.ndarray) -> np.ndarray:
+    """An array of steps; of two axes, the last one is that of the only column.
+
+    >>> with_columns(np.zeros((5, 3))).shape
+    (5, 3, 1)
+    """
+    return array[..., np.newaxis] if array.ndim == 2 else array
+
+
 def shares_of_steps(steps: int, shares: Sequence[float]) -> dict[str, list[tuple[int, int]]]:
     """The first steps to train on, the next ones to validate on, the rest to test on.
 
@@ -330,7 +345,8 @@ def _written(
     file: Path, kind: str, array: Steps, link: Path | None, report: Callable[[int], None]
 ) -> tuple[np.ndarray, str]:
     """Write an array, or give its file a second name; returns what :func:`_scanned` does."""
-    if link is not None and array.dtype == _stored(array.dtype):
+    in_order = isinstance(array, np.ndarray) and array.flags.c_contiguous
+    if link is not None and in_order and array.dtype == _stored(array.dtype):
         with contextlib.suppress(OSError):  # of another file system: a copy
             os.link(link.resolve(), file)
             return _scanned(kind, array, lambda piece: None, report)
@@ -341,7 +357,9 @@ def _written(
 
 
 def _stored(dtype: np.dtype) -> np.dtype:
-    return dtype if dtype.kind == "f" else np.dtype(np.float32)
+    if dtype.kind != "f":
+        return np.dtype(np.float32)
+    return dtype if dtype.itemsize <= 8 else np.dtype(np.float64)
 
 
 def _scanned(
@@ -400,12 +418,35 @@ def _id_of(digests: Sequence[str], ranges: Mapping[str, list[list[int]]]) -> str
     return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
 
 
-def _check_shape(kind: str, shape: tuple[int, ...], n: int, steps: int) -> None:
-    if len(shape) != 3 or shape[1] != n or shape[0] != steps or 0 in (shape[0], shape[2]):
-        wanted = f"(steps, {n}, columns)" if kind == "states" else f"({steps}, {n}, columns)"
+def _described(ranges: Mapping[str, Ranges]) -> dict[str, list[list[int]]]:
+    """Ranges as lists of whole numbers; a UserError if they are something else."""
+    try:
+        found = {
+            mask: [[operator.index(a), operator.index(b)] for a, b in some]
+            for mask, some in ranges.items()
+        }
+    except (TypeError, ValueError):
+        raise UserError(
+            f"ranges are lists of (start, stop), not {str(ranges)[:80]}",
+            "such as train: [(0, 300)]",
+        ) from None
+    for mask in found:
+        if mask not in MASKS:
+            raise unknown_name("mask of ranges", mask, MASKS)
+    return found
+
+
+def _check_array(kind: str, array: Steps, n: int, steps: tuple[int, ...]) -> None:
+    shape = array.shape
+    if np.dtype(array.dtype).kind not in "fiu":
+        raise UserError(f"{kind} are {array.dtype}, no numbers", "floating-point or whole numbers")
+    if len(shape) != 3 or shape[1] != n or shape[:1] != steps or 0 in (shape[0], shape[2]):
+        first = "steps" if kind == "states" else steps[0]
+        wanted = f"({first}, {n}, columns)"
         raise UserError(
             f"{kind} are of shape {tuple(shape)}, not {wanted}",
-            "the first axis is time, the second one the vertices of the graph in its order",
+            "the first axis is time, the second one the vertices of the graph in its order; runs "
+            "of a simulation follow each other, each with a range of steps",
         )
 
 
@@ -420,7 +461,8 @@ def _check_ranges(ranges: Mapping[str, Ranges], steps: int) -> None:
             )
     for (_, stop, mask), (start, _, other) in itertools.pairwise(every):
         if start < stop:
-            raise UserError(f"step {start} is in {mask} and in {other}, or twice in one")
+            where = f"twice in {mask}" if mask == other else f"in {mask} and in {other}"
+            raise UserError(f"step {start} is {where}", "ranges of steps have none in common")
     if not ranges.get("train"):
         raise UserError("there is no step to train on", "such as --train 0:300")
 
