@@ -19,7 +19,15 @@ from gcnmpi.layout.loading import Readable, check_content, load_sparse
 from gcnmpi.layout.place import Place, Space
 from gcnmpi.layout.runtime import Runtime, Source
 from gcnmpi.mpi.comm import Comm, agreed
-from gcnmpi.mpi.reduction import NCCL, DeviceSum, HostSum, NoSum, joined, usable_reduction
+from gcnmpi.mpi.reduction import (
+    NCCL,
+    DeviceSum,
+    HostSum,
+    NoSum,
+    joined,
+    reduce_over_ranks,
+    usable_reduction,
+)
 from gcnmpi.nn.compile.on_scheme import of_steps, program_of_batches, program_on
 from gcnmpi.nn.describe import graph_of, network_of
 from gcnmpi.nn.model import PASSES, Model
@@ -130,7 +138,11 @@ def open_problem(
         with runtime.phases.as_one("load"):
             summation = joined(comm, runtime.kernel, lambda network: network.Summation)
             runtime = dataclasses.replace(runtime, summation=summation)
-    scheme = load_matrix(runtime, source, config, demand)
+    # Each group has all of M: what a scheme sums over ranks, it sums over those of its group.
+    of_group = dataclasses.replace(runtime, world=None)
+    if runtime.world is not None:
+        of_group = dataclasses.replace(of_group, summation=None)
+    scheme = load_matrix(of_group, source, config, demand)
     if isinstance(config.task, SampleOptions):
         scheme = stacked(runtime, scheme, config, manifest.n)
     warnings = (*opened.warnings, *found)
@@ -290,4 +302,9 @@ def make_sum(problem: Problem, count: int) -> HostSum | DeviceSum | NoSum:
         return NoSum()
     if runtime.summation is not None:
         return DeviceSum(size, runtime.summation, runtime.phases, runtime.traffic, count)
-    return HostSum(problem.scheme.reduce, runtime.kernel, count)
+    return HostSum(partial(_reduce, runtime), runtime.kernel, count)
+
+
+def _reduce(runtime: Runtime, contributions: np.ndarray) -> None:
+    """Sum a flat float64 array of the host over the ranks of all groups, in place."""
+    reduce_over_ranks(runtime.everyone, contributions, runtime.phases, runtime.traffic)
