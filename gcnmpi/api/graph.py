@@ -22,14 +22,9 @@ from partition.graph import store
 from partition.graph.arc_data import ArcData
 from partition.graph.manifest import Manifest, Partition
 from partition.graph.pairs import member
-from partition.graph.samples import (
-    SampleSet,
-    read_samples,
-    shares_of_steps,
-    with_columns,
-    write_samples,
-)
+from partition.graph.samples import SampleSet, read_samples, write_samples
 from partition.graph.sparse_rows import SparseRows
+from partition.graph.step_ranges import shares_of_steps, with_columns
 from partition.graph.store import StoredGraph
 
 if TYPE_CHECKING:

@@ -13,7 +13,8 @@ from partition.graph import store
 from partition.graph.folders import check_stored_name
 from partition.graph.graph import MASKS
 from partition.graph.link_files import has_pairs
-from partition.graph.samples import KIND, shares_of_steps, write_samples
+from partition.graph.samples import KIND, write_samples
+from partition.graph.step_ranges import shares_of_steps
 from partition.importing.steps import open_steps
 from partition.reporting import named
 from partition.reporting.describe import describe_samples

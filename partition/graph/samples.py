@@ -17,8 +17,6 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
-import itertools
-import operator
 import os
 import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -39,6 +37,7 @@ from partition.graph.manifest import (
     read_json,
     read_manifest,
 )
+from partition.graph.step_ranges import Ranges, check_ranges, described_ranges
 from partition.locks import folder_inside
 from partition.records import atomic_file, atomic_folder, temporary_name
 
@@ -48,8 +47,6 @@ KIND = "samples"
 AGAIN = "make the samples again with gcn-partition samples --force"
 FILES = ("states", "targets", "moments")
 _AT_ONCE = 1 << 24  # bytes that are looked at at once
-
-Ranges = Sequence[Sequence[int]]
 
 
 class Steps(Protocol):
@@ -202,8 +199,8 @@ def write_samples(
     of_kinds = {"states": states} | ({} if targets is None else {"targets": targets})
     for kind, array in of_kinds.items():
         _check_array(kind, array, n, states.shape[:1])
-    described = _described(ranges)
-    _check_ranges(described, states.shape[0])
+    described = described_ranges(ranges)
+    check_ranges(described, states.shape[0])
     with writing_inside(path, KIND, f"gcn-partition samples {name}"):
         if folder.exists() and not force:
             raise UserError(
@@ -270,7 +267,7 @@ def read_samples(path: str | os.PathLike[str], name: str, *, check: bool = False
     moments = map_array(folder / "moments.npy", (3, facts.steps, columns), "f", again=AGAIN)
     ranges = {mask: [(a, b) for a, b in some] for mask, some in facts.ranges.items()}
     try:
-        _check_ranges(ranges, facts.steps)
+        check_ranges(ranges, facts.steps)
     except UserError as error:
         raise UserError(f"{folder} is damaged: {error.message}", AGAIN) from None
     found = SampleSet(
@@ -316,29 +313,6 @@ def keep_samples(old: Path, new: Path, n: int) -> list[str]:
             continue
         shutil.copytree(_folder(old, name), _folder(new, name), copy_function=linked)
     return left
-
-
-def with_columns(array: np.ndarray) -> np.ndarray:
-    """An array of steps; of two axes, the last one is that of the only column.
-
-    >>> with_columns(np.zeros((5, 3))).shape
-    (5, 3, 1)
-    """
-    return array[..., np.newaxis] if array.ndim == 2 else array
-
-
-def shares_of_steps(steps: int, shares: Sequence[float]) -> dict[str, list[tuple[int, int]]]:
-    """The first steps to train on, the next ones to validate on, the rest to test on.
-
-    >>> shares_of_steps(10, (0.7, 0.1, 0.2))
-    {'train': [(0, 7)], 'val': [(7, 8)], 'test': [(8, 10)]}
-    """
-    if len(shares) != len(MASKS) or min(shares) < 0 or abs(sum(shares) - 1) > 1e-6:
-        raise UserError("--split takes three shares that add up to 1", "such as 0.7,0.1,0.2")
-    borders = [round(steps * sum(shares[:i])) for i in range(len(MASKS) + 1)]
-    borders[-1] = steps
-    pairs = zip(MASKS, borders[:-1], borders[1:], strict=True)
-    return {mask: [(a, b)] for mask, a, b in pairs if b > a}
 
 
 def _written(
@@ -418,24 +392,6 @@ def _id_of(digests: Sequence[str], ranges: Mapping[str, list[list[int]]]) -> str
     return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
 
 
-def _described(ranges: Mapping[str, Ranges]) -> dict[str, list[list[int]]]:
-    """Ranges as lists of whole numbers; a UserError if they are something else."""
-    try:
-        found = {
-            mask: [[operator.index(a), operator.index(b)] for a, b in some]
-            for mask, some in ranges.items()
-        }
-    except (TypeError, ValueError):
-        raise UserError(
-            f"ranges are lists of (start, stop), not {str(ranges)[:80]}",
-            "such as train: [(0, 300)]",
-        ) from None
-    for mask in found:
-        if mask not in MASKS:
-            raise unknown_name("mask of ranges", mask, MASKS)
-    return found
-
-
 def _check_array(kind: str, array: Steps, n: int, steps: tuple[int, ...]) -> None:
     shape = array.shape
     if np.dtype(array.dtype).kind not in "fiu":
@@ -448,23 +404,6 @@ def _check_array(kind: str, array: Steps, n: int, steps: tuple[int, ...]) -> Non
             "the first axis is time, the second one the vertices of the graph in its order; runs "
             "of a simulation follow each other, each with a range of steps",
         )
-
-
-def _check_ranges(ranges: Mapping[str, Ranges], steps: int) -> None:
-    """A UserError unless ranges are within the steps, and no step is in two."""
-    every = sorted((a, b, mask) for mask, some in ranges.items() for a, b in some)
-    for start, stop, mask in every:
-        if not 0 <= start < stop <= steps:
-            raise UserError(
-                f"the range {start}:{stop} of {mask} is not within the {steps} steps",
-                "START:STOP are numbers of steps from 0, STOP not among them",
-            )
-    for (_, stop, mask), (start, _, other) in itertools.pairwise(every):
-        if start < stop:
-            where = f"twice in {mask}" if mask == other else f"in {mask} and in {other}"
-            raise UserError(f"step {start} is {where}", "ranges of steps have none in common")
-    if not ranges.get("train"):
-        raise UserError("there is no step to train on", "such as --train 0:300")
 
 
 def _description(file: Path) -> _Description:

@@ -8,7 +8,8 @@ import gcnmpi
 from partition.cli.main import cli
 from partition.errors import UserError
 from partition.graph.graph import Graph
-from partition.graph.samples import list_samples, read_samples, with_columns
+from partition.graph.samples import list_samples, read_samples
+from partition.graph.step_ranges import with_columns
 from partition.graph.store import write_graph
 
 N, STEPS = 5, 20
