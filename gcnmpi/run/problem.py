@@ -18,7 +18,7 @@ from gcnmpi.layout.entries import OF_RELATIONS, TYPE, UNKNOWN, WHOLE_TYPE
 from gcnmpi.layout.loading import Readable, check_content, load_sparse
 from gcnmpi.layout.place import Place, Space
 from gcnmpi.layout.runtime import Runtime, Source
-from gcnmpi.mpi.comm import Comm, agreed
+from gcnmpi.mpi.comm import Comm, agreed, told_to
 from gcnmpi.mpi.reduction import NCCL, DeviceSum, HostSum, NoSum, joined, usable_reduction
 from gcnmpi.nn.compile.on_scheme import of_steps, program_of_batches, program_on
 from gcnmpi.nn.describe import graph_of, network_of
@@ -129,7 +129,8 @@ def open_problem(
         with runtime.phases.as_one("load"):
             summation = joined(comm, runtime.kernel, lambda network: network.Summation)
             runtime = dataclasses.replace(runtime, summation=summation)
-    scheme = load_matrix(runtime, source, config, demand)
+    with told_to(runtime.everyone, runtime.comm):
+        scheme = load_matrix(runtime, source, config, demand)
     if isinstance(config.task, SampleOptions):
         scheme = stacked(runtime, scheme, config, manifest.n)
     warnings = (*opened.warnings, *found)
