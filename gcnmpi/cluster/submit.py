@@ -28,6 +28,7 @@ from gcnmpi.mpi.watch import EXIT_REQUEUE
 from gcnmpi.options.config import load_config
 from gcnmpi.options.outputs import RUN_VARIABLE
 from gcnmpi.options.scheme import SCHEMES
+from gcnmpi.options.train import ranks_of_group
 from partition.backends.catalogue import AUTO, check_model
 from partition.errors import UserError, installing
 from partition.graph.pairs import member
@@ -90,21 +91,23 @@ def check(request: Request) -> int:
         _check_script(request)
     config = load_config(request.config_file, request.settings)
     stored = None if request.graph is None else open_graph(request.graph, check=False)
-    k = _parts(request)
-    ranks = request.ranks or request.nodes * request.gpus or k
+    k, groups = _parts(request), config.train.groups
+    ranks = request.ranks or request.nodes * request.gpus or (k and k * groups)
     if ranks is None:
         raise _unknown_ranks(request)
     if stored is None:  # the script opens it
         return ranks
-    needed = SCHEMES.get(config.scheme.name).parts(config.scheme, ranks)
+    each = ranks_of_group(ranks, config.train)
+    needed = SCHEMES.get(config.scheme.name).parts(config.scheme, each)
     if k != needed and (k is not None or needed > 1):
+        where = f"{ranks} ranks" + (f" in {groups} groups" if groups > 1 else "")
         raise UserError(
-            f"scheme {config.scheme.name!r} on {ranks} ranks needs a partition into {needed} "
+            f"scheme {config.scheme.name!r} on {where} needs a partition into {needed} "
             f"parts, not {k or 'none'}",
             f"--partition hp-{needed}; it is made if the graph has none of that name",
         )
-    if ranks > stored.manifest.n:
-        raise UserError(f"{ranks} ranks for {stored.manifest.n} vertices: use fewer")
+    if each > stored.manifest.n:
+        raise UserError(f"{each} ranks for {stored.manifest.n} vertices: use fewer")
     if _is_missing(request):
         check_model(_model(request.partition)[0])
     return ranks

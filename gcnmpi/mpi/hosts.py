@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import time
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 
@@ -58,6 +59,17 @@ def node_around(comm: Comm) -> Node:
 def host_names(comm: Comm) -> list[str]:
     """Host name of every rank."""
     return comm.allgather(host_name())
+
+
+def torn_groups(hosts: Sequence[str], size: int) -> int:
+    """How many groups of ``size`` ranks lie on several hosts, of which one has room for it.
+
+    >>> torn_groups(["a", "a", "a", "b", "b", "b"], 2)
+    1
+    """
+    counts = Counter(hosts)
+    groups = (set(hosts[start : start + size]) for start in range(0, len(hosts), size))
+    return sum(len(on) > 1 and size <= max(counts[host] for host in on) for on in groups)
 
 
 def slurm_job() -> str | None:

@@ -171,6 +171,11 @@ class TrainConfig(
         "mini-batches, docs/mini-batches.md: sampler,size[,fanouts]; empty: all vertices at once",
         example="neighbor,1024,10,5",
     )
+    step_batches: int = key(
+        1,
+        "mini-batches of a step, whose gradients are averaged; train.groups divide them among them",
+        low=1, below=2**20,
+    )  # fmt: skip
     fanouts: str = key(
         "",
         "fan-outs of relations where they are not those of train.batches: name=numbers; name=…",
@@ -195,7 +200,7 @@ class TrainConfig(
     )
     groups: int = key(
         1,
-        "groups of ranks: each has the graph, and its share of the samples of a step",
+        "groups of ranks: each has the graph, and its share of the samples or batches of a step",
         low=1, below=2**20,
     )  # fmt: skip
     eval_every: int = key(1, "epochs between evaluations; 0: none", low=0)
@@ -230,6 +235,17 @@ class Batches:
     def layered(self) -> bool:
         """Whether seeds are drawn, among the training vertices."""
         return bool(SAMPLERS.get(self.sampler).layered)
+
+
+def ranks_of_group(size: int, train: TrainConfig) -> int:
+    """The ranks that hold the graph together, of so many; a UserError if groups do not divide."""
+    groups = train.groups
+    if size % groups:
+        raise UserError(
+            f"train.groups = {groups} does not divide {size} ranks",
+            f"start {groups} ranks for each part of the partition",
+        )
+    return size // groups
 
 
 def batches_of(train: TrainConfig) -> Batches | None:
@@ -283,6 +299,11 @@ def check_train(train: TrainConfig) -> None:
         raise UserError(
             "train.cache_mb: rows are kept for mini-batches",
             "set train.batches, such as neighbor,1024,10,5, or leave train.cache_mb out",
+        )
+    if batches is None and train.step_batches > 1:
+        raise UserError(
+            "train.step_batches: there are no mini-batches",
+            "set train.batches, such as vertex,1024, or leave train.step_batches out",
         )
     if train.fanouts and (batches is None or not batches.layered):
         raise UserError(

@@ -21,6 +21,7 @@ from gcnmpi.report.groups import (
     fact,
     spread,
 )
+from gcnmpi.report.leads import lead_figures
 from gcnmpi.report.pairs import counts_of, how_scored, label_of, learns_pairs
 from gcnmpi.report.run_curves import Entry, by_run, curves, entries_of
 from gcnmpi.report.run_facts import COMPUTING, RunFacts, total
@@ -58,6 +59,7 @@ def write_report(path: str | os.PathLike, runs: Sequence[RunFacts]) -> None:
 def report_figures(runs: Sequence[RunFacts]) -> Iterator[Figure]:
     """Every figure of such a page, the curves of each run in one."""
     yield from curves(runs)
+    yield from lead_figures(runs)
     if len(runs) > 1:
         yield from by_run(runs)
     for place, run in enumerate(runs[:DETAILED]):
@@ -73,8 +75,9 @@ def _comparison(runs: Sequence[RunFacts]) -> Section:
     tables = [_means(entries)] if grouped else []
     tables.append(_runs(runs, entries, marked=not grouped))
     return Section(
-        "comparison", "Comparison", text, figures=[*curves(runs), *by_run(runs)], tables=tables
-    )
+        "comparison", "Comparison", text, tables=tables,
+        figures=[*curves(runs), *lead_figures(runs), *by_run(runs)],
+    )  # fmt: skip
 
 
 def _means(entries: Sequence[Entry]) -> Table:
@@ -188,7 +191,7 @@ def _sections(run: RunFacts, key: str, group: str) -> Iterator[Section]:
         notes.insert(0, f"The run has not finished: epoch {run.epochs[-1]['epoch']} of {of}.")
     yield Section(key + "overview", "Overview", _what(run) if group else "", _overview(run),
                   notes=notes, group=group)  # fmt: skip
-    training = curves([run], key)
+    training = [*curves([run], key), *lead_figures([run], key)]
     yield Section(key + "training", "Training", figures=training, group=group)
     timed = time_figures(run, key)
     tables = [] if run.phases else list(_phase_table(run.end))

@@ -10,7 +10,9 @@ from gcnmpi.report.groups import Record
 from partition.errors import shown
 
 NAMES = 3  # sets of pairs that are named
-_LABELS = {"auc": "AUC", "ap": "average precision", "mrr": "MRR"}
+_LABELS = {
+    "auc": "AUC", "ap": "average precision", "mrr": "MRR", "rmse": "RMSE", "mae": "MAE", "r2": "R²",
+}  # fmt: skip
 
 
 def label_of(metric: str) -> str:

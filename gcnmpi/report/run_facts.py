@@ -11,6 +11,7 @@ from gcnmpi.core.timing import EPOCH_PHASES
 from gcnmpi.report.groups import Record, further_metrics
 from gcnmpi.run.record import RunRecord, metric_of
 from partition.errors import UserError, shown
+from partition.graph.links import HELD_OUT
 
 WAITING = ("wait", "reduce")  # for other ranks, or the network
 BESIDE = ("eval", "checkpoint")  # not part of an epoch
@@ -25,6 +26,10 @@ PHASE_NAMES = {
     "other": "other", "pack": "packing", "wait": "waiting for rows", "reduce": "reduction",
     "eval": "evaluation", "checkpoint": "checkpoints", "sample": "sampling",
 }  # fmt: skip
+
+
+Leads = Mapping[str, Sequence[float | None]]
+"""For each metric, its values at the leads from 1 on."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -62,6 +67,7 @@ class RunFacts:
     entries: np.ndarray | None  # multiplied
     peak: np.ndarray | None  # bytes of memory
     forecast: float | None  # bytes of memory of the rank that needs most
+    leads: Mapping[str, Leads]  # of "val" and "test", on samples
 
     def curve(self, key: str) -> tuple[list[int], list[float | None]]:
         """Epochs, and their values of a field."""
@@ -92,6 +98,23 @@ def facts_of(name: str, path: str, record: RunRecord) -> RunFacts:
         return _facts_of(name, record)
     except _WRONG as error:
         raise UserError(f"{path} is damaged: {shown(str(error))}") from error
+
+
+def leads_of(end: Record, mask: str) -> Leads:
+    """Metrics by lead of a mask in the last record of a run; empty where one state is predicted.
+
+    A ValueError if it is not what runs write.
+    """
+    every = end.get("leads", {})
+    found = every.get(mask, {}) if isinstance(every, Mapping) else None
+    if not isinstance(found, Mapping):
+        raise ValueError(f"leads is {str(every)[:80]}")
+    for values in found.values():
+        if not isinstance(values, list) or not all(
+            value is None or type(value) in (int, float) for value in values
+        ):
+            raise ValueError(f"leads has {str(values)[:80]}, not one number a lead")
+    return {str(metric): values for metric, values in found.items() if len(values) > 1}
 
 
 _WRONG = (AttributeError, IndexError, KeyError, OverflowError, TypeError, ValueError)
@@ -144,6 +167,7 @@ def _facts_of(name: str, record: RunRecord) -> RunFacts:
         entries=_numbers(ranks, "entries", size),
         peak=_numbers(end, "peak_memory_bytes", size),
         forecast=float(forecast) if forecast else None,
+        leads={mask: leads_of(end, mask) for mask in HELD_OUT},
     )
 
 

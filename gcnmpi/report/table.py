@@ -23,8 +23,9 @@ from gcnmpi.report.groups import (
     short_names,
     spread,
 )
+from gcnmpi.report.leads import print_leads
 from gcnmpi.report.pairs import label_of, told_pairs
-from gcnmpi.report.run_facts import facts_of
+from gcnmpi.report.run_facts import facts_of, leads_of
 from gcnmpi.run.record import RECORD, RunRecord, metric_of, read_run
 from partition.charts.paper import (
     COLOURS,
@@ -102,6 +103,7 @@ def print_runs(
             writer.writerow({k: as_text(v) if isinstance(v, list) else v for k, v in row.items()})
     else:
         _print_table(names, rows, starts)
+        print_leads(names, starts, [record.end or {} for _, _, record in found])
     if plot is not None:
         epochs = [record.epochs for _, _, record in found]
         metrics = list(dict.fromkeys(row["metric"] for row in rows))
@@ -234,6 +236,11 @@ def _row(run: Path, record: RunRecord) -> dict[str, Any]:
                 f"best_{mask}_{other}": best.get(f"{mask}_{other}")
                 for other in further_metrics(record.start)
                 for mask in ("val", "test")
+            },
+            **{
+                f"{mask}_{other}_by_lead": values
+                for mask in ("val", "test")
+                for other, values in leads_of(end, mask).items()
             },
         }
     except KeyError as error:

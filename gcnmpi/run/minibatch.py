@@ -10,12 +10,13 @@ from typing import Any, Protocol, TypeVar, cast
 
 import numpy as np
 
+from gcnmpi.core.arrays import Number
 from gcnmpi.core.volume import NOTHING, Volume
 from gcnmpi.kernels.interface.kernel import Array
 from gcnmpi.layout.place import Place
 from gcnmpi.mpi.ahead import InTurn, Work, done_now
-from gcnmpi.mpi.comm import Comm, Request, agreed
-from gcnmpi.mpi.reduction import start_sum
+from gcnmpi.mpi.comm import Comm, Request, agreed, maximum, split
+from gcnmpi.mpi.reduction import reduce_over_ranks, start_sum
 from gcnmpi.nn.compile.on_scheme import batched, hops_of, told_apart
 from gcnmpi.nn.model import Passes
 from gcnmpi.nn.program import products
@@ -135,6 +136,10 @@ class BatchStep(BatchedStep):
         self._kept: KeptRows | None = None
         if config.train.cache_mb:
             self._keep_rows()
+        self._of_step, groups = config.train.step_batches, config.train.groups
+        flat = self.model.gradients.flat
+        self._total = problem.runtime.kernel.zeros(len(flat) if self._of_step > 1 else 0)
+        self._across = split(problem.runtime.everyone, comm.rank) if groups > 1 else None
         kernel, wanted = problem.runtime.kernel, config.train.draw_ahead
         self._in_turn: InTurn[Drawn] = InTurn(threads_ahead(comm, kernel, wanted))
 
@@ -179,21 +184,63 @@ class BatchStep(BatchedStep):
 
     @property
     def batches(self) -> int:
-        """As many as the sampler draws in an epoch."""
-        return self.sampler.batches
+        """Steps of an epoch: as many as the sampler draws, unless a step has several."""
+        return -(-self.sampler.batches // self._of_step)
 
     def _batch(
         self, epoch: int, batch: int, lr: float, interrupt: Callable[[], bool]
     ) -> tuple[float, bool]:
+        if self._of_step > 1:
+            return self._several(epoch, batch, lr, interrupt)
         drawn, facts = self._drawn(epoch, batch, interrupt)
-        self._counted["batches"] += 1
-        if self._kept is not None:
-            rows = self._batches.rows(drawn, INPUTS)
-            self._counted["kept_rows_read"] += len(rows) - self._own(rows)
-        self._counted.update(self._batches.counted(drawn))
-        number = (epoch - 1) * self.batches + batch + 1
-        loss = facts.share * self._update_by(drawn, facts, number, lr) if facts.share else 0.0
-        return loss, facts.interrupted
+        if not facts.share:
+            return 0.0, facts.interrupted
+        loss, flat = self._gradient(drawn, facts, epoch, batch), self.model.gradients.flat
+        loss = float(self._sum(loss, flat[self.model.gradients.shared]))
+        self._update(flat, lr)
+        return facts.share * loss, facts.interrupted
+
+    def _several(
+        self, epoch: int, step: int, lr: float, interrupt: Callable[[], bool]
+    ) -> tuple[float, bool]:
+        """One update by the mean of the gradients of several batches, of which groups have some."""
+        flat, shared, first = (
+            self.model.gradients.flat,
+            self.model.gradients.shared,
+            step * self._of_step,
+        )
+        last = min(first + self._of_step, self.sampler.batches)
+        loss, interrupted, total = 0.0, False, self._total
+        total.fill(0)
+        for batch in self._mine(first):
+            drawn, facts = self._drawn(epoch, batch, interrupt)
+            interrupted |= facts.interrupted
+            if facts.share:
+                loss += facts.share * float(self._gradient(drawn, facts, epoch, batch))
+                total += flat * (1 / (last - first))
+        self._problem.runtime.kernel.copy(total.reshape(1, -1), flat.reshape(1, -1))
+        if self._across is not None and shared.start:  # pieces of weights that schemes cut
+            self._sum_pieces(flat[: shared.start])
+        loss = float(self._sum(loss, flat[shared]))
+        self._update(flat, lr)
+        if self._across is not None:
+            interrupted = maximum(self._problem.runtime.everyone, interrupted) > 0
+        return loss, interrupted
+
+    def _mine(self, first: int) -> range:
+        """The batches of a step, of which this is the first one, that this group computes."""
+        runtime, each = self._problem.runtime, self._of_step // self._problem.config.train.groups
+        start = first + each * (runtime.everyone.rank // runtime.comm.size)
+        return range(start, max(start, min(start + each, self.sampler.batches)))
+
+    def _sum_pieces(self, pieces: Array) -> None:
+        """Sum pieces that ranks of one place in each group have, in place."""
+        runtime = self._problem.runtime
+        assert self._across is not None
+        on_host = runtime.kernel.to_host(pieces).astype(np.float64)
+        reduce_over_ranks(self._across, on_host, runtime.phases, runtime.traffic)
+        summed = runtime.kernel.from_host(on_host.reshape(1, -1).astype(runtime.kernel.dtype))
+        runtime.kernel.copy(summed, pieces.reshape(1, -1))
 
     def _wait(self) -> None:
         self._in_turn.end()
@@ -201,11 +248,24 @@ class BatchStep(BatchedStep):
     def _drawn(self, epoch: int, batch: int, interrupt: Callable[[], bool]) -> Drawn:
         """A batch, which may have been drawn ahead; the next one of the epoch is begun."""
         work = partial(self._drawing, epoch, batch, interrupt)
-        following = None
-        if batch + 1 < self.sampler.batches:
-            following = partial(self._drawing, epoch, batch + 1, interrupt)
+        then, following = self._after(batch), None
+        if then < self.sampler.batches:
+            following = partial(self._drawing, epoch, then, interrupt)
         with self._problem.runtime.phases("sample"):
-            return self._in_turn.take(work, following)
+            drawn, facts = self._in_turn.take(work, following)
+        self._counted["batches"] += 1
+        if self._kept is not None:
+            rows = self._batches.rows(drawn, INPUTS)
+            self._counted["kept_rows_read"] += len(rows) - self._own(rows)
+        self._counted.update(self._batches.counted(drawn))
+        return drawn, facts
+
+    def _after(self, batch: int) -> int:
+        """The batch that this group computes after another one."""
+        first = batch // self._of_step * self._of_step
+        if batch + 1 in self._mine(first):
+            return batch + 1
+        return next(iter(self._mine(first + self._of_step)), self.sampler.batches)
 
     def _proceed(self) -> None:
         """With the batch that is drawn ahead, which is also ``sample`` in the record."""
@@ -238,8 +298,9 @@ class BatchStep(BatchedStep):
         found = Targets(labels, {"train": mask}, {"train": divisor})
         return drawn, _Facts(found, counts[2:], share if known else 0.0, interrupted)
 
-    def _update_by(self, drawn: Any, facts: _Facts, number: int, lr: float) -> float:
-        """One update; returns the loss of the batch."""
+    def _gradient(self, drawn: Any, facts: _Facts, epoch: int, batch: int) -> Number:
+        """The gradient of a batch; returns this rank's share of its loss."""
+        number = (epoch - 1) * self.sampler.batches + batch + 1
         problem, model, kernel = self._problem, self.model, self._problem.runtime.kernel
         program, features = self._program, self._features_of(drawn)
         scheme = self._batches.scheme(drawn, facts.sums)
@@ -256,12 +317,9 @@ class BatchStep(BatchedStep):
         with problem.runtime.phases("loss"):
             loss = found(logits, passes.output_grad)
         passes.backward(number)
-        flat = model.gradients.flat
-        loss = self._sum(loss, flat[model.gradients.shared])
-        self._update(flat, lr)
         for product in self._products(scheme, found):
             self._predicted += scheme.volume(*product)
-        return float(loss)
+        return loss
 
     def _products(self, scheme: Scheme, loss: Loss) -> Sequence[Product]:
         """The products and row operations of a batch that move something."""

@@ -20,13 +20,21 @@ from gcnmpi.halo.transports import usable
 from gcnmpi.kernels.interface.kernel import Kernel
 from gcnmpi.layout.runtime import Demand, Runtime, Source, resolved_direction
 from gcnmpi.mpi.comm import Comm, agreed, from_root, maximum, sees_devices, split
-from gcnmpi.mpi.hosts import crowded_node, most_ranks_a_node, node_around, share_of_cores
+from gcnmpi.mpi.hosts import (
+    crowded_node,
+    host_names,
+    most_ranks_a_node,
+    node_around,
+    share_of_cores,
+    torn_groups,
+)
 from gcnmpi.nn.tasks.links import with_relations
 from gcnmpi.options.config import Config
 from gcnmpi.options.frames import with_frames
 from gcnmpi.options.kernel import KERNELS, resolve
 from gcnmpi.options.scheme import SCHEMES, ExchangeOptions, SchemeConfig
 from gcnmpi.options.task import LinkOptions, SampleOptions
+from gcnmpi.options.train import ranks_of_group
 from gcnmpi.planner.auto import misused, resolved_options
 from gcnmpi.schemes.interface import Entry, Scheme
 from partition.errors import UserError
@@ -83,7 +91,7 @@ def find_source(
     path, per_node = Path(graph), most_ranks_a_node(comm)
 
     def checked() -> tuple[Partition | None, Manifest, Config, SchemeConfig]:
-        size = ranks_of_group(comm.size, config)
+        size = ranks_of_group(comm.size, config.train)
         return _check(path, partition, size, per_node, config, whole_rows)
 
     found, manifest, first, scheme_config = from_root(comm, checked)
@@ -106,17 +114,6 @@ def find_source(
     return Source(stored, found, resolved_direction(stored, config)), config
 
 
-def ranks_of_group(size: int, config: Config) -> int:
-    """The ranks that hold the graph together, of so many; a UserError if groups do not divide."""
-    groups = config.train.groups
-    if size % groups:
-        raise UserError(
-            f"train.groups = {groups} does not divide {size} ranks",
-            f"start {groups} ranks for each part of the partition",
-        )
-    return size // groups
-
-
 def start(comm: Comm, source: Source, config: Config, whole_rows: bool = False) -> Opened:
     """Make the kernel of this rank, and find out what carries its messages.
 
@@ -133,15 +130,20 @@ def start(comm: Comm, source: Source, config: Config, whole_rows: bool = False) 
     if isinstance(scheme, ExchangeOptions):
         transport, replaced = usable(comm, kernel, scheme.transport)
         scheme = dataclasses.replace(scheme, transport=transport)
-    runtime = Runtime(comm, kernel, Phases(), Traffic())
+    runtime, torn = Runtime(comm, kernel, Phases(), Traffic()), None
     if config.train.groups > 1:  # ranks that follow each other, as they do on a node
-        group = comm.rank // ranks_of_group(comm.size, config)
-        runtime = dataclasses.replace(runtime, comm=split(comm, group), world=comm)
+        size = ranks_of_group(comm.size, config.train)
+        runtime = dataclasses.replace(runtime, comm=split(comm, comm.rank // size), world=comm)
+        if count := torn_groups(host_names(comm), size):
+            torn = (
+                f"{count} of {config.train.groups} groups have ranks on several hosts: start a "
+                f"multiple of {size} ranks on each"
+            )
     return Opened(
         runtime,
         source,
         dataclasses.replace(config, scheme=scheme),
-        (*misused(source, config, whole_rows), *filter(None, (warning, replaced))),
+        (*misused(source, config, whole_rows), *filter(None, (warning, replaced, torn))),
         () if crowded is None else (crowded,),
     )
 

@@ -19,7 +19,15 @@ from gcnmpi.layout.loading import Readable, check_content, load_sparse
 from gcnmpi.layout.place import Place, Space
 from gcnmpi.layout.runtime import Runtime, Source
 from gcnmpi.mpi.comm import Comm, agreed, told_to
-from gcnmpi.mpi.reduction import NCCL, DeviceSum, HostSum, NoSum, joined, usable_reduction
+from gcnmpi.mpi.reduction import (
+    NCCL,
+    DeviceSum,
+    HostSum,
+    NoSum,
+    joined,
+    reduce_over_ranks,
+    usable_reduction,
+)
 from gcnmpi.nn.compile.on_scheme import of_steps, program_of_batches, program_on
 from gcnmpi.nn.describe import graph_of, network_of
 from gcnmpi.nn.model import PASSES, Model
@@ -31,8 +39,9 @@ from gcnmpi.nn.tasks.interface import Targets, Task
 from gcnmpi.options.config import Config
 from gcnmpi.options.frames import ends
 from gcnmpi.options.task import TASKS, SampleOptions, outputs, samples_of_step
+from gcnmpi.options.train import ranks_of_group
 from gcnmpi.run.captured import resolved_graph
-from gcnmpi.run.opening import Opened, find_source, load_matrix, ranks_of_group, start
+from gcnmpi.run.opening import Opened, find_source, load_matrix, start
 from gcnmpi.run.own_rows import (
     Load,
     check_finite,
@@ -111,7 +120,7 @@ def open_problem(
         network = network_of(
             config.model, *widths, manifest.arc_features, config.task, manifest.schema
         )
-        size = ranks_of_group(comm.size, config)
+        size = ranks_of_group(comm.size, config.train)
         program, demand = program_on(network, source, config, size, trains)
         if trains:
             program_of_batches(config, source.stored, network, program)
@@ -129,8 +138,12 @@ def open_problem(
         with runtime.phases.as_one("load"):
             summation = joined(comm, runtime.kernel, lambda network: network.Summation)
             runtime = dataclasses.replace(runtime, summation=summation)
+    # Each group has all of M: what a scheme sums over ranks, it sums over those of its group.
+    of_group = dataclasses.replace(runtime, world=None)
+    if runtime.world is not None:
+        of_group = dataclasses.replace(of_group, summation=None)
     with told_to(runtime.everyone, runtime.comm):
-        scheme = load_matrix(runtime, source, config, demand)
+        scheme = load_matrix(of_group, source, config, demand)
     if isinstance(config.task, SampleOptions):
         scheme = stacked(runtime, scheme, config, manifest.n)
     warnings = (*opened.warnings, *found)
@@ -290,4 +303,9 @@ def make_sum(problem: Problem, count: int) -> HostSum | DeviceSum | NoSum:
         return NoSum()
     if runtime.summation is not None:
         return DeviceSum(size, runtime.summation, runtime.phases, runtime.traffic, count)
-    return HostSum(problem.scheme.reduce, runtime.kernel, count)
+    return HostSum(partial(_reduce, runtime), runtime.kernel, count)
+
+
+def _reduce(runtime: Runtime, contributions: np.ndarray) -> None:
+    """Sum a flat float64 array of the host over the ranks of all groups, in place."""
+    reduce_over_ranks(runtime.everyone, contributions, runtime.phases, runtime.traffic)

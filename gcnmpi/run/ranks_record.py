@@ -15,6 +15,7 @@ from gcnmpi.core.precision import row_bytes
 from gcnmpi.core.timing import EPOCH_PHASES
 from gcnmpi.layout.runtime import Runtime
 from gcnmpi.mpi.hosts import most_ranks_a_node
+from gcnmpi.options.task import SampleOptions, samples_of_step
 from gcnmpi.planner.batch_memory import batch_memory
 from gcnmpi.planner.batches import batch_cases
 from gcnmpi.planner.machine import Machine
@@ -152,9 +153,12 @@ def _forecast(
         needed = memory(case)
     elif isinstance(step, BatchStep):
         needed = batch_memory(case, batch_cases(case, source, batches), step.sampler)
-    held = [case.arcs(rank) for rank in range(problem.runtime.comm.size)]
+    groups, copies = config.train.groups, 1
+    if isinstance(config.task, SampleOptions):  # whose rows of all samples lie beside each other
+        copies = samples_of_step(config.task) // groups
+    held = [case.arcs(rank) for rank in range(problem.runtime.comm.size)] * groups
     return {
-        "rows": [rows for rows, _, _ in held],
+        "rows": [rows // copies for rows, _, _ in held],
         "entries": [entries for _, _, entries in held],
         "memory_forecast_bytes": needed,
     }

@@ -35,12 +35,13 @@ from gcnmpi.torch.pairs import OfPairs
 from gcnmpi.torch.ranks import OfThisProcess, Ranks
 from gcnmpi.torch.replicas import GradientSum, broadcast
 from gcnmpi.torch.runs import Runs
+from gcnmpi.torch.samples import OfSamples
 from gcnmpi.torch.scoring import check_names, scored_in
 from gcnmpi.torch.typed import OfTypes
 from partition.errors import UserError
 
 
-class Graph(Runs, OfPairs, OfTypes, OfFolder, OfThisProcess):
+class Graph(Runs, OfPairs, OfSamples, OfTypes, OfFolder, OfThisProcess):
     """This rank's part of a graph, as :func:`gcnmpi.torch.open` gives it.
 
     This rank owns ``num_own`` vertices; its rows of M have entries for ``num_halo`` vertices of
@@ -88,14 +89,14 @@ class Graph(Runs, OfPairs, OfTypes, OfFolder, OfThisProcess):
         self._arc_features, self._arc_numbers, self._typed_arcs = arc_features, arc_numbers, typed
         self.collective = Collective(ranks)
         self.batches = Batching(self, ranks, opened, laid, moves)
-        self._sum_gradients = GradientSum(ranks)
-        manifest, plan, comm = self._stored.manifest, laid.plan, ranks.comm
+        self._sum_gradients = GradientSum(ranks.every)
+        manifest, plan, every = self._stored.manifest, laid.plan, ranks.every.comm
         self.n, self.num_own, self.num_halo = manifest.n, plan.nown, plan.nhalo
         self.num_features = manifest.inputs
         self.num_classes = manifest.classes or manifest.targets
-        self.rank, self.size = comm.rank, comm.size
+        self.rank, self.size = every.rank, every.size
         own_rows = self.num_own, self.num_own + self.num_halo, laid.forward.nnz
-        self._agreement = Agreement(ranks, own_rows if check_weights else None)
+        self._agreement = Agreement(ranks.every, own_rows if check_weights else None)
         self.dtype: torch.dtype = getattr(torch, ranks.kernel.dtype.name)
         self.ids = torch.from_numpy(plan.own.astype(np.int64))
         self.halo_ids = torch.from_numpy(plan.halo.astype(np.int64))
@@ -177,7 +178,7 @@ class Graph(Runs, OfPairs, OfTypes, OfFolder, OfThisProcess):
             return self._expand_types(h)
         self._check_count(h)
         self._ranks.check(h)
-        if self.size == 1:
+        if self._ranks.comm.size == 1:
             return h
         moves = self._moves.of(h)
         return linear(self._ranks, h, moves.expand, moves.fold)
@@ -252,7 +253,7 @@ class Graph(Runs, OfPairs, OfTypes, OfFolder, OfThisProcess):
         of_all, rows = self._agreement.sum((float(total.detach()), float(count)), total, "mean")
         if not rows:
             raise ValueError("the mean of nothing: no rank has a row of the loss")
-        return Mean.apply(total, of_all, rows, self._ranks.sums).to(loss.dtype)
+        return Mean.apply(total, of_all, rows, self._ranks.every.sums).to(loss.dtype)
 
     @eager
     def all_reduce_gradients(self, model: torch.nn.Module | Iterable[torch.nn.Parameter]) -> None:
@@ -272,8 +273,8 @@ class Graph(Runs, OfPairs, OfTypes, OfFolder, OfThisProcess):
 
         For all ranks together. Not needed where all have made the model from the same seed.
         """
-        self._ranks.together("a broadcast")
-        broadcast(self._ranks, [*model.parameters(), *model.buffers()])
+        self._ranks.every.together("a broadcast")
+        broadcast(self._ranks.every, [*model.parameters(), *model.buffers()])
 
     @eager
     def check(self, model: torch.nn.Module) -> list[str]:
@@ -292,18 +293,19 @@ class Graph(Runs, OfPairs, OfTypes, OfFolder, OfThisProcess):
         UserError
             On all ranks, if they have not the same bits in all parameters and buffers.
         """
-        self._ranks.together("a check")
-        check_weights(self._ranks, model)
+        self._ranks.every.together("a check")
+        check_weights(self._ranks.every, model)
         return warned(model, self.rank)
 
     @eager
     def dropout(
-        self, h: torch.Tensor, p: float, epoch: int, layer: int, training: bool = True
-    ) -> torch.Tensor:
+        self, h: torch.Tensor, p: float, epoch: int, layer: int, training: bool = True,
+        sample: int = 0,
+    ) -> torch.Tensor:  # fmt: skip
         """Dropout whose masks are the same for every number of ranks; differentiable.
 
-        They depend on (seed, epoch, layer, vertex, column) only, and are those of ``gcnmpi train``.
-        Nothing is sent.
+        They depend on (seed, epoch, layer, sample, vertex, column) only, and are those of
+        ``gcnmpi train``. Nothing is sent.
 
         Parameters
         ----------
@@ -311,13 +313,15 @@ class Graph(Runs, OfPairs, OfTypes, OfFolder, OfThisProcess):
             Own rows, or own and halo rows, which get the masks that their owners give them.
         epoch, layer : int
             What tells the masks of a run apart.
+        sample : int
+            Those of several samples of one step: the place among these, of all groups.
         """
         check_probability(p)
         if not training or not p:
             return h
         self._check_count(h, halo=True)
         ids = self.ids if len(h) == self.num_own else torch.cat((self.ids, self.halo_ids))
-        keys = rng.row_keys(self._seed, epoch, layer, ids.numpy())
+        keys = rng.row_keys(self._seed, epoch, layer, ids.numpy() + sample * self.n)
         return dropout(self._ranks, h, p, keys)
 
     def batch_norm(
@@ -328,7 +332,7 @@ class Graph(Runs, OfPairs, OfTypes, OfFolder, OfThisProcess):
         affine: bool = True,
     ) -> BatchNorm:
         """A ``torch.nn.BatchNorm1d`` with exact moments over the rows of all ranks."""
-        return BatchNorm(self._ranks, width, eps, momentum, affine, self.dtype)
+        return BatchNorm(self._ranks.every, width, eps, momentum, affine, self.dtype)
 
     def norm(self, kind: str, width: int, eps: float = 1e-5) -> RowNorm:
         """A norm of PyTorch Geometric with the moments of all rows of all ranks.

@@ -58,7 +58,7 @@ class Kept:
     @property
     def comm(self) -> Comm:
         """The ranks of the run."""
-        return self.opened.runtime.comm
+        return self.opened.runtime.everyone
 
     def check(self) -> None:
         """Raise a UserError on all ranks if the objects cannot be kept."""

@@ -55,13 +55,15 @@ class OfFolder:
     _folder: Folder | None = None  # kept as long, if it is a temporary one
 
 
-def folder_of(graph: object, partition: str | None, comm: Comm, model: str = "hp") -> Folder:
+def folder_of(
+    graph: object, partition: str | None, comm: Comm, model: str = "hp", groups: int = 1
+) -> Folder:
     """The folder that a path leads to, or a temporary one of a graph of another library.
 
     Rank 0 makes it; what other ranks give as ``graph`` does not matter then. Its partition has a
-    part for each rank; for an object, ``partition`` is the model. A UserError on all ranks as of
-    :func:`gcnmpi.graph.from_object` and of ``add_partition``; or if the ranks are not all there
-    are.
+    part for each rank of one of ``groups`` groups; for an object, ``partition`` is the model. A
+    UserError on all ranks as of :func:`gcnmpi.graph.from_object` and of ``add_partition``; or if
+    the ranks are not all there are.
     """
     if isinstance(graph, Folder):
         return graph if comm.size > 1 else replace(graph, partition=None)
@@ -86,12 +88,12 @@ def folder_of(graph: object, partition: str | None, comm: Comm, model: str = "hp
             whole.append(graph)
         return _groups(whole[0])
 
-    groups = on_root(begin)
+    graphs = on_root(begin)
     without: dict[str, Any] = {}
-    if groups is not None and groups.y is not None:
+    if graphs is not None and graphs.y is not None:
         without = {"labels": None, "targets": None, "masks": None}
     made = from_object(whole[0] if whole else None, **without)
-    return _partitioned(made, partition or model, comm, groups)
+    return _partitioned(made, partition or model, comm.size // groups, graphs)
 
 
 def sample_of(path: str, vertices: int, comm: Comm) -> Folder:
@@ -109,12 +111,12 @@ def sample_of(path: str, vertices: int, comm: Comm) -> Folder:
     arrays, direction, parallel = on_root(sampled)
     duplicates = "keep" if parallel else "merge"
     return _partitioned(
-        from_arrays(**arrays, direction=direction, duplicates=duplicates), "rp", comm
+        from_arrays(**arrays, direction=direction, duplicates=duplicates), "rp", comm.size
     )
 
 
-def _partitioned(made: Graph, model: str, comm: Comm, groups: Groups | None = None) -> Folder:
-    partition = made.add_partition(model, comm.size).name if comm.size > 1 else None
+def _partitioned(made: Graph, model: str, k: int, groups: Groups | None = None) -> Folder:
+    partition = made.add_partition(model, k).name if k > 1 else None
     return Folder(str(made.path), partition, made, groups)
 
 

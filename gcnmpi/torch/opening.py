@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import warnings
+from dataclasses import replace
 from functools import partial
 
 import numpy as np
@@ -53,6 +54,7 @@ def open(
     seed: int = 0,
     threads: int = 0,
     check_weights: bool = True,
+    groups: int = 1,
     comm: Comm | None = None,
 ) -> Graph:
     """Open a graph; called by all ranks together, under ``mpirun`` or by a process alone.
@@ -96,6 +98,9 @@ def open(
     check_weights : bool
         Compare the weights of all ranks in some calls of ``mean`` and ``metrics``, the 1st, 2nd,
         4th, 8th …, and stop if they differ. False where ranks have weights of their own on purpose.
+    groups : int
+        Divide the ranks into so many groups, each of which has the graph, with as many parts as it
+        has ranks: for :meth:`Graph.samples`.
     comm : communicator, optional
         Of mpi4py, with the ranks that share the graph; all ranks without it.
 
@@ -112,6 +117,11 @@ def open(
     with agreed(comm):
         if dtype not in (torch.float32, torch.float64):
             raise UserError(f"dtype is torch.float32 or torch.float64, not {dtype}")
+        if groups < 1 or comm.size % groups:
+            raise UserError(
+                f"groups={groups} does not divide {comm.size} ranks",
+                "start as many ranks for each part of the partition",
+            )
         config = from_table({
             "dtype": str(dtype).removeprefix("torch."),
             "threads": threads,
@@ -122,26 +132,29 @@ def open(
             "train": {"seed": seed, "split": split},
             "task": {"name": LINKS, "pairs": pairs} if pairs else {},
         })  # fmt: skip
-    folder = folder_of(graph, partition, comm)
+        # Not a key of this table: of the command, only samples have groups.
+        config = replace(config, train=replace(config.train, groups=groups))
+    folder = folder_of(graph, partition, comm, groups=groups)
     # g.expand sends whole rows; programs that only call g.aggregate may choose mixed exchanges.
     whole_rows = exchange != "mixed"
     source, config = find_source(comm, folder.path, folder.partition, config, whole_rows)
     opened = start(comm, source, config, whole_rows)
     runtime, config = opened.runtime, opened.config
+    group = runtime.comm
     torch.set_num_threads(runtime.kernel.threads)
     if comm.rank == 0:
         for line in opened.told:
             warnings.warn(line, stacklevel=2)
     laid = lay_out(runtime, source, config, Demand())
-    stored, entries = source.stored, Entries(comm, source, laid, config)
+    stored, entries = source.stored, Entries(group, source, laid, config)
     arcs = entries.features(), entries.numbers, entries.typed
     ranks = Ranks(runtime)
     moves = Moves(ranks, laid, config)
     g = Graph(ranks, opened, laid, moves, check_weights, *arcs)
     if stored.manifest.inputs:
-        x = own_features(comm, stored, config, lambda features: g.load(features).numpy())
+        x = own_features(group, stored, config, lambda features: g.load(features).numpy())
         g.x = torch.from_numpy(x).to(g.dtype)
-    _load_labels(g, comm, stored)
+    _load_labels(g, group, stored)
     _load_groups(g, folder)
     return_freed_memory()
     keep_large_arrays()

@@ -7,6 +7,7 @@ import linecache
 import os
 import sys
 import zlib
+from dataclasses import replace
 from pathlib import Path
 from typing import NoReturn, Self
 
@@ -46,13 +47,14 @@ class OfThisProcess:
 class Together:
     """Compares what ranks call, so that a call that some do not make is told, and not waited for.
 
-    The first ``COMPARED`` calls, and the end of a program that makes fewer.
+    The first ``COMPARED`` calls, and the end of a program that makes fewer, where ``everyone`` in
+    it has the graph.
     """
 
-    def __init__(self, comm: Comm) -> None:
+    def __init__(self, comm: Comm, everyone: Comm) -> None:
         self._all, self._comm = comm, comm.Dup() if comm.size > 1 else None
         self._left = COMPARED
-        if self._comm is not None and has_all_ranks(comm):
+        if self._comm is not None and has_all_ranks(everyone):
             atexit.register(self._end)
 
     def __call__(self, kind: str, *numbers: int) -> None:
@@ -121,11 +123,19 @@ class Ranks(OfThisProcess):
     """The ranks that share a graph. The kernel is the host's: it computes on memory of tensors.
 
     ``together("an expand", width)`` is called on all ranks before anything that they do together.
+
+    Attributes
+    ----------
+    every : Ranks
+        Those of all groups, of which each has the graph: weights are theirs together.
     """
 
     def __init__(self, runtime: Runtime) -> None:
         self.runtime, self.comm, self.kernel = runtime, runtime.comm, runtime.kernel
-        self.together = Together(runtime.comm)
+        world = runtime.world
+        self.every = self if world is None else Ranks(replace(runtime, comm=world, world=None))
+        # After that of all: what was registered last is called first when a program ends.
+        self.together = Together(runtime.comm, runtime.everyone)
 
     def sum(self, array: np.ndarray) -> None:
         """Sum a contiguous float64 array over ranks, in place."""

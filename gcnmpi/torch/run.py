@@ -72,7 +72,7 @@ class Asked:
 @contextlib.contextmanager
 def running(opened: Opened, laid: Laid, moves: Moves, asked: Asked) -> Iterator[Run]:
     """The context of a run; its graph is laid out, and ``moves`` exchanges rows of it."""
-    comm, source = opened.runtime.comm, opened.source
+    comm, source = opened.runtime.everyone, opened.source
     with agreed(comm):
         logs, table = parse_logs(asked.log), _table(opened, asked)
         out = job_folder(asked.out)
@@ -116,7 +116,7 @@ class Run:
         self.folder = folder
         self._opened, self._laid, self._moves = opened, laid, moves
         self._asked, self._kept, self._guard, self._stack = asked, kept, guard, stack
-        self._comm = opened.runtime.comm
+        self._comm = opened.runtime.everyone
         self._found, self._warnings = kept.find(folder, asked.resume)
         self._epochs: list[Epoch] = []
         self._best = Best(self._metric, 0, None, None)
@@ -167,7 +167,7 @@ class Run:
             Named by mask and metric, ``val_accuracy``, as ``g.metrics`` gives them.
         """
         comm = self._comm
-        self._moves.ranks.together("the log of an epoch")
+        self._moves.ranks.every.together("the log of an epoch")
         with agreed(comm):
             value, found = _values(self._wanted(epoch), loss, metrics)
         now = time.perf_counter()
@@ -277,7 +277,7 @@ class Run:
         }  # fmt: skip
         packages = ("torch", "torch_geometric")
         start = opened_record(self._opened, how, self._warnings, packages)
-        held = runtime.comm.allgather((self._laid.plan.nown, self._laid.forward.nnz))
+        held = runtime.everyone.allgather((self._laid.plan.nown, self._laid.forward.nnz))
         rows, entries = zip(*held, strict=True)
         return start | {"of_ranks": {"rows": list(rows), "entries": list(entries)}}
 
@@ -320,7 +320,7 @@ class Run:
         assert self._write is not None
         self._of_epoch.close()
         if not early:
-            self._moves.ranks.together("the next epoch of a run")
+            self._moves.ranks.every.together("the next epoch of a run")
         logged = self.epoch == number
         if early and not logged:  # then it ends with the epoch before
             number = self.epoch

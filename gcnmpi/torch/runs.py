@@ -78,9 +78,9 @@ class Runs:
 
         A signal that asks for an end raises ``gcnmpi.Stopped`` after its epoch: exit code 75.
         """
-        self._ranks.together("a run")
+        self._ranks.every.together("a run")
         self._agreement.check(model)
-        warned(model, self._ranks.comm.rank)
+        warned(model, self._ranks.every.comm.rank)
         given = {"model": model, "optimizer": optimizer, **others}
         kept = {name: each for name, each in given.items() if each is not None}
         asked = Asked(

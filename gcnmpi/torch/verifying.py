@@ -152,8 +152,10 @@ def verify(
     comm: Comm = world()
     loss = loss or _usual_loss
     with agreed(comm):
-        if clash := options.keys() & {"dtype", "comm"}:
-            raise UserError(f"verify compares in float64, on all ranks: leave {min(clash)} out")
+        if clash := options.keys() & {"dtype", "comm", "groups"}:
+            raise UserError(
+                f"verify compares in float64, on all ranks in one group: leave {min(clash)} out"
+            )
     folder = folder_of(graph, partition, comm, "rp")
     n = from_root(comm, lambda: open_graph(folder.path, check=False).manifest.n)
     larger = n > vertices and folder.groups is None

@@ -55,7 +55,8 @@ def stands_alone(text: str) -> bool:
     test_torch.py runs the one that goes on where another ends.
     """
     packages = [package for package in OPTIONAL if package in text]
-    return all(map(importlib.util.find_spec, packages)) and ("import " in text or not packages)
+    imported = [re.search(rf"^(import|from) (gcnmpi\.)?{name}\b", text, re.M) for name in packages]
+    return all(map(importlib.util.find_spec, packages)) and all(imported)
 
 
 def as_script(page: Path) -> str:

@@ -10,6 +10,8 @@ from stored_graphs import store_parts, uneven_parts
 from typed_graphs import typed_graph
 from words import latest, sets
 
+from gcnmpi.report.page import write_report
+from gcnmpi.report.run_facts import facts_of
 from gcnmpi.run.record import read_run
 from partition.graph.arc_data import ArcData
 from partition.graph.graph import Graph
@@ -182,6 +184,16 @@ def test_what_is_predicted_has_an_error_for_each_lead(mpirun, folder, tmp_path):
     assert record.start["samples_id"] == read_samples(folder, "samples").id
 
 
+def test_a_run_in_groups_has_a_page(mpirun, folder, tmp_path):
+    settings = sets(*latest(*COMMON, "train.groups=2", "task.horizon=2"))
+    mpirun(4, "gcnmpi", "train", folder, "--partition", "uneven-2", "--out", tmp_path, *settings)
+    run = facts_of("run", "run", read_run(tmp_path))
+    assert run.rows.sum() == 2 * N
+    assert run.rows.tolist()[:2] == run.rows.tolist()[2:]
+    write_report(tmp_path / "page.html", [run])
+    assert "RMSE by lead" in (tmp_path / "page.html").read_text()
+
+
 def test_weights_serve_any_rollout(mpirun, folder, tmp_path):
     """Of a network applied once, given its own predictions by hand: the rollout of it."""
     settings = sets(*latest(*COMMON, "model.name=sage", "task.history=2", "task.difference=true"))
@@ -241,7 +253,8 @@ def test_mistakes_are_told_in_one_line(hear_mistakes, folder):
     told = [
         (["task.samples=sample"], "samples"),
         (["train.groups=3"], "does not divide 2 ranks"),
-        (["task.history=9"], ("fewer to train on", "task.history")),
+        (["task.history=9"], ("have 0 to train on", "task.history")),
+        (["task.batch=18"], ("have 15 to train on", "task.batch = 15")),
         (["task.predicted=3"], "a frame has 2 columns"),
         (["task.columns=5"], "have 2"),
         (["task.samples=targets", "task.horizon=2"], "task.targets"),

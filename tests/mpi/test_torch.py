@@ -77,6 +77,23 @@ def test_losses_are_the_same_on_any_number_of_ranks(mpirun, tmp_path):
 
 @needs_torch
 @needs_pyg
+def test_samples_of_a_step_may_be_shared_by_groups_of_ranks(mpirun, tmp_path):
+    done = mpirun(4, "torch_samples.py", EXAMPLES, tmp_path, timeout=200)
+    assert done.stdout.startswith("weather: ")
+
+
+@needs_torch
+@needs_pyg
+def test_the_forecast_of_weather_runs(shell):
+    script = f"python {EXAMPLES / 'weather.py'} globe.graph"
+    line = f"silent mpirun -n 2 {script} --groups 2 --epochs 6"
+    done = shell(f"{script} --make 6\n{line}", timeout=120)
+    losses = [float(text.split()[3].rstrip(",")) for text in done.stdout.splitlines()]
+    assert losses[1] < losses[0] < 0.37  # that the weather stays as it is has 0.39
+
+
+@needs_torch
+@needs_pyg
 @pytest.mark.parametrize("nranks", RANKS)
 def test_modules_agree_with_pyg_on_the_whole_graph(mpirun, tmp_path, data_dir, nranks):
     parts = f"rp-{nranks}" if nranks > 1 else None

@@ -59,3 +59,11 @@ def test_the_hint_of_a_crowded_node_helps_there(monkeypatch, ranks, threads, bou
     assert says in advice
     assert never not in advice
     assert hosts.crowded_node(Ranks(), 0) is None
+
+
+@pytest.mark.parametrize(
+    ("named", "size", "torn"),
+    [("aabb", 2, 0), ("abbb", 2, 1), ("aabb", 4, 0), ("aaabbb", 2, 1), ("abcabc", 2, 3)],
+)
+def test_groups_that_lie_on_several_hosts_without_need(named, size, torn):
+    assert hosts.torn_groups(list(named), size) == torn

@@ -193,9 +193,31 @@ def test_a_folder_stands_for_all_runs_below_it(tmp_path, capsys):
             print_runs([tmp_path / nothing])
 
 
+def test_errors_by_lead_are_printed(tmp_path, capsys):
+    """Of many leads some; nothing of runs that predict one state."""
+    for name, count in (("one", 1), ("three", 3), ("many", 50)):
+        leads = {"test": {"mae": [lead / 8 for lead in range(1, count)] + [None]}, "val": {}}
+        write_run(tmp_path / name, end={"leads": leads}, metric="mae")
+    print_runs([tmp_path / "one"])
+    assert "ahead" not in capsys.readouterr().out
+    print_runs([tmp_path / "one", tmp_path / "three", tmp_path / "many"])
+    told, heads, *lines = capsys.readouterr().out.splitlines()[-4:]
+    assert told.startswith("test MAE after the last epoch, by how many states ahead")
+    assert heads.split() == ["run", "1", "5", "10", "14", "19", "23", "28", "32", "37", "41",
+                             "46", "50"]  # fmt: skip
+    assert [line.split()[:3] for line in lines] == [
+        ["three", "0.125", "-"], ["many", "0.125", "0.625"],
+    ]  # fmt: skip
+    print_runs([tmp_path / "three"], as_json=True)
+    (row,) = json.loads(capsys.readouterr().out)
+    assert row["test_mae_by_lead"] == [0.125, 0.25, None]
+
+
 @pytest.mark.parametrize(
     ("part", "says"),
     [
+        ({"end": {"leads": {"test": {"mae": 3}}}}, "leads has 3, not one number a lead"),
+        ({"end": {"leads": []}}, "leads is []"),
         ({"end": {"seconds_per_epoch": "fast"}}, "seconds_per_epoch is 'fast'"),
         ({"end": {"epochs_run": None}}, "epochs_run is 'None'"),
         ({"end": {"messages_sent": [1, [2]]}}, "messages_sent is [1, [2]], not one number a rank"),

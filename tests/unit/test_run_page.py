@@ -112,6 +112,20 @@ def test_metrics_and_pairs_of_link_prediction_are_shown(tmp_path):
         assert text in page
 
 
+def test_errors_by_lead_are_figures(tmp_path):
+    def with_leads(record):
+        leads = {"val": {"accuracy": [1, 2, None]}, "test": {"accuracy": [3, 4, 5]}}
+        return record | ({"leads": leads} if record["event"] == "end" else {})
+
+    runs = [changed(with_settings(tmp_path / f"r{i}", i, 0.1), with_leads) for i in range(2)]
+    (one,) = [f for f in report_figures([facts(runs[0])]) if f.key == "leads-accuracy"]
+    found = [(line.name, line.x, line.y) for line in one.series]
+    assert found == [("validation", [1, 2], [1, 2]), ("test", [1, 2, 3], [3, 4, 5])]
+    both = next(f for f in report_figures([facts(run) for run in runs]) if "leads" in f.key)
+    assert [(line.y, line.low, line.high) for line in both.series] == [([3, 4, 5],) * 3]
+    assert page_of(tmp_path, runs[0]).count("Accuracy by lead") > 0
+
+
 def test_curves_and_bars_have_the_same_names_and_colours(tmp_path):
     runs = [with_settings(tmp_path / f"r{i}", i, lr) for i, lr in enumerate((0.1, 0.1, 0.5))]
     found = {f.key: f for f in report_figures([facts(run, run.name) for run in runs])}

@@ -20,6 +20,8 @@ from partition.importing.synthetic import sbm
 from partition.locks import folder_lock
 from partition.pipeline.adding import add_partition
 
+GROUPED = ("task.name=samples", "task.batch=4", "train.groups=2")
+
 
 @pytest.fixture(scope="module")
 def graph(tmp_path_factory):
@@ -94,6 +96,11 @@ def test_launchers(request_for):
     assert '--gpus-per-node="$SLURM_GPUS_PER_NODE" --gpu-bind=none' in text
 
 
+def test_each_group_has_the_parts(request_for):
+    text = prepare(replace(request_for, settings=GROUPED))[SCRIPT]
+    assert "#SBATCH --ntasks=8" in text
+
+
 @pytest.mark.parametrize(
     ("change", "says"),
     [
@@ -111,6 +118,8 @@ def test_launchers(request_for):
         ({"partition": "foo-4"}, "foo"),
         ({"partition": None}, "--ranks"),
         ({"ranks": 3}, "on 3 ranks needs a partition into 3"),
+        ({"ranks": 4, "settings": GROUPED}, "on 4 ranks in 2 groups needs a partition into 2"),
+        ({"ranks": 5, "settings": GROUPED}, "does not divide 5 ranks"),
         ({"settings": ("train.epoch=3",)}, "train.epoch"),
         ({"gpus": 4}, "--launcher srun"),
         ({"partition": "hp-100"}, "100 ranks for 60 vertices"),

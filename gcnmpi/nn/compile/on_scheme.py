@@ -174,15 +174,34 @@ def _of_inputs(program: Program) -> list[int]:
     return [i for i, place in enumerate(places) if place.layer == 0 and not place.aggregated]
 
 
+def _check_groups(config: Config) -> None:
+    """A UserError if groups of ranks have no mini-batches to divide among them."""
+    train = config.train
+    if train.groups > 1 and batches_of(train) is None:
+        raise UserError(
+            f"train.groups: task.name = {config.task.name} without mini-batches has no samples to "
+            "divide among groups",
+            "leave it out, or set train.batches and train.step_batches, or task.name=samples",
+        )
+    if train.step_batches % train.groups:
+        raise UserError(
+            f"train.groups = {train.groups} does not divide the {train.step_batches} mini-batches "
+            "of a step",
+            f"set train.step_batches to a multiple of {train.groups}",
+        )
+    norm = getattr(config.model, "norm", "none")
+    if train.step_batches > 1 and norm == "batch":
+        raise UserError(
+            "train.step_batches: a batch norm would have moments of each mini-batch of a step",
+            "use model.norm=layer, or leave train.step_batches out",
+        )
+
+
 def _check_samples(config: Config, entry: Entry) -> None:
     """A UserError if samples, or groups of ranks, do not go with what is configured."""
     task = config.task
     if not isinstance(task, SampleOptions):
-        if config.train.groups > 1:
-            raise UserError(
-                f"train.groups: task.name = {task.name} has no samples to divide among groups",
-                "leave it out, or set task.name=samples",
-            )
+        _check_groups(config)
         return
     if not entry.gives_rows:  # rows of several samples beside each other
         able = [name for name in SCHEMES if SCHEMES.get(name).gives_rows]

@@ -52,9 +52,12 @@ class MeanOfEntries:
             labels = smoothed(np.where(known, labels, np.nan))
             self._labels = kernel.resident(labels.astype(kernel.dtype), kernel.dtype)
             return
-        self._rows = np.flatnonzero(known.any(axis=1))
-        self._known = known[self._rows]
-        self._labels = smoothed(np.where(self._known, labels[self._rows], 0))
+        # None: something is known of every row, so that none has to be picked out.
+        self._rows, some = None, known.any(axis=1)
+        if not some.all():
+            self._rows = np.flatnonzero(some)
+            known, labels = known[self._rows], labels[self._rows]
+        self._known, self._labels = known, smoothed(np.where(known, labels, 0))
         self._step = max(1, _AT_ONCE // max(1, labels.shape[1]))
 
     def products(self) -> list[Product]:
@@ -72,11 +75,12 @@ class MeanOfEntries:
 
     def _on_the_host(self, logits: Array, grad: Array) -> float:
         z, out = self._kernel.to_host(logits), self._kernel.to_host(grad)
-        out.fill(0)
+        if self._rows is not None:
+            out.fill(0)
         loss = 0.0
-        for start in range(0, len(self._rows), self._step):
+        for start in range(0, len(self._known), self._step):
             some = slice(start, start + self._step)
-            rows, known = self._rows[some], self._known[some]
+            rows, known = some if self._rows is None else self._rows[some], self._known[some]
             values, slopes = self._entry(z[rows], self._labels[some], self._columns)
             loss += float(np.sum(values, where=known, dtype=np.float64))
             out[rows] = np.where(known, slopes * self._scale, 0)

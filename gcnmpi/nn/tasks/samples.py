@@ -21,11 +21,14 @@ def _labels(stored: StoredGraph, options: SampleOptions) -> Readable:
     """
     samples = stored.samples or read_samples(stored.path, options.samples)
     ahead = 0 if samples.target_columns else options.horizon * options.rollout
-    if len(samples.anchors("train", options.history, ahead)) < samples_of_step(options):
+    found = len(samples.anchors("train", options.history, ahead))
+    if found < (wanted := samples_of_step(options)):
         raise UserError(
-            f"the samples {samples.name!r} of {stored.path} have fewer to train on than a step "
-            f"takes, {samples_of_step(options)}",
-            f"a range of steps is as long as task.history and what is predicted, "
+            f"the samples {samples.name!r} of {stored.path} have {found} to train on, and a step "
+            f"takes {wanted}",
+            f"set task.batch = {found}, or less"
+            if found
+            else "a range of steps is as long as task.history and what is predicted, "
             f"{options.history + ahead}, or longer",
         )
     return np.zeros(stored.manifest.n, np.int32)

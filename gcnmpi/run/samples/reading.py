@@ -80,6 +80,50 @@ class OwnSteps:
             done += count
 
 
+class ScaledSteps:
+    """Some rows of the states or targets of samples, less a mean and over a deviation.
+
+    Parameters
+    ----------
+    samples : SampleSet
+    kind : str
+        "states" or "targets".
+    rows : (rows,) integers
+        Vertices, in the order in which they are wanted.
+    dtype : dtype
+        Of what is read.
+    scales : Scales
+
+    Attributes
+    ----------
+    mean, deviation : (columns,) float64
+    """
+
+    def __init__(
+        self, samples: SampleSet, kind: str, rows: np.ndarray, dtype: np.dtype, scales: Scales
+    ) -> None:
+        array = samples.states if kind == "states" else samples.targets
+        assert array is not None
+        some = slice(0, samples.columns) if kind == "states" else slice(samples.columns, None)
+        self.mean, self.deviation = scales.mean[some], scales.deviation[some]
+        self._steps, self._dtype = OwnSteps(samples.folder / f"{kind}.npy", array, rows), dtype
+
+    @property
+    def bytes(self) -> int:
+        """How many bytes have been read from disk, or from what the system keeps of it."""
+        return self._steps.bytes
+
+    def read(self, step: int) -> np.ndarray:
+        """The rows of a step, (rows, columns); NaN where unknown."""
+        rows = self._steps.read(step)
+        scaled = np.empty(rows.shape, self._dtype)
+        count = max(1, _AT_ONCE // max(1, rows.shape[1]))
+        for start in range(0, len(rows), count):  # in float64, whatever the type
+            some = slice(start, start + count)
+            scaled[some] = (rows[some] - self.mean) / self.deviation
+        return scaled
+
+
 @dataclass(frozen=True)
 class Read:
     """Samples as a network takes them: own rows, of all samples beside each other.
@@ -120,11 +164,10 @@ class SampleReader:
         scales: Scales,
     ) -> None:
         self._samples, self._frames, self._dtype = samples, frames, dtype
-        self._scales = scales.mean, scales.deviation
-        self._states = OwnSteps(samples.folder / "states.npy", samples.states, rows)
-        self._targets = None
+        how = rows, dtype, scales
+        self._states, self._targets = ScaledSteps(samples, "states", *how), None
         if samples.targets is not None:
-            self._targets = OwnSteps(samples.folder / "targets.npy", samples.targets, rows)
+            self._targets = ScaledSteps(samples, "targets", *how)
         self._count = len(rows)
         self._kept: dict[int, np.ndarray] = {}
 
@@ -136,12 +179,12 @@ class SampleReader:
     @property
     def deviations(self) -> np.ndarray:
         """The deviation that each column of the output was divided by, (outputs,) float64."""
-        return self._of_outputs(self._scales[1])
+        return self._of_outputs("deviation")
 
     @property
     def means(self) -> np.ndarray:
         """The mean that was taken off each column of the output, (outputs,) float64."""
-        return self._of_outputs(self._scales[0])
+        return self._of_outputs("mean")
 
     def known(self, anchors: np.ndarray) -> int:
         """How many numbers of the labels of some samples are known, on all ranks together."""
@@ -184,7 +227,7 @@ class SampleReader:
             features[:, number * width : (number + 1) * width] = self._frame(step, before)
         if self._targets is not None:
             if labels is not None:
-                labels[:] = self._scaled(self._targets.read(anchor), slice(width, None))
+                labels[:] = self._targets.read(anchor)
             return
         at, given = frames.history * width, range(frames.rollout - 1 if frames.given else 0)
         for number in range(frames.leads) if labels is not None else given:
@@ -200,21 +243,11 @@ class SampleReader:
         """The rows of a step, which samples that overlap share."""
         if step not in self._kept:
             found = before.get(step)
-            if found is None:
-                found = self._scaled(self._states.read(step), slice(0, self._frames.columns))
-            self._kept[step] = found
+            self._kept[step] = self._states.read(step) if found is None else found
         return self._kept[step]
 
-    def _scaled(self, rows: np.ndarray, columns: slice) -> np.ndarray:
-        mean, deviation = (scale[columns] for scale in self._scales)
-        scaled = np.empty(rows.shape, self._dtype)
-        step = max(1, _AT_ONCE // max(1, rows.shape[1]))
-        for start in range(0, len(rows), step):  # in float64, whatever the type
-            some = slice(start, start + step)
-            scaled[some] = (rows[some] - mean) / deviation
-        return scaled
-
-    def _of_outputs(self, scale: np.ndarray) -> np.ndarray:
+    def _of_outputs(self, scale: str) -> np.ndarray:
         if self._targets is not None:
-            return scale[self._samples.columns :]
-        return np.tile(scale[: self._frames.predicted], self._frames.leads)
+            found: np.ndarray = getattr(self._targets, scale)
+            return found
+        return np.tile(getattr(self._states, scale)[: self._frames.predicted], self._frames.leads)

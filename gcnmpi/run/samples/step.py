@@ -168,9 +168,7 @@ class SampleStep(BatchedStep):
     def _anchors_of(self, epoch: int, batch: int) -> np.ndarray:
         """The samples of a step, in the order of the epoch."""
         if epoch != self._epoch:
-            count = len(self._anchors)
-            seed = key(self._problem.config.train.seed, ORDER, epoch)
-            self._order = self._anchors[permuted(np.arange(count), count, seed)]
+            self._order = shuffled(self._anchors, self._problem.config.train.seed, epoch)
             self._epoch = epoch
         every = self.setup.scheme.stack.every
         return self._order[batch * every : (batch + 1) * every]
@@ -182,6 +180,12 @@ class SampleStep(BatchedStep):
         made = Made(problem.scheme, self._kernel, *facts)
         found: Loss = task_of(problem.config).loss(made)
         return found
+
+
+def shuffled(anchors: np.ndarray, seed: int, epoch: int) -> np.ndarray:
+    """Samples in the order in which an epoch takes them, a function of seed and epoch."""
+    count = len(anchors)
+    return anchors[permuted(np.arange(count), count, key(seed, ORDER, epoch))]
 
 
 def static_features(problem: Problem, setup: Setup) -> Array:
