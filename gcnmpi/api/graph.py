@@ -22,8 +22,9 @@ from partition.graph import store
 from partition.graph.arc_data import ArcData
 from partition.graph.manifest import Manifest, Partition
 from partition.graph.pairs import member
-from partition.graph.samples import SampleSet, read_samples, shares_of_steps, write_samples
+from partition.graph.samples import SampleSet, read_samples, write_samples
 from partition.graph.sparse_rows import SparseRows
+from partition.graph.step_ranges import shares_of_steps, with_columns
 from partition.graph.store import StoredGraph
 
 if TYPE_CHECKING:
@@ -205,6 +206,7 @@ class Graph:
         ----------
         states, targets : (steps, n, columns) arrays
             Perhaps memory-mapped; NaN where unknown. Without targets, later states are predicted.
+            Of two axes, the last one is that of the only column.
         split : three numbers
             Shares of the steps to train, validate and test on, in this order.
         ranges : mapping of "train", "val", "test" to lists of (start, stop), optional
@@ -217,9 +219,9 @@ class Graph:
         """
 
         def make() -> None:
-            given = np.asanyarray(states)
-            of = ranges or shares_of_steps(len(given), split)
-            aims = None if targets is None else np.asanyarray(targets)
+            given = with_columns(np.asanyarray(states))
+            of = ranges or shares_of_steps(given.shape[0] if given.ndim else 0, split)
+            aims = None if targets is None else with_columns(np.asanyarray(targets))
             write_samples(self.path, name, given, aims, of, made="of arrays", force=overwrite)
 
         on_root(make)

@@ -163,6 +163,8 @@ def train(
                     raise error
             evaluated = evaluates(config, number)
             values = evaluation() if evaluated else dict.fromkeys(evaluation.names)
+            if problem.runtime.world is not None:  # groups may differ in their last digits
+                values = comm.bcast(values)
             epoch = Epoch(number, value, values, seconds)
             epochs.append(epoch)
             if evaluated:

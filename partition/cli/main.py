@@ -169,7 +169,7 @@ def check(graph: Path, as_json: bool) -> None:
         more = f" (and {len(others)} more)" if others else ""
         hint = (
             "import the graph again, or make the partition again with gcn-partition add --force, "
-            "pairs with gcn-partition pairs --force"
+            "pairs with gcn-partition pairs --force, samples with gcn-partition samples --force"
         )
         raise UserError(f"{graph}: {first.what}: {first.wrong}{more}", hint)
 

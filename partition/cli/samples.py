@@ -10,12 +10,16 @@ from partition.cli import common
 from partition.cli.common import FILE, option
 from partition.errors import UserError
 from partition.graph import store
+from partition.graph.folders import check_stored_name
 from partition.graph.graph import MASKS
 from partition.graph.link_files import has_pairs
-from partition.graph.samples import shares_of_steps, write_samples
+from partition.graph.samples import KIND, write_samples
+from partition.graph.step_ranges import shares_of_steps
 from partition.importing.steps import open_steps
 from partition.reporting import named
 from partition.reporting.describe import describe_samples
+
+SHARES = "0.7,0.1,0.2"
 
 
 @click.command(
@@ -45,8 +49,8 @@ Examples:
 @option("--name", "Name of the set.", "samples", metavar="NAME")
 @option(
     "--split",
-    "Shares of the steps that train, validate and test, in this order of time.",
-    "0.7,0.1,0.2",
+    "Shares of the steps that train, validate and test, in this order of time.  "
+    f"[default: {SHARES}]",
     metavar="TRAIN,VAL,TEST",
 )
 @option("--train", "Ranges of steps to train on; no sample crosses a border.", metavar="A:B,…")
@@ -62,7 +66,7 @@ def samples(
     states: Path,
     targets: Path | None,
     name: str,
-    split: str,
+    split: str | None,
     link: bool,
     force: bool,
     as_json: bool,
@@ -74,12 +78,15 @@ def samples(
     some of them and predicts the next ones, or the targets. Means and deviations of the training
     steps are found on the way.
     """
+    check_stored_name(KIND, name)
     if store.has_partition(graph, name) or has_pairs(graph, name):
         raise UserError(f"{graph} has a partition or pairs {name!r}", "give another --name")
     files = {"states": states} | ({} if targets is None else {"targets": targets})
     arrays = {kind: open_steps(file) for kind, file in files.items()}
     given = {mask: _ranges(mask, text) for mask in MASKS if (text := masks[mask]) is not None}
-    ranges = given or shares_of_steps(arrays["states"].shape[0], _shares(split))
+    if given and split is not None:
+        raise UserError("--split and ranges of steps exclude each other", "leave one of them out")
+    ranges = given or shares_of_steps(arrays["states"].shape[0], _shares(split or SHARES))
     made = ", ".join(f"{kind} of {file.name}" for kind, file in files.items())
     plain = {kind: file for kind, file in files.items() if file.suffix == ".npy"}
     with common.working("reading"):

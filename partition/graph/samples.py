@@ -17,11 +17,10 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
-import itertools
 import os
 import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Annotated, Protocol
 
@@ -38,6 +37,7 @@ from partition.graph.manifest import (
     read_json,
     read_manifest,
 )
+from partition.graph.step_ranges import Ranges, check_ranges, described_ranges
 from partition.locks import folder_inside
 from partition.records import atomic_file, atomic_folder, temporary_name
 
@@ -47,8 +47,6 @@ KIND = "samples"
 AGAIN = "make the samples again with gcn-partition samples --force"
 FILES = ("states", "targets", "moments")
 _AT_ONCE = 1 << 24  # bytes that are looked at at once
-
-Ranges = Sequence[tuple[int, int]]
 
 
 class Steps(Protocol):
@@ -98,9 +96,9 @@ class SampleSet:
     id: str
     made: str
     ranges: Mapping[str, list[tuple[int, int]]]
-    states: np.ndarray
-    targets: np.ndarray | None
-    moments: np.ndarray
+    states: np.ndarray = field(repr=False)
+    targets: np.ndarray | None = field(repr=False)
+    moments: np.ndarray = field(repr=False)
 
     @property
     def steps(self) -> int:
@@ -200,8 +198,9 @@ def write_samples(
     folder, n = _folder(path, name), read_manifest(path).n
     of_kinds = {"states": states} | ({} if targets is None else {"targets": targets})
     for kind, array in of_kinds.items():
-        _check_shape(kind, array.shape, n, states.shape[0])
-    _check_ranges(ranges, states.shape[0])
+        _check_array(kind, array, n, states.shape[:1])
+    described = described_ranges(ranges)
+    check_ranges(described, states.shape[0])
     with writing_inside(path, KIND, f"gcn-partition samples {name}"):
         if folder.exists() and not force:
             raise UserError(
@@ -216,9 +215,13 @@ def write_samples(
                 moments.append(found)
                 digests.append(digest)
             joined = np.concatenate(moments, axis=2)
+            if not any(joined[0, a:b].any() for a, b in described["train"]):
+                raise UserError(
+                    "nothing is known in the steps to train on: all numbers are NaN",
+                    "give other ranges of steps, such as --train 0:300",
+                )
             with atomic_file(temporary / "moments.npy") as file:
                 np.save(file, joined, allow_pickle=False)
-            described = {mask: [[*one] for one in some] for mask, some in ranges.items()}
             facts = _Description(
                 name, n, _id_of(digests, described), made, described, states.shape[0],
                 states.shape[2], 0 if targets is None else targets.shape[2],
@@ -264,7 +267,7 @@ def read_samples(path: str | os.PathLike[str], name: str, *, check: bool = False
     moments = map_array(folder / "moments.npy", (3, facts.steps, columns), "f", again=AGAIN)
     ranges = {mask: [(a, b) for a, b in some] for mask, some in facts.ranges.items()}
     try:
-        _check_ranges(ranges, facts.steps)
+        check_ranges(ranges, facts.steps)
     except UserError as error:
         raise UserError(f"{folder} is damaged: {error.message}", AGAIN) from None
     found = SampleSet(
@@ -312,25 +315,12 @@ def keep_samples(old: Path, new: Path, n: int) -> list[str]:
     return left
 
 
-def shares_of_steps(steps: int, shares: Sequence[float]) -> dict[str, list[tuple[int, int]]]:
-    """The first steps to train on, the next ones to validate on, the rest to test on.
-
-    >>> shares_of_steps(10, (0.7, 0.1, 0.2))
-    {'train': [(0, 7)], 'val': [(7, 8)], 'test': [(8, 10)]}
-    """
-    if len(shares) != len(MASKS) or min(shares) < 0 or abs(sum(shares) - 1) > 1e-6:
-        raise UserError("--split takes three shares that add up to 1", "such as 0.7,0.1,0.2")
-    borders = [round(steps * sum(shares[:i])) for i in range(len(MASKS) + 1)]
-    borders[-1] = steps
-    pairs = zip(MASKS, borders[:-1], borders[1:], strict=True)
-    return {mask: [(a, b)] for mask, a, b in pairs if b > a}
-
-
 def _written(
     file: Path, kind: str, array: Steps, link: Path | None, report: Callable[[int], None]
 ) -> tuple[np.ndarray, str]:
     """Write an array, or give its file a second name; returns what :func:`_scanned` does."""
-    if link is not None and array.dtype == _stored(array.dtype):
+    in_order = isinstance(array, np.ndarray) and array.flags.c_contiguous
+    if link is not None and in_order and array.dtype == _stored(array.dtype):
         with contextlib.suppress(OSError):  # of another file system: a copy
             os.link(link.resolve(), file)
             return _scanned(kind, array, lambda piece: None, report)
@@ -341,7 +331,9 @@ def _written(
 
 
 def _stored(dtype: np.dtype) -> np.dtype:
-    return dtype if dtype.kind == "f" else np.dtype(np.float32)
+    if dtype.kind != "f":
+        return np.dtype(np.float32)
+    return dtype if dtype.itemsize <= 8 else np.dtype(np.float64)
 
 
 def _scanned(
@@ -400,29 +392,18 @@ def _id_of(digests: Sequence[str], ranges: Mapping[str, list[list[int]]]) -> str
     return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
 
 
-def _check_shape(kind: str, shape: tuple[int, ...], n: int, steps: int) -> None:
-    if len(shape) != 3 or shape[1] != n or shape[0] != steps or 0 in (shape[0], shape[2]):
-        wanted = f"(steps, {n}, columns)" if kind == "states" else f"({steps}, {n}, columns)"
+def _check_array(kind: str, array: Steps, n: int, steps: tuple[int, ...]) -> None:
+    shape = array.shape
+    if np.dtype(array.dtype).kind not in "fiu":
+        raise UserError(f"{kind} are {array.dtype}, no numbers", "floating-point or whole numbers")
+    if len(shape) != 3 or shape[1] != n or shape[:1] != steps or 0 in (shape[0], shape[2]):
+        first = "steps" if kind == "states" else steps[0]
+        wanted = f"({first}, {n}, columns)"
         raise UserError(
             f"{kind} are of shape {tuple(shape)}, not {wanted}",
-            "the first axis is time, the second one the vertices of the graph in its order",
+            "the first axis is time, the second one the vertices of the graph in its order; runs "
+            "of a simulation follow each other, each with a range of steps",
         )
-
-
-def _check_ranges(ranges: Mapping[str, Ranges], steps: int) -> None:
-    """A UserError unless ranges are within the steps, and no step is in two."""
-    every = sorted((a, b, mask) for mask, some in ranges.items() for a, b in some)
-    for start, stop, mask in every:
-        if not 0 <= start < stop <= steps:
-            raise UserError(
-                f"the range {start}:{stop} of {mask} is not within the {steps} steps",
-                "START:STOP are numbers of steps from 0, STOP not among them",
-            )
-    for (_, stop, mask), (start, _, other) in itertools.pairwise(every):
-        if start < stop:
-            raise UserError(f"step {start} is in {mask} and in {other}, or twice in one")
-    if not ranges.get("train"):
-        raise UserError("there is no step to train on", "such as --train 0:300")
 
 
 def _description(file: Path) -> _Description:

@@ -9,6 +9,7 @@ import numpy as np
 
 from partition.errors import UserError, installing
 from partition.graph.samples import Steps
+from partition.graph.step_ranges import with_columns
 from partition.records import map_npy
 
 
@@ -20,9 +21,7 @@ def open_steps(path: Path) -> Steps:
     """
     found = map_npy(path, kinds="fiu") if path.suffix == ".npy" else _zarr(path)
     if len(found.shape) == 2:
-        found = (
-            found[:][:, :, np.newaxis] if not isinstance(found, np.ndarray) else found[..., None]
-        )
+        found = with_columns(found if isinstance(found, np.ndarray) else found[:])
     if np.dtype(found.dtype).kind not in "fiu" or len(found.shape) != 3:
         raise UserError(
             f"{path} holds {found.dtype} of shape {tuple(found.shape)}",

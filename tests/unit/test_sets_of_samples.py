@@ -1,0 +1,96 @@
+"""Sets of samples in the graph folder: what they may be made of, and mistakes in one line."""
+
+import numpy as np
+import pytest
+from click.testing import CliRunner
+
+import gcnmpi
+from partition.cli.main import cli
+from partition.errors import UserError
+from partition.graph.graph import Graph
+from partition.graph.samples import list_samples, read_samples
+from partition.graph.step_ranges import with_columns
+from partition.graph.store import write_graph
+
+N, STEPS = 5, 20
+
+
+@pytest.fixture
+def graph(tmp_path):
+    path = tmp_path / "g.graph"
+    write_graph(path, Graph(np.zeros(N + 1, np.int64), np.zeros(0, np.int32)), source={})
+    return path
+
+
+@pytest.fixture
+def states():
+    return np.random.default_rng(0).normal(size=(STEPS, N, 2))
+
+
+def command(*words):
+    done = CliRunner().invoke(cli, ["samples", *map(str, words)])
+    return done.exit_code, done.output
+
+
+@pytest.mark.parametrize(
+    ("given", "says"),
+    [
+        ({"ranges": {"train": (0, 9)}}, "ranges are lists of (start, stop)"),
+        ({"ranges": {"train": [(0, 9.5)]}}, "ranges are lists of (start, stop)"),
+        ({"ranges": {"train": [(0, 9)], "dev": [(9, 12)]}}, "unknown mask of ranges 'dev'"),
+        ({"ranges": {"train": [(0, 9), (8, 12)]}}, "step 8 is twice in train"),
+        ({"ranges": {"train": [(0, 9)], "val": [(8, 12)]}}, "step 8 is in train and in val"),
+        ({"ranges": {"train": [(9, 9)]}}, "9:9 of train is not within the 20 steps"),
+        ({"ranges": {"val": [(0, 9)]}}, "no step to train on"),
+        ({"states": np.ones((STEPS, N), bool)}, "states are bool, no numbers"),
+        ({"states": "states.npy"}, "no numbers"),
+        ({"states": np.ones((2, STEPS, N, 1))}, "not (steps, 5, columns)"),
+        ({"states": np.ones((0, N, 1))}, "not (steps, 5, columns)"),
+        ({"targets": np.ones((STEPS - 1, N, 1))}, "not (20, 5, columns)"),
+        ({"states": np.full((STEPS, N, 1), np.nan)}, "nothing is known in the steps to train on"),
+        ({"states": np.full((STEPS, N, 1), np.inf)}, "states of step 0 have an infinite number"),
+        ({"name": "a/b"}, "'a/b' is not a valid name for samples"),
+    ],
+)
+def test_mistakes_leave_nothing_behind(graph, states, given, says):
+    with pytest.raises(UserError) as caught:
+        gcnmpi.graph.open(graph).add_samples(**({"states": states} | given))
+    assert says in caught.value.message
+    assert list_samples(graph) == []
+
+
+def test_every_type_and_order_of_numbers_is_kept_as_it_is(graph, states):
+    made = gcnmpi.graph.open(graph)
+    for number, given in enumerate((
+        states, np.asfortranarray(states), states.astype(">f4"), states.astype(np.float16),
+        states.astype(np.longdouble), (9 * states).astype(np.int16), states[:, :, 0],
+    )):  # fmt: skip
+        found = made.add_samples(given, name=f"s{number}")
+        np.testing.assert_array_equal(found.states, with_columns(given))
+        assert len(repr(found)) < 1000
+        read_samples(graph, f"s{number}", check=True)
+
+
+def test_links_are_files_that_ranks_can_read(graph, states, tmp_path):
+    """They read rows at places in the file, which are others in Fortran order."""
+    for name, given in (("c", states), ("f", np.asfortranarray(states)), ("i", states.astype(int))):
+        np.save(file := tmp_path / f"{name}.npy", given)
+        assert command(graph, "--states", file, "--name", name, "--link")[0] == 0
+        found = read_samples(graph, name, check=True)
+        assert (found.folder / "states.npy").samefile(file) == (name == "c")
+        assert found.states.flags.c_contiguous
+        np.testing.assert_array_equal(found.states, given)
+
+
+def test_the_command_tells_mistakes_in_one_line(graph, states, tmp_path):
+    np.save(file := tmp_path / "s.npy", states)
+    for words, says in (
+        (["--name", "../x"], "is not a valid name for samples"),
+        (["--train", "0:9", "--split", "0.5,0.2,0.3"], "exclude each other"),
+        (["--train", ":9"], "--train takes ranges of steps"),
+        (["--split", "7,1,2"], "three shares that add up to 1"),
+    ):
+        code, told = command(graph, "--states", file, *words)
+        assert (code, says in told) == (2, True), told
+    assert command(graph, "--states", file, "--split", "0.5,0.2,0.3")[0] == 0
+    assert read_samples(graph, "samples").ranges["test"] == [(14, 20)]
