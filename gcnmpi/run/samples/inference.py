@@ -9,7 +9,7 @@ import numpy as np
 
 from gcnmpi.layout.place import Place
 from gcnmpi.layout.writing import writing_together
-from gcnmpi.mpi.comm import Comm, agreed, from_root, slice_of
+from gcnmpi.mpi.comm import Comm, agreed, from_root, slice_of, told_to
 from gcnmpi.options.outputs import Inferring
 from gcnmpi.run.inference import Inference, prepared
 from gcnmpi.run.problem import make_model
@@ -74,7 +74,8 @@ def infer_samples(
     with agreed(comm):
         if not len(steps):
             raise UserError(f"the samples {setup.samples.name!r} have none of {which!r}")
-    model = make_model(problem, static_features(problem, setup), ("evaluation",))
+    with told_to(comm, problem.runtime.comm):
+        model = make_model(problem, static_features(problem, setup), ("evaluation",))
     model.load_state(weights.parameters)
     reader, n = setup.reader(problem, weights.scales), problem.source.stored.manifest.n
     kernel, width = problem.runtime.kernel, model.widths[-1]
