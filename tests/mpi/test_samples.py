@@ -274,3 +274,15 @@ def test_mistakes_are_told_in_one_line(hear_mistakes, folder):
     mixed = sets("task.name=samples", "task.batch=2", "model.name=gat", "scheme.exchange=mixed")
     told.append(([*plain, *mixed], "needs whole rows"))
     hear_mistakes(2, told)
+
+
+def test_weights_of_samples_are_asked_for_samples(hear_mistakes, mpirun, folder, tmp_path):
+    words = [folder, "--partition", "uneven-2"]
+    weights = ["--weights", tmp_path / "w.npz"]
+    settings = sets(*latest(*COMMON, "train.epochs=1"))
+    mpirun(2, "gcnmpi", "train", *words, *settings, "--out", tmp_path, "--save-weights", weights[1])
+    says = ("weights of task.name = samples", "gcnmpi infer --samples test")
+    out = ["--out", tmp_path / "y.npy"]
+    told = [(["evaluate", *words, *weights], says), (["infer", *words, *weights, *out], says)]
+    told.append((["infer", *words, *weights, *out, "--samples", "tset"], "did you mean 'test'"))
+    hear_mistakes(2, told)
