@@ -256,6 +256,7 @@ def test_mistakes_are_told_in_one_line(hear_mistakes, folder):
         (["train.groups=3"], "does not divide 2 ranks"),
         (["task.history=9"], ("have 0 to train on", "task.history")),
         (["task.batch=18"], ("have 15 to train on", "task.batch = 15")),
+        (["task.history=4", "train.patience=2"], ("have none to validate on", "predicted, 5")),
         (["task.predicted=3"], "a frame has 2 columns"),
         (["task.columns=5"], "have 2"),
         (["task.samples=targets", "task.horizon=2"], "task.targets"),
