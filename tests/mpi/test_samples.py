@@ -82,7 +82,8 @@ def folder(tmp_path_factory):
     write_samples(path, "targets", states.astype(np.float32), targets, ranges, made="drawn")
     states[:, :, 0] = states[12] = np.nan  # a column, and the targets of a step
     write_samples(path, "unknown", states, None, ranges, made="drawn")
-    write_samples(path, "nothing", states * np.nan, None, ranges, made="drawn")
+    states[1:] = np.nan  # the first step is read, and never predicted
+    write_samples(path, "nothing", states, None, ranges, made="drawn")
     return path
 
 

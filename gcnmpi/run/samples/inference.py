@@ -77,8 +77,9 @@ def infer_samples(
     with told_to(comm, problem.runtime.comm):
         model = make_model(problem, static_features(problem, setup), ("evaluation",))
     model.load_state(weights.parameters)
-    reader, n = setup.reader(problem, weights.scales), problem.source.stored.manifest.n
-    kernel, width = problem.runtime.kernel, model.widths[-1]
+    with agreed(comm):
+        reader = setup.reader(problem, weights.scales)
+    kernel, width, n = problem.runtime.kernel, model.widths[-1], problem.source.stored.manifest.n
     ahead = Ahead(reader, problem.config.train.draw_ahead != "no", labels=False)
     every = setup.scheme.stack.every
     chunks = [steps[start : start + every] for start in range(0, len(steps), every)]
@@ -87,7 +88,9 @@ def infer_samples(
         for number, chunk in enumerate(chunks):
             after = chunks[number + 1] if number + 1 < len(chunks) else None
             then = () if after is None else setup.mine(after)
-            put_frames(kernel, model, ahead.read(setup.mine(chunk), then), setup.frames)
+            with agreed(comm):
+                read = ahead.read(setup.mine(chunk), then)
+            put_frames(kernel, model, read, setup.frames)
             rows = _in_data(reader, kernel.to_host(model.forward()))
             rows = setup.scheme.original(Place(0), rows, width)
             group = problem.runtime.comm

@@ -108,15 +108,15 @@ class SampleStep(BatchedStep):
         super().__init__(problem, static_features(problem, self.setup))
         self._anchors, self._epoch = self.setup.anchors("train"), 0
         self._order = self._anchors
-        self.reader = self.setup.reader(problem)
+        with agreed(problem.runtime.everyone):
+            self.reader = self.setup.reader(problem)
+            if not self.reader.known(self._anchors):
+                name = self.setup.samples.name
+                raise UserError(f"the samples {name!r} have no known number to be trained on")
         self._ahead = Ahead(self.reader, problem.config.train.draw_ahead != "no")
         products = self.model.products(backward=True)
         self._volume = sum((problem.scheme.volume(*each) for each in products), NOTHING)
         self._steps = 0
-        with agreed(problem.runtime.everyone):
-            if not self.reader.known(self._anchors):
-                name = self.setup.samples.name
-                raise UserError(f"the samples {name!r} have no known number to be trained on")
 
     def _load_targets(self) -> Targets:
         """None yet: each step has its own."""
