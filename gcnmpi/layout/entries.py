@@ -30,6 +30,7 @@ UNKNOWN = "unknown"
 RELATION, GROUP, SHARE, PART, TYPE, WHOLE_TYPE = OF_RELATIONS = (
     "relation", "group", "share", "part", "type", "type of whole",
 )  # fmt: skip
+OF_GROUPS = (GROUP, PART)  # what has a row for each group, not for each entry
 ABSENT = {"i": UNLABELLED, "f": np.nan, "b": False}
 """The label of an entry that stands for no arc, and whether a mask has it, by the kind of array."""
 

@@ -83,6 +83,27 @@ def known_to(comm: Comm, error: UserError) -> bool:
     return getattr(error, "ranks", 0) == comm.size
 
 
+@contextlib.contextmanager
+def told_to(comm: Comm, group: Comm) -> Iterator[None]:
+    """Let all ranks of ``comm`` raise what one of its groups has raised together in a block.
+
+    All ranks come to the block, each with its group.
+    """
+    error: UserError | None = None
+    try:
+        yield
+    except UserError as caught:
+        if not known_to(group, caught):
+            raise
+        error = caught
+    if group.size < comm.size:
+        with agreed(comm):
+            if error is not None:
+                raise error
+    elif error is not None:
+        raise error
+
+
 def from_root(comm: Comm, make: Callable[[], T]) -> T:
     """Call ``make()`` on rank 0; its result, or its UserError, comes to every rank."""
     value: T | None = None

@@ -85,6 +85,7 @@ def _of_labels(task: ClassOptions, labels: np.ndarray, train: np.ndarray) -> Los
 
 def _of_numbers(task: RegressionOptions, labels: np.ndarray, train: np.ndarray) -> Loss:
     known, delta = ~np.isnan(labels) & train[:, np.newaxis], task.huber_delta
+    count = max(1, known.sum())  # of a step of samples, nothing may be known
 
     def loss(z: np.ndarray) -> tuple[float, np.ndarray]:
         error = np.where(known, z - np.where(known, labels, 0), 0)
@@ -97,7 +98,7 @@ def _of_numbers(task: RegressionOptions, labels: np.ndarray, train: np.ndarray) 
             near = size <= delta
             values = np.where(near, error**2 / 2, delta * (size - delta / 2))
             slopes = np.where(near, error, delta * np.sign(error))
-        return float(np.sum(values) / known.sum()), slopes / known.sum()
+        return float(np.sum(values) / count), slopes / count
 
     return loss
 

@@ -9,7 +9,7 @@ page.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -17,7 +17,7 @@ import numpy as np
 from gcnmpi.mpi.comm import Comm
 from gcnmpi.options.config import Config
 from gcnmpi.options.frames import Frames, frames_of
-from gcnmpi.options.task import SampleOptions, samples_of_step
+from gcnmpi.options.task import LOWER_IS_BETTER, SampleOptions, chosen_metrics, samples_of_step
 from gcnmpi.proof import oracle
 from gcnmpi.proof.checks import Check, Verified, facts_of, loss_curve, of_each, traffic_checks
 from gcnmpi.proof.losses import loss_of
@@ -39,7 +39,7 @@ class Curve:
 
     losses: list[float]
     weights: oracle.Weights
-    errors: dict[str, float]  # "val_rmse", "test_rmse"
+    errors: dict[str, float]  # of each metric that is configured, as "val_rmse"
 
 
 def verified(
@@ -87,11 +87,13 @@ def train(graph: Graph, direction: str, samples: SampleSet, config: Config, epoc
     weights = of_step.initial()
     update = UPDATES[config.train.optimizer](config.train, of_step.first_layer)
     anchors = anchors_of(samples, "train", frames)
+    alone = oracle.Rows(copies(graph, 1, frames), direction, config, frames.outputs)
+    metric = chosen_metrics(task)[0]
     losses, step, values = [], 0, list[float | None]()
     for epoch in range(1, epochs + 1):
         seed = key(config.train.seed, ORDER, epoch)
         order = anchors[permuted(np.arange(len(anchors)), len(anchors), seed)]
-        lr, of_steps = rate(config.train, epoch, values, True), []
+        lr, of_steps = rate(config.train, epoch, values, metric in LOWER_IS_BETTER), []
         for start in range(0, len(order) - count + 1, count):
             step += 1
             features, labels = side_by_side(graph, samples, task, order[start : start + count])
@@ -103,7 +105,9 @@ def train(graph: Graph, direction: str, samples: SampleSet, config: Config, epoc
             weights = update(weights, clipped(config.train, gradient), lr) | moments
             of_steps.append(loss)
         losses.append(float(np.mean(of_steps)))
-    alone = oracle.Rows(copies(graph, 1, frames), direction, config, frames.outputs)
+        if config.train.schedule == "plateau":
+            found = dict(_errors(alone, graph, samples, config, frames, weights))
+            values.append(found.get(f"val_{metric}"))
     errors = dict(_errors(alone, graph, samples, config, frames, weights))
     return Curve(losses, weights, errors)
 
@@ -196,7 +200,7 @@ def _errors(
     frames: Frames,
     weights: oracle.Weights,
 ) -> Iterator[tuple[str, float]]:
-    """The root of the mean squared error, in the numbers of the data: the mean over columns."""
+    """Each metric of what is held out, in the numbers of the data: the mean over columns."""
     task = config.task
     assert isinstance(task, SampleOptions)
     deviation = moments_of(samples)[1] if task.standardize else np.ones(frames.outputs)
@@ -205,11 +209,33 @@ def _errors(
     else:
         scale = np.tile(deviation[: frames.predicted], frames.leads)
     for mask in ("val", "test"):
-        squares = []
+        outputs, labels = [], []
         for anchor in anchors_of(samples, mask, frames):
-            alone.features, labels = side_by_side(graph, samples, task, [anchor])
-            outputs = alone.forward(weights, None)[0][-1]
-            squares.append((outputs - labels) ** 2)
-        if squares:
-            of_columns = np.sqrt(np.nanmean(np.concatenate(squares), axis=0)) * scale
-            yield f"{mask}_rmse", float(np.nanmean(of_columns))
+            alone.features, of_one = side_by_side(graph, samples, task, [anchor])
+            outputs.append(alone.forward(weights, None)[0][-1])
+            labels.append(of_one)
+        if not labels or np.isnan(labels).all():
+            continue
+        z, y = np.vstack(outputs), np.vstack(labels)
+        some = ~np.isnan(y).all(axis=0)
+        for metric in chosen_metrics(task):
+            of_columns = METRICS[metric]((z - y)[:, some], y[:, some], scale[some])
+            if len(of_columns):
+                yield f"{mask}_{metric}", float(np.mean(of_columns))
+
+
+def _r2(error: np.ndarray, y: np.ndarray, scale: np.ndarray) -> np.ndarray:
+    """1 − the sum of squares over that about the mean; of equal numbers 1 if it is 0, else 0."""
+    some = (~np.isnan(y)).sum(axis=0) > 1
+    squares = np.nansum(error[:, some] ** 2, axis=0)
+    spread = np.nansum((y - np.nanmean(y, axis=0))[:, some] ** 2, axis=0)
+    alike = np.nanmax(y[:, some], axis=0) == np.nanmin(y[:, some], axis=0)
+    return np.where(alike, squares == 0, 1 - squares / np.where(alike, 1, spread))
+
+
+METRICS: dict[str, Callable[[np.ndarray, np.ndarray, np.ndarray], np.ndarray]] = {
+    "rmse": lambda error, y, scale: scale * np.sqrt(np.nanmean(error**2, axis=0)),
+    "mae": lambda error, y, scale: scale * np.nanmean(np.abs(error), axis=0),
+    "r2": _r2,
+}
+"""Of each column that has a known number, from errors, labels and deviations."""

@@ -116,7 +116,7 @@ def compute(
     if isinstance(problem.config.task, SampleOptions):
         error = UserError(
             f"{asked.weights} holds weights of task.name = samples",
-            "say which samples: --samples test",
+            "gcnmpi infer --samples test predicts; a run has its errors in its record",
         )
         with agreed(comm):
             raise error

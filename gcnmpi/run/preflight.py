@@ -17,7 +17,9 @@ from gcnmpi.layout.loading import Readable
 from gcnmpi.layout.runtime import resolved_direction
 from gcnmpi.mpi.comm import Comm, agreed, from_root, host_name
 from gcnmpi.nn.describe import graph_of
+from gcnmpi.nn.tasks.samples import count_of, long_enough
 from gcnmpi.options.outputs import Training, features_path
+from gcnmpi.options.task import SampleOptions
 from gcnmpi.options.train import decided_by_evaluations
 from gcnmpi.run.checkpoint import candidates, differences
 from gcnmpi.run.checkpoint_files import DamagedError, read_manifest
@@ -118,6 +120,12 @@ def _check_validation(asked: Training, stored: StoredGraph) -> None:
                     "validate on",
                     f"make pairs that do: gcn-partition pairs {asked.graph} --split 0.85,0.05,0.10",
                 )
+            if stored.samples is not None and isinstance(asked.config.task, SampleOptions):
+                raise UserError(
+                    f"{what}: the samples {stored.samples.name!r} of {asked.graph} have none to "
+                    "validate on",
+                    long_enough(stored.samples, asked.config.task),
+                )
             raise UserError(
                 f"{what}: {asked.graph} has no labelled {ONE_OF[on]} to validate on",
                 f"give the graph a validation mask: gcn-partition attach --{option} FILE",
@@ -149,7 +157,8 @@ def _has_validation(asked: Training, stored: StoredGraph) -> bool:
     if stored.pairs is not None:
         return len(stored.pairs.positives["val"]) > 0
     if stored.samples is not None:
-        return bool(stored.samples.ranges.get("val"))
+        assert isinstance(asked.config.task, SampleOptions)
+        return count_of(stored.samples, asked.config.task, "val") > 0
     mask = examples_of(stored.graph, asked.config.task.on).masks.get("val")
     if mask is None:
         return False

@@ -18,7 +18,7 @@ from gcnmpi.layout.entries import OF_RELATIONS, TYPE, UNKNOWN, WHOLE_TYPE
 from gcnmpi.layout.loading import Readable, check_content, load_sparse
 from gcnmpi.layout.place import Place, Space
 from gcnmpi.layout.runtime import Runtime, Source
-from gcnmpi.mpi.comm import Comm, agreed
+from gcnmpi.mpi.comm import Comm, agreed, told_to
 from gcnmpi.mpi.reduction import (
     NCCL,
     DeviceSum,
@@ -142,7 +142,8 @@ def open_problem(
     of_group = dataclasses.replace(runtime, world=None)
     if runtime.world is not None:
         of_group = dataclasses.replace(of_group, summation=None)
-    scheme = load_matrix(of_group, source, config, demand)
+    with told_to(runtime.everyone, runtime.comm):
+        scheme = load_matrix(of_group, source, config, demand)
     if isinstance(config.task, SampleOptions):
         scheme = stacked(runtime, scheme, config, manifest.n)
     warnings = (*opened.warnings, *found)

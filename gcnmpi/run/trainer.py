@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from gcnmpi.mpi.comm import agreed, from_root, maxima
+from gcnmpi.mpi.comm import agreed, from_root, maxima, told_to
 from gcnmpi.nn.model import Model
 from gcnmpi.nn.schedules import LearningRate
 from gcnmpi.options.config import TrainConfig
@@ -95,7 +95,8 @@ def train(
     start = start_record(problem, warnings)
     if comm.rank == 0:
         tell(found, warnings)
-    step, evaluation = _made(problem)
+    with told_to(comm, problem.runtime.comm):
+        step, evaluation = _made(problem)
     model = step.model
     epochs, best = _restored(problem, step, found)
     rate, over = _replayed(config, epochs, best)

@@ -13,7 +13,7 @@ from gcnmpi.halo.rows import Halo
 from gcnmpi.halo.stacked import Stack, StackedHalo
 from gcnmpi.kernels.epilogues import Epilogue
 from gcnmpi.kernels.interface.kernel import Array
-from gcnmpi.layout.entries import entry_keys
+from gcnmpi.layout.entries import OF_GROUPS, entry_keys
 from gcnmpi.layout.loading import Readable
 from gcnmpi.layout.place import Block, Place, Space
 from gcnmpi.layout.runtime import Runtime
@@ -101,8 +101,12 @@ class StackedScheme(WholeRows):
         return np.repeat(self.inner.load(place, array), self.stack.count, axis=0)
 
     def load_arcs(self, array: Readable, loops: str) -> np.ndarray:
-        """Rows of an array on disk of the arcs into own vertices, the same for all samples."""
-        return self.inner.load_arcs(array, loops)[self.stack.entries(self._starts(Space.ENTRIES))]
+        """Rows of an array on disk of the arcs into own vertices, or of their groups.
+
+        They are the same for all samples.
+        """
+        space = Space.GROUPS if loops in OF_GROUPS else Space.ENTRIES
+        return self.inner.load_arcs(array, loops)[self.stack.entries(self._starts(space))]
 
     def original(self, place: Place, piece: np.ndarray, width: int) -> np.ndarray:
         """This rank's contiguous 1/P of all rows, those of all samples beside each other."""

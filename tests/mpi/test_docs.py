@@ -18,12 +18,14 @@ import re
 import subprocess
 from pathlib import Path
 
+import numpy as np
 import pytest
 from stored_graphs import store
 from words import sets
 
 from gcnmpi.options.config import keys
 from gcnmpi.options.model import NETWORKS
+from partition.graph.samples import write_samples
 from partition.importing.synthetic import sbm
 from partition.pipeline.adding import add_partition
 
@@ -193,9 +195,12 @@ def test_an_environment_that_is_none_is_refused(tmp_path):
 
 
 def synthesise(graph: Path) -> None:
-    """A small graph with communities, and a partition of it into two parts."""
+    """A small graph with communities, a partition of it into two parts, and samples."""
     made = sbm(400, 3, degree=8, intra=0.9, features=6, noise=0.5, train=0.3, val=0.2, seed=0)
     add_partition(store(graph, made), "gp", 2)
+    states = np.random.default_rng(0).normal(size=(66, 400, 1)).astype(np.float32)
+    ranges = {"train": [(0, 42)], "val": [(42, 66)]}
+    write_samples(graph, "samples", states, None, ranges, made="drawn")
 
 
 def test_every_config_is_named_in_the_documentation():

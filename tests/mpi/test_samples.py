@@ -7,6 +7,7 @@ Bytes counted are bytes predicted, also of what is read from disk.
 import numpy as np
 import pytest
 from stored_graphs import store_parts, uneven_parts
+from typed_graphs import typed_graph
 from words import latest, sets
 
 from gcnmpi.report.page import write_report
@@ -50,6 +51,11 @@ CASES = {
     "plain": ["model.name=pna", "task.standardize=false", "train.optimizer=sgd", "train.lr=1e-4"],
     "broadcast": ["scheme.name=bcast", "task.history=2", "model.name=gin"],
     "mixed": ["scheme.exchange=mixed", "model.hidden=5,7"],
+    "plateau": [
+        "train.schedule=plateau", "train.plateau_patience=0", "train.epochs=5", "train.lr=0.1",
+        "task.metrics=mae,r2", "train.optimizer=sgd",
+    ],
+    "unknown": ["task.samples=unknown", "task.batch=8", "train.epochs=1"],
 }  # fmt: skip
 
 
@@ -74,7 +80,48 @@ def folder(tmp_path_factory):
     write_samples(path, "samples", states, None, ranges, made="drawn")
     targets = rng.normal(size=(STEPS, N, 3)).astype(np.float32)
     write_samples(path, "targets", states.astype(np.float32), targets, ranges, made="drawn")
+    states[:, :, 0] = states[12] = np.nan  # a column, and the targets of a step
+    write_samples(path, "unknown", states, None, ranges, made="drawn")
+    states[1:] = np.nan  # the first step is read, and never predicted
+    write_samples(path, "nothing", states, None, ranges, made="drawn")
     return path
+
+
+@pytest.fixture(scope="module")
+def typed(tmp_path_factory):
+    """The graph of typed_graphs.py, with samples of its vertices of all types."""
+    path, graph = tmp_path_factory.mktemp("typed") / "g.graph", typed_graph()
+    write_graph(path, graph, source={})
+    for k in (1, 2, 4):
+        store_parts(path, f"uneven-{k}", np.arange(graph.n) % k, k)
+    states = np.random.default_rng(1).normal(size=(12, graph.n, 2))
+    ranges = {"train": [(0, 9)], "val": [(9, 12)]}
+    write_samples(path, "samples", states, None, ranges, made="drawn")
+    return path
+
+
+TYPED = {
+    "rgcn": ["model.dropout=0.2"], "hetero": ["model.norm=batch"], "compgcn": [],
+    "rgat": ["model.attention_dropout=0.3"], "hgt": [], "sehgnn": ["model.target=paper"],
+}  # fmt: skip
+
+
+def test_networks_of_relations_have_one_curve(trained, typed):
+    cases = {
+        (name, size): (
+            typed, f"uneven-{size}",
+            [*COMMON, f"model.name={name}", *settings, f"train.groups={4 // size}"],
+        )
+        for name, settings in TYPED.items()
+        for size in (1, 2, 4)
+    }  # fmt: skip
+    found = trained(4, cases)
+    for name in TYPED:
+        for size in (2, 4):
+            losses = [found[name, some]["losses"] for some in (1, size)]
+            np.testing.assert_allclose(*losses, rtol=1e-10, err_msg=name)
+    assert all(counted == predicted for one in found.values() for counted, predicted in
+               one["traffic"])  # fmt: skip
 
 
 @pytest.mark.parametrize("ranks", sorted({groups * size for groups, size in GROUPED}))
@@ -209,6 +256,7 @@ def test_mistakes_are_told_in_one_line(hear_mistakes, folder):
         (["train.groups=3"], "does not divide 2 ranks"),
         (["task.history=9"], ("have 0 to train on", "task.history")),
         (["task.batch=18"], ("have 15 to train on", "task.batch = 15")),
+        (["task.history=4", "train.patience=2"], ("have none to validate on", "predicted, 5")),
         (["task.predicted=3"], "a frame has 2 columns"),
         (["task.columns=5"], "have 2"),
         (["task.samples=targets", "task.horizon=2"], "task.targets"),
@@ -221,4 +269,21 @@ def test_mistakes_are_told_in_one_line(hear_mistakes, folder):
     told.append(([*plain, *sets("task.name=classes")], "has no samples to divide"))
     of_step = ("does not divide the 3 samples", "task.batch")
     told.append(([*plain, *sets("task.name=samples", "task.batch=3")], of_step))
+    nothing = sets("task.name=samples", "task.samples=nothing", "task.batch=2")
+    told.append(([*plain, *nothing], "no known number"))
+    # An error of each group, which all of them have.
+    mixed = sets("task.name=samples", "task.batch=2", "model.name=gat", "scheme.exchange=mixed")
+    told.append(([*plain, *mixed], "needs whole rows"))
+    hear_mistakes(2, told)
+
+
+def test_weights_of_samples_are_asked_for_samples(hear_mistakes, mpirun, folder, tmp_path):
+    words = [folder, "--partition", "uneven-2"]
+    weights = ["--weights", tmp_path / "w.npz"]
+    settings = sets(*latest(*COMMON, "train.epochs=1"))
+    mpirun(2, "gcnmpi", "train", *words, *settings, "--out", tmp_path, "--save-weights", weights[1])
+    says = ("weights of task.name = samples", "gcnmpi infer --samples test")
+    out = ["--out", tmp_path / "y.npy"]
+    told = [(["evaluate", *words, *weights], says), (["infer", *words, *weights, *out], says)]
+    told.append((["infer", *words, *weights, *out, "--samples", "tset"], "did you mean 'test'"))
     hear_mistakes(2, told)

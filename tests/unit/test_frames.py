@@ -1,11 +1,14 @@
 """Frames over time: their columns, and what options of them do not go together."""
 
+import os
+
 import numpy as np
 import pytest
 
 from gcnmpi.options.config import from_table
 from gcnmpi.options.frames import Frames, frames_of
 from gcnmpi.options.task import SAMPLES, TASKS
+from gcnmpi.run.samples.reading import OwnSteps
 from partition.errors import UserError
 from partition.graph.graph import Graph
 from partition.graph.store import open_graph, write_graph
@@ -49,3 +52,17 @@ def test_a_folder_without_samples_is_told_so(tmp_path):
     write_graph(tmp_path / "g.graph", Graph(*arcs), source={})
     with pytest.raises(UserError, match="has no samples"):
         TASKS.get(SAMPLES).labels(open_graph(tmp_path / "g.graph"), task_of())
+
+
+def test_a_file_of_states_that_is_cut_off_or_gone_is_said(tmp_path):
+    file = tmp_path / "states.npy"
+    np.save(file, np.arange(60.0).reshape(5, 4, 3))
+    array, rows = np.load(file, mmap_mode="r"), np.array([3, 0])
+    steps = OwnSteps(file, array, rows)
+    np.testing.assert_array_equal(steps.read(4), array[4, rows])
+    os.truncate(file, file.stat().st_size - 8)
+    with pytest.raises(UserError, match="ends within step 4"):
+        steps.read(4)
+    file.unlink()
+    with pytest.raises(UserError, match="cannot read"):
+        OwnSteps(file, array, rows)

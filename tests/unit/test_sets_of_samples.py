@@ -47,7 +47,6 @@ def command(*words):
         ({"states": np.ones((2, STEPS, N, 1))}, "not (steps, 5, columns)"),
         ({"states": np.ones((0, N, 1))}, "not (steps, 5, columns)"),
         ({"targets": np.ones((STEPS - 1, N, 1))}, "not (20, 5, columns)"),
-        ({"states": np.full((STEPS, N, 1), np.nan)}, "nothing is known in the steps to train on"),
         ({"states": np.full((STEPS, N, 1), np.inf)}, "states of step 0 have an infinite number"),
         ({"name": "a/b"}, "'a/b' is not a valid name for samples"),
     ],

@@ -9,7 +9,7 @@ import numpy as np
 
 from gcnmpi.layout.place import Place
 from gcnmpi.layout.writing import writing_together
-from gcnmpi.mpi.comm import Comm, agreed, from_root, slice_of
+from gcnmpi.mpi.comm import Comm, agreed, from_root, slice_of, told_to
 from gcnmpi.options.outputs import Inferring
 from gcnmpi.run.inference import Inference, prepared
 from gcnmpi.run.problem import make_model
@@ -74,10 +74,12 @@ def infer_samples(
     with agreed(comm):
         if not len(steps):
             raise UserError(f"the samples {setup.samples.name!r} have none of {which!r}")
-    model = make_model(problem, static_features(problem, setup), ("evaluation",))
+    with told_to(comm, problem.runtime.comm):
+        model = make_model(problem, static_features(problem, setup), ("evaluation",))
     model.load_state(weights.parameters)
-    reader, n = setup.reader(problem, weights.scales), problem.source.stored.manifest.n
-    kernel, width = problem.runtime.kernel, model.widths[-1]
+    with agreed(comm):
+        reader = setup.reader(problem, weights.scales)
+    kernel, width, n = problem.runtime.kernel, model.widths[-1], problem.source.stored.manifest.n
     ahead = Ahead(reader, problem.config.train.draw_ahead != "no", labels=False)
     every = setup.scheme.stack.every
     chunks = [steps[start : start + every] for start in range(0, len(steps), every)]
@@ -86,7 +88,9 @@ def infer_samples(
         for number, chunk in enumerate(chunks):
             after = chunks[number + 1] if number + 1 < len(chunks) else None
             then = () if after is None else setup.mine(after)
-            put_frames(kernel, model, ahead.read(setup.mine(chunk), then), setup.frames)
+            with agreed(comm):
+                read = ahead.read(setup.mine(chunk), then)
+            put_frames(kernel, model, read, setup.frames)
             rows = _in_data(reader, kernel.to_host(model.forward()))
             rows = setup.scheme.original(Place(0), rows, width)
             group = problem.runtime.comm

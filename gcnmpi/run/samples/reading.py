@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import weakref
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -43,7 +44,8 @@ class OwnSteps:
         self._path, self._offset = file, array.offset
         _, self._n, columns = array.shape
         self._row = columns * array.dtype.itemsize
-        self._file = os.open(self._path, os.O_RDONLY)
+        with self._reading():
+            self._file = os.open(self._path, os.O_RDONLY)
         weakref.finalize(self, os.close, self._file)
         order = np.argsort(rows, kind="stable")
         increasing = rows[order].astype(np.int64)
@@ -71,13 +73,19 @@ class OwnSteps:
     def _fill(self, piece: np.ndarray, at: int) -> None:
         done = 0
         while done < len(piece):
-            try:
+            with self._reading():
                 count = os.preadv(self._file, [piece[done:].data], at + done)
-            except OSError as error:
-                raise UserError(f"cannot read {self._path}: {error.strerror}") from error
             if not count:
-                raise UserError(f"{self._path} ends before step {at // (self._n * self._row)}")
+                step = (at - self._offset) // (self._n * self._row)
+                raise UserError(f"{self._path} ends within step {step}")
             done += count
+
+    @contextlib.contextmanager
+    def _reading(self) -> Iterator[None]:
+        try:
+            yield
+        except OSError as error:
+            raise UserError(f"cannot read {self._path}: {error.strerror}") from error
 
 
 class ScaledSteps:

@@ -12,7 +12,7 @@ import numpy as np
 from gcnmpi.core.volume import NOTHING, Volume
 from gcnmpi.kernels.interface.kernel import Array, Kernel
 from gcnmpi.layout.place import Place
-from gcnmpi.mpi.comm import maximum
+from gcnmpi.mpi.comm import agreed, maximum
 from gcnmpi.nn.model import Model
 from gcnmpi.nn.sparse_input import SparseInput
 from gcnmpi.nn.tasks.interface import Loss, Made, Targets
@@ -23,6 +23,7 @@ from gcnmpi.run.samples.reading import Read, SampleReader
 from gcnmpi.run.samples.scales import Scales
 from gcnmpi.run.step import BatchedStep
 from gcnmpi.schemes.stacked import StackedScheme
+from partition.errors import UserError
 from partition.graph.graph import MASKS
 from partition.graph.hashing import key, permuted
 from partition.graph.samples import SampleSet
@@ -107,7 +108,11 @@ class SampleStep(BatchedStep):
         super().__init__(problem, static_features(problem, self.setup))
         self._anchors, self._epoch = self.setup.anchors("train"), 0
         self._order = self._anchors
-        self.reader = self.setup.reader(problem)
+        with agreed(problem.runtime.everyone):
+            self.reader = self.setup.reader(problem)
+            if not self.reader.known(self._anchors):
+                name = self.setup.samples.name
+                raise UserError(f"the samples {name!r} have no known number to be trained on")
         self._ahead = Ahead(self.reader, problem.config.train.draw_ahead != "no")
         products = self.model.products(backward=True)
         self._volume = sum((problem.scheme.volume(*each) for each in products), NOTHING)
