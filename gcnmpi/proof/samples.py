@@ -14,12 +14,21 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from gcnmpi.core.precision import EXACT
 from gcnmpi.mpi.comm import Comm
 from gcnmpi.options.config import Config
 from gcnmpi.options.frames import Frames, frames_of
 from gcnmpi.options.task import LOWER_IS_BETTER, SampleOptions, chosen_metrics, samples_of_step
 from gcnmpi.proof import oracle
-from gcnmpi.proof.checks import Check, Verified, facts_of, loss_curve, of_each, traffic_checks
+from gcnmpi.proof.checks import (
+    Check,
+    Verified,
+    facts_of,
+    loss_curve,
+    of_each,
+    rounded_checks,
+    traffic_checks,
+)
 from gcnmpi.proof.losses import loss_of
 from gcnmpi.proof.updates import UPDATES, clipped, rate
 from gcnmpi.run.problem import open_problem
@@ -46,15 +55,19 @@ def verified(
     comm: Comm,
     graph: str | os.PathLike,
     partition: str | None,
-    config: Config,
+    asked: Config,
     tolerances: tuple[float, float],
 ) -> Verified:
     """Check a run on samples against a serial one, by its losses, weights and errors, and bytes.
 
-    ``tolerances`` are those of the curve and of weights.
+    ``tolerances`` are those of the curve and of weights. Where messages are rounded, that is a
+    second run, held against the first.
     """
+    config = replace(asked, comm=replace(asked.comm, precision=EXACT))
     problem = open_problem(comm, graph, partition, config)
-    result = train_on_ranks(problem)
+    result, rounded = train_on_ranks(problem), None
+    if asked != config:
+        rounded = train_on_ranks(open_problem(comm, graph, partition, asked))
     if comm.rank:
         return Verified({}, comm.bcast(None))
     stored, model = problem.source.stored, result.model
@@ -73,6 +86,8 @@ def verified(
         if (found := last.get(name)) is not None:
             checks.append(Check(name, abs(found - value) / (value or 1.0), in_weights))
     checks += traffic_checks(result.end)
+    if rounded is not None:
+        checks += rounded_checks(asked, rounded, result)
     return Verified(facts_of(problem, result), comm.bcast(checks))
 
 
