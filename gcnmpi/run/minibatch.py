@@ -196,9 +196,9 @@ class BatchStep(BatchedStep):
         if not facts.share:
             return 0.0, facts.interrupted
         loss, flat = self._gradient(drawn, facts, epoch, batch), self.model.gradients.flat
-        loss = float(self._sum(loss, flat[self.model.gradients.shared]))
+        loss = self._sum(loss, flat[self.model.gradients.shared])
         self._update(flat, lr)
-        return facts.share * loss, facts.interrupted
+        return facts.share * float(loss), facts.interrupted  # a device is waited for once
 
     def _several(
         self, epoch: int, step: int, lr: float, interrupt: Callable[[], bool]

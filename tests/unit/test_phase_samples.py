@@ -19,7 +19,7 @@ class Two:
 
 def test_samples_are_what_has_gone_by_since_the_last_one():
     seconds = {"load": 9.0, "spmm": 1.0}
-    runtime = SimpleNamespace(comm=Two(), phases=SimpleNamespace(seconds=seconds))
+    runtime = SimpleNamespace(everyone=Two(), phases=SimpleNamespace(seconds=seconds))
     samples = PhaseSamples(runtime, 3)
     seconds.update(load=20.0, spmm=1.25, gemm=0.5)
     samples.take(4)
@@ -33,7 +33,7 @@ def test_samples_are_what_has_gone_by_since_the_last_one():
 
 def test_every_sample_together_is_the_whole():
     rng, seconds = np.random.default_rng(0), dict.fromkeys(EPOCH_PHASES, 0.0)
-    runtime = SimpleNamespace(comm=Two(), phases=SimpleNamespace(seconds=seconds))
+    runtime = SimpleNamespace(everyone=Two(), phases=SimpleNamespace(seconds=seconds))
     samples = PhaseSamples(runtime, 0)
     for epoch in range(1, 9):
         for name in EPOCH_PHASES:

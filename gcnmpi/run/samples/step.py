@@ -9,6 +9,7 @@ from functools import partial
 
 import numpy as np
 
+from gcnmpi.core.arrays import Number
 from gcnmpi.core.volume import NOTHING, Volume
 from gcnmpi.kernels.interface.kernel import Array, Kernel
 from gcnmpi.layout.place import Place
@@ -146,7 +147,7 @@ class SampleStep(BatchedStep):
         interrupted = self.batches > 1 and maximum(everyone, interrupt()) > 0
         return float(loss) / self.batches, interrupted
 
-    def gradient(self, epoch: int, batch: int = 0) -> tuple[float, Array]:
+    def gradient(self, epoch: int, batch: int = 0) -> tuple[Number, Array]:
         """Loss of a step and flat gradient, as :meth:`gcnmpi.run.step.Step.gradient`."""
         problem, model, setup = self._problem, self.model, self.setup
         anchors = self._anchors_of(epoch, batch)
@@ -163,7 +164,7 @@ class SampleStep(BatchedStep):
         model.backward(number)
         self._steps += 1
         flat = model.gradients.flat
-        return float(self._sum(loss, flat[model.gradients.shared])), flat
+        return self._sum(loss, flat[model.gradients.shared]), flat
 
     def _anchors_of(self, epoch: int, batch: int) -> np.ndarray:
         """The samples of a step, in the order of the epoch."""
