@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -80,21 +81,11 @@ class StackedScheme(WholeRows):
 
     def aggregate(self, k: int, x: Matrix, out: Array, epilogue: Epilogue | None = None) -> None:
         """M times the rows of all samples, and what follows row by row."""
-        stack = self.stack
-        if stack.count == 1:
-            self.inner.aggregate(k, x, out, epilogue)
-            return
-        self.inner.aggregate(k, stack.widened(x), stack.wide(out))
-        self._kernel.follow(out, epilogue)
+        self._multiply(self.inner.aggregate, k, x, out, epilogue)
 
     def aggregate_t(self, k: int, x: Matrix, out: Array, epilogue: Epilogue | None = None) -> None:
         """The same with Mᵀ."""
-        stack = self.stack
-        if stack.count == 1:
-            self.inner.aggregate_t(k, x, out, epilogue)
-            return
-        self.inner.aggregate_t(k, stack.widened(x), stack.wide(out))
-        self._kernel.follow(out, epilogue)
+        self._multiply(self.inner.aggregate_t, k, x, out, epilogue)
 
     def load(self, place: Place, array: Readable) -> np.ndarray:
         """Own rows of an array on disk, the same for all samples."""
@@ -118,6 +109,22 @@ class StackedScheme(WholeRows):
         if product in EXCHANGES:
             sizes = tuple(self.stack.count * size for size in sizes)
         return self.inner.volume(product, k, *sizes)
+
+    def _multiply(
+        self,
+        product: Callable[[int, Matrix, Array, Epilogue | None], None],
+        k: int,
+        x: Matrix,
+        out: Array,
+        epilogue: Epilogue | None,
+    ) -> None:
+        """A product of rows that are as wide as all samples, then what is of single rows."""
+        stack = self.stack
+        if stack.count == 1:
+            product(k, x, out, epilogue)
+            return
+        product(k, stack.widened(x), stack.wide(out), None)
+        self._kernel.follow(out, epilogue)
 
     def _starts(self, space: Space) -> np.ndarray:
         """Where the entries of each own row begin, or its groups."""

@@ -14,7 +14,7 @@ from partition.errors import UserError
 from partition.graph.graph import AGAIN
 from partition.graph.relations import STORED_NAME
 from partition.locks import folder_inside, folder_lock
-from partition.records import NUMBERS, TEXTS, map_npy, sweep
+from partition.records import NUMBERS, TEXTS, map_npy, sweep, temporary_name
 
 WAIT = 60.0  # seconds, for others that hold a lock while they write
 
@@ -62,6 +62,17 @@ def writing_inside(path: Path, kind: str, purpose: str) -> Iterator[None]:
         with folder_lock(folder, purpose, name=".write.lock", patience=WAIT):
             sweep(folder)
             yield
+
+
+def remove_inside(path: Path, kind: str, folder: Path) -> None:
+    """Delete the folder of a set of a kind at once: who has it open keeps its arrays."""
+    with writing_inside(path, kind, "gcn-partition remove"):
+        aside = temporary_name(folder)
+        try:
+            os.rename(folder, aside)
+        except OSError as error:
+            raise UserError(f"cannot remove {folder}: {error.strerror}") from error
+        shutil.rmtree(aside, ignore_errors=True)
 
 
 def linked(source: str, target: str) -> None:

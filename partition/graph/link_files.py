@@ -26,11 +26,17 @@ import numpy as np
 
 from partition.errors import UserError, unknown_name
 from partition.graph import content
-from partition.graph.folders import check_stored_name, linked, map_array, writing_inside
+from partition.graph.folders import (
+    check_stored_name,
+    linked,
+    map_array,
+    remove_inside,
+    writing_inside,
+)
 from partition.graph.graph import MASKS, index_dtype
 from partition.graph.manifest import Count, check_fields, dump_json, read_json, read_manifest
 from partition.locks import folder_inside
-from partition.records import atomic_file, atomic_folder, temporary_name
+from partition.records import atomic_file, atomic_folder
 
 FORMAT = "gcnmpi-pairs"
 VERSION = 1
@@ -246,13 +252,7 @@ def remove_pairs(path: str | os.PathLike[str], name: str) -> None:
     folder = _folder(path, name)
     if not has_pairs(path, name):
         raise unknown_name(f"set of pairs of {path}", name, list_pairs(path))
-    with writing_inside(Path(path), "pairs", "gcn-partition remove"):
-        aside = temporary_name(folder)
-        try:
-            os.rename(folder, aside)
-        except OSError as error:
-            raise UserError(f"cannot remove {folder}: {error.strerror}") from error
-        shutil.rmtree(aside, ignore_errors=True)
+    remove_inside(Path(path), "pairs", folder)
 
 
 def keep_pairs(old: Path, new: Path, graph_id: str) -> list[str]:

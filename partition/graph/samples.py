@@ -27,7 +27,13 @@ from typing import Annotated, Protocol
 import numpy as np
 
 from partition.errors import UserError, unknown_name
-from partition.graph.folders import check_stored_name, linked, map_array, writing_inside
+from partition.graph.folders import (
+    check_stored_name,
+    linked,
+    map_array,
+    remove_inside,
+    writing_inside,
+)
 from partition.graph.graph import MASKS
 from partition.graph.manifest import (
     Count,
@@ -39,7 +45,7 @@ from partition.graph.manifest import (
 )
 from partition.graph.step_ranges import Ranges, check_ranges, described_ranges
 from partition.locks import folder_inside
-from partition.records import atomic_file, atomic_folder, temporary_name
+from partition.records import atomic_file, atomic_folder
 
 FORMAT = "gcnmpi-samples"
 VERSION = 1
@@ -284,13 +290,7 @@ def remove_samples(path: str | os.PathLike[str], name: str) -> None:
     folder = _folder(path, name)
     if not (folder / "samples.json").exists():
         raise unknown_name(f"set of samples of {path}", name, list_samples(path))
-    with writing_inside(Path(path), KIND, "gcn-partition remove"):
-        aside = temporary_name(folder)
-        try:
-            os.rename(folder, aside)
-        except OSError as error:
-            raise UserError(f"cannot remove {folder}: {error.strerror}") from error
-        shutil.rmtree(aside, ignore_errors=True)
+    remove_inside(Path(path), KIND, folder)
 
 
 def keep_samples(old: Path, new: Path, n: int) -> list[str]:
