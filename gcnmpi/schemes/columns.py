@@ -183,7 +183,9 @@ class ColumnsForecast(Forecast):
 
 
 # Without a partition, blocks are ranges of vertices.
-ENTRY: Entry[SchemeConfig] = Entry(load, lambda config, size, facts: ColumnsForecast(size, facts))
+ENTRY: Entry[SchemeConfig] = Entry(
+    load, lambda config, size, facts: ColumnsForecast(size, facts), keeps_rows=True
+)
 
 
 class Turns:
@@ -277,6 +279,7 @@ class Columns(RowScheme[Tile]):
     """Own rows, as other schemes have them, and columns of all rows besides."""
 
     _products: Turns
+    turns = True
 
     def block(self, place: Place, width: int) -> Block:
         """Own rows; or columns of all rows, one rank's after the other's."""
