@@ -84,7 +84,7 @@ class Space:
 
     @contextlib.contextmanager
     def _counted(self, operation: tuple[Operation, int]) -> Iterator[None]:
-        """What is moved in it is that of a product."""
+        """Count bytes that are moved in the block as those of a product."""
         with self._traffic.during(PURPOSE, epoch=self.products.total() + 1):
             yield
         self.products[operation] += 1
@@ -228,7 +228,7 @@ class RowChain:
         return self._space.multiply(x)
 
     def leave(self, x: np.ndarray) -> np.ndarray:
-        """Own rows again."""
+        """Own rows of the result."""
         return x
 
 
@@ -255,7 +255,7 @@ class Chain(RowChain):
         return self._space._multiply(x, self._columns, operation)
 
     def leave(self, x: np.ndarray) -> np.ndarray:
-        """The way back."""
+        """Own rows of all columns, of this rank's columns."""
         return self._turned(Operation.TO_ROWS, self._columns, self._rows, x)
 
     def _turned(self, way: Operation, before: Matrix, after: Matrix, x: np.ndarray) -> np.ndarray:

@@ -111,7 +111,7 @@ class ColumnsForecast(Forecast):
         return block_bounds(self.facts, self.size)
 
     def rows(self, rank: int) -> int:
-        """Own rows."""
+        """How many rows a rank owns."""
         return int(self.bounds[rank + 1] - self.bounds[rank])
 
     def columns(self, rank: int, width: int) -> slice:
@@ -217,7 +217,7 @@ class Turns:
         return Matrix(place, self._kernel.empty(self._rows, width))
 
     def release(self) -> None:
-        """Free the buffers."""
+        """Free packed rows, and columns of single products."""
         self._buffers.clear()
 
     def to_columns(self, x: Array, out: Array) -> None:
