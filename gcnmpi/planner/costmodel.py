@@ -168,7 +168,7 @@ def products_seconds(
         slowest: dict[str, float] = {}
         for rank in ranks:
             if step is None:
-                made = _loss_products(case, rank)
+                made = products_of_loss(case, rank)
             else:
                 made = products(case.program, [step], partial(case.rows, rank))
             seconds, volume = _step(case, rank, made, step)
@@ -291,6 +291,7 @@ def _update_seconds(case: Case, rank: int) -> float:
     return case.machine.copy_seconds(numbers * case.work.itemsize)
 
 
-def _loss_products(case: Case, rank: int) -> list[Product]:
+def products_of_loss(case: Case, rank: int) -> list[Product]:
+    """Products of the loss: operations on rows that ranks share."""
     options, k = case.work.config.task, case.program.place.layer
     return TASKS.get(options.name).products(options, k, case.train_rows(rank))

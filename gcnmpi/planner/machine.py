@@ -12,6 +12,7 @@ import math
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
@@ -253,8 +254,13 @@ class Machine:
 
 
 def read_machine(path: str | os.PathLike) -> tuple[Machine, dict[str, Any]]:
-    """The constants in a file of ``gcnmpi calibrate``, and all that the file says."""
+    """The constants in a file of ``gcnmpi calibrate``, and all that the file says.
+
+    Or of one that comes along with published figures, by name: "perlmutter".
+    """
     path = Path(path)
+    if not path.is_file():
+        path = shipped_machines().get(os.fspath(path), path)
     hint = "mpirun -n 2 gcnmpi calibrate --out machine.json makes one"
     try:
         facts = json.loads(path.read_text(encoding="utf-8"))
@@ -277,6 +283,12 @@ def read_machine(path: str | os.PathLike) -> tuple[Machine, dict[str, Any]]:
         if constants[name] == 0:
             raise UserError(f"{path}: {name} is 0", hint)
     return Machine(**constants), facts
+
+
+def shipped_machines() -> dict[str, Path]:
+    """Files of machines that come along, by name."""
+    folder = files("gcnmpi").joinpath("configs", "machines")
+    return {one.name.removesuffix(".json"): Path(str(one)) for one in folder.iterdir()}
 
 
 def write_machine(path: str | os.PathLike, machine: Machine, facts: Mapping[str, Any]) -> None:

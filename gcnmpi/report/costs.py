@@ -225,6 +225,8 @@ def _batches_line(config: Config, drawn: Mapping[str, int]) -> str:
 def _machine_line(machine: Mapping[str, Any], config: Config) -> str:
     if not machine:
         return "default constants: order of magnitude; to measure: mpirun gcnmpi calibrate"
+    if "sources" in machine:
+        return f"machine {machine['file']}: published figures, nothing measured"
     text = (
         f"machine {machine['file']}: {', '.join(machine['hosts'])}, {machine['date']}, "
         f"{machine['threads']} threads per rank"
