@@ -29,8 +29,8 @@ from partition.records import atomic_file, make_room_for
 FEATURES, CLASSES = 128, 32  # of most graphs of Ranjan et al. 2025, whose network has three layers
 MODEL = "model.hidden=[128,128]"
 OPTIONS = {"p2p": {"scheme.exchange": "rows"}, "replicated": {"scheme.sparse": False}}
-FIELDS = ("graph", "machine", "ranks", "scheme", "options", "partition", "predicted", "arithmetic",
-          "transfer", "replayed transfer", "replayed", "ratio")  # fmt: skip
+FIELDS = ("graph", "machine", "ranks", "scheme", "options", "partition", "arithmetic", "transfer",
+          "reduce", "predicted", "replayed transfer", "replayed reduce", "replayed")  # fmt: skip
 Row = dict[str, Any]
 
 
@@ -95,18 +95,19 @@ def row_of(setting: Setting, candidate: Candidate, size: int, network: Row) -> R
         exchange = exchange_of(setting.stored.path, partition.name, setting.direction)
     nodes = -(-size // setting.ranks_per_node)
     networks = networks_of(network, nodes, setting.machine.bandwidth_inter)
-    moved = min(sum(Replay(case, one, exchange).seconds().values()) for one in networks)
-    transfer = phases["transfer"] + phases["reduce"]
-    arithmetic = sum(phases.values()) - transfer
+    replays = [Replay(case, one, exchange).seconds() for one in networks]
+    moved = {phase: min(found[phase] for found in replays) for phase in ("transfer", "reduce")}
+    arithmetic = sum(phases.values()) - phases["transfer"] - phases["reduce"]
     return {
         "options": " ".join(map(str, candidate.options.values())),
         "partition": "" if partition is None else partition.model,
-        "predicted": arithmetic + transfer,
         "arithmetic": arithmetic,
-        "transfer": transfer,
-        "replayed transfer": moved,
-        "replayed": arithmetic + moved,
-        "ratio": moved / transfer if transfer else 1.0,
+        "transfer": phases["transfer"],
+        "reduce": phases["reduce"],
+        "predicted": sum(phases.values()),
+        "replayed transfer": moved["transfer"],
+        "replayed reduce": moved["reduce"],
+        "replayed": arithmetic + sum(moved.values()),
     }
 
 
@@ -118,11 +119,13 @@ def exchange_of(graph: Path, partition: str, direction: str) -> sp.csr_array:
 
 
 def table(rows: Sequence[Row]) -> str:
-    """Milliseconds of an epoch: predicted → replayed, a column for each number of ranks."""
+    """Milliseconds of an epoch: predicted → replayed (ratio of transfers), by number of ranks."""
     sizes = sorted({row["ranks"] for row in rows})
     text = ""
     for graph, machine in dict.fromkeys((row["graph"], row["machine"]) for row in rows):
-        text += f"\n{graph}, {machine}: ms of an epoch, predicted → replayed\n\n"
+        text += (
+            f"\n{graph}, {machine}: ms of an epoch, predicted → replayed (ratio of transfers)\n\n"
+        )
         text += f"| scheme | {' | '.join(f'P = {size}' for size in sizes)} |\n"
         text += f"|---|{'---:|' * len(sizes)}\n"
         some = [row for row in rows if (row["graph"], row["machine"]) == (graph, machine)]
@@ -130,6 +133,7 @@ def table(rows: Sequence[Row]) -> str:
             cells = {row["ranks"]: row for row in some if (row["scheme"], row["partition"]) == kind}
             shown = [
                 f"{1e3 * cells[size]['predicted']:.3g} → {1e3 * cells[size]['replayed']:.3g}"
+                f" ({cells[size]['replayed transfer'] / cells[size]['transfer']:.2f})"
                 if size in cells else ""
                 for size in sizes
             ]  # fmt: skip

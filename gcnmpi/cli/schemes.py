@@ -32,7 +32,8 @@ _partitions = click.option(
 _machine = path_option(
     "--machine machine_file",
     "FILE",
-    "File of 'gcnmpi calibrate'.  [default: scheme.machine, or default constants]",
+    "File of 'gcnmpi calibrate', or perlmutter, frontier, cpu-100g.  [default: scheme.machine, or "
+    "default constants]",
 )
 _schemes = click.option("--schemes", metavar="NAME,…", help="Only these schemes.  [default: all]")
 _features = click.option(

@@ -128,13 +128,13 @@ def fair_rates(links: Links, capacities: np.ndarray) -> np.ndarray:
 def fluid_seconds(nbytes: np.ndarray, links: Links, capacities: np.ndarray) -> float:
     """Seconds until all messages have arrived, which begin together.
 
-    Rates are found again when a tenth of the messages has ended.
+    Rates are found again when a tenth of the messages has ended, of less than twenty each time.
     """
     some = nbytes > 0
     rest, links, seconds = nbytes[some].astype(float), links[some], 0.0
     while len(rest):
         ends = rest / fair_rates(links, capacities)
-        last = max(0, int(np.ceil(AT_ONCE * len(rest))) - 1)
+        last = max(0, int(AT_ONCE * len(rest)) - 1)
         until = float(np.partition(ends, last)[last])
         rest, going = rest * (1 - until / ends), ends > until
         rest, links, seconds = rest[going], links[going], seconds + until
