@@ -177,6 +177,23 @@ def _batch_norm(norm: BatchNorm, binding: Binding, step: Step) -> Run:
     return run
 
 
+def _batch_norm_again(norm: BatchNorm, binding: Binding, step: Step) -> Run:
+    """Its value, of the moments that were found: no sums, and no running moments are moved."""
+    kernel, x, out = binding.kernel, binding.read(step), binding.written(step)
+    columns, weight, bias = (
+        binding.block(step).columns, binding.parameters[norm.weight], binding.parameters[norm.bias]
+    )  # fmt: skip
+    moments, _, _ = sums_of_columns(binding, step)
+    scale, shift = kernel.empty(norm.width), kernel.empty(norm.width)
+    of, exact = ColumnNorm(moments, norm.eps, weight, bias), not binding.program.trained_features
+
+    def run(epoch: int) -> None:
+        kernel.moment_factors(of, exact, scale, shift)
+        kernel.scale_columns(x, scale[columns], shift[columns], out)
+
+    return run
+
+
 def _batch_norm_backward(norm: BatchNorm, binding: Binding, step: Step) -> Run:
     """Its gradient, and those of weight and bias: one more such reduction."""
     kernel, scheme = binding.kernel, binding.scheme
@@ -222,7 +239,11 @@ NORMALIZE_BACKWARD = Instruction(
     "normalize_backward", _normalize_backward, Operation.ROW_SUM, _sums(1), passes=5
 )
 BATCH_NORM = Instruction(  # sums of the pivot, and of moments about it
-    "batch_norm", _batch_norm, passes=3, summed=lambda step: sum_of_columns(step) * 2
+    "batch_norm",
+    _batch_norm,
+    passes=3,
+    summed=lambda step: sum_of_columns(step) * 2,
+    again=Instruction("batch_norm_again", _batch_norm_again, passes=2),
 )
 BATCH_NORM_BACKWARD = Instruction(
     "batch_norm_backward", _batch_norm_backward, passes=5, summed=sum_of_columns
