@@ -109,8 +109,7 @@ class Passes:
             facts = scheme, kernel, program, seed, rows
             sliced = {v for v, b in numbers.items() if program.buffers[b].sliced}
             arrays = parameters, gradients, matrices
-            more = {"sparse": sparse, "sliced": sliced, "disk": scratch}
-            return Binding(*facts, *arrays, kept, **more)
+            return Binding(*facts, *arrays, kept, False, sparse, sliced, scratch)
 
         if "training" in kinds:
             training = binding(buffers["training"])

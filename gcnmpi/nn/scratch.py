@@ -1,14 +1,14 @@
 """Values are written to a file, and read again where the backward pass needs them.
 
 A thread moves the bytes while steps compute; what it has begun it does in turn. The file has no
-name any more once it is open: it is gone with the process, however that ends.
+name: it is gone with the process, however that ends.
 """
 
 from __future__ import annotations
 
 import errno
 import os
-import weakref
+import tempfile
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
@@ -30,21 +30,18 @@ class Scratch:
     ----------
     folder : path
         It must be there.
-    name : str
-        Of the file while it is opened, different on all ranks.
     """
 
-    def __init__(self, folder: Path, name: str, kernel: Kernel, phases: Phases) -> None:
-        path = folder / name
+    def __init__(self, folder: Path, kernel: Kernel, phases: Phases) -> None:
         try:
-            self._file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600)
-            path.unlink()
+            self._file = tempfile.TemporaryFile(  # noqa: SIM115 (it is closed with this object)
+                dir=folder, prefix="gcnmpi-", buffering=0
+            )
         except OSError as error:
             raise UserError(
                 f"train.scratch: cannot write to {folder}: {error.strerror}",
                 "give a folder of a local disk that is there on all hosts",
             ) from error
-        weakref.finalize(self, os.close, self._file)
         self._folder, self._kernel, self._phases = folder, kernel, phases
         self._thread = ThreadPoolExecutor(1, "scratch")
         self._places: dict[int, tuple[int, int]] = {}  # value → where it begins, its bytes
@@ -60,7 +57,7 @@ class Scratch:
         """Take the room from the disk; a UserError if that has less."""
         try:
             if self.size:
-                os.posix_fallocate(self._file, 0, self.size)
+                os.posix_fallocate(self._file.fileno(), 0, self.size)
         except OSError as error:
             if error.errno in (errno.EOPNOTSUPP, errno.EINVAL):
                 return  # a file system that cannot
@@ -88,7 +85,7 @@ class Scratch:
         start, nbytes = self._places[value]
         numbers = self._kernel.to_host(array).reshape(-1).view(np.uint8)
         moved = memoryview(numbers)[:nbytes]  # type: ignore[arg-type]
-        self._moving[value] = self._thread.submit(move, self._file, start, moved)
+        self._moving[value] = self._thread.submit(move, self._file.fileno(), start, moved)
 
     def _failed(self, error: OSError) -> UserError:
         return UserError(

@@ -98,7 +98,7 @@ class Machine:
     free_cores : float
         Cores that a rank may run on beside those of its threads.
     disk_byte : float
-        Seconds per byte that a node writes to the disk of ``train.scratch``, or reads; not measured.
+        Seconds per byte that a node writes to its disk, or reads; the default, not measured.
     """
 
     latency_intra: float = 1e-6

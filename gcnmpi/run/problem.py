@@ -312,12 +312,9 @@ def open_scratch(problem: Problem) -> Scratch | None:
     program, runtime = problem.program, problem.runtime
     if not program.writes:
         return None
-    everyone = runtime.everyone
-    job = everyone.bcast(os.getpid())
-    name = f".gcnmpi-{job}-{everyone.rank}.scratch"
-    with agreed(everyone):
+    with agreed(runtime.everyone):
         folder = Path(problem.config.train.scratch or tempfile.gettempdir())
-        return Scratch(folder, name, runtime.kernel, runtime.phases)
+        return Scratch(folder, runtime.kernel, runtime.phases)
     raise AssertionError("an error of a rank is raised on all")
 
 

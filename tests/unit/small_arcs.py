@@ -22,7 +22,16 @@ class SmallRun:
     features ``x`` in place of others.
     """
 
-    def __init__(self, settings, kernel="scipy", arcs=True, residences=KEPT, network=None, x=None):
+    def __init__(
+        self,
+        settings,
+        kernel="scipy",
+        arcs=True,
+        residences=KEPT,
+        network=None,
+        x=None,
+        scratch=None,
+    ):
         rng = np.random.default_rng(1)
         there = rng.random((N, N)) < 0.35
         there[list(LONELY)] = there[:, list(LONELY)] = False
@@ -43,7 +52,7 @@ class SmallRun:
         self.program = compile_network(self.network, target, model)
         given = dict.fromkeys(("zero", "mean"), self._entries(matrix, loops))
         facts = self.program, self.config, N, self.x.copy()
-        self.model = Model(scheme, scheme.kernel, self.network, *facts, arcs=given)
+        self.model = Model(scheme, scheme.kernel, self.network, *facts, arcs=given, scratch=disk)
         for name, parameter in self.network.parameters.items():
             if parameter.trained:  # away from 0, where activations have a kink
                 self.model.parameters[name][...] += 0.1 * rng.normal(size=parameter.shape)
