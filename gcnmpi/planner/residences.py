@@ -12,6 +12,7 @@ import math
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import cache, cached_property
 
 from gcnmpi.nn.compile.residency import choices
 from gcnmpi.options.memory import Residences
@@ -51,7 +52,11 @@ class _Tried:
     left: Residences
     case: Case
     memory: int
-    seconds: float
+
+    @cached_property
+    def seconds(self) -> float:
+        """Of an epoch."""
+        return sum(step_seconds(self.case)[0].values())
 
 
 def fitting(
@@ -67,9 +72,10 @@ def fitting(
         Whether there is a UserError where none suffices; else the one that needs least is given.
     """
 
+    @cache
     def tried(left: Residences) -> _Tried:
         case = case_of(left)
-        return _Tried(left, case, needs(case), sum(step_seconds(case)[0].values()))
+        return _Tried(left, case, needs(case))
 
     case = case_of(Residences())
     if math.isinf(allowed.limit) or needs(case) <= allowed.limit:
@@ -105,16 +111,15 @@ def _descent(
     moves += [("written", value) for value in sorted(possible.written) if allowed.writes]
     went_on = True
     while went_on:
-        went_on = False
+        went_on, before = False, now
         found = [(_price(one, now), one.left) for one in _each(tried, now, moves)]
         for price, left in sorted(found, key=lambda each: each[0]):
             one = tried(_joined(now.left, left))
-            frees = one.memory < now.memory
-            if frees or (not went_on and math.isinf(price[0]) and one.memory == now.memory):
+            # What frees nothing by itself may do so with others.
+            level = math.isinf(price[0]) and before.memory == now.memory == one.memory
+            if level or one.memory < now.memory:
                 now, went_on = one, True
                 yield now
-                if not frees:
-                    break
 
 
 def _each(
@@ -148,10 +153,15 @@ def _joined(left: Residences, other: Residences) -> Residences:
 
 def _kept_again(tried: Callable[[Residences], _Tried], now: _Tried, limit: float) -> _Tried:
     """The same with values kept again that need not have left."""
-    for value in sorted(now.left.again | now.left.written):
+
+    def without(value: int) -> _Tried:
         again, written = now.left.again - {value}, now.left.written - {value}
-        one = tried(replace(now.left, again=again, written=written))
-        if one.memory <= limit and one.seconds <= now.seconds:
+        return tried(replace(now.left, again=again, written=written))
+
+    gone = {value: without(value) for value in sorted(now.left.again | now.left.written)}
+    for value in sorted(gone, key=lambda value: gone[value].seconds):
+        one = without(value)
+        if one.memory <= limit:
             now = one
     return now
 

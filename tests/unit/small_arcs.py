@@ -30,7 +30,7 @@ class SmallRun:
         residences=KEPT,
         network=None,
         x=None,
-        scratch=None,
+        disk=None,
     ):
         rng = np.random.default_rng(1)
         there = rng.random((N, N)) < 0.35

@@ -18,7 +18,7 @@ from gcnmpi.nn.compile.attach import accumulate, add_along, attach, join_ends, p
 from gcnmpi.nn.compile.buffers import Pool, mark_exchanged
 from gcnmpi.nn.compile.loops import with_loops
 from gcnmpi.nn.compile.places import narrow, place
-from gcnmpi.nn.compile.residency import with_residences
+from gcnmpi.nn.compile.residency import read_ahead, with_residences
 from gcnmpi.nn.compile.shifts import without_shifts
 from gcnmpi.nn.compile.sparse import sparse_values, with_sparse_steps
 from gcnmpi.nn.network import Network
@@ -161,6 +161,9 @@ def _compile(
         )
     loss = Step(LOSS, operators[logits], places[logits].layer, (logits,), gradient, logits)
     whole = [*training, loss, *backward]
+    if trains and target.residences.written:
+        whole = read_ahead(whole, values)
+        training, backward = whole[: (at := whole.index(loss))], whole[at + 1 :]
     whole = whole if trains else []
     read = {value for step in (*whole, *evaluation) for value in step.values}
     kept = tuple(

@@ -32,7 +32,7 @@ from gcnmpi.nn.compile.loops import LOCAL
 from gcnmpi.nn.operator import Operator
 from gcnmpi.nn.operators.arcs import ArcInput
 from gcnmpi.nn.operators.residences import FETCH, FETCHED, REFILL, STORE, STORED
-from gcnmpi.nn.program import Instruction, Program, Step, Value
+from gcnmpi.nn.program import Program, Step, Value
 from gcnmpi.options.memory import Residences
 from gcnmpi.schemes.operations import EXCHANGES
 from partition.errors import UserError
@@ -181,7 +181,7 @@ class _Backward:
     _filled: set[int] = field(default_factory=set)  # values with rows of neighbours
 
     def steps(self, backward: Sequence[Step]) -> list[Step]:
-        """All of them; what is read from the file is begun a product earlier."""
+        """All of them."""
         for loop, steps in groupby(backward, lambda step: step.loop):
             inside: list[Step] = []
             self._numbers.setdefault(loop, {})
@@ -192,7 +192,7 @@ class _Backward:
                 self._fill(step, new)
                 (inside if loop else self._found).append(new)
             self._found += inside
-        return _ahead(self._found)
+        return self._found
 
     def _make(self, value: int, loop: int, inside: list[Step]) -> None:
         """Append the step that makes a value again, after those of what it reads.
@@ -246,25 +246,40 @@ def _moved(operator: Operator, value: int, new: int, layer: int) -> list[Step]:
     return [begun, replace(begun, instruction=FETCHED, reads=(new,), writes=None)]
 
 
-def _ahead(steps: Sequence[Step]) -> list[Step]:
-    """Reading is begun before the last exchange of rows before it, which it takes no longer than.
+def read_ahead(steps: Sequence[Step], values: Sequence[Value]) -> list[Step]:
+    """Reading is begun before the last exchange of rows before it, if there is room meanwhile.
 
-    ::
+    That is, if no more columns are in memory than there are at another moment::
 
         exchange ─ fetch ─ fetched ─ use      →     fetch ─ exchange ─ fetched ─ use
     """
-    found: list[Step] = []
-    for step in steps:
-        at = len(found)
-        if step.instruction is FETCH:
-            before = [i for i, other in enumerate(found) if _exchanges(other.instruction)]
-            at = before[-1] if before else at
-        found.insert(at, step)
+    found = list(steps)
+    most = max(_columns(found, values), default=0)
+    for at, step in enumerate(steps):
+        if step.instruction is not FETCH or step.writes is None:
+            continue
+        before = [i for i in range(at) if found[i].instruction.operation in EXCHANGES]
+        start = before[-1] if before else at
+        there = _columns(found[:at], values)[start:]
+        if all(columns + values[step.writes].width <= most for columns in there):
+            found.insert(start, found.pop(at))
     return found
 
 
-def _exchanges(instruction: Instruction) -> bool:
-    return instruction.operation in EXCHANGES
+def _columns(steps: Sequence[Step], values: Sequence[Value]) -> list[int]:
+    """Columns of the rows of vertices that are in memory during each step."""
+    first: dict[int, int] = {}
+    last: dict[int, int] = {}
+    for at, step in enumerate(steps):
+        for value in (*step.values, *(() if step.writes is None else (step.writes,))):
+            first.setdefault(value, at)
+            last[value] = at
+    found = [0] * len(steps)
+    for value, start in first.items():
+        if not _of_arcs(values, value):
+            for at in range(start, last[value] + 1):
+                found[at] += values[value].width
+    return found
 
 
 def _with_constants(
