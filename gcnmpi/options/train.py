@@ -292,8 +292,19 @@ def check_train(train: TrainConfig) -> None:
             "train.fanouts: neighbours are drawn by train.batches = neighbor or labor",
             "set train.batches, such as neighbor,1024,10,5, or leave train.fanouts out",
         )
-    if train.memory != "auto" and Residences.told(train.memory) is None:
+    told = Residences.told(train.memory)
+    if train.memory != "auto" and told is None:
         parse_bytes(train.memory, "train.memory")
+    if told is not None and told.written and not train.scratch:
+        raise UserError(
+            f"train.memory = {train.memory}: there is no folder to write values to",
+            "set train.scratch=FOLDER",
+        )
+    if train.scratch and batches is not None:
+        raise UserError(
+            "train.scratch: values of mini-batches are kept in memory",
+            "leave train.scratch out, or train on all vertices at once",
+        )
     if len(train.betas) != 2 or max(train.betas) >= 1:
         raise UserError("train.betas takes two numbers below 1", "such as 0.9,0.999")
     if not train.eval_every:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import os
-import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
@@ -313,7 +312,7 @@ def open_scratch(problem: Problem) -> Scratch | None:
     if not program.writes:
         return None
     with agreed(runtime.everyone):
-        folder = Path(problem.config.train.scratch or tempfile.gettempdir())
+        folder = Path(problem.config.train.scratch)
         return Scratch(folder, runtime.kernel, runtime.phases)
     raise AssertionError("an error of a rank is raised on all")
 

@@ -162,8 +162,8 @@ def _compile(
     loss = Step(LOSS, operators[logits], places[logits].layer, (logits,), gradient, logits)
     whole = [*training, loss, *backward]
     if trains and target.residences.written:
-        whole = read_ahead(whole, values)
-        training, backward = whole[: (at := whole.index(loss))], whole[at + 1 :]
+        whole = read_ahead(whole, len(training) + 1, values)
+        backward = whole[len(training) + 1 :]
     whole = whole if trains else []
     read = {value for step in (*whole, *evaluation) for value in step.values}
     kept = tuple(

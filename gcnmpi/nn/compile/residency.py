@@ -246,19 +246,20 @@ def _moved(operator: Operator, value: int, new: int, layer: int) -> list[Step]:
     return [begun, replace(begun, instruction=FETCHED, reads=(new,), writes=None)]
 
 
-def read_ahead(steps: Sequence[Step], values: Sequence[Value]) -> list[Step]:
-    """Reading is begun before the last exchange of rows before it, if there is room meanwhile.
+def read_ahead(steps: Sequence[Step], first: int, values: Sequence[Value]) -> list[Step]:
+    """Steps of which, from the ``first`` on, reading is begun before an exchange of rows.
 
-    That is, if no more columns are in memory than there are at another moment::
+    Before the last one that comes before it, if there is room meanwhile: if no more columns are in
+    memory than there are at another moment::
 
         exchange ─ fetch ─ fetched ─ use      →     fetch ─ exchange ─ fetched ─ use
     """
     found = list(steps)
     most = max(_columns(found, values), default=0)
     for at, step in enumerate(steps):
-        if step.instruction is not FETCH or step.writes is None:
+        if at < first or step.instruction is not FETCH or step.writes is None:
             continue
-        before = [i for i in range(at) if found[i].instruction.operation in EXCHANGES]
+        before = [i for i in range(first, at) if found[i].instruction.operation in EXCHANGES]
         start = before[-1] if before else at
         there = _columns(found[:at], values)[start:]
         if all(columns + values[step.writes].width <= most for columns in there):
