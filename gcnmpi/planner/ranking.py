@@ -20,7 +20,7 @@ from gcnmpi.options.config import Config
 from gcnmpi.options.memory import Residences
 from gcnmpi.options.scheme import SCHEMES, ExchangeOptions, GridOptions, SchemeConfig
 from gcnmpi.options.settings import chosen
-from gcnmpi.options.task import LINKS, SampleOptions, masks_arcs, samples_of_step
+from gcnmpi.options.task import LINKS, SampleOptions, samples_of_step
 from gcnmpi.options.train import batches_of
 from gcnmpi.planner.batch_memory import batch_memory
 from gcnmpi.planner.batches import (
@@ -36,11 +36,10 @@ from gcnmpi.planner.links import DrawnPairs, draw_pairs, link_memory, predict_li
 from gcnmpi.planner.machine import Machine
 from gcnmpi.planner.memory import memory
 from gcnmpi.planner.random_rows import random_partition, random_parts
-from gcnmpi.planner.residences import Allowed, fitting
+from gcnmpi.planner.residences import allowed_by, fitting
 from gcnmpi.planner.samples import predict_samples, with_samples
 from gcnmpi.schemes.forecast import make_facts, mixed_metrics, why_not_mixed
 from gcnmpi.schemes.stacked_forecast import StackedForecast
-from partition.commands import parse_bytes
 from partition.errors import UserError
 from partition.graph.graph import row_sizes
 from partition.graph.pairs import members
@@ -125,28 +124,14 @@ class Setting:
     def case(self, candidate: Candidate, size: int, trains: bool = True) -> Case:
         """A candidate on so many ranks, for the cost model; ``trains`` as for ``program_on``.
 
-        As much is kept as a rank may take, and the configuration of the case says what: a
-        UserError if a size that the user gave suffices for nothing.
+        With residences by :func:`gcnmpi.planner.residences.fitting`.
         """
-        train = self.config.train
-        wanted, keeps = train.memory, Residences.told(train.memory)
-        if not trains or keeps is not None:
+        wanted = self.config.train.memory
+        if not trains or Residences.told(wanted) is not None:
             return self._case(candidate, size, wanted, trains)
-        given = wanted != "auto"
-        allowed = Allowed(
-            parse_bytes(wanted, "train.memory") if given else self.limit,
-            # The matrices of a batch live for a moment.
-            moves=batches_of(train) is None and not masks_arcs(self.config.task),
-            repeats=self.config.comm.precision == "fp32",
-            writes=bool(train.scratch),
-        )
-
-        def case_of(left: Residences) -> Case:
-            return self._case(candidate, size, str(left))
-
-        # Of a size that was given, pairs take their part; else they are drawn for nothing.
-        needs = partial(self._memory, candidate) if given and allowed.moves else memory
-        return fitting(case_of, needs, allowed, refuses=given and allowed.moves)
+        allowed = allowed_by(self.config, self.limit)  # pairs are drawn for a given size only
+        needs = partial(self._memory, candidate) if allowed.given else memory
+        return fitting(lambda left: self._case(candidate, size, str(left)), needs, allowed)
 
     def _case(self, candidate: Candidate, size: int, kept: str, trains: bool = True) -> Case:
         groups = candidate.groups

@@ -15,9 +15,13 @@ from dataclasses import dataclass, replace
 from functools import cache, cached_property
 
 from gcnmpi.nn.compile.residency import choices
+from gcnmpi.options.config import Config
 from gcnmpi.options.memory import Residences
+from gcnmpi.options.task import masks_arcs
+from gcnmpi.options.train import batches_of
 from gcnmpi.planner.case import Case
 from gcnmpi.planner.costmodel import step_seconds
+from partition.commands import parse_bytes
 from partition.errors import UserError
 
 CaseOf = Callable[[Residences], Case]
@@ -31,6 +35,8 @@ class Allowed:
     ----------
     limit : float
         Bytes.
+    given : bool
+        Whether the user gave them, so that it is an error if none suffices.
     moves : bool
         Whether rows of vertices may be made again.
     repeats : bool
@@ -40,9 +46,24 @@ class Allowed:
     """
 
     limit: float
+    given: bool = False
     moves: bool = True
     repeats: bool = True
     writes: bool = False
+
+
+def allowed_by(config: Config, limit: float) -> Allowed:
+    """The residences that a configuration allows on a rank that has so many bytes."""
+    train, given = config.train, config.train.memory != "auto"
+    # The matrices of a batch live for a moment.
+    moves = batches_of(train) is None and not masks_arcs(config.task)
+    return Allowed(
+        limit=parse_bytes(train.memory, "train.memory") if given else limit,
+        given=given and moves,
+        moves=moves,
+        repeats=config.comm.precision == "fp32",
+        writes=moves and bool(train.scratch),
+    )
 
 
 @dataclass(frozen=True)
@@ -55,21 +76,15 @@ class _Tried:
 
     @cached_property
     def seconds(self) -> float:
-        """Of an epoch."""
+        """Seconds of an epoch."""
         return sum(step_seconds(self.case)[0].values())
 
 
-def fitting(
-    case_of: CaseOf, needs: Callable[[Case], int], allowed: Allowed, *, refuses: bool
-) -> Case:
-    """The fastest case that was found of those whose memory suffices.
+def fitting(case_of: CaseOf, needs: Callable[[Case], int], allowed: Allowed) -> Case:
+    """The fastest case that was found of those whose memory suffices, or one that needs least.
 
-    Parameters
-    ----------
-    case_of, needs : callable
-        The case with some residences; bytes of the rank that needs most.
-    refuses : bool
-        Whether there is a UserError where none suffices; else the one that needs least is given.
+    ``case_of`` gives the case with some residences, ``needs`` bytes of the rank that needs most. A
+    UserError if none suffices, and the user gave the size.
     """
 
     @cache
@@ -85,8 +100,8 @@ def fitting(
         if one.memory <= allowed.limit:
             return _kept_again(tried, one, allowed.limit).case
         least = min(least, one, key=lambda each: each.memory)
-    if refuses:
-        more = "" if allowed.writes or not allowed.moves else ", train.scratch=FOLDER"
+    if allowed.given:
+        more = "" if allowed.writes else ", or train.scratch=FOLDER too"
         raise UserError(
             f"train.memory: a rank needs {_size(least.memory)} at least",
             f"set train.memory={_size(least.memory)}{more}, or use more ranks",
@@ -115,7 +130,7 @@ def _descent(
         found = [(_price(one, now), one.left) for one in _each(tried, now, moves)]
         for price, left in sorted(found, key=lambda each: each[0]):
             one = tried(_joined(now.left, left))
-            # What frees nothing by itself may do so with others.
+            # One that frees nothing by itself may do so with others.
             level = math.isinf(price[0]) and before.memory == now.memory == one.memory
             if level or one.memory < now.memory:
                 now, went_on = one, True
@@ -125,7 +140,7 @@ def _descent(
 def _each(
     tried: Callable[[Residences], _Tried], now: _Tried, moves: Sequence[tuple[str, int]]
 ) -> Iterator[_Tried]:
-    """What each move leads to that is still possible, and takes no more memory."""
+    """The residences that each move leads to, if they take no more memory."""
     for name, value in moves:
         left = _moved(now.left, name, value)
         one = now if left == now.left else tried(left)

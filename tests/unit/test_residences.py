@@ -124,7 +124,7 @@ def test_the_least_is_what_it_says_and_less_memory_takes_more_time(path, name):
     _, whole = planned(path, "all", name=name, **norm)
     for scratch in ("", "/tmp"):
         before = whole.seconds
-        for share in (0.9, 0.85):
+        for share in (0.95, 0.9):
             left, cost = planned(path, f"{share * whole.memory:.0f}B", scratch, name=name, **norm)
             assert Residences.told(left).again
             assert cost.memory <= share * whole.memory

@@ -59,7 +59,7 @@ def choices(program: Program, repeats: bool) -> Choices:
     for value, step in writers.items():
         sends = step.instruction.operation not in LOCAL
         sums = _again(step).instruction.summed(step)
-        # What it reads is there, in one way or another, or can be made again itself.
+        # All that it reads is there, in one way or another, or can be made again itself.
         there = all(i not in writers or i in read or i in again for i in step.values)
         alone = step.loop == 0 and not any(_of_arcs(program.values, i) for i in step.values)
         if there and alone and not sums and (repeats or not sends):
@@ -181,7 +181,7 @@ class _Backward:
     _filled: set[int] = field(default_factory=set)  # values with rows of neighbours
 
     def steps(self, backward: Sequence[Step]) -> list[Step]:
-        """All of them."""
+        """All steps, in an order in which they can run."""
         for loop, steps in groupby(backward, lambda step: step.loop):
             inside: list[Step] = []
             self._numbers.setdefault(loop, {})
