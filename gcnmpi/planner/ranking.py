@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from typing import Any
@@ -439,13 +440,8 @@ def ranks_that_suffice(
         if more > setting.stored.manifest.n:
             return None
         found, _ = candidates(setting, more, schemes=[scheme], estimate=estimate)
-        if any(_suffices(needs, other, more, limit) for other in found):
-            return more
+        for other in found:
+            with suppress(UserError):  # of a size that does not suffice
+                if needs(other, more) <= limit:
+                    return more
     return None
-
-
-def _suffices(needs: Needs, candidate: Candidate, size: int, limit: float) -> bool:
-    try:
-        return needs(candidate, size) <= limit
-    except UserError:  # whatever is made again
-        return False
