@@ -39,6 +39,7 @@ class Wanted:
     objective: Objective
     limit: int
     seed: int
+    imbalance: float
 
 
 class Partitioned:
@@ -48,16 +49,18 @@ class Partitioned:
     int64, the rows that each part sends, its weight and its vertices.
     """
 
-    def __init__(self, level: Level, wanted: Wanted, own: np.ndarray, slack: int, depth: int):
+    def __init__(
+        self, level: Level, wanted: Wanted, own: np.ndarray, slack: int, seed: int
+    ) -> None:
         k = wanted.k
-        self.level, self.wanted, self.depth = level, wanted, depth
+        self.level, self.wanted, self._seed = level, wanted, seed
         self.limit = wanted.limit + slack
         self.parts = np.zeros(level.vertices.local, np.int32)
-        self._keys = mixed(level.numbers, key(wanted.seed, depth))
+        self._keys = mixed(level.numbers, key(seed))
         self._facts = np.zeros((level.nets.local, 1 + 2 * (-(-k // 64))), np.uint64)
         self._changed = np.zeros(level.nets.count, bool)
         self.send, self.loads, self.counts = np.zeros((3, k), np.int64)
-        self.turn = 0
+        self._turn = 0
         self.set(own)
 
     @property
@@ -86,10 +89,19 @@ class Partitioned:
         self.send, self.loads, self.counts = sums
 
     def value(self, smooth: bool = False) -> float:
-        """The objective: see :class:`partition.refinement.objective.Objective`."""
+        """The objective: see :class:`partition.refinement.objective.Objective`.
+
+        It is that of rank 0: all decide alike, even on processors that round in other ways.
+        """
         aim = self.wanted.objective
         largest = norm(self.send) if smooth else float(self.send.max())
-        return aim.total * np.log1p(self.send.sum()) + aim.max_send * np.log1p(largest)
+        value = aim.total * np.log1p(self.send.sum()) + aim.max_send * np.log1p(largest)
+        return float(self.level.comm.bcast(float(value)))
+
+    @property
+    def figures(self) -> str:
+        """Rows sent by all parts, and by the busiest."""
+        return f"{self.send.sum():,} and {self.send.max():,}"
 
     @property
     def feasible(self) -> bool:
@@ -99,16 +111,16 @@ class Partitioned:
     def sweep(self, temperature: float) -> int:
         """Offer each vertex a move; how many are made."""
         made = 0
-        classes = mixed(self.level.numbers, key(self.wanted.seed, self.depth, self.turn, 1))
+        classes = mixed(self.level.numbers, key(self._seed, self._turn, 1))
         classes %= np.uint64(TURNS)
         for turn in range(TURNS):
             made += self._move(np.flatnonzero(classes == turn).astype(np.int32), temperature)
         return made
 
     def _move(self, vertices: np.ndarray, temperature: float) -> int:
-        level, k = self.level, self.wanted.k
-        self.turn += 1
-        salt = key(self.wanted.seed, self.depth, self.turn)
+        level = self.level
+        self._turn += 1
+        salt = key(self._seed, self._turn)
         prices, crowd = self._prices(temperature)
         targets, costs = np.empty(len(vertices), np.int32), np.empty(len(vertices), np.int64)
         forced = np.empty(len(vertices), bool)
@@ -167,7 +179,7 @@ class Partitioned:
         leaving = np.bincount(sources, minlength=k)
         made, room = np.zeros(len(rank), bool), self.limit - self.loads
         change = np.zeros(k, np.int64)
-        for number in range(PASSES):
+        for _ in range(PASSES):
             sums = np.zeros((k, GAINS * DRAWS + 2), np.int64)
             np.add.at(sums, (moves.targets[~made], rank[~made]), weights[~made])
             sums[:, -2], sums[:, -1] = change, leaving
@@ -187,7 +199,7 @@ class Partitioned:
 
 @dataclass(frozen=True)
 class Moves:
-    """Moves of own vertices: their targets, what they cost, what they weigh, and which are forced."""
+    """Moves of own vertices: targets, what they cost and weigh, and which are forced."""
 
     vertices: np.ndarray
     targets: np.ndarray
@@ -196,7 +208,7 @@ class Moves:
     forced: np.ndarray
 
     def some(self, which: np.ndarray) -> Moves:
-        """Those that are marked."""
+        """The moves that are marked."""
         return Moves(*(each[which] for each in vars(self).values()))
 
 

@@ -16,7 +16,7 @@ import numpy as np
 
 from gcnmpi.mpi.comm import redistribute
 from gcnmpi.partitioning import loops
-from gcnmpi.partitioning.levels import Level, Spread, assembled, ranges, spread_over, total
+from gcnmpi.partitioning.levels import Level, Spread, assembled, ranges
 from partition.graph.graph import distinct
 from partition.graph.hashing import key, mixed
 from partition.graph.sampling import pointers, segments
@@ -87,7 +87,8 @@ class _Clusters:
         loops.rate(
             vertices, level.numbers[vertices], level.vertex_ptr, level.vertex_nets, self._owned,
             level.owners, level.net_ptr, level.pins, level.costs, level.sizes, self.labels,
-            self._homes, self._parts, self._home_parts, self._refused, np.uint64(salt), wanted, scores, self._table,
+            self._homes, self._parts, self._home_parts, self._refused, np.uint64(salt), wanted,
+            scores, self._table,
         )  # fmt: skip
         return wanted, scores
 
@@ -113,7 +114,7 @@ class _Clusters:
     def _ask(
         self, vertices: np.ndarray, wanted: np.ndarray, scores: np.ndarray, salt: int
     ) -> np.ndarray:
-        """Whether the clusters admit them: the owners of these add up weights until they are full."""
+        """Whether clusters admit them: the owners of these add up weights until they are full."""
         level, space = self.level, self.level.vertices
         to = space.rank_of(wanted)
         order = np.argsort(to, kind="stable")
@@ -127,9 +128,7 @@ class _Clusters:
         cluster, weight = cluster[by], weight[by]
         first = np.flatnonzero(np.diff(cluster, prepend=-1))
         entered = np.cumsum(weight)
-        before = np.repeat(
-            (entered - weight)[first], np.diff(np.append(first, len(cluster)))
-        )
+        before = np.repeat((entered - weight)[first], np.diff(np.append(first, len(cluster))))
         enters = self._weight[cluster] + entered - before <= self.heaviest
         np.add.at(self._weight, cluster[enters], weight[enters])
         answer = np.empty(len(by), bool)
@@ -164,9 +163,7 @@ class _Clusters:
         kind = 2 * self._parts[alone].astype(np.int64) + lonely
         to = space.rank_of(wanted)
         order = np.argsort(to, kind="stable")
-        facts = np.stack(
-            [wanted, kind, level.numbers[alone], level.weights[alone]], axis=1
-        )[order]
+        facts = np.stack([wanted, kind, level.numbers[alone], level.weights[alone]], axis=1)[order]
         (facts,), counts = redistribute(space.comm, to[order], [facts], space.max_bytes)
         by = np.lexsort((facts[:, 2], facts[:, 1], facts[:, 0]))
         leader = np.empty(len(by), np.int64)
@@ -198,65 +195,75 @@ def _chunks_of_weight(facts: np.ndarray, heaviest: int) -> np.ndarray:
 
 
 def _contracted(level: Level, labels: np.ndarray) -> Coarser:
-    """The hypergraph of the clusters: nets of one pin vanish, equal nets of one owner merge."""
+    """The hypergraph of the clusters: nets of one pin vanish, equal nets of one owner merge.
+
+    Nets are taken for equal by a digest of 64 bits, their size and their owner.
+    """
     comm, space = level.comm, level.vertices
     numbers, bounds = _numbers_of(space, labels)
     up = np.zeros(space.local, np.int64)
     up[: space.count] = numbers
     space.tell(up)
-    # Each net with its clusters, at the rank of its owner's cluster.
     net_ptr = np.zeros(level.nets.count + 1, np.int64)
-    pins = np.empty(len(level.pins), np.int64)
-    digest = np.empty(level.nets.count, np.uint64)
-    end = loops.squeeze(level.net_ptr, level.pins, up, net_ptr, pins, digest)
-    pins, sizes, owner = pins[:end], np.diff(net_ptr), up[level.owners]
-    costs = level.costs[: level.nets.count]
-    kept = np.flatnonzero(sizes > 1)
-    order = kept[np.lexsort((digest[kept], owner[kept]))]
-    net_ptr, pins, costs = _merged(order, owner, digest, sizes, net_ptr, pins, costs)
-    order, (owner, digest) = costs[1], (owner[costs[1]], digest[costs[1]])
-    costs, sizes = costs[0], np.diff(net_ptr)
-    to = (np.searchsorted(bounds, owner, side="right") - 1).astype(np.int32)
-    (pins,), _ = redistribute(comm, np.repeat(to, sizes), [pins], space.max_bytes)
-    (owner, digest, sizes, costs), _ = redistribute(
-        comm, to, [owner, digest, sizes, costs], space.max_bytes
+    pins, digests = np.empty(len(level.pins), np.int64), np.empty(level.nets.count, np.uint64)
+    end = loops.squeeze(level.net_ptr, level.pins, up, net_ptr, pins, digests)
+    some = _Nets(net_ptr, pins[:end], up[level.owners], digests, level.costs[: level.nets.count])
+    some = some.sent(space, bounds).merged()
+    first, count = int(bounds[comm.rank]), int(bounds[comm.rank + 1] - bounds[comm.rank])
+    to = (np.searchsorted(bounds, numbers, side="right") - 1).astype(np.int32)
+    (number, weight), _ = redistribute(comm, to, [numbers, level.weights], space.max_bytes)
+    weights = np.zeros(count, np.int64)
+    np.add.at(weights, number - first, weight)
+    owners = (some.owners - first).astype(np.int32)
+    made = assembled(
+        comm, bounds, some.net_ptr, some.pins, owners, some.costs, weights, space.max_bytes
     )
-    # Nets of one owner came from several ranks.
-    net_ptr = pointers(sizes)
-    order = np.lexsort((digest, owner))
-    net_ptr, pins, (costs, order) = _merged(order, owner, digest, sizes, net_ptr, pins, costs)
-    own = (owner[order] - bounds[comm.rank]).astype(np.int32)
-    (number, weight), _ = redistribute(
-        comm, (np.searchsorted(bounds, numbers, side="right") - 1).astype(np.int32),
-        [numbers, level.weights], space.max_bytes,
-    )  # fmt: skip
-    weights = np.zeros(bounds[comm.rank + 1] - bounds[comm.rank], np.int64)
-    np.add.at(weights, number - bounds[comm.rank], weight)
-    made = assembled(comm, bounds, net_ptr, pins, own, costs, weights, space.max_bytes)
     return Coarser(made, numbers)
 
 
-def _merged(order, owner, digest, sizes, net_ptr, pins, costs):
-    """Nets in an order, equal ones once with the sum of their costs; which they were."""
-    new = np.ones(len(order), bool)
-    facts = (owner[order], digest[order], sizes[order])
-    new[1:] = np.logical_or.reduce([np.diff(each.astype(np.int64)) != 0 for each in facts])
-    chosen = order[new]
-    sums = np.zeros(len(chosen), np.int64)
-    np.add.at(sums, np.cumsum(new) - 1, costs[order])
-    place, counts = segments(net_ptr, chosen)
-    return pointers(counts), pins[place], (sums, chosen)
+@dataclass(frozen=True)
+class _Nets:
+    """Nets of clusters, on their way to the ranks of their owners."""
+
+    net_ptr: np.ndarray
+    pins: np.ndarray
+    owners: np.ndarray
+    digests: np.ndarray
+    costs: np.ndarray
+
+    def merged(self) -> _Nets:
+        """Without nets of one pin, and equal ones once, with the sum of their costs; in order."""
+        sizes = np.diff(self.net_ptr)
+        kept = np.flatnonzero(sizes > 1)
+        order = kept[np.lexsort((self.digests[kept], self.owners[kept]))]
+        new = np.zeros(len(order), bool)
+        for facts in (self.owners, self.digests, sizes):
+            new[1:] |= facts[order[1:]] != facts[order[:-1]]
+        new[:1] = True
+        chosen, costs = order[new], np.zeros(np.count_nonzero(new), np.int64)
+        np.add.at(costs, np.cumsum(new) - 1, self.costs[order])
+        place, counts = segments(self.net_ptr, chosen)
+        return _Nets(
+            pointers(counts), self.pins[place], self.owners[chosen], self.digests[chosen], costs
+        )
+
+    def sent(self, space: Spread, bounds: np.ndarray) -> _Nets:
+        """The nets that come to this rank: it has the vertices of a range, by their new numbers."""
+        some = self.merged()
+        to = (np.searchsorted(bounds, some.owners, side="right") - 1).astype(np.int32)
+        sizes = np.diff(some.net_ptr)
+        (pins,), _ = redistribute(space.comm, np.repeat(to, sizes), [some.pins], space.max_bytes)
+        facts = [sizes, some.owners, some.digests, some.costs]
+        (sizes, *facts), _ = redistribute(space.comm, to, facts, space.max_bytes)
+        return _Nets(pointers(sizes), pins, *facts)
 
 
 def _numbers_of(space: Spread, labels: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Numbers of the clusters of own vertices, in the order of their names; ranges of them."""
-    comm = space.comm
     names = distinct(labels)
-    to = space.rank_of(names)
-    (asked,), counts = redistribute(comm, to, [names], space.max_bytes)
-    there = distinct(asked)
-    bounds = ranges(comm, len(there))
-    answer = bounds[comm.rank] + np.searchsorted(there, asked)
-    back = np.repeat(np.arange(comm.size, dtype=np.int32), counts)
-    (numbers,), _ = redistribute(comm, back, [answer], space.max_bytes)
-    return numbers[np.searchsorted(names, labels)], bounds
+    (named,), _ = redistribute(space.comm, space.rank_of(names), [names], space.max_bytes)
+    used = np.zeros(space.count, bool)
+    used[named - space.first] = True
+    bounds = ranges(space.comm, int(np.count_nonzero(used)))
+    numbers = bounds[space.comm.rank] + np.cumsum(used) - 1
+    return space.asked(names, numbers)[np.searchsorted(names, labels)], bounds

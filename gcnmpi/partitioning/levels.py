@@ -7,7 +7,6 @@ own ones first, then *ghosts*, those of others, by number. Nothing is of the siz
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -88,17 +87,27 @@ class Spread:
         """
         if self.comm.size == 1:
             return
-        if changed is None:
-            place = np.arange(len(self.seen))
-        else:
-            place = np.flatnonzero(changed[self.seen])
+        some = np.ones(len(self.seen), bool) if changed is None else changed[self.seen]
+        place = np.flatnonzero(some)
         to = np.searchsorted(self.seen_starts, place, side="right") - 1
-        where = (place - self.seen_starts[to]).astype(np.int32)
-        (where, rows), counts = redistribute(
-            self.comm, to.astype(np.int32), [where, array[self.seen[place]]], self.max_bytes
-        )
-        at = where + np.repeat(self.ghost_starts[:-1], counts)
-        array[self.count + at] = rows
+        message = np.empty(len(place), [("where", np.int32), ("row", array.dtype, array.shape[1:])])
+        message["where"] = place - self.seen_starts[to]
+        message["row"] = array[self.seen[place]]
+        (message,), counts = redistribute(self.comm, to.astype(np.int32), [message], self.max_bytes)
+        at = message["where"] + np.repeat(self.ghost_starts[:-1], counts)
+        array[self.count + at] = message["row"]
+
+    def asked(self, numbers: np.ndarray, own: np.ndarray) -> np.ndarray:
+        """The rows of own arrays, (count, …), at some numbers: each rank asks their owners."""
+        to = self.rank_of(numbers)
+        order = np.argsort(to, kind="stable")
+        (wanted,), counts = redistribute(self.comm, to[order], [numbers[order]], self.max_bytes)
+        back = np.repeat(np.arange(self.comm.size, dtype=np.int32), counts)
+        answers = own[wanted - self.first]
+        (answers,), _ = redistribute(self.comm, back, [answers], self.max_bytes)
+        found = np.empty_like(answers)
+        found[order] = answers
+        return found
 
 
 def spread_over(comm: Comm, bounds: np.ndarray, far: np.ndarray, max_bytes: float) -> Spread:
@@ -289,11 +298,10 @@ def _ranges_of_arcs(stored: StoredGraph, size: int) -> np.ndarray:
     return bounds
 
 
-def gathered(comm: Comm, pieces: Sequence[np.ndarray]) -> list[np.ndarray] | None:
-    """The pieces of all ranks one after the other, on rank 0."""
-    to = [np.zeros(len(piece), np.int32) for piece in pieces]
-    found = [
-        redistribute(comm, where, [piece], float(1 << 26))[0][0]
-        for where, piece in zip(to, pieces, strict=True)
-    ]
-    return found if comm.rank == 0 else None
+def on_root(comm: Comm, piece: np.ndarray) -> np.ndarray:
+    """The pieces of all ranks one after the other, on rank 0; nothing elsewhere."""
+    (found,), _ = redistribute(comm, np.zeros(len(piece), np.int32), [piece], GATHERED_AT_ONCE)
+    return found
+
+
+GATHERED_AT_ONCE = float(1 << 26)  # bytes
