@@ -316,7 +316,7 @@ class Model(Passes):
 
 def all_rows(scheme: Scheme, n: int) -> Callable[[Place], int]:
     """How many rows a matrix at a place has on all ranks: vertices, or entries of M."""
-    of_vertices = Space.OWN, Space.WHOLE
+    of_vertices = Space.OWN, Space.WHOLE, Space.TURNED
     return lambda place: n if place.space in of_vertices else scheme.all_rows(place.space)
 
 

@@ -1,6 +1,7 @@
 """From a network to a program: a few passes, each a pure function in a file of its own.
 
 :mod:`~gcnmpi.nn.compile.rewrite` chooses orders of products and merges what may follow one,
+:mod:`~gcnmpi.nn.compile.turned` takes chains of products to columns,
 :mod:`~gcnmpi.nn.compile.places` lays values out, a :class:`~gcnmpi.nn.tape.Tape` differentiates,
 :mod:`~gcnmpi.nn.compile.attach` joins products with what follows,
 :mod:`~gcnmpi.nn.compile.loops` brings steps on slices of arcs together, and
@@ -21,6 +22,7 @@ from gcnmpi.nn.compile.places import narrow, place
 from gcnmpi.nn.compile.residency import read_ahead, with_residences
 from gcnmpi.nn.compile.shifts import without_shifts
 from gcnmpi.nn.compile.sparse import sparse_values, with_sparse_steps
+from gcnmpi.nn.compile.turned import turn
 from gcnmpi.nn.network import Network
 from gcnmpi.nn.operator import Finish, Operator, without_unread
 from gcnmpi.nn.operators import rule_of
@@ -52,6 +54,8 @@ class Target:
     means: tuple[type[Operator], ...] = ()
     # Means by relation may be products of the scheme
     sums_groups: bool = False
+    # Chains of products are made on columns of all rows
+    turns: bool = False
     # Each pass is with the same M, even where that on features is not kept
     stays: bool = False
     residences: Residences = KEPT  # of values that the backward pass reads
@@ -108,6 +112,9 @@ def _compile(
     operators = rewrite.merge_finishes(operators, outputs)
     operators, new = without_unread(operators, outputs[-1])
     outputs = [new[i] for i in outputs if i in new]
+    if target.turns:
+        operators, new = turn(operators, outputs)
+        outputs = [new[i] for i in outputs]
     if target.narrows:
         operators, places, new = narrow(operators, sparse_values(operators) if sparse else ())
     else:

@@ -311,7 +311,7 @@ def program_on(
     target = Target(
         forecast.orders, layout, forecast.whole_rows, means=means,
         sums_groups=entry.sums_groups and not (batches or samples), residences=left,
-        stays=samples,
+        stays=samples, turns=forecast.turns,
     )  # fmt: skip
     sparse = source.stored.manifest.feature_entries > 0 and not samples
     program = compile_network(network, target, config.model, trains, sparse)
