@@ -8,7 +8,8 @@ from functools import partial
 
 import numpy as np
 
-from gcnmpi.layout.loading import ENTRY_ON_ITS_WAY, PERMUTED_AT_ONCE
+from gcnmpi.kernels.rows import PERMUTED_AT_ONCE
+from gcnmpi.layout.loading import ENTRY_ON_ITS_WAY
 from gcnmpi.layout.place import Incidence, Place, Space
 from gcnmpi.mpi.collectives import reduction_scratch
 from gcnmpi.nn.compile.buffers import gives_whole

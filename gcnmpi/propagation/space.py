@@ -12,7 +12,8 @@ import numpy as np
 
 from gcnmpi.core.volume import Volume
 from gcnmpi.halo.matrix import Matrix
-from gcnmpi.layout.loading import Readable, check_content, own_arcs, sums_on_disk
+from gcnmpi.layout.arcs import check_content, own_arcs, sums_on_disk
+from gcnmpi.layout.loading import Readable
 from gcnmpi.layout.place import Place
 from gcnmpi.mpi.comm import agreed, minimum, slice_of
 from gcnmpi.mpi.reduction import reduce_over_ranks

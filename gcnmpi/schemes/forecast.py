@@ -18,6 +18,7 @@ from gcnmpi.core.volume import Volume, all_reduce
 from gcnmpi.layout.place import Place, Space
 from gcnmpi.layout.runtime import Demand, Source, vertices_of
 from gcnmpi.options.config import Config
+from gcnmpi.options.kernel import SCALES, resolve
 from gcnmpi.options.scheme import TRANSPORTS, ExchangeOptions, ReplicatedOptions, exchange_of
 from gcnmpi.schemes.operations import Operation
 from partition.errors import UserError
@@ -66,6 +67,8 @@ class Facts:
     rereads : bool
         Whether schemes of whole rows read the arcs twice, for M and for Mᵀ: where nothing folds,
         and the values of one are not those of the other.
+    scaled : bool
+        Whether M may be a pattern and numbers of rows and columns, if the scheme can take it so.
     """
 
     n: int
@@ -90,6 +93,7 @@ class Facts:
     arcs: int = 0
     groups: int = 0
     of_type: float = 0.0
+    scaled: bool = False
 
     @property
     def figures(self) -> Mapping[str, Any]:
@@ -292,7 +296,18 @@ def make_facts(source: Source, config: Config, demand: Demand) -> Facts:
         of_type=len(vertices_of(source.stored, demand.type)) / max(1, manifest.n),
         transposed=demand.transposed,
         rereads=not folds and not manifest.symmetric_values,
+        scaled=_scaled(source, config, demand, mixed=owned is not None),
     )
+
+
+def _scaled(source: Source, config: Config, demand: Demand, mixed: bool) -> bool:
+    """Whether all values of M are products of a number of the row and one of the column.
+
+    And nobody asks for the values themselves: sums in messages and batches do.
+    """
+    by_vertices = not source.stored.manifest.valued and not demand.sums_groups
+    whole = demand.products and not demand.batches and not mixed
+    return by_vertices and whole and resolve(config.kernel, max(1, config.threads))[0] in SCALES
 
 
 def why_not_mixed(

@@ -125,6 +125,7 @@ def _aggregate(aggregate: Operator, binding: Binding, step: Step) -> Run:
     scheme, k, epilogue = binding.scheme, step.k, binding.epilogue(step)
     multiply = scheme.aggregate if step.instruction is AGGREGATE else scheme.aggregate_t
     x, out = binding.matrix(step.reads[0]), binding.written(step)
+    x = replace(x, spent=step.reads[0] in binding.program.spent)
     return lambda epoch: multiply(k, x, out, epilogue(epoch))
 
 
