@@ -76,7 +76,7 @@ def load_m(comm: Comm, source: Source, options: GraphConfig, max_bytes: float) -
     if options.normalize == "none":
         return Entries(row, column, weight)
     sums = sums_on_disk(comm, row, weight, graph.n, max_bytes)
-    degree = once_a_node(comm, sums, graph.n)
+    degree = once_a_node(comm, sums)
     with agreed(comm):
         values = entry_values(row, column, weight, degree.array, options.normalize)
     degree.free()

@@ -148,7 +148,7 @@ def places_of(comm: Comm, rows: OwnRows, max_bytes: float) -> np.ndarray:
     """
     numbers = np.arange(len(rows.vertices), dtype=np.int32)[:, np.newaxis]
     mine = rows.original(comm, numbers, 1, max_bytes)[:, 0]
-    return once_a_node(comm, np.ascontiguousarray(mine), len(rows.parts)).array
+    return once_a_node(comm, np.ascontiguousarray(mine)).array
 
 
 def load_sparse(
