@@ -7,7 +7,7 @@ are noted; then each entry goes to its place.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -76,12 +76,12 @@ class Survey:
     column_lengths: np.ndarray
     far: bool
 
-    def block(self, make: Callable[[], PlacedRows], products: float, symmetric: bool) -> Block:
+    def block(self, products: float, symmetric: bool, entries: PlacedRows | None = None) -> Block:
         """The block of own rows and columns, for an order of rows: see ``layout.row_order``."""
 
         def pattern() -> tuple[np.ndarray, np.ndarray]:
-            rows = make()
-            return rows.starts, rows.columns
+            assert entries is not None, "nobody said that entries are needed"
+            return entries.starts, entries.columns
 
         lengths = self.lengths, self.column_lengths
         return Block(*lengths, self.far, pattern, products, symmetric)

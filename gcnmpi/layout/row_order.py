@@ -73,9 +73,24 @@ class Block:
         return cls(rows, columns, far, pattern)
 
 
+Order = Callable[[Block], np.ndarray | None]
+"""Which row comes first, second …; None: as they are."""
+
+
 def far_entries(row: np.ndarray, column: np.ndarray, count: int) -> int:
     """How many entries of a block of so many rows are far from its diagonal."""
     return int(np.count_nonzero(np.abs(row - column) >= FAR * count))
+
+
+def needs_entries(order: Order, block: Block) -> bool:
+    """Whether an order looks at single entries, not only at how many there are."""
+    return order is by_bandwidth or (order is by_need and _pays(block))
+
+
+def _pays(block: Block) -> bool:
+    """Whether to find an order by bandwidth takes less than it is expected to save."""
+    # In a single window, lengths alone decide.
+    return block.count > WINDOW and block.far and block.products >= PAYS
 
 
 def by_id(block: Block) -> None:
@@ -104,9 +119,10 @@ def by_need(block: Block) -> np.ndarray:
     one by degree.
     """
     first, count = None, block.count
-    # In a single window, lengths alone decide.
-    if count > WINDOW and block.far:
-        first = by_bandwidth(block) if block.products >= PAYS else by_degree(block)
+    if _pays(block):
+        first = by_bandwidth(block)
+    elif count > WINDOW and block.far:
+        first = by_degree(block)
     if first is None:
         first = np.arange(count)
     # Of M first; where Mᵀ has other lengths, its rows cannot be in order too.

@@ -27,8 +27,9 @@ from gcnmpi.layout.entries import Groups, load_entry_rows
 from gcnmpi.layout.loading import OwnRows, load_parts
 from gcnmpi.layout.place import Place, Space
 from gcnmpi.layout.placing import PlacedRows, Reading, placed, survey
+from gcnmpi.layout.row_order import needs_entries
 from gcnmpi.layout.runtime import Demand, Runtime, Source
-from gcnmpi.mpi.comm import Comm, agreed
+from gcnmpi.mpi.comm import Comm, agreed, maximum
 from gcnmpi.options.config import Config
 from gcnmpi.options.kernel import KERNELS, SCALES
 from gcnmpi.options.scheme import ROW_ORDERS, ExchangeOptions
@@ -70,17 +71,19 @@ def lay_out(runtime: Runtime, source: Source, config: Config, demand: Demand) ->
 
     first = None
     if loading.order != "none":
-        products = 2.0 * demand.depth * config.train.epochs
-        first = ROW_ORDERS.get(loading.order)(
-            rows.block(lambda: in_order(None), products, manifest.symmetric_pattern)
-        )
+        order = ROW_ORDERS.get(loading.order)
+        work = 2.0 * demand.depth * config.train.epochs, manifest.symmetric_pattern
+        block = rows.block(*work)
+        if maximum(comm, needs_entries(order, block)):  # all ranks place theirs together
+            block = rows.block(*work, in_order(None))
+        first = order(block)
     own = rows.own if first is None else rows.own[first]
     plan = agree_on_plan(comm, own, rows.halo, parts[rows.halo], loading.max_bytes)
     entries = in_order(first)
     degree = _degrees(runtime, plan, entries)
     forward: sp.csr_array | ScaledPattern
     backward: sp.csr_array | ScaledPattern | None = None
-    if facts.scaled and runtime.kernel.name in SCALES:
+    if facts.scaled is not None and runtime.kernel.name in SCALES:
         ends = scales(degree, config.graph.normalize)
         forward = _scaled(entries, plan, *ends)
         if not facts.folds and not facts.one_tile:
@@ -215,6 +218,22 @@ class P2PForecast(Forecast):
     def entries(self, rank: int) -> int:
         """Own rows of M, and of Mᵀ or the transpose of those of M."""
         return self._multiplied(rank) * (1 if self.facts.one_tile else 2)
+
+    def matrix_bytes(self, rank: int, index: int) -> int:
+        """Without values, those of a pattern, and of its transpose where that is another."""
+        if self.facts.scaled is None:
+            return super().matrix_bytes(rank, index)
+        rows = self.facts.figures["rows"][rank] + self.facts.figures["recv_rows"][rank]
+        patterns = 2 if self.facts.folds else 1
+        return patterns * self._multiplied(rank) * index + 3 * rows * self.facts.itemsize
+
+    def scaled_bytes(self, rank: int, product: Operation, width: int) -> int:
+        """Own rows times numbers, and the halo behind them."""
+        scaled = self.facts.scaled or (False, False)
+        if not scaled[product is Operation.AGGREGATE_T]:
+            return 0
+        rows = self.facts.figures["rows"][rank] + self.facts.figures["recv_rows"][rank]
+        return rows * self.facts.row_bytes(width)
 
     def loaded(self, rank: int) -> int:
         """All own arcs, also those that move: planning the exchange takes less than loading."""
