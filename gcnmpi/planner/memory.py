@@ -37,7 +37,8 @@ PATTERN_INDEX = 4  # bytes of a number in the pattern of M, by rows and by colum
 ROW_BYTES = 32  # of a row of arcs: its number, that among parallel ones, its place and its key
 # Copies of a rank's arcs on their way from disk into M, and bytes of one beside its two ends.
 LOADING_COPIES, WEIGHT_BYTES = 3, 8
-ROW_NUMBERS = 48  # bytes of a row while its entries are counted and placed
+# Bytes of a row while its entries are counted and placed, and of each local vertex.
+ROW_NUMBERS, COLUMN_NUMBERS = 48, 12
 FEATURE_BYTES = 4  # of a number of the features, as it is stored
 ENTRY_INDEX = 4  # bytes of a column's number in a sparse matrix of features
 RESULT_BUFFERS = 3  # picked, sent and received rows of a result, of a buffer's size each
@@ -123,16 +124,13 @@ def placed_arcs(forecast: Forecast, rank: int, config: Config) -> int:
     See :mod:`gcnmpi.layout.placing`. Values are made of the row and the weight of each entry.
     """
     facts, entries = forecast.facts, forecast.entries(rank)
-    rows, inner = (
-        max(forecast.shape(rank, Place(0, space=s), 1)[0], 1) for s in (Space.OWN, Space.WHOLE)
-    )
+    rows, inner = (forecast.shape(rank, Place(0, space=i), 1)[0] for i in (Space.OWN, Space.WHOLE))
     one = PATTERN_INDEX + WEIGHT_BYTES * facts.valued
     if facts.scaled is None:
         one += PATTERN_INDEX + facts.itemsize
     piece = min(ENTRIES_AT_ONCE * ENTRY_ON_ITS_WAY, int(config.loading.max_bytes))
-    return (
-        one * entries + 2 * min(piece, ENTRY_ON_ITS_WAY * entries) + ROW_NUMBERS * rows + 12 * inner
-    )
+    moving = min(piece, ENTRY_ON_ITS_WAY * entries)
+    return one * entries + moving + ROW_NUMBERS * rows + COLUMN_NUMBERS * inner
 
 
 def arriving_arcs(arcs: int, n: int, config: Config) -> int:

@@ -146,7 +146,6 @@ def _held(forecast: Forecast, rank: int, held: Held, config: Config, demand: Dem
         kind = Operation.AGGREGATE if demand.products else Operation.EXPAND
         taken += rows * held.product * itemsize + forecast.buffers(rank, kind, 1, held.product)
         taken += forecast.reduction_scratch(rank, kind, 1, held.product)
-        taken += forecast.scaled_bytes(rank, kind, held.product)
     if held.file is not None:
         width, each = held.file
         normalised = config.graph.feature_norm == "row"

@@ -77,6 +77,7 @@ def lay_out(runtime: Runtime, source: Source, config: Config, demand: Demand) ->
         if maximum(comm, needs_entries(order, block)):  # all ranks place theirs together
             block = rows.block(*work, in_order(None))
         first = order(block)
+        del block  # and the entries
     own = rows.own if first is None else rows.own[first]
     plan = agree_on_plan(comm, own, rows.halo, parts[rows.halo], loading.max_bytes)
     entries = in_order(first)
