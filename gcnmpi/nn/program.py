@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 from gcnmpi.layout.place import Incidence, Place, Space
@@ -261,14 +262,14 @@ class Program:
         """Number of layers in which a product with M comes; at least 1."""
         return max((self.values[step.number].place.layer for step in self._sums), default=1)
 
-    @property
+    @cached_property
     def needs_halo(self) -> bool:
         """Whether a step needs whole rows of neighbours or single entries, and not only sums."""
         steps = (*self.constants, *self.evaluation)
         needs = (one.gathers or one.visits or one.by_relation for one in _instructions(steps))
         return any(needs)
 
-    @property
+    @cached_property
     def needs_entries(self) -> bool:
         """Whether there are values with a row for each entry of M."""
         return any(value.place.space is Space.ENTRIES for value in self.values)
