@@ -14,6 +14,7 @@ from typing import Any
 
 from gcnmpi.layout.place import Incidence, Place, Space
 from gcnmpi.nn.operator import Finish, Operator, Parameter, type_of
+from gcnmpi.options.memory import Residences
 from gcnmpi.schemes.operations import SUMS, Operation, Product
 
 INPUT = 0
@@ -207,6 +208,8 @@ class Program:
         Values of constants that stay.
     stored : tuple of int
         Values of constants that are in a file.
+    residences : Residences
+        Values that are not kept for the backward pass.
     forward, backward, evaluation : tuple of Step
     logits, logits_grad : int
         Values that the loss reads and writes.
@@ -246,6 +249,7 @@ class Program:
     sparse: tuple[int, ...] = ()
     orders: tuple[str, ...] = field(default=())
     stored: tuple[int, ...] = ()
+    residences: Residences = field(default_factory=Residences)
 
     @property
     def place(self) -> Place:
