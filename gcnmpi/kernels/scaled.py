@@ -79,7 +79,7 @@ class ScaledPattern:
         return replace(self, begins=begins, ends=ends, left=left, shape=shape)
 
     def halves(self, column: int) -> tuple[ScaledPattern, ScaledPattern]:
-        """The columns before one, and the others; entries are shared. Those of a row rise."""
+        """The columns before one, and the others. Entries are shared; columns rise in each row."""
         middles = self.begins.copy()
         starts = self.starts
         for first, last in chunks(starts, STEP):

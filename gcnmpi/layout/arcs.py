@@ -163,7 +163,7 @@ def _read(
 def _excess(
     stored: StoredGraph, source: np.ndarray, target: np.ndarray, weight: np.ndarray | None
 ) -> int:
-    """What some arcs add to the sum that is 0 if arcs are as symmetric as the manifest says."""
+    """The share of some arcs in the sum that is 0 where arcs are as symmetric as they should be."""
     manifest = stored.manifest
     if not manifest.symmetric_pattern:
         return 0

@@ -57,7 +57,7 @@ class Block:
 
     @property
     def count(self) -> int:
-        """Rows, and columns."""
+        """How many rows there are, and columns."""
         return len(self.row_lengths)
 
     @classmethod
