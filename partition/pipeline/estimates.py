@@ -13,7 +13,6 @@ from partition.graph.metrics import Metrics
 from partition.refinement.objective import sweeps_for
 from partition.registry import Settings
 
-MIXED_SLOWER = 2.0  # than the refinement for rows, which moves vertices in fewer rounds
 ENTRY, NUMBER = 2e-9, 2e-10  # seconds of a core of an ordinary server
 
 
@@ -66,30 +65,40 @@ class Facts:
     directed: bool = False
 
     @property
+    def bisections(self) -> float:
+        """How often a part would have to be halved for k of them."""
+        return math.log2(max(self.k, 2))
+
+    @property
     def work(self) -> float:
         """Pins times bisections: what the time of a multilevel tool is proportional to."""
-        return self.pins * math.log2(max(self.k, 2))
+        return self.pins * self.bisections
+
+    @property
+    def spread(self) -> float:
+        """Rows sent for each vertex and bisection: few where the graph has locality."""
+        return self.cut / self.bisections
 
     @property
     def locality(self) -> float:
         """The share of that time for a graph that shrinks quickly when it is coarsened."""
-        return min(1.0, max(0.17, 0.85 * self.cut))
-
-    @property
-    def guided(self) -> float:
-        """How much a better edge cut is worth, from 0 to 1."""
-        return 0.2 if self.cut > SHAPELESS or self.is_web else 1.0
+        return min(1.0, max(0.17, (self.spread / 0.15) ** 2))
 
     @property
     def is_web(self) -> bool:
         """Arcs with a direction, and locality: web graphs, of which METIS sees too little."""
-        return self.directed and self.cut < LOCAL
+        return self.directed and self.spread < LOCAL
+
+    @property
+    def guided(self) -> float:
+        """How much a better edge cut is worth, from 0 to 1."""
+        return 0.2 if self.spread > SHAPELESS or self.is_web else 1.0
 
 
-# Rows sent for each vertex by the first partition: less where a graph has locality; less on roads
-# and meshes, where partitions differ from seed to seed; more where hardly any start is better than
-# another one, once it is refined.
-LOCAL, SCATTERED, SHAPELESS = 0.4, 0.1, 2.0
+# Facts.spread: less where a graph has locality; less on roads and meshes, where partitions differ
+# from seed to seed; more where hardly any start is better than another one, once it is refined.
+LOCAL, SCATTERED, SHAPELESS = 0.1, 0.025, 0.5
+MANY = 64  # parts, from which on the time of KaMinPar's thorough presets grows with k
 # By how much refinement is expected to gain where it gets e times as long; the effort that it
 # needs at least, and the share of the time; and the effort beyond which it gains nothing.
 REFINING, FEWEST, KEPT, MOST = 0.03, 0.04, 0.4, 4.0
@@ -99,7 +108,7 @@ REFINING, FEWEST, KEPT, MOST = 0.03, 0.04, 0.4, 4.0
 class Candidate:
     """A way to partition, the seconds it takes, and what it is expected to gain.
 
-    Seconds were measured on a core, and are meant to be a third too long on a quiet one; gains are
+    Seconds were measured on a core, and are meant to be too long rather than too short; gains are
     those of partitions that were refined, on the graphs of ``docs/partitioning.md``. So the same
     command tries the same wherever it runs.
 
@@ -131,7 +140,7 @@ def _again(candidate: Candidate, seeds: Sequence[int]) -> list[Candidate]:
     """
 
     def gain(i: int) -> Callable[[Facts], float]:
-        return lambda facts: (0.04 if facts.cut < SCATTERED else 0.006) / i
+        return lambda facts: (0.04 if facts.spread < SCATTERED else 0.006) / i
 
     return [
         replace(candidate, name=f"{candidate.name}+{seed}", gain=gain(i), seed=seed)
@@ -139,22 +148,30 @@ def _again(candidate: Candidate, seeds: Sequence[int]) -> list[Candidate]:
     ]
 
 
-_GP = Candidate("gp", "gp", lambda facts: 0.3 + 0.3e-6 * facts.work * max(0.4, facts.locality))
+_GP = Candidate(
+    "gp", "gp", lambda facts: 0.3 + 0.3e-6 * facts.work * min(1.0, 0.3 + 1.4 * facts.spread)
+)
 _GP_VOL = Candidate(
     "gp-vol", "gp", lambda facts: 0.3 + 0.15e-6 * facts.pins * facts.k * facts.locality,
     lambda facts: 0.02 * facts.guided, options={"objective": "vol"},
 )  # fmt: skip
 _KAMINPAR = Candidate(
-    "kaminpar", "gp", lambda facts: 0.3 + 0.6e-6 * facts.work * max(0.4, facts.locality),
+    "kaminpar", "gp",
+    lambda facts: 0.3 + 0.6e-6 * facts.work * max(0.4, facts.locality)
+    + 0.18e-6 * facts.pins * max(0, facts.k - MANY),
     lambda facts: 0.03 * facts.guided, "kaminpar", {"preset": "strong"},
+)  # fmt: skip
+_KAMINPAR_LARGEK = Candidate(
+    "kaminpar-largek", "gp", lambda facts: 0.3 + 0.15e-6 * facts.work,
+    lambda facts: 0.03 if facts.k > MANY else 0.0, "kaminpar", {"preset": "largek"},
 )  # fmt: skip
 # With one thread the default preset, too, makes the same parts again.
 _HP = Candidate(
-    "hp", "hp", lambda facts: 0.5 + 4e-6 * facts.work * facts.locality,
+    "hp", "hp", lambda facts: 0.5 + 5e-6 * facts.work * facts.locality,
     lambda facts: 0.3 if facts.is_web else 0.05, options={"preset": "default", "threads": 1},
 )  # fmt: skip
 _HP_QUALITY = Candidate(
-    "hp-quality", "hp", lambda facts: 0.5 + 10e-6 * facts.work * facts.locality,
+    "hp-quality", "hp", lambda facts: 0.5 + 14e-6 * facts.work * facts.locality,
     lambda facts: 0.02, options={"preset": "deterministic-quality"},
 )  # fmt: skip
 _MG = Candidate(
@@ -163,7 +180,7 @@ _MG = Candidate(
 )  # fmt: skip
 # The first one is always made, and shows the locality of the graph.
 CANDIDATES = (
-    _GP, _KAMINPAR, _GP_VOL, _HP, _HP_QUALITY, _MG,
+    _GP, _KAMINPAR, _KAMINPAR_LARGEK, _GP_VOL, _HP, _HP_QUALITY, _MG,
     *_again(_KAMINPAR, (1, 2, 3, 4)),
     *_again(_GP_VOL, (2, 3)),  # METIS takes 1 for 0
     *_again(_HP, (1, 2, 3, 4)),
@@ -187,19 +204,18 @@ class Cost:
 
 
 def refinement_cost(facts: Facts, exchange: str) -> Cost:
-    """The cost of a refinement for an exchange.
+    """The cost of a refinement for an exchange, whose rows the facts have.
 
-    That for rows makes fewer sweeps over large graphs, and they visit what is near the cut; that
-    for the mixed exchange is slower, but it only looks at so many entries.
+    It makes fewer sweeps over large graphs, and they visit what is near the cut; for the mixed
+    exchange it is slower, but only looks at so many entries.
     """
-    near = min(1.0, 0.02 + 0.8 * facts.cut)
     sweeps = max(3, sweeps_for(int(facts.pins)))  # the fit is to three at least
-    rows = Cost(0.2 + 1e-6 * facts.pins, 0.2e-6 * sweeps * facts.work * near)
+    visits = sweeps * facts.work
     if exchange == "rows":
-        return rows
-    most = (45 + 6e-6 * facts.pins) * math.log2(max(facts.k, 2)) / 4
-    fixed = 0.3 + 4e-6 * facts.pins * min(1.0, 0.25 + near)
-    return Cost(fixed, min(MIXED_SLOWER * rows.full, most))
+        return Cost(0.2 + 1e-6 * facts.pins, 0.16e-6 * visits * min(1.0, 0.1 + 1.6 * facts.spread))
+    many, most = facts.bisections / 4, 45 + 6e-6 * facts.pins
+    full = 0.34e-6 * visits * max(1.0, many) * min(1.0, 0.1 + 8 * facts.spread)
+    return Cost(0.3 + 2.5e-6 * facts.pins, min(full, most * many))
 
 
 def schedule(

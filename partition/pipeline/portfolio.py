@@ -24,6 +24,7 @@ from partition.graph.pairs import pair_names
 from partition.graph.store import Partition
 from partition.pipeline import estimates
 from partition.pipeline.adding import new_partition, step, tool_version, warn_of_imbalance
+from partition.pipeline.balance import DEFAULT as DEFAULT_BALANCE
 from partition.pipeline.balance import constraint_weights
 from partition.pipeline.estimates import CANDIDATES, Candidate, Cost, Facts, Network
 from partition.pipeline.measuring import figures_of, measuring_share
@@ -34,6 +35,7 @@ from partition.signals import at_once
 
 TIME_LIMIT = 120.0
 AIMS = (AUTO, *EXCHANGES)  # the exchanges that partitions may be for; auto: both
+MARGIN = 0.85  # of the time is planned with
 GAINS = 0.95  # of the rows of the first candidate: mixed, it takes less, or no tool tries to
 # Seconds of an exchange: where rows travel for less, mixed ones would gain nothing that is noticed.
 SHORT = 5e-6
@@ -234,23 +236,24 @@ class _Run:
 
     def all(self) -> list[_Trial]:
         """The candidates: those that were tried, in order, then the others."""
-        # By estimates, a third too long: on a quiet machine, all is done in time.
-        planned, head = self.deadline.seconds, CANDIDATES[0]
+        planned, head = MARGIN * self.deadline.seconds, CANDIDATES[0]
         first = self._make(head, self.deadline)
-        facts = Facts(float(self.graph.nnz + self.graph.n), self.k, directed=self.directed)
-        if first.figures:
-            facts = replace(facts, cut=first.figures[self.aims[0]][0].volume / self.graph.n)
+        pins = float(self.graph.nnz + self.graph.n)
+        facts = dict.fromkeys(self.aims, Facts(pins, self.k, directed=self.directed))
+        for aim, (metrics, _) in first.figures.items():
+            facts[aim] = replace(facts[aim], cut=metrics.volume / self.graph.n)
         unmixed = self._why_not_mixed(first)
         why_not = {c.name: self._why_not(c, unmixed) for c in CANDIDATES[1:]}
         able = [candidate for candidate in CANDIDATES[1:] if not why_not[candidate.name]]
         aims = [aim for aim in self.aims if aim == "rows" or not unmixed]
-        costs = {aim: estimates.refinement_cost(facts, aim) for aim in aims}
-        left = planned - head.seconds(facts)
-        chosen = estimates.schedule(facts, left, list(costs.values()), able)
+        costs = {aim: estimates.refinement_cost(facts[aim], aim) for aim in aims}
+        of_tools = facts[self.aims[0]]
+        left = planned - head.seconds(of_tools)
+        chosen = estimates.schedule(of_tools, left, list(costs.values()), able)
         tools = self.deadline.part(TOOLS_END)
         made = [first, *(self._make(candidate, tools) for candidate in chosen)]
 
-        left -= sum(candidate.seconds(facts) for candidate in chosen)
+        left -= sum(candidate.seconds(of_tools) for candidate in chosen)
         pace = sum(trial.seconds for trial in made) / (1 + planned - left)
         lanes = {aim: self._starts(made, aim) for aim in aims}
         for aim, starts in lanes.items():
@@ -258,14 +261,14 @@ class _Run:
             share = costs[aim].full / sum(cost.full for cost in costs.values())
             budget = share * (left - sum(cost.fixed for cost in costs.values()))
             budget += costs[aim].fixed
-            part = self.deadline.part(min(1.0, max(0.0, budget / left)))
+            part = self.deadline.part(min(1.0, max(0.0, budget) / max(left, 1e-9)))
             left -= self._refine_best(starts, budget, costs.pop(aim), pace, part)
         trials = made + [
             t for starts in lanes.values() for t in starts if t.rounds and t not in made
         ]
         for candidate in CANDIDATES[1:]:
             if candidate not in chosen:
-                why = why_not[candidate.name] or f"about {candidate.seconds(facts):.0f} s"
+                why = why_not[candidate.name] or f"about {candidate.seconds(of_tools):.0f} s"
                 trials.append(_Trial(candidate, candidate.name, "", f"not tried: {why}"))
         return trials
 
@@ -288,9 +291,9 @@ class _Run:
 
     def _kept(self, trials: list[_Trial], aim: str) -> _Trial:
         """Of those that are balanced and predicted to be as fast, the one of the least volume."""
-        # Tools may miss the balance, where rows are heavy or parts small.
-        bound = max(self.recipe.imbalance, min(t.figures[aim][0].imbalance for t in trials))
-        trials = [t for t in trials if t.figures[aim][0].imbalance <= bound + UNEVEN]
+        if self.recipe.balance == DEFAULT_BALANCE:  # which tools may miss, if parts are small
+            bound = max(self.recipe.imbalance, min(t.figures[aim][0].imbalance for t in trials))
+            trials = [t for t in trials if t.figures[aim][0].imbalance <= bound + UNEVEN]
         limit = AS_FAST * min(trial.figures[aim][1] for trial in trials)
         fast = [trial for trial in trials if trial.figures[aim][1] <= limit]
         return min(fast, key=lambda t: (t.figures[aim][0].volume, t.figures[aim][1]))
