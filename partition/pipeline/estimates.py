@@ -195,7 +195,7 @@ class Cost:
     full: float
 
     def seconds(self, effort: float) -> float:
-        """Those of a refinement with that effort."""
+        """The time of a refinement with that effort."""
         return self.fixed + self.full * effort
 
     def effort(self, seconds: float) -> float:

@@ -219,7 +219,7 @@ class _Trial:
 class _Run:
     """One search: candidates that fit are made, the best refined a little, the best of them more.
 
-    What is tried, and how hard, depends on estimates and on what was found, not on the clock.
+    Estimates and results decide on all of it, not the clock.
     """
 
     graph: Graph
@@ -299,7 +299,7 @@ class _Run:
         return min(fast, key=lambda t: (t.figures[aim][0].volume, t.figures[aim][1]))
 
     def _starts(self, made: list[_Trial], aim: str) -> list[_Trial]:
-        """What can be refined for an exchange, the most promising first."""
+        """The partitions that can be refined for an exchange, the most promising first."""
         able = [t for t in made if t.figures and (aim == "mixed" or t.aim == aim)]
         able.sort(key=lambda trial: self._promise(trial, aim))
         return [

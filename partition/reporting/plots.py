@@ -74,7 +74,7 @@ def plot_comparison(rows: Sequence[Mapping[str, Any]], file: str | os.PathLike[s
 
 
 def plot_choices(partitions: Sequence[Partition], file: str | os.PathLike[str]) -> None:
-    """What ``--model auto`` tried: seconds against the predicted time of an exchange.
+    """Draw all that ``--model auto`` tried: seconds against the predicted time of an exchange.
 
     A panel for each partition, a point for each candidate, in the colour of its tool; filled once
     it was refined, with a ring around the one that was kept.
@@ -109,7 +109,7 @@ def plot_choices(partitions: Sequence[Partition], file: str | os.PathLike[str]) 
 
 
 def _tool(row: Mapping[str, Any]) -> str:
-    """What made a candidate, whatever the seed and the exchange: ``hp`` of ``hp+1-mixed``."""
+    """The tool of a candidate, whatever the seed and the exchange: ``hp`` of ``hp+1-mixed``."""
     return re.split(r"[+]|-mixed", row["step"])[0]
 
 
