@@ -167,7 +167,7 @@ def load_m(comm: Comm, source: Source, options: GraphConfig, max_bytes: float) -
     if options.normalize == "none":
         return Entries(row, column, weight)
     sums = sums_on_disk(comm, row, weight, graph.n, max_bytes)
-    degree = once_a_node(comm, sums, graph.n)
+    degree = once_a_node(comm, sums)
     with agreed(comm):
         values = entry_values(row, column, weight, degree.array, options.normalize)
     degree.free()
@@ -317,7 +317,7 @@ def places_of(comm: Comm, rows: OwnRows, max_bytes: float) -> np.ndarray:
     """
     numbers = np.arange(len(rows.vertices), dtype=np.int32)[:, np.newaxis]
     mine = rows.original(comm, numbers, 1, max_bytes)[:, 0]
-    return once_a_node(comm, np.ascontiguousarray(mine), len(rows.parts)).array
+    return once_a_node(comm, np.ascontiguousarray(mine)).array
 
 
 def load_sparse(

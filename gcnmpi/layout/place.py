@@ -26,6 +26,8 @@ class Space(StrEnum):
     """
     OF_TYPE = "of_type"
     """The vertices of the rank that are of the one type whose results a network gives."""
+    TURNED = "turned"
+    """All vertices, one rank's after the other's; a rank has some of the columns of all of them."""
 
     @property
     def of_arcs(self) -> bool:

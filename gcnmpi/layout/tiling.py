@@ -130,7 +130,7 @@ def ordered_blocks(
         vertices = vertices[first]
     places = np.arange(start, stop, dtype=vertices.dtype)
     piece = original_rows(comm, vertices, places, ordering.n, max_bytes)
-    return Ordering(ordering.n, once_a_node(comm, piece, ordering.n).array, ordering.bounds)
+    return Ordering(ordering.n, once_a_node(comm, piece).array, ordering.bounds)
 
 
 def choose_orderings(

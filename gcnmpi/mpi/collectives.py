@@ -85,6 +85,30 @@ class Group:
             self.comm.Allgatherv([sent, len(sent), row], [received, (rows, places), row])
         self._take(received, whole)
 
+    def all_to_all(self, leaving: Sequence[Array], arriving: Sequence[Array]) -> None:
+        """Send ``leaving[q]`` to each rank q, which receives it as its ``arriving[rank]``.
+
+        Matrices, (…, columns). Empty ones do not travel, and the own one is copied.
+        """
+        self._kernel.copy(leaving[self.rank], arriving[self.rank])
+        # Each rank begins with another one, so that no rank hears all others at once.
+        others = [(self.rank + step) % self.size for step in range(1, self.size)]
+        sent = [(q, self._filled(leaving[q])) for q in others if leaving[q].nbytes]
+        received = [
+            (q, self._kernel.message(arriving[q])) for q in reversed(others) if arriving[q].nbytes
+        ]
+        out, into = (sum(message.nbytes for _, message in some) for some in (sent, received))
+        self._traffic.count(volume.Volume(out, into, len(sent)))
+        requests: list[Request] = []
+        with self._phases("wait"):
+            for moves, start in ((received, self.comm.Irecv), (sent, self.comm.Isend)):
+                for q, message in moves:
+                    with row_type(message) as row:
+                        requests.append(start([message, len(message), row], q))
+            wait_all(requests)
+        for q, message in received:
+            self._take(message, arriving[q])
+
     def all_reduce(self, array: Array, op: Op = SUM) -> None:
         """The sum of all arrays (or MAX, MIN), in place."""
         if self.size > 1:

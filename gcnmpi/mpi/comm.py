@@ -159,34 +159,38 @@ def node_array(
 
     ``make`` is called on one rank a node; its UserError is raised on all ranks.
     """
-    dtype = np.dtype(dtype)
-    size = int(np.prod(shape)) * dtype.itemsize
     with of_node(comm) as node:
-        mine = size if node.rank == 0 else 0
-        window = MPI.Win.Allocate_shared(mine, dtype.itemsize, comm=node)
-        memory, _ = window.Shared_query(0)
-        array = np.empty(shape, dtype)
-        if size:
-            array = np.frombuffer(memory, dtype).reshape(shape)  # type: ignore[call-overload]
+        shared = _shared(node, shape, np.dtype(dtype))
         with agreed(comm):
             if node.rank == 0:
-                array[...] = make()
+                shared.array[...] = make()
         node.Barrier()
-    return NodeArray(array, window)
+    return shared
 
 
-def once_a_node(comm: Comm, piece: np.ndarray, n: int) -> NodeArray:
-    """The whole (n,) array whose :func:`slice_of` every rank has, in memory shared by each node."""
+def once_a_node(comm: Comm, piece: np.ndarray) -> NodeArray:
+    """The pieces of all ranks, one after the other, in memory shared by each node."""
+    counts = np.array(comm.allgather(len(piece)))
     with of_node(comm) as node:
         first = comm.allgather(node.bcast(comm.rank))
-    stops = [slice_of(n, rank, comm.size).stop for rank in range(comm.size)]
-    counts = np.diff(stops, prepend=0)
-    gathered = np.empty(n if first[comm.rank] == comm.rank else 0, piece.dtype)
-    with row_type(piece) as row:
-        for root in sorted(set(first)):
-            target = [gathered, (counts, np.cumsum(counts) - counts), row]
-            comm.Gatherv([piece, len(piece), row], target if root == comm.rank else None, root)
-    return node_array(comm, (n,), piece.dtype, lambda: gathered)
+        shared = _shared(node, (int(counts.sum()),), piece.dtype)
+        with row_type(piece) as row:
+            for root in sorted(set(first)):
+                target = [shared.array, (counts, np.cumsum(counts) - counts), row]
+                comm.Gatherv([piece, len(piece), row], target if root == comm.rank else None, root)
+        node.Barrier()
+    return shared
+
+
+def _shared(node: Comm, shape: tuple[int, ...], dtype: np.dtype) -> NodeArray:
+    """An uninitialised array in memory that the ranks of a node share."""
+    size = math.prod(shape) * dtype.itemsize
+    window = MPI.Win.Allocate_shared(size if node.rank == 0 else 0, dtype.itemsize, comm=node)
+    memory, _ = window.Shared_query(0)
+    array = np.empty(shape, dtype)
+    if size:
+        array = np.frombuffer(memory, dtype).reshape(shape)  # type: ignore[call-overload]
+    return NodeArray(array, window)
 
 
 def redistribute(

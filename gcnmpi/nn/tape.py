@@ -81,6 +81,7 @@ ROWS_OF = {
     Space.ENTRIES: "arcs",
     Space.GROUPS: "groups of arcs",
     Space.OF_TYPE: "vertices of a type",
+    Space.TURNED: "all vertices",
 }
 """Index spaces in words."""
 

@@ -16,6 +16,7 @@ SCHEMES = Registry(
         "summa": "gcnmpi.schemes.summa:ENTRY",
         "split3d": "gcnmpi.schemes.summa:ENTRY",
         "tensor3d": "gcnmpi.schemes.tensor3d:ENTRY",
+        "columns": "gcnmpi.schemes.columns:ENTRY",
     },
 )
 
@@ -169,6 +170,7 @@ SCHEMES.options.update(
     summa=(SummaOptions,),
     split3d=(SummaOptions,),
     tensor3d=(Tensor3DOptions,),
+    columns=(RowsOptions, SchemeConfig),
 )
 
 

@@ -71,7 +71,9 @@ def _corrected(
         def keep(x: np.ndarray) -> None:
             x[trains] = error[trains]
 
-        return given + options.scale * spread(space, error, *steps, keep, "correction")
+        return given + options.scale * spread(
+            space, error, *steps, keep, "correction", by_rows=True
+        )
     smoothed = spread(space, error, *steps, limited(-1.0), "correction")
     mine = space.counted
     size, count = space.total(

@@ -15,7 +15,7 @@ import numpy as np
 from gcnmpi.options.settings import key
 from gcnmpi.propagation.checks import needs_labels
 from gcnmpi.propagation.interface import OF_MASKS, Held, Holds, Matrix, Method, Outcome
-from gcnmpi.propagation.space import Space
+from gcnmpi.propagation.space import RowChain, Space
 from partition.graph.store import StoredGraph
 
 SPREADING = 4  # matrices of `spread`: the first, its share in a step, before and after a product
@@ -42,19 +42,23 @@ def spread(
     alpha: float,
     after: Callable[[np.ndarray], object],
     what: str = "layer",
+    by_rows: bool = False,
 ) -> np.ndarray:
-    """X ← after(α·M·X + (1 − α)·X⁰), ``layers`` times; a new array.
+    """X ← after(α·M·X + (1 − α)·X⁰), ``layers`` times; a new array, if there are any.
 
-    X⁰ is ``first``, (own, width); ``after`` changes such an array in place.
+    X⁰ is ``first``, (own, width); ``after`` changes such an array in place, entry by entry, or
+    ``by_rows``: it knows which ones these are.
     """
-    x, rest = first.copy(), (1 - alpha) * first
+    chain = RowChain(space) if by_rows else space.chain(first.shape[1])
+    x = chain.enter(first)
+    rest = (1 - alpha) * x
     for layer in range(1, layers + 1):
-        x = space.multiply(x)
+        x = chain.multiply(x)
         x *= alpha
         x += rest
         after(x)
         space.progress(what, layer, layers)
-    return x
+    return chain.leave(x)
 
 
 def limited(low: float) -> Callable[[np.ndarray], object]:

@@ -30,10 +30,12 @@ class SignOptions:
 def sgc(space: Space, options: SgcOptions) -> Outcome:
     """Mᴷ·X (Wu et al. 2019, Simplifying graph convolutional networks, equation 8)."""
     x = space.features()
+    chain = space.chain(x.shape[1])
+    x = chain.enter(x)
     for hop in range(options.hops):
-        x = space.multiply(x)
+        x = chain.multiply(x)
         space.progress("hop", hop + 1, options.hops)
-    return Outcome(x)
+    return Outcome(chain.leave(x))
 
 
 def sign(space: Space, options: SignOptions) -> Outcome:
@@ -42,9 +44,11 @@ def sign(space: Space, options: SignOptions) -> Outcome:
     width = x.shape[1]
     powers = np.empty((len(x), (options.hops + 1) * width), space.dtype)
     powers[:, :width] = x
+    chain = space.chain(width)
+    x = chain.enter(x)
     for hop in range(1, options.hops + 1):
-        x = space.multiply(x)
-        powers[:, hop * width : (hop + 1) * width] = x
+        x = chain.multiply(x)
+        powers[:, hop * width : (hop + 1) * width] = chain.leave(x)
         space.progress("hop", hop, options.hops)
     return Outcome(powers)
 

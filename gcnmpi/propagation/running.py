@@ -13,7 +13,6 @@ import numpy as np
 from gcnmpi.core.volume import NOTHING, Volume
 from gcnmpi.layout.runtime import Source
 from gcnmpi.mpi.comm import Comm, agreed, from_root, maximum, reduce_in_place
-from gcnmpi.options.config import Config
 from gcnmpi.options.scheme import SCHEMES
 from gcnmpi.propagation.checkpoint import facts_of
 from gcnmpi.propagation.checks import needs_symmetry
@@ -106,7 +105,7 @@ def propagate(
     check_writable(comm, out)
     from_root(comm, lambda: _check(graph, asked))
     with agreed(comm):
-        _check_scheme(asked.config)
+        _check_scheme(asked)
     source, config = find_source(comm, graph, partition, asked.config)
     memory = check_memory(comm, source, asked, config, out is not None, force, tell)
     if asked.checkpoints is not None:
@@ -157,13 +156,21 @@ def _check(graph: str | os.PathLike, asked: Asked) -> None:
     asked.method.check(stored, asked.options)
 
 
-def _check_scheme(config: Config) -> None:
-    """A UserError for a scheme that cuts rows of dense matrices into columns."""
-    able = [name for name in SCHEMES if SCHEMES.get(name).gives_rows]
-    if config.scheme.name not in able:
+def _check_scheme(asked: Asked) -> None:
+    """A UserError for a scheme that cuts rows of dense matrices, or does not bring the needed."""
+    entries = {name: SCHEMES.get(name) for name in SCHEMES}
+    able = [
+        name
+        for name, entry in entries.items()
+        if entry.gives_rows or (entry.keeps_rows and not asked.method.rows)
+    ]
+    scheme = asked.config.scheme.name
+    if scheme not in able:
+        does = "cuts the rows that a propagation computes with"
+        if entries[scheme].keeps_rows:
+            does = f"brings no rows of neighbours together, which {asked.name} looks at"
         raise UserError(
-            f"scheme {config.scheme.name!r} cuts the rows that a propagation computes with",
-            f"use scheme.name = {', '.join(able[:-1])} or {able[-1]}",
+            f"scheme {scheme!r} {does}", f"use scheme.name = {', '.join(able[:-1])} or {able[-1]}"
         )
 
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TypeVar
 
@@ -14,6 +15,7 @@ from gcnmpi.core.volume import Volume
 from gcnmpi.halo.matrix import Matrix
 from gcnmpi.layout.loading import Readable, check_content, own_arcs, sums_on_disk
 from gcnmpi.layout.place import Place
+from gcnmpi.layout.place import Space as Space_
 from gcnmpi.mpi.comm import agreed, minimum, slice_of
 from gcnmpi.mpi.reduction import reduce_over_ranks
 from gcnmpi.propagation.checkpoint import Checkpoints
@@ -66,14 +68,26 @@ class Space:
     def multiply(self, x: np.ndarray) -> np.ndarray:
         """M · x of own rows, (own, width) or (own,): own rows of it, in a new array."""
         columns = x[:, np.newaxis] if x.ndim == 1 else x
-        width = columns.shape[1]
-        operand = self._operand(width)
-        self._kernel.copy(self._kernel.from_host(np.ascontiguousarray(columns)), operand.array)
-        out = self._kernel.empty(*columns.shape)
-        with self._traffic.during(PURPOSE, epoch=self.products.total() + 1):
+        operation = Operation.AGGREGATE, columns.shape[1]
+        return self._multiply(columns, self._operand(columns.shape[1]), operation).reshape(x.shape)
+
+    def chain(self, width: int) -> RowChain:
+        """Products one after the other, of matrices of so many columns."""
+        return Chain(self, width) if self.scheme.turns else RowChain(self)
+
+    def _multiply(self, x: np.ndarray, operand: Matrix, as_: tuple[Operation, int]) -> np.ndarray:
+        self._kernel.copy(self._kernel.from_host(np.ascontiguousarray(x)), operand.array)
+        out = self._kernel.empty(*x.shape)
+        with self._counted(as_):
             self.scheme.aggregate(1, operand, out)
-        self.products[Operation.AGGREGATE, width] += 1
-        return self._kernel.to_host(out).reshape(x.shape)
+        return self._kernel.to_host(out)
+
+    @contextlib.contextmanager
+    def _counted(self, operation: tuple[Operation, int]) -> Iterator[None]:
+        """Count bytes that are moved in the block as those of a product."""
+        with self._traffic.during(PURPOSE, epoch=self.products.total() + 1):
+            yield
+        self.products[operation] += 1
 
     def largest_neighbour(self, x: np.ndarray) -> np.ndarray:
         """The maximum of x over the entries of each own row of M, (own,); 0 without entries.
@@ -86,11 +100,10 @@ class Space:
             self._operands[1] = halo.empty(Place(0), 1)
         operand, out = self._operands[1], self._kernel.empty(len(x), 1)
         self._kernel.copy(self._kernel.from_host(x[:, np.newaxis]), operand.array)
-        with self._traffic.during(PURPOSE, epoch=self.products.total() + 1):
+        with self._counted((Operation.EXPAND, 1)):
             rows = halo.expand(operand)
         where = self._kernel.empty_integers(len(x), 1)
         self._kernel.max_aggregate(halo.pattern, rows, out, where)
-        self.products[Operation.EXPAND, 1] += 1
         return self._kernel.to_host(out)[:, 0]
 
     def _operand(self, width: int) -> Matrix:
@@ -198,6 +211,59 @@ class Space:
     def counted_volumes(self) -> tuple[Volume, Volume]:
         """The volumes of this rank's products, and of its sums over ranks."""
         return self._traffic[PURPOSE], self._traffic[f"{PURPOSE}_reduce"]
+
+
+class RowChain:
+    """Products one after the other of own rows: each is one of the space."""
+
+    def __init__(self, space: Space) -> None:
+        self._space = space
+
+    def enter(self, rows: np.ndarray) -> np.ndarray:
+        """The matrix that is multiplied, of own rows."""
+        return rows
+
+    def multiply(self, x: np.ndarray) -> np.ndarray:
+        """M · x, in a new array."""
+        return self._space.multiply(x)
+
+    def leave(self, x: np.ndarray) -> np.ndarray:
+        """Own rows of the result."""
+        return x
+
+
+class Chain(RowChain):
+    """The same on columns of all rows, where the scheme turns: products move nothing.
+
+    Matrices have ``width`` columns on all ranks together.
+    """
+
+    def __init__(self, space: Space, width: int) -> None:
+        super().__init__(space)
+        self._width = width
+        self._rows, self._columns = (
+            space.scheme.empty(Place(0, space=one), width) for one in (Space_.OWN, Space_.TURNED)
+        )
+
+    def enter(self, rows: np.ndarray) -> np.ndarray:
+        """This rank's columns of all rows."""
+        return self._turned(Operation.TO_COLUMNS, self._rows, self._columns, rows)
+
+    def multiply(self, x: np.ndarray) -> np.ndarray:
+        """M · x of these columns."""
+        operation = Operation.MULTIPLY, self._width
+        return self._space._multiply(x, self._columns, operation)
+
+    def leave(self, x: np.ndarray) -> np.ndarray:
+        """Own rows of all columns, of this rank's columns."""
+        return self._turned(Operation.TO_ROWS, self._columns, self._rows, x)
+
+    def _turned(self, way: Operation, before: Matrix, after: Matrix, x: np.ndarray) -> np.ndarray:
+        space, kernel = self._space, self._space._kernel
+        kernel.copy(kernel.from_host(np.ascontiguousarray(x)), before.array)
+        with space._counted((way, self._width)):
+            space.scheme.move(before, after, self._width)
+        return kernel.to_host(after.array).copy()  # whose memory is that of the next turn
 
 
 class _Slice:

@@ -6,9 +6,11 @@ import json
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from gcnmpi.options.outputs import Training
 from gcnmpi.options.task import LOWER_IS_BETTER, chosen_metrics
+from gcnmpi.partitioning.running import Made
 from gcnmpi.propagation.running import Propagated
 from gcnmpi.report.groups import Record
 from gcnmpi.report.progress import print_warnings, shown_metrics
@@ -128,6 +130,29 @@ def print_propagated(out: Path, done: Propagated, *, quiet: bool) -> None:
             file=sys.stderr,
         )
     print(f"{out}: {' × '.join(map(str, done.shape))} {done.dtype}", flush=True)
+    print_warnings(done.warnings)
+
+
+def print_partitioned(done: Made, as_json: bool) -> None:
+    """Say what a partition sends that the ranks have made."""
+    partition = done.partition
+    metrics = {"rows": partition.metrics, "mixed": partition.mixed}
+    if as_json:
+        facts: dict[str, Any] = {
+            name: getattr(partition, name)
+            for name in ("name", "k", "id", "direction", "seed", "imbalance", "seconds")
+        }
+        for exchange, found in metrics.items():
+            facts[exchange] = {way: each.summary() for way, each in found.items()}
+        print(json.dumps(facts | {"warnings": done.warnings}))
+        return
+    for exchange, found in metrics.items():
+        each = found[partition.direction]
+        begin = f"{partition.name}: {partition.k} parts, " if exchange == "rows" else "  mixed: "
+        print(
+            f"{begin}volume {each.volume:,} rows, max send {max(each.send_rows):,}, imbalance "
+            f"{each.imbalance:.4f}" + f", {partition.seconds:.1f} s" * (exchange == "rows")
+        )
     print_warnings(done.warnings)
 
 

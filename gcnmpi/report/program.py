@@ -29,6 +29,7 @@ SPACES = {
     Space.ENTRIES: "arcs",
     Space.GROUPS: "groups",
     Space.OF_TYPE: "vertices of a type",
+    Space.TURNED: "columns",
 }
 PASSES = ("constants", "forward", "backward", "evaluation")
 Entry = dict[str, Any]

@@ -134,11 +134,7 @@ class BlockRowsForecast(Forecast):
     @cached_property
     def bounds(self) -> np.ndarray:
         """Where blocks begin, (k + 1,) int64."""
-        rows = self._grouped("rows")
-        if rows is None:
-            rows = np.diff([slice_of(self.facts.n, i, self.count).start for i in range(self.count)]
-                           + [self.facts.n])  # fmt: skip
-        return np.concatenate(([0], np.cumsum(rows)))
+        return block_bounds(self.facts, self.count)
 
     def rows(self, block: int) -> int:
         """Rows of a block."""
@@ -257,10 +253,23 @@ class BlockRowsForecast(Forecast):
 
     def _grouped(self, name: str) -> np.ndarray | None:
         """A figure of the partition for each block, if it can be grouped into them."""
-        metrics = self.facts.metrics
-        if metrics is None or len(metrics[name]) % self.count:
-            return None
-        return np.array(metrics[name], np.int64).reshape(self.count, -1).sum(axis=1)
+        return _grouped(self.facts, name, self.count)
+
+
+def block_bounds(facts: Facts, count: int) -> np.ndarray:
+    """Where blocks begin, (count + 1,) int64: see ``BlockRowsForecast.facts``."""
+    rows = _grouped(facts, "rows", count)
+    if rows is None:
+        return np.array([slice_of(facts.n, i, count).start for i in range(count)] + [facts.n])
+    return np.concatenate(([0], np.cumsum(rows)))
+
+
+def _grouped(facts: Facts, name: str, count: int) -> np.ndarray | None:
+    """A figure of the partition for each of so many blocks, if it can be grouped into them."""
+    metrics = facts.metrics
+    if metrics is None or len(metrics[name]) % count:
+        return None
+    return np.array(metrics[name], np.int64).reshape(count, -1).sum(axis=1)
 
 
 def load_halo(

@@ -116,6 +116,7 @@ class Facts:
             Space.ENTRIES: arcs,
             Space.GROUPS: groups,
             Space.OF_TYPE: round(self.of_type * own),
+            Space.TURNED: self.n,
         }[space]
 
     def row_bytes(self, width: int) -> int:
@@ -188,12 +189,15 @@ class Forecast(ABC):
         Whether dense products are local: a rank has whole rows, and all weights.
     own_buffers : bool
         Whether a matrix that is exchanged in every epoch has buffers of its own.
+    turns : bool
+        Whether chains of products are made on columns: see :mod:`gcnmpi.nn.compile.turned`.
     """
 
     facts: Facts
     orders: tuple[str, ...] = ("combine", "aggregate")
     whole_rows = True
     own_buffers = False
+    turns = False
 
     def layout_of(self, place: Place) -> Hashable:
         """The same as ``Layout.layout`` of the scheme."""

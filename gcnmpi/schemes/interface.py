@@ -42,6 +42,8 @@ class Layout(Protocol):
     """Whether a rank holds a piece of each weight, and not the whole."""
     whole_rows: bool
     """Whether a rank holds all columns of the rows it has: row operations are local."""
+    turns: bool
+    """Whether it multiplies columns of all rows, those of ``Space.TURNED``, and moves to these."""
 
     def layout(self, place: Place) -> Hashable:
         """Equal for places whose matrices of one width have the same piece on every rank."""
@@ -210,6 +212,8 @@ class Entry(Generic[Options]):
         Whether mini-batches can be cut out of what it loads: the subgraphs that vertices induce.
     asks_for_rows : bool
         Whether a rank can ask others for single rows: batches of sampled neighbours, and pairs.
+    keeps_rows : bool
+        Whether a rank has all columns of its own rows, though it may not give those of neighbours.
     sums_groups : bool
         Whether it multiplies with the matrix of means by relation, too: see :class:`Demand`.
     loads_by_rows : bool
@@ -224,6 +228,7 @@ class Entry(Generic[Options]):
     gives_rows: bool = False
     cuts_batches: bool = False
     asks_for_rows: bool = False
+    keeps_rows: bool = False
     sums_groups: bool = False
     loads_by_rows: bool = False
 

@@ -30,6 +30,7 @@ class Common(ABC):
     orders: tuple[str, ...] = ("combine", "aggregate")
     sharded = False
     whole_rows = False
+    turns = False
     halo: Halo | None = None
     plan: Plan | None = None
 

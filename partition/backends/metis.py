@@ -35,8 +35,9 @@ def partition(
         np.asarray(model.indptr, dtype=np.int64), np.asarray(model.indices, dtype=np.int64)
     )
     weights = np.asarray(model.weights, dtype=np.int64)
+    costs = None if model.costs is None else np.asarray(model.costs, dtype=np.int64)
     result = pymetis.part_graph(
-        k, adjacency=neighbours, vweights=weights, recursive=False, options=options
+        k, adjacency=neighbours, vweights=weights, eweights=costs, recursive=False, options=options
     )
     return np.asarray(result.vertex_part, dtype=np.int32)
 

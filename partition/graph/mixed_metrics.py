@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from partition.graph.cover import Numbered, numbered, rows_in_cover
+from partition.graph.cover import numbered, rows_in_cover
 from partition.graph.graph import DIRECTIONS, Graph, arc_pieces, chunks, index_dtype
 from partition.graph.metrics import Metrics, checked_parts, metrics_of, row_entries
 from partition.graph.sampling import segments
@@ -43,7 +43,7 @@ def measure_mixed_both(
     count_entries = _entries_by_relation if by_relation else row_entries
     kinds = len(graph.relations) if by_relation else 1
     counts = {
-        direction: _MixedCounts(parts, k, count_entries(graph, parts, k, direction), kinds)
+        direction: MixedCounts(k, count_entries(graph, parts, k, direction))
         for direction in directions
     }
     members = np.argsort(parts, kind="stable").astype(index_dtype(graph.n))
@@ -66,11 +66,8 @@ def measure_mixed_both(
             here, of = (source[some], target[some]), kind[some]
             for direction, count in counts.items():
                 column, row = here if direction == "in" else here[::-1]
-                count.add(
-                    numbered(column, parts[row]),
-                    numbered(row.astype(np.int64) * kinds + of, parts[column]),
-                )
-    return {direction: count.metrics(direction) for direction, count in counts.items()}
+                count.add(column, row.astype(np.int64) * kinds + of, parts[column], parts[row])
+    return {direction: count.metrics(direction, parts) for direction, count in counts.items()}
 
 
 def _cut_arcs(
@@ -108,42 +105,57 @@ def _entries_by_relation(graph: Graph, parts: np.ndarray, k: int, direction: str
     return found
 
 
-class _MixedCounts:
-    """Counts of the mixed exchange in one direction, cover after cover."""
+class MixedCounts:
+    """Counts of the mixed exchange in one direction, cover after cover.
 
-    def __init__(self, parts: np.ndarray, k: int, nnz: np.ndarray, kinds: int) -> None:
-        self._parts, self._k, self._nnz, self._kinds = parts, k, nnz, kinds
-        self._rows, self._sums = (sp.csr_array((k, k), dtype=np.int64) for _ in range(2))
+    Attributes
+    ----------
+    k : int
+        Number of parts.
+    nnz : (k,) int64
+        Entries that each part multiplies: first those of its rows, and after covers were added,
+        with those that it sums up for others.
+    rows, sums : (k, k) sparse int64
+        Rows of H, and partial sums, that each part sends to each other one.
+    """
 
-    def add(self, columns: Numbered, rows: Numbered) -> None:
+    def __init__(self, k: int, nnz: np.ndarray) -> None:
+        self.k, self.nnz = k, nnz
+        self.rows, self.sums = (sp.csr_array((k, k), dtype=np.int64) for _ in range(2))
+
+    def add(
+        self, columns: np.ndarray, rows: np.ndarray, senders: np.ndarray, owners: np.ndarray
+    ) -> None:
         """Count the cover of some pairs of parts, all of whose entries are here.
 
-        Both are results of ``numbered``: of each entry its column with the part that receives, and
-        its row with the part that sends; a row has the number vertex · kinds + relation.
+        Of each entry its column and row of M, (m,) integers, the part that has its row of H and
+        sends, and the part that owns its row of M.
         """
-        (left, (column, receiver)), (right, (row, sender)) = columns, rows
-        owner = self._parts[row // self._kinds]
-        by_row = rows_in_cover(left, right, len(column), len(row))
+        left, (_, receiver) = numbered(columns, owners)
+        right, (_, sender) = numbered(rows, senders)
+        home, owner = np.empty_like(receiver), np.empty_like(sender)
+        home[left], owner[right] = senders, owners
+        by_row = rows_in_cover(left, right, len(receiver), len(sender))
         right = right[~by_row[left]]
-        summed = np.bincount(right, minlength=len(row))  # entries of each partial sum
+        summed = np.bincount(right, minlength=len(sender))  # entries of each partial sum
         sent = summed > 0
-        self._rows += self._pairs(self._parts[column[by_row]], receiver[by_row])
-        self._sums += self._pairs(sender[sent], owner[sent])
+        self.rows += self._pairs(home[by_row], receiver[by_row])
+        self.sums += self._pairs(sender[sent], owner[sent])
         for ends, sign in ((sender, 1), (owner, -1)):
-            moved = np.bincount(ends, weights=summed, minlength=self._k)
-            self._nnz += sign * moved.astype(np.int64)
+            moved = np.bincount(ends, weights=summed, minlength=self.k)
+            self.nnz += sign * moved.astype(np.int64)
 
-    def metrics(self, direction: str) -> Metrics:
-        """The counts of all covers together."""
+    def metrics(self, direction: str, parts: np.ndarray) -> Metrics:
+        """The counts of all covers together, as metrics of a partition."""
         return metrics_of(
-            (self._rows + self._sums).tocsr(),
+            (self.rows + self.sums).tocsr(),
             direction,
-            self._parts,
-            self._nnz,
-            send_sums=self._sums.sum(axis=1).tolist(),
-            recv_sums=self._sums.sum(axis=0).tolist(),
+            parts,
+            self.nnz,
+            send_sums=self.sums.sum(axis=1).tolist(),
+            recv_sums=self.sums.sum(axis=0).tolist(),
         )
 
     def _pairs(self, sender: np.ndarray, receiver: np.ndarray) -> sp.csr_array:
         ones = np.ones(len(sender), np.int64)
-        return sp.coo_array((ones, (sender, receiver)), shape=(self._k, self._k)).tocsr()
+        return sp.coo_array((ones, (sender, receiver)), shape=(self.k, self.k)).tocsr()

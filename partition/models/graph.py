@@ -22,11 +22,14 @@ class GraphModel:
     indptr : (n + 1,) integers
     indices : integers
         ``indices[indptr[i]:indptr[i+1]]`` are the neighbours of vertex i.
+    costs : integers, optional
+        Of each stored edge, what cutting it costs; 1 where None. METIS alone looks at them.
     """
 
     weights: np.ndarray
     indptr: np.ndarray
     indices: np.ndarray
+    costs: np.ndarray | None = None
 
 
 def graph_model(graph: Graph, direction: str = "in", *, max_net: int = 0) -> GraphModel:

@@ -385,23 +385,35 @@ def new_partition(
 
 def warn_of_imbalance(graph: Graph, metrics: Metrics, recipe: Recipe) -> None:
     """Warn where the balance asked for was not reached, by name of constraint."""
-    asked = recipe.imbalance
     for name in single_constraints(graph, recipe.constraints):
         (weights,) = constraint_weights(graph, metrics.direction, (name,))
-        loads = part_loads(metrics, name) or [0]
-        heaviest, average = int(weights.argmax()), sum(loads) / metrics.k
-        reached = max(loads) / average - 1 if average else 0.0
-        # Units cannot be cut: one more than the average is no imbalance.
-        if reached <= asked + 5e-4 or max(loads) <= math.ceil(average):
-            continue
-        what = "" if name == DEFAULT_BALANCE else f" of {name}"
-        message = f"imbalance {reached:.4f}{what} was reached, not {asked:g}"
-        if name == "nnz" and weights[heaviest] > (1 + asked) * average:
-            message += (
-                f": the row of vertex {heaviest} alone has {weights[heaviest]} entries, "
-                f"{weights[heaviest] / average:.2f} average parts"
-            )
-        warnings.warn(message, PartitionWarning, stacklevel=3)
+        heaviest = int(weights.argmax())
+        message = imbalance_fault(metrics, name, recipe.imbalance, heaviest, int(weights[heaviest]))
+        if message is not None:
+            warnings.warn(message, PartitionWarning, stacklevel=3)
+
+
+def imbalance_fault(
+    metrics: Metrics, name: str, asked: float, heaviest: int, weight: int
+) -> str | None:
+    """How the balance of a constraint was missed, if it was, and whether one row is the reason.
+
+    ``heaviest`` is the vertex of most weight.
+    """
+    loads = part_loads(metrics, name) or [0]
+    average = sum(loads) / metrics.k
+    reached = max(loads) / average - 1 if average else 0.0
+    # Units cannot be cut: one more than the average is no imbalance.
+    if reached <= asked + 5e-4 or max(loads) <= math.ceil(average):
+        return None
+    what = "" if name == DEFAULT_BALANCE else f" of {name}"
+    message = f"imbalance {reached:.4f}{what} was reached, not {asked:g}"
+    if name == "nnz" and weight > (1 + asked) * average:
+        message += (
+            f": the row of vertex {heaviest} alone has {weight} entries, "
+            f"{weight / average:.2f} average parts"
+        )
+    return message
 
 
 def tool_version(tool: Tool) -> str:

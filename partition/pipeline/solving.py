@@ -98,7 +98,7 @@ def make_parts(
             entry, left = TOOLS.entries[chosen], of_tool.timeout()
             let_go(graph.indptr, graph.indices, graph.weights)
             parts = run_apart(entry, piece, parts_wanted, timeout=left, **arguments)
-        return _checked(chosen, parts, parts_wanted, weight)
+        return checked(chosen, parts, parts_wanted, weight)
 
     parts, stopped = None, None
     with contextlib.ExitStack() as stack:
@@ -270,7 +270,7 @@ def check_balance(recipe: Recipe, chosen: str, backend: Tool) -> None:
         )
 
 
-def _checked(tool: str, parts: np.ndarray, k: int, weights: np.ndarray) -> np.ndarray:
+def checked(tool: str, parts: np.ndarray, k: int, weights: np.ndarray) -> np.ndarray:
     """The parts that a tool returned, if they are a partition; a few empty ones are filled."""
     parts = np.asarray(parts)
     if parts.shape != weights.shape or parts.dtype.kind not in "iu":

@@ -112,7 +112,9 @@ def draw_settings(rng: Random, nranks: int) -> dict[str, Any]:
         "train.eval_every": one_of(1, 1, 2, 3),
         "loading.max_buffer_mb": one_of(64.0, 0.001),
         "comm.timeout": one_of(0.0, 60.0),
-        "scheme.name": one_of("p2p", "p2p", "bcast", "replicated", "summa", "split3d", "tensor3d"),
+        "scheme.name": one_of(
+            "p2p", "p2p", "bcast", "replicated", "summa", "split3d", "tensor3d", "columns"
+        ),
     }
     if settings["train.optimizer"] == "sgd":
         settings["train.momentum"] = one_of(0.0, 0.9)
@@ -163,6 +165,7 @@ def _grid(one_of: Callable, nranks: int, axes: int) -> str:
 _SCHEME_KEYS: dict[str, Callable] = {
     "p2p": _rows,
     "bcast": lambda one_of, nranks: {"scheme.overlap": one_of(True, False), **_order(one_of)},
+    "columns": lambda one_of, nranks: _order(one_of),
     "replicated": _replicated,
     "summa": lambda one_of, nranks: {
         "scheme.grid": _grid(one_of, nranks, 2),

@@ -37,6 +37,8 @@ SCHEMES = {
     "summa": ["scheme.name=summa"],
     "split3d": ["scheme.name=split3d"],
     "tensor3d": ["scheme.name=tensor3d"],
+    "columns": ["scheme.name=columns"],
+    "columns in a chain": ["scheme.name=columns", "model.name=appnp"],
 }
 
 

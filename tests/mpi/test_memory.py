@@ -26,6 +26,7 @@ CASES = {
     "summa": (None, ["scheme.name=summa", "scheme.grid=2x2"]),
     "split3d": (None, ["scheme.name=split3d", "scheme.grid=1x1x4"]),
     "tensor3d": (None, ["scheme.name=tensor3d", "scheme.grid=2x2x1"]),
+    "columns": (None, ["scheme.name=columns"]),
     "wide layers": (None, ["scheme.name=split3d", "scheme.grid=1x2x2", *WIDE]),
     "wide copies": ("rp-2", ["scheme.name=replicated", *WIDE]),
 }

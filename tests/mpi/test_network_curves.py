@@ -27,6 +27,8 @@ GRIDS = {
     "split3d": {1: "1x1x1", 2: "1x1x2", 3: "3x1x1", 4: "1x2x2", 7: "1x1x7"},
     "tensor3d": {1: "1x1x1", 2: "1x2x1", 3: "3x1x1", 4: "2x1x2", 7: "1x1x7"},
 }
+CHAINS = ("appnp", "appnp-row", "sgc", "sign")
+"""Networks of several products one after the other."""
 
 
 def cases(nranks):
@@ -59,6 +61,9 @@ def cases(nranks):
     dense = ["scheme.name=replicated", "scheme.sparse=false", f"scheme.replication={copies}"]
     found["gat-replicated-dense"] = ("gat", sharing, dense)
     found["sage-max-shared"] = ("sage-max", parts, ["scheme.transport=shared"])
+    for network in (*NETWORKS, *VARIANTS):
+        if network not in WHOLE_ROWS and (nranks == 4 or network in CHAINS):
+            found[f"{network}-columns"] = (network, parts, ["scheme.name=columns"])
     on_grids = (*NETWORKS, *VARIANTS) if nranks == 4 else NETWORKS
     for i, network in enumerate(name for name in on_grids if name not in WHOLE_ROWS):
         for j, (scheme, grids) in enumerate(GRIDS.items()):
@@ -107,5 +112,7 @@ def test_every_network_has_one_curve(results, schemes_folder, nranks, name):
 
 def test_what_a_scheme_cannot_run_is_refused_before_loading(hear_mistakes, schemes_folder):
     words, says = ["train", schemes_folder / "directed.graph"], "p2p, bcast or replicated"
-    of_schemes = [[*words, *sets(f"scheme.name={scheme}", "model.name=gat")] for scheme in GRIDS]
+    of_schemes = [
+        [*words, *sets(f"scheme.name={scheme}", "model.name=gat")] for scheme in (*GRIDS, "columns")
+    ]
     hear_mistakes(2, [(line, (says, "whole rows of neighbours")) for line in of_schemes])

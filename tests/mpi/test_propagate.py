@@ -291,9 +291,17 @@ CASES: dict[str, tuple[str, str, tuple[str, ...], Callable[..., np.ndarray]]] = 
     "core numbers": ("symmetric", "core-numbers", (), lambda f: cores("symmetric")),
 }  # fmt: skip
 
-# On 4 ranks by other schemes, the second on two copies of two parts.
-OTHER_SCHEMES = {"bcast": "p4", "replicated": "p2"}
+# On 4 ranks by other schemes, the second on two copies of two parts, the last in chains of columns.
 BY_OTHER_SCHEMES = ("pagerank", "laplacian eigenvectors", "components")
+IN_CHAINS = (
+    "sgc", "sign", "appnp", "label propagation",
+    "correct and smooth, autoscale", "correct and smooth, scale",
+)  # fmt: skip
+OTHER_SCHEMES = {
+    "bcast": ("p4", BY_OTHER_SCHEMES),
+    "replicated": ("p2", BY_OTHER_SCHEMES),
+    "columns": ("p4", (*BY_OTHER_SCHEMES[:2], *IN_CHAINS)),
+}
 
 # Mistakes, which all ranks tell: words, and what is said of them.
 MISTAKES: dict[str, tuple[tuple[str, ...], str]] = {
@@ -334,6 +342,10 @@ MISTAKES: dict[str, tuple[tuple[str, ...], str]] = {
     "directed embedding": (("directed", "embed", "method=prone"), "prone needs a symmetric matrix"),
     "components": (("directed", "components"), "components takes arcs both ways"),
     "scheme": (("symmetric", "sgc", "scheme.name=summa"), "cuts the rows"),
+    "rows of neighbours": (
+        ("symmetric", "components", "scheme.name=columns"),
+        "which components looks at",
+    ),
 }
 
 
@@ -356,8 +368,8 @@ def written(gcnmpi_lines, folder):
             exchange = "mixed" if k == 4 and method != "components" else "rows"
             how = (f"scheme.exchange={exchange}",)
             lines.append(line(folder, names[-1], k, graph, method, *settings, *how))
-        for scheme, part in OTHER_SCHEMES.items() if k == 4 else ():
-            for name in BY_OTHER_SCHEMES:
+        for scheme, (part, some) in OTHER_SCHEMES.items() if k == 4 else ():
+            for name in some:
                 graph, method, settings, _ = CASES[name]
                 how = (*settings, f"scheme.name={scheme}")
                 out = folder / scheme / f"{name}.npz"
@@ -402,7 +414,7 @@ def test_it_equals_a_serial_computation_for_every_number_of_ranks(written, folde
 
 @pytest.mark.parametrize("scheme", OTHER_SCHEMES)
 def test_other_schemes_give_the_same(written, folder, scheme):
-    for name in BY_OTHER_SCHEMES:
+    for name in OTHER_SCHEMES[scheme][1]:
         first = written[0][1, name]
         first = first if isinstance(first, dict) else {"values": first}
         got = np.load(folder / scheme / f"{name}.npz", allow_pickle=False)

@@ -19,6 +19,7 @@ from gcnmpi.nn.model import aggregate_constant
 from gcnmpi.nn.operators.neighbours import Aggregate, AggregateT, MaxAggregate
 from gcnmpi.nn.program import Step
 from gcnmpi.options.config import from_table
+from gcnmpi.options.memory import Residences
 from gcnmpi.options.model import NETWORKS
 from gcnmpi.planner.memory import matrices
 from partition.errors import UserError
@@ -567,7 +568,7 @@ TARGETS = {
     "grid": Target(ORDERS, LAYOUTS["one"], whole_rows=False),
     "rotating": Target(("aggregate",), LAYOUTS["three"], whole_rows=False),
     "batch": Target(ORDERS, lambda place: place.layer, narrows=True),
-    "again": Target(ORDERS, LAYOUTS["one"], recomputes=2),
+    "again": Target(ORDERS, LAYOUTS["one"], residences=Residences(2)),
 }
 
 
@@ -618,3 +619,43 @@ def test_every_configuration_can_be_compiled(name):
                 check_memory(compile_network(network, target, given, trains), target.layout)
                 made += 1
     assert made > 20
+
+
+# Chains of products on columns.
+
+
+def turned(name, **settings):
+    """The program of a network on a scheme that turns."""
+    model = from_table({"model": {"name": name, **settings}}).model
+    target = Target(("combine", "aggregate"), lambda place: None, turns=True)
+    return compile_network(network_of(model, 6, 3), target, model)
+
+
+def names(steps):
+    return [step.name for step in steps]
+
+
+def test_a_chain_takes_two_turns_forward_and_two_back():
+    for hops in (2, 10):
+        program = turned("appnp", hops=hops, hidden=[4])
+        forward, backward = names(program.forward), names(program.backward)
+        assert forward.count("multiply") == backward.count("multiply_t") == hops
+        assert forward.count("to_columns") == forward.count("to_rows") == 1
+        assert backward.count("to_columns") == backward.count("to_rows") == 1
+        assert not {"aggregate", "aggregate_t"} & {*forward, *backward}
+
+
+def test_powers_leave_the_chain_one_by_one_and_are_made_once():
+    program = turned("sign", hops=3, hidden=[4])
+    once = names(program.constants)
+    assert once.count("multiply") == once.count("to_rows") == 3
+    assert once.count("to_columns") == 1
+    assert not {"multiply", "to_rows"} & {*names(program.forward)}
+
+
+def test_a_product_that_is_in_no_chain_stays_what_it_is():
+    for name in ("gcn", "sage", "gin", "gcnii"):
+        program = turned(name, hidden=[4, 4])
+        steps = names((*program.constants, *program.forward))
+        assert "aggregate" in steps
+        assert not {"multiply", "to_columns", "to_rows"} & {*steps}

@@ -35,7 +35,8 @@ ROOMS = {
     ],
     "gcnmpi": [
         "core", "options", "mpi", "kernels", "layout", "halo", "schemes", "nn", "planner", "run",
-        "propagation", "cluster", "proof", "report", "bench", "api", "torch", "cli", "__main__",
+        "propagation", "partitioning", "cluster", "proof", "report", "bench", "api", "torch", "cli",
+        "__main__",
     ],
 }  # fmt: skip
 GROUND = {
@@ -51,6 +52,13 @@ GROUND = {
 # Besides the ground, charts and graphs of partition, gcnmpi uses these; the API has more of them.
 OF_PARTITION = {
     "partition.importing.synthetic", "partition.importing.links", "partition.backends.catalogue",
+}  # fmt: skip
+# What partitions on all ranks uses the same demands, tools, searches and figures as who is alone.
+OF_PARTITIONING = {
+    "partition.backends", "partition.backends.process", "partition.models.graph",
+    "partition.models.hypergraph", "partition.pipeline.adding", "partition.pipeline.balance",
+    "partition.pipeline.measuring", "partition.pipeline.recipe", "partition.pipeline.solving",
+    "partition.refinement.core", "partition.refinement.objective",
 }  # fmt: skip
 OF_API = {
     "partition.importing.arrays", "partition.importing.assemble", "partition.importing.objects",
@@ -115,6 +123,7 @@ def imports_only_what_it_may(path):
             assert package == "gcnmpi", "partition never imports gcnmpi"
             own = other in GROUND or rest[0] in ("charts", "graph") or other in OF_PARTITION
             own = own or (name.startswith("gcnmpi.api.") and other in OF_API)
+            own = own or (name.startswith("gcnmpi.partitioning.") and other in OF_PARTITIONING)
             assert own, f"gcnmpi does not use {other}"
         if top == package and {name, other}.isdisjoint(PACKAGES):
             assert room(other) <= room(name), f"{name} imports {other}, whose room is above it"

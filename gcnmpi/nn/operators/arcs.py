@@ -16,7 +16,7 @@ from gcnmpi.nn.operator import Operator
 from gcnmpi.nn.program import Instruction, Step
 from gcnmpi.nn.tape import Rule, Tape, two_steps
 
-OWN, WHOLE, ENTRIES, GROUPS, _ = Space
+OWN, WHOLE, ENTRIES, GROUPS, *_ = Space
 
 OnEntries = Callable[[Pattern, Array, Array, Array], None]
 

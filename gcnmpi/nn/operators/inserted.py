@@ -1,4 +1,7 @@
-"""Operators that the compiler makes: what may follow a product, by itself; moves of layouts."""
+"""Operators that the compiler makes: what may follow a product, by itself; moves of layouts.
+
+And turns between own rows of all columns and some columns of all rows.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from gcnmpi.kernels.interface.kernel import Array, Kernel
+from gcnmpi.layout.place import Space
 from gcnmpi.nn.binding import Binding, Run
 from gcnmpi.nn.operator import Finish, Operator
 from gcnmpi.nn.program import Instruction, Program, Step
@@ -16,6 +20,20 @@ from gcnmpi.schemes.operations import Operation
 @dataclass(frozen=True)
 class Move(Operator):
     """x, laid out as another place has it."""
+
+
+@dataclass(frozen=True)
+class ToColumns(Operator):
+    """x of own rows as some columns of all rows."""
+
+    title = "to columns"
+
+
+@dataclass(frozen=True)
+class ToRows(Operator):
+    """x of some columns as own rows of all columns."""
+
+    title = "to rows"
 
 
 def _finish_gradient(tape: Tape, number: int, gradient: int) -> None:
@@ -66,8 +84,8 @@ def _column_sum(finish: Finish, binding: Binding, step: Step) -> Run:
     return lambda epoch: scheme.column_sum(k, grad, out)
 
 
-def _move(move: Move, binding: Binding, step: Step) -> Run:
-    """x in another layout."""
+def _move(move: Operator, binding: Binding, step: Step) -> Run:
+    """x in another layout, or its gradient."""
     scheme, width = binding.scheme, move.width
     x, out = binding.matrix(step.reads[0]), binding.result(step)
     return lambda epoch: scheme.move(x, out, width)
@@ -90,8 +108,24 @@ FINISH = Instruction("finish", _finish, passes=3, in_place=True)
 FINISH_BACKWARD = Instruction("finish_backward", _finish_backward, passes=3, in_place=True)
 COLUMN_SUM = Instruction("column_sum", _column_sum, passes=1)
 MOVE = Instruction("move", _move, Operation.MOVE, _places, passes=2)
+TO_COLUMNS = Instruction("to_columns", _move, Operation.TO_COLUMNS, passes=2)
+TO_ROWS = Instruction("to_rows", _move, Operation.TO_ROWS, passes=2)
 
 RULES = {
     Finish: Rule(FINISH, _finish_gradient),
     Move: Rule(MOVE, one_step(MOVE), keeps_shifts=True),
+    ToColumns: Rule(
+        TO_COLUMNS,
+        one_step(TO_ROWS),
+        keeps_shifts=True,
+        takes=((Space.OWN,),),
+        gives=Space.TURNED,
+    ),
+    ToRows: Rule(
+        TO_ROWS,
+        one_step(TO_COLUMNS),
+        keeps_shifts=True,
+        takes=((Space.TURNED,),),
+        gives=Space.OWN,
+    ),
 }

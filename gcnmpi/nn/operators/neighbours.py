@@ -48,6 +48,14 @@ class Aggregate(Operator):
 
 
 @dataclass(frozen=True)
+class Multiply(Aggregate):
+    """M·x of some columns of all vertices, which moves nothing."""
+
+    to: Space = Space.TURNED
+    title = "multiply columns"
+
+
+@dataclass(frozen=True)
 class AggregateT(Operator):
     """Each row is the weighted sum of the rows that it is a neighbour of, Mᵀ·x."""
 
@@ -123,7 +131,8 @@ def _attend_v2_gradient(tape: Tape, number: int, gradient: int) -> None:
 def _aggregate(aggregate: Operator, binding: Binding, step: Step) -> Run:
     """M·x, or Mᵀ·x: each is the other's gradient."""
     scheme, k, epilogue = binding.scheme, step.k, binding.epilogue(step)
-    multiply = scheme.aggregate if step.instruction is AGGREGATE else scheme.aggregate_t
+    forward = step.instruction in (AGGREGATE, MULTIPLY)
+    multiply = scheme.aggregate if forward else scheme.aggregate_t
     x, out = binding.matrix(step.reads[0]), binding.written(step)
     return lambda epoch: multiply(k, x, out, epilogue(epoch))
 
@@ -330,6 +339,8 @@ def _kept(a_row: int, scratch: bool = False) -> Callable[[Step, int, int, int], 
 
 AGGREGATE = Instruction("aggregate", _aggregate, Operation.AGGREGATE)
 AGGREGATE_T = Instruction("aggregate_t", _aggregate, Operation.AGGREGATE_T)
+MULTIPLY = Instruction("multiply", _aggregate, Operation.MULTIPLY)
+MULTIPLY_T = Instruction("multiply_t", _aggregate, Operation.MULTIPLY_T)
 MAX_AGGREGATE = Instruction(
     "max_aggregate",
     _max_aggregate,
@@ -341,15 +352,16 @@ MAX_AGGREGATE_BACKWARD = Instruction(
 )
 ATTEND = Instruction("attend", _attend, Operation.EXPAND, kept=_kept(3))
 ATTEND_BACKWARD = Instruction(
-    "attend_backward", _attend_backward, Operation.FOLD, kept=_kept(1, scratch=True)
+    "attend_backward", _attend_backward, Operation.FOLD, kept=_kept(1, scratch=True), whole=1
 )
 ATTEND_V2 = Instruction("attend_v2", _attend_v2, Operation.EXPAND, kept=_kept(3, scratch=True))
-ATTEND_V2_BACKWARD = Instruction("attend_v2_backward", _attend_v2_backward, kept=_kept(1))
+ATTEND_V2_BACKWARD = Instruction("attend_v2_backward", _attend_v2_backward, kept=_kept(1), whole=1)
 ATTEND_V2_SOURCE = Instruction("attend_v2_source", _attend_v2_source, Operation.FOLD)
 
 RULES = {
     Aggregate: Rule(AGGREGATE, one_step(AGGREGATE_T), commutes=True),
     AggregateT: Rule(AGGREGATE_T, one_step(AGGREGATE)),
+    Multiply: Rule(MULTIPLY, one_step(MULTIPLY_T), commutes=True, takes=((Space.TURNED,),)),
     Attend: Rule(ATTEND, one_step(ATTEND_BACKWARD, reads_input=True, reads_value=True)),
     AttendV2: Rule(ATTEND_V2, _attend_v2_gradient),
     MaxAggregate: Rule(MAX_AGGREGATE, one_step(MAX_AGGREGATE_BACKWARD)),

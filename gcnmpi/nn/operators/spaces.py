@@ -32,7 +32,7 @@ from gcnmpi.nn.program import Instruction, Step
 from gcnmpi.nn.tape import Rule, Tape, one_step
 from gcnmpi.schemes.operations import Operation
 
-OWN, WHOLE, ENTRIES, GROUPS, OF_TYPE = Space
+OWN, WHOLE, ENTRIES, GROUPS, OF_TYPE, _ = Space
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,110 @@
+"""``gcnmpi partition``: a partition that the ranks of a job make together."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from gcnmpi.cli import common
+from partition.commands import parse_bytes
+
+if TYPE_CHECKING:
+    from gcnmpi.mpi.comm import Comm
+
+
+@click.command(short_help="Partition a graph that no rank holds, on all ranks together.")
+@common.configured
+@common.graph_argument
+@click.option(
+    "-k",
+    "--parts",
+    "k",
+    type=int,
+    required=True,
+    help="Number of parts: one per rank of later runs.",
+)
+@click.option("--name", help="Name of the partition.  [default: job-K]")
+@click.option(
+    "--imbalance",
+    type=float,
+    default=0.01,
+    show_default=True,
+    help="Largest weight of a part, relative to the average, minus 1.",
+)
+@click.option(
+    "--balance",
+    default="nnz",
+    show_default=True,
+    metavar="nnz|rows|work",
+    help="What is balanced, as for gcn-partition add.",
+)
+@click.option("--seed", type=int, default=0, show_default=True, help="Seed of all hashes.")
+@click.option(
+    "--direction",
+    type=click.Choice(("in", "out")),
+    help="Direction of the aggregation.  [default: the graph's]",
+)
+@click.option(
+    "--memory",
+    metavar="SIZE",
+    help="Memory for the first partition of the coarsest graph, on one rank, such as 100MB.  "
+    "[default: 200MB]",
+)
+@click.option(
+    "--effort", type=float, default=1.0, show_default=True, help="Factor of the work done."
+)
+@click.option("--force", is_flag=True, help="Replace a partition of that name.")
+@common.json_option
+@common.quiet_option
+def partition(
+    words: common.Words,
+    graph: Path,
+    k: int,
+    name: str | None,
+    imbalance: float,
+    balance: str,
+    seed: int,
+    direction: str | None,
+    memory: str | None,
+    effort: float,
+    force: bool,
+    as_json: bool,
+    quiet: bool,
+) -> common.Job:
+    """Partition GRAPH into K parts for fewest rows sent, and store the result in its folder.
+
+    No rank holds the graph: each reads a share of the rows. The parts are the same for any number
+    of ranks. K is the number of ranks of later runs, and need not be that of this one.
+
+    \b
+      mpirun -n 8 gcnmpi partition G.graph -k 64
+    """
+    from gcnmpi.partitioning.running import default_name, effort_within
+
+    config = words.config()
+    work = effort_within(None if memory is None else parse_bytes(memory), effort)
+    name = name or default_name(k, imbalance, seed)
+    demands = {"imbalance": imbalance, "balance": balance, "seed": seed, "direction": direction}
+
+    def job(comm: Comm) -> int:
+        from gcnmpi.partitioning.running import make_partition
+        from gcnmpi.report.outcome import print_partitioned
+        from gcnmpi.run.claims import Claims
+
+        def tell(line: str) -> None:
+            if comm.rank == 0 and not quiet:
+                print(line, file=sys.stderr, flush=True)
+
+        with Claims(comm, "gcnmpi partition") as claims:
+            claims.graph(graph, None)
+            done = make_partition(
+                comm, claims, graph, k, name, demands, work, config.loading.max_bytes, tell, force
+            )
+        if comm.rank == 0:
+            print_partitioned(done, as_json)
+        return 0
+
+    return common.watched(config, job)

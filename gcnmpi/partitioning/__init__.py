@@ -1,0 +1,1 @@
+"""Partitioning in the job: a partition of a graph that no rank holds."""

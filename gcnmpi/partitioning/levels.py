@@ -1,0 +1,307 @@
+"""Hypergraphs that are spread over the ranks: that of M's columns, and coarser ones of clusters.
+
+Vertices are in contiguous ranges of their numbers on the ranks, and a net is where its owner is, in
+the order of owners. A rank has the pins of its nets and the nets of its vertices, by local numbers:
+own ones first, then *ghosts*, those of others, by number. Nothing is of the size of the graph.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from gcnmpi.mpi.comm import Comm, agreed, redistribute, reduce_in_place
+from gcnmpi.partitioning import loops
+from partition.errors import UserError
+from partition.graph.graph import added_up, check_arcs, distinct, index_dtype
+from partition.graph.sampling import pointers
+from partition.graph.store import StoredGraph
+
+AT_ONCE = 1 << 22  # numbers that are sorted at once
+
+
+@dataclass(frozen=True)
+class Spread:
+    """Numbers 0..n−1 in ranges over the ranks, and those of others that a rank looks at.
+
+    Attributes
+    ----------
+    bounds : (P + 1,) int64
+        Where the range of each rank begins.
+    ghosts : (g,) integers
+        Numbers of others, increasing: so those of one rank follow each other.
+    seen : (s,) int32
+        Own places that others look at: rank by rank, as their ghosts are ordered.
+    seen_starts, ghost_starts : (P + 1,) int64
+        Where those of each rank begin in ``seen`` and in ``ghosts``.
+    """
+
+    comm: Comm
+    bounds: np.ndarray
+    ghosts: np.ndarray
+    seen: np.ndarray
+    seen_starts: np.ndarray
+    ghost_starts: np.ndarray
+    max_bytes: float
+
+    @property
+    def first(self) -> int:
+        """The first own number."""
+        return int(self.bounds[self.comm.rank])
+
+    @property
+    def count(self) -> int:
+        """How many own numbers there are."""
+        return int(self.bounds[self.comm.rank + 1]) - self.first
+
+    @property
+    def total(self) -> int:
+        """How many numbers all ranks have."""
+        return int(self.bounds[-1])
+
+    @property
+    def local(self) -> int:
+        """How many own numbers and ghosts there are."""
+        return self.count + len(self.ghosts)
+
+    def rank_of(self, numbers: np.ndarray) -> np.ndarray:
+        """The rank of each number, int32."""
+        return (np.searchsorted(self.bounds, numbers, side="right") - 1).astype(np.int32)
+
+    def places(self, numbers: np.ndarray) -> np.ndarray:
+        """Local numbers of some numbers that are own or ghosts: int32."""
+        out = np.empty(len(numbers), np.int32)
+        for start in range(0, len(numbers), AT_ONCE):
+            some = numbers[start : start + AT_ONCE]
+            place = some.astype(np.int64) - self.first
+            far = np.flatnonzero((place < 0) | (place >= self.count))
+            place[far] = self.count + np.searchsorted(self.ghosts, some[far])
+            out[start : start + AT_ONCE] = place
+        return out
+
+    def tell(self, array: np.ndarray, changed: np.ndarray | None = None) -> None:
+        """Bring own rows of a (local, …) array to the ranks that have them as ghosts.
+
+        All of them, or those that are marked in ``changed``, (count,) bool.
+        """
+        if self.comm.size == 1:
+            return
+        some = np.ones(len(self.seen), bool) if changed is None else changed[self.seen]
+        place = np.flatnonzero(some)
+        to = np.searchsorted(self.seen_starts, place, side="right") - 1
+        message = np.empty(len(place), [("where", np.int32), ("row", array.dtype, array.shape[1:])])
+        message["where"] = place - self.seen_starts[to]
+        message["row"] = array[self.seen[place]]
+        (message,), counts = redistribute(self.comm, to.astype(np.int32), [message], self.max_bytes)
+        at = message["where"] + np.repeat(self.ghost_starts[:-1], counts)
+        array[self.count + at] = message["row"]
+
+    def asked(self, numbers: np.ndarray, own: np.ndarray) -> np.ndarray:
+        """The rows of own arrays, (count, …), at some numbers: each rank asks their owners."""
+        to = self.rank_of(numbers)
+        order = np.argsort(to, kind="stable")
+        (wanted,), counts = redistribute(self.comm, to[order], [numbers[order]], self.max_bytes)
+        back = np.repeat(np.arange(self.comm.size, dtype=np.int32), counts)
+        answers = own[wanted - self.first]
+        (answers,), _ = redistribute(self.comm, back, [answers], self.max_bytes)
+        found = np.empty_like(answers)
+        found[order] = answers
+        return found
+
+
+def spread_over(comm: Comm, bounds: np.ndarray, far: np.ndarray, max_bytes: float) -> Spread:
+    """Numbers in ranges; ``far`` are the different ones of others that this rank looks at."""
+    owner = (np.searchsorted(bounds, far, side="right") - 1).astype(np.int32)
+    (asked,), counts = redistribute(comm, owner, [far], max_bytes)
+    seen = (asked - bounds[comm.rank]).astype(np.int32)
+    mine = np.bincount(owner, minlength=comm.size)
+    return Spread(comm, bounds, far, seen, pointers(counts), pointers(mine), max_bytes)
+
+
+@dataclass(frozen=True)
+class Level:
+    """A hypergraph: this rank's nets and vertices.
+
+    Attributes
+    ----------
+    vertices, nets : Spread
+    net_ptr, pins : (own nets + 1,) int64, (pins,) int32
+        The vertices of each own net, its owner among them.
+    vertex_ptr, vertex_nets : (own vertices + 1,) int64, (pins,) int32
+        The nets of each own vertex.
+    owners : (own nets,) int32
+        The vertex that sends along each net, increasing.
+    costs, sizes : (local nets,) int64
+        What each net costs in each part but one that it touches, and how many pins it has.
+    weights : (own vertices,) int64
+    pin_count : int
+        Pins of all nets of all ranks.
+    """
+
+    vertices: Spread
+    nets: Spread
+    net_ptr: np.ndarray
+    pins: np.ndarray
+    vertex_ptr: np.ndarray
+    vertex_nets: np.ndarray
+    owners: np.ndarray
+    costs: np.ndarray
+    sizes: np.ndarray
+    weights: np.ndarray
+    pin_count: int
+
+    @property
+    def comm(self) -> Comm:
+        """The ranks that it is spread over."""
+        return self.vertices.comm
+
+    @property
+    def numbers(self) -> np.ndarray:
+        """The numbers of own vertices, (own vertices,) int64."""
+        return np.arange(self.vertices.first, self.vertices.first + self.vertices.count)
+
+
+def total(comm: Comm, *numbers: int) -> list[int]:
+    """Sums of integers over the ranks."""
+    sums = np.array(numbers, np.int64)
+    reduce_in_place(comm, sums)
+    return sums.tolist()
+
+
+def ranges(comm: Comm, count: int) -> np.ndarray:
+    """Bounds of ranges of so many numbers on each rank."""
+    return pointers(np.array(comm.allgather(count), np.int64))
+
+
+def assembled(
+    comm: Comm,
+    bounds: np.ndarray,
+    net_ptr: np.ndarray,
+    pins: np.ndarray,
+    owners: np.ndarray,
+    costs: np.ndarray | None,
+    weights: np.ndarray | None,
+    max_bytes: float,
+    symmetric: bool = False,
+) -> Level:
+    """A level from the nets of each rank's vertices.
+
+    Parameters
+    ----------
+    bounds : (P + 1,) int64
+        Ranges of the vertices.
+    net_ptr, pins : (own nets + 1,) int64, (pins,) integers
+        Numbers of the vertices of each own net.
+    owners : (own nets,) int32
+        Places of their owners among this rank's vertices, increasing.
+    costs : (own nets,) int64, optional
+        1 where None.
+    weights : (own vertices,) int64, optional
+        Where None, how many nets each vertex is in.
+    symmetric : bool
+        Whether net v is that of vertex v, and vertex v in the nets of the pins of its own.
+    """
+    first, count = int(bounds[comm.rank]), int(bounds[comm.rank + 1] - bounds[comm.rank])
+    vertices = spread_over(comm, bounds, _far(pins, first, count), max_bytes)
+    sizes = np.diff(net_ptr)
+    if symmetric:
+        places = vertices.places(pins)
+        nets, vertex_ptr, vertex_nets = vertices, net_ptr, places
+    else:
+        net_bounds = ranges(comm, len(sizes))
+        number = np.arange(net_bounds[comm.rank], net_bounds[comm.rank + 1])
+        number = np.repeat(number.astype(index_dtype(int(net_bounds[-1]) + 1)), sizes)
+        (vertex, net), _ = redistribute(comm, vertices.rank_of(pins), [pins, number], max_bytes)
+        del number
+        places = vertices.places(pins)
+        vertex_ptr = pointers(np.bincount(vertex - first, minlength=count))
+        by_vertex = np.empty_like(net)
+        loops.bucket((vertex - first).astype(np.int64), net, vertex_ptr[:-1].copy(), by_vertex)
+        del vertex, net
+        own = int(net_bounds[comm.rank]), len(sizes)
+        nets = spread_over(comm, net_bounds, _far(by_vertex, *own), max_bytes)
+        vertex_nets = nets.places(by_vertex)
+    facts = np.ones((2, nets.local), np.int64)
+    facts[1, : nets.count] = sizes
+    if costs is not None:
+        facts[0, : nets.count] = costs
+    for row in facts:
+        nets.tell(row)
+    if weights is None:
+        weights = np.diff(vertex_ptr)
+    return Level(
+        vertices, nets, net_ptr, places, vertex_ptr, vertex_nets, owners, facts[0], facts[1],
+        weights, total(comm, len(pins))[0],
+    )  # fmt: skip
+
+
+def _far(numbers: np.ndarray, first: int, count: int) -> np.ndarray:
+    """The different numbers outside of a range, increasing."""
+    found = numbers[:0]
+    for start in range(0, len(numbers), AT_ONCE):
+        some = numbers[start : start + AT_ONCE]
+        some = some[(some < first) | (some >= first + count)]
+        found = distinct(np.concatenate([found, distinct(some)]))
+    return found
+
+
+def finest(comm: Comm, stored: StoredGraph, direction: str, max_bytes: float) -> Level:
+    """The column-net hypergraph of M: net j pins j, and every row with an entry in column j.
+
+    Each rank reads a range of the vertices, with about as many arcs as the others.
+    """
+    bounds = _ranges_of_arcs(stored, comm.size)
+    first, last = int(bounds[comm.rank]), int(bounds[comm.rank + 1])
+    graph = stored.graph
+    with agreed(comm):
+        try:
+            check_arcs(graph, first, last)
+        except UserError as error:
+            raise UserError(f"the graph folder is damaged: {error.message}", error.hint) from None
+        indptr = np.array(graph.indptr[first : last + 1], np.int64)
+        indices = np.array(graph.indices[indptr[0] : indptr[-1]])
+    indptr -= indptr[0]
+    if direction == "out" and not stored.manifest.symmetric_pattern:
+        number = np.arange(first, last, dtype=indices.dtype)
+        source = np.repeat(number, np.diff(indptr))
+        if graph.parallel:
+            source, indices, _ = added_up(source, indices, None)
+        to = (np.searchsorted(bounds, indices, side="right") - 1).astype(np.int32)
+        (target, source), _ = redistribute(comm, to, [indices, source], max_bytes)
+        indptr = pointers(np.bincount(target - first, minlength=last - first))
+        indices = np.empty_like(source)
+        loops.bucket((target - first).astype(np.int64), source, indptr[:-1].copy(), indices)
+        del source, target, to
+    net_ptr = np.zeros(len(indptr), np.int64)
+    pins = np.empty(len(indices) + len(indptr) - 1, indices.dtype)
+    end = loops.with_diagonal(indptr, indices, first, net_ptr, pins)
+    del indices
+    owners = np.arange(last - first, dtype=np.int32)
+    return assembled(
+        comm, bounds, net_ptr, pins[:end], owners, None, None, max_bytes,
+        stored.manifest.symmetric_pattern,
+    )  # fmt: skip
+
+
+def _ranges_of_arcs(stored: StoredGraph, size: int) -> np.ndarray:
+    """Ranges of vertices with as many arcs and vertices each, about."""
+    indptr, n = stored.graph.indptr, stored.graph.n
+    bounds = np.zeros(size + 1, np.int64)
+    for rank in range(1, size + 1):
+        wanted, low, high = (stored.graph.nnz + n) * rank // size, int(bounds[rank - 1]), n
+        while low < high:  # few pages of the file are looked at
+            middle = (low + high) // 2
+            low, high = (middle + 1, high) if indptr[middle] + middle < wanted else (low, middle)
+        bounds[rank] = low
+    bounds[-1] = n
+    return bounds
+
+
+def on_root(comm: Comm, piece: np.ndarray) -> np.ndarray:
+    """The pieces of all ranks one after the other, on rank 0; nothing elsewhere."""
+    (found,), _ = redistribute(comm, np.zeros(len(piece), np.int32), [piece], GATHERED_AT_ONCE)
+    return found
+
+
+GATHERED_AT_ONCE = float(1 << 26)  # bytes

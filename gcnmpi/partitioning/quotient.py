@@ -1,0 +1,73 @@
+"""The coarsest hypergraph on one rank: its first partition, by a serial tool."""
+
+from __future__ import annotations
+
+import numpy as np
+import scipy.sparse as sp
+
+from gcnmpi.mpi.comm import from_root
+from gcnmpi.partitioning.annealing import Wanted
+from gcnmpi.partitioning.levels import Level, on_root
+from partition.backends import TOOLS
+from partition.backends.process import run_apart
+from partition.graph.hashing import key, mixed
+from partition.graph.sampling import pointers
+from partition.models.graph import GraphModel
+from partition.models.hypergraph import HypergraphModel
+from partition.pipeline.solving import checked
+
+TOOL, PASSES = "metis", 10
+
+
+def gathered(level: Level, most: int, seed: int) -> HypergraphModel | None:
+    """The hypergraph on rank 0, of at most so many pins, about: else a sample of its nets.
+
+    Nets are drawn by hashes of their owners and pins, and stand for those that are not: so the rows
+    that a partition sends are estimated without bias. Elsewhere, None.
+    """
+    comm, space, count = level.comm, level.vertices, level.nets.count
+    numbers = np.concatenate([level.numbers, space.ghosts])
+    every = max(1, -(-level.pin_count // most))
+    costs, sizes = level.costs[:count] * every, level.sizes[:count]
+    owners = level.numbers[level.owners]
+    kept = np.ones(count, bool)
+    if every > 1 and count:
+        pins = np.add.reduceat(mixed(numbers, key(seed, 4))[level.pins], level.net_ptr[:-1])
+        kept = mixed(pins + owners.astype(np.uint64), key(seed, 3)) % np.uint64(every) == 0
+    pins = numbers[level.pins[np.repeat(kept, sizes)]].astype(np.int32)
+    of_nets = (each[kept] for each in (sizes, costs, owners))
+    found = [on_root(comm, each) for each in (level.weights, pins, *of_nets)]
+    if comm.rank:
+        return None
+    weights, pins, sizes, costs, owners = found
+    return HypergraphModel(weights, pointers(sizes), pins, costs, owners)
+
+
+def star_graph(model: HypergraphModel) -> GraphModel:
+    """Owners of nets joined with the pins: an edge costs what the nets cost that it stands for."""
+    n = len(model.weights)
+    assert model.owners is not None
+    owner = np.repeat(model.owners, np.diff(model.indptr))
+    cost = np.repeat(model.net_costs(), np.diff(model.indptr))
+    away = owner != model.pins
+    one = sp.coo_array((cost[away], (owner[away], model.pins[away])), shape=(n, n)).tocsr()
+    both = (one + one.T).tocsr()
+    both.sort_indices()
+    return GraphModel(model.weights, both.indptr, both.indices, both.data)
+
+
+def first_parts(level: Level, wanted: Wanted, most: int) -> np.ndarray:
+    """Parts of the own vertices, (own vertices,) int32: METIS makes them on rank 0."""
+    model = gathered(level, most, wanted.seed)
+
+    def solve() -> np.ndarray:
+        assert model is not None
+        parts = run_apart(
+            TOOLS.entries[TOOL], star_graph(model), wanted.k, imbalance=wanted.imbalance,
+            seed=wanted.seed, objective="cut", passes=PASSES,
+        )  # fmt: skip
+        return checked(TOOL, parts, wanted.k, model.weights)
+
+    parts = from_root(level.comm, solve)
+    first = level.vertices.first
+    return parts[first : first + level.vertices.count]
