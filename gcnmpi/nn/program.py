@@ -9,10 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 from gcnmpi.layout.place import Incidence, Place, Space
 from gcnmpi.nn.operator import Finish, Operator, Parameter, type_of
+from gcnmpi.options.memory import Residences
 from gcnmpi.schemes.operations import SUMS, Operation, Product
 
 INPUT = 0
@@ -206,6 +208,8 @@ class Program:
         Values of constants that stay.
     stored : tuple of int
         Values of constants that are in a file.
+    residences : Residences
+        Values that are not kept for the backward pass.
     forward, backward, evaluation : tuple of Step
     logits, logits_grad : int
         Values that the loss reads and writes.
@@ -245,6 +249,7 @@ class Program:
     sparse: tuple[int, ...] = ()
     orders: tuple[str, ...] = field(default=())
     stored: tuple[int, ...] = ()
+    residences: Residences = field(default_factory=Residences)
 
     @property
     def place(self) -> Place:
@@ -261,14 +266,14 @@ class Program:
         """Number of layers in which a product with M comes; at least 1."""
         return max((self.values[step.number].place.layer for step in self._sums), default=1)
 
-    @property
+    @cached_property
     def needs_halo(self) -> bool:
         """Whether a step needs whole rows of neighbours or single entries, and not only sums."""
         steps = (*self.constants, *self.evaluation)
         needs = (one.gathers or one.visits or one.by_relation for one in _instructions(steps))
         return any(needs)
 
-    @property
+    @cached_property
     def needs_entries(self) -> bool:
         """Whether there are values with a row for each entry of M."""
         return any(value.place.space is Space.ENTRIES for value in self.values)
