@@ -7,6 +7,7 @@ of an operator is that of its value, gradients follow.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -330,6 +331,24 @@ class Program:
     def sums_groups(self) -> bool:
         """Whether that is the matrix of means by relation."""
         return any(self.values[step.number].place.space is Space.GROUPS for step in self._sums)
+
+    @cached_property
+    def spent(self) -> frozenset[int]:
+        """The values that one product with M is the last to read: it may change them."""
+        found: set[int] = set()
+        stay = {INPUT, self.logits, *self.kept, *self.outputs}
+        for steps in ((*self.forward, *self.backward), self.evaluation):
+            multiplied = Counter(s.reads[0] for s in steps if s.instruction.operation in SUMS)
+            last = {value: step for step in steps for value in step.values}
+            stay |= {
+                value
+                for value, step in last.items()
+                if multiplied[value] != 1
+                or step.instruction.operation not in SUMS
+                or step.values.count(value) != 1
+            }
+            found |= multiplied.keys()
+        return frozenset(found - stay)
 
     @property
     def _sums(self) -> list[Step]:
