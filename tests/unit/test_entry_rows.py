@@ -114,7 +114,7 @@ def test_an_order_by_bandwidth_has_each_row_once(way, random, symmetric):
 @pytest.mark.parametrize("normalize", ["sym", "row", "none"])
 def test_numbers_of_rows_and_columns_give_the_values(random, normalize):
     degree = np.append(random.integers(1, 9, 30), [0, 0]).astype(np.float64)
-    left, right = scales(degree, normalize)
+    left, right = (np.ones(32) if one is None else one for one in scales(degree, normalize))
     row, column = np.divmod(np.arange(32 * 32), 32)
     values = normalised(np.ones(32 * 32), degree[row], degree[column], normalize)
     there = degree[row] > 0  # rows without a degree have no entries
