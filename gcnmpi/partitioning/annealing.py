@@ -125,7 +125,7 @@ class Partitioned:
         targets, costs = np.empty(len(vertices), np.int32), np.empty(len(vertices), np.int64)
         forced = np.empty(len(vertices), bool)
         loops.propose(
-            vertices, self._keys[vertices], level.vertex_ptr, level.vertex_nets, level.owners,
+            vertices, self._keys[vertices], level.vertex_ptr, level.vertex_nets, level.owned_ptr,
             self._facts, self.parts, level.weights, prices, self.loads, np.int64(self.limit), crowd,
             float(temperature * loops.SCALE * self.wanted.objective.sum()), np.uint64(salt),
             targets, costs, forced,
