@@ -55,8 +55,8 @@ OF_PARTITION = {
 }  # fmt: skip
 # What partitions on all ranks uses the same demands, tools, searches and figures as who is alone.
 OF_PARTITIONING = {
-    "partition.backends", "partition.backends.process", "partition.models.graph",
-    "partition.models.hypergraph", "partition.pipeline.adding", "partition.pipeline.balance",
+    "partition.backends", "partition.backends.process", "partition.models",
+    "partition.models.graph", "partition.models.hypergraph", "partition.pipeline.adding", "partition.pipeline.balance",
     "partition.pipeline.measuring", "partition.pipeline.recipe", "partition.pipeline.solving",
     "partition.refinement.core", "partition.refinement.objective",
 }  # fmt: skip
