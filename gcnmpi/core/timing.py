@@ -15,8 +15,8 @@ from gcnmpi.core.volume import Volume
 
 # The phases of epochs, of evaluations and checkpoints; "load" is before the first epoch.
 EPOCH_PHASES = (
-    "sample", "spmm", "gemm", "loss", "update", "other", "pack", "wait", "reduce", "eval",
-    "checkpoint",
+    "sample", "spmm", "gemm", "loss", "update", "other", "pack", "wait", "reduce", "scratch",
+    "eval", "checkpoint",
 )  # fmt: skip
 REMEMBERED = 1000  # times of an exchange, the last ones: a long run must not grow
 

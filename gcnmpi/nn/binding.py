@@ -18,6 +18,7 @@ from gcnmpi.kernels.interface.kernel import Array, Kernel, Pattern
 from gcnmpi.layout.place import Block, Place, Space
 from gcnmpi.nn.operator import Finish
 from gcnmpi.nn.program import Program, Step
+from gcnmpi.nn.scratch import Scratch
 from gcnmpi.nn.sparse_input import SparseInput
 from gcnmpi.schemes.interface import Scheme
 
@@ -50,6 +51,8 @@ class Binding:
         Value → what it is where it is no dense matrix.
     sliced : collection of int
         Values whose matrices have room for a slice of arcs only.
+    disk : Scratch, optional
+        Where values are that are written to a file.
     """
 
     def __init__(
@@ -66,7 +69,9 @@ class Binding:
         once: bool = False,
         sparse: Mapping[int, SparseInput] | None = None,
         sliced: Collection[int] = (),
+        disk: Scratch | None = None,
     ) -> None:
+        self.disk = disk
         self.scheme, self.kernel, self.program, self.seed = scheme, kernel, program, seed
         self.once, self.sparse, self._rows = once, sparse or {}, rows
         self.parameters, self.gradients = parameters, gradients

@@ -19,6 +19,7 @@ from gcnmpi.nn.operators.arcs import ArcInput
 from gcnmpi.nn.operators.degrees import degrees_of
 from gcnmpi.nn.optim import Parameters
 from gcnmpi.nn.program import FEATURES, INPUT, Program, Step, products
+from gcnmpi.nn.scratch import Scratch
 from gcnmpi.nn.shards import fill, shapes_of
 from gcnmpi.nn.slices import bind, slices_of
 from gcnmpi.nn.sparse_input import SparseInput
@@ -50,6 +51,8 @@ class Passes:
         Called after each step of a training pass.
     arcs : callable, optional
         What is given of arcs, a row for each entry of M: see :class:`Model`; by name and place.
+    scratch : Scratch, optional
+        Where values are that a program writes to a file.
 
     Attributes
     ----------
@@ -70,6 +73,7 @@ class Passes:
         kinds: tuple[str, ...] = PASSES,
         between: Callable[[], None] = lambda: None,
         arcs: Given | None = None,
+        scratch: Scratch | None = None,
     ) -> None:
         self._between = between
         given = {} if arcs is None else given_of_arcs(program, arcs)
@@ -80,6 +84,7 @@ class Passes:
             sparse = {first: features} | {value: features.copy() for value in dropped}
         else:
             constants = _constants(scheme, kernel, program, features, given)
+            _write(scratch, {value: constants.pop(value) for value in program.stored})
         if INPUT in constants:
             self.input = constants[INPUT].array
         buffers = {"training": program.training_buffers, "evaluation": program.evaluation_buffers}
@@ -104,7 +109,7 @@ class Passes:
             facts = scheme, kernel, program, seed, rows
             sliced = {v for v, b in numbers.items() if program.buffers[b].sliced}
             arrays = parameters, gradients, matrices
-            return Binding(*facts, *arrays, kept, sparse=sparse, sliced=sliced)
+            return Binding(*facts, *arrays, kept, False, sparse, sliced, scratch)
 
         if "training" in kinds:
             training = binding(buffers["training"])
@@ -168,6 +173,8 @@ class Model(Passes):
     arcs : mapping of str to array, optional
         What a network reads of arcs, by ``given`` of :class:`~gcnmpi.nn.operators.arcs.ArcInput`:
         a row for each entry of this rank's rows of M.
+    scratch : Scratch, optional
+        Where values are that the program writes to a file.
 
     Attributes
     ----------
@@ -186,6 +193,7 @@ class Model(Passes):
         features: Array | SparseInput,
         kinds: tuple[str, ...] = PASSES,
         arcs: Mapping[str, Array] | None = None,
+        scratch: Scratch | None = None,
     ) -> None:
         self._scheme, self._kernel, self._config, self._n = scheme, kernel, config, n
         self.network = network
@@ -204,6 +212,7 @@ class Model(Passes):
         super().__init__(
             scheme, kernel, program, config.train.seed, all_rows(scheme, n), features, *views,
             kinds, arcs=None if arcs is None else (lambda given, place: arcs[given]),
+            scratch=scratch,
         )  # fmt: skip
 
     @property
@@ -330,11 +339,11 @@ def _constants(
     given: Mapping[int, Matrix],
 ) -> dict[int, Matrix]:
     """The values that never change and that steps read, computed once from those given."""
-    values = program.values
+    values, stay = program.values, {*program.kept, *program.stored}
     found = {INPUT: Matrix(values[INPUT].place, features), **given}
     last = {value: step for step in program.constants for value in step.values}
     for step in program.constants:
-        ended = [i for i in {*step.reads} if last[i] is step and i not in program.kept]
+        ended = [i for i in {*step.reads} if last[i] is step and i not in stay]
         free = step.reads[0] in ended
         value = values[step.number]
         if step.instruction.operation in SUMS:
@@ -352,12 +361,21 @@ def _constants(
             found[step.number] = _constant(scheme, kernel, program, step, found)
         for number in ended:
             del found[number]
-    kept = {number: found[number] for number in program.kept}
+    kept = {number: found[number] for number in stay}
     first = values[INPUT]
     if INPUT in kept and first.exchanged:
         kept[INPUT] = scheme.empty(first.place, first.width, exchanged=True)
         kernel.copy(features, kept[INPUT].array)
     return kept
+
+
+def _write(scratch: Scratch | None, constants: Mapping[int, Matrix]) -> None:
+    """Write values that never change, once."""
+    for value, matrix in constants.items():
+        assert scratch is not None, "a program that writes values has a file"
+        scratch.place(value, matrix.array)
+        scratch.write(value, matrix.array)
+        scratch.wait(value)
 
 
 def _constant(

@@ -75,6 +75,12 @@ class Instruction:
         Whether it goes over the entries by columns, so that it needs all of them.
     by_relation : bool
         Whether it multiplies with the entries of some relations.
+    again : Instruction or None
+        Another one that makes its value again, out of what it has left; None: it does so itself.
+    moves : bool
+        Whether it moves its value between memory and a file.
+    whole : int or None
+        Which of its values it reads with the rows of neighbours that a forward step brought there.
     """
 
     name: str
@@ -91,6 +97,9 @@ class Instruction:
     joins: bool = False
     by_columns: bool = False
     by_relation: bool = False
+    again: Instruction | None = None
+    moves: bool = False
+    whole: int | None = None
 
     @property
     def gathers(self) -> bool:
@@ -195,6 +204,8 @@ class Program:
         Run once.
     kept : tuple of int
         Values of constants that stay.
+    stored : tuple of int
+        Values of constants that are in a file.
     forward, backward, evaluation : tuple of Step
     logits, logits_grad : int
         Values that the loss reads and writes.
@@ -233,6 +244,7 @@ class Program:
     trained_features: bool = False
     sparse: tuple[int, ...] = ()
     orders: tuple[str, ...] = field(default=())
+    stored: tuple[int, ...] = ()
 
     @property
     def place(self) -> Place:
@@ -279,6 +291,11 @@ class Program:
         spaces = {self.values[value].place.space for value in values}
         within = getattr(step.operator, "within", None)
         return Incidence.between(spaces if within is None else {within, *spaces})
+
+    @property
+    def writes(self) -> bool:
+        """Whether it writes values to a file."""
+        return bool(self.stored) or any(step.instruction.moves for step in self.forward)
 
     @property
     def incidences(self) -> set[Incidence]:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
+from gcnmpi.options.memory import Residences
 from gcnmpi.options.settings import key, options_of
 from partition.commands import parse_bytes
 from partition.errors import UserError
@@ -109,30 +109,6 @@ SCHEDULES = Registry(
 )
 
 
-KEPT, STATES, AGAIN = "all", "states:", "least"
-"""Values of ``train.memory`` that need no forecast; a number follows the second one."""
-
-
-def kept_each(memory: str) -> int:
-    """After how many layers each states of arcs are kept, where other values are made again.
-
-    0: everything is kept.
-
-    >>> [kept_each(memory) for memory in ("all", "states:2")]
-    [0, 2]
-    """
-    if memory == KEPT:
-        return 0
-    number = memory.removeprefix(STATES)
-    return int(number) if number.isdecimal() else sys.maxsize
-
-
-def fixed_memory(memory: str) -> bool:
-    """Whether a value of ``train.memory`` needs no forecast."""
-    number = memory.removeprefix(STATES)
-    return memory in (KEPT, AGAIN) or (number != memory and number.isdecimal() and int(number) > 0)
-
-
 @dataclass(frozen=True)
 class TrainConfig(
     SGDOptions,
@@ -194,9 +170,15 @@ class TrainConfig(
     memory: str = key(
         "auto",
         "memory that a rank may take, such as 8GB: values are made again for the backward "
-        "pass where keeping them takes more; auto: what its node has free; all: they are kept; "
-        "states:2: only states of arcs after every second layer; least: none",
+        "pass, or written to a file, where keeping them takes more; auto: what its node has free; "
+        "all: they are kept; states:2: only states of arcs after every second layer; least: none",
         example="8GB",
+    )
+    scratch: str = key(
+        "",
+        "folder of a local disk, where values may be written until the backward pass reads them; "
+        "empty: none are",
+        example="/scratch",
     )
     groups: int = key(
         1,
@@ -310,8 +292,19 @@ def check_train(train: TrainConfig) -> None:
             "train.fanouts: neighbours are drawn by train.batches = neighbor or labor",
             "set train.batches, such as neighbor,1024,10,5, or leave train.fanouts out",
         )
-    if train.memory != "auto" and not fixed_memory(train.memory):
+    told = Residences.told(train.memory)
+    if train.memory != "auto" and told is None:
         parse_bytes(train.memory, "train.memory")
+    if told is not None and told.written and not train.scratch:
+        raise UserError(
+            f"train.memory = {train.memory}: there is no folder to write values to",
+            "set train.scratch=FOLDER",
+        )
+    if train.scratch and batches is not None:
+        raise UserError(
+            "train.scratch: values of mini-batches are kept in memory",
+            "leave train.scratch out, or train on all vertices at once",
+        )
     if len(train.betas) != 2 or max(train.betas) >= 1:
         raise UserError("train.betas takes two numbers below 1", "such as 0.9,0.999")
     if not train.eval_every:

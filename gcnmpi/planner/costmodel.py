@@ -14,6 +14,7 @@ products Σ over products of the largest over ranks of: Σ of its tiles' sparse 
          (``transfer_seconds``) and its buffers once through memory
 passes   over dense matrices: bias, ReLU and back, dropout, loss, update
 reduce   all gradients of whole weights, and the loss, in float64: one all-reduce
+scratch  values that are written to a file and read again, at the speed of the disk
 ======== =========================================================================================
 
 Transfers do not overlap with arithmetic in the model: by default, MPI makes progress only inside
@@ -50,6 +51,7 @@ from gcnmpi.nn.operators.relations import (
     LinearBy,
     MeanOf,
 )
+from gcnmpi.nn.operators.residences import REFILL
 from gcnmpi.nn.operators.spaces import EXPAND, FOLD
 from gcnmpi.nn.operators.sparse import SPARSE_COMBINE, SPARSE_WEIGHT_GRAD
 from gcnmpi.nn.operators.spectra import Spectrum
@@ -79,7 +81,8 @@ class Cost:
         Of forward pass, backward pass and update.
     phases : dict of str to float
         Seconds of each phase: "sparse", "dense", "passes", "transfer", "reduce"; of mini-batches
-        also "sample" and "bind" (:mod:`gcnmpi.planner.batches`).
+        also "sample" and "bind" (:mod:`gcnmpi.planner.batches`), and "scratch" where values are
+        written to a file.
     sent, received, messages : int
         Bytes and messages of exchanges and collectives of products, each the largest over ranks.
         The reduction of gradients is not included, as in a run's record.
@@ -147,14 +150,26 @@ def step_seconds(
     where = case.size * case.groups, case.ranks_per_node
     sums = case.reductions(ranks[0])
     phases["reduce"] = sum(case.machine.all_reduce_seconds(n, *where) for n in sums)
+    if any(step.instruction.moves for step in case.steps):
+        phases["scratch"] = max(disk_seconds(case, rank, case.steps) for rank in ranks)
     return phases, volumes
+
+
+def disk_seconds(case: Case, rank: int, steps: Sequence[Step]) -> float:
+    """Seconds in which the values of some steps are written to a file, or read from it."""
+    values = [case.program.values[s.number] for s in steps if s.instruction.moves]
+    numbers = sum(case.piece_numbers(rank, value.place, value.width) for value in values)
+    ranks = min(case.size * case.groups, case.ranks_per_node)
+    return case.machine.disk_seconds(numbers * case.work.itemsize, ranks)
 
 
 def evaluation_seconds(case: Case) -> float:
     """Seconds of an exact evaluation on all vertices, without its metrics."""
     steps = case.program.evaluation
     phases, volumes = products_seconds(case, steps)
-    return sum(phases.values()) + max(passes_seconds(case, rank, steps) for rank in volumes)
+    return sum(phases.values()) + max(
+        passes_seconds(case, rank, steps) + disk_seconds(case, rank, steps) for rank in volumes
+    )
 
 
 def products_seconds(
@@ -208,7 +223,7 @@ def _step(
 def _work(case: Case, rank: int, product: Product, step: Step | None) -> Sequence[Sparse | Dense]:
     """The local products of one of a step's products, on as many rows as its value has."""
     name, k, *sizes = product
-    if name not in ARITHMETIC or (step is not None and step.instruction in (EXPAND, FOLD)):
+    if name not in ARITHMETIC or (step is not None and step.instruction in (EXPAND, FOLD, REFILL)):
         return ()
     place = Place(k) if step is None else case.program.values[step.number].place
     if place.space is Space.OWN or name in SUMS:

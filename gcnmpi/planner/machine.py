@@ -31,7 +31,7 @@ DRAWING = (
     "drawn_group",
 )  # fmt: skip
 VECTOR = 64  # bytes of a vector of the widest registers; of a cache line of others
-LATER = {*DRAWING, "batch_step", "free_cores", "kind_row", "kind_flop"}
+LATER = {*DRAWING, "batch_step", "free_cores", "kind_row", "kind_flop", "disk_byte"}
 
 
 def whole_vectors(width: int, itemsize: int) -> int:
@@ -97,6 +97,8 @@ class Machine:
         itself and has a row in the network.
     free_cores : float
         Cores that a rank may run on beside those of its threads.
+    disk_byte : float
+        Seconds per byte that a node writes to its disk, or reads; the default, not measured.
     """
 
     latency_intra: float = 1e-6
@@ -125,6 +127,7 @@ class Machine:
     kind_row: float = 4e-8
     kind_flop: float = 2e-11
     free_cores: float = 0.0
+    disk_byte: float = 2e-9
 
     def sparse_seconds(
         self, work: Sparse, itemsize: int, distances: np.ndarray | None = None
@@ -192,6 +195,10 @@ class Machine:
     def copy_seconds(self, nbytes: float) -> float:
         """Time of reading or writing so many bytes."""
         return nbytes * self.copy_byte
+
+    def disk_seconds(self, nbytes: float, ranks: int) -> float:
+        """Time of writing or reading so many bytes on each of so many ranks of a node."""
+        return nbytes * ranks * self.disk_byte
 
     def transfer_seconds(self, volume: Volume, spans: Sequence[Span], ranks_per_node: int) -> float:
         """Time of what one rank hands to MPI for a product: α·messages + max(sent, received)/β.

@@ -286,7 +286,8 @@ def _first_memory(case: Case, rank: int) -> int:
     At the moment that needs most; each is there from its step to the last that reads it, or stays.
     """
     program, itemsize = case.program, case.work.itemsize
-    values, steps, stay = program.values, program.constants, program.kept
+    values, steps = program.values, program.constants
+    stay = {*program.kept, *program.stored}
     if not steps:
         return 0
     last = {value: step for step in steps for value in step.values}

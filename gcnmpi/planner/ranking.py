@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
@@ -17,10 +18,11 @@ import numpy as np
 from gcnmpi.layout.runtime import Source, resolved_direction
 from gcnmpi.nn.compile.on_scheme import of_steps, program_on
 from gcnmpi.options.config import Config
+from gcnmpi.options.memory import Residences
 from gcnmpi.options.scheme import SCHEMES, ExchangeOptions, GridOptions, SchemeConfig
 from gcnmpi.options.settings import chosen
 from gcnmpi.options.task import LINKS, SampleOptions, samples_of_step
-from gcnmpi.options.train import AGAIN, KEPT, STATES, batches_of, fixed_memory
+from gcnmpi.options.train import batches_of
 from gcnmpi.planner.batch_memory import batch_memory
 from gcnmpi.planner.batches import (
     DrawnBatches,
@@ -35,10 +37,10 @@ from gcnmpi.planner.links import DrawnPairs, draw_pairs, link_memory, predict_li
 from gcnmpi.planner.machine import Machine
 from gcnmpi.planner.memory import memory
 from gcnmpi.planner.random_rows import random_partition, random_parts
+from gcnmpi.planner.residences import allowed_by, fitting
 from gcnmpi.planner.samples import predict_samples, with_samples
 from gcnmpi.schemes.forecast import make_facts, mixed_metrics, why_not_mixed
 from gcnmpi.schemes.stacked_forecast import StackedForecast
-from partition.commands import parse_bytes
 from partition.errors import UserError
 from partition.graph.graph import row_sizes
 from partition.graph.pairs import members
@@ -123,19 +125,14 @@ class Setting:
     def case(self, candidate: Candidate, size: int, trains: bool = True) -> Case:
         """A candidate on so many ranks, for the cost model; ``trains`` as for ``program_on``.
 
-        Of a network that has states of arcs as much is kept as a rank may take, and the
-        configuration of the case says how much: all; those of every 1, 2, 4, … layers; or least.
+        With residences by :func:`gcnmpi.planner.residences.fitting`.
         """
         wanted = self.config.train.memory
-        if not trains or fixed_memory(wanted):
+        if not trains or Residences.told(wanted) is not None:
             return self._case(candidate, size, wanted, trains)
-        limit = self.limit if wanted == "auto" else parse_bytes(wanted, "train.memory")
-        case, each = self._case(candidate, size, KEPT), 1
-        layers = max(1, len(case.program.outputs) - 1)
-        while case.program.needs_entries and memory(case) > limit and each < 2 * layers:
-            kept = f"{STATES}{each}" if each < layers else AGAIN
-            case, each = self._case(candidate, size, kept), 2 * each
-        return case
+        allowed = allowed_by(self.config, self.limit)  # pairs are drawn for a given size only
+        needs = partial(self._memory, candidate) if allowed.given else memory
+        return fitting(lambda left: self._case(candidate, size, str(left)), needs, allowed)
 
     def _case(self, candidate: Candidate, size: int, kept: str, trains: bool = True) -> Case:
         groups = candidate.groups
@@ -186,7 +183,9 @@ class Setting:
 
     def memory(self, candidate: Candidate, size: int) -> int:
         """Peak bytes of the rank that needs most."""
-        case = self.case(candidate, size)
+        return self._memory(candidate, self.case(candidate, size))
+
+    def _memory(self, candidate: Candidate, case: Case) -> int:
         if self.pairs is not None:
             return link_memory(case, *self._pairs(case, candidate))
         if self.batches is None:
@@ -441,6 +440,8 @@ def ranks_that_suffice(
         if more > setting.stored.manifest.n:
             return None
         found, _ = candidates(setting, more, schemes=[scheme], estimate=estimate)
-        if any(needs(other, more) <= limit for other in found):
-            return more
+        for other in found:
+            with suppress(UserError):  # of a size that does not suffice
+                if needs(other, more) <= limit:
+                    return more
     return None

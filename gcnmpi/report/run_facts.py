@@ -13,18 +13,20 @@ from gcnmpi.run.record import RunRecord, metric_of
 from partition.errors import UserError, shown
 from partition.graph.links import HELD_OUT
 
-WAITING = ("wait", "reduce")  # for other ranks, or the network
+WAITING = ("wait", "reduce", "scratch")  # for other ranks, the network, or a disk
 BESIDE = ("eval", "checkpoint")  # not part of an epoch
 COMPUTING = tuple(name for name in EPOCH_PHASES if name not in (*WAITING, *BESIDE))
 # Computing in blues and greens, waiting in warm colours, what is beside the epochs in grey.
 PHASE_COLOURS = {
     "spmm": 0, "gemm": 4, "loss": 2, "update": 8, "other": 9, "pack": 6, "wait": 5, "reduce": 1,
     "eval": 7, "checkpoint": 10, "sample": 3,
+    "scratch": 3,  # of runs without mini-batches
 }  # fmt: skip
 PHASE_NAMES = {
     "spmm": "sparse products", "gemm": "dense products", "loss": "loss", "update": "update",
     "other": "other", "pack": "packing", "wait": "waiting for rows", "reduce": "reduction",
     "eval": "evaluation", "checkpoint": "checkpoints", "sample": "sampling",
+    "scratch": "waiting for a disk",
 }  # fmt: skip
 
 

@@ -7,6 +7,7 @@ import os
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -34,12 +35,13 @@ from gcnmpi.nn.model import PASSES, Model
 from gcnmpi.nn.network import Network
 from gcnmpi.nn.operators.arcs import ArcInput
 from gcnmpi.nn.program import Program
+from gcnmpi.nn.scratch import Scratch
 from gcnmpi.nn.sparse_input import SparseInput
 from gcnmpi.nn.tasks.interface import Targets, Task
 from gcnmpi.options.config import Config
 from gcnmpi.options.frames import ends
-from gcnmpi.options.task import TASKS, SampleOptions, outputs, samples_of_step
-from gcnmpi.options.train import ranks_of_group
+from gcnmpi.options.task import TASKS, SampleOptions, masks_arcs, outputs, samples_of_step
+from gcnmpi.options.train import batches_of, ranks_of_group
 from gcnmpi.run.captured import resolved_graph
 from gcnmpi.run.opening import Opened, find_source, load_matrix, start
 from gcnmpi.run.own_rows import (
@@ -52,7 +54,7 @@ from gcnmpi.run.own_rows import (
     own_relations,
     own_types,
 )
-from gcnmpi.run.room import within_memory
+from gcnmpi.run.room import check_scratch, within_memory
 from gcnmpi.schemes.interface import Scheme
 from gcnmpi.schemes.row_scheme import RowScheme
 from gcnmpi.schemes.stacked import StackedScheme
@@ -124,7 +126,10 @@ def open_problem(
         program, demand = program_on(network, source, config, size, trains)
         if trains:
             program_of_batches(config, source.stored, network, program)
-    if trains and program.needs_entries:
+        if trains:
+            check_scratch(config)
+    of_steps_alone = batches_of(config.train) is None and not masks_arcs(config.task)
+    if trains and (program.needs_entries or of_steps_alone):
         config = within_memory(comm, source, config, widths)
         program, _ = program_on(network, source, config, size)
     found: list[str] = []
@@ -290,10 +295,26 @@ def make_model(
     kernel = problem.runtime.kernel
     with problem.runtime.phases.as_one("load"):
         features = load_features(problem) if features is None else features
-        return Model(
+        scratch = open_scratch(problem)
+        model = Model(
             problem.scheme, kernel, problem.network, problem.program, problem.config,
-            problem.rows, features, kinds, load_arcs(problem),
+            problem.rows, features, kinds, load_arcs(problem), scratch,
         )  # fmt: skip
+        if scratch is not None:
+            with agreed(problem.runtime.everyone):
+                scratch.reserve()
+        return model
+
+
+def open_scratch(problem: Problem) -> Scratch | None:
+    """The file of this rank, if the program writes values to one; on all ranks a UserError."""
+    program, runtime = problem.program, problem.runtime
+    if not program.writes:
+        return None
+    with agreed(runtime.everyone):
+        folder = Path(problem.config.train.scratch)
+        return Scratch(folder, runtime.kernel, runtime.phases)
+    raise AssertionError("an error of a rank is raised on all")
 
 
 def make_sum(problem: Problem, count: int) -> HostSum | DeviceSum | NoSum:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 from gcnmpi.core.resident import allowed_bytes, free_bytes, resident_bytes
 from gcnmpi.layout.runtime import Source
@@ -11,9 +13,9 @@ from gcnmpi.mpi.comm import Comm, from_root, host_name, maximum
 from gcnmpi.mpi.hosts import node_around
 from gcnmpi.options.config import Config
 from gcnmpi.options.kernel import resolve
+from gcnmpi.options.memory import Residences
 from gcnmpi.options.scheme import GridOptions
-from gcnmpi.options.train import fixed_memory
-from gcnmpi.planner.machine import Machine
+from gcnmpi.planner.machine import Machine, read_machine
 from gcnmpi.planner.memory import evaluation_memory
 from gcnmpi.planner.ranking import Candidate, Needs, Setting, ranks_that_suffice
 from partition.errors import UserError
@@ -63,23 +65,44 @@ def check_evaluation(
 def within_memory(comm: Comm, source: Source, config: Config, ends: tuple[int, int]) -> Config:
     """The configuration with a ``train.memory`` that needs no forecast, the same on all ranks.
 
-    Of a network that has states of arcs; the ends are the widths of features and logits. As much is
-    kept as a rank may take and its node has free.
+    As much is kept as a rank may take and its node has free; the ends are the widths of features
+    and logits. A UserError if a size that the user gave does not suffice.
     """
-    if fixed_memory(config.train.memory):
+    if Residences.told(config.train.memory) is not None:
         return config
     room = _room(comm, config)
 
     def resolved() -> str:
+        known = config.scheme.machine
+        machine = read_machine(known)[0] if known else Machine()
         setting = Setting(
-            source.stored, config, Machine(process_bytes=room.process), room.ranks_per_node, *ends,
-            locality=False, limit=room.free + room.process,
+            source.stored, config, replace(machine, process_bytes=room.process),
+            room.ranks_per_node, *ends, locality=False, limit=room.free + room.process,
         )  # fmt: skip
         groups = config.train.groups
         candidate = Candidate(config.scheme, {}, 0, source.partition, groups=groups)
         return setting.case(candidate, comm.size).work.config.train.memory
 
     return replace(config, train=replace(config.train, memory=from_root(comm, resolved)))
+
+
+def check_scratch(config: Config) -> None:
+    """A UserError if values cannot be written to the folder that is configured on this rank."""
+    if not config.train.scratch:
+        return
+    if resolve(config.kernel)[0] == "cupy":
+        raise UserError(
+            "train.scratch: kernel 'cupy' keeps its values on the device",
+            "leave train.scratch out: with train.memory=SIZE they are made again",
+        )
+    folder = Path(config.train.scratch)
+    if not folder.is_dir():
+        raise UserError(
+            f"train.scratch: there is no folder {folder} on {host_name()}",
+            "give a folder of a local disk that is there on all hosts",
+        )
+    if not os.access(folder, os.W_OK | os.X_OK):
+        raise UserError(f"train.scratch: cannot write to {folder} on {host_name()}")
 
 
 def check_room(

@@ -93,12 +93,13 @@ class AloneHalo:
         self.ids, self.phases = np.arange(matrix.shape[0]), Phases()
         self.kernel, self.patterns = kernel, Patterns(kernel, matrix, self.ids)
         self.pattern = self.patterns.of(Incidence.ARCS)
+        self.gradients = {}
 
     def expand(self, x):
         return x.whole
 
     def gradient(self, place, width):
-        array = np.full((len(self.ids), width), np.nan)
+        array = self.gradients.setdefault(width, np.full((len(self.ids), width), np.nan))
         return Matrix(place, array, array)
 
     def fold(self, gradient, out):

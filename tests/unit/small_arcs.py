@@ -4,7 +4,7 @@ import numpy as np
 import scipy.sparse as sp
 from one_process import WithEntries
 
-from gcnmpi.nn.compile import Target, compile_network
+from gcnmpi.nn.compile import KEPT, Target, compile_network
 from gcnmpi.nn.describe import matrix_of, network_of
 from gcnmpi.nn.model import Model
 from gcnmpi.options.config import from_table
@@ -22,7 +22,16 @@ class SmallRun:
     features ``x`` in place of others.
     """
 
-    def __init__(self, settings, kernel="scipy", arcs=True, recomputes=0, network=None, x=None):
+    def __init__(
+        self,
+        settings,
+        kernel="scipy",
+        arcs=True,
+        residences=KEPT,
+        network=None,
+        x=None,
+        disk=None,
+    ):
         rng = np.random.default_rng(1)
         there = rng.random((N, N)) < 0.35
         there[list(LONELY)] = there[:, list(LONELY)] = False
@@ -39,11 +48,11 @@ class SmallRun:
         matrix = sp.csr_array((there | np.eye(N, dtype=bool) if loops else there).astype(float))
         self.matrix = matrix
         scheme = WithEntries(matrix, KERNELS.get(kernel)(np.float64))
-        target = Target(scheme.orders, scheme.layout, recomputes=recomputes)
+        target = Target(scheme.orders, scheme.layout, residences=residences)
         self.program = compile_network(self.network, target, model)
         given = dict.fromkeys(("zero", "mean"), self._entries(matrix, loops))
         facts = self.program, self.config, N, self.x.copy()
-        self.model = Model(scheme, scheme.kernel, self.network, *facts, arcs=given)
+        self.model = Model(scheme, scheme.kernel, self.network, *facts, arcs=given, scratch=disk)
         for name, parameter in self.network.parameters.items():
             if parameter.trained:  # away from 0, where activations have a kink
                 self.model.parameters[name][...] += 0.1 * rng.normal(size=parameter.shape)

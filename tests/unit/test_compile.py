@@ -19,6 +19,7 @@ from gcnmpi.nn.model import aggregate_constant
 from gcnmpi.nn.operators.neighbours import Aggregate, AggregateT, MaxAggregate
 from gcnmpi.nn.program import Step
 from gcnmpi.options.config import from_table
+from gcnmpi.options.memory import Residences
 from gcnmpi.options.model import NETWORKS
 from gcnmpi.planner.memory import matrices
 from partition.errors import UserError
@@ -567,7 +568,7 @@ TARGETS = {
     "grid": Target(ORDERS, LAYOUTS["one"], whole_rows=False),
     "rotating": Target(("aggregate",), LAYOUTS["three"], whole_rows=False),
     "batch": Target(ORDERS, lambda place: place.layer, narrows=True),
-    "again": Target(ORDERS, LAYOUTS["one"], recomputes=2),
+    "again": Target(ORDERS, LAYOUTS["one"], residences=Residences(2)),
 }
 
 

@@ -6,6 +6,7 @@ from small_arcs import CLASSES, LONELY, N, SmallRun
 
 from gcnmpi.layout.place import Space
 from gcnmpi.nn.describe import matrix_of
+from gcnmpi.options.memory import Residences
 from gcnmpi.proof.arcs import rows_of
 from gcnmpi.proof.passes import ArcRows, Pass
 from gcnmpi.proof.rules import RULES
@@ -114,7 +115,9 @@ def test_rows_of_arcs_that_are_made_again_give_the_same_bits(case, monkeypatch):
     whole = run_of(case)
     monkeypatch.setattr("gcnmpi.nn.slices.ARCS_AT_ONCE", 7)  # in several slices
     settings = {"name": case.split()[0]} | NETWORKS[case]
-    kept, each, none = (SmallRun(settings, recomputes=recomputes) for recomputes in (0, 1, 9))
+    kept, each, none = (
+        SmallRun(settings, residences=Residences(recomputes)) for recomputes in (0, 1, 9)
+    )
     gradient = kept.gradient()
     np.testing.assert_allclose(gradient, whole.gradient(), rtol=1e-12, atol=1e-13)
     assert np.array_equal(gradient, each.gradient())

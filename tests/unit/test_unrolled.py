@@ -25,6 +25,7 @@ from gcnmpi.nn.rollout import rolled_out
 from gcnmpi.nn.state import stored_shapes
 from gcnmpi.options.config import from_table
 from gcnmpi.options.frames import Frames
+from gcnmpi.options.memory import Residences
 from gcnmpi.proof.arcs import arcs_of, rows_of
 from gcnmpi.proof.passes import ArcRows, Pass
 from gcnmpi.proof.rules import RULES
@@ -219,7 +220,9 @@ def test_gradients_by_finite_differences(case):
 def test_rows_of_arcs_that_are_made_again_give_the_same_bits(case, monkeypatch):
     whole = run_of(case).gradient()
     monkeypatch.setattr("gcnmpi.nn.slices.ARCS_AT_ONCE", 7)  # in several slices
-    kept, *others = (run_of(case, recomputes=recomputes).gradient() for recomputes in (0, 1, 2, 9))
+    kept, *others = (
+        run_of(case, residences=Residences(recomputes)).gradient() for recomputes in (0, 1, 2, 9)
+    )
     np.testing.assert_allclose(kept, whole, rtol=1e-11, atol=1e-12)
     assert all(np.array_equal(kept, other) for other in others)
 

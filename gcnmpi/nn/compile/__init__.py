@@ -19,7 +19,7 @@ from gcnmpi.nn.compile.attach import accumulate, add_along, attach, join_ends, p
 from gcnmpi.nn.compile.buffers import Pool, mark_exchanged
 from gcnmpi.nn.compile.loops import with_loops
 from gcnmpi.nn.compile.places import narrow, place
-from gcnmpi.nn.compile.residency import made_again
+from gcnmpi.nn.compile.residency import read_ahead, with_residences
 from gcnmpi.nn.compile.shifts import without_shifts
 from gcnmpi.nn.compile.sparse import sparse_values, with_sparse_steps
 from gcnmpi.nn.compile.turned import turn
@@ -31,7 +31,11 @@ from gcnmpi.nn.operators.neighbours import Aggregate
 from gcnmpi.nn.program import Instruction, Program, Step, Value
 from gcnmpi.nn.tape import NO_GRADIENT, Tape
 from gcnmpi.options.config import ModelConfig
+from gcnmpi.options.memory import Residences
 from partition.errors import UserError
+
+KEPT = Residences()
+"""All values are kept."""
 
 LOSS = Instruction("loss", lambda operator, binding, step: lambda epoch: None)
 """Stands for the loss, which is no operator, where lifetimes of values are looked at."""
@@ -54,8 +58,7 @@ class Target:
     turns: bool = False
     # Each pass is with the same M, even where that on features is not kept
     stays: bool = False
-    # Values are made again for the backward pass; states of arcs kept each so many layers. 0: not
-    recomputes: int = 0
+    residences: Residences = KEPT  # of values that the backward pass reads
 
 
 def compile_network(
@@ -158,16 +161,22 @@ def _compile(
     if trains and target.whole_rows and not target.narrows:
         training, evaluation = with_loops(training, values), with_loops(evaluation, values)
         backward = with_loops(backward, values, 1 + max((s.loop for s in training), default=0))
-    if target.recomputes:
-        facts, stay = (operators, training, backward, values), pinned.union(matrices)
-        backward = made_again(*facts, stay, every=target.recomputes)
+    if trains and target.residences != KEPT:
+        steps, stay = (training, backward, evaluation), pinned.union(matrices)
+        training, backward, evaluation = with_residences(
+            operators, steps, values, stay, target.residences
+        )
     loss = Step(LOSS, operators[logits], places[logits].layer, (logits,), gradient, logits)
     whole = [*training, loss, *backward]
+    if trains and target.residences.written:
+        whole = read_ahead(whole, len(training) + 1, values)
+        backward = whole[len(training) + 1 :]
     whole = whole if trains else []
     read = {value for step in (*whole, *evaluation) for value in step.values}
     kept = tuple(
         i for i, constant in enumerate(fixed) if constant and i in read and i not in matrices
     )
+    stored = tuple(i for i in sorted(target.residences.written) if trains and fixed[i])
     once = [step for step in every if fixed[step.number] and step.operator.inputs]
     # A batch's matrices live for a moment: an exchange of their own would not pay.
     values = mark_exchanged(values, [*whole, *evaluation], products=not target.narrows)
@@ -193,6 +202,7 @@ def _compile(
         trained_features=model.train_features,
         sparse=matrices,
         orders=tuple(_orders(operators, fixed)),
+        stored=stored,
     )
 
 

@@ -19,7 +19,7 @@ from gcnmpi.schemes.operations import SUMS, Operation
 def mark_exchanged(
     values: Sequence[Value], steps: Sequence[Step], products: bool = True
 ) -> list[Value]:
-    """Values with ``exchanged`` set where a step exchanges their rows in their own memory.
+    """Values with ``exchanged`` set, too, where a step exchanges their rows in their own memory.
 
     ``products``: also if it is a product with M, which can take them from any memory.
     """
@@ -35,7 +35,8 @@ def mark_exchanged(
         if step.onto is not None and step.writes in exchanged:
             exchanged.add(step.onto)
     return [
-        Value(value.place, value.width, number in exchanged) for number, value in enumerate(values)
+        Value(value.place, value.width, value.exchanged or number in exchanged)
+        for number, value in enumerate(values)
     ]
 
 

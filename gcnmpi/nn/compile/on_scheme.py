@@ -19,6 +19,7 @@ from gcnmpi.nn.operators.neighbours import Aggregate, MaxAggregate
 from gcnmpi.nn.operators.norms import BatchNorm
 from gcnmpi.nn.program import Program
 from gcnmpi.options.config import Config
+from gcnmpi.options.memory import Residences
 from gcnmpi.options.model import ModelConfig
 from gcnmpi.options.scheme import SCHEMES
 from gcnmpi.options.task import (
@@ -29,7 +30,7 @@ from gcnmpi.options.task import (
     masks_arcs,
     samples_of_step,
 )
-from gcnmpi.options.train import batches_of, kept_each, sampler_of
+from gcnmpi.options.train import batches_of, sampler_of
 from gcnmpi.schemes.forecast import make_facts
 from gcnmpi.schemes.interface import Entry
 from partition.errors import UserError
@@ -68,7 +69,8 @@ def decoder_program(network: Network) -> Program:
     of the rows of sources, which are added up once all are there.
     """
     assert network.decoder is not None, "a network of another task"
-    target = Target(("combine", "aggregate"), lambda place: None, recomputes=sys.maxsize)
+    again = Residences(every=sys.maxsize)
+    target = Target(("combine", "aggregate"), lambda place: None, residences=again)
     return compile_network(network.decoder, target, ModelConfig(train_features=True))
 
 
@@ -301,12 +303,14 @@ def program_on(
     entry = SCHEMES.get(config.scheme.name)
     forecast = entry.forecast(config.scheme, size, make_facts(source, config, Demand()))
     means = means_of(source, config)
-    layout, again = forecast.layout_of, kept_each(config.train.memory)
+    layout = forecast.layout_of
+    # As little as can be, as long as no forecast has been made.
+    left = Residences.told(config.train.memory) or Residences(every=sys.maxsize)
     batches = trains and (batches_of(config.train) is not None or masks_arcs(config.task))
     samples = config.task.name == SAMPLES  # of which groups of arcs are not in the order of rows
     target = Target(
         forecast.orders, layout, forecast.whole_rows, means=means,
-        sums_groups=entry.sums_groups and not (batches or samples), recomputes=again,
+        sums_groups=entry.sums_groups and not (batches or samples), residences=left,
         stays=samples, turns=forecast.turns,
     )  # fmt: skip
     sparse = source.stored.manifest.feature_entries > 0 and not samples

@@ -352,10 +352,10 @@ MAX_AGGREGATE_BACKWARD = Instruction(
 )
 ATTEND = Instruction("attend", _attend, Operation.EXPAND, kept=_kept(3))
 ATTEND_BACKWARD = Instruction(
-    "attend_backward", _attend_backward, Operation.FOLD, kept=_kept(1, scratch=True)
+    "attend_backward", _attend_backward, Operation.FOLD, kept=_kept(1, scratch=True), whole=1
 )
 ATTEND_V2 = Instruction("attend_v2", _attend_v2, Operation.EXPAND, kept=_kept(3, scratch=True))
-ATTEND_V2_BACKWARD = Instruction("attend_v2_backward", _attend_v2_backward, kept=_kept(1))
+ATTEND_V2_BACKWARD = Instruction("attend_v2_backward", _attend_v2_backward, kept=_kept(1), whole=1)
 ATTEND_V2_SOURCE = Instruction("attend_v2_source", _attend_v2_source, Operation.FOLD)
 
 RULES = {

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import ClassVar
 
 from gcnmpi.kernels.interface.kernel import Array
@@ -151,10 +152,10 @@ def _batch_norm(norm: BatchNorm, binding: Binding, step: Step) -> Run:
     """
     kernel, scheme = binding.kernel, binding.scheme
     x, out, block = binding.read(step), binding.written(step), binding.block(step)
-    columns, width, n = block.columns, norm.width, binding.rows(step)
+    columns, n = block.columns, binding.rows(step)
     weight, bias, mean, variance = (binding.parameters[name] for name in norm.parameters)
     moments, sums, mine = sums_of_columns(binding, step)
-    scale, shift = kernel.empty(width), kernel.empty(width)
+    scale, shift = _factors(binding, step)
     running = RunningMoments(mean, variance, norm.momentum)
     of, find_pivot = ColumnNorm(moments, norm.eps, weight, bias), pivot(binding, step, x)
     # Trained features make equal rows differ, so that those rows need a gradient.
@@ -175,6 +176,13 @@ def _batch_norm(norm: BatchNorm, binding: Binding, step: Step) -> Run:
         kernel.scale_columns(x, scale[columns], shift[columns], out)
 
     return run
+
+
+def _batch_norm_again(norm: BatchNorm, binding: Binding, step: Step) -> Run:
+    """Its value by the factors that were found: no sums, and no running moments are moved."""
+    kernel, x, out = binding.kernel, binding.read(step), binding.written(step)
+    scale, shift = (factor[binding.block(step).columns] for factor in _factors(binding, step))
+    return lambda epoch: kernel.scale_columns(x, scale, shift, out)
 
 
 def _batch_norm_backward(norm: BatchNorm, binding: Binding, step: Step) -> Run:
@@ -206,6 +214,13 @@ def _sums(*numbers: int) -> Callable[[Program, Step, int], list[tuple[int, ...]]
     return lambda program, step, rows: [(number * rows,) for number in numbers]
 
 
+def _factors(binding: Binding, step: Step) -> tuple[Array, Array]:
+    """x·scale + shift is the value of a batch norm: a number for each column."""
+    width = step.operator.width
+    make = partial(binding.kernel.empty, width)
+    return binding.kept(step, "scale", make), binding.kept(step, "shift", make)
+
+
 def _of_rows(binding: Binding, step: Step, name: str) -> Array:
     rows = len(binding.block(step).rows)
     return binding.kept(step, name, lambda: binding.kernel.empty(rows, 1))
@@ -222,7 +237,11 @@ NORMALIZE_BACKWARD = Instruction(
     "normalize_backward", _normalize_backward, Operation.ROW_SUM, _sums(1), passes=5
 )
 BATCH_NORM = Instruction(  # sums of the pivot, and of moments about it
-    "batch_norm", _batch_norm, passes=3, summed=lambda step: sum_of_columns(step) * 2
+    "batch_norm",
+    _batch_norm,
+    passes=3,
+    summed=lambda step: sum_of_columns(step) * 2,
+    again=Instruction("batch_norm_again", _batch_norm_again, passes=2),
 )
 BATCH_NORM_BACKWARD = Instruction(
     "batch_norm_backward", _batch_norm_backward, passes=5, summed=sum_of_columns

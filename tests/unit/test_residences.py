@@ -1,0 +1,174 @@
+"""Rows of vertices that are made again, or written to a file, for the backward pass."""
+
+import errno
+import os
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from small_arcs import SmallRun
+
+from gcnmpi.core.timing import Phases
+from gcnmpi.kernels.host.scipy_ import SciPyKernel
+from gcnmpi.nn.compile.residency import choices
+from gcnmpi.nn.operators.residences import FETCH, FETCHED, STORE, STORED
+from gcnmpi.nn.scratch import Scratch
+from gcnmpi.options.config import from_table
+from gcnmpi.options.memory import Residences
+from gcnmpi.planner.costmodel import predict
+from gcnmpi.planner.machine import Machine
+from gcnmpi.planner.ranking import Candidate, Setting
+from partition.errors import UserError
+from partition.graph.store import open_graph, write_graph
+from partition.importing.synthetic import rmat
+
+DROPPED = {"hidden": [8, 6], "dropout": 0.5}
+NETWORKS = {
+    "gcn": DROPPED | {"norm": "batch", "residual": "linear", "jk": "cat", "activation": "gelu"},
+    "gcn plain": {"hidden": [8, 8, 8], "dropout": 0.5},
+    "gcn trained": {"hidden": [8, 8], "train_features": True},
+    "sage": DROPPED | {"norm": "batch"},
+    "sage max": DROPPED | {"aggregation": "max", "norm": "layer", "activation": "prelu"},
+    "gat": DROPPED | {"heads": 2, "attention_dropout": 0.5},
+    "gatv2": DROPPED | {"heads": 2, "residual": "linear"},
+    "gin": {"hidden": [8, 6], "train_eps": True, "norm": "batch"},
+    "gcnii": {"hidden": [8, 8, 8], "dropout": 0.5},
+    "appnp": {"hops": 3},
+    "sgc": {},
+    "mlp": {"hidden": [8, 8], "norm": "batch"},
+    "gine": {"hidden": [8]},
+    "mgn": {"hidden": [8], "layers": 3},
+    "transformer": {"hidden": [8], "heads": 2},
+    "pna": {"hidden": [8]},
+    "gatedgcn": {"hidden": [8]},
+}
+
+
+def run_of(case, every=0, again=(), written=(), folder=None):
+    left = Residences(every, frozenset(again), frozenset(written))
+    disk = Scratch(folder, SciPyKernel(np.float64), Phases()) if written else None
+    settings = {"name": case.split()[0]} | NETWORKS[case]
+    return SmallRun(settings, residences=left, disk=disk)
+
+
+def numbers_of(run):
+    """The gradient of two epochs, running moments, and what an evaluation gives."""
+    first, second = run.gradient(), run.gradient()
+    return first, second, run.model.parameters.flat, run.model.evaluate()
+
+
+@pytest.mark.parametrize("case", NETWORKS)
+def test_whatever_leaves_memory_no_bit_changes(case, tmp_path):
+    kept = run_of(case)
+    expected, possible = numbers_of(kept), choices(kept.program, repeats=True)
+    assert possible.again <= possible.written
+    assert possible.written or case == "sgc"
+    random = np.random.default_rng(5)
+    sets = [(0, possible.again, ()), (0, (), possible.written), (9, (), possible.written)]
+    for every in (0, 9, 0):
+        written = {value for value in possible.written if random.random() < 0.4}
+        again = {value for value in possible.again - written if random.random() < 0.6}
+        sets.append((every, again, written))
+    for left in sets:
+        found = numbers_of(run_of(case, *left, folder=tmp_path))
+        assert all(map(np.array_equal, found, expected)), left
+    assert not [*tmp_path.iterdir()]  # a file without a name
+
+
+def test_what_is_written_is_read_once_and_a_constant_in_every_pass(tmp_path):
+    program = run_of("gcn plain", again=[3], written=[1, 6], folder=tmp_path).program
+    assert program.stored == (1,)
+    assert program.kept == ()
+    names = [[step.instruction for step in steps] for steps in (
+        program.forward, program.backward, program.evaluation
+    )]  # fmt: skip
+    assert [steps.count(STORE) for steps in names] == [1, 0, 0]
+    assert [steps.count(STORED) for steps in names] == [1, 0, 0]
+    assert [steps.count(FETCH) for steps in names] == [1, 2, 1]
+    assert [steps.count(FETCHED) for steps in names] == [1, 2, 1]
+    outputs = {program.training_buffers[value] for value in (3, 6, 9)}
+    assert len(outputs) < 3  # some are gone when others are made
+
+
+def test_without_repeated_exchanges_only_local_steps_are_made_again():
+    program = run_of("gcn plain").program
+    assert choices(program, repeats=True).again == {3, 6, 9}
+    assert choices(program, repeats=False).again == {3}
+
+
+@pytest.fixture(scope="module")
+def path(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("residences") / "g.graph"
+    graph = rmat(13, 1 << 16, features=64, classes=8)
+    write_graph(folder, graph, source={})
+    return folder
+
+
+def setting(path, memory, scratch="", **model):
+    settings = {"hidden": [64] * 4, "dropout": 0.5, **model}
+    table = {"model": settings, "train": {"memory": memory, "scratch": scratch}}
+    machine = replace(Machine(), process_bytes=0)
+    return Setting(open_graph(path), from_table(table), machine, 1, locality=False)
+
+
+def planned(path, memory, scratch="", **model):
+    given = setting(path, memory, scratch, **model)
+    case = given.case(Candidate(given.config.scheme, {}, 0, None), 1)
+    return case.work.config.train.memory, predict(case)
+
+
+@pytest.mark.parametrize("name", ["gcn", "sage", "gat"])
+def test_the_least_is_what_it_says_and_less_memory_takes_more_time(path, name):
+    norm = {"norm": "batch"} if name == "sage" else {}
+    _, whole = planned(path, "all", name=name, **norm)
+    for scratch in ("", "/tmp"):
+        before = whole.seconds
+        for share in (0.95, 0.9):
+            left, cost = planned(path, f"{share * whole.memory:.0f}B", scratch, name=name, **norm)
+            assert Residences.told(left).again
+            assert cost.memory <= share * whole.memory
+            assert cost.seconds >= before
+            before = cost.seconds
+        with pytest.raises(UserError, match=r"a rank needs [0-9]+MB at least") as error:
+            planned(path, "1MB", scratch, name=name, **norm)
+        assert ("train.scratch=FOLDER" in str(error.value)) == (not scratch)
+        least = error.value.hint.split("train.memory=")[1].split(",")[0]
+        left, cost = planned(path, least, scratch, name=name, **norm)
+        assert cost.memory <= int(least[:-2]) * 1e6
+        assert bool(Residences.told(left).written) == bool(scratch)
+        assert ("scratch" in cost.phases) == bool(scratch)
+
+
+def test_rounded_rows_are_not_sent_again(path):
+    given = setting(path, "all")
+    whole = given.memory(Candidate(given.config.scheme, {}, 0, None), 1)
+    table = {"model": {"hidden": [64] * 4}, "comm": {"precision": "bf16"}}
+    table["train"] = {"memory": f"{0.9 * whole:.0f}B"}
+    rounded = Setting(open_graph(path), from_table(table), Machine(process_bytes=0), 1)
+    case = rounded.case(Candidate(rounded.config.scheme, {}, 0, None), 1)
+    assert Residences.told(case.work.config.train.memory).again == {3}
+
+
+def test_numbers_of_values_that_are_none_are_refused():
+    with pytest.raises(UserError, match="no value 99"):
+        run_of("gcn plain", again=[99])
+
+
+def test_a_full_disk_is_one_clear_line(tmp_path, monkeypatch):
+    run = run_of("gcn plain", written=[3], folder=tmp_path)
+    disk = Scratch(tmp_path, SciPyKernel(np.float64), Phases())
+    disk.place(3, np.zeros((10, 8)))
+    disk.reserve()
+
+    def full(*words):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(os, "posix_fallocate", full)
+    with pytest.raises(UserError, match=r"has no .* GB for this rank: No space left"):
+        disk.reserve()
+    monkeypatch.setattr(os, "pwrite", full)
+    with pytest.raises(UserError, match="No space left on device"):
+        run.loss()
+    with pytest.raises(UserError, match="cannot write to /nowhere"):
+        Scratch(Path("/nowhere"), SciPyKernel(np.float64), Phases())
