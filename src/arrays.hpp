@@ -112,6 +112,56 @@ Epilogue<T> epilogue(const Then<T>& then, const Rows<T>& out) {
 
 using Indices = Flat<const std::int32_t>;
 
+// The arrays of sparse rows, kept as long as they are used. Columns are looked at once, where the
+// matrix is made, and not in every product.
+template <class T>
+struct SparseArrays {
+    Flat<const Size> begins, ends;
+    std::optional<Indices> columns;
+    std::optional<Flat<const Size>> long_columns;
+    std::optional<Flat<const T>> values, scale;
+    Size first, width;
+
+    static SparseArrays of(
+        Flat<const Size> begins, Flat<const Size> ends, std::optional<Indices> columns,
+        std::optional<Flat<const Size>> long_columns, std::optional<Flat<const T>> values,
+        std::optional<Flat<const T>> scale, Size first, Size width
+    ) {
+        require(begins.shape(0) == ends.shape(0), "each row begins and ends");
+        require(columns.has_value() != long_columns.has_value(), "columns of one of two kinds");
+        const Size rows = (Size)begins.shape(0);
+        const std::size_t entries = columns ? columns->shape(0) : long_columns->shape(0);
+        for (Size row = 0; row < rows; ++row) {
+            const Size begin = begins.data()[row], end = ends.data()[row];
+            require(begin >= 0 && begin <= end && end <= (Size)entries, "rows leave the entries");
+        }
+        if (values) {
+            require(values->shape(0) == entries, "not as many columns and values");
+        } else {
+            require(scale && (Size)scale->shape(0) == rows, "values, or a number for each row");
+        }
+        return {begins, ends, columns, long_columns, values, scale, first, width};
+    }
+
+    template <class I>
+    Csr<T, I> csr() const {
+        const auto data = [](const auto& array) { return array ? array->data() : nullptr; };
+        const I* found = nullptr;
+        if constexpr (std::is_same_v<I, Size>) {
+            found = data(long_columns);
+        } else {
+            found = data(columns);
+        }
+        return {
+            {begins.data(), ends.data(), (Size)begins.shape(0)},
+            found,
+            data(values),
+            data(scale),
+            first,
+        };
+    }
+};
+
 // The arrays of a pattern, kept as long as it is used; they are checked where they are made.
 struct PatternArrays {
     Flat<const Size> starts;
@@ -164,6 +214,7 @@ void bind_norms(nb::class_<Kernel<T>>& kernel);
 template <class T>
 void bind_messages(nb::class_<Kernel<T>>& kernel);
 void bind_pattern(nb::module_& module);
+void bind_rows(nb::module_& module);
 void bind_sampling(nb::module_& module);
 
 // An array, never converted: a result would go to the copy.

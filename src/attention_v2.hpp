@@ -291,8 +291,8 @@ struct AttendColumnsV2 {
         T* facts = scratch + p.starts[p.rows] * g.all.heads;
         gather_facts<T, H>(g, Rows<const T>{}, shift, total, y, grad, facts, threads);
         const Size width = H * g.all.c, at = g.first * g.all.c;
-        const Csr<T, std::int32_t> m = {p.column_starts, p.column_rows, nullptr, p.columns};
-        const Size groups = pieces_of((m.starts[m.rows] + m.rows) * width, GROUPS);
+        const Extents m = {p.column_starts, p.column_starts + 1, p.columns};
+        const Size groups = pieces_of(m.work() * width, GROUPS);
         for_pieces(groups, threads, [&](Size piece) {
             double* sums = partial + piece * width;
             for (Size j = 0; j < width; ++j) sums[j] = 0;

@@ -347,8 +347,8 @@ struct DotsAndSum {
 // body(first, last) over rows in pieces of about equal numbers of entries plus rows.
 template <class Body>
 void over_rows(const Pattern& p, Size width, int threads, Body body) {
-    const Csr<float, std::int32_t> m = {p.starts, p.indices, nullptr, p.rows};
-    const Size pieces = pieces_of((m.starts[m.rows] + m.rows) * width, m.rows);
+    const Extents m = {p.starts, p.starts + 1, p.rows};
+    const Size pieces = pieces_of(m.work() * width, m.rows);
     for_pieces(pieces, threads, [&](Size piece) {
         body(first_row(m, piece, pieces), first_row(m, piece + 1, pieces));
     });

@@ -52,40 +52,31 @@ public:
         require(threads >= 1, "at least one thread");
     }
 
-    template <class I>
     void spmm(
-        Flat<const Size> starts, Flat<const I> columns, Flat<const T> values, Size width,
-        Matrix<const T> x, Matrix<T> out, bool accumulate, const Then<T>& then
+        const SparseArrays<T>& matrix, Matrix<const T> x, Matrix<T> out, bool accumulate,
+        const Then<T>& then
     ) const {
-        const Csr<T, I> matrix = csr(starts, columns, values);
-        require(matrix.rows == (Size)out.shape(0), "out has not the rows of the matrix");
-        require(width == (Size)x.shape(0), "x has not as many rows as the matrix columns");
+        require(matrix.begins.shape(0) == out.shape(0), "out has not the rows of the matrix");
+        require(matrix.width == (Size)x.shape(0), "x has not as many rows as the matrix columns");
         require(x.shape(1) == out.shape(1), "widths differ");
         const Rows<const T> from = rows_of(x);
         const Rows<T> to = rows_of(out);
         const Epilogue<T> last = epilogue(then, to);
         const nb::gil_scoped_release released;
-        if constexpr (std::is_same_v<I, std::int32_t>) {
-            table.spmm32(matrix, from, to, accumulate, last, threads);
+        if (matrix.columns) {
+            table.spmm32(matrix.template csr<std::int32_t>(), from, to, accumulate, last, threads);
         } else {
-            table.spmm64(matrix, from, to, accumulate, last, threads);
+            table.spmm64(matrix.template csr<Size>(), from, to, accumulate, last, threads);
         }
     }
 
-    template <class I>
-    T gather(
-        Flat<const Size> starts, Flat<const I> columns, Flat<const T> values, Size width,
-        Matrix<const T> x, bool prefetch
-    ) const {
-        const Csr<T, I> matrix = csr(starts, columns, values);
-        require(width == (Size)x.shape(0), "x has not as many rows as the matrix columns");
+    T gather(const SparseArrays<T>& matrix, Matrix<const T> x, bool prefetch) const {
+        require(matrix.width == (Size)x.shape(0), "x has not as many rows as the matrix columns");
         const Rows<const T> from = rows_of(x);
         const nb::gil_scoped_release released;
-        if constexpr (std::is_same_v<I, std::int32_t>) {
-            return table.gather32(matrix, from, prefetch, threads);
-        } else {
-            return table.gather64(matrix, from, prefetch, threads);
-        }
+        if (matrix.columns)
+            return table.gather32(matrix.template csr<std::int32_t>(), from, prefetch, threads);
+        return table.gather64(matrix.template csr<Size>(), from, prefetch, threads);
     }
 
     void apply(const EpilogueArrays<T>& then, Matrix<const T> x, Matrix<T> out) const {
@@ -189,23 +180,15 @@ public:
         T *m = first.data(), *v = second.data();
         table.adam(param.data(), grad.data(), m, v, (Size)n, step, threads);
     }
-
-private:
-    // Columns are looked at once, where the matrix is made, and not in every product.
-    template <class I>
-    static Csr<T, I> csr(
-        const Flat<const Size>& starts, const Flat<const I>& columns, const Flat<const T>& values
-    ) {
-        require(starts.shape(0) > 0, "starts has an entry more than the matrix rows");
-        const Size rows = (Size)starts.shape(0) - 1, entries = (Size)columns.shape(0);
-        const bool fits = starts.data()[0] >= 0 && starts.data()[rows] <= entries;
-        require(fits && values.shape(0) == columns.shape(0), "not as many columns and values");
-        return {starts.data(), columns.data(), values.data(), rows};
-    }
 };
 
 template <class T>
-void bind(nb::module_& module, const char* name, const char* epilogue) {
+void bind(nb::module_& module, const char* name, const char* epilogue, const char* sparse) {
+    using S = SparseArrays<T>;
+    nb::class_<S>(module, sparse)
+        .def_static("of", &S::of, given("begins"), given("ends"), given("columns").none(),
+                    given("long_columns").none(), given("values").none(), given("scale").none(),
+                    "first"_a, "width"_a);
     using E = EpilogueArrays<T>;
     nb::class_<E>(module, epilogue)
         .def_static("activation", &E::activation, given("bias").none(), "kind"_a,
@@ -221,16 +204,9 @@ void bind(nb::module_& module, const char* name, const char* epilogue) {
     using K = Native<T>;
     nb::class_<K, Kernel<T>>(module, name)
         .def(nb::init<const std::string&, int>(), "target"_a, "threads"_a)
-        .def("spmm", &K::template spmm<std::int32_t>, given("starts"), given("columns"),
-             given("values"), "width"_a, given("x"), given("out"), "accumulate"_a,
+        .def("spmm", &K::spmm, "matrix"_a, given("x"), given("out"), "accumulate"_a,
              "then"_a.none())
-        .def("spmm", &K::template spmm<std::int64_t>, given("starts"), given("columns"),
-             given("values"), "width"_a, given("x"), given("out"), "accumulate"_a,
-             "then"_a.none())
-        .def("gather", &K::template gather<std::int32_t>, given("starts"), given("columns"),
-             given("values"), "width"_a, given("x"), "prefetch"_a)
-        .def("gather", &K::template gather<std::int64_t>, given("starts"), given("columns"),
-             given("values"), "width"_a, given("x"), "prefetch"_a)
+        .def("gather", &K::gather, "matrix"_a, given("x"), "prefetch"_a)
         .def("apply", &K::apply, "then"_a, given("x"), given("out"))
         .def("take_rows", &K::take_rows, given("x"), given("rows"), given("out"))
         .def("gemm", &K::gemm, given("x"), given("w"), given("y").none(),
@@ -262,7 +238,8 @@ NB_MODULE(_native, module) {
     module.attr("openmp") = false;
 #endif
     gcnmpi::bind_pattern(module);
+    gcnmpi::bind_rows(module);
     gcnmpi::bind_sampling(module);
-    gcnmpi::bind<float>(module, "Float32", "Epilogue32");
-    gcnmpi::bind<double>(module, "Float64", "Epilogue64");
+    gcnmpi::bind<float>(module, "Float32", "Epilogue32", "Sparse32");
+    gcnmpi::bind<double>(module, "Float64", "Epilogue64", "Sparse64");
 }

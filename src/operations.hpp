@@ -30,13 +30,28 @@ struct Weights {
     Size rows, row, step;
 };
 
-// Compressed sparse rows: row i has the entries starts[i] .. starts[i + 1].
+// Where the entries of rows are: those of row i are begins[i] .. ends[i].
+struct Extents {
+    const Size* begins;
+    const Size* ends;
+    Size rows;
+
+    // Where those of a row begin, or those of the last row end.
+    Size before(Size row) const {
+        if (rows == 0) return 0;
+        return row == rows ? ends[row - 1] : begins[row];
+    }
+    // Entries, with those of other rows that lie between, and rows.
+    Size work() const { return before(rows) - before(0) + rows; }
+};
+
+// Sparse rows, whose columns count from `first`. Without values, those of row i are all scale[i].
 template <class T, class I>
-struct Csr {
-    const Size* starts;
+struct Csr : Extents {
     const I* columns;
     const T* values;
-    Size rows;
+    const T* scale;
+    Size first;
 };
 
 // Keys of dropout (null: none), the multipliers of their hash, the hash below which an entry is

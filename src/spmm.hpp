@@ -22,15 +22,15 @@ struct Columns {  // one panel of x and out
 };
 
 // Rows first .. last of one panel: FULL vectors, and the first lanes of one more if PART.
-template <class T, class I, int FULL, bool PART>
+template <class T, class I, int FULL, bool PART, bool SCALED>
 void panel(const Csr<T, I>& m, Size first, Size last, const Columns<T>& c) {
     constexpr Size AHEAD = LINES / ((FULL * BYTES + PART + LINE) / LINE);  // entries
-    const Size end_of_all = m.starts[m.rows];
+    const Size end_of_all = m.before(m.rows);
     const Tail<T> tail = c.tail;
     for (Size row = first; row < last; ++row) {
         Vec<T> sums[FULL + 1] = {};
-        const Size stop = m.starts[row + 1];
-        for (Size k = m.starts[row]; k < stop; ++k) {
+        const Size start = m.begins[row], stop = m.ends[row];
+        for (Size k = start; k < stop; ++k) {
             if (k + AHEAD < end_of_all) {
                 const char* coming = (const char*)(c.x + (Size)m.columns[k + AHEAD] * c.x_stride);
 #pragma GCC unroll 16
@@ -38,15 +38,26 @@ void panel(const Csr<T, I>& m, Size first, Size last, const Columns<T>& c) {
                     __builtin_prefetch(coming + byte);
             }
             const T* x = c.x + (Size)m.columns[k] * c.x_stride;
-            const T value = m.values[k];
+            if constexpr (SCALED) {
 #pragma GCC unroll 8
-            for (int f = 0; f < FULL; ++f) sums[f] += value * load(x + f * LANES<T>);
-            if constexpr (PART) sums[FULL] += value * tail.load(x + FULL * LANES<T>);
+                for (int f = 0; f < FULL; ++f) sums[f] += load(x + f * LANES<T>);
+                if constexpr (PART) sums[FULL] += tail.load(x + FULL * LANES<T>);
+            } else {
+                const T value = m.values[k];
+#pragma GCC unroll 8
+                for (int f = 0; f < FULL; ++f) sums[f] += value * load(x + f * LANES<T>);
+                if constexpr (PART) sums[FULL] += value * tail.load(x + FULL * LANES<T>);
+            }
+        }
+        if constexpr (SCALED) {
+            const T scale = m.scale[row];
+#pragma GCC unroll 8
+            for (int f = 0; f < FULL + PART; ++f) sums[f] *= scale;
         }
         T* out = c.out + row * c.out_stride;
         T* end = out + FULL * LANES<T>;
         if (c.add) {
-            if (m.starts[row] == stop) continue;
+            if (start == stop) continue;
 #pragma GCC unroll 8
             for (int f = 0; f < FULL; ++f) sums[f] += load(out + f * LANES<T>);
             if constexpr (PART) sums[FULL] += tail.load(end);
@@ -60,25 +71,31 @@ void panel(const Csr<T, I>& m, Size first, Size last, const Columns<T>& c) {
 template <class T, class I>
 using Panel = void (*)(const Csr<T, I>&, Size, Size, const Columns<T>&);
 
-template <class T, class I, bool PART>
+template <class T, class I, bool PART, bool SCALED>
 Panel<T, I> panel_of(Size full) {
     static constexpr Panel<T, I> PANELS[PANEL + 1] = {
-        panel<T, I, 0, PART>, panel<T, I, 1, PART>, panel<T, I, 2, PART>,
-        panel<T, I, 3, PART>, panel<T, I, 4, PART>, panel<T, I, 5, PART>,
-        panel<T, I, 6, PART>, panel<T, I, 7, PART>, panel<T, I, 8, PART>,
+        panel<T, I, 0, PART, SCALED>, panel<T, I, 1, PART, SCALED>, panel<T, I, 2, PART, SCALED>,
+        panel<T, I, 3, PART, SCALED>, panel<T, I, 4, PART, SCALED>, panel<T, I, 5, PART, SCALED>,
+        panel<T, I, 6, PART, SCALED>, panel<T, I, 7, PART, SCALED>, panel<T, I, 8, PART, SCALED>,
     };
     return PANELS[full];
 }
 
-// The first row of a piece: pieces have about equal numbers of entries plus rows.
 template <class T, class I>
-Size first_row(const Csr<T, I>& m, Size piece, Size pieces) {
+Panel<T, I> panel_of(const Csr<T, I>& m, Size full, bool part) {
+    if (m.values)
+        return part ? panel_of<T, I, true, false>(full) : panel_of<T, I, false, false>(full);
+    return part ? panel_of<T, I, true, true>(full) : panel_of<T, I, false, true>(full);
+}
+
+// The first row of a piece: pieces have about equal numbers of entries plus rows.
+inline Size first_row(const Extents& m, Size piece, Size pieces) {
     const double share = (double)piece / (double)pieces;
-    const Size wanted = (Size)((double)(m.starts[m.rows] + m.rows) * share);
+    const Size wanted = (Size)((double)m.work() * share), none = m.before(0);
     Size low = 0, high = m.rows;
     while (low < high) {
         const Size middle = (low + high) / 2;
-        if (m.starts[middle] + middle < wanted) {
+        if (m.begins[middle] - none + middle < wanted) {
             low = middle + 1;
         } else {
             high = middle;
@@ -91,8 +108,9 @@ template <class T, class I>
 void spmm(
     Csr<T, I> m, Rows<const T> x, Rows<T> out, bool add, Epilogue<T> then, int threads
 ) {
-    const Size lanes = LANES<T>, work = (m.starts[m.rows] + m.rows) * out.width;
+    const Size lanes = LANES<T>, work = m.work() * out.width;
     const Size pieces = pieces_of(work, m.rows);
+    const T* from = x.data - m.first * x.stride;  // where the row of column 0 would be
     for_pieces(pieces, threads, [&](Size piece) {
         const Size first = first_row(m, piece, pieces), last = first_row(m, piece + 1, pieces);
         for (Size start = 0; start < out.width; start += PANEL * lanes) {
@@ -100,10 +118,9 @@ void spmm(
             // The last panel takes what is left over along.
             const Size rest = left - full * lanes < lanes ? left - full * lanes : 0;
             const Columns<T> columns = {
-                x.data + start, out.data + start, x.stride, out.stride, {(int)rest}, add,
+                from + start, out.data + start, x.stride, out.stride, {(int)rest}, add,
             };
-            const Panel<T, I> run = rest ? panel_of<T, I, true>(full) : panel_of<T, I, false>(full);
-            run(m, first, last, columns);
+            panel_of(m, full, rest > 0)(m, first, last, columns);
             if (rest) break;
         }
         if (does_something(then)) apply_to_rows(then, read_only(out), out, first, last);
@@ -116,12 +133,12 @@ template <class T, class I>
 T gather(Csr<T, I> m, Rows<const T> x, bool prefetch, int threads) {
     constexpr Size PER_LINE = LINE / sizeof(T), WAYS = 4;
     const Size lines = (x.width + PER_LINE - 1) / PER_LINE, pieces = m.rows < GROUPS ? 1 : GROUPS;
-    const Size ahead = prefetch && lines ? LINES / lines : 0, end_of_all = m.starts[m.rows];
+    const Size ahead = prefetch && lines ? LINES / lines : 0, end_of_all = m.before(m.rows);
     T totals[GROUPS] = {};
     for_pieces(pieces, threads, [&](Size piece) {
-        const Size last = m.starts[first_row(m, piece + 1, pieces)];
+        const Size last = m.before(first_row(m, piece + 1, pieces));
         T sums[WAYS] = {};
-        for (Size k = m.starts[first_row(m, piece, pieces)]; k < last; k += WAYS) {
+        for (Size k = m.before(first_row(m, piece, pieces)); k < last; k += WAYS) {
             const Size ways = last - k < WAYS ? last - k : WAYS;
             if (ahead && k + ahead + WAYS <= end_of_all)
                 for (Size w = 0; w < WAYS; ++w)

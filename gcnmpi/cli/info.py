@@ -112,7 +112,8 @@ def _print_program(
     config = replace(config, scheme=scheme)
     widths = ends(config.task, config.model, stored.manifest)
     setting = Setting(stored, config, Machine(), where, *widths, locality=False)
-    case = setting.case(Candidate(scheme, {}, 0, partition), size)
+    candidate = Candidate(scheme, {}, 0, partition)
+    case = setting.case(candidate, size)
     batch = program_of_batches(case.work.config, stored, case.work.network, case.program)
     facts = {
         "graph": stored.manifest.name,
@@ -123,6 +124,8 @@ def _print_program(
         "widths": list(case.work.network.widths),
         "dtype": config.dtype,
         "scheme": scheme.name,
+        "memory": case.work.config.train.memory,
+        "memory_forecast_bytes": setting.memory(candidate, size) if batch is None else None,
         **{name: value_of(config, name) for name in SCHEMES.keys(scheme.name)},
     }
     print_program(case, batch, facts, as_json=as_json)

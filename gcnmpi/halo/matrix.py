@@ -14,13 +14,15 @@ class Matrix:
     """This rank's piece of a dense matrix; its memory is freed with the last one that refers to it.
 
     ``array`` is the head of ``buffer``, (own + halo, width), if there is room for neighbours' rows
-    behind it; ``exchange`` fills that room, if rows are sent point to point.
+    behind it; ``exchange`` fills that room, if rows are sent point to point. ``spent``: nobody
+    reads it after the product with it, which may change it.
     """
 
     place: Place
     array: Array
     buffer: Array | None = None
     exchange: Exchange | None = None
+    spent: bool = False
 
     @property
     def whole(self) -> Array:

@@ -5,11 +5,7 @@ of others. Locally, rows are numbered own first, in an order of the rank's own, 
 global id) order, so that what each neighbour sends is one contiguous slice:
 
 >>> import numpy as np
->>> parts = np.array([0, 1, 0, 1, 1])
->>> own = np.array([0, 2])
->>> halo = halo_of(own, np.array([0, 1, 2, 4]), parts)
->>> halo
-array([1, 4])
+>>> own, halo = np.array([0, 2]), np.array([1, 4])
 >>> local_numbers(own, halo, np.array([2, 4, 0])).tolist()
 [1, 3, 0]
 """
@@ -20,9 +16,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from partition.graph.graph import distinct, index_dtype
-
-STEP = 1 << 20  # ids that are looked up at once: what takes 8 bytes meanwhile, are few
+from gcnmpi.kernels.rows import Places
 
 
 @dataclass(frozen=True)
@@ -102,30 +96,9 @@ def plan_of(
     return Plan(own, halo, recv_peers, recv_offsets, send_peers, send_offsets, send_rows)
 
 
-def halo_of(own: np.ndarray, columns: np.ndarray, parts: np.ndarray) -> np.ndarray:
-    """The rows of others among ``columns``, each once, in (owner, id) order.
-
-    Columns are those that the rank's own rows of M touch, in any order, repeated or not; ``parts``,
-    (n,) integers, are the owners of all vertices.
-    """
-    needed = distinct(columns)
-    halo = np.setdiff1d(needed, own, assume_unique=True)
-    return halo[np.argsort(parts[halo], kind="stable")]
-
-
 def local_numbers(own: np.ndarray, halo: np.ndarray, ids: np.ndarray) -> np.ndarray:
     """Local numbers of global ids that are all in own or halo; ValueError if one is not."""
-    known = np.concatenate((own, halo))
-    order = np.argsort(known).astype(index_dtype(len(known)))
-    known = known[order]
-    found = np.empty(len(ids), order.dtype)
-    for start in range(0, len(ids), STEP):
-        piece = slice(start, start + STEP)
-        places = np.searchsorted(known, ids[piece])
-        if len(places) and (places.max() == len(known) or (known[places] != ids[piece]).any()):
-            raise ValueError("a row that this rank neither owns nor receives")
-        found[piece] = order[places]
-    return found
+    return Places(np.concatenate((own, halo))).all_of(ids)
 
 
 def _groups(counts: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

@@ -15,7 +15,9 @@ import functools
 import weakref
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TypeAlias
 
+import numpy as np
 import scipy.sparse as sp
 
 from gcnmpi.halo.exchange import Buffers, Exchange, addition_matrix
@@ -25,11 +27,15 @@ from gcnmpi.halo.plan import Plan
 from gcnmpi.halo.transports import Transport
 from gcnmpi.kernels.epilogues import Epilogue
 from gcnmpi.kernels.interface.kernel import Array, Sparse
+from gcnmpi.kernels.scaled import ScaledPattern
 from gcnmpi.layout.place import Place
 from gcnmpi.layout.runtime import Runtime
 from gcnmpi.mpi.comm import EXCHANGE_TAG, slice_of
 from gcnmpi.options.config import Config
 from gcnmpi.options.scheme import TRANSPORTS, exchange_of
+
+Rows: TypeAlias = sp.csr_array | ScaledPattern
+"""Own rows of a sparse matrix: with values, or without."""
 
 
 @dataclass(frozen=True)
@@ -37,13 +43,16 @@ class Operand:
     """A sparse matrix over local columns, cut at the end of the own ones (or rows, for a fold).
 
     The own half is in chunks of rows; a single rank has no halo. In a mixed exchange, ``packed``
-    makes packed rows of own ones; in a fold, it adds packed rows to own ones.
+    makes packed rows of own ones; in a fold, it adds packed rows to own ones. Own rows of x
+    are first multiplied by ``scale``, (rows, 1), where values are products of numbers of rows and
+    columns.
     """
 
     own: list[tuple[slice, Sparse]]
     folds: bool
     halo: Sparse | None = None
     packed: Sparse | None = None
+    scale: Array | None = None
 
 
 class HaloProduct:
@@ -96,14 +105,24 @@ class HaloProduct:
     def _add(self) -> Sparse:
         return self._kernel.sparse(addition_matrix(self._plan))
 
-    def expanding(self, matrix: sp.csr_array, packing: sp.csr_array | None = None) -> Operand:
+    @property
+    def _added(self) -> Sparse | None:
+        return None if self._alone else self._add
+
+    def expanding(self, matrix: Rows, packing: sp.csr_array | None = None) -> Operand:
         """Own rows of a matrix over local columns, (nown, nown + nhalo); what packs, (nsend, nown).
 
         Without ``packing`` the plan's rows are sent as they are.
         """
+        nown, sparse = self._plan.nown, self._kernel.sparse
+        if isinstance(matrix, ScaledPattern):
+            scale = None if matrix.right is None else self._numbers(matrix.right[:nown])
+            if self._alone:
+                return Operand(self._chunked(matrix), False, scale=scale)
+            own, halo = matrix.halves(nown)
+            return Operand(self._chunked(own), False, sparse(halo), scale=scale)
         if self._alone:
             return Operand(self._chunked(matrix), folds=False)
-        nown, sparse = self._plan.nown, self._kernel.sparse
         packed = None if packing is None else sparse(packing)
         if not self._plan.nhalo:
             nothing = sp.csr_array((matrix.shape[0], 0), dtype=matrix.dtype)
@@ -111,9 +130,17 @@ class HaloProduct:
         own, halo = matrix[:, :nown], matrix[:, nown:]
         return Operand(self._chunked(own), False, sparse(halo), packed)
 
-    def folding(self, matrix: sp.csr_array, packing: sp.csr_array | None = None) -> Operand:
+    def folding(self, matrix: Rows, packing: sp.csr_array | None = None) -> Operand:
         """The transpose of such a matrix."""
-        own, nown = matrix.T.tocsr(), self._plan.nown
+        nown = self._plan.nown
+        if isinstance(matrix, ScaledPattern):
+            turned = matrix.transposed()
+            assert turned.right is not None
+            scale = self._numbers(turned.right)
+            own, halo = turned.rows(0, nown), turned.rows(nown, turned.shape[0])
+            other = None if self._alone else self._kernel.sparse(halo)
+            return Operand(self._chunked(own), True, other, self._added, scale)
+        own = matrix.T.tocsr()
         if self._alone:
             return Operand(self._chunked(own), folds=True)
         halo = _rows(own, nown, own.shape[0])
@@ -124,8 +151,8 @@ class HaloProduct:
 
     def both(
         self,
-        forward: sp.csr_array,
-        backward: sp.csr_array | None,
+        forward: Rows,
+        backward: Rows | None,
         packings: Sequence[sp.csr_array | None] = (None, None),
     ) -> tuple[Operand, Operand]:
         """A matrix and its transpose, both of own rows; ``backward`` may be ``forward`` itself.
@@ -150,6 +177,8 @@ class HaloProduct:
         self, matrix: Operand, x: Matrix, out: Array, epilogue: Epilogue | None = None
     ) -> None:
         """out = epilogue(matrix · x): own rows; of a fold, of the sum over ranks."""
+        if matrix.scale is not None:
+            x = self._scaled(matrix.scale, x)
         if self._alone:
             self._multiply_own(matrix, None, x.array, out, epilogue)
             return
@@ -233,6 +262,19 @@ class HaloProduct:
         if exchange is not None:
             exchange.send()
 
+    def _scaled(self, scale: Array, x: Matrix) -> Matrix:
+        """x with each row times a number: in place where nobody reads x later."""
+        to = x
+        if not x.spent:
+            exchange = self._whole_exchange(x.array.shape[1])
+            to = Matrix(x.place, exchange.own, exchange.whole, exchange)
+        self._kernel.scale_heads(scale, x.array, to.array)
+        return to
+
+    def _numbers(self, of_rows: np.ndarray) -> Array:
+        """Numbers of rows in the form of the kernel, (rows, 1)."""
+        return self._kernel.from_host(of_rows[:, np.newaxis].astype(self._kernel.dtype))
+
     def _exchange_of(self, x: Matrix, folds: bool = False) -> Exchange:
         """The exchange whose own rows are x: its own one, or that of its width for a moment.
 
@@ -269,7 +311,7 @@ class HaloProduct:
         self._exchanges.add(exchange)
         return exchange
 
-    def _chunked(self, matrix: sp.csr_array) -> list[tuple[slice, Sparse]]:
+    def _chunked(self, matrix: Rows) -> list[tuple[slice, Sparse]]:
         if self._chunks == 1:
             return [(slice(0, matrix.shape[0]), self._kernel.sparse(matrix))]
         pieces = [slice_of(matrix.shape[0], i, self._chunks) for i in range(self._chunks)]
@@ -285,8 +327,10 @@ def _own_exchange(x: Matrix) -> Exchange:
     return x.exchange
 
 
-def _rows(matrix: sp.csr_array, start: int, stop: int) -> sp.csr_array:
+def _rows(matrix: Rows, start: int, stop: int) -> Rows:
     """Rows of a matrix, whose memory they share."""
+    if isinstance(matrix, ScaledPattern):
+        return matrix.rows(start, stop)
     first, last = matrix.indptr[[start, stop]]
     arrays = (matrix.data[first:last], matrix.indices[first:last])
     shape = (stop - start, matrix.shape[1])

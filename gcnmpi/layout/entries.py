@@ -14,7 +14,9 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from gcnmpi.layout.loading import Readable, own_arcs
+from gcnmpi.kernels.rows import Places
+from gcnmpi.layout.arcs import own_arcs
+from gcnmpi.layout.loading import Readable
 from gcnmpi.layout.runtime import Demand, Source, vertices_of
 from gcnmpi.mpi.comm import Comm, redistribute, reduce_in_place
 from partition.graph.graph import UNLABELLED, index_dtype
@@ -160,7 +162,8 @@ class EntryRows:
         ids : (own + halo,) integers
             Global ids of the local vertices, own ones first, in any order.
         """
-        row, column = local_numbers(ids, self.rows), local_numbers(ids, self.columns)
+        places = Places(ids)
+        row, column = places.all_of(self.rows), places.all_of(self.columns)
         # As scipy has it, columns have the type of the numbers of entries.
         short = index_dtype(max(len(ids), len(row), 1))
         starts = np.zeros(own + 1, short)
@@ -217,7 +220,8 @@ def load_entry_rows(
         lonely = np.setdiff1d(own, row[row == column]).astype(row.dtype)
         row, column = np.append(row, lonely), np.append(column, lonely)
         number = np.append(number, np.full(len(lonely), NO_ARC))
-    order = np.lexsort((number, column, local_numbers(own, row)))
+    local = Places(own)
+    order = np.lexsort((number, column, local.all_of(row)))
     row, column, number = row[order], column[order], number[order]
     again = np.append(False, (row[1:] == row[:-1]) & (column[1:] == column[:-1]))[: len(row)]
     places = np.arange(len(row))
@@ -226,14 +230,14 @@ def load_entry_rows(
     starts, relation, parts = np.empty(0, np.int64), np.empty(0, np.int32), np.empty(0)
     if demand.groups:
         relation = rows_of(relations)
-        by_group = np.lexsort((relation, local_numbers(own, row)))  # stable
+        by_group = np.lexsort((relation, local.all_of(row)))  # stable
         order, relation = order[by_group], relation[by_group]
         row, column, number, numbers = (a[by_group] for a in (row, column, number, numbers))
         begins = np.append(True, (row[1:] != row[:-1]) | (relation[1:] != relation[:-1]))
         starts = np.append(np.flatnonzero(begins[: len(row)]), len(row))
         relation = relation[starts[:-1]]
         turned = np.array(source.stored.graph.schema.turned)[relation]
-        parts = parts_of(local_numbers(own, row[starts[:-1]]), turned, starts)
+        parts = parts_of(local.all_of(row[starts[:-1]]), turned, starts)
     everything = np.array([len(row), len(relation)])
     reduce_in_place(comm, everything)
     total, total_groups = (everything // len(owners(read[:0]))).tolist()
@@ -252,9 +256,3 @@ def parts_of(vertex: np.ndarray, turned: np.ndarray, starts: np.ndarray) -> np.n
     """
     way, counts = 2 * vertex + turned, np.diff(starts)
     return counts / np.bincount(way, weights=counts)[way]
-
-
-def local_numbers(ids: np.ndarray, some: np.ndarray) -> np.ndarray:
-    """The places of some global ids among distinct ones, which are in any order."""
-    by_id = np.argsort(ids, kind="stable")
-    return by_id[np.searchsorted(ids, some, sorter=by_id)] if len(ids) else some

@@ -5,7 +5,6 @@ No rank ever holds the whole graph. The partition vector is kept once a node.
 
 from __future__ import annotations
 
-from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -13,7 +12,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from gcnmpi.core.resident import forget_pages
-from gcnmpi.layout.runtime import Source
+from gcnmpi.kernels.rows import permute_rows
 from gcnmpi.mpi.comm import (
     Comm,
     agreed,
@@ -21,31 +20,18 @@ from gcnmpi.mpi.comm import (
     node_array,
     once_a_node,
     redistribute,
-    reduce_in_place,
     slice_of,
 )
-from gcnmpi.options.config import GraphConfig
 from partition.errors import UserError
-from partition.graph import content
 from partition.graph.graph import (
-    added_up,
-    check_arcs,
     chunks,
-    entry_values,
     index_dtype,
-    row_sums,
-    with_loops,
 )
-from partition.graph.hashing import MASK64
-from partition.graph.links import left_out
 from partition.graph.sparse_rows import SparseRows, check_rows
 from partition.graph.store import Partition, StoredGraph, read_partition
-from partition.records import NUMBERS, TEXTS, map_npy
 
 STEP = 1 << 20  # vertices that are looked at at once
-SUMMED_AT_ONCE = 1 << 22  # numbers whose pages are kept until they are in a checksum
-PERMUTED_AT_ONCE = 16  # the share of the columns that change places
-ENTRY_ON_ITS_WAY = 56  # bytes that an entry of sparse features takes until it is in its place
+ENTRY_ON_ITS_WAY = 56  # bytes that an entry of a sparse matrix takes until it is in its place
 
 
 class Readable(Protocol):
@@ -98,26 +84,6 @@ def row_normalised(features: np.ndarray) -> np.ndarray:
     return rows
 
 
-@dataclass(frozen=True)
-class Entries:
-    """Arcs of the graph as entries of Ã or M, in (row, column) order of source.
-
-    Rows and columns are global ids, (m,) integers; weights are float64, or all 1 where None.
-    Numbers, (m,) int64, are those of arcs in the folder, where each entry is one of them.
-    """
-
-    row: np.ndarray
-    column: np.ndarray
-    weight: np.ndarray | None
-    number: np.ndarray | None = None
-
-    def sent(self, comm: Comm, to: np.ndarray, max_bytes: float) -> Entries:
-        """Send each entry to a rank, (m,) integers; the entries that come here."""
-        arrays = [self.row, self.column] + ([] if self.weight is None else [self.weight])
-        (row, column, *weight), _ = redistribute(comm, to, arrays, max_bytes)
-        return Entries(row, column, weight[0] if weight else None)
-
-
 def load_parts(comm: Comm, stored: StoredGraph, partition: Partition | None) -> np.ndarray:
     """The owner of every vertex, (n,) int32, in memory that the ranks of a node share."""
     n = stored.graph.n
@@ -139,145 +105,10 @@ def own_rows(parts: np.ndarray, rank: int) -> np.ndarray:
     return np.concatenate(pieces).astype(index_dtype(len(parts)))
 
 
-def load_entries(
-    comm: Comm, stored: StoredGraph, parts: np.ndarray, direction: str, max_bytes: float
-) -> Entries:
-    """The entries of Ã's rows that this rank owns (without added self-loops).
-
-    With direction "in" the arc s→t is the entry (t, s), with "out" (s, t).
-    """
-    mine = own_arcs(comm, stored, direction)
-    return mine.sent(comm, parts[mine.row], max_bytes)
-
-
-def load_m(comm: Comm, source: Source, options: GraphConfig, max_bytes: float) -> Entries:
-    """The entries of M that come of the arcs that this rank reads: each entry on one rank only.
-
-    For layouts in which a row of M is on several ranks. The degrees of all vertices are held
-    once a node meanwhile.
-    """
-    graph = source.stored.graph
-    entries = own_arcs(comm, source.stored, source.direction)
-    mine = slice_of(graph.n, comm.rank, comm.size)
-    row, column, weight = entries.row, entries.column, entries.weight
-    del entries
-    if options.self_loops:
-        # An arc v→v is read where v is: its rank knows whether it is missing.
-        row, column, weight = with_loops(row, column, weight, range(mine.start, mine.stop))
-    if options.normalize == "none":
-        return Entries(row, column, weight)
-    sums = sums_on_disk(comm, row, weight, graph.n, max_bytes)
-    degree = once_a_node(comm, sums)
-    with agreed(comm):
-        values = entry_values(row, column, weight, degree.array, options.normalize)
-    degree.free()
-    return Entries(row, column, values)
-
-
-def sums_on_disk(
-    comm: Comm, lines: np.ndarray, weight: np.ndarray | None, n: int, max_bytes: float
-) -> np.ndarray:
-    """Sums of entries that are spread over the ranks, by the row or column that each is in.
-
-    Each rank gets them for its contiguous 1/P of all n, float64.
-    """
-    arrays = [lines] if weight is None else [lines, weight]
-    (own, *weights), _ = redistribute(comm, readers(comm, lines, n), arrays, max_bytes)
-    mine = slice_of(n, comm.rank, comm.size)
-    return row_sums(own - mine.start, weights[0] if weights else None, mine.stop - mine.start)
-
-
 def readers(comm: Comm, rows: np.ndarray, n: int) -> np.ndarray:
     """The rank that reads each of these rows from disk, int32: see :func:`slice_of`."""
     bounds = np.array([slice_of(n, rank, comm.size).stop for rank in range(comm.size)])
     return np.searchsorted(bounds, rows, side="right").astype(np.int32)
-
-
-def own_arcs(comm: Comm, stored: StoredGraph, direction: str, *, parallel: bool = False) -> Entries:
-    """The arcs of this rank's contiguous 1/P of the rows on disk.
-
-    Parallel ones are added up, but with ``parallel``, which gives them one by one. Arcs that a task
-    on links holds out are left out. A UserError is
-    raised on all ranks if no graph has such arcs, or the manifest is not theirs.
-    """
-    graph, manifest = stored.graph, stored.manifest
-    source, target, first, last = read_ends(comm, stored)
-    weight = None
-    if graph.weights is not None:
-        weight = np.asarray(graph.weights[first:last], np.float64)
-    excess = 0
-    if manifest.symmetric_pattern:
-        excess = content.reverse_excess(
-            source, target, weight if manifest.symmetric_values else None
-        )
-    check_content(comm, stored, content.ARC_FILES, excess)
-    number = np.arange(first, last) if parallel else None
-    if stored.pairs is not None:
-        relation = None if graph.arc_type is None else np.asarray(graph.arc_type[first:last])
-        facts = graph.n, relation, manifest.schema.reverses
-        stay = ~left_out(stored.pairs, source, target, *facts)
-        source, target = source[stay], target[stay]
-        weight, number = (None if x is None else x[stay] for x in (weight, number))
-    if manifest.parallel and not parallel:
-        source, target, weight = added_up(source, target, weight)
-    row, column = (target, source) if direction == "in" else (source, target)
-    return Entries(row, column, weight, number)
-
-
-def read_ends(comm: Comm, stored: StoredGraph) -> tuple[np.ndarray, np.ndarray, int, int]:
-    """Sources and targets of this rank's contiguous 1/P of the rows on disk; which arcs these are.
-
-    Of the arcs, the number of the first and that after the last. A UserError is raised on all ranks
-    if no graph has such arcs.
-    """
-    graph = stored.graph
-    mine = slice_of(graph.n, comm.rank, comm.size)
-    with agreed(comm):
-        try:
-            check_arcs(graph, mine.start, mine.stop)
-        except UserError as error:
-            raise UserError(f"the graph folder is damaged: {error.message}", error.hint) from None
-        indptr = np.asarray(graph.indptr[mine.start : mine.stop + 1])
-        target = np.asarray(graph.indices[indptr[0] : indptr[-1]])
-    source = np.repeat(np.arange(mine.start, mine.stop, dtype=target.dtype), np.diff(indptr))
-    return source, target, int(indptr[0]), int(indptr[-1])
-
-
-def check_content(comm: Comm, stored: StoredGraph, names: Collection[str], excess: int = 0) -> None:
-    """Refuse files that do not hold what the manifest says: each rank reads 1/P, one reduction.
-
-    Files are named without ``.npy``; only those are read that the folder has, and has a checksum
-    of. ``excess`` is this rank's share of a sum that is 0 for symmetric arcs.
-    """
-    path, expected = stored.path, stored.manifest.sums
-    with agreed(comm):
-        arrays = {
-            name: map_npy(path / f"{name}.npy", kinds=NUMBERS + TEXTS)
-            for name in sorted(expected)
-            if name in names
-        }
-    totals = [
-        _own_sum(array, slice_of(len(array), comm.rank, comm.size)) for array in arrays.values()
-    ]
-    sums = np.array([*totals, excess], np.uint64)
-    reduce_in_place(comm, sums)
-    with agreed(comm):
-        *totals, excess = sums.tolist()
-        content.check_symmetry(path, excess)
-        found = {
-            name: content.described_sum(array, total)
-            for (name, array), total in zip(arrays.items(), totals, strict=True)
-        }
-        content.check_sums(path, found, expected)
-
-
-def _own_sum(array: np.ndarray, mine: slice) -> int:
-    """The share of some rows in the checksum of a mapped array; their pages are not kept."""
-    step, total = max(1, SUMMED_AT_ONCE * len(array) // max(1, array.size)), 0
-    for start in range(mine.start, mine.stop, step):
-        total += content.part_of_sum(array, start, min(start + step, mine.stop))
-        forget_pages(array)
-    return total & MASK64
 
 
 @dataclass(frozen=True)
@@ -302,7 +133,7 @@ class OwnRows:
         (rows,), _ = redistribute(comm, self.parts[mine], [some], max_bytes)
         own = self.vertices
         if not (own[1:] > own[:-1]).all():
-            permute(rows, np.searchsorted(np.sort(own), own))
+            permute_rows(rows, np.searchsorted(np.sort(own), own))
         return rows
 
     def original(self, comm: Comm, tile: np.ndarray, width: int, max_bytes: float) -> np.ndarray:
@@ -377,21 +208,6 @@ def load_sparse(
         within += starts[place]
         indices[within], data[within] = column, value
     return sp.csr_array((data, indices, starts), shape=(len(own), rows.width))
-
-
-def permute(rows: np.ndarray, first: np.ndarray) -> None:
-    """rows = rows[first], in place: a sixteenth of the columns at a time are copied.
-
-    >>> rows = np.array([10, 11, 12, 13])
-    >>> permute(rows, np.array([1, 0, 3, 2]))
-    >>> rows.tolist()
-    [11, 10, 13, 12]
-    """
-    columns = rows.reshape(len(rows), -1) if rows.size else rows[:, np.newaxis]
-    step = max(1, columns.shape[1] // PERMUTED_AT_ONCE)
-    for start in range(0, columns.shape[1], step):
-        some = slice(start, start + step)
-        columns[:, some] = columns[first, some]
 
 
 def original_rows(

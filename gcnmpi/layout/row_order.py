@@ -5,67 +5,126 @@ row, or one beside it, was gathered shortly before. So rows are best kept near t
 connected to. Results depend on it only in the order of additions: dropout, weights and
 files go by the ids of vertices, wherever their rows are.
 
-An order is a function of the own block of M, ``(row, column, count)``: the local numbers of its
-entries, and how many rows there are. It returns which row comes first, second …, or None: as they
-are, by increasing id.
+An order is a function of the own block of M. It returns which row comes first, second …, or None:
+as they are, by increasing id.
 
->>> path = np.array([0, 1, 3, 4]), np.array([3, 4, 1, 2])  # 0 – 3 – 1 – 4 – 2
->>> by_bandwidth(*path, 5).tolist()
+>>> path = Block.of(np.array([0, 1, 3, 4]), np.array([3, 4, 1, 2]), 5)  # 0 – 3 – 1 – 4 – 2
+>>> by_bandwidth(path).tolist()
 [2, 4, 1, 3, 0]
 """
 
 from __future__ import annotations
 
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+
 import numpy as np
-import scipy.sparse as sp
+
+from gcnmpi.kernels.rows import bandwidth_order
+from partition.graph.graph import from_coordinates
 
 WINDOW = 512  # rows: what they gather stays as near as it was, for the caches
 FAR = 1 / 5  # of the rows; in a random order half the arcs are longer than 0.29 of them
+PAYS = 100  # products with M: in so many, an order by bandwidth saves what it takes
 
 
-def by_id(row: np.ndarray, column: np.ndarray, count: int) -> None:
+@dataclass(frozen=True)
+class Block:
+    """The entries of a rank's rows of M in its own columns.
+
+    Attributes
+    ----------
+    row_lengths, column_lengths : (count,) integers
+        Entries of each row, and of each column; of rows, those of the halo may be among them.
+    far : bool
+        Whether half the entries are far from the diagonal.
+    pattern : callable
+        Makes where each row begins, (count + 1,) int64, and the columns of its entries, int32;
+        those from ``count`` are not of the block.
+    products : float
+        How many products with M, or with its transpose, there will be.
+    symmetric : bool
+        Whether an entry is there if its transpose is.
+    """
+
+    row_lengths: np.ndarray
+    column_lengths: np.ndarray
+    far: bool
+    pattern: Callable[[], tuple[np.ndarray, np.ndarray]]
+    products: float = math.inf
+    symmetric: bool = False
+
+    @property
+    def count(self) -> int:
+        """How many rows there are, and columns."""
+        return len(self.row_lengths)
+
+    @classmethod
+    def of(cls, row: np.ndarray, column: np.ndarray, count: int) -> Block:
+        """That of entries at some rows and columns, (m,) integers below ``count``."""
+
+        def pattern() -> tuple[np.ndarray, np.ndarray]:
+            matrix = from_coordinates(row, column, np.ones(len(row), bool), (count, count))
+            return matrix.indptr.astype(np.int64), matrix.indices.astype(np.int32)
+
+        rows, columns = (np.bincount(of, minlength=count) for of in (row, column))
+        far = 2 * far_entries(row, column, count) >= max(len(row), 1)
+        return cls(rows, columns, far, pattern)
+
+
+Order = Callable[[Block], np.ndarray | None]
+"""Which row comes first, second …; None: as they are."""
+
+
+def far_entries(row: np.ndarray, column: np.ndarray, count: int) -> int:
+    """How many entries of a block of so many rows are far from its diagonal."""
+    return int(np.count_nonzero(np.abs(row - column) >= FAR * count))
+
+
+def needs_entries(order: Order, block: Block) -> bool:
+    """Whether an order looks at single entries, not only at how many there are."""
+    return order is by_bandwidth or (order is by_need and _pays(block))
+
+
+def _pays(block: Block) -> bool:
+    """Whether to find an order by bandwidth takes less than it is expected to save."""
+    # In a single window, lengths alone decide.
+    return block.count > WINDOW and block.far and block.products >= PAYS
+
+
+def by_id(block: Block) -> None:
     """Whatever order the graph has."""
     return
 
 
-def by_degree(row: np.ndarray, column: np.ndarray, count: int) -> np.ndarray:
+def by_degree(block: Block) -> np.ndarray:
     """Rows with most entries in row and column first: what is gathered most lies together."""
-    degree = np.bincount(row, minlength=count) + np.bincount(column, minlength=count)
-    return np.argsort(-degree, kind="stable")
+    return np.argsort(-(block.row_lengths + block.column_lengths), kind="stable")
 
 
-def by_bandwidth(row: np.ndarray, column: np.ndarray, count: int) -> np.ndarray | None:
+def by_bandwidth(block: Block) -> np.ndarray | None:
     """Reverse Cuthill–McKee: breadth first, so that neighbours are near each other."""
-    if not len(row):
+    if not block.row_lengths.any():
         return None
-    # Here, because it takes half a second to import on every rank, and most orders do without.
-    from scipy.sparse.csgraph import reverse_cuthill_mckee
-
-    entries = (np.ones(len(row), bool), (row, column))
-    pattern = sp.coo_array(entries, shape=(count, count)).tocsr()
-    pattern = pattern + pattern.T
-    # SciPy sorts the neighbours of each row by insertion: quadratic in those of a hub, unless they
-    # are in the order of their degrees, which are its numbers of entries, the diagonal twice.
-    degrees = np.diff(pattern.indptr) + (pattern.diagonal() != 0)
-    first = np.argsort(degrees, kind="stable")
-    pattern = pattern[first][:, first]
-    pattern.sort_indices()
-    return first[reverse_cuthill_mckee(sp.csr_matrix(pattern), symmetric_mode=True)]
+    return bandwidth_order(*block.pattern(), block.count, block.symmetric)
 
 
-def by_need(row: np.ndarray, column: np.ndarray, count: int) -> np.ndarray:
+def by_need(block: Block) -> np.ndarray:
     """By bandwidth where half the entries are far from the diagonal, then by length in windows.
 
     Elsewhere the order of the graph means something, and is seldom improved by much; in windows of
     a few rows it is: the loop over a row's few entries ends at the same point for many rows, as the
-    CPU foresees.
+    CPU foresees. An order by bandwidth takes time, which a few products do not save: then it is the
+    one by degree.
     """
-    first = None
-    # In a single window, lengths alone decide.
-    if count > WINDOW and len(row) and np.median(np.abs(row - column)) >= FAR * count:
-        first = by_bandwidth(row, column, count)
+    first, count = None, block.count
+    if _pays(block):
+        first = by_bandwidth(block)
+    elif count > WINDOW and block.far:
+        first = by_degree(block)
     if first is None:
         first = np.arange(count)
     # Of M first; where Mᵀ has other lengths, its rows cannot be in order too.
-    lengths = (-np.bincount(of, minlength=count)[first] for of in (column, row))
+    lengths = (-of[first] for of in (block.column_lengths, block.row_lengths))
     return first[np.lexsort((*lengths, np.arange(count) // WINDOW))]

@@ -14,7 +14,10 @@ from functools import cached_property
 import numpy as np
 import scipy.sparse as sp
 
-from gcnmpi.layout.loading import Entries, Readable, original_rows, own_arcs, permute, readers
+from gcnmpi.kernels.rows import permute_rows
+from gcnmpi.layout import row_order
+from gcnmpi.layout.arcs import Entries, own_arcs
+from gcnmpi.layout.loading import Readable, original_rows, readers
 from gcnmpi.layout.place import Block
 from gcnmpi.mpi.comm import (
     Comm,
@@ -122,7 +125,7 @@ def ordered_blocks(
     (row, column), _ = redistribute(comm, owners[block[inside]], arrays, max_bytes)
     mine = np.flatnonzero(owners == comm.rank)
     start, stop = cuts[[mine[0], mine[0] + 1]] if len(mine) else (0, 0)
-    first = ROW_ORDERS.get(order)(row, column, stop - start)
+    first = ROW_ORDERS.get(order)(row_order.Block.of(row, column, stop - start))
     if not maximum(comm, first is not None):
         return ordering
     vertices = ordering.vertices(start, stop)
@@ -258,7 +261,7 @@ class Tiling:
                 arrays = [offset, piece]
                 (where, values), _ = redistribute(comm, holders[row], arrays, max_bytes)
                 if len(where):  # all rows of this rank's tile
-                    permute(values, np.argsort(where))
+                    permute_rows(values, np.argsort(where))
                     tile = values
         return tile
 
@@ -298,7 +301,7 @@ def sparse_tile(
     Parameters
     ----------
     entries : Entries
-        This rank's share of them, each on one rank only: see :func:`gcnmpi.layout.loading.load_m`.
+        This rank's share of them, each on one rank only: see :func:`gcnmpi.layout.arcs.load_m`.
     rows, columns : Ordering and cuts
         How either side is numbered and cut.
     holders : (R, C, copies) integers

@@ -209,6 +209,8 @@ def redistribute(
     counts : (P,) int64
         How many came from each rank.
     """
+    # By radix where numbers have 16 bits, in a time that grows with the items.
+    ranks = np.uint8 if comm.size <= 1 << 8 else np.uint16 if comm.size <= 1 << 16 else np.int32
     row_bytes = _SORTING_BYTES + max(_row_bytes(array) for array in arrays)
     step = max(1, int(max_bytes // row_bytes))
     # How much each rank is going to send, and in how many rounds: all take part in all of these.
@@ -222,7 +224,7 @@ def redistribute(
     place = np.concatenate(([0], np.cumsum(counts)[:-1]))
     for number in range(rounds):
         piece = slice(number * step, (number + 1) * step)
-        order = np.argsort(destination[piece], kind="stable")
+        order = np.argsort(destination[piece].astype(ranks, copy=False), kind="stable")
         send_counts = np.bincount(destination[piece], minlength=comm.size).astype(np.int64)
         recv_counts = counts
         if rounds > 1:

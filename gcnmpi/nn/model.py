@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -418,7 +419,7 @@ def aggregate_constant(
     multiply = scheme.aggregate_t if transposed else scheme.aggregate
     if pieces == 1:
         result = scheme.empty(place, width, exchanged)
-        multiply(k, x, result.array)
+        multiply(k, replace(x, spent=overwrite), result.array)
         scheme.release()
         return result
     rows, columns = len(scheme.block(place, width).rows), x.array.shape[1]
@@ -430,7 +431,7 @@ def aggregate_constant(
         count = some.stop - some.start
         part, out = kernel.empty(len(x.array), count), kernel.empty(rows, count)
         kernel.copy(x.array[:, some], part)
-        multiply(k, Matrix(x.place, part), out)
+        multiply(k, Matrix(x.place, part, spent=True), out)
         scheme.release()
         kernel.copy(out, result.array[:, some])
     return result

@@ -7,12 +7,15 @@ of an operator is that of its value, gradients follow.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 from gcnmpi.layout.place import Incidence, Place, Space
 from gcnmpi.nn.operator import Finish, Operator, Parameter, type_of
+from gcnmpi.options.memory import Residences
 from gcnmpi.schemes.operations import SUMS, Operation, Product
 
 INPUT = 0
@@ -206,6 +209,8 @@ class Program:
         Values of constants that stay.
     stored : tuple of int
         Values of constants that are in a file.
+    residences : Residences
+        Values that are not kept for the backward pass.
     forward, backward, evaluation : tuple of Step
     logits, logits_grad : int
         Values that the loss reads and writes.
@@ -245,6 +250,7 @@ class Program:
     sparse: tuple[int, ...] = ()
     orders: tuple[str, ...] = field(default=())
     stored: tuple[int, ...] = ()
+    residences: Residences = field(default_factory=Residences)
 
     @property
     def place(self) -> Place:
@@ -261,14 +267,14 @@ class Program:
         """Number of layers in which a product with M comes; at least 1."""
         return max((self.values[step.number].place.layer for step in self._sums), default=1)
 
-    @property
+    @cached_property
     def needs_halo(self) -> bool:
         """Whether a step needs whole rows of neighbours or single entries, and not only sums."""
         steps = (*self.constants, *self.evaluation)
         needs = (one.gathers or one.visits or one.by_relation for one in _instructions(steps))
         return any(needs)
 
-    @property
+    @cached_property
     def needs_entries(self) -> bool:
         """Whether there are values with a row for each entry of M."""
         return any(value.place.space is Space.ENTRIES for value in self.values)
@@ -325,6 +331,24 @@ class Program:
     def sums_groups(self) -> bool:
         """Whether that is the matrix of means by relation."""
         return any(self.values[step.number].place.space is Space.GROUPS for step in self._sums)
+
+    @cached_property
+    def spent(self) -> frozenset[int]:
+        """The values that one product with M is the last to read: it may change them."""
+        found: set[int] = set()
+        stay = {INPUT, self.logits, *self.kept, *self.outputs}
+        for steps in ((*self.forward, *self.backward), self.evaluation):
+            multiplied = Counter(s.reads[0] for s in steps if s.instruction.operation in SUMS)
+            last = {value: step for step in steps for value in step.values}
+            stay |= {
+                value
+                for value, step in last.items()
+                if multiplied[value] != 1
+                or step.instruction.operation not in SUMS
+                or step.values.count(value) != 1
+            }
+            found |= multiplied.keys()
+        return frozenset(found - stay)
 
     @property
     def _sums(self) -> list[Step]:

@@ -50,6 +50,7 @@ KERNELS = Registry(
     options={"cupy": (DeviceOptions, GpuOptions)},
 )
 AUTO = "auto"
+SCALES = ("native",)  # multiply with patterns, and numbers of rows in place of values
 SLOWER = "using graphblas, which is slower, for attention many times"
 
 

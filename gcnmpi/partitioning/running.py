@@ -13,7 +13,7 @@ from importlib.metadata import version
 import numpy as np
 
 from gcnmpi.core.resident import peak_bytes
-from gcnmpi.layout.loading import check_content
+from gcnmpi.layout.arcs import check_content
 from gcnmpi.mpi.comm import MAX, Comm, agreed, check_same, from_root, maximum, reduce_in_place
 from gcnmpi.partitioning.annealing import Wanted
 from gcnmpi.partitioning.cycles import Effort, partitioned

@@ -8,7 +8,9 @@ from functools import partial
 
 import numpy as np
 
-from gcnmpi.layout.loading import ENTRY_ON_ITS_WAY, PERMUTED_AT_ONCE
+from gcnmpi.kernels.rows import PERMUTED_AT_ONCE
+from gcnmpi.layout.arcs import ENTRIES_AT_ONCE
+from gcnmpi.layout.loading import ENTRY_ON_ITS_WAY
 from gcnmpi.layout.place import Incidence, Place, Space
 from gcnmpi.mpi.collectives import reduction_scratch
 from gcnmpi.nn.compile.buffers import gives_whole
@@ -21,6 +23,7 @@ from gcnmpi.nn.slices import ARCS_AT_ONCE
 from gcnmpi.options.config import Config
 from gcnmpi.options.frames import frames_in
 from gcnmpi.options.kernel import resolve
+from gcnmpi.options.scheme import SCHEMES
 from gcnmpi.options.task import SampleOptions, samples_of_step
 from gcnmpi.planner.case import ARC_ROWS, GROUP_ROWS, Case, sparse_work
 from gcnmpi.schemes.forecast import Forecast, halo_bytes
@@ -34,6 +37,8 @@ PATTERN_INDEX = 4  # bytes of a number in the pattern of M, by rows and by colum
 ROW_BYTES = 32  # of a row of arcs: its number, that among parallel ones, its place and its key
 # Copies of a rank's arcs on their way from disk into M, and bytes of one beside its two ends.
 LOADING_COPIES, WEIGHT_BYTES = 3, 8
+# Bytes of a row while its entries are counted and placed, and of each local vertex.
+ROW_NUMBERS, COLUMN_NUMBERS = 48, 12
 FEATURE_BYTES = 4  # of a number of the features, as it is stored
 ENTRY_INDEX = 4  # bytes of a column's number in a sparse matrix of features
 RESULT_BUFFERS = 3  # picked, sent and received rows of a result, of a buffer's size each
@@ -46,7 +51,7 @@ def memory(case: Case, trains: Callable[[Case, int], int] | None = None) -> int:
     It is the sum of the process itself, its share of the part vector of the node, and the largest
     of these four:
 
-    * the rank's arcs ``LOADING_COPIES`` times, and the buffers for reading and sending them;
+    * the rank's arcs until they are in their places, or ``LOADING_COPIES`` times, and buffers;
     * M and Mᵀ, features while they are received, and the buffers for that; then those of arcs;
     * M and Mᵀ, and the product with fixed features while it is computed;
     * M and Mᵀ, and training: dense matrices, buffers, weights, moments, and MPI's own memory for
@@ -97,7 +102,7 @@ def tiles_memory(forecast: Forecast, rank: int, config: Config) -> int:
     index = INDEX_BYTES.get(resolve(config.kernel)[0], WIDE_INDEX)
     # Rows begin in the tiles of M and in those of Mᵀ, which may be the same.
     starts = 2 * WIDE_INDEX * sum(tile.rows for tile in tiles)
-    return forecast.entries(rank) * (index + np.dtype(config.dtype).itemsize) + starts
+    return forecast.matrix_bytes(rank, index) + starts
 
 
 def pattern_memory(rows: int, columns: int, entries: int) -> int:
@@ -107,7 +112,25 @@ def pattern_memory(rows: int, columns: int, entries: int) -> int:
 
 def loading_memory(case: Case, rank: int) -> int:
     """The rank's arcs on their way, and the buffers for reading and sending them."""
-    return arriving_arcs(case.forecast.loaded(rank), case.work.n, case.work.config)
+    config = case.work.config
+    if SCHEMES.get(config.scheme.name).loads_by_rows:
+        return placed_arcs(case.forecast, rank, config)
+    return arriving_arcs(case.forecast.loaded(rank), case.work.n, config)
+
+
+def placed_arcs(forecast: Forecast, rank: int, config: Config) -> int:
+    """Bytes of own rows while arcs are placed in them, and of a piece that is on its way.
+
+    See :mod:`gcnmpi.layout.placing`. Values are made of the row and the weight of each entry.
+    """
+    facts, entries = forecast.facts, forecast.entries(rank)
+    rows, inner = (forecast.shape(rank, Place(0, space=i), 1)[0] for i in (Space.OWN, Space.WHOLE))
+    one = PATTERN_INDEX + WEIGHT_BYTES * facts.valued
+    if facts.scaled is None:
+        one += PATTERN_INDEX + facts.itemsize
+    piece = min(ENTRIES_AT_ONCE * ENTRY_ON_ITS_WAY, int(config.loading.max_bytes))
+    moving = min(piece, ENTRY_ON_ITS_WAY * entries)
+    return one * entries + moving + ROW_NUMBERS * rows + COLUMN_NUMBERS * inner
 
 
 def arriving_arcs(arcs: int, n: int, config: Config) -> int:
@@ -233,7 +256,15 @@ def passes_memory(case: Case, rank: int, steps: Sequence[Step], held: Sequence[V
         for width, number in exchanged.items():
             halo = halo_bytes(forecast, work.config, rank, width)
             buffers += max(0, number - counted[width]) * halo
-    return dense * work.itemsize + sparse + buffers
+    # Rows that are multiplied by numbers, and read later, are copied; one copy for each width.
+    copied = {
+        (step.instruction.operation, program.values[step.reads[0]].width)
+        for step in steps
+        if step.instruction.operation in SUMS and step.reads[0] not in program.spent
+    }
+    widths = {width: op for op, width in copied if forecast.scaled_bytes(rank, op, width)}
+    scaled = sum(forecast.scaled_bytes(rank, op, width) for width, op in widths.items())
+    return dense * work.itemsize + sparse + buffers + scaled
 
 
 def _numbers(case: Case, rank: int, value: Value) -> int:

@@ -24,8 +24,6 @@ from gcnmpi.schemes.operations import Operation
 from partition.graph.graph import index_dtype
 
 DOUBLE = 8
-OWNER = 4  # bytes of the number of a rank
-ORDERED = 3  # patterns that are there at once while rows are brought in order
 # Bytes of an arc, beside its ends, while columns are summed.
 SUMMED = 16
 # Bytes of an own vertex: its number, its place among those that are exchanged, its degree.
@@ -109,32 +107,18 @@ def _loading(forecast: Forecast, rank: int, source: Source, config: Config, dema
     """The most that the rank's arcs take until they are M: on their way, in order, or as M.
 
     As a training's (:func:`gcnmpi.planner.memory.arriving_arcs`), once for products and once for
-    whole rows; of ``p2p`` closer: ``gcnmpi.schemes.p2p.lay_out``, with the steps of
-    :mod:`gcnmpi.layout.row_order`. Bytes of an arc are those of its two ends, local numbers among
-    them, and of its weight.
+    whole rows; or placed (:func:`gcnmpi.planner.memory.placed_arcs`), and then sorted.
     """
-    manifest, limit = source.stored.manifest, int(config.loading.max_bytes)
+    manifest = source.stored.manifest
     if not SCHEMES.get(config.scheme.name).loads_by_rows:
         tiles = planned.arriving_arcs(forecast.loaded(rank), manifest.n, config)
         if not demand.rows:
             return tiles
         whole = planned.arriving_arcs(_whole_rows(forecast, rank)[1], manifest.n, config)
         return max(tiles, planned.tiles_memory(forecast, rank, config) + whole)
-    index, weight = np.dtype(index_dtype(manifest.n)).itemsize, DOUBLE * manifest.valued
-    arcs, rows = forecast.loaded(rank), forecast.shape(rank, Place(0), 1)[0]
-    ends = arcs * (2 * index + weight)
-    # As they are read, their owners, and what comes; what is packed, and its order.
-    moving = 2 * ends + OWNER * arcs + min(limit, arcs * (DOUBLE + max(index, weight)))
-    # The pattern of own rows and columns with its transpose, and twice with its rows moved.
-    inner = max(tile.inner for tile in sparse_work(forecast, rank, Operation.AGGREGATE))
-    inside = arcs * rows // max(1, rows, inner)  # as if entries were spread evenly over columns
-    patterns = ORDERED * (1 if manifest.symmetric_pattern else 2) * (index + 1)
-    ordering = ends + inside * (2 * index + patterns) * (config.loading.order != "none")
-    # The pattern with the way to it from the arcs, and values in both orders.
-    building = ends + arcs * 2 * (index + DOUBLE)
     # M beside its pattern by rows and by columns, and what sorts it.
-    turning = arcs * (index + DOUBLE + 3 * planned.PATTERN_INDEX + 2 * DOUBLE) * demand.rows
-    return max(moving, ordering, building, turning) + VERTEX_BYTES * inner
+    arcs, one = forecast.loaded(rank), 4 * planned.PATTERN_INDEX + 3 * DOUBLE
+    return max(planned.placed_arcs(forecast, rank, config), arcs * one * demand.rows)
 
 
 def _matrix(forecast: Forecast, rank: int, config: Config, demand: Demand) -> int:

@@ -6,6 +6,7 @@ import contextlib
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TypeVar
 
@@ -13,7 +14,8 @@ import numpy as np
 
 from gcnmpi.core.volume import Volume
 from gcnmpi.halo.matrix import Matrix
-from gcnmpi.layout.loading import Readable, check_content, own_arcs, sums_on_disk
+from gcnmpi.layout.arcs import check_content, own_arcs, sums_on_disk
+from gcnmpi.layout.loading import Readable
 from gcnmpi.layout.place import Place
 from gcnmpi.layout.place import Space as Space_
 from gcnmpi.mpi.comm import agreed, minimum, slice_of
@@ -109,7 +111,8 @@ class Space:
     def _operand(self, width: int) -> Matrix:
         if width not in self._operands:
             self._operands.clear()  # methods mostly stay with one width
-            self._operands[width] = self.scheme.empty(Place(0), width, exchanged=True)
+            made = self.scheme.empty(Place(0), width, exchanged=True)
+            self._operands[width] = replace(made, spent=True)  # rows are copied to it each time
         return self._operands[width]
 
     def total(self, contributions: np.ndarray | float) -> np.ndarray:

@@ -174,9 +174,16 @@ def _value(program: Program, number: int) -> Entry:
         "exchanged": value.exchanged,
         "sparse": number in program.sparse,
         "kept": number in program.kept,
+        "residence": _residence(program, number),
         "training_buffer": program.training_buffers.get(number),
         "evaluation_buffer": program.evaluation_buffers.get(number),
     }
+
+
+def _residence(program: Program, number: int) -> str | None:
+    """Where the backward pass finds a value that is not kept for it."""
+    left = program.residences
+    return "file" if number in left.written else "made again" if number in left.again else None
 
 
 def _step(program: Program, step: Step) -> Entry:

@@ -11,7 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from gcnmpi.layout.loading import Readable, RowNormalised, check_content
+from gcnmpi.layout.arcs import check_content
+from gcnmpi.layout.loading import Readable, RowNormalised
 from gcnmpi.mpi.comm import Comm, agreed
 from gcnmpi.options.config import Config
 from partition.errors import UserError

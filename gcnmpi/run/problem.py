@@ -15,8 +15,9 @@ import numpy as np
 from gcnmpi.core.resident import return_freed_memory
 from gcnmpi.halo.stacked import Stack
 from gcnmpi.kernels.interface.kernel import Array
+from gcnmpi.layout.arcs import check_content
 from gcnmpi.layout.entries import OF_RELATIONS, TYPE, UNKNOWN, WHOLE_TYPE
-from gcnmpi.layout.loading import Readable, check_content, load_sparse
+from gcnmpi.layout.loading import Readable, load_sparse
 from gcnmpi.layout.place import Place, Space
 from gcnmpi.layout.runtime import Runtime, Source
 from gcnmpi.mpi.comm import Comm, agreed, told_to

@@ -24,11 +24,12 @@ import scipy.sparse as sp
 
 from gcnmpi.core.volume import NOTHING, Volume, all_reduce
 from gcnmpi.halo.exchange import agree_on_plan
-from gcnmpi.halo.plan import STEP, Plan
+from gcnmpi.halo.plan import Plan
 from gcnmpi.halo.product import HaloProduct
 from gcnmpi.halo.rows import BroadcastHalo, ExchangedHalo, Halo
+from gcnmpi.layout.arcs import Entries, load_m
 from gcnmpi.layout.entries import EntryRows, load_entry_rows
-from gcnmpi.layout.loading import Entries, load_m
+from gcnmpi.layout.loading import STEP
 from gcnmpi.layout.place import Place
 from gcnmpi.layout.runtime import Demand, Runtime, Source
 from gcnmpi.layout.tiling import (

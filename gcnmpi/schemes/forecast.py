@@ -18,6 +18,7 @@ from gcnmpi.core.volume import Volume, all_reduce
 from gcnmpi.layout.place import Place, Space
 from gcnmpi.layout.runtime import Demand, Source, vertices_of
 from gcnmpi.options.config import Config
+from gcnmpi.options.kernel import SCALES, resolve
 from gcnmpi.options.scheme import TRANSPORTS, ExchangeOptions, ReplicatedOptions, exchange_of
 from gcnmpi.schemes.operations import Operation
 from partition.errors import UserError
@@ -66,6 +67,11 @@ class Facts:
     rereads : bool
         Whether schemes of whole rows read the arcs twice, for M and for Mᵀ: where nothing folds,
         and the values of one are not those of the other.
+    scaled : (bool, bool) or None
+        Whether M has numbers of columns, and Mᵀ, where M is a pattern and numbers of rows and
+        columns. None: it has values.
+    valued : bool
+        Whether entries of the graph have values that are not all 1.
     """
 
     n: int
@@ -90,6 +96,8 @@ class Facts:
     arcs: int = 0
     groups: int = 0
     of_type: float = 0.0
+    scaled: tuple[bool, bool] | None = None
+    valued: bool = False
 
     @property
     def figures(self) -> Mapping[str, Any]:
@@ -231,6 +239,14 @@ class Forecast(ABC):
         """Entries that a rank reads: of its rows, before some of them move to other ranks."""
         return self.entries(rank)
 
+    def matrix_bytes(self, rank: int, index: int) -> int:
+        """Bytes of the tiles of M and Mᵀ, without where rows begin; of a column's number, given."""
+        return self.entries(rank) * (index + self.facts.itemsize)
+
+    def scaled_bytes(self, rank: int, product: Operation, width: int) -> int:
+        """Bytes of a copy that a product makes of rows that are read later, too."""
+        return 0
+
     def sides(self, rank: int) -> int:
         """Vertices of the sides of all tiles of a rank, of which batches of vertices are cut."""
         return 0
@@ -296,7 +312,24 @@ def make_facts(source: Source, config: Config, demand: Demand) -> Facts:
         of_type=len(vertices_of(source.stored, demand.type)) / max(1, manifest.n),
         transposed=demand.transposed,
         rereads=not folds and not manifest.symmetric_values,
+        scaled=_scaled(source, config, demand, mixed=owned is not None),
+        valued=manifest.valued,
     )
+
+
+def _scaled(
+    source: Source, config: Config, demand: Demand, mixed: bool
+) -> tuple[bool, bool] | None:
+    """:attr:`Facts.scaled`: values are products of numbers, and nobody asks for them.
+
+    Sums in messages and batches do.
+    """
+    by_vertices = not source.stored.manifest.valued and not demand.sums_groups
+    whole = demand.products and not demand.batches and not mixed
+    kernel, _ = resolve(config.kernel, max(1, config.threads))
+    if not (by_vertices and whole and kernel in SCALES):
+        return None
+    return config.graph.normalize == "sym", config.graph.normalize != "none"
 
 
 def why_not_mixed(

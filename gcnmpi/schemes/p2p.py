@@ -18,18 +18,20 @@ import scipy.sparse as sp
 from gcnmpi.core.volume import NOTHING, Kept, Volume
 from gcnmpi.halo.exchange import Exchange, agree_on_plan
 from gcnmpi.halo.mixed import mixed
-from gcnmpi.halo.plan import Plan, halo_of, local_numbers
+from gcnmpi.halo.plan import Plan
 from gcnmpi.halo.product import HaloProduct
 from gcnmpi.halo.rows import ExchangedHalo
 from gcnmpi.halo.transports import Persistent
-from gcnmpi.layout import loading
+from gcnmpi.kernels.scaled import ScaledPattern, scales
 from gcnmpi.layout.entries import Groups, load_entry_rows
-from gcnmpi.layout.pattern import EntryPattern
+from gcnmpi.layout.loading import OwnRows, load_parts
 from gcnmpi.layout.place import Place, Space
+from gcnmpi.layout.placing import PlacedRows, Reading, placed, survey
+from gcnmpi.layout.row_order import needs_entries
 from gcnmpi.layout.runtime import Demand, Runtime, Source
-from gcnmpi.mpi.comm import Comm, agreed
+from gcnmpi.mpi.comm import Comm, agreed, maximum
 from gcnmpi.options.config import Config
-from gcnmpi.options.kernel import KERNELS
+from gcnmpi.options.kernel import KERNELS, SCALES
 from gcnmpi.options.scheme import ROW_ORDERS, ExchangeOptions
 from gcnmpi.schemes.forecast import (
     Dense,
@@ -45,7 +47,7 @@ from gcnmpi.schemes.forecast import (
 from gcnmpi.schemes.interface import Entry
 from gcnmpi.schemes.operations import EXCHANGES, Operation
 from gcnmpi.schemes.row_scheme import Laid, RowScheme
-from partition.graph.graph import entry_values, row_sums, with_loops
+from partition.graph.graph import entry_values, index_dtype, row_sums
 
 NO_PACKINGS: Sequence[sp.csr_array | None] = (None, None)  # rows are sent as they are
 
@@ -56,36 +58,49 @@ def lay_out(runtime: Runtime, source: Source, config: Config, demand: Demand) ->
     Without a partition on one rank.
     """
     comm, stored, direction = runtime.comm, source.stored, source.direction
-    manifest = stored.manifest
-    max_bytes = config.loading.max_bytes
+    manifest, loading = stored.manifest, config.loading
     with agreed(comm):
         facts = make_facts(source, config, demand)
-    parts = loading.load_parts(comm, stored, source.partition)
+    parts = load_parts(comm, stored, source.partition)
+    reading = Reading(comm, source, parts, loading.max_bytes)
+    rows = survey(reading, config.graph.self_loops)
+    threads = runtime.kernel.threads
 
-    entries = loading.load_entries(comm, stored, parts, direction, max_bytes)
-    own = loading.own_rows(parts, comm.rank)
-    if config.loading.order != "none":
-        own = _ordered(own, entries, parts[entries.column] == comm.rank, config.loading.order)
-    needed = halo_of(own, entries.column, parts)
-    plan = agree_on_plan(comm, own, needed, parts[needed], max_bytes)
+    def in_order(first: np.ndarray | None, direction: str = direction) -> PlacedRows:
+        return placed(reading, rows, first, direction, threads)
 
-    entries = _local(plan, entries, config.graph.self_loops)
+    first = None
+    if loading.order != "none":
+        order = ROW_ORDERS.get(loading.order)
+        work = 2.0 * demand.depth * config.train.epochs, manifest.symmetric_pattern
+        block = rows.block(*work)
+        if maximum(comm, needs_entries(order, block)):  # all ranks place theirs together
+            block = rows.block(*work, in_order(None))
+        first = order(block)
+        del block  # and the entries
+    own = rows.own if first is None else rows.own[first]
+    plan = agree_on_plan(comm, own, rows.halo, parts[rows.halo], loading.max_bytes)
+    entries = in_order(first)
     degree = _degrees(runtime, plan, entries)
-    shape = plan.nown, plan.nown + plan.nhalo
-    pattern = EntryPattern.of(entries.row, entries.column, shape)
-    with agreed(comm):
-        forward = pattern.matrix(_values(entries, degree, config))
-    backward = None if facts.folds else forward
-    if not facts.folds and not facts.one_tile:
-        if not manifest.symmetric_values:
-            other = "out" if direction == "in" else "in"
-            entries = loading.load_entries(comm, stored, parts, other, max_bytes)
-            entries = _local(plan, entries, config.graph.self_loops)
-            pattern = EntryPattern.of(entries.row, entries.column, shape)
-        backward = pattern.matrix(_values(entries, degree, config, transposed=True))
+    forward: sp.csr_array | ScaledPattern
+    backward: sp.csr_array | ScaledPattern | None = None
+    if facts.scaled is not None and runtime.kernel.name in SCALES:
+        ends = scales(degree, config.graph.normalize)
+        forward = _scaled(entries, plan, *ends)
+        if not facts.folds and not facts.one_tile:
+            backward = _scaled(entries, plan, *reversed(ends))
+    else:
+        with agreed(comm):
+            forward = _valued(entries, plan, degree, config)
+        if not facts.folds and not facts.one_tile:
+            if not manifest.symmetric_values:
+                entries = in_order(first, "out" if direction == "in" else "in")
+            backward = _valued(entries, plan, degree, config, transposed=True)
+    if facts.one_tile and not facts.folds:
+        backward = forward
     if stored.pairs is not None:
         facts = _measured(comm, facts, plan, forward)
-    return Laid(facts, loading.OwnRows(parts, plan.own), plan, forward, backward, degree)
+    return Laid(facts, OwnRows(parts, plan.own), plan, forward, backward, degree)
 
 
 def mix(
@@ -95,7 +110,7 @@ def mix(
 
     Of ``forward`` first, of ``backward`` last. ``rows`` are the vertices of their rows.
     """
-    forward, backward = laid.forward, laid.backward
+    forward, backward = laid.valued, laid.backward
     both = [forward] if backward is None or backward is forward else [forward, backward]
     owners = laid.rows.parts[laid.plan.halo]
     plan, both, packings = mixed(comm, laid.plan, owners, rows, both, max_bytes)
@@ -116,7 +131,7 @@ def load(
     rows = own = laid.plan.own
     halo, entries, groups = None, None, None
     if demand.rows:
-        ids, pattern = np.concatenate((own, laid.plan.halo)), laid.forward
+        ids, pattern = np.concatenate((own, laid.plan.halo)), laid.pattern
         if demand.entries:
             loops, parts = config.graph.self_loops, laid.rows.parts
             to_owners = source, loops, own, lambda rows: [parts[rows]]
@@ -205,6 +220,22 @@ class P2PForecast(Forecast):
         """Own rows of M, and of Mᵀ or the transpose of those of M."""
         return self._multiplied(rank) * (1 if self.facts.one_tile else 2)
 
+    def matrix_bytes(self, rank: int, index: int) -> int:
+        """Without values, those of a pattern, and of its transpose where that is another."""
+        if self.facts.scaled is None:
+            return super().matrix_bytes(rank, index)
+        rows = self.facts.figures["rows"][rank] + self.facts.figures["recv_rows"][rank]
+        patterns = 2 if self.facts.folds else 1
+        return patterns * self._multiplied(rank) * index + 3 * rows * self.facts.itemsize
+
+    def scaled_bytes(self, rank: int, product: Operation, width: int) -> int:
+        """Own rows times numbers, and the halo behind them."""
+        scaled = self.facts.scaled or (False, False)
+        if not scaled[product is Operation.AGGREGATE_T]:
+            return 0
+        rows = self.facts.figures["rows"][rank] + self.facts.figures["recv_rows"][rank]
+        return rows * self.facts.row_bytes(width)
+
     def loaded(self, rank: int) -> int:
         """All own arcs, also those that move: planning the exchange takes less than loading."""
         if self.facts.owned is not None:
@@ -235,15 +266,6 @@ ENTRY: Entry[ExchangeOptions] = Entry(
 )
 
 
-def _ordered(
-    own: np.ndarray, entries: loading.Entries, inside: np.ndarray, order: str
-) -> np.ndarray:
-    """Own rows in the order that ``loading.order`` asks for; ``inside``: entries of own columns."""
-    pair = (ids[inside] for ids in (entries.row, entries.column))
-    first = ROW_ORDERS.get(order)(*(local_numbers(own, own[:0], ids) for ids in pair), len(own))
-    return own if first is None else own[first]
-
-
 def _of_groups(laid: Laid, pattern: sp.csr_array, groups: Groups, config: Config) -> Laid:
     """The same of the matrix of means by relation, whose transpose folds where it is needed."""
     shape = len(groups.rows), pattern.shape[1]
@@ -255,7 +277,7 @@ def _of_groups(laid: Laid, pattern: sp.csr_array, groups: Groups, config: Config
     return dataclasses.replace(laid, forward=means, backward=backward)
 
 
-def _measured(comm: Comm, facts: Facts, plan: Plan, forward: sp.csr_array) -> Facts:
+def _measured(comm: Comm, facts: Facts, plan: Plan, forward: sp.csr_array | ScaledPattern) -> Facts:
     """The facts with figures of what is there: arcs that are held out are in no partition's."""
     if facts.metrics is None:
         return facts
@@ -268,29 +290,33 @@ def _measured(comm: Comm, facts: Facts, plan: Plan, forward: sp.csr_array) -> Fa
     return dataclasses.replace(facts, metrics={**facts.metrics, **found})
 
 
-def _local(plan: Plan, entries: loading.Entries, self_loops: bool) -> loading.Entries:
-    """The rank's rows of Ã with local numbers: rows below nown, columns below nown + nhalo."""
-    row = local_numbers(plan.own, plan.own[:0], entries.row)
-    column = local_numbers(plan.own, plan.halo, entries.column)
-    if not self_loops:
-        return loading.Entries(row, column, entries.weight)
-    return loading.Entries(*with_loops(row, column, entries.weight, range(plan.nown)))
-
-
-def _degrees(runtime: Runtime, plan: Plan, entries: loading.Entries) -> np.ndarray:
+def _degrees(runtime: Runtime, plan: Plan, entries: PlacedRows) -> np.ndarray:
     """Row sums of Ã for own and halo vertices, (nown + nhalo,) float64: one expand of width 1."""
     transport = Persistent(runtime.comm, plan, KERNELS.get("scipy")(np.float64))
     exchange = Exchange(transport, 1, runtime.traffic, runtime.phases)
-    exchange.own[:, 0] = row_sums(entries.row, entries.weight, plan.nown)
+    sums = np.diff(entries.starts)
+    if entries.weights is not None:
+        sums = row_sums(entries.rows, entries.weights, plan.nown)
+    exchange.own[:, 0] = sums
     exchange.start_expand()
     exchange.finish()
     return transport.kernel.to_host(exchange.whole[:, 0])
 
 
-def _values(
-    entries: loading.Entries, degree: np.ndarray, config: Config, transposed: bool = False
-) -> np.ndarray:
-    """The values of M from entries of Ã; those of Mᵀ from entries of Ãᵀ."""
-    row, column = entries.row, entries.column
+def _valued(
+    entries: PlacedRows, plan: Plan, degree: np.ndarray, config: Config, transposed: bool = False
+) -> sp.csr_array:
+    """Own rows of M with their values; of Mᵀ, from entries of Ãᵀ."""
+    row, column = entries.rows, entries.columns
     ends = (column, row) if transposed else (row, column)
-    return entry_values(*ends, entries.weight, degree, config.graph.normalize, config.dtype)
+    values = entry_values(*ends, entries.weights, degree, config.graph.normalize, config.dtype)
+    shape = plan.nown, plan.nown + plan.nhalo
+    starts = entries.starts.astype(index_dtype(len(column)), copy=False)
+    return sp.csr_array((values, column, starts), shape=shape)
+
+
+def _scaled(entries: PlacedRows, plan: Plan, left: np.ndarray, right: np.ndarray) -> ScaledPattern:
+    """The same of an unweighted graph; the numbers are those of all local vertices."""
+    columns, ones = plan.nown + plan.nhalo, bool((right == 1).all())
+    of_columns = None if ones else right
+    return ScaledPattern.of(entries.starts, entries.columns, columns, left[: plan.nown], of_columns)

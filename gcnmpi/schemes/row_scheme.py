@@ -19,6 +19,7 @@ from gcnmpi.halo.plan import Plan
 from gcnmpi.halo.rows import Halo
 from gcnmpi.kernels.epilogues import Epilogue
 from gcnmpi.kernels.interface.kernel import Array
+from gcnmpi.kernels.scaled import ScaledPattern
 from gcnmpi.layout.entries import NO_ARC, EntryRows
 from gcnmpi.layout.loading import OwnRows, Readable, original_rows
 from gcnmpi.layout.place import Block, Place, Space
@@ -42,9 +43,9 @@ class Laid:
     facts : Facts
     rows : OwnRows
     plan : Plan
-    forward : (nown, nown + nhalo) csr_array
+    forward : (nown, nown + nhalo) csr_array or ScaledPattern
         Own rows of M over local columns.
-    backward : csr_array or None
+    backward : csr_array, ScaledPattern or None
         The same of Mᵀ; ``forward`` itself where they are equal. None: products with Mᵀ fold.
     degree : (nown + nhalo,) float64
         Row sums of Ã of the vertices of local columns.
@@ -53,9 +54,21 @@ class Laid:
     facts: Facts
     rows: OwnRows
     plan: Plan
-    forward: sp.csr_array
-    backward: sp.csr_array | None
+    forward: sp.csr_array | ScaledPattern
+    backward: sp.csr_array | ScaledPattern | None
     degree: np.ndarray
+
+    @property
+    def valued(self) -> sp.csr_array:
+        """Own rows of M, which have values."""
+        assert isinstance(self.forward, sp.csr_array), "a pattern without values"
+        return self.forward
+
+    @property
+    def pattern(self) -> sp.csr_array:
+        """Own rows of M for those who do not look at values."""
+        scaled = isinstance(self.forward, ScaledPattern)
+        return self.forward.pattern() if scaled else self.forward
 
 
 class Rows(Protocol):

@@ -123,9 +123,9 @@ class Cutter:
         # Operations that are begun ahead are not to be taken for those of comm.
         self._comm, self._plan, self._hops = comm.Dup(), plan, hops
         ids = np.concatenate((plan.own, plan.halo)).astype(np.int64)
-        self._entries: Entries | ArcEntries = Entries(laid.forward, ids)
+        self._entries: Entries | ArcEntries = Entries(laid.valued, ids)
         if arcs is not None:
-            n, dtype = len(laid.rows.parts), laid.forward.dtype
+            n, dtype = len(laid.rows.parts), laid.valued.dtype
             self._entries = ArcEntries(arcs, plan.nown, ids, n, dtype)
         self._owners = np.repeat(plan.recv_peers, np.diff(plan.recv_offsets))
         # The number of each row of the halo where it is owned, in the order of the halo.

@@ -48,8 +48,9 @@ from gcnmpi.core.volume import Volume
 from gcnmpi.halo.matrix import Matrix
 from gcnmpi.kernels.epilogues import Epilogue, Product
 from gcnmpi.kernels.interface.kernel import Array, Sparse
-from gcnmpi.layout import loading
+from gcnmpi.layout.arcs import Entries, load_m
 from gcnmpi.layout.grid import coordinates, factorizations, line, parse_grid
+from gcnmpi.layout.loading import Readable
 from gcnmpi.layout.place import Block, Place
 from gcnmpi.layout.runtime import Demand, Runtime, Source
 from gcnmpi.layout.tiling import Ordering, Tiling, choose_orderings, permutation_kind, sparse_tile
@@ -98,10 +99,10 @@ def load(runtime: Runtime, source: Source, config: Config, demand: Demand) -> Su
     ranks = np.arange(comm.size).reshape(grid)
     holders = ranks.transpose(0, 2, 1).reshape(p1, p3 * p2, 1)
     sides = ((ordering, layout.blocks), (inner, layout.inner), holders, (i, layer * p2 + j))
-    entries = loading.load_m(comm, source, config.graph, max_bytes)
+    entries = load_m(comm, source, config.graph, max_bytes)
     forward = backward = sparse_tile(comm, entries, *sides, max_bytes)
     if not facts.one_tile:
-        transposed = loading.Entries(entries.column, entries.row, entries.weight)
+        transposed = Entries(entries.column, entries.row, entries.weight)
         backward = sparse_tile(comm, transposed, *sides, max_bytes)
     del entries
 
@@ -281,7 +282,7 @@ class Summa(CutRows, WholeWeights):
         out.fill(0)
         self._kernel.column_sum(grad, out[self._tiling.columns(len(out))])
 
-    def load(self, place: Place, array: loading.Readable) -> np.ndarray:
+    def load(self, place: Place, array: Readable) -> np.ndarray:
         """This rank's tile of an array on disk."""
         return self._tiling.load(self._comm, array, self._max_bytes)
 

@@ -23,8 +23,9 @@ from gcnmpi.core.volume import Volume
 from gcnmpi.halo.matrix import Matrix
 from gcnmpi.kernels.epilogues import Epilogue, Product
 from gcnmpi.kernels.interface.kernel import Array, Kernel, Sparse
+from gcnmpi.layout.arcs import load_m
 from gcnmpi.layout.grid import line
-from gcnmpi.layout.loading import Readable, load_m
+from gcnmpi.layout.loading import Readable
 from gcnmpi.layout.place import Block, Place
 from gcnmpi.layout.runtime import Demand, Runtime, Source
 from gcnmpi.layout.tiling import Ordering, Tiling, choose_orderings, sparse_tile

@@ -187,7 +187,7 @@ class Block(OfThisProcess):
 
         Found by bisection of all at once.
         """
-        whole, block = self._batching.laid.forward, self._layer.matrix
+        whole, block = self._batching.laid.valued, self._layer.matrix
         halo = self._batching.laid.plan.nown + self._layer.halo
         columns = np.concatenate((self._rows, halo))[block.indices]
         rows = np.repeat(self._rows[: self.num_targets], np.diff(block.indptr))

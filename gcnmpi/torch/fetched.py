@@ -6,7 +6,8 @@ import numpy as np
 import torch
 
 from gcnmpi.halo.exchange import agree_on_plan
-from gcnmpi.halo.plan import halo_of, local_numbers
+from gcnmpi.halo.plan import local_numbers
+from gcnmpi.layout.placing import halo_of
 from gcnmpi.mpi.comm import agreed
 from gcnmpi.schemes.row_scheme import Laid
 from gcnmpi.torch.eager import eager

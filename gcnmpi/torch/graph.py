@@ -95,7 +95,7 @@ class Graph(Runs, OfPairs, OfSamples, OfTypes, OfFolder, OfThisProcess):
         self.num_features = manifest.inputs
         self.num_classes = manifest.classes or manifest.targets
         self.rank, self.size = every.rank, every.size
-        own_rows = self.num_own, self.num_own + self.num_halo, laid.forward.nnz
+        own_rows = self.num_own, self.num_own + self.num_halo, laid.valued.nnz
         self._agreement = Agreement(ranks.every, own_rows if check_weights else None)
         self.dtype: torch.dtype = getattr(torch, ranks.kernel.dtype.name)
         self.ids = torch.from_numpy(plan.own.astype(np.int64))
@@ -109,7 +109,7 @@ class Graph(Runs, OfPairs, OfSamples, OfTypes, OfFolder, OfThisProcess):
     def __repr__(self) -> str:
         name, rank = self._stored.manifest.name, f"rank {self.rank} of {self.size}"
         rows = f"{self.num_own} own rows, {self.num_halo} of others"
-        return f"<{name}: {self.n} vertices; {rank}: {rows}, {self._laid.forward.nnz} entries>"
+        return f"<{name}: {self.n} vertices; {rank}: {rows}, {self._laid.valued.nnz} entries>"
 
     # The pattern and the values of M.
 
@@ -121,13 +121,13 @@ class Graph(Runs, OfPairs, OfSamples, OfTypes, OfFolder, OfThisProcess):
         The own rows of M as PyTorch Geometric has edges, sorted by target. Sources below
         ``num_own`` are own rows, the others those of ``expand``'s result behind them.
         """
-        return edges(self._laid.forward)
+        return edges(self._laid.valued)
 
     @cached_property
     @eager
     def edge_weight(self) -> torch.Tensor:
         """(entries,): the values of M, in the order of ``edge_index``."""
-        return torch.from_numpy(self._laid.forward.data.copy())
+        return torch.from_numpy(self._laid.valued.data.copy())
 
     @property
     def edge_attr(self) -> torch.Tensor | None:

@@ -12,8 +12,8 @@ import torch
 
 from gcnmpi.core.resident import keep_large_arrays, return_freed_memory
 from gcnmpi.halo.plan import local_numbers
+from gcnmpi.layout.arcs import check_content
 from gcnmpi.layout.entries import NO_ARC, RELATION, EntryRows, load_entry_rows
-from gcnmpi.layout.loading import check_content
 from gcnmpi.layout.runtime import Demand, Source
 from gcnmpi.mpi.comm import Comm, agreed
 from gcnmpi.mpi.process import world
@@ -145,7 +145,7 @@ def open(
     if comm.rank == 0:
         for line in opened.told:
             warnings.warn(line, stacklevel=2)
-    laid = lay_out(runtime, source, config, Demand())
+    laid = lay_out(runtime, source, config, Demand(batches=True))  # values are asked for
     stored, entries = source.stored, Entries(group, source, laid, config)
     arcs = entries.features(), entries.numbers, entries.typed
     ranks = Ranks(runtime)

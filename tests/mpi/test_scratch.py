@@ -4,6 +4,7 @@ from itertools import product
 
 import pytest
 from networks import WHOLE_ROWS, settings_of
+from stored_graphs import store
 from words import sets
 
 from gcnmpi.nn.compile.residency import choices
@@ -12,6 +13,7 @@ from gcnmpi.options.memory import Residences
 from gcnmpi.planner.machine import Machine
 from gcnmpi.planner.ranking import Candidate, Setting
 from partition.graph.store import open_graph, read_partition
+from partition.importing.synthetic import rmat
 
 COMMON = ("train.epochs=3", "train.eval_every=2", "train.lr=0.02")
 NETWORKS = ("gcn", "sage", "sage-max", "gat", "gatv2", "gin", "gcnii", "gcn-linear", "gcn-trained")
@@ -71,6 +73,34 @@ def test_no_bit_and_no_forecast_changes(trained, schemes_folder, tmp_path, nrank
         for counted, predicted in record["traffic"]:
             assert counted == predicted, (network, scheme, memory)
     assert not [*tmp_path.iterdir()]
+
+
+WIDE = ("model.hidden=256,256,256", "model.dropout=0.5")
+DEEP = {
+    "gcn": WIDE,
+    "gat": ("model.name=gat", *WIDE),
+    "sage": ("model.name=sage", "model.norm=batch", *WIDE),
+}
+
+
+def test_memory_is_what_the_forecast_says(run_cases, tmp_path):
+    path = tmp_path / "g.graph"
+    store(path, rmat(15, 1 << 18, features=64, classes=4), 2)
+    cases = [
+        {
+            "graph": path,
+            "partition": "rp-2",
+            "settings": [*settings, f"train.memory={memory}", f"train.scratch={tmp_path}"],
+        }
+        for settings in DEEP.values()
+        for memory in ("all", *left_by(path, "rp-2", settings, 2))
+    ]
+    env = {"MALLOC_MMAP_THRESHOLD_": "65536"}
+    found = run_cases("memory", 2, cases, timeout=300, env=env, cold=True)
+    for case, one in zip(cases, found, strict=True):
+        assert one["forecast"] == pytest.approx(one["peak"], rel=0.1), (case, one)
+    for number, kept in enumerate(found[::4]):
+        assert min(one["peak"] for one in found[4 * number :][:4]) < kept["peak"]
 
 
 def test_mistakes(hear_mistakes, schemes_folder, tmp_path):

@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+from types import SimpleNamespace
 
 import pytest
 
@@ -97,6 +98,7 @@ class Toy:
 
     orders = ("combine",)
     own_buffers = True
+    facts = SimpleNamespace(valued=False, scaled=None, itemsize=8)
 
     def layout_of(self, place):
         return None
@@ -121,6 +123,12 @@ class Toy:
         return 30 * (1 + rank)
 
     loaded = entries
+
+    def matrix_bytes(self, rank, index):
+        return self.entries(rank) * (index + self.facts.itemsize)
+
+    def scaled_bytes(self, rank, product, width):
+        return 0
 
     def buffers(self, rank, product, k, *sizes):
         return 0

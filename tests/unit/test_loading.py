@@ -6,11 +6,13 @@ import numpy as np
 import pytest
 from traced import takes_less_than
 
-from gcnmpi.layout import loading, pattern
+from gcnmpi.kernels import rows
+from gcnmpi.kernels.rows import permute_rows
+from gcnmpi.layout import pattern
 from gcnmpi.layout.loading import RowNormalised, row_normalised
 
 
-@pytest.mark.parametrize("module", [loading, pattern])
+@pytest.mark.parametrize("module", [rows, pattern])
 def test_the_examples(module):
     failed, attempted = doctest.testmod(module)
     assert attempted > 0
@@ -22,14 +24,14 @@ def test_rows_change_places(shape):
     random = np.random.default_rng(0)
     first, rows = random.permutation(shape[0]), random.standard_normal(shape)
     expected = rows[first]
-    loading.permute(rows, first)
+    permute_rows(rows, first)
     assert np.array_equal(rows, expected)
 
 
 def test_rows_change_places_without_a_copy_of_them():
     rows = np.ones((1000, 800))
     first = np.random.default_rng(0).permutation(1000)
-    assert takes_less_than(rows.nbytes / 8, lambda: loading.permute(rows, first))
+    assert takes_less_than(rows.nbytes / 8, lambda: permute_rows(rows, first))
 
 
 def test_normalised_rows_are_read_where_they_are_picked():

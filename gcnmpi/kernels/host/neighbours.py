@@ -20,6 +20,7 @@ from gcnmpi.kernels.interface.neighbours import (
     AttentionV2Backward,
     scratch_rows,
 )
+from gcnmpi.kernels.rows import sort_rows, transposed
 
 Array = np.ndarray
 _SHORT = np.iinfo(np.int32).max
@@ -98,22 +99,15 @@ def make_pattern(matrix: sp.csr_array, order: Array | None) -> Pattern:
     rows, columns = matrix.shape
     if max(rows, columns) > _SHORT:
         raise ValueError(f"a pattern of {rows} × {columns} does not have 32-bit indices")
-    entries, indices = len(matrix.indices), matrix.indices.astype(np.int32, copy=False)
+    indices = matrix.indices.astype(np.int32, copy=False)
     if order is not None:
         indices = _in_order(matrix, order)
-    kind = np.int32 if entries <= _SHORT else np.int64
-    numbered = sp.csr_array((np.arange(entries, dtype=kind), indices, matrix.indptr), matrix.shape)
-    turned = numbered.tocsc()
-    places = np.empty(entries, kind)
-    places[turned.data] = np.arange(entries, dtype=kind)
-    return Pattern(
-        np.ascontiguousarray(matrix.indptr, np.int64),
-        indices,
-        np.ascontiguousarray(turned.indptr, np.int64),
-        np.ascontiguousarray(turned.indices, np.int32),
-        places,
-        np.ascontiguousarray(turned.data, kind),
-    )
+    starts = np.ascontiguousarray(matrix.indptr, np.int64)
+    indices = np.ascontiguousarray(indices[: starts[-1]])
+    column_starts, column_rows, back, places = transposed(starts, indices, columns, places=True)
+    assert back is not None
+    assert places is not None
+    return Pattern(starts, indices, column_starts, column_rows, places, back)
 
 
 def _in_order(matrix: sp.csr_array, order: Array) -> Array:
@@ -124,10 +118,9 @@ def _in_order(matrix: sp.csr_array, order: Array) -> Array:
     by_order = np.argsort(order, kind="stable")
     rank = np.empty(columns, np.int32)
     rank[by_order] = np.arange(columns, dtype=np.int32)
-    flags = np.ones(len(matrix.indices), np.bool_)
-    ordered = sp.csr_array((flags, rank[matrix.indices], matrix.indptr.copy()), matrix.shape)
-    ordered.sort_indices()
-    return by_order.astype(np.int32)[ordered.indices]
+    ordered = rank[matrix.indices]
+    sort_rows(np.ascontiguousarray(matrix.indptr, np.int64), ordered, None, threads=1)
+    return by_order.astype(np.int32)[ordered]
 
 
 _Attention = Attention[Array, Pattern] | AttentionV2[Array, Pattern]

@@ -30,6 +30,7 @@ from gcnmpi.kernels.interface.neighbours import (
 )
 from gcnmpi.kernels.native.arcs import NativeArcs
 from gcnmpi.kernels.native.norms import NativeNorms
+from gcnmpi.kernels.scaled import ScaledPattern
 from partition.errors import UserError
 
 FOLDER = Path(__file__).parents[1]  # of the compiled part
@@ -50,7 +51,7 @@ try:
 except ImportError as error:
     raise UserError(*_reason(error)) from error
 
-if not hasattr(_native.Float32, "multiply_kinds"):  # an editable installation
+if not hasattr(_native, "place_entries"):  # an editable installation
     raise UserError("was built from older sources", "install gcnmpi again")
 
 _FORMATS = {name: number for number, name in enumerate(FORMATS)}  # enum Format of the sources
@@ -59,20 +60,21 @@ _SMALL_WEIGHTS = 1 << 14  # entries: above, BLAS is as fast on one thread, and s
 
 @dataclass(frozen=True)
 class SparseMatrix:
-    """Compressed sparse rows, and how many columns there are.
+    """Sparse rows, as the compiled products take them.
 
     Attributes
     ----------
-    starts : (rows + 1,) int64
-    indices : (nnz,) int32, or int64 where there are too many columns
-    values : (nnz,) array of the kernel's dtype
-    columns : int
+    compiled : object
+        It holds the arrays.
+    values : (nnz,) array of the kernel's dtype, or None
+        None: those of a row are the number of that row.
+    empty : bool
+        Whether there are no entries.
     """
 
-    starts: np.ndarray
-    indices: np.ndarray
-    values: np.ndarray
-    columns: int
+    compiled: object
+    values: np.ndarray | None
+    empty: bool
 
 
 class NativeKernel(NativeArcs, NativeNorms, DenseArithmetic[SparseMatrix]):
@@ -96,21 +98,28 @@ class NativeKernel(NativeArcs, NativeNorms, DenseArithmetic[SparseMatrix]):
         compiled = _native.Float32 if single else _native.Float64
         self._native = compiled(target or targets()[0], threads)
         self._epilogues = _native.Epilogue32 if single else _native.Epilogue64
+        self._sparse = _native.Sparse32 if single else _native.Sparse64
 
-    def sparse(self, matrix: sp.csr_array) -> SparseMatrix:
-        """With the shortest indices that reach."""
+    def sparse(self, matrix: sp.csr_array | ScaledPattern) -> SparseMatrix:
+        """With the shortest indices that reach; numbers of columns are left to who multiplies."""
+        if isinstance(matrix, ScaledPattern):
+            scale = matrix.left.astype(self.dtype)
+            rows, first, columns = (matrix.begins, matrix.ends), matrix.first, matrix.shape[1]
+            made = self._sparse.of(*rows, matrix.indices, None, None, scale, first, columns)
+            return SparseMatrix(made, None, not matrix.nnz)
         columns = matrix.shape[1]
         if not _is_sound(matrix):
             matrix.check_format()  # which says why
+        starts = np.ascontiguousarray(matrix.indptr, np.int64)
+        values = np.ascontiguousarray(matrix.data, self.dtype)
         short = columns <= np.iinfo(np.int32).max
-        return SparseMatrix(
-            np.ascontiguousarray(matrix.indptr, np.int64),
-            np.ascontiguousarray(matrix.indices, np.int32 if short else np.int64),
-            np.ascontiguousarray(matrix.data, self.dtype),
-            columns,
-        )
+        indices = np.ascontiguousarray(matrix.indices, np.int32 if short else np.int64)
+        either = (indices, None) if short else (None, indices)
+        made = self._sparse.of(starts[:-1], starts[1:], *either, values, None, 0, columns)
+        return SparseMatrix(made, values, not len(indices))
 
     def set_values(self, matrix: SparseMatrix, values: np.ndarray) -> None:
+        assert matrix.values is not None, "a matrix without values"
         np.copyto(matrix.values, values)
 
     def spmm(self, matrix: SparseMatrix, x: Array, out: Array, accumulate: bool = False) -> None:
@@ -121,13 +130,10 @@ class NativeKernel(NativeArcs, NativeNorms, DenseArithmetic[SparseMatrix]):
         epilogue: EpilogueOf[Array] | None,
     ) -> None:  # fmt: skip
         """In one pass over rows of the result."""
-        if accumulate and not len(matrix.indices):  # a halo that is empty
+        if accumulate and matrix.empty:  # of a halo
             self.follow(out, epilogue)
             return
-        self._native.spmm(
-            matrix.starts, matrix.indices, matrix.values, matrix.columns, x, out, accumulate,
-            self._arrays_of(epilogue),
-        )  # fmt: skip
+        self._native.spmm(matrix.compiled, x, out, accumulate, self._arrays_of(epilogue))
 
     def gather(self, matrix: SparseMatrix, x: Array, prefetch: bool) -> float:
         """Read only the rows that matrix · x gathers: the bound of ``gcnmpi bench spmm``.
@@ -137,9 +143,7 @@ class NativeKernel(NativeArcs, NativeNorms, DenseArithmetic[SparseMatrix]):
         float
             The sum of the first number of every cache line of the rows, one row an entry.
         """
-        return self._native.gather(
-            matrix.starts, matrix.indices, matrix.values, matrix.columns, x, prefetch
-        )
+        return self._native.gather(matrix.compiled, x, prefetch)
 
     def gemm(
         self,

@@ -203,6 +203,7 @@ def _compile(
         sparse=matrices,
         orders=tuple(_orders(operators, fixed)),
         stored=stored,
+        residences=target.residences,
     )
 
 

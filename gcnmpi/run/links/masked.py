@@ -29,7 +29,7 @@ class MaskedMatrix:
     def __init__(
         self, runtime: Runtime, laid: Laid, drawer: Drawer, direction: str, config: Config
     ) -> None:
-        plan, matrix = laid.plan, laid.forward
+        plan, matrix = laid.plan, laid.valued
         self._plan, self._drawer, self._config = plan, drawer, config
         self._ids = np.concatenate((plan.own, plan.halo)).astype(np.int64)
         index = index_dtype(max(plan.nown, 1))
@@ -82,12 +82,12 @@ class MaskedMatrix:
 
 def _weights_of(laid: Laid, rows: np.ndarray, normalize: str) -> np.ndarray:
     """The entries of Ã, float64, from those of M."""
-    values, degree = laid.forward.data.astype(np.float64), laid.degree
+    values, degree = laid.valued.data.astype(np.float64), laid.degree
     if normalize == "none":
         return values
     scale = degree[rows] if normalize == "row" else np.sqrt(degree[rows])
     if normalize == "sym":
-        scale = scale * np.sqrt(degree[laid.forward.indices])
+        scale = scale * np.sqrt(degree[laid.valued.indices])
     return values * scale
 
 
@@ -119,7 +119,7 @@ def _of_entries(
     keys = entries[:, 0] * drawer.n + entries[:, 1]
     order = np.argsort(keys)
     keys, numbers = keys[order], numbers[order]
-    wanted = ids[rows] * drawer.n + ids[laid.forward.indices]
+    wanted = ids[rows] * drawer.n + ids[laid.valued.indices]
     first = np.searchsorted(keys, wanted)
     counts = np.searchsorted(keys, wanted, side="right") - first
     learned = np.repeat(np.arange(len(wanted), dtype=index_dtype(max(len(wanted), 1))), counts)

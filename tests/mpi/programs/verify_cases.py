@@ -14,12 +14,12 @@ import numpy as np
 from gcnmpi.core.timing import Traffic
 from gcnmpi.core.volume import Volume
 from gcnmpi.halo.product import HaloProduct
+from gcnmpi.layout import placing
 from gcnmpi.nn import loss, optim
 from gcnmpi.nn.model import Model
 from gcnmpi.options.config import load_config
 from gcnmpi.options.kernel import KERNELS, resolve
 from gcnmpi.proof import verify as proof
-from gcnmpi.schemes import p2p
 from gcnmpi.schemes.row_scheme import RowScheme
 
 WEIGHT = "convs.0.lin.weight"
@@ -94,7 +94,7 @@ def reading_not_counted(comm):
 
 def row_too_many(comm):
     """One rank asks for a row of another that it does not need: harmless, but not minimal."""
-    halo_of = p2p.halo_of
+    halo_of = placing.halo_of
 
     def greedy(own, columns, parts):
         halo = halo_of(own, columns, parts)
@@ -103,7 +103,7 @@ def row_too_many(comm):
             columns = np.append(columns, foreign[:1].astype(columns.dtype))
         return halo_of(own, columns, parts)
 
-    return mock.patch.object(p2p, "halo_of", greedy)
+    return mock.patch.object(placing, "halo_of", greedy)
 
 
 def other_initial_weight(comm):

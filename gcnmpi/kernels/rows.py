@@ -1,0 +1,225 @@
+"""Rows of sparse matrices, made of entries that come in any order: counted, then placed.
+
+Compiled where the extension was built, with NumPy and SciPy elsewhere.
+Local numbers of rows and columns have 32 bits, places of entries 64.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+
+try:
+    import gcnmpi.kernels._native as _compiled
+except ImportError:
+    _compiled = None
+_native: Any = _compiled if hasattr(_compiled, "place_entries") else None  # of older sources
+
+SHORT = np.iinfo(np.int32).max
+PERMUTED_AT_ONCE = 16  # the share of the columns that change places, without compiled code
+STEP = 1 << 20  # numbers that are looked up at once: what takes 8 bytes meanwhile, are few
+
+
+class Places:
+    """Where numbers are in a list of distinct ones, which is in any order.
+
+    >>> Places(np.array([30, 10, 20])).of(np.array([10, 20, 40])).tolist()
+    [1, 2, -1]
+
+    Raises
+    ------
+    ValueError
+        If a number is twice in the list.
+    """
+
+    def __init__(self, numbers: np.ndarray) -> None:
+        self._dtype = np.dtype(np.int32 if numbers.dtype.itemsize <= 4 else np.int64)
+        numbers = np.ascontiguousarray(numbers, self._dtype)
+        self._compiled = None
+        if _native is not None and len(numbers) < SHORT:
+            made = _native.Places32 if self._dtype.itemsize == 4 else _native.Places64
+            self._compiled = made(numbers)
+            return
+        kind = np.int32 if len(numbers) < SHORT else np.int64
+        self._order = np.argsort(numbers, kind="stable").astype(kind)
+        self._sorted = numbers[self._order]
+        if (self._sorted[1:] == self._sorted[:-1]).any():
+            raise ValueError("numbers that are not distinct")
+
+    def of(self, some: np.ndarray) -> np.ndarray:
+        """The places of some numbers, −1 where one is not in the list; int32 where that reaches."""
+        some = np.ascontiguousarray(some, self._dtype)
+        if self._compiled is not None:
+            found = np.empty(len(some), np.int32)
+            self._compiled.of(some, found)
+            return found
+        found = np.empty(len(some), self._order.dtype)
+        for start in range(0, len(some), STEP):
+            piece = some[start : start + STEP]
+            at = np.minimum(np.searchsorted(self._sorted, piece), max(len(self._sorted) - 1, 0))
+            there = self._sorted[at] == piece if len(self._sorted) else np.zeros(len(piece), bool)
+            found[start : start + STEP] = np.where(there, self._order[at] if there.any() else 0, -1)
+        return found
+
+    def all_of(self, some: np.ndarray) -> np.ndarray:
+        """The same where all are in the list; ValueError if one is not."""
+        found = self.of(some)
+        if len(found) and found.min() < 0:
+            raise ValueError("a row that this rank neither owns nor receives")
+        return found
+
+
+def count_entries(rows: np.ndarray, counts: np.ndarray) -> None:
+    """Add how many entries each row has to ``counts``, (rows,) int64; negative ones have no row.
+
+    ``rows``, (m,) int32, are those of the entries.
+    """
+    if _native is not None:
+        _native.count_entries(rows, counts)
+    else:
+        counts += np.bincount(rows[rows >= 0], minlength=len(counts))
+
+
+def place_entries(
+    rows: np.ndarray,
+    columns: np.ndarray,
+    values: np.ndarray | None,
+    next_place: np.ndarray,
+    ends: np.ndarray,
+    out: np.ndarray,
+    out_values: np.ndarray | None,
+) -> None:
+    """Put some entries behind those that their rows already have, in their order.
+
+    Parameters
+    ----------
+    rows, columns : (m,) int32
+    values, out_values : (m,) and (entries,) float64, or None
+    next_place : (rows,) int64
+        Where the next entry of each row goes; it is moved on.
+    ends : (rows,) int64
+        Where the entries of each row end.
+    out : (entries,) int32
+        The columns of all entries.
+
+    Raises
+    ------
+    IndexError
+        If a row is not there, or has more entries than room.
+    """
+    if _native is not None:
+        _native.place_entries(rows, columns, values, next_place, ends, out, out_values)
+        return
+    order = np.argsort(rows, kind="stable")
+    row = rows[order]
+    counts = np.bincount(row, minlength=len(next_place))
+    if (next_place + counts > ends).any():
+        raise IndexError("a row has more entries than were counted")
+    within = np.arange(len(row)) - np.repeat(np.cumsum(counts) - counts, counts)
+    place = next_place[row] + within
+    out[place] = columns[order]
+    if values is not None and out_values is not None:
+        out_values[place] = values[order]
+    next_place += counts
+
+
+def sort_rows(
+    starts: np.ndarray, indices: np.ndarray, values: np.ndarray | None, threads: int
+) -> None:
+    """Put the columns of each row in order, in place, and the values, float64, along."""
+    if _native is not None:
+        _native.sort_rows(starts, indices, values, threads)
+        return
+    data = np.zeros(len(indices), np.int8) if values is None else values
+    width = int(indices.max(initial=-1)) + 1
+    matrix = sp.csr_array((data, indices, starts), shape=(len(starts) - 1, width))
+    matrix.sort_indices()
+    indices[:] = matrix.indices
+    if values is not None:
+        values[:] = matrix.data
+
+
+def transposed(
+    starts: np.ndarray, indices: np.ndarray, columns: int, places: bool = False
+) -> tuple[np.ndarray, np.ndarray, np.ndarray | None, np.ndarray | None]:
+    """The rows of the transpose of a pattern, each in increasing order.
+
+    Returns
+    -------
+    starts : (columns + 1,) int64
+    indices : (entries,) int32
+    origin, back : (entries,) int32, or int64 where there are too many; None unless asked for
+        Where each entry of the transpose is in the pattern, and the inverse.
+    """
+    count = len(indices)
+    kind = np.int32 if count <= SHORT else np.int64
+    if _native is not None:
+        make = _native.transpose if kind is np.int32 else _native.transpose_long
+        out_starts, out = np.empty(columns + 1, np.int64), np.empty(count, np.int32)
+        origin, back = (np.empty(count, kind) if places else None for _ in range(2))
+        make(starts, indices, out_starts, out, origin, back)
+        return out_starts, out, origin, back
+    numbers = np.arange(count, dtype=kind)
+    turned = sp.csr_array((numbers, indices, starts), shape=(len(starts) - 1, columns)).tocsc()
+    found = turned.indptr.astype(np.int64), turned.indices.astype(np.int32)
+    if not places:
+        return *found, None, None
+    back = np.empty(count, kind)
+    back[turned.data] = numbers
+    return *found, turned.data.astype(kind), back
+
+
+def permute_rows(rows: np.ndarray, first: np.ndarray) -> None:
+    """rows = rows[first], in place; ``rows`` are C-contiguous.
+
+    >>> rows = np.array([10, 11, 12, 13])
+    >>> permute_rows(rows, np.array([1, 0, 3, 2]))
+    >>> rows.tolist()
+    [11, 10, 13, 12]
+    """
+    if not rows.size:
+        return
+    if _native is not None:
+        _native.permute_rows(rows.reshape(len(rows), -1).view(np.uint8), first)
+        return
+    columns = rows.reshape(len(rows), -1)
+    step = max(1, columns.shape[1] // PERMUTED_AT_ONCE)
+    for start in range(0, columns.shape[1], step):
+        some = slice(start, start + step)
+        columns[:, some] = columns[first, some]
+
+
+def bandwidth_order(
+    starts: np.ndarray, indices: np.ndarray, count: int, symmetric: bool
+) -> np.ndarray:
+    """Reverse Cuthill–McKee: breadth first along entries, so that rows are near their columns.
+
+    Of the ``count`` rows of a pattern and their columns; those from ``count`` are left out. One
+    that is not symmetric is followed both ways.
+
+    Returns
+    -------
+    (count,) int64
+        Which row comes first, second, …
+    """
+    width = max(count, int(indices.max(initial=-1)) + 1)
+    if _native is not None:
+        out = np.empty(count, np.int64)
+        turned = (None, None) if symmetric else transposed(starts, indices, width)[:2]
+        _native.bandwidth_order(starts, indices, *turned, out)
+        return out
+    # Here, because it takes half a second to import on every rank, and most orders do without.
+    from scipy.sparse.csgraph import reverse_cuthill_mckee
+
+    entries = np.ones(len(indices), bool), indices, starts
+    pattern = sp.csr_array(entries, shape=(count, width))[:, :count]
+    pattern = pattern + pattern.T
+    # SciPy sorts the neighbours of each row by insertion: quadratic in those of a hub, unless they
+    # are in the order of their degrees, which are its numbers of entries, the diagonal twice.
+    degrees = np.diff(pattern.indptr) + (pattern.diagonal() != 0)
+    first = np.argsort(degrees, kind="stable")
+    pattern = pattern[first][:, first]
+    pattern.sort_indices()
+    return first[reverse_cuthill_mckee(sp.csr_matrix(pattern), symmetric_mode=True)]

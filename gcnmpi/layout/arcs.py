@@ -1,0 +1,234 @@
+"""Reading the arcs of a graph folder in parallel: each rank those of its 1/P of the rows."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from gcnmpi.core.resident import forget_pages
+from gcnmpi.layout.loading import ENTRY_ON_ITS_WAY, readers
+from gcnmpi.layout.runtime import Source
+from gcnmpi.mpi.comm import (
+    Comm,
+    agreed,
+    maximum,
+    once_a_node,
+    redistribute,
+    reduce_in_place,
+    slice_of,
+)
+from gcnmpi.options.config import GraphConfig
+from partition.errors import UserError
+from partition.graph import content
+from partition.graph.graph import (
+    added_up,
+    check_arcs,
+    chunks,
+    entry_values,
+    row_sums,
+    with_loops,
+)
+from partition.graph.hashing import MASK64
+from partition.graph.links import left_out
+from partition.graph.store import StoredGraph
+from partition.records import NUMBERS, TEXTS, map_npy
+
+ENTRIES_AT_ONCE = 1 << 22
+SUMMED_AT_ONCE = 1 << 22  # numbers whose pages are kept until they are in a checksum
+
+
+@dataclass(frozen=True)
+class Entries:
+    """Arcs of the graph as entries of Ã or M, in (row, column) order of source.
+
+    Rows and columns are global ids, (m,) integers; weights are float64, or all 1 where None.
+    Numbers, (m,) int64, are those of arcs in the folder, where each entry is one of them.
+    """
+
+    row: np.ndarray
+    column: np.ndarray
+    weight: np.ndarray | None
+    number: np.ndarray | None = None
+
+    def sent(self, comm: Comm, to: np.ndarray, max_bytes: float) -> Entries:
+        """Send each entry to a rank, (m,) integers; the entries that come here."""
+        arrays = [self.row, self.column] + ([] if self.weight is None else [self.weight])
+        (row, column, *weight), _ = redistribute(comm, to, arrays, max_bytes)
+        return Entries(row, column, weight[0] if weight else None)
+
+
+def load_m(comm: Comm, source: Source, options: GraphConfig, max_bytes: float) -> Entries:
+    """The entries of M that come of the arcs that this rank reads: each entry on one rank only.
+
+    For layouts in which a row of M is on several ranks. The degrees of all vertices are held
+    once a node meanwhile.
+    """
+    graph = source.stored.graph
+    entries = own_arcs(comm, source.stored, source.direction)
+    mine = slice_of(graph.n, comm.rank, comm.size)
+    row, column, weight = entries.row, entries.column, entries.weight
+    del entries
+    if options.self_loops:
+        # An arc v→v is read where v is: its rank knows whether it is missing.
+        row, column, weight = with_loops(row, column, weight, range(mine.start, mine.stop))
+    if options.normalize == "none":
+        return Entries(row, column, weight)
+    sums = sums_on_disk(comm, row, weight, graph.n, max_bytes)
+    degree = once_a_node(comm, sums)
+    with agreed(comm):
+        values = entry_values(row, column, weight, degree.array, options.normalize)
+    degree.free()
+    return Entries(row, column, values)
+
+
+def sums_on_disk(
+    comm: Comm, lines: np.ndarray, weight: np.ndarray | None, n: int, max_bytes: float
+) -> np.ndarray:
+    """Sums of entries that are spread over the ranks, by the row or column that each is in.
+
+    Each rank gets them for its contiguous 1/P of all n, float64.
+    """
+    arrays = [lines] if weight is None else [lines, weight]
+    (own, *weights), _ = redistribute(comm, readers(comm, lines, n), arrays, max_bytes)
+    mine = slice_of(n, comm.rank, comm.size)
+    return row_sums(own - mine.start, weights[0] if weights else None, mine.stop - mine.start)
+
+
+def own_arcs(comm: Comm, stored: StoredGraph, direction: str, *, parallel: bool = False) -> Entries:
+    """The arcs of this rank's contiguous 1/P of the rows on disk.
+
+    Parallel ones are added up, but with ``parallel``, which gives them one by one. Arcs that a task
+    on links holds out are left out. A UserError is
+    raised on all ranks if no graph has such arcs, or the manifest is not theirs.
+    """
+    mine = slice_of(stored.graph.n, comm.rank, comm.size)
+    _check_own_arcs(comm, stored)
+    source, target, weight = _read(stored, mine.start, mine.stop)
+    check_content(comm, stored, content.ARC_FILES, _excess(stored, source, target, weight))
+    return _entries(stored, direction, mine.start, source, target, weight, parallel=parallel)
+
+
+def arc_pieces(
+    comm: Comm, stored: StoredGraph, direction: str, max_bytes: float, check: bool
+) -> Iterator[Entries]:
+    """The same a piece at a time, in as many rounds on all ranks.
+
+    ``max_bytes`` bounds what a piece takes until it is sent. With ``check`` the content is looked
+    at, too: when the last piece has been taken.
+    """
+    mine = slice_of(stored.graph.n, comm.rank, comm.size)
+    if check:
+        _check_own_arcs(comm, stored)
+    entries = max(1, min(ENTRIES_AT_ONCE, int(max_bytes // ENTRY_ON_ITS_WAY)))
+    cuts = list(chunks(stored.graph.indptr[mine.start : mine.stop + 1], entries))
+    rounds = int(maximum(comm, len(cuts)))
+    excess, last = 0, (mine.stop - mine.start,) * 2
+    for begin, end in cuts + [last] * (rounds - len(cuts)):
+        source, target, weight = _read(stored, mine.start + begin, mine.start + end)
+        if check:
+            excess += _excess(stored, source, target, weight)
+        yield _entries(stored, direction, mine.start + begin, source, target, weight)
+        for array in (stored.graph.indices, stored.graph.weights):
+            if array is not None:
+                forget_pages(array)
+    if check:
+        check_content(comm, stored, content.ARC_FILES, excess & MASK64)
+
+
+def _check_own_arcs(comm: Comm, stored: StoredGraph) -> None:
+    """A UserError on all ranks if no graph has such arcs as one of them reads."""
+    mine = slice_of(stored.graph.n, comm.rank, comm.size)
+    with agreed(comm):
+        try:
+            check_arcs(stored.graph, mine.start, mine.stop)
+        except UserError as error:
+            raise UserError(f"the graph folder is damaged: {error.message}", error.hint) from None
+
+
+def _read(
+    stored: StoredGraph, first: int, last: int
+) -> tuple[np.ndarray, np.ndarray, np.ndarray | None]:
+    """Sources, targets and weights of the arcs of some rows on disk."""
+    graph = stored.graph
+    indptr = np.asarray(graph.indptr[first : last + 1])
+    some = slice(int(indptr[0]), int(indptr[-1]))
+    target = np.asarray(graph.indices[some])
+    source = np.repeat(np.arange(first, last, dtype=target.dtype), np.diff(indptr))
+    weight = None if graph.weights is None else np.asarray(graph.weights[some], np.float64)
+    return source, target, weight
+
+
+def _excess(
+    stored: StoredGraph, source: np.ndarray, target: np.ndarray, weight: np.ndarray | None
+) -> int:
+    """The share of some arcs in the sum that is 0 where arcs are as symmetric as they should be."""
+    manifest = stored.manifest
+    if not manifest.symmetric_pattern:
+        return 0
+    return content.reverse_excess(source, target, weight if manifest.symmetric_values else None)
+
+
+def _entries(
+    stored: StoredGraph,
+    direction: str,
+    row: int,
+    source: np.ndarray,
+    target: np.ndarray,
+    weight: np.ndarray | None,
+    *,
+    parallel: bool = False,
+) -> Entries:
+    """The entries that these arcs are, of whole rows on disk from the number ``row``."""
+    graph, manifest = stored.graph, stored.manifest
+    first = int(graph.indptr[row])
+    number = np.arange(first, first + len(source)) if parallel else None
+    if stored.pairs is not None:
+        some = slice(first, first + len(source))
+        relation = None if graph.arc_type is None else np.asarray(graph.arc_type[some])
+        facts = graph.n, relation, manifest.schema.reverses
+        stay = ~left_out(stored.pairs, source, target, *facts)
+        source, target = source[stay], target[stay]
+        weight, number = (None if x is None else x[stay] for x in (weight, number))
+    if manifest.parallel and not parallel:
+        source, target, weight = added_up(source, target, weight)
+    of_row, of_column = (target, source) if direction == "in" else (source, target)
+    return Entries(of_row, of_column, weight, number)
+
+
+def check_content(comm: Comm, stored: StoredGraph, names: Collection[str], excess: int = 0) -> None:
+    """Refuse files that do not hold what the manifest says: each rank reads 1/P, one reduction.
+
+    Files are named without ``.npy``; only those are read that the folder has, and has a checksum
+    of. ``excess`` is this rank's share of a sum that is 0 for symmetric arcs.
+    """
+    path, expected = stored.path, stored.manifest.sums
+    with agreed(comm):
+        arrays = {
+            name: map_npy(path / f"{name}.npy", kinds=NUMBERS + TEXTS)
+            for name in sorted(expected)
+            if name in names
+        }
+    totals = [
+        _own_sum(array, slice_of(len(array), comm.rank, comm.size)) for array in arrays.values()
+    ]
+    sums = np.array([*totals, excess], np.uint64)
+    reduce_in_place(comm, sums)
+    with agreed(comm):
+        *totals, excess = sums.tolist()
+        content.check_symmetry(path, excess)
+        found = {
+            name: content.described_sum(array, total)
+            for (name, array), total in zip(arrays.items(), totals, strict=True)
+        }
+        content.check_sums(path, found, expected)
+
+
+def _own_sum(array: np.ndarray, mine: slice) -> int:
+    """The share of some rows in the checksum of a mapped array; their pages are not kept."""
+    step, total = max(1, SUMMED_AT_ONCE * len(array) // max(1, array.size)), 0
+    for start in range(mine.start, mine.stop, step):
+        total += content.part_of_sum(array, start, min(start + step, mine.stop))
+        forget_pages(array)
+    return total & MASK64

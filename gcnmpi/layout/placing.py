@@ -1,0 +1,172 @@
+"""A rank's own rows of Ã, made of the arcs that all ranks read: counted, placed, done.
+
+The arcs pass by twice, a piece at a time, so that beside what remains a rank has no more than the
+buffers of a piece: first each row's entries are counted, and the rows of others that they refer to
+are noted; then each entry goes to its place.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from gcnmpi.kernels.rows import Places, count_entries, place_entries, sort_rows
+from gcnmpi.layout.arcs import Entries, arc_pieces
+from gcnmpi.layout.loading import own_rows
+from gcnmpi.layout.row_order import Block, far_entries
+from gcnmpi.layout.runtime import Source
+from gcnmpi.mpi.comm import Comm
+from partition.errors import UserError
+from partition.graph.graph import AGAIN, distinct
+
+
+@dataclass(frozen=True)
+class Reading:
+    """The arcs that come to the ranks that own their row of M, piece by piece.
+
+    Attributes
+    ----------
+    comm : Comm
+    source : Source
+    parts : (n,) integers
+        The owners of all vertices.
+    max_bytes : float
+        Bound of the buffers of a piece.
+    """
+
+    comm: Comm
+    source: Source
+    parts: np.ndarray
+    max_bytes: float
+
+    def pieces(self, direction: str, check: bool = False) -> Iterator[Entries]:
+        """Entries of own rows; ``check`` that the folder holds what its manifest says."""
+        stored = self.source.stored
+        for piece in arc_pieces(self.comm, stored, direction, self.max_bytes, check):
+            alone = self.comm.size == 1
+            yield piece if alone else piece.sent(self.comm, self.parts[piece.row], self.max_bytes)
+
+
+@dataclass(frozen=True)
+class Survey:
+    """The own rows of Ã before their entries are placed; they are in the order of ids.
+
+    Attributes
+    ----------
+    own : (own,) integers
+        Global ids, increasing.
+    halo : (halo,) integers
+        Rows of others that the entries refer to, in (owner, id) order.
+    lengths : (own,) int64
+        Entries of each row, with the self-loops that it is given.
+    lonely : (own,) bool
+        Which rows are given a self-loop.
+    column_lengths : (own,) int64
+        Entries of own rows in the column of each own vertex.
+    far : bool
+        Whether half of these are far from the diagonal.
+    """
+
+    own: np.ndarray
+    halo: np.ndarray
+    lengths: np.ndarray
+    lonely: np.ndarray
+    column_lengths: np.ndarray
+    far: bool
+
+    def block(self, products: float, symmetric: bool, entries: PlacedRows | None = None) -> Block:
+        """The block of own rows and columns, for an order of rows: see ``layout.row_order``."""
+
+        def pattern() -> tuple[np.ndarray, np.ndarray]:
+            assert entries is not None, "nobody said that entries are needed"
+            return entries.starts, entries.columns
+
+        lengths = self.lengths, self.column_lengths
+        return Block(*lengths, self.far, pattern, products, symmetric)
+
+
+def survey(reading: Reading, self_loops: bool) -> Survey:
+    """Count the entries of own rows, and note the rows of others; the folder is checked."""
+    own = own_rows(reading.parts, reading.comm.rank)
+    places, count = Places(own), len(own)
+    lengths, column_lengths = np.zeros((2, count), np.int64)
+    lonely = np.full(count, self_loops)
+    far = inside = 0
+    found, pending = [own[:0]], 0
+    for piece in reading.pieces(reading.source.direction, check=True):
+        row, column = places.all_of(piece.row), places.of(piece.column)
+        count_entries(row, lengths)
+        count_entries(column, column_lengths)
+        lonely[row[row == column]] = False
+        there = column >= 0
+        outside = piece.column[~there]
+        if len(outside):
+            found.append(distinct(outside))
+            pending += len(found[-1])
+            row, column = row[there], column[there]
+        inside += len(row)
+        far += far_entries(row, column, count)
+        if pending > len(found[0]):  # as often as it doubles
+            found, pending = [distinct(np.concatenate(found))], 0
+    halo = halo_of(own, np.concatenate(found), reading.parts)
+    lengths += lonely
+    column_lengths += lonely
+    return Survey(own, halo, lengths, lonely, column_lengths, 2 * far >= max(inside, 1))
+
+
+def halo_of(own: np.ndarray, columns: np.ndarray, parts: np.ndarray) -> np.ndarray:
+    """The rows of others among ``columns``, each once, in (owner, id) order.
+
+    Columns are those that the rank's own rows of M touch, in any order, repeated or not; ``parts``,
+    (n,) integers, are the owners of all vertices.
+    """
+    halo = np.setdiff1d(distinct(columns), own, assume_unique=True)
+    return halo[np.argsort(parts[halo], kind="stable")]
+
+
+@dataclass(frozen=True)
+class PlacedRows:
+    """Own rows of Ã over local columns, own ones first, then the halo; columns rise in each row.
+
+    ``starts``, (own + 1,) int64; ``columns``, (entries,) int32; ``weights``, (entries,) float64, or
+    None: all are 1.
+    """
+
+    starts: np.ndarray
+    columns: np.ndarray
+    weights: np.ndarray | None
+
+    @property
+    def rows(self) -> np.ndarray:
+        """The row of each entry, (entries,) int32."""
+        return np.repeat(np.arange(len(self.starts) - 1, dtype=np.int32), np.diff(self.starts))
+
+
+def placed(
+    reading: Reading, rows: Survey, first: np.ndarray | None, direction: str, threads: int
+) -> PlacedRows:
+    """Put the entries of own rows to their places; rows are in the order that ``first`` says.
+
+    ``direction`` may be the other one, where each arc has a reverse.
+    """
+    own, lengths, lonely = (
+        a if first is None else a[first] for a in (rows.own, rows.lengths, rows.lonely)
+    )
+    places = Places(np.concatenate((own, rows.halo)))
+    starts = np.append(0, np.cumsum(lengths))
+    weighted = reading.source.stored.manifest.valued
+    columns = np.empty(starts[-1], np.int32)
+    weights = np.empty(starts[-1]) if weighted else None
+    following, ends = starts[:-1].copy(), starts[1:]
+    loops = np.flatnonzero(lonely).astype(np.int32)
+    ones = np.ones(len(loops)) if weighted else None
+    place_entries(loops, loops, ones, following, ends, columns, weights)
+    for piece in reading.pieces(direction):
+        row, column = places.all_of(piece.row), places.all_of(piece.column)
+        place_entries(row, column, piece.weight, following, ends, columns, weights)
+    if not np.array_equal(following, ends):
+        raise UserError("the graph folder changed while it was read", AGAIN)
+    sort_rows(starts, columns, weights, threads)
+    return PlacedRows(starts, columns, weights)
