@@ -135,8 +135,7 @@ class HaloProduct:
         nown = self._plan.nown
         if isinstance(matrix, ScaledPattern):
             turned = matrix.transposed()
-            assert turned.right is not None
-            scale = self._numbers(turned.right)
+            scale = None if turned.right is None else self._numbers(turned.right)
             own, halo = turned.rows(0, nown), turned.rows(nown, turned.shape[0])
             other = None if self._alone else self._kernel.sparse(halo)
             return Operand(self._chunked(own), True, other, self._added, scale)

@@ -28,9 +28,9 @@ class ScaledPattern:
     indices : (entries,) int32
         Columns, of these rows and of others; they count from ``first``.
     shape : (int, int)
-    left : (rows,) float64
+    left : (rows,) float64 or None
     right : (columns,) float64 or None
-        None: all 1.
+        None: all 1, on all ranks.
     first : int
     """
 
@@ -38,7 +38,7 @@ class ScaledPattern:
     ends: np.ndarray
     indices: np.ndarray
     shape: tuple[int, int]
-    left: np.ndarray
+    left: np.ndarray | None
     right: np.ndarray | None
     first: int = 0
 
@@ -48,7 +48,7 @@ class ScaledPattern:
         starts: np.ndarray,
         indices: np.ndarray,
         columns: int,
-        left: np.ndarray,
+        left: np.ndarray | None,
         right: np.ndarray | None,
     ) -> ScaledPattern:
         """That of compressed rows: of row i, the entries starts[i] to starts[i + 1]."""
@@ -74,7 +74,8 @@ class ScaledPattern:
     def rows(self, first: int, last: int) -> ScaledPattern:
         """Some of the rows; entries are shared."""
         some = slice(first, last)
-        begins, ends, left = self.begins[some], self.ends[some], self.left[some]
+        begins, ends = self.begins[some], self.ends[some]
+        left = None if self.left is None else self.left[some]
         shape = len(begins), self.shape[1]
         return replace(self, begins=begins, ends=ends, left=left, shape=shape)
 
@@ -98,22 +99,20 @@ class ScaledPattern:
         """The transpose; entries are its own."""
         rows, columns = self.shape
         starts, indices, _, _ = transposed(self.starts, self.indices, columns)
-        left = np.ones(columns) if self.right is None else self.right
-        return ScaledPattern.of(starts, indices, rows, left, self.left)
+        return ScaledPattern.of(starts, indices, rows, self.right, self.left)
 
 
-def scales(degree: np.ndarray, normalize: str) -> tuple[np.ndarray, np.ndarray]:
+def scales(degree: np.ndarray, normalize: str) -> tuple[np.ndarray | None, np.ndarray | None]:
     """Numbers of rows and columns, whose products are the entries of M where those of Ã are 1.
 
     As :func:`partition.graph.graph.normalised` has them, up to rounding: 1 / √d of both for
     ``"sym"``, 1 / d of the row for ``"row"``; 0 for a degree of 0. Both are (n,) float64, as the
-    row sums of Ã are.
+    row sums of Ã are; None: all 1.
     """
-    ones = np.ones(len(degree))
     if normalize == "none":
-        return ones, ones
+        return None, None
     if normalize == "row":
-        return _inverse(degree), ones
+        return _inverse(degree), None
     of_both = _inverse(np.sqrt(degree))
     return of_both, of_both
 

@@ -93,10 +93,8 @@ class Partitioned:
 
         It is that of rank 0: all decide alike, even on processors that round in other ways.
         """
-        aim = self.wanted.objective
-        largest = norm(self.send) if smooth else float(self.send.max())
-        value = aim.total * np.log1p(self.send.sum()) + aim.max_send * np.log1p(largest)
-        return float(self.level.comm.bcast(float(value)))
+        found = value_of(self.wanted.objective, self.send, smooth)
+        return float(self.level.comm.bcast(found))
 
     @property
     def figures(self) -> str:
@@ -125,7 +123,7 @@ class Partitioned:
         targets, costs = np.empty(len(vertices), np.int32), np.empty(len(vertices), np.int64)
         forced = np.empty(len(vertices), bool)
         loops.propose(
-            vertices, self._keys[vertices], level.vertex_ptr, level.vertex_nets, level.owners,
+            vertices, self._keys[vertices], level.vertex_ptr, level.vertex_nets, level.owned_ptr,
             self._facts, self.parts, level.weights, prices, self.loads, np.int64(self.limit), crowd,
             float(temperature * loops.SCALE * self.wanted.objective.sum()), np.uint64(salt),
             targets, costs, forced,
@@ -215,6 +213,12 @@ class Moves:
 def _logarithm(numbers: np.ndarray, classes: int) -> np.ndarray:
     """Classes 0 … classes − 1 of integers by the bits they take, the last one for all larger."""
     return np.clip(np.frexp(np.maximum(numbers, 0).astype(np.float64))[1], 0, classes - 1)
+
+
+def value_of(objective: Objective, send: np.ndarray, smooth: bool = False) -> float:
+    """The objective of parts that send so many rows each; if smooth, with a norm for the most."""
+    largest = norm(send) if smooth else float(send.max())
+    return float(objective.total * np.log1p(send.sum()) + objective.max_send * np.log1p(largest))
 
 
 def norm(volumes: np.ndarray) -> float:

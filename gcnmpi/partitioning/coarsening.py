@@ -10,19 +10,21 @@ levels.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import functools
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from gcnmpi.mpi.comm import redistribute
 from gcnmpi.partitioning import loops
-from gcnmpi.partitioning.levels import Level, Spread, assembled, ranges
+from gcnmpi.partitioning.levels import Level, Spread, assembled, ranges, total
 from partition.graph.graph import distinct
 from partition.graph.hashing import key, mixed
 from partition.graph.sampling import pointers, segments
 
 ROUNDS, TURNS = 3, 4  # of label propagation, and classes of the vertices in each
 NO_CLUSTER = -1
+SAMPLES = 7  # the key of the hashes that draw nets
 
 
 @dataclass(frozen=True)
@@ -33,16 +35,17 @@ class Coarser:
     up: np.ndarray
 
 
-def coarser(level: Level, parts: np.ndarray, heaviest: int, seed: int) -> Coarser:
+def coarser(level: Level, parts: np.ndarray, heaviest: int, most: int, seed: int) -> Coarser:
     """A level whose vertices are clusters of this one's, each of at most that weight.
 
-    ``parts`` are those of own vertices: the vertices of a cluster are in one part.
+    ``parts`` are those of own vertices: the vertices of a cluster are in one part. It has at most
+    so many pins, about: else a sample of the nets.
     """
     clusters = _Clusters(level, parts, heaviest, key(seed, 2))
     for number in range(ROUNDS):
         clusters.propagate(number)
     clusters.group()
-    return _contracted(level, clusters.labels[: level.vertices.count].copy())
+    return _contracted(level, most, clusters.labels[: level.vertices.count].copy())
 
 
 class _Clusters:
@@ -65,7 +68,6 @@ class _Clusters:
         level.nets.tell(self._home_parts)
         self._weight = np.array(level.weights, np.int64)
         self._refused = np.full(count, NO_CLUSTER, np.int64)
-        self._owned = np.searchsorted(level.owners, np.arange(count + 1))
         pins = np.diff(level.net_ptr)
         ties = np.diff(level.vertex_ptr)
         ties = ties + np.bincount(level.owners, weights=pins, minlength=count).astype(np.int64)
@@ -85,8 +87,8 @@ class _Clusters:
         level = self.level
         wanted, scores = np.empty((2, len(vertices)), np.int64)
         loops.rate(
-            vertices, level.numbers[vertices], level.vertex_ptr, level.vertex_nets, self._owned,
-            level.owners, level.net_ptr, level.pins, level.costs, level.sizes, self.labels,
+            vertices, level.numbers[vertices], level.vertex_ptr, level.vertex_nets, level.owned_ptr,
+            level.net_ptr, level.pins, level.costs, level.sizes, self.labels,
             self._homes, self._parts, self._home_parts, self._refused, np.uint64(salt), wanted,
             scores, self._table,
         )  # fmt: skip
@@ -102,7 +104,11 @@ class _Clusters:
             wanted, scores = self._ratings(vertices, salt)
             some = np.flatnonzero(wanted != self.labels[vertices])
             vertices, wanted, scores = vertices[some], wanted[some], scores[some]
-            joined = self._ask(vertices, wanted, scores, salt)
+            rows = np.stack(
+                [wanted, scores, level.numbers[vertices], level.weights[vertices]], axis=1
+            )
+            admit = functools.partial(self._admitted, salt=salt)
+            joined = level.vertices.answered(wanted, rows, admit)
             self._refused[vertices] = np.where(joined, NO_CLUSTER, wanted)
             vertices, wanted = vertices[joined], wanted[joined]
             self._leave(self.labels[vertices], level.weights[vertices])
@@ -111,19 +117,13 @@ class _Clusters:
             changed[vertices] = True
             self._follow(changed)
 
-    def _ask(
-        self, vertices: np.ndarray, wanted: np.ndarray, scores: np.ndarray, salt: int
-    ) -> np.ndarray:
-        """Whether clusters admit them: the owners of these add up weights until they are full."""
-        level, space = self.level, self.level.vertices
-        to = space.rank_of(wanted)
-        order = np.argsort(to, kind="stable")
-        facts = np.stack(
-            [wanted, scores, level.numbers[vertices], level.weights[vertices]], axis=1
-        )[order]
-        (facts,), counts = redistribute(space.comm, to[order], [facts], space.max_bytes)
-        cluster, score, number, weight = facts.T
-        cluster = cluster - space.first
+    def _admitted(self, rows: np.ndarray, salt: int) -> np.ndarray:
+        """Whether own clusters admit vertices: they do until they are full.
+
+        Rows are the cluster, how much a vertex is tied to it, its number and its weight.
+        """
+        cluster, score, number, weight = rows.T
+        cluster = cluster - self.level.vertices.first
         by = np.lexsort((mixed(number, salt), -score, cluster))
         cluster, weight = cluster[by], weight[by]
         first = np.flatnonzero(np.diff(cluster, prepend=-1))
@@ -133,11 +133,7 @@ class _Clusters:
         np.add.at(self._weight, cluster[enters], weight[enters])
         answer = np.empty(len(by), bool)
         answer[by] = enters
-        back = np.repeat(np.arange(space.comm.size, dtype=np.int32), counts)
-        (answer,), _ = redistribute(space.comm, back, [answer], space.max_bytes)
-        joined = np.empty(len(vertices), bool)
-        joined[order] = answer
-        return joined
+        return answer
 
     def _leave(self, clusters: np.ndarray, weights: np.ndarray) -> None:
         space = self.level.vertices
@@ -161,40 +157,34 @@ class _Clusters:
         lonely = scores == 0
         wanted[lonely] = level.numbers[alone][lonely] // block * block
         kind = 2 * self._parts[alone].astype(np.int64) + lonely
-        to = space.rank_of(wanted)
-        order = np.argsort(to, kind="stable")
-        facts = np.stack([wanted, kind, level.numbers[alone], level.weights[alone]], axis=1)[order]
-        (facts,), counts = redistribute(space.comm, to[order], [facts], space.max_bytes)
-        by = np.lexsort((facts[:, 2], facts[:, 1], facts[:, 0]))
-        leader = np.empty(len(by), np.int64)
-        leader[by] = _chunks_of_weight(facts[by], self.heaviest)
-        back = np.repeat(np.arange(space.comm.size, dtype=np.int32), counts)
-        (leader,), _ = redistribute(space.comm, back, [leader], space.max_bytes)
-        self.labels[alone[order]] = leader
+        rows = np.stack([wanted, kind, level.numbers[alone], level.weights[alone]], axis=1)
+        lead = functools.partial(_leaders, heaviest=self.heaviest)
+        self.labels[alone] = space.answered(wanted, rows, lead)
         changed = np.zeros(space.count, bool)
         changed[alone] = True
         self._follow(changed)
 
 
-def _chunks_of_weight(facts: np.ndarray, heaviest: int) -> np.ndarray:
-    """The first vertex of the chunk that each is in: rows of one (cluster, kind) follow each other.
+def _leaders(rows: np.ndarray, heaviest: int) -> np.ndarray:
+    """The vertices that are to lead others which are tied to the same cluster, and of one kind.
 
-    Chunks weigh at most so much: half of it, if weights are cut at multiples of the half.
+    Rows are the cluster, the kind, the vertex and its weight. Groups are cut where their weights
+    add up to multiples of half of the heaviest.
     """
-    cluster, kind, number, weight = facts.T
-    if not len(facts):
-        return number
+    if not len(rows):
+        return rows[:, 2]
+    by = np.lexsort((rows[:, 2], rows[:, 1], rows[:, 0]))
+    cluster, kind, number, weight = rows[by].T
     new = np.append(True, (np.diff(cluster) != 0) | (np.diff(kind) != 0))
-    first = np.flatnonzero(new)
     entered = np.cumsum(weight) - weight
-    entered -= np.repeat(entered[first], np.diff(np.append(first, len(facts))))
-    slot = entered // max(1, heaviest // 2)
-    new |= np.append(True, np.diff(slot) != 0)
-    first = np.flatnonzero(new)
-    return np.repeat(number[first], np.diff(np.append(first, len(facts))))
+    entered -= np.repeat(entered[new], np.diff(np.append(np.flatnonzero(new), len(by))))
+    new |= np.append(True, np.diff(entered // max(1, heaviest // 2)) != 0)
+    leader = np.empty(len(by), np.int64)
+    leader[by] = np.repeat(number[new], np.diff(np.append(np.flatnonzero(new), len(by))))
+    return leader
 
 
-def _contracted(level: Level, labels: np.ndarray) -> Coarser:
+def _contracted(level: Level, most: int, labels: np.ndarray) -> Coarser:
     """The hypergraph of the clusters: nets of one pin vanish, equal nets of one owner merge.
 
     Nets are taken for equal by a digest of 64 bits, their size and their owner.
@@ -208,7 +198,9 @@ def _contracted(level: Level, labels: np.ndarray) -> Coarser:
     pins, digests = np.empty(len(level.pins), np.int64), np.empty(level.nets.count, np.uint64)
     end = loops.squeeze(level.net_ptr, level.pins, up, net_ptr, pins, digests)
     some = _Nets(net_ptr, pins[:end], up[level.owners], digests, level.costs[: level.nets.count])
-    some = some.sent(space, bounds).merged()
+    (pins_there,) = total(comm, int(some.sizes[some.sizes > 1].sum()))
+    every = max(1, -(-pins_there // most))
+    some = some.drawn(every, key(SAMPLES)).sent(space, bounds).merged()
     first, count = int(bounds[comm.rank]), int(bounds[comm.rank + 1] - bounds[comm.rank])
     to = (np.searchsorted(bounds, numbers, side="right") - 1).astype(np.int32)
     (number, weight), _ = redistribute(comm, to, [numbers, level.weights], space.max_bytes)
@@ -218,7 +210,7 @@ def _contracted(level: Level, labels: np.ndarray) -> Coarser:
     made = assembled(
         comm, bounds, some.net_ptr, some.pins, owners, some.costs, weights, space.max_bytes
     )
-    return Coarser(made, numbers)
+    return Coarser(replace(made, sampled=level.sampled or every > 1), numbers)
 
 
 @dataclass(frozen=True)
@@ -231,9 +223,30 @@ class _Nets:
     digests: np.ndarray
     costs: np.ndarray
 
+    @property
+    def sizes(self) -> np.ndarray:
+        """How many pins each has."""
+        return np.diff(self.net_ptr)
+
+    def drawn(self, every: int, seed: int) -> _Nets:
+        """One of so many nets, which costs as much as these, drawn by hashes of owners and pins.
+
+        So the rows that a partition sends are estimated without bias.
+        """
+        if every == 1:
+            return self
+        hashes = mixed(self.digests + self.owners.astype(np.uint64), seed)
+        return self.some(np.flatnonzero(hashes % np.uint64(every) == 0), every)
+
+    def some(self, chosen: np.ndarray, every: int = 1) -> _Nets:
+        """The nets of some numbers, with so many times their costs."""
+        place, counts = segments(self.net_ptr, chosen)
+        facts = (each[chosen] for each in (self.owners, self.digests, every * self.costs))
+        return _Nets(pointers(counts), self.pins[place], *facts)
+
     def merged(self) -> _Nets:
         """Without nets of one pin, and equal ones once, with the sum of their costs; in order."""
-        sizes = np.diff(self.net_ptr)
+        sizes = self.sizes
         kept = np.flatnonzero(sizes > 1)
         order = kept[np.lexsort((self.digests[kept], self.owners[kept]))]
         new = np.zeros(len(order), bool)
@@ -242,16 +255,13 @@ class _Nets:
         new[:1] = True
         chosen, costs = order[new], np.zeros(np.count_nonzero(new), np.int64)
         np.add.at(costs, np.cumsum(new) - 1, self.costs[order])
-        place, counts = segments(self.net_ptr, chosen)
-        return _Nets(
-            pointers(counts), self.pins[place], self.owners[chosen], self.digests[chosen], costs
-        )
+        return replace(self.some(chosen), costs=costs)
 
     def sent(self, space: Spread, bounds: np.ndarray) -> _Nets:
         """The nets that come to this rank: it has the vertices of a range, by their new numbers."""
         some = self.merged()
         to = (np.searchsorted(bounds, some.owners, side="right") - 1).astype(np.int32)
-        sizes = np.diff(some.net_ptr)
+        sizes = some.sizes
         (pins,), _ = redistribute(space.comm, np.repeat(to, sizes), [some.pins], space.max_bytes)
         facts = [sizes, some.owners, some.digests, some.costs]
         (sizes, *facts), _ = redistribute(space.comm, to, facts, space.max_bytes)

@@ -9,7 +9,7 @@ the parts are the same, since nothing depends on who owns a vertex.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -25,7 +25,13 @@ COARSEST = 60  # vertices per part
 SHRINK = 0.9  # coarsening ends when it shrinks less
 SLACK = 0.2  # mean clusters by which a part may be too heavy while clusters move
 CYCLES = 2
-SWEEPS, FEWEST, WORK = 20, 6, 300_000_000  # on a level: most and fewest, and pins that are visited
+MOST = 1 << 23  # pins of coarser levels: of more, a sample
+ENOUGH = 48  # pins of a sample for each vertex, if it is to say what moves gain
+SWEEPS, FEWEST, WORK = (
+    20,
+    6,
+    1_200_000_000,
+)  # on a level: most and fewest, and pins that are visited
 
 
 @dataclass(frozen=True)
@@ -99,7 +105,7 @@ class _Cycle:
     def _coarser(self, level: Level, own: np.ndarray | None, depth: int) -> Coarser | None:
         """The next level, if it is coarser by more than a little."""
         parts = np.zeros(level.vertices.count, np.int32) if own is None else own
-        made = coarser(level, parts, self._grain, key(self.wanted.seed, self.number, depth))
+        made = coarser(level, parts, self._grain, MOST, key(self.wanted.seed, self.number, depth))
         found = made.level
         if found.vertices.total > SHRINK * level.vertices.total:
             return None
@@ -109,6 +115,8 @@ class _Cycle:
         return made
 
     def _annealed(self, level: Level, parts: np.ndarray, depth: int) -> np.ndarray:
+        if level.sampled and level.pin_count < ENOUGH * level.vertices.total:
+            return parts
         mean = self.wanted.limit * self.wanted.k / max(1, level.vertices.total)
         slack = min(self._grain, int(SLACK * mean)) if depth else 0
         seed = key(self.wanted.seed, self.number, depth, 1)
@@ -159,4 +167,5 @@ def _on_root(level: Level, alone: Comm) -> Level | None:
         return None
     bounds = np.array([0, level.vertices.total])
     ptr, max_bytes = pointers(sizes), level.vertices.max_bytes
-    return assembled(alone, bounds, ptr, pins, owners.astype(np.int32), costs, weights, max_bytes)
+    made = assembled(alone, bounds, ptr, pins, owners.astype(np.int32), costs, weights, max_bytes)
+    return replace(made, sampled=level.sampled)

@@ -7,10 +7,13 @@ own ones first, then *ghosts*, those of others, by number. Nothing is of the siz
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
+from gcnmpi.core.resident import forget_pages
 from gcnmpi.mpi.comm import Comm, agreed, redistribute, reduce_in_place
 from gcnmpi.partitioning import loops
 from partition.errors import UserError
@@ -99,12 +102,23 @@ class Spread:
 
     def asked(self, numbers: np.ndarray, own: np.ndarray) -> np.ndarray:
         """The rows of own arrays, (count, …), at some numbers: each rank asks their owners."""
+        return self.answered(numbers, numbers, lambda wanted: own[wanted - self.first])
+
+    def answered(
+        self,
+        numbers: np.ndarray,
+        rows: np.ndarray,
+        answer: Callable[[np.ndarray], np.ndarray],
+    ) -> np.ndarray:
+        """The answers to some rows: each goes to the rank of its number, which answers all it gets.
+
+        Answers are in the order of the rows.
+        """
         to = self.rank_of(numbers)
         order = np.argsort(to, kind="stable")
-        (wanted,), counts = redistribute(self.comm, to[order], [numbers[order]], self.max_bytes)
+        (arrived,), counts = redistribute(self.comm, to[order], [rows[order]], self.max_bytes)
         back = np.repeat(np.arange(self.comm.size, dtype=np.int32), counts)
-        answers = own[wanted - self.first]
-        (answers,), _ = redistribute(self.comm, back, [answers], self.max_bytes)
+        (answers,), _ = redistribute(self.comm, back, [answer(arrived)], self.max_bytes)
         found = np.empty_like(answers)
         found[order] = answers
         return found
@@ -137,6 +151,8 @@ class Level:
     weights : (own vertices,) int64
     pin_count : int
         Pins of all nets of all ranks.
+    sampled : bool
+        Whether nets stand for others, too, that were left out.
     """
 
     vertices: Spread
@@ -150,6 +166,12 @@ class Level:
     sizes: np.ndarray
     weights: np.ndarray
     pin_count: int
+    sampled: bool = False
+
+    @cached_property
+    def owned_ptr(self) -> np.ndarray:
+        """Where the nets that each own vertex owns begin, and end: (own vertices + 1,) int64."""
+        return np.searchsorted(self.owners, np.arange(self.vertices.count + 1))
 
     @property
     def comm(self) -> Comm:
@@ -261,6 +283,7 @@ def finest(comm: Comm, stored: StoredGraph, direction: str, max_bytes: float) ->
             raise UserError(f"the graph folder is damaged: {error.message}", error.hint) from None
         indptr = np.array(graph.indptr[first : last + 1], np.int64)
         indices = np.array(graph.indices[indptr[0] : indptr[-1]])
+        forget_pages(graph.indices)
     indptr -= indptr[0]
     if direction == "out" and not stored.manifest.symmetric_pattern:
         number = np.arange(first, last, dtype=indices.dtype)

@@ -49,7 +49,14 @@ def look(net_ptr, pins, owners, costs, parts, facts, changed, send):
     row = np.zeros(facts.shape[1], np.uint64)
     for net in range(len(owners)):
         row[:] = ZERO
-        for i in range(net_ptr[net], net_ptr[net + 1]):
+        seen, again = ZERO, ZERO
+        if words == 1:  # in registers
+            for i in range(net_ptr[net], net_ptr[net + 1]):
+                bit = ONE << np.uint64(parts[pins[i]])
+                again |= seen & bit
+                seen |= bit
+            row[1], row[2] = seen, seen & ~again
+        for i in range(net_ptr[net], net_ptr[net + 1] if words > 1 else 0):
             p = np.int64(parts[pins[i]])
             bit = ONE << np.uint64(p & 63)
             word = 1 + (p >> 6)
@@ -71,8 +78,15 @@ def look(net_ptr, pins, owners, costs, parts, facts, changed, send):
 
 
 @compiled
+def spread(out, first, last, x, value):
+    """Add a value where the bits of a word are set."""
+    for p in range(last - first):
+        out[first + p] += value & -np.int64((x >> np.uint64(p)) & ONE)
+
+
+@compiled
 def propose(
-    vertices, keys, vertex_ptr, vertex_nets, owners, facts, parts, weights,
+    vertices, keys, vertex_ptr, vertex_nets, owned_ptr, facts, parts, weights,
     prices, loads, limit, crowd, temperature, salt, targets, costs, forced,
 ):  # fmt: skip
     """The best move of each of some vertices: its target, or STAY, and what it would cost.
@@ -95,6 +109,8 @@ def propose(
             for w in range(words):
                 if facts[net, 1 + w] != ((ONE << ab) if 1 + w == aw else ZERO):
                     inside = False
+            if not inside:
+                break
         over = loads[a] - limit
         if inside and over <= 0:
             continue
@@ -105,14 +121,13 @@ def propose(
             head = facts[net, 0]
             cost = np.int64(head >> np.uint64(32))
             single = np.int64((facts[net, words + aw] >> ab) & ONE)
-            if net < len(owners) and owners[net] == v:
+            if owned_ptr[v] <= net < owned_ptr[v + 1]:
                 touched = np.int64(0)
                 for w in range(words):
                     x = facts[net, 1 + w]
                     touched += bits(x)
                     if x != ZERO:
-                        for p in range(64 * w, min(64 * w + 64, k)):
-                            own_near[p] += cost * np.int64((x >> np.uint64(p & 63)) & ONE)
+                        spread(own_near, 64 * w, min(64 * w + 64, k), x, cost)
                 own += cost
                 own_alone += cost * single
                 sent += cost * (touched - 1)
@@ -121,8 +136,7 @@ def propose(
                 for w in range(words):
                     x = facts[net, 1 + w]
                     if x != ZERO:
-                        for p in range(64 * w, min(64 * w + 64, k)):
-                            near[p] += worth * np.int64((x >> np.uint64(p & 63)) & ONE)
+                        spread(near, 64 * w, min(64 * w + 64, k), x, worth)
                 base += worth
                 alone += worth * single
         weight = weights[v]
@@ -151,7 +165,7 @@ def propose(
 
 @compiled
 def rate(
-    vertices, keys, vertex_ptr, vertex_nets, owned_ptr, owners, net_ptr, pins, costs, sizes,
+    vertices, keys, vertex_ptr, vertex_nets, owned_ptr, net_ptr, pins, costs, sizes,
     labels, homes, parts, home_parts, refused, salt, wanted, scores, table,
 ):  # fmt: skip
     """The cluster that its nets tie each of some vertices to most: ``wanted``, and how much.
@@ -168,7 +182,7 @@ def rate(
         n = 0
         for e in range(vertex_ptr[v], vertex_ptr[v + 1]):
             net = vertex_nets[e]
-            if sizes[net] < 2 or (net < len(owners) and owners[net] == v):
+            if sizes[net] < 2 or owned_ptr[v] <= net < owned_ptr[v + 1]:
                 continue
             if home_parts[net] != parts[v]:
                 continue

@@ -6,17 +6,23 @@ import numpy as np
 import scipy.sparse as sp
 
 from gcnmpi.mpi.comm import from_root
-from gcnmpi.partitioning.annealing import Wanted
+from gcnmpi.partitioning.annealing import Wanted, value_of
 from gcnmpi.partitioning.levels import Level, on_root
 from partition.backends import TOOLS
 from partition.backends.process import run_apart
+from partition.errors import UserError
 from partition.graph.hashing import key, mixed
 from partition.graph.sampling import pointers
+from partition.models import Description
 from partition.models.graph import GraphModel
 from partition.models.hypergraph import HypergraphModel
 from partition.pipeline.solving import checked
+from partition.registry import Settings
 
-TOOL, PASSES = "metis", 10
+METIS, KAHYPAR = "metis", "mtkahypar"
+OF_METIS: Settings = {"objective": "cut", "passes": 10}
+OF_KAHYPAR: Settings = {"preset": "fast", "threads": 0, "max_net": 0}
+SEEDS = 3  # of METIS
 
 
 def gathered(level: Level, most: int, seed: int) -> HypergraphModel | None:
@@ -57,17 +63,45 @@ def star_graph(model: HypergraphModel) -> GraphModel:
 
 
 def first_parts(level: Level, wanted: Wanted, most: int) -> np.ndarray:
-    """Parts of the own vertices, (own vertices,) int32: METIS makes them on rank 0."""
+    """Parts of the own vertices, (own vertices,) int32: the best of several that rank 0 makes."""
     model = gathered(level, most, wanted.seed)
 
     def solve() -> np.ndarray:
         assert model is not None
-        parts = run_apart(
-            TOOLS.entries[TOOL], star_graph(model), wanted.k, imbalance=wanted.imbalance,
-            seed=wanted.seed, objective="cut", passes=PASSES,
-        )  # fmt: skip
-        return checked(TOOL, parts, wanted.k, model.weights)
+        found = candidates(model, wanted)
+        return min(found, key=lambda parts: _value(model, parts, wanted))
 
     parts = from_root(level.comm, solve)
     first = level.vertices.first
     return parts[first : first + level.vertices.count]
+
+
+def candidates(model: HypergraphModel, wanted: Wanted) -> list[np.ndarray]:
+    """Partitions of a hypergraph by METIS, with several seeds, and by Mt-KaHyPar if that can."""
+    k, seed = wanted.k, wanted.seed
+    graph = star_graph(model)
+    tasks: list[tuple[str, Description, int, Settings]]
+    tasks = [(METIS, graph, seed + i, OF_METIS) for i in range(SEEDS)]
+    tasks += [(KAHYPAR, model, seed, OF_KAHYPAR)]
+    found, failed = [], []
+    for tool, description, each, options in tasks:
+        arguments: Settings = {"imbalance": wanted.imbalance, "seed": each, **options}
+        try:
+            parts = run_apart(TOOLS.entries[tool], description, k, timeout=None, **arguments)
+            found.append(checked(tool, parts, k, model.weights))
+        except UserError as error:  # numbers of more than 32 bits, or most parts are empty
+            failed.append(error)
+    if not found:
+        raise failed[0]
+    return found
+
+
+def _value(model: HypergraphModel, parts: np.ndarray, wanted: Wanted) -> float:
+    """The objective of a partition."""
+    k, sizes = wanted.k, np.diff(model.indptr)
+    touched = np.unique(np.repeat(np.arange(model.nets) * k, sizes) + parts[model.pins]) // k
+    others = np.bincount(touched, minlength=model.nets) - 1
+    assert model.owners is not None
+    send = np.zeros(k, np.int64)
+    np.add.at(send, parts[model.owners], model.net_costs() * others)
+    return value_of(wanted.objective, send)

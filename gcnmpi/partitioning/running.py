@@ -12,6 +12,7 @@ from importlib.metadata import version
 
 import numpy as np
 
+from gcnmpi.core.resident import peak_bytes
 from gcnmpi.layout.arcs import check_content
 from gcnmpi.mpi.comm import MAX, Comm, agreed, check_same, from_root, maximum, reduce_in_place
 from gcnmpi.partitioning.annealing import Wanted
@@ -44,6 +45,7 @@ class Made:
     """A partition as it was stored, without its parts, and what the user should know of it."""
 
     partition: Partition
+    memory: int  # the most bytes that a rank has had
     warnings: tuple[str, ...]
 
 
@@ -119,6 +121,7 @@ def make_partition(
         own = partitioned(level, wanted, effort, tell)
     seconds = maximum(comm, time.perf_counter() - began)
     found = figures_of(level, stored, recipe.direction, own, k, tell)
+    memory = int(maximum(comm, peak_bytes()))
 
     def store() -> Made:
         assert found is not None
@@ -141,7 +144,7 @@ def make_partition(
         metrics = figures.metrics[recipe.direction]
         fault = imbalance_fault(metrics, recipe.balance, recipe.imbalance, heaviest, weight)
         stored_as = write_partition(path, partition, overwrite=overwrite)
-        return Made(replace(stored_as, parts=parts[:0]), () if fault is None else (fault,))
+        return Made(replace(stored_as, parts=parts[:0]), memory, () if fault is None else (fault,))
 
     return from_root(comm, store)
 

@@ -144,7 +144,7 @@ def print_partitioned(done: Made, as_json: bool) -> None:
         }
         for exchange, found in metrics.items():
             facts[exchange] = {way: each.summary() for way, each in found.items()}
-        print(json.dumps(facts | {"warnings": done.warnings}))
+        print(json.dumps(facts | {"memory": done.memory, "warnings": done.warnings}))
         return
     for exchange, found in metrics.items():
         each = found[partition.direction]
@@ -153,6 +153,7 @@ def print_partitioned(done: Made, as_json: bool) -> None:
             f"{begin}volume {each.volume:,} rows, max send {max(each.send_rows):,}, imbalance "
             f"{each.imbalance:.4f}" + f", {partition.seconds:.1f} s" * (exchange == "rows")
         )
+    print(f"  memory: at most {done.memory / 1e9:.2f} GB a rank")
     print_warnings(done.warnings)
 
 

@@ -315,8 +315,9 @@ def _valued(
     return sp.csr_array((values, column, starts), shape=shape)
 
 
-def _scaled(entries: PlacedRows, plan: Plan, left: np.ndarray, right: np.ndarray) -> ScaledPattern:
+def _scaled(
+    entries: PlacedRows, plan: Plan, left: np.ndarray | None, right: np.ndarray | None
+) -> ScaledPattern:
     """The same of an unweighted graph; the numbers are those of all local vertices."""
-    columns, ones = plan.nown + plan.nhalo, bool((right == 1).all())
-    of_columns = None if ones else right
-    return ScaledPattern.of(entries.starts, entries.columns, columns, left[: plan.nown], of_columns)
+    columns, of_rows = plan.nown + plan.nhalo, None if left is None else left[: plan.nown]
+    return ScaledPattern.of(entries.starts, entries.columns, columns, of_rows, right)

@@ -14,7 +14,17 @@ from partition.models.graph import GraphModel
 from partition.registry import Settings
 from partition.resident import let_go
 
-PRESETS = ("default", "eco", "strong", "fast", "terapart", "largek")
+PRESETS = (
+    "default",
+    "eco",
+    "strong",
+    "fast",
+    "terapart",
+    "terapart-eco",
+    "largek",
+    "largek-eco",
+    "largek-strong",
+)
 AUTOMATIC = "auto"
 # The first word of a ParHIP file: no weights of edges, weights of vertices, and 64 bits everywhere,
 # or numbers of vertices in 32.
@@ -33,7 +43,7 @@ def partition(
         _write(Path(file.name), model)
         let_go(model.indices)
         graph = kaminpar.load_graph(
-            file.name, kaminpar.GraphFileFormat.PARHIP, compress=preset == "terapart"
+            file.name, kaminpar.GraphFileFormat.PARHIP, compress=preset.startswith("terapart")
         )
     solver = kaminpar.KaMinPar(threads, kaminpar.context_by_name(preset))
     return np.array(solver.compute_partition(graph, k, eps=imbalance), dtype=np.int32)

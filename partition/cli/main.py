@@ -27,6 +27,7 @@ from partition.reporting.describe import (
     describe_partition,
     describe_samples,
 )
+from partition.reporting.plots import plot_choices
 from partition.reporting.schema import describe_schema, draw_schema
 from partition.signals import end_in_order
 
@@ -80,7 +81,8 @@ def cli() -> None:
 @click.argument("name", required=False)
 @common.option(
     "--plot",
-    "Draw vertex types and relations of a heterogeneous graph into FILE: .png, .pdf or .svg.",
+    "Draw vertex types and relations of a heterogeneous graph, or what --model auto tried for the "
+    "partition NAME, into FILE: .png, .pdf or .svg.",
     metavar="FILE",
     type=common.FILE,
 )
@@ -110,7 +112,7 @@ def info(graph: Path, name: str | None, plot: Path | None, as_json: bool) -> Non
             as_json,
             lambda: tables.show_graph(stored, spread, partitions, sets, schema, samples),
         )
-    elif plot is not None:
+    elif plot is not None and _kind_of(graph, name) != "partition":
         raise UserError("--plot draws types and relations of a graph: leave NAME out")
     elif _kind_of(graph, name) == "samples":
         one = describe_samples(read_samples(graph, name))
@@ -120,6 +122,8 @@ def info(graph: Path, name: str | None, plot: Path | None, as_json: bool) -> Non
         common.emit(described, as_json, lambda: named.show_pairs(described))
     else:
         found = [store.read_partition(graph, each) for each in members(graph, name)]
+        if plot is not None:
+            plot_choices(found, plot)
         common.emit_each(found, as_json, tables.show_partition)
 
 

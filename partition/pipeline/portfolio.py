@@ -24,25 +24,31 @@ from partition.graph.pairs import pair_names
 from partition.graph.store import Partition
 from partition.pipeline import estimates
 from partition.pipeline.adding import new_partition, step, tool_version, warn_of_imbalance
+from partition.pipeline.balance import DEFAULT as DEFAULT_BALANCE
 from partition.pipeline.balance import constraint_weights
-from partition.pipeline.estimates import CANDIDATES, Candidate, Network, affordable
+from partition.pipeline.estimates import CANDIDATES, Candidate, Cost, Facts, Network
 from partition.pipeline.measuring import figures_of, measuring_share
 from partition.pipeline.recipe import Recipe, recipe_of
-from partition.pipeline.solving import make_parts, mapped, refined
+from partition.pipeline.solving import choose_tool, make_parts, mapped, refined
 from partition.refinement.objective import Objective
 from partition.signals import at_once
 
 TIME_LIMIT = 120.0
 AIMS = (AUTO, *EXCHANGES)  # the exchanges that partitions may be for; auto: both
-MARGIN = 0.9  # of the time limit is planned with
+MARGIN = 0.85  # of the time is planned with
 GAINS = 0.95  # of the rows of the first candidate: mixed, it takes less, or no tool tries to
 # Seconds of an exchange: where rows travel for less, mixed ones would gain nothing that is noticed.
 SHORT = 5e-6
-TOOLS_SHARE = 0.3  # of that; the rest is for refinement
-TOOLS_END = 0.5  # of the time limit, after which no tool but the first one runs
+TOOLS_END = 0.6  # of the time limit, after which no tool but the first one runs
+# A refinement of this effort shows what can be made of a start; less is not worth it,
+QUICK = {"rows": 0.2, "mixed": 0.1}
+LEAST = 0.15  # of it where time is short,
+COMPARED = 0.5  # and so much of the time of an exchange goes into comparing its best starts,
+WIDTH = 3  # so many of them at most, before the best is refined further
+STALLED = 0.002  # of the objective: if a refinement gains less, another one would too
+ROUNDS = 3  # of refinement of one start, at most
 MEANINGLESS = 0.02  # effort that is not spent on a slow machine either
-LEAST_EFFORT = 0.1  # of a refinement; less is not worth it
-ROUNDS = 3  # of refinement, of the best candidate, where there is time
+UNEVEN = 1e-3  # by which parts may be heavier than what was asked for
 AS_FAST = 1.05  # times the shortest predicted exchange: predictions are no better than that
 SLOW = 2.0  # times the estimates: another machine, not another graph
 
@@ -129,7 +135,7 @@ def add_best(
         run = _Run(
             graph, k, time.perf_counter(), limit,
             deadline.part(1 - measuring_share(stored.manifest, limit)), objective, network,
-            tuple(names), report, recipe,
+            tuple(names), report, recipe, not stored.manifest.symmetric_pattern,
         )  # fmt: skip
         trials = run.all()
         if not any(trial.figures for trial in trials):
@@ -140,10 +146,10 @@ def add_best(
             assert best.parts is not None
             parts = mapped(graph, best.parts, k, recipe)
             candidate = best.candidate
-            tool = MODELS[candidate.model].tools[0]
-            refine = asdict(run.aim(candidate)) | {"effort": best.effort} if best.effort else None
+            tool = candidate.tool or MODELS[candidate.model].tools[0]
+            refine = asdict(run.aimed(best.aim)) | {"effort": best.effort} if best.effort else None
             record = {
-                "candidate": candidate.name,
+                "candidate": best.name,
                 **all_options(graph, candidate.model, tool, TOOLS.get(tool), candidate.options),
                 "refine": refine,
                 "network": asdict(network),
@@ -166,7 +172,7 @@ def add_best(
                 history=[
                     trial.told(aim, trial is best)
                     for trial in trials
-                    if run.competes(trial, aim) or not trial.figures
+                    if not trial.figures or aim in ("mixed", trial.aim)
                 ],
                 seconds=time.perf_counter() - run.begun,
                 deterministic=all(t.deterministic for t in trials) and not deadline.decided,
@@ -179,36 +185,42 @@ def add_best(
         return made
 
 
-@dataclass
+@dataclass(eq=False)
 class _Trial:
     """A candidate's result: ``figures`` has, by exchange, the metrics and predicted seconds."""
 
     candidate: Candidate
+    name: str
+    aim: str  # the exchange that it is refined for
     note: str = ""
     seconds: float = 0.0
     figures: dict[str, tuple[Metrics, float]] = field(default_factory=dict)
     parts: np.ndarray | None = None
     error: UserError | None = None
-    effort: float = 0.0  # of its refinement
+    effort: float = 0.0  # of its refinements, and how many there were
+    rounds: int = 0
     deterministic: bool = True
 
     def told(self, aim: str, chosen: bool) -> dict[str, object]:
         """Its row in the history of a partition for that exchange."""
-        facts: dict[str, object] = {"step": self.candidate.name, "seconds": self.seconds}
+        facts: dict[str, object] = {"step": self.name, "seconds": self.seconds}
         if aim in self.figures:
             metrics, predicted = self.figures[aim]
-            facts |= step(self.candidate.name, self.seconds, metrics) | {"predicted": predicted}
-        return facts | {"chosen": chosen, "note": self.note}
+            facts |= step(self.name, self.seconds, metrics) | {"predicted": predicted}
+        return facts | {"effort": self.effort, "chosen": chosen, "note": self.note}
 
-    def promise(self, aim: str) -> float:
-        """The order of refinement, which evens out what parts send: so the volume counts too."""
-        metrics, _ = self.figures[aim]
-        return metrics.volume * max(metrics.send_rows)
+    def worth(self) -> float:
+        """Its predicted seconds times its volume, for its own exchange: less is better."""
+        metrics, predicted = self.figures[self.aim]
+        return predicted * metrics.volume
 
 
 @dataclass
 class _Run:
-    """One search: every candidate that fits is made, then the most promising are refined."""
+    """One search: candidates that fit are made, the best refined a little, the best of them more.
+
+    Estimates and results decide on all of it, not the clock.
+    """
 
     graph: Graph
     k: int
@@ -220,109 +232,145 @@ class _Run:
     aims: tuple[str, ...]  # the exchanges that a partition is wanted for
     report: Callable[[str], None]
     recipe: Recipe
+    directed: bool
 
     def all(self) -> list[_Trial]:
-        """The candidates in order."""
-        pins, k = float(self.graph.nnz + self.graph.n), max(self.k, 2)
-        planned = MARGIN * self.time_limit
-        trials = [self._make(CANDIDATES[0], self.deadline)]
-        # By estimates: what is tried, and how hard, does not depend on the clock.
-        cut = 1.0
-        for metrics, _ in trials[0].figures.values():
-            cut = metrics.volume / self.graph.n
-        first = CANDIDATES[0].seconds(pins, k)
-        useful = [c for c in CANDIDATES[1:] if not self._why_not(c, trials[0])]
-        others = affordable(pins, k, TOOLS_SHARE * planned - first, cut, useful)
+        """The candidates: those that were tried, in order, then the others."""
+        planned, head = MARGIN * self.deadline.seconds, CANDIDATES[0]
+        first = self._make(head, self.deadline)
+        pins = float(self.graph.nnz + self.graph.n)
+        facts = dict.fromkeys(self.aims, Facts(pins, self.k, directed=self.directed))
+        for aim, (metrics, _) in first.figures.items():
+            facts[aim] = replace(facts[aim], cut=metrics.volume / self.graph.n)
+        unmixed = self._why_not_mixed(first)
+        why_not = {c.name: self._why_not(c, unmixed) for c in CANDIDATES[1:]}
+        able = [candidate for candidate in CANDIDATES[1:] if not why_not[candidate.name]]
+        aims = [aim for aim in self.aims if aim == "rows" or not unmixed]
+        costs = {aim: estimates.refinement_cost(facts[aim], aim) for aim in aims}
+        of_tools = facts[self.aims[0]]
+        left = planned - head.seconds(of_tools)
+        chosen = estimates.schedule(of_tools, left, list(costs.values()), able)
         tools = self.deadline.part(TOOLS_END)
-        trials += [self._make(candidate, tools, trials[0]) for candidate in others]
-        expected = first + sum(c.seconds(pins, k) * estimates.locality(cut) for c in others)
-        self._refine_all(trials, planned - expected, pins, k, cut, expected)
-        for candidate in CANDIDATES:
-            if candidate not in (CANDIDATES[0], *others):
-                seconds = candidate.seconds(pins, k) * estimates.locality(cut)
-                why = self._why_not(candidate, trials[0]) or f"about {seconds:.0f} s"
-                trials.append(_Trial(candidate, f"not tried: {why}"))
+        made = [first, *(self._make(candidate, tools) for candidate in chosen)]
+
+        left -= sum(candidate.seconds(of_tools) for candidate in chosen)
+        pace = sum(trial.seconds for trial in made) / (1 + planned - left)
+        lanes = {aim: self._starts(made, aim) for aim in aims}
+        for aim, starts in lanes.items():
+            # Each exchange gets the same effort; the last one also what others have left.
+            share = costs[aim].full / sum(cost.full for cost in costs.values())
+            budget = share * (left - sum(cost.fixed for cost in costs.values()))
+            budget += costs[aim].fixed
+            part = self.deadline.part(min(1.0, max(0.0, budget) / max(left, 1e-9)))
+            left -= self._refine_best(starts, budget, costs.pop(aim), pace, part)
+        trials = made + [
+            t for starts in lanes.values() for t in starts if t.rounds and t not in made
+        ]
+        for candidate in CANDIDATES[1:]:
+            if candidate not in chosen:
+                why = why_not[candidate.name] or f"about {candidate.seconds(of_tools):.0f} s"
+                trials.append(_Trial(candidate, candidate.name, "", f"not tried: {why}"))
         return trials
 
     def best(self, trials: list[_Trial]) -> dict[str, _Trial]:
         """The best one for each exchange; for rows alone where mixing gains nothing."""
         found = {}
         for aim in self.aims:
-            able = [t for t in trials if t.figures and self.competes(t, aim)]
-            if not able:
-                continue
-            # Of those that are predicted to be as fast, the one that burdens the network least.
-            limit = AS_FAST * min(trial.figures[aim][1] for trial in able)
-            fast = [trial for trial in able if trial.figures[aim][1] <= limit]
-            found[aim] = min(fast, key=lambda t: (t.figures[aim][0].volume, t.figures[aim][1]))
+            able = [t for t in trials if t.figures and (aim == "mixed" or t.aim == aim)]
+            if able:
+                found[aim] = self._kept(able, aim)
         if len(found) > 1:
             rows, mixed = found["rows"], found["mixed"]
             if mixed is rows or mixed.figures["mixed"][1] >= rows.figures["rows"][1]:
                 del found["mixed"]
         return found
 
-    def _refine_all(
-        self, trials: list[_Trial], budget: float, pins: float, k: int, cut: float, expected: float
-    ) -> None:
-        """The most promising of each exchange first, then the others, and the best ones again."""
-        made = [trial for trial in trials if trial.figures]
-        pace = sum(trial.seconds for trial in trials) / (1 + expected)
-        heads: list[_Trial] = []
-        for aim in self.aims:
-            mine = [trial for trial in made if self.aim(trial.candidate).exchange == aim]
-            # Of equals, the one that is refined for the fewest rows first.
-            mine.sort(key=lambda t: (t.promise(aim), t.candidate.exchange == "rows"))
-            heads += mine[:1]
-        rest = [trial for trial in made if all(trial is not head for head in heads)]
-        rest.sort(key=lambda t: (t.promise(self._aim(t)), t.candidate.exchange == "rows"))
-        # Each head gets its share of the budget, and of the time where the machine is slow.
-        shares = [1 / (len(heads) - i) for i in range(len(heads))] + [1.0] * len(rest)
-        queue = list(zip([*heads, *rest], shares, strict=True))
-        while queue:
-            trial, share = queue.pop(0)
-            mixed = self._aim(trial) == "mixed"
-            cost = (estimates.mixed_seconds if mixed else estimates.refine_seconds)(pins, k, cut)
-            effort = min(1.0, share * budget / cost)
-            if effort < LEAST_EFFORT:
-                trial.note = trial.note or ("" if trial.effort else "not refined")
-                continue
-            budget -= effort * cost
-            part = self.deadline.part(share)
-            self._refine(trial, effort, cost * (pace if pace > SLOW else 1.0), part)
-            if not queue:  # all have had their turn: once more for the best
-                best = [
-                    min(mine, key=lambda t: t.promise(aim))
-                    for aim in self.aims
-                    if (mine := [trial for trial in made if self._aim(trial) == aim])
-                ]
-                queue = [(each, 1.0) for each in best if each.effort < ROUNDS - 0.5]
+    def aimed(self, aim: str) -> Objective:
+        """The objective of refinements for an exchange."""
+        return replace(self.objective, exchange=aim)
 
-    def competes(self, trial: _Trial, aim: str) -> bool:
-        """Whether it may be the best for an exchange: what is balanced for mixed ones is not."""
-        return aim == "mixed" or self._aim(trial) == aim
+    def _kept(self, trials: list[_Trial], aim: str) -> _Trial:
+        """Of those that are balanced and predicted to be as fast, the one of the least volume."""
+        if self.recipe.balance == DEFAULT_BALANCE:  # which tools may miss, if parts are small
+            bound = max(self.recipe.imbalance, min(t.figures[aim][0].imbalance for t in trials))
+            trials = [t for t in trials if t.figures[aim][0].imbalance <= bound + UNEVEN]
+        limit = AS_FAST * min(trial.figures[aim][1] for trial in trials)
+        fast = [trial for trial in trials if trial.figures[aim][1] <= limit]
+        return min(fast, key=lambda t: (t.figures[aim][0].volume, t.figures[aim][1]))
 
-    def aim(self, candidate: Candidate) -> Objective:
-        """The objective of a candidate's refinement."""
-        exchange = candidate.exchange if len(self.aims) > 1 else self.aims[0]
-        return replace(self.objective, exchange=exchange)
+    def _starts(self, made: list[_Trial], aim: str) -> list[_Trial]:
+        """The partitions that can be refined for an exchange, the most promising first."""
+        able = [t for t in made if t.figures and (aim == "mixed" or t.aim == aim)]
+        able.sort(key=lambda trial: self._promise(trial, aim))
+        return [
+            trial
+            if trial.aim == aim
+            else replace(trial, name=f"{trial.name}-{aim}", aim=aim, seconds=0.0)
+            for trial in able
+        ]
 
-    def _aim(self, trial: _Trial) -> str:
-        return self.aim(trial.candidate).exchange
+    def _promise(self, trial: _Trial, aim: str) -> float:
+        """Predicted seconds if parts sent equally many rows, as they nearly do once refined."""
+        metrics, _ = trial.figures[aim]
+        alone = self.network.alpha * max(metrics.send_messages)
+        return alone + self.network.bytes_seconds(metrics.volume) / self.k
 
-    def _why_not(self, candidate: Candidate, first: _Trial) -> str:
-        """Why a candidate for the mixed exchange is not tried, where that is so.
+    def _refine_best(
+        self, starts: list[_Trial], budget: float, cost: Cost, pace: float, deadline: Deadline
+    ) -> float:
+        """Refine the best starts a little, then the best of them, until that gains nothing.
 
-        It gains about as much on the parts of another candidate as on its own.
+        Then the next start may turn out to be better. Seconds are estimates; those that are spent
+        are returned.
         """
-        if candidate.exchange == "rows":
-            return ""
-        if self.aims == ("mixed",):  # all are refined for it
-            again = (candidate.model, candidate.options) == (first.candidate.model, {})
-            return f"the same as {first.candidate.name}" if again else ""
-        if self.aims == ("rows",):
+        fresh, stalled, left = list(starts), set(), budget
+        least = QUICK[starts[0].aim] if starts else 0.0
+        width = min(WIDTH, max(1, int(COMPARED * budget / cost.seconds(least))))
+        # More of it where that takes next to no time; all of it where there is one start.
+        quick = max(least, cost.effort(COMPARED * budget / width)) if width > 1 else 1.0
+        while True:
+            tried = [trial for trial in starts if trial.rounds]
+            best = self._kept(tried, tried[0].aim) if tried else None
+            if fresh and (best is None or len(tried) < width):
+                trial, most = fresh.pop(0), quick
+            elif best is not None and best.rounds < ROUNDS and best.name not in stalled:
+                trial, most = best, 1.0
+            elif fresh:
+                trial, most = fresh.pop(0), quick
+            else:
+                break
+            effort = min(most, cost.effort(left))
+            if effort < LEAST * least:
+                break
+            left -= cost.seconds(effort)
+            before = trial.worth()
+            self._refine(
+                trial, effort, cost.seconds(effort) * (pace if pace > SLOW else 1), deadline
+            )
+            if trial.worth() > (1 - STALLED) * before:
+                stalled.add(trial.name)
+        for trial in starts:
+            trial.note = trial.note or ("" if trial.rounds else "not refined")
+        return budget - left
+
+    def _why_not(self, candidate: Candidate, unmixed: str) -> str:
+        """Why a candidate is not tried: what it is for is not wanted, or its tool is not there."""
+        if unmixed and MODELS[candidate.model].exchange == "mixed":
+            return unmixed
+        try:
+            choose_tool(candidate.model, candidate.tool)
+        except UserError as error:
+            return error.message
+        return ""
+
+    def _why_not_mixed(self, first: _Trial) -> str:
+        """Why nothing is refined for the mixed exchange, where that is so."""
+        if "mixed" not in self.aims:
             return "it is for the mixed exchange"
-        if not first.figures:
+        if "rows" not in self.aims:
             return ""
+        if not first.figures:
+            return f"it is for the mixed exchange, and {first.name} failed"
         rows, mixed = first.figures["rows"][0], first.figures["mixed"][0]
         if mixed.volume > GAINS * rows.volume:
             return "it is for the mixed exchange, which gains nothing"
@@ -330,20 +378,18 @@ class _Run:
             return "it is for the mixed exchange, and rows take next to no time"
         return ""
 
-    def _make(
-        self, candidate: Candidate, deadline: Deadline, first: _Trial | None = None
-    ) -> _Trial:
-        """Run the tool, until the time is over; what the first one has made is not made again."""
+    def _make(self, candidate: Candidate, deadline: Deadline) -> _Trial:
+        """Run the tool, until the time is over."""
         self.report(candidate.name)
-        trial, begun = _Trial(candidate), time.perf_counter()
-        if first is not None and _tool(candidate) == _tool(first.candidate):
-            return replace(first, candidate=candidate, seconds=0.0, figures=dict(first.figures))
+        of_model = MODELS[candidate.model].exchange
+        aim = self.aims[0] if of_model == "rows" else of_model
+        trial, begun = _Trial(candidate, candidate.name, aim), time.perf_counter()
         try:
             if deadline.over():
                 raise TimeIsUp("no time was left")
             trial.parts = make_parts(
                 self.graph, candidate.model, self.k, self._seeded(candidate.seed),
-                deadline=deadline, options=candidate.options,
+                tool=candidate.tool, deadline=deadline, reassign=False, options=candidate.options,
             )  # fmt: skip
         except UserError as error:
             trial.error, trial.deterministic = error, False
@@ -354,22 +400,25 @@ class _Run:
     def _refine(self, trial: _Trial, effort: float, cost: float, part: Deadline) -> None:
         """Refine, with less effort where the machine has turned out too slow for it."""
         begun, left = time.perf_counter(), part.left()
-        if effort * cost > left:
-            trial.deterministic, effort = False, left / cost
+        if cost > left:
+            trial.deterministic, effort = False, effort * left / cost
             trial.note = "a slow machine: refined with less effort"
+        trial.rounds += 1
+        kept = replace(trial) if trial.rounds > 1 else None
         if effort < MEANINGLESS:
             trial.note = "no time to refine"
             return
-        self.report(f"{trial.candidate.name}, refined")
+        self.report(f"{trial.name}, refined")
         assert trial.parts is not None
-        rounds = round(trial.effort + 0.5)
         # The deadline stops it, but does not hurry it, which would let the clock decide on moves.
         trial.parts = refined(
-            self.graph, trial.parts, self.k, self.aim(trial.candidate), self._seeded(rounds),
+            self.graph, trial.parts, self.k, self.aimed(trial.aim), self._seeded(trial.rounds),
             effort=effort, deadline=part,
         )  # fmt: skip
         trial.effort += effort
         self._measure(trial, begun)
+        if kept is not None and trial.worth() > kept.worth():  # more messages, it may be
+            trial.parts, trial.figures, trial.effort = kept.parts, kept.figures, kept.effort
 
     def _seeded(self, further: int) -> Recipe:
         return replace(self.recipe, seed=self.recipe.seed + further)
@@ -379,14 +428,10 @@ class _Run:
         if trial.parts is not None:
             what = self.graph, trial.parts, self.k, self.recipe.direction
             rows = measure(*what)
+            trial.figures = figures = {}
             if "rows" in self.aims:
-                trial.figures["rows"] = rows, self.network.seconds(rows)
+                figures["rows"] = rows, self.network.seconds(rows)
             if "mixed" in self.aims:
                 mixed = measure_mixed(*what)
-                trial.figures["mixed"] = mixed, self.network.mixed_seconds(rows, mixed)
+                figures["mixed"] = mixed, self.network.mixed_seconds(rows, mixed)
         trial.seconds += time.perf_counter() - begun
-
-
-def _tool(candidate: Candidate) -> tuple[object, ...]:
-    """The key that candidates share which differ in the refinement alone."""
-    return candidate.model, candidate.options, candidate.seed

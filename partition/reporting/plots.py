@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import math
 import os
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from partition.charts.paper import COLOURS, logarithmic, new_figure, save_figure
 from partition.errors import UserError
+from partition.graph.store import Partition
 from partition.reporting.comparison import BASELINE
 
 PANELS = {
@@ -69,6 +71,46 @@ def plot_comparison(rows: Sequence[Mapping[str, Any]], file: str | os.PathLike[s
         label.set_fontweight("normal" if place in places else "bold")
     axes[0].set_ylim(len(ticks) - 0.4, -0.6)
     save_figure(figure, file)
+
+
+def plot_choices(partitions: Sequence[Partition], file: str | os.PathLike[str]) -> None:
+    """Draw all that ``--model auto`` tried: seconds against the predicted time of an exchange.
+
+    A panel for each partition, a point for each candidate, in the colour of its tool; filled once
+    it was refined, with a ring around the one that was kept.
+    """
+    tried = [[row for row in each.history if "predicted" in row] for each in partitions]
+    if not all(tried):
+        raise UserError(
+            f"{partitions[0].name!r} was not chosen among several partitions",
+            "--plot draws what --model auto tried, or types and relations of a graph without NAME",
+        )
+    kinds = list(dict.fromkeys(_tool(row) for rows in tried for row in rows))
+    figure = new_figure(5.2 * len(partitions), 3.8)
+    panels = figure.subplots(1, len(partitions), squeeze=False)[0]
+    for axis, partition, rows in zip(panels, partitions, tried, strict=True):
+        for row in rows:
+            colour = COLOURS[kinds.index(_tool(row)) % len(COLOURS)]
+            place = row["seconds"], 1e6 * row["predicted"]
+            inside = colour if row.get("effort") else "none"
+            axis.plot(*place, "o", color=colour, markerfacecolor=inside, markersize=5)
+            if row["chosen"]:
+                axis.plot(*place, "o", color="black", markerfacecolor="none", markersize=10)
+            axis.annotate(row["step"], place, xytext=(5, 4), textcoords="offset points", fontsize=6)
+        axis.set_title(f"{partition.name}: filled points are refined", fontsize=8)
+        axis.set_xlabel("seconds of tool and refinement", fontsize=8)
+        axis.set_ylabel("predicted µs of an exchange", fontsize=8)
+        axis.margins(x=0.15)
+        axis.tick_params(labelsize=8)
+        axis.grid(color="0.9", linewidth=0.6)
+        axis.set_axisbelow(True)
+        axis.spines[["top", "right"]].set_visible(False)
+    save_figure(figure, file)
+
+
+def _tool(row: Mapping[str, Any]) -> str:
+    """The tool of a candidate, whatever the seed and the exchange: ``hp`` of ``hp+1-mixed``."""
+    return re.split(r"[+]|-mixed", row["step"])[0]
 
 
 def _places(rows: Sequence[Mapping[str, Any]]) -> tuple[list[int], list[tuple[int, str]]]:

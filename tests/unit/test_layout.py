@@ -55,10 +55,10 @@ OF_PARTITION = {
 }  # fmt: skip
 # What partitions on all ranks uses the same demands, tools, searches and figures as who is alone.
 OF_PARTITIONING = {
-    "partition.backends", "partition.backends.process", "partition.models.graph",
-    "partition.models.hypergraph", "partition.pipeline.adding", "partition.pipeline.balance",
-    "partition.pipeline.measuring", "partition.pipeline.recipe", "partition.pipeline.solving",
-    "partition.refinement.core", "partition.refinement.objective",
+    "partition.backends", "partition.backends.process", "partition.models",
+    "partition.models.graph", "partition.models.hypergraph", "partition.pipeline.adding",
+    "partition.pipeline.balance", "partition.pipeline.measuring", "partition.pipeline.recipe",
+    "partition.pipeline.solving", "partition.refinement.core", "partition.refinement.objective",
 }  # fmt: skip
 OF_API = {
     "partition.importing.arrays", "partition.importing.assemble", "partition.importing.objects",

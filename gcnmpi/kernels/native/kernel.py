@@ -103,7 +103,8 @@ class NativeKernel(NativeArcs, NativeNorms, DenseArithmetic[SparseMatrix]):
     def sparse(self, matrix: sp.csr_array | ScaledPattern) -> SparseMatrix:
         """With the shortest indices that reach; numbers of columns are left to who multiplies."""
         if isinstance(matrix, ScaledPattern):
-            scale = matrix.left.astype(self.dtype)
+            left = np.ones(matrix.shape[0]) if matrix.left is None else matrix.left
+            scale = left.astype(self.dtype)
             rows, first, columns = (matrix.begins, matrix.ends), matrix.first, matrix.shape[1]
             made = self._sparse.of(*rows, matrix.indices, None, None, scale, first, columns)
             return SparseMatrix(made, None, not matrix.nnz)

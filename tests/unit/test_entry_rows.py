@@ -1,0 +1,148 @@
+"""Rows made of entries: compiled code and NumPy give the same; matrices without values."""
+
+import doctest
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+
+from gcnmpi.kernels import rows
+from gcnmpi.kernels.host.scipy_ import SciPyKernel
+from gcnmpi.kernels.scaled import ScaledPattern, scales
+from gcnmpi.options.kernel import KERNELS
+from partition.graph.graph import normalised
+
+WAYS = ["numpy", "compiled"] if rows._native is not None else ["numpy"]
+
+
+@pytest.fixture(params=WAYS)
+def way(request, monkeypatch):
+    if request.param == "numpy":
+        monkeypatch.setattr(rows, "_native", None)
+    return request.param
+
+
+@pytest.fixture
+def random():
+    return np.random.default_rng(0)
+
+
+def matrix(random, count, width, density=0.2):
+    found = sp.random_array((count, width), density=density, rng=random, format="csr")
+    found.sort_indices()
+    return found
+
+
+def test_the_examples(way):
+    failed, attempted = doctest.testmod(rows)
+    assert attempted > 0
+    assert not failed
+
+
+@pytest.mark.parametrize("dtype", [np.int32, np.int64])
+@pytest.mark.parametrize("spread", [2, 1000])  # in a table, or in a hash table
+def test_places_of_numbers(way, random, dtype, spread):
+    numbers = random.permutation(spread * 500)[:500].astype(dtype)
+    some = random.integers(-5, spread * 500 + 5, 3000).astype(dtype)
+    expected = [list(numbers).index(x) if x in numbers else -1 for x in some]
+    places = rows.Places(numbers)
+    assert places.of(some).tolist() == expected
+    assert places.all_of(numbers[::-1]).tolist() == list(range(500))[::-1]
+    with pytest.raises(ValueError, match="neither owns nor receives"):
+        places.all_of(np.array([spread * 500 + 1], dtype))
+    assert rows.Places(numbers[:0]).of(some).tolist() == [-1] * len(some)
+    with pytest.raises(ValueError, match="not distinct"):
+        rows.Places(np.append(numbers, numbers[:1]))
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+def test_entries_are_counted_placed_and_sorted(way, random, weighted):
+    expected = matrix(random, 60, 40)
+    row = np.repeat(np.arange(60, dtype=np.int32), np.diff(expected.indptr))
+    order = random.permutation(expected.nnz)
+    row, column, value = row[order], expected.indices[order], expected.data[order]
+    counts = np.zeros(60, np.int64)
+    rows.count_entries(row, counts)
+    rows.count_entries(np.full(3, -1, np.int32), counts)
+    starts = np.append(0, np.cumsum(counts))
+    assert starts.tolist() == expected.indptr.tolist()
+    out, following = np.empty(len(row), np.int32), starts[:-1].copy()
+    values = np.empty(len(row)) if weighted else None
+    for piece in (slice(0, 100), slice(100, None)):
+        given = value[piece] if weighted else None
+        rows.place_entries(row[piece], column[piece], given, following, starts[1:], out, values)
+    assert following.tolist() == starts[1:].tolist()
+    rows.sort_rows(starts, out, values, threads=2)
+    assert out.tolist() == expected.indices.tolist()
+    if weighted:
+        assert values.tolist() == expected.data.tolist()
+    with pytest.raises(IndexError):
+        rows.place_entries(row[:1], column[:1], None, following, starts[1:], out, None)
+
+
+def test_the_transpose_and_the_way_there_and_back(way, random):
+    given = matrix(random, 30, 50)
+    starts = given.indptr.astype(np.int64)
+    out_starts, out, origin, back = rows.transposed(starts, given.indices, 50, places=True)
+    found = sp.csr_array((given.data[origin], out, out_starts), shape=(50, 30))
+    assert (found != given.T).nnz == 0
+    assert origin[back].tolist() == list(range(given.nnz))
+    again = rows.transposed(starts, given.indices, 50)
+    assert again[1].tolist() == out.tolist()
+    assert again[2] is None
+
+
+@pytest.mark.parametrize("shape", [(40,), (40, 3), (40, 33), (0, 4)])
+def test_rows_change_places(way, random, shape):
+    given = random.random(shape)
+    first = random.permutation(len(given))
+    expected = given[first]
+    rows.permute_rows(given, first)
+    assert given.tolist() == expected.tolist()
+
+
+@pytest.mark.parametrize("symmetric", [False, True])
+def test_an_order_by_bandwidth_has_each_row_once(way, random, symmetric):
+    given = matrix(random, 50, 50, 0.05)
+    given = sp.csr_array(given + given.T) if symmetric else given
+    pattern = sp.hstack([given, matrix(random, 50, 20)], format="csr")  # and columns of others
+    starts = pattern.indptr.astype(np.int64)
+    found = rows.bandwidth_order(starts, pattern.indices.astype(np.int32), 50, symmetric)
+    assert sorted(found) == list(range(50))
+
+
+@pytest.mark.parametrize("normalize", ["sym", "row", "none"])
+def test_numbers_of_rows_and_columns_give_the_values(random, normalize):
+    degree = np.append(random.integers(1, 9, 30), [0, 0]).astype(np.float64)
+    left, right = (np.ones(32) if one is None else one for one in scales(degree, normalize))
+    row, column = np.divmod(np.arange(32 * 32), 32)
+    values = normalised(np.ones(32 * 32), degree[row], degree[column], normalize)
+    there = degree[row] > 0  # rows without a degree have no entries
+    np.testing.assert_allclose((left[row] * right[column])[there], values[there], rtol=1e-15)
+
+
+@pytest.mark.skipif(rows._native is None, reason="the native kernel is not built")
+@pytest.mark.parametrize("own", [0, 13, 40])
+def test_products_without_values(random, own):
+    given = matrix(random, 25, 40)
+    left, right = random.random(25), random.random(40)
+    given.data = left[np.repeat(np.arange(25), np.diff(given.indptr))] * right[given.indices]
+    starts, columns = given.indptr.astype(np.int64), given.indices.astype(np.int32)
+    whole = ScaledPattern.of(starts, columns, 40, left, right)
+    kernel, reference = KERNELS.get("native")(np.float64), SciPyKernel(np.float64)
+    x = random.random((40, 11))
+    expected, found = reference.empty(25, 11), kernel.empty(25, 11)
+    reference.spmm(reference.sparse(given), x, expected)
+    scaled = right[:, np.newaxis] * x
+    first, others = whole.halves(own)
+    assert first.nnz + others.nnz == whole.nnz == given.nnz
+    kernel.spmm(kernel.sparse(first), scaled[:own].copy(), found)
+    kernel.spmm(kernel.sparse(others), scaled[own:].copy(), found, accumulate=True)
+    np.testing.assert_allclose(found, expected, rtol=1e-12)
+    kernel.spmm(kernel.sparse(whole.rows(5, 9)), scaled, found[5:9])
+    np.testing.assert_allclose(found, expected, rtol=1e-12)
+    turned = whole.transposed()
+    y, back = random.random((25, 11)), kernel.empty(40, 11)
+    kernel.spmm(kernel.sparse(turned), turned.right[:, np.newaxis] * y, back)
+    np.testing.assert_allclose(back, given.T @ y, rtol=1e-12)
+    assert (whole.pattern() != (given != 0)).nnz == 0
