@@ -25,6 +25,7 @@ COMMANDS = {
     "bench exchange": "bench exchange G.graph",
     "doctor": "doctor",
     "repeat": "repeat G.graph --out runs",
+    "partition": "partition G.graph -k 2",
     "sweep": "sweep G.graph --out runs --try train.lr=0.01,0.1",
 }
 
