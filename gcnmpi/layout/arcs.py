@@ -35,7 +35,7 @@ from partition.graph.links import left_out
 from partition.graph.store import StoredGraph
 from partition.records import NUMBERS, TEXTS, map_npy
 
-ENTRIES_AT_ONCE = 1 << 22
+ENTRIES_AT_ONCE = 1 << 20
 SUMMED_AT_ONCE = 1 << 22  # numbers whose pages are kept until they are in a checksum
 
 
