@@ -267,7 +267,8 @@ class HaloProduct:
         if not x.spent:
             exchange = self._whole_exchange(x.array.shape[1])
             to = Matrix(x.place, exchange.own, exchange.whole, exchange)
-        self._kernel.scale_heads(scale, x.array, to.array)
+        with self._phases("spmm"):
+            self._kernel.scale_heads(scale, x.array, to.array)
         return to
 
     def _numbers(self, of_rows: np.ndarray) -> Array:

@@ -15,7 +15,9 @@ try:
     import gcnmpi.kernels._native as _compiled
 except ImportError:
     _compiled = None
-_native: Any = _compiled if hasattr(_compiled, "place_entries") else None  # of older sources
+_native: Any = (
+    _compiled if hasattr(_compiled, "place_entries") else None
+)  # None, too, of older sources
 
 SHORT = np.iinfo(np.int32).max
 PERMUTED_AT_ONCE = 16  # the share of the columns that change places, without compiled code

@@ -42,12 +42,18 @@ from gcnmpi.mpi.collectives import Group, Pending
 from gcnmpi.mpi.comm import agreed
 from gcnmpi.options.config import Config
 from gcnmpi.options.scheme import OverlapOptions
-from gcnmpi.schemes.block_rows import BlockRowsForecast, block_rows, load_halo, load_tiles, share
+from gcnmpi.schemes.block_rows import (
+    BlockRowsForecast,
+    block_rows,
+    check_blocks,
+    load_halo,
+    load_tiles,
+    share,
+)
 from gcnmpi.schemes.forecast import Facts, Sparse, make_facts
 from gcnmpi.schemes.interface import Entry
 from gcnmpi.schemes.operations import ROWS, SUMS, Operation
 from gcnmpi.schemes.row_scheme import RowScheme
-from partition.errors import UserError
 from partition.graph.graph import index_dtype
 
 
@@ -58,14 +64,9 @@ def load(
     demand: Demand,
 ) -> RowScheme:
     """Bring every block row of M to its rank; the parts are grouped into a block for each rank."""
-    comm, partition = runtime.comm, source.partition
+    comm = runtime.comm
     with agreed(comm):
-        if partition is not None and partition.k % comm.size:
-            raise UserError(
-                f"partition {partition.name!r} has {partition.k} parts, which do not make "
-                f"{comm.size} blocks of as many parts each",
-                f"use one with -k {comm.size} or a multiple of it, or none",
-            )
+        check_blocks(source.partition, comm.size)
         facts = make_facts(source, config, demand)
     assert isinstance(config.scheme, OverlapOptions)
     overlap = config.scheme.overlap

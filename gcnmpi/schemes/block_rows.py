@@ -44,7 +44,9 @@ from gcnmpi.mpi.comm import Comm, slice_of
 from gcnmpi.options.config import Config
 from gcnmpi.schemes.forecast import Dense, Facts, Forecast, Span, Sparse, whole_row_work
 from gcnmpi.schemes.operations import ROWS, SUMS, Operation
+from partition.errors import UserError
 from partition.graph.graph import index_dtype
+from partition.graph.store import Partition
 
 
 def share(count: int, copies: int, copy: int) -> range:
@@ -64,6 +66,16 @@ def copy_of(count: int, copies: int, stage: int) -> int:
     [0, 1, 1, 2, 2]
     """
     return ((stage + 1) * copies - 1) // count
+
+
+def check_blocks(partition: Partition | None, count: int) -> None:
+    """A UserError unless the parts make so many blocks of as many parts each."""
+    if partition is not None and partition.k % count:
+        raise UserError(
+            f"partition {partition.name!r} has {partition.k} parts, which do not make "
+            f"{count} blocks of as many parts each",
+            f"use one with -k {count} or a multiple of it, or none",
+        )
 
 
 def block_rows(comm: Comm, source: Source, copies: int, config: Config) -> Tiling:

@@ -36,7 +36,7 @@ from gcnmpi.mpi.collectives import Group
 from gcnmpi.mpi.comm import Comm, agreed, once_a_node, slice_of
 from gcnmpi.options.config import Config
 from gcnmpi.options.scheme import SchemeConfig
-from gcnmpi.schemes.block_rows import block_bounds, block_rows, load_tiles
+from gcnmpi.schemes.block_rows import block_bounds, block_rows, check_blocks, load_tiles
 from gcnmpi.schemes.forecast import (
     Dense,
     Facts,
@@ -49,20 +49,14 @@ from gcnmpi.schemes.forecast import (
 from gcnmpi.schemes.interface import Entry
 from gcnmpi.schemes.operations import SUMS, TURNS, Operation
 from gcnmpi.schemes.row_scheme import RowScheme
-from partition.errors import UserError
 from partition.graph.graph import index_dtype
 
 
 def load(runtime: Runtime, source: Source, config: Config, demand: Demand) -> RowScheme:
     """Bring M to every node; the parts are grouped into a block of rows for each rank."""
-    comm, partition = runtime.comm, source.partition
+    comm = runtime.comm
     with agreed(comm):
-        if partition is not None and partition.k % comm.size:
-            raise UserError(
-                f"partition {partition.name!r} has {partition.k} parts, which do not make "
-                f"{comm.size} blocks of as many parts each",
-                f"use one with -k {comm.size} or a multiple of it, or none",
-            )
+        check_blocks(source.partition, comm.size)
         facts = make_facts(source, config, demand)
     tiling, max_bytes = block_rows(comm, source, 1, config), config.loading.max_bytes
     turns = Turns(runtime, line(runtime, (comm.size, 1), 0), tiling)
