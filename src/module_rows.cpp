@@ -1,10 +1,14 @@
 // Rows of sparse matrices, made of the entries that come from a file: in one pass, in place.
 #include <algorithm>
+#include <cmath>
 #include <cstdint>
 #include <cstring>
 #include <limits>
 #include <numeric>
+#include <utility>
 #include <vector>
+
+#include <nanobind/stl/pair.h>
 
 #include "arrays.hpp"
 
@@ -86,6 +90,144 @@ private:
     bool direct_ = true;
 };
 
+// Numbers that are not negative, each once: in a hash table that is at most half full.
+template <class I>
+class Distinct {
+public:
+    void add(Flat<const I> numbers) {
+        const I* number = numbers.data();
+        const Size count = (Size)numbers.shape(0);
+        const nb::gil_scoped_release released;
+        for (Size at = 0; at < count; ++at) {
+            if (at + SOON < count) __builtin_prefetch(&slots_[first_slot(number[at + SOON])], 1);
+            if (number[at] < 0) throw std::out_of_range("a number below 0");
+            std::size_t slot = slot_of(number[at]);
+            if (slots_[slot] == number[at]) continue;
+            slots_[slot] = number[at];
+            if (2 * ++count_ > slots_.size()) grow();
+        }
+    }
+
+    Size count() const { return (Size)count_; }
+
+    // All of them, in no order.
+    void numbers(Flat<I> out) const {
+        require((Size)out.shape(0) == count(), "room for each number");
+        I* to = out.data();
+        for (const I number : slots_)
+            if (number >= 0) *to++ = number;
+    }
+
+private:
+    std::size_t first_slot(I number) const {
+        return (std::size_t)((std::uint64_t)number * 0x9E3779B97F4A7C15ull >> (64 - bits_));
+    }
+    std::size_t slot_of(I number) const {
+        std::size_t slot = first_slot(number);
+        while (slots_[slot] >= 0 && slots_[slot] != number) slot = (slot + 1) & (slots_.size() - 1);
+        return slot;
+    }
+    void grow() {
+        std::vector<I> old((std::size_t)1 << ++bits_, I(-1));
+        old.swap(slots_);
+        for (const I number : old)
+            if (number >= 0) slots_[slot_of(number)] = number;
+    }
+
+    int bits_ = 10;
+    std::size_t count_ = 0;
+    std::vector<I> slots_ = std::vector<I>((std::size_t)1 << 10, I(-1));
+};
+
+// out[k] = table[at[k]].
+template <class I>
+void look_up(Indices table, Flat<const I> at, Flat<Short> out) {
+    const Size count = (Size)at.shape(0), most = (Size)table.shape(0);
+    require((Size)out.shape(0) == count, "room for each number");
+    const Short* from = table.data();
+    const I* place = at.data();
+    Short* to = out.data();
+    const nb::gil_scoped_release released;
+    for (Size k = 0; k < count; ++k) {
+        if (k + SOON < count) __builtin_prefetch(from + place[k + SOON]);
+        if (place[k] < 0 || place[k] >= most) throw std::out_of_range("no such place");
+        to[k] = from[place[k]];
+    }
+}
+
+using Bytes = nb::ndarray<std::uint8_t, nb::ndim<2>, nb::c_contig, nb::device::cpu>;
+using ConstBytes = nb::ndarray<const std::uint8_t, nb::ndim<2>, nb::c_contig, nb::device::cpu>;
+
+template <class Copy>
+void group_by(const Short* group, Size count, Size* next, const Copy& copy) {
+    for (Size k = 0; k < count; ++k) copy(next[group[k]]++, k);
+}
+
+// Put each row behind those that its group already has; `next` says where, and is moved on.
+void group_rows(Indices groups, Flat<Size> next, ConstBytes rows, Bytes out) {
+    const Size count = (Size)groups.shape(0), most = (Size)next.shape(0);
+    const std::size_t bytes = rows.shape(1);
+    require((Size)rows.shape(0) == count, "a group for each row");
+    require((Size)out.shape(0) >= count && out.shape(1) == bytes, "room for each row");
+    const Short* group = groups.data();
+    const std::uint8_t* from = rows.data();
+    std::uint8_t* to = out.data();
+    Size* place = next.data();
+    const nb::gil_scoped_release released;
+    std::vector<Size> ends(place, place + most);
+    for (Size k = 0; k < count; ++k) {
+        if (group[k] < 0 || group[k] >= most) throw std::out_of_range("a group that is not there");
+        ++ends[(std::size_t)group[k]];
+    }
+    for (Size g = 0; g < most; ++g)
+        if (place[g] < 0 || ends[(std::size_t)g] > (Size)out.shape(0))
+            throw std::out_of_range("a group that leaves the room");
+    const auto copied = [&](auto number) {
+        using T = decltype(number);
+        group_by(group, count, place, [&](Size there, Size k) {
+            std::memcpy(to + there * (Size)sizeof(T), from + k * (Size)sizeof(T), sizeof(T));
+        });
+    };
+    if (bytes == 4) return copied(std::uint32_t());
+    if (bytes == 8) return copied(std::uint64_t());
+    group_by(group, count, place, [&](Size there, Size k) {
+        std::memcpy(to + there * (Size)bytes, from + k * (Size)bytes, bytes);
+    });
+}
+
+// Count entries by rows, and by columns that are not negative, which are those of the same
+// vertices; rows with one on the diagonal are not lonely. How many of these there are, and how many
+// of them at least `least` from the diagonal.
+std::pair<Size, Size> note_entries(
+    Indices rows, Indices columns, Flat<Size> lengths, Flat<Size> column_lengths,
+    Flat<std::uint8_t> lonely, double least
+) {
+    const Size count = (Size)rows.shape(0), most = (Size)lengths.shape(0);
+    require((Size)columns.shape(0) == count, "a column for each row");
+    require((Size)column_lengths.shape(0) == most && (Size)lonely.shape(0) == most, "square");
+    const Short *row = rows.data(), *column = columns.data();
+    Size *of_row = lengths.data(), *of_column = column_lengths.data();
+    std::uint8_t* alone = lonely.data();
+    const Size distance = (Size)std::ceil(least);
+    const nb::gil_scoped_release released;
+    Size inside = 0, far = 0;
+    for (Size k = 0; k < count; ++k) {
+        if (k + SOON < count) {
+            if (row[k + SOON] >= 0) __builtin_prefetch(of_row + row[k + SOON], 1);
+            if (column[k + SOON] >= 0) __builtin_prefetch(of_column + column[k + SOON], 1);
+        }
+        if (row[k] < 0 || row[k] >= most || column[k] >= most)
+            throw std::out_of_range("a row that is not there");
+        ++of_row[row[k]];
+        if (column[k] < 0) continue;
+        ++of_column[column[k]];
+        ++inside;
+        far += std::abs((Size)row[k] - (Size)column[k]) >= distance;
+        if (row[k] == column[k]) alone[row[k]] = 0;
+    }
+    return {inside, far};
+}
+
 // Count the entries of each row, those of negative ones not.
 void count_entries(Indices rows, Flat<Size> counts) {
     const Size entries = (Size)rows.shape(0), most = (Size)counts.shape(0);
@@ -132,6 +274,29 @@ void place_entries(
     }
 }
 
+// Numbers of one row in order: by comparisons where they are few, else digit by digit, in `room`.
+void sort_numbers(Short* begin, Short* end, std::vector<Short>& room) {
+    constexpr int BITS = 8;
+    constexpr Size FEW = 64;
+    const Size count = end - begin;
+    const auto [least, most] = std::minmax_element(begin, end);
+    if (count < FEW || *least < 0) return std::sort(begin, end);
+    const auto low = (std::uint32_t)*least, high = (std::uint32_t)*most - low;
+    room.resize((std::size_t)count);
+    Short *from = begin, *to = room.data();
+    for (int shift = 0; shift < 32 && high >> shift; shift += BITS) {
+        Size next[1 << BITS] = {}, at = 0;
+        const auto digit = [=](Short number) {
+            return ((std::uint32_t)number - low) >> shift & ((1u << BITS) - 1);
+        };
+        for (Size k = 0; k < count; ++k) ++next[digit(from[k])];
+        for (Size& place : next) at += std::exchange(place, at);
+        for (Size k = 0; k < count; ++k) to[next[digit(from[k])]++] = from[k];
+        std::swap(from, to);
+    }
+    if (from != begin) std::copy(from, from + count, begin);
+}
+
 // Put the columns of each row in order, and its values along; rows that are in order stay.
 void sort_rows(
     Flat<const Size> starts, Flat<Short> indices, std::optional<Flat<double>> values, int threads
@@ -157,7 +322,7 @@ void sort_rows(
                 continue;
             }
             if (!value) {
-                std::sort(begin, end);
+                sort_numbers(begin, end, columns);
                 continue;
             }
             const std::size_t count = (std::size_t)(end - begin);
@@ -218,10 +383,7 @@ void transpose(
 }
 
 // rows = rows[first], in place: each row moves once, along the cycles of the permutation.
-void permute_rows(
-    nb::ndarray<std::uint8_t, nb::ndim<2>, nb::c_contig, nb::device::cpu> rows,
-    Flat<const Size> first
-) {
+void permute_rows(Bytes rows, Flat<const Size> first) {
     const Size count = (Size)first.shape(0);
     const std::size_t bytes = rows.shape(1);
     require((Size)rows.shape(0) == count, "a place for each row");
@@ -311,6 +473,16 @@ void bind_places(nb::module_& module, const char* name) {
         .def("of", &Places<I>::of, given("some"), given("out"));
 }
 
+template <class I>
+void bind_distinct(nb::module_& module, const char* name) {
+    nb::class_<Distinct<I>>(module, name)
+        .def(nb::init<>())
+        .def("add", &Distinct<I>::add, given("numbers"))
+        .def("count", &Distinct<I>::count)
+        .def("numbers", &Distinct<I>::numbers, given("out"));
+    module.def("look_up", &look_up<I>, given("table"), given("at"), given("out"));
+}
+
 template <class P>
 void bind_transpose(nb::module_& module, const char* name) {
     module.def(name, &transpose<P>, given("starts"), given("indices"), given("out_starts"),
@@ -322,6 +494,12 @@ void bind_transpose(nb::module_& module, const char* name) {
 void bind_rows(nb::module_& module) {
     bind_places<std::int32_t>(module, "Places32");
     bind_places<std::int64_t>(module, "Places64");
+    bind_distinct<std::int32_t>(module, "Distinct32");
+    bind_distinct<std::int64_t>(module, "Distinct64");
+    module.def("group_rows", &group_rows, given("groups"), given("next"), given("rows"),
+               given("out"));
+    module.def("note_entries", &note_entries, given("rows"), given("columns"), given("lengths"),
+               given("column_lengths"), given("lonely"), "least"_a);
     module.def("count_entries", &count_entries, given("rows"), given("counts"));
     module.def("place_entries", &place_entries, given("rows"), given("columns"),
                given("values").none(), given("next"), given("ends"), given("out"),
