@@ -176,6 +176,7 @@ def looked_up(table: np.ndarray, places: np.ndarray) -> np.ndarray:
     _native.look_up(np.ascontiguousarray(table), np.ascontiguousarray(places), out)
     return out
 
+
 def count_entries(rows: np.ndarray, counts: np.ndarray) -> None:
     """Add how many entries each row has to ``counts``, (rows,) int64; negative ones have no row.
 
