@@ -1,6 +1,7 @@
 """Rows made of entries: compiled code and NumPy give the same; matrices without values."""
 
 import doctest
+import itertools
 
 import numpy as np
 import pytest
@@ -109,7 +110,7 @@ def test_long_rows_are_put_in_order(way, random):
     found = random.integers(0, 1 << 30, starts[-1]).astype(np.int32)
     given = found.copy()
     rows.sort_rows(starts, found, None, threads=1)
-    for first, last in zip(starts[:-1], starts[1:], strict=True):
+    for first, last in itertools.pairwise(starts):
         assert found[first:last].tolist() == sorted(given[first:last])
 
 
