@@ -100,7 +100,7 @@ class Distinct:
         self._found, self._pending = [np.empty(0, self._dtype)], 0
 
     def add(self, numbers: np.ndarray) -> None:
-        """Take some more."""
+        """Take some more numbers."""
         if self._compiled is not None:
             self._compiled.add(np.ascontiguousarray(numbers, self._dtype))
             return
