@@ -74,9 +74,11 @@ inline Vec<T> kept(const Dropout<T>& drop, Keys<T> low, Keys<T> high, Keys<T> co
     return __builtin_convertvector(stays, Bits<T>) ? v : Vec<T>{};
 }
 
-// weights of arcs from one row to `columns`; what is kept is not scaled.
+// weights of arcs from one row to `columns`; what is kept is multiplied by `scale`.
 template <class T, int H>
-void drop_of_row(const Group<T>& g, Size row, const std::int32_t* columns, Size arcs, T* weights) {
+void drop_of_row(
+    const Group<T>& g, Size row, const std::int32_t* columns, Size arcs, T scale, T* weights
+) {
     constexpr int N = LANES<T>, PART = H < N ? H : N;
     const Dropout<T>& drop = g.all.drop;
     const Keys<T> low = Keys<T>{} + (std::uint32_t)drop.rows[row];
@@ -88,7 +90,7 @@ void drop_of_row(const Group<T>& g, Size row, const std::int32_t* columns, Size 
             const Keys<T> keys = packed<std::uint32_t, N, PART>([&](int i) {
                 return drop.columns + (Size)columns[arc(i)] * g.all.heads + g.first + part * N;
             });
-            store(at, kept<T>(drop, low, high, keys, load(at)));
+            store(at, kept<T>(drop, low, high, keys, load(at)) * scale);
         }
     });
 }
@@ -157,7 +159,7 @@ void weigh_chunk(
         }
     });
     const std::int32_t* columns = g.pattern().indices + first;
-    if (g.all.drop.rows) drop_of_row<T, H>(g, row, columns, arcs, buffer);
+    if (g.all.drop.rows) drop_of_row<T, H>(g, row, columns, arcs, T(1), buffer);
     alignas(64) T factors[H < LANES<T> ? LANES<T> : H];
     if (whole)
         for (int part = 0; part < Packing<T, H>::PARTS; ++part)
@@ -275,163 +277,6 @@ void attend(
     int threads
 ) {
     over_groups<T>(a, AttendRows<T>{t, s, out, shift, total, threads});
-}
-
-// What a backward pass needs of a target vertex, next to each other, for each head of a group: s,
-// shift, 1 / total and <grad, y>.
-template <class T>
-T dot(const T* x, const T* y, Size n) {
-    T sum = 0;
-#pragma omp simd reduction(+ : sum)
-    for (Size j = 0; j < n; ++j) sum += x[j] * y[j];
-    return sum;
-}
-
-template <class T, int H>
-void gather_facts(
-    const Group<T>& group, Rows<const T> s, Rows<const T> shift, Rows<const T> total,
-    Rows<const T> y, Rows<const T> grad, T* facts, int threads
-) {
-    const Size c = group.all.c, head = group.first;
-    for_ranges(shift.rows, H * c, threads, [&](Size first, Size last) {
-        for (Size row = first; row < last; ++row) {
-            T* to = facts + row * FACTS * H;
-            const T *g = grad.data + row * grad.stride, *from = y.data + row * y.stride;
-            for (Size h = 0; h < H; ++h) {
-                const T sum = total.data[row * total.stride + head + h];
-                to[h] = s.data ? s.data[row * s.stride + head + h] : T(0);
-                to[H + h] = shift.data[row * shift.stride + head + h];
-                to[2 * H + h] = sum > 0 ? 1 / sum : T(0);
-                to[3 * H + h] = dot(g + (head + h) * c, from + (head + h) * c, c);
-            }
-        }
-    });
-}
-
-// out[i] = sum over the entries of row i of what stands in `scratch` by columns.
-template <class T, class P, int H>
-void sum_entries(const Pattern& p, const P* places, const T* scratch, Rows<T> out, int threads) {
-    constexpr Size AHEAD = 64;
-    over_rows(p, H, threads, [&](Size first_row, Size last_row) {
-        const Size end = p.starts[p.rows];
-        for (Size row = first_row; row < last_row; ++row) {
-            const Size start = p.starts[row];
-            OfHeads<T, H> sums;
-            over_packs<T, H>(p.starts[row + 1] - start, [&](Size k, auto arc, int lanes) {
-                for (int i = 0; i < Packing<T, H>::ARCS; ++i)
-                    if (start + k + i + AHEAD < end)
-                        __builtin_prefetch(scratch + (Size)places[start + k + i + AHEAD] * H);
-#pragma GCC unroll 8
-                for (int part = 0; part < Packing<T, H>::PARTS; ++part) {
-                    Vec<T> v = packed<T, LANES<T>, H>([&](int i) {
-                        return scratch + (Size)places[start + arc(i)] * H + part * LANES<T>;
-                    });
-                    if (lanes < LANES<T>) v = first_lanes<T>(lanes, v, T(0));
-                    sums.parts[part] += v;
-                }
-            });
-            for (Vec<T>& v : sums.parts) v = folded_to<T, H>(v, plus<T>);
-            store_heads<T, H>(out.data + row * out.stride, sums.parts);
-        }
-    });
-}
-
-template <class T>
-struct AttendColumns {
-    Rows<const T> t, s, shift, total, y, grad;
-    Rows<T> dx, dt, ds;
-    T* scratch;
-    int threads;
-
-    template <int H>
-    void column_of(const Group<T>& g, const T* facts, Size column) const {
-        constexpr int N = LANES<T>, PARTS = Packing<T, H>::PARTS;
-        constexpr Size AHEAD = 48;
-        const Pattern& p = g.pattern();
-        const Size start = p.column_starts[column], stop = p.column_starts[column + 1];
-        const Size end = p.column_starts[p.columns];
-        const Rows<const T> back = from_column(grad, g.first * g.all.c);
-        T* to = dx.data + column * dx.stride + g.first * g.all.c;
-        if (start == stop)
-            for (Size j = 0; j < H * g.all.c; ++j) to[j] = 0;
-        Buffer<T, H> weights, along, bend, dots;
-        OfHeads<T, H> mine, sums;
-        load_heads<T, H>(t.data + column * t.stride + g.first, mine.parts);
-        for (Size first = start; first < stop; first += CHUNK) {
-            const Size arcs = stop - first < CHUNK ? stop - first : CHUNK, left = end - first;
-            const std::int32_t* rows = p.column_rows + first;
-            over_packs<T, H>(arcs, [&](Size k, auto arc, int) {
-                for (int i = 0; i < Packing<T, H>::ARCS; ++i)
-                    if (k + i + AHEAD < left)
-                        __builtin_prefetch(facts + (Size)rows[k + i + AHEAD] * FACTS * H);
-#pragma GCC unroll 8
-                for (int part = 0; part < PARTS; ++part) {
-                    const auto fact = [&](int which) {
-                        return packed<T, N, H>([&](int i) {
-                            return facts + ((Size)rows[arc(i)] * FACTS + which) * H + part * N;
-                        });
-                    };
-                    const Vec<T> one = Vec<T>{} + T(1), z = fact(0) + mine.parts[part];
-                    const Vec<T> lean = z > 0 ? one : one * g.all.slope;
-                    const Vec<T> alpha = exponential(z * lean - fact(1)) * fact(2);
-                    const Size at = k * H + part * N;
-                    store(weights + at, alpha);
-                    store(along + at, alpha * fact(3));
-                    store(bend + at, lean);
-                    store(dots + at, Vec<T>{});
-                }
-            });
-            if (g.all.drop.rows) drop_of_column<T, H>(g, rows, column, arcs, weights);
-            const T* x = g.x.data + column * g.x.stride;
-            over_panels<T>(
-                H, g.all.c,
-                DotsAndSum<T, H>{{rows, arcs, left}, back, x, weights, dots, to, first > start}
-            );
-            T* de = scratch + first * H;
-            over_packs<T, H>(arcs, [&](Size k, auto, int lanes) {
-#pragma GCC unroll 8
-                for (int part = 0; part < PARTS; ++part) {
-                    const Size at = k * H + part * N;
-                    const Vec<T> product = load<T>(weights + at) * load<T>(dots + at);
-                    Vec<T> v = (product - load<T>(along + at)) * load<T>(bend + at);
-                    if (lanes < N) {
-                        v = first_lanes<T>(lanes, v, T(0));
-                        Tail<T>{lanes}.store(de + at, v);
-                    } else {
-                        store(de + at, v);
-                    }
-                    sums.parts[part] += v;
-                }
-            });
-        }
-        for (Vec<T>& v : sums.parts) v = folded_to<T, H>(v, plus<T>);
-        store_heads<T, H>(dt.data + column * dt.stride + g.first, sums.parts);
-    }
-
-    template <int H>
-    void run(const Group<T>& g) const {
-        const Pattern& p = g.pattern();
-        T* facts = scratch + p.starts[p.rows] * g.all.heads;
-        gather_facts<T, H>(g, s, shift, total, y, grad, facts, threads);
-        over_columns(p, H * g.all.c, threads, [&](Size first, Size last) {
-            for (Size column = first; column < last; ++column) column_of<H>(g, facts, column);
-        });
-        const Rows<T> to = from_column(ds, g.first);
-        if (p.long_places) {
-            sum_entries<T, Size, H>(p, p.long_places, scratch, to, threads);
-        } else {
-            sum_entries<T, std::int32_t, H>(p, p.places, scratch, to, threads);
-        }
-    }
-};
-
-// scratch: (entries + FACTS · rows, heads) numbers.
-template <class T>
-void attend_backward(
-    Attention<T> a, Rows<const T> t, Rows<const T> s, Rows<const T> shift, Rows<const T> total,
-    Rows<const T> y, Rows<const T> grad, Rows<T> dx, Rows<T> dt, Rows<T> ds, T* scratch, int threads
-) {
-    over_groups<T>(a, AttendColumns<T>{t, s, shift, total, y, grad, dx, dt, ds, scratch, threads});
 }
 
 }  // namespace gcnmpi::TARGET

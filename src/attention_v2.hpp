@@ -2,7 +2,7 @@
 // each head, so the backward pass gathers rows of two matrices by columns, and of one by rows.
 #pragma once
 
-#include "attention.hpp"
+#include "attention_back.hpp"
 
 namespace gcnmpi::TARGET {
 

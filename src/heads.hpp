@@ -292,9 +292,9 @@ struct WeightedSum {
 };
 
 // dots = <row[end], x>, a number for each arc and head, or dots += that where a head has more than
-// one panel; out = Σ weight·row[end] or out += that.
-template <class T, int HEADS>
-struct DotsAndSum {
+// one panel; with SUM, out = Σ weight·row[end] or out += that.
+template <class T, int HEADS, bool SUM>
+struct DotsOfArcs {
     static constexpr int MOST = PANEL;
     Arcs arcs;
     Rows<const T> rows;
@@ -316,16 +316,16 @@ struct DotsAndSum {
             Vec<T> products[H] = {};
 #pragma GCC unroll 8
             for (int h = 0; h < H; ++h) {
-                const T value = weight[h];
+                const T value = SUM ? weight[h] : T(0);
 #pragma GCC unroll 8
                 for (int v = 0; v < V; ++v) {
                     const Vec<T> row = load(from + (h * V + v) * N);
-                    sums[h * V + v] += value * row;
+                    if constexpr (SUM) sums[h * V + v] += value * row;
                     products[h] += row * load(mine + (h * V + v) * N);
                 }
                 if constexpr (PART) {
                     const Vec<T> row = tail.load(from + V * N);
-                    sums[V] += value * row;
+                    if constexpr (SUM) sums[V] += value * row;
                     products[0] += row * end_of_mine;
                 }
             }
@@ -335,6 +335,7 @@ struct DotsAndSum {
                 dots[k * HEADS + head] += sum_of_lanes<T>(products[0]);
             }
         }
+        if constexpr (!SUM) return;
         T* to = out + column;
 #pragma GCC unroll 8
         for (int f = 0; f < V * H; ++f)

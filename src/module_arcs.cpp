@@ -45,11 +45,16 @@ void take(
     kernel.table.arcs->take(p, from, of, to, last, kernel.threads);
 }
 
+void require_way_back(const Pattern& p) {
+    require(p.back || p.long_back, "the way back from the columns is not known");
+}
+
 template <class T>
 void sum_sources(
     const Kernel<T>& kernel, const PatternArrays& arrays, Given<T> x, Matrix<T> out
 ) {
     const Pattern p = arrays.pattern();
+    require_way_back(p);
     require_shape(x, arrays.entries(), width_of(out), ENTRIES);
     require_shape(out, p.columns, width_of(x), SOURCES);
     const auto from = rows_of(x);
@@ -130,6 +135,7 @@ void spmm_values(
 ) {
     const Pattern p = arrays.pattern();
     const ArcOperations<T>& arcs = *kernel.table.arcs;
+    if (transposed) require_way_back(p);
     require_shape(values, arrays.entries(), width_of(values), ENTRIES);
     const Size ahead = transposed ? p.rows : p.columns, behind = transposed ? p.columns : p.rows;
     require_shape(x, ahead, width_of(x), "x has not the rows at these ends");

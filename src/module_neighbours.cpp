@@ -4,11 +4,12 @@
 namespace gcnmpi {
 namespace {
 
-// One that has no entries by columns serves operations by rows only.
+// One that has no entries by columns serves operations by rows only. Where entries are among those
+// by columns, and the way back, are for the operations that need them.
 template <class P>
 PatternArrays pattern_of(
     Flat<const Size> starts, Indices indices, Flat<const Size> column_starts, Indices column_rows,
-    P places, P places_back
+    std::optional<P> places, std::optional<P> places_back
 ) {
     const std::size_t entries = indices.shape(0);
     require(starts.shape(0) > 0 && column_starts.shape(0) > 0, "no starts");
@@ -17,7 +18,8 @@ PatternArrays pattern_of(
     const std::size_t turned = column_rows.shape(0);
     require(of_rows == (Size)entries && of_columns == (Size)turned, "entries differ");
     require(turned == entries || turned == 0, "entries differ");
-    require(places.shape(0) == turned && places_back.shape(0) == turned, "entries differ");
+    for (const auto& some : {places, places_back})
+        require(!some || some->shape(0) == turned, "entries differ");
     if constexpr (std::is_same_v<P, Indices>) {
         return {starts, indices, column_starts, column_rows, places, {}, places_back, {}};
     } else {
@@ -49,12 +51,12 @@ Attention<T> attention(
 template <class T>
 Size heads_of(const Matrix<T>& array) { return (Size)array.shape(1); }
 
-// A number for each entry and head and, where it reaches, the facts of all rows.
+// Some rows of a number for each head, and the facts of all rows of the pattern: where it reaches,
+// in what is given.
 template <class T>
-T* backward_scratch(const PatternArrays& arrays, const Matrix<T>& given, Size heads) {
-    const Pattern p = arrays.pattern();
+T* backward_scratch(const Pattern& p, const Matrix<T>& given, Size heads, Size some = 0) {
     const Rows<T> rows = rows_of(given);
-    const Size needed = p.starts[p.rows] + FACTS * p.rows;
+    const Size needed = some + FACTS * p.rows;
     require(rows.width == heads && (rows.stride == heads || rows.rows <= 1), "scratch has gaps");
     if (rows.rows >= needed) return rows.data;
     return scratch<T, 2>((std::size_t)(needed * heads));
@@ -97,7 +99,8 @@ void attend_backward(
     require_same_shape(dx, x);
     require_same_shape(dt, t);
     require_same_shape(ds, s);
-    T* memory = backward_scratch(pattern, room, heads);
+    const bool known = a.pattern.places || a.pattern.long_places;
+    T* memory = backward_scratch(a.pattern, room, heads, known ? a.pattern.starts[rows] : 0);
     const auto from = rows_of(t), of = rows_of(s), shifts = rows_of(shift), sums = rows_of(total);
     const auto result = rows_of(y), back = rows_of(grad);
     const auto first = rows_of(dx), second = rows_of(dt), third = rows_of(ds);
@@ -152,7 +155,8 @@ void attend_v2_backward(
     require_same_shape(dx2, x2);
     require((Size)vector.shape(0) == width, "vector: a number for each column of x1");
     require((Size)dvector.shape(0) == width, "dvector: a number for each column of x1");
-    T* memory = backward_scratch(pattern, room, heads);
+    require(a.pattern.places || a.pattern.long_places, "the way to the columns is not known");
+    T* memory = backward_scratch(a.pattern, room, heads, a.pattern.starts[rows]);
     double* partial = scratch<double, 1>((std::size_t)(GROUPS * width));
     const auto target = rows_of(x2), shifts = rows_of(shift), sums = rows_of(total);
     const auto result = rows_of(y), back = rows_of(grad);
@@ -227,9 +231,11 @@ void head_dots_backward(
 void bind_pattern(nb::module_& module) {
     nb::class_<PatternArrays>(module, "Pattern");
     module.def("pattern", &pattern_of<Indices>, given("starts"), given("indices"),
-               given("column_starts"), given("column_rows"), given("places"), given("places_back"));
+               given("column_starts"), given("column_rows"), given("places").none(),
+               given("places_back").none());
     module.def("pattern", &pattern_of<Flat<const Size>>, given("starts"), given("indices"),
-               given("column_starts"), given("column_rows"), given("places"), given("places_back"));
+               given("column_starts"), given("column_rows"), given("places").none(),
+               given("places_back").none());
 }
 
 template <class T>

@@ -201,6 +201,29 @@ void transpose(
         }
 }
 
+// Where each entry is among those by columns, each of which has them in order; or the way back.
+// `next` is where the entries of each column begin, and is moved on.
+template <class P>
+void places_by_columns(Indices indices, Flat<Size> next, Flat<P> out, bool back) {
+    const Size entries = (Size)indices.shape(0), columns = (Size)next.shape(0);
+    require((Size)out.shape(0) == entries, "a place for each entry");
+    const Short* column = indices.data();
+    Size* at = next.data();
+    P* to = out.data();
+    const nb::gil_scoped_release released;
+    for (Size k = 0; k < entries; ++k) {
+        if (k + SOON < entries) __builtin_prefetch(at + column[k + SOON], 1);
+        if (column[k] < 0 || column[k] >= columns) throw std::out_of_range("no such column");
+        const Size there = at[column[k]]++;
+        if (there < 0 || there >= entries) throw std::out_of_range("too many entries");
+        if (back) {
+            to[there] = (P)k;
+        } else {
+            to[k] = (P)there;
+        }
+    }
+}
+
 // rows = rows[first], in place: each row moves once, along the cycles of the permutation.
 void permute_rows(Bytes<std::uint8_t> rows, Flat<const Size> first) {
     const Size count = (Size)first.shape(0);
@@ -291,6 +314,8 @@ void bandwidth_order(
 
 template <class P>
 void bind_transpose(nb::module_& module, const char* name) {
+    module.def("places_by_columns", &places_by_columns<P>, given("indices"), given("next"),
+               given("out"), "back"_a);
     module.def(name, &transpose<P>, given("starts"), given("indices"), given("out_starts"),
                given("out"), given("places").none(), given("back").none());
 }

@@ -1,5 +1,4 @@
 // Compiled once for each target: TARGET is generic, avx2 or avx512, with the flags for it.
-#include "attention.hpp"
 #include "attention_v2.hpp"
 #include "dense.hpp"
 #include "elementwise.hpp"

@@ -53,14 +53,18 @@ class Patterns:
     ----------
     matrix : (own, own + halo) csr_array
         The entries; its values are not looked at.
-    ids : (own + halo,) integers
-        Global vertices of the local columns.
+    ids : (own + halo,) integers, or None
+        Global vertices of the local columns; None: entries of a row are in their order.
     groups : Groups or None
         Of these entries, in their order.
     """
 
     def __init__(
-        self, kernel: Kernel, matrix: sp.csr_array, ids: np.ndarray, groups: Groups | None = None
+        self,
+        kernel: Kernel,
+        matrix: sp.csr_array,
+        ids: np.ndarray | None,
+        groups: Groups | None = None,
     ) -> None:
         self._kernel, self._starts, self._groups = kernel, matrix.indptr, groups
         self._made: dict[Incidence, Pattern] = {}

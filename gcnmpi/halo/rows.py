@@ -79,10 +79,16 @@ class _WithPatterns:
     """The part of a halo that says which entries own rows have: see :class:`Patterns`."""
 
     def __init__(
-        self, runtime: Runtime, pattern: sp.csr_array, ids: np.ndarray, groups: Groups | None
+        self,
+        runtime: Runtime,
+        pattern: sp.csr_array,
+        ids: np.ndarray,
+        groups: Groups | None,
+        in_order: bool = False,
     ) -> None:
         self.ids, self.phases, self.alone = ids, runtime.phases, runtime.comm.size == 1
         self._kernel, self._given = runtime.kernel, [(pattern, groups)]
+        self._order = None if in_order else ids
 
     @property
     def given(self) -> tuple[sp.csr_array, Groups | None]:
@@ -93,7 +99,7 @@ class _WithPatterns:
     def patterns(self) -> Patterns:
         """Made when they are asked for: from then on, they hold the entries alone."""
         pattern, groups = self._given.pop()
-        return Patterns(self._kernel, pattern, self.ids, groups)
+        return Patterns(self._kernel, pattern, self._order, groups)
 
     @property
     def pattern(self) -> Pattern:
@@ -104,7 +110,8 @@ class _WithPatterns:
 class ExchangedHalo(_WithPatterns):
     """Needed rows point to point, with the buffers, plan and transport of a product.
 
-    ``pattern``, (own, own + halo), and ``ids``, (own + halo,), are as in :class:`Halo`.
+    ``pattern``, (own, own + halo), and ``ids``, (own + halo,), are as in :class:`Halo`. Entries of
+    a row may be ``in_order`` of the ids of their columns.
     """
 
     def __init__(
@@ -114,8 +121,9 @@ class ExchangedHalo(_WithPatterns):
         pattern: sp.csr_array,
         ids: np.ndarray,
         groups: Groups | None = None,
+        in_order: bool = False,
     ) -> None:
-        super().__init__(runtime, pattern, ids, groups)
+        super().__init__(runtime, pattern, ids, groups, in_order)
         self.kept = products.kept
         self.empty, self.release = products.empty, products.release
         self.expand, self.gradient, self.fold = products.gather, products.gradient, products.scatter

@@ -20,7 +20,7 @@ try:
 except ImportError:
     _compiled = None
 _native: Any = (
-    _compiled if hasattr(_compiled, "group_rows") else None
+    _compiled if hasattr(_compiled, "places_by_columns") else None
 )  # None, too, of older sources
 
 SHORT = np.iinfo(np.int32).max
@@ -283,33 +283,44 @@ def sort_rows(
 
 
 def transposed(
-    starts: np.ndarray, indices: np.ndarray, columns: int, places: bool = False
-) -> tuple[np.ndarray, np.ndarray, np.ndarray | None, np.ndarray | None]:
+    starts: np.ndarray, indices: np.ndarray, columns: int
+) -> tuple[np.ndarray, np.ndarray]:
     """The rows of the transpose of a pattern, each in increasing order.
 
     Returns
     -------
     starts : (columns + 1,) int64
     indices : (entries,) int32
-    origin, back : (entries,) int32, or int64 where there are too many; None unless asked for
-        Where each entry of the transpose is in the pattern, and the inverse.
+    """
+    if _native is not None:
+        out_starts, out = np.empty(columns + 1, np.int64), np.empty(len(indices), np.int32)
+        _native.transpose(starts, indices, out_starts, out, None, None)
+        return out_starts, out
+    numbers = np.broadcast_to(np.int8(1), len(indices))
+    turned = sp.csr_array((numbers, indices, starts), shape=(len(starts) - 1, columns)).tocsc()
+    return turned.indptr.astype(np.int64), turned.indices.astype(np.int32)
+
+
+def places_by_columns(
+    indices: np.ndarray, column_starts: np.ndarray, back: bool = False
+) -> np.ndarray:
+    """Where each entry of a pattern is in its transpose; or the way back.
+
+    ``column_starts``, (columns + 1,) int64, are those of the transpose. The result is (entries,)
+    int32, or int64 where there are too many.
     """
     count = len(indices)
     kind = np.int32 if count <= SHORT else np.int64
     if _native is not None:
-        make = _native.transpose if kind is np.int32 else _native.transpose_long
-        out_starts, out = np.empty(columns + 1, np.int64), np.empty(count, np.int32)
-        origin, back = (np.empty(count, kind) if places else None for _ in range(2))
-        make(starts, indices, out_starts, out, origin, back)
-        return out_starts, out, origin, back
-    numbers = np.arange(count, dtype=kind)
-    turned = sp.csr_array((numbers, indices, starts), shape=(len(starts) - 1, columns)).tocsc()
-    found = turned.indptr.astype(np.int64), turned.indices.astype(np.int32)
-    if not places:
-        return *found, None, None
-    back = np.empty(count, kind)
-    back[turned.data] = numbers
-    return *found, turned.data.astype(kind), back
+        out = np.empty(count, kind)
+        _native.places_by_columns(indices, column_starts[:-1].copy(), out, back)
+        return out
+    order = np.argsort(indices, kind="stable").astype(kind)
+    if back:
+        return order
+    out = np.empty(count, kind)
+    out[order] = np.arange(count, dtype=kind)
+    return out
 
 
 def permute_rows(rows: np.ndarray, first: np.ndarray) -> None:

@@ -98,7 +98,7 @@ class ScaledPattern:
     def transposed(self) -> ScaledPattern:
         """The transpose; entries are its own."""
         rows, columns = self.shape
-        starts, indices, _, _ = transposed(self.starts, self.indices, columns)
+        starts, indices = transposed(self.starts, self.indices, columns)
         return ScaledPattern.of(starts, indices, rows, self.right, self.left)
 
 

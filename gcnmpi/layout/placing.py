@@ -13,6 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from gcnmpi.kernels.rows import (
+    STEP,
     Distinct,
     Places,
     looked_up,
@@ -135,6 +136,8 @@ def by_owner(halo: np.ndarray, parts: np.ndarray) -> np.ndarray:
 class PlacedRows:
     """Own rows of Ã over local columns, own ones first, then the halo; columns rise in each row.
 
+    Or they come in another order that :func:`placed` was asked for.
+
     ``starts``, (own + 1,) int64; ``columns``, (entries,) int32; ``weights``, (entries,) float64, or
     None: all are 1.
     """
@@ -150,28 +153,44 @@ class PlacedRows:
 
 
 def placed(
-    reading: Reading, rows: Survey, first: np.ndarray | None, direction: str, threads: int
+    reading: Reading,
+    rows: Survey,
+    first: np.ndarray | None,
+    direction: str,
+    threads: int,
+    by_id: bool = False,
 ) -> PlacedRows:
     """Put the entries of own rows to their places; rows are in the order that ``first`` says.
 
-    ``direction`` may be the other one, where each arc has a reverse.
+    ``direction`` may be the other one, where each arc has a reverse. With ``by_id`` there are no
+    weights, and the columns of a row come by their global ids.
     """
     own, lengths, lonely = (
         a if first is None else a[first] for a in (rows.own, rows.lengths, rows.lonely)
     )
-    places = Places(np.concatenate((own, rows.halo)))
+    ids = np.concatenate((own, rows.halo))
+    row_places = column_places = Places(ids)
+    if by_id:
+        local = np.argsort(ids, kind="stable").astype(np.int32)
+        row_places, column_places = Places(own), Places(ids[local])
     starts = np.append(0, np.cumsum(lengths))
-    weighted = reading.source.stored.manifest.valued
+    weighted = reading.source.stored.manifest.valued and not by_id
     columns = np.empty(starts[-1], np.int32)
     weights = np.empty(starts[-1]) if weighted else None
     following, ends = starts[:-1].copy(), starts[1:]
     loops = np.flatnonzero(lonely).astype(np.int32)
     ones = np.ones(len(loops)) if weighted else None
-    place_entries(loops, loops, ones, following, ends, columns, weights)
+    of_loops = column_places.all_of(own[loops]).astype(np.int32)
+    place_entries(loops, of_loops, ones, following, ends, columns, weights)
     for piece in reading.pieces(direction):
-        row, column = places.all_of(piece.row), places.all_of(piece.column)
-        place_entries(row, column, piece.weight, following, ends, columns, weights)
+        row, column = row_places.all_of(piece.row), column_places.all_of(piece.column)
+        values = piece.weight if weighted else None
+        place_entries(row, column, values, following, ends, columns, weights)
     if not np.array_equal(following, ends):
         raise UserError("the graph folder changed while it was read", AGAIN)
     sort_rows(starts, columns, weights, threads)
+    if by_id:
+        for start in range(0, len(columns), STEP):
+            some = slice(start, start + STEP)
+            columns[some] = looked_up(local, columns[some])
     return PlacedRows(starts, columns, weights)

@@ -101,3 +101,8 @@ class Demand:
     type: int | None = None
     sums_groups: bool = False
     batches: bool = False
+
+    @property
+    def only_visits(self) -> bool:
+        """Whether entries of M are looked at one by one, if at all: nobody reads its values."""
+        return not self.products and not self.batches

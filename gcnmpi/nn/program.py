@@ -76,6 +76,8 @@ class Instruction:
         Whether it takes a sum with another value, and what follows that, along in its pass.
     by_columns : bool
         Whether it goes over the entries by columns, so that it needs all of them.
+    places : callable
+        Whether a step looks up where the entries by rows are among those by columns.
     by_relation : bool
         Whether it multiplies with the entries of some relations.
     again : Instruction or None
@@ -99,6 +101,7 @@ class Instruction:
     visits: bool = False
     joins: bool = False
     by_columns: bool = False
+    places: Callable[[Step], bool] = lambda step: False
     by_relation: bool = False
     again: Instruction | None = None
     moves: bool = False

@@ -109,7 +109,8 @@ def _arcs(case: Case, rank: int, k: int) -> int:
         Incidence.GROUPED: (groups, whole, arcs),
         Incidence.GROUPS: (own, groups, groups),
     }
-    made = sum(memory.pattern_memory(*patterns[one]) for one in case.program.incidences)
+    indices = memory.pattern_indices(case.program, case.work.config)
+    made = sum(memory.pattern_memory(*patterns[one], indices) for one in case.program.incidences)
     return made + AT_ONCE * KEPT_ARC * arcs
 
 

@@ -25,6 +25,7 @@ from gcnmpi.options.frames import frames_in
 from gcnmpi.options.kernel import resolve
 from gcnmpi.options.scheme import SCHEMES
 from gcnmpi.options.task import SampleOptions, samples_of_step
+from gcnmpi.options.train import batches_of
 from gcnmpi.planner.case import ARC_ROWS, GROUP_ROWS, Case, sparse_work
 from gcnmpi.schemes.forecast import Forecast, halo_bytes
 from gcnmpi.schemes.operations import EXCHANGES, SUMS, Operation, Product
@@ -72,10 +73,7 @@ def matrices(program: Program) -> list[Value]:
 
 
 def matrix_memory(case: Case, rank: int) -> int:
-    """Bytes of a rank's tiles of M and Mᵀ, and of the pattern of M where its entries are visited.
-
-    The pattern, by rows and by columns, has four indices for each entry, and no values.
-    """
+    """Bytes of a rank's tiles of M and Mᵀ, and of M's pattern where its entries are visited."""
     held = 0
     if case.program.needs_products or not case.program.needs_halo:
         held += tiles_memory(case.forecast, rank, case.work.config)
@@ -87,7 +85,8 @@ def matrix_memory(case: Case, rank: int) -> int:
         Incidence.GROUPED: (groups, columns, entries),
         Incidence.GROUPS: (own, groups, groups),
     }
-    held += sum(pattern_memory(*patterns[one]) for one in program.incidences)
+    indices = pattern_indices(program, case.work.config)
+    held += sum(pattern_memory(*patterns[one], indices) for one in program.incidences)
     if program.needs_entries or groups:
         held += entries * (2 * index + ROW_BYTES)
     if groups:
@@ -105,28 +104,43 @@ def tiles_memory(forecast: Forecast, rank: int, config: Config) -> int:
     return forecast.matrix_bytes(rank, index) + starts
 
 
-def pattern_memory(rows: int, columns: int, entries: int) -> int:
+def pattern_indices(program: Program, config: Config) -> int:
+    """Numbers that the pattern of M has for each entry, by rows and by columns; it has no values.
+
+    On a device, where entries are has 64 bits and is always there; elsewhere it is looked up from
+    one of both sides where a step asks for that.
+    """
+    if resolve(config.kernel)[0] == "cupy":
+        return 4
+    steps = (*program.forward, *program.backward, *program.evaluation)
+    places = any(step.instruction.places(step) for step in steps)
+    return 2 + places + any(step.instruction.by_columns for step in steps)
+
+
+def pattern_memory(rows: int, columns: int, entries: int, indices: int = 3) -> int:
     """Bytes of the pattern of M: own rows, rows with the halo, entries."""
-    return 4 * PATTERN_INDEX * entries + WIDE_INDEX * (rows + columns)
+    return indices * PATTERN_INDEX * entries + WIDE_INDEX * (rows + columns)
 
 
 def loading_memory(case: Case, rank: int) -> int:
     """The rank's arcs on their way, and the buffers for reading and sending them."""
     config = case.work.config
     if SCHEMES.get(config.scheme.name).loads_by_rows:
-        return placed_arcs(case.forecast, rank, config)
+        batches = batches_of(config.train) is not None
+        return placed_arcs(case.forecast, rank, config, case.program.needs_products or batches)
     return arriving_arcs(case.forecast.loaded(rank), case.work.n, config)
 
 
-def placed_arcs(forecast: Forecast, rank: int, config: Config) -> int:
+def placed_arcs(forecast: Forecast, rank: int, config: Config, values: bool = True) -> int:
     """Bytes of own rows while arcs are placed in them, and of a piece that is on its way.
 
-    See :mod:`gcnmpi.layout.placing`. Values are made of the row and the weight of each entry.
+    See :mod:`gcnmpi.layout.placing`. Values, if there will be any, are made of the row and the
+    weight of each entry.
     """
     facts, entries = forecast.facts, forecast.entries(rank)
     rows, inner = (forecast.shape(rank, Place(0, space=i), 1)[0] for i in (Space.OWN, Space.WHOLE))
-    one = PATTERN_INDEX + WEIGHT_BYTES * facts.valued
-    if facts.scaled is None:
+    one = PATTERN_INDEX + values * WEIGHT_BYTES * facts.valued
+    if values and facts.scaled is None:
         one += PATTERN_INDEX + facts.itemsize
     piece = min(ENTRIES_AT_ONCE * ENTRY_ON_ITS_WAY, int(config.loading.max_bytes))
     moving = min(piece, ENTRY_ON_ITS_WAY * entries)

@@ -55,7 +55,8 @@ NO_PACKINGS: Sequence[sp.csr_array | None] = (None, None)  # rows are sent as th
 def lay_out(runtime: Runtime, source: Source, config: Config, demand: Demand) -> Laid:
     """Bring every row of M to its owner and plan the exchange of the rows that are needed.
 
-    Without a partition on one rank.
+    Without a partition on one rank. Where nobody multiplies with M, it is a pattern without numbers
+    for both directions, in which the entries of a row come by the ids of their columns.
     """
     comm, stored, direction = runtime.comm, source.stored, source.direction
     manifest, loading = stored.manifest, config.loading
@@ -66,9 +67,12 @@ def lay_out(runtime: Runtime, source: Source, config: Config, demand: Demand) ->
     rows = survey(reading, config.graph.self_loops)
     threads = runtime.kernel.threads
 
-    def in_order(first: np.ndarray | None, direction: str = direction) -> PlacedRows:
-        return placed(reading, rows, first, direction, threads)
+    def in_order(
+        first: np.ndarray | None, direction: str = direction, by_id: bool = False
+    ) -> PlacedRows:
+        return placed(reading, rows, first, direction, threads, by_id)
 
+    forward: sp.csr_array | ScaledPattern
     first = None
     if loading.order != "none":
         order = ROW_ORDERS.get(loading.order)
@@ -80,9 +84,12 @@ def lay_out(runtime: Runtime, source: Source, config: Config, demand: Demand) ->
         del block  # and the entries
     own = rows.own if first is None else rows.own[first]
     plan = agree_on_plan(comm, own, rows.halo, parts[rows.halo], loading.max_bytes)
-    entries = in_order(first)
+    entries = in_order(first, by_id=demand.only_visits)
+    if demand.only_visits:
+        forward = _scaled(entries, plan, None, None)
+        facts = _measured(comm, facts, plan, forward) if stored.pairs is not None else facts
+        return Laid(facts, OwnRows(parts, plan.own), plan, forward, None, np.empty(0))
     degree = _degrees(runtime, plan, entries)
-    forward: sp.csr_array | ScaledPattern
     backward: sp.csr_array | ScaledPattern | None = None
     if facts.scaled is not None and runtime.kernel.name in SCALES:
         ends = scales(degree, config.graph.normalize)
@@ -155,7 +162,8 @@ def load(
         "backward": "fold" if facts.folds else "expand",
     }
     if demand.rows:
-        halo = ExchangedHalo(runtime, products, pattern, ids, groups)
+        in_order = demand.only_visits or entries is not None
+        halo = ExchangedHalo(runtime, products, pattern, ids, groups, in_order)
     return RowScheme(
         runtime, options, laid.rows,
         products, operands, forecast, max_bytes,

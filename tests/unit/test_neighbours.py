@@ -73,7 +73,10 @@ def test_a_pattern_is_the_matrix_by_rows_and_by_columns(random):
     assert np.array_equal(pattern.places[pattern.places_back], np.arange(pattern.entries))
     assert np.all(np.diff(columns * 30 + pattern.column_rows) > 0)
     assert pattern.scratch_rows == pattern.entries + 4 * 30
-    assert pattern.nbytes == 8 * 52 + 16 * pattern.entries
+    assert pattern.nbytes == 8 * 52 + 16 * pattern.entries  # with both places
+    assert np.array_equal(pattern.some_rows(slice(0, 30)).indices, pattern.indices)
+    again = KERNELS.get("scipy")(np.float64).pattern(matrix_of(dense, random), order)
+    assert again.nbytes == 8 * 52 + 8 * pattern.entries
 
 
 def test_a_pattern_with_a_column_out_of_range_is_refused(kernel, random):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from functools import lru_cache
 from itertools import pairwise
 
 import numpy as np
@@ -30,15 +29,7 @@ class Arcs(ABC):
 
     def some_rows(self, pattern: Pattern, rows: slice) -> Pattern:
         """Its columns have no entries, unless it is the whole pattern."""
-        if rows.stop - rows.start == pattern.rows:
-            return pattern
-        starts, none = pattern.starts[rows.start : rows.stop + 1], np.empty(0, np.int32)
-        of_rows = starts - starts[0], pattern.indices[starts[0] : starts[-1]]
-        return self._compiled(Pattern(*of_rows, _zeros(pattern.columns + 1), none, none, none))
-
-    def _compiled(self, pattern: Pattern) -> Pattern:
-        """With what compiled functions take."""
-        return pattern
+        return pattern if rows.stop - rows.start == pattern.rows else pattern.some_rows(rows)
 
     def take(self, of: Taken[Array, Pattern]) -> None:
         rows, out = rows_of(of.pattern), of.out
@@ -124,12 +115,6 @@ class Arcs(ABC):
 
 _EXTREMES = {"max": np.maximum, "min": np.minimum}
 _AT_ONCE = 1 << 15  # entries
-
-
-@lru_cache(maxsize=8)
-def _zeros(count: int) -> Array:
-    """So many zeros, which the patterns of all slices share: columns may be millions."""
-    return np.zeros(count, np.int64)
 
 
 def _pieces(starts: Array, entries: int) -> list[tuple[int, int]]:

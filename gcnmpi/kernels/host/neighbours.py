@@ -6,7 +6,9 @@ entry and head.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property, lru_cache
 
 import numpy as np
 import scipy.sparse as sp
@@ -20,7 +22,7 @@ from gcnmpi.kernels.interface.neighbours import (
     AttentionV2Backward,
     scratch_rows,
 )
-from gcnmpi.kernels.rows import sort_rows, transposed
+from gcnmpi.kernels.rows import places_by_columns, sort_rows, transposed
 
 Array = np.ndarray
 _SHORT = np.iinfo(np.int32).max
@@ -38,21 +40,16 @@ class Pattern:
     column_starts : (columns + 1,) int64
     column_rows : (entries,) int32
         Rows of each column, in increasing order.
-    places : (entries,) int32, or int64 where there are too many
-        Where each entry, by rows, is among the entries by columns.
-    places_back : (entries,) array of the same dtype
-        Where each entry, by columns, is among the entries by rows.
-    compiled : object
-        What compiled functions take, where a kernel has some: it holds the same arrays.
+    compile : callable or None
+        Makes what compiled functions take of these arrays, and of :attr:`places` and
+        :attr:`places_back`, each of which may be None.
     """
 
     starts: Array
     indices: Array
     column_starts: Array
     column_rows: Array
-    places: Array
-    places_back: Array
-    compiled: object = None
+    compile: Callable[..., object] | None = None
 
     @property
     def rows(self) -> int:
@@ -71,14 +68,53 @@ class Pattern:
         return scratch_rows(self.rows, self.entries)
 
     @property
-    def arrays(self) -> tuple[Array, ...]:
-        """All of them, in this order."""
-        by_rows, by_columns = (self.starts, self.indices), (self.column_starts, self.column_rows)
-        return *by_rows, *by_columns, self.places, self.places_back
-
-    @property
     def nbytes(self) -> int:
-        return sum(array.nbytes for array in self.arrays)
+        made = [array for name, array in vars(self).items() if isinstance(array, np.ndarray)]
+        return sum(array.nbytes for array in made)
+
+    # Few operations need these: each is made when it is first asked for.
+
+    @cached_property
+    def places(self) -> Array:
+        """Where each entry, by rows, is among the entries by columns, (entries,) int32 or int64."""
+        return places_by_columns(self.indices, self.column_starts)
+
+    @cached_property
+    def places_back(self) -> Array:
+        """Where each entry, by columns, is among the entries by rows."""
+        return places_by_columns(self.indices, self.column_starts, back=True)
+
+    @cached_property
+    def compiled(self) -> object:
+        """What compiled functions take that need neither."""
+        return self._compiled(None, None)
+
+    @cached_property
+    def compiled_with_places(self) -> object:
+        """The same with ``places``."""
+        return self._compiled(self.places, None)
+
+    @cached_property
+    def compiled_with_way_back(self) -> object:
+        """The same with ``places_back``."""
+        return self._compiled(None, self.places_back)
+
+    def _compiled(self, places: Array | None, back: Array | None) -> object:
+        assert self.compile is not None, "a pattern of another kernel"
+        by_rows, by_columns = (self.starts, self.indices), (self.column_starts, self.column_rows)
+        return self.compile(*by_rows, *by_columns, places, back)
+
+    def some_rows(self, rows: slice) -> Pattern:
+        """Some of the rows, for operations by rows: columns have no entries."""
+        starts, none = self.starts[rows.start : rows.stop + 1], np.empty(0, np.int32)
+        of_rows = starts - starts[0], self.indices[starts[0] : starts[-1]]
+        return Pattern(*of_rows, _zeros(self.columns + 1), none, self.compile)
+
+
+@lru_cache(maxsize=8)
+def _zeros(count: int) -> Array:
+    """So many zeros, which the patterns of all slices share: columns may be millions."""
+    return np.zeros(count, np.int64)
 
 
 def make_pattern(matrix: sp.csr_array, order: Array | None) -> Pattern:
@@ -104,10 +140,7 @@ def make_pattern(matrix: sp.csr_array, order: Array | None) -> Pattern:
         indices = _in_order(matrix, order)
     starts = np.ascontiguousarray(matrix.indptr, np.int64)
     indices = np.ascontiguousarray(indices[: starts[-1]])
-    column_starts, column_rows, back, places = transposed(starts, indices, columns, places=True)
-    assert back is not None
-    assert places is not None
-    return Pattern(starts, indices, column_starts, column_rows, places, back)
+    return Pattern(starts, indices, *transposed(starts, indices, columns))
 
 
 def _in_order(matrix: sp.csr_array, order: Array) -> Array:
@@ -176,14 +209,14 @@ class Neighbours:
         self._weigh(of, e)
 
     def attend_backward(self, of: AttentionBackward[Array, Pattern]) -> None:
-        forward, scratch = of.forward, of.scratch[: of.forward.pattern.entries]
+        forward = of.forward
         pattern, slope = forward.pattern, self._slope(forward)
         z = forward.s[rows_of(pattern)] + forward.t[pattern.indices]
         de = self._back(forward, _leaky(z, slope), of.grad, of.dx)
-        np.multiply(de, np.where(z > 0, self.dtype.type(1), slope), out=scratch)
-        of.ds[...] = reduced(np.add, scratch, pattern.starts)
+        de *= np.where(z > 0, self.dtype.type(1), slope)
+        of.ds[...] = reduced(np.add, de, pattern.starts)
         of.dt.fill(0)
-        np.add.at(of.dt, pattern.indices, scratch)
+        np.add.at(of.dt, pattern.indices, de)
 
     def attend_v2(self, of: AttentionV2[Array, Pattern]) -> None:
         scratch = of.scratch[: of.pattern.entries]

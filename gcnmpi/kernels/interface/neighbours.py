@@ -19,12 +19,24 @@ P = TypeVar("P")
 FACTS = 4  # numbers for each row and head that compiled backward passes make
 
 
-def scratch_rows(rows: int, entries: int) -> int:
+NARROW = 16  # columns of a single head: rows of so many are gathered about as fast as one number
+
+
+def computes_again(heads: int, width: int) -> bool:
+    """Whether a compiled backward pass computes what it needs of an entry by columns and by rows.
+
+    Elsewhere it keeps a number for each entry and head in between, and looks it up.
+    """
+    return heads == 1 and width <= NARROW
+
+
+def scratch_rows(rows: int, entries: int, again: bool = False) -> int:
     """Rows of the scratch of attention, with a number for each head, for a kernel to need no more.
 
-    One for each entry, and the numbers that a backward pass finds out about each row.
+    They are the numbers that a backward pass finds out about each row and, unless it computes them
+    again, one for each entry.
     """
-    return entries + FACTS * rows
+    return FACTS * rows + (0 if again else entries)
 
 
 class Pattern(Protocol):
@@ -131,7 +143,11 @@ class AttentionV2(_Attention[A, P]):
 
 @dataclass(frozen=True)
 class AttentionBackward(Generic[A, P]):
-    """Gradients of x, t and s from ``grad``, that of the result; scratch as for version 2."""
+    """Gradients of x, t and s from ``grad``, that of the result.
+
+    ``scratch`` has :func:`scratch_rows` for a compiled kernel to need no more, with a number for
+    each head.
+    """
 
     forward: Attention[A, P]
     grad: A

@@ -29,7 +29,7 @@ class NativeArcs(Arcs):
         self._native.take(of.pattern.compiled, of.source, of.target, of.out, then)
 
     def sum_sources(self, pattern: Pattern, x: Array, out: Array) -> None:
-        self._native.sum_sources(pattern.compiled, x, out)
+        self._native.sum_sources(pattern.compiled_with_way_back, x, out)
 
     def reduce_targets(self, of: Reduction[Array, Pattern]) -> None:
         """A row's entries are read from memory once, for all kinds."""
@@ -52,7 +52,7 @@ class NativeArcs(Arcs):
 
     def spmm_values_t(self, pattern: Pattern, values: Array, x: Array, out: Array) -> None:
         """By columns, each of which gathers the rows at the other ends of its entries."""
-        self._native.spmm_values(pattern.compiled, values, x, out, True)
+        self._native.spmm_values(pattern.compiled_with_way_back, values, x, out, True)
 
     def sddmm(self, pattern: Pattern, target: Array, source: Array, out: Array) -> None:
         self._native.sddmm(pattern.compiled, target, source, out)

@@ -27,6 +27,7 @@ from gcnmpi.kernels.interface.neighbours import (
     AttentionBackward,
     AttentionV2,
     AttentionV2Backward,
+    computes_again,
 )
 from gcnmpi.kernels.native.arcs import NativeArcs
 from gcnmpi.kernels.native.norms import NativeNorms
@@ -51,7 +52,7 @@ try:
 except ImportError as error:
     raise UserError(*_reason(error)) from error
 
-if not hasattr(_native, "place_entries"):  # an editable installation
+if not hasattr(_native, "places_by_columns"):  # an editable installation
     raise UserError("was built from older sources", "install gcnmpi again")
 
 _FORMATS = {name: number for number, name in enumerate(FORMATS)}  # enum Format of the sources
@@ -237,10 +238,7 @@ class NativeKernel(NativeArcs, NativeNorms, DenseArithmetic[SparseMatrix]):
     # Maximum and attention, in one gather of rows for each direction.
 
     def pattern(self, matrix: sp.csr_array, order: Array | None) -> Pattern:
-        return self._compiled(make_pattern(matrix, order))
-
-    def _compiled(self, pattern: Pattern) -> Pattern:
-        return replace(pattern, compiled=_native.pattern(*pattern.arrays))
+        return replace(make_pattern(matrix, order), compile=_native.pattern)
 
     def max_aggregate(self, pattern: Pattern, x: Array, out: Array, arg: Array) -> None:
         """In one gather of rows of x."""
@@ -266,10 +264,12 @@ class NativeKernel(NativeArcs, NativeNorms, DenseArithmetic[SparseMatrix]):
         )  # fmt: skip
 
     def attend_backward(self, of: AttentionBackward[Array, Pattern]) -> None:
-        """In one gather of rows of ``grad``."""
+        """In one gather of rows of ``grad``; narrow ones of x are gathered then, too."""
         f = of.forward
+        again = computes_again(f.t.shape[1], f.x.shape[1])
+        pattern = f.pattern.compiled if again else f.pattern.compiled_with_places
         self._native.attend_backward(
-            f.pattern.compiled, f.x, f.t, f.s, f.slope, self._drop(f), f.shift, f.total, f.out,
+            pattern, f.x, f.t, f.s, f.slope, self._drop(f), f.shift, f.total, f.out,
             of.grad, of.dx, of.dt, of.ds, of.scratch,
         )  # fmt: skip
 
@@ -284,8 +284,8 @@ class NativeKernel(NativeArcs, NativeNorms, DenseArithmetic[SparseMatrix]):
         """By columns, then by rows."""
         f = of.forward
         self._native.attend_v2_backward(
-            f.pattern.compiled, f.x, f.target, f.vector, f.slope, self._drop(f), f.shift, f.total,
-            f.out, of.grad, of.dx, of.dtarget, of.dvector, f.scratch,
+            f.pattern.compiled_with_places, f.x, f.target, f.vector, f.slope, self._drop(f),
+            f.shift, f.total, f.out, of.grad, of.dx, of.dtarget, of.dvector, f.scratch,
         )  # fmt: skip
 
     def _apply(self, epilogue: EpilogueOf[Array], x: Array, out: Array) -> None:

@@ -21,6 +21,7 @@ from gcnmpi.kernels.interface.neighbours import (
     AttentionBackward,
     AttentionV2,
     AttentionV2Backward,
+    computes_again,
     scratch_rows,
 )
 from gcnmpi.layout.place import Space
@@ -201,7 +202,8 @@ def _attend_backward(attend: Attend, binding: Binding, step: Step) -> Run:
     gradient, dt = _gradient(binding, step, out), binding.scratch("dt", len(t), heads)
     dx, whole = gradient.whole, binding.matrix(step.reads[1]).whole
     ds = binding.scratch("ds", own, heads)
-    scratch = _arc_scratch(binding, step, heads)
+    rows = _scratch_rows(step, own, halo.pattern.entries)
+    scratch = _scratch(binding, "arcs", rows, heads)
 
     def run(epoch: int) -> None:
         with halo.phases("spmm"):
@@ -227,7 +229,7 @@ def _attend_v2(attend: AttendV2, binding: Binding, step: Step) -> Run:
     x1, x2, out = binding.matrix(step.reads[0]), binding.read(step, 1), binding.written(step)
     heads, vector = attend.heads, binding.parameters[attend.vector]
     shift, total = (_per_head(binding, step, name, heads) for name in ("shift", "total"))
-    scratch = _arc_scratch(binding, step, heads)
+    scratch = _scratch(binding, "arcs", halo.pattern.scratch_rows, heads)
     dropout = _dropout(attend, binding, step)
 
     def run(epoch: int) -> None:
@@ -248,7 +250,7 @@ def _attend_v2_backward(attend: AttendV2, binding: Binding, step: Step) -> Run:
     heads, vector = attend.heads, binding.parameters[attend.vector]
     of_vector = binding.gradients[attend.vector]
     shift, total = (_per_head(binding, step, name, heads) for name in ("shift", "total"))
-    scratch = _arc_scratch(binding, step, heads)
+    scratch = _scratch(binding, "arcs", halo.pattern.scratch_rows, heads)
     dropout, dx1 = _dropout(attend, binding, step), _gradient(binding, step).whole
 
     def run(epoch: int) -> None:
@@ -280,12 +282,23 @@ def _gradient(binding: Binding, step: Step, out: Array | None = None) -> Matrix:
     return binding.halo(step).gradient(binding.place(step), step.operator.width)
 
 
-def _arc_scratch(binding: Binding, step: Step, heads: int) -> Array:
-    """(scratch rows, heads), in a memory for the step with most heads."""
-    rows = binding.halo(step).pattern.scratch_rows
+def _scratch(binding: Binding, name: str, rows: int, heads: int) -> Array:
+    """(rows, heads), in a memory for the step with most heads."""
     steps = (*binding.program.forward, *binding.program.evaluation)
     most = max(one.operator.heads for one in steps if isinstance(one.operator, Attention))
-    return binding.scratch("arcs", rows * most, 1)[: rows * heads].reshape(rows, heads)
+    return binding.scratch(name, rows * most, 1)[: rows * heads].reshape(rows, heads)
+
+
+def _again(step: Step) -> bool:
+    """Whether the backward pass computes what it needs of entries again."""
+    assert isinstance(step.operator, Attention)
+    return isinstance(step.operator, Attend) and computes_again(
+        step.operator.heads, step.operator.width
+    )
+
+
+def _scratch_rows(step: Step, rows: int, entries: int) -> int:
+    return scratch_rows(rows, entries, _again(step))
 
 
 def _arg(binding: Binding, step: Step) -> Array:
@@ -332,7 +345,9 @@ def _kept(a_row: int, scratch: bool = False) -> Callable[[Step, int, int, int], 
 
     def kept(step: Step, rows: int, columns: int, entries: int) -> int:
         assert isinstance(step.operator, Attention)
-        found = a_row * rows + columns + scratch * scratch_rows(rows, entries)
+        found = a_row * rows + columns
+        if scratch:
+            found += _scratch_rows(step, rows, entries)
         return step.operator.heads * found
 
     return kept
@@ -353,10 +368,17 @@ MAX_AGGREGATE_BACKWARD = Instruction(
 )
 ATTEND = Instruction("attend", _attend, Operation.EXPAND, kept=_kept(3))
 ATTEND_BACKWARD = Instruction(
-    "attend_backward", _attend_backward, Operation.FOLD, kept=_kept(1, scratch=True), whole=1
+    "attend_backward",
+    _attend_backward,
+    Operation.FOLD,
+    kept=_kept(1, scratch=True),
+    whole=1,
+    places=lambda step: not _again(step),
 )
 ATTEND_V2 = Instruction("attend_v2", _attend_v2, Operation.EXPAND, kept=_kept(3, scratch=True))
-ATTEND_V2_BACKWARD = Instruction("attend_v2_backward", _attend_v2_backward, kept=_kept(1), whole=1)
+ATTEND_V2_BACKWARD = Instruction(
+    "attend_v2_backward", _attend_v2_backward, kept=_kept(1), whole=1, places=lambda step: True
+)
 ATTEND_V2_SOURCE = Instruction("attend_v2_source", _attend_v2_source, Operation.FOLD)
 
 RULES = {
