@@ -312,6 +312,7 @@ def program_on(
         forecast.orders, layout, forecast.whole_rows, means=means,
         sums_groups=entry.sums_groups and not (batches or samples), residences=left,
         stays=samples, turns=forecast.turns,
+        blocks=forecast.whole_rows and not batches and config.kernel != "cupy",
     )  # fmt: skip
     sparse = source.stored.manifest.feature_entries > 0 and not samples
     program = compile_network(network, target, config.model, trains, sparse)
