@@ -19,7 +19,20 @@ ARCS_AT_ONCE = 1 << 15
 
 
 ROWS_AT_ONCE = 1 << 17
-"""Rows of a block of vertices, whatever the ranks, threads and memory: gradients depend on it."""
+"""Rows of a block of vertices, few, but enough that many threads share a step of it.
+
+Gradients of weights are summed block by block, so it depends neither on memory nor on threads.
+"""
+
+
+def in_blocks(rows: int) -> bool:
+    """Whether so many rows of vertices on a rank are far more than a block."""
+    return rows >= 2 * ROWS_AT_ONCE
+
+
+def at_once(space: Space) -> int:
+    """About how many rows of a space are in a slice."""
+    return ARCS_AT_ONCE if space.of_arcs else ROWS_AT_ONCE
 
 
 @dataclass(frozen=True)

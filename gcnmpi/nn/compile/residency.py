@@ -17,10 +17,13 @@ and states of arcs, which the network hands from one layer to the next::
     backward            e₂ (h₂ y₂) y₂ h₂ e₁ (h₁ y₁) y₁ h₁
 
 They are made again in the loop over slices that reads them, so that there is no more than a
-slice of them. So are rows of vertices, if one loop over blocks reads them, and each row is made of
-the same row of others; where they are made as a whole, block by block too: with the same bits. Of states of arcs, those of every layer may be kept, or those of every third one: the
+slice of them. Of states of arcs, those of every layer may be kept, or those of every third one: the
 others are made again too, from the last one that is there. With them go rows of vertices that are
 no states, but no sums of arcs, and nothing that is sent.
+
+Rows of vertices that are made of the same rows of others, and read in one loop over blocks, are
+made again in it likewise. Where several steps need them, they are made as a whole before, but block
+by block too, so that a sum over rows never has other bits.
 """
 
 from __future__ import annotations
