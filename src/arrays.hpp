@@ -24,6 +24,8 @@ template <class T>
 using Flat = nb::ndarray<T, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
 template <class T>
 using Matrix = nb::ndarray<T, nb::ndim<2>, nb::device::cpu>;
+template <class T>
+using Bytes = nb::ndarray<T, nb::ndim<2>, nb::c_contig, nb::device::cpu>;
 
 inline void require(bool condition, const char* message) {
     if (!condition) throw std::invalid_argument(message);
@@ -110,7 +112,9 @@ Epilogue<T> epilogue(const Then<T>& then, const Rows<T>& out) {
     return then ? then->after(out) : Epilogue<T>{};
 }
 
-using Indices = Flat<const std::int32_t>;
+using Short = std::int32_t;
+using Indices = Flat<const Short>;
+inline constexpr Size SOON = 32;  // entries between a prefetch and its use
 
 // The arrays of sparse rows, kept as long as they are used. Columns are looked at once, where the
 // matrix is made, and not in every product.
@@ -214,6 +218,7 @@ void bind_norms(nb::class_<Kernel<T>>& kernel);
 template <class T>
 void bind_messages(nb::class_<Kernel<T>>& kernel);
 void bind_pattern(nb::module_& module);
+void bind_numbers(nb::module_& module);
 void bind_rows(nb::module_& module);
 void bind_sampling(nb::module_& module);
 

@@ -238,6 +238,7 @@ NB_MODULE(_native, module) {
     module.attr("openmp") = false;
 #endif
     gcnmpi::bind_pattern(module);
+    gcnmpi::bind_numbers(module);
     gcnmpi::bind_rows(module);
     gcnmpi::bind_sampling(module);
     gcnmpi::bind<float>(module, "Float32", "Epilogue32", "Sparse32");

@@ -1,90 +1,51 @@
 // Rows of sparse matrices, made of the entries that come from a file: in one pass, in place.
 #include <algorithm>
+#include <cmath>
 #include <cstdint>
 #include <cstring>
-#include <limits>
 #include <numeric>
+#include <utility>
 #include <vector>
+
+#include <nanobind/stl/pair.h>
 
 #include "arrays.hpp"
 
 namespace gcnmpi {
 namespace {
 
-using Short = std::int32_t;
-inline constexpr Size SOON = 32;  // entries between a prefetch and its use
-
-// The places of distinct numbers in a list: in a table where they lie close together, else in a
-// hash table with open addressing that is at most half full.
-template <class I>
-class Places {
-public:
-    explicit Places(Flat<const I> numbers) {
-        const I* begin = numbers.data();
-        const Size count = (Size)numbers.shape(0);
-        require(count < std::numeric_limits<Short>::max(), "too many for 32 bits");
-        if (!count) return;
-        const auto [least, most] = std::minmax_element(begin, begin + count);
-        low_ = *least;
-        range_ = (std::uint64_t)*most - (std::uint64_t)low_ + 1;
-        direct_ = range_ <= 4 * (std::uint64_t)count;
-        if (direct_) {
-            place_.assign((std::size_t)range_, -1);
-        } else {
-            while (((std::uint64_t)1 << bits_) < 2 * (std::uint64_t)count) ++bits_;
-            place_.assign((std::size_t)1 << bits_, -1);
-            number_.resize((std::size_t)1 << bits_);
+// Count entries by rows, and by columns that are not negative, which are those of the same
+// vertices; rows with one on the diagonal are not lonely. How many of these there are, and how many
+// of them at least `least` from the diagonal.
+std::pair<Size, Size> note_entries(
+    Indices rows, Indices columns, Flat<Size> lengths, Flat<Size> column_lengths,
+    Flat<std::uint8_t> lonely, double least
+) {
+    const Size count = (Size)rows.shape(0), most = (Size)lengths.shape(0);
+    require((Size)columns.shape(0) == count, "a column for each row");
+    require((Size)column_lengths.shape(0) == most && (Size)lonely.shape(0) == most, "square");
+    const Short *row = rows.data(), *column = columns.data();
+    Size *of_row = lengths.data(), *of_column = column_lengths.data();
+    std::uint8_t* alone = lonely.data();
+    const Size distance = (Size)std::ceil(least);
+    const nb::gil_scoped_release released;
+    Size inside = 0, far = 0;
+    for (Size k = 0; k < count; ++k) {
+        if (k + SOON < count) {
+            if (row[k + SOON] >= 0) __builtin_prefetch(of_row + row[k + SOON], 1);
+            if (column[k + SOON] >= 0) __builtin_prefetch(of_column + column[k + SOON], 1);
         }
-        for (Size at = 0; at < count; ++at) {
-            const std::size_t slot = slot_of(begin[at]);
-            require(place_[slot] < 0, "numbers that are not distinct");
-            place_[slot] = (Short)at;
-            if (!direct_) number_[slot] = begin[at];
-        }
+        if (row[k] < 0 || row[k] >= most || column[k] >= most)
+            throw std::out_of_range("a row that is not there");
+        ++of_row[row[k]];
+        if (column[k] < 0) continue;
+        ++of_column[column[k]];
+        ++inside;
+        far += std::abs((Size)row[k] - (Size)column[k]) >= distance;
+        if (row[k] == column[k]) alone[row[k]] = 0;
     }
-
-    // out = the places of some numbers, -1 where one is not in the list; how many are not.
-    Size of(Flat<const I> some, Flat<Short> out) const {
-        require(some.shape(0) == out.shape(0), "a place for each number");
-        const I* number = some.data();
-        Short* place = out.data();
-        const Size count = (Size)some.shape(0);
-        const nb::gil_scoped_release released;
-        Size missing = 0;
-        for (Size at = 0; at < count; ++at) {
-            if (at + SOON < count && inside(number[at + SOON]) && range_) {
-                const std::size_t coming = first_slot(number[at + SOON]);
-                __builtin_prefetch(&place_[coming]);
-                if (!direct_) __builtin_prefetch(&number_[coming]);
-            }
-            place[at] = inside(number[at]) ? place_[slot_of(number[at])] : -1;
-            missing += place[at] < 0;
-        }
-        return missing;
-    }
-
-private:
-    bool inside(I number) const { return (std::uint64_t)number - (std::uint64_t)low_ < range_; }
-    std::size_t first_slot(I number) const {
-        const std::uint64_t from_low = (std::uint64_t)number - (std::uint64_t)low_;
-        return (std::size_t)(direct_ ? from_low : from_low * 0x9E3779B97F4A7C15ull >> (64 - bits_));
-    }
-    // Where a number is, or would be.
-    std::size_t slot_of(I number) const {
-        std::size_t slot = first_slot(number);
-        if (direct_) return slot;
-        const std::size_t mask = place_.size() - 1;
-        while (place_[slot] >= 0 && number_[slot] != number) slot = (slot + 1) & mask;
-        return slot;
-    }
-
-    std::vector<Short> place_;
-    std::vector<I> number_;
-    I low_ = 0;
-    std::uint64_t range_ = 0;
-    int bits_ = 1;
-    bool direct_ = true;
-};
+    return {inside, far};
+}
 
 // Count the entries of each row, those of negative ones not.
 void count_entries(Indices rows, Flat<Size> counts) {
@@ -132,6 +93,29 @@ void place_entries(
     }
 }
 
+// Numbers of one row in order: by comparisons where they are few, else digit by digit, in `room`.
+void sort_numbers(Short* begin, Short* end, std::vector<Short>& room) {
+    constexpr int BITS = 8;
+    constexpr Size FEW = 64;
+    const Size count = end - begin;
+    const auto [least, most] = std::minmax_element(begin, end);
+    if (count < FEW || *least < 0) return std::sort(begin, end);
+    const auto low = (std::uint32_t)*least, high = (std::uint32_t)*most - low;
+    room.resize((std::size_t)count);
+    Short *from = begin, *to = room.data();
+    for (int shift = 0; shift < 32 && high >> shift; shift += BITS) {
+        Size next[1 << BITS] = {}, at = 0;
+        const auto digit = [=](Short number) {
+            return ((std::uint32_t)number - low) >> shift & ((1u << BITS) - 1);
+        };
+        for (Size k = 0; k < count; ++k) ++next[digit(from[k])];
+        for (Size& place : next) at += std::exchange(place, at);
+        for (Size k = 0; k < count; ++k) to[next[digit(from[k])]++] = from[k];
+        std::swap(from, to);
+    }
+    if (from != begin) std::copy(from, from + count, begin);
+}
+
 // Put the columns of each row in order, and its values along; rows that are in order stay.
 void sort_rows(
     Flat<const Size> starts, Flat<Short> indices, std::optional<Flat<double>> values, int threads
@@ -157,7 +141,7 @@ void sort_rows(
                 continue;
             }
             if (!value) {
-                std::sort(begin, end);
+                sort_numbers(begin, end, columns);
                 continue;
             }
             const std::size_t count = (std::size_t)(end - begin);
@@ -218,10 +202,7 @@ void transpose(
 }
 
 // rows = rows[first], in place: each row moves once, along the cycles of the permutation.
-void permute_rows(
-    nb::ndarray<std::uint8_t, nb::ndim<2>, nb::c_contig, nb::device::cpu> rows,
-    Flat<const Size> first
-) {
+void permute_rows(Bytes<std::uint8_t> rows, Flat<const Size> first) {
     const Size count = (Size)first.shape(0);
     const std::size_t bytes = rows.shape(1);
     require((Size)rows.shape(0) == count, "a place for each row");
@@ -235,11 +216,15 @@ void permute_rows(
         seen[(std::size_t)from[row]] = true;
     }
     std::vector<std::uint8_t> kept(bytes);
+    constexpr int STEPS = 8;  // of a cycle, between a prefetch and its use
     for (Size begin = 0; begin < count; ++begin) {
         if (!seen[(std::size_t)begin]) continue;  // it has moved
         std::memcpy(kept.data(), data + (std::size_t)begin * bytes, bytes);
-        Size to = begin;
+        Size to = begin, coming = begin;
+        for (int step = 0; step < STEPS; ++step) coming = from[coming];
         for (; from[to] != begin; to = from[to]) {
+            coming = from[coming];
+            __builtin_prefetch(data + (std::size_t)coming * bytes, 1);
             seen[(std::size_t)to] = false;
             const std::uint8_t* row = data + (std::size_t)from[to] * bytes;
             std::memcpy(data + (std::size_t)to * bytes, row, bytes);
@@ -304,13 +289,6 @@ void bandwidth_order(
     std::reverse(order, order + rows);
 }
 
-template <class I>
-void bind_places(nb::module_& module, const char* name) {
-    nb::class_<Places<I>>(module, name)
-        .def(nb::init<Flat<const I>>(), given("numbers"))
-        .def("of", &Places<I>::of, given("some"), given("out"));
-}
-
 template <class P>
 void bind_transpose(nb::module_& module, const char* name) {
     module.def(name, &transpose<P>, given("starts"), given("indices"), given("out_starts"),
@@ -320,8 +298,8 @@ void bind_transpose(nb::module_& module, const char* name) {
 }  // namespace
 
 void bind_rows(nb::module_& module) {
-    bind_places<std::int32_t>(module, "Places32");
-    bind_places<std::int64_t>(module, "Places64");
+    module.def("note_entries", &note_entries, given("rows"), given("columns"), given("lengths"),
+               given("column_lengths"), given("lonely"), "least"_a);
     module.def("count_entries", &count_entries, given("rows"), given("counts"));
     module.def("place_entries", &place_entries, given("rows"), given("columns"),
                given("values").none(), given("next"), given("ends"), given("out"),

@@ -1,22 +1,26 @@
 """Rows of sparse matrices, made of entries that come in any order: counted, then placed.
 
-Compiled where the extension was built, with NumPy and SciPy elsewhere.
-Local numbers of rows and columns have 32 bits, places of entries 64.
+And items in groups, such as those that go to one rank. Compiled where the extension was built, with
+NumPy and SciPy elsewhere. Local numbers of rows and columns have 32 bits, places of entries 64.
 """
 
 from __future__ import annotations
 
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
+from numpy.typing import DTypeLike
+
+from partition.graph.graph import distinct
 
 try:
     import gcnmpi.kernels._native as _compiled
 except ImportError:
     _compiled = None
 _native: Any = (
-    _compiled if hasattr(_compiled, "place_entries") else None
+    _compiled if hasattr(_compiled, "group_rows") else None
 )  # None, too, of older sources
 
 SHORT = np.iinfo(np.int32).max
@@ -52,25 +56,125 @@ class Places:
 
     def of(self, some: np.ndarray) -> np.ndarray:
         """The places of some numbers, −1 where one is not in the list; int32 where that reaches."""
+        return self._found(some)[0]
+
+    def all_of(self, some: np.ndarray) -> np.ndarray:
+        """The same where all are in the list; ValueError if one is not."""
+        found, missing = self._found(some)
+        if missing:
+            raise ValueError("a row that this rank neither owns nor receives")
+        return found
+
+    def _found(self, some: np.ndarray) -> tuple[np.ndarray, int]:
+        """The places, and how many are not in the list."""
         some = np.ascontiguousarray(some, self._dtype)
         if self._compiled is not None:
             found = np.empty(len(some), np.int32)
-            self._compiled.of(some, found)
-            return found
+            return found, self._compiled.of(some, found)
         found = np.empty(len(some), self._order.dtype)
         for start in range(0, len(some), STEP):
             piece = some[start : start + STEP]
             at = np.minimum(np.searchsorted(self._sorted, piece), max(len(self._sorted) - 1, 0))
             there = self._sorted[at] == piece if len(self._sorted) else np.zeros(len(piece), bool)
             found[start : start + STEP] = np.where(there, self._order[at] if there.any() else 0, -1)
+        return found, int(np.count_nonzero(found < 0))
+
+
+class Distinct:
+    """Numbers of 0 or more, each once, of some that come a piece at a time.
+
+    >>> found = Distinct(np.int32)
+    >>> found.add(np.array([7, 3, 7], np.int32))
+    >>> found.add(np.array([3, 5], np.int32))
+    >>> found.numbers().tolist()
+    [3, 5, 7]
+    """
+
+    def __init__(self, dtype: DTypeLike) -> None:
+        self._dtype = np.dtype(dtype)
+        self._compiled = None
+        if _native is not None:
+            short = self._dtype.itemsize <= 4
+            self._dtype = np.dtype(np.int32 if short else np.int64)
+            self._compiled = (_native.Distinct32 if short else _native.Distinct64)()
+        self._found, self._pending = [np.empty(0, self._dtype)], 0
+
+    def add(self, numbers: np.ndarray) -> None:
+        """Take some more numbers."""
+        if self._compiled is not None:
+            self._compiled.add(np.ascontiguousarray(numbers, self._dtype))
+            return
+        self._found.append(distinct(numbers))
+        self._pending += len(self._found[-1])
+        if self._pending > len(self._found[0]):  # as often as it doubles
+            self._found, self._pending = [distinct(np.concatenate(self._found))], 0
+
+    def numbers(self) -> np.ndarray:
+        """All of them, increasing."""
+        if self._compiled is None:
+            return distinct(np.concatenate(self._found))
+        out = np.empty(self._compiled.count(), self._dtype)
+        self._compiled.numbers(out)
+        out.sort()
+        return out
+
+
+class Grouped:
+    """Items in the order of their groups, those of one group in the order in which they are.
+
+    >>> of = Grouped(np.array([1, 0, 1]), 3)
+    >>> of.counts.tolist(), of.take(np.array([10, 20, 30])).tolist()
+    ([1, 2, 0], [20, 10, 30])
+
+    Parameters
+    ----------
+    groups : (m,) integers
+    count : int
+        How many groups there are.
+    """
+
+    def __init__(self, groups: np.ndarray, count: int) -> None:
+        self._groups = np.ascontiguousarray(groups, np.int32)
+        self.counts = group_counts(self._groups, count)
+
+    def take(self, items: Any) -> np.ndarray:
+        """Items, (m, …), in that order; they may be in a file, or computed where they are picked.
+
+        Of a single group, they may be the same array.
+        """
+        plain = isinstance(items, np.ndarray) and items.flags.c_contiguous
+        if plain and len(self.counts) == 1:
+            return items
+        if _native is None or not plain or not items.size:
+            return np.ascontiguousarray(items[self._order])
+        found = np.empty(items.shape, items.dtype)
+        rows = (array.reshape(len(items), -1).view(np.uint8) for array in (items, found))
+        _native.group_rows(self._groups, np.cumsum(self.counts) - self.counts, *rows)
         return found
 
-    def all_of(self, some: np.ndarray) -> np.ndarray:
-        """The same where all are in the list; ValueError if one is not."""
-        found = self.of(some)
-        if len(found) and found.min() < 0:
-            raise ValueError("a row that this rank neither owns nor receives")
-        return found
+    @cached_property
+    def _order(self) -> np.ndarray:
+        count = len(self.counts)
+        # By radix where numbers have 16 bits, in a time that grows with the items.
+        short = np.uint8 if count <= 1 << 8 else np.uint16 if count <= 1 << 16 else np.int32
+        return np.argsort(self._groups.astype(short), kind="stable")
+
+
+def group_counts(groups: np.ndarray, count: int) -> np.ndarray:
+    """How many items each of so many groups has, (count,) int64; ``groups``, (m,), are theirs."""
+    counts = np.zeros(count, np.int64)
+    for start in range(0, len(groups), STEP):
+        count_entries(np.ascontiguousarray(groups[start : start + STEP], np.int32), counts)
+    return counts
+
+
+def looked_up(table: np.ndarray, places: np.ndarray) -> np.ndarray:
+    """table[places], int32; both have integers, all places are there."""
+    if _native is None or table.dtype != np.int32 or places.dtype.name not in ("int32", "int64"):
+        return table[places].astype(np.int32, copy=False)
+    out = np.empty(len(places), np.int32)
+    _native.look_up(np.ascontiguousarray(table), np.ascontiguousarray(places), out)
+    return out
 
 
 def count_entries(rows: np.ndarray, counts: np.ndarray) -> None:
@@ -82,6 +186,41 @@ def count_entries(rows: np.ndarray, counts: np.ndarray) -> None:
         _native.count_entries(rows, counts)
     else:
         counts += np.bincount(rows[rows >= 0], minlength=len(counts))
+
+
+def note_entries(
+    rows: np.ndarray,
+    columns: np.ndarray,
+    lengths: np.ndarray,
+    column_lengths: np.ndarray,
+    lonely: np.ndarray,
+    distance: float,
+) -> tuple[int, int]:
+    """Count entries by rows, and by columns where these are the same vertices: not negative.
+
+    Parameters
+    ----------
+    rows, columns : (m,) int32
+    lengths, column_lengths : (rows,) int64
+        Are added to.
+    lonely : (rows,) bool
+        Set to False where an entry is on the diagonal.
+
+    Returns
+    -------
+    inside, far : int
+        How many columns are not negative; how many of these entries have at least that distance
+        from the diagonal.
+    """
+    if _native is not None:
+        arrays = rows, columns, lengths, column_lengths, lonely.view(np.uint8)
+        return _native.note_entries(*arrays, distance)
+    count_entries(rows, lengths)
+    count_entries(columns, column_lengths)
+    lonely[rows[rows == columns]] = False
+    there = columns >= 0
+    away = np.abs(rows[there] - columns[there]) >= distance
+    return len(away), int(np.count_nonzero(away))
 
 
 def place_entries(

@@ -12,7 +12,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from gcnmpi.core.resident import forget_pages
-from gcnmpi.kernels.rows import permute_rows
+from gcnmpi.kernels.rows import Places, permute_rows
 from gcnmpi.mpi.comm import (
     Comm,
     agreed,
@@ -133,7 +133,7 @@ class OwnRows:
         (rows,), _ = redistribute(comm, self.parts[mine], [some], max_bytes)
         own = self.vertices
         if not (own[1:] > own[:-1]).all():
-            permute_rows(rows, np.searchsorted(np.sort(own), own))
+            permute_rows(rows, Places(np.sort(own)).of(own).astype(np.int64))
         return rows
 
     def original(self, comm: Comm, tile: np.ndarray, width: int, max_bytes: float) -> np.ndarray:

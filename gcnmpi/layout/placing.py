@@ -12,10 +12,17 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from gcnmpi.kernels.rows import Places, count_entries, place_entries, sort_rows
+from gcnmpi.kernels.rows import (
+    Distinct,
+    Places,
+    looked_up,
+    note_entries,
+    place_entries,
+    sort_rows,
+)
 from gcnmpi.layout.arcs import Entries, arc_pieces
 from gcnmpi.layout.loading import own_rows
-from gcnmpi.layout.row_order import Block, far_entries
+from gcnmpi.layout.row_order import FAR, Block
 from gcnmpi.layout.runtime import Source
 from gcnmpi.mpi.comm import Comm
 from partition.errors import UserError
@@ -45,8 +52,10 @@ class Reading:
         """Entries of own rows; ``check`` that the folder holds what its manifest says."""
         stored = self.source.stored
         for piece in arc_pieces(self.comm, stored, direction, self.max_bytes, check):
-            alone = self.comm.size == 1
-            yield piece if alone else piece.sent(self.comm, self.parts[piece.row], self.max_bytes)
+            if self.comm.size > 1:
+                owners = looked_up(self.parts, piece.row)
+                piece = piece.sent(self.comm, owners, self.max_bytes)
+            yield piece
 
 
 @dataclass(frozen=True)
@@ -93,24 +102,16 @@ def survey(reading: Reading, self_loops: bool) -> Survey:
     places, count = Places(own), len(own)
     lengths, column_lengths = np.zeros((2, count), np.int64)
     lonely = np.full(count, self_loops)
+    distance = FAR * count
     far = inside = 0
-    found, pending = [own[:0]], 0
+    others = Distinct(own.dtype)
     for piece in reading.pieces(reading.source.direction, check=True):
         row, column = places.all_of(piece.row), places.of(piece.column)
-        count_entries(row, lengths)
-        count_entries(column, column_lengths)
-        lonely[row[row == column]] = False
-        there = column >= 0
-        outside = piece.column[~there]
-        if len(outside):
-            found.append(distinct(outside))
-            pending += len(found[-1])
-            row, column = row[there], column[there]
-        inside += len(row)
-        far += far_entries(row, column, count)
-        if pending > len(found[0]):  # as often as it doubles
-            found, pending = [distinct(np.concatenate(found))], 0
-    halo = halo_of(own, np.concatenate(found), reading.parts)
+        found = note_entries(row, column, lengths, column_lengths, lonely, distance)
+        inside, far = inside + found[0], far + found[1]
+        if found[0] < len(row):
+            others.add(piece.column[column < 0])
+    halo = by_owner(others.numbers(), reading.parts)
     lengths += lonely
     column_lengths += lonely
     return Survey(own, halo, lengths, lonely, column_lengths, 2 * far >= max(inside, 1))
@@ -122,7 +123,11 @@ def halo_of(own: np.ndarray, columns: np.ndarray, parts: np.ndarray) -> np.ndarr
     Columns are those that the rank's own rows of M touch, in any order, repeated or not; ``parts``,
     (n,) integers, are the owners of all vertices.
     """
-    halo = np.setdiff1d(distinct(columns), own, assume_unique=True)
+    return by_owner(np.setdiff1d(distinct(columns), own, assume_unique=True), parts)
+
+
+def by_owner(halo: np.ndarray, parts: np.ndarray) -> np.ndarray:
+    """Increasing ids in the order of the ranks that own them."""
     return halo[np.argsort(parts[halo], kind="stable")]
 
 

@@ -22,6 +22,7 @@ from numpy.typing import DTypeLike
 
 from gcnmpi.core.arrays import Array
 from gcnmpi.core.resident import forget_pages
+from gcnmpi.kernels.rows import Grouped, group_counts
 from partition.errors import UserError, installing, memory_errors
 
 try:
@@ -209,13 +210,11 @@ def redistribute(
     counts : (P,) int64
         How many came from each rank.
     """
-    # By radix where numbers have 16 bits, in a time that grows with the items.
-    ranks = np.uint8 if comm.size <= 1 << 8 else np.uint16 if comm.size <= 1 << 16 else np.int32
     row_bytes = _SORTING_BYTES + max(_row_bytes(array) for array in arrays)
     step = max(1, int(max_bytes // row_bytes))
     # How much each rank is going to send, and in how many rounds: all take part in all of these.
     totals = np.empty((comm.size, 2), np.int64)
-    totals[:, 0] = np.bincount(destination, minlength=comm.size)
+    totals[:, 0] = group_counts(destination, comm.size)
     totals[:, 1] = -(-len(destination) // step)
     announced = np.empty_like(totals)
     comm.Alltoall(totals, announced)
@@ -224,9 +223,8 @@ def redistribute(
     place = np.concatenate(([0], np.cumsum(counts)[:-1]))
     for number in range(rounds):
         piece = slice(number * step, (number + 1) * step)
-        order = np.argsort(destination[piece].astype(ranks, copy=False), kind="stable")
-        send_counts = np.bincount(destination[piece], minlength=comm.size).astype(np.int64)
-        recv_counts = counts
+        grouped = Grouped(destination[piece], comm.size)
+        send_counts, recv_counts = grouped.counts, counts
         if rounds > 1:
             recv_counts = np.empty_like(send_counts)
             comm.Alltoall(send_counts, recv_counts)
@@ -234,7 +232,7 @@ def redistribute(
         for array, target in zip(arrays, received, strict=True):
             with row_type(array) as row:
                 comm.Alltoallv(
-                    [np.ascontiguousarray(array[piece][order]), (send_counts, send_places), row],
+                    [grouped.take(array[piece]), (send_counts, send_places), row],
                     [target, (recv_counts, place), row],
                 )
         for array in arrays:

@@ -194,13 +194,19 @@ def _contracted(level: Level, most: int, labels: np.ndarray) -> Coarser:
     up = np.zeros(space.local, np.int64)
     up[: space.count] = numbers
     space.tell(up)
-    net_ptr = np.zeros(level.nets.count + 1, np.int64)
-    pins, digests = np.empty(len(level.pins), np.int64), np.empty(level.nets.count, np.uint64)
-    end = loops.squeeze(level.net_ptr, level.pins, up, net_ptr, pins, digests)
-    some = _Nets(net_ptr, pins[:end], up[level.owners], digests, level.costs[: level.nets.count])
-    (pins_there,) = total(comm, int(some.sizes[some.sizes > 1].sum()))
+    sizes, digests = np.empty(level.nets.count, np.int64), np.empty(level.nets.count, np.uint64)
+    loops.digest(level.net_ptr, level.pins, up, sizes, digests)
+    kept = np.flatnonzero(sizes > 1)
+    (pins_there,) = total(comm, int(sizes[kept].sum()))
     every = max(1, -(-pins_there // most))
-    some = some.drawn(every, key(SAMPLES)).sent(space, bounds).merged()
+    if every > 1:
+        kept = kept[_drawn(up[level.owners[kept]], digests[kept], every)]
+    net_ptr = pointers(sizes[kept])
+    pins = np.empty(int(net_ptr[-1]), np.int64)
+    loops.squeeze(level.net_ptr, level.pins, up, kept, pins)
+    costs = every * level.costs[kept]
+    some = _Nets(net_ptr, pins, up[level.owners[kept]], digests[kept], costs)
+    some = some.sent(space, bounds).merged()
     first, count = int(bounds[comm.rank]), int(bounds[comm.rank + 1] - bounds[comm.rank])
     to = (np.searchsorted(bounds, numbers, side="right") - 1).astype(np.int32)
     (number, weight), _ = redistribute(comm, to, [numbers, level.weights], space.max_bytes)
@@ -228,20 +234,10 @@ class _Nets:
         """How many pins each has."""
         return np.diff(self.net_ptr)
 
-    def drawn(self, every: int, seed: int) -> _Nets:
-        """One of so many nets, which costs as much as these, drawn by hashes of owners and pins.
-
-        So the rows that a partition sends are estimated without bias.
-        """
-        if every == 1:
-            return self
-        hashes = mixed(self.digests + self.owners.astype(np.uint64), seed)
-        return self.some(np.flatnonzero(hashes % np.uint64(every) == 0), every)
-
-    def some(self, chosen: np.ndarray, every: int = 1) -> _Nets:
-        """The nets of some numbers, with so many times their costs."""
+    def some(self, chosen: np.ndarray) -> _Nets:
+        """The nets of some numbers."""
         place, counts = segments(self.net_ptr, chosen)
-        facts = (each[chosen] for each in (self.owners, self.digests, every * self.costs))
+        facts = (each[chosen] for each in (self.owners, self.digests, self.costs))
         return _Nets(pointers(counts), self.pins[place], *facts)
 
     def merged(self) -> _Nets:
@@ -266,6 +262,14 @@ class _Nets:
         facts = [sizes, some.owners, some.digests, some.costs]
         (sizes, *facts), _ = redistribute(space.comm, to, facts, space.max_bytes)
         return _Nets(pointers(sizes), pins, *facts)
+
+
+def _drawn(owners: np.ndarray, digests: np.ndarray, every: int) -> np.ndarray:
+    """Which nets are in a sample: one of so many, drawn by hashes of owners and pins.
+
+    With so many times its cost each, the rows that a partition sends are estimated without bias.
+    """
+    return mixed(digests + owners.astype(np.uint64), key(SAMPLES)) % np.uint64(every) == 0
 
 
 def _numbers_of(space: Spread, labels: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

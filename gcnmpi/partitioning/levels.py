@@ -12,16 +12,18 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
+from numpy.typing import DTypeLike
 
 from gcnmpi.core.resident import forget_pages
-from gcnmpi.mpi.comm import Comm, agreed, redistribute, reduce_in_place
+from gcnmpi.mpi.comm import Comm, agreed, maximum, redistribute, reduce_in_place
 from gcnmpi.partitioning import loops
 from partition.errors import UserError
-from partition.graph.graph import added_up, check_arcs, distinct, index_dtype
+from partition.graph.graph import check_arcs, chunks, distinct, index_dtype
 from partition.graph.sampling import pointers
 from partition.graph.store import StoredGraph
 
-AT_ONCE = 1 << 22  # numbers that are sorted at once
+AT_ONCE = 1 << 22  # numbers that are sorted, or sent, at once
+PLACING_BYTES = 16  # that a number which is sent takes
 
 
 @dataclass(frozen=True)
@@ -73,8 +75,11 @@ class Spread:
         return (np.searchsorted(self.bounds, numbers, side="right") - 1).astype(np.int32)
 
     def places(self, numbers: np.ndarray) -> np.ndarray:
-        """Local numbers of some numbers that are own or ghosts: int32."""
-        out = np.empty(len(numbers), np.int32)
+        """Local numbers of some numbers that are own or ghosts: int32.
+
+        They take the place of numbers of 32 bits, which are lost.
+        """
+        out = numbers if numbers.dtype == np.int32 else np.empty(len(numbers), np.int32)
         for start in range(0, len(numbers), AT_ONCE):
             some = numbers[start : start + AT_ONCE]
             place = some.astype(np.int64) - self.first
@@ -232,15 +237,8 @@ def assembled(
         nets, vertex_ptr, vertex_nets = vertices, net_ptr, places
     else:
         net_bounds = ranges(comm, len(sizes))
-        number = np.arange(net_bounds[comm.rank], net_bounds[comm.rank + 1])
-        number = np.repeat(number.astype(index_dtype(int(net_bounds[-1]) + 1)), sizes)
-        (vertex, net), _ = redistribute(comm, vertices.rank_of(pins), [pins, number], max_bytes)
-        del number
+        vertex_ptr, by_vertex = _turned(comm, bounds, net_bounds, net_ptr, pins, max_bytes)
         places = vertices.places(pins)
-        vertex_ptr = pointers(np.bincount(vertex - first, minlength=count))
-        by_vertex = np.empty_like(net)
-        loops.bucket((vertex - first).astype(np.int64), net, vertex_ptr[:-1].copy(), by_vertex)
-        del vertex, net
         own = int(net_bounds[comm.rank]), len(sizes)
         nets = spread_over(comm, net_bounds, _far(by_vertex, *own), max_bytes)
         vertex_nets = nets.places(by_vertex)
@@ -258,14 +256,71 @@ def assembled(
     )  # fmt: skip
 
 
+def _turned(
+    comm: Comm,
+    bounds: np.ndarray,
+    row_bounds: np.ndarray,
+    ptr: np.ndarray,
+    numbers: np.ndarray,
+    max_bytes: float,
+) -> tuple[np.ndarray, np.ndarray]:
+    """The transposed pattern: the rows that each own number of ``bounds`` is in, in no order.
+
+    Rows are in ranges too; those of this rank have ``numbers[ptr[i]:ptr[i + 1]]``. Numbers travel
+    in pieces, and twice: they are counted, then placed.
+
+    Returns
+    -------
+    (own numbers + 1,) int64, (m,) integers
+    """
+    low, high = bounds[comm.rank : comm.rank + 2].tolist()
+    first, kind = int(row_bounds[comm.rank]), index_dtype(int(row_bounds[-1]) + 1)
+    step = max(1, min(AT_ONCE, int(max_bytes // PLACING_BYTES)))
+    pieces = range(int(maximum(comm, -(-len(numbers) // step))))
+
+    def sent(piece: int) -> tuple[slice, np.ndarray]:
+        place = slice(piece * step, (piece + 1) * step)
+        to = np.searchsorted(bounds, numbers[place], side="right") - 1
+        return place, to.astype(np.int32)
+
+    sizes = np.zeros(high - low, np.int64)
+    for piece in pieces:
+        place, to = sent(piece)
+        (here,), _ = redistribute(comm, to, [numbers[place]], max_bytes)
+        loops.tally(here, low, sizes)
+    turned_ptr = pointers(sizes)
+    moving, turned = turned_ptr[:-1].copy(), np.empty(int(turned_ptr[-1]), kind)
+    for piece in pieces:
+        place, to = sent(piece)
+        row = _rows_at(ptr, place, first, kind)
+        (here, row), _ = redistribute(comm, to, [numbers[place], row], max_bytes)
+        loops.bucket(here, low, row, moving, turned)
+    return turned_ptr, turned
+
+
+def _rows_at(ptr: np.ndarray, place: slice, first: int, kind: DTypeLike) -> np.ndarray:
+    """The number of the row of each entry in a slice of the entries; rows begin with ``first``."""
+    begin, end = min(place.start, int(ptr[-1])), min(place.stop, int(ptr[-1]))
+    rows = slice(
+        int(np.searchsorted(ptr, begin, side="right")) - 1,
+        int(np.searchsorted(ptr, end, side="left")),
+    )
+    if begin == end:
+        return np.empty(0, kind)
+    sizes = np.diff(np.clip(ptr[rows.start : rows.stop + 1], begin, end))
+    return np.repeat(np.arange(first + rows.start, first + rows.stop, dtype=kind), sizes)
+
+
 def _far(numbers: np.ndarray, first: int, count: int) -> np.ndarray:
     """The different numbers outside of a range, increasing."""
-    found = numbers[:0]
+    found, more, waiting = numbers[:0], [], 0
     for start in range(0, len(numbers), AT_ONCE):
         some = numbers[start : start + AT_ONCE]
-        some = some[(some < first) | (some >= first + count)]
-        found = distinct(np.concatenate([found, distinct(some)]))
-    return found
+        more.append(distinct(some[(some < first) | (some >= first + count)]))
+        waiting += len(more[-1])
+        if waiting > len(found):  # so each number is looked at a few times only
+            found, more, waiting = distinct(np.concatenate([found, *more])), [], 0
+    return distinct(np.concatenate([found, *more]))
 
 
 def finest(comm: Comm, stored: StoredGraph, direction: str, max_bytes: float) -> Level:
@@ -282,24 +337,22 @@ def finest(comm: Comm, stored: StoredGraph, direction: str, max_bytes: float) ->
         except UserError as error:
             raise UserError(f"the graph folder is damaged: {error.message}", error.hint) from None
         indptr = np.array(graph.indptr[first : last + 1], np.int64)
-        indices = np.array(graph.indices[indptr[0] : indptr[-1]])
-        forget_pages(graph.indices)
+    arcs = graph.indices[indptr[0] : indptr[-1]]
     indptr -= indptr[0]
     if direction == "out" and not stored.manifest.symmetric_pattern:
-        number = np.arange(first, last, dtype=indices.dtype)
-        source = np.repeat(number, np.diff(indptr))
-        if graph.parallel:
-            source, indices, _ = added_up(source, indices, None)
-        to = (np.searchsorted(bounds, indices, side="right") - 1).astype(np.int32)
-        (target, source), _ = redistribute(comm, to, [indices, source], max_bytes)
-        indptr = pointers(np.bincount(target - first, minlength=last - first))
-        indices = np.empty_like(source)
-        loops.bucket((target - first).astype(np.int64), source, indptr[:-1].copy(), indices)
-        del source, target, to
+        indptr, arcs = _turned(comm, bounds, bounds, indptr, arcs, max_bytes)
+        loops.sort_rows(indptr, arcs)
     net_ptr = np.zeros(len(indptr), np.int64)
-    pins = np.empty(len(indices) + len(indptr) - 1, indices.dtype)
-    end = loops.with_diagonal(indptr, indices, first, net_ptr, pins)
-    del indices
+    pins = np.empty(len(arcs) + len(indptr) - 1, arcs.dtype)
+    end = 0
+    for low, high in chunks(indptr, AT_ONCE):
+        some = np.array(arcs[indptr[low] : indptr[high]])
+        ptr = indptr[low : high + 1] - indptr[low]
+        more = loops.with_diagonal(ptr, some, first + low, net_ptr[low : high + 1], pins[end:])
+        net_ptr[low + 1 : high + 1] += end
+        end += more
+        forget_pages(arcs)
+    del arcs
     owners = np.arange(last - first, dtype=np.int32)
     return assembled(
         comm, bounds, net_ptr, pins[:end], owners, None, None, max_bytes,

@@ -175,11 +175,15 @@ def rate(
     (slots, 2) int64 with a power of two of slots, more than twice the ties of a vertex, is free
     (−1) between two vertices.
     """
-    mask = np.int64(len(table) - 1)
     used = np.empty(len(table), np.int64)
     for i in range(len(vertices)):
         v = vertices[i]
-        n = 0
+        n, ties = 0, vertex_ptr[v + 1] - vertex_ptr[v]
+        ties += net_ptr[owned_ptr[v + 1]] - net_ptr[owned_ptr[v]]
+        mask = np.int64(1)
+        while mask <= 2 * ties:  # as few slots as will do: they stay in the cache
+            mask *= 2
+        mask -= 1
         for e in range(vertex_ptr[v], vertex_ptr[v + 1]):
             net = vertex_nets[e]
             if sizes[net] < 2 or owned_ptr[v] <= net < owned_ptr[v + 1]:
@@ -223,29 +227,55 @@ def put(table, mask, used, n, key, value):
 
 
 @compiled
-def squeeze(net_ptr, pins, labels, new_ptr, new_pins, digest):
-    """Nets with clusters for pins, increasing, each once; and a digest of each; how many pins."""
-    end = 0
-    for net in range(len(net_ptr) - 1):
-        start = end
+def digest(net_ptr, pins, labels, sizes, digests):
+    """How many clusters each net has for pins, and a digest of them."""
+    for net in range(len(sizes)):
         some = np.sort(labels[pins[net_ptr[net] : net_ptr[net + 1]]])
-        value = ZERO
+        value, size = ZERO, 0
         for i in range(len(some)):
             if i == 0 or some[i] != some[i - 1]:
-                new_pins[end] = some[i]
                 value += mix(some[i], 1)
-                end += 1
-        new_ptr[net + 1] = end
-        digest[net] = mix(value, end - start)
-    return end
+                size += 1
+        sizes[net], digests[net] = size, mix(value, size)
 
 
 @compiled
-def bucket(keys, values, starts, out):
-    """Put each value into the range of its key, in their order; ``starts`` moves to the ends."""
+def squeeze(net_ptr, pins, labels, chosen, new_pins):
+    """Some nets with clusters for pins, increasing, each once."""
+    end = 0
+    for net in chosen:
+        some = np.sort(labels[pins[net_ptr[net] : net_ptr[net + 1]]])
+        for i in range(len(some)):
+            if i == 0 or some[i] != some[i - 1]:
+                new_pins[end] = some[i]
+                end += 1
+
+
+@compiled
+def tally(numbers, first, counts):
+    """Count numbers, which are ``first`` and larger."""
+    for number in numbers:
+        counts[number - first] += 1
+
+
+@compiled
+def bucket(keys, first, values, starts, out):
+    """Put each value into the range of its key, in their order; ``starts`` moves to the ends.
+
+    Keys are ``first`` and larger.
+    """
     for i in range(len(keys)):
-        out[starts[keys[i]]] = values[i]
-        starts[keys[i]] += 1
+        key = keys[i] - first
+        out[starts[key]] = values[i]
+        starts[key] += 1
+
+
+@compiled
+def sort_rows(ptr, numbers):
+    """Sort the numbers of each row."""
+    for row in range(len(ptr) - 1):
+        some = numbers[ptr[row] : ptr[row + 1]]
+        some[:] = np.sort(some)
 
 
 @compiled

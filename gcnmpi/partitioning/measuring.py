@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 import scipy.sparse as sp
@@ -36,6 +36,8 @@ def figures_of(
     rows = [_summed(comm, exchange) for exchange in ends[: len(ways)]]
     tell("measuring the mixed exchange")
     mixed = _mixed(level, own, nnz)
+    if not mixed:
+        tell(f"  not measured: two parts have more than {MOST_OF_PAIR:,} entries between them")
     parts = on_root(comm, own)
     found = None
     with agreed(comm):
@@ -49,14 +51,19 @@ def figures_of(
                 metrics_of(exchange, way, parts, entries, **more)
                 for exchange, way, entries in zip(rows, ways, nnz, strict=True)
             ]
-            of_mixed = [counts.metrics(way, parts) for counts, way in zip(mixed, ways, strict=True)]
+            of_mixed = [
+                counts.metrics(way, parts)
+                for counts, way in zip(mixed, ways[: len(mixed)], strict=True)
+            ]
             by_relation = measure_relations(stored, parts, k)
             found = parts, Figures(_both(of_rows), _both(of_mixed), by_relation, {})
     return found
 
 
 def _both(found: list[Metrics]) -> dict[str, Metrics]:
-    """Metrics by direction: the same in both where the pattern is symmetric."""
+    """Metrics by direction: the same in both where the pattern is symmetric; or none."""
+    if not found:
+        return {}
     first = found[0]
     other = found[1] if len(found) > 1 else replace(first, direction=REVERSED[first.direction])
     return {metrics.direction: metrics for metrics in sorted((first, other), key=_direction)}
@@ -106,41 +113,29 @@ def _mixed(level: Level, own: np.ndarray, nnz: list[np.ndarray]) -> list[MixedCo
     """Counts of the mixed exchange, along the nets and, where ``nnz`` has two, against: on rank 0.
 
     All cut entries of a pair of parts come to one rank, and pairs to the ranks so that they have
-    about as many.
+    about as many, in rounds of few entries. None at all where a pair has more than
+    ``MOST_OF_PAIR``.
     """
-    comm, k = level.comm, len(nnz[0])
-    parts = np.zeros(level.vertices.local, np.int32)
+    comm, k, space = level.comm, len(nnz[0]), level.vertices
+    parts = np.zeros(space.local, np.int32)
     parts[: len(own)] = own
-    level.vertices.tell(parts)
-    numbers = np.concatenate([level.numbers, level.vertices.ghosts]).astype(
-        level.vertices.ghosts.dtype
-    )
-    sizes = np.diff(level.net_ptr)
-    sender, owner = np.repeat(own[level.owners], sizes), parts[level.pins]
-    cut = np.flatnonzero(sender != owner)
-    sender, owner = sender[cut], owner[cut]
-    column = np.repeat(numbers[level.owners], sizes)[cut]
-    row = numbers[level.pins[cut]]
-    del cut, parts
-    pair = sender.astype(np.int64) * k + owner
-    to = _spread_pairs(comm, pair, k)
-    arrays = [column, row, sender, owner]
-    del column, row, sender, owner, pair
-    arrays, _ = redistribute(comm, to, arrays, level.vertices.max_bytes)
-    del to
-    column, row, sender, owner = arrays
-    order = np.lexsort((owner, sender))
-    column, row, sender, owner = (each[order] for each in arrays)
-    del arrays, order
-    begins = np.flatnonzero((np.diff(sender, prepend=-1) != 0) | (np.diff(owner, prepend=-1) != 0))
-    begins = np.append(begins, len(sender))
+    space.tell(parts)
+    pairs = _pairs(comm, _counted(level, own, parts, k))
+    if pairs.largest > MOST_OF_PAIR:
+        return []
     counts = [MixedCounts(k, np.zeros(k, np.int64)) for _ in nnz]
-    for first, last in chunks(begins, mixed_metrics.AT_ONCE):
-        some = slice(begins[first], begins[last])
-        here = column[some], row[some], sender[some], owner[some]
-        counts[0].add(*here)
-        if len(counts) > 1:  # the transposed entries: columns are rows, and owners send
-            counts[1].add(here[1], here[0], here[3], here[2])
+    for number in range(pairs.rounds):
+        column, row, sender, owner = _of_round(level, own, parts, pairs, number)
+        order = np.lexsort((owner, sender))
+        column, row, sender, owner = (each[order] for each in (column, row, sender, owner))
+        begins = np.flatnonzero(np.diff(sender, prepend=-1) | np.diff(owner, prepend=-1))
+        begins = np.append(begins, len(sender))
+        for first, last in chunks(begins, mixed_metrics.AT_ONCE):
+            some = slice(begins[first], begins[last])
+            here = column[some], row[some], sender[some], owner[some]
+            counts[0].add(*here)
+            if len(counts) > 1:  # the transposed entries: columns are rows, and owners send
+                counts[1].add(here[1], here[0], here[3], here[2])
     for count, entries in zip(counts, nnz, strict=True):
         reduce_in_place(comm, count.nnz)
         count.nnz = count.nnz + entries
@@ -148,16 +143,85 @@ def _mixed(level: Level, own: np.ndarray, nnz: list[np.ndarray]) -> list[MixedCo
     return counts
 
 
-def _spread_pairs(comm: Comm, pair: np.ndarray, k: int) -> np.ndarray:
-    """The rank that gets each entry: pairs, the largest first, go to the rank that has least."""
-    found, place, sizes = np.unique(pair, return_inverse=True, return_counts=True)
-    one = sp.coo_array((sizes, (found // k, found % k)), shape=(k, k))
-    total = comm.bcast(_summed(comm, one.tocsr()).tocoo())
+ROUND = 1 << 22  # entries of pairs that a rank has at once; of one pair, if it has more
+# The entries of a pair whose cover is computed take some 100 bytes each.
+MOST_OF_PAIR = 1 << 24
+
+
+@dataclass(frozen=True)
+class _Pairs:
+    """The pairs of parts with cut entries, by number: sender · k + owner, increasing.
+
+    Attributes
+    ----------
+    k : int
+    keys, rank, round : (pairs,) int64, int32, int32
+        Who measures each pair, and when.
+    rounds, largest : int
+        How many rounds there are, and the entries of the largest pair.
+    """
+
+    k: int
+    keys: np.ndarray
+    rank: np.ndarray
+    round: np.ndarray
+    rounds: int
+    largest: int
+
+
+def _pairs(comm: Comm, counted: sp.csr_array) -> _Pairs:
+    """Pairs for the ranks, the largest first, each to the rank that has least; in rounds.
+
+    ``counted`` are the cut entries of pairs that this rank has, (k, k).
+    """
+    total, k = comm.bcast(_summed(comm, counted).tocoo()), counted.shape[0]
     row, column = (each.astype(np.int64) for each in total.coords)
-    keys, order = row * k + column, np.argsort(-total.data, kind="stable")
-    rank, load = np.zeros(len(keys), np.int32), np.zeros(comm.size, np.int64)
-    for i in order.tolist():
+    keys, sizes = row * k + column, total.data
+    rank, turn = np.zeros((2, len(keys)), np.int32)
+    load = np.zeros(comm.size, np.int64)
+    for i in np.argsort(-sizes, kind="stable").tolist():
         rank[i] = load.argmin()
-        load[rank[i]] += total.data[i]
-    by_key = np.argsort(keys)
-    return rank[by_key][np.searchsorted(keys[by_key], found)][place]
+        turn[i] = load[rank[i]] // ROUND
+        load[rank[i]] += sizes[i]
+    by = np.argsort(keys)
+    most, rounds = int(sizes.max(initial=0)), int(turn.max(initial=-1)) + 1
+    return _Pairs(k, keys[by], rank[by], turn[by], rounds, most)
+
+
+def _counted(level: Level, own: np.ndarray, parts: np.ndarray, k: int) -> sp.csr_array:
+    """The cut entries that this rank has, of each pair of sender and owner: (k, k) int64."""
+    found = sp.csr_array((k, k), dtype=np.int64)
+    for first, last in chunks(level.net_ptr):
+        *_, sender, owner = _cut(level, own, parts, first, last)
+        keys, sizes = np.unique(sender.astype(np.int64) * k + owner, return_counts=True)
+        found += sp.coo_array((sizes, np.divmod(keys, k)), shape=(k, k)).tocsr()
+    return found
+
+
+def _cut(
+    level: Level, own: np.ndarray, parts: np.ndarray, first: int, last: int
+) -> list[np.ndarray]:
+    """The cut entries in a range of the nets: local columns and rows of M, senders and owners."""
+    sizes = np.diff(level.net_ptr[first : last + 1])
+    column = np.repeat(level.owners[first:last], sizes)
+    row = level.pins[level.net_ptr[first] : level.net_ptr[last]]
+    sender, owner = own[column], parts[row]
+    cut = np.flatnonzero(sender != owner)
+    return [each[cut] for each in (column, row, sender, owner)]
+
+
+def _of_round(
+    level: Level, own: np.ndarray, parts: np.ndarray, pairs: _Pairs, number: int
+) -> list[np.ndarray]:
+    """The cut entries that this rank measures in a round: columns and rows, senders and owners."""
+    space = level.vertices
+    pieces: list[list[np.ndarray]] = []
+    numbers = np.concatenate([level.numbers, space.ghosts]).astype(space.ghosts.dtype, copy=False)
+    for first, last in chunks(level.net_ptr):
+        column, row, sender, owner = _cut(level, own, parts, first, last)
+        pair = np.searchsorted(pairs.keys, sender.astype(np.int64) * pairs.k + owner)
+        now = pairs.round[pair] == number
+        ends = numbers[column[now]], numbers[row[now]], sender[now], owner[now]
+        pieces.append([pairs.rank[pair[now]], *ends])
+    to, *entries = (np.concatenate(each) for each in zip(*pieces, strict=True))
+    return redistribute(level.comm, to, entries, space.max_bytes)[0]

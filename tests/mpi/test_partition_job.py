@@ -13,7 +13,7 @@ from partition.pipeline.measuring import figures_of
 RANKS = (1, 2, 3, 4, 7)
 FEW, OF_FEW = (2, 3, 4), 2  # ranks that are given the first cases only
 # On one rank there are at most 4,096 pins or so: levels above that are on all of them.
-SMALL = ("--memory", "1.7MB", "--effort", "0.1", "--quiet")
+SMALL = ("--memory", "1.7MB", "--effort", "0.1", "--quiet", "--set", "loading.max_buffer_mb=0.02")
 CASES = {
     "three": ("directed", 3, "nnz", "in"),
     "symmetric": ("symmetric", 4, "nnz", "in"),

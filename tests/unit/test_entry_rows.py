@@ -1,6 +1,7 @@
 """Rows made of entries: compiled code and NumPy give the same; matrices without values."""
 
 import doctest
+import itertools
 
 import numpy as np
 import pytest
@@ -55,6 +56,64 @@ def test_places_of_numbers(way, random, dtype, spread):
         rows.Places(np.append(numbers, numbers[:1]))
 
 
+@pytest.mark.parametrize("dtype", [np.int32, np.int64])
+def test_distinct_numbers_of_pieces(way, random, dtype):
+    pieces = [random.integers(0, 5000, size).astype(dtype) for size in (0, 3000, 10, 3000)]
+    found = rows.Distinct(dtype)
+    assert found.numbers().tolist() == []
+    for piece in pieces:
+        found.add(piece)
+    assert found.numbers().tolist() == np.unique(np.concatenate(pieces)).tolist()
+
+
+@pytest.mark.parametrize("groups", [1, 3, 300])
+@pytest.mark.parametrize("shape", [(), (3,), (2, 4), (0,)])
+def test_items_in_the_order_of_their_groups(way, random, groups, shape):
+    of = random.integers(0, groups, 500)
+    found = rows.Grouped(of, groups)
+    order = np.argsort(of, kind="stable")
+    assert found.counts.tolist() == np.bincount(of, minlength=groups).tolist()
+    for dtype in (np.int16, np.float32, np.int64):
+        items = random.integers(0, 99, (500, *shape)).astype(dtype)
+        items.flags.writeable = False
+        assert found.take(items).tolist() == items[order].tolist()
+        assert found.take(items[::-1]).tolist() == items[::-1][order].tolist()
+    assert rows.Grouped(of[:0], groups).take(of[:0]).tolist() == []
+
+
+def test_numbers_are_looked_up(way, random):
+    table = random.integers(0, 9, 50).astype(np.int32)
+    for dtype in (np.int32, np.int64):
+        places = random.integers(0, 50, 300).astype(dtype)
+        assert rows.looked_up(table, places).tolist() == table[places].tolist()
+    with pytest.raises(IndexError):
+        rows.looked_up(table, np.array([50], np.int32))
+
+
+def test_what_is_noted_of_entries(way, random):
+    row = random.integers(0, 20, 400).astype(np.int32)
+    column = random.integers(-10, 20, 400).astype(np.int32)
+    lengths, column_lengths = np.ones((2, 20), np.int64)
+    lonely = np.ones(20, bool)
+    inside, far = rows.note_entries(row, column, lengths, column_lengths, lonely, 3.5)
+    there = column >= 0
+    assert inside == there.sum()
+    assert far == (np.abs(row - column)[there] >= 3.5).sum()
+    assert lengths.tolist() == (1 + np.bincount(row, minlength=20)).tolist()
+    assert column_lengths.tolist() == (1 + np.bincount(column[there], minlength=20)).tolist()
+    assert lonely.tolist() == [not ((row == i) & (column == i)).any() for i in range(20)]
+
+
+def test_long_rows_are_put_in_order(way, random):
+    lengths = [0, 5, 63, 64, 5000]
+    starts = np.append(0, np.cumsum(lengths))
+    found = random.integers(0, 1 << 30, starts[-1]).astype(np.int32)
+    given = found.copy()
+    rows.sort_rows(starts, found, None, threads=1)
+    for first, last in itertools.pairwise(starts):
+        assert found[first:last].tolist() == sorted(given[first:last])
+
+
 @pytest.mark.parametrize("weighted", [False, True])
 def test_entries_are_counted_placed_and_sorted(way, random, weighted):
     expected = matrix(random, 60, 40)
@@ -92,7 +151,7 @@ def test_the_transpose_and_the_way_there_and_back(way, random):
     assert again[2] is None
 
 
-@pytest.mark.parametrize("shape", [(40,), (40, 3), (40, 33), (0, 4)])
+@pytest.mark.parametrize("shape", [(40,), (40, 3), (400, 33), (0, 4)])
 def test_rows_change_places(way, random, shape):
     given = random.random(shape)
     first = random.permutation(len(given))

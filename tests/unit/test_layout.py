@@ -34,7 +34,7 @@ ROOMS = {
         "cli", "__main__",
     ],
     "gcnmpi": [
-        "core", "options", "mpi", "kernels", "layout", "halo", "schemes", "nn", "planner", "run",
+        "core", "options", "kernels", "mpi", "layout", "halo", "schemes", "nn", "planner", "run",
         "propagation", "partitioning", "cluster", "proof", "report", "bench", "api", "torch", "cli",
         "__main__",
     ],
