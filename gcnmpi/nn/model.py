@@ -139,7 +139,7 @@ class Passes:
             self._between()
 
     def evaluate(self) -> Array:
-        """Logits without dropout."""
+        """Logits of a pass without dropout."""
         for run in self._evaluation:
             run(0)
         return self._evaluated

@@ -194,7 +194,7 @@ class _Backward:
             here = step.loop if self._by_blocks(step) else 0
             for value in step.values:
                 self._loops.setdefault(value, set()).add(here)
-        # What others are made of comes before them.
+        # A value is written after those that it is made of.
         for value in reversed([value for value in self.writers if value in self.short]):
             at = self._loop_of(value)
             for read in self.writers[value].values:
