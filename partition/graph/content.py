@@ -231,5 +231,6 @@ def _digest(number: int, *arrays: np.ndarray | SparseRows | None) -> str:
         step = max(1, (1 << 24) // (array.nbytes // len(array)))
         for start in range(0, len(array), step):
             digest.update(array[start : start + step].tobytes())
-            forget_pages(array)
+            if isinstance(array, np.ndarray):
+                forget_pages(array)
     return digest.hexdigest()
