@@ -14,13 +14,14 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import DTypeLike
 
-from gcnmpi.core.resident import forget_pages
+from gcnmpi.kernels.rows import Places
 from gcnmpi.mpi.comm import Comm, agreed, maximum, redistribute, reduce_in_place
 from gcnmpi.partitioning import loops
 from partition.errors import UserError
 from partition.graph.graph import check_arcs, chunks, distinct, index_dtype
 from partition.graph.sampling import pointers
 from partition.graph.store import StoredGraph
+from partition.resident import forget_pages
 
 AT_ONCE = 1 << 22  # numbers that are sorted, or sent, at once
 PLACING_BYTES = 16  # that a number which is sent takes
@@ -80,11 +81,12 @@ class Spread:
         They take the place of numbers of 32 bits, which are lost.
         """
         out = numbers if numbers.dtype == np.int32 else np.empty(len(numbers), np.int32)
+        of_ghosts = Places(self.ghosts)
         for start in range(0, len(numbers), AT_ONCE):
             some = numbers[start : start + AT_ONCE]
             place = some.astype(np.int64) - self.first
             far = np.flatnonzero((place < 0) | (place >= self.count))
-            place[far] = self.count + np.searchsorted(self.ghosts, some[far])
+            place[far] = self.count + of_ghosts.of(some[far])
             out[start : start + AT_ONCE] = place
         return out
 
