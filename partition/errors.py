@@ -96,12 +96,12 @@ def memory_errors() -> Iterator[None]:
 
 @contextlib.contextmanager
 def printing() -> Iterator[None]:
-    """Write what is printed in this block to the standard output; refuse, say, a full disk."""
+    """Write what this block prints to the standard output; refuse a full disk or a closed pipe."""
     try:
         yield
         sys.stdout.flush()
     except OSError as error:
-        if error.errno not in _FULL or error.filename is not None:
+        if error.errno not in _NOT_WRITABLE or error.filename is not None:
             raise
         # The rest of it is for nobody: it would fail once more when the program ends.
         with contextlib.suppress(OSError, ValueError):
@@ -109,7 +109,12 @@ def printing() -> Iterator[None]:
         raise UserError(f"cannot write the output: {error.strerror}") from error
 
 
-_FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
+_NOT_WRITABLE = {
+    errno.ENOSPC,
+    errno.EDQUOT,
+    errno.EFBIG,
+    errno.EPIPE,
+}  # or closed: head has read enough
 
 
 def installing(extra: str, *others: str) -> str:

@@ -136,7 +136,9 @@ def print_propagated(out: Path, done: Propagated, *, quiet: bool) -> None:
 def print_partitioned(done: Made, as_json: bool) -> None:
     """Say what a partition sends that the ranks have made."""
     partition = done.partition
-    metrics = {"rows": partition.metrics, "mixed": partition.mixed}
+    metrics = {"rows": partition.metrics}
+    if partition.mixed:  # was measured
+        metrics["mixed"] = partition.mixed
     if as_json:
         facts: dict[str, Any] = {
             name: getattr(partition, name)

@@ -33,7 +33,7 @@ from partition.records import temporary_name
 BASE_BYTES = 300 << 20
 VERTEX_BYTES = 100
 # Bytes for an arc that is being sorted, with its weight and its number.
-ARC_BYTES = 170
+ARC_BYTES = 150
 FEWEST_ARCS = 1 << 16
 OF_SOURCES = ("format", "notes", "arc_data")  # fields that a graph does not have
 
