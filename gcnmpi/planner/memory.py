@@ -8,8 +8,6 @@ from functools import partial
 
 import numpy as np
 
-from gcnmpi.kernels.rows import PERMUTED_AT_ONCE
-from gcnmpi.layout.arcs import ENTRIES_AT_ONCE
 from gcnmpi.layout.loading import ENTRY_ON_ITS_WAY
 from gcnmpi.layout.place import Incidence, Place, Space
 from gcnmpi.mpi.collectives import reduction_scratch
@@ -27,6 +25,7 @@ from gcnmpi.options.scheme import SCHEMES
 from gcnmpi.options.task import SampleOptions, samples_of_step
 from gcnmpi.options.train import batches_of
 from gcnmpi.planner.case import ARC_ROWS, GROUP_ROWS, Case, sparse_work
+from gcnmpi.planner.loading import PATTERN_INDEX, arriving_arcs, arriving_rows, placed_arcs
 from gcnmpi.schemes.forecast import Forecast, halo_bytes
 from gcnmpi.schemes.operations import EXCHANGES, SUMS, Operation, Product
 from partition.graph.graph import index_dtype
@@ -34,12 +33,7 @@ from partition.graph.graph import index_dtype
 # Bytes of a column's number in a kernel's sparse matrix; of a row's beginning.
 INDEX_BYTES = {"native": 4, "scipy": 4, "cupy": 4}
 WIDE_INDEX = 8
-PATTERN_INDEX = 4  # bytes of a number in the pattern of M, by rows and by columns
 ROW_BYTES = 32  # of a row of arcs: its number, that among parallel ones, its place and its key
-# Copies of a rank's arcs on their way from disk into M, and bytes of one beside its two ends.
-LOADING_COPIES, WEIGHT_BYTES = 3, 8
-# Bytes of a row while its entries are counted and placed, and of each local vertex.
-ROW_NUMBERS, COLUMN_NUMBERS = 48, 12
 FEATURE_BYTES = 4  # of a number of the features, as it is stored
 ENTRY_INDEX = 4  # bytes of a column's number in a sparse matrix of features
 RESULT_BUFFERS = 3  # picked, sent and received rows of a result, of a buffer's size each
@@ -52,7 +46,7 @@ def memory(case: Case, trains: Callable[[Case, int], int] | None = None) -> int:
     It is the sum of the process itself, its share of the part vector of the node, and the largest
     of these four:
 
-    * the rank's arcs until they are in their places, or ``LOADING_COPIES`` times, and buffers;
+    * the rank's arcs until they are in their places, or several times, and buffers;
     * M and Mᵀ, features while they are received, and the buffers for that; then those of arcs;
     * M and Mᵀ, and the product with fixed features while it is computed;
     * M and Mᵀ, and training: dense matrices, buffers, weights, moments, and MPI's own memory for
@@ -131,31 +125,6 @@ def loading_memory(case: Case, rank: int) -> int:
     return arriving_arcs(case.forecast.loaded(rank), case.work.n, config)
 
 
-def placed_arcs(forecast: Forecast, rank: int, config: Config, values: bool = True) -> int:
-    """Bytes of own rows while arcs are placed in them, and of a piece that is on its way.
-
-    See :mod:`gcnmpi.layout.placing`. Values, if there will be any, are made of the row and the
-    weight of each entry.
-    """
-    facts, entries = forecast.facts, forecast.entries(rank)
-    rows, inner = (forecast.shape(rank, Place(0, space=i), 1)[0] for i in (Space.OWN, Space.WHOLE))
-    one = PATTERN_INDEX + values * WEIGHT_BYTES * facts.valued
-    if values and facts.scaled is None:
-        one += PATTERN_INDEX + facts.itemsize
-    piece = min(ENTRIES_AT_ONCE * ENTRY_ON_ITS_WAY, int(config.loading.max_bytes))
-    moving = min(piece, ENTRY_ON_ITS_WAY * entries)
-    return one * entries + moving + ROW_NUMBERS * rows + COLUMN_NUMBERS * inner
-
-
-def arriving_arcs(arcs: int, n: int, config: Config) -> int:
-    """Bytes of so many arcs on their way, in a graph of n vertices, and of the buffers for them."""
-    arc = 2 * np.dtype(index_dtype(n)).itemsize + WEIGHT_BYTES
-    limit = int(config.loading.max_bytes)
-    # Arcs that are sent at once are packed; before that, as much of the files is in memory.
-    loaded = arc * arcs
-    return LOADING_COPIES * loaded + 2 * min(limit, loaded)
-
-
 def features_memory(case: Case, rank: int) -> int:
     """H⁰ as it arrives; then brought in order, a part of its columns at a time, and converted.
 
@@ -170,24 +139,6 @@ def features_memory(case: Case, rank: int) -> int:
     shape = case.forecast.shape(rank, Place(0), width)
     normalised = case.work.config.graph.feature_norm == "row"
     return arriving_rows(*shape, width, FEATURE_BYTES, case.work.config, normalised)
-
-
-def arriving_rows(
-    rows: int, columns: int, width: int, itemsize: int, config: Config, normalised: bool = False
-) -> int:
-    """Rows of a file as they arrive; then brought in order, and converted.
-
-    ``width`` and ``itemsize`` are the columns of the file and bytes of a number; of ``normalised``
-    rows each is divided by its sum.
-    """
-    stored = rows * columns * itemsize
-    packed = min(int(config.loading.max_bytes), stored)
-    whole = packed * width // max(1, columns)
-    # To be normalised, rows are copied in their own precision, and in float64.
-    sending = packed + whole * (4 if normalised else 1)
-    wanted = np.dtype(config.dtype).itemsize
-    converted = rows * columns * wanted if wanted != itemsize else 0
-    return stored + max(sending, stored // PERMUTED_AT_ONCE, converted)
 
 
 def input_memory(case: Case, rank: int, matrices: int, transposed: bool) -> int:

@@ -12,6 +12,7 @@ from gcnmpi.layout.runtime import Demand, Source
 from gcnmpi.mpi.comm import Comm
 from gcnmpi.options.config import Config
 from gcnmpi.options.scheme import SCHEMES
+from gcnmpi.planner import loading
 from gcnmpi.planner import memory as planned
 from gcnmpi.planner.case import sparse_work
 from gcnmpi.planner.machine import Machine
@@ -106,19 +107,19 @@ def memory(
 def _loading(forecast: Forecast, rank: int, source: Source, config: Config, demand: Demand) -> int:
     """The most that the rank's arcs take until they are M: on their way, in order, or as M.
 
-    As a training's (:func:`gcnmpi.planner.memory.arriving_arcs`), once for products and once for
-    whole rows; or placed (:func:`gcnmpi.planner.memory.placed_arcs`), and then sorted.
+    As a training's (:func:`gcnmpi.planner.loading.arriving_arcs`), once for products and once for
+    whole rows; or placed (:func:`gcnmpi.planner.loading.placed_arcs`), and then sorted.
     """
     manifest = source.stored.manifest
     if not SCHEMES.get(config.scheme.name).loads_by_rows:
-        tiles = planned.arriving_arcs(forecast.loaded(rank), manifest.n, config)
+        tiles = loading.arriving_arcs(forecast.loaded(rank), manifest.n, config)
         if not demand.rows:
             return tiles
-        whole = planned.arriving_arcs(_whole_rows(forecast, rank)[1], manifest.n, config)
+        whole = loading.arriving_arcs(_whole_rows(forecast, rank)[1], manifest.n, config)
         return max(tiles, planned.tiles_memory(forecast, rank, config) + whole)
     # M beside its pattern by rows and by columns, and what sorts it.
-    arcs, one = forecast.loaded(rank), 4 * planned.PATTERN_INDEX + 3 * DOUBLE
-    return max(planned.placed_arcs(forecast, rank, config), arcs * one * demand.rows)
+    arcs, one = forecast.loaded(rank), 4 * loading.PATTERN_INDEX + 3 * DOUBLE
+    return max(loading.placed_arcs(forecast, rank, config), arcs * one * demand.rows)
 
 
 def _matrix(forecast: Forecast, rank: int, config: Config, demand: Demand) -> int:
@@ -149,5 +150,5 @@ def _held(forecast: Forecast, rank: int, held: Held, config: Config, demand: Dem
     if held.file is not None:
         width, each = held.file
         normalised = config.graph.feature_norm == "row"
-        taken += planned.arriving_rows(rows, width, width, each, config, normalised)
+        taken += loading.arriving_rows(rows, width, width, each, config, normalised)
     return taken

@@ -1,0 +1,62 @@
+"""Memory of what is on its way from a graph folder into matrices: part of the cost model."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from gcnmpi.kernels.rows import PERMUTED_AT_ONCE
+from gcnmpi.layout.arcs import ENTRIES_AT_ONCE
+from gcnmpi.layout.loading import ENTRY_ON_ITS_WAY
+from gcnmpi.layout.place import Place, Space
+from gcnmpi.options.config import Config
+from gcnmpi.schemes.forecast import Forecast
+from partition.graph.graph import index_dtype
+
+PATTERN_INDEX = 4  # bytes of a number in the pattern of M, by rows and by columns
+# Copies of a rank's arcs on their way from disk into M, and bytes of one beside its two ends.
+LOADING_COPIES, WEIGHT_BYTES = 3, 8
+# Bytes of a row while its entries are counted and placed, and of each local vertex.
+ROW_NUMBERS, COLUMN_NUMBERS = 48, 12
+
+
+def placed_arcs(forecast: Forecast, rank: int, config: Config, values: bool = True) -> int:
+    """Bytes of own rows while arcs are placed in them, and of a piece that is on its way.
+
+    See :mod:`gcnmpi.layout.placing`. Values, if there will be any, are made of the row and the
+    weight of each entry.
+    """
+    facts, entries = forecast.facts, forecast.entries(rank)
+    rows, inner = (forecast.shape(rank, Place(0, space=i), 1)[0] for i in (Space.OWN, Space.WHOLE))
+    one = PATTERN_INDEX + values * WEIGHT_BYTES * facts.valued
+    if values and facts.scaled is None:
+        one += PATTERN_INDEX + facts.itemsize
+    piece = min(ENTRIES_AT_ONCE * ENTRY_ON_ITS_WAY, int(config.loading.max_bytes))
+    moving = min(piece, ENTRY_ON_ITS_WAY * entries)
+    return one * entries + moving + ROW_NUMBERS * rows + COLUMN_NUMBERS * inner
+
+
+def arriving_arcs(arcs: int, n: int, config: Config) -> int:
+    """Bytes of so many arcs on their way, in a graph of n vertices, and of the buffers for them."""
+    arc = 2 * np.dtype(index_dtype(n)).itemsize + WEIGHT_BYTES
+    limit = int(config.loading.max_bytes)
+    # Arcs that are sent at once are packed; before that, as much of the files is in memory.
+    loaded = arc * arcs
+    return LOADING_COPIES * loaded + 2 * min(limit, loaded)
+
+
+def arriving_rows(
+    rows: int, columns: int, width: int, itemsize: int, config: Config, normalised: bool = False
+) -> int:
+    """Rows of a file as they arrive; then brought in order, and converted.
+
+    ``width`` and ``itemsize`` are the columns of the file and bytes of a number; of ``normalised``
+    rows each is divided by its sum.
+    """
+    stored = rows * columns * itemsize
+    packed = min(int(config.loading.max_bytes), stored)
+    whole = packed * width // max(1, columns)
+    # To be normalised, rows are copied in their own precision, and in float64.
+    sending = packed + whole * (4 if normalised else 1)
+    wanted = np.dtype(config.dtype).itemsize
+    converted = rows * columns * wanted if wanted != itemsize else 0
+    return stored + max(sending, stored // PERMUTED_AT_ONCE, converted)
