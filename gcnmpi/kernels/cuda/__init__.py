@@ -57,19 +57,11 @@ def _sources() -> str:
 
 
 _KERNELS = r"""
-#ifdef __CUDACC__
 #define DEVICE __device__ __forceinline__
 #define UNROLL _Pragma("unroll")
 #define GATHERS __launch_bounds__(256, 4)  // registers for several gathers at a time
 #define EACH_THREAD(t) if (const int t = (int)threadIdx.x; true)
 #define TOGETHER __syncthreads();
-#else
-#define DEVICE inline
-#define UNROLL
-#define GATHERS
-#define EACH_THREAD(t) for (int t = 0; t < (int)blockDim.x; ++t)
-#define TOGETHER
-#endif
 #define AT(x, i, j) x[(i) * x##_row + (j) * x##_column]
 #define ROW ((I)blockIdx.x * blockDim.y + threadIdx.y)
 #define COLUMN ((I)blockIdx.y * blockDim.x + threadIdx.x)
