@@ -241,13 +241,13 @@ def verified(run_cases) -> Callable[..., list[set[str]]]:
 
 @pytest.fixture(scope="session")
 def trained(run_cases) -> Callable[..., dict[str, dict]]:
-    """``trained(nranks, cases, outputs=False)`` → name → a record of network_cases.py.
+    """``trained(nranks, cases, **more)`` → name → a record of network_cases.py.
 
-    ``cases`` is name → (graph, partition or None, settings), of which the last of each key counts.
+    ``cases`` is name → (graph, partition or None, settings), of which the last of each key counts;
+    ``more`` are further keys of all cases.
     """
 
-    def run(nranks: int, cases: dict[str, tuple], outputs: bool = False) -> dict[str, dict]:
-        more = {"outputs": True} if outputs else {}
+    def run(nranks: int, cases: dict[str, tuple], **more: object) -> dict[str, dict]:
         wanted = [
             {"graph": graph, "partition": partition, "settings": latest(*settings), **more}
             for graph, partition, settings in cases.values()

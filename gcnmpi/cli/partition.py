@@ -50,8 +50,8 @@ if TYPE_CHECKING:
 @click.option(
     "--memory",
     metavar="SIZE",
-    help="Memory for the first partition of the coarsest graph, on one rank, such as 100MB.  "
-    "[default: 200MB]",
+    help="Memory for what one rank does alone, such as 100MB: the first partition of the coarsest "
+    "graph, and the refinement of a graph for which that is enough.  [default: 200MB]",
 )
 @click.option(
     "--effort", type=float, default=1.0, show_default=True, help="Factor of the work done."

@@ -50,7 +50,7 @@ class Binding:
     sparse : mapping of int to SparseInput
         Value → what it is where it is no dense matrix.
     sliced : collection of int
-        Values whose matrices have room for a slice of arcs only.
+        Values whose matrices have room for a slice of arcs, or a block of vertices, only.
     disk : Scratch, optional
         Where values are that are written to a file.
     """
@@ -77,11 +77,12 @@ class Binding:
         self.parameters, self.gradients = parameters, gradients
         self._matrices, self._kept, self._sliced = matrices, kept, sliced
         self._slice: ArcSlice | None = None
+        self._views: dict[int, Array] = {}
 
     def of_slice(self, arcs: ArcSlice | None, gradients: Mapping[str, Array]) -> Binding:
         """The same for a slice of arcs and the vertices that they lead to, or for all."""
         found = copy(self)
-        found._slice, found.gradients = arcs, gradients
+        found._slice, found.gradients, found._views = arcs, gradients, {}
         return found
 
     def array(self, value: int) -> Array:
@@ -92,9 +93,10 @@ class Binding:
         if self._slice is None:
             return matrix.array
         rows = self._rows_of(matrix.place.space)
-        return (
-            matrix.array[: rows.stop - rows.start] if value in self._sliced else matrix.array[rows]
-        )
+        if value in self._sliced:
+            rows = slice(0, rows.stop - rows.start)
+        # One view of the same memory, as a step that writes where it reads can tell then.
+        return self._views.setdefault(id(matrix.array), matrix.array[rows])
 
     def _rows_of(self, space: Space) -> slice:
         """Which of the own rows in a space it is about."""

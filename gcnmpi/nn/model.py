@@ -91,12 +91,8 @@ class Passes:
         buffers = {"training": program.training_buffers, "evaluation": program.evaluation_buffers}
         used = {number for kind in kinds for number in buffers[kind].values()}
         slices = slices_of(scheme, program)
-        most = {
-            space: max((arcs.count(space) for arcs in slices), default=0)
-            for space in (Space.ENTRIES, Space.GROUPS)
-        }
         memory = {
-            number: Matrix(value.place, kernel.empty(most[value.place.space], value.width))
+            number: Matrix(value.place, kernel.empty(slices.most(value.place.space), value.width))
             if value.sliced
             else scheme.empty(value.place, value.width, value.exchanged)
             for number, value in enumerate(program.buffers)
@@ -114,16 +110,14 @@ class Passes:
 
         if "training" in kinds:
             training = binding(buffers["training"])
-            self._forward, _ = bind(training, program.forward, slices)
-            self._backward, _ = bind(training, program.backward, slices)
+            self._forward = bind(training, program.forward, slices)
+            self._backward = bind(training, program.backward, slices)
             self._logits = training.array(program.logits)
             self.output_grad = training.array(program.logits_grad)
         if "evaluation" in kinds:
             evaluation = binding(buffers["evaluation"])
-            self._evaluation, there = bind(evaluation, program.evaluation, slices)
-            self._outputs = [evaluation.array(value) for value in program.outputs]
-            # How many steps lead to each layer's output.
-            self._steps = [there.get(value, 0) for value in program.outputs]
+            self._evaluation = bind(evaluation, program.evaluation, slices)
+            self._evaluated = evaluation.array(program.outputs[-1])
 
     @property
     def logits(self) -> Array:
@@ -144,12 +138,11 @@ class Passes:
             run(epoch)
             self._between()
 
-    def evaluate(self, depth: int | None = None) -> Array:
-        """Logits, or the output of layer ``depth``, without dropout."""
-        layer = len(self._outputs) if depth is None else depth
-        for run in self._evaluation[: self._steps[layer - 1]]:
+    def evaluate(self) -> Array:
+        """Logits of a pass without dropout."""
+        for run in self._evaluation:
             run(0)
-        return self._outputs[layer - 1]
+        return self._evaluated
 
 
 class Model(Passes):
@@ -231,12 +224,12 @@ class Model(Passes):
         """Where the logits are."""
         return self.program.place
 
-    def forward(self, epoch: int | None = None, depth: int | None = None) -> Array:
-        """Logits (rows, classes), or the output of layer ``depth``.
+    def forward(self, epoch: int | None = None) -> Array:
+        """Logits (rows, classes).
 
         With an epoch, from 1, that is its training pass with dropout; without, an evaluation.
         """
-        return self.evaluate(depth) if epoch is None else super().forward(epoch)
+        return self.evaluate() if epoch is None else super().forward(epoch)
 
     def products(self, backward: bool) -> list[Product]:
         """The scheme's products of one training (``backward``) or evaluation pass."""

@@ -37,7 +37,7 @@ class Value:
     exchanged : bool
         Whether a product of the scheme exchanges its rows.
     sliced : bool
-        Of a buffer: whether it has rows of a slice of arcs only.
+        Of a buffer: whether it has rows of a slice of arcs, or of a block of vertices, only.
     """
 
     place: Place
@@ -74,6 +74,8 @@ class Instruction:
         Whether it goes over the entries of the rank's rows of M, one by one.
     joins : bool
         Whether it takes a sum with another value, and what follows that, along in its pass.
+    rowwise : bool
+        Whether it looks at each row by itself, or adds up over rows: some of them at a time do.
     by_columns : bool
         Whether it goes over the entries by columns, so that it needs all of them.
     by_relation : bool
@@ -98,6 +100,7 @@ class Instruction:
     in_place: bool = False
     visits: bool = False
     joins: bool = False
+    rowwise: bool = False
     by_columns: bool = False
     by_relation: bool = False
     again: Instruction | None = None
@@ -148,7 +151,7 @@ class Step:
     also : Step or None
         Of a dense product: another of the same kind, which is made and added in the same pass.
     loop : int
-        The loop over slices of arcs that it is in, from 1; 0: none.
+        The loop over slices of arcs, or over blocks of vertices, that it is in, from 1; 0: none.
     """
 
     instruction: Instruction
@@ -178,6 +181,11 @@ class Step:
         others = () if self.also is None else self.also.reads
         added = output, self.onto, self.plus
         return (*self.reads, *others, *(value for value in added if value is not None))
+
+    @property
+    def touched(self) -> tuple[int, ...]:
+        """All values that it reads or writes."""
+        return self.values if self.writes is None else (*self.values, self.writes)
 
     @property
     def has_finish(self) -> bool:

@@ -1,13 +1,15 @@
-"""Loops over slices of arcs run: every step of a loop on some arcs, before the next of them."""
+"""Loops over slices run: all steps of a loop on some arcs, or vertices, before the next of them."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 from itertools import groupby
 
 from gcnmpi.halo.patterns import ArcSlice
 from gcnmpi.kernels.interface.kernel import Array, Kernel
+from gcnmpi.layout.place import Place, Space
 from gcnmpi.nn.binding import Binding, Run
 from gcnmpi.nn.program import Program, Step
 from gcnmpi.schemes.interface import Scheme
@@ -16,34 +18,71 @@ ARCS_AT_ONCE = 1 << 15
 """Rows of arcs of a slice: few, but enough that a step takes far longer than its call."""
 
 
-def slices_of(scheme: Scheme, program: Program) -> Sequence[ArcSlice]:
-    """The slices of a rank's arcs, for the loops of a program; none if it has no rows of arcs."""
-    looped = any(step.loop for step in (*program.forward, *program.evaluation))
-    halo = scheme.halo_of(1) if looped else None
-    return () if halo is None else halo.patterns.slices(ARCS_AT_ONCE, program.incidences)
+ROWS_AT_ONCE = 1 << 17
+"""Rows of a block of vertices, few, but enough that many threads share a step of it.
+
+Gradients of weights are summed block by block, so it depends neither on memory nor on threads.
+"""
 
 
-def bind(
-    binding: Binding, steps: Sequence[Step], slices: Sequence[ArcSlice]
-) -> tuple[list[Run], dict[int, int]]:
-    """The calls of an epoch, step by step, those of a loop slice by slice.
+def in_blocks(rows: int) -> bool:
+    """Whether so many rows of vertices on a rank are far more than a block."""
+    return rows >= 2 * ROWS_AT_ONCE
 
-    And after how many of these calls each value that is written is there.
-    """
+
+def at_once(space: Space) -> int:
+    """About how many rows of a space are in a slice."""
+    return ARCS_AT_ONCE if space.of_arcs else ROWS_AT_ONCE
+
+
+@dataclass(frozen=True)
+class Slices:
+    """How the loops of a program cut the rows of this rank: arcs, and vertices."""
+
+    of_arcs: Sequence[ArcSlice] = ()
+    of_vertices: Sequence[ArcSlice] = ()
+
+    def of(self, program: Program, steps: Sequence[Step]) -> Sequence[ArcSlice | None]:
+        """The slices of the steps of a loop; one of all rows, if there is no loop."""
+        if not steps[0].loop:
+            return (None,)
+        spaces = {program.values[value].place.space for step in steps for value in step.touched}
+        return self.of_arcs if any(space.of_arcs for space in spaces) else self.of_vertices
+
+    def most(self, space: Space) -> int:
+        """The largest number of rows of a space in a slice."""
+        slices = self.of_arcs if space.of_arcs else self.of_vertices
+        return max((one.count(space) for one in slices), default=0)
+
+
+def slices_of(scheme: Scheme, program: Program) -> Slices:
+    """The slices of this rank's rows, for the loops of a program; none if it has no loops."""
+    looped = [s for s in (*program.forward, *program.backward, *program.evaluation) if s.loop]
+    spaces = {program.values[value].place.space for step in looped for value in step.touched}
+    of_arcs: Sequence[ArcSlice] = ()
+    halo = scheme.halo_of(1) if any(space.of_arcs for space in spaces) else None
+    if halo is not None:
+        of_arcs = halo.patterns.slices(ARCS_AT_ONCE, program.incidences)
+    rows = len(scheme.block(Place(0), 0).rows) if looped else 0
+    starts = range(0, max(rows, 1), ROWS_AT_ONCE)
+    blocks = (slice(start, min(rows, start + ROWS_AT_ONCE)) for start in starts)
+    return Slices(of_arcs, [ArcSlice(i, {Space.OWN: some}, {}) for i, some in enumerate(blocks)])
+
+
+def bind(binding: Binding, steps: Sequence[Step], slices: Slices) -> list[Run]:
+    """The calls of an epoch, step by step, those of a loop slice by slice."""
     found: list[Run] = []
-    there: dict[int, int] = {}
     memory: dict[str, Array] = {}
     first: dict[str, int] = {}
-    for loop, some in groupby(steps, lambda step: step.loop):
-        inside = list(some)
-        for arcs in slices if loop else (None,):
+    for _, loop in groupby(steps, lambda step: step.loop):
+        inside = list(loop)
+        for some in slices.of(binding.program, inside):
             for step in inside:
-                later = arcs is not None and arcs.number > 0
+                later = some is not None and some.number > 0
                 facts = binding.kernel, binding.gradients, memory, first
                 shares = Shares(*facts, None if later else step.number)
-                found.append(shares.added(step.bind(binding.of_slice(arcs, shares))))
-        there |= {step.writes: len(found) for step in inside if step.writes is not None}
-    return found, there
+                found.append(shares.added(step.bind(binding.of_slice(some, shares))))
+    return found
 
 
 class Shares(Mapping[str, Array]):

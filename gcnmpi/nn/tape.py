@@ -208,6 +208,6 @@ def _no_gradient(operator: Operator, binding: Binding, step: Step) -> Run:
     return run
 
 
-ADD = Instruction("add", _add, passes=3, in_place=True)
+ADD = Instruction("add", _add, passes=3, in_place=True, rowwise=True)
 NO_EFFECT = Instruction("no_effect", _no_effect)
 NO_GRADIENT = Instruction("no_gradient", _no_gradient)

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from typing import cast
 
 import numpy as np
 
@@ -43,11 +44,14 @@ class Effort:
     quotient : int
         Pins of the largest hypergraph that one rank has alone. The coarsest one is partitioned on
         one rank: if it has more, without some of its nets.
+    alone : float
+        Bytes in which one rank may refine the whole graph, if that takes no more.
     effort : float
         Factor of the sweeps on each level.
     """
 
     quotient: int = 1 << 19
+    alone: float = 2e8
     effort: float = 1.0
 
     def sweeps_for(self, pins: int) -> int:
@@ -133,16 +137,21 @@ class _Cycle:
         """The same by rank 0, while the others sleep."""
         comm = level.comm
         whole, mine = _on_root(level, self.alone), None if own is None else on_root(comm, own)
-        parts = np.empty(0, np.int32)
-        with agreed(comm):
-            try:
-                if whole is not None:
-                    parts = self.run(whole, mine, depth)
-            finally:
-                rest_until_all(comm, lambda: None)
-        parts = from_root(comm, lambda: parts)
+        parts = by_rank_0(comm, lambda: self.run(cast(Level, whole), mine, depth))
         first = level.vertices.first
         return parts[first : first + level.vertices.count]
+
+
+def by_rank_0(comm: Comm, work: Callable[[], np.ndarray]) -> np.ndarray:
+    """The parts that rank 0 computes, on all ranks; the others sleep meanwhile."""
+    found = np.empty(0, np.int32)
+    with agreed(comm):
+        try:
+            if comm.rank == 0:
+                found = work()
+        finally:
+            rest_until_all(comm, lambda: None)
+    return from_root(comm, lambda: found)
 
 
 def _lifted(made: Coarser, own: np.ndarray) -> np.ndarray:

@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import DTypeLike
 
 from gcnmpi.core.resident import forget_pages
+from gcnmpi.kernels.rows import Places
 from gcnmpi.mpi.comm import Comm, agreed, maximum, redistribute, reduce_in_place
 from gcnmpi.partitioning import loops
 from partition.errors import UserError
@@ -80,11 +81,12 @@ class Spread:
         They take the place of numbers of 32 bits, which are lost.
         """
         out = numbers if numbers.dtype == np.int32 else np.empty(len(numbers), np.int32)
+        of_ghosts = Places(self.ghosts)
         for start in range(0, len(numbers), AT_ONCE):
             some = numbers[start : start + AT_ONCE]
             place = some.astype(np.int64) - self.first
             far = np.flatnonzero((place < 0) | (place >= self.count))
-            place[far] = self.count + np.searchsorted(self.ghosts, some[far])
+            place[far] = self.count + of_ghosts.of(some[far])
             out[start : start + AT_ONCE] = place
         return out
 

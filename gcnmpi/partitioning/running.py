@@ -15,15 +15,17 @@ import numpy as np
 from gcnmpi.core.resident import peak_bytes
 from gcnmpi.layout.arcs import check_content
 from gcnmpi.mpi.comm import MAX, Comm, agreed, check_same, from_root, maximum, reduce_in_place
-from gcnmpi.partitioning.annealing import Wanted
-from gcnmpi.partitioning.cycles import Effort, partitioned
-from gcnmpi.partitioning.levels import Level, finest, total
+from gcnmpi.partitioning.annealing import Wanted, value_of
+from gcnmpi.partitioning.cycles import Effort, by_rank_0, partitioned
+from gcnmpi.partitioning.levels import Level, finest, on_root, total
 from gcnmpi.partitioning.measuring import figures_of
 from partition.errors import UserError, check_name
 from partition.graph import content
+from partition.graph.metrics import measure
 from partition.graph.store import Partition, StoredGraph, open_graph, write_partition
 from partition.pipeline.adding import imbalance_fault, new_partition
 from partition.pipeline.balance import ROW_WORK
+from partition.pipeline.memory import Sizes, refinement_bytes
 from partition.pipeline.recipe import (
     Recipe,
     check_imbalance,
@@ -32,6 +34,7 @@ from partition.pipeline.recipe import (
     name_of_numbers,
     recipe_of,
 )
+from partition.pipeline.solving import make_parts, refined
 from partition.refinement.objective import Objective
 
 MODEL, TOOL = "job", "gcnmpi"
@@ -55,7 +58,7 @@ def default_name(k: int, imbalance: float, seed: int) -> str:
 
 
 def effort_within(memory: float | None, effort: float) -> Effort:
-    """The effort of a job in which a rank takes so many bytes, at most, for what it has alone."""
+    """The effort of a job in which a rank takes so many bytes, at most, for what it does alone."""
     if not 0 < effort < math.inf:
         raise UserError(f"effort = {effort}: it multiplies the work, 1 is the default")
     if memory is None:
@@ -65,7 +68,7 @@ def effort_within(memory: float | None, effort: float) -> Effort:
             f"--memory: {memory / 1e6:.3g} MB is too little for a first partition",
             f"give {FEWEST_PINS * PIN_BYTES / 1e6:.3g} MB or more",
         )
-    return Effort(min(Effort.quotient, int(memory // PIN_BYTES)), effort)
+    return Effort(min(Effort.quotient, int(memory // PIN_BYTES)), memory, effort)
 
 
 def make_partition(
@@ -119,6 +122,7 @@ def make_partition(
     else:
         wanted = Wanted(k, Objective(), limit, recipe.seed, recipe.imbalance)
         own = partitioned(level, wanted, effort, tell)
+        own = _refined(level, stored, own, wanted, effort, recipe, tell)
     seconds = maximum(comm, time.perf_counter() - began)
     found = figures_of(level, stored, recipe.direction, own, k, tell)
     memory = int(maximum(comm, peak_bytes()))
@@ -147,6 +151,46 @@ def make_partition(
         return Made(replace(stored_as, parts=parts[:0]), memory, () if fault is None else (fault,))
 
     return from_root(comm, store)
+
+
+def _refined(
+    level: Level, stored: StoredGraph, own: np.ndarray, wanted: Wanted, effort: Effort,
+    recipe: Recipe, tell: Callable[[str], None],
+) -> np.ndarray:  # fmt: skip
+    """The own parts, refined by rank 0 vertex by vertex, if it can have the graph.
+
+    So are those that METIS makes of the graph, and the better ones are taken.
+    """
+    comm, space, manifest = level.comm, level.vertices, stored.manifest
+
+    def fits(nets: np.ndarray) -> bool:
+        item = stored.graph.indices.itemsize
+        sizes = Sizes(manifest.n, manifest.nnz, nets, item, wanted.k)
+        return refinement_bytes(sizes) <= effort.alone
+
+    if not fits(np.empty(0, np.int64)):  # nor with them
+        return own
+    nets = on_root(comm, level.sizes[: level.nets.count])
+    if not from_root(comm, lambda: fits(nets)):
+        return own
+    tell("refining on one rank")
+    parts = on_root(comm, own)
+
+    def work() -> np.ndarray:
+        graph, starts = stored.merged, [parts]
+        with contextlib.suppress(UserError):  # of the tool, which may be missing
+            starts.append(make_parts(graph, "gp", wanted.k, recipe, tool="metis"))
+        found = [
+            refined(graph, start, wanted.k, wanted.objective, recipe, effort=effort.effort)
+            for start in starts
+        ]
+        return min(found, key=value)
+
+    def value(parts: np.ndarray) -> float:
+        metrics = measure(stored.merged, parts, wanted.k, recipe.direction)
+        return value_of(wanted.objective, np.array(metrics.send_rows))
+
+    return by_rank_0(comm, work)[space.first : space.first + space.count]
 
 
 def _opened(

@@ -19,7 +19,7 @@ from gcnmpi.nn.model import input_pieces
 from gcnmpi.nn.operators.arcs import ArcInput
 from gcnmpi.nn.operators.dense import BLOCK_NUMBERS
 from gcnmpi.nn.program import INPUT, Program, Step, Value, products
-from gcnmpi.nn.slices import ARCS_AT_ONCE
+from gcnmpi.nn.slices import at_once
 from gcnmpi.options.config import Config
 from gcnmpi.options.frames import frames_in
 from gcnmpi.options.kernel import resolve
@@ -268,10 +268,10 @@ def passes_memory(case: Case, rank: int, steps: Sequence[Step], held: Sequence[V
 
 
 def _numbers(case: Case, rank: int, value: Value) -> int:
-    """Numbers of a matrix, which may have rows of a slice of arcs only."""
+    """Numbers of a matrix, which may have rows of a slice of arcs, or of a block, only."""
     whole = case.piece_numbers(rank, value.place, value.width)
     slices = value.sliced and case.work.config.kernel != "cupy"
-    return min(whole, ARCS_AT_ONCE * value.width) if slices else whole
+    return min(whole, at_once(value.place.space) * value.width) if slices else whole
 
 
 def _halo_memory(case: Case, rank: int, width: int) -> int:

@@ -18,6 +18,7 @@ from rich.table import Table
 from gcnmpi.core.precision import row_bytes
 from gcnmpi.core.volume import NOTHING
 from gcnmpi.layout.place import Place, Space
+from gcnmpi.nn.compile.loops import by_blocks
 from gcnmpi.nn.program import Program, Step, products
 from gcnmpi.planner.case import Case
 from gcnmpi.schemes.operations import EXCHANGES, OF_ROWS, Operation, Product
@@ -59,6 +60,7 @@ def describe(program: Program) -> Entry:
                 "space": _space(buffer.place),
                 "width": buffer.width,
                 "exchanged": buffer.exchanged,
+                "a_block": (buffer.sliced and not buffer.place.space.of_arcs) or None,
             }
             for number, buffer in enumerate(program.buffers)
         ],
@@ -187,7 +189,10 @@ def _residence(program: Program, number: int) -> str | None:
 
 
 def _step(program: Program, step: Step) -> Entry:
-    """Also the gradient of which input of its operator it gives, if not of the first."""
+    """Also the gradient of which input of its operator it gives, if not of the first.
+
+    Steps with the same number of ``blocks`` run one after the other for each block of rows.
+    """
     return {
         "step": step.name,
         "operator": step.operator.words,
@@ -197,6 +202,7 @@ def _step(program: Program, step: Step) -> Entry:
         "reads": list(step.reads),
         "writes": step.writes,
         "fused": _fused(step),
+        "blocks": (by_blocks(step, program.values) and step.loop) or None,
         "products": [_product(one) for one in products(program, [step], lambda place: 1)],
         "sums": list(step.instruction.summed(step)),
     }

@@ -155,7 +155,7 @@ def forecast(
         if constraints > 1:
             stages["balance"] = ours + mapped + 2 * item * nnz + piece
     if refine:
-        stages["refinement"] = ours + COMPILED + mapped + _refinement(sizes)
+        stages["refinement"] = ours + COMPILED + mapped + refinement_bytes(sizes)
     # Pairs of parts and parts themselves have more entries than the average ones.
     pair, part = 2 * nnz // sizes.k**2, 2 * nnz // sizes.k
     rows = PER_ENTRY_OF_CHUNK * min(CHUNK, nnz) + PER_ENTRY_OF_PIECE * min(PIECE, nnz)
@@ -164,7 +164,7 @@ def forecast(
     return stages
 
 
-def _refinement(sizes: Sizes) -> float:
+def refinement_bytes(sizes: Sizes) -> float:
     """Bytes of the levels of a refinement for an exchange of rows."""
     pins = sizes.nnz + sizes.n
     level = 8 * pins + 4 * int(cells(sizes.nets, sizes.k).sum())

@@ -110,6 +110,23 @@ def test_every_network_has_one_curve(results, schemes_folder, nranks, name):
         assert counted == predicted
 
 
+@pytest.mark.parametrize("nranks", RANKS[:4])
+def test_rows_in_blocks_give_the_same_curves(trained, schemes_folder, nranks):
+    """Of 61 vertices, on a rank that has 6 or none too."""
+    path = schemes_folder / "directed.graph"
+    parts = None if nranks == 1 else f"uneven-{nranks}"
+    names = (*NETWORKS, *VARIANTS)
+    wanted = {n: (path, parts, [*COMMON, "scheme.name=p2p", *settings_of(n)]) for n in names}
+    if nranks == 4:
+        copies = ["scheme.name=replicated", "scheme.replication=2"]
+        wanted["copies"] = (path, "uneven-2", [*COMMON, *copies, *settings_of("gcn")])
+    for name, record in trained(nranks, wanted, rows_at_once=4).items():
+        losses = expected(path, "gcn" if name == "copies" else name)
+        np.testing.assert_allclose(record["losses"], losses, rtol=1e-10, err_msg=name)
+        for counted, predicted in record["traffic"]:
+            assert counted == predicted
+
+
 def test_what_a_scheme_cannot_run_is_refused_before_loading(hear_mistakes, schemes_folder):
     words, says = ["train", schemes_folder / "directed.graph"], "p2p, bcast or replicated"
     of_schemes = [

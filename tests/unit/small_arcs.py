@@ -19,7 +19,7 @@ class SmallRun:
 
     ``attributes`` are the features of the arcs, ``sources`` to ``targets``; without ``arcs`` there
     are none. A ``network`` that is given is taken in place of that of the settings,
-    features ``x`` in place of others.
+    features ``x`` in place of others. With ``blocks``, rows of vertices are in these.
     """
 
     def __init__(
@@ -31,6 +31,7 @@ class SmallRun:
         network=None,
         x=None,
         disk=None,
+        blocks=False,
     ):
         rng = np.random.default_rng(1)
         there = rng.random((N, N)) < 0.35
@@ -48,7 +49,7 @@ class SmallRun:
         matrix = sp.csr_array((there | np.eye(N, dtype=bool) if loops else there).astype(float))
         self.matrix = matrix
         scheme = WithEntries(matrix, KERNELS.get(kernel)(np.float64))
-        target = Target(scheme.orders, scheme.layout, residences=residences)
+        target = Target(scheme.orders, scheme.layout, residences=residences, blocks=blocks)
         self.program = compile_network(self.network, target, model)
         given = dict.fromkeys(("zero", "mean"), self._entries(matrix, loops))
         facts = self.program, self.config, N, self.x.copy()

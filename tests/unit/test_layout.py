@@ -57,8 +57,9 @@ OF_PARTITION = {
 OF_PARTITIONING = {
     "partition.backends", "partition.backends.process", "partition.models",
     "partition.models.graph", "partition.models.hypergraph", "partition.pipeline.adding",
-    "partition.pipeline.balance", "partition.pipeline.measuring", "partition.pipeline.recipe",
-    "partition.pipeline.solving", "partition.refinement.core", "partition.refinement.objective",
+    "partition.pipeline.balance", "partition.pipeline.measuring", "partition.pipeline.memory",
+    "partition.pipeline.recipe", "partition.pipeline.solving", "partition.refinement.core",
+    "partition.refinement.objective",
 }  # fmt: skip
 OF_API = {
     "partition.importing.arrays", "partition.importing.assemble", "partition.importing.objects",

@@ -113,12 +113,14 @@ WHOLE = [
     ("sage", "l2", "p2p", "batches"),
     ("gine", "layer", "p2p", "training"),
     ("gat arcs", "plain", "p2p", "training"),
+    ("gcn", "dropout", "p2p", "blocks"),
+    ("sage", "layer", "p2p", "blocks"),
 ]
 
 
-def manifest(sparse):
+def manifest(sparse, n=1000):
     return Manifest(
-        id="", name="g", n=1000, nnz=5000, directed=False, symmetric_pattern=True,
+        id="", name="g", n=n, nnz=5000, directed=False, symmetric_pattern=True,
         symmetric_values=True, weighted=False, direction="in", features=FEATURES, classes=CLASSES,
         masks=(), source={}, feature_entries=900 if sparse else 0,
         arc_features=OF_ARCS,
@@ -139,7 +141,8 @@ def told(setting, stack, scheme, mode):
         if mode == "batches":  # as runs on batches do
             config = replace(config, model=replace(config.model, cache_input=False))
         network = network_of(config.model, FEATURES, CLASSES, OF_ARCS, relations=RELATIONS)
-        stored = StoredGraph(Path("g.graph"), manifest(sort == "sparse"), None)
+        n = 1 << 24 if mode == "blocks" else 1000  # of many rows
+        stored = StoredGraph(Path("g.graph"), manifest(sort == "sparse", n), None)
         given = network, Source(stored, None, "in")
         program, _ = program_on(*given, config, RANKS[scheme], mode != "inference")
         if mode == "batches":

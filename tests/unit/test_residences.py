@@ -27,6 +27,7 @@ DROPPED = {"hidden": [8, 6], "dropout": 0.5}
 NETWORKS = {
     "gcn": DROPPED | {"norm": "batch", "residual": "linear", "jk": "cat", "activation": "gelu"},
     "gcn plain": {"hidden": [8, 8, 8], "dropout": 0.5},
+    "gcn shallow": {"hidden": [8], "dropout": 0.5},
     "gcn trained": {"hidden": [8, 8], "train_features": True},
     "sage": DROPPED | {"norm": "batch"},
     "sage max": DROPPED | {"aggregation": "max", "norm": "layer", "activation": "prelu"},
@@ -45,11 +46,11 @@ NETWORKS = {
 }
 
 
-def run_of(case, every=0, again=(), written=(), folder=None):
+def run_of(case, every=0, again=(), written=(), folder=None, blocks=False):
     left = Residences(every, frozenset(again), frozenset(written))
     disk = Scratch(folder, SciPyKernel(np.float64), Phases()) if written else None
     settings = {"name": case.split()[0]} | NETWORKS[case]
-    return SmallRun(settings, residences=left, disk=disk)
+    return SmallRun(settings, residences=left, disk=disk, blocks=blocks)
 
 
 def numbers_of(run):
@@ -58,9 +59,11 @@ def numbers_of(run):
     return first, second, run.model.parameters.flat, run.model.evaluate()
 
 
+@pytest.mark.parametrize("blocks", [False, True])
 @pytest.mark.parametrize("case", NETWORKS)
-def test_whatever_leaves_memory_no_bit_changes(case, tmp_path):
-    kept = run_of(case)
+def test_whatever_leaves_memory_no_bit_changes(case, blocks, tmp_path, monkeypatch):
+    monkeypatch.setattr("gcnmpi.nn.slices.ROWS_AT_ONCE", 5)
+    kept = run_of(case, blocks=blocks)
     expected, possible = numbers_of(kept), choices(kept.program, repeats=True)
     assert possible.again <= possible.written
     assert possible.written or case == "sgc"
@@ -71,9 +74,26 @@ def test_whatever_leaves_memory_no_bit_changes(case, tmp_path):
         again = {value for value in possible.again - written if random.random() < 0.6}
         sets.append((every, again, written))
     for left in sets:
-        found = numbers_of(run_of(case, *left, folder=tmp_path))
+        found = numbers_of(run_of(case, *left, folder=tmp_path, blocks=blocks))
         assert all(map(np.array_equal, found, expected)), left
     assert not [*tmp_path.iterdir()]  # a file without a name
+
+
+@pytest.mark.parametrize("case", NETWORKS)
+def test_blocks_give_the_gradient_of_all_rows_at_once(case, monkeypatch):
+    whole = run_of(case).gradient()
+    monkeypatch.setattr("gcnmpi.nn.slices.ROWS_AT_ONCE", 5)  # three blocks
+    np.testing.assert_allclose(run_of(case, blocks=True).gradient(), whole, rtol=1e-11, atol=1e-12)
+
+
+def test_what_only_rows_look_at_has_a_block_of_them():
+    def wide(**settings):
+        program = run_of("gcn shallow", **settings).program
+        return sum(buffer.width == 8 and not buffer.sliced for buffer in program.buffers)
+
+    assert wide() == 2  # H¹ and its gradient
+    assert wide(blocks=True) == 1
+    assert wide(blocks=True, again=[3]) == 0  # H¹ is made in the block that reads it
 
 
 def test_what_is_written_is_read_once_and_a_constant_in_every_pass(tmp_path):

@@ -17,7 +17,7 @@ from gcnmpi.layout.place import Place
 from gcnmpi.nn.compile import rewrite
 from gcnmpi.nn.compile.attach import accumulate, add_along, attach, join_ends, pair
 from gcnmpi.nn.compile.buffers import Pool, mark_exchanged
-from gcnmpi.nn.compile.loops import with_loops
+from gcnmpi.nn.compile.loops import last_loop, with_blocks, with_loops
 from gcnmpi.nn.compile.places import narrow, place
 from gcnmpi.nn.compile.residency import read_ahead, with_residences
 from gcnmpi.nn.compile.shifts import without_shifts
@@ -58,6 +58,8 @@ class Target:
     turns: bool = False
     # Each pass is with the same M, even where that on features is not kept
     stays: bool = False
+    # Steps on rows of vertices run block by block
+    blocks: bool = False
     residences: Residences = KEPT  # of values that the backward pass reads
 
 
@@ -160,7 +162,11 @@ def _compile(
     training, backward = pair(training), pair(backward)
     if trains and target.whole_rows and not target.narrows:
         training, evaluation = with_loops(training, values), with_loops(evaluation, values)
-        backward = with_loops(backward, values, 1 + max((s.loop for s in training), default=0))
+        backward = with_loops(backward, values, 1 + last_loop(training))
+    if trains and target.blocks:
+        last = 1 + last_loop((*training, *backward, *evaluation))
+        evaluation, training = (with_blocks(s, values, last) for s in (evaluation, training))
+        backward = with_blocks(backward, values, max(last, 1 + last_loop(training)))
     if trains and target.residences != KEPT:
         steps, stay = (training, backward, evaluation), pinned.union(matrices)
         training, backward, evaluation = with_residences(

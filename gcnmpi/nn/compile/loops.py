@@ -1,4 +1,4 @@
-"""Steps on rows of arcs run over slices of rows: values within a loop have the rows of one slice.
+"""Steps run over slices of rows: values within a loop have the rows of one slice.
 
 Rows of arcs depend on each other by what they add to vertices only. So steps that work on them row
 by row are brought together, and all of them are done with some rows before they come to the next::
@@ -12,6 +12,14 @@ by row are brought together, and all of them are done with some rows before they
 
 Only values that are read outside have a row for every arc. Sums over all arcs, as gradients of
 weights are, are made slice by slice, whichever values are kept.
+
+Rows of vertices depend on each other in products with M and in exchanges only. All that stands
+between two of these runs block by block in the same way, so that the gradient of a hidden layer,
+say, which only the gradient of the weight before it reads, never exists as a whole::
+
+    combine_t g → h     ┐                   for some vertices:
+    weight_grad x, h    ┘ all rows of h         combine_t g → h
+                                                weight_grad x, h     a block of them
 """
 
 from __future__ import annotations
@@ -19,6 +27,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from dataclasses import replace
 
+from gcnmpi.layout.place import Space
 from gcnmpi.nn.program import Step, Value
 from gcnmpi.schemes.operations import DENSE, Operation
 
@@ -44,10 +53,40 @@ def with_loops(steps: Sequence[Step], values: Sequence[Value], first: int = 1) -
     return _late([*found, *waiting])
 
 
+def with_blocks(steps: Sequence[Step], values: Sequence[Value], first: int) -> list[Step]:
+    """The steps, of which those on rows of vertices are in loops too, which count from ``first``.
+
+    A sum over rows does not wait for other steps before it, so that what it reads is gone sooner.
+    """
+    found: list[Step] = []
+    waiting: list[Step] = []
+    loop, begun = first - 1, False
+    for step in steps:
+        if step.loop or not by_blocks(step, values):
+            waiting.append(step)
+            continue
+        late = step.writes is not None and any(other.touched for other in waiting)
+        if not begun or late or _depends(step, waiting):
+            found, waiting, loop, begun = [*found, *waiting], [], loop + 1, True
+        found.append(replace(step, loop=loop))
+    return [*found, *waiting]
+
+
+def last_loop(steps: Sequence[Step]) -> int:
+    """The largest number of a loop; 0 if there is none."""
+    return max((step.loop for step in steps), default=0)
+
+
+def by_blocks(step: Step, values: Sequence[Value]) -> bool:
+    """Whether a step works on rows of vertices, and on some of them without a look at others."""
+    spaces = {values[value].place.space for value in step.touched}
+    return step.instruction.rowwise and spaces == {Space.OWN}
+
+
 def _by_slices(step: Step, values: Sequence[Value]) -> bool:
     """Whether a step works on rows of arcs, and on some of them without a look at others."""
-    instruction, touched = step.instruction, (*step.values, step.writes)
-    of_arcs = any(v is not None and values[v].place.space.of_arcs for v in touched)
+    instruction = step.instruction
+    of_arcs = any(values[v].place.space.of_arcs for v in step.touched)
     local = instruction.operation in (*LOCAL, Operation.WEIGHT_GRAD)
     return of_arcs and local and not (instruction.by_columns or instruction.summed(step))
 
@@ -86,17 +125,19 @@ def values_of_slices(
     ``needed`` are values that are read after the steps.
     """
     loops: dict[int, set[int]] = {}
+    of_arcs: dict[int, bool] = {}  # loop → whether its slices are those of arcs
     for step in steps:
-        for value in (*step.values, step.writes):
-            if value is not None:
-                loops.setdefault(value, set()).add(step.loop)
+        for value in step.touched:
+            loops.setdefault(value, set()).add(step.loop)
+            arcs = values[value].place.space.of_arcs
+            of_arcs[step.loop] = of_arcs.get(step.loop, False) or arcs
     written = {step.writes for step in steps}
     found = {
         value
         for value, within in loops.items()
-        if values[value].place.space.of_arcs
-        and len(within) == 1
+        if len(within) == 1
         and 0 not in within
+        and all(of_arcs[loop] == values[value].place.space.of_arcs for loop in within)
         and value in written
         and value not in needed
     }

@@ -18,6 +18,7 @@ from gcnmpi.nn.operators.inserted import Move
 from gcnmpi.nn.operators.neighbours import Aggregate, MaxAggregate
 from gcnmpi.nn.operators.norms import BatchNorm
 from gcnmpi.nn.program import Program
+from gcnmpi.nn.slices import in_blocks
 from gcnmpi.options.config import Config
 from gcnmpi.options.memory import Residences
 from gcnmpi.options.model import ModelConfig
@@ -308,10 +309,13 @@ def program_on(
     left = Residences.told(config.train.memory) or Residences(every=sys.maxsize)
     batches = trains and (batches_of(config.train) is not None or masks_arcs(config.task))
     samples = config.task.name == SAMPLES  # of which groups of arcs are not in the order of rows
+    # A device is busy with all rows at once only.
+    blocks = forecast.whole_rows and not batches and config.kernel != "cupy"
+    blocks = blocks and in_blocks(source.stored.manifest.n // size)
     target = Target(
         forecast.orders, layout, forecast.whole_rows, means=means,
         sums_groups=entry.sums_groups and not (batches or samples), residences=left,
-        stays=samples, turns=forecast.turns,
+        stays=samples, turns=forecast.turns, blocks=blocks,
     )  # fmt: skip
     sparse = source.stored.manifest.feature_entries > 0 and not samples
     program = compile_network(network, target, config.model, trains, sparse)

@@ -20,6 +20,10 @@ They are made again in the loop over slices that reads them, so that there is no
 slice of them. Of states of arcs, those of every layer may be kept, or those of every third one: the
 others are made again too, from the last one that is there. With them go rows of vertices that are
 no states, but no sums of arcs, and nothing that is sent.
+
+Rows of vertices that are made of the same rows of others, and read in one loop over blocks, are
+made again in it likewise. Where several steps need them, they are made as a whole before, but block
+by block too, so that a sum over rows never has other bits.
 """
 
 from __future__ import annotations
@@ -28,7 +32,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import groupby
 
-from gcnmpi.nn.compile.loops import LOCAL
+from gcnmpi.nn.compile.loops import LOCAL, by_blocks, last_loop, values_of_slices
 from gcnmpi.nn.operator import Operator
 from gcnmpi.nn.operators.arcs import ArcInput
 from gcnmpi.nn.operators.residences import FETCH, FETCHED, REFILL, STORE, STORED
@@ -61,7 +65,7 @@ def choices(program: Program, repeats: bool) -> Choices:
         sums = _again(step).instruction.summed(step)
         # All that it reads is there, in one way or another, or can be made again itself.
         there = all(i not in writers or i in read or i in again for i in step.values)
-        alone = step.loop == 0 and not any(_of_arcs(program.values, i) for i in step.values)
+        alone = not any(_of_arcs(program.values, i) for i in step.values)
         if there and alone and not sums and (repeats or not sends):
             again.add(value)
     passes = {value for step in program.evaluation for value in step.values} | read
@@ -178,10 +182,23 @@ class _Backward:
     _found: list[Step] = field(default_factory=list)
     # Loop → value → its number there
     _numbers: dict[int, dict[int, int]] = field(default_factory=lambda: {0: {}})
+    # Value → loops over blocks that read it; 0: other steps
+    _loops: dict[int, set[int]] = field(default_factory=dict)
+    _last: int = 0  # loop
     _filled: set[int] = field(default_factory=set)  # values with rows of neighbours
 
     def steps(self, backward: Sequence[Step]) -> list[Step]:
         """All steps, in an order in which they can run."""
+        self._last = last_loop((*self.writers.values(), *backward))
+        for step in backward:
+            here = step.loop if self._by_blocks(step) else 0
+            for value in step.values:
+                self._loops.setdefault(value, set()).add(here)
+        # A value is written after those that it is made of.
+        for value in reversed([value for value in self.writers if value in self.short]):
+            at = self._loop_of(value)
+            for read in self.writers[value].values:
+                self._loops.setdefault(read, set()).add(at)
         for loop, steps in groupby(backward, lambda step: step.loop):
             inside: list[Step] = []
             self._numbers.setdefault(loop, {})
@@ -197,9 +214,9 @@ class _Backward:
     def _make(self, value: int, loop: int, inside: list[Step]) -> None:
         """Append the step that makes a value again, after those of what it reads.
 
-        Rows of arcs in the loop that reads them, rows of vertices before it.
+        Rows of arcs in the loop that reads them; rows of vertices too if no other does, or before.
         """
-        at = loop if _of_arcs(self.values, value) else 0
+        at = loop if _of_arcs(self.values, value) else self._loop_of(value)
         if value in self._numbers[at] or value not in {*self.short, *self.written}:
             return
         if value in self.written:
@@ -210,10 +227,24 @@ class _Backward:
             self._make(read, at, inside)
         new = self._new(value, at)
         made = renumbered(step, self._numbers[0] | self._numbers[at])
-        made = replace(made, writes=new, loop=at)
+        made = replace(made, writes=new, loop=at or self._own_loop(step))
         if step.instruction.gathers:
             self._filled.add(made.reads[0])
         (inside if at else self._found).append(made)
+
+    def _loop_of(self, value: int) -> int:
+        """The loop over blocks in which a value is made again; 0: before all that read it."""
+        (loop,) = loops if len(loops := self._loops.get(value, set())) == 1 else (0,)
+        inside = value in self.short and self._by_blocks(_again(self.writers[value]))
+        return loop if inside else 0
+
+    def _by_blocks(self, step: Step) -> bool:
+        return step.loop > 0 and by_blocks(step, self.values)
+
+    def _own_loop(self, step: Step) -> int:
+        """A loop for a step that is made again as a whole."""
+        self._last += self._by_blocks(step)
+        return self._last if self._by_blocks(step) else 0
 
     def _new(self, value: int, loop: int = 0) -> int:
         number = self._numbers[loop][value] = len(self.values)
@@ -268,7 +299,8 @@ def read_ahead(steps: Sequence[Step], first: int, values: Sequence[Value]) -> li
 
 
 def _columns(steps: Sequence[Step], values: Sequence[Value]) -> list[int]:
-    """Columns of the rows of vertices that are in memory during each step."""
+    """Columns of the rows of vertices that are in memory as a whole during each step."""
+    sliced = values_of_slices(steps, values, ())
     first: dict[int, int] = {}
     last: dict[int, int] = {}
     for at, step in enumerate(steps):
@@ -277,7 +309,7 @@ def _columns(steps: Sequence[Step], values: Sequence[Value]) -> list[int]:
             last[value] = at
     found = [0] * len(steps)
     for value, start in first.items():
-        if not _of_arcs(values, value):
+        if not _of_arcs(values, value) and value not in sliced:
             for at in range(start, last[value] + 1):
                 found[at] += values[value].width
     return found
@@ -293,12 +325,15 @@ def _with_constants(
     found: list[Step] = []
     numbers: dict[int, int] = {}
     for step in steps:
+        start = len(found)
+        while step.loop and start and found[start - 1].loop == step.loop:
+            start -= 1
         for value in step.values:
             if value in written and value not in numbers:
                 numbers[value] = len(values)
                 values.append(values[value])
                 layer = values[value].place.layer
-                found += _moved(operators[value], value, numbers[value], layer)
+                found[start:start] = _moved(operators[value], value, numbers[value], layer)
         found.append(renumbered(step, numbers))
     return found
 

@@ -213,10 +213,10 @@ SOFTMAX_BACKWARD = Instruction(
 WEIGHED_SUM = _visiting("weighed_sum", lambda kernel: kernel.spmm_values)
 WEIGHED_SUM_T = _visiting("weighed_sum_t", lambda kernel: kernel.spmm_values_t, True)
 END_DOTS = _visiting("end_dots", lambda kernel: kernel.sddmm)
-ROW_DOTS = Instruction("row_dots", _row_dots, passes=2)
-SCALE_HEADS = Instruction("scale_heads", _scale_heads, passes=2)
-HEAD_DOTS = Instruction("head_dots", _head_dots, passes=1)
-HEAD_DOTS_BACKWARD = Instruction("head_dots_backward", _head_dots_backward, passes=2)
+ROW_DOTS = Instruction("row_dots", _row_dots, passes=2, rowwise=True)
+SCALE_HEADS = Instruction("scale_heads", _scale_heads, passes=2, rowwise=True)
+HEAD_DOTS = Instruction("head_dots", _head_dots, passes=1, rowwise=True)
+HEAD_DOTS_BACKWARD = Instruction("head_dots_backward", _head_dots_backward, passes=2, rowwise=True)
 
 RULES = {
     ArcInput: Rule(ARC_INPUT, _given),

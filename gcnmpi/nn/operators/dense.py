@@ -112,9 +112,11 @@ def _of_weight(program: Program, step: Step, rows: int) -> Sequence[tuple[int, .
 
 GIVEN = Instruction("features", _features, Operation.EXPAND_INPUT)
 SHARE_INPUT = Instruction("share_input", _share_input)
-COMBINE = Instruction("combine", _combine, Operation.COMBINE, _of_weight)
-COMBINE_T = Instruction("combine_t", _combine, Operation.COMBINE_T, _of_weight)
-WEIGHT_GRAD = Instruction("weight_grad", _weight_grad, Operation.WEIGHT_GRAD, _of_weight)
+COMBINE = Instruction("combine", _combine, Operation.COMBINE, _of_weight, rowwise=True)
+COMBINE_T = Instruction("combine_t", _combine, Operation.COMBINE_T, _of_weight, rowwise=True)
+WEIGHT_GRAD = Instruction(
+    "weight_grad", _weight_grad, Operation.WEIGHT_GRAD, _of_weight, rowwise=True
+)
 
 RULES = {
     Features: Rule(GIVEN, _features_gradient),

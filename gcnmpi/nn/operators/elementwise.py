@@ -331,25 +331,29 @@ def _mean_of_heads_backward(mean: MeanOfHeads, binding: Binding, step: Step) -> 
     return lambda epoch: kernel.mean_of_heads_backward(grad, mean.heads, out)
 
 
-SCALE = Instruction("scale", _scale, passes=2, in_place=True)
-SCALE_GRAD = Instruction("scale_grad", _scale_grad, passes=2)
+SCALE = Instruction("scale", _scale, passes=2, in_place=True, rowwise=True)
+SCALE_GRAD = Instruction("scale_grad", _scale_grad, passes=2, rowwise=True)
 CENTRED_SCALE_GRAD = Instruction(
     "centred_scale_grad", _centred_scale_grad, passes=2, summed=sum_of_columns
 )
-MAXIMUM = Instruction("maximum", _maximum, passes=3)
-MAXIMUM_BACKWARD = Instruction("maximum_backward", _maximum_backward, passes=4)
-ACTIVATE = Instruction("activate", _activate, passes=2)
-ACTIVATE_BACKWARD = Instruction("activate_backward", _activate_backward, passes=3)
-COLUMNS = Instruction("columns", _columns, passes=2)
-COLUMNS_BACKWARD = Instruction("columns_backward", _columns_backward, passes=2)
-JOIN = Instruction("join", _join, passes=2)
-JOIN_BACKWARD = Instruction("join_backward", _join_backward, passes=2)
-STOP_GRADIENT = Instruction("stop_gradient", _copied, passes=2, in_place=True)
-FILL = Instruction("fill", _fill, passes=1)
-RECIPROCAL = Instruction("reciprocal", _reciprocal, passes=2)
-RECIPROCAL_BACKWARD = Instruction("reciprocal_backward", _reciprocal_backward, passes=3)
-MEAN_OF_HEADS = Instruction("mean_of_heads", _mean_of_heads, passes=2)
-MEAN_OF_HEADS_BACKWARD = Instruction("mean_of_heads_backward", _mean_of_heads_backward, passes=2)
+MAXIMUM = Instruction("maximum", _maximum, passes=3, rowwise=True)
+MAXIMUM_BACKWARD = Instruction("maximum_backward", _maximum_backward, passes=4, rowwise=True)
+ACTIVATE = Instruction("activate", _activate, passes=2, rowwise=True)
+ACTIVATE_BACKWARD = Instruction("activate_backward", _activate_backward, passes=3, rowwise=True)
+COLUMNS = Instruction("columns", _columns, passes=2, rowwise=True)
+COLUMNS_BACKWARD = Instruction("columns_backward", _columns_backward, passes=2, rowwise=True)
+JOIN = Instruction("join", _join, passes=2, rowwise=True)
+JOIN_BACKWARD = Instruction("join_backward", _join_backward, passes=2, rowwise=True)
+STOP_GRADIENT = Instruction("stop_gradient", _copied, passes=2, in_place=True, rowwise=True)
+FILL = Instruction("fill", _fill, passes=1, rowwise=True)
+RECIPROCAL = Instruction("reciprocal", _reciprocal, passes=2, rowwise=True)
+RECIPROCAL_BACKWARD = Instruction(
+    "reciprocal_backward", _reciprocal_backward, passes=3, rowwise=True
+)
+MEAN_OF_HEADS = Instruction("mean_of_heads", _mean_of_heads, passes=2, rowwise=True)
+MEAN_OF_HEADS_BACKWARD = Instruction(
+    "mean_of_heads_backward", _mean_of_heads_backward, passes=2, rowwise=True
+)
 
 RULES = {
     Activate: Rule(ACTIVATE, _activate_gradient),

@@ -104,9 +104,11 @@ def _copy(kernel: Kernel, x: Array, out: Array) -> None:
         kernel.copy(x, out)
 
 
-FINISH = Instruction("finish", _finish, passes=3, in_place=True)
-FINISH_BACKWARD = Instruction("finish_backward", _finish_backward, passes=3, in_place=True)
-COLUMN_SUM = Instruction("column_sum", _column_sum, passes=1)
+FINISH = Instruction("finish", _finish, passes=3, in_place=True, rowwise=True)
+FINISH_BACKWARD = Instruction(
+    "finish_backward", _finish_backward, passes=3, in_place=True, rowwise=True
+)
+COLUMN_SUM = Instruction("column_sum", _column_sum, passes=1, rowwise=True)
 MOVE = Instruction("move", _move, Operation.MOVE, _places, passes=2)
 TO_COLUMNS = Instruction("to_columns", _move, Operation.TO_COLUMNS, passes=2)
 TO_ROWS = Instruction("to_rows", _move, Operation.TO_ROWS, passes=2)

@@ -227,14 +227,22 @@ def _of_rows(binding: Binding, step: Step, name: str) -> Array:
 
 
 LAYER_NORM = Instruction(
-    "layer_norm", _layer_norm, Operation.ROW_SUM, _sums(1, 1), 4, lambda step, rows, *_: 2 * rows
+    "layer_norm",
+    _layer_norm,
+    Operation.ROW_SUM,
+    _sums(1, 1),
+    4,
+    lambda step, rows, *_: 2 * rows,
+    rowwise=True,
 )
 LAYER_NORM_BACKWARD = Instruction(
-    "layer_norm_backward", _layer_norm_backward, Operation.ROW_SUM, _sums(2), passes=6
+    "layer_norm_backward", _layer_norm_backward, Operation.ROW_SUM, _sums(2), passes=6, rowwise=True
 )
-NORMALIZE = Instruction("normalize", _normalize, Operation.ROW_SUM, _sums(1), passes=3)
+NORMALIZE = Instruction(
+    "normalize", _normalize, Operation.ROW_SUM, _sums(1), passes=3, rowwise=True
+)
 NORMALIZE_BACKWARD = Instruction(
-    "normalize_backward", _normalize_backward, Operation.ROW_SUM, _sums(1), passes=5
+    "normalize_backward", _normalize_backward, Operation.ROW_SUM, _sums(1), passes=5, rowwise=True
 )
 BATCH_NORM = Instruction(  # sums of the pivot, and of moments about it
     "batch_norm",

@@ -2,9 +2,12 @@
 
 Cases (see cases.py): {"graph", "partition", "settings"} → {"losses", "traffic": pairs of counted
 and predicted numbers} and the counts of mini-batches. Of cases with "outputs" also the "metrics" of
-every epoch and the "logits" of all vertices.
+every epoch and the "logits" of all vertices. With "rows_at_once", blocks of vertices are as small.
 """
 
+from unittest import mock
+
+from gcnmpi.nn import slices
 from gcnmpi.options.config import load_config
 from gcnmpi.run.problem import open_problem
 from gcnmpi.run.trainer import train
@@ -14,6 +17,12 @@ PREDICTED = {"sent": "bytes", "received": "received", "messages": "messages"}
 
 
 def of_case(comm, case):
+    rows = case.get("rows_at_once", slices.ROWS_AT_ONCE)
+    with mock.patch.object(slices, "ROWS_AT_ONCE", rows):
+        return record_of(comm, case)
+
+
+def record_of(comm, case):
     config = load_config(None, case["settings"])
     problem = open_problem(comm, case["graph"], case["partition"], config)
     result = train(problem)
