@@ -23,7 +23,20 @@ def make_rows(rows, width):
     random = np.random.default_rng(width)
     x = random.standard_normal((rows, width)) * 10.0 ** random.integers(-30, 30, (rows, 1))
     x[random.random(x.shape) < 0.1] = 0
-    special = [0, -0.0, 1e-45, -1e-39, 1.1754942e-38, 2.0**-126, 2.0**-100, 2.0**-112, 3e38, -3e38, 65520, 6e-8]
+    special = [
+        0,
+        -0.0,
+        1e-45,
+        -1e-39,
+        1.1754942e-38,
+        2.0**-126,
+        2.0**-100,
+        2.0**-112,
+        3e38,
+        -3e38,
+        65520,
+        6e-8,
+    ]
     for row, value in zip(x[: len(special)], special, strict=False):
         row[:1] = value
     return x.astype(np.float32)

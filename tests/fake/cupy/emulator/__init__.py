@@ -1,7 +1,7 @@
 """Launches of kernels of a CUDA source on the host: see ``runtime.cpp`` for what is checked.
 
-The text is the one that NVRTC gets. As there with CuPy's options, ``a * b + c`` is rounded once, and
-numbers of float32 that are subnormal are zero (those of float64 are, too, which a GPU keeps).
+The text is the one that NVRTC gets. As there with CuPy's options, ``a * b + c`` is rounded once and
+subnormal numbers of float32 are zero (those of float64 are, too, which a GPU keeps).
 """
 
 import ctypes
@@ -21,7 +21,8 @@ POISON = 0x7FF5A5A5  # a NaN, of float64 too, and no place in any array
 KERNEL = re.compile(r'extern "C" (?:[A-Z]+ )?__global__ void (\w+)\(([^)]*)\) \{')
 STARTER = 'extern "C" OUTSIDE void start_{0}(void** given) {{ start({0}, given); }}\n'
 FLAGS = ("-std=c++17", "-fPIC", "-Wall", "-Werror", "-Wno-unknown-pragmas", "-Wno-unused-function",
-         "-mfma", "-ffp-contract=fast", f"-DPOISON={POISON:#x}u")  # fmt: skip
+         "-mfma", "-ffp-contract=fast", "-fexpensive-optimizations",
+         f"-DPOISON={POISON:#x}u")  # fmt: skip
 CHECKS = ("-fsanitize=thread", "-fsanitize=undefined,float-cast-overflow", "-fno-exceptions",
           "-fno-sanitize=vptr,object-size", "-fno-tree-sra", "-fno-ipa-sra")  # fmt: skip
 _seeds = count(1)
