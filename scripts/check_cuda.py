@@ -3,7 +3,8 @@
     check_cuda.py [--table | --emulate [MOST]]
 
 * NVRTC, which CuPy calls at run time, compiles the CUDA source for the architectures below, for
-  both dtypes, with CUDA 12 and 13 and the options of CuPy; no kernel spills registers or takes more than 64.
+  both dtypes, with CUDA 12 and 13 and the options of CuPy; no kernel spills registers or takes
+  more than 64.
 * Every name of CuPy that gcnmpi uses exists in CuPy 13 and 14 (CUDA 12 and 13), its constants have
   the values and its functions the parameters of the stand-in under tests/fake, on which the tests
   run.

@@ -1,7 +1,7 @@
 """Kernels of CUDA source, which the emulator runs.
 
-FAKE_CHECKS: how many launches of each kernel, type and size of the grid are checked (none). What is
-found is an error. FAKE_COUNTS: a file to which each of these adds a line: launches, checked ones.
+FAKE_CHECKS: how many launches of each kernel, type and size of the grid are checked (none); a
+finding is an error. FAKE_COUNTS: a file to which each of these adds a line: launches, checked ones.
 """
 
 import atexit

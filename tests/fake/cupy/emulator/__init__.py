@@ -29,7 +29,7 @@ _seeds = count(1)
 
 
 class Array(ctypes.Structure):
-    """What a launch may touch."""
+    """Memory that a launch may touch."""
 
     _fields_ = [
         ("data", ctypes.c_uint64),
