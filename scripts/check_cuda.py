@@ -10,8 +10,8 @@
   run.
 
 ``--emulate`` runs the tests of kernels on the emulator of the stand-in and checks every access to
-memory of the first MOST launches (else all) of each kernel, with each type and grid; a kernel of
-which none is checked is an error.
+memory of the first MOST launches (else all) of each kernel and type, of one block and of more; a
+kernel of which none is checked is an error.
 
 Libraries come as wheels into a cache (XDG_CACHE_HOME, else ~/.cache), about 470 MB once. Libraries
 that cannot be fetched are skipped with a line; ``--table`` prints registers as Markdown, for
@@ -44,7 +44,7 @@ PATIENCE = 180  # seconds for a wheel
 NVRTC = {"CUDA 12": "nvidia-cuda-nvrtc-cu12==12.9.86", "CUDA 13": "nvidia-cuda-nvrtc==13.5.37"}
 CUPY = ("cupy-cuda12x==13.6.0", "cupy-cuda12x==14.2.0", "cupy-cuda13x==14.2.0")
 # Files of tests/unit that launch every kernel.
-EMULATED = ("arc_kernels", "kernels", "kinds", "messages", "neighbours", "norms")
+EMULATED = ("kinds", "messages", "norms", "kernels", "neighbours", "arc_kernels")
 # Libraries that modules of CuPy are linked to. They are hundreds of megabytes and are not called
 # here, so empty ones stand in for them.
 LINKED = ("libcublas.so.12", "libcublas.so.13", "libcublasLt.so.12", "libcublasLt.so.13",

@@ -36,7 +36,7 @@ def fake(**variables):
 
 
 def test_kernels_on_the_emulator():
-    command = [sys.executable, "scripts/check_cuda.py", "--emulate", "1"]
+    command = [sys.executable, "scripts/check_cuda.py", "--emulate", "2"]
     done = subprocess.run(command, cwd=ROOT, env=fake(), capture_output=True, text=True)
     assert done.returncode == 0, done.stdout
     assert "skipped" not in done.stdout
