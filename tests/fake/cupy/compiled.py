@@ -1,7 +1,8 @@
 """Kernels of CUDA source, which the emulator runs.
 
 FAKE_CHECKS: how many launches of each kernel and type are checked, of one block and of more (none);
-a finding is an error. FAKE_COUNTS: a file to which each of these adds a line: launches, checked ones.
+a finding is an error. FAKE_COUNTS: a file to which each of these adds its number of launches, and
+of checked ones.
 """
 
 import atexit
