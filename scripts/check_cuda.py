@@ -97,8 +97,12 @@ def emulate(most: str = "1000000000") -> int:
     began = time.monotonic()
     with tempfile.TemporaryDirectory() as folder:
         counts = Path(folder) / "counts"
-        path = os.pathsep.join([str(ROOT / "tests" / "fake"), str(ROOT)])
-        words = {"PYTHONPATH": path, "FAKE_CHECKS": most, "FAKE_COUNTS": str(counts)}
+        folders = [ROOT / "tests" / "fake", ROOT, os.environ.get("PYTHONPATH", "")]
+        words = {
+            "PYTHONPATH": os.pathsep.join(map(str, folders)),
+            "FAKE_CHECKS": most,
+            "FAKE_COUNTS": str(counts),
+        }
         files = [f"tests/unit/test_{name}.py" for name in EMULATED]
         command = [sys.executable, "-m", "pytest", "-q", "-k", "cupy", *files]
         code = subprocess.run(command, cwd=ROOT, env={**os.environ, **words}).returncode
