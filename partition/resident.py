@@ -38,6 +38,12 @@ def let_go(*arrays: np.ndarray | None) -> None:
             base.madvise(mmap.MADV_DONTNEED)
 
 
+def forget_pages(array: np.ndarray) -> None:
+    """The same of a file that was only read: a private copy would lose what was written to it."""
+    if not array.flags.writeable:
+        let_go(array)
+
+
 def taken() -> tuple[int, int]:
     """The most bytes that this process has had in memory, and the largest one that it started."""
     own, other = (

@@ -8,9 +8,7 @@ import math
 import resource
 from pathlib import Path
 
-import numpy as np
-
-from partition.resident import group_limits, let_go, process_limits, status_bytes
+from partition.resident import group_limits, process_limits, status_bytes
 
 KILOBYTE = 1024
 LARGE = 8 << 20
@@ -63,12 +61,6 @@ def return_freed_memory() -> None:
 def _ask_c_library(name: str, *arguments: int) -> None:
     with contextlib.suppress(OSError, AttributeError):
         getattr(ctypes.CDLL(None), name)(*arguments)
-
-
-def forget_pages(array: np.ndarray) -> None:
-    """Let go of the pages of a mapped file that were read: the system may still keep them."""
-    if not array.flags.writeable:  # a private copy of the file would lose what was written
-        let_go(array)
 
 
 def free_bytes() -> int:

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from gcnmpi.core.resident import forget_pages
 from gcnmpi.layout.loading import ENTRY_ON_ITS_WAY, readers
 from gcnmpi.layout.runtime import Source
 from gcnmpi.mpi.comm import (
@@ -34,6 +33,7 @@ from partition.graph.hashing import MASK64
 from partition.graph.links import left_out
 from partition.graph.store import StoredGraph
 from partition.records import NUMBERS, TEXTS, map_npy
+from partition.resident import forget_pages
 
 ENTRIES_AT_ONCE = 1 << 20
 SUMMED_AT_ONCE = 1 << 22  # numbers whose pages are kept until they are in a checksum

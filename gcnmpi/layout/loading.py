@@ -11,7 +11,6 @@ from typing import Any, Protocol
 import numpy as np
 import scipy.sparse as sp
 
-from gcnmpi.core.resident import forget_pages
 from gcnmpi.kernels.rows import Places, permute_rows
 from gcnmpi.mpi.comm import (
     Comm,
@@ -29,6 +28,7 @@ from partition.graph.graph import (
 )
 from partition.graph.sparse_rows import SparseRows, check_rows
 from partition.graph.store import Partition, StoredGraph, read_partition
+from partition.resident import forget_pages
 
 STEP = 1 << 20  # vertices that are looked at at once
 ENTRY_ON_ITS_WAY = 56  # bytes that an entry of a sparse matrix takes until it is in its place

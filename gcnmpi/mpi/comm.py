@@ -21,9 +21,9 @@ import numpy as np
 from numpy.typing import DTypeLike
 
 from gcnmpi.core.arrays import Array
-from gcnmpi.core.resident import forget_pages
 from gcnmpi.kernels.rows import Grouped, group_counts
 from partition.errors import UserError, installing, memory_errors
+from partition.resident import forget_pages
 
 try:
     import mpi4py

@@ -14,7 +14,6 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import DTypeLike
 
-from gcnmpi.core.resident import forget_pages
 from gcnmpi.kernels.rows import Places
 from gcnmpi.mpi.comm import Comm, agreed, maximum, redistribute, reduce_in_place
 from gcnmpi.partitioning import loops
@@ -22,6 +21,7 @@ from partition.errors import UserError
 from partition.graph.graph import check_arcs, chunks, distinct, index_dtype
 from partition.graph.sampling import pointers
 from partition.graph.store import StoredGraph
+from partition.resident import forget_pages
 
 AT_ONCE = 1 << 22  # numbers that are sorted, or sent, at once
 PLACING_BYTES = 16  # that a number which is sent takes

@@ -20,6 +20,7 @@ from partition.graph.graph import AGAIN, MASKS, Graph, arc_pieces
 from partition.graph.hashing import AT_ONCE, MASK64, key, mixed
 from partition.graph.sparse_rows import FILES as SPARSE_FILES
 from partition.graph.sparse_rows import SparseRows
+from partition.resident import forget_pages
 
 ARC_FILES = ("indptr", "indices", "weights")
 ARC_FEATURES = ("arc_features",)
@@ -218,6 +219,7 @@ def excess_of(graph: Graph, values: bool) -> int:
         place = slice(graph.indptr[first], graph.indptr[last])
         weight = graph.weights[place] if values and graph.weights is not None else None
         total += reverse_excess(row, column, weight)
+        forget_pages(graph.indices)
     return total & MASK64
 
 
@@ -229,4 +231,6 @@ def _digest(number: int, *arrays: np.ndarray | SparseRows | None) -> str:
         step = max(1, (1 << 24) // (array.nbytes // len(array)))
         for start in range(0, len(array), step):
             digest.update(array[start : start + step].tobytes())
+            if isinstance(array, np.ndarray):
+                forget_pages(array)
     return digest.hexdigest()

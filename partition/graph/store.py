@@ -60,6 +60,7 @@ from partition.graph.sparse_rows import kept_form, read_features
 from partition.graph.typed import check_ends, read_types, settled
 from partition.locks import folder_inside, folder_lock
 from partition.records import atomic_file, atomic_folder, read_npz, sweep
+from partition.resident import forget_pages
 
 
 @dataclass(frozen=True)
@@ -141,6 +142,7 @@ def write_graph(
         for name, array in arrays.items():
             with atomic_file(temporary / f"{name}.npy") as file:
                 np.save(file, array, allow_pickle=False)
+            forget_pages(array)
         with atomic_file(temporary / "manifest.json", "w") as file:
             dump_json(file, stored_fields(manifest))
         if path.exists():

@@ -18,6 +18,8 @@ from partition.importing.readers.vertex_tables import ID_COLUMNS, Rows
 from partition.records import ARCHIVE_RATIO, FREE_ARCHIVE
 from partition.resident import check_memory
 
+BUFFER = 1 << 20  # bytes of a column that are read at once
+
 
 def read_table(path: Path) -> dict[str, Rows]:
     """The columns of a file with a row for each vertex, by their names.
@@ -44,7 +46,8 @@ def read_table(path: Path) -> dict[str, Rows]:
 def open_parquet(path: Path) -> pq.ParquetFile:
     """The file; a UserError if it is none."""
     with parquet_errors(path):
-        return pq.ParquetFile(path)
+        # Arrow would keep all that it has read ahead until the file is closed: the whole of it.
+        return pq.ParquetFile(path, pre_buffer=False, buffer_size=BUFFER)
 
 
 @contextlib.contextmanager
