@@ -10,8 +10,8 @@
   run.
 
 ``--emulate`` runs the tests of kernels on the emulator of the stand-in and checks every access to
-memory of the first MOST launches (else all) of each kernel and type, of one block and of more; a kernel
-of which none is checked is an error.
+memory of the first MOST launches (else all) of each kernel and type, of one block and of more. That
+none of a kernel is checked is an error.
 
 Libraries come as wheels into a cache (XDG_CACHE_HOME, else ~/.cache), about 470 MB once. Libraries
 that cannot be fetched are skipped with a line; ``--table`` prints registers as Markdown, for
