@@ -309,8 +309,8 @@ def program_on(
     left = Residences.told(config.train.memory) or Residences(every=sys.maxsize)
     batches = trains and (batches_of(config.train) is not None or masks_arcs(config.task))
     samples = config.task.name == SAMPLES  # of which groups of arcs are not in the order of rows
-    # A device is busy with all rows at once only.
-    blocks = forecast.whole_rows and not batches and config.kernel != "cupy"
+    # A device is busy with all rows at once only; keys of rows of samples are made for each step.
+    blocks = forecast.whole_rows and not (batches or samples) and config.kernel != "cupy"
     blocks = blocks and in_blocks(source.stored.manifest.n // size)
     target = Target(
         forecast.orders, layout, forecast.whole_rows, means=means,
