@@ -1,10 +1,17 @@
-"""Prove of the GPU kernel as much as goes without a GPU: check_cuda.py [--table].
+"""Prove of the GPU kernel as much as goes without a GPU.
+
+    check_cuda.py [--table | --emulate [MOST]]
 
 * NVRTC, which CuPy calls at run time, compiles the CUDA source for the architectures below, for
-  both dtypes, with CUDA 12 and 13; no kernel spills registers or takes more than 64.
+  both dtypes, with CUDA 12 and 13 and the options of CuPy; no kernel spills registers or takes
+  more than 64.
 * Every name of CuPy that gcnmpi uses exists in CuPy 13 and 14 (CUDA 12 and 13), its constants have
   the values and its functions the parameters of the stand-in under tests/fake, on which the tests
   run.
+
+``--emulate`` runs the tests of kernels on the emulator of the stand-in and checks every access to
+memory of the first MOST launches (else all) of each kernel and type, of one block and of more. That
+none of a kernel is checked is an error.
 
 Libraries come as wheels into a cache (XDG_CACHE_HOME, else ~/.cache), about 470 MB once. Libraries
 that cannot be fetched are skipped with a line; ``--table`` prints registers as Markdown, for
@@ -15,12 +22,15 @@ from __future__ import annotations
 
 import ctypes
 import hashlib
+import json
 import os
 import re
 import shutil
 import subprocess
 import sys
+import tempfile
 import time
+from collections import Counter
 from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 
@@ -29,9 +39,12 @@ CACHE = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "gcnm
 ARCHITECTURES = (75, 80, 90, 100)
 CASES = [(dtype, a) for dtype in ("float32", "float64") for a in ARCHITECTURES]
 MOST_REGISTERS = 64
+FROM_CUPY = "-ftz=true"  # option of NVRTC that CuPy adds: subnormal numbers of float32 are zero
 PATIENCE = 180  # seconds for a wheel
 NVRTC = {"CUDA 12": "nvidia-cuda-nvrtc-cu12==12.9.86", "CUDA 13": "nvidia-cuda-nvrtc==13.5.37"}
 CUPY = ("cupy-cuda12x==13.6.0", "cupy-cuda12x==14.2.0", "cupy-cuda13x==14.2.0")
+# Files of tests/unit that launch every kernel.
+EMULATED = ("kinds", "messages", "norms", "kernels", "neighbours", "arc_kernels")
 # Libraries that modules of CuPy are linked to. They are hundreds of megabytes and are not called
 # here, so empty ones stand in for them.
 LINKED = ("libcublas.so.12", "libcublas.so.13", "libcublasLt.so.12", "libcublasLt.so.13",
@@ -47,6 +60,8 @@ _COMPILED = re.compile(
 def main(*options: str) -> int:
     """0 where all is well, or was skipped."""
     sys.path.insert(0, str(ROOT))
+    if options[:1] == ("--emulate",):
+        return emulate(*options[1:])
     began, table, failures = time.monotonic(), {}, []
     passed = CACHE / f"passed-{fingerprint()}"
     if passed.is_file() and "--table" not in options:
@@ -75,6 +90,37 @@ def main(*options: str) -> int:
     if not failures and all(folders.values()):
         passed.touch()
     return 1 if failures else 0
+
+
+def emulate(most: str = "1000000000") -> int:
+    """The exit code of the tests of kernels, where so many launches of each are checked."""
+    began = time.monotonic()
+    with tempfile.TemporaryDirectory() as folder:
+        counts = Path(folder) / "counts"
+        folders = [ROOT / "tests" / "fake", ROOT, os.environ.get("PYTHONPATH", "")]
+        words = {
+            "PYTHONPATH": os.pathsep.join(map(str, folders)),
+            "FAKE_CHECKS": most,
+            "FAKE_COUNTS": str(counts),
+        }
+        files = [f"tests/unit/test_{name}.py" for name in EMULATED]
+        command = [sys.executable, "-m", "pytest", "-q", "-k", "cupy", *files]
+        code = subprocess.run(command, cwd=ROOT, env={**os.environ, **words}).returncode
+        lines = counts.read_text().splitlines() if counts.is_file() else []
+    launches, checked = Counter[str](), Counter[str]()
+    for name, _, begun, looked_at in map(json.loads, lines):
+        launches[name] += begun
+        checked[name] += looked_at
+    from gcnmpi.kernels import cuda
+
+    names = cuda.declarations()
+    if unseen := [name for name in names if not checked[name]]:
+        print(f"error: no launch was checked of {', '.join(unseen)}")
+    print(
+        f"emulated: {len(names)} kernels, {launches.total()} launches, "
+        f"{checked.total()} checked, {time.monotonic() - began:.0f} s"
+    )
+    return code or bool(unseen)
 
 
 def fingerprint() -> str:
@@ -159,7 +205,12 @@ def compile_source(library: ctypes.CDLL, source: str, architecture: int) -> str:
     """The messages of NVRTC and the assembler in it about a source."""
     program = ctypes.c_void_p()
     library.nvrtcCreateProgram(ctypes.byref(program), source.encode(), b"k.cu", 0, None, None)
-    words = (f"--gpu-architecture=sm_{architecture}", "--std=c++17", "--ptxas-options=-v")
+    words = (
+        f"--gpu-architecture=sm_{architecture}",
+        "--std=c++17",
+        FROM_CUPY,
+        "--ptxas-options=-v",
+    )
     options = (ctypes.c_char_p * len(words))(*(word.encode() for word in words))
     library.nvrtcCompileProgram(program, len(words), options)
     size = ctypes.c_size_t()
@@ -194,7 +245,9 @@ def compared(wheel: str, folder: Path) -> list[str]:
         return []
     env = {**os.environ, "PYTHONPATH": str(folder), "LD_LIBRARY_PATH": str(empty)}
     program = ROOT / "scripts" / "compare_cupy.py"
-    done = subprocess.run([sys.executable, program], env=env, capture_output=True, text=True)
+    done = subprocess.run(
+        [sys.executable, program, FROM_CUPY], env=env, capture_output=True, text=True
+    )
     lines = done.stdout.splitlines()
     if done.returncode not in (0, 1) or not lines:
         return [f"{wheel}: {done.stderr.strip()}"]

@@ -2,7 +2,8 @@
 
 A run of check_cuda.py calls it in a process of its own. Names are those that gcnmpi uses: each has
 to exist; a function or method has to take the parameters that the stand-in's has, and keywords
-that gcnmpi gives; a constant has to have the stand-in's value. No GPU is needed.
+that gcnmpi gives; a constant has to have the stand-in's value. Arguments are options with which
+CuPy has to compile. No GPU is needed.
 """
 
 from __future__ import annotations
@@ -81,6 +82,8 @@ def main() -> int:
                 differences.append(f"{name} takes {real}, not {stand_in}")
         elif found != stand_in:
             differences.append(f"{name} is {found}, not {stand_in}")
+    text = inspect.getsource(importlib.import_module("cupy.cuda.compiler"))
+    differences += [f"it compiles without {word}" for word in sys.argv[1:] if word not in text]
     print("\n".join([*differences, f"CuPy {cupy.__version__}: {compared} names compared"]))
     return 1 if differences else 0
 

@@ -27,6 +27,13 @@ inline float float_of(std::uint32_t bits) {
     return x;
 }
 
+// Bits of a number as a float32; a subnormal one is a zero, as it is on GPUs.
+template <class T>
+inline std::uint32_t sent_bits(T x) {
+    const std::uint32_t bits = bits_of((float)x);
+    return bits & INFINITE ? bits : bits & 0x80000000u;
+}
+
 // 2^k of a normal float.
 inline float power_of_2(int k) { return float_of((std::uint32_t)(k + 127) << 23); }
 
@@ -52,7 +59,7 @@ inline void encode_bf16(const T* from, std::uint8_t* out, Size width) {
     Half* to = (Half*)out;
 #pragma omp simd
     for (Size j = 0; j < width; ++j) {
-        const std::uint32_t u = bits_of((float)from[j]);
+        const std::uint32_t u = sent_bits(from[j]);
         const std::uint32_t nearest = (u + 0x7fffu + ((u >> 16) & 1u)) >> 16;
         to[j] = (std::uint16_t)((u & 0x7fffffffu) > INFINITE ? (u >> 16) | 0x40u : nearest);
     }
@@ -79,7 +86,7 @@ inline void encode_fp16(const T* from, std::uint8_t* out, Size width) {
     Half* to = (Half*)out;
 #pragma omp simd
     for (Size j = 0; j < width; ++j) {
-        const std::uint32_t u = bits_of((float)from[j] * factor), a = u & 0x7fffffffu;
+        const std::uint32_t u = bits_of(float_of(sent_bits(from[j])) * factor), a = u & 0x7fffffffu;
         // Below 2^-14, the addition rounds to multiples of 2^-24.
         const std::uint32_t small = bits_of(float_of(a) + 0.5f) - (126u << 23);
         const std::uint32_t normal = (a - (112u << 23) + 0xfffu + ((a >> 13) & 1u)) >> 13;

@@ -10,6 +10,9 @@ int8     Multiples of a 127th of the largest number of the row, which is sent to
          half a step would always vanish otherwise. A row whose largest is below 2⁻¹⁰⁰ becomes 0.
 ======== ===========================================================================================
 
+A subnormal number of float32, below 2⁻¹²⁶, is a zero of its sign in every format, as it is to the
+arithmetic of GPUs (CuPy compiles with ``-ftz=true``); no other number arrives as a subnormal one.
+
 The random numbers are the hash of :mod:`gcnmpi.core.rng`. A row that holds an infinity or a NaN
 arrives with one in ``bf16``, and as NaN throughout otherwise.
 """

@@ -18,11 +18,13 @@ from gcnmpi.cli.bench import bench
 from gcnmpi.cli.info import info
 from gcnmpi.cli.schemes import bench_schemes, calibrate
 from gcnmpi.core import rng
+from gcnmpi.core.timing import Phases
 from gcnmpi.kernels.epilogues import Activation, ActivationBackward, Product
 from gcnmpi.kernels.interface.dense import ENTRY_LOSSES, AdamStep, ClassLoss, EntryLoss
 from gcnmpi.layout.place import Place
 from gcnmpi.nn.loss import SoftmaxCrossEntropy
 from gcnmpi.nn.optim import Parameters, make_optimizer
+from gcnmpi.nn.sparse_input import SparseInput
 from gcnmpi.nn.tasks.interface import Made, Targets
 from gcnmpi.options.config import from_table
 from gcnmpi.options.kernel import KERNELS, SLOWER, resolve
@@ -344,6 +346,26 @@ def test_dropout(kernel, random, width):
     kernel.dropout(mine, rows, columns, p, mine)  # in place
     near(kernel, mine, expected)
     kernel.dropout(kernel.empty(0, width), rows[:0], columns, p, kernel.empty(0, width))
+
+
+def test_dropout_of_entries_is_that_of_a_dense_matrix(kernel, random):
+    """Of values and of their transpose, on the host or where the kernel has them."""
+    p, x = 0.3, np.where(random.random((40, 23)) < 0.3, random.standard_normal((40, 23)), 0)
+    source = SparseInput(kernel, Phases(), sp.csr_array(x.astype(kernel.dtype)), slice(3, 31))
+    dropped, keys = source.copy(), (7, np.arange(40) * 5)
+    dropped.drop_from(source, 1, 2, keys, p)
+    expected = kernel.empty(40, 23)
+    rows = kernel.row_keys(1, 2, *keys)
+    kernel.dropout(give(kernel, x), rows, rng.column_keys(np.arange(23)), p, expected)
+    expected = kernel.to_host(expected).astype(np.float64)
+    weight, out = random.standard_normal((23, 4)), junk(kernel, 40, 4)
+    dropped.combine(give(kernel, weight), out, False, None)
+    near(kernel, out, expected @ weight)
+    grad, out = random.standard_normal((40, 4)), junk(kernel, 23, 4)
+    dropped.weight_grad(give(kernel, grad), out, None)
+    near(kernel, out, expected[3:31].T @ grad[3:31])
+    source.combine(give(kernel, weight), out := junk(kernel, 40, 4), False, None)
+    near(kernel, out, x @ weight)
 
 
 @pytest.fixture

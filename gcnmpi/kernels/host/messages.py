@@ -12,6 +12,7 @@ from gcnmpi.core import rng
 Array = np.ndarray
 
 _AT_ONCE = 1 << 16  # numbers, so that what they become on the way fits the L2 cache
+_NORMAL = np.finfo(np.float32).tiny  # smaller ones are subnormal, or zero
 _INFINITE = 0x7F800000  # bits of a float32: above are NaNs
 _NOT_FINITE = -128  # exponent of such a row in fp16
 _LEAST = -112  # exponent of a row in fp16: 2^14 / 2^-112 is a float32
@@ -33,6 +34,7 @@ class Messages:
             keys = None if rows is None else rows[piece]
             with np.errstate(over="ignore"):  # a float64 may be none of float32
                 numbers = x[piece].astype(np.float32)
+            numbers[np.abs(numbers) < _NORMAL] *= np.float32(0)  # the sign stays
             encode(numbers, keys, columns, out[piece])
 
     def decode_rows(self, message: Array, precision: str, out: Array) -> None:

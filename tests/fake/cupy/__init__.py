@@ -7,7 +7,7 @@ Put ``tests/fake`` on PYTHONPATH and ``import cupy`` finds this. Three things ar
 * Work is queued. That of the first stream is done when somebody waits, that of other streams at
   once, or with FAKE_STREAMS=late when somebody waits too; each waits for others by events only. So
   work that reads a result too early, or overwrites a source too early, gives wrong numbers.
-* CUDA source runs as it is, compiled as C++, a thread after the other: see ``compiled``.
+* CUDA source runs as it is, compiled as C++, on an emulator of threads: see ``compiled``.
 
 Work on a captured stream is not done but kept, for a graph that does it: see ``queue``.
 """
@@ -19,6 +19,7 @@ import numpy as np
 
 from cupy import cuda
 from cupy.compiled import RawModule
+from cupy.emulator import POISON
 from cupy.queue import begin, keep
 
 __all__ = ["RawModule", "asarray", "asnumpy", "copyto", "cuda", "empty", "ndarray", "zeros"]
@@ -147,8 +148,8 @@ def _host(value):
 
 def empty(shape, dtype):
     out = _allocated(shape, dtype)
-    if out.dtype.kind == "f":
-        _fill(out, np.nan)  # nobody relies on what is there
+    words = np.uint32 if out.itemsize >= 4 else np.uint8
+    _fill(ndarray(out._host.reshape(-1).view(words), out._lease), POISON & np.iinfo(words).max)
     return out
 
 

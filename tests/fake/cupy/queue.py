@@ -38,8 +38,8 @@ class Queue:
 
     def run_until(self, number):
         while self._done < number:
-            self._work.popleft()()
             self._done += 1
+            self._work.popleft()()  # which may fail
         if not any(queue._work for queue in _queues):
             _memory.clear()
 

@@ -26,6 +26,9 @@ DEVICE float float_of(U32 bits) {
   return both.number;
 }
 
+// A subnormal number is a zero, also where a compiler's options keep it.
+DEVICE U32 without_subnormals(U32 bits) { return bits & 0x7f800000u ? bits : bits & 0x80000000u; }
+
 DEVICE float power_of_2(int k) { return float_of((U32)(k + 127) << 23); }
 
 DEVICE void put_bytes(U8* to, U32 bits, int bytes) {
@@ -72,7 +75,7 @@ extern "C" __global__ void encode_numbers(
   const I i = ROW, j = COLUMN;
   if (i >= rows || j >= columns) return;
   U8* row = out + i * row_bytes;
-  const float value = (float)AT(x, i, j);
+  const float value = float_of(without_subnormals(bits_of((float)AT(x, i, j))));
   if (format == BF16) {
     const U32 u = bits_of(value);
     const bool number = (u & 0x7fffffffu) <= INFINITE;
