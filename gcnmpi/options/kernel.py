@@ -51,6 +51,7 @@ KERNELS = Registry(
 )
 AUTO = "auto"
 SCALES = ("native",)  # multiply with patterns, and numbers of rows in place of values
+ONE_PASS = frozenset({"native", "cupy"})  # that need no memory for a softmax and its gradient
 SLOWER = "using graphblas, which is slower, for attention many times"
 
 

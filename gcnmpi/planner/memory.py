@@ -20,7 +20,7 @@ from gcnmpi.nn.program import INPUT, Program, Step, Value, products
 from gcnmpi.nn.slices import at_once
 from gcnmpi.options.config import Config
 from gcnmpi.options.frames import frames_in
-from gcnmpi.options.kernel import resolve
+from gcnmpi.options.kernel import ONE_PASS, resolve
 from gcnmpi.options.scheme import SCHEMES
 from gcnmpi.options.task import SampleOptions, samples_of_step
 from gcnmpi.options.train import batches_of
@@ -33,6 +33,7 @@ from partition.graph.graph import index_dtype
 # Bytes of a column's number in a kernel's sparse matrix; of a row's beginning.
 INDEX_BYTES = {"native": 4, "scipy": 4, "cupy": 4}
 WIDE_INDEX = 8
+LABEL_BYTES = 4
 ROW_BYTES = 32  # of a row of arcs: its number, that among parallel ones, its place and its key
 FEATURE_BYTES = 4  # of a number of the features, as it is stored
 ENTRY_INDEX = 4  # bytes of a column's number in a sparse matrix of features
@@ -265,12 +266,14 @@ def _distinct(made: Iterable[Product]) -> dict[tuple, Product]:
 def loss_memory(case: Case, rank: int) -> int:
     """Bytes that a loss holds: a softmax the logits of training vertices, and their gradient.
 
-    Where numbers are learned: those, and of training vertices a copy as precise as the output, and
+    In one pass it holds a label of each vertex in place of them. Where numbers are learned: those, and of training vertices a copy as precise as the output, and
     which of them are known.
     """
     work, logits = case.work, case.program.values[case.program.logits]
     rows, columns = case.forecast.shape(rank, logits.place, logits.width)
     trained, each = case.train_rows(rank) * columns, work.target_bytes
+    if not each and case.forecast.whole_rows and resolve(work.config.kernel)[0] in ONE_PASS:
+        return rows * LABEL_BYTES
     if not each:
         return 2 * trained * work.itemsize
     return rows * columns * each + trained * (max(each, work.itemsize) + 1)

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from gcnmpi.layout.arcs import ENTRIES_AT_ONCE
 from gcnmpi.layout.place import Place
 from gcnmpi.layout.runtime import Demand, Source
 from gcnmpi.mpi.comm import Comm
@@ -79,8 +80,9 @@ def memory(
     forecast = SCHEMES.get(config.scheme.name).forecast(config.scheme, size, facts)
     holds: Holds = asked.method.holds(source.stored, asked.options)
     n, itemsize = facts.n, np.dtype(config.dtype).itemsize
-    # Each rank reads as many arcs to sum columns: of each its ends, who sums it, and where.
-    arcs = source.stored.manifest.nnz * (2 * np.dtype(index_dtype(n)).itemsize + SUMMED) // size
+    # Each rank reads arcs to sum columns, some at a time: of each its ends, who sums it, and where.
+    some = min(source.stored.manifest.nnz // size, ENTRIES_AT_ONCE)
+    arcs = some * (2 * np.dtype(index_dtype(n)).itemsize + SUMMED)
 
     def peak(rank: int) -> int:
         rows = forecast.shape(rank, Place(0), 1)[0]

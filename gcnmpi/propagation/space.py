@@ -14,7 +14,7 @@ import numpy as np
 
 from gcnmpi.core.volume import Volume
 from gcnmpi.halo.matrix import Matrix
-from gcnmpi.layout.arcs import check_content, own_arcs, sums_on_disk
+from gcnmpi.layout.arcs import add_on_disk, arc_pieces, check_content
 from gcnmpi.layout.loading import Readable
 from gcnmpi.layout.place import Place
 from gcnmpi.layout.place import Space as Space_
@@ -168,12 +168,14 @@ class Space:
         With direction "in", the weights of the arcs that leave a vertex: none may be negative.
         """
         comm, n = self.comm, self.n
-        entries = own_arcs(comm, self.stored, self.direction)
-        with agreed(comm):
-            if entries.weight is not None and (entries.weight < 0).any():
-                raise UserError(f"{self.stored.path} has an arc of negative weight")
-        sums = sums_on_disk(comm, entries.column, entries.weight, n, self.max_bytes)
-        return self.own(_Slice(sums, slice_of(n, comm.rank, comm.size), n))
+        mine = slice_of(n, comm.rank, comm.size)
+        sums = np.zeros(mine.stop - mine.start)
+        for piece in arc_pieces(comm, self.stored, self.direction, self.max_bytes, check=True):
+            with agreed(comm):
+                if piece.weight is not None and (piece.weight < 0).any():
+                    raise UserError(f"{self.stored.path} has an arc of negative weight")
+            add_on_disk(comm, sums, piece.column, piece.weight, n, self.max_bytes)
+        return self.own(_Slice(sums, mine, n))
 
     def features(self) -> np.ndarray:
         """Own rows of the features, (own, width), normalised as configured; all are finite."""

@@ -97,7 +97,7 @@ class Toy:
     """Whole rows on two ranks; rank 1 has twice the work and sends nothing."""
 
     orders = ("combine",)
-    own_buffers = True
+    own_buffers, whole_rows = True, True
     facts = SimpleNamespace(valued=False, scaled=None, itemsize=8)
 
     def layout_of(self, place):
@@ -209,8 +209,9 @@ def test_features_as_they_arrive_by_hand():
 
 
 def test_what_a_loss_holds_by_hand():
-    case = wide(dtype="float32")
+    case = wide(dtype="float32", kernel="scipy")
     assert loss_memory(case, 0) == 2 * 4 * case.train_rows(0) * 3
+    assert loss_memory(wide(dtype="float32", kernel="native"), 0) == 4 * 10
     for target_bytes, copied in ((4, 4), (8, 8)):
         work = dataclasses.replace(case.work, target_bytes=target_bytes)
         numbers = dataclasses.replace(case, work=work)
