@@ -104,7 +104,7 @@ class Instruction:
     joins: bool = False
     rowwise: bool = False
     by_columns: bool = False
-    places: Callable[[Step], bool] = lambda step: False
+    places: Callable[[Step, int], bool] = lambda step, entries: False
     by_relation: bool = False
     again: Instruction | None = None
     moves: bool = False

@@ -109,7 +109,7 @@ def _arcs(case: Case, rank: int, k: int) -> int:
         Incidence.GROUPED: (groups, whole, arcs),
         Incidence.GROUPS: (own, groups, groups),
     }
-    indices = memory.pattern_indices(case.program, case.work.config)
+    indices = memory.pattern_indices(case.program, case.work.config, arcs)
     made = sum(memory.pattern_memory(*patterns[one], indices) for one in case.program.incidences)
     return made + AT_ONCE * KEPT_ARC * arcs
 

@@ -80,7 +80,7 @@ def matrix_memory(case: Case, rank: int) -> int:
         Incidence.GROUPED: (groups, columns, entries),
         Incidence.GROUPS: (own, groups, groups),
     }
-    indices = pattern_indices(program, case.work.config)
+    indices = pattern_indices(program, case.work.config, entries)
     held += sum(pattern_memory(*patterns[one], indices) for one in program.incidences)
     if program.needs_entries or groups:
         held += entries * (2 * index + ROW_BYTES)
@@ -99,7 +99,7 @@ def tiles_memory(forecast: Forecast, rank: int, config: Config) -> int:
     return forecast.matrix_bytes(rank, index) + starts
 
 
-def pattern_indices(program: Program, config: Config) -> int:
+def pattern_indices(program: Program, config: Config, entries: int) -> int:
     """Numbers that the pattern of M has for each entry, by rows and by columns; it has no values.
 
     On a device, where entries are has 64 bits and is always there; elsewhere it is looked up from
@@ -108,7 +108,7 @@ def pattern_indices(program: Program, config: Config) -> int:
     if resolve(config.kernel)[0] == "cupy":
         return 4
     steps = (*program.forward, *program.backward, *program.evaluation)
-    places = any(step.instruction.places(step) for step in steps)
+    places = any(step.instruction.places(step, entries) for step in steps)
     return 2 + places + any(step.instruction.by_columns for step in steps)
 
 
@@ -266,8 +266,8 @@ def _distinct(made: Iterable[Product]) -> dict[tuple, Product]:
 def loss_memory(case: Case, rank: int) -> int:
     """Bytes that a loss holds: a softmax the logits of training vertices, and their gradient.
 
-    In one pass it holds a label of each vertex in place of them. Where numbers are learned: those, and of training vertices a copy as precise as the output, and
-    which of them are known.
+    In one pass it holds a label of each vertex in place of them. Where numbers are learned: those,
+    and of training vertices a copy as precise as the output, and which of them are known.
     """
     work, logits = case.work, case.program.values[case.program.logits]
     rows, columns = case.forecast.shape(rank, logits.place, logits.width)

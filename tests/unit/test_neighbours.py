@@ -6,6 +6,7 @@ import scipy.sparse as sp
 from kernel_cases import DTYPES, IN_TURN, give, junk, near, needs_native, same_bits
 
 from gcnmpi.core import rng
+from gcnmpi.kernels.interface import neighbours
 from gcnmpi.kernels.interface.kernel import AttentionDropout
 from gcnmpi.kernels.interface.neighbours import (
     Attention,
@@ -342,4 +343,22 @@ def test_the_bits_do_not_depend_on_threads(random, dtype):
         kernel.max_aggregate(pattern, give(kernel, arrays[0]), out, arg)
         kernel.max_aggregate_backward(pattern, give(kernel, grad), arg, back)
         found.append([*results, out, arg, back])
+    same_bits(found)
+
+
+@needs_native
+@DTYPES
+def test_what_is_computed_again_has_the_bits_of_what_was_kept(random, monkeypatch, dtype):
+    shape, heads, c = (700, 600), 1, 13
+    dense, order = graph(random, *shape, 0.05)
+    dense[:, 5] = True
+    matrix, kernel = matrix_of(dense, random), KERNELS.get("native")(dtype)
+    arrays = inputs(random, kernel, shape, heads, c, 1)
+    dropout, grad = dropping(order, shape[0], heads)[0], random.standard_normal((shape[0], c))
+    found = []
+    for many in (1 << 40, 0):
+        monkeypatch.setattr(neighbours, "MANY", many)
+        pattern = kernel.pattern(matrix, order)
+        found.append(backward(kernel, pattern, arrays, grad, heads, 1, dropout))
+        assert ("places" in vars(pattern)) == (many > 0)
     same_bits(found)

@@ -22,12 +22,16 @@ FACTS = 4  # numbers for each row and head that compiled backward passes make
 NARROW = 16  # columns of a single head: rows of so many are gathered about as fast as one number
 
 
-def computes_again(heads: int, width: int) -> bool:
+MANY = 1 << 26  # entries: of so many, numbers that were kept are found no sooner than made again
+
+
+def computes_again(heads: int, width: int, entries: int) -> bool:
     """Whether a compiled backward pass computes what it needs of an entry by columns and by rows.
 
-    Elsewhere it keeps a number for each entry and head in between, and looks it up.
+    Elsewhere it keeps a number for each entry and head in between, and looks it up. The results
+    have the same bits.
     """
-    return heads == 1 and width <= NARROW
+    return heads == 1 and width <= NARROW and entries >= MANY
 
 
 def scratch_rows(rows: int, entries: int, again: bool = False) -> int:

@@ -266,7 +266,7 @@ class NativeKernel(NativeArcs, NativeNorms, DenseArithmetic[SparseMatrix]):
     def attend_backward(self, of: AttentionBackward[Array, Pattern]) -> None:
         """In one gather of rows of ``grad``; narrow ones of x are gathered then, too."""
         f = of.forward
-        again = computes_again(f.t.shape[1], f.x.shape[1])
+        again = computes_again(f.t.shape[1], f.x.shape[1], f.pattern.entries)
         pattern = f.pattern.compiled if again else f.pattern.compiled_with_places
         self._native.attend_backward(
             pattern, f.x, f.t, f.s, f.slope, self._drop(f), f.shift, f.total, f.out,

@@ -289,16 +289,16 @@ def _scratch(binding: Binding, name: str, rows: int, heads: int) -> Array:
     return binding.scratch(name, rows * most, 1)[: rows * heads].reshape(rows, heads)
 
 
-def _again(step: Step) -> bool:
-    """Whether the backward pass computes what it needs of entries again."""
+def _again(step: Step, entries: int) -> bool:
+    """Whether the backward pass computes what it needs of so many entries again."""
     assert isinstance(step.operator, Attention)
     return isinstance(step.operator, Attend) and computes_again(
-        step.operator.heads, step.operator.width
+        step.operator.heads, step.operator.width, entries
     )
 
 
 def _scratch_rows(step: Step, rows: int, entries: int) -> int:
-    return scratch_rows(rows, entries, _again(step))
+    return scratch_rows(rows, entries, _again(step, entries))
 
 
 def _arg(binding: Binding, step: Step) -> Array:
@@ -373,11 +373,15 @@ ATTEND_BACKWARD = Instruction(
     Operation.FOLD,
     kept=_kept(1, scratch=True),
     whole=1,
-    places=lambda step: not _again(step),
+    places=lambda step, entries: not _again(step, entries),
 )
 ATTEND_V2 = Instruction("attend_v2", _attend_v2, Operation.EXPAND, kept=_kept(3, scratch=True))
 ATTEND_V2_BACKWARD = Instruction(
-    "attend_v2_backward", _attend_v2_backward, kept=_kept(1), whole=1, places=lambda step: True
+    "attend_v2_backward",
+    _attend_v2_backward,
+    kept=_kept(1),
+    whole=1,
+    places=lambda step, entries: True,
 )
 ATTEND_V2_SOURCE = Instruction("attend_v2_source", _attend_v2_source, Operation.FOLD)
 
