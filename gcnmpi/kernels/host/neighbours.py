@@ -86,7 +86,7 @@ class Pattern:
 
     @cached_property
     def compiled(self) -> object:
-        """What compiled functions take that need neither."""
+        """The argument of compiled functions that need neither."""
         return self._compiled(None, None)
 
     @cached_property
