@@ -26,6 +26,7 @@ from gcnmpi.schemes.operations import Operation
 from partition.graph.graph import index_dtype
 
 DOUBLE = 8
+BY_BANDWIDTH = ("auto", "rcm")  # orders of rows; auto, as there may be many products
 # Bytes of an arc, beside its ends, while columns are summed.
 SUMMED = 16
 # Bytes of an own vertex: its number, its place among those that are exchanged, its degree.
@@ -121,7 +122,10 @@ def _loading(forecast: Forecast, rank: int, source: Source, config: Config, dema
         return max(tiles, planned.tiles_memory(forecast, rank, config) + whole)
     # M beside its pattern by rows and by columns, and what sorts it.
     arcs, one = forecast.loaded(rank), 4 * loading.PATTERN_INDEX + 3 * DOUBLE
-    return max(loading.placed_arcs(forecast, rank, config), arcs * one * demand.rows)
+    placed = loading.placed_arcs(forecast, rank, config)
+    if config.loading.order in BY_BANDWIDTH and not manifest.symmetric_pattern:
+        placed += loading.PATTERN_INDEX * forecast.entries(rank)  # the transpose, which it needs
+    return max(placed, arcs * one * demand.rows)
 
 
 def _matrix(forecast: Forecast, rank: int, config: Config, demand: Demand) -> int:
