@@ -26,6 +26,7 @@ from partition.graph.graph import (
     check_arcs,
     chunks,
     entry_values,
+    row_sums,
     with_loops,
 )
 from partition.graph.hashing import MASK64
@@ -89,25 +90,18 @@ def sums_on_disk(
 
     Each rank gets them for its contiguous 1/P of all n, float64.
     """
-    mine = slice_of(n, comm.rank, comm.size)
-    sums = np.zeros(mine.stop - mine.start)
-    add_on_disk(comm, sums, lines, weight, n, max_bytes)
-    return sums
-
-
-def add_on_disk(
-    comm: Comm,
-    sums: np.ndarray,
-    lines: np.ndarray,
-    weight: np.ndarray | None,
-    n: int,
-    max_bytes: float,
-) -> None:
-    """Add some more entries to such sums."""
     arrays = [lines] if weight is None else [lines, weight]
     (own, *weights), _ = redistribute(comm, readers(comm, lines, n), arrays, max_bytes)
-    own = own - slice_of(n, comm.rank, comm.size).start
-    np.add.at(sums, own, weights[0] if weights else 1.0)
+    mine = slice_of(n, comm.rank, comm.size)
+    return row_sums(own - mine.start, weights[0] if weights else None, mine.stop - mine.start)
+
+
+def count_on_disk(
+    comm: Comm, counts: np.ndarray, lines: np.ndarray, n: int, max_bytes: float
+) -> None:
+    """Add some more entries to such sums, (own 1/P,) float64, each of which has the weight 1."""
+    (own,), _ = redistribute(comm, readers(comm, lines, n), [lines], max_bytes)
+    np.add.at(counts, own - slice_of(n, comm.rank, comm.size).start, 1.0)
 
 
 def own_arcs(comm: Comm, stored: StoredGraph, direction: str, *, parallel: bool = False) -> Entries:

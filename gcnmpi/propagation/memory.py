@@ -81,8 +81,12 @@ def memory(
     forecast = SCHEMES.get(config.scheme.name).forecast(config.scheme, size, facts)
     holds: Holds = asked.method.holds(source.stored, asked.options)
     n, itemsize = facts.n, np.dtype(config.dtype).itemsize
-    # Each rank reads arcs to sum columns, some at a time: of each its ends, who sums it, and where.
-    some = min(source.stored.manifest.nnz // size, ENTRIES_AT_ONCE)
+    # Each rank reads arcs to sum columns, some at a time if they have no weights: of each its ends,
+    # who sums it, and where.
+    manifest = source.stored.manifest
+    some = manifest.nnz // size
+    if not manifest.valued:
+        some = min(some, ENTRIES_AT_ONCE)
     arcs = some * (2 * np.dtype(index_dtype(n)).itemsize + SUMMED)
 
     def peak(rank: int) -> int:
