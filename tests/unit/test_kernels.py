@@ -378,7 +378,7 @@ def products(kernel):
 
 @pytest.mark.parametrize("width", [1, 2, 3, 4, 5, 8, 47, 64, 132])
 def test_spmm_of_rows_from_empty_to_long(products, random, width):
-    lengths = np.concatenate(([0, 1, 511, 512, 513, 1024, 5000, 0], random.integers(0, 9, 40)))
+    lengths = np.concatenate(([0, 1, 127, 128, 129, 512, 5000, 0], random.integers(0, 9, 40)))
     rows = np.repeat(np.arange(len(lengths)), lengths)
     columns = random.integers(0, 300, len(rows))
     matrix = sp.csr_array(
