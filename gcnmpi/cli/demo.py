@@ -47,7 +47,7 @@ def demo(out: Path, vertices: int, epochs: int, browse: bool) -> int:
     _run(1, f"gcn-partition synth sbm {shlex.quote(str(graph))} {made}")
     _step("Three partitions, at random, of the graph, and of its hypergraph, and what they send:")
     for model in _MODELS:
-        add = f"--model {model} -k {RANKS} --name {model}-{RANKS}"
+        add = f"--model {model} -k {RANKS} --name {model}-{RANKS} --force"
         _run(1, f"gcn-partition add {shlex.quote(str(graph))} {add}")
     _run(1, f"gcn-partition compare {shlex.quote(str(graph))}")
     runs = {"one": ""} | {f"{model}-{RANKS}": f"--partition {model}-{RANKS}" for model in _MODELS}
