@@ -4,7 +4,7 @@
 #
 # The wheel of Python 3.12 serves all later versions. Wheels run on every Linux whose C library is as new
 # as that of this machine, as their names say; made in a container of manylinux_2_28, on older ones.
-# They hold the kernel for all instruction sets, its C++ and OpenMP libraries, and no MPI.
+# They hold the kernel for all instruction sets and its OpenMP library, and no MPI.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 pythons=("$@")
@@ -17,8 +17,6 @@ PATH=$work/tools/bin:$PATH
 python -m build --sdist --outdir "$work" . > "$work/sdist.log" || { cat "$work/sdist.log"; exit 1; }
 mkdir -p dist
 cp "$work"/gcnmpi-*.tar.gz dist/
-# GNU's C++ library goes into the kernel: a newer one may be loaded already, or an older one.
-export CMAKE_ARGS="${CMAKE_ARGS:-} -DCMAKE_MODULE_LINKER_FLAGS=-static-libstdc++"
 for python in "${pythons[@]}"; do
   echo "a wheel of $("$python" --version)"
   "$python" -m pip wheel --quiet --disable-pip-version-check --no-deps --wheel-dir "$work/made" "$work"/gcnmpi-*.tar.gz
