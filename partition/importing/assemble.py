@@ -28,7 +28,15 @@ from partition.importing.arc_data import (
 from partition.importing.arcs import Settling, check_number
 from partition.importing.datasets import is_dataset, local_file
 from partition.importing.places import SORTED
-from partition.importing.readers import LISTS, Layout, Source, Tell, open_stream, read_source
+from partition.importing.readers import (
+    LISTS,
+    Layout,
+    Reading,
+    Source,
+    Tell,
+    open_stream,
+    read_source,
+)
 from partition.importing.readers.vertex_files import read_features
 from partition.importing.typed import build_typed, read_typed, refuse_undirected, with_type_features
 from partition.importing.vertex_data import VertexFiles, attach, random_size
@@ -121,8 +129,8 @@ def import_graph(
             del source, table
         else:
             scratch = stack.enter_context(on_disk.scratch_folder(out_path))
-            allocate = on_disk.allocate_in(scratch)
-            stream = open_stream(source_path, format, in_order, allocate, tell)
+            reading = Reading(on_disk.allocate_in(scratch), tell)
+            stream = open_stream(source_path, format, in_order, reading)
             with _named(source_path):
                 graph, facts = on_disk.build_on_disk(stream, scratch, memory, rules, tell, of_arcs)
         if layout.vertices is not None:

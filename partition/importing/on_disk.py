@@ -146,9 +146,8 @@ def _collect(stream: Stream, spool: _Columns, memory: float) -> tuple[Numbering,
     low, high = np.iinfo(np.int64).max, np.iinfo(np.int64).min
     known, fresh, waiting = np.empty(0, np.int64), list[np.ndarray](), 0
     for piece in stream.pieces:
-        *arcs, columns = piece
-        spool.append(*arcs, None)
-        data.append(columns)
+        spool.append(piece.source, piece.target, piece.weights, None)
+        data.append(piece.data)
         for ends in piece[:2] if len(piece[0]) else ():
             low, high = min(low, int(ends.min())), max(high, int(ends.max()))
             if listed:

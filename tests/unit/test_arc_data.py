@@ -26,7 +26,7 @@ from partition.importing import on_disk
 from partition.importing.arcs import Settling
 from partition.importing.arrays import import_arrays
 from partition.importing.assemble import build_graph
-from partition.importing.readers import Layout, Source, open_stream, read_source
+from partition.importing.readers import Layout, Reading, Source, open_stream, read_source
 from partition.importing.readers.arc_columns import ArcTable
 
 ENDS = np.array([[0, 1, 0, 2, 2, 3, 3], [1, 0, 1, 2, 0, 0, 0]])
@@ -124,7 +124,7 @@ def test_on_disk_it_is_the_same(tmp_path, monkeypatch, case, name, few):
         path.write_bytes(gzip.compress(LIST.encode()) if name.endswith("gz") else LIST.encode())
     graph, facts = build_graph(read_source(path, layout=layout), **RULES[case][0])
     with on_disk.scratch_folder(tmp_path / "g.graph") as scratch:
-        stream = open_stream(path, "auto", layout, on_disk.allocate_in(scratch))
+        stream = open_stream(path, "auto", layout, Reading(on_disk.allocate_in(scratch)))
         other, other_facts = on_disk.build_on_disk(stream, scratch, 1e9, Settling(**RULES[case][0]))
         assert facts == other_facts
         assert np.array_equal(graph.indices, other.indices)

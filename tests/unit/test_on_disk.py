@@ -14,7 +14,7 @@ from partition.graph.store import open_graph
 from partition.importing import on_disk
 from partition.importing.arcs import Settling
 from partition.importing.assemble import build_graph, import_graph
-from partition.importing.readers import Layout, open_stream, read_source
+from partition.importing.readers import Layout, Reading, open_stream, read_source
 
 RULES = list(itertools.product(("merge", "sum"), ("keep", "drop"), (False, True)))
 
@@ -32,7 +32,7 @@ def same_graph(folder, source, layout=None, **rules):
     layout = layout or Layout()
     graph, facts = build_graph(read_source(source, layout=layout), **rules)
     with on_disk.scratch_folder(folder / "g.graph") as scratch:
-        stream = open_stream(source, "auto", layout, on_disk.allocate_in(scratch))
+        stream = open_stream(source, "auto", layout, Reading(on_disk.allocate_in(scratch)))
         other, other_facts = on_disk.build_on_disk(stream, scratch, 1e9, Settling(**rules))
         assert facts == other_facts
         assert graph.indices.dtype == other.indices.dtype
