@@ -76,6 +76,10 @@ class Settling:
         """Whether arcs that are listed more than once stay as many."""
         return self.duplicates == "keep"
 
+    def valued(self, weighted: bool) -> bool:
+        """Whether settled arcs have weights, if the source has: ones that stay so are none."""
+        return weighted or (self.duplicates == "sum" and self.copies > 0)
+
     def keys_of(self, source: Source, first: int | None = None) -> Keys:
         """The keys of arcs, in their order, without the self-loops that are dropped.
 

@@ -17,7 +17,7 @@ from partition.graph.content import TYPE_FEATURES
 from partition.graph.graph import MASKS, Graph, check_direction, index_dtype
 from partition.graph.sparse_rows import SparseRows
 from partition.graph.store import Manifest, check_target, open_graph, write_graph
-from partition.importing import on_disk
+from partition.importing import on_disk, spools
 from partition.importing.arc_data import (
     ArcFiles,
     attach_arc_files,
@@ -128,8 +128,8 @@ def import_graph(
                 graph, facts = _built(replace(source, arc_data=table), rules)
             del source, table
         else:
-            scratch = stack.enter_context(on_disk.scratch_folder(out_path))
-            reading = Reading(on_disk.allocate_in(scratch), tell)
+            scratch = stack.enter_context(spools.scratch_folder(out_path))
+            reading = Reading(spools.allocate_in(scratch), tell)
             stream = open_stream(source_path, format, in_order, reading)
             with _named(source_path):
                 graph, facts = on_disk.build_on_disk(stream, scratch, memory, rules, tell, of_arcs)
