@@ -33,9 +33,8 @@ def check_target(path: Path, overwrite: bool = False) -> None:
             pass
 
 
-def save_array(folder: Path, name: str, array: np.ndarray) -> None:
+def save_array(file: Path, array: np.ndarray) -> None:
     """Write an array of a graph into a new folder."""
-    file = folder / f"{name}.npy"
     file.parent.mkdir(exist_ok=True)
     with atomic_file(file) as out:
         np.save(out, array, allow_pickle=False)

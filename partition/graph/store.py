@@ -120,26 +120,49 @@ def write_graph(
     """
     path = Path(path)
     check_target(path, overwrite)
-    graph = settled(graph)
-    if graph.vertex_types is None or keep_features != "auto":
-        graph = replace(graph, features=kept_form(graph.features, keep_features))
-    arrays = content.file_arrays(graph)
-    manifest = manifest_of(graph, arrays, path.stem, direction, source)
-    check_room(path, arrays)
-    with new_folder(path, overwrite, report) as (folder, complete):
-        for name, array in arrays.items():
-            save_array(folder, name, array)
-        complete(graph, manifest)
-    return manifest
+    with new_folder(path, overwrite, report) as new:
+        return new.fill(graph, source, direction, keep_features)
+
+
+@dataclass(frozen=True)
+class NewFolder:
+    """A graph folder that is made, under a ``temporary`` name beside its ``path``."""
+
+    path: Path
+    temporary: Path
+    complete: Callable[[Graph, Manifest], None]
+
+    def fill(
+        self,
+        graph: Graph,
+        source: Mapping[str, object],
+        direction: str,
+        keep_features: str = "auto",
+        known: content.Known | None = None,
+    ) -> Manifest:
+        """Write the arrays of a graph that are not there yet, and the manifest.
+
+        See :func:`write_graph`, and :func:`partition.graph.manifest.manifest_of` for what is known.
+        """
+        graph = settled(graph)
+        if graph.vertex_types is None or keep_features != "auto":
+            graph = replace(graph, features=kept_form(graph.features, keep_features))
+        arrays = content.file_arrays(graph)
+        manifest = manifest_of(graph, arrays, self.path.stem, direction, source, known)
+        files = {name: self.temporary / f"{name}.npy" for name in arrays}
+        missing = {name: array for name, array in arrays.items() if not files[name].exists()}
+        check_room(self.path, missing)
+        for name, array in missing.items():
+            save_array(files[name], array)
+        self.complete(graph, manifest)
+        return manifest
 
 
 @contextlib.contextmanager
-def new_folder(
-    path: Path, overwrite: bool, report: Callable[[str], None]
-) -> Iterator[tuple[Path, Callable[[Graph, Manifest], None]]]:
-    """A graph folder under a temporary name, and ``complete(graph, manifest)``, once it is filled.
+def new_folder(path: Path, overwrite: bool, report: Callable[[str], None]) -> Iterator[NewFolder]:
+    """A folder that is renamed to ``path`` in the end, or nothing is left of it.
 
-    In the end it is renamed to ``path``, or nothing is left of it: see :func:`write_graph`.
+    See :func:`write_graph`.
     """
     before: list[str] = []
     lost: dict[str, list[str]] = {}
@@ -155,11 +178,10 @@ def new_folder(
                 before.extend(list_partitions(path))
                 _keep_partitions(path, temporary, graph, manifest)
                 lost["pairs deleted, of other arcs"] = keep_pairs(path, temporary, manifest.id)
-                lost["samples deleted, of other vertices"] = keep_samples(
-                    path, temporary, manifest.n
-                )
+                samples = keep_samples(path, temporary, manifest.n)
+                lost["samples deleted, of other vertices"] = samples
 
-        yield temporary, complete
+        yield NewFolder(path, temporary, complete)
     kept = list_partitions(path)
     if kept:
         report(f"the arcs are the same: partitions kept: {', '.join(kept)}")

@@ -95,11 +95,11 @@ def import_graph(
         For a mistake in the arguments, before anything is read; for a bad file; or if the folder
         cannot be written.
     """
-    given = VertexFiles(ids=None if layout is None else layout.ids, **files)
-    asked = Import(
-        Path(source_path), Path(out_path), format, layout or Layout(), undirected, duplicates,
-        self_loops, direction, keep_features, overwrite, given, arc_files or ArcFiles(),
-        type_features or {},
+    asked = asked_for(
+        source_path, out_path, format=format, layout=layout, undirected=undirected,
+        direction=direction, duplicates=duplicates, self_loops=self_loops,
+        keep_features=keep_features, overwrite=overwrite, arc_files=arc_files,
+        type_features=type_features, **files,
     )  # fmt: skip
     asked.check()
     with contextlib.ExitStack() as stack:
@@ -142,17 +142,17 @@ class Import:
 
     source: Path
     out: Path
-    format: str
-    layout: Layout
-    undirected: bool
-    duplicates: str
-    self_loops: str
-    direction: str
-    keep_features: str
-    overwrite: bool
     files: VertexFiles
     arc_files: ArcFiles
     type_features: Mapping[str, str | os.PathLike[str]]
+    layout: Layout
+    format: str = "auto"
+    undirected: bool = False
+    duplicates: str = "merge"
+    self_loops: str = "keep"
+    direction: str = "in"
+    keep_features: str = "auto"
+    overwrite: bool = False
 
     def check(self) -> None:
         """Refuse the mistakes that show before any file is read."""
@@ -190,6 +190,29 @@ class Import:
         name = str(self.source) if is_dataset(self.source) else self.source.absolute().name
         data = self.files.facts(of_types) | self.arc_files.facts()
         return graph, {"file": name} | facts | data
+
+
+RULES = (
+    "format", "undirected", "duplicates", "self_loops", "direction", "keep_features", "overwrite",
+)  # fmt: skip
+
+
+def asked_for(
+    source: str | os.PathLike[str],
+    out: str | os.PathLike[str],
+    *,
+    layout: Layout | None = None,
+    arc_files: ArcFiles | None = None,
+    type_features: Mapping[str, str | os.PathLike[str]] | None = None,
+    **options: Any,
+) -> Import:
+    """An import by the arguments of :func:`import_graph`."""
+    rules = {name: options.pop(name) for name in RULES if name in options}
+    files = VertexFiles(ids=None if layout is None else layout.ids, **options)
+    return Import(
+        Path(source), Path(out), files, arc_files or ArcFiles(), type_features or {},
+        layout or Layout(), **rules,
+    )  # fmt: skip
 
 
 def _check_typed(path: Path, undirected: bool, files: ArcFiles) -> None:

@@ -22,7 +22,7 @@ from partition.importing.arc_data import ArcFiles, in_order, read_arc_files
 from partition.importing.arcs import Keys, Settling, check_number, joined
 from partition.importing.readers import Source, Stream, Tell
 from partition.importing.readers.arc_columns import NO_DATA, ArcTable
-from partition.importing.readers.numbering import Numbering, distinct, numbering_of
+from partition.importing.readers.numbering import IdsSeen, Numbering, numbering_of
 from partition.importing.spools import (
     Columns,
     DataFiles,
@@ -109,20 +109,18 @@ def _collect(stream: Stream, spool: Columns, memory: float) -> tuple[Numbering, 
     data = DataFiles(spool.paths["source"].with_suffix(""))
     listed = stream.n is None and stream.vertices is None
     low, high = np.iinfo(np.int64).max, np.iinfo(np.int64).min
-    known, fresh, waiting = np.empty(0, np.int64), list[np.ndarray](), 0
+    seen = IdsSeen(max(FEWEST_ARCS, int(memory // 200)))
     for piece in stream.pieces:
         spool.append(piece.source, piece.target, piece.weights, None)
         data.append(piece.data)
-        for ends in piece[:2] if len(piece[0]) else ():
-            low, high = min(low, int(ends.min())), max(high, int(ends.max()))
-            if listed:
-                fresh.append(ends)
-                waiting += len(ends)
-        if waiting > max(FEWEST_ARCS, len(known), int(memory // 200)):
-            known, fresh, waiting = distinct(known, *fresh), [], 0
-            arcs_at_once(memory, len(known))
-    if listed:
-        known = distinct(known, *fresh)
+        if not len(piece.source):
+            continue
+        ends = piece.source, piece.target
+        low = min(low, *(int(some.min()) for some in ends))
+        high = max(high, *(int(some.max()) for some in ends))
+        if listed and seen.add(*ends):
+            arcs_at_once(memory, len(seen.known))
+    known = seen.all()
     table = stream.rest.get("arc_data", NO_DATA).with_columns(data.table())
     if stream.n is not None:
         return Numbering(stream.n), table
