@@ -13,8 +13,9 @@ from pathlib import Path
 
 import numpy as np
 
+from gcnmpi.importing.exchange import agreed_writing
 from gcnmpi.importing.vertices import Numbering
-from gcnmpi.mpi.comm import Comm, agreed, maximum, redistribute, reduce_in_place
+from gcnmpi.mpi.comm import Comm, maximum, redistribute, reduce_in_place
 from partition.importing.arcs import Keys, Settling
 from partition.importing.on_disk import Building
 from partition.importing.readers import Source
@@ -130,7 +131,7 @@ def numbered(comm: Comm, spool: Spool, numbering: Numbering, path: Path, at_once
         first, start, count = piece
         source, target, weights, _ = spool.columns.rows_from(start, count)
         ends = numbering.of(np.concatenate((source, target)))
-        with agreed(comm):
+        with agreed_writing(comm):
             made.append(first, ends[:count], ends[count:], weights, None)
     spool.columns.delete()
     return made
@@ -176,7 +177,7 @@ def at_their_rows(
         ends = Source(n, source, target, weights)
         keys, runs = exchange.sent(rules.keys_of(ends, first if counted else None))
         firsts = comm.allgather(first)
-        with agreed(comm):
+        with agreed_writing(comm):
             made.append_runs(firsts, runs, keys)
         counts += np.bincount(keys.key // n - rows.start, minlength=len(rows))
     spool.columns.delete()
@@ -194,12 +195,12 @@ def with_reverses(exchange: Exchange, build: Building, settled: Columns) -> Colu
         count = min(exchange.at_once, settled.rows - start)
         own = Keys(*settled.rows_from(start, count))
         back, _ = exchange.sent(build.rules.reverses(own, n))
-        with agreed(comm):
+        with agreed_writing(comm):
             backs.append(*back)
         for keys in (own, back):
             counts += np.bincount(keys.key // n - build.rows.start, minlength=len(counts))
     step = max(1, build.most // 4)
-    with agreed(comm):
+    with agreed_writing(comm):
         both = itertools.chain(settled.keys(step), backs.keys(step))
         merged = build.with_reverses(counts, both, settled)
         settled.delete()

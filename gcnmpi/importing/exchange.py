@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import TypeVar
 
 import numpy as np
 
 from gcnmpi.mpi.comm import Comm, agreed, redistribute
+from partition.errors import UserError
 from partition.graph.hashing import key, mixed
 
 T = TypeVar("T")
@@ -39,6 +40,18 @@ class Ranks:
     def agreed(self) -> contextlib.AbstractContextManager[None]:
         """A block that all ranks leave together."""
         return agreed(self.comm)
+
+
+@contextlib.contextmanager
+def agreed_writing(comm: Comm) -> Iterator[None]:
+    """A block in which a rank writes to files of its own, and that all ranks leave together."""
+    with agreed(comm):
+        try:
+            yield
+        except OSError as error:
+            what = f"cannot write {error.filename or 'files'}: {error.strerror or error}"
+            hint = "arcs are kept there meanwhile: some 60 bytes for each, 100 with weights"
+            raise UserError(what, hint) from error
 
 
 def homes(comm: Comm, ids: np.ndarray) -> np.ndarray:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TypeVar
@@ -14,7 +14,7 @@ from gcnmpi.core.resident import peak_bytes
 from gcnmpi.importing import arcs
 from gcnmpi.importing.arc_data import DataOfArcs
 from gcnmpi.importing.arcs import Spool
-from gcnmpi.importing.exchange import Ranks
+from gcnmpi.importing.exchange import Ranks, agreed_writing
 from gcnmpi.importing.vertices import Collected
 from gcnmpi.importing.writing import known_of, map_ids, read_back, write_arcs, write_ids
 from gcnmpi.mpi.comm import Comm, agreed, check_same, from_root, maximum, rest_until_all
@@ -78,7 +78,7 @@ def import_together(
 
         new, folder, scratch = _entered(comm, begin)
         own = scratch / f"rank-{comm.rank}"
-        with agreed(comm), _errors(f"write to {scratch.parent}"):
+        with agreed_writing(comm):
             own.mkdir()
         with named_errors(asked.source):
             graph, known, facts = _arcs(comm, asked, state, folder, own, memory, tell)
@@ -111,7 +111,7 @@ def _arcs(
     data = DataOfArcs(comm, own, asked.arc_files)
     spool = Spool(Columns(own / "read", "source", "target", weighted=stream.weighted))
     for piece in stream.pieces:
-        with agreed(comm), _errors(f"write to {own.parent.parent}"):
+        with agreed_writing(comm):
             spool.append(piece.first, piece.source, piece.target, piece.weights, None)
             data.add(piece)
         ids.add(piece.source, piece.target)
@@ -131,7 +131,7 @@ def _arcs(
     names = map_ids(comm, folder, numbering)
     build = Building(own, numbering.n, exchange.rows, names, most, tell, rules)
     keys, counts = arcs.at_their_rows(exchange, numbers, numbering, rules, own / "arcs", numbered)
-    with _agreed_writing(comm, own):
+    with agreed_writing(comm):
         settled = build.settled(
             counts, keys.in_order(max(1, most // 2)), weighted=stream.weighted, numbered=numbered
         )
@@ -201,22 +201,8 @@ def _looked_at(comm: Comm, asked: Import) -> tuple[int, int]:
 
 def _state(path: Path) -> tuple[int, int]:
     """Size and time of the last change of a file."""
-    with _errors(f"read {path}"):
-        found = os.stat(path)
-    return found.st_size, found.st_mtime_ns
-
-
-@contextlib.contextmanager
-def _agreed_writing(comm: Comm, own: Path) -> Iterator[None]:
-    """A block in which a rank writes to its files, and that all leave together."""
-    with agreed(comm), _errors(f"write to {own.parent.parent}"):
-        yield
-
-
-@contextlib.contextmanager
-def _errors(what: str) -> Iterator[None]:
-    """Turn errors of the system into a UserError: it cannot do what."""
     try:
-        yield
+        found = os.stat(path)
     except OSError as error:
-        raise UserError(f"cannot {what}: {error.strerror or error}") from error
+        raise UserError(f"cannot read {path}: {error.strerror or error}") from error
+    return found.st_size, found.st_mtime_ns

@@ -234,7 +234,9 @@ def named_errors(path: Path) -> Iterator[None]:
     except UserError as error:
         if str(path) in error.message:
             raise
-        raise UserError(f"{path}: {error.message}", error.hint) from error
+        named = UserError(f"{path}: {error.message}", error.hint)
+        vars(named).update(vars(error) | vars(named))  # such as which ranks have agreed on it
+        raise named from error
 
 
 def attach_files(

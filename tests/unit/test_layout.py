@@ -35,8 +35,8 @@ ROOMS = {
     ],
     "gcnmpi": [
         "core", "options", "kernels", "mpi", "layout", "halo", "schemes", "nn", "planner", "run",
-        "propagation", "partitioning", "importing", "cluster", "proof", "report", "bench", "api", "torch", "cli",
-        "__main__",
+        "propagation", "partitioning", "importing", "cluster", "proof", "report", "bench", "api",
+        "torch", "cli", "__main__",
     ],
 }  # fmt: skip
 GROUND = {

@@ -40,7 +40,7 @@ def text_blocks(
     Several ``readers`` take turns: the first block is that of the first of them, and so on. Where
     the file has no block for one of them at the end, it is empty.
     """
-    if readers.size == 1:
+    if readers is ALONE:
         return _one_after_the_other(path, longest_line, tell, at_once)
     with readers.agreed(), read_errors(path), open_regular(path) as file:
         packed = file.read(2) == b"\x1f\x8b"
