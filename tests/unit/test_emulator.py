@@ -24,6 +24,14 @@ extern "C" __global__ void undefined(const float* x, const double* y, float* out
   few[threadIdx.x] = x[0];
   out[threadIdx.x] = (float)(int)(few[threadIdx.x] * 1e20f);
 }
+extern "C" __global__ void exchanged(const float* x, int missing, float* out) {
+  if ((int)threadIdx.x == missing) return;
+  out[threadIdx.x] = __shfl_xor_sync(0xffffffffu, x[threadIdx.x], 2);
+}
+extern "C" __global__ void apart(const float* x, int missing, float* out) {
+  if ((int)threadIdx.x == missing) __syncthreads();
+  out[threadIdx.x] = __shfl_xor_sync(0xffffffffu, x[2 * threadIdx.x], threadIdx.x < 8 ? 2 : 8);
+}
 """
 # A kernel, what is put in place of what in it, and what is found.
 PLANTED = {
@@ -82,6 +90,7 @@ def run():
         name = case if number is None else f"case_{number}"
         return emulator.launch(code, name, *given, checked=True)
 
+    launch.counted = lambda: emulator.counted(code)
     launch.poison = np.full(1, emulator.POISON, np.uint32).view(np.float32)
     return launch
 
@@ -122,6 +131,20 @@ def test_arithmetic_is_that_of_cupys_options(run):
     assert not run("flushed", (1, 1), (1, 1), (x, y, out))
     assert out[0] == float(third) * 3 - 1 != third * np.float32(3) - 1  # rounded once
     assert out.tolist()[1:] == [0, 0]  # no subnormal numbers
+
+
+def test_lanes_exchange_numbers_with_lanes_that_are_there(run):
+    x, out = np.arange(16, dtype=np.float32), np.zeros(16, np.float32)
+    assert not run("exchanged", (1, 1), (16, 1), (x, np.int32(-1), out))
+    assert out.tolist() == [k ^ 2 for k in range(16)]
+    requests, lanes, used, sectors, longest = run.counted()
+    assert (requests, lanes, used, longest) == (2, 32, 128, 1)
+    assert 4 <= sectors <= 6  # of 32 bytes, wherever the arrays begin
+    found = run("exchanged", (1, 1), (16, 1), (x, np.int32(3), out))
+    assert "a shuffle with a lane that is not there" in found
+    wide = np.zeros(32, np.float32)
+    assert "different shuffles" in run("apart", (1, 1), (16, 1), (wide, np.int32(-1), out))
+    assert "not all lanes" in run("apart", (1, 1), (8, 1), (wide, np.int32(1), out))
 
 
 def test_undefined_arithmetic_is_found(run):

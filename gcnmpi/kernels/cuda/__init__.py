@@ -2,9 +2,10 @@
 
 A matrix is a pointer and two strides, counted in numbers; ``AT(x, i, j)`` is its entry. Threads of
 a block are laid out as (columns, rows), so that neighbours in x read neighbours in a row; what goes
-through a whole row has one thread a row. No kernel uses atomics: every result depends on the data
-only. Few use shared memory, in steps that all threads of a block take together
-(:mod:`gcnmpi.kernels.cuda.text.loss`). CuPy compiles so that subnormal numbers of float32 are zero.
+through a whole row has one thread a row, or several that add their numbers in a fixed order. No
+kernel uses atomics: every result depends on the data only. Few use shared memory, in steps that all
+threads of a block take together (:mod:`gcnmpi.kernels.cuda.text.loss`). CuPy compiles so that
+subnormal numbers of float32 are zero.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from gcnmpi.kernels.cuda.text import loss as cuda_loss
 from gcnmpi.kernels.cuda.text import messages as cuda_messages
 from gcnmpi.kernels.cuda.text import neighbours as cuda_neighbours
 from gcnmpi.kernels.cuda.text import norms as cuda_norms
+from gcnmpi.kernels.cuda.text import pieces as cuda_pieces
 from gcnmpi.kernels.cuda.text import products as cuda_products
 
 PARTIALS = 1024  # partial sums of a column, in float64: enough threads, few to add in the end
@@ -51,7 +53,8 @@ def declarations() -> dict[str, list[str]]:
 
 
 def _sources() -> str:
-    others = (cuda_products, cuda_loss, cuda_messages, cuda_neighbours, cuda_arcs, cuda_norms)
+    sums = cuda_pieces, cuda_products, cuda_neighbours, cuda_arcs
+    others = (*sums, cuda_loss, cuda_messages, cuda_norms)
     return _KERNELS + "".join(other.KERNELS for other in others)
 
 

@@ -6,13 +6,14 @@ import numpy as np
 from cupy import ndarray as Array
 
 from gcnmpi.core.functions import REDUCTIONS
-from gcnmpi.kernels.cuda.neighbours import DevicePattern, per_head
+from gcnmpi.kernels.cuda.neighbours import CupyNeighbours, DevicePattern
+from gcnmpi.kernels.cuda.pieces import lanes, per_head
 from gcnmpi.kernels.cuda.products import CupyProducts
 from gcnmpi.kernels.epilogues import EpilogueOf
 from gcnmpi.kernels.interface.arcs import LEAST_VARIANCE, Reduction, Taken
 
 
-class CupyArcs(CupyProducts):
+class CupyArcs(CupyProducts, CupyNeighbours):
     """``ArcOperations``, on a GPU: a launch each, and one more where ``take`` adds a matrix."""
 
     def cuts(self, starts: np.ndarray, entries: int) -> list[tuple[int, int]]:
@@ -26,50 +27,44 @@ class CupyArcs(CupyProducts):
     def take(self, of: Taken[Array, DevicePattern]) -> None:
         later = of.epilogue is not None and of.epilogue.plus is not None
         now: EpilogueOf[Array] | None = None if later else of.epilogue
-        given = *of.pattern.by_rows, of.source, of.target, of.out, *self._epilogue(of.out, now)
-        self._launch("take_ends", of.pattern.rows, of.out.shape[1], *given)
+        given = *of.pattern.ends, of.source, of.target, of.out, *self._epilogue(of.out, now)
+        self._launch("take_ends", *of.out.shape, *given)
         self.follow(of.out, of.epilogue if later else None)
 
     def sum_sources(self, pattern: DevicePattern, x: Array, out: Array) -> None:
-        starts, _ = pattern.by_columns
-        self._launch("sum_columns", *out.shape, starts, pattern.places_back, x, out)
+        self.sum_entries(pattern.by_columns, pattern.places_back, x, out)
 
     def reduce_targets(self, of: Reduction[Array, DevicePattern]) -> None:
-        starts, _ = of.pattern.by_rows
+        starts = of.pattern.starts
         given = starts, of.x, *_places(of), LEAST_VARIANCE, of.out
         self._launch("reduce_rows", of.pattern.rows, of.x.shape[1], *given)
 
     def reduce_targets_backward(
         self, of: Reduction[Array, DevicePattern], grad: Array, dx: Array
     ) -> None:
-        starts, _ = of.pattern.by_rows
+        starts = of.pattern.starts
         given = starts, of.x, *_places(of), of.out, grad, dx
         self._launch("reduce_rows_backward", of.pattern.rows, of.x.shape[1], *given)
 
     def softmax_targets(self, pattern: DevicePattern, x: Array, out: Array) -> None:
-        starts, _ = pattern.by_rows
+        starts = pattern.starts
         self._launch("softmax_entries", pattern.rows, x.shape[1], starts, x, -np.inf, out)
 
     def softmax_targets_backward(
         self, pattern: DevicePattern, y: Array, grad: Array, out: Array
     ) -> None:
-        starts, _ = pattern.by_rows
+        starts = pattern.starts
         self._launch("softmax_entries_backward", pattern.rows, y.shape[1], starts, y, grad, out)
 
-    def spmm_values(self, pattern: DevicePattern, values: Array, x: Array, out: Array) -> None:
-        given = *pattern.by_rows, values, per_head(x, values), x, out
-        self._launch("weighted_rows", *out.shape, *given)
-
-    def spmm_values_t(self, pattern: DevicePattern, values: Array, x: Array, out: Array) -> None:
-        given = *pattern.by_columns, pattern.places_back, values, per_head(x, values), x, out
-        self._launch("weighted_columns", *out.shape, *given)
-
     def sddmm(self, pattern: DevicePattern, target: Array, source: Array, out: Array) -> None:
-        given = *pattern.by_rows, target, source, per_head(source, out), out
-        self._launch("dots_of_ends", pattern.rows, out.shape[1], *given)
+        width = per_head(source, out)
+        given = *pattern.ends, target, source, width, lanes(width), out
+        self._launch("dots_of_ends", len(out), out.shape[1] * lanes(width), *given)
 
     def row_dots(self, x: Array, y: Array, out: Array) -> None:
-        self._launch("row_dots", *out.shape, x, y, per_head(x, out), out)
+        width = per_head(x, out)
+        given = x, y, width, lanes(width), out
+        self._launch("row_dots", len(out), out.shape[1] * lanes(width), *given)
 
     def scale_heads(self, values: Array, x: Array, out: Array) -> None:
         self._launch("scale_heads", *out.shape, values, per_head(x, values), x, out)

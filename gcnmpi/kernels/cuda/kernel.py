@@ -30,7 +30,7 @@ try:
     from gcnmpi.kernels.cuda.copies import DeviceNumber
     from gcnmpi.kernels.cuda.graphs import CupyGraphs
     from gcnmpi.kernels.cuda.launches import Given
-    from gcnmpi.kernels.cuda.neighbours import CupyNeighbours, DevicePattern
+    from gcnmpi.kernels.cuda.neighbours import DevicePattern
     from gcnmpi.kernels.cuda.norms import CupyNorms
     from gcnmpi.kernels.cuda.products import DeviceMatrix
 
@@ -49,7 +49,7 @@ except cp.cuda.runtime.CUDARuntimeError as error:
 _FORMATS = {name: number for number, name in enumerate(FORMATS)}
 
 
-class CupyKernel(CupyArcs, CupyNeighbours, CupyNorms, CupyGraphs):
+class CupyKernel(CupyArcs, CupyNorms, CupyGraphs):
     """The operations of :mod:`gcnmpi.kernels.interface.kernel`, on a GPU.
 
     Parameters

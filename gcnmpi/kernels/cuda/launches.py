@@ -20,7 +20,6 @@ from gcnmpi.kernels.cuda.copies import CupyCopies, upload
 from gcnmpi.kernels.cuda.text import loss
 
 THREADS = 256  # in a block
-WARP = 32  # threads that read memory together
 _TYPES = {"I": "i8", "U8": "u1", "S32": "i4", "U32": "u4", "U64": "u8", "double": "f8"}
 
 
@@ -63,9 +62,12 @@ class CupyLaunches(CupyCopies):
         self._nothing = {kind: cp.empty((1,), kind) for kind in kinds}
 
     def _launch(self, name: str, rows: int, columns: int, *given: Given) -> None:
-        """Start a kernel with a thread for each of rows × columns."""
+        """Start a kernel with a thread for each of rows × columns.
+
+        A block has whole rows, or a part of one, so that next to no thread has nothing to do.
+        """
         if rows and columns:
-            width = min(WARP, 1 << (columns - 1).bit_length())
+            width = -(-columns // -(-columns // THREADS))
             height = THREADS // width
             grid = -(-rows // height), -(-columns // width)
             self._start(name, grid, (width, height), *given, rows, columns)

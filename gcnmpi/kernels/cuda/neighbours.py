@@ -12,7 +12,7 @@ from cupy import ndarray as Array
 from gcnmpi.core import rng
 from gcnmpi.kernels import cuda
 from gcnmpi.kernels.cuda.copies import upload
-from gcnmpi.kernels.cuda.launches import CupyLaunches
+from gcnmpi.kernels.cuda.pieces import CupyPieces, Pieces, lanes, per_head
 from gcnmpi.kernels.host.neighbours import make_pattern
 from gcnmpi.kernels.interface.neighbours import (
     Attention,
@@ -30,8 +30,11 @@ class DevicePattern:
     Attributes
     ----------
     rows, columns, entries : int
-    by_rows, by_columns : pair of arrays
-        Starts, int64, and columns or rows, int32.
+    by_rows, by_columns : Pieces
+    ends : pair of (entries,) int32
+        The row and the column of each entry, by rows.
+    column_rows : (entries,) int32
+        The rows of entries by columns.
     places_back : (entries,) int64
         Where each entry by columns is among those by rows.
     """
@@ -39,9 +42,12 @@ class DevicePattern:
     rows: int
     columns: int
     entries: int
-    by_rows: tuple[Array, Array]
-    by_columns: tuple[Array, Array]
+    by_rows: Pieces
+    by_columns: Pieces
+    ends: tuple[Array, Array]
+    column_rows: Array
     places_back: Array
+    starts: Array
 
     @property
     def scratch_rows(self) -> int:
@@ -49,13 +55,14 @@ class DevicePattern:
 
     @property
     def nbytes(self) -> int:
-        return sum(a.nbytes for a in (*self.by_rows, *self.by_columns, self.places_back))
+        made = self.by_rows, self.by_columns, *self.ends, self.column_rows, self.places_back
+        return sum(one.nbytes for one in made)
 
 
 _Attention = Attention[Array, DevicePattern] | AttentionV2[Array, DevicePattern]
 
 
-class CupyNeighbours(CupyLaunches):
+class CupyNeighbours(CupyPieces):
     """``NeighbourOperations``, on a GPU.
 
     Attention takes temporary arrays of a number for each entry and head, from CuPy's pool.
@@ -63,23 +70,31 @@ class CupyNeighbours(CupyLaunches):
 
     def pattern(self, matrix: sp.csr_array, order: np.ndarray | None) -> DevicePattern:
         host = make_pattern(matrix, order)
+        targets = np.repeat(np.arange(host.rows, dtype=np.int32), np.diff(host.starts))
         return DevicePattern(
             host.rows, host.columns, host.entries,
-            (upload(host.starts), upload(host.indices)),
-            (upload(host.column_starts), upload(host.column_rows)),
+            Pieces(host.starts), Pieces(host.column_starts),
+            (upload(targets), upload(host.indices)),
+            upload(host.column_rows),
             upload(host.places_back, np.dtype(np.int64)),
+            upload(host.starts),
         )  # fmt: skip
 
     def max_aggregate(self, pattern: DevicePattern, x: Array, out: Array, arg: Array) -> None:
-        self._launch("max_rows", *out.shape, *pattern.by_rows, x, out, arg)
+        _, indices = pattern.ends
+        self._fold("max_rows", pattern.by_rows, x.shape[1], 2, indices, x, out, arg)
 
     def max_aggregate_backward(
         self, pattern: DevicePattern, grad: Array, arg: Array, out: Array
     ) -> None:
-        self._launch("max_columns", *out.shape, *pattern.by_columns, grad, arg, out)
+        given = pattern.column_rows, grad, arg, out
+        self._fold("max_columns", pattern.by_columns, out.shape[1], 1, *given)
 
     def head_dots(self, x: Array, vector: Array, out: Array) -> None:
-        self._launch("head_dots", *out.shape, x, vector, per_head(x, out), out)
+        width = per_head(x, out)
+        many = lanes(width)
+        given = x, vector, width, many, out
+        self._launch("head_dots", len(out), out.shape[1] * many, *given)
 
     def head_dots_backward(
         self, x: Array, vector: Array, dout: Array, dx: Array, dvector: Array
@@ -97,25 +112,25 @@ class CupyNeighbours(CupyLaunches):
 
     def attend_backward(self, of: AttentionBackward[Array, DevicePattern]) -> None:
         f, pattern, de = of.forward, of.forward.pattern, self._scores(of.forward)
-        self._back(f, de, of.grad, of.dx)
-        self._launch("bend_scores", *f.s.shape, *pattern.by_rows, f.t, f.s, f.slope, de, of.ds)
-        starts, _ = pattern.by_columns
-        self._launch("sum_columns", *f.t.shape, starts, pattern.places_back, de, of.dt)
+        self._back(f, de, of.grad, of.dx, f.t, f.s)
+        self.sum_entries(pattern.by_rows, None, de, of.ds)
+        self.sum_entries(pattern.by_columns, pattern.places_back, de, of.dt)
 
     def attend_v2(self, of: AttentionV2[Array, DevicePattern]) -> None:
         self._weigh(of, self._scores_v2(of))
 
     def attend_v2_backward(self, of: AttentionV2Backward[Array, DevicePattern]) -> None:
         f, pattern, de = of.forward, of.forward.pattern, self._scores_v2(of.forward)
-        self._back(f, de, of.grad, of.dx)
+        self._back(f, de, of.grad, of.dx, None, None)
         heads, width = f.shift.shape[1], per_head(f.x, f.shift)
         moved = self.empty(*f.x.shape)
-        for back, sparse, mine, other, out in (
-            (1, pattern.by_columns, f.x, f.target, of.dx),
-            (0, pattern.by_rows, f.target, f.x, of.dtarget),
+        _, columns = pattern.ends
+        for pieces, ends, places, mine, other, out in (
+            (pattern.by_columns, pattern.column_rows, pattern.places_back, f.x, f.target, of.dx),
+            (pattern.by_rows, columns, None, f.target, f.x, of.dtarget),
         ):
-            scores = *sparse, pattern.places_back, back, de, heads, width, mine, other, f.vector
-            self._launch("bend_v2", *out.shape, *scores, f.slope, back, out, moved)
+            scores = ends, places, de, heads, width, mine, other, f.vector, f.slope
+            self._fold("bend_v2", pieces, out.shape[1], 2, *scores, out, moved)
         added = self.empty(len(of.dvector))
         self.column_sum(moved, added)
         vector = of.dvector
@@ -123,39 +138,55 @@ class CupyNeighbours(CupyLaunches):
 
     def _scores(self, of: Attention[Array, DevicePattern]) -> Array:
         e = self.empty(of.pattern.entries, of.s.shape[1])
-        self._launch("scores", *of.s.shape, *of.pattern.by_rows, of.t, of.s, of.slope, e)
+        self._launch("scores", *e.shape, *of.pattern.ends, of.t, of.s, of.slope, e)
         return e
 
     def _scores_v2(self, of: AttentionV2[Array, DevicePattern]) -> Array:
-        pattern, heads = of.pattern, of.shift.shape[1]
-        e, width = self.empty(pattern.entries, heads), per_head(of.x, of.shift)
-        given = *pattern.by_rows, of.x, of.target, of.vector, width, of.slope
-        self._launch("scores_v2", pattern.rows, heads, *given, e)
+        e, width = self.empty(of.pattern.entries, of.shift.shape[1]), per_head(of.x, of.shift)
+        given = of.x, of.target, of.vector, width, lanes(width), of.slope
+        threads = len(e), e.shape[1] * lanes(width)
+        self._launch("scores_v2", *threads, *of.pattern.ends, *given, e)
         return e
 
     def _weigh(self, of: _Attention, e: Array) -> None:
-        starts, _ = of.pattern.by_rows
-        self._launch("softmax_of_rows", *of.shift.shape, starts, e, -np.inf, of.shift, of.total)
-        given = self._weights(of, e), per_head(of.x, of.shift), of.x
-        self._launch("weighted_rows", *of.out.shape, *of.pattern.by_rows, *given, of.out)
+        given = e, -np.inf, of.shift, of.total
+        self._fold("softmax_of_rows", of.pattern.by_rows, e.shape[1], 2, *given)
+        self.spmm_values(of.pattern, self._weights(of, e), of.x, of.out)
 
     def _weights(self, of: _Attention, e: Array) -> Array:
         """Weights after dropout; before it, in place of e."""
-        kept, drop = self.empty(of.pattern.entries, of.shift.shape[1]), of.drop
+        kept, drop = self.empty(*e.shape), of.drop
         p, *keys = (0.0, None, None) if drop is None else (drop.p, drop.rows, drop.columns)
         given = of.shift, of.total, drop is not None, *keys, rng.threshold(p), 1 / (1 - p)
-        self._launch("weights_of_rows", *of.shift.shape, *of.pattern.by_rows, *given, e, kept)
+        self._launch("weights_of_entries", *e.shape, *of.pattern.ends, *given, e, kept)
         return kept
 
-    def _back(self, of: _Attention, e: Array, grad: Array, dx: Array) -> None:
+    def _back(
+        self, of: _Attention, e: Array, grad: Array, dx: Array, t: Array | None, s: Array | None
+    ) -> None:
         """In place of e its gradient; to dx, that of x by which it is summed."""
-        kept, width, pattern = self._weights(of, e), per_head(of.x, of.shift), of.pattern
-        given = *pattern.by_rows, of.x, of.out, grad, width, kept
-        self._launch("gradients_of_scores", *of.shift.shape, *given, e)
-        columns = *pattern.by_columns, pattern.places_back, kept, width
-        self._launch("weighted_columns", *dx.shape, *columns, grad, dx)
+        kept, width = self._weights(of, e), per_head(of.x, of.shift)
+        given = of.x, of.out, grad, width, lanes(width), kept, t, s, of.slope
+        threads = len(e), e.shape[1] * lanes(width)
+        self._launch("gradients_of_scores", *threads, *of.pattern.ends, *given, e)
+        self.spmm_values_t(of.pattern, kept, grad, dx)
 
+    # Sums over entries.
 
-def per_head(x: Array, heads: Array) -> int:
-    """Columns of a head, of x (m, heads · c) and an array with a number for each head."""
-    return x.shape[1] // heads.shape[1]
+    def spmm_values(self, pattern: DevicePattern, values: Array, x: Array, out: Array) -> None:
+        of = pattern.by_rows, pattern.ends[1], None
+        self._weigh_pieces(*of, values, x, out)
+
+    def spmm_values_t(self, pattern: DevicePattern, values: Array, x: Array, out: Array) -> None:
+        of = pattern.by_columns, pattern.column_rows, pattern.places_back
+        self._weigh_pieces(*of, values, x, out)
+
+    def _weigh_pieces(
+        self, of: Pieces, ends: Array, places: Array | None, values: Array, x: Array, out: Array
+    ) -> None:
+        width = per_head(x, values)
+        self._sum("weigh_pieces", of, width, x, out, ends, places, values, width, x, out)
+
+    def sum_entries(self, of: Pieces, places: Array | None, x: Array, out: Array) -> None:
+        """The sums of rows of entries."""
+        self._sum("sum_pieces", of, x.shape[1], x, out, places, x, out)

@@ -17,6 +17,7 @@ from cupy.queue import begin
 
 NUMBERS = {"I": "i8", "U8": "u1", "S32": "i4", "U32": "u4", "U64": "u8", "double": "f8"}
 launches, checked = Counter(), Counter()  # of (kernel, type, several blocks)
+requests = []  # of each checked launch: (kernel, what the emulator counted)
 
 
 class RawModule:
@@ -50,6 +51,8 @@ class RawModule:
         check = checked[of] < int(os.environ.get("FAKE_CHECKS", 0))
         checked[of] += check
         found = emulator.launch(self._code, name, grid, block, given, check)
+        if check:
+            requests.append((name, emulator.counted(self._code)))
         if found:
             raise RuntimeError(f"{name}, blocks {grid} of {block}: {found}")
 

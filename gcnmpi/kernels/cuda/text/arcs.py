@@ -1,26 +1,25 @@
 """CUDA source of operations between rows of vertices and rows of entries.
 
-Conventions are those of ``kernels.cuda``. A thread has a row of the pattern and a column, or a
-head, and goes through the entries by itself, in their order.
+Conventions are those of ``kernels.cuda`` and ``text.neighbours``.
 """
 
 from __future__ import annotations
 
+from gcnmpi.kernels.cuda.text.pieces import written
 from gcnmpi.kernels.cuda.text.products import EPILOGUE, PASSED
 
 _SOURCE = r"""
 // The rows of both ends of every entry, added; then what follows.
 extern "C" __global__ void take_ends(
-    const I* starts, const S32* indices, I has_source, const T* source, I source_row,
-    I source_column, I has_target, const T* target, I target_row, I target_column,
+    const S32* __restrict__ targets, const S32* __restrict__ indices,
+    I has_source, const T* __restrict__ source, I source_row, I source_column,
+    I has_target, const T* __restrict__ target, I target_row, I target_column,
     T* out, I out_row, I out_column, @EPILOGUE@, I rows, I columns) {
-  const I i = ROW, j = COLUMN;
-  if (i >= rows || j >= columns) return;
-  const T mine = has_target ? AT(target, i, j) : (T)0;
-  for (I e = starts[i]; e < starts[i + 1]; ++e) {
-    const T value = has_source ? AT(source, (I)indices[e], j) + mine : mine;
-    AT(out, e, j) = finished(value, e, j, @PASSED@);
-  }
+  const I e = ROW, j = COLUMN;
+  if (e >= rows || j >= columns) return;
+  const T mine = has_target ? AT(target, (I)targets[e], j) : (T)0;
+  const T value = has_source ? AT(source, (I)indices[e], j) + mine : mine;
+  AT(out, e, j) = finished(value, e, j, @PASSED@);
 }
 
 // Functions of the entries of a row; the results of each begin in a column, or there are none (-1).
@@ -111,31 +110,24 @@ extern "C" __global__ void softmax_entries_backward(
 
 // Heads have `width` columns.
 
-static DEVICE T dot_of_head(
-    const T* x, I x_column, const T* y, I y_column, I first, I width) {
-  T sum = 0;
-  for (I j = first; j < first + width; ++j) sum += x[j * x_column] * y[j * y_column];
-  return sum;
-}
-
 extern "C" __global__ void dots_of_ends(
-    const I* starts, const S32* indices, const T* target, I target_row, I target_column,
-    const T* source, I source_row, I source_column, I width, T* out, I out_row, I out_column,
-    I rows, I columns) {
-  const I i = ROW, h = COLUMN;
-  if (i >= rows || h >= columns) return;
-  const T* const mine = target + i * target_row;
-  for (I e = starts[i]; e < starts[i + 1]; ++e)
-    AT(out, e, h) = dot_of_head(mine, target_column, source + indices[e] * source_row,
-                                source_column, h * width, width);
+    const S32* __restrict__ targets, const S32* __restrict__ indices,
+    const T* __restrict__ target, I target_row, I target_column,
+    const T* __restrict__ source, I source_row, I source_column, I width, S32 lanes,
+    T* out, I out_row, I out_column, I rows, I columns) {
+  HEADS;
+  const T sum = dot_of_head(target + targets[i] * target_row, target_column,
+                            source + indices[i] * source_row, source_column, h, width, lane, lanes);
+  if (lane == 0) AT(out, i, h) = sum;
 }
 
 extern "C" __global__ void row_dots(
-    const T* x, I x_row, I x_column, const T* y, I y_row, I y_column, I width,
+    const T* x, I x_row, I x_column, const T* y, I y_row, I y_column, I width, S32 lanes,
     T* out, I out_row, I out_column, I rows, I columns) {
-  const I i = ROW, h = COLUMN;
-  if (i >= rows || h >= columns) return;
-  AT(out, i, h) = dot_of_head(x + i * x_row, x_column, y + i * y_row, y_column, h * width, width);
+  HEADS;
+  const T sum = dot_of_head(
+      x + i * x_row, x_column, y + i * y_row, y_column, h, width, lane, lanes);
+  if (lane == 0) AT(out, i, h) = sum;
 }
 
 extern "C" __global__ void scale_heads(
@@ -147,4 +139,4 @@ extern "C" __global__ void scale_heads(
 }
 """
 
-KERNELS = _SOURCE.replace("@EPILOGUE@", EPILOGUE).replace("@PASSED@", PASSED)
+KERNELS = written(_SOURCE, EPILOGUE=EPILOGUE, PASSED=PASSED)

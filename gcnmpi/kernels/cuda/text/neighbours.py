@@ -1,52 +1,82 @@
 """CUDA source of maximum and attention; conventions are those of ``kernels.cuda``.
 
-A thread has a row or a column of the pattern and one number of it, and goes through the entries by
-itself: no atomics, the same order every time. A score or a dot, which is a sum over the columns of
-a head, has a thread for each head.
+Numbers of an entry are those of a thread for each head, or of ``lanes`` threads next to each other
+where they are sums over the columns of a head: these are added in the same order every time.
+``targets`` has the row of each entry, ``indices`` its column. Sums and maxima over the entries of
+a row are made by pieces: see ``text.pieces``.
 """
 
-KERNELS = r"""
+from gcnmpi.kernels.cuda.text.pieces import written
+
+_SOURCE = r"""
 static DEVICE T leaky_of(T z, T slope) { return z > 0 ? z : slope * z; }
 
-extern "C" __global__ void max_rows(
-    const I* starts, const S32* indices, const T* x, I x_row, I x_column,
-    T* out, I out_row, I out_column, S32* arg, I arg_row, I arg_column, I rows, I columns) {
-  const I i = ROW, j = COLUMN;
-  if (i >= rows || j >= columns) return;
-  T best = 0;
-  S32 place = -1;
-  for (I k = starts[i]; k < starts[i + 1]; ++k) {
-    const T next = AT(x, (I)indices[k], j);
-    if (place < 0 || next > best || next != next) {
-      best = next;
-      place = indices[k];
-    }
-  }
-  AT(out, i, j) = best;
-  AT(arg, i, j) = place;
+// The sum over so many threads next to each other, a power of 2, the same in each.
+template <class N> static DEVICE N of_lanes(N sum, S32 lanes) {
+  for (int apart = lanes / 2; apart > 0; apart /= 2)
+    sum += __shfl_xor_sync(0xffffffffu, sum, apart);
+  return sum;
 }
 
-extern "C" __global__ void max_columns(
-    const I* starts, const S32* indices, const T* grad, I grad_row, I grad_column,
-    const S32* arg, I arg_row, I arg_column, T* out, I out_row, I out_column, I rows, I columns) {
-  const I i = ROW, j = COLUMN;
-  if (i >= rows || j >= columns) return;
+// Of heads of `width` columns; the numbers of x and y from a pointer on are `x_column` apart.
+static DEVICE T dot_of_head(
+    const T* x, I x_column, const T* y, I y_column, I h, I width, S32 lane, S32 lanes) {
   T sum = 0;
-  for (I k = starts[i]; k < starts[i + 1]; ++k) {
-    const I row = indices[k];
-    if (AT(arg, row, j) == i) sum += AT(grad, row, j);
+  for (I j = h * width + lane; j < (h + 1) * width; j += lanes)
+    sum += x[j * x_column] * y[j * y_column];
+  return of_lanes(sum, lanes);
+}
+
+// A thread's row or entry i, head h and lane of `lanes`.
+#define HEADS \
+  const I i = ROW, h = COLUMN / lanes; \
+  if (i >= rows || COLUMN >= columns) return; \
+  const S32 lane = (S32)(COLUMN - h * lanes)
+
+struct alignas(2 * sizeof(T)) Best {
+  T value;
+  S32 place;
+  DEVICE void add(const Best& next) {
+    if (place < 0 || next.value > value || next.value != next.value) *this = next;
   }
-  AT(out, i, j) = sum;
+};
+
+extern "C" GATHERS __global__ void max_rows(
+    @PIECES@, const S32* __restrict__ indices, const T* __restrict__ x, I x_row, I x_column,
+    T* out, I out_row, I out_column, S32* arg, I arg_row, I arg_column, I rows, I columns) {
+  @MINE@
+  fold<Best>(@GIVEN@, [&](Piece piece) {
+    Best best = {0, -1};
+    gather(piece, [&](I e) { return indices[e]; }, [&](I, I row) {
+      return Best{AT(x, row, j), (S32)row};
+    }, [&](const Best& next) { best.add(next); });
+    return best;
+  }, [&](I i, Best best) {
+    AT(out, i, j) = best.value;
+    AT(arg, i, j) = best.place;
+  });
+}
+
+extern "C" GATHERS __global__ void max_columns(
+    @PIECES@, const S32* __restrict__ indices, const T* __restrict__ grad, I grad_row,
+    I grad_column, const S32* __restrict__ arg, I arg_row, I arg_column,
+    T* out, I out_row, I out_column, I rows, I columns) {
+  @MINE@
+  fold<Numbers<1>>(@GIVEN@, [&](Piece piece) {
+    Numbers<1> sum = {};
+    gather(piece, [&](I e) { return indices[e]; }, [&](I, I row) {
+      return Numbers<1>{AT(arg, row, j) == piece.row ? AT(grad, row, j) : (T)0};
+    }, [&](const Numbers<1>& next) { sum.add(next); });
+    return sum;
+  }, [&](I i, Numbers<1> sum) { AT(out, i, j) = sum.at[0]; });
 }
 
 extern "C" __global__ void head_dots(
-    const T* x, I x_row, I x_column, const T* vector, I width, T* out, I out_row, I out_column,
-    I rows, I columns) {
-  const I i = ROW, h = COLUMN;
-  if (i >= rows || h >= columns) return;
-  T sum = 0;
-  for (I j = h * width; j < (h + 1) * width; ++j) sum += AT(x, i, j) * vector[j];
-  AT(out, i, h) = sum;
+    const T* x, I x_row, I x_column, const T* vector, I width, S32 lanes,
+    T* out, I out_row, I out_column, I rows, I columns) {
+  HEADS;
+  const T sum = dot_of_head(x + i * x_row, x_column, vector, 1, h, width, lane, lanes);
+  if (lane == 0) AT(out, i, h) = sum;
 }
 
 extern "C" __global__ void head_dots_backward(
@@ -71,139 +101,128 @@ extern "C" __global__ void head_dots_partials(
 
 // e of every entry, by rows: of the first version, and of the second.
 extern "C" __global__ void scores(
-    const I* starts, const S32* indices, const T* t, I t_row, I t_column,
-    const T* s, I s_row, I s_column, T slope, T* e, I rows, I columns) {
-  const I i = ROW, h = COLUMN;
-  if (i >= rows || h >= columns) return;
-  for (I k = starts[i]; k < starts[i + 1]; ++k)
-    e[k * columns + h] = leaky_of(AT(t, (I)indices[k], h) + AT(s, i, h), slope);
+    const S32* __restrict__ targets, const S32* __restrict__ indices,
+    const T* __restrict__ t, I t_row, I t_column, const T* __restrict__ s, I s_row, I s_column,
+    T slope, T* e, I rows, I columns) {
+  const I k = ROW, h = COLUMN;
+  if (k >= rows || h >= columns) return;
+  e[k * columns + h] = leaky_of(AT(t, (I)indices[k], h) + AT(s, (I)targets[k], h), slope);
 }
 
 extern "C" __global__ void scores_v2(
-    const I* starts, const S32* indices, const T* x, I x_row, I x_column,
-    const T* y, I y_row, I y_column, const T* vector, I width, T slope, T* e, I rows, I columns) {
-  const I i = ROW, h = COLUMN;
-  if (i >= rows || h >= columns) return;
-  for (I k = starts[i]; k < starts[i + 1]; ++k) {
-    T sum = 0;
-    for (I j = h * width; j < (h + 1) * width; ++j)
-      sum += vector[j] * leaky_of(AT(x, (I)indices[k], j) + AT(y, i, j), slope);
-    e[k * columns + h] = sum;
-  }
+    const S32* __restrict__ targets, const S32* __restrict__ indices,
+    const T* __restrict__ x, I x_row, I x_column, const T* __restrict__ y, I y_row, I y_column,
+    const T* __restrict__ vector, I width, S32 lanes, T slope, T* e, I rows, I columns) {
+  HEADS;
+  const T* const one = x + indices[i] * x_row;
+  const T* const other = y + targets[i] * y_row;
+  T sum = 0;
+  for (I j = h * width + lane; j < (h + 1) * width; j += lanes)
+    sum += vector[j] * leaky_of(one[j * x_column] + other[j * y_column], slope);
+  sum = of_lanes(sum, lanes);
+  if (lane == 0) e[i * (columns / lanes) + h] = sum;
 }
 
+// The largest of some numbers and the sum of exp(number - largest).
+struct alignas(2 * sizeof(T)) Softmax {
+  T most, sum;
+  DEVICE void add(const Softmax& next) {
+    if (next.most > most) {
+      sum = sum * exp(most - next.most) + next.sum;
+      most = next.most;
+    } else {
+      sum += next.sum * exp(next.most - most);
+    }
+  }
+};
+
 extern "C" __global__ void softmax_of_rows(
-    const I* starts, const T* e, T lowest, T* shift, I shift_row, I shift_column,
+    @PIECES@, const T* __restrict__ e, T lowest, T* shift, I shift_row, I shift_column,
     T* total, I total_row, I total_column, I rows, I columns) {
-  const I i = ROW, h = COLUMN;
-  if (i >= rows || h >= columns) return;
-  T most = lowest, sum = 0;
-  for (I k = starts[i]; k < starts[i + 1]; ++k)
-    if (e[k * columns + h] > most) most = e[k * columns + h];
-  for (I k = starts[i]; k < starts[i + 1]; ++k) sum += exp(e[k * columns + h] - most);
-  AT(shift, i, h) = starts[i] < starts[i + 1] ? most : (T)0;
-  AT(total, i, h) = sum;
+  @MINE@
+  fold<Softmax>(@GIVEN@, [&](Piece piece) {
+    const T* const first = e + piece.start * columns + j;
+    Softmax of = {piece.length ? lowest : (T)0, 0};
+    for (S32 k = 0; k < piece.length; ++k)
+      if (first[k * columns] > of.most) of.most = first[k * columns];
+    const T from = of.most > lowest ? of.most : (T)0;
+    for (S32 k = 0; k < piece.length; ++k) of.sum += exp(first[k * columns] - from);
+    return of;
+  }, [&](I i, Softmax of) {
+    AT(shift, i, j) = of.most;
+    AT(total, i, j) = of.sum;
+  });
 }
 
 // In place, from e: the weight of an entry, before dropout; and after it, to `kept`.
-extern "C" __global__ void weights_of_rows(
-    const I* starts, const S32* indices, const T* shift, I shift_row, I shift_column,
-    const T* total, I total_row, I total_column, I drop, const U64* row_keys,
-    const U32* column_keys, U32 limit, T scale, T* e, T* kept, I rows, I columns) {
-  const I i = ROW, h = COLUMN;
-  if (i >= rows || h >= columns) return;
-  for (I k = starts[i]; k < starts[i + 1]; ++k) {
-    const T weight = exp(e[k * columns + h] - AT(shift, i, h)) / AT(total, i, h);
-    const bool stays = !drop || keeps(row_keys[i], column_keys[indices[k] * columns + h], limit);
-    e[k * columns + h] = weight;
-    kept[k * columns + h] = stays ? weight * scale : (T)0;
-  }
+extern "C" __global__ void weights_of_entries(
+    const S32* __restrict__ targets, const S32* __restrict__ indices,
+    const T* __restrict__ shift, I shift_row, I shift_column,
+    const T* __restrict__ total, I total_row, I total_column, I drop,
+    const U64* __restrict__ row_keys, const U32* __restrict__ column_keys, U32 limit, T scale,
+    T* e, T* kept, I rows, I columns) {
+  const I k = ROW, h = COLUMN;
+  if (k >= rows || h >= columns) return;
+  const I i = targets[k];
+  const T weight = exp(e[k * columns + h] - AT(shift, i, h)) / AT(total, i, h);
+  const bool stays = !drop || keeps(row_keys[i], column_keys[indices[k] * columns + h], limit);
+  e[k * columns + h] = weight;
+  kept[k * columns + h] = stays ? weight * scale : (T)0;
 }
 
-extern "C" __global__ void weighted_rows(
-    const I* starts, const S32* indices, const T* weights, I weights_row, I weights_column, I width,
-    const T* x, I x_row, I x_column, T* out, I out_row, I out_column, I rows, I columns) {
-  const I i = ROW, j = COLUMN;
-  if (i >= rows || j >= columns) return;
-  T sum = 0;
-  for (I k = starts[i]; k < starts[i + 1]; ++k)
-    sum += AT(weights, k, j / width) * AT(x, (I)indices[k], j);
-  AT(out, i, j) = sum;
-}
-
-// Backwards. `places_back` has, for each entry by columns, where it is by rows.
-
-// In place, from weights: the gradient of e of every entry, by rows.
+// Backwards. In place, from weights: the gradient of e of every entry, by rows; where there is a t,
+// that before leaky_relu.
 extern "C" __global__ void gradients_of_scores(
-    const I* starts, const S32* indices, const T* x, I x_row, I x_column,
-    const T* y, I y_row, I y_column, const T* grad, I grad_row, I grad_column, I width,
-    const T* kept, T* de, I rows, I columns) {
-  const I i = ROW, h = COLUMN;
-  if (i >= rows || h >= columns) return;
-  T along = 0;
-  for (I j = h * width; j < (h + 1) * width; ++j) along += AT(grad, i, j) * AT(y, i, j);
-  for (I k = starts[i]; k < starts[i + 1]; ++k) {
-    T dot = 0;
-    for (I j = h * width; j < (h + 1) * width; ++j)
-      dot += AT(grad, i, j) * AT(x, (I)indices[k], j);
-    de[k * columns + h] = kept[k * columns + h] * dot - de[k * columns + h] * along;
-  }
+    const S32* __restrict__ targets, const S32* __restrict__ indices,
+    const T* __restrict__ x, I x_row, I x_column, const T* __restrict__ y, I y_row, I y_column,
+    const T* __restrict__ grad, I grad_row, I grad_column, I width, S32 lanes,
+    const T* __restrict__ kept, I has_t, const T* __restrict__ t, I t_row, I t_column,
+    const T* __restrict__ s, I s_row, I s_column, T slope, T* de, I rows, I columns) {
+  HEADS;
+  const I source = indices[i], target = targets[i];
+  const T* const of_grad = grad + target * grad_row;
+  const T dot = dot_of_head(
+      of_grad, grad_column, x + source * x_row, x_column, h, width, lane, lanes);
+  const T along = dot_of_head(
+      of_grad, grad_column, y + target * y_row, y_column, h, width, lane, lanes);
+  if (lane) return;
+  const I place = i * (columns / lanes) + h;
+  T value = kept[place] * dot - de[place] * along;
+  if (has_t && !(AT(t, source, h) + AT(s, target, h) > 0)) value *= slope;
+  de[place] = value;
 }
 
-extern "C" __global__ void bend_scores(
-    const I* starts, const S32* indices, const T* t, I t_row, I t_column,
-    const T* s, I s_row, I s_column, T slope, T* de, T* ds, I ds_row, I ds_column,
-    I rows, I columns) {
-  const I i = ROW, h = COLUMN;
-  if (i >= rows || h >= columns) return;
-  T sum = 0;
-  for (I k = starts[i]; k < starts[i + 1]; ++k) {
-    if (!(AT(t, (I)indices[k], h) + AT(s, i, h) > 0)) de[k * columns + h] *= slope;
-    sum += de[k * columns + h];
-  }
-  AT(ds, i, h) = sum;
-}
-
-extern "C" __global__ void sum_columns(
-    const I* starts, const I* places_back, const T* x, I x_row, I x_column,
-    T* out, I out_row, I out_column, I rows, I columns) {
-  const I i = ROW, h = COLUMN;
-  if (i >= rows || h >= columns) return;
-  T sum = 0;
-  for (I k = starts[i]; k < starts[i + 1]; ++k) sum += AT(x, places_back[k], h);
-  AT(out, i, h) = sum;
-}
-
-extern "C" __global__ void weighted_columns(
-    const I* starts, const S32* indices, const I* places_back,
-    const T* weights, I weights_row, I weights_column, I width,
-    const T* grad, I grad_row, I grad_column, T* out, I out_row, I out_column, I rows, I columns) {
-  const I i = ROW, j = COLUMN;
-  if (i >= rows || j >= columns) return;
-  T sum = 0;
-  for (I k = starts[i]; k < starts[i + 1]; ++k)
-    sum += AT(weights, places_back[k], j / width) * AT(grad, (I)indices[k], j);
-  AT(out, i, j) = sum;
-}
+struct alignas(2 * sizeof(T)) Bent {
+  T lean, along;
+  DEVICE void add(const Bent& next) { lean += next.lean, along += next.along; }
+};
 
 // out = sum of de·vector·leaky_relu'(x[i] + y[end]) over the entries of i, or out += that; moved =
-// sum of de·leaky_relu of the same. With `back`, the entries are those of a column.
-extern "C" __global__ void bend_v2(
-    const I* starts, const S32* indices, const I* places_back, I back, const T* de, I heads,
-    I width, const T* x, I x_row, I x_column, const T* y, I y_row, I y_column, const T* vector,
-    T slope, I add, T* out, I out_row, I out_column, T* moved, I moved_row, I moved_column,
-    I rows, I columns) {
-  const I i = ROW, j = COLUMN;
-  if (i >= rows || j >= columns) return;
-  T sum = 0, along = 0;
-  for (I k = starts[i]; k < starts[i + 1]; ++k) {
-    const T z = AT(x, i, j) + AT(y, (I)indices[k], j);
-    const T lean = de[(back ? places_back[k] : k) * heads + j / width] * (z > 0 ? (T)1 : slope);
-    sum += lean;
-    along += lean * z;
-  }
-  sum *= vector[j];
-  AT(out, i, j) = add ? AT(out, i, j) + sum : sum;
-  if (back) AT(moved, i, j) = along;
+// sum of de·leaky_relu of the same. With `places`, the entries are those of a column.
+extern "C" GATHERS __global__ void bend_v2(
+    @PIECES@, const S32* __restrict__ indices, I has_places, const I* __restrict__ places,
+    const T* __restrict__ de, I heads, I width, const T* __restrict__ x, I x_row, I x_column,
+    const T* __restrict__ y, I y_row, I y_column, const T* __restrict__ vector, T slope,
+    T* out, I out_row, I out_column, T* moved, I moved_row, I moved_column, I rows, I columns) {
+  @MINE@
+  const T* const of_head = de + j / width;
+  fold<Bent>(@GIVEN@, [&](Piece piece) {
+    const T mine = AT(x, (I)piece.row, j);
+    Bent sum = {};
+    gather(piece, [&](I e) { return indices[e]; }, [&](I e, I row) {
+      return Bent{of_head[(has_places ? places[e] : e) * heads], AT(y, row, j)};
+    }, [&](const Bent& of) {
+      const T z = mine + of.along, lean = of.lean * (z > 0 ? (T)1 : slope);
+      sum.lean += lean;
+      sum.along += lean * z;
+    });
+    return sum;
+  }, [&](I i, Bent sum) {
+    sum.lean *= vector[j];
+    AT(out, i, j) = has_places ? AT(out, i, j) + sum.lean : sum.lean;
+    if (has_places) AT(moved, i, j) = sum.along;
+  });
 }
 """
+
+KERNELS = written(_SOURCE)

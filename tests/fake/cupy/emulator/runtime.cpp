@@ -9,6 +9,9 @@
 // they are of one block and a barrier lies between. What nothing wrote holds POISON. Blocks follow
 // each other in a shuffled order, and so do the threads of a block; where they are checked, another
 // one goes on after some of the accesses.
+//
+// Requests of a warp are its accesses at one place of the source, the k-th of each lane together, as
+// a device counts them: lanes that take part, and different sectors of 32 bytes.
 #include <sys/mman.h>
 #include <xmmintrin.h>
 
@@ -18,7 +21,9 @@
 #include <map>
 #include <numeric>
 #include <random>
+#include <set>
 #include <string>
+#include <unordered_map>
 #include <vector>
 
 struct Three { unsigned x, y, z; };
@@ -49,11 +54,12 @@ using Address = std::uintptr_t;
 using U32 = std::uint32_t;
 
 constexpr std::size_t STACK = 64 << 10, MOST = 1024;
+constexpr int WARP = 32, SECTOR = 32;
 constexpr int SELDOM = 7;                   // accesses, on average, until another thread goes on
 constexpr unsigned NO_SUBNORMALS = 0x8040;  // neither read nor made, as with -ftz=true
 
-enum State { READY, WAITS, DONE };
-struct Fibre { State state; int stack, line; void* top; };
+enum State { READY, WAITS, SHUFFLES, DONE };
+struct Fibre { State state; int stack, line; void* top; std::uint64_t mine, other; unsigned apart; };
 struct Touch { U32 thread, interval; };
 struct Byte { bool allowed; Touch writer, readers[2]; };
 struct Region { Address first, last; std::vector<Byte> bytes; };
@@ -67,6 +73,31 @@ U32 interval, threads_before;
 std::vector<Region> regions;  // of a checked launch; the last one is shared memory
 std::map<std::string, int> findings;
 std::mt19937 generator;
+
+struct Request { int lanes; std::set<Address> sectors; };
+struct Totals { std::int64_t requests, lanes, bytes, sectors, most; } totals;
+std::unordered_map<Address, std::vector<U32>> times;         // of a place, each thread of the block
+std::map<std::pair<Address, std::uint64_t>, Request> requests;  // of a place: warp and time
+
+// Of global memory, in a checked launch.
+void count(Address at, std::size_t size, Address place) {
+  const U32 thread = running - fibres;
+  std::vector<U32>& of_place = times[place];
+  of_place.resize(MOST);
+  const U32 time = of_place[thread]++;
+  Request& request = requests[{place, (std::uint64_t)(thread / WARP) << 32 | time}];
+  ++request.lanes;
+  for (Address one = at / SECTOR; one <= (at + size - 1) / SECTOR; ++one) request.sectors.insert(one);
+  totals.bytes += size;
+  totals.most = std::max<std::int64_t>(totals.most, time + 1);
+}
+
+void add_requests() {
+  totals.requests += requests.size();
+  for (const auto& [place, request] : requests)
+    totals.lanes += request.lanes, totals.sectors += request.sectors.size();
+  requests.clear(), times.clear();
+}
 
 void leave() { change_over(&running->top, scheduler); }
 
@@ -97,6 +128,28 @@ void go_on(int number) {
   if (fibre.state == DONE) free_stacks.push_back(fibre.stack);
 }
 
+// What lanes get from each other, once all of their warp that have not returned are there.
+bool exchange(int threads) {
+  bool any = false;
+  for (Fibre* first = fibres; first < fibres + threads; first += WARP) {
+    Fibre* const last = std::min(first + WARP, fibres + threads);
+    const auto shuffles = [](const Fibre& one) { return one.state == SHUFFLES; };
+    const auto there = [=](const Fibre& one) { return shuffles(one) || one.state == DONE; };
+    if (std::none_of(first, last, shuffles)) continue;
+    if (!std::all_of(first, last, there)) ++findings["not all lanes of a warp reach a shuffle"];
+    for (Fibre* one = first; one < last; ++one) {
+      if (!shuffles(*one)) continue;
+      Fibre* const from = first + ((one - first) ^ one->apart);
+      if (from >= last || !shuffles(*from)) ++findings["a shuffle with a lane that is not there"];
+      else if (from->apart != one->apart) ++findings["lanes are at different shuffles"];
+      one->other = from->mine;
+    }
+    for (Fibre* one = first; one < last; ++one)
+      if (shuffles(*one)) one->state = READY, any = true;
+  }
+  return any;
+}
+
 void run_block(Three block, std::vector<int>& order) {
   here.block = block;
   std::fill_n(fibres, order.size(), Fibre{});
@@ -115,6 +168,7 @@ void run_block(Three block, std::vector<int>& order) {
           ready |= fibres[thread].state == READY;
         }
       if (ready) std::shuffle(order.begin(), order.end(), generator);
+      else ready = exchange(order.size());
     }
     std::vector<Fibre*> waiting;
     for (int thread : order)
@@ -127,6 +181,7 @@ void run_block(Three block, std::vector<int>& order) {
     }
   }
   threads_before += order.size();
+  add_requests();
 }
 
 void allow(const Array& array, int dimension, Address at) {
@@ -182,8 +237,8 @@ bool is_poison(Address at, std::size_t size) {
   return size == 4 ? words[0] == POISON : pair(0) || pair(2);
 }
 
-void access(void* place, std::size_t size, bool write) {
-  const Address at = (Address)place;
+void access(void* to, std::size_t size, bool write, void* place) {
+  const Address at = (Address)to;
   const bool own = at - (Address)stacks < MOST * STACK || at - (Address)&here < sizeof here;
   if (!running || own) return;
   const auto in = [=](const Region& one) { return one.first <= at && at + size <= one.last; };
@@ -195,6 +250,7 @@ void access(void* place, std::size_t size, bool write) {
   if (!write && is_poison(at, size)) ++findings["read of what nothing wrote"];
   for (Byte* one = bytes; one < bytes + size; ++one)
     touch(*one, write, threads_before + (running - fibres) + 1);
+  if (&*region != &regions.back()) count(at, size, (Address)place);
   if (generator() % SELDOM == 0) leave();
 }
 }  // namespace
@@ -205,6 +261,16 @@ void barrier(int line) {
   running->line = line;
   leave();
 }
+
+std::uint64_t shuffle(std::uint64_t mine, unsigned apart) {
+  running->state = SHUFFLES;
+  running->mine = mine, running->apart = apart;
+  leave();
+  return running->other;
+}
+
+// Of the last launch: requests, lanes in them, bytes, sectors, and the most that a thread was at a place.
+const std::int64_t* counted() { return &totals.requests; }
 
 // Findings, a line each. Sizes are those of the grid and of a block.
 const char* launch(
@@ -219,6 +285,7 @@ const char* launch(
   interval = threads_before = 0;
   generator.seed(seed);
   findings.clear(), regions.clear();
+  totals = {};
   if (checked) find_regions({arrays, arrays + count});
   here.blocks = {sizes[0], sizes[1], 1}, here.threads = {sizes[2], sizes[3], 1};
   std::vector<int> blocks(sizes[0] * sizes[1]), threads(sizes[2] * sizes[3]);
@@ -239,11 +306,12 @@ const char* launch(
 void __tsan_init() {}
 void __tsan_func_entry(void*) {}
 void __tsan_func_exit() {}
+#define HERE __builtin_return_address(0)
 #define ACCESS(size) \
-  void __tsan_read##size(void* at) { access(at, size, false); } \
-  void __tsan_write##size(void* at) { access(at, size, true); } \
-  void __tsan_unaligned_read##size(void* at) { access(at, size, false); } \
-  void __tsan_unaligned_write##size(void* at) { access(at, size, true); }
+  void __tsan_read##size(void* at) { access(at, size, false, HERE); } \
+  void __tsan_write##size(void* at) { access(at, size, true, HERE); } \
+  void __tsan_unaligned_read##size(void* at) { access(at, size, false, HERE); } \
+  void __tsan_unaligned_write##size(void* at) { access(at, size, true, HERE); }
 ACCESS(1) ACCESS(2) ACCESS(4) ACCESS(8) ACCESS(16)
 #define UNDEFINED(what) void __ubsan_handle_##what() { ++findings["undefined: " #what]; }
 UNDEFINED(add_overflow) UNDEFINED(sub_overflow) UNDEFINED(mul_overflow)
