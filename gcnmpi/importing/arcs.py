@@ -103,7 +103,7 @@ class Exchange:
 
     @property
     def rows(self) -> range:
-        """Those of this rank."""
+        """The rows of this rank."""
         return range(*self.bounds[self.comm.rank : self.comm.rank + 2].tolist())
 
     def sent(self, keys: Keys) -> tuple[Keys, np.ndarray]:

@@ -34,7 +34,7 @@ class Ranks:
         return self.comm.size
 
     def gathered(self, value: T) -> list[T]:
-        """What each rank says, in their order."""
+        """The values of all ranks, in their order."""
         return self.comm.allgather(value)
 
     def agreed(self) -> contextlib.AbstractContextManager[None]:

@@ -21,6 +21,7 @@ from partition.importing.readers.numbering import IdsSeen, announced, distinct, 
 from partition.importing.readers.vertex_files import read_ids
 
 SAMPLES = 256  # ids of each rank that tell where the ranges of equally many of them begin
+SPAN = 16  # ids are looked up in a table if that has so many places for each end, or fewer
 NO_IDS = np.empty(0, np.int64)
 
 
@@ -96,7 +97,12 @@ class AtHome:
 
         to = homes(self.comm, different)
         numbers = answered(self.comm, to, different, answer, self.max_bytes)
-        return numbers[np.searchsorted(different, ends)]
+        low, high = (int(different[0]), int(different[-1])) if len(different) else (0, 0)
+        if high - low > SPAN * len(ends):
+            return numbers[np.searchsorted(different, ends)]
+        table = np.empty(high - low + 1, np.int64)
+        table[different - low] = numbers
+        return table[ends - low]
 
     def ids(self) -> tuple[int, np.ndarray] | None:
         """The ids of this rank's range."""

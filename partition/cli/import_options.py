@@ -106,7 +106,7 @@ def rule_options(command: Callable[..., object]) -> Callable[..., object]:
 
 
 def arc_data_options(command: Callable[..., object]) -> Callable[..., object]:
-    """--arc-features and --arc-label."""
+    """Options of data of arcs: --arc-features and --arc-label."""
     options: list[Decorator] = [
         option(
             "--arc-features",

@@ -211,7 +211,7 @@ def manifest_of(
 ) -> Manifest:
     """The manifest of a folder with a graph, of which ``arrays`` are the files.
 
-    What is ``known`` of them already is not looked at again.
+    Facts that are ``known`` of them already are not found out again.
     """
     known = known or Known(symmetry(graph))
     pattern, values = known.symmetric

@@ -137,7 +137,7 @@ class Columns:
         return next(self.keys(max(1, self.rows)), no_keys(self.weighted, self.numbered))
 
     def delete(self) -> None:
-        """Delete the files."""
+        """Delete the files of all columns."""
         for path in self.paths.values():
             path.unlink()
 

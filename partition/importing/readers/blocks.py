@@ -149,6 +149,8 @@ def _begun(path: Path, block: bytes) -> bytes:
 
 
 def _with_plain_ends(text: bytes) -> bytes:
+    if b"\r" not in text:
+        return text
     return text.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
 
 

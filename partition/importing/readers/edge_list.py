@@ -109,7 +109,7 @@ class _Seen:
 
     @classmethod
     def of(cls, source: np.ndarray, weights: np.ndarray, text: bool) -> _Seen:
-        """Those on these arcs, in the order of the file."""
+        """The facts on these arcs, in the order of the file."""
         whole = bool((weights == np.floor(weights)).all())
         found = len(weights), weights.min(initial=np.inf), weights.max(initial=-np.inf), whole
         if text:

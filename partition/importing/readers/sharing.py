@@ -11,7 +11,7 @@ T = TypeVar("T")
 
 
 class Readers(Protocol):
-    """Those who read a file together; every one calls every method, in the same order."""
+    """Several who read a file together; every one calls every method, in the same order."""
 
     @property
     def rank(self) -> int:
@@ -22,7 +22,7 @@ class Readers(Protocol):
         """How many there are."""
 
     def gathered(self, value: T) -> list[T]:
-        """What each of them says, in their order."""
+        """The values that all of them have, in their order."""
 
     def agreed(self) -> contextlib.AbstractContextManager[None]:
         """A block that all leave together: with the UserError of the first that has one."""
@@ -36,11 +36,11 @@ class Alone:
     size: int = 1
 
     def gathered(self, value: T) -> list[T]:
-        """What this one says."""
+        """The value of this one."""
         return [value]
 
     def agreed(self) -> contextlib.AbstractContextManager[None]:
-        """An ordinary block."""
+        """A block that this one leaves with its own errors."""
         return contextlib.nullcontext()
 
 
