@@ -343,11 +343,13 @@ class Program:
         """Whether that is the matrix of means by relation."""
         return any(self.values[step.number].place.space is Space.GROUPS for step in self._sums)
 
-    @cached_property
-    def spent(self) -> frozenset[int]:
-        """The values that one product with M is the last to read: it may change them."""
+    def spent(self, once: bool = False) -> frozenset[int]:
+        """The values that one product with M is the last to read: it may change them.
+
+        ``once``: of one evaluation, after which not even the features are there.
+        """
         found: set[int] = set()
-        stay = {INPUT, self.logits, *self.kept, *self.outputs}
+        stay = set() if once else {INPUT, self.logits, *self.kept, *self.outputs}
         for steps in ((*self.forward, *self.backward), self.evaluation):
             multiplied = Counter(s.reads[0] for s in steps if s.instruction.operation in SUMS)
             last = {value: step for step in steps for value in step.values}

@@ -223,10 +223,11 @@ def passes_memory(case: Case, rank: int, steps: Sequence[Step], held: Sequence[V
             halo = halo_bytes(forecast, work.config, rank, width)
             buffers += max(0, number - counted[width]) * halo
     # Rows that are multiplied by numbers, and read later, are copied; one copy for each width.
+    spent = program.spent()
     copied = {
         (step.instruction.operation, program.values[step.reads[0]].width)
         for step in steps
-        if step.instruction.operation in SUMS and step.reads[0] not in program.spent
+        if step.instruction.operation in SUMS and step.reads[0] not in spent
     }
     widths = {width: op for op, width in copied if forecast.scaled_bytes(rank, op, width)}
     scaled = sum(forecast.scaled_bytes(rank, op, width) for width, op in widths.items())
@@ -411,6 +412,8 @@ def _taken(case: Case, rank: int, moment: Moment) -> int:
         if product[0] is not Operation.EXPAND:  # whose buffers belong to the matrix
             taken += case.forecast.buffers(rank, *product)
         taken += case.forecast.reduction_scratch(rank, *product)
+        if product[0] in SUMS and step.reads[0] not in case.program.spent(once=True):
+            taken += case.forecast.scaled_bytes(rank, product[0], *product[2:])
     if step.instruction.operation is Operation.COMBINE and case.forecast.whole_rows:
         at = Place(step.k, space=case.program.values[step.number].place.space)
         taken += min(BLOCK_NUMBERS, case.piece_numbers(rank, at, step.operator.width)) * itemsize

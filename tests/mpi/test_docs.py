@@ -31,6 +31,7 @@ from partition.pipeline.adding import add_partition
 
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
+MEASURED = sorted((ROOT / "docs" / "measured").glob("*.md"))
 CONFIGS = sorted((ROOT / "configs").glob("*.toml"))
 TUNED = sorted((ROOT / "configs" / "tuned").glob("*.toml"))
 OPTIONAL = ("torch", "skfem", "meshio")
@@ -231,7 +232,7 @@ def test_every_network_and_its_options_are_in_the_page_of_networks():
     assert readers == {key: set(NETWORKS.owners(key)) for key in keys_of_some}
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+@pytest.mark.parametrize("page", [*PAGES, *MEASURED], ids=lambda page: page.stem)
 def test_links_and_anchors_resolve(page):
     text = re.sub(r"^```.*?^```$", "", page.read_text(encoding="utf-8"), flags=re.M | re.S)
     for target in re.findall(r"\]\(([^)\s]+)\)", text):

@@ -49,7 +49,10 @@ class SmallRun:
         matrix = sp.csr_array((there | np.eye(N, dtype=bool) if loops else there).astype(float))
         self.matrix = matrix
         scheme = WithEntries(matrix, KERNELS.get(kernel)(np.float64))
-        target = Target(scheme.orders, scheme.layout, residences=residences, blocks=blocks)
+        target = Target(
+            scheme.orders, scheme.layout, residences=residences, blocks=blocks,
+            loss_over_logits=blocks,
+        )  # fmt: skip
         self.program = compile_network(self.network, target, model)
         given = dict.fromkeys(("zero", "mean"), self._entries(matrix, loops))
         facts = self.program, self.config, N, self.x.copy()

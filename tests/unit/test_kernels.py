@@ -409,16 +409,21 @@ def test_right_predictions_are_counted_where_logits_are(kernel, random):
         assert found.tolist() == expected
 
 
+OVER = pytest.mark.parametrize("over", [False, True], ids=["apart", "over the logits"])
+
+
 @pytest.mark.parametrize("size", [1, 1e3])
 @pytest.mark.parametrize(
     ("rows", "width"),
     [(3, 7), (40000, 7), *((3000, width) for width in (1, 2, 7, 8, 9, 16, 41, 100))],
 )
+@OVER
 @having("softmax_cross_entropy")
-def test_loss_of_whole_rows_in_one_pass(kernel, random, rows, width, size):
+def test_loss_of_whole_rows_in_one_pass(kernel, random, rows, width, size, over):
     z = (size * random.standard_normal((rows, width))).astype(kernel.dtype).astype(np.float64)
-    labels, grad = random.integers(-1, width, rows).astype(np.int32), junk(kernel, rows, width)
-    loss = kernel.softmax_cross_entropy(give(kernel, z), labels, 0.5, grad)
+    labels, logits = random.integers(-1, width, rows).astype(np.int32), give(kernel, z)
+    grad = logits if over else junk(kernel, rows, width)
+    loss = kernel.softmax_cross_entropy(logits, labels, 0.5, grad)
     z -= z.max(axis=1, keepdims=True)
     sums, known = np.exp(z).sum(axis=1, keepdims=True), np.flatnonzero(labels >= 0)
     logs = (z - np.log(sums))[known, labels[known]]
@@ -433,13 +438,15 @@ def test_loss_of_whole_rows_in_one_pass(kernel, random, rows, width, size):
 
 
 @pytest.mark.parametrize("rows", [1, 70, 40000])
+@OVER
 @having("weighted_cross_entropy")
-def test_loss_with_weights_and_smoothed_labels_in_one_pass(kernel, random, rows):
+def test_loss_with_weights_and_smoothed_labels_in_one_pass(kernel, random, rows, over):
     width = 11
     z, labels = 20 * random.standard_normal((rows, width)), random.integers(-1, width, rows)
     right, spread = random.random(width), 0.1 * random.random(width)
     right[2] = spread[2] = 0
-    known, grad = labels >= 0, kernel.empty(rows, width)
+    known, logits = labels >= 0, give(kernel, z)
+    grad = logits if over else kernel.empty(rows, width)
     weights = right * (labels[:, np.newaxis] == np.arange(width)) + spread
     weights[~known] = 0
     z = z.astype(kernel.dtype).astype(float)
@@ -448,7 +455,7 @@ def test_loss_with_weights_and_smoothed_labels_in_one_pass(kernel, random, rows)
     logs -= np.log(np.exp(logs).sum(axis=1, keepdims=True))
     labels = labels.astype(np.int32)
     of = ClassLoss(labels, right, spread, spread.sum())
-    loss = kernel.weighted_cross_entropy(give(kernel, z), of, 0.5, grad)
+    loss = kernel.weighted_cross_entropy(logits, of, 0.5, grad)
     assert float(loss) == pytest.approx(-np.sum(weights * logs), rel=1e-5)
     expected = np.exp(logs) * weights.sum(axis=1, keepdims=True) - weights
     near(kernel, grad, 0.5 * expected)
@@ -456,17 +463,17 @@ def test_loss_with_weights_and_smoothed_labels_in_one_pass(kernel, random, rows)
 
 @pytest.mark.parametrize("rows", [0, 1, 40000])
 @pytest.mark.parametrize("kind", ENTRY_LOSSES)
+@OVER
 @having("entry_losses")
-def test_losses_of_numbers_in_one_pass(kernel, random, kind, rows):
+def test_losses_of_numbers_in_one_pass(kernel, random, kind, rows, over):
     width, delta = 7, 0.6
     z, y = random.standard_normal((rows, width)), random.random((rows, width))
     z[::3, 1], z[::5, 2] = 800, -800  # whose exponentials overflow
     z, y = (one.astype(kernel.dtype).astype(float) for one in (z, y))
     y[random.random(y.shape) < 0.3] = np.nan
-    weights, grad = 3 * random.random(width), kernel.empty(rows, width)
-    found = kernel.entry_losses(
-        give(kernel, z), y.astype(kernel.dtype), EntryLoss(kind, weights, delta), 0.5, grad
-    )
+    weights, logits = 3 * random.random(width), give(kernel, z)
+    grad, of = logits if over else kernel.empty(rows, width), EntryLoss(kind, weights, delta)
+    found = kernel.entry_losses(logits, y.astype(kernel.dtype), of, 0.5, grad)
     error = z - y
     both = np.logaddexp(0, -z), np.logaddexp(0, z)  # −log σ(z), −log(1 − σ(z))
     cut = np.clip(error, -delta, delta)

@@ -96,6 +96,24 @@ def test_what_only_rows_look_at_has_a_block_of_them():
     assert wide(blocks=True, again=[3]) == 0  # H¹ is made in the block that reads it
 
 
+@pytest.mark.parametrize(
+    ("settings", "made"),
+    [
+        ({}, 1),  # relu(y + b), of the y that the gradient of the attention reads as well
+        ({"dropout": 0.5}, 0),  # numbers are drawn again, which takes longer than to read them
+        ({"norm": "layer"}, 1),
+    ],
+    ids=["bias and activation", "dropout", "norm"],
+)
+def test_a_value_that_takes_no_time_to_make_again_is_not_kept(settings, made, monkeypatch):
+    monkeypatch.setattr("gcnmpi.nn.slices.ROWS_AT_ONCE", 5)
+    model = {"name": "gat", "hidden": [8]} | settings
+    steps = [step.instruction.name for step in SmallRun(model, blocks=True).program.backward]
+    assert steps.count("finish") == made
+    steps = [step.instruction.name for step in SmallRun(model).program.backward]
+    assert not steps.count("finish")
+
+
 def test_what_is_written_is_read_once_and_a_constant_in_every_pass(tmp_path):
     program = run_of("gcn plain", again=[3], written=[1, 6], folder=tmp_path).program
     assert program.stored == (1,)

@@ -19,7 +19,7 @@ from gcnmpi.nn.compile.attach import accumulate, add_along, attach, join_ends, p
 from gcnmpi.nn.compile.buffers import Pool, mark_exchanged
 from gcnmpi.nn.compile.loops import last_loop, with_blocks, with_loops
 from gcnmpi.nn.compile.places import narrow, place
-from gcnmpi.nn.compile.residency import read_ahead, with_residences
+from gcnmpi.nn.compile.residency import costless, read_ahead, with_residences
 from gcnmpi.nn.compile.shifts import without_shifts
 from gcnmpi.nn.compile.sparse import sparse_values, with_sparse_steps
 from gcnmpi.nn.compile.turned import turn
@@ -39,6 +39,9 @@ KEPT = Residences()
 
 LOSS = Instruction("loss", lambda operator, binding, step: lambda epoch: None)
 """Stands for the loss, which is no operator, where lifetimes of values are looked at."""
+
+LOSS_OVER = replace(LOSS, in_place=True)
+"""The same where the gradient may take the place of the logits."""
 
 
 @dataclass(frozen=True)
@@ -60,6 +63,8 @@ class Target:
     stays: bool = False
     # Steps on rows of vertices run block by block
     blocks: bool = False
+    # Nobody reads the logits after the loss, which may write their gradient over them
+    loss_over_logits: bool = False
     residences: Residences = KEPT  # of values that the backward pass reads
 
 
@@ -167,12 +172,21 @@ def _compile(
         last = 1 + last_loop((*training, *backward, *evaluation))
         evaluation, training = (with_blocks(s, values, last) for s in (evaluation, training))
         backward = with_blocks(backward, values, max(last, 1 + last_loop(training)))
-    if trains and target.residences != KEPT:
+    left = target.residences
+    if trains and target.blocks:
+        free = costless(training, backward, values, {logits, gradient})
+        left = replace(left, again=left.again | free)
+    if trains and left != KEPT:
         steps, stay = (training, backward, evaluation), pinned.union(matrices)
-        training, backward, evaluation = with_residences(
-            operators, steps, values, stay, target.residences
-        )
-    loss = Step(LOSS, operators[logits], places[logits].layer, (logits,), gradient, logits)
+        training, backward, evaluation = with_residences(operators, steps, values, stay, left)
+    loss = Step(
+        LOSS_OVER if target.loss_over_logits else LOSS,
+        operators[logits],
+        places[logits].layer,
+        (logits,),
+        gradient,
+        logits,
+    )
     whole = [*training, loss, *backward]
     if trains and target.residences.written:
         whole = read_ahead(whole, len(training) + 1, values)

@@ -312,10 +312,12 @@ def program_on(
     # A device is busy with all rows at once only; keys of rows of samples are made for each step.
     blocks = forecast.whole_rows and not (batches or samples) and config.kernel != "cupy"
     blocks = blocks and in_blocks(source.stored.manifest.n // size)
+    # Decoders and samples read the logits of several steps, or several times.
+    over = not batches and config.task.name not in (LINKS, SAMPLES)
     target = Target(
         forecast.orders, layout, forecast.whole_rows, means=means,
         sums_groups=entry.sums_groups and not (batches or samples), residences=left,
-        stays=samples, turns=forecast.turns, blocks=blocks,
+        stays=samples, turns=forecast.turns, blocks=blocks, loss_over_logits=over,
     )  # fmt: skip
     sparse = source.stored.manifest.feature_entries > 0 and not samples
     program = compile_network(network, target, config.model, trains, sparse)

@@ -78,6 +78,47 @@ def choices(program: Program, repeats: bool) -> Choices:
     return Choices(frozenset(possible & again), frozenset(possible))
 
 
+def costless(
+    forward: Sequence[Step],
+    backward: Sequence[Step],
+    values: Sequence[Value],
+    needed: Collection[int],
+) -> frozenset[int]:
+    """The values that are made again in any case, as that takes no longer than to keep them.
+
+    They are made entry by entry from one other, which the backward pass reads as well, in the one
+    loop over blocks that reads them: as many numbers come from memory then, and none goes there.
+    """
+    writers, loops = _writers(forward), _loops(backward, values)
+    return frozenset(
+        value
+        for value, step in writers.items()
+        if value not in needed
+        and _in_block(step, values)
+        and step.instruction.in_place
+        and step.operator == step.operator.without_dropout()
+        and len(step.values) == 1
+        and step.values[0] in loops
+        and step.values[0] not in needed
+        and len(loops.get(value, ())) == 1
+        and 0 not in loops[value]
+    )
+
+
+def _loops(steps: Sequence[Step], values: Sequence[Value]) -> dict[int, set[int]]:
+    """Of each value that steps read, the loops over blocks that they are in; 0: others."""
+    found: dict[int, set[int]] = {}
+    for step in steps:
+        here = step.loop if _in_block(step, values) else 0
+        for value in step.values:
+            found.setdefault(value, set()).add(here)
+    return found
+
+
+def _in_block(step: Step, values: Sequence[Value]) -> bool:
+    return step.loop > 0 and by_blocks(step, values)
+
+
 def with_residences(
     operators: Sequence[Operator],
     passes: tuple[Sequence[Step], Sequence[Step], Sequence[Step]],
@@ -190,10 +231,7 @@ class _Backward:
     def steps(self, backward: Sequence[Step]) -> list[Step]:
         """All steps, in an order in which they can run."""
         self._last = last_loop((*self.writers.values(), *backward))
-        for step in backward:
-            here = step.loop if self._by_blocks(step) else 0
-            for value in step.values:
-                self._loops.setdefault(value, set()).add(here)
+        self._loops = _loops(backward, self.values)
         # A value is written after those that it is made of.
         for value in reversed([value for value in self.writers if value in self.short]):
             at = self._loop_of(value)
@@ -235,16 +273,14 @@ class _Backward:
     def _loop_of(self, value: int) -> int:
         """The loop over blocks in which a value is made again; 0: before all that read it."""
         (loop,) = loops if len(loops := self._loops.get(value, set())) == 1 else (0,)
-        inside = value in self.short and self._by_blocks(_again(self.writers[value]))
+        inside = value in self.short and _in_block(_again(self.writers[value]), self.values)
         return loop if inside else 0
-
-    def _by_blocks(self, step: Step) -> bool:
-        return step.loop > 0 and by_blocks(step, self.values)
 
     def _own_loop(self, step: Step) -> int:
         """A loop for a step that is made again as a whole."""
-        self._last += self._by_blocks(step)
-        return self._last if self._by_blocks(step) else 0
+        blocks = _in_block(step, self.values)
+        self._last += blocks
+        return self._last if blocks else 0
 
     def _new(self, value: int, loop: int = 0) -> int:
         number = self._numbers[loop][value] = len(self.values)

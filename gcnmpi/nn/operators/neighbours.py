@@ -135,7 +135,7 @@ def _aggregate(aggregate: Operator, binding: Binding, step: Step) -> Run:
     forward = step.instruction in (AGGREGATE, MULTIPLY)
     multiply = scheme.aggregate if forward else scheme.aggregate_t
     x, out = binding.matrix(step.reads[0]), binding.written(step)
-    x = replace(x, spent=step.reads[0] in binding.program.spent)
+    x = replace(x, spent=step.reads[0] in binding.program.spent(binding.once))
     return lambda epoch: multiply(k, x, out, epilogue(epoch))
 
 

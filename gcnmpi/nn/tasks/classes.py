@@ -117,7 +117,6 @@ class WeightedCrossEntropy:
         return loss * self._scale if self._counts_rows else 0.0
 
     def _on_the_host(self, logits: Array, grad: Array) -> float:
-        grad.fill(0)
         kernel, scheme, k = self._kernel, self._scheme, self._k
         kernel.take_rows(logits, self._taken, self._logits)
         largest = scheme.row_max(k, self._logits)
@@ -144,6 +143,7 @@ class WeightedCrossEntropy:
             self._labels[self._hits]
         ]
         found *= self._scale
+        grad.fill(0)
         kernel.put_rows(kernel.from_host(found), self._taken, grad)
         return loss
 

@@ -54,7 +54,8 @@ class MeanOfEntries:
             return
         # None: something is known of every row, so that none has to be picked out.
         self._rows, some = None, known.any(axis=1)
-        if not some.all():
+        self._others = np.flatnonzero(~some)
+        if len(self._others):
             self._rows = np.flatnonzero(some)
             known, labels = known[self._rows], labels[self._rows]
         self._known, self._labels = known, smoothed(np.where(known, labels, 0))
@@ -75,8 +76,6 @@ class MeanOfEntries:
 
     def _on_the_host(self, logits: Array, grad: Array) -> float:
         z, out = self._kernel.to_host(logits), self._kernel.to_host(grad)
-        if self._rows is not None:
-            out.fill(0)
         loss = 0.0
         for start in range(0, len(self._known), self._step):
             some = slice(start, start + self._step)
@@ -84,6 +83,7 @@ class MeanOfEntries:
             values, slopes = self._entry(z[rows], self._labels[some], self._columns)
             loss += float(np.sum(values, where=known, dtype=np.float64))
             out[rows] = np.where(known, slopes * self._scale, 0)
+        out[self._others] = 0
         if out is not grad:  # a copy of what is on a device
             self._kernel.copy(self._kernel.from_host(out), grad)
         return loss

@@ -52,7 +52,7 @@ class Loss(Protocol):
         Parameters
         ----------
         logits, grad : (rows, columns) arrays
-            The columns of the output that this rank has.
+            The columns of the output that this rank has; both may be the same memory.
         """
 
 

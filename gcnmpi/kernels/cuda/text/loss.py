@@ -20,7 +20,8 @@ DEFINES = f"#define THREADS {THREADS}\n#define LANES {LANES}\n#define COUNTS {CO
 KERNELS = r"""
 #define SLOTS (THREADS / LANES)
 
-// Loss of whole rows and its gradient; rows with a label below 0 have none. One number a block.
+// Loss of whole rows and its gradient, which may lie where they are; rows with a label below 0 have
+// none. One number a block.
 // The label of a row counts right[label], every other column j spread[j]; these add up to `every`.
 extern "C" GATHERS __global__ void softmax_cross_entropy(
     const T* z, I z_row, I z_column, I width, const S32* labels,
@@ -49,15 +50,13 @@ extern "C" GATHERS __global__ void softmax_cross_entropy(
           best = largest[slot + l];
       if (i < rows)
         for (I j = t % LANES; j < width; j += LANES) {
-          const T value = labels[i] >= 0 ? exp(AT(z, i, j) - best) : (T)0;
+          const T below = best - AT(z, i, j), value = labels[i] >= 0 ? exp(-below) : (T)0;
           AT(grad, i, j) = value;
           sum += value;
-          if (labels[i] >= 0 && spread[j] != 0)
-            loss[t] += (double)(spread[j] * (best - AT(z, i, j)));
+          if (labels[i] >= 0 && spread[j] != 0) loss[t] += (double)(spread[j] * below);
+          if (j == labels[i]) loss[t] += (double)(right[j] * below);
         }
       sums[t] = sum;
-      if (i < rows && labels[i] >= 0 && t == slot)
-        loss[t] += (double)(right[labels[i]] * (best - AT(z, i, (I)labels[i])));
     } TOGETHER
     EACH_THREAD(t) {
       const I i = first + t / LANES;

@@ -1,0 +1,104 @@
+"""Hook of mkdocs.yml: pages of the site that lie outside of docs/, and links from page to page.
+
+Links are written for the repository, so that they work there: README.md, notebooks and sources
+are linked by their paths. On the site, a link goes to the page of that file.
+"""
+
+from __future__ import annotations
+
+import json
+import posixpath
+import re
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).parents[1]
+# Files of the repository whose pages have other names on the site.
+MOVED = {
+    "README.md": "index.md",
+    "CONTRIBUTING.md": "contributing.md",
+    "CHANGELOG.md": "changelog.md",
+    "docs/README.md": "pages.md",
+    "docs/tutorial.ipynb": "tutorial.md",
+}
+FENCED = re.compile(r"(^```.*?^```$)", re.M | re.S)
+LINK = re.compile(r"(?<=\]\()([^)\s#:]+)(?=[)#])")
+
+
+def text_of(path: Path) -> str:
+    """A file as Markdown: a notebook cell by cell, a source as code; a folder file by file."""
+    if path.is_dir():
+        return "\n".join(text_of(file) for file in sorted(path.iterdir()) if file.is_file())
+    text = path.read_text(encoding="utf-8")
+    if path.suffix == ".md":
+        return text
+    if path.suffix == ".ipynb":
+        cells = [(cell["cell_type"], "".join(cell["source"])) for cell in json.loads(text)["cells"]]
+        return "\n\n".join(
+            f"```python\n{source}\n```" if kind == "code" else source for kind, source in cells
+        )
+    return f"# `{path.relative_to(ROOT)}`\n\n````{path.suffix[1:] or 'text'}\n{text}\n````\n"
+
+
+def page_of(file: str) -> str:
+    """Where a file of the repository is on the site."""
+    if file in MOVED:
+        return MOVED[file]
+    return file.removeprefix("docs/") if file.startswith("docs/") else f"sources/{file}.md"
+
+
+def linked(markdown: str, origin: str) -> list[str]:
+    """The files of the repository that a page links to."""
+    prose = "".join(FENCED.split(markdown)[::2])
+    return [posixpath.normpath(f"{posixpath.dirname(origin)}/{link}".lstrip("/"))
+            for link in LINK.findall(prose)]  # fmt: skip
+
+
+def rewritten(markdown: str, origin: str) -> str:
+    """The page with links to pages of the site in the place of links to files."""
+    here = posixpath.dirname(page_of(origin))
+
+    def moved(link: re.Match[str]) -> str:
+        (file,) = linked(f"]({link[0]})", origin)
+        return posixpath.relpath(page_of(file), here or ".")
+
+    pieces = FENCED.split(markdown)
+    pieces[::2] = [LINK.sub(moved, piece) for piece in pieces[::2]]
+    return "".join(pieces)
+
+
+def on_config(config: Any) -> Any:
+    """Add the tables of measurements to their section of the navigation."""
+    (section,) = [entry["Measurements"] for entry in config.nav if "Measurements" in entry]
+    tables = sorted((ROOT / "docs" / "measured").glob("[!R]*.md"))
+    section += [f"measured/{table.name}" for table in tables]
+    return config
+
+
+def on_files(files: Any, config: Any) -> Any:
+    """Add the pages that lie elsewhere, and the sources that pages link to."""
+    from mkdocs.structure.files import File
+
+    pages = [f"docs/{path.relative_to(ROOT / 'docs')}" for path in (ROOT / "docs").rglob("*.md")]
+    texts = {page: text_of(ROOT / page) for page in {*pages, *MOVED}}
+    targets = {file for page, text in texts.items() for file in linked(text, page)}
+    sources = [file for file in targets if page_of(file).startswith("sources/")]
+    for file in [*MOVED, *(file for file in sources if (ROOT / file).exists())]:
+        if there := files.get_file_from_path(file.removeprefix("docs/")):
+            files.remove(there)
+        files.append(File.generated(config, page_of(file), content=text_of(ROOT / file)))
+    return files
+
+
+def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
+    """Rewrite the links of a page; sources are not searched."""
+    if page.file.src_uri.startswith("sources/"):
+        page.meta["search"] = {"exclude": True}
+        return markdown
+    origins = {moved: file for file, moved in MOVED.items()}
+    return rewritten(markdown, origins.get(page.file.src_uri, f"docs/{page.file.src_uri}"))
+
+
+def on_page_content(html: str, **_: Any) -> str:
+    """Drop the roles that docstrings have for Sphinx."""
+    return re.sub(r":(?:func|class|meth|mod):(?=<code>)", "", html)
