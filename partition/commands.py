@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import click
+import click.shell_completion
 
 from partition.errors import (
     EXIT_USER_ERROR,
@@ -124,7 +125,7 @@ class Commands(click.Group):
         """The command that is named, once its options are seen to be given once each."""
         name, command, rest = super().resolve_command(ctx, args)
         ctx.meta[_WORDS] = list(rest)
-        if command is not None:
+        if command is not None and not ctx.resilient_parsing:  # a shell completes a word
             refuse_twice(command, ctx, rest)
         return name, command, rest
 
@@ -138,6 +139,15 @@ class Assignments(click.Option):
     def __init__(self, *args: Any, keys: Callable[[], Iterable[str]], **more: Any) -> None:
         super().__init__(*args, **more | {"multiple": True})
         self.keys = keys
+
+    def shell_complete(
+        self, ctx: click.Context, incomplete: str
+    ) -> list[click.shell_completion.CompletionItem]:
+        """The keys that a word begins, for the completion of a shell."""
+        if "=" in incomplete:
+            return []
+        found = sorted(f"{key}=" for key in self.keys() if key.startswith(incomplete))
+        return [click.shell_completion.CompletionItem(key) for key in found]
 
     @property
     def spelled(self) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import re
 import sys
@@ -17,6 +18,7 @@ from gcnmpi.cli import common
 from gcnmpi.mpi.launch import launched, start_limit
 from gcnmpi.mpi.watch import EXIT_REQUEUE, watchdog
 from gcnmpi.options.config import (
+    keys,
     load_config,
     read_config,
 )
@@ -88,6 +90,7 @@ ELSEWHERE = {
     "repeat": "gcnmpi.cli.repeated:repeat",
     "sweep": "gcnmpi.cli.repeated:sweep",
     "info": "gcnmpi.cli.info:info",
+    "demo": "gcnmpi.cli.demo:demo",
     "doctor": "gcnmpi.cli.cluster:doctor",
     "submit": "gcnmpi.cli.cluster:submit",
     "status": "gcnmpi.cli.cluster:status",
@@ -331,19 +334,29 @@ def verify(
 def config(name: str | None) -> int:
     """Print the configuration NAME, to edit and give to --config; without NAME, list all.
 
-    --config NAME takes one as it is.
+    --config NAME takes one as it is. Where NAME is a key, or a table of keys, print what it means
+    and its default.
 
     \b
       gcnmpi config gcn > my.toml
       gcnmpi config tuned/physics-sage > my.toml
+      gcnmpi config model.norm
+      gcnmpi config train
     """
     there = shipped_configs()
+    told = {key: (default, text) for key, default, text in keys()}
+    meant = [key for key in told if name in (key, key.split(".")[0])]
     if name is None:
         for each, file in sorted(there.items()):
             about = file.read_text(encoding="utf-8").splitlines()[0].removeprefix("# ")
             print(f"{each:22} {re.split('[:.] |[:.]$', about)[0]}")
+    elif meant and name not in there:
+        for key in meant:
+            default, text = told[key]
+            print(f"{key} = {json.dumps(default)}\n    {text}")
     elif name.removesuffix(".toml") not in there:
-        raise unknown_name("configuration", name, there)
+        table = {key for key in told if key.split(".")[0] == name.split(".")[0]}
+        raise unknown_name("configuration or key", name, table or there)
     else:
         print(there[name.removesuffix(".toml")].read_text(encoding="utf-8"), end="")
     return 0

@@ -1,0 +1,89 @@
+"""``gcnmpi demo``: from nothing to a comparison of partitions and numbers of ranks."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import subprocess
+import webbrowser
+from pathlib import Path
+
+import click
+
+from gcnmpi.mpi.launch import launched, local_launcher
+from partition.commands import path_option
+from partition.errors import UserError
+from partition.startup import PYTHON
+
+_MODULES = {"gcn-partition": "partition", "gcnmpi": "gcnmpi"}
+_MODELS = ("rp", "gp", "hp")
+RANKS = 4
+
+
+@click.command(short_help="Make a graph, partition it, train on 1 and 4 ranks, and compare.")
+@path_option(
+    "--out", "DIR", "Folder for the graph, the runs and the page.  [default: gcnmpi-demo]",
+    file_okay=False, default=Path("gcnmpi-demo"),
+)  # fmt: skip
+@click.option(
+    "--vertices", type=click.IntRange(100), default=20_000, show_default=True,
+    help="Vertices of the graph.",
+)  # fmt: skip
+@click.option("--epochs", type=click.IntRange(1), default=50, show_default=True)
+@click.option("--browse/--no-browse", help="Open the page in a browser.  [default: no-browse]")
+def demo(out: Path, vertices: int, epochs: int, browse: bool) -> int:
+    """Make a graph with planted communities, partition it for 4 ranks in three ways, train a GCN.
+
+    It trains on one rank, and on four with each partition: the loss is the same, and the rows that
+    ranks send are not. Each command is printed before it runs, so that it can be repeated and
+    changed. The page with curves and bytes is DIR/report.html.
+    """
+    if launched():
+        raise UserError("demo starts ranks of its own", "start it without mpirun")
+    graph, page = out / "demo.graph", out / "report.html"
+    out.mkdir(parents=True, exist_ok=True)
+    _step("A graph with planted communities:")
+    made = f"--vertices {vertices} --classes 8 --features 64 --seed 1 --force"
+    _run(1, f"gcn-partition synth sbm {shlex.quote(str(graph))} {made}")
+    _step("Three partitions, at random, of the graph, and of its hypergraph, and what they send:")
+    for model in _MODELS:
+        add = f"--model {model} -k {RANKS} --name {model}-{RANKS} --force"
+        _run(1, f"gcn-partition add {shlex.quote(str(graph))} {add}")
+    _run(1, f"gcn-partition compare {shlex.quote(str(graph))}")
+    runs = {"one": ""} | {f"{model}-{RANKS}": f"--partition {model}-{RANKS}" for model in _MODELS}
+    for name, partition in runs.items():
+        _step(f"Training on {RANKS if partition else 1} ranks:" if partition else "On one rank:")
+        common = f"--config gcn --set train.epochs={epochs} --resume never --quiet"
+        words = f"gcnmpi train {shlex.quote(str(graph))} {partition} {common}"
+        _run(RANKS if partition else 1, f"{words} --out {shlex.quote(str(out / name))}")
+    _step("The runs beside each other:")
+    folders = " ".join(shlex.quote(str(out / name)) for name in runs)
+    _run(1, f"gcnmpi report {folders} --html {shlex.quote(str(page))}")
+    if browse and not webbrowser.open(page.absolute().as_uri()):
+        click.echo("no browser could be opened", err=True)
+    return 0
+
+
+def _step(text: str) -> None:
+    click.echo(f"\n{click.style(text, bold=True)}")
+
+
+def _run(ranks: int, line: str) -> None:
+    """Print a command and run it on so many ranks; a UserError if it does not end well."""
+    program, *words = shlex.split(line)
+    command = [*PYTHON, _MODULES[program], *words]
+    if ranks > 1:
+        command = [*local_launcher(), "-n", str(ranks), *command]
+        line = f"mpirun -n {ranks} {line}"
+    click.echo(f"$ {' '.join(line.split())}")
+    code = subprocess.run(command, env=_environment(), check=False).returncode
+    if code:
+        raise UserError(f"{program} {words[0]} ended with exit code {code}")
+
+
+def _environment() -> dict[str, str]:
+    """That of this process; ranks that wait leave cores to the others, and root may start them."""
+    found = {"OMPI_MCA_mpi_yield_when_idle": "1"}
+    if os.geteuid() == 0:
+        found |= {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
+    return found | os.environ
