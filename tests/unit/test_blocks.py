@@ -13,7 +13,7 @@ from partition.importing.readers.blocks import text_blocks
 
 
 class Shared:
-    """What readers in threads hear from each other."""
+    """The values that readers in threads tell each other."""
 
     def __init__(self, size):
         self.size, self.barrier = size, threading.Barrier(size, timeout=20)
