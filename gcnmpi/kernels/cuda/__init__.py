@@ -68,6 +68,11 @@ _KERNELS = r"""
 #define GATHERS __launch_bounds__(256, 4)  // 64 registers: for several gathers at a time
 #define EACH_THREAD(t) if (const int t = (int)threadIdx.x; true)
 #define TOGETHER __syncthreads();
+// To the first `few` of a block's numbers in shared memory, those that are as many apart.
+#define ADD_UP(sums, few) \
+  for (int half = THREADS / 2; half >= few; half /= 2) { \
+    EACH_THREAD(t) { if (t < half) sums[t] += sums[t + half]; } TOGETHER \
+  }
 #define AT(x, i, j) x[(i) * x##_row + (j) * x##_column]
 #define ROW ((I)blockIdx.x * blockDim.y + threadIdx.y)
 #define COLUMN ((I)blockIdx.y * blockDim.x + threadIdx.x)
@@ -163,9 +168,7 @@ extern "C" __global__ void add_partial_sums(
       sum += partial[p * partial_row + j];
     sums[t] = sum;
   } TOGETHER
-  for (int half = THREADS / 2; half >= ACROSS; half /= 2) {
-    EACH_THREAD(t) { if (t < half) sums[t] += sums[t + half]; } TOGETHER
-  }
+  ADD_UP(sums, ACROSS)
   if (threadIdx.x >= ACROSS || j >= columns) return;
   if (has_wide) wide[j * stride] = sums[threadIdx.x];
   else out[j * stride] = (T)sums[threadIdx.x];
