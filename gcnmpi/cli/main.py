@@ -79,6 +79,7 @@ _TELLING = 60.0  # seconds that ranks wait for each other to tell a mistake in t
 
 ELSEWHERE = {
     "propagate": "gcnmpi.cli.propagate:propagate",
+    "import": "gcnmpi.cli.importing:import_",
     "partition": "gcnmpi.cli.partition:partition",
     "score": "gcnmpi.cli.score:score",
     "evaluate": "gcnmpi.cli.score:evaluate",

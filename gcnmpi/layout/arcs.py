@@ -219,7 +219,7 @@ def check_content(comm: Comm, stored: StoredGraph, names: Collection[str], exces
             if name in names
         }
     totals = [
-        _own_sum(array, slice_of(len(array), comm.rank, comm.size)) for array in arrays.values()
+        own_sum(array, slice_of(len(array), comm.rank, comm.size)) for array in arrays.values()
     ]
     sums = np.array([*totals, excess], np.uint64)
     reduce_in_place(comm, sums)
@@ -233,7 +233,7 @@ def check_content(comm: Comm, stored: StoredGraph, names: Collection[str], exces
         content.check_sums(path, found, expected)
 
 
-def _own_sum(array: np.ndarray, mine: slice) -> int:
+def own_sum(array: np.ndarray, mine: slice) -> int:
     """The share of some rows in the checksum of a mapped array; their pages are not kept."""
     step, total = max(1, SUMMED_AT_ONCE * len(array) // max(1, array.size)), 0
     for start in range(mine.start, mine.stop, step):

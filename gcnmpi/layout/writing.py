@@ -67,17 +67,34 @@ def writing_together(
     Rows are numbered along the first axis, or so many. Nothing of the file is left if it cannot be
     written.
     """
+    with writing_apart(comm, path, dtype, shape, axes) as put:
+
+        def write(row: int, rows: np.ndarray) -> None:
+            with agreed(comm):
+                put(row, rows)
+
+        yield write
+
+
+@contextlib.contextmanager
+def writing_apart(
+    comm: Comm, path: Path, dtype: np.dtype, shape: tuple[int, ...], axes: int = 1
+) -> Iterator[Callable[[int, np.ndarray], None]]:
+    """The same with ``put(row, rows)``, which a rank calls as often as it likes.
+
+    It does so in a block that all ranks leave together.
+    """
     row_bytes = dtype.itemsize * math.prod(shape[axes:])
     temporary = from_root(comm, lambda: temporary_name(path))
 
-    def write(row: int, rows: np.ndarray) -> None:
-        with agreed(comm), _writing(path):
+    def put(row: int, rows: np.ndarray) -> None:
+        with _writing(path):
             data = np.ascontiguousarray(rows).reshape(-1).view(np.uint8).data
             _write_at(temporary, first + row * row_bytes, data)
 
     try:
         first = from_root(comm, lambda: _write_header(path, temporary, dtype, shape))
-        yield write
+        yield put
         from_root(comm, lambda: _rename(temporary, path))
     except UserError:
         if comm.rank == 0:

@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from gcnmpi.importing.running import Imported
 from gcnmpi.options.outputs import Training
 from gcnmpi.options.task import LOWER_IS_BETTER, chosen_metrics
 from gcnmpi.partitioning.running import Made
@@ -18,6 +19,7 @@ from gcnmpi.run.best import diverged
 from gcnmpi.run.inference import Inference
 from gcnmpi.run.record import RECORD, Epoch, RunRecord, to_epoch
 from gcnmpi.run.training import Trained
+from partition.records import to_json
 from partition.terminal import duration
 
 
@@ -157,6 +159,20 @@ def print_partitioned(done: Made, as_json: bool) -> None:
         )
     print(f"  memory: at most {done.memory / 1e9:.2f} GB a rank")
     print_warnings(done.warnings)
+
+
+def print_imported(done: Imported, as_json: bool) -> None:
+    """Say which graph the ranks have made."""
+    manifest = done.manifest
+    if as_json:
+        facts = {"path": done.path, "seconds": done.seconds, "memory": done.memory}
+        print(json.dumps(facts | {"manifest": manifest}, default=to_json))
+        return
+    kind = "directed" if manifest.directed else "undirected"
+    print(
+        f"{done.path}: {manifest.n:,} vertices, {manifest.nnz:,} arcs, {kind}, {done.seconds:.1f} s"
+    )
+    print(f"  memory: at most {done.memory / 1e9:.2f} GB a rank")
 
 
 def undescribed(done: Inference) -> str:

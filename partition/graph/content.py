@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
@@ -123,6 +124,29 @@ def sums_of(arrays: Mapping[str, np.ndarray]) -> dict[str, str]:
         name: described_sum(array, part_of_sum(array, 0, len(array)))
         for name, array in arrays.items()
     }
+
+
+@dataclass(frozen=True)
+class Known:
+    """Facts about the arrays of a graph that many have looked at together.
+
+    Attributes
+    ----------
+    symmetric : (bool, bool)
+        See :func:`partition.graph.graph.symmetry`.
+    sums : mapping of str to str
+        Those of some of the files: see :func:`partition.graph.content.sums_of`.
+    """
+
+    symmetric: tuple[bool, bool]
+    sums: Mapping[str, str] = field(default_factory=dict)
+
+    def all_sums(self, arrays: Mapping[str, np.ndarray]) -> dict[str, str]:
+        """The sums of all files, in their order."""
+        return {
+            name: self.sums.get(name) or sums_of({name: array})[name]
+            for name, array in arrays.items()
+        }
 
 
 def described_sum(array: np.ndarray, total: int) -> str:

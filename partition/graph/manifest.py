@@ -14,7 +14,7 @@ from typing import IO, Annotated, Any, Union, get_args, get_origin, get_type_hin
 import numpy as np
 
 from partition.errors import UserError
-from partition.graph.content import FILES, content_id, data_id, sums_of
+from partition.graph.content import FILES, Known, content_id, data_id
 from partition.graph.graph import AGAIN, DIRECTIONS, MASKS, Graph, symmetry
 from partition.graph.metrics import Metrics, NodeTraffic
 from partition.graph.relations import Relation, Schema, schema_fault
@@ -207,9 +207,14 @@ def manifest_of(
     name: str,
     direction: str,
     source: Mapping[str, Any],
+    known: Known | None = None,
 ) -> Manifest:
-    """The manifest of a folder with a graph, of which ``arrays`` are the files."""
-    pattern, values = symmetry(graph)
+    """The manifest of a folder with a graph, of which ``arrays`` are the files.
+
+    Facts that are ``known`` of them already are not found out again.
+    """
+    known = known or Known(symmetry(graph))
+    pattern, values = known.symmetric
     features, of_arcs = graph.features, graph.arc_data
     return Manifest(
         id=content_id(graph),
@@ -236,7 +241,7 @@ def manifest_of(
         arc_targets=of_arcs.targets,
         arc_masks=tuple(name for name in MASKS if name in of_arcs.masks),
         arc_class_names=of_arcs.class_names or (),
-        sums=sums_of(arrays),
+        sums=known.all_sums(arrays),
         vertex_types={} if graph.vertex_types is None else graph.vertex_types.counts,
         relations=graph.relations,
         type_features={name: int(x.shape[1]) for name, x in graph.type_features.items()},

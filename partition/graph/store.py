@@ -19,7 +19,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import shutil
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
@@ -55,12 +54,12 @@ from partition.graph.manifest import (
     stored_fields,
 )
 from partition.graph.metrics import rows_of_types
+from partition.graph.new_files import REPLACING, check_room, check_target, save_array
 from partition.graph.samples import SampleSet, keep_samples
 from partition.graph.sparse_rows import kept_form, read_features
 from partition.graph.typed import check_ends, read_types, settled
 from partition.locks import folder_inside, folder_lock
 from partition.records import atomic_file, atomic_folder, read_npz, sweep
-from partition.resident import forget_pages
 
 
 @dataclass(frozen=True)
@@ -121,68 +120,75 @@ def write_graph(
     """
     path = Path(path)
     check_target(path, overwrite)
-    graph = settled(graph)
-    if graph.vertex_types is None or keep_features != "auto":
-        graph = replace(graph, features=kept_form(graph.features, keep_features))
-    arrays = content.file_arrays(graph)
-    manifest = manifest_of(graph, arrays, path.stem, direction, source)
-    nbytes = sum(array.nbytes for array in arrays.values())
-    free = shutil.disk_usage(_parent(path)).free
-    if nbytes > free:
-        raise UserError(
-            f"cannot write {path}: it takes {nbytes / 2**20:,.0f} MiB, {free / 2**20:,.0f} are free"
-        )
+    with new_folder(path, overwrite, report) as new:
+        return new.fill(graph, source, direction, keep_features)
+
+
+@dataclass(frozen=True)
+class NewFolder:
+    """A graph folder that is made, under a ``temporary`` name beside its ``path``."""
+
+    path: Path
+    temporary: Path
+    complete: Callable[[Graph, Manifest], None]
+
+    def fill(
+        self,
+        graph: Graph,
+        source: Mapping[str, object],
+        direction: str,
+        keep_features: str = "auto",
+        known: content.Known | None = None,
+    ) -> Manifest:
+        """Write the arrays of a graph that are not there yet, and the manifest.
+
+        See :func:`write_graph`, and :func:`partition.graph.manifest.manifest_of` for what is known.
+        """
+        graph = settled(graph)
+        if graph.vertex_types is None or keep_features != "auto":
+            graph = replace(graph, features=kept_form(graph.features, keep_features))
+        arrays = content.file_arrays(graph)
+        manifest = manifest_of(graph, arrays, self.path.stem, direction, source, known)
+        files = {name: self.temporary / f"{name}.npy" for name in arrays}
+        missing = {name: array for name, array in arrays.items() if not files[name].exists()}
+        check_room(self.path, missing)
+        for name, array in missing.items():
+            save_array(files[name], array)
+        self.complete(graph, manifest)
+        return manifest
+
+
+@contextlib.contextmanager
+def new_folder(path: Path, overwrite: bool, report: Callable[[str], None]) -> Iterator[NewFolder]:
+    """A folder that is renamed to ``path`` in the end, or nothing is left of it.
+
+    See :func:`write_graph`.
+    """
     before: list[str] = []
-    lost_pairs: list[str] = []
-    lost_samples: list[str] = []
+    lost: dict[str, list[str]] = {}
     with contextlib.ExitStack() as stack, atomic_folder(path, overwrite=overwrite) as temporary:
         (temporary / "partitions").mkdir()
-        if graph.type_features:
-            (temporary / "features").mkdir()
-        for name, array in arrays.items():
-            with atomic_file(temporary / f"{name}.npy") as file:
-                np.save(file, array, allow_pickle=False)
-            forget_pages(array)
-        with atomic_file(temporary / "manifest.json", "w") as file:
-            dump_json(file, stored_fields(manifest))
-        if path.exists():
-            # Until the new folder is in its place.
-            stack.enter_context(folder_lock(path, "gcn-partition import --force", patience=WAIT))
-            before = list_partitions(path)
-            _keep_partitions(path, temporary, graph, manifest)
-            lost_pairs = keep_pairs(path, temporary, manifest.id)
-            lost_samples = keep_samples(path, temporary, manifest.n)
+
+        def complete(graph: Graph, manifest: Manifest) -> None:
+            with atomic_file(temporary / "manifest.json", "w") as file:
+                dump_json(file, stored_fields(manifest))
+            if path.exists():
+                # Until the new folder is in its place.
+                stack.enter_context(folder_lock(path, REPLACING, patience=WAIT))
+                before.extend(list_partitions(path))
+                _keep_partitions(path, temporary, graph, manifest)
+                lost["pairs deleted, of other arcs"] = keep_pairs(path, temporary, manifest.id)
+                samples = keep_samples(path, temporary, manifest.n)
+                lost["samples deleted, of other vertices"] = samples
+
+        yield NewFolder(path, temporary, complete)
     kept = list_partitions(path)
     if kept:
         report(f"the arcs are the same: partitions kept: {', '.join(kept)}")
-    if lost := [name for name in before if name not in kept]:
-        report(f"partitions deleted, of other arcs or damaged: {', '.join(lost)}")
-    if lost_pairs:
-        report(f"pairs deleted, of other arcs or damaged: {', '.join(lost_pairs)}")
-    if lost_samples:
-        report(f"samples deleted, of other vertices or damaged: {', '.join(lost_samples)}")
-    return manifest
-
-
-def check_target(path: Path, overwrite: bool = False) -> None:
-    """Refuse a path that :func:`write_graph` could not write a graph folder to."""
-    if path.suffix != ".graph":
-        raise UserError(f"a graph folder's name ends in .graph, not {path.name!r}")
-    if path.exists() and not overwrite:
-        raise UserError(f"{path} is there already", "choose another name or give --force")
-    if path.exists() and not (path / "manifest.json").exists():
-        raise UserError(f"{path} is not a graph folder and is not replaced")
-    parent = _parent(path)
-    if not parent.is_dir() or not os.access(parent, os.W_OK | os.X_OK):
-        raise UserError(f"cannot write {path}: {parent} is not a folder that you may write to")
-    if path.exists():
-        with folder_lock(path, "gcn-partition import --force"):
-            pass
-
-
-def _parent(path: Path) -> Path:
-    """The innermost folder around ``path`` that exists."""
-    return next(folder for folder in path.absolute().parents if folder.exists())
+    gone = {"partitions deleted, of other arcs": [name for name in before if name not in kept]}
+    for what, names in (gone | lost).items():
+        if names:
+            report(f"{what} or damaged: {', '.join(names)}")
 
 
 def open_graph(path: str | os.PathLike[str], *, check: bool = True) -> StoredGraph:

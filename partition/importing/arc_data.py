@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -75,15 +75,28 @@ def _classes(
     values = np.empty(0, np.int64)
     for piece in pieces:
         values = np.union1d(values, labels[piece])
-        if len(values) > MAX_CLASSES:
-            raise UserError(f"arcs have more than {MAX_CLASSES} different labels")
-    meant = values if table.names is None else np.array(table.names)[values]
-    # Twice: classes of a single arc each are no mistake here.
-    classes, names = class_labels(np.tile(meant, 2), "labels of arcs")
+        check_classes(values)
+    classes, names = class_numbers(values, table.names)
     out = allocate("arc_classes", (len(labels),), np.dtype(np.int32))
     for piece in pieces:
         out[piece] = classes[np.searchsorted(values, labels[piece])]
     return out, names
+
+
+def check_classes(values: np.ndarray) -> None:
+    """A UserError if there are too many different labels."""
+    if len(values) > MAX_CLASSES:
+        raise UserError(f"arcs have more than {MAX_CLASSES} different labels")
+
+
+def class_numbers(
+    values: np.ndarray, names: Sequence[str] | None
+) -> tuple[np.ndarray, tuple[str, ...] | None]:
+    """The class of each of the different labels, and the names of classes; labels may be places."""
+    meant = values if names is None else np.array(names)[values]
+    # Twice: classes of a single arc each are no mistake here.
+    classes, class_names = class_labels(np.tile(meant, 2), "labels of arcs")
+    return classes[: len(values)], class_names
 
 
 def _ids(numbers: np.ndarray) -> np.ndarray | None:
@@ -156,21 +169,34 @@ class ArcFiles:
         names = {name: Path(value).name for name, value in given.items()}
         return {"arc_data_attached": names} | ({"arc_data_seed": self.seed} if drawn else {})
 
+    def mapped(self) -> dict[str, np.ndarray]:
+        """The arrays that are in files."""
+        return {
+            name: map_npy(Path(value), kinds=NUMBERS + TEXTS)
+            for name, value in self.given().items()
+            if name in MASKS or random_size(value) is None
+        }
+
+    def named(self) -> dict[str, str]:
+        """The files, for messages."""
+        return {name: str(value) for name, value in self.given().items()}
+
+    def check_rows(self, arrays: Mapping[str, np.ndarray], count: int, what: str) -> None:
+        """A UserError if an array has not a row for each of so many arcs."""
+        for name, array in arrays.items():
+            rows = len(array) if array.ndim else 0
+            if rows != count:
+                raise UserError(f"{self.given()[name]} has {rows} rows, {what} {count} arcs")
+
 
 def read_arc_files(files: ArcFiles, count: int, what: str) -> ArcTable:
     """Data of ``count`` arcs from files; a UserError if one is damaged or has other rows.
 
     ``what`` they are, for messages: "the graph has" so many.
     """
-    arrays: dict[str, np.ndarray] = {}
-    for name, value in files.given().items():
-        if name not in MASKS and random_size(value) is not None:
-            continue
-        arrays[name] = map_npy(Path(value), kinds=NUMBERS + TEXTS)
-        rows = len(arrays[name]) if arrays[name].ndim else 0
-        if rows != count:
-            raise UserError(f"{value} has {rows} rows, {what} {count} arcs")
-    return arc_table(arrays, {name: str(value) for name, value in files.given().items()})
+    arrays = files.mapped()
+    files.check_rows(arrays, count, what)
+    return arc_table(arrays, files.named())
 
 
 def attach_arc_files(graph: Graph, files: ArcFiles) -> Graph:

@@ -76,6 +76,18 @@ class Settling:
         """Whether arcs that are listed more than once stay as many."""
         return self.duplicates == "keep"
 
+    def valued(self, weighted: bool) -> bool:
+        """Whether settled arcs have weights, if the source has: ones that stay so are none."""
+        return weighted or (self.duplicates == "sum" and self.copies > 0)
+
+    def take(self, others: Sequence[Settling]) -> None:
+        """Have met all that some others have, each of other arcs, in place of its own."""
+        self.loops, self.copies, self.differ = (
+            sum(getattr(other, name) for other in others) for name in ("loops", "copies", "differ")
+        )
+        copied = [other._copied for other in others if other._copied is not None]
+        self._copied = min(copied, default=None)
+
     def keys_of(self, source: Source, first: int | None = None) -> Keys:
         """The keys of arcs, in their order, without the self-loops that are dropped.
 
@@ -126,12 +138,14 @@ class Settling:
         return keys._replace(weights=None).of(start)._replace(weights=weights)
 
     def with_reverse(self, keys: Keys, n: int) -> Keys:
-        """Settled arcs and after them their reverses, but of loops that are kept as many."""
+        """Settled arcs and after them their reverses."""
+        return joined([keys, self.reverses(keys, n)])
+
+    def reverses(self, keys: Keys, n: int) -> Keys:
+        """The reverses of settled arcs, but of loops that are kept as many."""
         row, column = np.divmod(keys.key, n)
         back = keys._replace(key=column * n + row)
-        if self.parallel:
-            back = back.of(row != column)
-        return joined([keys, back])
+        return back.of(row != column) if self.parallel else back
 
     def merge_reverse(self, both: Keys) -> Keys:
         """Sorted keys out of arcs and their reverses, each once: with the mean of both weights.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +17,7 @@ from partition.graph.content import TYPE_FEATURES
 from partition.graph.graph import MASKS, Graph, check_direction, index_dtype
 from partition.graph.sparse_rows import SparseRows
 from partition.graph.store import Manifest, check_target, open_graph, write_graph
-from partition.importing import on_disk
+from partition.importing import on_disk, spools
 from partition.importing.arc_data import (
     ArcFiles,
     attach_arc_files,
@@ -28,7 +28,15 @@ from partition.importing.arc_data import (
 from partition.importing.arcs import Settling, check_number
 from partition.importing.datasets import is_dataset, local_file
 from partition.importing.places import SORTED
-from partition.importing.readers import LISTS, Layout, Source, Tell, open_stream, read_source
+from partition.importing.readers import (
+    LISTS,
+    Layout,
+    Reading,
+    Source,
+    Tell,
+    open_stream,
+    read_source,
+)
 from partition.importing.readers.vertex_files import read_features
 from partition.importing.typed import build_typed, read_typed, refuse_undirected, with_type_features
 from partition.importing.vertex_data import VertexFiles, attach, random_size
@@ -87,56 +95,124 @@ def import_graph(
         For a mistake in the arguments, before anything is read; for a bad file; or if the folder
         cannot be written.
     """
-    source_path, out_path = Path(source_path), Path(out_path)
-    rules = Settling(undirected, duplicates, self_loops)
-    check_direction(direction)
-    layout = layout or Layout()
-    given = VertexFiles(ids=layout.ids, **files)
-    given.check()
-    of_arcs = arc_files or ArcFiles()
-    of_arcs.check()
-    check_target(out_path, overwrite)
-
-    by_order = str(layout.ids) == SORTED
-    in_order = replace(layout, ids=None) if by_order else layout
+    asked = asked_for(
+        source_path, out_path, format=format, layout=layout, undirected=undirected,
+        direction=direction, duplicates=duplicates, self_loops=self_loops,
+        keep_features=keep_features, overwrite=overwrite, arc_files=arc_files,
+        type_features=type_features, **files,
+    )  # fmt: skip
+    asked.check()
     with contextlib.ExitStack() as stack:
-        name = str(source_path) if is_dataset(source_path) else source_path.absolute().name
-        source_path = stack.enter_context(local_file(source_path))
-        typed = None if memory is not None else read_typed(source_path, format, in_order)
+        source = stack.enter_context(local_file(asked.source))
+        typed = None if memory is not None else read_typed(source, format, asked.of_arcs)
         if typed is not None:
-            _check_typed(source_path, undirected, of_arcs)
-            with _named(source_path):
+            _check_typed(source, undirected, asked.arc_files)
+            with named_errors(source):
                 rules_of = {"duplicates": duplicates, "self_loops": self_loops}
                 graph, facts = build_typed(typed, reverse=reverse, report=report, **rules_of)
             del typed
         elif reverse:
             hint = "--undirected adds the reverse of every arc"
-            raise UserError(f"{source_path} has no relations that --reverse could turn", hint)
+            raise UserError(f"{source} has no relations that --reverse could turn", hint)
         elif memory is None:
-            source = read_source(source_path, format, in_order)
-            with _named(source_path):
-                narcs = len(source.source)
-                table = source.arc_data.with_columns(read_arc_files(of_arcs, narcs, "it lists"))
-                graph, facts = _built(replace(source, arc_data=table), rules)
-            del source, table
+            found = read_source(source, format, asked.of_arcs)
+            with named_errors(source):
+                table = read_arc_files(asked.arc_files, len(found.source), "it lists")
+                found = replace(found, arc_data=found.arc_data.with_columns(table))
+                graph, facts = _built(found, asked.rules())
+            del found, table
         else:
-            scratch = stack.enter_context(on_disk.scratch_folder(out_path))
-            allocate = on_disk.allocate_in(scratch)
-            stream = open_stream(source_path, format, in_order, allocate, tell)
-            with _named(source_path):
-                graph, facts = on_disk.build_on_disk(stream, scratch, memory, rules, tell, of_arcs)
-        if layout.vertices is not None:
-            facts["vertices"] = layout.vertices
-        if by_order or facts["format"] not in LISTS:
-            given.check_ids_are_used()
-        about = facts | {"ids_given": layout.ids is not None and not by_order}
-        graph = with_random(attach(graph, given, source=about, report=report), of_arcs)
-        graph, of_types = _with_types(graph, type_features or {})
-        facts = {"file": name} | facts | given.facts(of_types) | of_arcs.facts()
+            scratch = stack.enter_context(spools.scratch_folder(asked.out))
+            reading = Reading(spools.allocate_in(scratch), tell)
+            stream = open_stream(source, format, asked.of_arcs, reading)
+            with named_errors(source):
+                graph, facts = on_disk.build_on_disk(
+                    stream, scratch, memory, asked.rules(), tell, asked.arc_files
+                )
+        graph, facts = asked.with_data(graph, facts, report)
         return write_graph(
-            out_path, graph, source=facts, direction=direction, overwrite=overwrite, report=report,
+            asked.out, graph, source=facts, direction=direction, overwrite=overwrite, report=report,
             keep_features=keep_features,
         )  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Import:
+    """An import as it is asked for: see :func:`import_graph`, whose arguments these are."""
+
+    source: Path
+    out: Path
+    files: VertexFiles
+    arc_files: ArcFiles
+    type_features: Mapping[str, str | os.PathLike[str]]
+    layout: Layout
+    format: str = "auto"
+    undirected: bool = False
+    duplicates: str = "merge"
+    self_loops: str = "keep"
+    direction: str = "in"
+    keep_features: str = "auto"
+    overwrite: bool = False
+
+    def check(self) -> None:
+        """Refuse the mistakes that show before any file is read."""
+        self.rules()
+        check_direction(self.direction)
+        self.files.check()
+        self.arc_files.check()
+        check_target(self.out, self.overwrite)
+
+    def rules(self) -> Settling:
+        """The rules for arcs, of which none were met."""
+        return Settling(self.undirected, self.duplicates, self.self_loops)
+
+    @property
+    def of_arcs(self) -> Layout:
+        """The layout of the list of arcs; ``ids = "sorted"`` is of other files."""
+        return replace(self.layout, ids=None) if self._by_order else self.layout
+
+    @property
+    def _by_order(self) -> bool:
+        return str(self.layout.ids) == SORTED
+
+    def with_data(
+        self, graph: Graph, facts: Mapping[str, object], report: Callable[[str], None]
+    ) -> tuple[Graph, dict[str, object]]:
+        """The graph with the data of files and generators, and all that the manifest says of it."""
+        facts = dict(facts)
+        if self.layout.vertices is not None:
+            facts["vertices"] = self.layout.vertices
+        if self._by_order or facts["format"] not in LISTS:
+            self.files.check_ids_are_used()
+        about = facts | {"ids_given": self.layout.ids is not None and not self._by_order}
+        graph = attach(graph, self.files, source=about, report=report)
+        graph, of_types = _with_types(with_random(graph, self.arc_files), self.type_features)
+        name = str(self.source) if is_dataset(self.source) else self.source.absolute().name
+        data = self.files.facts(of_types) | self.arc_files.facts()
+        return graph, {"file": name} | facts | data
+
+
+RULES = (
+    "format", "undirected", "duplicates", "self_loops", "direction", "keep_features", "overwrite",
+)  # fmt: skip
+
+
+def asked_for(
+    source: str | os.PathLike[str],
+    out: str | os.PathLike[str],
+    *,
+    layout: Layout | None = None,
+    arc_files: ArcFiles | None = None,
+    type_features: Mapping[str, str | os.PathLike[str]] | None = None,
+    **options: Any,
+) -> Import:
+    """An import by the arguments of :func:`import_graph`."""
+    rules = {name: options.pop(name) for name in RULES if name in options}
+    files = VertexFiles(ids=None if layout is None else layout.ids, **options)
+    return Import(
+        Path(source), Path(out), files, arc_files or ArcFiles(), type_features or {},
+        layout or Layout(), **rules,
+    )  # fmt: skip
 
 
 def _check_typed(path: Path, undirected: bool, files: ArcFiles) -> None:
@@ -151,14 +227,16 @@ def _check_typed(path: Path, undirected: bool, files: ArcFiles) -> None:
 
 
 @contextlib.contextmanager
-def _named(path: Path) -> Iterator[None]:
+def named_errors(path: Path) -> Iterator[None]:
     """Name the file in errors about its arcs."""
     try:
         yield
     except UserError as error:
         if str(path) in error.message:
             raise
-        raise UserError(f"{path}: {error.message}", error.hint) from error
+        named = UserError(f"{path}: {error.message}", error.hint)
+        vars(named).update(vars(error) | vars(named))  # such as which ranks have agreed on it
+        raise named from error
 
 
 def attach_files(

@@ -22,11 +22,11 @@ from partition.graph.graph import aggregation_matrix, arcs, merged
 from partition.graph.metrics import measure
 from partition.graph.mixed_metrics import measure_mixed
 from partition.graph.store import open_graph
-from partition.importing import on_disk
+from partition.importing import on_disk, spools
 from partition.importing.arcs import Settling
 from partition.importing.arrays import import_arrays
 from partition.importing.assemble import build_graph
-from partition.importing.readers import Layout, Source, open_stream, read_source
+from partition.importing.readers import Layout, Reading, Source, open_stream, read_source
 from partition.importing.readers.arc_columns import ArcTable
 
 ENDS = np.array([[0, 1, 0, 2, 2, 3, 3], [1, 0, 1, 2, 0, 0, 0]])
@@ -104,7 +104,7 @@ def test_arcs_in_their_own_order_need_no_numbers():
 @pytest.mark.parametrize("case", RULES)
 @pytest.mark.parametrize("name", ["e.csv", "e.csv.gz", "e.npy", "ogb", "e.parquet"])
 def test_on_disk_it_is_the_same(tmp_path, monkeypatch, case, name, few):
-    monkeypatch.setattr(on_disk, "_arcs_at_once", lambda memory, n: few)
+    monkeypatch.setattr(on_disk, "arcs_at_once", lambda memory, n: few)
     path = tmp_path / name
     layout = Layout(arc_features="w*", arc_label="kind")
     if name == "e.npy":
@@ -123,8 +123,8 @@ def test_on_disk_it_is_the_same(tmp_path, monkeypatch, case, name, few):
     else:
         path.write_bytes(gzip.compress(LIST.encode()) if name.endswith("gz") else LIST.encode())
     graph, facts = build_graph(read_source(path, layout=layout), **RULES[case][0])
-    with on_disk.scratch_folder(tmp_path / "g.graph") as scratch:
-        stream = open_stream(path, "auto", layout, on_disk.allocate_in(scratch))
+    with spools.scratch_folder(tmp_path / "g.graph") as scratch:
+        stream = open_stream(path, "auto", layout, Reading(spools.allocate_in(scratch)))
         other, other_facts = on_disk.build_on_disk(stream, scratch, 1e9, Settling(**RULES[case][0]))
         assert facts == other_facts
         assert np.array_equal(graph.indices, other.indices)

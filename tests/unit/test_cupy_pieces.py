@@ -9,7 +9,9 @@ from test_neighbours import backward, dropping, graph, inputs, matrix_of
 
 pytest.importorskip("cupy")
 
+from gcnmpi.core.functions import REDUCTIONS
 from gcnmpi.kernels.cuda import pieces
+from gcnmpi.kernels.interface.arcs import Reduction
 from gcnmpi.options.kernel import KERNELS
 
 SHORT = 3
@@ -78,3 +80,30 @@ def test_maxima_and_products_by_short_pieces(monkeypatch, random, width):
     monkeypatch.setattr(pieces, "PIECE", SHORT)
     for mine, wanted in zip(results(), expected, strict=True):
         near(kernel, mine, wanted)
+
+
+def test_functions_of_entries_by_short_pieces(monkeypatch, random):
+    kernel, width = KERNELS.get("cupy")(np.float64), 3
+    dense, order = graph(random, 30, 90)
+    dense[4] = True
+    matrix, kinds = matrix_of(dense, random), tuple(REDUCTIONS)
+    x, y = np.round(2 * random.standard_normal((2, matrix.nnz, width)))  # many are equal
+    x[matrix.indptr[4] + 7, 1] = np.nan
+    grad = random.standard_normal((30, width * len(kinds)))
+
+    def results():
+        pattern, given = kernel.pattern(matrix, order), give(kernel, x)
+        out, dx = junk(kernel, *grad.shape), junk(kernel, *x.shape)
+        soft, back = junk(kernel, *x.shape), junk(kernel, *x.shape)
+        of = Reduction(pattern, kinds, given, out)
+        kernel.reduce_targets(of)
+        kernel.reduce_targets_backward(of, give(kernel, grad), dx)
+        kernel.softmax_targets(pattern, given, soft)
+        kernel.softmax_targets_backward(pattern, soft, give(kernel, y), back)
+        return [kernel.to_host(one) for one in (out, dx, soft, back)]
+
+    expected = results()
+    monkeypatch.setattr(pieces, "PIECE", SHORT)
+    for mine, wanted in zip(results(), expected, strict=True):
+        assert 0 < np.isnan(wanted).sum() < 100
+        near(kernel, mine, np.asarray(wanted))

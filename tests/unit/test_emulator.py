@@ -12,7 +12,7 @@ from gcnmpi.kernels import cuda
 pytestmark = pytest.mark.skipif(shutil.which("g++") is None, reason="no g++ to compile with")
 
 FOLDER = Path(__file__).parents[1] / "fake" / "cupy" / "emulator"
-MISSING = "} TOGETHER\n  }\n  EACH_THREAD(t) { if (t == 0) out"
+MISSING = "sums[t] = sum;\n  } TOGETHER"
 FLUSHED = r"""
 extern "C" __global__ void flushed(const float* x, const double* y, float* out) {
   out[0] = x[0] * x[1] + x[2];
@@ -38,7 +38,7 @@ PLANTED = {
     "nothing": ("add_losses", "", "", ""),
     "a barrier is missing": ("add_losses", MISSING, MISSING.replace("TOGETHER", ""), "race"),
     "a thread returns before a barrier": (
-        "add_losses", "  for (int half", "  if (threadIdx.x == 200) return;\n  for (int half",
+        "add_losses", "  ADD_UP", "  if (threadIdx.x == 200) return;\n  ADD_UP",
         "not all threads reach a barrier",
     ),
     "threads are at different barriers": (

@@ -11,10 +11,10 @@ from command_line import refused, run
 
 from partition.errors import UserError
 from partition.graph.store import open_graph
-from partition.importing import on_disk
+from partition.importing import on_disk, spools
 from partition.importing.arcs import Settling
 from partition.importing.assemble import build_graph, import_graph
-from partition.importing.readers import Layout, open_stream, read_source
+from partition.importing.readers import Layout, Reading, open_stream, read_source
 
 RULES = list(itertools.product(("merge", "sum"), ("keep", "drop"), (False, True)))
 
@@ -22,7 +22,7 @@ RULES = list(itertools.product(("merge", "sum"), ("keep", "drop"), (False, True)
 @pytest.fixture(params=[4, 50, 10**6])
 def few(request, monkeypatch):
     """So many arcs are sorted at a time; more, where a vertex has more."""
-    monkeypatch.setattr(on_disk, "_arcs_at_once", lambda memory, n: request.param)
+    monkeypatch.setattr(on_disk, "arcs_at_once", lambda memory, n: request.param)
     monkeypatch.setattr(on_disk, "FEWEST_ARCS", 16)
     return request.param
 
@@ -31,8 +31,8 @@ def same_graph(folder, source, layout=None, **rules):
     """Build a graph in memory and in files; whether both are the same, to the bit."""
     layout = layout or Layout()
     graph, facts = build_graph(read_source(source, layout=layout), **rules)
-    with on_disk.scratch_folder(folder / "g.graph") as scratch:
-        stream = open_stream(source, "auto", layout, on_disk.allocate_in(scratch))
+    with spools.scratch_folder(folder / "g.graph") as scratch:
+        stream = open_stream(source, "auto", layout, Reading(spools.allocate_in(scratch)))
         other, other_facts = on_disk.build_on_disk(stream, scratch, 1e9, Settling(**rules))
         assert facts == other_facts
         assert graph.indices.dtype == other.indices.dtype
@@ -91,7 +91,7 @@ def test_lists_of_arcs(tmp_path, few, name, kind):
 
 @pytest.mark.parametrize("duplicates", ["sum", "merge"])
 def test_sums_of_many_copies_have_the_same_bits(tmp_path, monkeypatch, duplicates):
-    monkeypatch.setattr(on_disk, "_arcs_at_once", lambda memory, n: 700)
+    monkeypatch.setattr(on_disk, "arcs_at_once", lambda memory, n: 700)
     random = np.random.default_rng(1)
     lines = [f"{s} {t} {w!r}" for s, t, w in
              zip(random.integers(0, 3, 1500).tolist(), random.integers(0, 3, 1500).tolist(),
@@ -141,7 +141,7 @@ def test_too_little_memory_is_one_line(tmp_path, monkeypatch):
     assert "give --memory 0.33GB or more" in message
     assert "is not a size" in refused("import", "e.txt", "g.graph", "--memory", "x")
     assert "read as a whole" in refused("import", "e.mtx", "g.graph", "--memory", "1G")
-    monkeypatch.setattr(on_disk, "_arcs_at_once", lambda memory, n: 2)
+    monkeypatch.setattr(on_disk, "arcs_at_once", lambda memory, n: 2)
     message = refused("import", "e.txt", "g.graph", "--memory", "1G")
     assert "vertex 0 has 3 arcs, which are sorted at once" in message
     monkeypatch.undo()
@@ -152,7 +152,7 @@ def test_too_little_memory_is_one_line(tmp_path, monkeypatch):
 
 
 def test_the_disk_has_room_for_an_array_before_anything_is_written_to_it(tmp_path):
-    array = on_disk.allocate_in(tmp_path)("x", (1000, 100), np.dtype(np.float64))
+    array = spools.allocate_in(tmp_path)("x", (1000, 100), np.dtype(np.float64))
     assert array.shape == (1000, 100)
     assert not array.any()
     assert (tmp_path / "x").stat().st_blocks * 512 >= array.nbytes  # else SIGBUS on a full disk

@@ -10,9 +10,9 @@ from command_line import run
 
 from partition.errors import UserError
 from partition.graph.store import open_graph
-from partition.importing import on_disk
+from partition.importing import spools
 from partition.importing.assemble import import_graph
-from partition.importing.readers import Layout, open_stream, read_source
+from partition.importing.readers import Layout, Reading, open_stream, read_source
 from partition.importing.readers.vertex_files import read_features, read_ids, read_labels, read_mask
 
 
@@ -48,7 +48,7 @@ def test_a_list_of_arcs_is_the_same_in_pieces(tmp_path):
     assert made[0] == made[1]
     texts = put(tmp_path / "t.parquet", source=["x"], target=["y"])
     with pytest.raises(UserError, match="these are texts"):
-        list(open_stream(texts, "auto", Layout(), on_disk.allocate_in(tmp_path)).pieces)
+        list(open_stream(texts, "auto", Layout(), Reading(spools.allocate_in(tmp_path))).pieces)
 
 
 def test_tables_of_vertices(tmp_path, monkeypatch):
@@ -89,7 +89,7 @@ def test_what_is_unclear_or_damaged_is_refused(tmp_path, monkeypatch):
         with pytest.raises(UserError, match=message):
             read_source(path)
         with pytest.raises(UserError, match=message):
-            list(open_stream(path, "auto", Layout(), on_disk.allocate_in(tmp_path)).pieces)
+            list(open_stream(path, "auto", Layout(), Reading(spools.allocate_in(tmp_path))).pieces)
     raw = put(tmp_path / "e.parquet", source=[1], target=[2]).read_bytes()
     for spoiled in (raw[:-9], raw[:4] + bytes(8) + raw[12:], b"PAR1"):
         path.write_bytes(spoiled)

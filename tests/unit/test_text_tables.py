@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from partition.errors import UserError
-from partition.importing.readers import Layout, read_source, text
+from partition.importing.readers import Layout, blocks, read_source
 from partition.importing.readers.numbering import Numbering, distinct
 from partition.importing.readers.text import Table
 from partition.importing.readers.vertex_files import read_features, read_labels
@@ -56,7 +56,7 @@ def test_arcs_by_arrow_and_by_hand(tmp_path, monkeypatch, name, end):
 
 
 def test_lines_keep_their_numbers_in_blocks(tmp_path, monkeypatch):
-    monkeypatch.setattr(text, "BLOCK", 1 << 11)
+    monkeypatch.setattr(blocks, "BLOCK", 1 << 11)
     lines = [f"{i} {i + 1}" + " # c" * (i % 7 == 0) for i in range(2000)]
     path = tmp_path / "e.txt"
     path.write_text("# c\n\n" + "\n".join(lines))

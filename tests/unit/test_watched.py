@@ -26,6 +26,7 @@ COMMANDS = {
     "doctor": "doctor",
     "repeat": "repeat G.graph --out runs",
     "partition": "partition G.graph -k 2",
+    "import": "import links.csv G.graph",
     "sweep": "sweep G.graph --out runs --try train.lr=0.01,0.1",
 }
 

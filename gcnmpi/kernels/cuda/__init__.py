@@ -21,7 +21,9 @@ from gcnmpi.kernels.cuda.text import norms as cuda_norms
 from gcnmpi.kernels.cuda.text import pieces as cuda_pieces
 from gcnmpi.kernels.cuda.text import products as cuda_products
 
-PARTIALS = 1024  # partial sums of a column, in float64: enough threads, few to add in the end
+# Partial sums of a column, in float64, at most; rows that each adds, at least; of all columns.
+PARTIALS, ADDED, MOST_PARTIALS = 1024, 16, 1 << 17
+ACROSS = 8  # columns whose partial sums a block adds
 
 _TYPES = {"float32": "float", "float64": "double"}
 
@@ -40,6 +42,7 @@ typedef unsigned long long U64;
 #define GOLDEN {rng.GOLDEN:#x}ull
 #define SPLIT1 {rng.SPLIT1:#x}ull
 #define SPLIT2 {rng.SPLIT2:#x}ull
+#define ACROSS {ACROSS}
 {cuda_messages.DEFINES}{cuda_loss.DEFINES}{_sources()}"""
 
 
@@ -61,12 +64,21 @@ def _sources() -> str:
 _KERNELS = r"""
 #define DEVICE __device__ __forceinline__
 #define UNROLL _Pragma("unroll")
-#define GATHERS __launch_bounds__(256, 4)  // registers for several gathers at a time
+#define ONE_BY_ONE _Pragma("unroll 1")  // where more of it would take too many registers
+#define GATHERS __launch_bounds__(256, 4)  // 64 registers: for several gathers at a time
 #define EACH_THREAD(t) if (const int t = (int)threadIdx.x; true)
 #define TOGETHER __syncthreads();
+// To the first `few` of a block's numbers in shared memory, those that are as many apart.
+#define ADD_UP(sums, few) \
+  for (int half = THREADS / 2; half >= few; half /= 2) { \
+    EACH_THREAD(t) { if (t < half) sums[t] += sums[t + half]; } TOGETHER \
+  }
 #define AT(x, i, j) x[(i) * x##_row + (j) * x##_column]
 #define ROW ((I)blockIdx.x * blockDim.y + threadIdx.y)
 #define COLUMN ((I)blockIdx.y * blockDim.x + threadIdx.x)
+// For `columns` threads a row of numbers: one where the matrix lies column by column.
+#define LANE if (ROW >= rows) return; \
+  const I i = ROW, lane = COLUMN
 
 // Whether dropout keeps a number: the hash of rng.hash_block, to the bit, unsigned arithmetic only.
 static DEVICE bool keeps(U64 key, U32 column, U32 limit) {
@@ -78,6 +90,13 @@ static DEVICE bool keeps(U64 key, U32 column, U32 limit) {
   h *= MIX2;
   h ^= h >> 16;
   return h >= limit;
+}
+
+// The sum over so many threads next to each other, a power of 2, the same in each.
+template <class N> static DEVICE N of_lanes(N sum, I lanes) {
+  for (int apart = (int)lanes / 2; apart > 0; apart /= 2)
+    sum += __shfl_xor_sync(0xffffffffu, sum, apart);
+  return sum;
 }
 
 // Element-wise on (rows, columns).
@@ -136,27 +155,26 @@ extern "C" __global__ void partial_sums(
   partial[i * columns + j] = sum;
 }
 
-// One thread a number (columns = 1).
-
-template <typename Out>
-static DEVICE void add_partials(
-    const double* partial, I partials, I width, Out* out, I out_stride, I columns) {
-  const I j = ROW;
-  if (j >= columns) return;
-  double sum = 0;
-  for (I p = 0; p < partials; ++p) sum += partial[p * width + j];
-  out[j * out_stride] = (Out)sum;
-}
-
+// The sums of columns of partial ones, to `wide` or to `out`. A block has ACROSS columns; a thread
+// adds partial sums of one that are THREADS / ACROSS apart.
 extern "C" __global__ void add_partial_sums(
-    const double* partial, I partials, I width, T* out, I out_stride, I rows, I columns) {
-  add_partials(partial, partials, width, out, out_stride, rows);
+    const double* partial, I partial_row, I partials, I has_wide, double* wide, T* out, I stride,
+    I columns) {
+  __shared__ double sums[THREADS];
+  const I j = (I)blockIdx.x * ACROSS + threadIdx.x % ACROSS;
+  EACH_THREAD(t) {
+    double sum = 0;
+    for (I p = t / ACROSS; p < partials && j < columns; p += THREADS / ACROSS)
+      sum += partial[p * partial_row + j];
+    sums[t] = sum;
+  } TOGETHER
+  ADD_UP(sums, ACROSS)
+  if (threadIdx.x >= ACROSS || j >= columns) return;
+  if (has_wide) wide[j * stride] = sums[threadIdx.x];
+  else out[j * stride] = (T)sums[threadIdx.x];
 }
 
-extern "C" __global__ void add_partial_sums_64(
-    const double* partial, I partials, I width, double* out, I out_stride, I rows, I columns) {
-  add_partials(partial, partials, width, out, out_stride, rows);
-}
+// One thread a number (columns = 1).
 
 static DEVICE U64 splitmix(U64 k) {
   k += GOLDEN;
@@ -216,42 +234,52 @@ extern "C" __global__ void adam_step(
   param[i] -= size * m / (sqrt(v) / correction + eps);
 }
 
-// One thread a row of `width` numbers: next to each other where the matrix lies column by column.
-
 extern "C" __global__ void row_max(
     const T* x, I x_row, I x_column, I width, T lowest, T* out, I rows, I columns) {
-  const I i = ROW;
-  if (i >= rows) return;
+  LANE;
   T best = lowest;
-  for (I j = 0; j < width; ++j) {
+  for (I j = lane; j < width; j += columns) {
     const T value = AT(x, i, j);
     if (value > best || value != value) best = value;
   }
-  out[i] = best;
+  for (int apart = (int)columns / 2; apart > 0; apart /= 2) {
+    const T value = __shfl_xor_sync(0xffffffffu, best, apart);
+    if (value > best || value != value) best = value;
+  }
+  if (lane == 0) out[i] = best;
 }
 
+// The first of equals.
 extern "C" __global__ void row_argmax(
     const T* x, I x_row, I x_column, I width, I* out, I rows, I columns) {
-  const I i = ROW;
-  if (i >= rows) return;
-  I place = 0;
-  for (I j = 1; j < width; ++j)
+  LANE;
+  I place = lane < width ? lane : 0;
+  for (I j = place + columns; j < width; j += columns)
     if (AT(x, i, j) > AT(x, i, place)) place = j;
-  out[i] = place;
+  T best = AT(x, i, place);
+  for (int apart = (int)columns / 2; apart > 0; apart /= 2) {
+    const T value = __shfl_xor_sync(0xffffffffu, best, apart);
+    const I other = __shfl_xor_sync(0xffffffffu, place, apart);
+    if (value > best || (value == best && other < place)) {
+      best = value;
+      place = other;
+    }
+  }
+  if (lane == 0) out[i] = place;
 }
 
 extern "C" __global__ void exp_shifted(
     const T* x, I x_row, I x_column, I width, const T* shift,
     T* out, I out_row, I out_column, T* sums, I rows, I columns) {
-  const I i = ROW;
-  if (i >= rows) return;
+  LANE;
   T sum = 0;
-  for (I j = 0; j < width; ++j) {
+  for (I j = lane; j < width; j += columns) {
     const T value = exp(AT(x, i, j) - shift[i]);
     AT(out, i, j) = value;
     sum += value;
   }
-  sums[i] = sum;
+  sum = of_lanes(sum, columns);
+  if (lane == 0) sums[i] = sum;
 }
 
 extern "C" __global__ void pick(

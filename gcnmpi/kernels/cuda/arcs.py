@@ -6,8 +6,9 @@ import numpy as np
 from cupy import ndarray as Array
 
 from gcnmpi.core.functions import REDUCTIONS
+from gcnmpi.kernels.cuda.launches import Given, lanes
 from gcnmpi.kernels.cuda.neighbours import CupyNeighbours, DevicePattern
-from gcnmpi.kernels.cuda.pieces import lanes, per_head
+from gcnmpi.kernels.cuda.pieces import per_head
 from gcnmpi.kernels.cuda.products import CupyProducts
 from gcnmpi.kernels.epilogues import EpilogueOf
 from gcnmpi.kernels.interface.arcs import LEAST_VARIANCE, Reduction, Taken
@@ -35,26 +36,28 @@ class CupyArcs(CupyProducts, CupyNeighbours):
         self.sum_entries(pattern.by_columns, pattern.places_back, x, out)
 
     def reduce_targets(self, of: Reduction[Array, DevicePattern]) -> None:
-        starts = of.pattern.starts
-        given = starts, of.x, *_places(of), LEAST_VARIANCE, of.out
-        self._launch("reduce_rows", of.pattern.rows, of.x.shape[1], *given)
+        given = of.x, *_places(of), LEAST_VARIANCE, of.out
+        self._fold("reduce_rows", of.pattern.by_rows, of.x.shape[1], 5, *given)
 
     def reduce_targets_backward(
         self, of: Reduction[Array, DevicePattern], grad: Array, dx: Array
     ) -> None:
-        starts = of.pattern.starts
-        given = starts, of.x, *_places(of), of.out, grad, dx
-        self._launch("reduce_rows_backward", of.pattern.rows, of.x.shape[1], *given)
+        given = of.x, *_places(of), of.out, grad, dx
+        self._spread("reduce_rows_backward", of.pattern, of.x, 6, *given)
 
     def softmax_targets(self, pattern: DevicePattern, x: Array, out: Array) -> None:
-        starts = pattern.starts
-        self._launch("softmax_entries", pattern.rows, x.shape[1], starts, x, -np.inf, out)
+        self._spread("softmax_entries", pattern, x, 2, x, -np.inf, out)
 
     def softmax_targets_backward(
         self, pattern: DevicePattern, y: Array, grad: Array, out: Array
     ) -> None:
-        starts = pattern.starts
-        self._launch("softmax_entries_backward", pattern.rows, y.shape[1], starts, y, grad, out)
+        self._spread("softmax_entries_backward", pattern, y, 1, y, grad, out)
+
+    def _spread(
+        self, name: str, pattern: DevicePattern, x: Array, numbers: int, *given: Given
+    ) -> None:
+        """To the entries of each row, from what is found of all of them."""
+        self._fold_back(name, pattern.by_rows, pattern.rows, x.shape[1], numbers, *given)
 
     def sddmm(self, pattern: DevicePattern, target: Array, source: Array, out: Array) -> None:
         width = per_head(source, out)

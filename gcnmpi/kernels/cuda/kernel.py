@@ -187,7 +187,7 @@ class CupyKernel(CupyArcs, CupyNorms, CupyGraphs):
     ) -> None:
         number = _FORMATS[precision]
         if FORMATS[precision].scale_bytes:
-            self._launch("encode_scales", len(x), 1, x, x.shape[1], number, out, out.shape[1])
+            self._launch_rows("encode_scales", x, number, out, out.shape[1])
         columns = None if rows is None else columns
         self._launch("encode_numbers", *x.shape, x, number, rows, columns, out, out.shape[1])
 
@@ -199,17 +199,17 @@ class CupyKernel(CupyArcs, CupyNorms, CupyGraphs):
 
     def row_max(self, x: Array) -> Array:
         out = self.empty(len(x), 1)
-        self._launch("row_max", len(x), 1, x, x.shape[1], -np.inf, out)
+        self._launch_rows("row_max", x, -np.inf, out)
         return out
 
     def row_argmax(self, x: Array) -> Array:
         out = cp.empty(len(x), np.int64)
-        self._launch("row_argmax", len(x), 1, x, x.shape[1], out)
+        self._launch_rows("row_argmax", x, out)
         return out
 
     def exp_shifted(self, x: Array, shift: Array, out: Array) -> Array:
         sums = self.empty(len(x), 1)
-        self._launch("exp_shifted", len(x), 1, x, x.shape[1], shift, out, sums)
+        self._launch_rows("exp_shifted", x, shift, out, sums)
         return sums
 
     def log_sum(self, x: Array) -> float:

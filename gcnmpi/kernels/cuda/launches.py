@@ -20,6 +20,7 @@ from gcnmpi.kernels.cuda.copies import CupyCopies, upload
 from gcnmpi.kernels.cuda.text import loss
 
 THREADS = 256  # in a block
+WARP = 32  # threads that exchange numbers, at most
 _TYPES = {"I": "i8", "U8": "u1", "S32": "i4", "U32": "u4", "U64": "u8", "double": "f8"}
 
 
@@ -94,6 +95,15 @@ class CupyLaunches(CupyCopies):
             arguments += array, *apart
         function(grid, block, tuple(arguments))
 
+    def _launch_rows(self, name: str, x: Array, *given: Given) -> None:
+        """Start a kernel in which threads next to each other have a row of x, its first argument.
+
+        A row has one thread where the matrix lies column by column.
+        """
+        rows, width = x.shape
+        by_rows = width == 1 or x.strides[1] == x.itemsize
+        self._launch(name, rows, lanes(width, WARP) if by_rows else 1, x, width, *given)
+
     # Sums, in an order that depends on the shape only.
 
     def column_sum(self, x: Array, out: Array) -> None:
@@ -101,25 +111,34 @@ class CupyLaunches(CupyCopies):
 
     def _partial_sums(self, x: Array, logarithms: bool) -> Array:
         rows, width = x.shape
-        partial = self._partial_array(width)
-        self._launch("partial_sums", cuda.PARTIALS, width, x, logarithms, rows, partial)
+        partial = self._partial_array(rows, width)
+        self._launch("partial_sums", len(partial), width, x, logarithms, rows, partial)
         return partial
 
-    def _partial_array(self, width: int) -> Array:
+    def _partial_array(self, rows: int, width: int) -> Array:
+        """Of so many rows: partial sums are few enough that adding them takes no time."""
         if width not in self._partials:
             self._partials[width] = cp.empty((cuda.PARTIALS, width), np.float64)
-        return self._partials[width]
+        count = min(cuda.PARTIALS, rows // cuda.ADDED, cuda.MOST_PARTIALS // max(1, width))
+        return self._partials[width][: max(1, count)]
 
     def _add_partials(self, partial: Array, out: Array) -> None:
         """out = the sums of the columns of ``partial``, in the kernel's dtype or in float64."""
         width = partial.shape[1]
-        stride = out.strides[0] // out.itemsize if width else 0
-        name = "add_partial_sums" if out.dtype == self.dtype else "add_partial_sums_64"
-        self._launch(name, width, 1, partial, cuda.PARTIALS, width, out, stride)
+        if width:
+            wide, narrow = (None, out) if out.dtype == self.dtype else (out, None)
+            given = partial, len(partial), wide, narrow, out.strides[0] // out.itemsize, width
+            blocks = -(-width // cuda.ACROSS)
+            self._start("add_partial_sums", (blocks, 1), (loss.THREADS, 1), *given)
 
     def _add_all(self, numbers: Array, out: Array) -> None:
         """out = the sum of all numbers, (1,), both in float64."""
         self._start("add_losses", (1, 1), (loss.THREADS, 1), numbers, out, numbers.size)
+
+
+def lanes(width: int, most: int = loss.LANES) -> int:
+    """Threads that add up so many numbers, a power of 2."""
+    return min(most, 1 << max(0, width - 1).bit_length())
 
 
 def parameters(words: Sequence[str], dtype: np.dtype) -> list[Parameter]:

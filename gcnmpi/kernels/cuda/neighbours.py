@@ -10,9 +10,9 @@ import scipy.sparse as sp
 from cupy import ndarray as Array
 
 from gcnmpi.core import rng
-from gcnmpi.kernels import cuda
 from gcnmpi.kernels.cuda.copies import upload
-from gcnmpi.kernels.cuda.pieces import CupyPieces, Pieces, lanes, per_head
+from gcnmpi.kernels.cuda.launches import lanes
+from gcnmpi.kernels.cuda.pieces import CupyPieces, Pieces, per_head
 from gcnmpi.kernels.host.neighbours import make_pattern
 from gcnmpi.kernels.interface.neighbours import (
     Attention,
@@ -47,7 +47,6 @@ class DevicePattern:
     ends: tuple[Array, Array]
     column_rows: Array
     places_back: Array
-    starts: Array
 
     @property
     def scratch_rows(self) -> int:
@@ -77,7 +76,6 @@ class CupyNeighbours(CupyPieces):
             (upload(targets), upload(host.indices)),
             upload(host.column_rows),
             upload(host.places_back, np.dtype(np.int64)),
-            upload(host.starts),
         )  # fmt: skip
 
     def max_aggregate(self, pattern: DevicePattern, x: Array, out: Array, arg: Array) -> None:
@@ -101,8 +99,8 @@ class CupyNeighbours(CupyPieces):
     ) -> None:
         width = per_head(x, dout)
         self._launch("head_dots_backward", *dx.shape, dout, vector, width, True, dx)
-        partial, of = self._partial_array(x.shape[1]), (dout, x, width, len(x))
-        self._launch("head_dots_partials", cuda.PARTIALS, x.shape[1], *of, partial)
+        partial, of = self._partial_array(*x.shape), (dout, x, width, len(x))
+        self._launch("head_dots_partials", len(partial), x.shape[1], *of, partial)
         added = cp.empty(dvector.shape, self.dtype)
         self._add_partials(partial, added)
         dvector += added

@@ -9,7 +9,6 @@ import numpy as np
 from cupy import ndarray as Array
 
 from gcnmpi.core.functions import FUNCTIONS
-from gcnmpi.kernels import cuda
 from gcnmpi.kernels.cuda.launches import CupyLaunches
 from gcnmpi.kernels.interface.norms import EQUAL, ColumnNorm, Rows, RunningMoments
 
@@ -28,7 +27,7 @@ class CupyNorms(CupyLaunches):
 
     def _row_sums(self, x: Array, mean: Array | None, square: int) -> Array:
         out = self.empty(len(x), 1)
-        self._launch("row_sums", len(x), 1, x, x.shape[1], mean, square, out)
+        self._launch_rows("row_sums", x, mean, square, out)
         return out
 
     def normalise_rows(self, of: Rows[Array], bias: Array | None, out: Array) -> None:
@@ -36,57 +35,46 @@ class CupyNorms(CupyLaunches):
         self._launch("normalise_by_rows", *of.x.shape, *given, out)
 
     def normalise_rows_sums(self, of: Rows[Array], grad: Array) -> Array:
-        rows, width = of.x.shape
-        out, given = self.empty(rows, 2), (of.x, width, of.mean, of.rstd, of.weight, grad)
-        self._launch("normalised_row_sums", rows, 1, *given, out)
+        out, given = self.empty(len(of.x), 2), (of.x, of.mean, of.rstd, of.weight, grad)
+        self._launch_rows("normalised_row_sums", *given, out, 0.0, None)
         return out
 
     def normalise_rows_backward(
         self, of: Rows[Array], grad: Array, centre: Array | None, along: Array, out: Array
     ) -> None:
-        self._rows_backward(of, grad, centre, along, 1.0, out)
-
-    def _rows_backward(
-        self, of: Rows[Array], grad: Array, centre: Array | None, along: Array, factor: float,
-        out: Array,
-    ) -> None:  # fmt: skip
-        """The same with both sums times a factor."""
-        given = of.x, of.mean, of.rstd, of.weight, grad, centre, along, factor
+        given = of.x, of.mean, of.rstd, of.weight, grad, centre, along
         self._launch("normalise_rows_backward", *of.x.shape, *given, out)
 
     def normalised_column_sums(
         self, of: Rows[Array], grad: Array, dweight: Array, dbias: Array
     ) -> None:
         width = of.x.shape[1]
-        sums = self.empty(2 * width)
-        self._add_partials(self._grad_partials(of, grad, by_columns=False), sums)
-        self.copy(sums[:width], dbias)
-        self.copy(sums[width:], dweight)
+        partial = self._grad_partials(of, grad, by_columns=False)
+        self._add_partials(partial[:, :width], dbias)
+        self._add_partials(partial[:, width:], dweight)
 
     def _grad_partials(self, of: Rows[Array], grad: Array, by_columns: bool) -> Array:
         rows, width = of.x.shape
-        partial, given = self._partial_array(2 * width), (of.x, of.mean, of.rstd, by_columns, grad)
-        self._launch("grad_partials", cuda.PARTIALS, width, *given, width, rows, partial)
+        partial = self._partial_array(rows, 2 * width)
+        given = of.x, of.mean, of.rstd, by_columns, grad
+        self._launch("grad_partials", len(partial), width, *given, width, rows, partial)
         return partial
 
     def layer_norm(self, of: Rows[Array], bias: Array, eps: float, out: Array) -> None:
-        rows, width = len(of.x), max(1, of.x.shape[1])
-        self.scale(self.row_sum(of.x), 1 / width, of.mean)
-        squares = self.row_square_sum(of.x, of.mean)
-        self._launch("inverse_roots", rows, 1, squares, width, eps, of.rstd)
-        self.normalise_rows(of, bias, out)
+        given = 1 / max(1, of.x.shape[1]), eps, of.weight, bias, of.mean, of.rstd
+        self._launch_rows("layer_norm", of.x, *given, out)
 
     def layer_norm_backward(
         self, of: Rows[Array], grad: Array, out: Array, dweight: Array, dbias: Array
     ) -> None:
         self.normalised_column_sums(of, grad, dweight, dbias)
-        sums, factor = self.normalise_rows_sums(of, grad), 1 / max(1, of.x.shape[1])
-        self._rows_backward(of, grad, sums[:, :1], sums[:, 1:], factor, out)
+        given, factor = (of.mean, of.rstd, of.weight, grad), 1 / max(1, of.x.shape[1])
+        self._launch_rows("normalised_row_sums", of.x, *given, None, factor, out)
 
     def column_moments(self, x: Array, pivot: Array, out: Array) -> None:
         width = x.shape[1]
-        partial = self._partial_array(2 * width)
-        self._launch("moment_partials", cuda.PARTIALS, width, x, pivot, width, len(x), partial)
+        partial = self._partial_array(len(x), 2 * width)
+        self._launch("moment_partials", len(partial), width, x, pivot, width, len(x), partial)
         self._add_partials(partial, out.reshape(-1))
 
     def move_moments(
@@ -145,8 +133,8 @@ class CupyNorms(CupyLaunches):
     def _dot(self, x: Array, y: Array, negative: int, out: Array) -> None:
         if len(x) == 1:  # partial sums are of rows
             x, y = x.T, y.T
-        partial = self._partial_array(x.shape[1])
-        self._launch("dot_partials", cuda.PARTIALS, x.shape[1], x, y, negative, len(x), partial)
+        partial = self._partial_array(*x.shape)
+        self._launch("dot_partials", len(partial), x.shape[1], x, y, negative, len(x), partial)
         if out.dtype == np.float64:
             self._add_all(partial, out)
             return

@@ -10,7 +10,6 @@ from cupy import ndarray as Array
 
 from gcnmpi.kernels.cuda.copies import upload
 from gcnmpi.kernels.cuda.launches import CupyLaunches, Given
-from gcnmpi.kernels.cuda.text.loss import LANES
 from gcnmpi.kernels.cuda.text.pieces import PIECE
 
 ALIGNED = 16  # bytes that a thread reads at once, where rows begin at multiples of it
@@ -111,8 +110,24 @@ class CupyPieces(CupyLaunches):
         """A launch a level; the state of a thread is so many numbers."""
         scratch = self.empty(of.scratch_rows, columns * numbers)
         for number, level in enumerate(of.levels):
-            cut_ = level.pieces, number, level.open, level.base, scratch
-            self._launch(name, len(level.pieces), columns, *cut_, *given)
+            self._go(name, level, number, len(level.pieces), columns, scratch, given)
+
+    def _fold_back(
+        self, name: str, of: Pieces, rows: int, columns: int, numbers: int, *given: Given
+    ) -> None:
+        """The same, and one more launch where there are longer rows."""
+        first, places = of.levels[0], of.scratch_rows
+        scratch = self.empty(places + (rows if first.open else 0), columns * numbers)
+        for number, level in enumerate(of.levels):
+            self._go(name, level, number, len(level.pieces), columns, scratch, (places, *given))
+        self._go(name, first, -1, first.open, columns, scratch, (places, *given))
+
+    def _go(
+        self, name: str, level: Level, number: int, pieces: int, columns: int, scratch: Array,
+        given: tuple[Given, ...],
+    ) -> None:  # fmt: skip
+        of = level.pieces, number, level.open, level.base, scratch
+        self._launch(name, pieces, columns, *of, *given)
 
     def _sum(self, name: str, of: Pieces, width: int, x: Array, out: Array, *given: Given) -> None:
         """By 16 bytes a thread, if so many of x are together and begin where that is possible."""
@@ -121,11 +136,6 @@ class CupyPieces(CupyLaunches):
             together = 1
         suffix = "_16" if together > 1 else ""
         self._fold(name + suffix, of, out.shape[1] // together, together, *given)
-
-
-def lanes(width: int) -> int:
-    """Threads that add up so many numbers."""
-    return min(LANES, 1 << max(0, width - 1).bit_length())
 
 
 def per_head(x: Array, heads: Array) -> int:

@@ -10,7 +10,7 @@ import os
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -19,6 +19,7 @@ from partition.errors import UserError, unknown_name
 from partition.importing.readers.arc_columns import NO_DATA, ArcTable, text_places
 from partition.importing.readers.files import check_file, open_plain_or_gzip, read_errors
 from partition.importing.readers.numbering import number_texts, number_vertices
+from partition.importing.readers.sharing import ALONE, Readers
 from partition.importing.readers.vertex_files import read_ids
 from partition.registry import Registry
 from partition.resident import check_memory
@@ -35,8 +36,8 @@ class Format:
     ----------
     reader : str
         "module:function" in this package. ``read(path, layout) -> Source`` reads a file as a whole;
-        ``stream(path, layout, allocate, tell, whole) -> Stream`` reads it a piece at a time, or, if
-        it is faster, in one piece where ``whole`` is true.
+        ``stream(path, layout, reading) -> Stream`` reads it a piece at a time: see
+        :class:`Reading`.
     suffixes : tuple of str
         Names of files end so.
     inside : tuple of str
@@ -98,6 +99,8 @@ READERS = Registry(
 STREAMS = [name for name, form in FORMATS.items() if form.reader.endswith(":stream")]
 # Formats that do not say how many vertices there are.
 LISTS = [name for name, form in FORMATS.items() if "vertices" in form.options]
+# Formats of which several read the pieces together.
+SHARED = [name for name in STREAMS if name in LISTS]
 # Formats of heterogeneous graphs; so may be files of ``pyg``.
 TYPED = ("triples", "tables", "ogb-hetero")
 
@@ -175,18 +178,53 @@ class Source:
     arc_data: ArcTable = NO_DATA
 
 
-# Sources and targets, an array of numbers or an Arrow array of texts each; float64 weights; and
-# columns of data of the arcs, by name.
-Piece = tuple[
-    np.ndarray | pa.Array,
-    np.ndarray | pa.Array,
-    np.ndarray | None,
-    Mapping[str, np.ndarray | pa.Array],
-]
+class Piece(NamedTuple):
+    """Some arcs of a file, in its order.
+
+    Attributes
+    ----------
+    source, target : (m,) integers, or Arrow array of texts
+    weights : (m,) float64, optional
+    data : mapping of str to (m, …) array, or Arrow array of texts
+        Columns of data of the arcs, by name.
+    first : int
+        The number of the first of them in the file, from 0.
+    """
+
+    source: np.ndarray | pa.Array
+    target: np.ndarray | pa.Array
+    weights: np.ndarray | None
+    data: Mapping[str, np.ndarray | pa.Array]
+    first: int
+
+
 # (name, shape, dtype) → an array to be filled: in memory, or in a file.
 Allocate = Callable[[str, tuple[int, ...], np.dtype], np.ndarray]
 # Told the stage, how much of it is done, and how much there is.
 Tell = Callable[[str, float, float], None]
+
+
+@dataclass(frozen=True)
+class Reading:
+    """How a file is read a piece at a time.
+
+    Attributes
+    ----------
+    allocate : callable
+        Makes arrays of data of vertices.
+    tell : callable
+        Told how far it is.
+    whole : bool
+        One piece is as good as many, if that is faster.
+    readers : Readers
+        Those who share the pieces: each gets as many, the last ones perhaps empty, and the errors
+        of all.
+    """
+
+    allocate: Allocate = lambda name, shape, dtype: np.empty(shape, dtype)
+    tell: Tell = lambda stage, done, total: None
+    whole: bool = False
+    readers: Readers = ALONE
 
 
 @dataclass(frozen=True)
@@ -255,19 +293,13 @@ def read_source(
     with read_errors(path):
         if format not in STREAMS:
             return READERS.get(format)(path, layout)
-        return _whole(
-            _stream(path, format, layout, allocate, lambda stage, done, total: None, True)
-        )
+        return _whole(_stream(path, format, layout, Reading(allocate, whole=True)))
 
 
 def open_stream(
-    path: str | os.PathLike[str],
-    format: str,
-    layout: Layout,
-    allocate: Allocate,
-    tell: Tell = lambda stage, done, total: None,
+    path: str | os.PathLike[str], format: str, layout: Layout, reading: Reading
 ) -> Stream:
-    """The same a piece at a time; the data of the vertices is in arrays of ``allocate``.
+    """The same a piece at a time.
 
     A UserError as of :func:`read_source`, here or from the pieces; or if the format is not read in
     pieces, or ids are texts, each of which would have to be kept.
@@ -280,7 +312,7 @@ def open_stream(
             f"--memory is for {', '.join(STREAMS)}",
         )
     with read_errors(path):
-        stream = _stream(path, format, layout, allocate, tell, False)
+        stream = _stream(path, format, layout, reading)
     if stream.text:
         raise UserError(
             f"{path}: --memory is for ids that are integers; these are texts",
@@ -289,11 +321,9 @@ def open_stream(
     return stream
 
 
-def _stream(
-    path: Path, format: str, layout: Layout, allocate: Allocate, tell: Tell, whole: bool
-) -> Stream:
+def _stream(path: Path, format: str, layout: Layout, reading: Reading) -> Stream:
     """The arcs of a file, with its vertices as ``layout`` lists them where the file does not."""
-    stream = READERS.get(format)(path, layout, allocate, tell, whole)
+    stream = READERS.get(format)(path, layout, reading)
     if stream.n is not None or layout.ids is None:
         return replace(stream, vertices=layout.vertices)
     ids = read_ids(layout.ids, text=stream.text)
@@ -303,7 +333,7 @@ def _stream(
 def _whole(stream: Stream) -> Source:
     """All pieces together, with vertices that are numbered."""
     columns = [list(some) for some in zip(*stream.pieces, strict=True)]
-    sources, targets, of_weights, of_data = columns
+    sources, targets, of_weights, of_data, _ = columns
     data, names = _table_of(of_data), None
     weights = _joined(of_weights) if stream.weighted else None
     if stream.text:

@@ -129,7 +129,7 @@ def piece_of(
         if wrong := [str(column.dtype) for column in features if column.dtype.kind not in "biuf"]:
             raise UserError(f"{where}: features of arcs are numbers, not {wrong[0]}")
         at = f"{where}, from arc {before} on" if before else where
-        rows = [column.reshape(len(column), -1) for column in features]
+        rows = [column if column.ndim == 2 else column.reshape(-1, 1) for column in features]
         data["features"] = finite_features(np.concatenate(rows, axis=1), at, "arc")
     if labels and isinstance(labels[0], np.ndarray) and labels[0].dtype.kind == "U":
         labels = [pa.array(labels[0].tolist(), pa.string()), *labels[1:]]

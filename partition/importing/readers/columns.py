@@ -13,13 +13,13 @@ import pyarrow as pa
 from partition.errors import UserError
 from partition.importing.readers import Layout
 from partition.importing.readers.arc_columns import chosen, piece_of
+from partition.importing.readers.blocks import text_blocks
 from partition.importing.readers.files import quoted
 from partition.importing.readers.text import (
     first_lines,
     is_integer,
     is_number,
     separator_of,
-    text_blocks,
     words_of,
 )
 

@@ -8,14 +8,16 @@ from pathlib import Path
 import numpy as np
 
 from partition.errors import UserError
-from partition.importing.readers import Allocate, Layout, Piece, Stream, Tell
+from partition.importing.readers import Layout, Piece, Reading, Stream
+from partition.importing.readers.sharing import in_step
 from partition.records import map_npy
+from partition.resident import forget_pages
 
 SHAPES = "(2, E) or (E, 2)"
 AT_ONCE = 1 << 22
 
 
-def stream(path: Path, layout: Layout, allocate: Allocate, tell: Tell, whole: bool) -> Stream:
+def stream(path: Path, layout: Layout, reading: Reading) -> Stream:
     """Read an array of integers: sources in its first row or column, targets in its second.
 
     A UserError if it is anything else, or 2 × 2, which can be read either way.
@@ -29,15 +31,20 @@ def stream(path: Path, layout: Layout, allocate: Allocate, tell: Tell, whole: bo
             "write the two arcs as a list: 'source target', one a line",
         )
 
+    readers = reading.readers
+
     def pieces() -> Iterator[Piece]:
         total = array.shape[1] if array.ndim == 2 else 0
-        at_once = max(1, total) if whole else AT_ONCE
-        for start in range(0, max(1, total), at_once):
+        at_once = max(1, total if reading.whole else min(AT_ONCE, -(-total // readers.size)))
+        for start in range(readers.rank * at_once, max(1, total), readers.size * at_once):
             some = array[:, start : start + at_once] if array.ndim == 2 else array
-            yield *ends_of(some, str(path), SHAPES), None, {}
-            tell("reading", min(start + at_once, total), total)
+            yield Piece(*ends_of(some, str(path), SHAPES), None, {}, start)
+            forget_pages(array)
+            reading.tell("reading", min(start + at_once, total), total)
 
-    return Stream(pieces(), str(path), rest={"format": "npy"})
+    none = np.empty(0, np.int64)
+    own = in_step(pieces(), readers, lambda: Piece(none, none, None, {}, 0))
+    return Stream(own, str(path), rest={"format": "npy"})
 
 
 def ends_of(array: np.ndarray, where: str, shapes: str) -> tuple[np.ndarray, np.ndarray]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -10,10 +11,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from partition.errors import UserError
-from partition.importing.readers import Allocate, Layout, Piece, Stream, Tell
+from partition.importing.readers import Layout, Piece, Reading, Stream
+from partition.importing.readers.blocks import LONGEST_LINE
 from partition.importing.readers.columns import ROLES, Columns, find_columns
 from partition.importing.readers.files import finite_weights, quoted, read_errors
-from partition.importing.readers.text import COMMENTS, LONGEST_LINE, Table
+from partition.importing.readers.sharing import before_and_all
+from partition.importing.readers.text import COMMENTS, Table
 
 # Whole numbers of this size in a third column are rather times or ids than weights.
 LARGE_WEIGHT = 1000
@@ -21,7 +24,7 @@ LARGE_WEIGHT = 1000
 FEWEST_NUMBERED = 3
 
 
-def stream(path: Path, layout: Layout, allocate: Allocate, tell: Tell, whole: bool) -> Stream:
+def stream(path: Path, layout: Layout, reading: Reading) -> Stream:
     """Read an edge list: columns separated by white space, commas, semicolons or tabs.
 
     Ids are 64-bit integers, or texts. Everything after ``#`` or ``%`` is a comment; where ids are
@@ -31,14 +34,20 @@ def stream(path: Path, layout: Layout, allocate: Allocate, tell: Tell, whole: bo
     """
     columns = find_columns(path, layout)
 
-    ends = len(columns.places)
+    ends, readers = len(columns.places), reading.readers
 
     def pieces() -> Iterator[Piece]:
         third, size, rows = _ThirdColumn(path, columns), path.stat().st_size, 0
         first, again = list[str](), not columns.doubtful
+
+        def tell(at: int) -> None:
+            reading.tell("reading", at, size)
+
         with read_errors(path):
-            for found in arc_table(path, columns).pieces(lambda at: tell("reading", at, size)):
+            for found in arc_table(path, columns).pieces(tell, readers):
                 source, target, *rest = found
+                before, all_rows = before_and_all(readers, len(source))
+                before += rows
                 if not again:
                     begin = 0 if first else 1
                     first = first or [source[0].as_py(), target[0].as_py()]
@@ -46,13 +55,17 @@ def stream(path: Path, layout: Layout, allocate: Allocate, tell: Tell, whole: bo
                 if not columns.text:
                     source, target = source.to_numpy(), target.to_numpy()
                 weights = None
-                if ends == 3:
-                    weights = finite_weights(rest[0].to_numpy(), str(path), rows)
-                    third.see(source, weights)
-                data = columns.data.columns(found[ends:], str(path), rows)
-                yield source, target, weights, data
-                rows += len(source)
-        third.check()
+                with readers.agreed():
+                    if ends == 3:
+                        weights = finite_weights(rest[0].to_numpy(), str(path), before)
+                    data = columns.data.columns(found[ends:], str(path), before)
+                if weights is not None and not columns.known:
+                    for seen in readers.gathered(_Seen.of(source, weights, columns.text)):
+                        third.add(seen)
+                yield Piece(source, target, weights, data, before)
+                rows += all_rows
+        with readers.agreed():
+            third.check()
         if not again:  # the first two texts occur nowhere else
             raise UserError(
                 f"{path}: the first line ({', '.join(map(quoted, first))}) may be a header or an "
@@ -69,29 +82,64 @@ def stream(path: Path, layout: Layout, allocate: Allocate, tell: Tell, whole: bo
     )
 
 
+@dataclass(frozen=True)
+class _Seen:
+    """Facts on some arcs with a third column.
+
+    Attributes
+    ----------
+    rows : int
+    low, high : float
+        The smallest and the largest number in that column.
+    whole : bool
+        Its numbers have no fractions.
+    first, last : tuple of int
+        The first sources and the last one.
+    numbered : bool
+        Each source is the one before and 1.
+    """
+
+    rows: int
+    low: float
+    high: float
+    whole: bool
+    first: tuple[int, ...] = ()
+    last: tuple[int, ...] = ()
+    numbered: bool = False
+
+    @classmethod
+    def of(cls, source: np.ndarray, weights: np.ndarray, text: bool) -> _Seen:
+        """The facts on these arcs, in the order of the file."""
+        whole = bool((weights == np.floor(weights)).all())
+        found = len(weights), weights.min(initial=np.inf), weights.max(initial=-np.inf), whole
+        if text:
+            return cls(*found)
+        ends = tuple(source[:FEWEST_NUMBERED].tolist()), tuple(source[-1:].tolist())
+        return cls(*found, *ends, bool((np.diff(source) == 1).all()))
+
+
 class _ThirdColumn:
     """Whether a third column, which nobody calls a weight, is something else: seen in pieces."""
 
     def __init__(self, path: Path, columns: Columns) -> None:
-        self._path, self._columns = path, columns
+        self._path = path
         self._low, self._high, self._rows = np.inf, -np.inf, 0
         self._whole, self._numbered = True, not columns.text
         self._first: list[int] = []
-        self._last = 0
+        self._last: tuple[int, ...] = ()
 
-    def see(self, source: np.ndarray, weights: np.ndarray) -> None:
-        """Look at some arcs, in the order of the file."""
-        if self._columns.known or not len(weights):
+    def add(self, seen: _Seen) -> None:
+        """Take the facts on some more arcs, in the order of the file."""
+        if not seen.rows:
             return
-        self._low = min(self._low, weights.min())
-        self._high = max(self._high, weights.max())
-        self._whole = self._whole and bool((weights == np.floor(weights)).all())
+        self._low, self._high = min(self._low, seen.low), max(self._high, seen.high)
+        self._whole = self._whole and seen.whole
         if self._numbered:
-            follows = not self._rows or source[0] == self._last + 1
-            self._numbered = bool(follows and (np.diff(source) == 1).all())
-            self._first = [*self._first, *source[: FEWEST_NUMBERED - len(self._first)].tolist()]
-            self._last = int(source[-1])
-        self._rows += len(source)
+            follows = not self._rows or seen.first[0] == self._last[0] + 1
+            self._numbered = follows and seen.numbered
+            self._first += seen.first[: FEWEST_NUMBERED - len(self._first)]
+            self._last = seen.last
+        self._rows += seen.rows
 
     def check(self) -> None:
         """Refuse to take times and ids for weights, or numbers of lines for sources."""

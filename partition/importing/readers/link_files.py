@@ -17,7 +17,7 @@ import pyarrow as pa
 
 from partition.errors import UserError
 from partition.graph.graph import MASKS
-from partition.importing.readers import LISTS, READERS, RELATION, Layout, guess_format
+from partition.importing.readers import LISTS, READERS, RELATION, Layout, Reading, guess_format
 from partition.importing.readers.columns import ArcPlaces, find_columns, given_roles
 from partition.importing.readers.edge_index import ends_of
 from partition.importing.readers.edge_list import arc_table
@@ -108,8 +108,8 @@ def read_list(path: Path, columns: str | None, text: bool, header: bool | None =
                 return _table(path, layout, place)
             if place is not None:
                 layout = replace(layout, arc_label=column_names(path)[place])
-            stream = READERS.get(format)(path, layout, np.empty, lambda *at: None, True)
-            return _joined((a, b, data.get("labels")) for a, b, _, data in stream.pieces)
+            stream = READERS.get(format)(path, layout, Reading(whole=True))
+            return _joined((p.source, p.target, p.data.get("labels")) for p in stream.pieces)
     except UserError as error:  # it names the columns as the user did
         said = error.message.replace(f"--columns {layout.columns}", f"--columns {columns}")
         raise UserError(said, error.hint) from error

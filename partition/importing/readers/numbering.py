@@ -50,14 +50,9 @@ def number_vertices(
         same = bool((ids == np.arange(len(ids))).all())
         return len(ids), source, target, None if same else ids
     if vertices is not None:
-        low, high = _announced(source, target, vertices, where)
+        low, high = announced(source, target, vertices, where)
         n = high - low + 1
         check_memory(16 * n, f"{n} vertices")
-        for ends in (source, target):
-            outside = (ends < low) | (ends > high)
-            if outside.any():
-                found = ends[int(np.argmax(outside))]
-                raise UserError(f"{where}: there is a vertex {found}, --vertices {vertices}")
         return n, source - low, target - low, np.arange(low, high + 1) if low else None
     if not len(source):
         raise UserError(f"{where} holds no arcs", "--vertices says how many vertices there are")
@@ -140,6 +135,34 @@ def numbering_of(
     return Numbering(n, named)
 
 
+class IdsSeen:
+    """The different ids among some that come in pieces.
+
+    Attributes
+    ----------
+    known : (m,) int64
+        Those of all pieces, increasing, but for at most ``few`` ids, or as many as it has, which
+        wait.
+    """
+
+    def __init__(self, few: int) -> None:
+        self.known = np.empty(0, np.int64)
+        self._few, self._waiting = few, list[np.ndarray]()
+
+    def add(self, *ids: np.ndarray) -> bool:
+        """Take a piece; whether ``known`` is up to date now."""
+        self._waiting += ids
+        if sum(map(len, self._waiting)) <= max(self._few, len(self.known)):
+            return False
+        self.all()
+        return True
+
+    def all(self) -> np.ndarray:
+        """All of them, increasing."""
+        self.known, self._waiting = distinct(self.known, *self._waiting), []
+        return self.known
+
+
 def distinct(*arrays: np.ndarray) -> np.ndarray:
     """The integers that occur, in increasing order."""
     filled = [array for array in arrays if len(array)]
@@ -195,10 +218,18 @@ def _places(ids: np.ndarray, ends: np.ndarray, where: str) -> np.ndarray:
     return place
 
 
-def _announced(
-    source: np.ndarray, target: np.ndarray, vertices: str, where: str
-) -> tuple[int, int]:
-    """The first and the last id that ``--vertices`` stands for."""
+def announced(source: np.ndarray, target: np.ndarray, vertices: str, where: str) -> tuple[int, int]:
+    """The first and the last id that ``--vertices`` stands for; a UserError if one is outside."""
+    low, high = _span(source, target, vertices, where)
+    for ends in (source, target):
+        outside = (ends < low) | (ends > high)
+        if outside.any():
+            found = ends[int(np.argmax(outside))]
+            raise UserError(f"{where}: there is a vertex {found}, --vertices {vertices}")
+    return low, high
+
+
+def _span(source: np.ndarray, target: np.ndarray, vertices: str, where: str) -> tuple[int, int]:
     span = re.fullmatch(r"(-?[0-9]{1,18})\.\.(-?[0-9]{1,18})", vertices)
     if span is not None:
         low, high = int(span[1]), int(span[2])

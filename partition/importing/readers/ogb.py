@@ -15,7 +15,16 @@ import numpy as np
 import pyarrow as pa
 
 from partition.errors import UserError
-from partition.importing.readers import OGB_FILES, TRIPLETS, Allocate, Layout, Piece, Stream, Tell
+from partition.importing.readers import (
+    OGB_FILES,
+    TRIPLETS,
+    Allocate,
+    Layout,
+    Piece,
+    Reading,
+    Stream,
+    Tell,
+)
 from partition.importing.readers.arc_columns import ArcTable
 from partition.importing.readers.archives import find_member
 from partition.importing.readers.classes import class_labels
@@ -68,7 +77,7 @@ class _Raw:
     unread: set[str]
 
 
-def stream(path: Path, layout: Layout, allocate: Allocate, tell: Tell, whole: bool) -> Stream:
+def stream(path: Path, layout: Layout, reading: Reading) -> Stream:
     """Read a folder with ``raw/`` and ``split/``; arcs are those of the files, none are added.
 
     Labels in one column of whole numbers are classes, −1 or NaN where there is none; others are
@@ -85,7 +94,9 @@ def stream(path: Path, layout: Layout, allocate: Allocate, tell: Tell, whole: bo
         )
     if not raw.is_dir():
         raise UserError(f"{path} is no folder of OGB: it has no folder raw")
-    found = (_binary if (raw / "data.npz").exists() else _text)(path, raw, allocate, tell)
+    found = (_binary if (raw / "data.npz").exists() else _text)(
+        path, raw, reading.allocate, reading.tell
+    )
 
     def pieces() -> Iterator[Piece]:
         count = 0
@@ -94,11 +105,11 @@ def stream(path: Path, layout: Layout, allocate: Allocate, tell: Tell, whole: bo
                 ends = ends_of(np.stack(pair), str(found.file), "(2, E)")
                 for one in ends:
                     check_inside(one, found.n, found.file)
-                yield *ends, None, {}
+                yield Piece(*ends, None, {}, count)
                 count += len(ends[0])
         _check_count(found.file, count, found.narcs)
         if not count:
-            yield np.empty(0, np.int64), np.empty(0, np.int64), None, {}
+            yield Piece(np.empty(0, np.int64), np.empty(0, np.int64), None, {}, 0)
 
     return Stream(pieces(), str(path), n=found.n, rest=_rest(path, found))
 

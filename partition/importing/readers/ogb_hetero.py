@@ -15,6 +15,7 @@ import numpy as np
 from partition.errors import UserError
 from partition.graph.relations import Relation
 from partition.importing.readers import TRIPLETS, Layout
+from partition.importing.readers.blocks import text_blocks
 from partition.importing.readers.edge_list import arc_table
 from partition.importing.readers.files import check_file, check_inside, read_errors
 from partition.importing.readers.ogb import (
@@ -25,7 +26,7 @@ from partition.importing.readers.ogb import (
     only_split,
     whole_numbers,
 )
-from partition.importing.readers.text import lines_of, text_blocks, words_of
+from partition.importing.readers.text import lines_of, words_of
 from partition.importing.readers.typed_source import RelationArcs, TypedSource, checked
 
 UNREAD = ("edge_reltype", "node_year")

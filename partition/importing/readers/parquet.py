@@ -7,9 +7,10 @@ from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
 
 from partition.errors import UserError
-from partition.importing.readers import Allocate, Layout, Piece, Stream, Tell
+from partition.importing.readers import Layout, Piece, Reading, Stream
 from partition.importing.readers.arc_columns import piece_of
 from partition.importing.readers.columns import arc_places, columns_note, given_roles, named_roles
 from partition.importing.readers.files import finite_weights, quoted
@@ -19,12 +20,13 @@ from partition.importing.readers.parquet_tables import (
     open_parquet,
     parquet_errors,
 )
+from partition.importing.readers.sharing import in_step
 from partition.resident import check_memory
 
 AT_ONCE = 1 << 20  # rows
 
 
-def stream(path: Path, layout: Layout, allocate: Allocate, tell: Tell, whole: bool) -> Stream:
+def stream(path: Path, layout: Layout, reading: Reading) -> Stream:
     """Read a list of arcs: columns called source and target, and perhaps weight, or --columns.
 
     Two columns with other names are taken in their order. Ids are integers, or texts. A UserError
@@ -37,39 +39,59 @@ def stream(path: Path, layout: Layout, allocate: Allocate, tell: Tell, whole: bo
     file = open_parquet(path)
     rows, schema = file.metadata.num_rows, file.schema_arrow
     text = layout.string_ids or any(_is_text(schema.field(name).type) for name in chosen[:2])
-    if whole:
+    if reading.whole:
         check_memory(16 * rows, f"{path}: {rows} rows")
 
+    readers = reading.readers
+
     def pieces() -> Iterator[Piece]:
-        done = 0
-        with parquet_errors(path):
-            for batch in file.iter_batches(AT_ONCE, columns=chosen):
-                found = [array_of(batch.column(name), name, path) for name in chosen]
-                source, target = (_ends(one, text, path) for one in found[:2])
-                weights = found[2] if ends > 2 else None
-                if weights is not None:
-                    if weights.ndim != 1 or weights.dtype.kind not in "biuf":
-                        form = f"{weights.dtype} {weights.shape}"
-                        raise UserError(f"{path}: weights are {form}, not numbers")
-                    weights = finite_weights(weights, str(path), done)
-                yield (
-                    source,
-                    target,
-                    weights,
-                    piece_of(
-                        found[ends : ends + features], found[ends + features :], str(path), done
-                    ),
-                )
-                done += len(batch)
-                tell("reading", done, rows)
+        for done, groups in _shares(file.metadata, readers.size)[readers.rank :: readers.size]:
+            with parquet_errors(path):
+                for batch in file.iter_batches(AT_ONCE, groups, chosen):
+                    yield _piece(batch, done)
+                    done += len(batch)
+                    reading.tell("reading", done, rows)
+
+    def _piece(batch: pa.RecordBatch | pa.Table, done: int) -> Piece:
+        found = [array_of(batch.column(name), name, path) for name in chosen]
+        source, target = (_ends(one, text, path) for one in found[:2])
+        weights = found[2] if ends > 2 else None
+        if weights is not None:
+            if weights.ndim != 1 or weights.dtype.kind not in "biuf":
+                form = f"{weights.dtype} {weights.shape}"
+                raise UserError(f"{path}: weights are {form}, not numbers")
+            weights = finite_weights(weights, str(path), done)
+        of_arcs = found[ends : ends + features], found[ends + features :]
+        return Piece(source, target, weights, piece_of(*of_arcs, str(path), done), done)
+
+    def nothing() -> Piece:
+        return _piece(schema.empty_table(), 0)
 
     return Stream(
-        pieces(),
+        in_step(pieces(), readers, nothing),
         str(path),
         weighted=len(places) == 3,
         text=text,
         rest={"format": "parquet", "notes": {"columns": columns_note(names, places, data)}},
     )
+
+
+def _shares(metadata: pq.FileMetaData, readers: int) -> list[tuple[int, list[int]]]:
+    """Groups of rows that one reader reads, with the number of their first row.
+
+    Several groups if these are small; a group is not split, since it would be decoded as a whole.
+    """
+    total = metadata.num_rows
+    least = total if readers == 1 else min(AT_ONCE, -(-total // readers))
+    shares: list[tuple[int, list[int]]] = []
+    done = begun = 0
+    for group in range(metadata.num_row_groups):
+        if not shares or done - begun >= least:
+            begun = done
+            shares.append((done, []))
+        shares[-1][1].append(group)
+        done += metadata.row_group(group).num_rows
+    return shares
 
 
 def _columns(path: Path, layout: Layout) -> tuple[list[str], tuple[int, ...]]:

@@ -95,7 +95,7 @@ def array_of(column: pa.Array | pa.ChunkedArray, name: str, path: Path) -> np.nd
         lengths = np.asarray(column.value_lengths()) if rows else np.empty(0, np.int64)
         if values.dtype.kind not in "biuf" or (lengths != (lengths[0] if rows else 0)).any():
             raise UserError(f"{where} holds lists of different lengths, or not of numbers")
-        return values.reshape(rows, -1)
+        return values.reshape(rows, -1 if rows else 0)
     if pa.types.is_string(kind) or pa.types.is_large_string(kind):
         return np.array(column.to_pylist(), str)
     if not (pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_boolean(kind)):

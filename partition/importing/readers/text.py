@@ -1,4 +1,4 @@
-"""Text files: whole lines in blocks, of which Arrow makes columns; words, and errors in them."""
+"""Tables in text files, of whose blocks Arrow makes columns; words, and errors in them."""
 
 from __future__ import annotations
 
@@ -14,15 +14,14 @@ import pyarrow.compute as pc
 import pyarrow.csv as arrow_csv
 
 from partition.errors import UserError
-from partition.importing.readers.files import open_plain_or_gzip, position_in, quoted
+from partition.importing.readers import blocks
+from partition.importing.readers.blocks import LONGEST_BLANK, LONGEST_LINE, text_blocks
+from partition.importing.readers.files import quoted
+from partition.importing.readers.sharing import ALONE, Readers
 
 COMMENTS = ("#", "%")
-LONGEST_LINE = 1 << 16
 LONGEST_ROW = 1 << 26  # a line of features is as long as there are features
-LONGEST_BLANK = 1 << 24
 LONGEST_TEXT = 256
-BLOCK = 1 << 22
-EXPANDS = 64  # times that a gzip'd file may grow before it takes a second block
 INTEGER = re.compile(r"[+-]?[0-9]{1,19}")
 BLANKS = bytes.maketrans(b"\t\v\f", b"   ")
 UNUSED = "\x01"  # separates the columns of lines that are one column
@@ -74,17 +73,28 @@ class Table:
         """The columns, in the order of ``kinds``."""
         return [pa.chunked_array(column) for column in zip(*self.pieces(), strict=True)]
 
-    def pieces(self, tell: Callable[[int], None] = lambda at: None) -> Iterator[list[pa.Array]]:
-        """The same some megabytes at a time; ``tell``: as of :func:`text_blocks`."""
-        at_once = max(BLOCK, 512 * self.width)  # a column of few rows costs as much as one of many
-        for first, block in text_blocks(self.path, self.longest, tell=tell, at_once=at_once):
-            block = self._bare(first, block)
-            columns = self._by_arrow(block)
-            if columns is None:
-                rows = [self._by_hand(number, line) for number, line in lines_of(first, block, ())]
-                values = zip(*rows, strict=True) if rows else ((),) * len(self.kinds)
-                columns = list(map(pa.array, values, self.kinds.values()))
+    def pieces(
+        self, tell: Callable[[int], None] = lambda at: None, readers: Readers = ALONE
+    ) -> Iterator[list[pa.Array]]:
+        """The same some megabytes at a time; ``tell``, ``readers``: as of :func:`text_blocks`."""
+        # A column of few rows costs as much as one of many.
+        at_once = max(blocks.BLOCK, 512 * self.width)
+        for first, block in text_blocks(
+            self.path, self.longest, tell=tell, at_once=at_once, readers=readers
+        ):
+            with readers.agreed():
+                columns = self._columns_of(first, block)
             yield columns
+
+    def _columns_of(self, first: int, block: bytes) -> list[pa.Array]:
+        """The columns of some lines, of which the first has a number."""
+        block = self._bare(first, block)
+        columns = self._by_arrow(block)
+        if columns is None:
+            rows = [self._by_hand(number, line) for number, line in lines_of(first, block, ())]
+            values = zip(*rows, strict=True) if rows else ((),) * len(self.kinds)
+            columns = list(map(pa.array, values, self.kinds.values()))
+        return columns
 
     def _bare(self, first: int, block: bytes) -> bytes:
         """The lines, of which comments and the header are empty."""
@@ -178,53 +188,6 @@ class Table:
                 return float(word)
             fault, hint = "a number", None
         raise UserError(f"{at}: {quoted(word)} is not {fault}", hint)
-
-
-def text_blocks(
-    path: Path,
-    longest_line: int = LONGEST_LINE,
-    *,
-    tell: Callable[[int], None] = lambda at: None,
-    at_once: int = BLOCK,
-) -> Iterator[tuple[int, bytes]]:
-    r"""The bytes of a plain or gzip'd file, whole lines, with the number of the first line, from 1.
-
-    Some megabytes at a time: ``at_once`` bytes are read, and ``tell`` is told how many of the file
-    have been. Line ends are ``\n``, whatever they are in the file, and a byte order mark is left
-    out. A UserError if the file is in UTF-16, holds a NUL, a line longer than ``longest_line``, or
-    ``LONGEST_BLANK`` characters of nothing but white space.
-    """
-    number, rest, blank = 1, b"", 0
-    at_once = min(at_once, EXPANDS * path.stat().st_size + 1)  # as many are allocated
-    with open_plain_or_gzip(path) as file:
-        for place in itertools.count():
-            chunk = file.read(at_once)
-            if not chunk:
-                break
-            tell(position_in(file))
-            if place == 0 and chunk.startswith((b"\xff\xfe", b"\xfe\xff")):
-                raise UserError(f"{path} is in UTF-16", "save it as UTF-8")
-            chunk = chunk.removeprefix(b"\xef\xbb\xbf") if place == 0 else chunk
-            if chunk.endswith(b"\r"):  # the other half of a DOS line end may follow
-                chunk += file.read(1)
-            if b"\0" in chunk:
-                line = number + (rest + chunk[: chunk.index(0)]).count(b"\n")
-                raise UserError(f"{path}, line {line}: there is a NUL, so this is not a text file")
-            blank = (blank if chunk.isspace() else 0) + len(chunk) - len(chunk.rstrip())
-            if blank >= LONGEST_BLANK:
-                most = LONGEST_BLANK >> 20
-                raise UserError(f"{path}: there are {most} MiB of blanks and empty lines")
-            text = (rest + chunk).replace(b"\r\n", b"\n").replace(b"\r", b"\n")
-            end = text.rfind(b"\n") + 1
-            block, rest = text[:end], text[end:]
-            if len(rest) > longest_line:
-                line = number + block.count(b"\n")
-                raise UserError(f"{path}, line {line} is longer than {longest_line:,} bytes")
-            if block and not block.isspace():
-                yield number, block
-            number += block.count(b"\n")
-    if rest:
-        yield number, rest
 
 
 def lines_of(

@@ -23,89 +23,124 @@ extern "C" __global__ void take_ends(
 }
 
 // Functions of the entries of a row; the results of each begin in a column, or there are none (-1).
-extern "C" __global__ void reduce_rows(
-    const I* starts, const T* x, I x_row, I x_column, I sum_at, I mean_at, I max_at, I min_at,
+struct Reduced {
+  enum { AT_ONCE = 1 };
+  T count, sum, squares, high, low;  // squares of distances from the mean
+  DEVICE void add(const Reduced& next) {
+    const T apart = next.sum * count - sum * next.count;
+    squares += next.squares + apart * apart / (count * next.count * (count + next.count));
+    if (next.high > high || next.high != next.high) high = next.high;
+    if (next.low < low || next.low != next.low) low = next.low;
+    sum += next.sum;
+    count += next.count;
+  }
+};
+
+extern "C" GATHERS __global__ void reduce_rows(
+    @PIECES@, const T* __restrict__ x, I x_row, I x_column, I sum_at, I mean_at, I max_at, I min_at,
     I std_at, T least_variance, T* out, I out_row, I out_column, I rows, I columns) {
-  const I i = ROW, j = COLUMN;
-  if (i >= rows || j >= columns) return;
-  const I first = starts[i], stop = starts[i + 1];
-  const T count = first < stop ? (T)(stop - first) : (T)1;
-  T sum = 0, high = 0, low = 0, squares = 0;
-  for (I e = first; e < stop; ++e) {
-    const T value = AT(x, e, j);
-    sum += value;
-    if (e == first || value > high || value != value) high = value;
-    if (e == first || value < low || value != value) low = value;
-  }
-  const T mean = sum / count;
-  if (sum_at >= 0) AT(out, i, sum_at + j) = sum;
-  if (mean_at >= 0) AT(out, i, mean_at + j) = mean;
-  if (max_at >= 0) AT(out, i, max_at + j) = high;
-  if (min_at >= 0) AT(out, i, min_at + j) = low;
-  if (std_at < 0) return;
-  for (I e = first; e < stop; ++e) squares += (AT(x, e, j) - mean) * (AT(x, e, j) - mean);
-  const T variance = squares / count;
-  AT(out, i, std_at + j) = variance <= least_variance ? (T)0 : sqrt(variance);
+  @MINE@
+  fold<Reduced>(@GIVEN@, [&](Piece piece) {
+    const I first = piece.start, stop = first + piece.length;
+    Reduced of = {(T)piece.length, 0, 0, 0, 0};
+    ONE_BY_ONE for (I e = first; e < stop; ++e) {
+      const T value = AT(x, e, j);
+      of.sum += value;
+      if (e == first || value > of.high || value != value) of.high = value;
+      if (e == first || value < of.low || value != value) of.low = value;
+    }
+    if (std_at < 0 || first == stop) return of;
+    const T mean = of.sum / of.count;
+    ONE_BY_ONE for (I e = first; e < stop; ++e) {
+      const T apart = AT(x, e, j) - mean;
+      of.squares += apart * apart;
+    }
+    return of;
+  }, [&](I i, Reduced of) {
+    const T count = of.count > 0 ? of.count : (T)1, variance = of.squares / count;
+    if (sum_at >= 0) AT(out, i, sum_at + j) = of.sum;
+    if (mean_at >= 0) AT(out, i, mean_at + j) = of.sum / count;
+    if (max_at >= 0) AT(out, i, max_at + j) = of.high;
+    if (min_at >= 0) AT(out, i, min_at + j) = of.low;
+    if (std_at >= 0) AT(out, i, std_at + j) = variance <= least_variance ? (T)0 : sqrt(variance);
+  });
 }
 
-extern "C" __global__ void reduce_rows_backward(
-    const I* starts, const T* x, I x_row, I x_column, I sum_at, I mean_at, I max_at, I min_at,
-    I std_at, const T* out, I out_row, I out_column, const T* grad, I grad_row, I grad_column,
-    T* dx, I dx_row, I dx_column, I rows, I columns) {
-  const I i = ROW, j = COLUMN;
-  if (i >= rows || j >= columns) return;
-  const I first = starts[i], stop = starts[i + 1];
-  const T count = (T)(stop - first);
-  T same = 0, mean = 0, slope = 0;
-  if (sum_at >= 0) same += AT(grad, i, sum_at + j);
-  if (mean_at >= 0) same += AT(grad, i, mean_at + j) / count;
-  if (std_at >= 0) {
-    const T deviation = AT(out, i, std_at + j);
-    for (I e = first; e < stop; ++e) mean += AT(x, e, j);
-    mean /= count;
-    if (deviation > 0) slope = AT(grad, i, std_at + j) / (deviation * count);
+// Where the largest and the smallest are, or -1: of equals, the first ones.
+struct Reached {
+  enum { AT_ONCE = 1 };
+  I high, low;
+  T count, sum;
+  DEVICE void add(const Reached& next) {
+    if (high < 0) high = next.high;
+    if (low < 0) low = next.low;
+    count += next.count;
+    sum += next.sum;
   }
-  bool high = max_at >= 0, low = min_at >= 0;  // of equals, the first one
-  for (I e = first; e < stop; ++e) {
-    const T value = AT(x, e, j);
-    T d = same + (std_at >= 0 ? (value - mean) * slope : (T)0);
-    if (high && (value == AT(out, i, max_at + j) || value != value)) {
-      d += AT(grad, i, max_at + j);
-      high = false;
-    }
-    if (low && (value == AT(out, i, min_at + j) || value != value)) {
-      d += AT(grad, i, min_at + j);
-      low = false;
-    }
-    AT(dx, e, j) = d;
-  }
-}
+};
 
-extern "C" __global__ void softmax_entries(
-    const I* starts, const T* x, I x_row, I x_column, T lowest, T* out, I out_row, I out_column,
+extern "C" GATHERS __global__ void reduce_rows_backward(
+    @PIECES@, I whole, const T* __restrict__ x, I x_row, I x_column, I sum_at, I mean_at,
+    I max_at, I min_at, I std_at, const T* __restrict__ out, I out_row, I out_column,
+    const T* __restrict__ grad, I grad_row, I grad_column, T* dx, I dx_row, I dx_column,
     I rows, I columns) {
-  const I i = ROW, j = COLUMN;
-  if (i >= rows || j >= columns) return;
-  T most = lowest, sum = 0;
-  for (I e = starts[i]; e < starts[i + 1]; ++e)
-    if (AT(x, e, j) > most) most = AT(x, e, j);
-  for (I e = starts[i]; e < starts[i + 1]; ++e) {
-    const T value = exp(AT(x, e, j) - most);
-    AT(out, e, j) = value;
-    sum += value;
-  }
-  for (I e = starts[i]; e < starts[i + 1]; ++e) AT(out, e, j) /= sum;
+  @MINE@
+  fold_back<Reached>(@GIVEN@, whole, [&](Piece piece) {
+    const I i = piece.row;
+    Reached of = {-1, -1, (T)piece.length, 0};
+    ONE_BY_ONE for (I e = piece.start; e < piece.start + piece.length; ++e) {
+      const T value = AT(x, e, j);
+      of.sum += value;
+      if (max_at >= 0 && of.high < 0 && (value == AT(out, i, max_at + j) || value != value))
+        of.high = e;
+      if (min_at >= 0 && of.low < 0 && (value == AT(out, i, min_at + j) || value != value))
+        of.low = e;
+    }
+    return of;
+  }, [&](Piece piece, Reached of) {
+    const I i = piece.row;
+    const T mean = of.sum / of.count;
+    T same = 0, slope = 0;
+    if (sum_at >= 0) same += AT(grad, i, sum_at + j);
+    if (mean_at >= 0) same += AT(grad, i, mean_at + j) / of.count;
+    if (std_at >= 0) {
+      const T deviation = AT(out, i, std_at + j);
+      if (deviation > 0) slope = AT(grad, i, std_at + j) / (deviation * of.count);
+    }
+    ONE_BY_ONE for (I e = piece.start; e < piece.start + piece.length; ++e) {
+      T d = same + (std_at >= 0 ? (AT(x, e, j) - mean) * slope : (T)0);
+      if (e == of.high) d += AT(grad, i, max_at + j);
+      if (e == of.low) d += AT(grad, i, min_at + j);
+      AT(dx, e, j) = d;
+    }
+  });
 }
 
-extern "C" __global__ void softmax_entries_backward(
-    const I* starts, const T* y, I y_row, I y_column, const T* grad, I grad_row, I grad_column,
+extern "C" GATHERS __global__ void softmax_entries(
+    @PIECES@, I whole, const T* x, I x_row, I x_column, T lowest, T* out, I out_row, I out_column,
+    I rows, I columns) {
+  @MINE@
+  fold_back<Softmax>(@GIVEN@, whole, [&](Piece piece) {
+    return softmax_of(piece, x + j * x_column, x_row, lowest);
+  }, [&](Piece piece, Softmax of) {
+    ONE_BY_ONE for (I e = piece.start; e < piece.start + piece.length; ++e)
+      AT(out, e, j) = exp(AT(x, e, j) - of.most) / of.sum;
+  });
+}
+
+extern "C" GATHERS __global__ void softmax_entries_backward(
+    @PIECES@, I whole, const T* y, I y_row, I y_column, const T* grad, I grad_row, I grad_column,
     T* out, I out_row, I out_column, I rows, I columns) {
-  const I i = ROW, j = COLUMN;
-  if (i >= rows || j >= columns) return;
-  T along = 0;
-  for (I e = starts[i]; e < starts[i + 1]; ++e) along += AT(y, e, j) * AT(grad, e, j);
-  for (I e = starts[i]; e < starts[i + 1]; ++e)
-    AT(out, e, j) = AT(y, e, j) * (AT(grad, e, j) - along);
+  @MINE@
+  fold_back<Numbers<1>>(@GIVEN@, whole, [&](Piece piece) {
+    Numbers<1> along = {};
+    ONE_BY_ONE for (I e = piece.start; e < piece.start + piece.length; ++e)
+      along.at[0] += AT(y, e, j) * AT(grad, e, j);
+    return along;
+  }, [&](Piece piece, Numbers<1> along) {
+    ONE_BY_ONE for (I e = piece.start; e < piece.start + piece.length; ++e)
+      AT(out, e, j) = AT(y, e, j) * (AT(grad, e, j) - along.at[0]);
+  });
 }
 
 // Heads have `width` columns.

@@ -72,13 +72,8 @@ extern "C" GATHERS __global__ void softmax_cross_entropy(
       }
     } TOGETHER
   }
-  EACH_THREAD(t) {
-    if (t == 0) {
-      double sum = 0;
-      for (int thread = 0; thread < THREADS; ++thread) sum += loss[thread];
-      losses[blockIdx.x] = sum;
-    }
-  } TOGETHER
+  ADD_UP(loss, 1)
+  EACH_THREAD(t) { if (t == 0) losses[blockIdx.x] = loss[0]; } TOGETHER
 }
 
 // Loss of each number and its derivative; a label that is NaN is unknown. One number a block.
@@ -114,13 +109,8 @@ extern "C" __global__ void entry_losses(
     }
     loss[t] = sum;
   } TOGETHER
-  EACH_THREAD(t) {
-    if (t == 0) {
-      double sum = 0;
-      for (int thread = 0; thread < THREADS; ++thread) sum += loss[thread];
-      losses[blockIdx.x] = sum;
-    }
-  } TOGETHER
+  ADD_UP(loss, 1)
+  EACH_THREAD(t) { if (t == 0) losses[blockIdx.x] = loss[0]; } TOGETHER
 }
 
 // The sum of `length` numbers, by one block.
@@ -131,9 +121,7 @@ extern "C" __global__ void add_losses(const double* losses, double* out, I lengt
     for (I k = t; k < length; k += THREADS) sum += losses[k];
     sums[t] = sum;
   } TOGETHER
-  for (int half = THREADS / 2; half > 0; half /= 2) {
-    EACH_THREAD(t) { if (t < half) sums[t] += sums[t + half]; } TOGETHER
-  }
+  ADD_UP(sums, 1)
   EACH_THREAD(t) { if (t == 0) out[0] = sums[0]; } TOGETHER
 }
 

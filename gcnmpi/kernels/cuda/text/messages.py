@@ -1,7 +1,7 @@
 """CUDA source of rows of messages in fewer bits: see :mod:`gcnmpi.core.precision`.
 
-A message is an array of bytes whose rows are ``row_bytes`` apart. A thread a row finds the scale
-and writes it; a thread a number reads it there. Numbers and scales are not aligned: they are
+A message is an array of bytes whose rows are ``row_bytes`` apart. Threads of a row find its scale,
+and one writes it; a thread a number reads it there. Numbers and scales are not aligned: they are
 written and read by bytes.
 """
 
@@ -50,13 +50,17 @@ DEVICE int with_sign(U8 byte) { return byte < 128 ? (int)byte : (int)byte - 256;
 extern "C" __global__ void encode_scales(
     const T* x, I x_row, I x_column, I width, I format, U8* out, I row_bytes,
     I rows, I columns) {
-  const I i = ROW;
-  if (i >= rows) return;
+  LANE;
   U32 largest = 0;
-  for (I j = 0; j < width; ++j) {
+  for (I j = lane; j < width; j += columns) {
     const U32 bits = bits_of((float)AT(x, i, j)) & 0x7fffffffu;
     if (bits > largest) largest = bits;
   }
+  for (int apart = (int)columns / 2; apart > 0; apart /= 2) {
+    const U32 bits = __shfl_xor_sync(0xffffffffu, largest, apart);
+    if (bits > largest) largest = bits;
+  }
+  if (lane) return;
   const bool finite = largest < INFINITE;
   if (format == FP16) {
     int exponent = (int)(largest >> 23) - 127;

@@ -11,13 +11,6 @@ from gcnmpi.kernels.cuda.text.pieces import written
 _SOURCE = r"""
 static DEVICE T leaky_of(T z, T slope) { return z > 0 ? z : slope * z; }
 
-// The sum over so many threads next to each other, a power of 2, the same in each.
-template <class N> static DEVICE N of_lanes(N sum, S32 lanes) {
-  for (int apart = lanes / 2; apart > 0; apart /= 2)
-    sum += __shfl_xor_sync(0xffffffffu, sum, apart);
-  return sum;
-}
-
 // Of heads of `width` columns; the numbers of x and y from a pointer on are `x_column` apart.
 static DEVICE T dot_of_head(
     const T* x, I x_column, const T* y, I y_column, I h, I width, S32 lane, S32 lanes) {
@@ -34,6 +27,7 @@ static DEVICE T dot_of_head(
   const S32 lane = (S32)(COLUMN - h * lanes)
 
 struct alignas(2 * sizeof(T)) Best {
+  enum { AT_ONCE = 4 };
   T value;
   S32 place;
   DEVICE void add(const Best& next) {
@@ -125,29 +119,33 @@ extern "C" __global__ void scores_v2(
 
 // The largest of some numbers and the sum of exp(number - largest).
 struct alignas(2 * sizeof(T)) Softmax {
+  enum { AT_ONCE = 1 };
   T most, sum;
   DEVICE void add(const Softmax& next) {
-    if (next.most > most) {
-      sum = sum * exp(most - next.most) + next.sum;
-      most = next.most;
-    } else {
-      sum += next.sum * exp(next.most - most);
-    }
+    const bool more = next.most > most;
+    const T factor = exp(more ? most - next.most : next.most - most);
+    sum = more ? sum * factor + next.sum : sum + next.sum * factor;
+    if (more) most = next.most;
   }
 };
+
+// Of the entries of a piece, a number of each column of which is `x_row` from the next one.
+static DEVICE Softmax softmax_of(Piece piece, const T* x, I x_row, T lowest) {
+  const I first = piece.start, stop = first + piece.length;
+  Softmax of = {piece.length ? lowest : (T)0, 0};
+  for (I e = first; e < stop; ++e)
+    if (x[e * x_row] > of.most) of.most = x[e * x_row];
+  const T from = of.most > lowest ? of.most : (T)0;
+  ONE_BY_ONE for (I e = first; e < stop; ++e) of.sum += exp(x[e * x_row] - from);
+  return of;
+}
 
 extern "C" __global__ void softmax_of_rows(
     @PIECES@, const T* __restrict__ e, T lowest, T* shift, I shift_row, I shift_column,
     T* total, I total_row, I total_column, I rows, I columns) {
   @MINE@
   fold<Softmax>(@GIVEN@, [&](Piece piece) {
-    const T* const first = e + piece.start * columns + j;
-    Softmax of = {piece.length ? lowest : (T)0, 0};
-    for (S32 k = 0; k < piece.length; ++k)
-      if (first[k * columns] > of.most) of.most = first[k * columns];
-    const T from = of.most > lowest ? of.most : (T)0;
-    for (S32 k = 0; k < piece.length; ++k) of.sum += exp(first[k * columns] - from);
-    return of;
+    return softmax_of(piece, e + j, columns, lowest);
   }, [&](I i, Softmax of) {
     AT(shift, i, j) = of.most;
     AT(total, i, j) = of.sum;
@@ -193,6 +191,7 @@ extern "C" __global__ void gradients_of_scores(
 }
 
 struct alignas(2 * sizeof(T)) Bent {
+  enum { AT_ONCE = 4 };
   T lean, along;
   DEVICE void add(const Bent& next) { lean += next.lean, along += next.along; }
 };

@@ -9,14 +9,32 @@ KERNELS = r"""
 extern "C" __global__ void row_sums(
     const T* x, I x_row, I x_column, I width, I has_mean, const T* mean, I square, T* out,
     I rows, I columns) {
-  const I i = ROW;
-  if (i >= rows) return;
+  LANE;
   T sum = 0;
-  for (I j = 0; j < width; ++j) {
+  for (I j = lane; j < width; j += columns) {
     const T value = AT(x, i, j) - (has_mean ? mean[i] : (T)0);
     sum += square ? value * value : value;
   }
-  out[i] = sum;
+  sum = of_lanes(sum, columns);
+  if (lane == 0) out[i] = sum;
+}
+
+// A row at a time: its mean, the inverse of its deviation, and what comes of both.
+extern "C" __global__ void layer_norm(
+    const T* x, I x_row, I x_column, I width, T factor, T eps, const T* weight, const T* bias,
+    T* mean, T* rstd, T* out, I out_row, I out_column, I rows, I columns) {
+  LANE;
+  T sum = 0, squares = 0;
+  for (I j = lane; j < width; j += columns) sum += AT(x, i, j);
+  const T centre = factor * of_lanes(sum, columns);
+  for (I j = lane; j < width; j += columns)
+    squares += (AT(x, i, j) - centre) * (AT(x, i, j) - centre);
+  const T scale = 1 / sqrt(of_lanes(squares, columns) * factor + eps);
+  for (I j = lane; j < width; j += columns)
+    AT(out, i, j) = (AT(x, i, j) - centre) * scale * weight[j] + bias[j];
+  if (lane) return;
+  mean[i] = centre;
+  rstd[i] = scale;
 }
 
 extern "C" __global__ void normalise_by_rows(
@@ -28,39 +46,43 @@ extern "C" __global__ void normalise_by_rows(
   AT(out, i, j) = HAT(i, j) * (has_weight ? weight[j] : (T)1) + (has_bias ? bias[j] : (T)0);
 }
 
+// Sums of g = grad · weight and of g · x̂ to `out`, or else the gradient of x where these are those
+// of whole rows, times a factor.
 extern "C" __global__ void normalised_row_sums(
     const T* x, I x_row, I x_column, I width, I has_mean, const T* mean, const T* rstd,
-    I has_weight, const T* weight, const T* grad, I grad_row, I grad_column, T* out,
-    I rows, I columns) {
-  const I i = ROW;
-  if (i >= rows) return;
+    I has_weight, const T* weight, const T* grad, I grad_row, I grad_column, I has_out, T* out,
+    T factor, T* dx, I dx_row, I dx_column, I rows, I columns) {
+  LANE;
   T plain = 0, along = 0;
-  for (I j = 0; j < width; ++j) {
+  for (I j = lane; j < width; j += columns) {
     const T g = AT(grad, i, j) * (has_weight ? weight[j] : (T)1);
     plain += g;
     along += g * HAT(i, j);
   }
-  out[2 * i] = plain;
-  out[2 * i + 1] = along;
+  plain = of_lanes(plain, columns);
+  along = of_lanes(along, columns);
+  if (has_out) {
+    if (lane) return;
+    out[2 * i] = plain;
+    out[2 * i + 1] = along;
+  } else {
+    for (I j = lane; j < width; j += columns) {
+      const T g = AT(grad, i, j) * (has_weight ? weight[j] : (T)1);
+      AT(dx, i, j) = rstd[i] * (g - factor * (plain + HAT(i, j) * along));
+    }
+  }
 }
 
 extern "C" __global__ void normalise_rows_backward(
     const T* x, I x_row, I x_column, I has_mean, const T* mean, const T* rstd, I has_weight,
     const T* weight, const T* grad, I grad_row, I grad_column, I has_low,
-    const T* low, I low_row, I low_column, const T* along, I along_row, I along_column, T factor,
+    const T* low, I low_row, I low_column, const T* along, I along_row, I along_column,
     T* out, I out_row, I out_column, I rows, I columns) {
   const I i = ROW, j = COLUMN;
   if (i >= rows || j >= columns) return;
   const T g = AT(grad, i, j) * (has_weight ? weight[j] : (T)1);
   const T less = (has_low ? AT(low, i, 0) : (T)0) + HAT(i, j) * AT(along, i, 0);
-  AT(out, i, j) = rstd[i] * (g - factor * less);
-}
-
-extern "C" __global__ void inverse_roots(
-    const T* squares, T width, T eps, T* rstd, I rows, I columns) {
-  const I i = ROW;
-  if (i >= rows) return;
-  rstd[i] = 1 / sqrt(squares[i] / width + eps);
+  AT(out, i, j) = rstd[i] * (g - less);
 }
 
 // Partial sums of two numbers of every column, next to each other for all columns. `kind` 0: g and

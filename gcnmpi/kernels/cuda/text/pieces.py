@@ -30,7 +30,8 @@ def written(source: str, **words: str) -> str:
 KERNELS = r"""
 struct alignas(16) Piece { I start; S32 length, row; };
 
-// States of `open` pieces, the first ones, are not the end: they go to places from `base` on.
+// States of `open` pieces, the first ones, are not the end: they go to places from `base` on. Of
+// these, a thread reads AT_ONCE before it adds them.
 template <class State, class Entries, class Finish>
 static DEVICE void fold(
     const I* pieces, I level, I open, I base, T* scratch, I p, I j, I columns, Entries entries,
@@ -40,7 +41,7 @@ static DEVICE void fold(
   State state;
   if (level) {
     state = states[piece.start * columns];
-    for (S32 k = 1; k < piece.length; ++k) {
+    _Pragma("unroll State::AT_ONCE") for (S32 k = 1; k < piece.length; ++k) {
       const State next = states[(piece.start + k) * columns];
       state.add(next);
     }
@@ -49,6 +50,21 @@ static DEVICE void fold(
   }
   if (p < open) states[(base + p) * columns] = state;
   else finish((I)piece.row, state);
+}
+
+// The same, where entries get something of the state of their row: those of a row of one piece at
+// once, those of longer rows, whose states are in scratch memory from `whole` on, in a last launch.
+template <class State, class Entries, class Spread>
+static DEVICE void fold_back(
+    const I* pieces, I level, I open, I base, T* scratch, I p, I j, I columns, I whole,
+    Entries entries, Spread spread) {
+  const Piece piece = ((const Piece*)pieces)[p];
+  State* const states = (State*)scratch + whole * columns + j;
+  if (level < 0) return spread(piece, states[piece.row * columns]);
+  fold<State>(pieces, level, open, base, scratch, p, j, columns, entries, [&](I i, State state) {
+    if (level) states[i * columns] = state;
+    else spread(piece, state);
+  });
 }
 
 // Four entries at a time: their places in other rows, the numbers there, and `take` in their order.
@@ -73,6 +89,7 @@ static DEVICE void gather(Piece piece, Source source, Load load, Take take) {
 }
 
 template <int N> struct alignas(N * sizeof(T)) Numbers {
+  enum { AT_ONCE = 4 };
   T at[N];
   DEVICE void add(const Numbers& other) {
     UNROLL for (int k = 0; k < N; ++k) at[k] += other.at[k];

@@ -313,6 +313,12 @@ void __tsan_func_exit() {}
   void __tsan_unaligned_read##size(void* at) { access(at, size, false, HERE); } \
   void __tsan_unaligned_write##size(void* at) { access(at, size, true, HERE); }
 ACCESS(1) ACCESS(2) ACCESS(4) ACCESS(8) ACCESS(16)
+// Of structures, number by number.
+#define RANGE(kind, write) \
+  void __tsan_##kind##_range(void* at, std::size_t size) { \
+    for (std::size_t k = 0; k < size; k += 4) access((char*)at + k, 4, write, HERE); \
+  }
+RANGE(read, false) RANGE(write, true)
 #define UNDEFINED(what) void __ubsan_handle_##what() { ++findings["undefined: " #what]; }
 UNDEFINED(add_overflow) UNDEFINED(sub_overflow) UNDEFINED(mul_overflow)
 UNDEFINED(negate_overflow) UNDEFINED(divrem_overflow) UNDEFINED(shift_out_of_bounds)

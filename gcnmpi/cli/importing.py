@@ -1,0 +1,84 @@
+"""``gcnmpi import``: a graph folder that the ranks of a job make together of a list of arcs."""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from gcnmpi.cli import common
+from partition.cli import import_options
+from partition.cli.common import FILE, advancing
+from partition.commands import parse_bytes
+
+if TYPE_CHECKING:
+    from gcnmpi.mpi.comm import Comm
+
+MEMORY = "2GB"
+
+
+@click.command("import", short_help="Import a list of arcs, on all ranks together.")
+@common.configured
+@click.argument("source", type=FILE)
+@click.argument("out", metavar="OUT.graph", type=FILE)
+@import_options.list_options
+@import_options.rule_options
+@click.option(
+    "--memory",
+    default=MEMORY,
+    show_default=True,
+    metavar="SIZE",
+    help="Memory that a rank may take; arcs are sorted in files beside OUT.graph.",
+)
+@import_options.arc_data_options
+@import_options.vertex_data_options
+@click.option("--force", is_flag=True, help="Replace existing output.")
+@common.json_option
+@common.quiet_option
+def import_(
+    words: common.Words,
+    source: Path,
+    out: Path,
+    direction: str | None,
+    memory: str,
+    force: bool,
+    as_json: bool,
+    quiet: bool,
+    **options: Any,
+) -> common.Job:
+    """Read the list of arcs in the file SOURCE and write the graph to the folder OUT.graph.
+
+    The folder is that of gcn-partition import, byte for byte. Each rank reads some pieces of the
+    file, text or Parquet or .npy, and sorts the arcs of a range of vertices.
+
+    \b
+      mpirun -n 16 gcnmpi import links.csv links.graph --undirected --features random:64
+    """
+    config, limit = words.config(), parse_bytes(memory)
+    import_options.taken(options)
+
+    def job(comm: Comm) -> int:
+        from gcnmpi.importing.running import import_together
+        from gcnmpi.report.outcome import print_imported
+        from partition.importing.assemble import asked_for
+
+        def note(line: str) -> None:
+            if comm.rank == 0:
+                print(line, file=sys.stderr, flush=True)
+
+        asked = asked_for(source, out, direction=direction or "in", overwrite=force, **options)
+        told = contextlib.nullcontext(_nobody) if quiet or comm.rank else advancing()
+        with told as tell:
+            done = import_together(comm, asked, limit, note, tell)
+        if comm.rank == 0:
+            print_imported(done, as_json)
+        return 0
+
+    return common.watched(config, job)
+
+
+def _nobody(stage: str, done: float, total: float) -> None:
+    """Tell nobody how far it is."""

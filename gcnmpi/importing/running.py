@@ -1,0 +1,208 @@
+"""An import by all ranks, from what is asked for to the folder under its name."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TypeVar
+
+from gcnmpi.core.resident import peak_bytes
+from gcnmpi.importing import arcs
+from gcnmpi.importing.arc_data import DataOfArcs
+from gcnmpi.importing.arcs import Spool
+from gcnmpi.importing.exchange import Ranks, agreed_writing
+from gcnmpi.importing.vertices import Collected
+from gcnmpi.importing.writing import known_of, map_ids, read_back, write_arcs, write_ids
+from gcnmpi.mpi.comm import Comm, agreed, check_same, from_root, maximum, rest_until_all
+from partition.errors import UserError
+from partition.graph.content import Known
+from partition.graph.graph import Graph
+from partition.graph.manifest import Manifest
+from partition.graph.store import NewFolder, new_folder
+from partition.importing.assemble import Import, named_errors
+from partition.importing.datasets import is_dataset
+from partition.importing.on_disk import Building, arcs_at_once
+from partition.importing.readers import SHARED, Reading, Tell, checked_format, open_stream
+from partition.importing.spools import Columns, scratch_folder
+
+FEWEST = 1 << 10  # arcs that are sent at once
+SENT_BYTES = 64  # that an arc takes while it is sent
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Imported:
+    """A graph folder that was made, and what it took."""
+
+    path: Path
+    manifest: Manifest
+    seconds: float
+    memory: int  # the most bytes that a rank has had
+
+
+def import_together(
+    comm: Comm,
+    asked: Import,
+    memory: float,
+    report: Callable[[str], None] = lambda line: None,
+    tell: Tell = lambda stage, done, total: None,
+) -> Imported:
+    """Make a graph folder out of a list of arcs; it is that of an import by one process.
+
+    Parameters
+    ----------
+    memory : float
+        Bytes that a rank may take, itself included.
+    report : callable
+        Called on rank 0 with what the user should know.
+    tell : callable
+        Told the stage of the work, how much of it is done, and how much there is.
+
+    Raises
+    ------
+    UserError
+        On all ranks, as of :func:`partition.importing.assemble.import_graph`; or if a format is not
+        read by several, or ranks see different files.
+    """
+    began = time.perf_counter()
+    state = _looked_at(comm, asked)
+    with contextlib.ExitStack() as stack:
+
+        def begin() -> tuple[NewFolder, Path]:
+            new = stack.enter_context(new_folder(asked.out, asked.overwrite, report))
+            return new, stack.enter_context(scratch_folder(asked.out))
+
+        new, folder, scratch = _entered(comm, begin)
+        own = scratch / f"rank-{comm.rank}"
+        with agreed_writing(comm):
+            own.mkdir()
+        with named_errors(asked.source):
+            graph, known, facts = _arcs(comm, asked, state, folder, own, memory, tell)
+
+        def finish() -> Manifest:
+            assert new is not None
+            whole, about = asked.with_data(graph, facts, report)
+            return new.fill(whole, about, asked.direction, asked.keep_features, known)
+
+        tell("data of vertices and checksums", 0, 1)
+        manifest = _by_rank_0(comm, finish)
+        _by_rank_0(comm, stack.close)
+    seconds, peak = time.perf_counter() - began, int(maximum(comm, peak_bytes()))
+    return Imported(asked.out, manifest, seconds, peak)
+
+
+def _arcs(
+    comm: Comm, asked: Import, state: tuple[int, int], folder: Path, own: Path, memory: float,
+    tell: Tell,
+) -> tuple[Graph, Known, dict[str, object]]:  # fmt: skip
+    """Read, send, sort and write the arcs: the graph without data of vertices, and its facts."""
+    layout, rules = asked.of_arcs, asked.rules()
+    with agreed(comm):
+        most = arcs_at_once(memory, 0)
+        at_once = max(FEWEST, most // (8 * comm.size))
+        reading = Reading(tell=tell, readers=Ranks(comm))
+        stream = open_stream(asked.source, asked.format, replace(layout, ids=None), reading)
+    max_bytes = float(at_once * SENT_BYTES)
+    ids = Collected(comm, stream, layout.ids, int(memory // 200), max_bytes)
+    data = DataOfArcs(comm, own, asked.arc_files)
+    spool = Spool(Columns(own / "read", "source", "target", weighted=stream.weighted))
+    for piece in stream.pieces:
+        with agreed_writing(comm):
+            spool.append(piece.first, piece.source, piece.target, piece.weights, None)
+            data.add(piece)
+        ids.add(piece.source, piece.target)
+    with agreed(comm):
+        if _state(asked.source) != state:
+            raise UserError(f"{asked.source} changed while it was read", "import it again")
+    rows = sum(comm.allgather(spool.columns.rows))
+    has_data = data.all_read(rows)
+    numbered = has_data or rules.parallel
+    numbering = ids.numbering()
+    write_ids(comm, folder, numbering)
+    numbers = arcs.numbered(comm, spool, numbering, own / "numbered", at_once)
+    bounds = arcs.bounds_of(comm, numbers, numbering, most // 2)
+    exchange = arcs.Exchange(comm, numbering.n, bounds, at_once, max_bytes)
+    with agreed(comm):
+        most = arcs_at_once(memory, len(exchange.rows) + numbering.n // comm.size)
+    names = map_ids(comm, folder, numbering)
+    build = Building(own, numbering.n, exchange.rows, names, most, tell, rules)
+    keys, counts = arcs.at_their_rows(exchange, numbers, numbering, rules, own / "arcs", numbered)
+    with agreed_writing(comm):
+        settled = build.settled(
+            counts, keys.in_order(max(1, most // 2)), weighted=stream.weighted, numbered=numbered
+        )
+        keys.columns.delete()
+    rules.take(comm.allgather(rules))
+    with agreed(comm):
+        rules.check_copies(numbering.n, names)
+    settled.weighted = rules.valued(stream.weighted)
+    if rules.undirected:
+        settled = arcs.with_reverses(exchange, build, settled)
+    write_arcs(comm, folder, build, settled)
+    of_arcs = data.write(folder, settled, spool, at_once, max_bytes)
+    with agreed(comm):
+        graph = read_back(folder, rules.parallel)
+    known = known_of(comm, graph, exchange.rows)
+    facts = {"format": stream.rest["format"]} | rules.facts(rows, False, has_data)
+    return replace(graph, arc_data=of_arcs), known, facts | dict(stream.rest.get("notes", {}))
+
+
+def _entered(
+    comm: Comm, begin: Callable[[], tuple[NewFolder, Path]]
+) -> tuple[NewFolder | None, Path, Path]:
+    """The new folder on rank 0, and for all where it and a folder for other files are."""
+    new: NewFolder | None = None
+
+    def begun() -> tuple[Path, Path]:
+        nonlocal new
+        new, scratch = begin()
+        return new.temporary, scratch
+
+    folder, scratch = from_root(comm, begun)
+    return new, folder, scratch
+
+
+def _by_rank_0(comm: Comm, work: Callable[[], T]) -> T:
+    """The result of what rank 0 does alone, on all ranks; the others sleep meanwhile."""
+    found: T | None = None
+    with agreed(comm):
+        try:
+            if comm.rank == 0:
+                found = work()
+        finally:
+            rest_until_all(comm, lambda: None)
+    return comm.bcast(found)  # type: ignore[return-value]
+
+
+def _looked_at(comm: Comm, asked: Import) -> tuple[int, int]:
+    """Size and time of the source, which is the same for all; the mistakes that show before."""
+    with agreed(comm):
+        if comm.rank == 0:
+            asked.check()
+        if is_dataset(asked.source):
+            raise UserError(
+                f"{asked.source} is loaded by one process", "gcn-partition import reads data sets"
+            )
+        format = checked_format(asked.source, asked.format, asked.of_arcs)
+        if format not in SHARED:
+            raise UserError(
+                f"{asked.source} has the format {format}, which is not read by several ranks",
+                f"gcn-partition import reads it in one process; ranks read {', '.join(SHARED)}",
+            )
+        size, when = _state(asked.source)
+    hint = "put it where all hosts see the same file"
+    check_same(comm, {f"size of {asked.source.name}": size}, hint)
+    return size, when
+
+
+def _state(path: Path) -> tuple[int, int]:
+    """Size and time of the last change of a file."""
+    try:
+        found = os.stat(path)
+    except OSError as error:
+        raise UserError(f"cannot read {path}: {error.strerror or error}") from error
+    return found.st_size, found.st_mtime_ns

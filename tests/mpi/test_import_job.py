@@ -1,0 +1,201 @@
+"""``gcnmpi import``: the folder of one process, byte for byte, for any number of ranks."""
+
+import gzip
+import os
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from partition.cli.main import cli
+
+RANKS = (1, 2, 3, 4)
+ROWS = 1500
+
+
+@pytest.fixture(scope="module")
+def sources(tmp_path_factory):
+    """Lists of arcs of all formats: copies, loops, a hub, ids with gaps."""
+    root, random = tmp_path_factory.mktemp("lists"), np.random.default_rng(7)
+    ends = (random.integers(0, 200, (ROWS, 2)) ** 2) // 200
+    ends[:5, 1] = ends[:5, 0]
+    ends[-40:] = ends[:40]
+    weights = (random.standard_normal(ROWS) * 1e3).tolist()
+    far = ends * 10**15 - 7 * 10**16
+    kinds = random.choice(["red", "green", "blue"], ROWS)
+
+    def text(rows, name, end="\n", head="", last=True):
+        body = end.join([head] * bool(head) + [",".join(map(str, row)) for row in rows])
+        (root / name).write_bytes((body + end * last).encode())
+
+    plain = ends.tolist()
+    text(plain, "plain.csv")
+    text(plain, "dos.csv", "\r\n", "source,target", last=False)
+    text(plain, "mac.csv", "\r")
+    noted = [[s, f"{t} # c" if i % 9 == 0 else t] for i, (s, t) in enumerate(plain)]
+    text(noted, "notes.csv", "\n\n", "# a comment")
+    text([[s, t, w] for (s, t), w in zip(plain, weights, strict=True)], "weighted.csv")
+    text(far.tolist(), "far.csv")
+    text((ends + 5).tolist(), "shifted.csv")
+    rows = zip(far.tolist(), weights, kinds, strict=True)
+    text([[s, t, w, w / 3, k] for (s, t), w, k in rows], "data.csv", head="src,dst,weight,f1,kind")
+    text([[3, 4]], "one.csv", last=False)
+    (root / "packed.csv.gz").write_bytes(gzip.compress((root / "weighted.csv").read_bytes()))
+    (root / "tabs.txt").write_text("".join(f"{s}\t{t}\n" for s, t in plain))
+    np.save(root / "two.npy", ends.T.astype(np.int32))
+    np.save(root / "pairs.npy", far)
+    np.save(root / "arcs.npy", random.standard_normal((ROWS, 3)))
+    np.save(root / "words.npy", kinds)
+    np.save(root / "x.npy", random.standard_normal((200, 4), np.float32))
+    ids = random.permutation(np.unique(np.append(far, far.max() + 1)))
+    (root / "ids.txt").write_text("".join(f"{i}\n" for i in ids.tolist()))
+    (root / "y.csv").write_text("id,label\n" + "".join(f"{i},{i % 3}\n" for i in range(200)))
+    table = pa.table({"source": far[:, 0], "target": far[:, 1], "weight": weights, "kind": kinds})
+    pq.write_table(table, root / "small.parquet", row_group_size=37)
+    pq.write_table(table.select([0, 1]), root / "one.parquet")
+    pq.write_table(table, root / "large.parquet", row_group_size=400)
+    return root
+
+
+CASES = {
+    "plain": "plain.csv",
+    "undirected": "plain.csv --undirected --self-loops drop --features random:3",
+    "dos": "dos.csv --duplicates sum",
+    "mac": "mac.csv",
+    "notes": "notes.csv --direction out",
+    "weighted": "weighted.csv --undirected --columns source,target,weight",
+    "sums": "weighted.csv --duplicates sum --columns source,target,weight",
+    "all": "weighted.csv --duplicates keep --undirected --columns source,target,weight",
+    "far": "far.csv --undirected --labels random:4 --split random:0.5,0.2,0.3",
+    "listed": "far.csv --ids ids.txt",
+    "shifted": "shifted.csv",
+    "named": "plain.csv --vertices 230 --features orthogonal:2",
+    "span": "shifted.csv --vertices 2..240 --undirected",
+    "labelled": "plain.csv --vertices 200 --features x.npy --labels y.csv",
+    "data": "data.csv --arc-features f* --arc-label kind --undirected",
+    "kept": "data.csv --arc-features weight,f1 --arc-label kind --duplicates keep",
+    "files": "plain.csv --arc-features arcs.npy --arc-label words.npy",
+    "drawn": "plain.csv --arc-features random:2 --arc-label random:3",
+    "one": "one.csv",
+    "gzip": "packed.csv.gz --columns source,target,weight",
+    "tabs": "tabs.txt --undirected",
+    "npy": "two.npy --undirected --duplicates sum",
+    "pairs": "pairs.npy --ids ids.txt",
+    "small groups": "small.parquet --undirected --arc-label kind",
+    "large groups": "large.parquet --duplicates sum",
+    "a group": "one.parquet",
+}
+
+
+def words_of(root, line):
+    """The words of a line, with the paths of files."""
+    return [str(root / word) if (root / word).is_file() else word for word in line.split()]
+
+
+@pytest.fixture(scope="module")
+def alone(sources):
+    """The folders of one process, and the names that the ranks' have."""
+    for name, line in CASES.items():
+        out = sources / "alone" / f"{name.replace(' ', '-')}.graph"
+        out.parent.mkdir(exist_ok=True)
+        source, *options = words_of(sources, line)
+        cli.main(["import", source, str(out), *options, "--json"], standalone_mode=False)
+    return sources / "alone"
+
+
+@pytest.mark.parametrize("ranks", RANKS)
+def test_the_folder_is_that_of_one_process(sources, alone, run_cases, ranks):
+    made = sources / f"by-{ranks}"
+    made.mkdir()
+    lines = []
+    for name, line in CASES.items():
+        source, *options = words_of(sources, line)
+        out = made / f"{name.replace(' ', '-')}.graph"
+        lines.append(["import", source, str(out), *options, "--quiet", "--json"])
+    heard = run_cases("import_cases", ranks, lines)
+    for name, said in zip(CASES, heard, strict=True):
+        assert said == [None] * ranks, name
+    for folder in sorted(alone.iterdir()):
+        found, wanted = (
+            {os.path.relpath(path, root): path.read_bytes() for path in root.rglob("*.*")
+             if path.is_file()}
+            for root in (made / folder.name, folder)
+        )  # fmt: skip
+        assert found.keys() == wanted.keys(), folder.name
+        for name in wanted:
+            assert found[name] == wanted[name], (folder.name, name)
+    assert sorted(path.name for path in made.iterdir()) == sorted(os.listdir(alone))
+
+
+BAD = {
+    "a bad line": ("0,1\n" * 700 + "1,x\n" + "0,1\n" * 500, "", "line 701: '1,x'"),
+    "two bad lines": ("0,1\n" * 700 + "1,y\n" * 400, "", "line 701: '1,y'"),
+    "a NUL": ("0,1\n" * 700 + "1,\0\n" + "0,1\n" * 500, "", "line 701: there is a NUL"),
+    "a weight": ("0,1,2\n" * 700 + "1,2,inf\n" * 300, "", "weight of entry 701 is inf"),
+    "times": ("0,1,2000\n" * 900, "", "whole numbers from 2000 to 2000"),
+    "numbers": ("".join(f"{i},{i % 7},{i % 5}\n" for i in range(900)), "", "numbers of the lines"),
+    "copies": ("".join(f"{i % 800},9\n" for i in range(900)), "--duplicates error",
+               "the arc 0 -> 9 is listed more than once; there are 100 such copies"),
+    "a hub": ("".join(f"{i % 3},{i}\n" for i in range(1500)), "", "arcs, which are sorted at once"),
+    "outside": ("0,1\n" * 900 + "9,0\n", "--vertices 0..8", "there is a vertex 9"),
+    "not listed": ("0,1\n" * 900 + "9,0\n", "--ids few.txt", "the vertex 9 is not in the file"),
+    "empty": ("", "", "holds no arcs"),
+    "texts": ("a,b\nb,c\n", "", "these are texts"),
+    "long": ("0,1\n" * 300 + "0," + "1" * 70000 + "\n", "", "line 301"),
+    "rows": ("0,1\n" * 300, "--features x.npy", "has 5 rows, the graph has 2 vertices"),
+    "few rows": ("0,1\n" * 300, "--arc-features x.npy", "has 5 rows, it lists 300 arcs"),
+    "relations": ("0,a,1\n" * 3, "--columns source,relation,target", "not read by several ranks"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("ranks", [1, 3])
+def test_mistakes_are_one_line_on_every_rank(tmp_path, run_cases, ranks):
+    (tmp_path / "few.txt").write_text("0\n1\n2\n")
+    np.save(tmp_path / "x.npy", np.zeros((5, 1), np.float32))
+    np.save(tmp_path / "bad.npy", np.zeros((5, 5)))
+    lines, texts = [], []
+    out = tmp_path / "out" / "g.graph"
+    out.parent.mkdir()
+    for name, (text, options, says) in BAD.items():
+        (tmp_path / f"{name}.csv").write_text(text)
+        lines.append([tmp_path / f"{name}.csv", out, *words_of(tmp_path, options)])
+        texts.append(says)
+    lines += [
+        [tmp_path / "no.csv", out], [tmp_path / "bad.npy", out], ["pyg:Planetoid/Cora", out],
+        [tmp_path / "rows.csv", tmp_path / "out"],
+    ]  # fmt: skip
+    texts += ["there is no file", "(2, E)", "one process", "ends in .graph"]
+    words = [["import", *map(str, line), "--quiet"] for line in lines]
+    for line, heard, says in zip(
+        words, run_cases("import_cases", ranks, words), texts, strict=True
+    ):
+        assert heard == heard[:1] * ranks, line
+        assert says in (heard[0] or ""), line
+    assert not list(out.parent.iterdir())
+
+
+def test_too_little_memory_is_one_line(tmp_path, hear_mistakes):
+    (tmp_path / "e.csv").write_text("0,1\n")
+    line = ["import", tmp_path / "e.csv", tmp_path / "g.graph", "--memory", "100MB"]
+    hear_mistakes(2, [(line, "is too little")])
+    assert [path.name for path in tmp_path.iterdir()] == ["e.csv"]
+
+
+@pytest.mark.parametrize(
+    ("how", "when", "code"),
+    [
+        ("SIGKILL", "gcnmpi.importing.arcs.bounds_of", None),
+        ("full", "partition.importing.spools:Columns.append@2", 2),
+        ("mistake", "gcnmpi.importing.running.open_stream", 2),
+    ],
+)
+def test_a_rank_that_fails_leaves_no_folder(tmp_path, mpirun, how, when, code):
+    (tmp_path / "e.csv").write_text("0,1\n1,2\n" * 400)
+    words = ["import", tmp_path / "e.csv", tmp_path / "g.graph", "--quiet"]
+    done = mpirun(2, "broken.py", how, 1, when, *words, code=code)
+    assert done.returncode != 0
+    assert not (tmp_path / "g.graph").exists()
+    if code == 2:
+        assert [path.name for path in tmp_path.iterdir()] == ["e.csv"]
+        assert done.stderr.count("error:") == 1
