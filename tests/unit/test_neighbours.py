@@ -49,6 +49,7 @@ SHAPES = [(9, 12), (12, 5), (1, 1), (40, 40), (0, 4), (4, 0), (0, 0)]
 HEADS = [(1, 1), (1, 3), (3, 1), (1, 17), (3, 5), (8, 8), (4, 16), (1, 64), (2, 32), (15, 2)]
 CASES = [((40, 40), heads) for heads in HEADS]
 CASES += [(shape, heads) for shape in SHAPES if shape != (40, 40) for heads in ((1, 7), (3, 5))]
+CASES += [((9, 12), (33, 8))]  # more than a block of threads for a row
 GRADIENTS = [
     ((7, 9), (1, 1)),
     ((9, 6), (1, 3)),

@@ -65,10 +65,13 @@ class CupyLaunches(CupyCopies):
     def _launch(self, name: str, rows: int, columns: int, *given: Given) -> None:
         """Start a kernel with a thread for each of rows × columns.
 
-        A block has whole rows, or a part of one, so that next to no thread has nothing to do.
+        A block has whole rows, or whole warps of one, so that few threads have nothing to do, and
+        threads next to each other that add their numbers are of one warp.
         """
         if rows and columns:
             width = -(-columns // -(-columns // THREADS))
+            if width < columns:
+                width = -(-width // WARP) * WARP
             height = THREADS // width
             grid = -(-rows // height), -(-columns // width)
             self._start(name, grid, (width, height), *given, rows, columns)

@@ -1,4 +1,4 @@
-"""Maximum and attention on a GPU: see ``kernels.cuda_neighbours``."""
+"""Maximum and attention on a GPU: see ``kernels.cuda.text.neighbours``."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Norms, activations and entry-wise arithmetic on a GPU: see ``kernels.cuda_norms``."""
+"""Norms, activations and entry-wise arithmetic on a GPU: see ``kernels.cuda.text.norms``."""
 
 from __future__ import annotations
 

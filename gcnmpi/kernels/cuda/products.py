@@ -1,4 +1,4 @@
-"""Products of CSR matrices on a GPU, and what follows products: see ``kernels.cuda_products``."""
+"""Products of CSR matrices on a GPU, and what follows products: see ``cuda.text.products``."""
 
 from __future__ import annotations
 
