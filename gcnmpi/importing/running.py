@@ -8,7 +8,6 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TypeVar
 
 from gcnmpi.core.resident import peak_bytes
 from gcnmpi.importing import arcs
@@ -17,7 +16,7 @@ from gcnmpi.importing.arcs import Spool
 from gcnmpi.importing.exchange import Ranks, agreed_writing
 from gcnmpi.importing.vertices import Collected
 from gcnmpi.importing.writing import known_of, map_ids, read_back, write_arcs, write_ids
-from gcnmpi.mpi.comm import Comm, agreed, check_same, from_root, maximum, rest_until_all
+from gcnmpi.mpi.comm import Comm, agreed, by_rank_0, check_same, from_root, maximum
 from partition.errors import UserError
 from partition.graph.content import Known
 from partition.graph.graph import Graph
@@ -31,7 +30,6 @@ from partition.importing.spools import Columns, scratch_folder
 
 FEWEST = 1 << 10  # arcs that are sent at once
 SENT_BYTES = 64  # that an arc takes while it is sent
-T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -89,8 +87,8 @@ def import_together(
             return new.fill(whole, about, asked.direction, asked.keep_features, known)
 
         tell("data of vertices and checksums", 0, 1)
-        manifest = _by_rank_0(comm, finish)
-        _by_rank_0(comm, stack.close)
+        manifest = by_rank_0(comm, finish)
+        by_rank_0(comm, stack.close)
     seconds, peak = time.perf_counter() - began, int(maximum(comm, peak_bytes()))
     return Imported(asked.out, manifest, seconds, peak)
 
@@ -164,18 +162,6 @@ def _entered(
 
     folder, scratch = from_root(comm, begun)
     return new, folder, scratch
-
-
-def _by_rank_0(comm: Comm, work: Callable[[], T]) -> T:
-    """The result of what rank 0 does alone, on all ranks; the others sleep meanwhile."""
-    found: T | None = None
-    with agreed(comm):
-        try:
-            if comm.rank == 0:
-                found = work()
-        finally:
-            rest_until_all(comm, lambda: None)
-    return comm.bcast(found)  # type: ignore[return-value]
 
 
 def _looked_at(comm: Comm, asked: Import) -> tuple[int, int]:

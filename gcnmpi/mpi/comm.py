@@ -114,6 +114,18 @@ def from_root(comm: Comm, make: Callable[[], T]) -> T:
     return comm.bcast(value, root=0)  # type: ignore[return-value]
 
 
+def by_rank_0(comm: Comm, work: Callable[[], T]) -> T:
+    """The same for work that takes long: the other ranks sleep meanwhile."""
+    found: T | None = None
+    with agreed(comm):
+        try:
+            if comm.rank == 0:
+                found = work()
+        finally:
+            rest_until_all(comm, lambda: None)
+    return comm.bcast(found, root=0)  # type: ignore[return-value]
+
+
 def check_same(comm: Comm, mine: Mapping[str, object], hint: str) -> None:
     """Raise a UserError on all ranks unless each says the same as rank 0: the first that differs.
 

@@ -14,7 +14,7 @@ from typing import cast
 
 import numpy as np
 
-from gcnmpi.mpi.comm import Comm, agreed, from_root, redistribute, rest_until_all, split
+from gcnmpi.mpi.comm import Comm, by_rank_0, redistribute, split
 from gcnmpi.partitioning.annealing import Partitioned, Wanted, anneal
 from gcnmpi.partitioning.coarsening import Coarser, coarser
 from gcnmpi.partitioning.levels import Level, assembled, on_root
@@ -140,18 +140,6 @@ class _Cycle:
         parts = by_rank_0(comm, lambda: self.run(cast(Level, whole), mine, depth))
         first = level.vertices.first
         return parts[first : first + level.vertices.count]
-
-
-def by_rank_0(comm: Comm, work: Callable[[], np.ndarray]) -> np.ndarray:
-    """The parts that rank 0 computes, on all ranks; the others sleep meanwhile."""
-    found = np.empty(0, np.int32)
-    with agreed(comm):
-        try:
-            if comm.rank == 0:
-                found = work()
-        finally:
-            rest_until_all(comm, lambda: None)
-    return from_root(comm, lambda: found)
 
 
 def _lifted(made: Coarser, own: np.ndarray) -> np.ndarray:

@@ -14,9 +14,18 @@ import numpy as np
 
 from gcnmpi.core.resident import peak_bytes
 from gcnmpi.layout.arcs import check_content
-from gcnmpi.mpi.comm import MAX, Comm, agreed, check_same, from_root, maximum, reduce_in_place
+from gcnmpi.mpi.comm import (
+    MAX,
+    Comm,
+    agreed,
+    by_rank_0,
+    check_same,
+    from_root,
+    maximum,
+    reduce_in_place,
+)
 from gcnmpi.partitioning.annealing import Wanted, value_of
-from gcnmpi.partitioning.cycles import Effort, by_rank_0, partitioned
+from gcnmpi.partitioning.cycles import Effort, partitioned
 from gcnmpi.partitioning.levels import Level, finest, on_root, total
 from gcnmpi.partitioning.measuring import figures_of
 from partition.errors import UserError, check_name
