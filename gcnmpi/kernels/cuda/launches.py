@@ -57,8 +57,7 @@ class CupyLaunches(CupyCopies):
         self._partials: dict[int, Array] = {}
         module = cp.RawModule(code=cuda.source(self.dtype.name), options=("--std=c++17",))
         self._kernels = {
-            name: (module.get_function(name), some)
-            for name, some in signatures(self.dtype).items()
+            name: (module.get_function(name), some) for name, some in signatures(self.dtype).items()
         }
         kinds = {one.kind for _, some in self._kernels.values() for one in some if one.array}
         self._nothing = {kind: cp.empty((1,), kind) for kind in kinds}
