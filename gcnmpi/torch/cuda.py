@@ -1,6 +1,6 @@
 """Tensors of a GPU and arrays of CuPy in one memory: the only calls of ``torch.cuda``.
 
-No device has run them yet. What each relies on is said beside it.
+No device has run them yet. Each says on which documented behaviour it relies.
 """
 
 from __future__ import annotations

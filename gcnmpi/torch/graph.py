@@ -433,7 +433,7 @@ class Graph(Runs, OfPairs, OfSamples, OfTypes, OfFolder, OfThisProcess):
 
     @cached_property
     def _vertices(self) -> np.ndarray:
-        """Those of own and halo rows, where the kernel reads them."""
+        """The vertices of own and halo rows, where the kernel reads them."""
         plan = self._laid.plan
         vertices: np.ndarray = self._ranks.kernel.resident(
             np.concatenate((plan.own, plan.halo)), np.uint64

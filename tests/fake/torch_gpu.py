@@ -112,7 +112,7 @@ class Gpu:
 
     @staticmethod
     def check(device):
-        """It is there."""
+        """The device is always there."""
 
     def array(self, tensor):
         return cupy.ndarray(tensor.detach().contiguous().host.numpy())
