@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterable, Mapping
 from functools import cached_property, partial
-from pathlib import Path
 from typing import overload
 
 import numpy as np
@@ -13,12 +11,8 @@ import torch
 
 from gcnmpi.core.volume import Volume
 from gcnmpi.halo.plan import Plan
-from gcnmpi.layout.loading import Readable, original_rows
-from gcnmpi.layout.writing import write_rows
 from gcnmpi.mpi.comm import agreed
-from gcnmpi.options.outputs import check_suffix
 from gcnmpi.run.opening import Opened
-from gcnmpi.run.writing import Rows, on_root
 from gcnmpi.schemes.p2p import Laid
 from gcnmpi.torch.agreement import Agreement, check_weights
 from gcnmpi.torch.alone import warned
@@ -27,6 +21,7 @@ from gcnmpi.torch.batches import Batching
 from gcnmpi.torch.collective import NORMS, Collective, RowNorm
 from gcnmpi.torch.eager import eager
 from gcnmpi.torch.fetched import Fetched
+from gcnmpi.torch.files import OfFiles
 from gcnmpi.torch.functions import Mean, check_probability, dropout, edges, linear
 from gcnmpi.torch.memory import on_host
 from gcnmpi.torch.moves import Moves
@@ -38,10 +33,9 @@ from gcnmpi.torch.runs import Runs
 from gcnmpi.torch.samples import OfSamples
 from gcnmpi.torch.scoring import check_names, scored_in
 from gcnmpi.torch.typed import OfTypes
-from partition.errors import UserError
 
 
-class Graph(Runs, OfPairs, OfSamples, OfTypes, OfFolder, OfThisProcess):
+class Graph(Runs, OfFiles, OfPairs, OfSamples, OfTypes, OfFolder, OfThisProcess):
     """This rank's part of a graph, as :func:`gcnmpi.torch.open` gives it.
 
     This rank owns ``num_own`` vertices; its rows of M have entries for ``num_halo`` vertices of
@@ -388,49 +382,6 @@ class Graph(Runs, OfPairs, OfSamples, OfTypes, OfFolder, OfThisProcess):
         traffic = self._ranks.runtime.traffic
         return traffic["setup"] + traffic["train"]
 
-    # Rows from and to files.
-
-    @eager
-    def load(self, array: Readable) -> torch.Tensor:
-        """The own rows of an (n, …) NumPy array, such as ``numpy.load(path, mmap_mode="r")``.
-
-        For all ranks together: each has the same array or file, and reads 1/P of it.
-        """
-        return self._ranks.placed(self._own_rows(array))
-
-    def _own_rows(self, array: Readable) -> np.ndarray:
-        self._ranks.together("a load")
-        with agreed(self._ranks.comm):
-            if len(array) != self.n:
-                raise UserError(f"the array has {len(array)} rows, and the graph {self.n} vertices")
-        return self._laid.rows.load(self._ranks.comm, array, self._max_bytes)
-
-    @eager
-    def write(self, h: torch.Tensor, path: str | os.PathLike) -> None:
-        """Write own rows (num_own, …) of all ranks as one ``.npy``, in the order of the graph.
-
-        For all ranks together: each writes 1/P of the file. A file of that name is replaced once
-        it is complete.
-        """
-        self._ranks.together("a write")
-        with agreed(self._ranks.comm):
-            check_suffix("write", Path(path), (".npy",))
-        own, rows = self._laid.plan.own, self._numbers(h)
-        rows = original_rows(self._ranks.comm, own, rows, self.n, self._max_bytes)
-        write_rows(self._ranks.comm, Path(path), rows, self.n)
-
-    @eager
-    def gather(self, h: torch.Tensor) -> torch.Tensor | None:
-        """Own rows of all ranks as one (n, …) tensor of the host on rank 0, in the graph's order.
-
-        For all ranks together; None on the others.
-        """
-        self._ranks.together("a gather")
-        places = np.arange(self.num_own)
-        rows = Rows(self._laid.plan.own, places, self._numbers(h), self.n)
-        whole = on_root(self._ranks.comm, rows, self._max_bytes)
-        return None if whole is None else torch.from_numpy(whole)
-
     @cached_property
     def _vertices(self) -> np.ndarray:
         """The vertices of own and halo rows, where the kernel reads them."""
@@ -446,13 +397,6 @@ class Graph(Runs, OfPairs, OfSamples, OfTypes, OfFolder, OfThisProcess):
                 "the graph has parallel arcs, and edge_index one entry for all of two vertices: "
                 f"{name} is of graphs that are imported without --duplicates keep"
             )
-
-    def _numbers(self, h: torch.Tensor) -> np.ndarray:
-        self._check_count(h)
-        rows = h.detach().contiguous()
-        if rows.dtype == torch.bfloat16:  # which NumPy has not
-            rows = rows.to(self.dtype)
-        return on_host(rows)
 
     def _check_count(self, h: torch.Tensor, halo: bool = False) -> None:
         wanted, allowed = f"{self.num_own} own rows", [self.num_own]
