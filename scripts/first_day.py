@@ -53,7 +53,7 @@ def objects(lines: Sequence[str]) -> Iterator[Record]:
 
 
 def last_record(folder: Path) -> Record:
-    """What a run has measured."""
+    """Seconds, phases and bytes of a run."""
     end = json.loads((folder / "run.jsonl").read_text().splitlines()[-1])
     return {key: end[key] for key in ("seconds_per_epoch", "phases", "bytes_sent")}
 
@@ -103,7 +103,7 @@ def product(measured: Record) -> list[object]:
 
 
 def table(titles: Sequence[str], rows: Iterator[list[object]] | list[list[object]]) -> list[str]:
-    """Lines of one."""
+    """A table's lines, and an empty one."""
     lines = [titles, ["---"] * len(titles), *rows]
     return [*(f"| {' | '.join(map(str, cells))} |" for cells in lines), ""]
 
