@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Mapping
 from copy import copy
 from dataclasses import replace
 from typing import Any, TypeVar
@@ -49,8 +49,9 @@ class Binding:
         Whether it is for one evaluation, which takes as little memory as it can.
     sparse : mapping of int to SparseInput
         Value → what it is where it is no dense matrix.
-    sliced : collection of int
-        Values whose matrices have room for a slice of arcs, or a block of vertices, only.
+    sliced : mapping of int to int
+        Values whose matrices have room for a slice of arcs, or a block of vertices, only, and how
+        many rows, the first ones, these have beside.
     disk : Scratch, optional
         Where values are that are written to a file.
     """
@@ -68,14 +69,14 @@ class Binding:
         kept: dict[tuple[int | None, str], Any],
         once: bool = False,
         sparse: Mapping[int, SparseInput] | None = None,
-        sliced: Collection[int] = (),
+        sliced: Mapping[int, int] | None = None,
         disk: Scratch | None = None,
     ) -> None:
         self.disk = disk
         self.scheme, self.kernel, self.program, self.seed = scheme, kernel, program, seed
         self.once, self.sparse, self._rows = once, sparse or {}, rows
         self.parameters, self.gradients = parameters, gradients
-        self._matrices, self._kept, self._sliced = matrices, kept, sliced
+        self._matrices, self._kept, self._sliced = matrices, kept, sliced or {}
         self._slice: ArcSlice | None = None
         self._views: dict[int, Array] = {}
 
@@ -94,9 +95,15 @@ class Binding:
             return matrix.array
         rows = self._rows_of(matrix.place.space)
         if value in self._sliced:
-            rows = slice(0, rows.stop - rows.start)
+            start = min(rows.start, self._sliced[value])
+            rows = slice(start, start + rows.stop - rows.start)
         # One view of the same memory, as a step that writes where it reads can tell then.
         return self._views.setdefault(id(matrix.array), matrix.array[rows])
+
+    def has_rows(self, step: Step, arcs: ArcSlice) -> bool:
+        """Whether a step would make rows of a slice again that are still there."""
+        repeats = step.writes is not None and step.writes in self.program.repeated
+        return repeats and arcs.rows[Space.OWN].start < self._sliced.get(_written(step), 0)
 
     def _rows_of(self, space: Space) -> slice:
         """Which of the own rows in a space it is about."""

@@ -92,7 +92,7 @@ class Passes:
         used = {number for kind in kinds for number in buffers[kind].values()}
         slices = slices_of(scheme, program)
         memory = {
-            number: Matrix(value.place, kernel.empty(slices.most(value.place.space), value.width))
+            number: Matrix(value.place, kernel.empty(slices.rows_of(value), value.width))
             if value.sliced
             else scheme.empty(value.place, value.width, value.exchanged)
             for number, value in enumerate(program.buffers)
@@ -104,7 +104,8 @@ class Passes:
             places = {value: program.values[value].place for value in numbers}
             matrices = constants | {v: memory[b].at(places[v]) for v, b in numbers.items()}
             facts = scheme, kernel, program, seed, rows
-            sliced = {v for v, b in numbers.items() if program.buffers[b].sliced}
+            held = {v: program.buffers[b] for v, b in numbers.items()}
+            sliced = {v: buffer.first for v, buffer in held.items() if buffer.sliced}
             arrays = parameters, gradients, matrices
             return Binding(*facts, *arrays, kept, False, sparse, sliced, scratch)
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
@@ -38,12 +38,15 @@ class Value:
         Whether a product of the scheme exchanges its rows.
     sliced : bool
         Of a buffer: whether it has rows of a slice of arcs, or of a block of vertices, only.
+    first : int
+        Of such a buffer: how many rows it has beside, the first ones, which stay.
     """
 
     place: Place
     width: int
     exchanged: bool = False
     sliced: bool = False
+    first: int = 0
 
 
 @dataclass(frozen=True)
@@ -195,6 +198,22 @@ class Step:
         """Whether anything follows its product in the same pass."""
         return self.finish is not None or self.finish_gradient is not None
 
+    def reading(self, numbers: Mapping[int, int]) -> Step:
+        """A step that reads other values in the place of some; what it writes stays."""
+
+        def new(value: int | None) -> int | None:
+            return None if value is None else numbers.get(value, value)
+
+        gradient = self.finish_gradient
+        return replace(
+            self,
+            reads=tuple(numbers.get(value, value) for value in self.reads),
+            finish_gradient=None if gradient is None else (gradient[0], new(gradient[1])),
+            onto=new(self.onto),
+            plus=new(self.plus),
+            also=None if self.also is None else self.also.reading(numbers),
+        )
+
     def bind(self, binding: Any) -> Callable[[int], None]:
         """The function that an epoch calls, of a :class:`~gcnmpi.nn.binding.Binding`."""
         return self.instruction.bind(self.operator, binding, self)
@@ -222,6 +241,8 @@ class Program:
         Values of constants that are in a file.
     residences : Residences
         Values that are not kept for the backward pass.
+    repeated : mapping of int to int
+        Value that is made again block by block → value in whose memory its first rows still are.
     forward, backward, evaluation : tuple of Step
     logits, logits_grad : int
         Values that the loss reads and writes.
@@ -262,6 +283,7 @@ class Program:
     orders: tuple[str, ...] = field(default=())
     stored: tuple[int, ...] = ()
     residences: Residences = field(default_factory=Residences)
+    repeated: Mapping[int, int] = field(default_factory=dict)
 
     @property
     def place(self) -> Place:

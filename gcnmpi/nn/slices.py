@@ -11,15 +11,15 @@ from gcnmpi.halo.patterns import ArcSlice
 from gcnmpi.kernels.interface.kernel import Array, Kernel
 from gcnmpi.layout.place import Place, Space
 from gcnmpi.nn.binding import Binding, Run
-from gcnmpi.nn.program import Program, Step
+from gcnmpi.nn.program import Program, Step, Value
 from gcnmpi.schemes.interface import Scheme
 
 ARCS_AT_ONCE = 1 << 15
 """Rows of arcs of a slice: few, but enough that a step takes far longer than its call."""
 
 
-ROWS_AT_ONCE = 1 << 17
-"""Rows of a block of vertices, few, but enough that many threads share a step of it.
+ROWS_AT_ONCE = 1 << 15
+"""Rows of a block of vertices: they fit a cache, and many threads can share a step of them.
 
 Gradients of weights are summed block by block, so it depends neither on memory nor on threads.
 """
@@ -49,10 +49,12 @@ class Slices:
         spaces = {program.values[value].place.space for step in steps for value in step.touched}
         return self.of_arcs if any(space.of_arcs for space in spaces) else self.of_vertices
 
-    def most(self, space: Space) -> int:
-        """The largest number of rows of a space in a slice."""
+    def rows_of(self, buffer: Value) -> int:
+        """Rows of a buffer that has room for the largest slice, and for the first rows beside."""
+        space = buffer.place.space
         slices = self.of_arcs if space.of_arcs else self.of_vertices
-        return max((one.count(space) for one in slices), default=0)
+        rows = [one.count(space) for one in slices]
+        return min(sum(rows), buffer.first + max(rows, default=0))
 
 
 def slices_of(scheme: Scheme, program: Program) -> Slices:
@@ -78,6 +80,8 @@ def bind(binding: Binding, steps: Sequence[Step], slices: Slices) -> list[Run]:
         inside = list(loop)
         for some in slices.of(binding.program, inside):
             for step in inside:
+                if some is not None and binding.has_rows(step, some):
+                    continue
                 later = some is not None and some.number > 0
                 facts = binding.kernel, binding.gradients, memory, first
                 shares = Shares(*facts, None if later else step.number)

@@ -8,11 +8,12 @@ from __future__ import annotations
 import re
 import sys
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 KEPT, STATES, LEAST = "all", "states:", "least"
 """Words of ``train.memory``; a number follows the second one."""
 ALAYER = re.compile(r"states:([1-9]\d*)")
+FIRST = re.compile(r"first:([1-9]\d*)")
 LISTED = {name: re.compile(rf"{name}:(\d+(?:,\d+)*)") for name in ("again", "written")}
 
 
@@ -28,11 +29,15 @@ class Residences:
         Values that are made again.
     written : frozenset of int
         Values that are written to a file.
+    first : int
+        Rows of a rank that are kept nevertheless, the first ones, of values that are made again
+        block by block.
     """
 
     every: int = 0
     again: frozenset[int] = frozenset()
     written: frozenset[int] = frozenset()
+    first: int = 0
 
     @classmethod
     def told(cls, memory: str) -> Residences | None:
@@ -47,13 +52,15 @@ class Residences:
         for word in memory.split():
             lists = {name: match for name in LISTED if (match := LISTED[name].fullmatch(word))}
             if layers := ALAYER.fullmatch(word):
-                found = cls(int(layers[1]), found.again, found.written)
+                found = replace(found, every=int(layers[1]))
             elif word == LEAST:
-                found = cls(sys.maxsize, found.again, found.written)
+                found = replace(found, every=sys.maxsize)
+            elif rows := FIRST.fullmatch(word):
+                found = replace(found, first=int(rows[1]))
             elif "again" in lists:
-                found = cls(found.every, _numbers(lists["again"][1]), found.written)
+                found = replace(found, again=_numbers(lists["again"][1]))
             elif "written" in lists:
-                found = cls(found.every, found.again, _numbers(lists["written"][1]))
+                found = replace(found, written=_numbers(lists["written"][1]))
             elif word != KEPT:
                 return None
         return found if memory.split() else None
@@ -61,8 +68,8 @@ class Residences:
     def __str__(self) -> str:
         """The same as a value of ``train.memory``.
 
-        >>> str(Residences(2, frozenset({7, 4})))
-        'states:2 again:4,7'
+        >>> str(Residences(2, frozenset({7, 4}), first=65536))
+        'states:2 again:4,7 first:65536'
         """
         words = []
         if self.every:
@@ -70,6 +77,7 @@ class Residences:
         for name in LISTED:
             if values := getattr(self, name):
                 words.append(f"{name}:{_joined(values)}")
+        words += [f"first:{self.first}"] if self.first else []
         return " ".join(words) or KEPT
 
 

@@ -97,6 +97,14 @@ class Case:
         """Rows of a rank's piece of a matrix at a place."""
         return self.forecast.shape(rank, place, 1)[0]
 
+    def made(self, rank: int, step: Step) -> float:
+        """The share of its rows that a step makes: all, or those that are not there any more."""
+        program, value = self.program, step.writes
+        if value is None or value not in program.repeated:
+            return 1.0
+        first = program.buffers[program.training_buffers[value]].first
+        return 1 - min(1.0, first / max(1, self.rows(rank, program.values[value].place)))
+
     def piece_numbers(self, rank: int, place: Place, width: int) -> int:
         """Numbers of a rank's piece of a dense matrix."""
         rows, columns = self.forecast.shape(rank, place, width)

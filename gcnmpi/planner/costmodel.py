@@ -190,6 +190,8 @@ def products_seconds(
             if step is not None:
                 seconds["sparse"] += _sparse_seconds(case, rank, step)
                 seconds["dense"] += _seconds_by_kind(case, rank, step)
+                share = case.made(rank, step)
+                seconds = {phase: share * value for phase, value in seconds.items()}
             volumes[rank] += volume
             slowest = max(slowest, seconds, key=lambda parts: sum(parts.values()))
         for name, value in slowest.items():
@@ -273,10 +275,10 @@ def passes_seconds(case: Case, rank: int, steps: Sequence[Step]) -> float:
     Each pass is counted separately, which is too much if a kernel fuses it with a product.
     """
     values = case.program.values
-    numbers, dropped = 0.0, 0
+    numbers, dropped = 0.0, 0.0
     for step in steps:
         value = values[step.number]
-        piece = case.piece_numbers(rank, value.place, value.width)
+        piece = case.made(rank, step) * case.piece_numbers(rank, value.place, value.width)
         if step.instruction.visits:
             # Entry by entry, whatever it makes of these.
             width = max(values[i].width for i in (step.number, *step.reads))

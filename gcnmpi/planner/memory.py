@@ -235,10 +235,11 @@ def passes_memory(case: Case, rank: int, steps: Sequence[Step], held: Sequence[V
 
 
 def _numbers(case: Case, rank: int, value: Value) -> int:
-    """Numbers of a matrix, which may have rows of a slice of arcs, or of a block, only."""
+    """Numbers of a matrix, which may have rows of a slice of arcs, or of some blocks, only."""
     whole = case.piece_numbers(rank, value.place, value.width)
     slices = value.sliced and case.work.config.kernel != "cupy"
-    return min(whole, at_once(value.place.space) * value.width) if slices else whole
+    rows = value.first + at_once(value.place.space)
+    return min(whole, rows * value.width) if slices else whole
 
 
 def _halo_memory(case: Case, rank: int, width: int) -> int:

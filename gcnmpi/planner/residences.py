@@ -3,18 +3,22 @@
 States of arcs are made again first, which sends nothing: those of every layer, of every second
 one, and so on. Then rows of vertices, one value after the other: always that whose other residence
 takes the fewest seconds for the bytes that it frees, by the cost model. In the end, values are kept
-again that need not have left.
+again that need not have left, and as many rows of values that are made again in blocks as memory
+has room for.
 """
 
 from __future__ import annotations
 
 import math
 import sys
+from bisect import bisect_right
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, cached_property
 
+from gcnmpi.layout.place import Place, Space
 from gcnmpi.nn.compile.residency import choices
+from gcnmpi.nn.slices import at_once
 from gcnmpi.options.config import Config
 from gcnmpi.options.memory import Residences
 from gcnmpi.options.task import masks_arcs
@@ -98,7 +102,8 @@ def fitting(case_of: CaseOf, needs: Callable[[Case], int], allowed: Allowed) -> 
     least = tried(Residences())
     for one in _descent(tried, least, allowed):
         if one.memory <= allowed.limit:
-            return _kept_again(tried, one, allowed.limit).case
+            found = _kept_again(tried, one, allowed.limit)
+            return _first_kept(tried, found, allowed.limit).case
         least = min(least, one, key=lambda each: each.memory)
     if allowed.given:
         more = "" if allowed.writes else ", or train.scratch=FOLDER too"
@@ -179,6 +184,20 @@ def _kept_again(tried: Callable[[Residences], _Tried], now: _Tried, limit: float
         if one.memory <= limit:
             now = one
     return now
+
+
+def _first_kept(tried: Callable[[Residences], _Tried], now: _Tried, limit: float) -> _Tried:
+    """The same with the largest number of first rows that fit, in whole blocks."""
+    case, block = now.case, at_once(Space.OWN)
+    rows = max(case.rows(rank, Place(0)) for rank in case.forecast.ranks())
+
+    def with_first(blocks: int) -> _Tried:
+        return tried(replace(now.left, first=blocks * block)) if blocks else now
+
+    if not now.left.again or not with_first(1).case.program.repeated:
+        return now
+    blocks = range(1, -(-rows // block))
+    return with_first(bisect_right(blocks, limit, key=lambda each: with_first(each).memory))
 
 
 def _size(nbytes: int) -> str:

@@ -61,6 +61,7 @@ def describe(program: Program) -> Entry:
                 "width": buffer.width,
                 "exchanged": buffer.exchanged,
                 "a_block": (buffer.sliced and not buffer.place.space.of_arcs) or None,
+                "first_rows": buffer.first or None,
             }
             for number, buffer in enumerate(program.buffers)
         ],

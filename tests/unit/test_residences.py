@@ -46,8 +46,8 @@ NETWORKS = {
 }
 
 
-def run_of(case, every=0, again=(), written=(), folder=None, blocks=False):
-    left = Residences(every, frozenset(again), frozenset(written))
+def run_of(case, every=0, again=(), written=(), first=0, folder=None, blocks=False):
+    left = Residences(every, frozenset(again), frozenset(written), first)
     disk = Scratch(folder, SciPyKernel(np.float64), Phases()) if written else None
     settings = {"name": case.split()[0]} | NETWORKS[case]
     return SmallRun(settings, residences=left, disk=disk, blocks=blocks)
@@ -73,6 +73,7 @@ def test_whatever_leaves_memory_no_bit_changes(case, blocks, tmp_path, monkeypat
         written = {value for value in possible.written if random.random() < 0.4}
         again = {value for value in possible.again - written if random.random() < 0.6}
         sets.append((every, again, written))
+    sets += [(0, possible.again, (), first) for first in (3, 10, 99)] if blocks else []
     for left in sets:
         found = numbers_of(run_of(case, *left, folder=tmp_path, blocks=blocks))
         assert all(map(np.array_equal, found, expected)), left
@@ -94,6 +95,20 @@ def test_what_only_rows_look_at_has_a_block_of_them():
     assert wide() == 2  # H¹ and its gradient
     assert wide(blocks=True) == 1
     assert wide(blocks=True, again=[3]) == 0  # H¹ is made in the block that reads it
+
+
+def test_first_rows_stay_and_only_the_others_are_made_again(monkeypatch):
+    monkeypatch.setattr("gcnmpi.nn.slices.ROWS_AT_ONCE", 5)
+
+    def steps(first):
+        run = run_of("gcn shallow", again=[3], first=first, blocks=True)
+        wide = [b for b in run.program.buffers if b.width == 8]
+        return len(run.model._backward), sorted(buffer.first for buffer in wide)
+
+    every, _ = steps(0)
+    assert steps(5) == (every - 1, [0, 5])  # of three blocks; the gradient of H¹ has one
+    assert steps(6) == (every - 2, [0, 10])
+    assert steps(99) == (every - 3, [0, 100])
 
 
 @pytest.mark.parametrize(
@@ -154,6 +169,22 @@ def planned(path, memory, scratch="", **model):
     given = setting(path, memory, scratch, **model)
     case = given.case(Candidate(given.config.scheme, {}, 0, None), 1)
     return case.work.config.train.memory, predict(case)
+
+
+def test_rows_stay_as_memory_has_room_for_them(path, monkeypatch):
+    monkeypatch.setattr("gcnmpi.nn.slices.ROWS_AT_ONCE", 512)  # 16 blocks
+    _, whole = planned(path, "all")
+    _, least = planned(path, "again:3")
+    before = least
+    for share in (0.3, 0.6, 0.9):
+        limit = int(least.memory + share * (whole.memory - least.memory))
+        left, cost = planned(path, f"{limit}B")
+        told = Residences.told(left)
+        assert told.again == {3}
+        assert told.first % 512 == 0
+        assert limit - 512 * 64 * 4 < cost.memory <= limit
+        assert whole.seconds < cost.seconds < before.seconds
+        before = cost
 
 
 @pytest.mark.parametrize("name", ["gcn", "sage", "gat"])

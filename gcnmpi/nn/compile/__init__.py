@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, replace
 
-from gcnmpi.layout.place import Place
+from gcnmpi.layout.place import Place, Space
 from gcnmpi.nn.compile import rewrite
 from gcnmpi.nn.compile.attach import accumulate, add_along, attach, join_ends, pair
 from gcnmpi.nn.compile.buffers import Pool, mark_exchanged
@@ -29,6 +29,7 @@ from gcnmpi.nn.operators import rule_of
 from gcnmpi.nn.operators.dense import Linear
 from gcnmpi.nn.operators.neighbours import Aggregate
 from gcnmpi.nn.program import Instruction, Program, Step, Value
+from gcnmpi.nn.slices import at_once
 from gcnmpi.nn.tape import NO_GRADIENT, Tape
 from gcnmpi.options.config import ModelConfig
 from gcnmpi.options.memory import Residences
@@ -176,9 +177,13 @@ def _compile(
     if trains and target.blocks:
         free = costless(training, backward, values, {logits, gradient})
         left = replace(left, again=left.again | free)
+    repeated: dict[int, int] = {}
     if trains and left != KEPT:
         steps, stay = (training, backward, evaluation), pinned.union(matrices)
-        training, backward, evaluation = with_residences(operators, steps, values, stay, left)
+        training, backward, evaluation, made = with_residences(operators, steps, values, stay, left)
+        # First rows stay of what was asked for, not of what takes no time to make again.
+        again = target.residences.again if target.residences.first else ()
+        repeated = {new: value for new, value in made.items() if value in again}
     loss = Step(
         LOSS_OVER if target.loss_over_logits else LOSS,
         operators[logits],
@@ -200,7 +205,9 @@ def _compile(
     once = [step for step in every if fixed[step.number] and step.operator.inputs]
     # A batch's matrices live for a moment: an exchange of their own would not pay.
     values = mark_exchanged(values, [*whole, *evaluation], products=not target.narrows)
-    pool = Pool(values, target.layout)
+    block = at_once(Space.OWN)
+    first = -(-target.residences.first // block) * block
+    pool = Pool(values, target.layout, repeated, first)
     memory = pool.assign(whole, (*kept, *matrices), ()) if trains else {}
     evaluated = pool.assign(evaluation, (*kept, *matrices), (seen,))
     return Program(
@@ -224,6 +231,7 @@ def _compile(
         orders=tuple(_orders(operators, fixed)),
         stored=stored,
         residences=target.residences,
+        repeated=repeated,
     )
 
 

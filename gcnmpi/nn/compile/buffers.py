@@ -7,7 +7,7 @@ entry writes where it reads, if nobody reads that later.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Hashable, Sequence
+from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from gcnmpi.layout.place import Place, Space
@@ -51,6 +51,8 @@ class Pool:
 
     values: Sequence[Value]
     layout: Callable[[Place], Hashable]
+    repeated: Mapping[int, int] = field(default_factory=dict)  # as of Program
+    first: int = 0  # rows of these that stay
     buffers: list[Value] = field(default_factory=list)
     _shapes: dict[int, Value] = field(default_factory=dict)  # as the memory of a pass has them
 
@@ -63,10 +65,13 @@ class Pool:
         """
         sliced = values_of_slices(steps, self.values, last)
         shapes = {value: replace(self.values[value], sliced=True) for value in sliced}
+        same = {made: value for made, value in self.repeated.items() if {made, value} <= sliced}
+        for value in (*same, *same.values()):
+            shapes[value] = replace(shapes[value], first=self.first)
         self._shapes = dict(enumerate(self.values)) | shapes
         ends = dict.fromkeys(last, len(steps))
         for at, step in enumerate(steps):
-            for value in step.values:
+            for value in (*step.values, *(same[v] for v in step.values if v in same)):
                 ends[value] = max(ends.get(value, -1), at)
         used: dict[int, int] = {}
         free = set(range(len(self.buffers)))
@@ -77,7 +82,10 @@ class Pool:
             written = step.writes
             ended = [v for v in dying.get(at, ()) if v in used]
             if written is not None and written not in fixed:
-                taken = self._in_place(step, written, ended, used)
+                if written in same:
+                    taken: int | None = used[same[written]]
+                else:
+                    taken = self._in_place(step, written, ended, used)
                 assert taken is not None or step.onto is None
                 if taken is None:
                     taken = self._take(written, free)
@@ -105,14 +113,14 @@ class Pool:
     def _take(self, number: int, free: Collection[int]) -> int:
         value = self._shapes[number]
         fitting = [b for b in sorted(free) if self._fits(self.buffers[b], value)]
-        exact = [b for b in fitting if self.buffers[b].exchanged == value.exchanged]
         if fitting:
-            return (exact or fitting)[0]
+            exact = [b for b in fitting if self.buffers[b].exchanged == value.exchanged]
+            return min(exact or fitting, key=lambda b: self.buffers[b].first)
         self.buffers.append(value)
         return len(self.buffers) - 1
 
     def _fits(self, buffer: Value, value: Value) -> bool:
         same = buffer.width == value.width and buffer.place.space is value.place.space
-        same = same and buffer.sliced == value.sliced
+        same = same and buffer.sliced == value.sliced and buffer.first >= value.first
         same = same and self.layout(buffer.place) == self.layout(value.place)
         return same and buffer.exchanged >= value.exchanged

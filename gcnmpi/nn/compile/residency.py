@@ -125,11 +125,12 @@ def with_residences(
     values: list[Value],
     needed: Collection[int],
     residences: Residences,
-) -> tuple[list[Step], list[Step], list[Step]]:
+) -> tuple[list[Step], list[Step], list[Step], dict[int, int]]:
     """The steps of forward pass, backward pass and evaluation, for values that are not all kept.
 
     Values that are made again or read again get numbers of their own, which are appended to
-    ``values``. ``needed`` are values that stay after the forward pass.
+    ``values``. ``needed`` are values that stay after the forward pass. The fourth result has the
+    values that are made again block by block: new number → number in the forward pass.
     """
     forward, backward, _ = passes
     writers = _writers(forward)
@@ -144,10 +145,11 @@ def with_residences(
     written = residences.written
     short = (short | _with_sources(residences.again, writers, _read(backward))) - written
     whole = {step.reads[at] for step in backward if (at := step.instruction.whole) is not None}
-    found = _Backward(operators, values, writers, short, written, whole).steps(backward)
+    made = _Backward(operators, values, writers, short, written, whole)
+    found = made.steps(backward)
     constants = written - writers.keys()
     first, seen = (_with_constants(steps, operators, values, constants) for steps in passes[::2])
-    return _stored(first, written & writers.keys(), whole), found, seen
+    return _stored(first, written & writers.keys(), whole), found, seen, made.in_blocks
 
 
 def _writers(steps: Sequence[Step]) -> dict[int, Step]:
@@ -220,6 +222,7 @@ class _Backward:
     short: Collection[int]  # values that are made again
     written: Collection[int]  # values in the file
     whole: Collection[int]  # values that are read with rows of neighbours
+    in_blocks: dict[int, int] = field(default_factory=dict)  # made in blocks: new number → number
     _found: list[Step] = field(default_factory=list)
     # Loop → value → its number there
     _numbers: dict[int, dict[int, int]] = field(default_factory=lambda: {0: {}})
@@ -243,7 +246,7 @@ class _Backward:
             for step in steps:
                 for value in step.values:
                     self._make(value, loop, inside)
-                new = renumbered(step, self._numbers[0] | self._numbers[loop])
+                new = step.reading(self._numbers[0] | self._numbers[loop])
                 self._fill(step, new)
                 (inside if loop else self._found).append(new)
             self._found += inside
@@ -264,7 +267,9 @@ class _Backward:
         for read in step.values:
             self._make(read, at, inside)
         new = self._new(value, at)
-        made = renumbered(step, self._numbers[0] | self._numbers[at])
+        if at and by_blocks(step, self.values):
+            self.in_blocks[new] = value
+        made = step.reading(self._numbers[0] | self._numbers[at])
         made = replace(made, writes=new, loop=at or self._own_loop(step))
         if step.instruction.gathers:
             self._filled.add(made.reads[0])
@@ -370,7 +375,7 @@ def _with_constants(
                 values.append(values[value])
                 layer = values[value].place.layer
                 found[start:start] = _moved(operators[value], value, numbers[value], layer)
-        found.append(renumbered(step, numbers))
+        found.append(step.reading(numbers))
     return found
 
 
@@ -426,20 +431,3 @@ def _layers(operators: Sequence[Operator]) -> list[int]:
         if len(readers[number]) == 1:
             found[number] = found[readers[number][0]]
     return found
-
-
-def renumbered(step: Step, numbers: dict[int, int]) -> Step:
-    """A step that reads other values in the place of some; what it writes stays."""
-
-    def new(value: int | None) -> int | None:
-        return None if value is None else numbers.get(value, value)
-
-    gradient = step.finish_gradient
-    return replace(
-        step,
-        reads=tuple(numbers.get(value, value) for value in step.reads),
-        finish_gradient=None if gradient is None else (gradient[0], new(gradient[1])),
-        onto=new(step.onto),
-        plus=new(step.plus),
-        also=None if step.also is None else renumbered(step.also, numbers),
-    )

@@ -63,11 +63,10 @@ class Stream:
             raise RuntimeError("cannot capture on the default (legacy) stream")
         refuse_in_capture("another capture")
         _refuse("capture")
-        self.queue.captured = []
+        self.queue.begin_capture()
 
     def end_capture(self):
-        captured, self.queue.captured = self.queue.captured, None
-        return Graph(captured)
+        return Graph(self.queue.end_capture())
 
     def is_capturing(self):
         return self.queue.captured is not None
