@@ -90,7 +90,8 @@ def no_network(comm: Comm, kernel: Memory[Array]) -> UserError | None:
     """Why NCCL cannot connect the ranks' devices; None if it can. All ranks ask together."""
     obstacle = shared_device(comm.allgather((host_name(), kernel.device_address)))
     if obstacle is None and not minimum(comm, kernel.network() is not None):
-        obstacle = UserError("CuPy finds no NCCL", "pip install nvidia-nccl-cu12")
+        hint = "pip install nvidia-nccl-cu12 (nvidia-nccl-cu13 with CuPy for CUDA 13)"
+        obstacle = UserError("CuPy finds no NCCL", hint)
     return obstacle
 
 
