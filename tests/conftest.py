@@ -51,6 +51,18 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         action="store_true",
         help="only tests/unit without its slow tests, and a few launches: those marked as quick",
     )
+    parser.addoption(
+        "--no-pool",
+        action="store_true",
+        help="each array of CuPy is an allocation of its own, whose end compute-sanitizer sees",
+    )
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    if config.getoption("--no-pool"):
+        import cupy
+
+        cupy.cuda.set_allocator(None)
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

@@ -24,6 +24,7 @@ __all__ = [
     "get_current_stream",
     "get_elapsed_time",
     "runtime",
+    "set_allocator",
     "used",
     "using_allocator",
 ]
@@ -145,6 +146,10 @@ def using_allocator(allocator=None):
         yield
     finally:
         _allocators.pop()
+
+
+def set_allocator(allocator=None):
+    _allocators[0] = allocator
 
 
 def _leased(size):
