@@ -27,7 +27,7 @@ from gcnmpi.halo.exchange import agree_on_plan
 from gcnmpi.halo.plan import Plan
 from gcnmpi.halo.product import HaloProduct
 from gcnmpi.halo.rows import BroadcastHalo, ExchangedHalo, Halo
-from gcnmpi.layout.arcs import Entries, load_m
+from gcnmpi.layout.arcs import EntriesOfM, entries_of_m
 from gcnmpi.layout.entries import EntryRows, load_entry_rows
 from gcnmpi.layout.loading import STEP
 from gcnmpi.layout.place import Place
@@ -109,15 +109,13 @@ def load_tiles(
     columns = tiling.ordering, tiling.cuts[[*begins, count]]
     holders = tiling.holders.reshape(count, copies, 1)
 
-    def tile(entries: Entries) -> sp.csr_array:
+    def tile(entries: EntriesOfM) -> sp.csr_array:
         rows, mine = (tiling.ordering, tiling.cuts), (tiling.row, tiling.copy)
-        return sparse_tile(comm, entries, rows, columns, holders, mine, max_bytes)
+        return sparse_tile(entries, rows, columns, holders, mine)
 
-    entries = load_m(comm, source, config.graph, max_bytes)
-    forward = tile(entries)
-    if not transposed:
-        return forward, None
-    return forward, tile(Entries(entries.column, entries.row, entries.weight))
+    with entries_of_m(comm, source, config.graph, max_bytes) as entries:
+        forward = tile(entries)
+        return forward, tile(entries.transposed) if transposed else None
 
 
 @dataclass(frozen=True)
@@ -304,11 +302,10 @@ def load_halo(
     comm, max_bytes = runtime.comm, config.loading.max_bytes
     # The pattern alone: no degrees.
     options = dataclasses.replace(config.graph, normalize="none")
-    entries = load_m(comm, source, options, max_bytes)
     n, cuts = tiling.ordering.n, tiling.cuts
     sides = (tiling.ordering, cuts), (tiling.ordering, np.array([0, n]))
-    tile = sparse_tile(comm, entries, *sides, tiling.holders, (tiling.row, 0), max_bytes)
-    del entries
+    with entries_of_m(comm, source, options, max_bytes) as entries:
+        tile = sparse_tile(entries, *sides, tiling.holders, (tiling.row, 0))
     needed = needed_rows(tile, 0, tiling)
     plan = plan_of(column.comm, tiling, needed, max_bytes)
     pattern = localise(tile, 0, tiling, plan)
