@@ -96,16 +96,16 @@ class EntriesOfM:
         """Whether any of them may be another number than 1."""
         return self.degree is not None or self.source.stored.manifest.valued
 
-    def pieces(self) -> Iterator[Entries]:
-        """All entries, in as many rounds on all ranks."""
+    def pieces(self, values: bool = True) -> Iterator[Entries]:
+        """All entries, in as many rounds on all ranks; or only where they are."""
         facts = self.comm, self.source.stored, self.source.direction, self.max_bytes
         for piece in arc_pieces(*facts, check=False, loops=self.options.self_loops):
-            row, column, values = piece.row, piece.column, piece.weight
-            if self.degree is not None:
+            row, column, weight = piece.row, piece.column, piece.weight
+            if values and self.degree is not None:
                 with agreed(self.comm):
                     how = self.options.normalize
-                    values = entry_values(row, column, values, self.degree, how)
-            yield Entries(column, row, values) if self.turned else Entries(row, column, values)
+                    weight = entry_values(row, column, weight, self.degree, how)
+            yield Entries(column, row, weight) if self.turned else Entries(row, column, weight)
 
 
 @contextmanager

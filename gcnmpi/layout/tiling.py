@@ -8,16 +8,17 @@ the layout, so memory shrinks with P; only positions are kept for all vertices, 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
 import scipy.sparse as sp
+from numpy.typing import DTypeLike
 
 from gcnmpi.kernels.rows import count_entries, permute_rows, place_entries, sort_rows
 from gcnmpi.layout import row_order
-from gcnmpi.layout.arcs import Entries, EntriesOfM, own_arcs
+from gcnmpi.layout.arcs import EntriesOfM, own_arcs
 from gcnmpi.layout.loading import Readable, original_rows, readers
 from gcnmpi.layout.place import Block
 from gcnmpi.mpi.comm import (
@@ -296,6 +297,7 @@ def sparse_tile(
     columns: tuple[Ordering, np.ndarray],
     holders: np.ndarray,
     mine: tuple[int, int],
+    dtype: DTypeLike,
 ) -> sp.csr_array:
     """This rank's tile of the matrix whose entries are spread over all ranks.
 
@@ -310,10 +312,12 @@ def sparse_tile(
         The ranks that hold tile (i, j).
     mine : (int, int)
         Numbers of this rank's tile.
+    dtype : dtype
+        Of its values, which are made in float64.
 
     Returns
     -------
-    csr_array, float64
+    csr_array
         Local numbers count from the beginning of the block; columns rise in each row.
     """
     comm = entries.comm
@@ -323,12 +327,15 @@ def sparse_tile(
     if max(height, width) > np.iinfo(np.int32).max:
         raise UserError("a block has more vertices than 32 bits can count", "use more ranks")
 
-    def arriving(name: Callable[[Entries], list[np.ndarray]]) -> Iterator[list[np.ndarray]]:
-        """What is named of the entries of this rank's tile, local numbers, piece by piece."""
-        for piece in entries.pieces():
+    def arriving(values: bool) -> Iterator[list[np.ndarray]]:
+        """The rows of the entries of this rank's tile, or all of these, piece by piece."""
+        for piece in entries.pieces(values):
             i, row = _placed(piece.row, *rows)
             j, column = _placed(piece.column, *columns)
-            arrays = name(Entries(row.astype(np.int32), column.astype(np.int32), piece.weight))
+            arrays = [row.astype(np.int32)]
+            if values:
+                arrays += [column.astype(np.int32)]
+                arrays += [] if piece.weight is None else [piece.weight]
             for copy in range(holders.shape[2]):
                 to = holders[i, j, copy].astype(np.int32)
                 found, _ = redistribute(comm, to, arrays, entries.max_bytes)
@@ -336,22 +343,20 @@ def sparse_tile(
                     yield found
 
     lengths = np.zeros(height, np.int64)
-    for (row,) in arriving(lambda piece: [piece.row]):
+    for (row,) in arriving(values=False):
         count_entries(row, lengths)
     starts = np.append(0, np.cumsum(lengths))
     following, ends = starts[:-1].copy(), starts[1:]
     places, values = np.empty(starts[-1], np.int32), np.ones(starts[-1])
 
-    def wanted(piece: Entries) -> list[np.ndarray]:
-        return [piece.row, piece.column, *(() if piece.weight is None else (piece.weight,))]
-
-    for row, column, *value in arriving(wanted):
+    for row, column, *value in arriving(values=True):
         numbers = (value[0], values) if value else (None, None)
         place_entries(row, column, numbers[0], following, ends, places, numbers[1])
     with agreed(comm):
         if not np.array_equal(following, ends):
             raise UserError("the graph folder changed while it was read", AGAIN)
     sort_rows(starts, places, values, 1)
+    values = values.astype(dtype, copy=False)
     return sp.csr_array((values, places, starts), shape=(height, width))
 
 

@@ -100,9 +100,9 @@ def load(runtime: Runtime, source: Source, config: Config, demand: Demand) -> Su
     holders = ranks.transpose(0, 2, 1).reshape(p1, p3 * p2, 1)
     sides = ((ordering, layout.blocks), (inner, layout.inner), holders, (i, layer * p2 + j))
     with entries_of_m(comm, source, config.graph, max_bytes) as entries:
-        forward = backward = sparse_tile(entries, *sides)
+        forward = backward = sparse_tile(entries, *sides, config.dtype)
         if not facts.one_tile:
-            backward = sparse_tile(entries.transposed, *sides)
+            backward = sparse_tile(entries.transposed, *sides, config.dtype)
 
     pieces = ranks.transpose(0, 2, 1).reshape(p1 * p3, p2, 1)
     tiling = Tiling(ordering, layout.pieces, pieces, i * p3 + layer, j, 0)

@@ -85,10 +85,11 @@ def load(
                 (orderings[forecast.ordering(before)], forecast.cuts(before)),
                 forecast.holders(after),
                 (i, j),
+                kernel.dtype,
             )
             operands.add(names, matrix)
             if demand.batches:
-                held.append(HeldTile(matrix.astype(kernel.dtype), k % forecast.period, k - 1))
+                held.append(HeldTile(matrix, k % forecast.period, k - 1))
     return Tensor3D(runtime, forecast, orderings, operands, max_bytes, held)
 
 
@@ -120,7 +121,9 @@ class Operands:
     def _kept(self, tile: Tile, matrix: sp.csr_array) -> Chunks:
         if tile not in self._found:
             chunks = self._forecast.chunks(matrix.shape[0])
-            self._found[tile] = [(rows, self._kernel.sparse(matrix[rows])) for rows in chunks]
+            pieces = [matrix] if len(chunks) == 1 else [matrix[rows] for rows in chunks]
+            made = map(self._kernel.sparse, pieces)
+            self._found[tile] = list(zip(chunks, made, strict=True))
         return self._found[tile]
 
 
