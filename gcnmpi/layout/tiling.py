@@ -368,8 +368,8 @@ def _placed(
     for start in range(0, len(vertices), STEP):
         piece = slice(start, start + STEP)
         positions = ordering.positions(vertices[piece])
-        blocks[piece] = _block_of(positions, cuts)
-        places[piece] = positions - cuts[blocks[piece]]
+        blocks[piece] = _block_of(positions, cuts) if len(cuts) > 2 else 0
+        places[piece] = positions - cuts[blocks[piece]] if cuts[-2] else positions
     return blocks, places
 
 
