@@ -1,8 +1,8 @@
-"""Seconds per epoch of PyTorch Geometric's GCN on a GPU: bench_pyg_gpu.py G.graph WIDTH LAYERS.
+"""Seconds per epoch of PyTorch Geometric on a GPU: bench_pyg_gpu.py G.graph WIDTH LAYERS.
 
-The graph as ``edge_index`` and as a sparse CSR tensor, normalised once; full batch, Adam, no
-dropout; a line of JSON each. gcnmpi's epoch with the same widths is that of
-``gcnmpi train --set model.hidden=WIDTH,…``.
+GCN with the graph as ``edge_index`` and as a sparse CSR tensor, normalised once; GraphSAGE and GAT
+with one head, as ``edge_index``; full batch, Adam, no dropout; a line of JSON each. gcnmpi's epoch
+with the same widths is that of ``gcnmpi train --set model.name=… --set model.hidden=WIDTH,…``.
 """
 
 from __future__ import annotations
@@ -12,17 +12,24 @@ import json
 import statistics
 import sys
 import time
+from collections.abc import Callable
+from functools import partial
 
 import numpy as np
 import torch
 import torch.nn.functional as F
 import torch_geometric
-from torch_geometric.nn import GCNConv
+from torch_geometric.nn import GATConv, GCNConv, SAGEConv
 
 from partition.graph.graph import aggregation_matrix
 from partition.graph.store import open_graph
 
 EPOCHS, WARM = 20, 3
+LAYERS = {
+    "gcn": partial(GCNConv, normalize=False),
+    "sage": SAGEConv,
+    "gat": partial(GATConv, add_self_loops=False),
+}
 
 
 def main(path: str, width: str, layers: str, device: str = "cuda") -> None:
@@ -38,8 +45,12 @@ def main(path: str, width: str, layers: str, device: str = "cuda") -> None:
     parts = (matrix.indptr.astype(np.int64), matrix.indices.astype(np.int64), matrix.data)
     rows = torch.sparse_csr_tensor(*map(torch.from_numpy, parts), matrix.shape).to(device)
     widths = [manifest.features, *[int(width)] * (int(layers) - 1), manifest.classes]
-    for form, given in (("edge_index", (arcs, weights)), ("csr", (rows,))):
-        seconds = epochs(widths, x, y, given, device)
+    cases = {
+        "gcn edge_index": (arcs, weights), "gcn csr": (rows,),
+        "sage edge_index": (arcs,), "gat edge_index": (arcs,),
+    }  # fmt: skip
+    for form, given in cases.items():
+        seconds = epochs(LAYERS[form.split()[0]], widths, x, y, given, device)
         record = {
             "graph": path, "form": form, "widths": widths, "seconds_per_epoch": seconds,
             "torch": torch.__version__, "pyg": torch_geometric.__version__, "device": device,
@@ -47,9 +58,12 @@ def main(path: str, width: str, layers: str, device: str = "cuda") -> None:
         print(json.dumps(record), flush=True)
 
 
-def epochs(widths: list[int], x: torch.Tensor, y: torch.Tensor, given: tuple, device: str) -> float:
+def epochs(
+    layer: Callable[[int, int], torch.nn.Module], widths: list[int], x: torch.Tensor,
+    y: torch.Tensor, given: tuple, device: str,
+) -> float:  # fmt: skip
     """Median seconds of an epoch."""
-    convs = [GCNConv(a, b, normalize=False) for a, b in itertools.pairwise(widths)]
+    convs = [layer(a, b) for a, b in itertools.pairwise(widths)]
     network = torch.nn.ModuleList(convs).to(device)
     optimizer = torch.optim.Adam(network.parameters(), lr=0.01)
     times = []

@@ -6,6 +6,7 @@ import contextlib
 import functools
 import json
 import os
+import select
 import shlex
 import signal
 import subprocess
@@ -50,6 +51,18 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         action="store_true",
         help="only tests/unit without its slow tests, and a few launches: those marked as quick",
     )
+    parser.addoption(
+        "--no-pool",
+        action="store_true",
+        help="each array of CuPy is an allocation of its own, whose end compute-sanitizer sees",
+    )
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    if config.getoption("--no-pool"):
+        import cupy
+
+        cupy.cuda.set_allocator(None)
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
@@ -115,38 +128,47 @@ class Ranks:
 
     def __init__(self, nranks: int, folder: Path, env: dict[str, str], words: list[str]) -> None:
         self._folder, self._count = folder, 0
-        command = [*_launcher(), "-n", str(nranks), *words, str(folder), str(os.getpid())]
+        *self._asked, self._found = map(self._pipe, (*map(str, range(nranks)), "found"))
         with open(folder / "output", "w") as output:
             self._process = subprocess.Popen(
-                command,
+                [*_launcher(), "-n", str(nranks), *words, str(folder)],
                 env={**os.environ, **MPI_ENVIRONMENT, **env, SESSIONS: str(folder)},
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=subprocess.STDOUT,
                 start_new_session=True,
             )
+        self._ended = os.pidfd_open(self._process.pid)
+
+    def _pipe(self, name: str) -> int:
+        os.mkfifo(self._folder / name)
+        return os.open(self._folder / name, os.O_RDWR)  # which waits for nobody
 
     @property
     def live(self) -> bool:
         """Whether they take cases."""
         return self._process.poll() is None
 
-    def run(self, asked: dict | None, timeout: float) -> list:
-        """The results of the cases; None: they are to end."""
-        (self._folder / "asked").write_text(json.dumps(asked, default=str))
-        (self._folder / "asked").rename(self._folder / f"{self._count}.json")
-        out, until = self._folder / f"{self._count}.out.json", time.monotonic() + timeout
+    def run(self, asked: dict, timeout: float) -> list:
+        """The results of the cases."""
+        (self._folder / f"{self._count}.json").write_text(json.dumps(asked, default=str))
         self._count += 1
-        while self.live and not out.exists() and time.monotonic() < until:
-            time.sleep(0.01)
-        if asked is None or out.exists():
-            return json.loads(out.read_text()) if asked else []
-        end = f"do not end within {timeout} s" if self.live else "have ended without a result"
-        self.kill()
+        for pipe in self._asked:
+            os.write(pipe, b"?")
+        ready, _, _ = select.select([self._found, self._ended], [], [], timeout)
+        if self._found in ready:
+            os.read(self._found, 1)
+            return json.loads((self._folder / "found.json").read_text())
+        end = "have ended without a result" if ready else f"do not end within {timeout} s"
+        self.end(0)
         pytest.fail((self._folder / "output").read_text() + f"\nthe ranks {end}")
 
-    def kill(self) -> None:
-        """End them, if they have not ended."""
+    def end(self, timeout: float = 20) -> None:
+        """Let them end, and end them after so many seconds."""
+        for pipe in (*self._asked, self._found):
+            os.close(pipe)
+        select.select([self._ended], [], [], timeout)
+        os.close(self._ended)
         with contextlib.suppress(ProcessLookupError):
             os.killpg(self._process.pid, signal.SIGKILL)
         self._process.wait()
@@ -178,16 +200,12 @@ def run_cases(tmp_path_factory, warm) -> Iterator[Callable[..., list]]:
         if env is None and nranks in KEPT:
             kept[nranks] = ranks
         else:
-            end(ranks)
+            ranks.end()
         return found
-
-    def end(ranks: Ranks) -> None:
-        ranks.run(None, timeout=20)
-        ranks.kill()
 
     yield run
     for ranks in kept.values():
-        end(ranks)
+        ranks.end()
 
 
 @pytest.fixture(scope="session")

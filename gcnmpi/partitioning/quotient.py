@@ -9,7 +9,7 @@ from gcnmpi.mpi.comm import from_root
 from gcnmpi.partitioning.annealing import Wanted, value_of
 from gcnmpi.partitioning.levels import Level, on_root
 from partition.backends import TOOLS
-from partition.backends.process import run_apart
+from partition.backends.process import run_each
 from partition.errors import UserError
 from partition.graph.hashing import key, mixed
 from partition.graph.sampling import pointers
@@ -81,16 +81,21 @@ def candidates(model: HypergraphModel, wanted: Wanted) -> list[np.ndarray]:
     k, seed = wanted.k, wanted.seed
     graph = star_graph(model)
     tasks: list[tuple[str, Description, int, Settings]]
-    tasks = [(METIS, graph, seed + i, OF_METIS) for i in range(SEEDS)]
-    tasks += [(KAHYPAR, model, seed, OF_KAHYPAR)]
+    tasks = [(METIS, graph, SEEDS, OF_METIS), (KAHYPAR, model, 1, OF_KAHYPAR)]
     found, failed = [], []
-    for tool, description, each, options in tasks:
-        arguments: Settings = {"imbalance": wanted.imbalance, "seed": each, **options}
+    for tool, description, seeds, options in tasks:
+        common: Settings = {"imbalance": wanted.imbalance, **options}
+        tries = [{**common, "seed": seed + i} for i in range(seeds)]
         try:
-            parts = run_apart(TOOLS.entries[tool], description, k, timeout=None, **arguments)
-            found.append(checked(tool, parts, k, model.weights))
-        except UserError as error:  # numbers of more than 32 bits, or most parts are empty
+            made = run_each(TOOLS.entries[tool], description, k, tries)
+        except UserError as error:  # numbers of more than 32 bits
             failed.append(error)
+            continue
+        for parts in made:
+            try:
+                found.append(checked(tool, parts, k, model.weights))
+            except UserError as error:  # most parts are empty
+                failed.append(error)
     if not found:
         raise failed[0]
     return found

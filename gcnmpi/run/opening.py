@@ -114,18 +114,24 @@ def find_source(
     return Source(stored, found, resolved_direction(stored, config)), config
 
 
-def start(comm: Comm, source: Source, config: Config, whole_rows: bool = False) -> Opened:
+def start(
+    comm: Comm,
+    source: Source,
+    config: Config,
+    whole_rows: bool = False,
+    place: int | None = None,
+) -> Opened:
     """Make the kernel of this rank, and find out what carries its messages.
 
     Libraries that compute with threads are held to those of the kernel. With ``whole_rows``, whole
-    rows will be sent, whatever the configuration says. On all ranks a UserError as of
-    :func:`kernel_of_rank`; or if the transport does not work here.
+    rows will be sent, whatever the configuration says; ``place`` is as for :func:`kernel_of_rank`.
+    On all ranks a UserError as of that; or if the transport does not work here.
     """
     threads = config.threads or share_of_cores(comm)
     _, warning = resolve(config.kernel, int(maximum(comm, threads)))
     crowded = crowded_node(comm, threads)
     threadpool_limits(threads)
-    kernel = kernel_of_rank(comm, config, threads)
+    kernel = kernel_of_rank(comm, config, threads, place)
     scheme, replaced = config.scheme, None
     if isinstance(scheme, ExchangeOptions):
         transport, replaced = usable(comm, kernel, scheme.transport)
@@ -148,8 +154,10 @@ def start(comm: Comm, source: Source, config: Config, whole_rows: bool = False) 
     )
 
 
-def kernel_of_rank(comm: Comm, config: Config, threads: int) -> Kernel:
+def kernel_of_rank(comm: Comm, config: Config, threads: int, place: int | None = None) -> Kernel:
     """The kernel of this rank; ranks of a node that compute on devices get different ones.
+
+    Or that with the number ``place``.
 
     On all ranks a UserError if one has no device, not the libraries, or can compile nothing with
     them.
@@ -157,7 +165,8 @@ def kernel_of_rank(comm: Comm, config: Config, threads: int) -> Kernel:
     most = int(maximum(comm, threads))  # the same kernel on all ranks
     with agreed(comm):
         make: type[Kernel] = KERNELS.get(resolve(config.kernel, most)[0])
-    place, wanted = node_around(comm).place, config.comm.cuda_aware
+    of_node, wanted = node_around(comm).place, config.comm.cuda_aware
+    place = of_node if place is None else place
     direct = bool(sees_devices()) if wanted == "auto" else wanted == "yes"
     with agreed(comm):
         return make.for_rank(np.dtype(config.dtype), threads, place, direct, config.gpu.spmm)

@@ -13,6 +13,7 @@ import numpy as np
 import torch
 
 from gcnmpi.mpi.comm import agreed, check_same
+from gcnmpi.torch.memory import on_host
 from gcnmpi.torch.ranks import Ranks, user_level
 from gcnmpi.torch.replicas import check_equal
 from partition.errors import UserError
@@ -69,6 +70,14 @@ class Agreement:
             with agreed(self._ranks.comm):
                 raise self._error()
         return sums[: len(numbers)]
+
+    def total(self, total: torch.Tensor, count: float) -> tuple[torch.Tensor, float]:
+        """A sum of float64 over ranks, and of how many rows; compared as by :meth:`sum`."""
+        if self._ranks.sums_there:
+            (rows,) = self.sum((count,), total, "mean")
+            return self._ranks.total(total), rows
+        of_all, rows = self.sum((float(total.detach()), count), total, "mean")
+        return torch.full_like(total.detach(), of_all), rows
 
     def tell_of_own_loss(self) -> None:
         """Warn once, on rank 0, if gradients are summed of a loss that no ``g.mean`` has made."""
@@ -169,4 +178,4 @@ def _digest(tensor: torch.Tensor) -> str:
     flat = tensor.detach().reshape(-1).contiguous()
     if flat.is_floating_point():  # which NaN it is depends on the order of an addition
         flat = flat.masked_fill(flat.isnan(), torch.nan)
-    return hashlib.blake2b(flat.view(torch.uint8).numpy().data, digest_size=16).hexdigest()
+    return hashlib.blake2b(on_host(flat.view(torch.uint8)).data, digest_size=16).hexdigest()

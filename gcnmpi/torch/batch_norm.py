@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
 import torch
 from torch.autograd.function import once_differentiable
 
@@ -50,12 +49,14 @@ class BatchNorm(torch.nn.Module):
     ) -> None:
         super().__init__()
         self.ranks, self.width, self.eps, self.momentum = ranks, width, eps, momentum
-        parameter = torch.nn.Parameter
-        self.weight = parameter(torch.ones(width, dtype=dtype)) if affine else None
-        self.bias = parameter(torch.zeros(width, dtype=dtype)) if affine else None
-        self.register_buffer("running_mean", torch.zeros(width, dtype=dtype))
-        self.register_buffer("running_var", torch.ones(width, dtype=dtype))
-        self.register_buffer("num_batches_tracked", torch.tensor(0, dtype=torch.long))
+        parameter, device = torch.nn.Parameter, ranks.memory.device
+        zeros = torch.zeros(width, dtype=dtype, device=device)
+        self.weight = parameter(zeros + 1) if affine else None
+        self.bias = parameter(zeros.clone()) if affine else None
+        self.register_buffer("running_mean", zeros)
+        self.register_buffer("running_var", zeros + 1)
+        tracked = torch.zeros((), dtype=torch.long, device=device)
+        self.register_buffer("num_batches_tracked", tracked)
 
     @eager
     def forward(self, x: torch.Tensor) -> torch.Tensor:
@@ -100,33 +101,35 @@ class Normalise(torch.autograd.Function):
     ) -> tuple[torch.Tensor, torch.Tensor, int]:
         """The result, mean and variance (2, width) in float64, and the number of all rows."""
         x = x.detach().contiguous()
-        width, kernel = x.shape[1], ranks.kernel
-        first, zero = np.zeros((2, width)), np.zeros(width)
-        kernel.column_moments(x[:1].numpy(), zero, first)
-        first[1] = len(x) > 0
+        width, kernel, array = x.shape[1], ranks.kernel, ranks.memory.array
+        first = x.new_zeros((2, width), dtype=torch.float64)
+        kernel.column_moments(array(x[:1]), array(torch.zeros_like(first[0])), array(first))
+        first[1].fill_(len(x) > 0)
         ranks.sum(first)
-        pivot = first[0] / np.maximum(1, first[1])
-        sums = np.zeros(2 * width + 1)
-        kernel.column_moments(x.numpy(), pivot, sums[:-1].reshape(2, width))
-        sums[-1] = len(x)
+        pivot = first[0] / first[1].clamp(min=1)
+        sums = x.new_zeros(2 * width + 1, dtype=torch.float64)
+        of_columns = sums[:-1].view(2, width)
+        kernel.column_moments(array(x), array(pivot), array(of_columns))
+        sums[-1].fill_(len(x))
         ranks.sum(sums)
         rows = int(sums[-1])
-        shift, squares = sums[:-1].reshape(2, width) / max(1, rows)
-        moments = np.stack([pivot + shift, squares - shift**2])
-        moments[1, moments[1] <= (EQUAL[kernel.dtype] * moments[0]) ** 2] = 0
-        factors = np.ones(width) if weight is None else weight.detach().numpy().copy()
-        biases = np.zeros(width) if bias is None else bias.detach().numpy()
-        own, vectors = moments.copy(), (kernel.empty(width), kernel.empty(width))
-        kernel.moment_factors(ColumnNorm(own, eps, factors, biases), True, *vectors)
-        out = torch.empty(x.shape, dtype=x.dtype)
-        kernel.scale_columns(x.numpy(), *vectors, out.numpy())
+        shift, squares = of_columns / max(1, rows)
+        moments = torch.stack([pivot + shift, squares - shift**2])
+        equal = moments[1] <= (EQUAL[kernel.dtype] * moments[0]) ** 2
+        moments[1].masked_fill_(equal, 0)
+        factors = x.new_ones(width) if weight is None else weight.detach().clone()
+        biases = x.new_zeros(width) if bias is None else bias.detach()
+        own, vectors = moments.clone(), (kernel.empty(width), kernel.empty(width))
+        norm = ColumnNorm(array(own), eps, array(factors), array(biases))
+        kernel.moment_factors(norm, True, *vectors)
+        out = x.new_empty(x.shape)
+        kernel.scale_columns(array(x), *vectors, array(out))
         ctx.save_for_backward(x)
         ctx.numbers = own, factors, rows, eps, ranks
         ctx.affine = weight is not None, bias is not None
         ctx.set_materialize_grads(False)
-        found = torch.from_numpy(moments)
-        ctx.mark_non_differentiable(found)
-        return out, found, rows
+        ctx.mark_non_differentiable(moments)
+        return out, moments, rows
 
     @staticmethod
     @eager
@@ -137,16 +140,16 @@ class Normalise(torch.autograd.Function):
         """The gradient of x, and this rank's share of those of weight and bias."""
         (x,) = ctx.saved_tensors
         moments, factors, rows, eps, ranks = ctx.numbers
-        kernel, width = ranks.kernel, x.shape[1]
+        kernel, array, width = ranks.kernel, ranks.memory.array, x.shape[1]
         grad = torch.zeros_like(x) if grad is None else grad.contiguous()
-        sums = np.zeros((2, width))
-        own = kernel.from_host(moments[0]), kernel.from_host(moments[1])
-        kernel.column_grad_sums(x.numpy(), *own, grad.numpy(), sums)
-        of_bias, of_weight = (torch.from_numpy(s.copy()).to(x.dtype) for s in sums)
+        sums, own = x.new_zeros((2, width), dtype=torch.float64), moments.to(x.dtype)
+        kernel.column_grad_sums(array(x), array(own[0]), array(own[1]), array(grad), array(sums))
+        of_bias, of_weight = sums.to(x.dtype, copy=True)
         ranks.sum(sums)
-        slopes, of = kernel.empty(3, width), ColumnNorm(moments, eps, factors, factors)
-        kernel.moment_slopes(of, sums, max(1, rows), slopes)
-        out = torch.empty(x.shape, dtype=x.dtype)
-        kernel.scale_columns_backward(grad.numpy(), x.numpy(), slopes, out.numpy())
+        given = array(moments), eps, array(factors), array(factors)
+        slopes, of = kernel.empty(3, width), ColumnNorm(*given)
+        kernel.moment_slopes(of, array(sums), max(1, rows), slopes)
+        out = x.new_empty(x.shape)
+        kernel.scale_columns_backward(array(grad), array(x), slopes, array(out))
         affine = (of_weight if ctx.affine[0] else None), (of_bias if ctx.affine[1] else None)
         return out, *affine, None, None

@@ -24,6 +24,7 @@ from gcnmpi.schemes.sampled import Cuts, Cutter, threads_ahead
 from gcnmpi.schemes.sampling import clusters_of, numbered
 from gcnmpi.torch.blocks import Block, OfGraph
 from gcnmpi.torch.eager import eager
+from gcnmpi.torch.memory import on_host
 from gcnmpi.torch.moves import Moves
 from gcnmpi.torch.ranks import OfThisProcess, Ranks
 from partition.errors import UserError
@@ -108,7 +109,9 @@ class Batching(OfThisProcess):
         train = dataclasses.replace(config.train, batches=",".join(map(str, words)), fanouts=own)
         if seeds is None:
             seeds = (
-                torch.ones(g.num_own, dtype=torch.bool) if g.train_mask is None else g.train_mask
+                torch.ones(g.num_own, dtype=torch.bool, device=self.ranks.memory.device)
+                if g.train_mask is None
+                else g.train_mask
             )
         with agreed(comm):
             if batches_of(train) is None or epoch < 1:
@@ -121,7 +124,7 @@ class Batching(OfThisProcess):
                     f"seeds are a mask of own rows, ({g.num_own},) bool on rank {comm.rank}, not "
                     f"{tuple(seeds.shape)} of {seeds.dtype}"
                 )
-        index, many = numbered(comm, self.laid.rows, seeds.numpy(), config.loading.max_bytes)
+        index, many = numbered(comm, self.laid.rows, on_host(seeds), config.loading.max_bytes)
         if clusters not in self._clusters:
             self._clusters[clusters] = clusters_of(comm, self._opened.source.stored, train)
         with agreed(comm):
@@ -255,8 +258,8 @@ class Batch(OfThisProcess):
     ) -> None:
         self._g, self._layered, self._expected = batching.g, cut.layered, expected
         self._all_seeds = seeds
-        self.rows = torch.from_numpy(cut.rows.astype(np.int64))
-        self.ids = torch.from_numpy(cut.vertices)
+        self.rows = batching.ranks.placed(cut.rows.astype(np.int64))
+        self.ids = batching.ranks.placed(cut.vertices)
         self.num_seeds, self.number, self.share = cut.counts[0], number, share
         self.blocks = [
             Block(batching, layer, rows, cut.rows, number)

@@ -8,7 +8,6 @@ from typing import Protocol
 import numpy as np
 import torch
 
-from gcnmpi.core import rng
 from gcnmpi.schemes.p2p import Laid
 from gcnmpi.schemes.sampled import Layer
 from gcnmpi.schemes.sampling_arcs import Arcs
@@ -81,12 +80,14 @@ class Block(OfThisProcess):
         self._rows = rows[: layer.plan.nown]
         self._products: dict[torch.dtype, tuple[Map, Map]] = {}
         self.num_targets, self.num_own, self.num_halo = targets, layer.plan.nown, layer.plan.nhalo
-        self.ids = torch.from_numpy(np.concatenate((layer.plan.own, layer.plan.halo)))
+        self._vertices = np.concatenate((layer.plan.own, layer.plan.halo))
+        self._placed = batching.ranks.placed
+        self.ids = self._placed(self._vertices)
 
     @cached_property
     def edge_index(self) -> torch.Tensor:
         """(2, entries) int64: sources among own and halo rows, and targets; sorted by target."""
-        return edges(self._layer.matrix)
+        return edges(self._layer.matrix).to(self.ids.device)
 
     @cached_property
     def edge_weight(self) -> torch.Tensor:
@@ -94,12 +95,12 @@ class Block(OfThisProcess):
 
         Of arcs of relations: one over the arcs of the relation into the row, times that number.
         """
-        return torch.from_numpy(self._layer.matrix.data)
+        return self._placed(self._layer.matrix.data)
 
     @cached_property
     def edge_type(self) -> torch.Tensor:
         """(entries,) int64: the relation of each arc; a ValueError if they are not told apart."""
-        return torch.from_numpy(self._told_apart("edge_type").relations.astype(np.int64))
+        return self._placed(self._told_apart("edge_type").relations.astype(np.int64))
 
     @cached_property
     def node_type(self) -> torch.Tensor:
@@ -107,7 +108,7 @@ class Block(OfThisProcess):
         types = self._batching.vertex_types
         if types is None:
             raise ValueError("the graph has no types of vertices")
-        return torch.from_numpy(types.of(self.ids.numpy()))
+        return self._placed(types.of(self._vertices))
 
     @property
     def typed_edges(self) -> tuple[torch.Tensor, torch.Tensor]:
@@ -126,7 +127,7 @@ class Block(OfThisProcess):
     def edge_ids(self) -> torch.Tensor:
         """(entries,) int64: numbers of arcs, as of ``g.edge_ids``; the first time, of all ranks."""
         if self._layer.arcs is not None:
-            return torch.from_numpy(self._layer.arcs.every.arcs[self._layer.arcs.some])
+            return self._placed(self._layer.arcs.every.arcs[self._layer.arcs.some])
         return self._batching.g.edge_ids[self._entries]
 
     def targets(self, h: torch.Tensor) -> torch.Tensor:
@@ -168,9 +169,9 @@ class Block(OfThisProcess):
         if not training or not p:
             return h
         self._check(h, self.num_targets, self.num_own, self.num_own + self.num_halo)
-        ids = self.ids[: len(h)].numpy()
-        keys = rng.row_keys(self._batching.seed, self._number, layer, ids)
-        return dropout(self._batching.ranks, h, p, keys)
+        ranks, vertices = self._batching.ranks, self._vertices[: len(h)]
+        keys = ranks.kernel.row_keys(self._batching.seed, self._number, layer, vertices)
+        return dropout(ranks, h, p, keys)
 
     def _told_apart(self, name: str) -> Arcs:
         if self._layer.arcs is None:
@@ -197,7 +198,7 @@ class Block(OfThisProcess):
             middle = (low + high) // 2
             right = whole.indices[middle] < columns
             low, high = np.where(right, middle + 1, low), np.where(right, high, middle)
-        return torch.from_numpy(low)
+        return self._placed(low)
 
     def _check(self, h: torch.Tensor, *allowed: int) -> None:
         self._batching.ranks.check(h)

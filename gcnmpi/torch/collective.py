@@ -22,7 +22,7 @@ class Collective(OfThisProcess):
     """
 
     def __init__(self, ranks: Ranks) -> None:
-        self._ranks = ranks
+        self._ranks, self.device = ranks, ranks.memory.device
 
     @eager
     def add(self, x: torch.Tensor) -> torch.Tensor:
@@ -71,24 +71,26 @@ class Collective(OfThisProcess):
 
     def _sum(self, x: torch.Tensor) -> torch.Tensor:
         total = x.detach().to(torch.float64, copy=True).contiguous()
-        self._ranks.sum(total.numpy())
+        self._ranks.sum(total)
         return total.to(x.dtype)
 
     def _counts(self, h: torch.Tensor, index: torch.Tensor | None, size: int) -> torch.Tensor:
         """Rows of all ranks, a number; or of each group, to be divided by."""
-        ones = torch.ones(len(h), dtype=torch.float64)
+        ones = torch.ones(len(h), dtype=torch.float64, device=h.device)
         counts = self.add(_pooled(ones, index, size))
         return counts if index is None else counts.view(-1, *[1] * (h.ndim - 1))
 
     def _largest(self, h: torch.Tensor, index: torch.Tensor | None, size: int) -> torch.Tensor:
         """The largest numbers, without a gradient; −∞ where there are no rows."""
-        rows, dtype = h.detach(), h.dtype
-        groups = torch.zeros(len(h), dtype=torch.int64) if index is None else index
-        groups = groups.view(-1, *[1] * (h.ndim - 1)).expand(rows.shape)
-        found = torch.full((size, *h.shape[1:]), -torch.inf, dtype=torch.float64)
+        rows, dtype, of_all = h.detach(), h.dtype, index is None
+        if index is None:
+            index = torch.zeros(len(h), dtype=torch.int64, device=h.device)
+        groups = index.view(-1, *[1] * (h.ndim - 1)).expand(rows.shape)
+        shape = size, *h.shape[1:]
+        found = torch.full(shape, -torch.inf, dtype=torch.float64, device=h.device)
         found.scatter_reduce_(0, groups, rows.double(), "amax")
-        self._ranks.maxima(found.numpy())
-        return (found[0] if index is None else found).to(dtype)
+        self._ranks.maxima(found)
+        return (found[0] if of_all else found).to(dtype)
 
 
 class RowNorm(torch.nn.Module):
@@ -119,7 +121,7 @@ class RowNorm(torch.nn.Module):
         super().__init__()
         self.collective, self.kind, self.width, self.eps = collective, kind, width, eps
         for name, start in NORMS[kind].items():
-            values = torch.full((width,), start, dtype=dtype)
+            values = torch.full((width,), start, dtype=dtype, device=collective.device)
             self.register_parameter(name, torch.nn.Parameter(values))
 
     def forward(

@@ -12,6 +12,7 @@ from gcnmpi.mpi.comm import agreed
 from gcnmpi.schemes.row_scheme import Laid
 from gcnmpi.torch.eager import eager
 from gcnmpi.torch.functions import linear
+from gcnmpi.torch.memory import on_host
 from gcnmpi.torch.moves import Moves, RowMoves
 from gcnmpi.torch.ranks import OfThisProcess, Ranks
 from partition.errors import UserError
@@ -51,13 +52,13 @@ class Fetched(OfThisProcess):
         ranks.together("the plan of a fetch")
         with agreed(ranks.comm):
             _check(ids, len(parts))
-        wanted = ids.detach().numpy().reshape(-1)
+        wanted = on_host(ids).reshape(-1)
         halo = halo_of(own, wanted, parts)
         plan = agree_on_plan(ranks.comm, own, halo, parts[halo], max_bytes)
         local = local_numbers(own, halo, wanted).astype(np.int64)
         self.num_received = plan.nhalo
         self._ranks, self._shape = ranks, tuple(ids.shape)
-        self._own, self._places = len(own), torch.from_numpy(local)
+        self._own, self._places = len(own), ranks.placed(local)
         self._moves: RowMoves | None = moves.for_plan(plan) if ranks.comm.size > 1 else None
 
     @eager
@@ -77,8 +78,8 @@ class Fetched(OfThisProcess):
 
 def _check(ids: torch.Tensor, n: int) -> None:
     """Raise a UserError unless they are numbers of vertices."""
-    if ids.dtype != torch.int64 or ids.device.type != "cpu":
-        raise UserError(f"ids of vertices are a tensor of int64 on the CPU, not of {ids.dtype}")
+    if ids.dtype != torch.int64:
+        raise UserError(f"ids of vertices are a tensor of int64, not of {ids.dtype}")
     if ids.numel() and not 0 <= int(ids.min()) <= int(ids.max()) < n:
         wrong = int(ids.min()) if int(ids.min()) < 0 else int(ids.max())
         raise UserError(f"the graph has no vertex {wrong}", f"its vertices are 0 to {n - 1:,}")

@@ -10,12 +10,11 @@ import scipy.sparse as sp
 import torch
 
 from gcnmpi.core import rng
+from gcnmpi.kernels.interface.kernel import Array
 from gcnmpi.torch.eager import eager
 from gcnmpi.torch.ranks import Ranks
 
 Map = Callable[[torch.Tensor], torch.Tensor]
-Sum = Callable[[list[float]], list[float]]
-"""Numbers summed over all ranks."""
 
 
 class Linear(torch.autograd.Function):
@@ -42,22 +41,18 @@ class Mean(torch.autograd.Function):
     @staticmethod
     @eager
     def forward(
-        ctx: Any, total: torch.Tensor, of_all: float, count: float, add: Sum
+        ctx: Any, total: torch.Tensor, of_all: torch.Tensor, count: float, add: Map
     ) -> torch.Tensor:
         """``of_all`` is the sum over ranks of ``total``, as ``add`` would find it."""
         ctx.count, ctx.add = count, add
-        return total.new_tensor(of_all / count)
+        return of_all / count
 
     @staticmethod
     @eager
     def backward(ctx: Any, grad: torch.Tensor) -> tuple[torch.Tensor, None, None, None]:
         """Of this rank's total. All ranks take this gradient, so its adjoint is the mean again."""
         count, add = ctx.count, ctx.add
-
-        def mean(total: torch.Tensor) -> torch.Tensor:
-            return total.new_tensor(add([float(total)])[0] / count)
-
-        return Linear.apply(grad, lambda grad: grad / count, mean), None, None, None
+        return Linear.apply(grad, lambda g: g / count, lambda g: add(g) / count), None, None, None
 
 
 def linear(ranks: Ranks, h: torch.Tensor, forth: Map, back: Map) -> torch.Tensor:
@@ -80,14 +75,14 @@ def as_matrix(h: torch.Tensor) -> torch.Tensor:
     return h.unsqueeze(1) if h.ndim == 1 else h.flatten(1)
 
 
-def dropout(ranks: Ranks, h: torch.Tensor, p: float, keys: np.ndarray) -> torch.Tensor:
+def dropout(ranks: Ranks, h: torch.Tensor, p: float, keys: Array) -> torch.Tensor:
     """Dropout by the hash of keys of rows, (rows,) uint64, and of columns; its own adjoint."""
+    array = ranks.memory.array
 
     def drop(h: torch.Tensor) -> torch.Tensor:
         columns = rng.column_keys(np.arange(h.shape[1]))
-        out = torch.empty(h.shape, dtype=h.dtype)
-        array = h.detach().contiguous().numpy()
-        ranks.kernel.dropout(array, keys, columns, p, out.numpy())  # type: ignore[arg-type]
+        out = h.new_empty(h.shape)
+        ranks.kernel.dropout(array(h), keys, columns, p, array(out))
         return out
 
     return linear(ranks, h, drop, drop)

@@ -2,24 +2,17 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterable, Mapping
 from functools import cached_property, partial
-from pathlib import Path
 from typing import overload
 
 import numpy as np
 import torch
 
-from gcnmpi.core import rng
 from gcnmpi.core.volume import Volume
 from gcnmpi.halo.plan import Plan
-from gcnmpi.layout.loading import Readable, original_rows
-from gcnmpi.layout.writing import write_rows
 from gcnmpi.mpi.comm import agreed
-from gcnmpi.options.outputs import check_suffix
 from gcnmpi.run.opening import Opened
-from gcnmpi.run.writing import Rows, on_root
 from gcnmpi.schemes.p2p import Laid
 from gcnmpi.torch.agreement import Agreement, check_weights
 from gcnmpi.torch.alone import warned
@@ -28,7 +21,9 @@ from gcnmpi.torch.batches import Batching
 from gcnmpi.torch.collective import NORMS, Collective, RowNorm
 from gcnmpi.torch.eager import eager
 from gcnmpi.torch.fetched import Fetched
+from gcnmpi.torch.files import OfFiles
 from gcnmpi.torch.functions import Mean, check_probability, dropout, edges, linear
+from gcnmpi.torch.memory import on_host
 from gcnmpi.torch.moves import Moves
 from gcnmpi.torch.objects import OfFolder
 from gcnmpi.torch.pairs import OfPairs
@@ -38,10 +33,9 @@ from gcnmpi.torch.runs import Runs
 from gcnmpi.torch.samples import OfSamples
 from gcnmpi.torch.scoring import check_names, scored_in
 from gcnmpi.torch.typed import OfTypes
-from partition.errors import UserError
 
 
-class Graph(Runs, OfPairs, OfSamples, OfTypes, OfFolder, OfThisProcess):
+class Graph(Runs, OfFiles, OfPairs, OfSamples, OfTypes, OfFolder, OfThisProcess):
     """This rank's part of a graph, as :func:`gcnmpi.torch.open` gives it.
 
     This rank owns ``num_own`` vertices; its rows of M have entries for ``num_halo`` vertices of
@@ -69,6 +63,8 @@ class Graph(Runs, OfPairs, OfSamples, OfTypes, OfFolder, OfThisProcess):
     batches : Batching
         Mini-batches: ``for batch in g.batches("neighbor", 1024, [10, 5], epoch=epoch)``.
     dtype : torch.dtype
+    device : torch.device
+        Of all these tensors, and of what methods take and give: ``net.to(g.device)``.
     """
 
     def __init__(
@@ -98,8 +94,9 @@ class Graph(Runs, OfPairs, OfSamples, OfTypes, OfFolder, OfThisProcess):
         own_rows = self.num_own, self.num_own + self.num_halo, laid.valued.nnz
         self._agreement = Agreement(ranks.every, own_rows if check_weights else None)
         self.dtype: torch.dtype = getattr(torch, ranks.kernel.dtype.name)
-        self.ids = torch.from_numpy(plan.own.astype(np.int64))
-        self.halo_ids = torch.from_numpy(plan.halo.astype(np.int64))
+        self.device = ranks.memory.device
+        self.ids = ranks.placed(plan.own.astype(np.int64))
+        self.halo_ids = ranks.placed(plan.halo.astype(np.int64))
         self.x: torch.Tensor | None = None
         self.y: torch.Tensor | None = None
         self.train_mask: torch.Tensor | None = None
@@ -121,13 +118,13 @@ class Graph(Runs, OfPairs, OfSamples, OfTypes, OfFolder, OfThisProcess):
         The own rows of M as PyTorch Geometric has edges, sorted by target. Sources below
         ``num_own`` are own rows, the others those of ``expand``'s result behind them.
         """
-        return edges(self._laid.valued)
+        return edges(self._laid.valued).to(self.device)
 
     @cached_property
     @eager
     def edge_weight(self) -> torch.Tensor:
         """(entries,): the values of M, in the order of ``edge_index``."""
-        return torch.from_numpy(self._laid.valued.data.copy())
+        return self._ranks.placed(self._laid.valued.data.copy())
 
     @property
     def edge_attr(self) -> torch.Tensor | None:
@@ -250,10 +247,10 @@ class Graph(Runs, OfPairs, OfSamples, OfTypes, OfFolder, OfThisProcess):
             count = loss.numel()
         self._agreement.averaged = True
         total = loss.sum(dtype=torch.float64)
-        of_all, rows = self._agreement.sum((float(total.detach()), float(count)), total, "mean")
+        of_all, rows = self._agreement.total(total, float(count))
         if not rows:
             raise ValueError("the mean of nothing: no rank has a row of the loss")
-        return Mean.apply(total, of_all, rows, self._ranks.every.sums).to(loss.dtype)
+        return Mean.apply(total, of_all, rows, self._ranks.every.total).to(loss.dtype)
 
     @eager
     def all_reduce_gradients(self, model: torch.nn.Module | Iterable[torch.nn.Parameter]) -> None:
@@ -320,8 +317,10 @@ class Graph(Runs, OfPairs, OfSamples, OfTypes, OfFolder, OfThisProcess):
         if not training or not p:
             return h
         self._check_count(h, halo=True)
-        ids = self.ids if len(h) == self.num_own else torch.cat((self.ids, self.halo_ids))
-        keys = rng.row_keys(self._seed, epoch, layer, ids.numpy() + sample * self.n)
+        vertices = self._vertices[: len(h)]
+        if sample:
+            vertices = vertices + sample * self.n
+        keys = self._ranks.kernel.row_keys(self._seed, epoch, layer, vertices)
         return dropout(self._ranks, h, p, keys)
 
     def batch_norm(
@@ -364,14 +363,14 @@ class Graph(Runs, OfPairs, OfSamples, OfTypes, OfFolder, OfThisProcess):
         """
         if self.y is None:
             raise ValueError("the graph has no labels to compare with")
-        names, labels = list(names), self.y.numpy()
+        names, labels = list(names), on_host(self.y)
         self._ranks.together("metrics")
         with agreed(self._ranks.comm):
             check_names(names, labels)
         self._check_count(logits)
-        scores = self._ranks.taken(logits).detach().numpy()
+        scores = on_host(self._ranks.taken(logits))
         self._agreement.sum((), logits, "metrics")
-        masks = {name: mask.numpy() for name, mask in self.masks.items()}
+        masks = {name: on_host(mask) for name, mask in self.masks.items()}
         return scored_in(self._ranks.comm, names, scores, labels, masks)
 
     @property
@@ -383,45 +382,14 @@ class Graph(Runs, OfPairs, OfSamples, OfTypes, OfFolder, OfThisProcess):
         traffic = self._ranks.runtime.traffic
         return traffic["setup"] + traffic["train"]
 
-    # Rows from and to files.
-
-    @eager
-    def load(self, array: Readable) -> torch.Tensor:
-        """The own rows of an (n, …) NumPy array, such as ``numpy.load(path, mmap_mode="r")``.
-
-        For all ranks together: each has the same array or file, and reads 1/P of it.
-        """
-        self._ranks.together("a load")
-        with agreed(self._ranks.comm):
-            if len(array) != self.n:
-                raise UserError(f"the array has {len(array)} rows, and the graph {self.n} vertices")
-        return torch.from_numpy(self._laid.rows.load(self._ranks.comm, array, self._max_bytes))
-
-    @eager
-    def write(self, h: torch.Tensor, path: str | os.PathLike) -> None:
-        """Write own rows (num_own, …) of all ranks as one ``.npy``, in the order of the graph.
-
-        For all ranks together: each writes 1/P of the file. A file of that name is replaced once
-        it is complete.
-        """
-        self._ranks.together("a write")
-        with agreed(self._ranks.comm):
-            check_suffix("write", Path(path), (".npy",))
-        own, rows = self._laid.plan.own, self._numbers(h)
-        rows = original_rows(self._ranks.comm, own, rows, self.n, self._max_bytes)
-        write_rows(self._ranks.comm, Path(path), rows, self.n)
-
-    @eager
-    def gather(self, h: torch.Tensor) -> torch.Tensor | None:
-        """Own rows of all ranks as one (n, …) tensor on rank 0, in the order of the graph.
-
-        For all ranks together; None on the others.
-        """
-        self._ranks.together("a gather")
-        places = np.arange(self.num_own)
-        rows = Rows(self._laid.plan.own, places, self._numbers(h), self.n)
-        whole = on_root(self._ranks.comm, rows, self._max_bytes)
-        return None if whole is None else torch.from_numpy(whole)
+    @cached_property
+    def _vertices(self) -> np.ndarray:
+        """The vertices of own and halo rows, where the kernel reads them."""
+        plan = self._laid.plan
+        vertices: np.ndarray = self._ranks.kernel.resident(
+            np.concatenate((plan.own, plan.halo)), np.uint64
+        )
+        return vertices
 
     def _check_not_parallel(self, name: str) -> None:
         if self._stored.graph.parallel:
@@ -429,13 +397,6 @@ class Graph(Runs, OfPairs, OfSamples, OfTypes, OfFolder, OfThisProcess):
                 "the graph has parallel arcs, and edge_index one entry for all of two vertices: "
                 f"{name} is of graphs that are imported without --duplicates keep"
             )
-
-    def _numbers(self, h: torch.Tensor) -> np.ndarray:
-        self._check_count(h)
-        rows = h.detach().contiguous()
-        if rows.dtype == torch.bfloat16:  # which NumPy has not
-            rows = rows.to(self.dtype)
-        return rows.numpy()
 
     def _check_count(self, h: torch.Tensor, halo: bool = False) -> None:
         wanted, allowed = f"{self.num_own} own rows", [self.num_own]

@@ -1,7 +1,7 @@
 """Rows of tensors between ranks, and products with M, of which the functions of autograd are made.
 
 All of it is for all ranks together: they call the same with matrices of the same width, in the
-same order. Tensors have two dimensions and are in the memory of the host.
+same order. Tensors have two dimensions and are on the device of the graph.
 """
 
 from __future__ import annotations
@@ -12,7 +12,6 @@ from collections import defaultdict
 from functools import partial
 from typing import Self
 
-import numpy as np
 import scipy.sparse as sp
 import torch
 
@@ -77,7 +76,7 @@ class RowMoves:
         self.ranks.together("an expand", width)
         matrix = free.pop() if free else self._rows.empty(PLACE, width)
         array = matrix.whole.view()  # type: ignore[attr-defined]
-        whole = torch.from_numpy(array)  # whose storage refers to this array, and to no other
+        whole = self.ranks.memory.tensor(array)  # whose storage refers to this array only
         whole[: len(h)].copy_(h)
         self._rows.gather(matrix)
         self._count(self._rows, self._plan, width, back=False)
@@ -87,9 +86,9 @@ class RowMoves:
     def fold(self, gradient: torch.Tensor) -> torch.Tensor:
         """The adjoint: own rows, with what other ranks' halos hold of them added in rank order."""
         self.ranks.together("the gradient of an expand", gradient.shape[1])
-        nown, arrays = self._nown, _array(gradient)
-        out = torch.empty((nown, gradient.shape[1]), dtype=gradient.dtype)
-        self._rows.add_halos(arrays[:nown], arrays[nown:], out.numpy())
+        nown, array = self._nown, self.ranks.memory.array
+        out, rows = gradient.new_empty((nown, gradient.shape[1])), array(gradient)
+        self._rows.add_halos(rows[:nown], rows[nown:], array(out))
         self._count(self._rows, self._plan, gradient.shape[1], back=True)
         return out
 
@@ -98,13 +97,16 @@ class RowMoves:
 
         The first takes own rows and gives as many as the matrix has; the other the inverse.
         """
-        operands = self._rows.expanding(matrix), self._rows.folding(matrix)
+        operands, array = (
+            (self._rows.expanding(matrix), self._rows.folding(matrix)),
+            self.ranks.memory.array,
+        )
 
         def multiply(h: torch.Tensor, back: bool) -> torch.Tensor:
             self.ranks.together(PRODUCTS[back], h.shape[1])
             rows = self._nown if back else matrix.shape[0]
-            out = torch.empty((rows, h.shape[1]), dtype=h.dtype)
-            self._rows.multiply(operands[back], Matrix(PLACE, _array(h)), out.numpy())
+            out = h.new_empty((rows, h.shape[1]))
+            self._rows.multiply(operands[back], Matrix(PLACE, array(h)), array(out))
             self._count(self._rows, self._plan, h.shape[1], back)
             return out
 
@@ -147,8 +149,8 @@ class Moves(RowMoves):
         if self._product is None:  # not before it is asked for: it holds M once more
             self._product = self._make_product()
         products, plan, operands = self._product
-        out = torch.empty(h.shape, dtype=h.dtype)
-        products.multiply(operands[transposed], Matrix(PLACE, _array(h)), out.numpy())
+        out, array = h.new_empty(h.shape), self.ranks.memory.array
+        products.multiply(operands[transposed], Matrix(PLACE, array(h)), array(out))
         self._count(products, plan, h.shape[1], back=operands[transposed].folds)
         return out
 
@@ -174,7 +176,3 @@ class Moves(RowMoves):
         same = laid.plan is self._laid.plan
         products = self._rows if same else HaloProduct(self._runtime, laid.plan, self._config)
         return products, laid.plan, products.both(laid.forward, laid.backward, packings)
-
-
-def _array(tensor: torch.Tensor) -> np.ndarray:
-    return tensor.detach().contiguous().numpy()

@@ -14,9 +14,10 @@ from gcnmpi.core.resident import keep_large_arrays, return_freed_memory
 from gcnmpi.halo.plan import local_numbers
 from gcnmpi.layout.arcs import check_content
 from gcnmpi.layout.entries import NO_ARC, RELATION, EntryRows, load_entry_rows
-from gcnmpi.layout.runtime import Demand, Source
+from gcnmpi.layout.runtime import Demand, Runtime, Source
 from gcnmpi.mpi.comm import Comm, agreed
 from gcnmpi.mpi.process import world
+from gcnmpi.mpi.reduction import NCCL, joined, usable_reduction
 from gcnmpi.options.config import Config, from_table
 from gcnmpi.options.task import LINKS
 from gcnmpi.run.opening import find_source, start
@@ -29,13 +30,17 @@ from gcnmpi.run.own_rows import (
 from gcnmpi.schemes.p2p import lay_out
 from gcnmpi.schemes.row_scheme import Laid
 from gcnmpi.torch.graph import Graph
+from gcnmpi.torch.memory import memory_of, on_host
 from gcnmpi.torch.moves import Moves
 from gcnmpi.torch.objects import Folder, folder_of
 from gcnmpi.torch.ranks import Ranks
-from partition.errors import UserError
+from partition.errors import UserError, check_name
 from partition.graph.examples import TARGET_FILES, VERTICES
 from partition.graph.graph import MASKS, UNLABELLED
 from partition.graph.store import StoredGraph
+
+# Not those with memory that all ranks share: rows of a tensor may be a rank's own matter.
+CARRIERS = "persistent", "isend", "neighbor", "alltoallv", "nccl"
 
 
 def open(
@@ -55,6 +60,8 @@ def open(
     threads: int = 0,
     check_weights: bool = True,
     groups: int = 1,
+    device: str | torch.device = "cpu",
+    transport: str = "persistent",
     comm: Comm | None = None,
 ) -> Graph:
     """Open a graph; called by all ranks together, under ``mpirun`` or by a process alone.
@@ -101,6 +108,11 @@ def open(
     groups : int
         Divide the ranks into so many groups, each of which has the graph, with as many parts as it
         has ranks: for :meth:`Graph.samples`.
+    device : {"cpu", "cuda"} or torch.device
+        Where tensors are. "cuda": on GPUs, dealt to the ranks of a node in turn; "cuda:1": on that
+        one. No GPU has run it yet.
+    transport : {"persistent", "isend", "neighbor", "alltoallv", "nccl"}
+        What carries rows; "nccl": from device to device.
     comm : communicator, optional
         Of mpi4py, with the ranks that share the graph; all ranks without it.
 
@@ -122,12 +134,15 @@ def open(
                 f"groups={groups} does not divide {comm.size} ranks",
                 "start as many ranks for each part of the partition",
             )
+        check_name("transport", transport, CARRIERS)
+        made, place = memory_of(device)
         config = from_table({
+            "kernel": made.kernel,
             "dtype": str(dtype).removeprefix("torch."),
             "threads": threads,
             "graph": {"direction": direction, "normalize": normalize, "self_loops": self_loops,
                       "feature_norm": feature_norm},
-            "scheme": {"exchange": exchange},
+            "scheme": {"exchange": exchange, "transport": transport},
             "loading": {"order": order},
             "train": {"seed": seed, "split": split},
             "task": {"name": LINKS, "pairs": pairs} if pairs else {},
@@ -138,27 +153,37 @@ def open(
     # g.expand sends whole rows; programs that only call g.aggregate may choose mixed exchanges.
     whole_rows = exchange != "mixed"
     source, config = find_source(comm, folder.path, folder.partition, config, whole_rows)
-    opened = start(comm, source, config, whole_rows)
-    runtime, config = opened.runtime, opened.config
+    opened = start(comm, source, config, whole_rows, place)
+    runtime, config = _with_summation(opened.runtime, opened.config), opened.config
+    opened = replace(opened, runtime=runtime)
     group = runtime.comm
     torch.set_num_threads(runtime.kernel.threads)
     if comm.rank == 0:
         for line in opened.told:
             warnings.warn(line, stacklevel=2)
     laid = lay_out(runtime, source, config, Demand(batches=True))  # values are asked for
-    stored, entries = source.stored, Entries(group, source, laid, config)
+    ranks = Ranks(runtime, made())
+    stored, entries = source.stored, Entries(ranks, source, laid, config)
     arcs = entries.features(), entries.numbers, entries.typed
-    ranks = Ranks(runtime)
     moves = Moves(ranks, laid, config)
     g = Graph(ranks, opened, laid, moves, check_weights, *arcs)
     if stored.manifest.inputs:
-        x = own_features(group, stored, config, lambda features: g.load(features).numpy())
-        g.x = torch.from_numpy(x).to(g.dtype)
+        x = own_features(group, stored, config, g._own_rows)
+        g.x = ranks.placed(x.astype(config.dtype, copy=False))
     _load_labels(g, group, stored)
     _load_groups(g, folder)
     return_freed_memory()
     keep_large_arrays()
     return g
+
+
+def _with_summation(runtime: Runtime, config: Config) -> Runtime:
+    """With sums over ranks on their devices, where NCCL can."""
+    comm, kernel = runtime.everyone, runtime.kernel
+    if comm.size == 1 or usable_reduction(comm, kernel, config.comm.nccl) != NCCL:
+        return runtime
+    summation = joined(comm, kernel, lambda network: network.Summation)
+    return replace(runtime, summation=summation)
 
 
 class Entries:
@@ -167,13 +192,14 @@ class Entries:
     Everything is loaded by all ranks together.
     """
 
-    def __init__(self, comm: Comm, source: Source, laid: Laid, config: Config) -> None:
-        self._comm, self._source, self._laid, self._config = comm, source, laid, config
+    def __init__(self, ranks: Ranks, source: Source, laid: Laid, config: Config) -> None:
+        self._comm, self._placed = ranks.comm, ranks.placed
+        self._source, self._laid, self._config = source, laid, config
 
     def numbers(self) -> torch.Tensor:
         """The number of each entry's arc in the folder, −1 of those that stand for none."""
         entries, order = self._ordered
-        return torch.from_numpy(entries.arcs[order])
+        return self._placed(entries.arcs[order])
 
     def features(self) -> torch.Tensor | None:
         """A row for each entry; None where arcs have none. Nor of parallel arcs: one entry of M."""
@@ -182,7 +208,7 @@ class Entries:
             return None
         entries, order = self._ordered
         rows = own_arc_features(self._comm, stored, partial(entries.load, loops="zero"))
-        return torch.from_numpy(rows[order].astype(self._config.dtype))
+        return self._placed(rows[order].astype(self._config.dtype))
 
     def typed(self) -> tuple[torch.Tensor, torch.Tensor]:
         """Both ends of each arc, and its relation."""
@@ -190,8 +216,8 @@ class Entries:
         order = order[entries.arcs[order] != NO_ARC]
         kinds = own_relations(self._comm, stored, partial(entries.load, loops=RELATION))
         ends = (local_numbers(plan.own, plan.halo, i) for i in (entries.columns, entries.rows))
-        pairs = torch.from_numpy(np.stack([each[order] for each in ends]).astype(np.int64))
-        return pairs, torch.from_numpy(kinds[order, 0].astype(np.int64))
+        pairs = self._placed(np.stack([each[order] for each in ends]).astype(np.int64))
+        return pairs, self._placed(kinds[order, 0].astype(np.int64))
 
     @property
     def _ordered(self) -> tuple[EntryRows, np.ndarray]:
@@ -206,10 +232,10 @@ class Entries:
 def _load_labels(g: Graph, comm: Comm, stored: StoredGraph) -> None:
     graph = stored.graph
     check_content(comm, stored, TARGET_FILES[VERTICES])
-    known = torch.ones(g.num_own, dtype=torch.bool)
+    known = torch.ones(g.num_own, dtype=torch.bool, device=g.device)
     if graph.labels is not None:
         g.y = g.load(graph.labels).long()
-        check_labels(comm, stored, g.y.numpy(), stored.manifest.classes)
+        check_labels(comm, stored, on_host(g.y), stored.manifest.classes)
         known = g.y != UNLABELLED
     elif graph.targets is not None:
         g.y = g.load(graph.targets).to(g.dtype)
@@ -226,5 +252,5 @@ def _load_groups(g: Graph, folder: Folder) -> None:
         return
     g.graphs, g.num_graphs = g.load(groups.index), groups.size
     if groups.y is not None:
-        y = torch.from_numpy(groups.y)
+        y = g._ranks.placed(groups.y)
         g.graph_y = y.to(g.dtype) if y.is_floating_point() else y.long()

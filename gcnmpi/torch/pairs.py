@@ -55,10 +55,10 @@ class ScoredHere(OfThisProcess):
         # The row of a pair is the end that the rank owns, which may be the second.
         turned = pairs.ids[local[0]] != first
         local = np.where(turned, local[::-1], local)
-        self._local = torch.from_numpy(np.ascontiguousarray(local))
-        self.ends = torch.from_numpy(pairs.ids.astype(np.int64)[local])
-        self.positive, self.counts = torch.from_numpy(positive), torch.from_numpy(counts)
-        of = [torch.from_numpy(each.astype(np.int64)) for each in relations]
+        self._local = ranks.placed(np.ascontiguousarray(local))
+        self.ends = ranks.placed(pairs.ids.astype(np.int64)[local])
+        self.positive, self.counts = ranks.placed(positive), ranks.placed(counts)
+        of = [ranks.placed(each.astype(np.int64)) for each in relations]
         self.relations = of[0] if of else None
 
     def __len__(self) -> int:

@@ -17,7 +17,8 @@ import torch
 from gcnmpi.layout.runtime import Runtime
 from gcnmpi.mpi.comm import MAX, MPI, Comm, agreed, has_all_ranks
 from gcnmpi.mpi.process import finish
-from gcnmpi.mpi.reduction import reduce_over_ranks
+from gcnmpi.mpi.reduction import reduce_over_ranks, sum_array_over_ranks
+from gcnmpi.torch.memory import Memory, on_host
 from partition.errors import EXIT_USER_ERROR, UserError
 
 HALVES = {torch.bfloat16: "bf16", torch.float16: "fp16"}  # as ``comm.precision`` names them
@@ -120,7 +121,7 @@ def _said(kind: str, numbers: tuple[int, ...], line: str) -> str:
 
 
 class Ranks(OfThisProcess):
-    """The ranks that share a graph. The kernel is the host's: it computes on memory of tensors.
+    """The ranks that share a graph. The kernel computes on the memory of tensors.
 
     ``together("an expand", width)`` is called on all ranks before anything that they do together.
 
@@ -128,31 +129,54 @@ class Ranks(OfThisProcess):
     ----------
     every : Ranks
         Those of all groups, of which each has the graph: weights are theirs together.
+    memory : Memory
+        Where tensors are.
+    sums_there : bool
+        Whether sums over ranks are made where tensors are, and the host need not wait for them.
     """
 
-    def __init__(self, runtime: Runtime) -> None:
+    def __init__(self, runtime: Runtime, memory: Memory) -> None:
         self.runtime, self.comm, self.kernel = runtime, runtime.comm, runtime.kernel
-        world = runtime.world
-        self.every = self if world is None else Ranks(replace(runtime, comm=world, world=None))
+        self.memory, world = memory, runtime.world
+        self.every = (
+            self if world is None else Ranks(replace(runtime, comm=world, world=None), memory)
+        )
+        # It is of all groups.
+        self._summation = runtime.summation if world is None else None
+        on_device = runtime.kernel.device is not None
+        self.sums_there = on_device and (self.comm.size == 1 or self._summation is not None)
         # After that of all: what was registered last is called first when a program ends.
         self.together = Together(runtime.comm, runtime.everyone)
 
-    def sum(self, array: np.ndarray) -> None:
-        """Sum a contiguous float64 array over ranks, in place."""
-        self.together("a sum over ranks", array.size)
-        runtime = self.runtime
-        reduce_over_ranks(self.comm, array.reshape(-1), runtime.phases, runtime.traffic)
+    def placed(self, array: np.ndarray) -> torch.Tensor:
+        """A tensor of the graph with the numbers of an array: on the host, in its memory."""
+        return torch.from_numpy(array).to(self.memory.device)
 
-    def maxima(self, array: np.ndarray) -> None:
-        """The largest of each number of a contiguous float64 array over ranks, in place."""
-        self.together("a maximum over ranks", array.size)
-        runtime = self.runtime
-        reduce_over_ranks(self.comm, array.reshape(-1), runtime.phases, runtime.traffic, MAX)
+    def sum(self, tensor: torch.Tensor) -> None:
+        """Sum a contiguous float64 tensor over ranks, in place: by NCCL on devices that have it."""
+        self.together("a sum over ranks", tensor.numel())
+        array, runtime = self.memory.array(tensor.reshape(-1)), self.runtime
+        given = array, runtime.phases, runtime.traffic
+        sum_array_over_ranks(self.comm, self.kernel, self._summation, *given)
+
+    def total(self, number: torch.Tensor) -> torch.Tensor:
+        """The sum over ranks of a number in float64."""
+        total = number.detach().clone()
+        self.sum(total)
+        return total
+
+    def maxima(self, tensor: torch.Tensor) -> None:
+        """The largest of each number of a contiguous float64 tensor over ranks, in place."""
+        self.together("a maximum over ranks", tensor.numel())
+        numbers, runtime = on_host(tensor.reshape(-1)), self.runtime
+        reduce_over_ranks(self.comm, numbers, runtime.phases, runtime.traffic, MAX)
+        tensor.copy_(torch.from_numpy(numbers).view(tensor.shape))
 
     def sums(self, numbers: list[float]) -> list[float]:
-        """Numbers summed over ranks."""
-        sums = np.array(numbers, np.float64)
-        self.sum(sums)
+        """Numbers of the host summed over ranks."""
+        self.together("a sum over ranks", len(numbers))
+        sums, runtime = np.array(numbers, np.float64), self.runtime
+        reduce_over_ranks(self.comm, sums, runtime.phases, runtime.traffic)
         return sums.tolist()
 
     def taken(self, tensor: torch.Tensor) -> torch.Tensor:
@@ -166,7 +190,7 @@ class Ranks(OfThisProcess):
     def check(self, tensor: torch.Tensor) -> None:
         """Raise a TypeError unless a tensor is one that can be exchanged.
 
-        It is dense, in the memory of the host, and of the graph's dtype or a half one.
+        It is dense, on the device of the graph, and of the graph's dtype or a half one.
         """
         if torch._C._functorch.is_functorch_wrapped_tensor(tensor):
             raise TypeError(
@@ -179,8 +203,10 @@ class Ranks(OfThisProcess):
                 f"the graph was opened with dtype={wanted}, not for tensors of {tensor.dtype}: "
                 "convert one of them"
             )
-        if tensor.device.type != "cpu" or tensor.layout != torch.strided:
+        device = self.memory.device
+        if tensor.device != device or tensor.layout != torch.strided:
             raise TypeError(
-                f"rows are exchanged from the memory of the host, dense, and not as a tensor of "
-                f"{tensor.layout} on {tensor.device}: keep the model on the CPU"
+                f"rows are exchanged on the device of the graph, {device}, dense, and not as a "
+                f"tensor of {tensor.layout} on {tensor.device}: keep the model and its rows on "
+                "g.device, or open the graph with another device="
             )

@@ -8,6 +8,7 @@ import torch
 from torch.nn.parameter import is_lazy
 
 from gcnmpi.mpi.comm import agreed, check_same
+from gcnmpi.torch.memory import on_host
 from gcnmpi.torch.ranks import Ranks
 from partition.errors import UserError
 
@@ -41,10 +42,12 @@ class GradientSum:
                 piece.zero_()
             else:
                 piece.copy_(gradient.reshape(-1))
-            sums[count + number] = gradient is not None
-        self._ranks.sum(sums.numpy())
+            sums[count + number].fill_(gradient is not None)
+        self._ranks.sum(sums)
+        of_others = any(p.grad is None for p in trained)  # else nobody has to look at numbers
+        ranks_of = sums[count:].tolist() if of_others else [self._ranks.comm.size] * len(trained)
         start = 0
-        for parameter, ranks in zip(trained, sums[count:].tolist(), strict=True):
+        for parameter, ranks in zip(trained, ranks_of, strict=True):
             piece = sums[start : start + parameter.numel()].view_as(parameter)
             start += parameter.numel()
             if ranks:
@@ -56,7 +59,9 @@ class GradientSum:
         key = count, len(trained)
         if key not in self._buffers:
             check_equal(self._ranks, trained)
-            self._buffers[key] = torch.empty(sum(key), dtype=torch.float64)
+            self._buffers[key] = torch.empty(
+                sum(key), dtype=torch.float64, device=self._ranks.memory.device
+            )
         return self._buffers[key]
 
 
@@ -67,10 +72,10 @@ def broadcast(ranks: Ranks, tensors: Iterable[torch.Tensor]) -> None:
     with torch.no_grad():
         for tensor in tensors:
             flat = tensor.detach().reshape(-1).clone()
-            memory = flat.view(torch.uint8).numpy()
+            memory = on_host(flat.view(torch.uint8))
             for start in range(0, len(memory), AT_ONCE):
                 ranks.comm.Bcast(memory[start : start + AT_ONCE], 0)
-            tensor.copy_(flat.view_as(tensor))
+            tensor.copy_(torch.from_numpy(memory).view(flat.dtype).view_as(tensor))
 
 
 def check_equal(ranks: Ranks, tensors: Sequence[torch.Tensor]) -> None:
@@ -82,11 +87,11 @@ def check_equal(ranks: Ranks, tensors: Sequence[torch.Tensor]) -> None:
                 "call the model once, on all ranks, or give the layer its number of inputs",
             )
         for tensor in tensors:
-            if tensor.device.type != "cpu" or tensor.is_complex():
+            if tensor.device != ranks.memory.device or tensor.is_complex():
                 raise UserError(
-                    f"a weight is {tensor.dtype} on {tensor.device}: ranks share real numbers in "
-                    "the memory of the host",
-                    "keep the model on the CPU",
+                    f"a weight is {tensor.dtype} on {tensor.device}: ranks share real numbers on "
+                    f"the device of the graph, {ranks.memory.device}",
+                    "net.to(g.device), or open the graph with another device=",
                 )
     shapes = [(tuple(tensor.shape), str(tensor.dtype)) for tensor in tensors]
     check_same(ranks.comm, {"model": shapes}, "make the same model on all ranks")

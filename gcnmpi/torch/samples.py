@@ -16,6 +16,7 @@ from gcnmpi.run.opening import Opened
 from gcnmpi.run.samples.reading import ScaledSteps
 from gcnmpi.run.samples.scales import Scales
 from gcnmpi.run.samples.step import shuffled
+from gcnmpi.torch.memory import on_host
 from gcnmpi.torch.ranks import OfThisProcess, Ranks
 from partition.errors import UserError
 from partition.graph.graph import MASKS
@@ -72,7 +73,8 @@ class Samples(OfThisProcess):
         """Mean and deviation of each column: numbers were less the one and over the other."""
         of = self._steps[kind]
         dtype = getattr(torch, self._ranks.kernel.dtype.name)
-        return torch.tensor(of.mean, dtype=dtype), torch.tensor(of.deviation, dtype=dtype)
+        how = {"dtype": dtype, "device": self._ranks.memory.device}
+        return torch.tensor(of.mean, **how), torch.tensor(of.deviation, **how)
 
     def anchors(self, mask: str) -> list[int]:
         """The last step of each sample of "train", "val" or "test", in their order."""
@@ -118,16 +120,16 @@ class Samples(OfThisProcess):
             if not 0 <= step < self.set.steps:
                 raise IndexError(f"there is no step {step} among {self.set.steps}")
         if isinstance(steps, int):
-            return torch.from_numpy(of.read(steps))
+            return self._ranks.placed(of.read(steps))
         rows = [of.read(step) for step in steps]
         if not rows:
             return self._nothing(kind)
-        return torch.from_numpy(np.stack(rows, axis=1))
+        return self._ranks.placed(np.stack(rows, axis=1))
 
     def _nothing(self, kind: str) -> torch.Tensor:
         """No sample of anything."""
         of_none = self._steps[kind].read(0)
-        return torch.from_numpy(of_none)[:, None][:, :0]
+        return self._ranks.placed(of_none)[:, None][:, :0]
 
 
 class OfSamples:
@@ -175,7 +177,7 @@ class OfSamples:
                 raise UserError("history and leads of samples are 1 or more")
             found = read_samples(self._opened.source.stored.path, name)
             reach = history, 0 if found.targets is not None else leads
-            return Samples(ranks, found, self.ids.numpy(), self._seed, reach, standardize)
+            return Samples(ranks, found, on_host(self.ids), self._seed, reach, standardize)
         raise AssertionError("an error of a rank is raised on all")
 
 

@@ -18,6 +18,7 @@ from gcnmpi.halo.plan import Plan, plan_of
 from gcnmpi.schemes.p2p import Laid
 from gcnmpi.torch.eager import eager
 from gcnmpi.torch.functions import linear
+from gcnmpi.torch.memory import on_host
 from gcnmpi.torch.moves import Moves, RowMoves
 from gcnmpi.torch.ranks import OfThisProcess, Ranks
 from partition.errors import UserError
@@ -206,10 +207,10 @@ class OfTypes:
     def _plan_of(self, names: tuple[str, ...]) -> Plan:
         """The part of the plan that is about vertices of some types, these one after the other."""
         plan, size = self._laid.plan, self._ranks.comm.size
-        rows = torch.cat([self[name].rows for name in names]).numpy()
+        rows = on_host(torch.cat([self[name].rows for name in names]))
         place = np.full(plan.nown, -1)
         place[rows] = np.arange(len(rows))
-        halo = torch.cat([self[name]._halo_rows for name in names]).sort().values.numpy()
+        halo = on_host(torch.cat([self[name]._halo_rows for name in names]).sort().values)
         owners = np.repeat(plan.recv_peers, np.diff(plan.recv_offsets))[halo]
         sent = place[plan.send_rows]
         asking = np.repeat(plan.send_peers, np.diff(plan.send_offsets))[sent >= 0]
@@ -245,6 +246,6 @@ class OfTypes:
         """The number within its type of each own row, and of each row of the halo."""
         own, halo = torch.empty_like(self.ids), torch.empty_like(self.halo_ids)
         for of in self._types.values():
-            own[of.rows] = torch.arange(of.num_own)
-            halo[of._halo_rows] = of.num_own + torch.arange(of.num_halo)
+            own[of.rows] = torch.arange(of.num_own, device=own.device)
+            halo[of._halo_rows] = of.num_own + torch.arange(of.num_halo, device=own.device)
         return torch.cat((own, halo))

@@ -17,7 +17,7 @@ import signal
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import fields
 from pathlib import Path
 from typing import Any
@@ -27,7 +27,7 @@ import numpy as np
 from partition.errors import UserError
 from partition.models import Description
 from partition.records import sweep, temporary_name, to_json
-from partition.registry import Setting, resolved
+from partition.registry import Setting, Settings, resolved
 from partition.startup import PYTHON
 
 PR_SET_PDEATHSIG = 1
@@ -51,8 +51,19 @@ def run_apart(
     UserError with the last line that it printed, one that is stopped after ``timeout`` seconds a
     TimeIsUp.
     """
+    return run_each(entry, model, k, [arguments], timeout)[0]
+
+
+def run_each(
+    entry: str,
+    model: Description,
+    k: int,
+    tries: Sequence[Settings],
+    timeout: float | None = None,
+) -> list[np.ndarray]:
+    """The same for several sets of arguments, one after the other in one process."""
     kind = f"{type(model).__module__}:{type(model).__name__}"
-    task = {"entry": entry, "model": kind, "k": k, "arguments": arguments, "parent": os.getpid()}
+    task = {"entry": entry, "model": kind, "k": k, "tries": tries, "parent": os.getpid()}
     with _temporary_folder() as folder:
         _write_arrays(folder, model)
         with _writing(folder):
@@ -74,7 +85,7 @@ def run_apart(
             raise UserError(**json.loads((folder / "error.json").read_text(encoding="utf-8")))
         if done.returncode:
             raise UserError(*_failure(done.returncode, done.stdout.decode(errors="replace")))
-        return np.load(folder / "parts.npy", allow_pickle=False)
+        return [np.load(_made(folder, i), allow_pickle=False) for i in range(len(tries))]
 
 
 @contextlib.contextmanager
@@ -147,7 +158,7 @@ def _writing(folder: Path) -> Iterator[None]:
 
 
 def main(folder: Path) -> None:
-    """The other process: read the task, run the tool, write the parts."""
+    """The other process: read the task, run the tool, write the parts of each try."""
     if sys.platform == "linux":  # do not outlive the parent
         ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
     task = json.loads((folder / "task.json").read_text(encoding="utf-8"))
@@ -156,12 +167,18 @@ def main(folder: Path) -> None:
     kind = resolved(task["model"])
     model = _read_model(folder, kind)
     try:
-        parts = resolved(task["entry"]).partition(model, task["k"], **task["arguments"])
+        tool = resolved(task["entry"])
+        for number, arguments in enumerate(task["tries"]):
+            parts = np.asarray(tool.partition(model, task["k"], **arguments))
+            np.save(_made(folder, number), parts, allow_pickle=False)
     except UserError as error:
         message = {"message": error.message, "hint": error.hint}
         (folder / "error.json").write_text(json.dumps(message), encoding="utf-8")
         return
-    np.save(folder / "parts.npy", np.asarray(parts), allow_pickle=False)
+
+
+def _made(folder: Path, number: int) -> Path:
+    return folder / f"parts-{number}.npy"
 
 
 def _read_model(folder: Path, kind: Any) -> Description:

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from test_minibatch import is_that_of_one_rank
+from test_minibatch import as_planned, is_that_of_one_rank
 from test_relational import MEAN, schemas  # noqa: F401 (a fixture)
 from words import latest, sets
 
@@ -14,7 +14,7 @@ from gcnmpi.options.train import sampler_of
 from gcnmpi.planner.machine import DRAWING, Machine
 from gcnmpi.planner.ranking import Candidate, Setting
 from gcnmpi.proof import oracle
-from partition.graph.store import open_graph, read_partition
+from partition.graph.store import open_graph
 from partition.reporting.simulate import simulate
 
 RANKS = (1, 2, 3, 4)
@@ -212,14 +212,7 @@ def test_bytes_and_messages_are_those_that_are_planned(results, schemas, nranks,
     network, settings = planned()[name]
     config = load_config(None, latest(*COMMON, *settings))
     stored = open_graph(schemas / f"{GRAPHS.get(network, 'schema')}.graph")
-    setting = Setting(stored, config, Machine(), nranks, locality=False)
-    uneven = read_partition(stored.path, f"uneven-{nranks}") if nranks > 1 else None
-    cost = setting.cost(Candidate(config.scheme, {}, nranks, uneven), nranks)
-    assert len(setting.batches.drawn) == setting.batches.sampler.batches  # all of the epoch
-    (sent, _), (received, _), (messages, _), *_ = results(nranks)[name]["traffic"]
-    assert (cost.sent, cost.received) == (max(sent), max(received))
-    assert cost.messages == max(messages)
-    assert (nranks > 1) == (cost.received > 0)
+    as_planned(stored, config, nranks, results(nranks)[name])
 
 
 @pytest.mark.parametrize("own", ["", OWN])

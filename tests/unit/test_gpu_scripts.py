@@ -1,6 +1,7 @@
 """Scripts for GPUs, as far as they go without one."""
 
 import importlib.util
+import json
 import os
 import shutil
 import subprocess
@@ -22,21 +23,63 @@ def compare_cupy(monkeypatch):
     return module
 
 
-def test_the_first_day_tells_its_steps(tmp_path):
+def first_day(tmp_path, *words, **variables):
+    """Its exit status, the lines that it prints, and the folder of its results."""
     # Its python3 is that of this environment.
     path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
-    command = ["bash", ROOT / "scripts" / "gpu_first_day.sh", "--dry-run", tmp_path / "out"]
-    env = {**os.environ, "PATH": path}
+    folders = {"OUT": str(tmp_path / "out"), "WORK": str(tmp_path / "work")}
+    env = {**os.environ, "PATH": path, **folders, "VERTICES": "60", **variables}
+    command = ["bash", ROOT / "scripts" / "gpu_first_day.sh", *words]
     done = subprocess.run(command, env=env, capture_output=True, text=True)
-    assert (done.returncode, done.stderr) == (0, "")
-    steps = dict(line.split(maxsplit=1) for line in done.stdout.splitlines())
+    assert done.stderr == ""
+    return done.returncode, done.stdout.splitlines(), tmp_path / "out"
+
+
+def test_the_first_day_tells_its_steps(tmp_path):
+    code, lines, out = first_day(tmp_path, "--list")
+    steps = dict(line.split(maxsplit=1) for line in lines)
+    assert code == 0
     assert list(steps)[:3] == ["machine", "versions", "kernels"]
     assert {"memcheck", "racecheck", "schemes", "products", "epoch-pyg", "two-nccl"} < set(steps)
     assert "gpu.graph=yes" in steps["epoch-small-captured"]
     if shutil.which("compute-sanitizer") is None or importlib.util.find_spec("cupy") is None:
-        assert steps["memcheck"].startswith("(here: not run, ")
-    assert "(here" not in steps["epoch-host"]
-    assert not (tmp_path / "out").exists()
+        assert "(not here: " in steps["memcheck"]
+    assert "(not here" not in steps["graph"]
+    assert not out.exists()
+
+
+@pytest.mark.skipif(importlib.util.find_spec("cupy") is not None, reason="CuPy is installed")
+def test_the_first_day_ends_on_a_bare_machine(tmp_path):
+    steps = "kernels", "*check", "graph", "products", "epoch-*", "two-*", "profile"
+    code, lines, out = first_day(tmp_path, *steps)
+    assert code == 0, lines
+    records = [json.loads(line) for line in (out / "results.jsonl").read_text().splitlines()]
+    results = {record["step"]: (record["status"], record["said"]) for record in records}
+    assert results.pop("graph")[0] == "passed"
+    skipped = ("skipped", "kernel 'cupy' needs the Python package 'cupy'")
+    assert len(results) > 15
+    assert set(results.values()) == {skipped}
+    assert sorted(file.name for file in out.iterdir()) == [
+        "log.txt", "results.jsonl", "summary.txt", "tables.md",
+    ]  # fmt: skip
+
+
+@pytest.mark.skipif(shutil.which("g++") is None, reason="no g++ to compile with")
+def test_the_first_day_on_the_stand_in(tmp_path):
+    path = os.pathsep.join([str(ROOT / "tests" / "fake"), os.environ.get("PYTHONPATH", "")])
+    steps = "graph", "products", "epoch-own", "two-mpi"
+    code, lines, out = first_day(tmp_path, *steps, PYTHONPATH=path)
+    assert code == 0, lines
+    assert "two-mpi               skipped         0 s  one GPU" in lines
+    assert (out / "summary.txt").read_text().splitlines() == lines[:-1]
+    tables = (out / "tables.md").read_text()
+    assert "| epoch-own |" in tables
+    assert "| width | own, ms |" in tables
+    # A later call finds the graph, and adds to the results; a limit that is passed is told.
+    code, lines, out = first_day(tmp_path, "epoch-own", PYTHONPATH=path, LIMIT="1")
+    assert code == 1
+    assert lines[0].split()[:4] == ["epoch-own", "out", "of", "time"]
+    assert len((out / "summary.txt").read_text().splitlines()) == len(steps)
 
 
 def test_parameters_of_cupys_functions_are_read_from_their_text(compare_cupy):

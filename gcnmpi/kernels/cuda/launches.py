@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import TypeAlias, cast
 
 import cupy as cp
@@ -56,8 +57,7 @@ class CupyLaunches(CupyCopies):
         self._partials: dict[int, Array] = {}
         module = cp.RawModule(code=cuda.source(self.dtype.name), options=("--std=c++17",))
         self._kernels = {
-            name: (module.get_function(name), parameters(words, self.dtype))
-            for name, words in cuda.declarations().items()
+            name: (module.get_function(name), some) for name, some in signatures(self.dtype).items()
         }
         kinds = {one.kind for _, some in self._kernels.values() for one in some if one.array}
         self._nothing = {kind: cp.empty((1,), kind) for kind in kinds}
@@ -142,6 +142,12 @@ class CupyLaunches(CupyCopies):
 def lanes(width: int, most: int = loss.LANES) -> int:
     """Threads that add up so many numbers, a power of 2."""
     return min(most, 1 << max(0, width - 1).bit_length())
+
+
+@cache
+def signatures(dtype: np.dtype) -> dict[str, list[Parameter]]:
+    """The arguments that the caller of each kernel gives."""
+    return {name: parameters(words, dtype) for name, words in cuda.declarations().items()}
 
 
 def parameters(words: Sequence[str], dtype: np.dtype) -> list[Parameter]:

@@ -91,10 +91,9 @@ class Pool:
                     taken = self._take(written, free)
                 used[written] = taken
                 free.discard(taken)
-            kept = {used[v] for v, end in ends.items() if v in used and end > at}
-            for value in ended:
-                if used[value] not in kept:
-                    free.add(used[value])
+            if ended:
+                kept = {used[v] for v, end in ends.items() if v in used and end > at}
+                free.update({used[value] for value in ended} - kept)
             if written is not None and written not in fixed and ends.get(written, -1) <= at:
                 free.add(used[written])  # nobody reads it
         return used

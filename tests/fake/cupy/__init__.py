@@ -113,8 +113,9 @@ class ndarray:
         assert np.may_share_memory(view, self._host) or not self.size
         return ndarray(view, self._lease)
 
-    def view(self, dtype):
-        return ndarray(self._host.view(dtype), self._lease)
+    def view(self, dtype=None):
+        host = self._host.view() if dtype is None else self._host.view(dtype)
+        return ndarray(host, self._lease)
 
     def fill(self, value):
         mine = self._host

@@ -9,6 +9,7 @@ import atexit
 import json
 import os
 from collections import Counter
+from functools import cache
 
 import numpy as np
 
@@ -27,13 +28,9 @@ class RawModule:
             raise RuntimeError("CuPy failed to load libnvrtc.so.12\nand more lines")
         emulator.library(code, False)
         self._code, self._dtype = code, "f4" if "typedef float T;" in code else "f8"
-        self._parameters = {
-            name: [word.strip() for word in text.split(",")]
-            for name, text in emulator.KERNEL.findall(code)
-        }
 
     def get_function(self, name):
-        parameters = [_read(parameter, self._dtype) for parameter in self._parameters[name]]
+        parameters = _declared(self._code, self._dtype)[name]
 
         def launch(grid, block, arguments):
             assert len(arguments) == len(parameters), name
@@ -55,6 +52,15 @@ class RawModule:
             requests.append((name, emulator.counted(self._code)))
         if found:
             raise RuntimeError(f"{name}, blocks {grid} of {block}: {found}")
+
+
+@cache
+def _declared(code, dtype):
+    """The parameters of each kernel."""
+    return {
+        name: [_read(word.strip(), dtype) for word in text.split(",")]
+        for name, text in emulator.KERNEL.findall(code)
+    }
 
 
 def _read(parameter, dtype):

@@ -9,7 +9,7 @@ from collections import deque
 
 # How many launches and copies were begun, and how often somebody waited for work not yet done.
 counts = {"launches": 0, "copies": 0, "waits": 0}
-_memory, _queues = [], []
+_memory, _busy, _captured = [], set(), set()  # the latter: queues
 
 
 class Queue:
@@ -18,13 +18,13 @@ class Queue:
     def __init__(self, early=False):
         self._work, self._begun, self._done, self._early = deque(), 0, 0, early
         self.captured = None  # the work of the graph that is being made
-        _queues.append(self)
 
     def add(self, call):
         if self.captured is not None:
             self.captured.append(call)
             return
         self._work.append(call)
+        _busy.add(self)
         self._begun += 1
         if self._early:
             self.run_until(self._begun)
@@ -39,8 +39,11 @@ class Queue:
     def run_until(self, number):
         while self._done < number:
             self._done += 1
-            self._work.popleft()()  # which may fail
-        if not any(queue._work for queue in _queues):
+            call = self._work.popleft()
+            if not self._work:
+                _busy.discard(self)
+            call()  # which may fail
+        if not _busy:
             _memory.clear()
 
     def wait(self, number=None):
@@ -48,6 +51,15 @@ class Queue:
         number = self._begun if number is None else number
         counts["waits"] += not self.done(number)
         self.run_until(number)
+
+    def begin_capture(self):
+        self.captured = []
+        _captured.add(self)
+
+    def end_capture(self):
+        captured, self.captured = self.captured, None
+        _captured.remove(self)
+        return captured
 
 
 class Mark:
@@ -82,7 +94,7 @@ def begin(call, queue=None, kind="launches"):
 
 def refuse_in_capture(what):
     """As CUDA does, or CuPy, or where a graph would go on to use what is gone by then."""
-    if any(queue.captured is not None for queue in _queues):
+    if _captured:
         from cupy.cuda.runtime import CUDARuntimeError
 
         said = "operation not permitted when stream is capturing"
@@ -90,5 +102,5 @@ def refuse_in_capture(what):
 
 
 def keep(array):
-    if any(queue._work for queue in _queues):
+    if _busy:
         _memory.append(array)

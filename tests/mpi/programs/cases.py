@@ -1,16 +1,16 @@
 """Under mpirun: cases of other programs, as long as the tests ask for some; a start costs seconds.
 
-Usage: cases.py FOLDER PID
+Usage: cases.py FOLDER
 
-FOLDER/N.json, for N = 0, 1 …, is {"program", "cases"}, or null at the end; the results
-``PROGRAM.of_case(comm, case)`` of rank 0 go to FOLDER/N.out.json. The job ends with process PID.
+A byte from the pipe FOLDER/RANK means that FOLDER/N.json, for N = 0, 1 …, is there, {"program",
+"cases"}; the results ``PROGRAM.of_case(comm, case)`` of rank 0 go to FOLDER/found.json, and a byte
+to the pipe FOLDER/found. The job ends when nobody can write to the pipes of the ranks.
 """
 
 import itertools
 import json
 import os
 import sys
-import time
 from importlib import import_module
 from pathlib import Path
 
@@ -18,21 +18,18 @@ from gcnmpi.mpi.process import run
 
 
 def main(comm) -> int:
-    folder, asking = Path(sys.argv[1]), int(sys.argv[2])
+    folder = Path(sys.argv[1])
+    pipe = os.open(folder / str(comm.rank), os.O_RDONLY | os.O_NONBLOCK)  # the tests may be gone
+    os.set_blocking(pipe, True)
     for number in itertools.count():
-        pause = 0.01
-        while not (folder / f"{number}.json").exists():  # to wait in MPI would take a core
-            os.kill(asking, 0)
-            time.sleep(pause)
-            pause = min(1.1 * pause, 0.1)
-        asked = json.loads((folder / f"{number}.json").read_text())
-        if asked is None:
+        if not os.read(pipe, 1):  # to wait in MPI would take a core
             return 0
+        asked = json.loads((folder / f"{number}.json").read_text())
         of_case = import_module(asked["program"]).of_case
         found = [of_case(comm, case) for case in asked["cases"]]
         if comm.rank == 0:
-            (folder / "found").write_text(json.dumps(found))
-            (folder / "found").rename(folder / f"{number}.out.json")
+            (folder / "found.json").write_text(json.dumps(found))
+            (folder / "found").write_bytes(b"!")
     return 0
 
 

@@ -510,8 +510,8 @@ def check_mistakes(case):
     refused(ValueError, "own rows", g.aggregate, torch.tensor(1.0))
     other = torch.float32 if case.dtype == torch.float64 else torch.float64
     refused(TypeError, "opened with dtype", g.expand, h.to(other))
-    refused(TypeError, "memory of the host", g.expand, h.to("meta"))
-    refused(TypeError, "memory of the host", g.expand, h.to_sparse())
+    refused(TypeError, "the device of the graph, cpu", g.expand, h.to("meta"))
+    refused(TypeError, "the device of the graph, cpu", g.expand, h.to_sparse())
     refused(TypeError, "state_dict", pickle.dumps, g)
     assert copy.deepcopy(g) is g
 

@@ -24,6 +24,7 @@ __all__ = [
     "get_current_stream",
     "get_elapsed_time",
     "runtime",
+    "set_allocator",
     "used",
     "using_allocator",
 ]
@@ -63,11 +64,10 @@ class Stream:
             raise RuntimeError("cannot capture on the default (legacy) stream")
         refuse_in_capture("another capture")
         _refuse("capture")
-        self.queue.captured = []
+        self.queue.begin_capture()
 
     def end_capture(self):
-        captured, self.queue.captured = self.queue.captured, None
-        return Graph(captured)
+        return Graph(self.queue.end_capture())
 
     def is_capturing(self):
         return self.queue.captured is not None
@@ -146,6 +146,10 @@ def using_allocator(allocator=None):
         yield
     finally:
         _allocators.pop()
+
+
+def set_allocator(allocator=None):
+    _allocators[0] = allocator
 
 
 def _leased(size):
