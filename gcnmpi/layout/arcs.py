@@ -88,7 +88,7 @@ class EntriesOfM:
 
     @property
     def transposed(self) -> EntriesOfM:
-        """Those of the transpose."""
+        """The entries of Mᵀ, or of M again."""
         return replace(self, turned=not self.turned)
 
     @property
