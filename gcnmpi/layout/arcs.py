@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator
-from dataclasses import dataclass
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -59,28 +60,83 @@ class Entries:
         return Entries(row, column, weight[0] if weight else None)
 
 
-def load_m(comm: Comm, source: Source, options: GraphConfig, max_bytes: float) -> Entries:
-    """The entries of M that come of the arcs that this rank reads: each entry on one rank only.
+@dataclass(frozen=True)
+class EntriesOfM:
+    """The entries of M that come of the arcs that a rank reads, piece by piece, as often as asked.
 
-    For layouts in which a row of M is on several ranks. The degrees of all vertices are held
-    once a node meanwhile.
+    For layouts in which a row of M is on several ranks: each entry is on one rank only.
+
+    Attributes
+    ----------
+    comm : Comm
+    source : Source
+    options : GraphConfig
+    max_bytes : float
+        Bound of the buffers of a piece.
+    degree : (n,) float64, optional
+        The row sums of Ã, where M is normalised.
+    turned : bool
+        Whether they are the entries of Mᵀ.
     """
-    graph = source.stored.graph
-    entries = own_arcs(comm, source.stored, source.direction)
-    mine = slice_of(graph.n, comm.rank, comm.size)
-    row, column, weight = entries.row, entries.column, entries.weight
-    del entries
-    if options.self_loops:
-        # An arc v→v is read where v is: its rank knows whether it is missing.
-        row, column, weight = with_loops(row, column, weight, range(mine.start, mine.stop))
+
+    comm: Comm
+    source: Source
+    options: GraphConfig
+    max_bytes: float
+    degree: np.ndarray | None
+    turned: bool = False
+
+    @property
+    def transposed(self) -> EntriesOfM:
+        """The entries of Mᵀ, or of M again."""
+        return replace(self, turned=not self.turned)
+
+    @property
+    def valued(self) -> bool:
+        """Whether any of them may be another number than 1."""
+        return self.degree is not None or self.source.stored.manifest.valued
+
+    def pieces(self, values: bool = True) -> Iterator[Entries]:
+        """All entries, in as many rounds on all ranks; or only where they are."""
+        facts = self.comm, self.source.stored, self.source.direction, self.max_bytes
+        for piece in arc_pieces(*facts, check=False, loops=self.options.self_loops):
+            row, column, weight = piece.row, piece.column, piece.weight
+            if values and self.degree is not None:
+                with agreed(self.comm):
+                    how = self.options.normalize
+                    weight = entry_values(row, column, weight, self.degree, how)
+            yield Entries(column, row, weight) if self.turned else Entries(row, column, weight)
+
+
+@contextmanager
+def entries_of_m(
+    comm: Comm, source: Source, options: GraphConfig, max_bytes: float
+) -> Iterator[EntriesOfM]:
+    """The entries of M; the folder is checked. Meanwhile all degrees are held once a node."""
     if options.normalize == "none":
-        return Entries(row, column, weight)
-    sums = sums_on_disk(comm, row, weight, graph.n, max_bytes)
-    degree = once_a_node(comm, sums)
-    with agreed(comm):
-        values = entry_values(row, column, weight, degree.array, options.normalize)
+        for _ in arc_pieces(comm, source.stored, source.direction, max_bytes, check=True):
+            pass
+        yield EntriesOfM(comm, source, options, max_bytes, None)
+        return
+    degree = once_a_node(comm, _own_degrees(comm, source, options.self_loops, max_bytes))
+    yield EntriesOfM(comm, source, options, max_bytes, degree.array)
     degree.free()
-    return Entries(row, column, values)
+
+
+def _own_degrees(comm: Comm, source: Source, loops: bool, max_bytes: float) -> np.ndarray:
+    """The row sums of Ã of this rank's contiguous 1/P of the vertices, float64."""
+    stored, n = source.stored, source.stored.graph.n
+    mine = slice_of(n, comm.rank, comm.size)
+    if stored.manifest.valued:  # their sums are not to depend on an order
+        arcs = own_arcs(comm, stored, source.direction)
+        row, weight = arcs.row, arcs.weight
+        if loops:
+            row, _, weight = with_loops(row, arcs.column, weight, range(mine.start, mine.stop))
+        return sums_on_disk(comm, row, weight, n, max_bytes)
+    sums = np.zeros(mine.stop - mine.start)
+    for piece in arc_pieces(comm, stored, source.direction, max_bytes, check=True, loops=loops):
+        count_on_disk(comm, sums, piece.row, n, max_bytes)
+    return sums
 
 
 def sums_on_disk(
@@ -119,12 +175,18 @@ def own_arcs(comm: Comm, stored: StoredGraph, direction: str, *, parallel: bool 
 
 
 def arc_pieces(
-    comm: Comm, stored: StoredGraph, direction: str, max_bytes: float, check: bool
+    comm: Comm,
+    stored: StoredGraph,
+    direction: str,
+    max_bytes: float,
+    check: bool,
+    loops: bool = False,
 ) -> Iterator[Entries]:
     """The same a piece at a time, in as many rounds on all ranks.
 
     ``max_bytes`` bounds what a piece takes until it is sent. With ``check`` the content is looked
-    at, too: when the last piece has been taken.
+    at, too: when the last piece has been taken. With ``loops`` the self-loops that Ã has beside
+    the arcs are among the entries.
     """
     mine = slice_of(stored.graph.n, comm.rank, comm.size)
     if check:
@@ -137,7 +199,11 @@ def arc_pieces(
         source, target, weight = _read(stored, mine.start + begin, mine.start + end)
         if check:
             excess += _excess(stored, source, target, weight)
-        yield _entries(stored, direction, mine.start + begin, source, target, weight)
+        found = _entries(stored, direction, mine.start + begin, source, target, weight)
+        if loops:  # an arc v→v is read where v is: its rank knows whether it is missing
+            vertices = range(mine.start + begin, mine.start + end)
+            found = Entries(*with_loops(found.row, found.column, found.weight, vertices))
+        yield found
         for array in (stored.graph.indices, stored.graph.weights):
             if array is not None:
                 forget_pages(array)

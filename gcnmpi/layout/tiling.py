@@ -8,19 +8,22 @@ the layout, so memory shrinks with P; only positions are kept for all vertices, 
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
 import scipy.sparse as sp
+from numpy.typing import DTypeLike
 
-from gcnmpi.kernels.rows import permute_rows
+from gcnmpi.kernels.rows import count_entries, permute_rows, place_entries, sort_rows
 from gcnmpi.layout import row_order
-from gcnmpi.layout.arcs import Entries, own_arcs
+from gcnmpi.layout.arcs import EntriesOfM, own_arcs
 from gcnmpi.layout.loading import Readable, original_rows, readers
 from gcnmpi.layout.place import Block
 from gcnmpi.mpi.comm import (
     Comm,
+    agreed,
     from_root,
     maximum,
     node_array,
@@ -29,7 +32,8 @@ from gcnmpi.mpi.comm import (
     slice_of,
 )
 from gcnmpi.options.scheme import ROW_ORDERS, GridOptions
-from partition.graph.graph import Graph, from_coordinates, index_dtype
+from partition.errors import UserError
+from partition.graph.graph import AGAIN, Graph, index_dtype
 from partition.graph.store import Partition, StoredGraph, read_partition
 
 STEP = 1 << 20  # positions looked at at once
@@ -288,50 +292,72 @@ class Tiling:
 
 
 def sparse_tile(
-    comm: Comm,
-    entries: Entries,
+    entries: EntriesOfM,
     rows: tuple[Ordering, np.ndarray],
     columns: tuple[Ordering, np.ndarray],
     holders: np.ndarray,
     mine: tuple[int, int],
-    max_bytes: float,
+    dtype: DTypeLike,
 ) -> sp.csr_array:
     """This rank's tile of the matrix whose entries are spread over all ranks.
 
+    They pass by twice: first each row's are counted, then each goes to its place.
+
     Parameters
     ----------
-    entries : Entries
-        This rank's share of them, each on one rank only: see :func:`gcnmpi.layout.arcs.load_m`.
+    entries : EntriesOfM
     rows, columns : Ordering and cuts
         How either side is numbered and cut.
     holders : (R, C, copies) integers
         The ranks that hold tile (i, j).
     mine : (int, int)
         Numbers of this rank's tile.
+    dtype : dtype
+        Of its values, which are made in float64.
 
     Returns
     -------
-    csr_array, float64
-        Local numbers count from the beginning of the block.
+    csr_array
+        Local numbers count from the beginning of the block; columns rise in each row.
     """
-    (_, row_cuts), (_, column_cuts) = rows, columns
-    shape = (
-        int(row_cuts[mine[0] + 1] - row_cuts[mine[0]]),
-        int(column_cuts[mine[1] + 1] - column_cuts[mine[1]]),
+    comm = entries.comm
+    height, width = (
+        int(cuts[at + 1] - cuts[at]) for (_, cuts), at in zip((rows, columns), mine, strict=True)
     )
-    i, row = _placed(entries.row, *rows)
-    j, column = _placed(entries.column, *columns)
-    placed, received = Entries(row, column, entries.weight), None
-    for copy in range(holders.shape[2]):
-        found = placed.sent(comm, holders[i, j, copy].astype(np.int32), max_bytes)
-        if comm.rank == holders[(*mine, copy)]:
-            received = found
-        del found
-    del i, j, row, column, placed  # the tile is made of what was received alone
-    if received is None:
-        return sp.csr_array(shape)
-    values = np.ones(len(received.row)) if received.weight is None else received.weight
-    return from_coordinates(received.row, received.column, values, shape)
+    if max(height, width) > np.iinfo(np.int32).max:
+        raise UserError("a block has more vertices than 32 bits can count", "use more ranks")
+
+    def arriving(values: bool) -> Iterator[list[np.ndarray]]:
+        """The rows of the entries of this rank's tile, or all of these, piece by piece."""
+        for piece in entries.pieces(values):
+            i, row = _placed(piece.row, *rows)
+            j, column = _placed(piece.column, *columns)
+            arrays = [row.astype(np.int32)]
+            if values:
+                arrays += [column.astype(np.int32)]
+                arrays += [] if piece.weight is None else [piece.weight]
+            for copy in range(holders.shape[2]):
+                to = holders[i, j, copy].astype(np.int32)
+                found, _ = redistribute(comm, to, arrays, entries.max_bytes)
+                if comm.rank == holders[(*mine, copy)]:
+                    yield found
+
+    lengths = np.zeros(height, np.int64)
+    for (row,) in arriving(values=False):
+        count_entries(row, lengths)
+    starts = np.append(0, np.cumsum(lengths))
+    following, ends = starts[:-1].copy(), starts[1:]
+    places, values = np.empty(starts[-1], np.int32), np.ones(starts[-1])
+
+    for row, column, *value in arriving(values=True):
+        numbers = (value[0], values) if value else (None, None)
+        place_entries(row, column, numbers[0], following, ends, places, numbers[1])
+    with agreed(comm):
+        if not np.array_equal(following, ends):
+            raise UserError("the graph folder changed while it was read", AGAIN)
+    sort_rows(starts, places, values, 1)
+    values = values.astype(dtype, copy=False)
+    return sp.csr_array((values, places, starts), shape=(height, width))
 
 
 def _placed(
@@ -342,8 +368,8 @@ def _placed(
     for start in range(0, len(vertices), STEP):
         piece = slice(start, start + STEP)
         positions = ordering.positions(vertices[piece])
-        blocks[piece] = _block_of(positions, cuts)
-        places[piece] = positions - cuts[blocks[piece]]
+        blocks[piece] = _block_of(positions, cuts) if len(cuts) > 2 else 0
+        places[piece] = positions - cuts[blocks[piece]] if cuts[-2] else positions
     return blocks, places
 
 

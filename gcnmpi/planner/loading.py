@@ -10,11 +10,9 @@ from gcnmpi.layout.loading import ENTRY_ON_ITS_WAY
 from gcnmpi.layout.place import Place, Space
 from gcnmpi.options.config import Config
 from gcnmpi.schemes.forecast import Forecast
-from partition.graph.graph import index_dtype
 
 PATTERN_INDEX = 4  # bytes of a number in the pattern of M, by rows and by columns
-# Copies of a rank's arcs on their way from disk into M, and bytes of one beside its two ends.
-LOADING_COPIES, WEIGHT_BYTES = 3, 8
+WEIGHT_BYTES = 8  # of an entry that is placed
 # Bytes of a row while its entries are counted and placed, and of each local vertex.
 ROW_NUMBERS, COLUMN_NUMBERS = 48, 12
 
@@ -30,18 +28,24 @@ def placed_arcs(forecast: Forecast, rank: int, config: Config, values: bool = Tr
     one = PATTERN_INDEX + values * WEIGHT_BYTES * facts.valued
     if values and facts.scaled is None:
         one += PATTERN_INDEX + facts.itemsize
-    piece = min(ENTRIES_AT_ONCE * ENTRY_ON_ITS_WAY, int(config.loading.max_bytes))
-    moving = min(piece, ENTRY_ON_ITS_WAY * entries)
+    moving = _piece(entries, config)
     return one * entries + moving + ROW_NUMBERS * rows + COLUMN_NUMBERS * inner
 
 
-def arriving_arcs(arcs: int, n: int, config: Config) -> int:
-    """Bytes of so many arcs on their way, in a graph of n vertices, and of the buffers for them."""
-    arc = 2 * np.dtype(index_dtype(n)).itemsize + WEIGHT_BYTES
-    limit = int(config.loading.max_bytes)
-    # Arcs that are sent at once are packed; before that, as much of the files is in memory.
-    loaded = arc * arcs
-    return LOADING_COPIES * loaded + 2 * min(limit, loaded)
+def placed_tiles(entries: int, config: Config) -> int:
+    """Bytes of so many entries of tiles of M while they are placed, and of a piece on its way.
+
+    See :func:`gcnmpi.layout.tiling.sparse_tile`. In the end, they are there as the kernel has them,
+    too.
+    """
+    one = 2 * PATTERN_INDEX + WEIGHT_BYTES + np.dtype(config.dtype).itemsize
+    return one * entries + _piece(entries, config)
+
+
+def _piece(entries: int, config: Config) -> int:
+    """Bytes of the entries that are read, sent and received at once, of so many."""
+    piece = min(ENTRIES_AT_ONCE * ENTRY_ON_ITS_WAY, int(config.loading.max_bytes))
+    return min(piece, ENTRY_ON_ITS_WAY * entries)
 
 
 def arriving_rows(

@@ -25,7 +25,7 @@ from gcnmpi.options.scheme import SCHEMES
 from gcnmpi.options.task import SampleOptions, samples_of_step
 from gcnmpi.options.train import batches_of
 from gcnmpi.planner.case import ARC_ROWS, GROUP_ROWS, Case, sparse_work
-from gcnmpi.planner.loading import PATTERN_INDEX, arriving_arcs, arriving_rows, placed_arcs
+from gcnmpi.planner.loading import PATTERN_INDEX, arriving_rows, placed_arcs, placed_tiles
 from gcnmpi.schemes.forecast import Forecast, halo_bytes
 from gcnmpi.schemes.operations import EXCHANGES, SUMS, Operation, Product
 from partition.graph.graph import index_dtype
@@ -123,7 +123,7 @@ def loading_memory(case: Case, rank: int) -> int:
     if SCHEMES.get(config.scheme.name).loads_by_rows:
         batches = batches_of(config.train) is not None
         return placed_arcs(case.forecast, rank, config, case.program.needs_products or batches)
-    return arriving_arcs(case.forecast.loaded(rank), case.work.n, config)
+    return placed_tiles(case.forecast.loaded(rank), config)
 
 
 def features_memory(case: Case, rank: int) -> int:

@@ -114,15 +114,15 @@ def memory(
 def _loading(forecast: Forecast, rank: int, source: Source, config: Config, demand: Demand) -> int:
     """The most that the rank's arcs take until they are M: on their way, in order, or as M.
 
-    As a training's (:func:`gcnmpi.planner.loading.arriving_arcs`), once for products and once for
+    As a training's (:func:`gcnmpi.planner.loading.placed_tiles`), once for products and once for
     whole rows; or placed (:func:`gcnmpi.planner.loading.placed_arcs`), and then sorted.
     """
     manifest = source.stored.manifest
     if not SCHEMES.get(config.scheme.name).loads_by_rows:
-        tiles = loading.arriving_arcs(forecast.loaded(rank), manifest.n, config)
+        tiles = loading.placed_tiles(forecast.loaded(rank), config)
         if not demand.rows:
             return tiles
-        whole = loading.arriving_arcs(_whole_rows(forecast, rank)[1], manifest.n, config)
+        whole = loading.placed_tiles(_whole_rows(forecast, rank)[1], config)
         return max(tiles, planned.tiles_memory(forecast, rank, config) + whole)
     # M beside its pattern by rows and by columns, and what sorts it.
     arcs, one = forecast.loaded(rank), 4 * loading.PATTERN_INDEX + 3 * DOUBLE

@@ -35,6 +35,7 @@ from gcnmpi.halo.matrix import Matrix
 from gcnmpi.kernels.epilogues import Epilogue
 from gcnmpi.kernels.interface.kernel import Array
 from gcnmpi.kernels.interface.kernel import Sparse as Tile
+from gcnmpi.kernels.rows import STEP, Grouped, group_counts
 from gcnmpi.layout.grid import line
 from gcnmpi.layout.place import Place
 from gcnmpi.layout.runtime import Demand, Runtime, Source
@@ -54,7 +55,6 @@ from gcnmpi.schemes.forecast import Facts, Sparse, make_facts
 from gcnmpi.schemes.interface import Entry
 from gcnmpi.schemes.operations import ROWS, SUMS, Operation
 from gcnmpi.schemes.row_scheme import RowScheme
-from partition.graph.graph import index_dtype
 
 
 def load(
@@ -87,13 +87,12 @@ def load_broadcast(
     comm = runtime.comm
     tiling = block_rows(comm, source, forecast.copies, config)
     transposed = not forecast.facts.one_tile
-    forward, backward = load_tiles(comm, source, tiling, config, transposed)
     grid = forecast.count, forecast.copies
     column, row = (line(runtime, grid, axis) for axis in (0, 1))
     stages = share(forecast.count, forecast.copies, tiling.copy)
     products = Broadcasts(runtime, column, tiling.cuts, stages, forecast.overlap)
-    operands = [products.tiles(forward)]
-    operands.append(operands[0] if backward is None else products.tiles(backward))
+    made = [products.tiles(one) for one in load_tiles(comm, source, tiling, config, transposed)]
+    operands = [made[0], made[-1]]  # M, which may be Mᵀ too
     max_bytes = config.loading.max_bytes
     halo, entries = load_halo(runtime, source, config, demand, tiling, column, sparse=False)
     return RowScheme(
@@ -257,7 +256,7 @@ class Broadcasts:
 
 
 def column_tiles(matrix: sp.csr_array, cuts: np.ndarray) -> Iterator[sp.csr_array]:
-    """A matrix cut into column blocks, (rows, cuts[i + 1] − cuts[i]) each; in one sort.
+    """A matrix cut into column blocks, (rows, cuts[i + 1] − cuts[i]) each.
 
     One at a time: as CSR each takes memory for all rows, and those of P stages for n rows together.
 
@@ -265,14 +264,18 @@ def column_tiles(matrix: sp.csr_array, cuts: np.ndarray) -> Iterator[sp.csr_arra
     >>> [tile.toarray().tolist() for tile in column_tiles(matrix, np.array([0, 2, 2, 3]))]
     [[[1, 2], [0, 0]], [[], []], [[3], [4]]]
     """
-    numbers = np.arange(matrix.shape[0], dtype=matrix.indices.dtype)
-    row = np.repeat(numbers, np.diff(matrix.indptr))
-    block = (np.searchsorted(cuts, matrix.indices, side="right") - 1).astype(np.int32)
-    order = np.argsort(block, kind="stable").astype(index_dtype(matrix.nnz))
-    ends = np.cumsum([0, *np.bincount(block, minlength=len(cuts) - 1)])
+    height = matrix.shape[0]
+    block = np.empty(matrix.nnz, np.int32)
+    for first in range(0, matrix.nnz, STEP):
+        some = slice(first, first + STEP)
+        block[some] = np.searchsorted(cuts, matrix.indices[some], side="right") - 1
+    of = Grouped(block, len(cuts) - 1)
+    row = of.take(np.repeat(np.arange(height, dtype=np.int32), np.diff(matrix.indptr)))
+    columns, values = of.take(matrix.indices), of.take(matrix.data)
     del block
+    ends = np.cumsum([0, *of.counts])
     for (start, stop), (first, last) in zip(pairwise(cuts), pairwise(ends), strict=True):
-        piece = order[first:last]
-        place = row[piece], matrix.indices[piece] - start
-        shape = (matrix.shape[0], int(stop - start))
-        yield sp.coo_array((matrix.data[piece], place), shape=shape).tocsr()
+        # Within a block, entries are in the order of rows, and of columns in each.
+        starts = np.append(0, np.cumsum(group_counts(row[first:last], height)))
+        place = columns[first:last] - start, starts
+        yield sp.csr_array((values[first:last], *place), shape=(height, int(stop - start)))

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import dataclasses
 from abc import abstractmethod
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -27,7 +27,7 @@ from gcnmpi.halo.exchange import agree_on_plan
 from gcnmpi.halo.plan import Plan
 from gcnmpi.halo.product import HaloProduct
 from gcnmpi.halo.rows import BroadcastHalo, ExchangedHalo, Halo
-from gcnmpi.layout.arcs import Entries, load_m
+from gcnmpi.layout.arcs import entries_of_m
 from gcnmpi.layout.entries import EntryRows, load_entry_rows
 from gcnmpi.layout.loading import STEP
 from gcnmpi.layout.place import Place
@@ -98,26 +98,21 @@ def block_rows(comm: Comm, source: Source, copies: int, config: Config) -> Tilin
 
 def load_tiles(
     comm: Comm, source: Source, tiling: Tiling, config: Config, transposed: bool
-) -> tuple[sp.csr_array, sp.csr_array | None]:
+) -> Iterator[sp.csr_array]:
     """This rank's rows of M, and of Mᵀ if asked for, in the columns of its share of the stages.
 
-    Columns count from the beginning of the share.
+    Columns count from the beginning of the share. One after the other: the second is made when the
+    first one has been taken.
     """
-    max_bytes = config.loading.max_bytes
     count, _, copies = tiling.holders.shape
     begins = [share(count, copies, copy).start for copy in range(copies)]
     columns = tiling.ordering, tiling.cuts[[*begins, count]]
     holders = tiling.holders.reshape(count, copies, 1)
-
-    def tile(entries: Entries) -> sp.csr_array:
-        rows, mine = (tiling.ordering, tiling.cuts), (tiling.row, tiling.copy)
-        return sparse_tile(comm, entries, rows, columns, holders, mine, max_bytes)
-
-    entries = load_m(comm, source, config.graph, max_bytes)
-    forward = tile(entries)
-    if not transposed:
-        return forward, None
-    return forward, tile(Entries(entries.column, entries.row, entries.weight))
+    sides = (tiling.ordering, tiling.cuts), columns, holders, (tiling.row, tiling.copy)
+    with entries_of_m(comm, source, config.graph, config.loading.max_bytes) as entries:
+        yield sparse_tile(entries, *sides, config.dtype)
+        if transposed:
+            yield sparse_tile(entries.transposed, *sides, config.dtype)
 
 
 @dataclass(frozen=True)
@@ -304,11 +299,10 @@ def load_halo(
     comm, max_bytes = runtime.comm, config.loading.max_bytes
     # The pattern alone: no degrees.
     options = dataclasses.replace(config.graph, normalize="none")
-    entries = load_m(comm, source, options, max_bytes)
     n, cuts = tiling.ordering.n, tiling.cuts
     sides = (tiling.ordering, cuts), (tiling.ordering, np.array([0, n]))
-    tile = sparse_tile(comm, entries, *sides, tiling.holders, (tiling.row, 0), max_bytes)
-    del entries
+    with entries_of_m(comm, source, options, max_bytes) as entries:
+        tile = sparse_tile(entries, *sides, tiling.holders, (tiling.row, 0), config.dtype)
     needed = needed_rows(tile, 0, tiling)
     plan = plan_of(column.comm, tiling, needed, max_bytes)
     pattern = localise(tile, 0, tiling, plan)

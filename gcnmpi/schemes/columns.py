@@ -63,7 +63,7 @@ def load(runtime: Runtime, source: Source, config: Config, demand: Demand) -> Ro
     operands: list[Tile] = []
     if demand.products:
         own = load_tiles(comm, source, tiling, config, transposed=not facts.one_tile)
-        whole = [of_all_ranks(comm, one, runtime.kernel.dtype) for one in own if one is not None]
+        whole = [of_all_ranks(comm, one, runtime.kernel.dtype) for one in own]
         operands = [runtime.kernel.sparse(matrix) for matrix in whole]
     both = [*operands[:1], *operands[-1:]]  # M, which may be Mᵀ too
     forecast = ColumnsForecast(comm.size, facts)

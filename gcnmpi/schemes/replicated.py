@@ -103,14 +103,14 @@ def load(
     tiling = block_rows(comm, source, copies, config)
     # A transpose that is expanded has the pattern of M, and so its plan.
     other = not facts.folds and not facts.one_tile
-    forward, backward = load_tiles(comm, source, tiling, config, transposed=other)
+    forward, *turned = load_tiles(comm, source, tiling, config, transposed=other)
     grid = forecast.count, copies
     column, row = (line(runtime, grid, axis) for axis in (0, 1))
     first = int(tiling.cuts[share(forecast.count, copies, tiling.copy).start])
     plan = plan_of(column.comm, tiling, needed_rows(forward, first, tiling), max_bytes)
     local = localise(forward, first, tiling, plan)
     transposed = None if facts.folds else local
-    if backward is not None:
+    for backward in turned:
         transposed = localise(backward, first, tiling, plan)
     packings: Sequence[sp.csr_array | None] = (None, None)
     if facts.mixed:

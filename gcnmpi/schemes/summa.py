@@ -48,7 +48,7 @@ from gcnmpi.core.volume import Volume
 from gcnmpi.halo.matrix import Matrix
 from gcnmpi.kernels.epilogues import Epilogue, Product
 from gcnmpi.kernels.interface.kernel import Array, Sparse
-from gcnmpi.layout.arcs import Entries, load_m
+from gcnmpi.layout.arcs import entries_of_m
 from gcnmpi.layout.grid import coordinates, factorizations, line, parse_grid
 from gcnmpi.layout.loading import Readable
 from gcnmpi.layout.place import Block, Place
@@ -99,12 +99,10 @@ def load(runtime: Runtime, source: Source, config: Config, demand: Demand) -> Su
     ranks = np.arange(comm.size).reshape(grid)
     holders = ranks.transpose(0, 2, 1).reshape(p1, p3 * p2, 1)
     sides = ((ordering, layout.blocks), (inner, layout.inner), holders, (i, layer * p2 + j))
-    entries = load_m(comm, source, config.graph, max_bytes)
-    forward = backward = sparse_tile(comm, entries, *sides, max_bytes)
-    if not facts.one_tile:
-        transposed = Entries(entries.column, entries.row, entries.weight)
-        backward = sparse_tile(comm, transposed, *sides, max_bytes)
-    del entries
+    with entries_of_m(comm, source, config.graph, max_bytes) as entries:
+        forward = backward = sparse_tile(entries, *sides, config.dtype)
+        if not facts.one_tile:
+            backward = sparse_tile(entries.transposed, *sides, config.dtype)
 
     pieces = ranks.transpose(0, 2, 1).reshape(p1 * p3, p2, 1)
     tiling = Tiling(ordering, layout.pieces, pieces, i * p3 + layer, j, 0)

@@ -23,7 +23,7 @@ from gcnmpi.core.volume import Volume
 from gcnmpi.halo.matrix import Matrix
 from gcnmpi.kernels.epilogues import Epilogue, Product
 from gcnmpi.kernels.interface.kernel import Array, Kernel, Sparse
-from gcnmpi.layout.arcs import load_m
+from gcnmpi.layout.arcs import entries_of_m
 from gcnmpi.layout.grid import line
 from gcnmpi.layout.loading import Readable
 from gcnmpi.layout.place import Block, Place
@@ -74,24 +74,22 @@ def load(
     orderings = choose_orderings(
         comm, source.stored, source.partition, config.scheme, auto="double"
     )
-    entries = load_m(comm, source, config.graph, max_bytes)
-
     operands, held = Operands(kernel, forecast), list[HeldTile]()
-    for k, names in enumerate(forecast.tiles(comm.rank), start=1):
-        after, before = Place(k), Place(k - 1)
-        i, j, _ = forecast.coordinates(comm.rank, after)
-        matrix = sparse_tile(
-            comm,
-            entries,
-            (orderings[forecast.ordering(after)], forecast.cuts(after)),
-            (orderings[forecast.ordering(before)], forecast.cuts(before)),
-            forecast.holders(after),
-            (i, j),
-            max_bytes,
-        )
-        operands.add(names, matrix)
-        if demand.batches:
-            held.append(HeldTile(matrix.astype(kernel.dtype), k % forecast.period, k - 1))
+    with entries_of_m(comm, source, config.graph, max_bytes) as entries:
+        for k, names in enumerate(forecast.tiles(comm.rank), start=1):
+            after, before = Place(k), Place(k - 1)
+            i, j, _ = forecast.coordinates(comm.rank, after)
+            matrix = sparse_tile(
+                entries,
+                (orderings[forecast.ordering(after)], forecast.cuts(after)),
+                (orderings[forecast.ordering(before)], forecast.cuts(before)),
+                forecast.holders(after),
+                (i, j),
+                kernel.dtype,
+            )
+            operands.add(names, matrix)
+            if demand.batches:
+                held.append(HeldTile(matrix, k % forecast.period, k - 1))
     return Tensor3D(runtime, forecast, orderings, operands, max_bytes, held)
 
 
@@ -123,7 +121,9 @@ class Operands:
     def _kept(self, tile: Tile, matrix: sp.csr_array) -> Chunks:
         if tile not in self._found:
             chunks = self._forecast.chunks(matrix.shape[0])
-            self._found[tile] = [(rows, self._kernel.sparse(matrix[rows])) for rows in chunks]
+            pieces = [matrix] if len(chunks) == 1 else [matrix[rows] for rows in chunks]
+            made = map(self._kernel.sparse, pieces)
+            self._found[tile] = list(zip(chunks, made, strict=True))
         return self._found[tile]
 
 

@@ -25,10 +25,10 @@ class Cuda:
     kernel = "cupy"
 
     def __init__(self) -> None:
-        import cupy  # which the kernel has found by now, or there was a UserError
+        import cupy as cp  # which the kernel has found by now, or there was a UserError
 
         # CuPy and PyTorch use the runtime of CUDA, and number its devices alike.
-        self._cupy, index = cupy, cupy.cuda.runtime.getDevice()
+        index = cp.cuda.runtime.getDevice()
         torch.cuda.set_device(index)  # that "cuda" means from now on
         self.device = torch.device("cuda", index)
         # PyTorch runs backward passes of devices on threads of its own. Without them, "the backward
@@ -36,7 +36,7 @@ class Cuda:
         # has a current stream in each thread, and all ranks keep one order of messages.
         torch.autograd.set_multithreading_enabled(False)
         # CuPy does not own a stream that it is lent, nor keep its object.
-        self._streams = {0: cupy.cuda.Stream.null}
+        self._streams = {0: cp.cuda.Stream.null}
 
     @staticmethod
     def check(device: torch.device) -> None:
@@ -59,8 +59,10 @@ class Cuda:
 
         Its version 2 says nothing of streams, so nobody waits; CuPy keeps the tensor as long.
         """
+        import cupy as cp
+
         self._follow()
-        return self._cupy.asarray(tensor.detach().contiguous())
+        return cp.asarray(tensor.detach().contiguous())
 
     def tensor(self, array: Array) -> torch.Tensor:
         """Likewise: the storage keeps the array until it is freed."""
@@ -69,7 +71,9 @@ class Cuda:
 
     def _follow(self) -> None:
         """From now on CuPy's work goes to PyTorch's current stream."""
+        import cupy as cp
+
         pointer = torch.cuda.current_stream().cuda_stream  # 0: CUDA's default stream, of both
         if pointer not in self._streams:
-            self._streams[pointer] = self._cupy.cuda.ExternalStream(pointer)
+            self._streams[pointer] = cp.cuda.ExternalStream(pointer)
         self._streams[pointer].use()

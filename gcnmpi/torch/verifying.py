@@ -184,7 +184,7 @@ def verify(
         with torch.no_grad():
             for name, tensor in _named(other).items():
                 values = state[name]
-                tensor.copy_(values[one.ids] if name in by_rows else values)
+                tensor.copy_(values[one.ids.cpu()] if name in by_rows else values)
         differences: dict[str, float] = {}
         expected = list(_trained(other, one, loss, epochs, seed, by_rows))
         for epoch, (ours, step) in enumerate(zip(found, expected, strict=True), 1):
@@ -208,7 +208,7 @@ def verify(
 def _made(make_net: Make, g: Graph, loss: Loss, seed: int) -> torch.nn.Module:
     """A module from the same random numbers, whose layers know their shapes."""
     torch.manual_seed(seed)
-    net = make_net(g).double()
+    net = make_net(g).double().to(g.device)
     if any(is_lazy(parameter) for parameter in net.parameters()):
         with torch.no_grad():
             _called(loss, net.eval(), g, 0)
@@ -267,7 +267,7 @@ def _trained(
             if p.requires_grad
         }
         optimizer.step()
-        others = {name: b.clone() for name, b in net.named_buffers() if b.is_floating_point()}
+        others = {name: b.cpu().clone() for name, b in net.named_buffers() if b.is_floating_point()}
         if out is not None:
             of_rows = minimum(g._ranks.comm, out.ndim and len(out) == g.num_own) > 0
             others["output"] = _all(g, out, of_rows)
@@ -275,11 +275,11 @@ def _trained(
 
 
 def _all(g: Graph, tensor: torch.Tensor, of_rows: bool) -> torch.Tensor:
-    """A copy of a tensor; of own rows, those of all ranks on rank 0, and nothing on the others."""
+    """A copy on the host; of own rows, those of all ranks on rank 0, and nothing on the others."""
     if not of_rows:
-        return tensor.detach().clone()
+        return tensor.detach().cpu().clone()
     rows = g.gather(tensor)
-    return tensor.new_empty(0) if rows is None else rows
+    return torch.empty(0) if rows is None else rows
 
 
 def _named(net: torch.nn.Module) -> dict[str, torch.Tensor]:

@@ -47,6 +47,10 @@ class Tensor(torch.Tensor):
     def tolist(self):
         return self.cpu().tolist()
 
+    def __reduce_ex__(self, protocol):
+        """In files it is what a loader gives that maps devices to the host."""
+        return self.cpu().__reduce_ex__(protocol)
+
     __torch_function__ = torch._C._disabled_torch_function_impl
 
     @classmethod

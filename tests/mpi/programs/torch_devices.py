@@ -158,6 +158,32 @@ def more(host, device, folder):
         close(one, other)
 
 
+def recorded(g, out, epochs):
+    """The losses of a run with checkpoints, which goes on if there is one."""
+    torch.manual_seed(2)
+    net, found = Gcn(g).to(g.device), []
+    optimizer = torch.optim.Adam(net.parameters(), lr=0.01)
+    with g.run(out, net, optimizer, progress=False) as going:
+        for epoch in going.epochs(epochs):
+            optimizer.zero_grad()
+            rows = net(g, epoch)[g.train_mask]
+            loss = g.mean(F.cross_entropy(rows, g.y[g.train_mask], reduction="none"))
+            loss.backward()
+            g.all_reduce_gradients(net)
+            optimizer.step()
+            going.log(epoch, loss=loss)
+            found.append(loss.detach().cpu())
+    return found
+
+
+def whole_programs(host, device, folder, given):
+    """Runs that go on, and what compares ranks with one process."""
+    expected = recorded(host, folder / "host", 4)
+    first, *rest = (recorded(device, folder / "device", epochs) for epochs in (2, 4))
+    close([*first, *rest[0]], expected)
+    assert gcnmpi.torch.verify(Attention, *given, device="gpu", epochs=1).ranks == host.size
+
+
 def waits(g):
     """How often the host waits for the device, and copies go between them, in an epoch."""
     torch.manual_seed(2)
@@ -193,6 +219,7 @@ def main(comm) -> int:
         compare(host, device)
         more(host, device, folder)
         mistakes(host, device)
+    whole_programs(host, device, folder, given)
     counted = waits(device)
     if comm.rank == 0:
         print(json.dumps(counted))
