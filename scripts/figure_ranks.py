@@ -103,7 +103,7 @@ def bars(left: float, title: str, rows: list[tuple[str, str, float, str]]) -> li
 
 def main() -> None:
     """Partition, train, draw and print the table."""
-    source, out = sys.argv[1:]
+    source, out = (os.path.abspath(name) for name in sys.argv[1:])
     os.chdir(Path(__file__).parents[1])
     graph = gcnmpi.graph.open(source)
     for model in MODELS:
