@@ -42,6 +42,36 @@ def test_kernels_on_the_emulator():
     assert "skipped" not in done.stdout
 
 
+DROPPED = """
+import cupy as cp
+import cupyx
+from gcnmpi.kernels.cuda.copies import DeviceNumber
+
+made = []
+pinned = cupyx.empty_pinned
+cupyx.empty_pinned = lambda *shape: made.append(pinned(*shape)) or made[-1]
+with cp.cuda.Stream(non_blocking=True) as stream:
+    array = cp.empty((1,), "float64")
+    array.fill(3)
+    number = DeviceNumber(array)
+    del number
+    (_, host), = DeviceNumber._leaving
+    assert host is made[0]
+    stream.synchronize()
+    assert host[0] == 3
+    kept = DeviceNumber(array)
+    assert not DeviceNumber._leaving
+"""
+
+
+def test_a_number_that_nobody_waits_for_has_memory_until_it_arrives():
+    done = subprocess.run(
+        [sys.executable, "-c", DROPPED], env=fake(FAKE_STREAMS="late"), cwd=ROOT,
+        capture_output=True, text=True,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+
+
 # The order of the rows is settled on the host: one number of ranks is enough.
 WHATEVER_ORDER = [name for name in MODULES if name != "cases_order"]
 

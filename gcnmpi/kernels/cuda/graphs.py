@@ -27,7 +27,6 @@ R = TypeVar("R")
 # Calls before the one that is captured. The first makes what is kept; the second finds all memory
 # in the pool that it needs beside, and so will the captured one.
 _WARM = 2
-_LIBRARIES = ("libcublas.so.13", "libcublas.so.12")  # of CUDA 13, and of CUDA 12
 _HOPPER = 9  # from this architecture on, cuBLAS takes the larger workspace
 _SMALL, _LARGE = 4 << 20, 32 << 20  # bytes, as cuBLAS takes by itself
 
@@ -184,12 +183,9 @@ class CapturedProducts:
 
 
 def _library() -> ctypes.CDLL:
-    for name in _LIBRARIES:
-        try:
-            return ctypes.CDLL(name, os.RTLD_NOLOAD)
-        except OSError:
-            continue
-    raise RuntimeError(f"none of {', '.join(_LIBRARIES)} is loaded")
+    """The cuBLAS that CuPy has loaded; PyTorch may have loaded one of another version of CUDA."""
+    major = cp.cuda.runtime.runtimeGetVersion() // 1000
+    return ctypes.CDLL(f"libcublas.so.{major}", os.RTLD_NOLOAD)
 
 
 def _check(status: int) -> None:
