@@ -75,11 +75,21 @@ def test_the_first_day_on_the_stand_in(tmp_path):
     tables = (out / "tables.md").read_text()
     assert "| epoch-own |" in tables
     assert "| width | own, ms |" in tables
-    # A later call finds the graph, and adds to the results; a limit that is passed is told.
-    code, lines, out = first_day(tmp_path, "epoch-own", PYTHONPATH=path, LIMIT="1")
-    assert code == 1
-    assert lines[0].split()[:4] == ["epoch-own", "out", "of", "time"]
+    # A later call finds the graph, and adds to the results.
+    code, lines, out = first_day(tmp_path, "products", PYTHONPATH=path)
+    assert code == 0, lines
     assert len((out / "summary.txt").read_text().splitlines()) == len(steps)
+
+
+def test_a_step_that_takes_longer_than_its_limit_is_stopped(tmp_path):
+    slow = tmp_path / "nvidia-smi"
+    slow.write_text("#!/bin/sh\nexec sleep 60\n")
+    slow.chmod(0o755)
+    path = os.pathsep.join([str(tmp_path), os.environ["PATH"]])
+    code, lines, out = first_day(tmp_path, "machine", PATH=path, LIMIT="1")
+    assert code == 1
+    assert lines[0].split()[:4] == ["machine", "out", "of", "time"]
+    assert lines[:-1] == (out / "summary.txt").read_text().splitlines()
 
 
 def test_parameters_of_cupys_functions_are_read_from_their_text(compare_cupy):
