@@ -91,11 +91,6 @@ class EntriesOfM:
         """The entries of Mᵀ, or of M again."""
         return replace(self, turned=not self.turned)
 
-    @property
-    def valued(self) -> bool:
-        """Whether any of them may be another number than 1."""
-        return self.degree is not None or self.source.stored.manifest.valued
-
     def pieces(self, values: bool = True) -> Iterator[Entries]:
         """All entries, in as many rounds on all ranks; or only where they are."""
         facts = self.comm, self.source.stored, self.source.direction, self.max_bytes

@@ -324,8 +324,9 @@ def sparse_tile(
     height, width = (
         int(cuts[at + 1] - cuts[at]) for (_, cuts), at in zip((rows, columns), mine, strict=True)
     )
-    if max(height, width) > np.iinfo(np.int32).max:
-        raise UserError("a block has more vertices than 32 bits can count", "use more ranks")
+    with agreed(comm):
+        if max(height, width) > np.iinfo(np.int32).max:
+            raise UserError("a block has more vertices than 32 bits can count", "use more ranks")
 
     def arriving(values: bool) -> Iterator[list[np.ndarray]]:
         """The rows of the entries of this rank's tile, or all of these, piece by piece."""
