@@ -72,9 +72,9 @@ def check_gradients(g):
     """Of second order, of a function of numbers that all ranks have, by differences."""
 
     def add(part):
-        total = part.numpy().copy()
+        total = part.detach().clone()
         g._ranks.sum(total)
-        return torch.from_numpy(total)
+        return total
 
     ways = torch.from_numpy(np.random.default_rng(1).standard_normal((g.n, 2, 2)))[g.ids]
     source, target = g.edge_index
