@@ -67,18 +67,7 @@ void take(
     });
 }
 
-// Where each entry by columns is among those by rows, from one of them on.
-struct WayBack {
-    const std::int32_t* places;
-    const Size* long_places;
-
-    WayBack(const Pattern& p, Size first)
-        : places(p.back ? p.back + first : nullptr),
-          long_places(p.long_back ? p.long_back + first : nullptr) {}
-    Size operator[](Size k) const { return places ? places[k] : long_places[k]; }
-};
-
-// Weights of arcs: 1, and those in the values of entries, in order or by columns.
+// Weights of arcs: 1, and the values of entries by columns.
 
 template <class T>
 struct Ones {
@@ -87,18 +76,9 @@ struct Ones {
 };
 
 template <class T>
-struct ValuesOf {
-    const T* values;
-    Size stride;
-
-    T operator()(Size k, Size h) const { return values[k * stride + h]; }
-    void prefetch(Size) const {}
-};
-
-template <class T>
 struct ValuesAt {
     Rows<const T> values;
-    ArcsTo<WayBack> places;
+    ArcsTo<Places> places;
 
     T operator()(Size k, Size h) const { return values.data[places.ends[k] * values.stride + h]; }
     [[gnu::always_inline]] void prefetch(Size k) const {
@@ -113,10 +93,10 @@ void sum_sources(Pattern p, Rows<const T> x, Rows<T> out, int threads) {
     over_columns(p, out.width, threads, [&](Size first, Size last) {
         for (Size j = first; j < last; ++j) {
             const Size start = p.column_starts[j], count = p.column_starts[j + 1] - start;
-            const ArcsTo<WayBack> arcs = {WayBack(p, start), count, end - start};
+            const ArcsTo<Places> arcs = {way_back(p, start), count, end - start};
             T* to = out.data + j * out.stride;
             over_panels<T>(
-                1, out.width, WeightedSum<T, Ones<T>, WayBack>{arcs, x, {}, nullptr, to, false}
+                out.width, WeightedSum<T, Ones<T>, Places>{arcs, x, {}, nullptr, to, false}
             );
         }
     });
@@ -131,7 +111,7 @@ void spmm_values(Pattern p, Rows<const T> values, Rows<const T> x, Rows<T> out, 
             const ValuesOf<T> weights = {values.data + start * values.stride, values.stride};
             const Arcs arcs = {p.indices + start, count, end - start};
             T* to = out.data + row * out.stride;
-            over_panels<T>(
+            over_heads<T>(
                 heads, c, WeightedSum<T, ValuesOf<T>>{arcs, x, weights, nullptr, to, false}
             );
         }
@@ -144,80 +124,15 @@ void spmm_values_t(Pattern p, Rows<const T> values, Rows<const T> x, Rows<T> out
     over_columns(p, out.width, threads, [&](Size first, Size last) {
         for (Size j = first; j < last; ++j) {
             const Size start = p.column_starts[j], count = p.column_starts[j + 1] - start;
-            const ValuesAt<T> weights = {values, {WayBack(p, start), count, end - start}};
+            const ValuesAt<T> weights = {values, {way_back(p, start), count, end - start}};
             const Arcs arcs = {p.column_rows + start, count, end - start};
             T* to = out.data + j * out.stride;
-            over_panels<T>(
+            over_heads<T>(
                 heads, c, WeightedSum<T, ValuesAt<T>>{arcs, x, weights, nullptr, to, false}
             );
         }
     });
 }
-
-// out[k, h] = a(k)ʰ · b(k)ʰ for the pairs of rows of a chunk, heads of c columns.
-template <class T, class Pairs>
-struct Dots {
-    static constexpr int MOST = PANEL;
-    Pairs pairs;
-    Size count, c;
-    T* out;
-    Size stride;
-
-    template <int V, int H, bool PART>
-    void run(Size head, Size column, int rest) const {
-        constexpr Size N = LANES<T>;
-        const Tail<T> tail = {rest};
-        const bool add = column != head * c;
-        for (Size k = 0; k < count; ++k) {
-            pairs.template prefetch<V * H, PART>(k, column);
-            const T *a = pairs.first(k) + column, *b = pairs.second(k) + column;
-            T* to = out + k * stride + head;
-            Vec<T> products[H] = {};
-#pragma GCC unroll 8
-            for (int h = 0; h < H; ++h) {
-#pragma GCC unroll 8
-                for (int v = 0; v < V; ++v) {
-                    const Size at = (h * V + v) * N;
-                    products[h] += load(a + at) * load(b + at);
-                }
-                if constexpr (PART) products[0] += tail.load(a + V * N) * tail.load(b + V * N);
-            }
-            if constexpr (H > 1) {
-                store_sums<T, H>(products, to);
-            } else {
-                const T sum = sum_of_lanes<T>(products[0]);
-                *to = add ? *to + sum : sum;
-            }
-        }
-    }
-};
-
-// Of a row of the pattern with the rows at the other ends of its arcs.
-template <class T>
-struct WithEnds {
-    const T* mine;
-    Rows<const T> x;
-    Arcs arcs;
-
-    const T* first(Size) const { return mine; }
-    const T* second(Size k) const { return x.data + (Size)arcs.ends[k] * x.stride; }
-    template <int VECTORS, bool PART>
-    [[gnu::always_inline]] void prefetch(Size k, Size column) const {
-        prefetch_row<T, VECTORS, PART>(arcs, k, x.data + column, x.stride);
-    }
-};
-
-// Of two matrices, row by row.
-template <class T>
-struct SideBySide {
-    Rows<const T> x, y;
-    Size start;
-
-    const T* first(Size k) const { return x.data + (start + k) * x.stride; }
-    const T* second(Size k) const { return y.data + (start + k) * y.stride; }
-    template <int VECTORS, bool PART>
-    void prefetch(Size, Size) const {}
-};
 
 template <class T>
 void no_dots(Rows<T> out, Size first, Size last) {
@@ -233,9 +148,9 @@ void sddmm(Pattern p, Rows<const T> target, Rows<const T> source, Rows<T> out, i
         for (Size row = first; row < last; ++row) {
             const Size start = p.starts[row], count = p.starts[row + 1] - start;
             const Arcs arcs = {p.indices + start, count, end - start};
-            const WithEnds<T> pairs = {target.data + row * target.stride, source, arcs};
+            const Rows<const T> mine = {target.data + row * target.stride, 1, source.width, 0};
             T* to = out.data + start * out.stride;
-            over_panels<T>(heads, c, Dots<T, WithEnds<T>>{pairs, count, c, to, out.stride});
+            over_heads<T>(heads, c, Dots<T>{arcs, mine, source, c, to, out.stride});
         }
     });
 }
@@ -263,14 +178,19 @@ void multiply(Rows<const T> x, Rows<const T> y, Rows<T> out, int threads) {  // 
 }
 
 template <class T>
+Rows<const T> from_row(Rows<const T> x, Size row) {
+    return {x.data + row * x.stride, x.rows - row, x.width, x.stride};
+}
+
+template <class T>
 void row_dots(Rows<const T> x, Rows<const T> y, Rows<T> out, int threads) {
     const Size heads = out.width, c = x.width / heads;
     if (c == 1) return multiply(x, y, out, threads);
     if (!c) return no_dots(out, 0, out.rows);
     over_near_rows(x.rows, x.width, threads, [&](Size first, Size count) {
         T* to = out.data + first * out.stride;
-        const SideBySide<T> pairs = {x, y, first};
-        over_panels<T>(heads, c, Dots<T, SideBySide<T>>{pairs, count, c, to, out.stride});
+        const Arcs pairs = {nullptr, count, 0};
+        over_heads<T>(heads, c, Dots<T>{pairs, from_row(x, first), from_row(y, first), c, to, out.stride});
     });
 }
 
@@ -302,7 +222,7 @@ void scale_heads(Rows<const T> values, Rows<const T> x, Rows<T> out, int threads
     const Size heads = values.width, c = x.width / heads;
     if (c == 1) return multiply(values, x, out, threads);
     over_near_rows(x.rows, x.width, threads, [&](Size first, Size count) {
-        over_panels<T>(heads, c, Multiples<T>{values, x, out, first, count});
+        over_heads<T>(heads, c, Multiples<T>{values, x, out, first, count});
     });
 }
 

@@ -83,12 +83,12 @@ void drop_of_row(
     const Dropout<T>& drop = g.all.drop;
     const Keys<T> low = Keys<T>{} + (std::uint32_t)drop.rows[row];
     const Keys<T> high = Keys<T>{} + (std::uint32_t)(drop.rows[row] >> 32);
-    over_packs<T, H>(arcs, [&](Size k, auto arc, int) {
+    over_packs<T, H>(columns, arcs, [&](Size k, const std::int32_t* ends) {
 #pragma GCC unroll 8
         for (int part = 0; part < Packing<T, H>::PARTS; ++part) {
             T* at = weights + k * H + part * N;
             const Keys<T> keys = packed<std::uint32_t, N, PART>([&](int i) {
-                return drop.columns + (Size)columns[arc(i)] * g.all.heads + g.first + part * N;
+                return drop.columns + (Size)ends[i] * g.all.heads + g.first + part * N;
             });
             store(at, kept<T>(drop, low, high, keys, load(at)) * scale);
         }
@@ -102,11 +102,11 @@ void drop_of_column(
 ) {
     constexpr int N = LANES<T>, PART = H < N ? H : N;
     const Dropout<T>& drop = g.all.drop;
-    over_packs<T, H>(arcs, [&](Size k, auto arc, int) {
+    over_packs<T, H>(rows, arcs, [&](Size k, const std::int32_t* ends) {
         Keys<T> low, high;
 #pragma GCC unroll 16
         for (int i = 0; i < N; ++i) {
-            const std::uint64_t key = drop.rows[rows[arc(i / PART)]];
+            const std::uint64_t key = drop.rows[ends[i / PART]];
             low[i] = (std::uint32_t)key;
             high[i] = (std::uint32_t)(key >> 32);
         }
@@ -120,61 +120,75 @@ void drop_of_column(
     });
 }
 
-template <class T, int H>
-struct OfHeads {  // a number for each head, repeated to a vector
-    Vec<T> parts[Packing<T, H>::PARTS] = {};
+template <class T, int PARTS>
+struct Repeated {  // a number for each head, repeated to vectors
+    Vec<T> parts[PARTS] = {};
 };
+template <class T, int H>
+using OfHeads = Repeated<T, Packing<T, H>::PARTS>;
 
 // The largest of what is in the buffer, and before.
-template <class T, int H>
-inline void raise(const T* buffer, Size arcs, OfHeads<T, H>& highest) {
-    over_packs<T, H>(arcs, [&](Size k, auto, int lanes) {
-#pragma GCC unroll 8
-        for (int part = 0; part < Packing<T, H>::PARTS; ++part) {
-            const Vec<T> v = load(buffer + k * H + part * LANES<T>);
-            Vec<T>& most = highest.parts[part];
-            most = lane_numbers<T>() < lanes ? larger<T>(v, most) : most;
-        }
+template <class T, int PARTS>
+[[gnu::noinline]] void raise(const T* buffer, Size count, Repeated<T, PARTS>& highest) {
+    over_numbers<T, PARTS>(count, [&](Size at, int part, int lanes) {
+        Vec<T>& most = highest.parts[part];
+        most = lane_numbers<T>() < lanes ? larger<T>(load(buffer + at), most) : most;
     });
 }
 
-// Weights exp(e - shift) of the arcs in the buffer, added to total, then dropped; and the sums of
-// rows of x weighted so, to `out`. With LEAKY, the buffer has t and e is leaky_relu(t + s).
+// Weights exp(e - shift) of the numbers e in the buffer, added to total; with LEAKY, the buffer has
+// t and e is leaky_relu(t + s).
+template <class T, int PARTS, bool LEAKY>
+[[gnu::noinline]] Repeated<T, PARTS> weigh(
+    T* buffer, Size count, Repeated<T, PARTS> s, T slope, Repeated<T, PARTS> shift,
+    Repeated<T, PARTS> total
+) {
+    over_numbers<T, PARTS>(count, [&](Size at, int part, int lanes) {
+        Vec<T> e = load(buffer + at);
+        if constexpr (LEAKY) e = leaky(e + s.parts[part], slope);
+        Vec<T> weight = exponential(e - shift.parts[part]);
+        if (lanes < LANES<T>) weight = first_lanes<T>(lanes, weight, T(0));
+        total.parts[part] += weight;
+        store(buffer + at, weight);
+    });
+    return total;
+}
+
+// Weights of the arcs in the buffer, then dropped; and the sums of rows of x weighted so, to `out`.
 // `whole`: there are no other arcs in this row, and out is divided by the total.
 template <class T, int H, bool LEAKY>
 void weigh_chunk(
     const Group<T>& g, Size row, Size first, Size arcs, const OfHeads<T, H>& s,
     const OfHeads<T, H>& shift, OfHeads<T, H>& total, T* buffer, T* out, bool add, bool whole
 ) {
-    over_packs<T, H>(arcs, [&](Size k, auto, int lanes) {
-#pragma GCC unroll 8
-        for (int part = 0; part < Packing<T, H>::PARTS; ++part) {
-            T* at = buffer + k * H + part * LANES<T>;
-            Vec<T> e = load(at);
-            if constexpr (LEAKY) e = leaky(e + s.parts[part], g.all.slope);
-            Vec<T> weight = exponential(e - shift.parts[part]);
-            if (lanes < LANES<T>) weight = first_lanes<T>(lanes, weight, T(0));
-            total.parts[part] += weight;
-            store(at, weight);
-        }
-    });
+    constexpr int PARTS = Packing<T, H>::PARTS;
+    total = weigh<T, PARTS, LEAKY>(buffer, arcs * H, s, g.all.slope, shift, total);
     const std::int32_t* columns = g.pattern().indices + first;
     if (g.all.drop.rows) drop_of_row<T, H>(g, row, columns, arcs, T(1), buffer);
     alignas(64) T factors[H < LANES<T> ? LANES<T> : H];
     if (whole)
-        for (int part = 0; part < Packing<T, H>::PARTS; ++part)
+        for (int part = 0; part < PARTS; ++part)
             store(
                 factors + part * LANES<T>,
                 g.all.drop.scale / folded_to<T, H>(total.parts[part], plus<T>)
             );
     const Size left = g.pattern().starts[g.pattern().rows] - first;
-    const InOrder<T, H> weights = {buffer};
-    over_panels<T>(
+    over_heads<T>(
         H, g.all.c,
-        WeightedSum<T, InOrder<T, H>>{
-            {columns, arcs, left}, g.x, weights, whole ? factors : nullptr, out, add
+        WeightedSum<T, ValuesOf<T>>{
+            {columns, arcs, left}, g.x, {buffer, H}, whole ? factors : nullptr, out, add
         }
     );
+}
+
+// Each head of a row times its factor.
+template <class T>
+[[gnu::noinline]] void scale_row(T* out, Size heads, Size c, T scale, const T* total) {
+    for (Size h = 0; h < heads; ++h) {
+        const T factor = scale / total[h];
+#pragma omp simd
+        for (Size j = 0; j < c; ++j) out[h * c + j] *= factor;
+    }
 }
 
 template <class T, int H>
@@ -186,18 +200,34 @@ void finish_row(
         total.parts[part] = folded_to<T, H>(total.parts[part], plus<T>);
     store_heads<T, H>(shift_to, shift.parts);
     store_heads<T, H>(total_to, total.parts);
-    if (whole) return;
-    for (Size h = 0; h < H; ++h) {
-        const T factor = g.all.drop.scale / total_to[h];
-#pragma omp simd
-        for (Size j = 0; j < g.all.c; ++j) out[h * g.all.c + j] *= factor;
-    }
+    if (!whole) scale_row(out, H, g.all.c, g.all.drop.scale, total_to);
 }
 
+template <class T>
+[[gnu::noinline]] void empty_row(const Group<T>& g, Size heads, T* shift, T* total, T* out) {
+    for (Size h = 0; h < heads; ++h) shift[h] = total[h] = 0;
+    for (Size j = 0; j < heads * g.all.c; ++j) out[j] = 0;
+}
+
+// Numbers of each head of the rows that arcs lead to, to the buffer; the largest of these.
 template <class T, int H>
-void empty_row(const Group<T>& g, T* shift, T* total, T* out) {
-    for (Size h = 0; h < H; ++h) shift[h] = total[h] = 0;
-    for (Size j = 0; j < H * g.all.c; ++j) out[j] = 0;
+[[gnu::noinline]] void gather_heads(
+    const Arcs& arcs, const T* from, Size stride, T* buffer, OfHeads<T, H>& highest
+) {
+    constexpr Size AHEAD = 64;
+    over_packs<T, H>(arcs.ends, arcs.count, [&](Size k, const std::int32_t* ends) {
+        for (int i = 0; i < Packing<T, H>::ARCS; ++i)
+            if (k + i + AHEAD < arcs.left)
+                __builtin_prefetch(from + (Size)arcs.ends[k + i + AHEAD] * stride);
+#pragma GCC unroll 8
+        for (int part = 0; part < Packing<T, H>::PARTS; ++part) {
+            const Vec<T> v = packed<T, LANES<T>, H>([&](int i) {
+                return from + (Size)ends[i] * stride + part * LANES<T>;
+            });
+            highest.parts[part] = larger<T>(v, highest.parts[part]);
+            store(buffer + k * H + part * LANES<T>, v);
+        }
+    });
 }
 
 template <class T>
@@ -206,28 +236,6 @@ struct AttendRows {
     Rows<T> out, shift, total;
     int threads;
 
-    // t of the arcs of a chunk to the buffer; their largest.
-    template <int H>
-    void gather(
-        const std::int32_t* columns, Size arcs, Size left, const T* from, T* buffer,
-        OfHeads<T, H>& highest
-    ) const {
-        constexpr Size AHEAD = 64;
-        over_packs<T, H>(arcs, [&](Size k, auto arc, int) {
-            for (int i = 0; i < Packing<T, H>::ARCS; ++i)
-                if (k + i + AHEAD < left)
-                    __builtin_prefetch(from + (Size)columns[k + i + AHEAD] * t.stride);
-#pragma GCC unroll 8
-            for (int part = 0; part < Packing<T, H>::PARTS; ++part) {
-                const Vec<T> v = packed<T, LANES<T>, H>([&](int i) {
-                    return from + (Size)columns[arc(i)] * t.stride + part * LANES<T>;
-                });
-                highest.parts[part] = larger<T>(v, highest.parts[part]);
-                store(buffer + k * H + part * LANES<T>, v);
-            }
-        });
-    }
-
     template <int H>
     void row_of(const Group<T>& g, Size row) const {
         const Pattern& p = g.pattern();
@@ -235,7 +243,7 @@ struct AttendRows {
         T* shift_to = shift.data + row * shift.stride + g.first;
         T* total_to = total.data + row * total.stride + g.first;
         T* to = out.data + row * out.stride + g.first * g.all.c;
-        if (start == stop) return empty_row<T, H>(g, shift_to, total_to, to);
+        if (start == stop) return empty_row<T>(g, H, shift_to, total_to, to);
         const std::int32_t* columns = p.indices;
         const T* from = t.data + g.first;
         constexpr T INFINITE = __builtin_inff();
@@ -246,7 +254,7 @@ struct AttendRows {
         const bool whole = stop - start <= CHUNK;
         for (Size first = start; first < stop; first += CHUNK) {
             const Size arcs = stop - first < CHUNK ? stop - first : CHUNK;
-            gather<H>(columns + first, arcs, end - first, from, buffer, highest);
+            gather_heads<T, H>({columns + first, arcs, end - first}, from, t.stride, buffer, highest);
         }
         for (int part = 0; part < Packing<T, H>::PARTS; ++part) {
             const Vec<T> most = folded_to<T, H>(highest.parts[part], larger<T>);
@@ -255,7 +263,7 @@ struct AttendRows {
         for (Size first = start; first < stop; first += CHUNK) {
             const Size arcs = stop - first < CHUNK ? stop - first : CHUNK;
             OfHeads<T, H> known;
-            if (!whole) gather<H>(columns + first, arcs, 0, from, buffer, known);
+            if (!whole) gather_heads<T, H>({columns + first, arcs, 0}, from, t.stride, buffer, known);
             weigh_chunk<T, H, true>(
                 g, row, first, arcs, mine, highest, sums, buffer, to, first > start, whole
             );

@@ -15,86 +15,112 @@ T dot(const T* x, const T* y, Size n) {
     return sum;
 }
 
-template <class T, int H>
-void gather_facts(
-    const Group<T>& group, Rows<const T> s, Rows<const T> shift, Rows<const T> total,
+template <class T>
+void make_facts(
+    const Group<T>& group, Size heads, Rows<const T> s, Rows<const T> shift, Rows<const T> total,
     Rows<const T> y, Rows<const T> grad, T* facts, int threads
 ) {
     const Size c = group.all.c, head = group.first;
-    for_ranges(shift.rows, H * c, threads, [&](Size first, Size last) {
+    for_ranges(shift.rows, heads * c, threads, [&](Size first, Size last) {
         for (Size row = first; row < last; ++row) {
-            T* to = facts + row * FACTS * H;
+            T* to = facts + row * FACTS * heads;
             const T *g = grad.data + row * grad.stride, *from = y.data + row * y.stride;
-            for (Size h = 0; h < H; ++h) {
+            for (Size h = 0; h < heads; ++h) {
                 const T sum = total.data[row * total.stride + head + h];
                 to[h] = s.data ? s.data[row * s.stride + head + h] : T(0);
-                to[H + h] = shift.data[row * shift.stride + head + h];
-                to[2 * H + h] = sum > 0 ? 1 / sum : T(0);
-                to[3 * H + h] = dot(g + (head + h) * c, from + (head + h) * c, c);
+                to[heads + h] = shift.data[row * shift.stride + head + h];
+                to[2 * heads + h] = sum > 0 ? 1 / sum : T(0);
+                to[3 * heads + h] = dot(g + (head + h) * c, from + (head + h) * c, c);
             }
         }
+    });
+}
+
+// Facts of the rows of a chunk of arcs, from the fact FIRST on, to a buffer for each.
+template <class T, int H, int FIRST>
+[[gnu::noinline]] void gather_facts(const T* facts, const Arcs& arcs, T* const* to) {
+    constexpr int N = LANES<T>;
+    constexpr Size AHEAD = 48;
+    over_packs<T, H>(arcs.ends, arcs.count, [&](Size k, const std::int32_t* rows) {
+        for (int i = 0; i < Packing<T, H>::ARCS; ++i)
+            if (k + i + AHEAD < arcs.left)
+                __builtin_prefetch(facts + (Size)arcs.ends[k + i + AHEAD] * FACTS * H);
+#pragma GCC unroll 8
+        for (int part = 0; part < Packing<T, H>::PARTS; ++part)
+#pragma GCC unroll 4
+            for (int which = FIRST; which < FACTS; ++which)
+                store(to[which] + k * H + part * N, packed<T, N, H>([&](int i) {
+                    return facts + ((Size)rows[i] * FACTS + which) * H + part * N;
+                }));
     });
 }
 
 // The gradients of e of a chunk of arcs, before leaky_relu: of the weights α that softmax gives,
 // de = α′·<grad, x> - α·<grad, y>, times the slope. They are the same bits whichever of its ends
 // an arc is looked at from.
-template <class T, int H>
+template <class T>
 struct ScoreGradients {
-    Buffer<T, H> weights, along, bend, dots;
+    T *weights, *bend, *dots, *along;
 
-    // Of the arcs in a vector at `at`: z = s + t, and what is known of their rows.
-    void begin(Size at, Vec<T> z, Vec<T> shift, Vec<T> inverse, Vec<T> dot, T slope) {
-        const Vec<T> one = Vec<T>{} + T(1), lean = z > 0 ? one : one * slope;
-        const Vec<T> alpha = exponential(z * lean - shift) * inverse;
-        store(weights + at, alpha);
-        store(along + at, alpha * dot);
-        store(bend + at, lean);
-        store(dots + at, Vec<T>{});
+    // Of numbers that stand in `weights`, plus `mine`: z = s + t; the others have shift, 1 / total
+    // and <grad, y> of their rows.
+    template <int PARTS>
+    [[gnu::noinline]] void begin(Size count, Repeated<T, PARTS> mine, T slope) const {
+        over_numbers<T, PARTS>(count, [&](Size at, int part, int) {
+            const Vec<T> z = load(weights + at) + mine.parts[part], one = Vec<T>{} + T(1);
+            const Vec<T> lean = z > 0 ? one : one * slope;
+            const Vec<T> alpha = exponential(z * lean - load(bend + at)) * load(dots + at);
+            store(weights + at, alpha);
+            store(along + at, alpha * load(along + at));
+            store(bend + at, lean);
+            store(dots + at, Vec<T>{});
+        });
     }
 
     // The gradients to `to`, and their sums to those of the arcs before.
-    void finish(Size arcs, T* to, OfHeads<T, H>& sums) const {
-        over_packs<T, H>(arcs, [&](Size k, auto, int lanes) {
-#pragma GCC unroll 8
-            for (int part = 0; part < Packing<T, H>::PARTS; ++part) {
-                const Size at = k * H + part * LANES<T>;
-                const Vec<T> product = load<T>(weights.numbers + at) * load<T>(dots.numbers + at);
-                Vec<T> v = (product - load<T>(along.numbers + at)) * load<T>(bend.numbers + at);
-                if (lanes < LANES<T>) {
-                    v = first_lanes<T>(lanes, v, T(0));
-                    Tail<T>{lanes}.store(to + at, v);
-                } else {
-                    store(to + at, v);
-                }
-                sums.parts[part] += v;
+    template <int PARTS>
+    [[gnu::noinline]] void finish(Size count, T* to, Repeated<T, PARTS>& sums) const {
+        over_numbers<T, PARTS>(count, [&](Size at, int part, int lanes) {
+            const Vec<T> product = load(weights + at) * load(dots + at);
+            Vec<T> v = (product - load(along + at)) * load(bend + at);
+            if (lanes < LANES<T>) {
+                v = first_lanes<T>(lanes, v, T(0));
+                Tail<T>{lanes}.store(to + at, v);
+            } else {
+                store(to + at, v);
             }
+            sums.parts[part] += v;
         });
     }
 };
 
 // out[i] = sum over the entries of row i of what stands in `scratch` by columns.
-template <class T, class P, int H>
-void sum_entries(const Pattern& p, const P* places, const T* scratch, Rows<T> out, int threads) {
+template <class T, int H>
+void sum_entries(const Pattern& p, const T* scratch, Rows<T> out, int threads) {
+    constexpr int ARCS = Packing<T, H>::ARCS;
     constexpr Size AHEAD = 64;
     over_rows(p, H, threads, [&](Size first_row, Size last_row) {
+        const Places places = way(p, 0);
         const Size end = p.starts[p.rows];
         for (Size row = first_row; row < last_row; ++row) {
-            const Size start = p.starts[row];
+            const Size stop = p.starts[row + 1];
             OfHeads<T, H> sums;
-            over_packs<T, H>(p.starts[row + 1] - start, [&](Size k, auto arc, int lanes) {
-                for (int i = 0; i < Packing<T, H>::ARCS; ++i)
-                    if (start + k + i + AHEAD < end)
-                        __builtin_prefetch(scratch + (Size)places[start + k + i + AHEAD] * H);
+            for (Size k = p.starts[row]; k < stop; k += ARCS) {
+                const T* from[ARCS];
+                for (int i = 0; i < ARCS; ++i) {
+                    if (k + i + AHEAD < end)
+                        __builtin_prefetch(scratch + places[k + i + AHEAD] * H);
+                    from[i] = scratch + places[k + i < stop ? k + i : stop - 1] * H;
+                }
 #pragma GCC unroll 8
                 for (int part = 0; part < Packing<T, H>::PARTS; ++part) {
                     Vec<T> v = packed<T, LANES<T>, H>([&](int i) {
-                        return scratch + (Size)places[start + arc(i)] * H + part * LANES<T>;
+                        return from[i] + part * LANES<T>;
                     });
-                    if (lanes < LANES<T>) v = first_lanes<T>(lanes, v, T(0));
+                    if (k + ARCS > stop) v = first_lanes<T>((int)(stop - k) * H, v, T(0));
                     sums.parts[part] += v;
                 }
-            });
+            }
             for (Vec<T>& v : sums.parts) v = folded_to<T, H>(v, plus<T>);
             store_heads<T, H>(out.data + row * out.stride, sums.parts);
         }
@@ -113,117 +139,78 @@ struct AttendBack {
 
     template <int H>
     void column_of(const Group<T>& g, Size column) const {
-        constexpr int N = LANES<T>;
-        constexpr Size AHEAD = 48;
         const Pattern& p = g.pattern();
         const Size start = p.column_starts[column], stop = p.column_starts[column + 1];
         const Size end = p.column_starts[p.columns];
         const Rows<const T> back = from_column(grad, g.first * g.all.c);
+        const T* x = g.x.data + column * g.x.stride;
         T* to = dx.data + column * dx.stride + g.first * g.all.c;
         if (start == stop)
             for (Size j = 0; j < H * g.all.c; ++j) to[j] = 0;
-        ScoreGradients<T, H> scores;
-        Buffer<T, H> of_chunk;
+        Buffer<T, H> buffers[FACTS], of_chunk;
+        T* const known[] = {buffers[0], buffers[1], buffers[2], buffers[3]};
+        const ScoreGradients<T> scores = {known[0], known[1], known[2], known[3]};
         OfHeads<T, H> mine, sums;
         load_heads<T, H>(t.data + column * t.stride + g.first, mine.parts);
         for (Size first = start; first < stop; first += CHUNK) {
-            const Size arcs = stop - first < CHUNK ? stop - first : CHUNK, left = end - first;
-            const std::int32_t* rows = p.column_rows + first;
-            over_packs<T, H>(arcs, [&](Size k, auto arc, int) {
-                for (int i = 0; i < Packing<T, H>::ARCS; ++i)
-                    if (k + i + AHEAD < left)
-                        __builtin_prefetch(facts + (Size)rows[k + i + AHEAD] * FACTS * H);
-#pragma GCC unroll 8
-                for (int part = 0; part < Packing<T, H>::PARTS; ++part) {
-                    const auto fact = [&](int which) {
-                        return packed<T, N, H>([&](int i) {
-                            return facts + ((Size)rows[arc(i)] * FACTS + which) * H + part * N;
-                        });
-                    };
-                    const Vec<T> z = fact(0) + mine.parts[part];
-                    scores.begin(k * H + part * N, z, fact(1), fact(2), fact(3), g.all.slope);
-                }
-            });
-            if (g.all.drop.rows) drop_of_column<T, H>(g, rows, column, arcs, scores.weights);
-            const T* x = g.x.data + column * g.x.stride;
-            over_panels<T>(
+            const Size count = stop - first < CHUNK ? stop - first : CHUNK;
+            const Arcs arcs = {p.column_rows + first, count, end - first};
+            gather_facts<T, H, 0>(facts, arcs, known);
+            scores.begin(count * H, mine, g.all.slope);
+            if (g.all.drop.rows) drop_of_column<T, H>(g, arcs.ends, column, count, scores.weights);
+            over_heads<T>(
                 H, g.all.c,
-                DotsOfArcs<T, H, true>{
-                    {rows, arcs, left}, back, x, scores.weights, scores.dots, to, first > start
-                }
+                DotsOfArcs<T>{arcs, H, back, x, scores.weights, scores.dots, to, first > start}
             );
-            scores.finish(arcs, scratch ? scratch + first * H : of_chunk, sums);
+            scores.finish(count * H, scratch ? scratch + first * H : of_chunk, sums);
         }
         for (Vec<T>& v : sums.parts) v = folded_to<T, H>(v, plus<T>);
         store_heads<T, H>(dt.data + column * dt.stride + g.first, sums.parts);
     }
 
-    template <int H>
+    // With one head.
     void row_of(const Group<T>& g, Size row) const {
-        constexpr int N = LANES<T>;
-        constexpr Size AHEAD = 64;
         const Pattern& p = g.pattern();
         const Size start = p.starts[row], stop = p.starts[row + 1], end = p.starts[p.rows];
-        const T *mine = grad.data + row * grad.stride + g.first * g.all.c, *from = t.data + g.first;
-        ScoreGradients<T, H> scores;
-        Buffer<T, H> of_chunk;
-        OfHeads<T, H> known[FACTS], sums;
+        const Rows<const T> mine = {grad.data + row * grad.stride, 1, g.all.c, 0};
+        Buffer<T, 1> buffers[FACTS], of_chunk;
+        const ScoreGradients<T> scores = {buffers[0], buffers[1], buffers[2], buffers[3]};
+        OfHeads<T, 1> known[FACTS], largest, sums;
         for (Size which = 0; which < FACTS; ++which)
-            load_heads<T, H>(facts + (row * FACTS + which) * H, known[which].parts);
+            load_heads<T, 1>(facts + row * FACTS + which, known[which].parts);
         for (Size first = start; first < stop; first += CHUNK) {
-            const Size arcs = stop - first < CHUNK ? stop - first : CHUNK, left = end - first;
-            const std::int32_t* columns = p.indices + first;
-            over_packs<T, H>(arcs, [&](Size k, auto arc, int) {
-                for (int i = 0; i < Packing<T, H>::ARCS; ++i)
-                    if (k + i + AHEAD < left)
-                        __builtin_prefetch(from + (Size)columns[k + i + AHEAD] * t.stride);
-#pragma GCC unroll 8
-                for (int part = 0; part < Packing<T, H>::PARTS; ++part) {
-                    const Vec<T> z = known[0].parts[part] + packed<T, N, H>([&](int i) {
-                        return from + (Size)columns[arc(i)] * t.stride + part * N;
-                    });
-                    scores.begin(
-                        k * H + part * N, z, known[1].parts[part], known[2].parts[part],
-                        known[3].parts[part], g.all.slope
-                    );
-                }
+            const Size count = stop - first < CHUNK ? stop - first : CHUNK;
+            const Arcs arcs = {p.indices + first, count, end - first};
+            gather_heads<T, 1>(arcs, t.data, t.stride, scores.weights, largest);
+            over_numbers<T, 1>(count, [&](Size at, int, int) {
+                for (Size which = 1; which < FACTS; ++which)
+                    store(buffers[which] + at, known[which].parts[0]);
             });
+            scores.begin(count, known[0], g.all.slope);
             if (g.all.drop.rows)
-                drop_of_row<T, H>(g, row, columns, arcs, g.all.drop.scale, scores.weights);
-            over_panels<T>(
-                H, g.all.c,
-                DotsOfArcs<T, H, false>{
-                    {columns, arcs, left}, g.x, mine, nullptr, scores.dots, nullptr, false
-                }
-            );
-            scores.finish(arcs, of_chunk, sums);
+                drop_of_row<T, 1>(g, row, arcs.ends, count, g.all.drop.scale, scores.weights);
+            over_heads<T>(1, g.all.c, Dots<T>{arcs, mine, g.x, g.all.c, scores.dots, 1});
+            scores.finish(count, of_chunk, sums);
         }
-        for (Vec<T>& v : sums.parts) v = folded_to<T, H>(v, plus<T>);
-        store_heads<T, H>(ds.data + row * ds.stride + g.first, sums.parts);
+        ds.data[row * ds.stride] = sum_of_lanes<T>(sums.parts[0]);
     }
 
     template <int H>
     void run(const Group<T>& g) const {
         const Pattern& p = g.pattern();
-        gather_facts<T, H>(g, s, shift, total, y, grad, facts, threads);
+        make_facts(g, H, s, shift, total, y, grad, facts, threads);
         over_columns(p, H * g.all.c, threads, [&](Size first, Size last) {
             for (Size column = first; column < last; ++column) column_of<H>(g, column);
         });
-        const Rows<T> to = from_column(ds, g.first);
-        if (!scratch) {
-            over_rows(p, H * g.all.c, threads, [&](Size first, Size last) {
-                for (Size row = first; row < last; ++row) row_of<H>(g, row);
-            });
-        } else if (p.long_places) {
-            sum_entries<T, Size, H>(p, p.long_places, scratch, to, threads);
-        } else {
-            sum_entries<T, std::int32_t, H>(p, p.places, scratch, to, threads);
-        }
+        if (scratch) return sum_entries<T, H>(p, scratch, from_column(ds, g.first), threads);
+        over_rows(p, H * g.all.c, threads, [&](Size first, Size last) {
+            for (Size row = first; row < last; ++row) row_of(g, row);
+        });
     }
 };
 
 // scratch: (FACTS · rows, heads) numbers, and as many rows before as entries where it is known
-// where entries are among those by columns.
+// where entries are among those by columns, as it is where there are several heads.
 template <class T>
 void attend_backward(
     Attention<T> a, Rows<const T> t, Rows<const T> s, Rows<const T> shift, Rows<const T> total,

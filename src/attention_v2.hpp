@@ -8,10 +8,11 @@ namespace gcnmpi::TARGET {
 
 // scores = vector · leaky_relu(ends[end] + mine), a number for each arc and head; with DOTS, also
 // dots = <grad[end], mine>. Where a head has more than one panel, they are added to.
-template <class T, int HEADS, bool DOTS>
+template <class T, bool DOTS>
 struct Scores {
     static constexpr int MOST = PANEL;
     Arcs arcs;
+    Size heads;
     Rows<const T> ends, grad;
     const T *mine, *vector;
     T slope;
@@ -45,7 +46,7 @@ struct Scores {
                     if constexpr (DOTS) dot[h] += tail.load(g + V * N) * here;
                 }
             }
-            const Size at = k * HEADS + head;
+            const Size at = k * heads + head;
             if constexpr (H > 1) {
                 store_sums<T, H>(score, scores + at);
                 if constexpr (DOTS) store_sums<T, H>(dot, dots + at);
@@ -57,12 +58,18 @@ struct Scores {
     }
 };
 
+template <class T>
+[[gnu::noinline]] void add_to(double* sums, const T* few, Size count) {
+    for (Size j = 0; j < count; ++j) sums[j] += (double)few[j];
+}
+
 // With z = ends[end] + mine and d = de·vector·leaky_relu'(z): out = Σ weight·grad[end] + d, or
 // out += that, where rows of COLUMN are summed, else without grad; and sums += Σ de·leaky_relu(z).
-template <class T, int HEADS, bool COLUMN>
+template <class T, bool COLUMN>
 struct Bend {
     static constexpr int MOST = PANEL / 2;  // two sums or three for each vector
     Arcs arcs;
+    Size heads;
     Rows<const T> ends, grad;
     const T *mine, *vector;
     T slope;
@@ -88,7 +95,7 @@ struct Bend {
             const T* g = COLUMN ? g0 + (Size)arcs.ends[k] * grad.stride : nullptr;
 #pragma GCC unroll 8
             for (int f = 0; f < F; ++f) {
-                const Size of = k * HEADS + head + (PART ? 0 : f / V);
+                const Size of = k * heads + head + (PART ? 0 : f / V);
                 const T steep = de[of], flat = de[of] * slope;
                 const Vec<T> z = take(from, f) + take(x, f);
                 const Vec<T> lean = z > 0 ? Vec<T>{} + steep : Vec<T>{} + flat;
@@ -115,15 +122,42 @@ struct Bend {
             T few[F * N];
 #pragma GCC unroll 8
             for (int f = 0; f < F; ++f) store(few + f * N, moved[f]);
-            const Size count = V * H * N + rest;
-            for (Size j = 0; j < count; ++j) sums[column + j] += (double)few[j];
+            add_to(sums + column, few, V * H * N + rest);
         }
     }
 };
 
+// Of weights α and <grad, x> of numbers of a chunk of arcs: α and α to `weights` first, of scores
+// that stand in `alpha`; then the gradients of the scores, from weights that dropout has changed.
+template <class T>
+struct WeightGradients {
+    T *alpha, *weights, *dots, *shift, *inverse, *along;
+
+    [[gnu::noinline]] void begin(Size count) const {
+        over_numbers<T, 1>(count, [&](Size at, int, int) {
+            const Vec<T> v = exponential(load(alpha + at) - load(shift + at)) * load(inverse + at);
+            store(alpha + at, v);
+            store(weights + at, v);
+        });
+    }
+    [[gnu::noinline]] void finish(Size count, T* to) const {
+        over_numbers<T, 1>(count, [&](Size at, int, int lanes) {
+            const Vec<T> product = load(weights + at) * load(dots + at);
+            Tail<T>{lanes}.store(to + at, product - load(alpha + at) * load(along + at));
+        });
+    }
+};
+
+// Numbers of the arcs of a row from where they stand by columns.
 template <class T, int H>
-inline void clear(T* numbers, Size arcs) {
-    for (Size f = 0; f < arcs * H; ++f) numbers[f] = 0;
+[[gnu::noinline]] void take_numbers(const Pattern& p, Size first, Size arcs, const T* from, T* to) {
+    constexpr Size AHEAD = 64;
+    const Places places = way(p, first);
+    const Size left = p.starts[p.rows] - first;
+    for (Size k = 0; k < arcs; ++k) {
+        if (k + AHEAD < left) __builtin_prefetch(from + places[k + AHEAD] * H);
+        __builtin_memcpy(to + k * H, from + places[k] * H, H * sizeof(T));
+    }
 }
 
 template <class T>
@@ -142,7 +176,7 @@ struct AttendRowsV2 {
         T* shift_to = shift.data + row * shift.stride + g.first;
         T* total_to = total.data + row * total.stride + g.first;
         T* to = out.data + row * out.stride + at;
-        if (start == stop) return empty_row<T, H>(g, shift_to, total_to, to);
+        if (start == stop) return empty_row<T>(g, H, shift_to, total_to, to);
         constexpr T INFINITE = __builtin_inff();
         const bool whole = stop - start <= CHUNK;
         Buffer<T, H> buffer;
@@ -152,12 +186,12 @@ struct AttendRowsV2 {
             const Size arcs = stop - first < CHUNK ? stop - first : CHUNK;
             const Arcs of = {p.indices + first, arcs, end - first};
             const T* mine = x2.data + row * x2.stride + at;
-            clear<T, H>(buffer, arcs);
-            over_panels<T>(
+            __builtin_memset(buffer, 0, arcs * H * sizeof(T));
+            over_heads<T>(
                 H, g.all.c,
-                Scores<T, H, false>{of, g.x, {}, mine, vector + at, g.all.slope, buffer, nullptr}
+                Scores<T, false>{of, H, g.x, {}, mine, vector + at, g.all.slope, buffer, nullptr}
             );
-            raise<T, H>(buffer, arcs, highest);
+            raise<T>(buffer, arcs * H, highest);
             if (!whole) __builtin_memcpy(scratch + first * H, buffer, arcs * H * sizeof(T));
         }
         for (Vec<T>& v : highest.parts) v = folded_to<T, H>(v, larger<T>);
@@ -200,7 +234,6 @@ struct AttendColumnsV2 {
     // dx1, the part of dvector of a group of columns, and the gradients of the scores.
     template <int H>
     void column_of(const Group<T>& g, const T* facts, double* of_vector, Size column) const {
-        constexpr int N = LANES<T>, PARTS = Packing<T, H>::PARTS;
         const Pattern& p = g.pattern();
         const Size start = p.column_starts[column], stop = p.column_starts[column + 1];
         const Size at = g.first * g.all.c, end = p.column_starts[p.columns];
@@ -209,55 +242,38 @@ struct AttendColumnsV2 {
         T* to = dx1.data + column * dx1.stride + at;
         if (start == stop)
             for (Size j = 0; j < H * g.all.c; ++j) to[j] = 0;
-        Buffer<T, H> alpha, weights, dots;
+        Buffer<T, H> alpha, weights, dots, known[FACTS - 1];
+        T* const of_rows[] = {nullptr, known[0], known[1], known[2]};
+        const WeightGradients<T> gradients = {alpha, weights, dots, known[0], known[1], known[2]};
         for (Size first = start; first < stop; first += CHUNK) {
             const Size arcs = stop - first < CHUNK ? stop - first : CHUNK;
             const std::int32_t* rows = p.column_rows + first;
             const Arcs of = {rows, arcs, end - first};
-            clear<T, H>(alpha, arcs);
-            clear<T, H>(dots, arcs);
-            over_panels<T>(
+            __builtin_memset(alpha, 0, arcs * H * sizeof(T));
+            __builtin_memset(dots, 0, arcs * H * sizeof(T));
+            gather_facts<T, H, 1>(facts, of, of_rows);
+            over_heads<T>(
                 H, g.all.c,
-                Scores<T, H, true>{
-                    of, targets, back, mine, vector + at, g.all.slope, alpha, dots
+                Scores<T, true>{
+                    of, H, targets, back, mine, vector + at, g.all.slope, alpha, dots
                 }
             );
-            const auto each = [&](auto body) {
-                over_packs<T, H>(arcs, [&](Size k, auto arc, int lanes) {
-#pragma GCC unroll 8
-                    for (int part = 0; part < PARTS; ++part)
-                        body(k * H + part * N, lanes, [&](int which) {
-                            return packed<T, N, H>([&](int i) {
-                                return facts + ((Size)rows[arc(i)] * FACTS + which) * H + part * N;
-                            });
-                        });
-                });
-            };
-            each([&](Size f, int, auto fact) {
-                const Vec<T> v = exponential(load<T>(alpha + f) - fact(1)) * fact(2);
-                store(alpha + f, v);
-                store(weights + f, v);
-            });
+            gradients.begin(arcs * H);
             if (g.all.drop.rows) drop_of_column<T, H>(g, rows, column, arcs, weights);
             T* de = scratch + first * H;
-            each([&](Size f, int lanes, auto fact) {
-                const Vec<T> product = load<T>(weights + f) * load<T>(dots + f);
-                const Vec<T> v = product - load<T>(alpha + f) * fact(3);
-                Tail<T>{lanes}.store(de + f, v);
-            });
-            over_panels<T>(
+            gradients.finish(arcs * H, de);
+            over_heads<T>(
                 H, g.all.c,
-                Bend<T, H, true>{
-                    of, targets, back, mine, vector + at, g.all.slope, de, weights, to, of_vector,
+                Bend<T, true>{
+                    of, H, targets, back, mine, vector + at, g.all.slope, de, weights, to, of_vector,
                     first > start
                 }
             );
         }
     }
 
-    template <int H, class P>
-    void row_of(const Group<T>& g, const P* places, Size row) const {
-        constexpr Size AHEAD = 64;
+    template <int H>
+    void row_of(const Group<T>& g, Size row) const {
         const Pattern& p = g.pattern();
         const Size start = p.starts[row], stop = p.starts[row + 1], end = p.starts[p.rows];
         const Size at = g.first * g.all.c;
@@ -267,18 +283,13 @@ struct AttendColumnsV2 {
         Buffer<T, H> de;
         for (Size first = start; first < stop; first += CHUNK) {
             const Size arcs = stop - first < CHUNK ? stop - first : CHUNK;
-            for (Size k = 0; k < arcs; ++k) {
-                const Size next = first + k + AHEAD;
-                if (next < end) __builtin_prefetch(scratch + (Size)places[next] * H);
-                const T* from = scratch + (Size)places[first + k] * H;
-                __builtin_memcpy(de + k * H, from, H * sizeof(T));
-            }
+            take_numbers<T, H>(p, first, arcs, scratch, de);
             const Arcs of = {p.indices + first, arcs, end - first};
             const T* mine = x2.data + row * x2.stride + at;
-            over_panels<T>(
+            over_heads<T>(
                 H, g.all.c,
-                Bend<T, H, false>{
-                    of, g.x, {}, mine, vector + at, g.all.slope, de, nullptr, to, nullptr,
+                Bend<T, false>{
+                    of, H, g.x, {}, mine, vector + at, g.all.slope, de, nullptr, to, nullptr,
                     first > start
                 }
             );
@@ -289,7 +300,7 @@ struct AttendColumnsV2 {
     void run(const Group<T>& g) const {
         const Pattern& p = g.pattern();
         T* facts = scratch + p.starts[p.rows] * g.all.heads;
-        gather_facts<T, H>(g, Rows<const T>{}, shift, total, y, grad, facts, threads);
+        make_facts(g, H, Rows<const T>{}, shift, total, y, grad, facts, threads);
         const Size width = H * g.all.c, at = g.first * g.all.c;
         const Extents m = {p.column_starts, p.column_starts + 1, p.columns};
         const Size groups = pieces_of(m.work() * width, GROUPS);
@@ -306,13 +317,7 @@ struct AttendColumnsV2 {
             dvector[at + j] += (T)sum;
         }
         over_rows(p, width, threads, [&](Size first, Size last) {
-            for (Size row = first; row < last; ++row) {
-                if (p.long_places) {
-                    row_of<H>(g, p.long_places, row);
-                } else {
-                    row_of<H>(g, p.places, row);
-                }
-            }
+            for (Size row = first; row < last; ++row) row_of<H>(g, row);
         });
     }
 };

@@ -213,7 +213,7 @@ void add_rows_to(double* sums, Rows<const T> x, Size first, Size last) {
 
 // Groups of rows in their order: the same bits for every number of threads.
 template <class T>
-void add_groups(const double* partial, Size groups, Size width, T* out) {
+[[gnu::noinline]] void add_groups(const double* partial, Size groups, Size width, T* out) {
     for (Size j = 0; j < width; ++j) {
         double sum = 0;
         for (Size group = 0; group < groups; ++group) sum += partial[group * width + j];

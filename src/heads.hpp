@@ -17,6 +17,21 @@ struct ArcsTo {
 };
 using Arcs = ArcsTo<const std::int32_t*>;
 
+// Places of entries among those in another order, in one of two arrays.
+struct Places {
+    const std::int32_t* few;
+    const Size* many;
+
+    Size operator[](Size k) const { return few ? few[k] : many[k]; }
+    Places from(Size k) const { return {few ? few + k : nullptr, many ? many + k : nullptr}; }
+};
+inline Places way(const Pattern& p, Size first) {
+    return Places{p.places, p.long_places}.from(first);
+}
+inline Places way_back(const Pattern& p, Size first) {
+    return Places{p.back, p.long_back}.from(first);
+}
+
 // body.run<V, H, PART>(head, column, tail) for every panel: H heads of V vectors each from there
 // on, or V vectors of one head, and the tail of one more if PART.
 template <class T, int V, class Body>
@@ -47,25 +62,35 @@ inline void panel_of_head(Size full, const Body& body, Size head, Size column, i
     }
 }
 
-// Not inlined: it is a lot of code.
+// The panels of one head.
 template <class T, class Body>
-__attribute__((noinline)) void over_panels(Size heads, Size c, const Body& body) {
+inline void panels_of_head(Size head, Size c, const Body& body) {
     constexpr Size N = LANES<T>, MOST = Body::MOST;
+    for (Size start = 0; start < c;) {
+        const Size left = c - start, full = left / N < MOST ? left / N : MOST;
+        const Size rest = left - full * N < N ? left - full * N : 0;
+        if (rest) {
+            panel_of_head<Body, true>(full, body, head, head * c + start, (int)rest);
+        } else {
+            panel_of_head<Body, false>(full, body, head, head * c + start, 0);
+        }
+        start += full * N + rest;
+    }
+}
+
+// Neither inlined nor cloned, as these are a lot of code: rows of one head, and of any number.
+template <class T, class Body>
+[[gnu::noinline, gnu::noclone]] void over_panels(Size c, const Body& body) {
+    panels_of_head<T>(0, c, body);
+}
+
+template <class T, class Body>
+[[gnu::noinline, gnu::noclone]] void over_heads(Size heads, Size c, const Body& body) {
+    constexpr Size N = LANES<T>;
     if (heads > 1 && c == N) return panels_of_heads<T, 1>(heads, body);
     if (heads > 1 && c == 2 * N) return panels_of_heads<T, 2>(heads, body);
     if (heads > 1 && c == 4 * N) return panels_of_heads<T, 4>(heads, body);
-    for (Size h = 0; h < heads; ++h) {
-        for (Size start = 0; start < c;) {
-            const Size left = c - start, full = left / N < MOST ? left / N : MOST;
-            const Size rest = left - full * N < N ? left - full * N : 0;
-            if (rest) {
-                panel_of_head<Body, true>(full, body, h, h * c + start, (int)rest);
-            } else {
-                panel_of_head<Body, false>(full, body, h, h * c + start, 0);
-            }
-            start += full * N + rest;
-        }
-    }
+    for (Size h = 0; h < heads; ++h) panels_of_head<T>(h, c, body);
 }
 
 // Inlined by order: GCC takes a function that only prefetches for one without effects, and leaves
@@ -210,15 +235,31 @@ inline auto packed(Where where) {
     }
 }
 
-// body(k, where, lanes) for the arcs k, k + 1, … of every vector, where where(i) is the number of
-// the i-th of them; the last one may have fewer lanes, and repeats its last arc.
+// body(k, ends) for the arcs k, k + 1, … of every vector, and where they lead to; the last vector
+// repeats its last arc.
 template <class T, int H, class Body>
-inline void over_packs(Size arcs, Body body) {
+inline void over_packs(const std::int32_t* ends, Size arcs, Body body) {
     constexpr int ARCS = Packing<T, H>::ARCS;
-    Size k = 0;
-    for (; k + ARCS <= arcs; k += ARCS) body(k, [k](int i) { return k + i; }, LANES<T>);
-    if (k < arcs)
-        body(k, [k, arcs](int i) { return k + i < arcs ? k + i : arcs - 1; }, (int)(arcs - k) * H);
+    std::int32_t last[ARCS];
+    for (Size k = 0; k < arcs; k += ARCS) {
+        const std::int32_t* of = ends + k;
+        if (k + ARCS > arcs) {
+            for (int i = 0; i < ARCS; ++i) last[i] = ends[k + i < arcs ? k + i : arcs - 1];
+            of = last;
+        }
+        body(k, of);
+    }
+}
+
+// body(at, part, lanes) for the vectors of `count` numbers, those of an arc in PARTS of them; the
+// last one may have fewer lanes.
+template <class T, int PARTS, class Body>
+inline void over_numbers(Size count, Body body) {
+    constexpr Size N = LANES<T>;
+    for (Size at = 0; at < count; at += PARTS * N)
+#pragma GCC unroll 8
+        for (int part = 0; part < PARTS; ++part)
+            body(at + part * N, part, (int)(count - at < N ? count - at : N));
 }
 
 template <class T, int H>
@@ -238,12 +279,13 @@ inline void store_heads(T* to, const Vec<T>* from) {
     }
 }
 
-// Weights of the arcs of a chunk: those of an arc's heads next to each other.
-template <class T, int HEADS>
-struct InOrder {
-    const T* weights;
+// Weights of arcs, one after the other.
+template <class T>
+struct ValuesOf {
+    const T* values;
+    Size stride;
 
-    T operator()(Size k, Size h) const { return weights[k * HEADS + h]; }
+    T operator()(Size k, Size h) const { return values[k * stride + h]; }
     void prefetch(Size) const {}
 };
 
@@ -292,11 +334,12 @@ struct WeightedSum {
 };
 
 // dots = <row[end], x>, a number for each arc and head, or dots += that where a head has more than
-// one panel; with SUM, out = Σ weight·row[end] or out += that.
-template <class T, int HEADS, bool SUM>
+// one panel; and out = Σ weight·row[end] or out += that.
+template <class T>
 struct DotsOfArcs {
     static constexpr int MOST = PANEL;
     Arcs arcs;
+    Size heads;
     Rows<const T> rows;
     const T *x, *weights;
     T *dots, *out;
@@ -312,36 +355,76 @@ struct DotsOfArcs {
         for (Size k = 0; k < arcs.count; ++k) {
             prefetch_row<T, V * H, PART>(arcs, k, rows0, rows.stride);
             const T* from = rows0 + (Size)arcs.ends[k] * rows.stride;
-            const T* weight = weights + k * HEADS + head;
+            const T* weight = weights + k * heads + head;
             Vec<T> products[H] = {};
 #pragma GCC unroll 8
             for (int h = 0; h < H; ++h) {
-                const T value = SUM ? weight[h] : T(0);
+                const T value = weight[h];
 #pragma GCC unroll 8
                 for (int v = 0; v < V; ++v) {
                     const Vec<T> row = load(from + (h * V + v) * N);
-                    if constexpr (SUM) sums[h * V + v] += value * row;
+                    sums[h * V + v] += value * row;
                     products[h] += row * load(mine + (h * V + v) * N);
                 }
                 if constexpr (PART) {
                     const Vec<T> row = tail.load(from + V * N);
-                    if constexpr (SUM) sums[V] += value * row;
+                    sums[V] += value * row;
                     products[0] += row * end_of_mine;
                 }
             }
             if constexpr (H > 1) {
-                store_sums<T, H>(products, dots + k * HEADS + head);
+                store_sums<T, H>(products, dots + k * heads + head);
             } else {
-                dots[k * HEADS + head] += sum_of_lanes<T>(products[0]);
+                dots[k * heads + head] += sum_of_lanes<T>(products[0]);
             }
         }
-        if constexpr (!SUM) return;
         T* to = out + column;
 #pragma GCC unroll 8
         for (int f = 0; f < V * H; ++f)
             store(to + f * N, add ? sums[f] + load(to + f * N) : sums[f]);
         if constexpr (PART)
             tail.store(to + V * N, add ? sums[V] + tail.load(to + V * N) : sums[V]);
+    }
+};
+
+// out[k, h] = a[k]ʰ · b[end]ʰ for the arcs of a chunk, heads of c columns; of the same rows of a and b
+// where there are no ends.
+template <class T>
+struct Dots {
+    static constexpr int MOST = PANEL;
+    Arcs arcs;
+    Rows<const T> a, b;
+    Size c;
+    T* out;
+    Size stride;
+
+    template <int V, int H, bool PART>
+    void run(Size head, Size column, int rest) const {
+        constexpr Size N = LANES<T>;
+        const Tail<T> tail = {rest};
+        const bool add = column != head * c;
+        const T *a0 = a.data + column, *b0 = b.data + column;
+        for (Size k = 0; k < arcs.count; ++k) {
+            if (arcs.ends) prefetch_row<T, V * H, PART>(arcs, k, b0, b.stride);
+            const T *x = a0 + k * a.stride, *y = b0 + (arcs.ends ? arcs.ends[k] : k) * b.stride;
+            T* to = out + k * stride + head;
+            Vec<T> products[H] = {};
+#pragma GCC unroll 8
+            for (int h = 0; h < H; ++h) {
+#pragma GCC unroll 8
+                for (int v = 0; v < V; ++v) {
+                    const Size at = (h * V + v) * N;
+                    products[h] += load(x + at) * load(y + at);
+                }
+                if constexpr (PART) products[0] += tail.load(x + V * N) * tail.load(y + V * N);
+            }
+            if constexpr (H > 1) {
+                store_sums<T, H>(products, to);
+            } else {
+                const T sum = sum_of_lanes<T>(products[0]);
+                *to = add ? *to + sum : sum;
+            }
+        }
     }
 };
 

@@ -72,7 +72,7 @@ void max_aggregate(
             std::int32_t* places = arg.data + row * arg.stride;
             if (count) {
                 over_panels<T>(
-                    1, out.width, Largest<T>{{p.indices + start, count, end - start}, x, to, places}
+                    out.width, Largest<T>{{p.indices + start, count, end - start}, x, to, places}
                 );
                 continue;
             }

@@ -13,19 +13,27 @@ inline Size pieces_of(Size work, Size most) {
     return pieces < most ? pieces : most;
 }
 
-template <class Body>
-void for_pieces(Size pieces, int threads, Body body) {
+inline void call_with_pieces(
+    Size pieces, int threads, void (*call)(const void*, Size), const void* body
+) {
     if (threads == 1 || pieces <= 1) {
-        for (Size piece = 0; piece < pieces; ++piece) body(piece);
+        for (Size piece = 0; piece < pieces; ++piece) call(body, piece);
         return;
     }
 #pragma omp parallel for schedule(dynamic, 1) num_threads(threads)
-    for (Size piece = 0; piece < pieces; ++piece) body(piece);
+    for (Size piece = 0; piece < pieces; ++piece) call(body, piece);
+}
+
+// A body is compiled once, and not again for one thread: it is sooner, and rounded in one order.
+template <class Body>
+void for_pieces(Size pieces, int threads, const Body& body) {
+    const auto call = [](const void* of, Size piece) { (*(const Body*)of)(piece); };
+    call_with_pieces(pieces, threads, call, &body);
 }
 
 // body(first, last) over [0, n), of which each item is `weight` numbers.
 template <class Body>
-void for_ranges(Size n, Size weight, int threads, Body body) {
+void for_ranges(Size n, Size weight, int threads, const Body& body) {
     const Size pieces = pieces_of(n * weight, n);
     for_pieces(pieces, threads, [&](Size piece) {
         body(n * piece / pieces, n * (piece + 1) / pieces);

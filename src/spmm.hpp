@@ -22,11 +22,14 @@ struct Columns {  // one panel of x and out
 };
 
 // Rows first .. last of one panel: FULL vectors, and the first lanes of one more if PART.
-template <class T, class I, int FULL, bool PART, bool SCALED>
+template <class T, class I, int FULL, bool PART>
 void panel(const Csr<T, I>& m, Size first, Size last, const Columns<T>& c) {
     constexpr Size AHEAD = LINES / ((FULL * BYTES + PART + LINE) / LINE);  // entries
     const Size end_of_all = m.before(m.rows);
     const Tail<T> tail = c.tail;
+    const T one = 1;
+    const T* values = m.values ? m.values : &one;
+    const Size step = m.values != nullptr;
     for (Size row = first; row < last; ++row) {
         Vec<T> sums[FULL + 1] = {};
         const Size start = m.begins[row], stop = m.ends[row];
@@ -38,18 +41,12 @@ void panel(const Csr<T, I>& m, Size first, Size last, const Columns<T>& c) {
                     __builtin_prefetch(coming + byte);
             }
             const T* x = c.x + (Size)m.columns[k] * c.x_stride;
-            if constexpr (SCALED) {
+            const T value = values[k * step];
 #pragma GCC unroll 8
-                for (int f = 0; f < FULL; ++f) sums[f] += load(x + f * LANES<T>);
-                if constexpr (PART) sums[FULL] += tail.load(x + FULL * LANES<T>);
-            } else {
-                const T value = m.values[k];
-#pragma GCC unroll 8
-                for (int f = 0; f < FULL; ++f) sums[f] += value * load(x + f * LANES<T>);
-                if constexpr (PART) sums[FULL] += value * tail.load(x + FULL * LANES<T>);
-            }
+            for (int f = 0; f < FULL; ++f) sums[f] += value * load(x + f * LANES<T>);
+            if constexpr (PART) sums[FULL] += value * tail.load(x + FULL * LANES<T>);
         }
-        if constexpr (SCALED) {
+        if (!m.values) {
             const T scale = m.scale[row];
 #pragma GCC unroll 8
             for (int f = 0; f < FULL + PART; ++f) sums[f] *= scale;
@@ -68,24 +65,18 @@ void panel(const Csr<T, I>& m, Size first, Size last, const Columns<T>& c) {
     }
 }
 
+// Where columns take 64 bits, which they hardly ever do, vectors pass by one by one.
+template <class I>
+inline constexpr int MOST_OF = sizeof(I) == 4 ? PANEL : 1;
+
 template <class T, class I>
 using Panel = void (*)(const Csr<T, I>&, Size, Size, const Columns<T>&);
 
-template <class T, class I, bool PART, bool SCALED>
-Panel<T, I> panel_of(Size full) {
-    static constexpr Panel<T, I> PANELS[PANEL + 1] = {
-        panel<T, I, 0, PART, SCALED>, panel<T, I, 1, PART, SCALED>, panel<T, I, 2, PART, SCALED>,
-        panel<T, I, 3, PART, SCALED>, panel<T, I, 4, PART, SCALED>, panel<T, I, 5, PART, SCALED>,
-        panel<T, I, 6, PART, SCALED>, panel<T, I, 7, PART, SCALED>, panel<T, I, 8, PART, SCALED>,
-    };
-    return PANELS[full];
-}
-
-template <class T, class I>
-Panel<T, I> panel_of(const Csr<T, I>& m, Size full, bool part) {
-    if (m.values)
-        return part ? panel_of<T, I, true, false>(full) : panel_of<T, I, false, false>(full);
-    return part ? panel_of<T, I, true, true>(full) : panel_of<T, I, false, true>(full);
+template <class T, class I, int FULL = MOST_OF<I>>
+Panel<T, I> panel_of(Size full, bool part) {
+    if constexpr (FULL > 0)
+        if (full < FULL) return panel_of<T, I, FULL - 1>(full, part);
+    return part ? panel<T, I, FULL, true> : panel<T, I, FULL, false>;
 }
 
 // The first row of a piece: pieces have about equal numbers of entries plus rows.
@@ -108,19 +99,20 @@ template <class T, class I>
 void spmm(
     Csr<T, I> m, Rows<const T> x, Rows<T> out, bool add, Epilogue<T> then, int threads
 ) {
+    constexpr Size MOST = MOST_OF<I>;
     const Size lanes = LANES<T>, work = m.work() * out.width;
     const Size pieces = pieces_of(work, m.rows);
     const T* from = x.data - m.first * x.stride;  // where the row of column 0 would be
     for_pieces(pieces, threads, [&](Size piece) {
         const Size first = first_row(m, piece, pieces), last = first_row(m, piece + 1, pieces);
-        for (Size start = 0; start < out.width; start += PANEL * lanes) {
-            const Size left = out.width - start, full = left / lanes < PANEL ? left / lanes : PANEL;
+        for (Size start = 0; start < out.width; start += MOST * lanes) {
+            const Size left = out.width - start, full = left / lanes < MOST ? left / lanes : MOST;
             // The last panel takes what is left over along.
             const Size rest = left - full * lanes < lanes ? left - full * lanes : 0;
             const Columns<T> columns = {
                 from + start, out.data + start, x.stride, out.stride, {(int)rest}, add,
             };
-            panel_of(m, full, rest > 0)(m, first, last, columns);
+            panel_of<T, I>(full, rest > 0)(m, first, last, columns);
             if (rest) break;
         }
         if (does_something(then)) apply_to_rows(then, read_only(out), out, first, last);

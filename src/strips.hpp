@@ -114,7 +114,7 @@ void reduce_rows(
         T* to = out.data + row * out.stride;
         if (count) {
             const Reduced<T, SUMS, EXTREMES> body = {kinds, lines_of(x, start), count, to};
-            over_panels<T>(1, x.width, body);
+            over_panels<T>(x.width, body);
         } else {
             for (Size j = 0; j < out.width; ++j) to[j] = 0;
         }
@@ -207,7 +207,7 @@ void reduce_rows_backward(
             kinds, lines_of(x, start), count, out.data + row * out.stride,
             grad.data + row * grad.stride, lines_of(dx, start),
         };
-        over_panels<T>(1, x.width, body);
+        over_panels<T>(x.width, body);
     }
 }
 
@@ -256,7 +256,7 @@ void over_strips(Size count, Size width, bool dense, const Body& body) {
             if (width == 4) return body.template run<1, false, 4>(0, strip);
         if constexpr (N > 8) return body.template run<1, false, 8>(0, strip);
     }
-    over_panels<T>(1, width, Strips<Body>{body, count});
+    over_panels<T>(width, Strips<Body>{body, count});
 }
 
 // Of every H-th lane one number, which stands in all of these.
