@@ -16,51 +16,48 @@ inline bool keeps(const Dropout<T>& drop, std::uint32_t low, std::uint32_t high,
     return (h ^ (h >> 16)) >= drop.limit;
 }
 
-template <class T, bool BIAS, Kind KIND, bool DROP>
+template <class T>
+void drop_rows(Rows<const T> x, Dropout<T> drop, Rows<T> out, Size first, Size last) {
+    for (Size row = first; row < last; ++row) {
+        const T* from = x.data + row * x.stride;
+        T* to = out.data + row * out.stride;
+        const std::uint32_t low = (std::uint32_t)drop.rows[row];
+        const std::uint32_t high = (std::uint32_t)(drop.rows[row] >> 32);
+#pragma omp simd
+        for (Size j = 0; j < x.width; ++j)
+            to[j] = keeps(drop, low, high, j) ? from[j] * drop.scale : T(0);
+    }
+}
+
+template <class T, bool BIAS, Kind KIND>
 void activate_rows(
-    Rows<const T> x, const T* bias, T slope, Dropout<T> drop, Rows<T> out, Size first, Size last
+    Rows<const T> x, const T* bias, T slope, Rows<T> out, Size first, Size last
 ) {
     for (Size row = first; row < last; ++row) {
         const T* from = x.data + row * x.stride;
         T* to = out.data + row * out.stride;
-        const std::uint64_t key = DROP ? drop.rows[row] : 0;
-        const std::uint32_t low = (std::uint32_t)key, high = (std::uint32_t)(key >> 32);
 #pragma omp simd
         for (Size j = 0; j < x.width; ++j) {
             T value = from[j];
             if constexpr (BIAS) value += bias[j];
             if constexpr (KIND == RELU) value = value < 0 ? T(0) : value;  // NaN stays
             if constexpr (KIND == LEAKY_RELU) value = value > 0 ? value : slope * value;
-            if constexpr (DROP) value = keeps(drop, low, high, j) ? value * drop.scale : T(0);
             to[j] = value;
         }
     }
 }
 
-// By vectors, as the exponential is; then dropout, while a row is in the cache.
-template <class T, bool BIAS, bool DROP>
-void elu_rows(
-    Rows<const T> x, const T* bias, T slope, Dropout<T> drop, Rows<T> out, Size first, Size last
-) {
-    constexpr Size N = LANES<T>;
+// By vectors, as the exponential is.
+template <class T, bool BIAS>
+void elu_rows(Rows<const T> x, const T* bias, T, Rows<T> out, Size first, Size last) {
     for (Size row = first; row < last; ++row) {
         const T* from = x.data + row * x.stride;
         T* to = out.data + row * out.stride;
-        Size j = 0;
-        for (; j + N <= x.width; j += N) {
-            Vec<T> value = load(from + j);
-            if constexpr (BIAS) value += load(bias + j);
-            store(to + j, elu_of(value));
-        }
-        const Tail<T> tail = {(int)(x.width - j)};
-        if (tail.n) {
-            Vec<T> value = tail.load(from + j);
-            if constexpr (BIAS) value += tail.load(bias + j);
-            tail.store(to + j, elu_of(value));
-        }
-        const Rows<const T> done = {out.data, out.rows, out.width, out.stride};
-        if constexpr (DROP)
-            activate_rows<T, false, NONE, true>(done, nullptr, slope, drop, out, row, row + 1);
+        over_vectors<T>(x.width, [=](Size j, auto lanes) GCNMPI_INLINE {
+            Vec<T> value = lanes.load(from + j);
+            if constexpr (BIAS) value += lanes.load(bias + j);
+            lanes.store(to + j, elu_of(value));
+        });
     }
 }
 
@@ -79,24 +76,20 @@ void relu_backward_rows(
 }
 
 // Before dropout, the output is that of the activation, times 1 / (1 - p).
-template <class T, Kind KIND, bool DROP>
+template <class T, Kind KIND>
 void activation_backward_rows(
-    Rows<const T> x, Rows<const T> output, T scale, T slope, Dropout<T> drop, Rows<T> out,
-    Size first, Size last
+    Rows<const T> x, Rows<const T> output, T scale, T slope, Rows<T> out, Size first, Size last
 ) {
     const T less = T(1) / scale;
     for (Size row = first; row < last; ++row) {
         const T* from = x.data + row * x.stride;
         const T* o = output.data + row * output.stride;
         T* to = out.data + row * out.stride;
-        const std::uint64_t key = DROP ? drop.rows[row] : 0;
-        const std::uint32_t low = (std::uint32_t)key, high = (std::uint32_t)(key >> 32);
 #pragma omp simd
         for (Size j = 0; j < x.width; ++j) {
             T value = from[j] * scale;
             if constexpr (KIND == ELU) value *= o[j] > 0 ? T(1) : o[j] * less + 1;
             if constexpr (KIND == LEAKY_RELU) value *= o[j] > 0 ? T(1) : slope;
-            if constexpr (DROP) value = keeps(drop, low, high, j) ? value : T(0);
             to[j] = value;
         }
     }
@@ -118,48 +111,45 @@ void add_rows(Rows<const T> x, Rows<const T> plus, Rows<T> out, Size first, Size
 }
 
 template <class T>
-void back_to_rows(const Epilogue<T>& then, Rows<const T> x, Rows<T> out, Size first, Size last) {
-    using Body = void (*)(Rows<const T>, Rows<const T>, T, T, Dropout<T>, Rows<T>, Size, Size);
-    static constexpr Body BODIES[4][2] = {
-        {activation_backward_rows<T, NONE, 0>, activation_backward_rows<T, NONE, 1>},
-        {nullptr, nullptr},
-        {activation_backward_rows<T, ELU, 0>, activation_backward_rows<T, ELU, 1>},
-        {activation_backward_rows<T, LEAKY_RELU, 0>, activation_backward_rows<T, LEAKY_RELU, 1>},
-    };
-    if (then.kind == RELU) {
-        relu_backward_rows(x, then.output, then.scale, out, first, last);
-    } else {
-        const Body body = BODIES[then.kind][then.drop.rows != nullptr];
-        body(x, then.output, then.scale, then.slope, then.drop, out, first, last);
-    }
+Rows<const T> read_only(Rows<T> x) {
+    return {x.data, x.rows, x.width, x.stride};
 }
 
 template <class T>
-Rows<const T> read_only(Rows<T> x) {
-    return {x.data, x.rows, x.width, x.stride};
+void back_to_rows(const Epilogue<T>& then, Rows<const T> x, Rows<T> out, Size first, Size last) {
+    using Body = void (*)(Rows<const T>, Rows<const T>, T, T, Rows<T>, Size, Size);
+    static constexpr Body BODIES[] = {
+        activation_backward_rows<T, NONE>, nullptr, activation_backward_rows<T, ELU>,
+        activation_backward_rows<T, LEAKY_RELU>,
+    };
+    if (then.kind == RELU) return relu_backward_rows(x, then.output, then.scale, out, first, last);
+    BODIES[then.kind](x, then.output, then.scale, then.slope, out, first, last);
+    if (!then.drop.rows) return;
+    Dropout<T> drop = then.drop;
+    drop.scale = 1;
+    drop_rows(read_only(out), drop, out, first, last);
 }
 
 // Rows first .. last, while a product has them in the cache.
 template <class T>
 void apply_to_rows(const Epilogue<T>& then, Rows<const T> x, Rows<T> out, Size first, Size last) {
-    using Body = void (*)(Rows<const T>, const T*, T, Dropout<T>, Rows<T>, Size, Size);
-    static constexpr Body BODIES[4][2][2] = {
-        {{activate_rows<T, 0, NONE, 0>, activate_rows<T, 0, NONE, 1>},
-         {activate_rows<T, 1, NONE, 0>, activate_rows<T, 1, NONE, 1>}},
-        {{activate_rows<T, 0, RELU, 0>, activate_rows<T, 0, RELU, 1>},
-         {activate_rows<T, 1, RELU, 0>, activate_rows<T, 1, RELU, 1>}},
-        {{elu_rows<T, 0, 0>, elu_rows<T, 0, 1>}, {elu_rows<T, 1, 0>, elu_rows<T, 1, 1>}},
-        {{activate_rows<T, 0, LEAKY_RELU, 0>, activate_rows<T, 0, LEAKY_RELU, 1>},
-         {activate_rows<T, 1, LEAKY_RELU, 0>, activate_rows<T, 1, LEAKY_RELU, 1>}},
+    using Body = void (*)(Rows<const T>, const T*, T, Rows<T>, Size, Size);
+    static constexpr Body BODIES[4][2] = {
+        {activate_rows<T, 0, NONE>, activate_rows<T, 1, NONE>},
+        {activate_rows<T, 0, RELU>, activate_rows<T, 1, RELU>},
+        {elu_rows<T, 0>, elu_rows<T, 1>},
+        {activate_rows<T, 0, LEAKY_RELU>, activate_rows<T, 1, LEAKY_RELU>},
     };
     if (then.plus.data) {
         add_rows(x, then.plus, out, first, last);
         x = read_only(out);
     }
     if (then.output.data) return back_to_rows(then, x, out, first, last);
-    if (then.plus.data && !then.bias && then.kind == NONE && !then.drop.rows) return;
-    const Body body = BODIES[then.kind][then.bias != nullptr][then.drop.rows != nullptr];
-    body(x, then.bias, then.slope, then.drop, out, first, last);
+    if (then.bias || then.kind != NONE || !(then.plus.data || then.drop.rows)) {
+        BODIES[then.kind][then.bias != nullptr](x, then.bias, then.slope, out, first, last);
+        x = read_only(out);
+    }
+    if (then.drop.rows) drop_rows(x, then.drop, out, first, last);
 }
 
 template <class T>

@@ -224,17 +224,15 @@ struct Tanh {
 
 template <class F, class T, bool BACKWARD>
 void function_rows(Rows<const T> x, Rows<const T> grad, Rows<T> out, int threads) {
-    constexpr Size N = LANES<T>;
     over_whole_rows<T>(x.rows, 8 * x.width, threads, [=](Size row) {
         const T* from = x.data + row * x.stride;
         const T* g = BACKWARD ? grad.data + row * grad.stride : from;
         T* to = out.data + row * out.stride;
-        Size j = 0;
-        for (; j + N <= x.width; j += N)
-            store(to + j, F::template of<T, BACKWARD>(load(from + j), load(g + j)));
-        const Tail<T> tail = {(int)(x.width - j)};
-        if (tail.n)
-            tail.store(to + j, F::template of<T, BACKWARD>(tail.load(from + j), tail.load(g + j)));
+        over_vectors<T>(x.width, [=](Size j, auto lanes) GCNMPI_INLINE {
+            lanes.store(
+                to + j, F::template of<T, BACKWARD>(lanes.load(from + j), lanes.load(g + j))
+            );
+        });
     });
 }
 

@@ -32,18 +32,16 @@ struct Factor {
     Coming* coming;
 };
 
+// Two of them side by side; the second one may have no depth.
 template <class T>
-inline Factor<T> from_row(Factor<T> factor, Size row) {
-    factor.data += row * factor.row;
-    return factor;
-}
+using Factors = const Factor<T> (&)[2];
 
-// sums[r][v] += Σ_k left(r, k) · right[k·right_step + v·LANES + lane]
+// sums[r][v] += Σ_k left(first + r, k) · right[k·right_step + v·LANES + lane]
 template <class T, int R, int V>
 inline void multiply(
-    Factor<T> factor, const T* right, Size right_step, Vec<T> (&sums)[R][V]
+    const Factor<T>& factor, Size first, const T* right, Size right_step, Vec<T> (&sums)[R][V]
 ) {
-    const T* left = factor.data;
+    const T* left = factor.data + first * factor.row;
     const Size row = factor.row, step = factor.step, depth = factor.depth;
     const char* at = factor.coming->at;
     const Size pace = factor.coming->pace;
@@ -63,68 +61,57 @@ inline void multiply(
     }
 }
 
-// R rows of the result from `out` on, `width` columns of which fill V vectors. The rows of `right`
-// are those that belong to `left` and then those that belong to `more`.
+// R rows of the result from the first on, `width` columns of which fill V vectors. The rows of
+// `right` belong to one factor after the other.
 template <class T, int R, int V>
 inline void tile(
-    Factor<T> left, Factor<T> more, const T* right, Size right_step, T* out, Size stride,
+    Factors<T> factors, Size first, const T* right, Size right_step, T* out, Size stride,
     Size width, bool add
 ) {
+    const Tail<T> tail = {(int)(width - (V - 1) * LANES<T>)};
     Vec<T> sums[R][V] = {};
-    multiply<T, R, V>(left, right, right_step, sums);
-    if (more.depth) multiply<T, R, V>(more, right + left.depth * right_step, right_step, sums);
+#pragma GCC unroll 1
+    for (const Factor<T>& factor : factors) {
+        multiply<T, R, V>(factor, first, right, right_step, sums);
+        right += factor.depth * right_step;
+    }
 #pragma GCC unroll 6
     for (int r = 0; r < R; ++r) {
-        T* to = out + r * stride;
+        T* to = out + (first + r) * stride;
 #pragma GCC unroll 4
-        for (int v = 0; v < V; ++v, to += LANES<T>) {
-            const Size left_over = width - v * LANES<T>;
-            if (left_over >= LANES<T>) {
-                store(to, add ? load(to) + sums[r][v] : sums[r][v]);
-            } else {
-                const Tail<T> tail = {(int)left_over};
-                tail.store(to, add ? tail.load(to) + sums[r][v] : sums[r][v]);
-            }
-        }
+        for (int v = 0; v < V - 1; ++v, to += LANES<T>)
+            store(to, add ? load(to) + sums[r][v] : sums[r][v]);
+        tail.store(to, add ? tail.load(to) + sums[r][V - 1] : sums[r][V - 1]);
     }
 }
 
 // As many rows as there are, in tiles of R or fewer rows.
 template <class T, int R, int V>
-void tiles(
-    Factor<T> left, Factor<T> more, const T* right, Size right_step, T* out, Size stride,
-    Size width, bool add, Size rows
+[[gnu::noinline]] void tiles(
+    Factors<T> factors, const T* right, Size right_step, T* out, Size stride, Size width, bool add,
+    Size rows, Size done = 0
 ) {
-    Size done = 0;
     for (; done + R <= rows; done += R)
-        tile<T, R, V>(
-            from_row(left, done), from_row(more, done), right, right_step, out + done * stride,
-            stride, width, add
-        );
+        tile<T, R, V>(factors, done, right, right_step, out, stride, width, add);
     if constexpr (R > 1) {
         constexpr int FEWER = R > 4 ? 4 : R > 2 ? 2 : 1;
         if (done < rows)
-            tiles<T, FEWER, V>(
-                from_row(left, done), from_row(more, done), right, right_step, out + done * stride,
-                stride, width, add, rows - done
-            );
+            tiles<T, FEWER, V>(factors, right, right_step, out, stride, width, add, rows, done);
     }
 }
 
 // A panel of at most V vectors of columns.
 template <class T, int V = ACROSS>
 void panel_of_columns(
-    Factor<T> left, Factor<T> more, const T* right, Size right_step, T* out, Size stride,
-    Size width, bool add, Size rows
+    Factors<T> factors, const T* right, Size right_step, T* out, Size stride, Size width, bool add,
+    Size rows
 ) {
     if constexpr (V > 1)
         if (width <= (V - 1) * LANES<T>)
             return panel_of_columns<T, V - 1>(
-                left, more, right, right_step, out, stride, width, add, rows
+                factors, right, right_step, out, stride, width, add, rows
             );
-    tiles<T, V == 1 ? TALLER : TALL, V>(
-        left, more, right, right_step, out, stride, width, add, rows
-    );
+    tiles<T, V == 1 ? TALLER : TALL, V>(factors, right, right_step, out, stride, width, add, rows);
 }
 
 // Bytes of x a step, in products with matrices of `width` columns: a step reads a number of each of
@@ -178,13 +165,15 @@ void gemm(
             const Size rows = last - row < BLOCK ? last - row : BLOCK;
             Coming coming = rows_from(x, row + BLOCK, pace);
             Coming others = rows_from(y, row + BLOCK, other_pace);
-            const Factor<T> left = {x.data + row * x.stride, x.stride, 1, x.width, &coming};
-            const Factor<T> more = {y.data + row * y.stride, y.stride, 1, y.width, &others};
+            const Factor<T> factors[] = {
+                {x.data + row * x.stride, x.stride, 1, x.width, &coming},
+                {y.data + row * y.stride, y.stride, 1, y.width, &others},
+            };
             for (Size start = 0; start < out.width; start += WIDE<T>) {
                 const Size step = panel_width<T>(out.width, start);
                 const Size width = out.width - start < step ? out.width - start : step;
                 panel_of_columns<T>(
-                    left, more, packed + start * depth, step, out.data + row * out.stride + start,
+                    factors, packed + start * depth, step, out.data + row * out.stride + start,
                     out.stride, width, add, rows
                 );
             }
@@ -228,9 +217,12 @@ void gemm_over_rows(
                     right = last_panel;
                     right_step = whole;
                 }
-                const Factor<T> left = {x.data + row * x.stride, 1, x.stride, depth, &coming};
+                const Factor<T> factors[] = {
+                    {x.data + row * x.stride, 1, x.stride, depth, &coming},
+                    {x.data, 1, x.stride, 0, &coming},
+                };
                 panel_of_columns<T>(
-                    left, {}, right, right_step, mine + start, g.width, width, true, x.width
+                    factors, right, right_step, mine + start, g.width, width, true, x.width
                 );
             }
         }

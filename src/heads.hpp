@@ -32,8 +32,7 @@ inline Places way_back(const Pattern& p, Size first) {
     return Places{p.back, p.long_back}.from(first);
 }
 
-// body.run<V, H, PART>(head, column, tail) for every panel: H heads of V vectors each from there
-// on, or V vectors of one head, and the tail of one more if PART.
+// The panels of whole heads of V vectors each.
 template <class T, int V, class Body>
 inline void panels_of_heads(Size heads, const Body& body) {
     constexpr int MOST = Body::MOST / V;
@@ -54,36 +53,7 @@ inline void panels_of_heads(Size heads, const Body& body) {
         if (h < heads) body.template run<V, 1, false>(h, h * c, 0);
 }
 
-template <class Body, bool PART, int V = 0>
-inline void panel_of_head(Size full, const Body& body, Size head, Size column, int tail) {
-    if constexpr (V <= Body::MOST) {
-        if (full == V) return body.template run<V, 1, PART>(head, column, tail);
-        panel_of_head<Body, PART, V + 1>(full, body, head, column, tail);
-    }
-}
-
-// The panels of one head.
-template <class T, class Body>
-inline void panels_of_head(Size head, Size c, const Body& body) {
-    constexpr Size N = LANES<T>, MOST = Body::MOST;
-    for (Size start = 0; start < c;) {
-        const Size left = c - start, full = left / N < MOST ? left / N : MOST;
-        const Size rest = left - full * N < N ? left - full * N : 0;
-        if (rest) {
-            panel_of_head<Body, true>(full, body, head, head * c + start, (int)rest);
-        } else {
-            panel_of_head<Body, false>(full, body, head, head * c + start, 0);
-        }
-        start += full * N + rest;
-    }
-}
-
-// Neither inlined nor cloned, as these are a lot of code: rows of one head, and of any number.
-template <class T, class Body>
-[[gnu::noinline, gnu::noclone]] void over_panels(Size c, const Body& body) {
-    panels_of_head<T>(0, c, body);
-}
-
+// Neither inlined nor cloned, as it is a lot of code.
 template <class T, class Body>
 [[gnu::noinline, gnu::noclone]] void over_heads(Size heads, Size c, const Body& body) {
     constexpr Size N = LANES<T>;

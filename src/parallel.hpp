@@ -13,7 +13,7 @@ inline Size pieces_of(Size work, Size most) {
     return pieces < most ? pieces : most;
 }
 
-inline void call_with_pieces(
+[[gnu::noinline, gnu::noclone]] inline void call_with_pieces(
     Size pieces, int threads, void (*call)(const void*, Size), const void* body
 ) {
     if (threads == 1 || pieces <= 1) {

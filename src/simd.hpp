@@ -117,6 +117,7 @@ struct Tail {
     }
 #else
     Vec<T> load(const T* from) const {
+        if (n == LANES<T>) return TARGET::load(from);
         Vec<T> v = {};
         for (int i = 0; i < n; ++i) v[i] = from[i];
         return v;
@@ -157,6 +158,47 @@ template <class T, class Body>
     std::int64_t j = 0;
     for (; j + LANES<T> <= width; j += LANES<T>) body(j, Whole<T>{});
     if (j < width) body(j, Tail<T>{(int)(width - j)});
+}
+
+inline constexpr int PANEL = 8;  // vectors of sums: with them, AVX2 uses 11 of 16 registers
+
+// A panel of `full` whole vectors, V or more, and `rest` lanes of one more.
+template <class Body, int V = 0>
+[[gnu::always_inline]] inline void panel_of_head(
+    const Body& body, std::int64_t head, std::int64_t column, int full, int rest
+) {
+    if constexpr (V < Body::MOST)
+        if (full > V) return panel_of_head<Body, V + 1>(body, head, column, full, rest);
+    if constexpr (V > 0 && (V & (V - 1)) == 0)
+        if (!rest) return body.template run<V, 1, false>(head, column, 0);
+    body.template run<V, 1, true>(head, column, rest);
+}
+
+// body.run<V, H, PART>(head, column, rest) for the panels of a head of c columns: V vectors, and
+// the first lanes of one more if PART. H is 1: see heads.hpp. Few panels are all whole vectors, or
+// there were twice as much code; others take their last one for one with a rest.
+template <class T, class Body>
+[[gnu::always_inline]] inline void panels_of_head(
+    std::int64_t head, std::int64_t c, const Body& body
+) {
+    constexpr int N = LANES<T>, MOST = Body::MOST;
+    for (std::int64_t start = 0; start < c;) {
+        const std::int64_t left = c - start;
+        int full = left / N < MOST ? (int)(left / N) : MOST;
+        int rest = left - full * N < N ? (int)(left - full * N) : 0;
+        if (!rest && (full & (full - 1))) {
+            --full;
+            rest = N;
+        }
+        panel_of_head(body, head, head * c + start, full, rest);
+        start += full * N + rest;
+    }
+}
+
+// Neither inlined nor cloned, as it is a lot of code.
+template <class T, class Body>
+[[gnu::noinline, gnu::noclone]] void over_panels(std::int64_t width, const Body& body) {
+    panels_of_head<T>(0, width, body);
 }
 
 }  // namespace gcnmpi::TARGET

@@ -8,76 +8,63 @@
 
 namespace gcnmpi::TARGET {
 
-inline constexpr int PANEL = 8;   // vectors of sums: with them, AVX2 uses 11 of 16 registers
 inline constexpr Size LINE = 64;   // bytes of a cache line
 inline constexpr Size LINES = 128; // of x, on their way between a prefetch and its use
 
-template <class T>
-struct Columns {  // one panel of x and out
-    const T* x;
-    T* out;
-    Size x_stride, out_stride;
-    Tail<T> tail;
-    bool add;
-};
-
-// Rows first .. last of one panel: FULL vectors, and the first lanes of one more if PART.
-template <class T, class I, int FULL, bool PART>
-void panel(const Csr<T, I>& m, Size first, Size last, const Columns<T>& c) {
-    constexpr Size AHEAD = LINES / ((FULL * BYTES + PART + LINE) / LINE);  // entries
-    const Size end_of_all = m.before(m.rows);
-    const Tail<T> tail = c.tail;
-    const T one = 1;
-    const T* values = m.values ? m.values : &one;
-    const Size step = m.values != nullptr;
-    for (Size row = first; row < last; ++row) {
-        Vec<T> sums[FULL + 1] = {};
-        const Size start = m.begins[row], stop = m.ends[row];
-        for (Size k = start; k < stop; ++k) {
-            if (k + AHEAD < end_of_all) {
-                const char* coming = (const char*)(c.x + (Size)m.columns[k + AHEAD] * c.x_stride);
-#pragma GCC unroll 16
-                for (Size byte = 0; byte < FULL * BYTES + PART; byte += LINE)
-                    __builtin_prefetch(coming + byte);
-            }
-            const T* x = c.x + (Size)m.columns[k] * c.x_stride;
-            const T value = values[k * step];
-#pragma GCC unroll 8
-            for (int f = 0; f < FULL; ++f) sums[f] += value * load(x + f * LANES<T>);
-            if constexpr (PART) sums[FULL] += value * tail.load(x + FULL * LANES<T>);
-        }
-        if (!m.values) {
-            const T scale = m.scale[row];
-#pragma GCC unroll 8
-            for (int f = 0; f < FULL + PART; ++f) sums[f] *= scale;
-        }
-        T* out = c.out + row * c.out_stride;
-        T* end = out + FULL * LANES<T>;
-        if (c.add) {
-            if (start == stop) continue;
-#pragma GCC unroll 8
-            for (int f = 0; f < FULL; ++f) sums[f] += load(out + f * LANES<T>);
-            if constexpr (PART) sums[FULL] += tail.load(end);
-        }
-#pragma GCC unroll 8
-        for (int f = 0; f < FULL; ++f) store(out + f * LANES<T>, sums[f]);
-        if constexpr (PART) tail.store(end, sums[FULL]);
-    }
-}
-
-// Where columns take 64 bits, which they hardly ever do, vectors pass by one by one.
-template <class I>
-inline constexpr int MOST_OF = sizeof(I) == 4 ? PANEL : 1;
-
+// Rows first .. last of the result. Where columns take 64 bits, which they hardly ever do, vectors
+// pass by one by one. Without values, all are 1 until a row is scaled: the same bits.
 template <class T, class I>
-using Panel = void (*)(const Csr<T, I>&, Size, Size, const Columns<T>&);
+struct ProductRows {
+    static constexpr int MOST = sizeof(I) == 4 ? PANEL : 1;
+    const Csr<T, I>& m;
+    Size first, last;
+    Rows<const T> x;
+    Rows<T> out;
+    bool add;
 
-template <class T, class I, int FULL = MOST_OF<I>>
-Panel<T, I> panel_of(Size full, bool part) {
-    if constexpr (FULL > 0)
-        if (full < FULL) return panel_of<T, I, FULL - 1>(full, part);
-    return part ? panel<T, I, FULL, true> : panel<T, I, FULL, false>;
-}
+    template <int V, int, bool PART>
+    void run(Size, Size column, int rest) const {
+        constexpr Size AHEAD = LINES / ((V * BYTES + PART + LINE) / LINE);  // entries
+        const Size end_of_all = m.before(m.rows), x_stride = x.stride;
+        const Tail<T> tail = {rest};
+        const I* columns = m.columns;
+        const T one = 1, *values = m.values ? m.values : &one;
+        const Size step = m.values != nullptr;
+        const T* x0 = x.data + column - m.first * x_stride;  // where the row of column 0 would be
+        for (Size row = first; row < last; ++row) {
+            Vec<T> sums[V + 1] = {};
+            const Size start = m.begins[row], stop = m.ends[row];
+            for (Size k = start; k < stop; ++k) {
+                if (k + AHEAD < end_of_all) {
+                    const char* coming = (const char*)(x0 + (Size)columns[k + AHEAD] * x_stride);
+#pragma GCC unroll 16
+                    for (Size byte = 0; byte < V * BYTES + PART; byte += LINE)
+                        __builtin_prefetch(coming + byte);
+                }
+                const T* from = x0 + (Size)columns[k] * x_stride;
+                const T value = values[k * step];
+#pragma GCC unroll 8
+                for (int v = 0; v < V; ++v) sums[v] += value * load(from + v * LANES<T>);
+                if constexpr (PART) sums[V] += value * tail.load(from + V * LANES<T>);
+            }
+            if (!m.values) {
+                const T scale = m.scale[row];
+#pragma GCC unroll 8
+                for (int v = 0; v < V + PART; ++v) sums[v] *= scale;
+            }
+            T *to = out.data + row * out.stride + column, *end = to + V * LANES<T>;
+            if (add) {
+                if (start == stop) continue;
+#pragma GCC unroll 8
+                for (int v = 0; v < V; ++v) sums[v] += load(to + v * LANES<T>);
+                if constexpr (PART) sums[V] += tail.load(end);
+            }
+#pragma GCC unroll 8
+            for (int v = 0; v < V; ++v) store(to + v * LANES<T>, sums[v]);
+            if constexpr (PART) tail.store(end, sums[V]);
+        }
+    }
+};
 
 // The first row of a piece: pieces have about equal numbers of entries plus rows.
 inline Size first_row(const Extents& m, Size piece, Size pieces) {
@@ -99,22 +86,10 @@ template <class T, class I>
 void spmm(
     Csr<T, I> m, Rows<const T> x, Rows<T> out, bool add, Epilogue<T> then, int threads
 ) {
-    constexpr Size MOST = MOST_OF<I>;
-    const Size lanes = LANES<T>, work = m.work() * out.width;
-    const Size pieces = pieces_of(work, m.rows);
-    const T* from = x.data - m.first * x.stride;  // where the row of column 0 would be
+    const Size pieces = pieces_of(m.work() * out.width, m.rows);
     for_pieces(pieces, threads, [&](Size piece) {
         const Size first = first_row(m, piece, pieces), last = first_row(m, piece + 1, pieces);
-        for (Size start = 0; start < out.width; start += MOST * lanes) {
-            const Size left = out.width - start, full = left / lanes < MOST ? left / lanes : MOST;
-            // The last panel takes what is left over along.
-            const Size rest = left - full * lanes < lanes ? left - full * lanes : 0;
-            const Columns<T> columns = {
-                from + start, out.data + start, x.stride, out.stride, {(int)rest}, add,
-            };
-            panel_of<T, I>(full, rest > 0)(m, first, last, columns);
-            if (rest) break;
-        }
+        over_panels<T>(out.width, ProductRows<T, I>{m, first, last, x, out, add});
         if (does_something(then)) apply_to_rows(then, read_only(out), out, first, last);
     });
 }
