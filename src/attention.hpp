@@ -76,7 +76,7 @@ inline Vec<T> kept(const Dropout<T>& drop, Keys<T> low, Keys<T> high, Keys<T> co
 
 // weights of arcs from one row to `columns`; what is kept is multiplied by `scale`.
 template <class T, int H>
-void drop_of_row(
+[[gnu::noinline]] void drop_of_row(
     const Group<T>& g, Size row, const std::int32_t* columns, Size arcs, T scale, T* weights
 ) {
     constexpr int N = LANES<T>, PART = H < N ? H : N;
@@ -97,7 +97,7 @@ void drop_of_row(
 
 // The same from many rows to one column.
 template <class T, int H>
-void drop_of_column(
+[[gnu::noinline]] void drop_of_column(
     const Group<T>& g, const std::int32_t* rows, Size column, Size arcs, T* weights
 ) {
     constexpr int N = LANES<T>, PART = H < N ? H : N;

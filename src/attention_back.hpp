@@ -8,14 +8,6 @@ namespace gcnmpi::TARGET {
 // What a backward pass needs of a target vertex, next to each other, for each head of a group: s,
 // shift, 1 / total and <grad, y>.
 template <class T>
-T dot(const T* x, const T* y, Size n) {
-    T sum = 0;
-#pragma omp simd reduction(+ : sum)
-    for (Size j = 0; j < n; ++j) sum += x[j] * y[j];
-    return sum;
-}
-
-template <class T>
 void make_facts(
     const Group<T>& group, Size heads, Rows<const T> s, Rows<const T> shift, Rows<const T> total,
     Rows<const T> y, Rows<const T> grad, T* facts, int threads

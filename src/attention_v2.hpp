@@ -6,53 +6,44 @@
 
 namespace gcnmpi::TARGET {
 
-// scores = vector · leaky_relu(ends[end] + mine), a number for each arc and head; with DOTS, also
-// dots = <grad[end], mine>. Where a head has more than one panel, they are added to.
-template <class T, bool DOTS>
+// scores = vector · leaky_relu(ends[end] + mine), a number for each arc and head. Where a head has
+// more than one panel, they are added to.
+template <class T>
 struct Scores {
     static constexpr int MOST = PANEL;
     Arcs arcs;
     Size heads;
-    Rows<const T> ends, grad;
+    Rows<const T> ends;
     const T *mine, *vector;
     T slope;
-    T *scores, *dots;
+    T* scores;
 
     template <int V, int H, bool PART>
     void run(Size head, Size column, int rest) const {
         constexpr Size N = LANES<T>;
         const Tail<T> tail = {rest};
-        const T *x0 = ends.data + column, *g0 = DOTS ? grad.data + column : nullptr;
-        const T *x = mine + column, *by = vector + column;
+        const T *x0 = ends.data + column, *x = mine + column, *by = vector + column;
         for (Size k = 0; k < arcs.count; ++k) {
             prefetch_row<T, V * H, PART>(arcs, k, x0, ends.stride);
-            if constexpr (DOTS) prefetch_row<T, V * H, PART>(arcs, k, g0, grad.stride);
             const T* from = x0 + (Size)arcs.ends[k] * ends.stride;
-            const T* g = DOTS ? g0 + (Size)arcs.ends[k] * grad.stride : nullptr;
-            Vec<T> score[H] = {}, dot[H] = {};
+            Vec<T> score[H] = {};
 #pragma GCC unroll 8
             for (int h = 0; h < H; ++h) {
 #pragma GCC unroll 8
                 for (int v = 0; v < V; ++v) {
                     const Size f = (h * V + v) * N;
-                    const Vec<T> here = load(x + f);
-                    score[h] += load(by + f) * leaky<Vec<T>>(load(from + f) + here, slope);
-                    if constexpr (DOTS) dot[h] += load(g + f) * here;
+                    score[h] += load(by + f) * leaky<Vec<T>>(load(from + f) + load(x + f), slope);
                 }
                 if constexpr (PART) {
-                    const Vec<T> here = tail.load(x + V * N);
-                    const Vec<T> z = tail.load(from + V * N) + here;
+                    const Vec<T> z = tail.load(from + V * N) + tail.load(x + V * N);
                     score[h] += tail.load(by + V * N) * leaky<Vec<T>>(z, slope);
-                    if constexpr (DOTS) dot[h] += tail.load(g + V * N) * here;
                 }
             }
-            const Size at = k * heads + head;
+            T* to = scores + k * heads + head;
             if constexpr (H > 1) {
-                store_sums<T, H>(score, scores + at);
-                if constexpr (DOTS) store_sums<T, H>(dot, dots + at);
+                store_sums<T, H>(score, to);
             } else {
-                scores[at] += sum_of_lanes<T>(score[0]);
-                if constexpr (DOTS) dots[at] += sum_of_lanes<T>(dot[0]);
+                *to += sum_of_lanes<T>(score[0]);
             }
         }
     }
@@ -142,8 +133,8 @@ struct WeightGradients {
     }
     [[gnu::noinline]] void finish(Size count, T* to) const {
         over_numbers<T, 1>(count, [&](Size at, int, int lanes) {
-            const Vec<T> product = load(weights + at) * load(dots + at);
-            Tail<T>{lanes}.store(to + at, product - load(alpha + at) * load(along + at));
+            const Vec<T> less = load(alpha + at) * load(along + at);
+            Tail<T>{lanes}.store(to + at, load(weights + at) * load(dots + at) - less);
         });
     }
 };
@@ -189,7 +180,7 @@ struct AttendRowsV2 {
             __builtin_memset(buffer, 0, arcs * H * sizeof(T));
             over_heads<T>(
                 H, g.all.c,
-                Scores<T, false>{of, H, g.x, {}, mine, vector + at, g.all.slope, buffer, nullptr}
+                Scores<T>{of, H, g.x, mine, vector + at, g.all.slope, buffer}
             );
             raise<T>(buffer, arcs * H, highest);
             if (!whole) __builtin_memcpy(scratch + first * H, buffer, arcs * H * sizeof(T));
@@ -250,13 +241,13 @@ struct AttendColumnsV2 {
             const std::int32_t* rows = p.column_rows + first;
             const Arcs of = {rows, arcs, end - first};
             __builtin_memset(alpha, 0, arcs * H * sizeof(T));
-            __builtin_memset(dots, 0, arcs * H * sizeof(T));
+            if (!g.all.c) __builtin_memset(dots, 0, arcs * H * sizeof(T));
             gather_facts<T, H, 1>(facts, of, of_rows);
             over_heads<T>(
-                H, g.all.c,
-                Scores<T, true>{
-                    of, H, targets, back, mine, vector + at, g.all.slope, alpha, dots
-                }
+                H, g.all.c, Scores<T>{of, H, targets, mine, vector + at, g.all.slope, alpha}
+            );
+            over_heads<T>(
+                H, g.all.c, Dots<T>{of, {mine, 1, g.all.c, 0}, back, g.all.c, dots, H}
             );
             gradients.begin(arcs * H);
             if (g.all.drop.rows) drop_of_column<T, H>(g, rows, column, arcs, weights);

@@ -183,6 +183,14 @@ void take_rows(Rows<const T> x, const Size* rows, Rows<T> out, Size column_strid
     });
 }
 
+template <class T>
+T dot(const T* x, const T* y, Size n) {
+    T sum = 0;
+#pragma omp simd reduction(+ : sum)
+    for (Size j = 0; j < n; ++j) sum += x[j] * y[j];
+    return sum;
+}
+
 // In float64, four rows at a time: a sum in memory can be added to once in several cycles only.
 template <class T>
 void add_rows_to(double* sums, Rows<const T> x, Size first, Size last) {

@@ -79,9 +79,12 @@ inline void tile(
     for (int r = 0; r < R; ++r) {
         T* to = out + (first + r) * stride;
 #pragma GCC unroll 4
-        for (int v = 0; v < V - 1; ++v, to += LANES<T>)
-            store(to, add ? load(to) + sums[r][v] : sums[r][v]);
-        tail.store(to, add ? tail.load(to) + sums[r][V - 1] : sums[r][V - 1]);
+        for (int v = 0; v < V - 1; ++v, to += LANES<T>) {
+            if (add) sums[r][v] += load(to);
+            store(to, sums[r][v]);
+        }
+        if (add) sums[r][V - 1] += tail.load(to);
+        tail.store(to, sums[r][V - 1]);
     }
 }
 

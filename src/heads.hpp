@@ -32,35 +32,26 @@ inline Places way_back(const Pattern& p, Size first) {
     return Places{p.back, p.long_back}.from(first);
 }
 
-// The panels of whole heads of V vectors each.
-template <class T, int V, class Body>
-inline void panels_of_heads(Size heads, const Body& body) {
-    constexpr int MOST = Body::MOST / V;
+// Panels of several heads of V vectors each, as many as there are: the first head that is left over.
+template <class T, int V, int H, class Body>
+inline Size panels_of_heads(Size first, Size heads, const Body& body) {
     constexpr Size c = V * LANES<T>;
-    Size h = 0;
-    for (; h + MOST <= heads; h += MOST) body.template run<V, MOST, false>(h, h * c, 0);
-    if constexpr (MOST > 4)
-        if (h + 4 <= heads) {
-            body.template run<V, 4, false>(h, h * c, 0);
-            h += 4;
-        }
-    if constexpr (MOST > 2)
-        if (h + 2 <= heads) {
-            body.template run<V, 2, false>(h, h * c, 0);
-            h += 2;
-        }
-    if constexpr (MOST > 1)
-        if (h < heads) body.template run<V, 1, false>(h, h * c, 0);
+    if constexpr (H > 1) {
+        for (; first + H <= heads; first += H) body.template run<V, H, false>(first, first * c, 0);
+        return panels_of_heads<T, V, H / 2>(first, heads, body);
+    }
+    return first;
 }
 
 // Neither inlined nor cloned, as it is a lot of code.
 template <class T, class Body>
 [[gnu::noinline, gnu::noclone]] void over_heads(Size heads, Size c, const Body& body) {
-    constexpr Size N = LANES<T>;
-    if (heads > 1 && c == N) return panels_of_heads<T, 1>(heads, body);
-    if (heads > 1 && c == 2 * N) return panels_of_heads<T, 2>(heads, body);
-    if (heads > 1 && c == 4 * N) return panels_of_heads<T, 4>(heads, body);
-    for (Size h = 0; h < heads; ++h) panels_of_head<T>(h, c, body);
+    constexpr Size N = LANES<T>, MOST = Body::MOST;
+    Size h = 0;
+    if (c == N) h = panels_of_heads<T, 1, MOST>(h, heads, body);
+    if (c == 2 * N) h = panels_of_heads<T, 2, MOST / 2>(h, heads, body);
+    if (c == 4 * N) h = panels_of_heads<T, 4, MOST / 4>(h, heads, body);
+    for (; h < heads; ++h) panels_of_head<T>(h, c, body);
 }
 
 // Inlined by order: GCC takes a function that only prefetches for one without effects, and leaves
@@ -295,9 +286,11 @@ struct WeightedSum {
         for (int f = 0; f < V * H + PART; ++f) {
             if (factors) sums[f] *= factors[head + (PART ? 0 : f / V)];
             if (f == V * H) {
-                tail.store(to + f * N, add ? sums[f] + tail.load(to + f * N) : sums[f]);
+                if (add) sums[f] += tail.load(to + f * N);
+                tail.store(to + f * N, sums[f]);
             } else {
-                store(to + f * N, add ? sums[f] + load(to + f * N) : sums[f]);
+                if (add) sums[f] += load(to + f * N);
+                store(to + f * N, sums[f]);
             }
         }
     }
@@ -350,10 +343,14 @@ struct DotsOfArcs {
         }
         T* to = out + column;
 #pragma GCC unroll 8
-        for (int f = 0; f < V * H; ++f)
-            store(to + f * N, add ? sums[f] + load(to + f * N) : sums[f]);
-        if constexpr (PART)
-            tail.store(to + V * N, add ? sums[V] + tail.load(to + V * N) : sums[V]);
+        for (int f = 0; f < V * H; ++f) {
+            if (add) sums[f] += load(to + f * N);
+            store(to + f * N, sums[f]);
+        }
+        if constexpr (PART) {
+            if (add) sums[V] += tail.load(to + V * N);
+            tail.store(to + V * N, sums[V]);
+        }
     }
 };
 

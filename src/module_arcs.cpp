@@ -85,7 +85,7 @@ void reduce(
     const auto from = rows_of(x);
     const auto to = rows_of(out);
     const nb::gil_scoped_release released;
-    kernel.table.arcs->reduce(p, wanted, from, to, kernel.threads);
+    kernel.table.reduce(p, wanted, from, to, kernel.threads);
 }
 
 template <class T>
@@ -102,7 +102,7 @@ void reduce_backward(
     const auto from = rows_of(x), result = rows_of(out), back = rows_of(grad);
     const auto to = rows_of(dx);
     const nb::gil_scoped_release released;
-    kernel.table.arcs->reduce_backward(p, wanted, from, result, back, to, kernel.threads);
+    kernel.table.reduce_backward(p, wanted, from, result, back, to, kernel.threads);
 }
 
 template <class T>
@@ -112,7 +112,7 @@ void softmax(const Kernel<T>& kernel, const PatternArrays& arrays, Given<T> x, M
     const auto from = rows_of(x);
     const auto to = rows_of(out);
     const nb::gil_scoped_release released;
-    kernel.table.arcs->softmax(arrays.pattern(), from, to, kernel.threads);
+    kernel.table.softmax(arrays.pattern(), from, to, kernel.threads);
 }
 
 template <class T>
@@ -125,7 +125,7 @@ void softmax_backward(
     const auto from = rows_of(y), back = rows_of(grad);
     const auto to = rows_of(out);
     const nb::gil_scoped_release released;
-    kernel.table.arcs->softmax_backward(arrays.pattern(), from, back, to, kernel.threads);
+    kernel.table.softmax_backward(arrays.pattern(), from, back, to, kernel.threads);
 }
 
 template <class T>
@@ -213,7 +213,7 @@ void multiply_kinds(
     const auto from = rows_of(x), w = rows_of(weights);
     const auto to = rows_of(out);
     const nb::gil_scoped_release released;
-    kernel.table.arcs->multiply_kinds(kinds, from, w, blocks, to, kernel.threads);
+    kernel.table.multiply_kinds(kinds, from, w, blocks, to, kernel.threads);
 }
 
 template <class T>
@@ -228,7 +228,7 @@ void kinds_gradient(
     const auto from = rows_of(x), back = rows_of(grad);
     const auto w = rows_of(weights);
     const nb::gil_scoped_release released;
-    kernel.table.arcs->kinds_gradient(kinds, from, back, blocks, w, kernel.threads);
+    kernel.table.kinds_gradient(kinds, from, back, blocks, w, kernel.threads);
 }
 
 }  // namespace

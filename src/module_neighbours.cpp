@@ -77,7 +77,7 @@ void attend(
     const auto from = rows_of(t), of = rows_of(s);
     const auto to = rows_of(out), first = rows_of(shift), second = rows_of(total);
     const nb::gil_scoped_release released;
-    kernel.table.attend(a, from, of, to, first, second, kernel.threads);
+    kernel.table.arcs->attend(a, from, of, to, first, second, kernel.threads);
 }
 
 template <class T>
@@ -105,7 +105,7 @@ void attend_backward(
     const auto result = rows_of(y), back = rows_of(grad);
     const auto first = rows_of(dx), second = rows_of(dt), third = rows_of(ds);
     const nb::gil_scoped_release released;
-    kernel.table.attend_backward(
+    kernel.table.arcs->attend_backward(
         a, from, of, shifts, sums, result, back, first, second, third, memory, kernel.threads
     );
 }
@@ -131,7 +131,7 @@ void attend_v2(
     const auto target = rows_of(x2);
     const auto to = rows_of(out), first = rows_of(shift), second = rows_of(total);
     const nb::gil_scoped_release released;
-    kernel.table.attend_v2(
+    kernel.table.arcs->attend_v2(
         a, target, vector.data(), to, first, second, memory.data, kernel.threads
     );
 }
@@ -162,7 +162,7 @@ void attend_v2_backward(
     const auto result = rows_of(y), back = rows_of(grad);
     const auto first = rows_of(dx1), second = rows_of(dx2);
     const nb::gil_scoped_release released;
-    kernel.table.attend_v2_backward(
+    kernel.table.arcs->attend_v2_backward(
         a, target, vector.data(), shifts, sums, result, back, first, second, dvector.data(), memory,
         partial, kernel.threads
     );

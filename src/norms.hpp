@@ -292,12 +292,7 @@ void head_dots(Rows<const T> x, const T* vector, Rows<T> out, int threads) {
         for (Size row = first; row < last; ++row) {
             const T* from = x.data + row * x.stride;
             T* to = out.data + row * out.stride;
-            for (Size h = 0; h < heads; ++h) {
-                T sum = 0;
-#pragma omp simd reduction(+ : sum)
-                for (Size j = h * c; j < (h + 1) * c; ++j) sum += from[j] * vector[j];
-                to[h] = sum;
-            }
+            for (Size h = 0; h < heads; ++h) to[h] = dot(from + h * c, vector + h * c, c);
         }
     });
 }

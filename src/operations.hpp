@@ -130,8 +130,7 @@ struct Kinds {
     Size count;
 };
 
-// Rows of vertices and of entries: see arcs.hpp and strips.hpp. Of the addends of `take`, one may
-// be null.
+// Arcs, from row to row: see arcs.hpp. Of the addends of `take`, one may be null.
 template <class T>
 struct ArcOperations {
     void (*take)(
@@ -150,21 +149,24 @@ struct ArcOperations {
     );
     void (*row_dots)(Rows<const T> x, Rows<const T> y, Rows<T> out, int threads);
     void (*scale_heads)(Rows<const T> values, Rows<const T> x, Rows<T> out, int threads);
-    void (*reduce)(Pattern, Reductions, Rows<const T> x, Rows<T> out, int threads);
-    void (*reduce_backward)(
-        Pattern, Reductions, Rows<const T> x, Rows<const T> out, Rows<const T> grad, Rows<T> dx,
+    // See attention.hpp and attention_v2.hpp.
+    void (*attend)(
+        Attention<T>, Rows<const T> t, Rows<const T> s, Rows<T> out, Rows<T> shift, Rows<T> total,
         int threads
     );
-    void (*softmax)(Pattern, Rows<const T> x, Rows<T> out, int threads);
-    void (*softmax_backward)(
-        Pattern, Rows<const T> y, Rows<const T> grad, Rows<T> out, int threads
+    void (*attend_backward)(
+        Attention<T>, Rows<const T> t, Rows<const T> s, Rows<const T> shift, Rows<const T> total,
+        Rows<const T> y, Rows<const T> grad, Rows<T> dx, Rows<T> dt, Rows<T> ds, T* scratch,
+        int threads
     );
-    // Of weights on top of each other: see kinds.hpp.
-    void (*multiply_kinds)(
-        Kinds, Rows<const T> x, Rows<const T> w, Size blocks, Rows<T> out, int threads
+    void (*attend_v2)(
+        Attention<T>, Rows<const T> x2, const T* vector, Rows<T> out, Rows<T> shift, Rows<T> total,
+        T* scratch, int threads
     );
-    void (*kinds_gradient)(
-        Kinds, Rows<const T> x, Rows<const T> grad, Size blocks, Rows<T> w, int threads
+    void (*attend_v2_backward)(
+        Attention<T>, Rows<const T> x2, const T* vector, Rows<const T> shift, Rows<const T> total,
+        Rows<const T> y, Rows<const T> grad, Rows<T> dx1, Rows<T> dx2, T* dvector, T* scratch,
+        double* partial, int threads
     );
 };
 
@@ -204,25 +206,24 @@ struct Operations {
     void (*sgd)(T* param, const T* grad, T* velocity, Size n, T lr, double mu, int threads);
     void (*adam)(T* param, const T* grad, T* first, T* second, Size n, AdamStep, int threads);
 
-    // Neighbours: see attention.hpp, attention_v2.hpp and maximum.hpp.
-    void (*attend)(
-        Attention<T>, Rows<const T> t, Rows<const T> s, Rows<T> out, Rows<T> shift, Rows<T> total,
+    // Of entries of a row: see strips.hpp.
+    void (*reduce)(Pattern, Reductions, Rows<const T> x, Rows<T> out, int threads);
+    void (*reduce_backward)(
+        Pattern, Reductions, Rows<const T> x, Rows<const T> out, Rows<const T> grad, Rows<T> dx,
         int threads
     );
-    void (*attend_backward)(
-        Attention<T>, Rows<const T> t, Rows<const T> s, Rows<const T> shift, Rows<const T> total,
-        Rows<const T> y, Rows<const T> grad, Rows<T> dx, Rows<T> dt, Rows<T> ds, T* scratch,
-        int threads
+    void (*softmax)(Pattern, Rows<const T> x, Rows<T> out, int threads);
+    void (*softmax_backward)(
+        Pattern, Rows<const T> y, Rows<const T> grad, Rows<T> out, int threads
     );
-    void (*attend_v2)(
-        Attention<T>, Rows<const T> x2, const T* vector, Rows<T> out, Rows<T> shift, Rows<T> total,
-        T* scratch, int threads
+    // Of weights on top of each other: see kinds.hpp.
+    void (*multiply_kinds)(
+        Kinds, Rows<const T> x, Rows<const T> w, Size blocks, Rows<T> out, int threads
     );
-    void (*attend_v2_backward)(
-        Attention<T>, Rows<const T> x2, const T* vector, Rows<const T> shift, Rows<const T> total,
-        Rows<const T> y, Rows<const T> grad, Rows<T> dx1, Rows<T> dx2, T* dvector, T* scratch,
-        double* partial, int threads
+    void (*kinds_gradient)(
+        Kinds, Rows<const T> x, Rows<const T> grad, Size blocks, Rows<T> w, int threads
     );
+    // See maximum.hpp.
     void (*max_aggregate)(
         Pattern, Rows<const T> x, Rows<T> out, Rows<std::int32_t> arg, int threads
     );
