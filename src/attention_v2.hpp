@@ -132,9 +132,9 @@ struct WeightGradients {
         });
     }
     [[gnu::noinline]] void finish(Size count, T* to) const {
-        over_numbers<T, 1>(count, [&](Size at, int, int lanes) {
-            const Vec<T> less = load(alpha + at) * load(along + at);
-            Tail<T>{lanes}.store(to + at, load(weights + at) * load(dots + at) - less);
+        over_vectors<T>(count, [=, *this](Size at, auto lanes) GCNMPI_INLINE {
+            const Vec<T> product = load(weights + at) * load(dots + at);
+            lanes.store(to + at, product - load(alpha + at) * load(along + at));
         });
     }
 };
