@@ -71,42 +71,14 @@ void take(
 template <class T>
 struct ValuesAt {
     Rows<const T> values;
-    ArcsTo<Places> places;
+    Places places;
+    Size left;
 
-    T operator()(Size k, Size h) const { return values.data[places.ends[k] * values.stride + h]; }
+    T operator()(Size k, Size h) const { return values.data[places[k] * values.stride + h]; }
     [[gnu::always_inline]] void prefetch(Size k) const {
-        if (k + SOON < places.left)
-            __builtin_prefetch(values.data + places.ends[k + SOON] * values.stride);
+        if (k + SOON < left) __builtin_prefetch(values.data + places[k + SOON] * values.stride);
     }
 };
-
-// Sums by columns: of rows at the other ends of their entries, or of rows of the entries.
-template <class T>
-void sum_by_columns(
-    const Pattern& p, Size heads, Size c, Rows<const T> values, Rows<const T> x, bool of_entries,
-    Rows<T> out, int threads
-) {
-    const Size end = p.column_starts[p.columns];
-    over_columns(p, out.width, threads, [&](Size first, Size last) {
-        for (Size j = first; j < last; ++j) {
-            const Size start = p.column_starts[j], count = p.column_starts[j + 1] - start;
-            const ArcsTo<Places> places = {way_back(p, start), count, end - start};
-            const Places rows = {p.column_rows + start, nullptr};
-            const ArcsTo<Places> arcs = {of_entries ? places.ends : rows, count, end - start};
-            T* to = out.data + j * out.stride;
-            over_heads<T>(
-                heads, c,
-                WeightedSum<T, ValuesAt<T>, Places>{arcs, x, {values, places}, nullptr, to, false}
-            );
-        }
-    });
-}
-
-template <class T>
-void sum_sources(Pattern p, Rows<const T> x, Rows<T> out, int threads) {
-    const T one = 1;
-    sum_by_columns(p, 1, out.width, {&one, 1, 1, 0}, x, true, out, threads);
-}
 
 template <class T>
 void spmm_values(Pattern p, Rows<const T> values, Rows<const T> x, Rows<T> out, int threads) {
@@ -126,8 +98,18 @@ void spmm_values(Pattern p, Rows<const T> values, Rows<const T> x, Rows<T> out, 
 
 template <class T>
 void spmm_values_t(Pattern p, Rows<const T> values, Rows<const T> x, Rows<T> out, int threads) {
-    const Size heads = values.width;
-    sum_by_columns(p, heads, out.width / heads, values, x, false, out, threads);
+    const Size heads = values.width, c = out.width / heads, end = p.column_starts[p.columns];
+    over_columns(p, out.width, threads, [&](Size first, Size last) {
+        for (Size j = first; j < last; ++j) {
+            const Size start = p.column_starts[j], count = p.column_starts[j + 1] - start;
+            const ValuesAt<T> weights = {values, way_back(p, start), end - start};
+            const Arcs arcs = {p.column_rows + start, count, end - start};
+            T* to = out.data + j * out.stride;
+            over_heads<T>(
+                heads, c, WeightedSum<T, ValuesAt<T>>{arcs, x, weights, nullptr, to, false}
+            );
+        }
+    });
 }
 
 template <class T>
@@ -191,20 +173,34 @@ void row_dots(Rows<const T> x, Rows<const T> y, Rows<T> out, int threads) {
 }
 
 template <class T>
-void scale_heads(Rows<const T> values, Rows<const T> x, Rows<T> out, int threads) {  // in place too
+struct Multiples {  // of heads, a factor for each; in place is fine
+    static constexpr int MOST = PANEL / 4;
+    Rows<const T> factors, x;
+    Rows<T> out;
+    Size start, count;
+
+    template <int V, int H, bool PART>
+    void run(Size head, Size column, int rest) const {
+        constexpr Size N = LANES<T>;
+        const Tail<T> tail = {rest};
+        for (Size row = start; row < start + count; ++row) {
+            const T* factor = factors.data + row * factors.stride + head;
+            const T* from = x.data + row * x.stride + column;
+            T* to = out.data + row * out.stride + column;
+#pragma GCC unroll 8
+            for (int f = 0; f < V * H; ++f)
+                store(to + f * N, factor[f / (V ? V : 1)] * load(from + f * N));
+            if constexpr (PART) tail.store(to + V * N, factor[0] * tail.load(from + V * N));
+        }
+    }
+};
+
+template <class T>
+void scale_heads(Rows<const T> values, Rows<const T> x, Rows<T> out, int threads) {
     const Size heads = values.width, c = x.width / heads;
     if (c == 1) return multiply(values, x, out, threads);
-    for_ranges(x.rows, x.width, threads, [&](Size first, Size last) {
-        for (Size row = first; row < last; ++row) {
-            for (Size h = 0; h < heads; ++h) {
-                const T factor = values.data[row * values.stride + h];
-                const T* from = x.data + row * x.stride + h * c;
-                T* to = out.data + row * out.stride + h * c;
-                over_vectors<T>(c, [=](Size j, auto lanes) GCNMPI_INLINE {
-                    lanes.store(to + j, factor * lanes.load(from + j));
-                });
-            }
-        }
+    over_near_rows(x.rows, x.width, threads, [&](Size first, Size count) {
+        over_heads<T>(heads, c, Multiples<T>{values, x, out, first, count});
     });
 }
 

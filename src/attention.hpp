@@ -61,29 +61,16 @@ inline V leaky(V z, T slope) { return z > 0 ? z : slope * z; }
 template <class T>
 inline Vec<T> plus(Vec<T> a, Vec<T> b) { return a + b; }
 
-// Dropout, for the numbers of some arcs: kept where the hash of the arc's row and column says so.
-template <class T>
-using Keys = typename Several<std::uint32_t, LANES<T>>::type;
-
-template <class T>
-inline Vec<T> kept(const Dropout<T>& drop, Keys<T> low, Keys<T> high, Keys<T> column, Vec<T> v) {
-    Keys<T> h = low ^ column;
-    h = (h ^ (h >> 16)) * drop.mix1 + high;
-    h = (h ^ (h >> 15)) * drop.mix2;
-    const auto stays = (h ^ (h >> 16)) >= drop.limit;
-    return __builtin_convertvector(stays, Bits<T>) ? v : Vec<T>{};
-}
-
 // weights of arcs from one row to `columns`; what is kept is multiplied by `scale`.
 template <class T, int H>
 [[gnu::noinline]] void drop_of_row(
-    const Group<T>& g, Size row, const std::int32_t* columns, Size arcs, T scale, T* weights
+    const Group<T>& g, Size row, const Arcs& arcs, T scale, T* weights
 ) {
     constexpr int N = LANES<T>, PART = H < N ? H : N;
     const Dropout<T>& drop = g.all.drop;
     const Keys<T> low = Keys<T>{} + (std::uint32_t)drop.rows[row];
     const Keys<T> high = Keys<T>{} + (std::uint32_t)(drop.rows[row] >> 32);
-    over_packs<T, H>(columns, arcs, [&](Size k, const std::int32_t* ends) {
+    over_packs<T, H>(arcs, [&](Size k, const std::int32_t* ends) {
 #pragma GCC unroll 8
         for (int part = 0; part < Packing<T, H>::PARTS; ++part) {
             T* at = weights + k * H + part * N;
@@ -98,11 +85,11 @@ template <class T, int H>
 // The same from many rows to one column.
 template <class T, int H>
 [[gnu::noinline]] void drop_of_column(
-    const Group<T>& g, const std::int32_t* rows, Size column, Size arcs, T* weights
+    const Group<T>& g, const Arcs& arcs, Size column, T* weights
 ) {
     constexpr int N = LANES<T>, PART = H < N ? H : N;
     const Dropout<T>& drop = g.all.drop;
-    over_packs<T, H>(rows, arcs, [&](Size k, const std::int32_t* ends) {
+    over_packs<T, H>(arcs, [&](Size k, const std::int32_t* ends) {
         Keys<T> low, high;
 #pragma GCC unroll 16
         for (int i = 0; i < N; ++i) {
@@ -158,13 +145,14 @@ template <class T, int PARTS, bool LEAKY>
 // `whole`: there are no other arcs in this row, and out is divided by the total.
 template <class T, int H, bool LEAKY>
 void weigh_chunk(
-    const Group<T>& g, Size row, Size first, Size arcs, const OfHeads<T, H>& s,
+    const Group<T>& g, Size row, Size first, Size count, const OfHeads<T, H>& s,
     const OfHeads<T, H>& shift, OfHeads<T, H>& total, T* buffer, T* out, bool add, bool whole
 ) {
     constexpr int PARTS = Packing<T, H>::PARTS;
-    total = weigh<T, PARTS, LEAKY>(buffer, arcs * H, s, g.all.slope, shift, total);
-    const std::int32_t* columns = g.pattern().indices + first;
-    if (g.all.drop.rows) drop_of_row<T, H>(g, row, columns, arcs, T(1), buffer);
+    const Size left = g.pattern().starts[g.pattern().rows] - first;
+    const Arcs arcs = {g.pattern().indices + first, count, left};
+    total = weigh<T, PARTS, LEAKY>(buffer, count * H, s, g.all.slope, shift, total);
+    if (g.all.drop.rows) drop_of_row<T, H>(g, row, arcs, T(1), buffer);
     alignas(64) T factors[H < LANES<T> ? LANES<T> : H];
     if (whole)
         for (int part = 0; part < PARTS; ++part)
@@ -172,11 +160,10 @@ void weigh_chunk(
                 factors + part * LANES<T>,
                 g.all.drop.scale / folded_to<T, H>(total.parts[part], plus<T>)
             );
-    const Size left = g.pattern().starts[g.pattern().rows] - first;
     over_heads<T>(
         H, g.all.c,
         WeightedSum<T, ValuesOf<T>>{
-            {columns, arcs, left}, g.x, {buffer, H}, whole ? factors : nullptr, out, add
+            arcs, g.x, {buffer, H}, whole ? factors : nullptr, out, add
         }
     );
 }
@@ -215,7 +202,7 @@ template <class T, int H>
     const Arcs& arcs, const T* from, Size stride, T* buffer, OfHeads<T, H>& highest
 ) {
     constexpr Size AHEAD = 64;
-    over_packs<T, H>(arcs.ends, arcs.count, [&](Size k, const std::int32_t* ends) {
+    over_packs<T, H>(arcs, [&](Size k, const std::int32_t* ends) {
         for (int i = 0; i < Packing<T, H>::ARCS; ++i)
             if (k + i + AHEAD < arcs.left)
                 __builtin_prefetch(from + (Size)arcs.ends[k + i + AHEAD] * stride);
@@ -224,7 +211,9 @@ template <class T, int H>
             const Vec<T> v = packed<T, LANES<T>, H>([&](int i) {
                 return from + (Size)ends[i] * stride + part * LANES<T>;
             });
-            highest.parts[part] = larger<T>(v, highest.parts[part]);
+            Vec<T>& most = highest.parts[part];
+            const int lanes = (int)(arcs.count - k) * H;  // or more than a vector has
+            most = lane_numbers<T>() < lanes ? larger<T>(v, most) : most;
             store(buffer + k * H + part * LANES<T>, v);
         }
     });
@@ -263,7 +252,7 @@ struct AttendRows {
         for (Size first = start; first < stop; first += CHUNK) {
             const Size arcs = stop - first < CHUNK ? stop - first : CHUNK;
             OfHeads<T, H> known;
-            if (!whole) gather_heads<T, H>({columns + first, arcs, 0}, from, t.stride, buffer, known);
+            if (!whole) gather_heads<T, H>({columns + first, arcs, end - first}, from, t.stride, buffer, known);
             weigh_chunk<T, H, true>(
                 g, row, first, arcs, mine, highest, sums, buffer, to, first > start, whole
             );

@@ -33,7 +33,7 @@ template <class T, int H, int FIRST>
 [[gnu::noinline]] void gather_facts(const T* facts, const Arcs& arcs, T* const* to) {
     constexpr int N = LANES<T>;
     constexpr Size AHEAD = 48;
-    over_packs<T, H>(arcs.ends, arcs.count, [&](Size k, const std::int32_t* rows) {
+    over_packs<T, H>(arcs, [&](Size k, const std::int32_t* rows) {
         for (int i = 0; i < Packing<T, H>::ARCS; ++i)
             if (k + i + AHEAD < arcs.left)
                 __builtin_prefetch(facts + (Size)arcs.ends[k + i + AHEAD] * FACTS * H);
@@ -87,27 +87,29 @@ struct ScoreGradients {
 };
 
 // out[i] = sum over the entries of row i of what stands in `scratch` by columns.
-template <class T, int H>
-void sum_entries(const Pattern& p, const T* scratch, Rows<T> out, int threads) {
+template <class T, class P, int H>
+void sum_entries(const Pattern& p, const P* places, const T* scratch, Rows<T> out, int threads) {
     constexpr int ARCS = Packing<T, H>::ARCS;
     constexpr Size AHEAD = 64;
-    over_rows(p, H, threads, [&](Size first_row, Size last_row) {
-        const Places places = way(p, 0);
+    over_rows(p, H, threads, [=, &p](Size first_row, Size last_row) {
         const Size end = p.starts[p.rows];
         for (Size row = first_row; row < last_row; ++row) {
             const Size stop = p.starts[row + 1];
             OfHeads<T, H> sums;
             for (Size k = p.starts[row]; k < stop; k += ARCS) {
-                const T* from[ARCS];
-                for (int i = 0; i < ARCS; ++i) {
-                    if (k + i + AHEAD < end)
-                        __builtin_prefetch(scratch + places[k + i + AHEAD] * H);
-                    from[i] = scratch + places[k + i < stop ? k + i : stop - 1] * H;
+                P last[ARCS];
+                const P* of = places + k;
+                if (k + ARCS > end) {
+                    for (int i = 0; i < ARCS; ++i) last[i] = of[k + i < end ? i : 0];
+                    of = last;
                 }
+                if (k + ARCS + AHEAD <= end)
+                    for (int i = 0; i < ARCS; ++i)
+                        __builtin_prefetch(scratch + (Size)of[i + AHEAD] * H);
 #pragma GCC unroll 8
                 for (int part = 0; part < Packing<T, H>::PARTS; ++part) {
                     Vec<T> v = packed<T, LANES<T>, H>([&](int i) {
-                        return from[i] + part * LANES<T>;
+                        return scratch + (Size)of[i] * H + part * LANES<T>;
                     });
                     if (k + ARCS > stop) v = first_lanes<T>((int)(stop - k) * H, v, T(0));
                     sums.parts[part] += v;
@@ -149,7 +151,7 @@ struct AttendBack {
             const Arcs arcs = {p.column_rows + first, count, end - first};
             gather_facts<T, H, 0>(facts, arcs, known);
             scores.begin(count * H, mine, g.all.slope);
-            if (g.all.drop.rows) drop_of_column<T, H>(g, arcs.ends, column, count, scores.weights);
+            if (g.all.drop.rows) drop_of_column<T, H>(g, arcs, column, scores.weights);
             over_heads<T>(
                 H, g.all.c,
                 DotsOfArcs<T>{arcs, H, back, x, scores.weights, scores.dots, to, first > start}
@@ -180,7 +182,7 @@ struct AttendBack {
             });
             scores.begin(count, known[0], g.all.slope);
             if (g.all.drop.rows)
-                drop_of_row<T, 1>(g, row, arcs.ends, count, g.all.drop.scale, scores.weights);
+                drop_of_row<T, 1>(g, row, arcs, g.all.drop.scale, scores.weights);
             over_heads<T>(1, g.all.c, Dots<T>{arcs, mine, g.x, g.all.c, scores.dots, 1});
             scores.finish(count, of_chunk, sums);
         }
@@ -194,7 +196,12 @@ struct AttendBack {
         over_columns(p, H * g.all.c, threads, [&](Size first, Size last) {
             for (Size column = first; column < last; ++column) column_of<H>(g, column);
         });
-        if (scratch) return sum_entries<T, H>(p, scratch, from_column(ds, g.first), threads);
+        const Rows<T> to = from_column(ds, g.first);
+        if (scratch && p.long_places) {
+            return sum_entries<T, Size, H>(p, p.long_places, scratch, to, threads);
+        } else if (scratch) {
+            return sum_entries<T, std::int32_t, H>(p, p.places, scratch, to, threads);
+        }
         over_rows(p, H * g.all.c, threads, [&](Size first, Size last) {
             for (Size row = first; row < last; ++row) row_of(g, row);
         });

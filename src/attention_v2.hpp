@@ -250,7 +250,7 @@ struct AttendColumnsV2 {
                 H, g.all.c, Dots<T>{of, {mine, 1, g.all.c, 0}, back, g.all.c, dots, H}
             );
             gradients.begin(arcs * H);
-            if (g.all.drop.rows) drop_of_column<T, H>(g, rows, column, arcs, weights);
+            if (g.all.drop.rows) drop_of_column<T, H>(g, of, column, weights);
             T* de = scratch + first * H;
             gradients.finish(arcs * H, de);
             over_heads<T>(

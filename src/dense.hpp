@@ -7,92 +7,87 @@
 
 namespace gcnmpi::TARGET {
 
-// The hash of hash_block in gcnmpi/core/rng.py, to the bit.
 template <class T>
-inline bool keeps(const Dropout<T>& drop, std::uint32_t low, std::uint32_t high, Size j) {
-    std::uint32_t h = low ^ drop.columns[j];
+using Keys = typename Several<std::uint32_t, LANES<T>>::type;
+
+template <class T>
+inline Keys<T> load_keys(const std::uint32_t* from, Whole<T>) {
+    Keys<T> keys;
+    __builtin_memcpy(&keys, from, sizeof keys);
+    return keys;
+}
+template <class T>
+inline Keys<T> load_keys(const std::uint32_t* from, Tail<T> lanes) {
+    const Vec<float> bits = Tail<float>{lanes.n}.load((const float*)from);
+    Keys<T> keys;
+    __builtin_memcpy(&keys, &bits, sizeof keys);
+    return keys;
+}
+
+// Dropout: kept where the hash of hash_block in gcnmpi/core/rng.py says so, to the bit.
+template <class T>
+inline Vec<T> kept(const Dropout<T>& drop, Keys<T> low, Keys<T> high, Keys<T> column, Vec<T> v) {
+    Keys<T> h = low ^ column;
     h = (h ^ (h >> 16)) * drop.mix1 + high;
     h = (h ^ (h >> 15)) * drop.mix2;
-    return (h ^ (h >> 16)) >= drop.limit;
+    const auto stays = (h ^ (h >> 16)) >= drop.limit;
+    return __builtin_convertvector(stays, Bits<T>) ? v : Vec<T>{};
 }
 
-template <class T>
-void drop_rows(Rows<const T> x, Dropout<T> drop, Rows<T> out, Size first, Size last) {
-    for (Size row = first; row < last; ++row) {
-        const T* from = x.data + row * x.stride;
-        T* to = out.data + row * out.stride;
-        const std::uint32_t low = (std::uint32_t)drop.rows[row];
-        const std::uint32_t high = (std::uint32_t)(drop.rows[row] >> 32);
-#pragma omp simd
-        for (Size j = 0; j < x.width; ++j)
-            to[j] = keeps(drop, low, high, j) ? from[j] * drop.scale : T(0);
-    }
-}
-
-template <class T, bool BIAS, Kind KIND>
-void activate_rows(
-    Rows<const T> x, const T* bias, T slope, Rows<T> out, Size first, Size last
+// body(j, lanes, vectors of x) for the rows first .. last, then dropout unless DROP is false.
+template <class T, bool DROP, class Body>
+[[gnu::always_inline]] inline void over_entries(
+    Rows<const T> x, Dropout<T> drop, Rows<T> out, Size first, Size last, Body body
 ) {
     for (Size row = first; row < last; ++row) {
         const T* from = x.data + row * x.stride;
         T* to = out.data + row * out.stride;
-#pragma omp simd
-        for (Size j = 0; j < x.width; ++j) {
-            T value = from[j];
-            if constexpr (BIAS) value += bias[j];
-            if constexpr (KIND == RELU) value = value < 0 ? T(0) : value;  // NaN stays
-            if constexpr (KIND == LEAKY_RELU) value = value > 0 ? value : slope * value;
-            to[j] = value;
-        }
-    }
-}
-
-// By vectors, as the exponential is.
-template <class T, bool BIAS>
-void elu_rows(Rows<const T> x, const T* bias, T, Rows<T> out, Size first, Size last) {
-    for (Size row = first; row < last; ++row) {
-        const T* from = x.data + row * x.stride;
-        T* to = out.data + row * out.stride;
+        const std::uint64_t key = DROP ? drop.rows[row] : 0;
+        const Keys<T> low = Keys<T>{} + (std::uint32_t)key;
+        const Keys<T> high = Keys<T>{} + (std::uint32_t)(key >> 32);
         over_vectors<T>(x.width, [=](Size j, auto lanes) GCNMPI_INLINE {
-            Vec<T> value = lanes.load(from + j);
-            if constexpr (BIAS) value += lanes.load(bias + j);
-            lanes.store(to + j, elu_of(value));
+            Vec<T> value = body(row, j, lanes, lanes.load(from + j));
+            if constexpr (DROP)
+                value = kept<T>(drop, low, high, load_keys<T>(drop.columns + j, lanes), value);
+            lanes.store(to + j, value);
         });
     }
 }
 
-// Given by value: behind a reference, `scale` might be one of the numbers that are written.
-template <class T>
-void relu_backward_rows(
-    Rows<const T> x, Rows<const T> output, T scale, Rows<T> out, Size first, Size last
-) {
-    for (Size row = first; row < last; ++row) {
-        const T* from = x.data + row * x.stride;
-        const T* o = output.data + row * output.stride;
-        T* to = out.data + row * out.stride;
-#pragma omp simd
-        for (Size j = 0; j < x.width; ++j) to[j] = o[j] > 0 ? from[j] * scale : T(0);
-    }
+template <class T, Kind KIND, bool BIAS, bool DROP>
+void activate_rows(const Epilogue<T>& then, Rows<const T> x, Rows<T> out, Size first, Size last) {
+    const T *bias = then.bias, slope = then.slope, scale = then.drop.scale;
+    over_entries<T, DROP>(
+        x, then.drop, out, first, last,
+        [=](Size, Size j, auto lanes, Vec<T> value) GCNMPI_INLINE {
+            if constexpr (BIAS) value += lanes.load(bias + j);
+            if constexpr (KIND == RELU) value = value < 0 ? Vec<T>{} : value;  // NaN stays
+            if constexpr (KIND == ELU) value = elu_of(value);
+            if constexpr (KIND == LEAKY_RELU) value = value > 0 ? value : slope * value;
+            return DROP ? value * scale : value;
+        }
+    );
 }
 
-// Before dropout, the output is that of the activation, times 1 / (1 - p).
-template <class T, Kind KIND>
+// Before dropout, the output is that of the activation, times 1 / (1 - p). That of ReLU tells of
+// dropout, too.
+template <class T, Kind KIND, bool DROP>
 void activation_backward_rows(
-    Rows<const T> x, Rows<const T> output, T scale, T slope, Rows<T> out, Size first, Size last
+    const Epilogue<T>& then, Rows<const T> x, Rows<T> out, Size first, Size last
 ) {
-    const T less = T(1) / scale;
-    for (Size row = first; row < last; ++row) {
-        const T* from = x.data + row * x.stride;
-        const T* o = output.data + row * output.stride;
-        T* to = out.data + row * out.stride;
-#pragma omp simd
-        for (Size j = 0; j < x.width; ++j) {
-            T value = from[j] * scale;
-            if constexpr (KIND == ELU) value *= o[j] > 0 ? T(1) : o[j] * less + 1;
-            if constexpr (KIND == LEAKY_RELU) value *= o[j] > 0 ? T(1) : slope;
-            to[j] = value;
+    const Rows<const T> output = then.output;
+    const T scale = then.scale, less = T(1) / scale, slope = then.slope;
+    over_entries<T, DROP>(
+        x, then.drop, out, first, last,
+        [=](Size row, Size j, auto lanes, Vec<T> value) GCNMPI_INLINE {
+            const Vec<T> o = lanes.load(output.data + row * output.stride + j);
+            value *= scale;
+            if constexpr (KIND == RELU) value = o > 0 ? value : Vec<T>{};
+            if constexpr (KIND == ELU) value *= o > 0 ? Vec<T>{} + T(1) : o * less + 1;
+            if constexpr (KIND == LEAKY_RELU) value *= o > 0 ? Vec<T>{} + T(1) : Vec<T>{} + slope;
+            return value;
         }
-    }
+    );
 }
 
 template <class T>
@@ -115,41 +110,34 @@ Rows<const T> read_only(Rows<T> x) {
     return {x.data, x.rows, x.width, x.stride};
 }
 
-template <class T>
-void back_to_rows(const Epilogue<T>& then, Rows<const T> x, Rows<T> out, Size first, Size last) {
-    using Body = void (*)(Rows<const T>, Rows<const T>, T, T, Rows<T>, Size, Size);
-    static constexpr Body BODIES[] = {
-        activation_backward_rows<T, NONE>, nullptr, activation_backward_rows<T, ELU>,
-        activation_backward_rows<T, LEAKY_RELU>,
-    };
-    if (then.kind == RELU) return relu_backward_rows(x, then.output, then.scale, out, first, last);
-    BODIES[then.kind](x, then.output, then.scale, then.slope, out, first, last);
-    if (!then.drop.rows) return;
-    Dropout<T> drop = then.drop;
-    drop.scale = 1;
-    drop_rows(read_only(out), drop, out, first, last);
-}
-
 // Rows first .. last, while a product has them in the cache.
 template <class T>
 void apply_to_rows(const Epilogue<T>& then, Rows<const T> x, Rows<T> out, Size first, Size last) {
-    using Body = void (*)(Rows<const T>, const T*, T, Rows<T>, Size, Size);
-    static constexpr Body BODIES[4][2] = {
-        {activate_rows<T, 0, NONE>, activate_rows<T, 1, NONE>},
-        {activate_rows<T, 0, RELU>, activate_rows<T, 1, RELU>},
-        {elu_rows<T, 0>, elu_rows<T, 1>},
-        {activate_rows<T, 0, LEAKY_RELU>, activate_rows<T, 1, LEAKY_RELU>},
+    using Body = void (*)(const Epilogue<T>&, Rows<const T>, Rows<T>, Size, Size);
+    static constexpr Body FORWARD[4][2][2] = {
+        {{activate_rows<T, NONE, 0, 0>, activate_rows<T, NONE, 0, 1>},
+         {activate_rows<T, NONE, 1, 0>, activate_rows<T, NONE, 1, 1>}},
+        {{activate_rows<T, RELU, 0, 0>, activate_rows<T, RELU, 0, 1>},
+         {activate_rows<T, RELU, 1, 0>, activate_rows<T, RELU, 1, 1>}},
+        {{activate_rows<T, ELU, 0, 0>, activate_rows<T, ELU, 0, 1>},
+         {activate_rows<T, ELU, 1, 0>, activate_rows<T, ELU, 1, 1>}},
+        {{activate_rows<T, LEAKY_RELU, 0, 0>, activate_rows<T, LEAKY_RELU, 0, 1>},
+         {activate_rows<T, LEAKY_RELU, 1, 0>, activate_rows<T, LEAKY_RELU, 1, 1>}},
     };
+    static constexpr Body BACKWARD[4][2] = {
+        {activation_backward_rows<T, NONE, 0>, activation_backward_rows<T, NONE, 1>},
+        {activation_backward_rows<T, RELU, 0>, activation_backward_rows<T, RELU, 0>},
+        {activation_backward_rows<T, ELU, 0>, activation_backward_rows<T, ELU, 1>},
+        {activation_backward_rows<T, LEAKY_RELU, 0>, activation_backward_rows<T, LEAKY_RELU, 1>},
+    };
+    const bool bias = then.bias, drop = then.drop.rows;
     if (then.plus.data) {
         add_rows(x, then.plus, out, first, last);
         x = read_only(out);
     }
-    if (then.output.data) return back_to_rows(then, x, out, first, last);
-    if (then.bias || then.kind != NONE || !(then.plus.data || then.drop.rows)) {
-        BODIES[then.kind][then.bias != nullptr](x, then.bias, then.slope, out, first, last);
-        x = read_only(out);
-    }
-    if (then.drop.rows) drop_rows(x, then.drop, out, first, last);
+    if (then.output.data) return BACKWARD[then.kind][drop](then, x, out, first, last);
+    if (then.plus.data && !bias && then.kind == NONE && !drop) return;
+    FORWARD[then.kind][bias][drop](then, x, out, first, last);
 }
 
 template <class T>

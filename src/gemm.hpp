@@ -32,9 +32,12 @@ struct Factor {
     Coming* coming;
 };
 
-// Two of them side by side; the second one may have no depth.
+// Some of them side by side.
 template <class T>
-using Factors = const Factor<T> (&)[2];
+struct Factors {
+    const Factor<T>* first;
+    int count;
+};
 
 // sums[r][v] += Σ_k left(first + r, k) · right[k·right_step + v·LANES + lane]
 template <class T, int R, int V>
@@ -70,10 +73,9 @@ inline void tile(
 ) {
     const Tail<T> tail = {(int)(width - (V - 1) * LANES<T>)};
     Vec<T> sums[R][V] = {};
-#pragma GCC unroll 1
-    for (const Factor<T>& factor : factors) {
-        multiply<T, R, V>(factor, first, right, right_step, sums);
-        right += factor.depth * right_step;
+    for (int i = 0; i < factors.count; ++i) {
+        multiply<T, R, V>(factors.first[i], first, right, right_step, sums);
+        right += factors.first[i].depth * right_step;
     }
 #pragma GCC unroll 6
     for (int r = 0; r < R; ++r) {
@@ -176,7 +178,7 @@ void gemm(
                 const Size step = panel_width<T>(out.width, start);
                 const Size width = out.width - start < step ? out.width - start : step;
                 panel_of_columns<T>(
-                    factors, packed + start * depth, step, out.data + row * out.stride + start,
+                    {factors, y.width ? 2 : 1}, packed + start * depth, step, out.data + row * out.stride + start,
                     out.stride, width, add, rows
                 );
             }
@@ -220,12 +222,9 @@ void gemm_over_rows(
                     right = last_panel;
                     right_step = whole;
                 }
-                const Factor<T> factors[] = {
-                    {x.data + row * x.stride, 1, x.stride, depth, &coming},
-                    {x.data, 1, x.stride, 0, &coming},
-                };
+                const Factor<T> factor = {x.data + row * x.stride, 1, x.stride, depth, &coming};
                 panel_of_columns<T>(
-                    factors, right, right_step, mine + start, g.width, width, true, x.width
+                    {&factor, 1}, right, right_step, mine + start, g.width, width, true, x.width
                 );
             }
         }

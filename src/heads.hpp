@@ -9,13 +9,11 @@
 namespace gcnmpi::TARGET {
 
 // Arcs of a chunk: the rows they lead to, and how many there are from the first of them to the end
-// of all, as far as may be looked ahead. `ends` is an array, or answers like one.
-template <class Ends>
-struct ArcsTo {
-    Ends ends;
+// of all, as far as may be looked ahead.
+struct Arcs {
+    const std::int32_t* ends;
     Size count, left;
 };
-using Arcs = ArcsTo<const std::int32_t*>;
 
 // Places of entries among those in another order, in one of two arrays.
 struct Places {
@@ -56,10 +54,8 @@ template <class T, class Body>
 
 // Inlined by order: GCC takes a function that only prefetches for one without effects, and leaves
 // its calls out.
-template <class T, int VECTORS, bool PART, class Ends>
-[[gnu::always_inline]] inline void prefetch_row(
-    const ArcsTo<Ends>& arcs, Size k, const T* x, Size stride
-) {
+template <class T, int VECTORS, bool PART>
+[[gnu::always_inline]] inline void prefetch_row(const Arcs& arcs, Size k, const T* x, Size stride) {
     constexpr Size AHEAD = LINES / ((VECTORS * BYTES + PART + LINE) / LINE);
     if (k + AHEAD >= arcs.left) return;
     const char* coming = (const char*)(x + (Size)arcs.ends[k + AHEAD] * stride);
@@ -196,19 +192,19 @@ inline auto packed(Where where) {
     }
 }
 
-// body(k, ends) for the arcs k, k + 1, … of every vector, and where they lead to; the last vector
-// repeats its last arc.
+// body(k, ends) for the arcs k, k + 1, … of every vector, and where they lead to. Those after the
+// last one are arcs of what comes next, or at the end of all the last one again.
 template <class T, int H, class Body>
-inline void over_packs(const std::int32_t* ends, Size arcs, Body body) {
+inline void over_packs(const Arcs& arcs, Body body) {
     constexpr int ARCS = Packing<T, H>::ARCS;
     std::int32_t last[ARCS];
-    for (Size k = 0; k < arcs; k += ARCS) {
-        const std::int32_t* of = ends + k;
-        if (k + ARCS > arcs) {
-            for (int i = 0; i < ARCS; ++i) last[i] = ends[k + i < arcs ? k + i : arcs - 1];
-            of = last;
+    for (Size k = 0; k < arcs.count; k += ARCS) {
+        const std::int32_t* ends = arcs.ends + k;
+        if (k + ARCS > arcs.left) {
+            for (int i = 0; i < ARCS; ++i) last[i] = ends[k + i < arcs.left ? i : 0];
+            ends = last;
         }
-        body(k, of);
+        body(k, ends);
     }
 }
 
@@ -252,10 +248,10 @@ struct ValuesOf {
 
 // out = Σ weight·x[end], or out += that; a weight for each arc and head. Unless it is null, what is
 // stored is multiplied by the factor of its head.
-template <class T, class Weight, class Ends = const std::int32_t*>
+template <class T, class Weight>
 struct WeightedSum {
     static constexpr int MOST = PANEL;
-    ArcsTo<Ends> arcs;
+    Arcs arcs;
     Rows<const T> x;
     Weight weight;
     const T* factors;

@@ -60,7 +60,14 @@ void sum_sources(
     const auto from = rows_of(x);
     const auto to = rows_of(out);
     const nb::gil_scoped_release released;
-    kernel.table.arcs->sum_sources(p, from, to, kernel.threads);
+    const Extents columns = {p.column_starts, p.column_starts + 1, p.columns};
+    if (p.back) {
+        const Csr<T, std::int32_t> sums = {columns, p.back, nullptr, nullptr, 0};
+        kernel.table.spmm32(sums, from, to, false, {}, kernel.threads);
+    } else {
+        const Csr<T, Size> sums = {columns, p.long_back, nullptr, nullptr, 0};
+        kernel.table.spmm64(sums, from, to, false, {}, kernel.threads);
+    }
 }
 
 Reductions reductions(const std::vector<int>& kinds, Size width, double least_variance) {

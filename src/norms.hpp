@@ -15,7 +15,7 @@ void pairs_of_sums(Size rows, Size width, Out* first, Out* second, int threads, 
         const Size columns = width - start < STRIP ? width - start : STRIP;
         double partial[2][GROUPS * STRIP] = {};
         const Size groups = pieces_of(rows * columns, GROUPS);
-        for_pieces(groups, threads, [&](Size group) {
+        for_pieces(groups, threads, [=, &partial](Size group) {
             double mine[2][STRIP] = {};
             for (Size row = rows * group / groups; row < rows * (group + 1) / groups; ++row)
                 body(row, start, columns, mine[0], mine[1]);
@@ -162,7 +162,7 @@ void normalised_column_sums(
 ) {
     pairs_of_sums(
         x.rows, x.width, dweight, dbias, threads,
-        [&](Size row, Size start, Size columns, double* first, double* second) {
+        [=](Size row, Size start, Size columns, double* first, double* second) {
             const T *from = x.data + row * x.stride + start;
             const T *g = grad.data + row * grad.stride + start;
             const T centre = mean ? mean[row] : T(0), factor = rstd[row];
@@ -233,7 +233,7 @@ template <class T>
 void column_moments(Rows<const T> x, const double* pivot, double* out, int threads) {
     pairs_of_sums(
         x.rows, x.width, out, out + x.width, threads,
-        [&](Size row, Size start, Size columns, double* first, double* second) {
+        [=](Size row, Size start, Size columns, double* first, double* second) {
             const T* from = x.data + row * x.stride + start;
 #pragma omp simd
             for (Size j = 0; j < columns; ++j) {
@@ -251,7 +251,7 @@ void column_grad_sums(
 ) {
     pairs_of_sums(
         x.rows, x.width, out, out + x.width, threads,
-        [&](Size row, Size start, Size columns, double* first, double* second) {
+        [=](Size row, Size start, Size columns, double* first, double* second) {
             const T* from = x.data + row * x.stride + start;
             const T* g = grad.data + row * grad.stride + start;
 #pragma omp simd

@@ -45,7 +45,8 @@ struct Extents {
     Size work() const { return before(rows) - before(0) + rows; }
 };
 
-// Sparse rows, whose columns count from `first`. Without values, those of row i are all scale[i].
+// Sparse rows, whose columns count from `first`. Without values, those of row i are all scale[i],
+// or 1.
 template <class T, class I>
 struct Csr : Extents {
     const I* columns;
@@ -137,7 +138,6 @@ struct ArcOperations {
         Pattern, Rows<const T> source, Rows<const T> target, Rows<T> out, Epilogue<T> then,
         int threads
     );
-    void (*sum_sources)(Pattern, Rows<const T> x, Rows<T> out, int threads);
     void (*spmm_values)(
         Pattern, Rows<const T> values, Rows<const T> x, Rows<T> out, int threads
     );

@@ -12,8 +12,8 @@ inline constexpr Size LINE = 64;   // bytes of a cache line
 inline constexpr Size LINES = 128; // of x, on their way between a prefetch and its use
 
 // Rows first .. last of the result. Where columns take 64 bits, which they hardly ever do, vectors
-// pass by one by one. Without values, all are 1 until a row is scaled: the same bits.
-template <class T, class I>
+// pass by one by one.
+template <class T, class I, bool VALUES>
 struct ProductRows {
     static constexpr int MOST = sizeof(I) == 4 ? PANEL : 1;
     const Csr<T, I>& m;
@@ -28,8 +28,7 @@ struct ProductRows {
         const Size end_of_all = m.before(m.rows), x_stride = x.stride;
         const Tail<T> tail = {rest};
         const I* columns = m.columns;
-        const T one = 1, *values = m.values ? m.values : &one;
-        const Size step = m.values != nullptr;
+        const T *values = m.values, *scales = m.scale;
         const T* x0 = x.data + column - m.first * x_stride;  // where the row of column 0 would be
         for (Size row = first; row < last; ++row) {
             Vec<T> sums[V + 1] = {};
@@ -42,13 +41,13 @@ struct ProductRows {
                         __builtin_prefetch(coming + byte);
                 }
                 const T* from = x0 + (Size)columns[k] * x_stride;
-                const T value = values[k * step];
+                const T value = VALUES ? values[k] : T(1);
 #pragma GCC unroll 8
                 for (int v = 0; v < V; ++v) sums[v] += value * load(from + v * LANES<T>);
                 if constexpr (PART) sums[V] += value * tail.load(from + V * LANES<T>);
             }
-            if (!m.values) {
-                const T scale = m.scale[row];
+            if (!VALUES && scales) {
+                const T scale = scales[row];
 #pragma GCC unroll 8
                 for (int v = 0; v < V + PART; ++v) sums[v] *= scale;
             }
@@ -89,7 +88,11 @@ void spmm(
     const Size pieces = pieces_of(m.work() * out.width, m.rows);
     for_pieces(pieces, threads, [&](Size piece) {
         const Size first = first_row(m, piece, pieces), last = first_row(m, piece + 1, pieces);
-        over_panels<T>(out.width, ProductRows<T, I>{m, first, last, x, out, add});
+        if (m.values) {
+            over_panels<T>(out.width, ProductRows<T, I, true>{m, first, last, x, out, add});
+        } else {
+            over_panels<T>(out.width, ProductRows<T, I, false>{m, first, last, x, out, add});
+        }
         if (does_something(then)) apply_to_rows(then, read_only(out), out, first, last);
     });
 }

@@ -138,7 +138,7 @@ void reduce(Pattern p, Reductions kinds, Rows<const T> x, Rows<T> out, int threa
 // The gradient of the entries of a row; of equals, the first one attains a maximum or minimum.
 template <class T, bool EXTREMES, bool WIDE>
 struct Reducing {
-    static constexpr int MOST = PANEL / 4;
+    static constexpr int MOST = PANEL / 2;
     const Reductions& kinds;
     Lines<const T> x;
     Size count;
@@ -234,7 +234,7 @@ void reduce_backward(
 // body.run<V, PART, H>(column, strip): a panel of V vectors, or vectors of entries of H numbers.
 template <class Body>
 struct Strips {
-    static constexpr int MOST = PANEL / 4;
+    static constexpr int MOST = PANEL / 2;
     const Body& body;
     Size count;
 

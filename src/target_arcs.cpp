@@ -15,7 +15,7 @@ extern template void apply_to_rows(
 template <class T>
 constexpr ArcOperations<T> arcs() {
     return {
-        take<T>, sum_sources<T>, spmm_values<T>, spmm_values_t<T>, sddmm<T>, row_dots<T>,
+        take<T>, spmm_values<T>, spmm_values_t<T>, sddmm<T>, row_dots<T>,
         scale_heads<T>, attend<T>, attend_backward<T>, attend_v2<T>, attend_v2_backward<T>,
     };
 }
