@@ -74,7 +74,7 @@ struct ValuesAt {
     Places places;
     Size left;
 
-    T operator()(Size k, Size h) const { return values.data[places[k] * values.stride + h]; }
+    const T* operator()(Size k) const { return values.data + places[k] * values.stride; }
     [[gnu::always_inline]] void prefetch(Size k) const {
         if (k + SOON < left) __builtin_prefetch(values.data + places[k + SOON] * values.stride);
     }

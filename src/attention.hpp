@@ -116,11 +116,14 @@ using OfHeads = Repeated<T, Packing<T, H>::PARTS>;
 
 // The largest of what is in the buffer, and before.
 template <class T, int PARTS>
-[[gnu::noinline]] void raise(const T* buffer, Size count, Repeated<T, PARTS>& highest) {
+[[gnu::noinline]] Repeated<T, PARTS> raised(
+    const T* buffer, Size count, Repeated<T, PARTS> highest
+) {
     over_numbers<T, PARTS>(count, [&](Size at, int part, int lanes) {
         Vec<T>& most = highest.parts[part];
         most = lane_numbers<T>() < lanes ? larger<T>(load(buffer + at), most) : most;
     });
+    return highest;
 }
 
 // Weights exp(e - shift) of the numbers e in the buffer, added to total; with LEAKY, the buffer has
@@ -198,8 +201,8 @@ template <class T>
 
 // Numbers of each head of the rows that arcs lead to, to the buffer; the largest of these.
 template <class T, int H>
-[[gnu::noinline]] void gather_heads(
-    const Arcs& arcs, const T* from, Size stride, T* buffer, OfHeads<T, H>& highest
+[[gnu::noinline]] OfHeads<T, H> gather_heads(
+    Arcs arcs, const T* from, Size stride, T* buffer, OfHeads<T, H> highest
 ) {
     constexpr Size AHEAD = 64;
     over_packs<T, H>(arcs, [&](Size k, const std::int32_t* ends) {
@@ -217,6 +220,7 @@ template <class T, int H>
             store(buffer + k * H + part * LANES<T>, v);
         }
     });
+    return highest;
 }
 
 template <class T>
@@ -243,7 +247,8 @@ struct AttendRows {
         const bool whole = stop - start <= CHUNK;
         for (Size first = start; first < stop; first += CHUNK) {
             const Size arcs = stop - first < CHUNK ? stop - first : CHUNK;
-            gather_heads<T, H>({columns + first, arcs, end - first}, from, t.stride, buffer, highest);
+            const Arcs of = {columns + first, arcs, end - first};
+            highest = gather_heads<T, H>(of, from, t.stride, buffer, highest);
         }
         for (int part = 0; part < Packing<T, H>::PARTS; ++part) {
             const Vec<T> most = folded_to<T, H>(highest.parts[part], larger<T>);
@@ -251,8 +256,8 @@ struct AttendRows {
         }
         for (Size first = start; first < stop; first += CHUNK) {
             const Size arcs = stop - first < CHUNK ? stop - first : CHUNK;
-            OfHeads<T, H> known;
-            if (!whole) gather_heads<T, H>({columns + first, arcs, end - first}, from, t.stride, buffer, known);
+            const Arcs of = {columns + first, arcs, end - first};
+            if (!whole) gather_heads<T, H>(of, from, t.stride, buffer, highest);
             weigh_chunk<T, H, true>(
                 g, row, first, arcs, mine, highest, sums, buffer, to, first > start, whole
             );

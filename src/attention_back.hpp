@@ -30,8 +30,9 @@ void make_facts(
 
 // Facts of the rows of a chunk of arcs, from the fact FIRST on, to a buffer for each.
 template <class T, int H, int FIRST>
-[[gnu::noinline]] void gather_facts(const T* facts, const Arcs& arcs, T* const* to) {
+[[gnu::noinline]] void gather_facts(const T* facts, Arcs arcs, T* const* buffers) {
     constexpr int N = LANES<T>;
+    T* const to[FACTS] = {buffers[0], buffers[1], buffers[2], buffers[3]};
     constexpr Size AHEAD = 48;
     over_packs<T, H>(arcs, [&](Size k, const std::int32_t* rows) {
         for (int i = 0; i < Packing<T, H>::ARCS; ++i)
@@ -71,7 +72,9 @@ struct ScoreGradients {
 
     // The gradients to `to`, and their sums to those of the arcs before.
     template <int PARTS>
-    [[gnu::noinline]] void finish(Size count, T* to, Repeated<T, PARTS>& sums) const {
+    [[gnu::noinline]] Repeated<T, PARTS> finish(
+        Size count, T* to, Repeated<T, PARTS> sums
+    ) const {
         over_numbers<T, PARTS>(count, [&](Size at, int part, int lanes) {
             const Vec<T> product = load(weights + at) * load(dots + at);
             Vec<T> v = (product - load(along + at)) * load(bend + at);
@@ -83,6 +86,7 @@ struct ScoreGradients {
             }
             sums.parts[part] += v;
         });
+        return sums;
     }
 };
 
@@ -156,7 +160,7 @@ struct AttendBack {
                 H, g.all.c,
                 DotsOfArcs<T>{arcs, H, back, x, scores.weights, scores.dots, to, first > start}
             );
-            scores.finish(count * H, scratch ? scratch + first * H : of_chunk, sums);
+            sums = scores.finish(count * H, scratch ? scratch + first * H : of_chunk, sums);
         }
         for (Vec<T>& v : sums.parts) v = folded_to<T, H>(v, plus<T>);
         store_heads<T, H>(dt.data + column * dt.stride + g.first, sums.parts);
@@ -169,13 +173,13 @@ struct AttendBack {
         const Rows<const T> mine = {grad.data + row * grad.stride, 1, g.all.c, 0};
         Buffer<T, 1> buffers[FACTS], of_chunk;
         const ScoreGradients<T> scores = {buffers[0], buffers[1], buffers[2], buffers[3]};
-        OfHeads<T, 1> known[FACTS], largest, sums;
+        OfHeads<T, 1> known[FACTS], sums;
         for (Size which = 0; which < FACTS; ++which)
             load_heads<T, 1>(facts + row * FACTS + which, known[which].parts);
         for (Size first = start; first < stop; first += CHUNK) {
             const Size count = stop - first < CHUNK ? stop - first : CHUNK;
             const Arcs arcs = {p.indices + first, count, end - first};
-            gather_heads<T, 1>(arcs, t.data, t.stride, scores.weights, largest);
+            gather_heads<T, 1>(arcs, t.data, t.stride, scores.weights, sums);
             over_numbers<T, 1>(count, [&](Size at, int, int) {
                 for (Size which = 1; which < FACTS; ++which)
                     store(buffers[which] + at, known[which].parts[0]);
@@ -184,7 +188,7 @@ struct AttendBack {
             if (g.all.drop.rows)
                 drop_of_row<T, 1>(g, row, arcs, g.all.drop.scale, scores.weights);
             over_heads<T>(1, g.all.c, Dots<T>{arcs, mine, g.x, g.all.c, scores.dots, 1});
-            scores.finish(count, of_chunk, sums);
+            sums = scores.finish(count, of_chunk, sums);
         }
         ds.data[row * ds.stride] = sum_of_lanes<T>(sums.parts[0]);
     }

@@ -84,15 +84,17 @@ struct Bend {
             if constexpr (!COLUMN) prefetch_row<T, V * H, PART>(arcs, k, x0, ends.stride);
             const T* from = x0 + (Size)arcs.ends[k] * ends.stride;
             const T* g = COLUMN ? g0 + (Size)arcs.ends[k] * grad.stride : nullptr;
+            const T* slopes = de + k * heads + head;
+            const T* by_weight = COLUMN ? weights + k * heads + head : nullptr;
 #pragma GCC unroll 8
             for (int f = 0; f < F; ++f) {
-                const Size of = k * heads + head + (PART ? 0 : f / V);
-                const T steep = de[of], flat = de[of] * slope;
+                const int h = PART ? 0 : f / V;
+                const T steep = slopes[h], flat = slopes[h] * slope;
                 const Vec<T> z = take(from, f) + take(x, f);
                 const Vec<T> lean = z > 0 ? Vec<T>{} + steep : Vec<T>{} + flat;
                 bent[f] += lean;
                 if constexpr (COLUMN) {
-                    back[f] += weights[of] * take(g, f);
+                    back[f] += by_weight[h] * take(g, f);
                     moved[f] += lean * z;
                 }
             }
@@ -182,7 +184,7 @@ struct AttendRowsV2 {
                 H, g.all.c,
                 Scores<T>{of, H, g.x, mine, vector + at, g.all.slope, buffer}
             );
-            raise<T>(buffer, arcs * H, highest);
+            highest = raised<T>(buffer, arcs * H, highest);
             if (!whole) __builtin_memcpy(scratch + first * H, buffer, arcs * H * sizeof(T));
         }
         for (Vec<T>& v : highest.parts) v = folded_to<T, H>(v, larger<T>);

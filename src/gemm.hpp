@@ -41,7 +41,7 @@ struct Factors {
 
 // sums[r][v] += Σ_k left(first + r, k) · right[k·right_step + v·LANES + lane]
 template <class T, int R, int V>
-inline void multiply(
+[[gnu::always_inline]] inline void multiply(
     const Factor<T>& factor, Size first, const T* right, Size right_step, Vec<T> (&sums)[R][V]
 ) {
     const T* left = factor.data + first * factor.row;
@@ -67,7 +67,7 @@ inline void multiply(
 // R rows of the result from the first on, `width` columns of which fill V vectors. The rows of
 // `right` belong to one factor after the other.
 template <class T, int R, int V>
-inline void tile(
+[[gnu::always_inline]] inline void tile(
     Factors<T> factors, Size first, const T* right, Size right_step, T* out, Size stride,
     Size width, bool add
 ) {

@@ -195,7 +195,7 @@ inline auto packed(Where where) {
 // body(k, ends) for the arcs k, k + 1, … of every vector, and where they lead to. Those after the
 // last one are arcs of what comes next, or at the end of all the last one again.
 template <class T, int H, class Body>
-inline void over_packs(const Arcs& arcs, Body body) {
+inline void over_packs(Arcs arcs, Body body) {
     constexpr int ARCS = Packing<T, H>::ARCS;
     std::int32_t last[ARCS];
     for (Size k = 0; k < arcs.count; k += ARCS) {
@@ -242,7 +242,7 @@ struct ValuesOf {
     const T* values;
     Size stride;
 
-    T operator()(Size k, Size h) const { return values[k * stride + h]; }
+    const T* operator()(Size k) const { return values + k * stride; }
     void prefetch(Size) const {}
 };
 
@@ -267,15 +267,15 @@ struct WeightedSum {
         for (Size k = 0; k < arcs.count; ++k) {
             prefetch_row<T, V * H, PART>(arcs, k, x0, x.stride);
             weight.prefetch(k);
-            const T* from = x0 + (Size)arcs.ends[k] * x.stride;
+            const T *from = x0 + (Size)arcs.ends[k] * x.stride, *values = weight(k) + head;
 #pragma GCC unroll 8
             for (int h = 0; h < H; ++h) {
-                const T value = weight(k, head + h);
+                const T value = values[h];
 #pragma GCC unroll 8
                 for (int v = 0; v < V; ++v)
                     sums[h * V + v] += value * load(from + (h * V + v) * N);
             }
-            if constexpr (PART) sums[V] += weight(k, head) * tail.load(from + V * N);
+            if constexpr (PART) sums[V] += values[0] * tail.load(from + V * N);
         }
         T* to = out + column;
 #pragma GCC unroll 8

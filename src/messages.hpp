@@ -55,7 +55,7 @@ inline void clear(std::uint8_t* bytes, Size count) {
 
 // The upper half, rounded to nearest, ties to even.
 template <class T>
-inline void encode_bf16(const T* from, std::uint8_t* out, Size width) {
+[[gnu::noinline]] void encode_bf16(const T* from, std::uint8_t* out, Size width) {
     Half* to = (Half*)out;
 #pragma omp simd
     for (Size j = 0; j < width; ++j) {
@@ -66,7 +66,7 @@ inline void encode_bf16(const T* from, std::uint8_t* out, Size width) {
 }
 
 template <class T>
-inline void decode_bf16(const std::uint8_t* in, T* to, Size width) {
+[[gnu::noinline]] void decode_bf16(const std::uint8_t* in, T* to, Size width) {
     const Half* from = (const Half*)in;
 #pragma omp simd
     for (Size j = 0; j < width; ++j) to[j] = (T)float_of((std::uint32_t)from[j] << 16);
@@ -75,7 +75,7 @@ inline void decode_bf16(const std::uint8_t* in, T* to, Size width) {
 // Half precision of x·2^s, where the row's largest number comes to lie in 2^14 .. 2^15; the last
 // byte has what undoes it, 14 - s, or -128 for a row that is not finite.
 template <class T>
-inline void encode_fp16(const T* from, std::uint8_t* out, Size width) {
+[[gnu::noinline]] void encode_fp16(const T* from, std::uint8_t* out, Size width) {
     const std::uint32_t largest = largest_bits(from, width);
     int exponent = (int)(largest >> 23) - 127;
     exponent = exponent < -112 ? -112 : exponent;
@@ -95,7 +95,7 @@ inline void encode_fp16(const T* from, std::uint8_t* out, Size width) {
 }
 
 template <class T>
-inline void decode_fp16(const std::uint8_t* in, T* to, Size width) {
+[[gnu::noinline]] void decode_fp16(const std::uint8_t* in, T* to, Size width) {
     const int exponent = (std::int8_t)in[2 * width];
     const float factor = exponent < -112 ? float_of(NOT_A_NUMBER) : power_of_2(exponent - 14);
     const Half* from = (const Half*)in;
@@ -111,7 +111,7 @@ inline void decode_fp16(const std::uint8_t* in, T* to, Size width) {
 // Multiples of largest/127, up or down at random: on average the number itself. The last four
 // bytes have the largest absolute value; NaN for a row that is not finite.
 template <class T>
-inline void encode_int8(
+[[gnu::noinline]] void encode_int8(
     const T* from, std::uint8_t* out, Size width, std::uint64_t key, const Dropout<T>& hash
 ) {
     const std::uint32_t bits = largest_bits(from, width);
@@ -135,7 +135,7 @@ inline void encode_int8(
 }
 
 template <class T>
-inline void decode_int8(const std::uint8_t* in, T* to, Size width) {
+[[gnu::noinline]] void decode_int8(const std::uint8_t* in, T* to, Size width) {
     float largest;
     __builtin_memcpy(&largest, in + width, sizeof largest);
     const float step = largest / 127.0f;

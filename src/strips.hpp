@@ -44,7 +44,7 @@ template <class T>
 Lines<T> lines_of(Rows<T> x, Size row) { return {x.data + row * x.stride, x.stride}; }
 
 // What is made of the entries of a row, side by side: `kinds` says where, for each column.
-template <class T, bool SUMS, bool EXTREMES>
+template <class T, bool EXTREMES>
 struct Reduced {
     static constexpr int MOST = PANEL / 2;
     const Reductions& kinds;
@@ -66,7 +66,7 @@ struct Reduced {
         }
         over_strip<T, V * H, PART>(all, [&](int f, Size k, auto lanes) GCNMPI_INLINE {
             const Vec<T> next = lanes.load(from.at(k, f));
-            if constexpr (SUMS) sums[f] += next;
+            sums[f] += next;
             if constexpr (EXTREMES) {  // NaN is passed on
                 high[f] = (next > high[f]) | (next != next) ? next : high[f];
                 low[f] = (next < low[f]) | (next != next) ? next : low[f];
@@ -83,29 +83,27 @@ struct Reduced {
             keep(MAX, high);
             keep(MIN, low);
         }
-        if constexpr (SUMS) {
-            keep(SUM, sums);
+        keep(SUM, sums);
 #pragma GCC unroll 8
-            for (int f = 0; f < F; ++f) sums[f] /= (T)count;
-            keep(MEAN, sums);
-            if (kinds.at[STD] < 0) return;
-            Vec<T> squares[F] = {};
-            over_strip<T, V * H, PART>(all, [&](int f, Size k, auto lanes) GCNMPI_INLINE {
-                const Vec<T> apart = lanes.load(from.at(k, f)) - sums[f];
-                squares[f] += apart * apart;
-            });
+        for (int f = 0; f < F; ++f) sums[f] /= (T)count;
+        keep(MEAN, sums);
+        if (kinds.at[STD] < 0) return;
+        Vec<T> squares[F] = {};
+        over_strip<T, V * H, PART>(all, [&](int f, Size k, auto lanes) GCNMPI_INLINE {
+            const Vec<T> apart = lanes.load(from.at(k, f)) - sums[f];
+            squares[f] += apart * apart;
+        });
 #pragma GCC unroll 8
-            for (int f = 0; f < F; ++f) {
-                squares[f] /= (T)count;
-                squares[f] = squares[f] <= (T)kinds.least_variance ? Vec<T>{} : squares[f];
-                for (int i = 0; i < LANES<T>; ++i) squares[f][i] = square_root(squares[f][i]);
-            }
-            keep(STD, squares);
+        for (int f = 0; f < F; ++f) {
+            squares[f] /= (T)count;
+            squares[f] = squares[f] <= (T)kinds.least_variance ? Vec<T>{} : squares[f];
+            for (int i = 0; i < LANES<T>; ++i) squares[f][i] = square_root(squares[f][i]);
         }
+        keep(STD, squares);
     }
 };
 
-template <class T, bool SUMS, bool EXTREMES>
+template <class T, bool EXTREMES>
 void reduce_rows(
     const Pattern& p, const Reductions& kinds, Rows<const T> x, Rows<T> out, Size first, Size last
 ) {
@@ -113,7 +111,7 @@ void reduce_rows(
         const Size start = p.starts[row], count = p.starts[row + 1] - start;
         T* to = out.data + row * out.stride;
         if (count) {
-            const Reduced<T, SUMS, EXTREMES> body = {kinds, lines_of(x, start), count, to};
+            const Reduced<T, EXTREMES> body = {kinds, lines_of(x, start), count, to};
             over_panels<T>(x.width, body);
         } else {
             for (Size j = 0; j < out.width; ++j) to[j] = 0;
@@ -125,18 +123,14 @@ template <class T>
 void reduce(Pattern p, Reductions kinds, Rows<const T> x, Rows<T> out, int threads) {
     using Body = void (*)(const Pattern&, const Reductions&, Rows<const T>, Rows<T>, Size, Size);
     const auto wanted = [&](Reduction kind) { return kinds.at[kind] >= 0; };
-    const bool extremes = wanted(MAX) || wanted(MIN);
-    const bool sums = wanted(SUM) || wanted(MEAN) || wanted(STD);
-    const Body body = !extremes ? reduce_rows<T, true, false>
-                      : sums    ? reduce_rows<T, true, true>
-                                : reduce_rows<T, false, true>;
+    const Body body = wanted(MAX) || wanted(MIN) ? reduce_rows<T, true> : reduce_rows<T, false>;
     over_rows(p, x.width, threads, [&](Size first, Size last) {
         body(p, kinds, x, out, first, last);
     });
 }
 
 // The gradient of the entries of a row; of equals, the first one attains a maximum or minimum.
-template <class T, bool EXTREMES, bool WIDE>
+template <class T, bool READS>
 struct Reducing {
     static constexpr int MOST = PANEL / 2;
     const Reductions& kinds;
@@ -144,6 +138,7 @@ struct Reducing {
     Size count;
     const T *out, *grad;
     Lines<T> dx;
+    bool extremes, wide;
 
     template <int V, int H, bool PART>
     void run(Size, Size column, int rest) const {
@@ -162,7 +157,7 @@ struct Reducing {
                 back[kind][f] = lanes.load(grad + j);
             });
         }
-        if constexpr (WIDE)
+        if (READS && wide)
             over_strip<T, V * H, PART>(all, [&](int f, Size k, auto lanes) GCNMPI_INLINE {
                 mean[f] += lanes.load(from.at(k, f));
             });
@@ -174,13 +169,13 @@ struct Reducing {
         }
         over_strip<T, V * H, PART>(all, [&](int f, Size k, auto lanes) GCNMPI_INLINE {
             Vec<T> d = same[f];
-            if constexpr (EXTREMES || WIDE) {
+            if constexpr (READS) {
                 const Vec<T> v = lanes.load(from.at(k, f));
-                if constexpr (EXTREMES) {
+                if (extremes) {
                     d += first_hit(v, of[MAX][f], back[MAX][f]);
                     d += first_hit(v, of[MIN][f], back[MIN][f]);
                 }
-                if constexpr (WIDE) d += (v - mean[f]) * slope[f];
+                if (wide) d += (v - mean[f]) * slope[f];
             }
             lanes.store(to.at(k, f), d);
         });
@@ -195,17 +190,18 @@ struct Reducing {
     }
 };
 
-template <class T, bool EXTREMES, bool WIDE>
+template <class T, bool READS>
 void reduce_rows_backward(
     const Pattern& p, const Reductions& kinds, Rows<const T> x, Rows<const T> out,
     Rows<const T> grad, Rows<T> dx, Size first, Size last
 ) {
+    const bool extremes = kinds.at[MAX] >= 0 || kinds.at[MIN] >= 0, wide = kinds.at[STD] >= 0;
     for (Size row = first; row < last; ++row) {
         const Size start = p.starts[row], count = p.starts[row + 1] - start;
         if (!count) continue;
-        const Reducing<T, EXTREMES, WIDE> body = {
+        const Reducing<T, READS> body = {
             kinds, lines_of(x, start), count, out.data + row * out.stride,
-            grad.data + row * grad.stride, lines_of(dx, start),
+            grad.data + row * grad.stride, lines_of(dx, start), extremes, wide,
         };
         over_panels<T>(x.width, body);
     }
@@ -220,12 +216,8 @@ void reduce_backward(
         const Pattern&, const Reductions&, Rows<const T>, Rows<const T>, Rows<const T>, Rows<T>,
         Size, Size
     );
-    const auto wanted = [&](Reduction kind) { return kinds.at[kind] >= 0; };
-    static constexpr Body BODIES[2][2] = {
-        {reduce_rows_backward<T, 0, 0>, reduce_rows_backward<T, 0, 1>},
-        {reduce_rows_backward<T, 1, 0>, reduce_rows_backward<T, 1, 1>},
-    };
-    const Body body = BODIES[wanted(MAX) || wanted(MIN)][wanted(STD)];
+    const bool reads = kinds.at[MAX] >= 0 || kinds.at[MIN] >= 0 || kinds.at[STD] >= 0;
+    const Body body = reads ? reduce_rows_backward<T, true> : reduce_rows_backward<T, false>;
     over_rows(p, x.width, threads, [&](Size first, Size last) {
         body(p, kinds, x, out, grad, dx, first, last);
     });
