@@ -174,7 +174,7 @@ void row_dots(Rows<const T> x, Rows<const T> y, Rows<T> out, int threads) {
 
 template <class T>
 struct Multiples {  // of heads, a factor for each; in place is fine
-    static constexpr int MOST = PANEL / 4;
+    static constexpr int MOST = PANEL / 2;
     Rows<const T> factors, x;
     Rows<T> out;
     Size start, count;

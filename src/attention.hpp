@@ -129,7 +129,7 @@ template <class T, int PARTS>
 // Weights exp(e - shift) of the numbers e in the buffer, added to total; with LEAKY, the buffer has
 // t and e is leaky_relu(t + s).
 template <class T, int PARTS, bool LEAKY>
-[[gnu::noinline]] Repeated<T, PARTS> weigh(
+[[gnu::always_inline]] inline Repeated<T, PARTS> weigh(
     T* buffer, Size count, Repeated<T, PARTS> s, T slope, Repeated<T, PARTS> shift,
     Repeated<T, PARTS> total
 ) {
@@ -201,7 +201,7 @@ template <class T>
 
 // Numbers of each head of the rows that arcs lead to, to the buffer; the largest of these.
 template <class T, int H>
-[[gnu::noinline]] OfHeads<T, H> gather_heads(
+[[gnu::always_inline]] inline OfHeads<T, H> gather_heads(
     Arcs arcs, const T* from, Size stride, T* buffer, OfHeads<T, H> highest
 ) {
     constexpr Size AHEAD = 64;

@@ -28,56 +28,54 @@ void make_facts(
     });
 }
 
-// Facts of the rows of a chunk of arcs, from the fact FIRST on, to a buffer for each.
-template <class T, int H, int FIRST>
-[[gnu::noinline]] void gather_facts(const T* facts, Arcs arcs, T* const* buffers) {
+// body(at, fact) for the vectors of a chunk of arcs, where fact(which) are those of their rows.
+template <class T, int H, class Body>
+[[gnu::always_inline]] inline void over_facts(const T* facts, Arcs arcs, Body body) {
     constexpr int N = LANES<T>;
-    T* const to[FACTS] = {buffers[0], buffers[1], buffers[2], buffers[3]};
     constexpr Size AHEAD = 48;
-    over_packs<T, H>(arcs, [&](Size k, const std::int32_t* rows) {
+    over_packs<T, H>(arcs, [&](Size k, const std::int32_t* rows) GCNMPI_INLINE {
         for (int i = 0; i < Packing<T, H>::ARCS; ++i)
             if (k + i + AHEAD < arcs.left)
                 __builtin_prefetch(facts + (Size)arcs.ends[k + i + AHEAD] * FACTS * H);
 #pragma GCC unroll 8
         for (int part = 0; part < Packing<T, H>::PARTS; ++part)
-#pragma GCC unroll 4
-            for (int which = FIRST; which < FACTS; ++which)
-                store(to[which] + k * H + part * N, packed<T, N, H>([&](int i) {
+            body(k * H + part * N, part, [&](int which) GCNMPI_INLINE {
+                return packed<T, N, H>([&](int i) {
                     return facts + ((Size)rows[i] * FACTS + which) * H + part * N;
-                }));
+                });
+            });
     });
 }
 
 // The gradients of e of a chunk of arcs, before leaky_relu: of the weights α that softmax gives,
 // de = α′·<grad, x> - α·<grad, y>, times the slope. They are the same bits whichever of its ends
 // an arc is looked at from.
-template <class T>
+template <class T, int H>
 struct ScoreGradients {
-    T *weights, *bend, *dots, *along;
+    Buffer<T, H> weights, along, bend, dots;
 
-    // Of numbers that stand in `weights`, plus `mine`: z = s + t; the others have shift, 1 / total
-    // and <grad, y> of their rows.
-    template <int PARTS>
-    [[gnu::noinline]] void begin(Size count, Repeated<T, PARTS> mine, T slope) const {
-        over_numbers<T, PARTS>(count, [&](Size at, int part, int) {
-            const Vec<T> z = load(weights + at) + mine.parts[part], one = Vec<T>{} + T(1);
-            const Vec<T> lean = z > 0 ? one : one * slope;
-            const Vec<T> alpha = exponential(z * lean - load(bend + at)) * load(dots + at);
-            store(weights + at, alpha);
-            store(along + at, alpha * load(along + at));
-            store(bend + at, lean);
-            store(dots + at, Vec<T>{});
+    // Of the arcs in a vector at `at`: z = s + t, and what is known of their rows.
+    void begin(Size at, Vec<T> z, Vec<T> shift, Vec<T> inverse, Vec<T> dot, T slope) {
+        const Vec<T> one = Vec<T>{} + T(1), lean = z > 0 ? one : one * slope;
+        const Vec<T> alpha = exponential(z * lean - shift) * inverse;
+        store(weights + at, alpha);
+        store(along + at, alpha * dot);
+        store(bend + at, lean);
+        store(dots + at, Vec<T>{});
+    }
+
+    // Of arcs to a column, whose t is `mine`.
+    [[gnu::always_inline]] void begin(const T* facts, Arcs arcs, OfHeads<T, H> mine, T slope) {
+        over_facts<T, H>(facts, arcs, [&](Size at, int part, auto fact) GCNMPI_INLINE {
+            begin(at, fact(0) + mine.parts[part], fact(1), fact(2), fact(3), slope);
         });
     }
 
     // The gradients to `to`, and their sums to those of the arcs before.
-    template <int PARTS>
-    [[gnu::noinline]] Repeated<T, PARTS> finish(
-        Size count, T* to, Repeated<T, PARTS> sums
-    ) const {
-        over_numbers<T, PARTS>(count, [&](Size at, int part, int lanes) {
-            const Vec<T> product = load(weights + at) * load(dots + at);
-            Vec<T> v = (product - load(along + at)) * load(bend + at);
+    OfHeads<T, H> finish(Size count, T* to, OfHeads<T, H> sums) const {
+        over_numbers<T, Packing<T, H>::PARTS>(count, [&](Size at, int part, int lanes) {
+            const Vec<T> product = load<T>(weights.numbers + at) * load<T>(dots.numbers + at);
+            Vec<T> v = (product - load<T>(along.numbers + at)) * load<T>(bend.numbers + at);
             if (lanes < LANES<T>) {
                 v = first_lanes<T>(lanes, v, T(0));
                 Tail<T>{lanes}.store(to + at, v);
@@ -145,16 +143,14 @@ struct AttendBack {
         T* to = dx.data + column * dx.stride + g.first * g.all.c;
         if (start == stop)
             for (Size j = 0; j < H * g.all.c; ++j) to[j] = 0;
-        Buffer<T, H> buffers[FACTS], of_chunk;
-        T* const known[] = {buffers[0], buffers[1], buffers[2], buffers[3]};
-        const ScoreGradients<T> scores = {known[0], known[1], known[2], known[3]};
+        ScoreGradients<T, H> scores;
+        Buffer<T, H> of_chunk;
         OfHeads<T, H> mine, sums;
         load_heads<T, H>(t.data + column * t.stride + g.first, mine.parts);
         for (Size first = start; first < stop; first += CHUNK) {
             const Size count = stop - first < CHUNK ? stop - first : CHUNK;
             const Arcs arcs = {p.column_rows + first, count, end - first};
-            gather_facts<T, H, 0>(facts, arcs, known);
-            scores.begin(count * H, mine, g.all.slope);
+            scores.begin(facts, arcs, mine, g.all.slope);
             if (g.all.drop.rows) drop_of_column<T, H>(g, arcs, column, scores.weights);
             over_heads<T>(
                 H, g.all.c,
@@ -171,8 +167,8 @@ struct AttendBack {
         const Pattern& p = g.pattern();
         const Size start = p.starts[row], stop = p.starts[row + 1], end = p.starts[p.rows];
         const Rows<const T> mine = {grad.data + row * grad.stride, 1, g.all.c, 0};
-        Buffer<T, 1> buffers[FACTS], of_chunk;
-        const ScoreGradients<T> scores = {buffers[0], buffers[1], buffers[2], buffers[3]};
+        ScoreGradients<T, 1> scores;
+        Buffer<T, 1> of_chunk;
         OfHeads<T, 1> known[FACTS], sums;
         for (Size which = 0; which < FACTS; ++which)
             load_heads<T, 1>(facts + row * FACTS + which, known[which].parts);
@@ -181,10 +177,10 @@ struct AttendBack {
             const Arcs arcs = {p.indices + first, count, end - first};
             gather_heads<T, 1>(arcs, t.data, t.stride, scores.weights, sums);
             over_numbers<T, 1>(count, [&](Size at, int, int) {
-                for (Size which = 1; which < FACTS; ++which)
-                    store(buffers[which] + at, known[which].parts[0]);
+                const Vec<T> z = known[0].parts[0] + load(scores.weights + at);
+                const auto of = [&](int which) { return known[which].parts[0]; };
+                scores.begin(at, z, of(1), of(2), of(3), g.all.slope);
             });
-            scores.begin(count, known[0], g.all.slope);
             if (g.all.drop.rows)
                 drop_of_row<T, 1>(g, row, arcs, g.all.drop.scale, scores.weights);
             over_heads<T>(1, g.all.c, Dots<T>{arcs, mine, g.x, g.all.c, scores.dots, 1});

@@ -120,30 +120,33 @@ struct Bend {
     }
 };
 
-// Of weights α and <grad, x> of numbers of a chunk of arcs: α and α to `weights` first, of scores
-// that stand in `alpha`; then the gradients of the scores, from weights that dropout has changed.
-template <class T>
+// The gradients of the scores of a chunk of arcs to a column, which stand in `alpha` first.
+template <class T, int H>
 struct WeightGradients {
-    T *alpha, *weights, *dots, *shift, *inverse, *along;
+    Buffer<T, H> alpha, weights, dots, along;
 
-    [[gnu::noinline]] void begin(Size count) const {
-        over_numbers<T, 1>(count, [&](Size at, int, int) {
-            const Vec<T> v = exponential(load(alpha + at) - load(shift + at)) * load(inverse + at);
+    // α, also to `weights`, which dropout may change.
+    [[gnu::always_inline]] void begin(const T* facts, Arcs arcs) {
+        over_facts<T, H>(facts, arcs, [&](Size at, int, auto fact) GCNMPI_INLINE {
+            const Vec<T> v = exponential(load<T>(alpha + at) - fact(1)) * fact(2);
             store(alpha + at, v);
             store(weights + at, v);
+            store(along + at, fact(3));
         });
     }
-    [[gnu::noinline]] void finish(Size count, T* to) const {
-        over_vectors<T>(count, [=, *this](Size at, auto lanes) GCNMPI_INLINE {
-            const Vec<T> product = load(weights + at) * load(dots + at);
-            lanes.store(to + at, product - load(alpha + at) * load(along + at));
+
+    void finish(Size count, T* to) const {
+        const T *a = alpha.numbers, *w = weights.numbers, *d = dots.numbers, *y = along.numbers;
+        over_vectors<T>(count, [=](Size at, auto lanes) GCNMPI_INLINE {
+            const Vec<T> product = load(w + at) * load(d + at);
+            lanes.store(to + at, product - load(a + at) * load(y + at));
         });
     }
 };
 
 // Numbers of the arcs of a row from where they stand by columns.
 template <class T, int H>
-[[gnu::noinline]] void take_numbers(const Pattern& p, Size first, Size arcs, const T* from, T* to) {
+[[gnu::always_inline]] inline void take_numbers(const Pattern& p, Size first, Size arcs, const T* from, T* to) {
     constexpr Size AHEAD = 64;
     const Places places = way(p, first);
     const Size left = p.starts[p.rows] - first;
@@ -235,30 +238,27 @@ struct AttendColumnsV2 {
         T* to = dx1.data + column * dx1.stride + at;
         if (start == stop)
             for (Size j = 0; j < H * g.all.c; ++j) to[j] = 0;
-        Buffer<T, H> alpha, weights, dots, known[FACTS - 1];
-        T* const of_rows[] = {nullptr, known[0], known[1], known[2]};
-        const WeightGradients<T> gradients = {alpha, weights, dots, known[0], known[1], known[2]};
+        WeightGradients<T, H> scores;
         for (Size first = start; first < stop; first += CHUNK) {
             const Size arcs = stop - first < CHUNK ? stop - first : CHUNK;
             const std::int32_t* rows = p.column_rows + first;
             const Arcs of = {rows, arcs, end - first};
-            __builtin_memset(alpha, 0, arcs * H * sizeof(T));
-            if (!g.all.c) __builtin_memset(dots, 0, arcs * H * sizeof(T));
-            gather_facts<T, H, 1>(facts, of, of_rows);
+            __builtin_memset(scores.alpha, 0, arcs * H * sizeof(T));
+            if (!g.all.c) __builtin_memset(scores.dots, 0, arcs * H * sizeof(T));
             over_heads<T>(
-                H, g.all.c, Scores<T>{of, H, targets, mine, vector + at, g.all.slope, alpha}
+                H, g.all.c, Scores<T>{of, H, targets, mine, vector + at, g.all.slope, scores.alpha}
             );
             over_heads<T>(
-                H, g.all.c, Dots<T>{of, {mine, 1, g.all.c, 0}, back, g.all.c, dots, H}
+                H, g.all.c, Dots<T>{of, {mine, 1, g.all.c, 0}, back, g.all.c, scores.dots, H}
             );
-            gradients.begin(arcs * H);
-            if (g.all.drop.rows) drop_of_column<T, H>(g, of, column, weights);
+            scores.begin(facts, of);
+            if (g.all.drop.rows) drop_of_column<T, H>(g, of, column, scores.weights);
             T* de = scratch + first * H;
-            gradients.finish(arcs * H, de);
+            scores.finish(arcs * H, de);
             over_heads<T>(
                 H, g.all.c,
                 Bend<T, true>{
-                    of, H, targets, back, mine, vector + at, g.all.slope, de, weights, to, of_vector,
+                    of, H, targets, back, mine, vector + at, g.all.slope, de, scores.weights, to, of_vector,
                     first > start
                 }
             );

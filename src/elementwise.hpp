@@ -82,9 +82,10 @@ void maximum(const Rows<const T>* xs, Size count, Rows<T> out, int threads) {
         T* to = out.data + row * out.stride;
         for (Size k = 0; k < count; ++k) {
             const T* from = xs[k].data + row * xs[k].stride;
-#pragma omp simd
-            for (Size j = 0; j < out.width; ++j)
-                to[j] = k == 0 || from[j] > to[j] || from[j] != from[j] ? from[j] : to[j];
+            over_vectors<T>(out.width, [=](Size j, auto lanes) GCNMPI_INLINE {
+                const Vec<T> next = lanes.load(from + j), most = k ? lanes.load(to + j) : next;
+                lanes.store(to + j, (next > most) | (next != next) ? next : most);
+            });
         }
     });
 }

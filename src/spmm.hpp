@@ -25,14 +25,18 @@ struct ProductRows {
     template <int V, int, bool PART>
     void run(Size, Size column, int rest) const {
         constexpr Size AHEAD = LINES / ((V * BYTES + PART + LINE) / LINE);  // entries
-        const Size end_of_all = m.before(m.rows), x_stride = x.stride;
+        // Copies: what is stored might be those behind references.
+        const Size end_of_all = m.before(m.rows), x_stride = x.stride, out_stride = out.stride;
+        const Size *begins = m.begins, *ends = m.ends;
+        T* const out0 = out.data + column;
+        const bool adds = add;
         const Tail<T> tail = {rest};
         const I* columns = m.columns;
         const T *values = m.values, *scales = m.scale;
         const T* x0 = x.data + column - m.first * x_stride;  // where the row of column 0 would be
         for (Size row = first; row < last; ++row) {
             Vec<T> sums[V + 1] = {};
-            const Size start = m.begins[row], stop = m.ends[row];
+            const Size start = begins[row], stop = ends[row];
             for (Size k = start; k < stop; ++k) {
                 if (k + AHEAD < end_of_all) {
                     const char* coming = (const char*)(x0 + (Size)columns[k + AHEAD] * x_stride);
@@ -51,8 +55,8 @@ struct ProductRows {
 #pragma GCC unroll 8
                 for (int v = 0; v < V + PART; ++v) sums[v] *= scale;
             }
-            T *to = out.data + row * out.stride + column, *end = to + V * LANES<T>;
-            if (add) {
+            T *to = out0 + row * out_stride, *end = to + V * LANES<T>;
+            if (adds) {
                 if (start == stop) continue;
 #pragma GCC unroll 8
                 for (int v = 0; v < V; ++v) sums[v] += load(to + v * LANES<T>);

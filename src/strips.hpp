@@ -138,7 +138,7 @@ struct Reducing {
     Size count;
     const T *out, *grad;
     Lines<T> dx;
-    bool extremes, wide;
+    bool has_extremes, is_wide;
 
     template <int V, int H, bool PART>
     void run(Size, Size column, int rest) const {
@@ -146,6 +146,7 @@ struct Reducing {
         const Lines<const T> from = x.from(column);
         const Lines<T> to = dx.from(column);
         const Strip all = {count, rest, 0}, one = {1, rest, 0};
+        const bool extremes = has_extremes, wide = is_wide;
         // Of each kind that is wanted, its result and the gradient of that.
         Vec<T> of[REDUCTIONS][F] = {}, back[REDUCTIONS][F] = {}, same[F], mean[F] = {}, slope[F];
 #pragma GCC unroll 8
