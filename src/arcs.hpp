@@ -168,7 +168,8 @@ void row_dots(Rows<const T> x, Rows<const T> y, Rows<T> out, int threads) {
     over_near_rows(x.rows, x.width, threads, [&](Size first, Size count) {
         T* to = out.data + first * out.stride;
         const Arcs pairs = {nullptr, count, 0};
-        over_heads<T>(heads, c, Dots<T>{pairs, from_row(x, first), from_row(y, first), c, to, out.stride});
+        const Rows<const T> a = from_row(x, first), b = from_row(y, first);
+        over_heads<T>(heads, c, Dots<T>{pairs, a, b, c, to, out.stride});
     });
 }
 

@@ -146,7 +146,9 @@ struct WeightGradients {
 
 // Numbers of the arcs of a row from where they stand by columns.
 template <class T, int H>
-[[gnu::always_inline]] inline void take_numbers(const Pattern& p, Size first, Size arcs, const T* from, T* to) {
+[[gnu::always_inline]] inline void take_numbers(
+    const Pattern& p, Size first, Size arcs, const T* from, T* to
+) {
     constexpr Size AHEAD = 64;
     const Places places = way(p, first);
     const Size left = p.starts[p.rows] - first;
@@ -258,8 +260,8 @@ struct AttendColumnsV2 {
             over_heads<T>(
                 H, g.all.c,
                 Bend<T, true>{
-                    of, H, targets, back, mine, vector + at, g.all.slope, de, scores.weights, to, of_vector,
-                    first > start
+                    of, H, targets, back, mine, vector + at, g.all.slope, de, scores.weights, to,
+                    of_vector, first > start
                 }
             );
         }

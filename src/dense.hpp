@@ -142,7 +142,7 @@ void apply_to_rows(const Epilogue<T>& then, Rows<const T> x, Rows<T> out, Size f
 
 template <class T>
 void apply(Epilogue<T> then, Rows<const T> x, Rows<T> out, int threads) {
-    for_ranges(x.rows, x.width, threads, [&](Size first, Size last) {
+    for_ranges(x.rows, x.width, threads, [=](Size first, Size last) {
         apply_to_rows(then, x, out, first, last);
     });
 }
@@ -154,7 +154,7 @@ void take_rows(Rows<const T> x, const Size* rows, Rows<T> out, Size column_strid
     const Size lines = bytes / LINE + 1;
     const Size ahead = lines < LINES ? LINES / lines : 1;
     const Size ends = (lines < LINES ? lines : LINES) * LINE;
-    for_ranges(out.rows, out.width, threads, [&](Size first, Size last) {
+    for_ranges(out.rows, out.width, threads, [=](Size first, Size last) {
         for (Size i = first; i < last; ++i) {
             if (i + ahead < out.rows) {
                 const char* coming = (const char*)(x.data + rows[i + ahead] * x.stride);

@@ -36,14 +36,12 @@ template <class Body>
 double sum_over_rows(Size rows, Size width, int threads, Body body) {
     double totals[GROUPS] = {};
     const Size groups = pieces_of(rows * width, GROUPS);
-    // Compiled once: inlined where there is one thread, it may be rounded in another order.
-    auto sum_group = [&](Size group) __attribute__((noinline)) {
+    for_pieces(groups, threads, [&](Size group) {
         double sum = 0;
         for (Size row = rows * group / groups; row < rows * (group + 1) / groups; ++row)
             sum += body(row);
         totals[group] = sum;
-    };
-    for_pieces(groups, threads, sum_group);
+    });
     double total = 0;
     for (Size group = 0; group < groups; ++group) total += totals[group];
     return total;

@@ -178,8 +178,8 @@ void gemm(
                 const Size step = panel_width<T>(out.width, start);
                 const Size width = out.width - start < step ? out.width - start : step;
                 panel_of_columns<T>(
-                    {factors, y.width ? 2 : 1}, packed + start * depth, step, out.data + row * out.stride + start,
-                    out.stride, width, add, rows
+                    {factors, y.width ? 2 : 1}, packed + start * depth, step,
+                    out.data + row * out.stride + start, out.stride, width, add, rows
                 );
             }
             if (does_something(then)) apply_to_rows(then, read_only(out), out, row, row + rows);

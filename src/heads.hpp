@@ -30,7 +30,7 @@ inline Places way_back(const Pattern& p, Size first) {
     return Places{p.back, p.long_back}.from(first);
 }
 
-// Panels of several heads of V vectors each, as many as there are: the first head that is left over.
+// Panels of H heads of V vectors each, of H / 2 and so on; gives the first head that is left over.
 template <class T, int V, int H, class Body>
 inline Size panels_of_heads(Size first, Size heads, const Body& body) {
     constexpr Size c = V * LANES<T>;
@@ -350,8 +350,8 @@ struct DotsOfArcs {
     }
 };
 
-// out[k, h] = a[k]ʰ · b[end]ʰ for the arcs of a chunk, heads of c columns; of the same rows of a and b
-// where there are no ends.
+// out[k, h] = a[k]ʰ · b[end]ʰ for the arcs of a chunk, heads of c columns; where there are no ends,
+// of the same rows of a and b.
 template <class T>
 struct Dots {
     static constexpr int MOST = PANEL;

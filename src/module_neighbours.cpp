@@ -100,6 +100,7 @@ void attend_backward(
     require_same_shape(dt, t);
     require_same_shape(ds, s);
     const bool known = a.pattern.places || a.pattern.long_places;
+    require(known || heads == 1, "with several heads, the way to the columns is needed");
     T* memory = backward_scratch(a.pattern, room, heads, known ? a.pattern.starts[rows] : 0);
     const auto from = rows_of(t), of = rows_of(s), shifts = rows_of(shift), sums = rows_of(total);
     const auto result = rows_of(y), back = rows_of(grad);

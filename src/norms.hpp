@@ -31,7 +31,7 @@ void pairs_of_sums(Size rows, Size width, Out* first, Out* second, int threads, 
 // Sum of x or, if `square`, of (x - mean)²; mean may be null.
 template <class T>
 void row_sums(Rows<const T> x, const T* mean, bool square, T* out, int threads) {
-    for_ranges(x.rows, x.width, threads, [&](Size first, Size last) {
+    for_ranges(x.rows, x.width, threads, [=](Size first, Size last) {
         for (Size row = first; row < last; ++row) {
             const T *from = x.data + row * x.stride, centre = mean ? mean[row] : T(0);
             T sum = 0;
@@ -69,7 +69,7 @@ void normalise_rows(
     Rows<const T> x, const T* mean, const T* rstd, const T* weight, const T* bias, Rows<T> out,
     int threads
 ) {
-    for_ranges(x.rows, x.width, threads, [&](Size first, Size last) {
+    for_ranges(x.rows, x.width, threads, [=](Size first, Size last) {
         for (Size row = first; row < last; ++row)
             normalise_row(
                 x.data + row * x.stride, mean ? mean[row] : T(0), rstd[row], weight, bias,
@@ -128,7 +128,7 @@ void normalise_rows_sums(
     Rows<const T> x, const T* mean, const T* rstd, const T* weight, Rows<const T> grad, T* out,
     int threads
 ) {
-    for_ranges(x.rows, x.width, threads, [&](Size first, Size last) {
+    for_ranges(x.rows, x.width, threads, [=](Size first, Size last) {
         for (Size row = first; row < last; ++row) {
             const RowSums<T> sums = sums_of_row(
                 x.data + row * x.stride, mean ? mean[row] : T(0), rstd[row], weight,
@@ -145,7 +145,7 @@ void normalise_rows_backward(
     Rows<const T> x, const T* mean, const T* rstd, const T* weight, Rows<const T> grad,
     const T* centre, const T* along, Rows<T> out, int threads
 ) {
-    for_ranges(x.rows, x.width, threads, [&](Size first, Size last) {
+    for_ranges(x.rows, x.width, threads, [=](Size first, Size last) {
         for (Size row = first; row < last; ++row)
             normalise_row_backward(
                 x.data + row * x.stride, mean ? mean[row] : T(0), rstd[row], weight,
@@ -181,7 +181,7 @@ void layer_norm(
     int threads
 ) {
     const T width = x.width ? (T)x.width : T(1);
-    for_ranges(x.rows, x.width, threads, [&](Size first, Size last) {
+    for_ranges(x.rows, x.width, threads, [=](Size first, Size last) {
         for (Size row = first; row < last; ++row) {
             const T* from = x.data + row * x.stride;
             T sum = 0, squares = 0;
@@ -208,7 +208,7 @@ void layer_norm_backward(
 ) {
     const Size columns = x.width, groups = pieces_of(x.rows * columns, GROUPS);
     const T width = columns ? (T)columns : T(1);
-    for_pieces(groups, threads, [&](Size group) {
+    for_pieces(groups, threads, [=](Size group) {
         double *along = partial + group * columns, *plain = along + groups * columns;
         for (Size j = 0; j < columns; ++j) along[j] = plain[j] = 0;
         for (Size row = x.rows * group / groups; row < x.rows * (group + 1) / groups; ++row) {
@@ -268,7 +268,7 @@ template <class T>
 void scale_columns(
     Rows<const T> x, const T* a, Rows<const T> y, const T* b, const T* c, Rows<T> out, int threads
 ) {
-    for_ranges(x.rows, x.width, threads, [&](Size first, Size last) {
+    for_ranges(x.rows, x.width, threads, [=](Size first, Size last) {
         for (Size row = first; row < last; ++row) {
             const T* from = x.data + row * x.stride;
             T* to = out.data + row * out.stride;
@@ -288,7 +288,7 @@ void scale_columns(
 template <class T>
 void head_dots(Rows<const T> x, const T* vector, Rows<T> out, int threads) {
     const Size heads = out.width, c = heads ? x.width / heads : 0;
-    for_ranges(x.rows, x.width, threads, [&](Size first, Size last) {
+    for_ranges(x.rows, x.width, threads, [=](Size first, Size last) {
         for (Size row = first; row < last; ++row) {
             const T* from = x.data + row * x.stride;
             T* to = out.data + row * out.stride;
@@ -306,7 +306,7 @@ void head_dots_backward(
 ) {
     const Size heads = dout.width, width = x.width, c = heads ? width / heads : 0;
     const Size groups = pieces_of(x.rows * width, GROUPS);
-    for_pieces(groups, threads, [&](Size group) {
+    for_pieces(groups, threads, [=](Size group) {
         double* sums = partial + group * width;
         for (Size j = 0; j < width; ++j) sums[j] = 0;
         for (Size row = x.rows * group / groups; row < x.rows * (group + 1) / groups; ++row) {

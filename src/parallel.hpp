@@ -13,6 +13,7 @@ inline Size pieces_of(Size work, Size most) {
     return pieces < most ? pieces : most;
 }
 
+// One function for all loops, as each would be compiled with and without threads.
 [[gnu::noinline, gnu::noclone]] inline void call_with_pieces(
     Size pieces, int threads, void (*call)(const void*, Size), const void* body
 ) {
@@ -24,10 +25,13 @@ inline Size pieces_of(Size work, Size most) {
     for (Size piece = 0; piece < pieces; ++piece) call(body, piece);
 }
 
-// A body is compiled once, and not again for one thread: it is sooner, and rounded in one order.
+// A body is compiled once, so that sums are rounded in one order whatever the threads.
 template <class Body>
 void for_pieces(Size pieces, int threads, const Body& body) {
-    const auto call = [](const void* of, Size piece) { (*(const Body*)of)(piece); };
+    const auto call = [](const void* of, Size piece) {
+        const Body copy = *(const Body*)of;  // what is stored cannot be in it
+        copy(piece);
+    };
     call_with_pieces(pieces, threads, call, &body);
 }
 
@@ -35,7 +39,7 @@ void for_pieces(Size pieces, int threads, const Body& body) {
 template <class Body>
 void for_ranges(Size n, Size weight, int threads, const Body& body) {
     const Size pieces = pieces_of(n * weight, n);
-    for_pieces(pieces, threads, [&](Size piece) {
+    for_pieces(pieces, threads, [=](Size piece) {
         body(n * piece / pieces, n * (piece + 1) / pieces);
     });
 }

@@ -130,7 +130,7 @@ void reduce(Pattern p, Reductions kinds, Rows<const T> x, Rows<T> out, int threa
 }
 
 // The gradient of the entries of a row; of equals, the first one attains a maximum or minimum.
-template <class T, bool READS>
+template <class T, bool EXTREMES, bool WIDE>
 struct Reducing {
     static constexpr int MOST = PANEL / 2;
     const Reductions& kinds;
@@ -138,7 +138,6 @@ struct Reducing {
     Size count;
     const T *out, *grad;
     Lines<T> dx;
-    bool has_extremes, is_wide;
 
     template <int V, int H, bool PART>
     void run(Size, Size column, int rest) const {
@@ -146,7 +145,6 @@ struct Reducing {
         const Lines<const T> from = x.from(column);
         const Lines<T> to = dx.from(column);
         const Strip all = {count, rest, 0}, one = {1, rest, 0};
-        const bool extremes = has_extremes, wide = is_wide;
         // Of each kind that is wanted, its result and the gradient of that.
         Vec<T> of[REDUCTIONS][F] = {}, back[REDUCTIONS][F] = {}, same[F], mean[F] = {}, slope[F];
 #pragma GCC unroll 8
@@ -158,7 +156,7 @@ struct Reducing {
                 back[kind][f] = lanes.load(grad + j);
             });
         }
-        if (READS && wide)
+        if constexpr (WIDE)
             over_strip<T, V * H, PART>(all, [&](int f, Size k, auto lanes) GCNMPI_INLINE {
                 mean[f] += lanes.load(from.at(k, f));
             });
@@ -170,13 +168,13 @@ struct Reducing {
         }
         over_strip<T, V * H, PART>(all, [&](int f, Size k, auto lanes) GCNMPI_INLINE {
             Vec<T> d = same[f];
-            if constexpr (READS) {
+            if constexpr (EXTREMES || WIDE) {
                 const Vec<T> v = lanes.load(from.at(k, f));
-                if (extremes) {
+                if constexpr (EXTREMES) {
                     d += first_hit(v, of[MAX][f], back[MAX][f]);
                     d += first_hit(v, of[MIN][f], back[MIN][f]);
                 }
-                if (wide) d += (v - mean[f]) * slope[f];
+                if constexpr (WIDE) d += (v - mean[f]) * slope[f];
             }
             lanes.store(to.at(k, f), d);
         });
@@ -191,18 +189,17 @@ struct Reducing {
     }
 };
 
-template <class T, bool READS>
+template <class T, bool EXTREMES, bool WIDE>
 void reduce_rows_backward(
     const Pattern& p, const Reductions& kinds, Rows<const T> x, Rows<const T> out,
     Rows<const T> grad, Rows<T> dx, Size first, Size last
 ) {
-    const bool extremes = kinds.at[MAX] >= 0 || kinds.at[MIN] >= 0, wide = kinds.at[STD] >= 0;
     for (Size row = first; row < last; ++row) {
         const Size start = p.starts[row], count = p.starts[row + 1] - start;
         if (!count) continue;
-        const Reducing<T, READS> body = {
+        const Reducing<T, EXTREMES, WIDE> body = {
             kinds, lines_of(x, start), count, out.data + row * out.stride,
-            grad.data + row * grad.stride, lines_of(dx, start), extremes, wide,
+            grad.data + row * grad.stride, lines_of(dx, start),
         };
         over_panels<T>(x.width, body);
     }
@@ -217,8 +214,12 @@ void reduce_backward(
         const Pattern&, const Reductions&, Rows<const T>, Rows<const T>, Rows<const T>, Rows<T>,
         Size, Size
     );
-    const bool reads = kinds.at[MAX] >= 0 || kinds.at[MIN] >= 0 || kinds.at[STD] >= 0;
-    const Body body = reads ? reduce_rows_backward<T, true> : reduce_rows_backward<T, false>;
+    const auto wanted = [&](Reduction kind) { return kinds.at[kind] >= 0; };
+    static constexpr Body BODIES[2][2] = {
+        {reduce_rows_backward<T, 0, 0>, reduce_rows_backward<T, 0, 1>},
+        {reduce_rows_backward<T, 1, 0>, reduce_rows_backward<T, 1, 1>},
+    };
+    const Body body = BODIES[wanted(MAX) || wanted(MIN)][wanted(STD)];
     over_rows(p, x.width, threads, [&](Size first, Size last) {
         body(p, kinds, x, out, grad, dx, first, last);
     });
