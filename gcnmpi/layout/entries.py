@@ -15,7 +15,7 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import DTypeLike
 
-from gcnmpi.kernels.rows import Places, count_entries, looked_up, sort_rows
+from gcnmpi.kernels.rows import STEP, Places, count_entries, inverse, look_up_in_place, sort_rows
 from gcnmpi.layout.arcs import Entries, arc_pieces
 from gcnmpi.layout.loading import Readable
 from gcnmpi.layout.placing import Piece, put
@@ -184,7 +184,12 @@ class EntryRows:
     @property
     def keys(self) -> np.ndarray:
         """The keys of dropout: see :func:`entry_keys`."""
-        return entry_keys(self.rows, self.columns, self.numbers)
+        row, found = self.local_rows, np.empty(len(self.places), np.uint64)
+        for start in range(0, len(found), STEP):
+            some = slice(start, start + STEP)
+            ends = self.ids[row[some]], self.ids[self.places[some]]
+            found[some] = entry_keys(*ends, self.numbers[some])
+        return found
 
     def some_keys(self, some: np.ndarray) -> np.ndarray:
         """The keys of some entries."""
@@ -296,16 +301,16 @@ def load_entry_rows(
     starts, places, values = put(comm, lengths + lonely, pieces(), valued=True)
     assert values is not None
     came = values.view(np.int64)
-    of_arcs = came != NO_ARC
-    order = np.empty(count, index_dtype(len(places)))
-    order[came[of_arcs]] = np.flatnonzero(of_arcs)
+    order, loops = inverse(came, count), np.flatnonzero(came == NO_ARC)
+    del values, came
     numbers = np.broadcast_to(np.int32(0), len(places))
     if source.stored.manifest.parallel:
         numbers = run_numbers(starts, places)
+    look_up_in_place(local, places)
     found = EntryRows(
-        ids, starts, looked_up(local, places), numbers,
+        ids, starts, places, numbers,
         total=_over_ranks(len(places), arriving), of_type=vertices_of(source.stored, demand.type),
-        arriving=arriving, order=order, loops=np.flatnonzero(~of_arcs),
+        arriving=arriving, order=order, loops=loops,
     )  # fmt: skip
     return _in_groups(found, arriving) if demand.groups else found
 
@@ -324,8 +329,7 @@ def _in_groups(of: EntryRows, arriving: Arriving) -> EntryRows:
     relation = of.load(graph.arc_type, "zero").astype(np.int32)
     moved = np.arange(len(relation))
     sort_rows(starts, relation, moved.view(np.float64), threads=1)
-    now = np.empty_like(moved)
-    now[moved] = np.arange(len(moved))
+    now = inverse(moved, len(moved))
     begins = np.append(True, relation[1:] != relation[:-1])[: len(relation)]
     begins[starts[:-1][np.diff(starts) > 0]] = True
     first = np.flatnonzero(begins)
@@ -337,7 +341,7 @@ def _in_groups(of: EntryRows, arriving: Arriving) -> EntryRows:
         of,
         places=of.places[moved],
         numbers=of.numbers[moved],
-        order=now[of.order].astype(of.order.dtype),
+        order=now[of.order],
         loops=now[of.loops],
         groups=Groups(of.ids[row], kinds, ends, total, parts),
     )

@@ -13,9 +13,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from gcnmpi.kernels.rows import (
-    STEP,
     Distinct,
     Places,
+    look_up_in_place,
     looked_up,
     note_entries,
     place_entries,
@@ -184,9 +184,7 @@ def placed(
 
     starts, columns, weights = put(reading.comm, lengths, pieces(), weighted, threads)
     if by_id:
-        for start in range(0, len(columns), STEP):
-            some = slice(start, start + STEP)
-            columns[some] = looked_up(local, columns[some])
+        look_up_in_place(local, columns)
     return PlacedRows(starts, columns, weights)
 
 
