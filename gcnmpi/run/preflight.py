@@ -27,7 +27,7 @@ from gcnmpi.run.opening import open_split
 from gcnmpi.run.problem import check_trainable, labels_in
 from gcnmpi.run.record import RunRecord, read_run
 from gcnmpi.run.weights_file import read_facts
-from partition.errors import UserError
+from partition.errors import UserError, system_errors
 from partition.graph.examples import ARCS, ONE_OF, examples_of
 from partition.graph.graph import UNLABELLED
 from partition.graph.store import StoredGraph
@@ -46,10 +46,8 @@ def make_room(comm: Comm, path: Path, option: str) -> None:
     def begin() -> Path:
         make_room_for(path)
         probe = temporary_name(path)
-        try:
+        with system_errors(f"cannot write {path}"):
             probe.touch(exist_ok=False)
-        except OSError as error:
-            raise UserError(f"cannot write {path}: {error.strerror}") from error
         return probe
 
     probe = from_root(comm, begin)

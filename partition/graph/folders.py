@@ -10,7 +10,7 @@ from pathlib import Path
 
 import numpy as np
 
-from partition.errors import UserError
+from partition.errors import UserError, system_errors
 from partition.graph.graph import AGAIN
 from partition.graph.relations import STORED_NAME
 from partition.locks import folder_inside, folder_lock
@@ -55,10 +55,8 @@ def writing_inside(path: Path, kind: str, purpose: str) -> Iterator[None]:
     """Keep others from replacing the graph, and from writing or removing sets of a kind in it."""
     folder = folder_inside(path, kind)
     with folder_lock(path, purpose, exclusive=False):
-        try:
+        with system_errors(f"cannot write {folder}"):
             folder.mkdir(exist_ok=True)
-        except OSError as error:
-            raise UserError(f"cannot write {folder}: {error.strerror}") from error
         with folder_lock(folder, purpose, name=".write.lock", patience=WAIT):
             sweep(folder)
             yield
@@ -68,10 +66,8 @@ def remove_inside(path: Path, kind: str, folder: Path) -> None:
     """Delete the folder of a set of a kind at once: who has it open keeps its arrays."""
     with writing_inside(path, kind, "gcn-partition remove"):
         aside = temporary_name(folder)
-        try:
+        with system_errors(f"cannot remove {folder}"):
             os.rename(folder, aside)
-        except OSError as error:
-            raise UserError(f"cannot remove {folder}: {error.strerror}") from error
         shutil.rmtree(aside, ignore_errors=True)
 
 
