@@ -181,16 +181,13 @@ def _complete(asked: Training, stored: StoredGraph, size: int) -> RunRecord | No
         record = read_run(asked.out)
     except UserError:
         return None
-    start, end, manifest = record.start, record.end, stored.manifest
+    start, end = record.start, record.end
     config = replace(asked.config, graph=graph_of(asked.config))  # as the record has it
     if end is None or not record.epochs:
         return None
     before = start.get("config", {})
     here: dict[str, Any] = {
-        "graph_id": manifest.id,
-        "data_id": manifest.data_id,
-        "pairs_id": None if stored.pairs is None else stored.pairs.id,
-        "samples_id": None if stored.samples is None else stored.samples.id,
+        **stored.identity,
         "partition": asked.partition,
         "ranks": size,
         "direction": resolved_direction(stored, config),
