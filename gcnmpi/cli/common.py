@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import sys
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,6 +18,7 @@ from partition.commands import Assignments, path_option
 
 if TYPE_CHECKING:
     from gcnmpi.mpi.comm import Comm
+    from gcnmpi.run.claims import Claims
 
 T = TypeVar("T")
 
@@ -80,6 +82,41 @@ def watched(config: Config, job: Callable[[Comm], int]) -> Job:
     return Job(run, config.comm.timeout)
 
 
+def claimed(
+    config: Config,
+    graph: Path,
+    partition: str | None,
+    job: Callable[[Comm, Claims], Callable[[], None]],
+) -> Job:
+    """The job of a command that reads a graph, which nobody replaces or removes meanwhile.
+
+    ``job(comm, claims)`` returns what rank 0 then does: it prints the result.
+    """
+    purpose = f"gcnmpi {click.get_current_context().info_name}"
+
+    def run(comm: Comm) -> int:
+        from gcnmpi.run.claims import Claims
+
+        with Claims(comm, purpose) as claims:
+            claims.graph(graph, partition)
+            show = job(comm, claims)
+        if comm.rank == 0:
+            show()
+        return 0
+
+    return watched(config, run)
+
+
+def telling(comm: Comm, quiet: bool = False) -> Callable[[str], None]:
+    """``tell(line)`` on standard error, of rank 0; of no rank if it is to be ``quiet``."""
+
+    def tell(line: str) -> None:
+        if comm.rank == 0 and not quiet:
+            print(line, file=sys.stderr, flush=True)
+
+    return tell
+
+
 def same_words(config: Config) -> Callable[[Comm], None]:
     """``check(comm)`` that refuses ranks whose command, options or configuration are not rank 0's.
 
@@ -137,6 +174,20 @@ def _with_words(function: Callable, keys: Callable[[], Iterable[str]]) -> Callab
 
 
 # Options and arguments that several commands have.
+weights_option = path_option(
+    "--weights",
+    "W",
+    "Weights: .npz of --save-weights; .npz, .safetensors or .pt of another program.",
+    required=True,
+)
+network_option = path_option(
+    "--network network_file",
+    "FILE",
+    "TOML file with the network ([model], [graph], [task]) of weights that do not say it.",
+)
+force_option = click.option(
+    "--force", is_flag=True, help="Start although the forecast needs more memory."
+)
 graph_argument = click.argument("graph", type=click.Path(path_type=Path))
 split_option = click.option(
     "--split", type=int, metavar="K", help="Split of the masks, from 0: the key train.split."

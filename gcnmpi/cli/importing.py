@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -65,14 +64,10 @@ def import_(
         from gcnmpi.report.outcome import print_imported
         from partition.importing.assemble import asked_for
 
-        def note(line: str) -> None:
-            if comm.rank == 0:
-                print(line, file=sys.stderr, flush=True)
-
         asked = asked_for(source, out, direction=direction or "in", overwrite=force, **options)
         told = contextlib.nullcontext(_nobody) if quiet or comm.rank else advancing()
         with told as tell:
-            done = import_together(comm, asked, limit, note, tell)
+            done = import_together(comm, asked, limit, common.telling(comm), tell)
         if comm.rank == 0:
             print_imported(done, as_json)
         return 0

@@ -38,6 +38,7 @@ from partition.errors import EXIT_USER_ERROR, UserError, unknown_name
 
 if TYPE_CHECKING:
     from gcnmpi.mpi.comm import Comm
+    from gcnmpi.run.claims import Claims
     from gcnmpi.run.problem import Problem
     from gcnmpi.run.record import Epoch
 
@@ -198,17 +199,8 @@ def train(
 
 @cli.command(short_help="Exact full-graph inference with trained weights.")
 @common.on_graph
-@path_option(
-    "--weights",
-    "W",
-    "Weights: .npz of --save-weights; .npz, .safetensors or .pt of another program.",
-    required=True,
-)
-@path_option(
-    "--network network_file",
-    "FILE",
-    "TOML file with the network ([model], [graph], [task]) of weights that do not say it.",
-)
+@common.weights_option
+@common.network_option
 @path_option(
     "--out",
     "Y.npy",
@@ -237,7 +229,7 @@ def train(
     metavar="WHICH",
     help="Of weights of task.name = samples: predict those of train, val, test, or all.",
 )
-@click.option("--force", is_flag=True, help="Start although the forecast needs more memory.")
+@common.force_option
 def infer(
     given: common.Given,
     weights: Path,
@@ -271,26 +263,18 @@ def infer(
         layer, rows_file, force,
     )  # fmt: skip
 
-    def job(comm: Comm) -> int:
+    def job(comm: Comm, claims: Claims) -> Callable[[], None]:
         from gcnmpi.report.outcome import print_inference
-        from gcnmpi.run.claims import Claims
         from gcnmpi.run.inference import infer as run
         from gcnmpi.run.samples.inference import infer_samples
 
-        def tell(line: str) -> None:
-            print(line, file=sys.stderr, flush=True)
+        if samples is not None:
+            done = infer_samples(comm, asked, samples, common.telling(comm)).done
+        else:
+            done = run(comm, asked, common.telling(comm))
+        return lambda: print_inference(out, done)
 
-        with Claims(comm, "gcnmpi infer") as claims:
-            claims.graph(asked.graph, asked.partition)
-            if samples is not None:
-                done = infer_samples(comm, asked, samples, tell).done
-            else:
-                done = run(comm, asked, tell)
-        if comm.rank == 0:
-            print_inference(out, done)
-        return 0
-
-    return common.watched(config, job)
+    return common.claimed(config, given.graph, given.partition, job)
 
 
 @cli.command(short_help="Check that a run equals one serial process.")

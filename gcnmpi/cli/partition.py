@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -13,6 +13,7 @@ from partition.commands import parse_bytes
 
 if TYPE_CHECKING:
     from gcnmpi.mpi.comm import Comm
+    from gcnmpi.run.claims import Claims
 
 
 @click.command(short_help="Partition a graph that no rank holds, on all ranks together.")
@@ -89,22 +90,12 @@ def partition(
     name = name or default_name(k, imbalance, seed)
     demands = {"imbalance": imbalance, "balance": balance, "seed": seed, "direction": direction}
 
-    def job(comm: Comm) -> int:
+    def job(comm: Comm, claims: Claims) -> Callable[[], None]:
         from gcnmpi.partitioning.running import make_partition
         from gcnmpi.report.outcome import print_partitioned
-        from gcnmpi.run.claims import Claims
 
-        def tell(line: str) -> None:
-            if comm.rank == 0 and not quiet:
-                print(line, file=sys.stderr, flush=True)
+        limit, tell = config.loading.max_bytes, common.telling(comm, quiet)
+        done = make_partition(comm, claims, graph, k, name, demands, work, limit, tell, force)
+        return lambda: print_partitioned(done, as_json)
 
-        with Claims(comm, "gcnmpi partition") as claims:
-            claims.graph(graph, None)
-            done = make_partition(
-                comm, claims, graph, k, name, demands, work, config.loading.max_bytes, tell, force
-            )
-        if comm.rank == 0:
-            print_partitioned(done, as_json)
-        return 0
-
-    return common.watched(config, job)
+    return common.claimed(config, graph, None, job)

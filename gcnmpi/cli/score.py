@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -24,16 +24,7 @@ from partition.errors import UserError
 
 if TYPE_CHECKING:
     from gcnmpi.mpi.comm import Comm
-
-
-network_option = path_option(
-    "--network network_file",
-    "FILE",
-    "TOML file with the network ([model], [graph], [task]) of weights that do not say it.",
-)
-force_option = click.option(
-    "--force", is_flag=True, help="Start although the forecast needs more memory."
-)
+    from gcnmpi.run.claims import Claims
 
 
 @click.command(short_help="Scores of pairs of vertices, or the best partners of vertices.")
@@ -41,7 +32,7 @@ force_option = click.option(
 @path_option(
     "--weights", "W", "Weights of a network that was trained for links: .npz.", required=True
 )
-@network_option
+@common.network_option
 @click.option(
     "--pairs",
     metavar="FILE|NAME",
@@ -76,7 +67,7 @@ force_option = click.option(
     "vertex, partner and score, .npz, .csv or .parquet.",
     required=True,
 )
-@force_option
+@common.force_option
 def score(
     given: common.Given,
     weights: Path,
@@ -126,39 +117,26 @@ def score(
     some = vertices or "all"
     asked = Scoring(inferring, pairs, of, top or 0, some, with_arcs, columns, relation)
 
-    def job(comm: Comm) -> int:
+    def job(comm: Comm, claims: Claims) -> Callable[[], None]:
         from gcnmpi.report.outcome import print_inference
-        from gcnmpi.run.claims import Claims
         from gcnmpi.run.links.asked import score_pairs, top_partners
 
-        def tell(line: str) -> None:
-            print(line, file=sys.stderr, flush=True)
+        if top is None:
+            done = score_pairs(comm, asked, common.telling(comm))
+        else:
+            done, _ = top_partners(comm, asked, common.telling(comm))
+        return lambda: print_inference(out, done)
 
-        with Claims(comm, "gcnmpi score") as claims:
-            claims.graph(asked.inferring.graph, asked.inferring.partition)
-            if top is None:
-                done = score_pairs(comm, asked, tell)
-            else:
-                done, _ = top_partners(comm, asked, tell)
-        if comm.rank == 0:
-            print_inference(out, done)
-        return 0
-
-    return common.watched(config, job)
+    return common.claimed(config, given.graph, given.partition, job)
 
 
 @click.command(short_help="Metrics of trained weights.")
 @common.on_graph
-@path_option(
-    "--weights",
-    "W",
-    "Weights: .npz of --save-weights; .npz, .safetensors or .pt of another program.",
-    required=True,
-)
-@network_option
+@common.weights_option
+@common.network_option
 @common.split_option
 @common.json_option
-@force_option
+@common.force_option
 def evaluate(
     given: common.Given,
     weights: Path,
@@ -176,16 +154,11 @@ def evaluate(
     config, keys = read_config(given.file, settings, network=network_file)
     asked = Inferring(given.graph, given.partition, config, weights, given=keys, force=force)
 
-    def job(comm: Comm) -> int:
+    def job(comm: Comm, claims: Claims) -> Callable[[], None]:
         from gcnmpi.report.outcome import print_metrics
-        from gcnmpi.run.claims import Claims
         from gcnmpi.run.scoring import evaluate_weights
 
-        with Claims(comm, "gcnmpi evaluate") as claims:
-            claims.graph(asked.graph, asked.partition)
-            found, told = evaluate_weights(comm, asked)
-        if comm.rank == 0:
-            print_metrics(found, told, as_json)
-        return 0
+        found, told = evaluate_weights(comm, asked)
+        return lambda: print_metrics(found, told, as_json)
 
-    return common.watched(config, job)
+    return common.claimed(config, given.graph, given.partition, job)
