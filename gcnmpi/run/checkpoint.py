@@ -38,7 +38,7 @@ from gcnmpi.run import checkpoint_files as files
 from gcnmpi.run.checkpoint_files import DamagedError
 from gcnmpi.run.opening import Opened
 from gcnmpi.run.problem import Problem
-from gcnmpi.run.record import Epoch
+from gcnmpi.run.record import Epoch, ids_of
 from gcnmpi.run.weights import write_features
 from partition.errors import UserError, called
 from partition.records import map_npy
@@ -255,7 +255,7 @@ def opened_facts(opened: Opened) -> dict[str, Any]:
     stored, partition = opened.source.stored, opened.source.partition
     return {
         "graph": stored.manifest.name,
-        **stored.identity,
+        **ids_of(stored),
         "partition_id": None if partition is None else partition.id,
         "ranks": opened.runtime.everyone.size,
         "scheme": opened.config.scheme.name,
@@ -312,7 +312,7 @@ def check_fits(
             f"import that data again, or {hint}",
         )
     for kind, remedy in (("pairs", "make those again"), ("samples", "put those into it again")):
-        if facts.get(f"{kind}_id") != source.stored.identity[f"{kind}_id"]:
+        if facts.get(f"{kind}_id") != ids_of(source.stored)[f"{kind}_id"]:
             raise UserError(
                 f"the checkpoint {path} was made with other {kind} than {source.stored.path} has "
                 "now",

@@ -25,7 +25,7 @@ from gcnmpi.run.checkpoint import candidates, differences
 from gcnmpi.run.checkpoint_files import DamagedError, read_manifest
 from gcnmpi.run.opening import open_split
 from gcnmpi.run.problem import check_trainable, labels_in
-from gcnmpi.run.record import RunRecord, read_run
+from gcnmpi.run.record import RunRecord, ids_of, read_run
 from gcnmpi.run.weights_file import read_facts
 from partition.errors import UserError, system_errors
 from partition.graph.examples import ARCS, ONE_OF, examples_of
@@ -187,7 +187,7 @@ def _complete(asked: Training, stored: StoredGraph, size: int) -> RunRecord | No
         return None
     before = start.get("config", {})
     here: dict[str, Any] = {
-        **stored.identity,
+        **ids_of(stored),
         "partition": asked.partition,
         "ranks": size,
         "direction": resolved_direction(stored, config),

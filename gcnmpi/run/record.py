@@ -18,6 +18,7 @@ from typing import Any
 
 from gcnmpi.run.writer import put_aside
 from partition.errors import UserError, system_errors
+from partition.graph.store import StoredGraph
 from partition.locks import check_outside_graphs
 from partition.records import atomic_file, printable, read_records, to_json
 
@@ -96,6 +97,13 @@ class RunRecord:
     heard: float
     ranks: dict[str, Any] = field(default_factory=dict)
     samples: list[dict[str, Any]] = field(default_factory=list)
+
+
+def ids_of(stored: StoredGraph) -> dict[str, str | None]:
+    """The ids of graph, data, pairs and samples, as records and checkpoints have them."""
+    parts = {"pairs_id": stored.pairs, "samples_id": stored.samples}
+    ids = {name: None if part is None else part.id for name, part in parts.items()}
+    return {"graph_id": stored.manifest.id, "data_id": stored.manifest.data_id, **ids}
 
 
 def read_run(run: str | os.PathLike) -> RunRecord:

@@ -33,6 +33,7 @@ from gcnmpi.run.record import (
     Epoch,
     continued_record,
     epochs_until,
+    ids_of,
     is_finished,
     new_record,
 )
@@ -67,7 +68,7 @@ def opened_record(
     return {
         "time": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
         "graph": stored.manifest.name,
-        **stored.identity,
+        **ids_of(stored),
         "pairs": None if stored.pairs is None else _of_pairs(stored.pairs),
         "sample_set": None if stored.samples is None else _of_samples(stored.samples),
         "n": stored.manifest.n,

@@ -81,13 +81,6 @@ class StoredGraph:
         """The graph as M has it: see :func:`partition.graph.graph.merged`."""
         return merged(self.graph)
 
-    @property
-    def identity(self) -> dict[str, str | None]:
-        """The ids of graph, data, pairs and samples, as records and checkpoints have them."""
-        chosen = {"pairs_id": self.pairs, "samples_id": self.samples}
-        ids = {name: None if one is None else one.id for name, one in chosen.items()}
-        return {"graph_id": self.manifest.id, "data_id": self.manifest.data_id, **ids}
-
     def direction(self, asked: str | None) -> str:
         """The direction that is asked for, its own by default; a UserError if it is none."""
         return check_direction(asked or self.manifest.direction)
