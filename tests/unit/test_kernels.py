@@ -128,7 +128,19 @@ def test_why_the_native_kernel_cannot_be_loaded_is_said(monkeypatch):
     monkeypatch.setattr(sys, "meta_path", [Broken, *sys.meta_path])
     said = "cannot be loaded: libgomp.so.1: cannot open shared object file"
     assert KERNELS.available()["native"] == said
-    assert resolve("auto") == ("graphblas", f"the native kernel {said}; {SLOWER}")
+    assert resolve("auto") == ("graphblas", f"the native kernel {said}; {slower('graphblas')}")
+    without_graphblas(monkeypatch)
+    assert resolve("auto") == ("scipy", f"the native kernel {said}; {slower('scipy')}")
+
+
+def slower(name):
+    return SLOWER.format(name)
+
+
+def without_graphblas(monkeypatch):
+    """As in Python 3.14."""
+    monkeypatch.setitem(sys.modules, "graphblas", None)
+    monkeypatch.delitem(sys.modules, "gcnmpi.kernels.host.graphblas_", raising=False)
 
 
 @needs_native
@@ -136,9 +148,11 @@ def test_without_openmp_the_native_kernel_is_for_one_thread(monkeypatch):
     monkeypatch.setattr(KERNELS.get("native"), "parallel", False)
     serial = "the native kernel was built without OpenMP: it has one thread, not 4"
     assert resolve("auto", 1) == ("native", None)
-    assert resolve("auto", 4) == ("graphblas", f"{serial}; {SLOWER}")
+    assert resolve("auto", 4) == ("graphblas", f"{serial}; {slower('graphblas')}")
     assert resolve("native", 4) == ("native", serial)
     assert resolve("native") == ("native", None)
+    without_graphblas(monkeypatch)
+    assert resolve("auto", 4) == ("native", serial)
 
 
 @pytest.mark.skipif(not (shutil.which("cmake") and shutil.which("make")), reason="needs CMake")
