@@ -90,7 +90,7 @@ class Sets:
         return (self.folder(path, name) / f"{self.kind}.json").exists()
 
     def described(self, path: str | os.PathLike[str], name: str) -> dict[str, Any]:
-        """What the description of a set says, checked; a UserError if there is no such set."""
+        """The description of a set, checked; a UserError if there is no such set."""
         file, names = self.folder(path, name) / f"{self.kind}.json", self.names(path)
         if not file.exists() and names:
             raise unknown_name(f"set of {self.kind} of {path}", name, names)
