@@ -11,7 +11,7 @@ import click
 from gcnmpi.cli import common
 from partition.cli import import_options
 from partition.cli.common import FILE, advancing
-from partition.commands import parse_bytes
+from partition.commands import option, parse_bytes
 
 if TYPE_CHECKING:
     from gcnmpi.mpi.comm import Comm
@@ -25,16 +25,15 @@ MEMORY = "2GB"
 @click.argument("out", metavar="OUT.graph", type=FILE)
 @import_options.list_options
 @import_options.rule_options
-@click.option(
+@option(
     "--memory",
-    default=MEMORY,
-    show_default=True,
+    "Memory that a rank may take; arcs are sorted in files beside OUT.graph.",
+    MEMORY,
     metavar="SIZE",
-    help="Memory that a rank may take; arcs are sorted in files beside OUT.graph.",
 )
 @import_options.arc_data_options
 @import_options.vertex_data_options
-@click.option("--force", is_flag=True, help="Replace existing output.")
+@option("--force", "Replace existing output.", is_flag=True)
 @common.json_option
 @common.quiet_option
 def import_(

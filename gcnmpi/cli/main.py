@@ -33,7 +33,7 @@ from gcnmpi.options.outputs import (
 )
 from gcnmpi.options.settings import shipped_configs
 from gcnmpi.run.logs import parse_logs
-from partition.commands import Commands, figures_option, page_option, path_option
+from partition.commands import Commands, figures_option, option, page_option, path_option
 from partition.errors import EXIT_USER_ERROR, UserError, unknown_name
 
 if TYPE_CHECKING:
@@ -131,12 +131,11 @@ def cli() -> None:
     "Write the weights of the epoch with the best validation metric (task.metric).",
     dir_okay=False,
 )
-@click.option(
+@option(
     "--resume",
-    default="auto",
+    "Continue from the newest checkpoint in DIR, start over, or continue from PATH.",
+    "auto",
     metavar="auto|never|PATH",
-    help="Continue from the newest checkpoint in DIR, start over, or continue from PATH.",
-    show_default=True,
 )
 @click.option(
     "--log",
@@ -207,27 +206,24 @@ def train(
     "File to write, one row per vertex: .npy, .npz, .csv or .parquet.",
     required=True,
 )
-@click.option(
+@option(
     "--what",
+    "What to write; embeddings: the output of the last hidden layer.",
+    "logits",
     type=click.Choice(("logits", "probabilities", "embeddings", "classes")),
-    default="logits",
-    show_default=True,
-    help="What to write; embeddings: the output of the last hidden layer.",
 )
-@click.option(
-    "--layer", type=int, metavar="K", help="Write the output of layer K instead of the logits."
-)
-@click.option("--classes", is_flag=True, help="The same as --what classes.")
+@option("--layer", "Write the output of layer K instead of the logits.", type=int, metavar="K")
+@option("--classes", "The same as --what classes.", is_flag=True)
 @path_option(
     "--rows rows_file",
     "IDS.txt",
     "Write the rows of these vertices or arcs only, one a line, in this order; an arc is SOURCE "
     "TARGET, or its number in the folder.",
 )
-@click.option(
+@option(
     "--samples",
+    "Of weights of task.name = samples: predict those of train, val, test, or all.",
     metavar="WHICH",
-    help="Of weights of task.name = samples: predict those of train, val, test, or all.",
 )
 @common.force_option
 def infer(
@@ -349,8 +345,8 @@ def config(name: str | None) -> int:
 
 @cli.command(short_help="Compare finished runs: volume, time, accuracy.")
 @click.argument("runs", nargs=-1, required=True, type=click.Path(path_type=Path))
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON array.")
-@click.option("--csv", "as_csv", is_flag=True, help="Print CSV, one line per run.")
+@option("--json as_json", "Print one JSON array.", is_flag=True)
+@option("--csv as_csv", "Print CSV, one line per run.", is_flag=True)
 @path_option(
     "--plot",
     "FILE",

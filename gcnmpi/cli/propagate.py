@@ -13,7 +13,7 @@ import click
 from gcnmpi.cli import common
 from gcnmpi.options.methods import METHODS
 from gcnmpi.options.outputs import check_distinct, check_suffix
-from partition.commands import path_option
+from partition.commands import option, path_option
 
 if TYPE_CHECKING:
     from gcnmpi.mpi.comm import Comm
@@ -39,11 +39,11 @@ def _keys() -> list[str]:
     "File to write, one row per vertex: .npy, .npz, .csv or .parquet.",
     required=True,
 )
-@click.option(
+@option(
     "--force",
-    is_flag=True,
-    help="Start although the forecast needs more memory; go on from a checkpoint of another "
+    "Start although the forecast needs more memory; go on from a checkpoint of another "
     "partition, with other rounding.",
+    is_flag=True,
 )
 @common.quiet_option
 def propagate(

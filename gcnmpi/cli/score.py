@@ -19,7 +19,7 @@ from gcnmpi.options.outputs import (
     check_suffix,
     features_path,
 )
-from partition.commands import path_option
+from partition.commands import option, path_option
 from partition.errors import UserError
 
 if TYPE_CHECKING:
@@ -33,32 +33,28 @@ if TYPE_CHECKING:
     "--weights", "W", "Weights of a network that was trained for links: .npz.", required=True
 )
 @common.network_option
-@click.option(
+@option(
     "--pairs",
+    "Score these: a table or .npy of two vertices a row; or a set of pairs in the folder.",
     metavar="FILE|NAME",
-    help="Score these: a table or .npy of two vertices a row; or a set of pairs in the folder.",
 )
-@click.option(
+@option(
     "--columns",
+    "Columns of FILE in their order: source, target, relation, and - for one not read.",
     metavar="NAMES",
-    help="Columns of FILE in their order: source, target, relation, and - for one not read.",
 )
 @click.option("--of", default="", metavar="train|val|test", help="Of the set: those.  [test]")
-@click.option(
-    "--top", type=int, metavar="K", help="Write the K best partners of each vertex instead."
-)
-@click.option(
+@option("--top", "Write the K best partners of each vertex instead.", type=int, metavar="K")
+@option(
     "--vertices",
+    "The vertices that get partners: a file with one a line, some of them, or all.  [all]",
     metavar="FILE|0,5,9|all",
-    help="The vertices that get partners: a file with one a line, some of them, or all.  [all]",
 )
-@click.option(
-    "--with-arcs", is_flag=True, help="Partners may be vertices that there is an arc with."
-)
-@click.option(
+@option("--with-arcs", "Partners may be vertices that there is an arc with.", is_flag=True)
+@option(
     "--relation",
+    "Partners by this relation of the graph: of the type of vertices that it leads to.",
     metavar="NAME",
-    help="Partners by this relation of the graph: of the type of vertices that it leads to.",
 )
 @path_option(
     "--out",
@@ -101,9 +97,9 @@ def score(
     of_partners = [("--vertices", vertices is not None), ("--with-arcs", with_arcs),
                    ("--relation", relation is not None)]  # fmt: skip
     of_pairs = [("--of", bool(of)), ("--columns", columns is not None)]
-    for option, there in of_partners if top is None else of_pairs:
+    for name, there in of_partners if top is None else of_pairs:
         if there:
-            raise UserError(f"{option} is for --{'top' if top is None else 'pairs'}")
+            raise UserError(f"{name} is for --{'top' if top is None else 'pairs'}")
     settings = ("task.name=links", *given.settings)
     config, keys = read_config(given.file, settings, network=network_file)
     check_suffix("--out", out, RESULTS if top is None else TABLES)
