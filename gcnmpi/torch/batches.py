@@ -142,7 +142,7 @@ class Batching(OfThisProcess):
 
     @cached_property
     def arcs(self) -> tuple[EntryRows, np.ndarray]:
-        """Those into own rows, in groups of relations, and their numbers; of all ranks together."""
+        """Arcs into own rows, in groups of relations, and their numbers; of all ranks together."""
         plan, parts = self.laid.plan, self.laid.rows.parts
         limit = self._opened.config.loading.max_bytes
         where = plan.own, plan.halo, lambda rows: [parts[rows]], limit
