@@ -28,6 +28,15 @@ EXIT_INTERRUPTED = 130
 Decorator = Callable[[Callable[..., object]], Callable[..., object]]
 
 
+def option(names: str, text: str | None = None, default: object = None, **more: Any) -> Decorator:
+    """An option: its names, with blanks between them, its help, and a default that help shows.
+
+    Its type is that of the default, unless ``more`` has another one.
+    """
+    more |= {} if default is None else {"default": default, "show_default": True}
+    return click.option(*names.split(), help=text, **more)
+
+
 def path_option(
     names: str, metavar: str, text: str, file_okay: bool = True, dir_okay: bool = True, **more: Any
 ) -> Decorator:

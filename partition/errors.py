@@ -45,6 +45,15 @@ def require(condition: bool, message: str) -> None:
 
 
 @contextlib.contextmanager
+def system_errors(what: str, hint: str | None = None) -> Iterator[None]:
+    """Make what the system refuses in this block a UserError: "cannot write FILE", and why."""
+    try:
+        yield
+    except OSError as error:
+        raise UserError(f"{what}: {error.strerror or error}", hint) from error
+
+
+@contextlib.contextmanager
 def called(temporary: os.PathLike[str], path: os.PathLike[str]) -> Iterator[None]:
     """Have errors of what is written under a temporary name tell the path that it will get."""
     try:

@@ -24,7 +24,7 @@ from typing import IO, Any
 
 import numpy as np
 
-from partition.errors import UserError, called, shortened, shown
+from partition.errors import UserError, called, shortened, shown, system_errors
 from partition.locks import check_outside_graphs, process_is_dead, process_space
 from partition.resident import check_memory
 
@@ -65,11 +65,8 @@ def append_record(file: IO[str], event: str, **values: object) -> None:
 def read_records(path: str | os.PathLike[str]) -> list[dict[str, Any]]:
     """All records of a JSON-lines file; a last line cut off by a crash is left out."""
     path = Path(path)
-    try:
-        with open_regular(path) as file:
-            lines = file.read().split(b"\n")
-    except OSError as error:
-        raise UserError(f"cannot read {path}: {error.strerror}") from error
+    with system_errors(f"cannot read {path}"), open_regular(path) as file:
+        lines = file.read().split(b"\n")
     records = []
     for number, line in enumerate(lines, start=1):
         if not line.strip():
@@ -90,10 +87,8 @@ def make_room_for(path: str | os.PathLike[str]) -> None:
     """
     path = Path(path)
     check_outside_graphs(path)
-    try:
+    with system_errors(f"cannot write {path}"):
         path.parent.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise UserError(f"cannot write {path}: {error.strerror}") from error
     _check_is_no_device(path)
     probe = temporary_name(path)  # permissions alone do not tell: of root, and on read-only mounts
     try:

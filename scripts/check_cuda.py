@@ -15,7 +15,7 @@ none of a kernel is checked is an error.
 
 Libraries come as wheels into a cache (XDG_CACHE_HOME, else ~/.cache), about 470 MB once. Libraries
 that cannot be fetched are skipped with a line; ``--table`` prints registers as Markdown, for
-docs/gpu.md.
+docs/measured/gpu.md.
 """
 
 from __future__ import annotations

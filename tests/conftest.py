@@ -14,6 +14,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from inspect import getfullargspec
 from pathlib import Path
 
 import pytest
@@ -274,6 +275,18 @@ def trained(run_cases) -> Callable[..., dict[str, dict]]:
         return dict(zip(cases, found, strict=True))
 
     return run
+
+
+@pytest.fixture(scope="module")
+def results(request, trained) -> Callable[[int], dict]:
+    """``results(nranks)`` → name of each case → its record, from one launch.
+
+    A file says its cases as ``wanted(nranks, …)``, of which other arguments are fixtures, and as
+    ``MORE`` what else ``trained`` gets.
+    """
+    wanted, more = request.module.wanted, getattr(request.module, "MORE", {})
+    given = [request.getfixturevalue(name) for name in getfullargspec(wanted).args[1:]]
+    return functools.cache(lambda nranks: trained(nranks, wanted(nranks, *given), **more))
 
 
 @pytest.fixture

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from pathlib import Path
 
 import numpy as np
 
 from partition.graph.graph import Graph
+from partition.graph.manifest import read_manifest
 from partition.graph.store import Partition, open_graph, write_graph, write_partition
 from partition.importing.assemble import build_graph
 from partition.importing.readers import Source
@@ -47,6 +49,14 @@ def uneven_parts(n: int, k: int) -> np.ndarray:
     return np.random.default_rng(k).choice(k, n, p=shares / shares.sum())
 
 
+def with_uneven_parts(path: Path, sizes: Iterable[int], mixed: bool = True) -> Path:
+    """Store those, "uneven-K", for each number of parts K."""
+    n = read_manifest(path).n
+    for k in sizes:
+        store_parts(path, f"uneven-{k}", uneven_parts(n, k), k, mixed)
+    return path
+
+
 def small_graph(kind: str) -> Graph:
     """61 vertices of which some are isolated; weights of both directions differ if directed.
 
@@ -78,8 +88,5 @@ def small_graph(kind: str) -> Graph:
 def store_small_graphs(folder: Path) -> Path:
     """The small graphs of all kinds, with partitions uneven-K for K = 1 … 16."""
     for kind in ("directed", "symmetric", "hubs"):
-        graph, path = small_graph(kind), folder / f"{kind}.graph"
-        write_graph(path, graph, source={})
-        for k in range(1, 17):
-            store_parts(path, f"uneven-{k}", uneven_parts(graph.n, k), k)
+        with_uneven_parts(store(folder / f"{kind}.graph", small_graph(kind)), range(1, 17))
     return folder

@@ -12,7 +12,7 @@ import click
 from gcnmpi.cli import common
 from gcnmpi.options.config import Config
 from gcnmpi.options.kernel import AUTO, KERNELS, must_be_best
-from partition.commands import Assignments, Commands, parse_bytes, path_option
+from partition.commands import Assignments, Commands, option, parse_bytes, path_option
 from partition.errors import UserError
 from partition.records import make_room_for
 
@@ -20,15 +20,9 @@ if TYPE_CHECKING:
     from gcnmpi.mpi.comm import Comm
     from gcnmpi.report.bench import Report
 
-_rounds = click.option(
-    "--rounds",
-    type=click.IntRange(1),
-    default=10,
-    show_default=True,
-    help="Rounds, after one for warm-up.",
-)
-_partition = click.option(
-    "--partition", metavar="NAME", help="Partition into as many parts as there are ranks."
+_rounds = option("--rounds", "Rounds, after one for warm-up.", 10, type=click.IntRange(1))
+_partition = option(
+    "--partition", "Partition into as many parts as there are ranks.", metavar="NAME"
 )
 
 
@@ -51,11 +45,11 @@ def _output(function: Callable) -> Callable:
 
 @bench.command(short_help="Time M·X by every kernel; compare with bounds from memory bandwidth.")
 @click.argument("graph", type=click.Path(path_type=Path), required=False)
-@click.option("--rmat", "made", metavar="SCALExDEGREE", help="An R-MAT graph, such as 18x12.")
-@click.option("--kernels", metavar="NAME,…", help="Only these.  [default: all that work here]")
-@click.option("--widths", metavar="D,…", default="8,16,32,64,128", show_default=True)
-@click.option("--reference", metavar="NAME", help="Ratios are to this kernel.  [default: the last]")
-@click.option("--cache", metavar="SIZE", help="Cache of all threads, such as 32MiB.")
+@option("--rmat made", "An R-MAT graph, such as 18x12.", metavar="SCALExDEGREE")
+@option("--kernels", "Only these.  [default: all that work here]", metavar="NAME,…")
+@option("--widths", default="8,16,32,64,128", metavar="D,…")
+@option("--reference", "Ratios are to this kernel.  [default: the last]", metavar="NAME")
+@option("--cache", "Cache of all threads, such as 32MiB.", metavar="SIZE")
 @_rounds
 @common.configured
 @_output
@@ -103,12 +97,12 @@ def spmm(
 @bench.command(short_help="Seconds per epoch of one or several configurations.")
 @common.graph_argument
 @_partition
-@click.option(
+@option(
     "--beside",
+    "Also measure the configuration with this change; may be repeated.",
     metavar="KEY=VALUE",
     cls=Assignments,
     keys=common.config_keys,
-    help="Also measure the configuration with this change; may be repeated.",
 )
 @_rounds
 @common.configured
@@ -142,8 +136,8 @@ def epoch(
 @bench.command(short_help="The exchange of rows alone, by every transport.")
 @common.graph_argument
 @_partition
-@click.option("--transports", metavar="NAME,…", help="Only these.  [default: all]")
-@click.option("--widths", metavar="D,…", default="8,16,64", show_default=True)
+@option("--transports", "Only these.  [default: all]", metavar="NAME,…")
+@option("--widths", default="8,16,64", metavar="D,…")
 @_rounds
 @common.configured
 @_output

@@ -22,7 +22,7 @@ from gcnmpi.cluster.submit import (
 from gcnmpi.cluster.submit import submit as give
 from gcnmpi.options.outputs import run_name
 from gcnmpi.run.record import new_folder
-from partition.commands import path_option
+from partition.commands import option, path_option
 from partition.errors import UserError
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     "A folder that all hosts should share.  [default: the current one]",
     default=Path(),
 )
-@click.option("--partition", metavar="NAME", help="Partition of GRAPH, to predict its memory.")
+@option("--partition", "Partition of GRAPH, to predict its memory.", metavar="NAME")
 @common.configured
 @common.json_option
 @click.argument("graph", required=False, type=click.Path(path_type=Path))
@@ -106,46 +106,46 @@ class _OfScripts(click.Command):
 @click.command(cls=_OfScripts, short_help="Train on a Slurm cluster, in as many jobs as needed.")
 @common.on_graph
 @click.argument("words", nargs=-1, type=click.UNPROCESSED, metavar="[ARGUMENTS OF A SCRIPT]...")
-@click.option("--nodes", type=click.IntRange(1), default=1, show_default=True, metavar="N")
-@click.option(
-    "--time", "limit", required=True, metavar="TIME", help="Time limit of a job, such as 01:30:00."
-)
-@click.option(
+@option("--nodes", default=1, type=click.IntRange(1), metavar="N")
+@option("--time limit", "Time limit of a job, such as 01:30:00.", required=True, metavar="TIME")
+@option(
     "--ranks",
+    "Number of ranks.  [default: parts of the partition, or one per GPU]",
     type=click.IntRange(1),
     metavar="P",
-    help="Number of ranks.  [default: parts of the partition, or one per GPU]",
 )
-@click.option("--cpus-per-rank", type=click.IntRange(1), default=1, show_default=True, metavar="C")
+@option("--cpus-per-rank", default=1, type=click.IntRange(1), metavar="C")
 @click.option(
     "--gpus-per-node", type=click.IntRange(0), default=0, metavar="G", help="One rank per GPU."
 )
-@click.option("--launcher", type=click.Choice(LAUNCHERS), help="[default: mpirun; srun for GPUs]")
+@option("--launcher", "[default: mpirun; srun for GPUs]", type=click.Choice(LAUNCHERS))
 @path_option(
     "--setup",
     "FILE",
     "Shell commands that the job runs first, such as module load.",
     dir_okay=False,
 )
-@click.option(
+@option(
     "--notice",
+    "Stop this long before the time limit; choose more than an epoch and a checkpoint take.",
+    120,
     type=click.IntRange(1),
-    default=120,
-    show_default=True,
     metavar="SECONDS",
-    help="Stop this long before the time limit; choose more than an epoch and a checkpoint take.",
 )
-@click.option("--partition-time", default="04:00:00", show_default=True, metavar="TIME",
-              help="Time limit of the job that makes the partition, if it is missing.")  # fmt: skip
-@click.option(
-    "--sbatch",
-    "options",
+@option(
+    "--partition-time",
+    "Time limit of the job that makes the partition, if it is missing.",
+    "04:00:00",
+    metavar="TIME",
+)
+@option(
+    "--sbatch options",
+    "Further option of sbatch, such as --account=X; may be repeated.",
     multiple=True,
     metavar="OPTION",
-    help="Further option of sbatch, such as --account=X; may be repeated.",
 )
 @path_option("--out", "DIR", "Folder of the run.  [default: runs/GRAPH-PARTITION-DATE]")
-@click.option("--dry-run", is_flag=True, help="Print the scripts and submit nothing.")
+@option("--dry-run", "Print the scripts and submit nothing.", is_flag=True)
 @common.json_option
 def submit(
     given: common.Given,

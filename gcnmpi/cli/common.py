@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import sys
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,10 +14,11 @@ import click
 from gcnmpi.mpi.watch import watchdog
 from gcnmpi.options.config import Config, key_fields, load_config
 from gcnmpi.options.settings import config_path
-from partition.commands import Assignments, path_option
+from partition.commands import Assignments, option, path_option
 
 if TYPE_CHECKING:
     from gcnmpi.mpi.comm import Comm
+    from gcnmpi.run.claims import Claims
 
 T = TypeVar("T")
 
@@ -80,6 +82,41 @@ def watched(config: Config, job: Callable[[Comm], int]) -> Job:
     return Job(run, config.comm.timeout)
 
 
+def claimed(
+    config: Config,
+    graph: Path,
+    partition: str | None,
+    job: Callable[[Comm, Claims], Callable[[], None]],
+) -> Job:
+    """The job of a command that reads a graph, which nobody replaces or removes meanwhile.
+
+    ``job(comm, claims)`` returns what rank 0 then does: it prints the result.
+    """
+    purpose = f"gcnmpi {click.get_current_context().info_name}"
+
+    def run(comm: Comm) -> int:
+        from gcnmpi.run.claims import Claims
+
+        with Claims(comm, purpose) as claims:
+            claims.graph(graph, partition)
+            show = job(comm, claims)
+        if comm.rank == 0:
+            show()
+        return 0
+
+    return watched(config, run)
+
+
+def telling(comm: Comm, quiet: bool = False) -> Callable[[str], None]:
+    """``tell(line)`` on standard error, of rank 0; of no rank if it is to be ``quiet``."""
+
+    def tell(line: str) -> None:
+        if comm.rank == 0 and not quiet:
+            print(line, file=sys.stderr, flush=True)
+
+    return tell
+
+
 def same_words(config: Config) -> Callable[[Comm], None]:
     """``check(comm)`` that refuses ranks whose command, options or configuration are not rank 0's.
 
@@ -88,9 +125,9 @@ def same_words(config: Config) -> Callable[[Comm], None]:
     """
     context = click.get_current_context()
     mine = {"command": context.command_path, "configuration": config}
-    for option in context.command.params:
-        if option.name not in ("graph", "config_file", "settings", "partition", "quiet"):
-            mine[max(option.opts, key=len)] = context.params.get(str(option.name))
+    for each in context.command.params:
+        if each.name not in ("graph", "config_file", "settings", "partition", "quiet"):
+            mine[max(each.opts, key=len)] = context.params.get(str(each.name))
 
     def check(comm: Comm) -> None:
         from gcnmpi.mpi.comm import check_same
@@ -117,13 +154,12 @@ def configured(function: Callable, keys: Callable[[], Iterable[str]] = config_ke
 
 def _with_words(function: Callable, keys: Callable[[], Iterable[str]]) -> Callable:
     for add in (
-        click.option(
-            "--set",
-            "settings",
+        option(
+            "--set settings",
+            "Override one key of the configuration; may be repeated.",
             metavar="KEY=VALUE",
             cls=Assignments,
             keys=keys,
-            help="Override one key of the configuration; may be repeated.",
         ),
         path_option(
             "--config config_file",
@@ -137,15 +173,25 @@ def _with_words(function: Callable, keys: Callable[[], Iterable[str]]) -> Callab
 
 
 # Options and arguments that several commands have.
+weights_option = path_option(
+    "--weights",
+    "W",
+    "Weights: .npz of --save-weights; .npz, .safetensors or .pt of another program.",
+    required=True,
+)
+network_option = path_option(
+    "--network network_file",
+    "FILE",
+    "TOML file with the network ([model], [graph], [task]) of weights that do not say it.",
+)
+force_option = option("--force", "Start although the forecast needs more memory.", is_flag=True)
 graph_argument = click.argument("graph", type=click.Path(path_type=Path))
-split_option = click.option(
-    "--split", type=int, metavar="K", help="Split of the masks, from 0: the key train.split."
+split_option = option(
+    "--split", "Split of the masks, from 0: the key train.split.", type=int, metavar="K"
 )
-quiet_option = click.option("--quiet", is_flag=True, help="Print no progress.")
-json_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
-lines_option = click.option(
-    "--json", "as_json", is_flag=True, help="Print JSON objects, one per line."
-)
+quiet_option = option("--quiet", "Print no progress.", is_flag=True)
+json_option = option("--json as_json", "Print one JSON object.", is_flag=True)
+lines_option = option("--json as_json", "Print JSON objects, one per line.", is_flag=True)
 
 
 def listed(text: str | None) -> list[str]:
@@ -162,10 +208,10 @@ def on_graph(function: Callable, keys: Callable[[], Iterable[str]] = config_keys
     """Add what every command on a graph takes: ``given``; ``keys`` as of :func:`configured`."""
     options = ("config_file", "settings", "graph", "partition")
     function = _bundled(function, "given", Given, *options)
-    partition = click.option(
+    partition = option(
         "--partition",
-        metavar="NAME",
-        help="Partition into as many parts as there are ranks; one rank needs none. Of the two "
+        "Partition into as many parts as there are ranks; one rank needs none. Of the two "
         "that --model auto made under a name, the one that the run can use is taken.",
+        metavar="NAME",
     )
     return graph_argument(partition(_with_words(function, keys)))

@@ -11,7 +11,7 @@ from pathlib import Path
 import click
 
 from gcnmpi.mpi.launch import launched, local_launcher
-from partition.commands import path_option
+from partition.commands import option, path_option
 from partition.errors import UserError
 from partition.startup import PYTHON
 
@@ -22,15 +22,15 @@ RANKS = 4
 
 @click.command(short_help="Make a graph, partition it, train on 1 and 4 ranks, and compare.")
 @path_option(
-    "--out", "DIR", "Folder for the graph, the runs and the page.  [default: gcnmpi-demo]",
-    file_okay=False, default=Path("gcnmpi-demo"),
-)  # fmt: skip
-@click.option(
-    "--vertices", type=click.IntRange(100), default=20_000, show_default=True,
-    help="Vertices of the graph.",
-)  # fmt: skip
-@click.option("--epochs", type=click.IntRange(1), default=50, show_default=True)
-@click.option("--browse/--no-browse", help="Open the page in a browser.  [default: no-browse]")
+    "--out",
+    "DIR",
+    "Folder for the graph, the runs and the page.  [default: gcnmpi-demo]",
+    file_okay=False,
+    default=Path("gcnmpi-demo"),
+)
+@option("--vertices", "Vertices of the graph.", 20_000, type=click.IntRange(100))
+@option("--epochs", default=50, type=click.IntRange(1))
+@option("--browse/--no-browse", "Open the page in a browser.  [default: no-browse]")
 def demo(out: Path, vertices: int, epochs: int, browse: bool) -> int:
     """Make a graph with planted communities, partition it for 4 ranks in three ways, train a GCN.
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,7 +11,7 @@ import click
 from gcnmpi.cli import common
 from partition.cli import import_options
 from partition.cli.common import FILE, advancing
-from partition.commands import parse_bytes
+from partition.commands import option, parse_bytes
 
 if TYPE_CHECKING:
     from gcnmpi.mpi.comm import Comm
@@ -26,16 +25,15 @@ MEMORY = "2GB"
 @click.argument("out", metavar="OUT.graph", type=FILE)
 @import_options.list_options
 @import_options.rule_options
-@click.option(
+@option(
     "--memory",
-    default=MEMORY,
-    show_default=True,
+    "Memory that a rank may take; arcs are sorted in files beside OUT.graph.",
+    MEMORY,
     metavar="SIZE",
-    help="Memory that a rank may take; arcs are sorted in files beside OUT.graph.",
 )
 @import_options.arc_data_options
 @import_options.vertex_data_options
-@click.option("--force", is_flag=True, help="Replace existing output.")
+@option("--force", "Replace existing output.", is_flag=True)
 @common.json_option
 @common.quiet_option
 def import_(
@@ -65,14 +63,10 @@ def import_(
         from gcnmpi.report.outcome import print_imported
         from partition.importing.assemble import asked_for
 
-        def note(line: str) -> None:
-            if comm.rank == 0:
-                print(line, file=sys.stderr, flush=True)
-
         asked = asked_for(source, out, direction=direction or "in", overwrite=force, **options)
         told = contextlib.nullcontext(_nobody) if quiet or comm.rank else advancing()
         with told as tell:
-            done = import_together(comm, asked, limit, note, tell)
+            done = import_together(comm, asked, limit, common.telling(comm), tell)
         if comm.rank == 0:
             print_imported(done, as_json)
         return 0

@@ -25,18 +25,18 @@ from gcnmpi.options.kernel import AUTO, KERNELS, resolve
 from gcnmpi.options.methods import EMBEDDINGS, METHODS
 from gcnmpi.options.scheme import SCHEMES
 from gcnmpi.options.task import METRICS
+from partition.commands import option
 from partition.errors import UserError
 
 
 @click.command(short_help="Show kernels, schemes and configuration keys; or a network's program.")
 @click.argument("graph", required=False, type=click.Path(path_type=Path))
-@click.option("--program", is_flag=True, help="Print the program of a training run on GRAPH.")
-@click.option("--partition", metavar="NAME", help="Partition that the run would use.")
-@click.option(
-    "-P",
-    "--ranks",
+@option("--program", "Print the program of a training run on GRAPH.", is_flag=True)
+@option("--partition", "Partition that the run would use.", metavar="NAME")
+@option(
+    "-P --ranks",
+    "Number of ranks of the run.  [default: the parts of the partition, or 1]",
     type=click.IntRange(1),
-    help="Number of ranks of the run.  [default: the parts of the partition, or 1]",
 )
 @common.configured
 @common.json_option

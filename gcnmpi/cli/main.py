@@ -33,11 +33,12 @@ from gcnmpi.options.outputs import (
 )
 from gcnmpi.options.settings import shipped_configs
 from gcnmpi.run.logs import parse_logs
-from partition.commands import Commands, figures_option, page_option, path_option
+from partition.commands import Commands, figures_option, option, page_option, path_option
 from partition.errors import EXIT_USER_ERROR, UserError, unknown_name
 
 if TYPE_CHECKING:
     from gcnmpi.mpi.comm import Comm
+    from gcnmpi.run.claims import Claims
     from gcnmpi.run.problem import Problem
     from gcnmpi.run.record import Epoch
 
@@ -130,12 +131,11 @@ def cli() -> None:
     "Write the weights of the epoch with the best validation metric (task.metric).",
     dir_okay=False,
 )
-@click.option(
+@option(
     "--resume",
-    default="auto",
+    "Continue from the newest checkpoint in DIR, start over, or continue from PATH.",
+    "auto",
     metavar="auto|never|PATH",
-    help="Continue from the newest checkpoint in DIR, start over, or continue from PATH.",
-    show_default=True,
 )
 @click.option(
     "--log",
@@ -198,46 +198,34 @@ def train(
 
 @cli.command(short_help="Exact full-graph inference with trained weights.")
 @common.on_graph
-@path_option(
-    "--weights",
-    "W",
-    "Weights: .npz of --save-weights; .npz, .safetensors or .pt of another program.",
-    required=True,
-)
-@path_option(
-    "--network network_file",
-    "FILE",
-    "TOML file with the network ([model], [graph], [task]) of weights that do not say it.",
-)
+@common.weights_option
+@common.network_option
 @path_option(
     "--out",
     "Y.npy",
     "File to write, one row per vertex: .npy, .npz, .csv or .parquet.",
     required=True,
 )
-@click.option(
+@option(
     "--what",
+    "What to write; embeddings: the output of the last hidden layer.",
+    "logits",
     type=click.Choice(("logits", "probabilities", "embeddings", "classes")),
-    default="logits",
-    show_default=True,
-    help="What to write; embeddings: the output of the last hidden layer.",
 )
-@click.option(
-    "--layer", type=int, metavar="K", help="Write the output of layer K instead of the logits."
-)
-@click.option("--classes", is_flag=True, help="The same as --what classes.")
+@option("--layer", "Write the output of layer K instead of the logits.", type=int, metavar="K")
+@option("--classes", "The same as --what classes.", is_flag=True)
 @path_option(
     "--rows rows_file",
     "IDS.txt",
     "Write the rows of these vertices or arcs only, one a line, in this order; an arc is SOURCE "
     "TARGET, or its number in the folder.",
 )
-@click.option(
+@option(
     "--samples",
+    "Of weights of task.name = samples: predict those of train, val, test, or all.",
     metavar="WHICH",
-    help="Of weights of task.name = samples: predict those of train, val, test, or all.",
 )
-@click.option("--force", is_flag=True, help="Start although the forecast needs more memory.")
+@common.force_option
 def infer(
     given: common.Given,
     weights: Path,
@@ -271,26 +259,18 @@ def infer(
         layer, rows_file, force,
     )  # fmt: skip
 
-    def job(comm: Comm) -> int:
+    def job(comm: Comm, claims: Claims) -> Callable[[], None]:
         from gcnmpi.report.outcome import print_inference
-        from gcnmpi.run.claims import Claims
         from gcnmpi.run.inference import infer as run
         from gcnmpi.run.samples.inference import infer_samples
 
-        def tell(line: str) -> None:
-            print(line, file=sys.stderr, flush=True)
+        if samples is not None:
+            done = infer_samples(comm, asked, samples, common.telling(comm)).done
+        else:
+            done = run(comm, asked, common.telling(comm))
+        return lambda: print_inference(out, done)
 
-        with Claims(comm, "gcnmpi infer") as claims:
-            claims.graph(asked.graph, asked.partition)
-            if samples is not None:
-                done = infer_samples(comm, asked, samples, tell).done
-            else:
-                done = run(comm, asked, tell)
-        if comm.rank == 0:
-            print_inference(out, done)
-        return 0
-
-    return common.watched(config, job)
+    return common.claimed(config, given.graph, given.partition, job)
 
 
 @cli.command(short_help="Check that a run equals one serial process.")
@@ -365,8 +345,8 @@ def config(name: str | None) -> int:
 
 @cli.command(short_help="Compare finished runs: volume, time, accuracy.")
 @click.argument("runs", nargs=-1, required=True, type=click.Path(path_type=Path))
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON array.")
-@click.option("--csv", "as_csv", is_flag=True, help="Print CSV, one line per run.")
+@option("--json as_json", "Print one JSON array.", is_flag=True)
+@option("--csv as_csv", "Print CSV, one line per run.", is_flag=True)
 @path_option(
     "--plot",
     "FILE",

@@ -2,61 +2,43 @@
 
 from __future__ import annotations
 
-import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
 from gcnmpi.cli import common
-from partition.commands import parse_bytes
+from partition.commands import option, parse_bytes
 
 if TYPE_CHECKING:
     from gcnmpi.mpi.comm import Comm
+    from gcnmpi.run.claims import Claims
 
 
 @click.command(short_help="Partition a graph that no rank holds, on all ranks together.")
 @common.configured
 @common.graph_argument
-@click.option(
-    "-k",
-    "--parts",
-    "k",
-    type=int,
-    required=True,
-    help="Number of parts: one per rank of later runs.",
+@option("-k --parts k", "Number of parts: one per rank of later runs.", type=int, required=True)
+@option("--name", "Name of the partition.  [default: job-K]")
+@option(
+    "--imbalance", "Largest weight of a part, relative to the average, minus 1.", 0.01, type=float
 )
-@click.option("--name", help="Name of the partition.  [default: job-K]")
-@click.option(
-    "--imbalance",
-    type=float,
-    default=0.01,
-    show_default=True,
-    help="Largest weight of a part, relative to the average, minus 1.",
-)
-@click.option(
-    "--balance",
-    default="nnz",
-    show_default=True,
-    metavar="nnz|rows|work",
-    help="What is balanced, as for gcn-partition add.",
-)
-@click.option("--seed", type=int, default=0, show_default=True, help="Seed of all hashes.")
-@click.option(
+@option("--balance", "What is balanced, as for gcn-partition add.", "nnz", metavar="nnz|rows|work")
+@option("--seed", "Seed of all hashes.", 0, type=int)
+@option(
     "--direction",
+    "Direction of the aggregation.  [default: the graph's]",
     type=click.Choice(("in", "out")),
-    help="Direction of the aggregation.  [default: the graph's]",
 )
-@click.option(
+@option(
     "--memory",
-    metavar="SIZE",
-    help="Memory for what one rank does alone, such as 100MB: the first partition of the coarsest "
+    "Memory for what one rank does alone, such as 100MB: the first partition of the coarsest "
     "graph, and the refinement of a graph for which that is enough.  [default: 200MB]",
+    metavar="SIZE",
 )
-@click.option(
-    "--effort", type=float, default=1.0, show_default=True, help="Factor of the work done."
-)
-@click.option("--force", is_flag=True, help="Replace a partition of that name.")
+@option("--effort", "Factor of the work done.", 1.0, type=float)
+@option("--force", "Replace a partition of that name.", is_flag=True)
 @common.json_option
 @common.quiet_option
 def partition(
@@ -89,22 +71,12 @@ def partition(
     name = name or default_name(k, imbalance, seed)
     demands = {"imbalance": imbalance, "balance": balance, "seed": seed, "direction": direction}
 
-    def job(comm: Comm) -> int:
+    def job(comm: Comm, claims: Claims) -> Callable[[], None]:
         from gcnmpi.partitioning.running import make_partition
         from gcnmpi.report.outcome import print_partitioned
-        from gcnmpi.run.claims import Claims
 
-        def tell(line: str) -> None:
-            if comm.rank == 0 and not quiet:
-                print(line, file=sys.stderr, flush=True)
+        limit, tell = config.loading.max_bytes, common.telling(comm, quiet)
+        done = make_partition(comm, claims, graph, k, name, demands, work, limit, tell, force)
+        return lambda: print_partitioned(done, as_json)
 
-        with Claims(comm, "gcnmpi partition") as claims:
-            claims.graph(graph, None)
-            done = make_partition(
-                comm, claims, graph, k, name, demands, work, config.loading.max_bytes, tell, force
-            )
-        if comm.rank == 0:
-            print_partitioned(done, as_json)
-        return 0
-
-    return common.watched(config, job)
+    return common.claimed(config, graph, None, job)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -13,10 +13,11 @@ import click
 from gcnmpi.cli import common
 from gcnmpi.options.methods import METHODS
 from gcnmpi.options.outputs import check_distinct, check_suffix
-from partition.commands import path_option
+from partition.commands import option, path_option
 
 if TYPE_CHECKING:
     from gcnmpi.mpi.comm import Comm
+    from gcnmpi.run.claims import Claims
 
 
 def _keys() -> list[str]:
@@ -38,11 +39,11 @@ def _keys() -> list[str]:
     "File to write, one row per vertex: .npy, .npz, .csv or .parquet.",
     required=True,
 )
-@click.option(
+@option(
     "--force",
-    is_flag=True,
-    help="Start although the forecast needs more memory; go on from a checkpoint of another "
+    "Start although the forecast needs more memory; go on from a checkpoint of another "
     "partition, with other rounding.",
+    is_flag=True,
 )
 @common.quiet_option
 def propagate(
@@ -66,25 +67,17 @@ def propagate(
     check_suffix("--out", out, asked.method.suffixes)
     check_distinct({"GRAPH": given.graph, "--config": given.file, "--out": out, **asked.files})
 
-    def job(comm: Comm) -> int:
+    def job(comm: Comm, claims: Claims) -> Callable[[], None]:
         from gcnmpi.propagation.running import propagate as run
         from gcnmpi.report.outcome import print_propagated
-        from gcnmpi.run.claims import Claims
 
-        def tell(line: str) -> None:
-            if comm.rank == 0 and not quiet:
-                print(line, file=sys.stderr, flush=True)
+        if asked.checkpoints is not None:
+            claims.folder(asked.checkpoints[0])
+        tell = common.telling(comm, quiet)
+        done = run(comm, given.graph, given.partition, asked, out, tell, force)
+        return lambda: print_propagated(out, done, quiet=quiet)
 
-        with Claims(comm, "gcnmpi propagate") as claims:
-            claims.graph(given.graph, given.partition)
-            if asked.checkpoints is not None:
-                claims.folder(asked.checkpoints[0])
-            done = run(comm, given.graph, given.partition, asked, out, tell, force)
-        if comm.rank == 0:
-            print_propagated(out, done, quiet=quiet)
-        return 0
-
-    return common.watched(asked.config, job)
+    return common.claimed(asked.config, given.graph, given.partition, job)
 
 
 assert propagate.help is not None

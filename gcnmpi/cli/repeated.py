@@ -18,7 +18,7 @@ from gcnmpi.mpi.watch import EXIT_REQUEUE
 from gcnmpi.options.config import Config
 from gcnmpi.options.outputs import check_distinct
 from gcnmpi.options.settings import split_words
-from partition.commands import Assignments, path_option
+from partition.commands import Assignments, option, path_option
 from partition.errors import UserError
 
 if TYPE_CHECKING:
@@ -62,23 +62,22 @@ def _of_runs(function: Callable) -> Callable:
             help="Divide the ranks into G groups, which make runs side by side, each on a "
             "partition into as many parts as it has ranks.  [default: 1]",
         ),
-        click.option(
+        option(
             "--splits",
+            "Splits of the masks: all, a range, or a list.  [default: train.split]",
             metavar="all|0..4",
-            help="Splits of the masks: all, a range, or a list.  [default: train.split]",
         ),
-        click.option(
+        option(
             "--pairs",
-            metavar="NAME,…",
-            help="Sets of pairs for link prediction, each with every seed. With {seed} in NAME, "
+            "Sets of pairs for link prediction, each with every seed. With {seed} in NAME, "
             "each seed has a set of its own: links-{seed}.  [default: task.pairs]",
+            metavar="NAME,…",
         ),
-        click.option(
+        option(
             "--seeds",
-            default="0..9",
-            show_default=True,
+            "Seeds of the runs: a range with both ends, or a list such as 1,5,7.",
+            "0..9",
             metavar="A..B",
-            help="Seeds of the runs: a range with both ends, or a list such as 1,5,7.",
         ),
     ):
         function = add(function)
@@ -104,14 +103,13 @@ def repeat(given: common.Given, **options: Unpack[_Runs]) -> common.Job:
 
 @click.command(short_help="Train with every combination of some values of keys.")
 @_of_runs
-@click.option(
-    "--try",
-    "grid",
+@option(
+    "--try grid",
+    "Values of a key, separated by commas; a list in brackets is one value. May be repeated.",
     metavar="KEY=V,V…",
     cls=Assignments,
     keys=common.config_keys,
     required=True,
-    help="Values of a key, separated by commas; a list in brackets is one value. May be repeated.",
 )
 def sweep(given: common.Given, grid: tuple[str, ...], **options: Unpack[_Runs]) -> common.Job:
     """Train on GRAPH with every combination of the values of --try, and with each seed and split.

@@ -13,7 +13,7 @@ from gcnmpi.options.config import Config, read_config
 from gcnmpi.options.kernel import must_be_best
 from gcnmpi.options.scheme import SCHEMES
 from gcnmpi.planner.machine import Machine, read_machine, write_machine
-from partition.commands import parse_bytes, path_option
+from partition.commands import option, parse_bytes, path_option
 from partition.errors import UserError
 from partition.graph.store import open_graph
 from partition.records import make_room_for
@@ -22,12 +22,11 @@ if TYPE_CHECKING:
     from gcnmpi.mpi.comm import Comm
     from gcnmpi.planner.ranking import Setting
 
-_partitions = click.option(
-    "--partition",
-    "partitions",
+_partitions = option(
+    "--partition partitions",
+    "Only this partition; may be repeated.  [default: all that fit]",
     metavar="NAME",
     multiple=True,
-    help="Only this partition; may be repeated.  [default: all that fit]",
 )
 _machine = path_option(
     "--machine machine_file",
@@ -35,34 +34,30 @@ _machine = path_option(
     "File of 'gcnmpi calibrate', or perlmutter, frontier, cpu-100g.  [default: scheme.machine, or "
     "default constants]",
 )
-_schemes = click.option("--schemes", metavar="NAME,…", help="Only these schemes.  [default: all]")
-_features = click.option(
-    "--features", type=click.IntRange(1), help="Columns of features, if the graph had so many."
+_schemes = option("--schemes", "Only these schemes.  [default: all]", metavar="NAME,…")
+_features = option(
+    "--features", "Columns of features, if the graph had so many.", type=click.IntRange(1)
 )
-_classes = click.option(
-    "--classes", type=click.IntRange(1), help="Classes, if the graph had so many."
-)
+_classes = option("--classes", "Classes, if the graph had so many.", type=click.IntRange(1))
 
 
 @click.command(short_help="Rank all schemes on P ranks, without running one.")
 @common.graph_argument
-@click.option("-P", "--ranks", type=click.IntRange(1), required=True, help="Number of ranks.")
+@option("-P --ranks", "Number of ranks.", type=click.IntRange(1), required=True)
 @_partitions
 @_schemes
 @_machine
-@click.option(
+@option(
     "--ranks-per-node",
+    "Ranks that share a node and its network.  [default: as calibrated, or 16]",
     type=click.IntRange(1),
     metavar="R",
-    help="Ranks that share a node and its network.  [default: as calibrated, or 16]",
 )
-@click.option("--memory", metavar="SIZE", help="Memory available to a rank, such as 64GB.")
+@option("--memory", "Memory available to a rank, such as 64GB.", metavar="SIZE")
 @_features
 @_classes
-@click.option("--top", type=click.IntRange(1), metavar="N", help="Show the N fastest only.")
-@click.option(
-    "--groups", is_flag=True, help="Mini-batches: divide the ranks into groups with one each."
-)
+@option("--top", "Show the N fastest only.", type=click.IntRange(1), metavar="N")
+@option("--groups", "Mini-batches: divide the ranks into groups with one each.", is_flag=True)
 @common.configured
 @common.json_option
 def plan(
@@ -116,33 +111,26 @@ def plan(
 
 @click.command(short_help="Bytes that ranks receive under every scheme, by number of ranks.")
 @common.graph_argument
-@click.option(
-    "-P",
-    "--ranks",
-    "sizes",
-    type=click.IntRange(1),
-    multiple=True,
-    default=(4, 16, 64, 256, 1024, 4096),
-    show_default=True,
+@option(
+    "-P --ranks sizes", default=(4, 16, 64, 256, 1024, 4096), type=click.IntRange(1), multiple=True
 )
-@click.option(
+@option(
     "--records",
+    "Output of 'bench-schemes --json', to print counted bytes next to predicted ones.",
     type=click.Path(path_type=Path),
     multiple=True,
-    help="Output of 'bench-schemes --json', to print counted bytes next to predicted ones.",
 )
 @_schemes
 @_machine
-@click.option("--ranks-per-node", type=click.IntRange(1), metavar="R")
+@option("--ranks-per-node", type=click.IntRange(1), metavar="R")
 @_features
 @_classes
 @common.configured
-@click.option(
+@option(
     "--out",
+    "Folder for volumes.csv and volumes.md.",
+    Path("runs/volumes"),
     type=click.Path(path_type=Path),
-    default=Path("runs/volumes"),
-    show_default=True,
-    help="Folder for volumes.csv and volumes.md.",
 )
 def volumes(
     graph: Path, sizes: tuple[int, ...], records: tuple[Path, ...], schemes: str | None,
@@ -172,12 +160,8 @@ def volumes(
 
 
 @click.command(short_help="Measure this machine, for plan and grid = auto.")
-@click.option(
-    "--out",
-    type=click.Path(path_type=Path, dir_okay=False),
-    metavar="FILE",
-    default="machine.json",
-    show_default=True,
+@option(
+    "--out", default="machine.json", type=click.Path(path_type=Path, dir_okay=False), metavar="FILE"
 )
 @common.configured
 def calibrate(out: Path, words: common.Words) -> common.Job:
@@ -211,7 +195,7 @@ def calibrate(out: Path, words: common.Words) -> common.Job:
 @_partitions
 @_schemes
 @_machine
-@click.option("--epochs", type=click.IntRange(1), default=5, show_default=True)
+@option("--epochs", default=5, type=click.IntRange(1))
 @common.configured
 @common.lines_option
 def bench_schemes(

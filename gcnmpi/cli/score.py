@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -19,21 +19,12 @@ from gcnmpi.options.outputs import (
     check_suffix,
     features_path,
 )
-from partition.commands import path_option
+from partition.commands import option, path_option
 from partition.errors import UserError
 
 if TYPE_CHECKING:
     from gcnmpi.mpi.comm import Comm
-
-
-network_option = path_option(
-    "--network network_file",
-    "FILE",
-    "TOML file with the network ([model], [graph], [task]) of weights that do not say it.",
-)
-force_option = click.option(
-    "--force", is_flag=True, help="Start although the forecast needs more memory."
-)
+    from gcnmpi.run.claims import Claims
 
 
 @click.command(short_help="Scores of pairs of vertices, or the best partners of vertices.")
@@ -41,33 +32,29 @@ force_option = click.option(
 @path_option(
     "--weights", "W", "Weights of a network that was trained for links: .npz.", required=True
 )
-@network_option
-@click.option(
+@common.network_option
+@option(
     "--pairs",
+    "Score these: a table or .npy of two vertices a row; or a set of pairs in the folder.",
     metavar="FILE|NAME",
-    help="Score these: a table or .npy of two vertices a row; or a set of pairs in the folder.",
 )
-@click.option(
+@option(
     "--columns",
+    "Columns of FILE in their order: source, target, relation, and - for one not read.",
     metavar="NAMES",
-    help="Columns of FILE in their order: source, target, relation, and - for one not read.",
 )
 @click.option("--of", default="", metavar="train|val|test", help="Of the set: those.  [test]")
-@click.option(
-    "--top", type=int, metavar="K", help="Write the K best partners of each vertex instead."
-)
-@click.option(
+@option("--top", "Write the K best partners of each vertex instead.", type=int, metavar="K")
+@option(
     "--vertices",
+    "The vertices that get partners: a file with one a line, some of them, or all.  [all]",
     metavar="FILE|0,5,9|all",
-    help="The vertices that get partners: a file with one a line, some of them, or all.  [all]",
 )
-@click.option(
-    "--with-arcs", is_flag=True, help="Partners may be vertices that there is an arc with."
-)
-@click.option(
+@option("--with-arcs", "Partners may be vertices that there is an arc with.", is_flag=True)
+@option(
     "--relation",
+    "Partners by this relation of the graph: of the type of vertices that it leads to.",
     metavar="NAME",
-    help="Partners by this relation of the graph: of the type of vertices that it leads to.",
 )
 @path_option(
     "--out",
@@ -76,7 +63,7 @@ force_option = click.option(
     "vertex, partner and score, .npz, .csv or .parquet.",
     required=True,
 )
-@force_option
+@common.force_option
 def score(
     given: common.Given,
     weights: Path,
@@ -110,9 +97,9 @@ def score(
     of_partners = [("--vertices", vertices is not None), ("--with-arcs", with_arcs),
                    ("--relation", relation is not None)]  # fmt: skip
     of_pairs = [("--of", bool(of)), ("--columns", columns is not None)]
-    for option, there in of_partners if top is None else of_pairs:
+    for name, there in of_partners if top is None else of_pairs:
         if there:
-            raise UserError(f"{option} is for --{'top' if top is None else 'pairs'}")
+            raise UserError(f"{name} is for --{'top' if top is None else 'pairs'}")
     settings = ("task.name=links", *given.settings)
     config, keys = read_config(given.file, settings, network=network_file)
     check_suffix("--out", out, RESULTS if top is None else TABLES)
@@ -126,39 +113,26 @@ def score(
     some = vertices or "all"
     asked = Scoring(inferring, pairs, of, top or 0, some, with_arcs, columns, relation)
 
-    def job(comm: Comm) -> int:
+    def job(comm: Comm, claims: Claims) -> Callable[[], None]:
         from gcnmpi.report.outcome import print_inference
-        from gcnmpi.run.claims import Claims
         from gcnmpi.run.links.asked import score_pairs, top_partners
 
-        def tell(line: str) -> None:
-            print(line, file=sys.stderr, flush=True)
+        if top is None:
+            done = score_pairs(comm, asked, common.telling(comm))
+        else:
+            done, _ = top_partners(comm, asked, common.telling(comm))
+        return lambda: print_inference(out, done)
 
-        with Claims(comm, "gcnmpi score") as claims:
-            claims.graph(asked.inferring.graph, asked.inferring.partition)
-            if top is None:
-                done = score_pairs(comm, asked, tell)
-            else:
-                done, _ = top_partners(comm, asked, tell)
-        if comm.rank == 0:
-            print_inference(out, done)
-        return 0
-
-    return common.watched(config, job)
+    return common.claimed(config, given.graph, given.partition, job)
 
 
 @click.command(short_help="Metrics of trained weights.")
 @common.on_graph
-@path_option(
-    "--weights",
-    "W",
-    "Weights: .npz of --save-weights; .npz, .safetensors or .pt of another program.",
-    required=True,
-)
-@network_option
+@common.weights_option
+@common.network_option
 @common.split_option
 @common.json_option
-@force_option
+@common.force_option
 def evaluate(
     given: common.Given,
     weights: Path,
@@ -176,16 +150,11 @@ def evaluate(
     config, keys = read_config(given.file, settings, network=network_file)
     asked = Inferring(given.graph, given.partition, config, weights, given=keys, force=force)
 
-    def job(comm: Comm) -> int:
+    def job(comm: Comm, claims: Claims) -> Callable[[], None]:
         from gcnmpi.report.outcome import print_metrics
-        from gcnmpi.run.claims import Claims
         from gcnmpi.run.scoring import evaluate_weights
 
-        with Claims(comm, "gcnmpi evaluate") as claims:
-            claims.graph(asked.graph, asked.partition)
-            found, told = evaluate_weights(comm, asked)
-        if comm.rank == 0:
-            print_metrics(found, told, as_json)
-        return 0
+        found, told = evaluate_weights(comm, asked)
+        return lambda: print_metrics(found, told, as_json)
 
-    return common.watched(config, job)
+    return common.claimed(config, given.graph, given.partition, job)

@@ -22,7 +22,7 @@ from gcnmpi.options.kernel import AUTO, resolve
 from gcnmpi.options.scheme import SCHEMES
 from gcnmpi.planner.machine import Machine
 from gcnmpi.planner.ranking import Candidate, Setting
-from partition.errors import UserError
+from partition.errors import system_errors
 from partition.graph.pairs import member
 from partition.graph.store import open_graph, read_partition
 
@@ -234,13 +234,8 @@ def _sees_folder(comm: Comm, folder: Path) -> bool:
 
     def write() -> tuple[str, str]:
         path = folder / f".doctor-{os.getpid()}"
-        try:
+        with system_errors(f"cannot write to {folder}", "--folder names one that all hosts share"):
             path.write_text(word, encoding="utf-8")
-        except OSError as error:
-            raise UserError(
-                f"cannot write to {folder}: {error.strerror}",
-                "--folder names one that all hosts share",
-            ) from error
         return str(path), word
 
     path, written = from_root(comm, write)

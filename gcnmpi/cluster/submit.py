@@ -30,7 +30,7 @@ from gcnmpi.options.outputs import RUN_VARIABLE
 from gcnmpi.options.scheme import SCHEMES
 from gcnmpi.options.train import ranks_of_group
 from partition.backends.catalogue import AUTO, check_model
-from partition.errors import UserError, installing
+from partition.errors import UserError, installing, system_errors
 from partition.graph.pairs import member
 from partition.graph.store import has_partition, open_graph, read_partition
 from partition.locks import check_outside_graphs, folder_lock
@@ -131,10 +131,8 @@ def submit(request: Request, made: Mapping[str, str]) -> dict[str, Any]:
     """
     folder = request.run.resolve()
     check_outside_graphs(folder)
-    try:
+    with system_errors(f"cannot make {folder}"):
         folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise UserError(f"cannot make {folder}: {error.strerror}") from error
     with folder_lock(folder, "gcnmpi submit", name=SUBMITTING, patience=60):
         _check_idle(folder)
         for name, text in made.items():

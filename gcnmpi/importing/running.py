@@ -17,7 +17,7 @@ from gcnmpi.importing.exchange import Ranks, agreed_writing
 from gcnmpi.importing.vertices import Collected
 from gcnmpi.importing.writing import known_of, map_ids, read_back, write_arcs, write_ids
 from gcnmpi.mpi.comm import Comm, agreed, by_rank_0, check_same, from_root, maximum
-from partition.errors import UserError
+from partition.errors import UserError, system_errors
 from partition.graph.content import Known
 from partition.graph.graph import Graph
 from partition.graph.manifest import Manifest
@@ -187,8 +187,6 @@ def _looked_at(comm: Comm, asked: Import) -> tuple[int, int]:
 
 def _state(path: Path) -> tuple[int, int]:
     """Size and time of the last change of a file."""
-    try:
+    with system_errors(f"cannot read {path}"):
         found = os.stat(path)
-    except OSError as error:
-        raise UserError(f"cannot read {path}: {error.strerror or error}") from error
     return found.st_size, found.st_mtime_ns

@@ -95,7 +95,7 @@ class Config:
 
     kernel: str = key(
         AUTO,
-        "local arithmetic; auto: native where it was built, else graphblas",
+        "local arithmetic; auto: native where it was built, else graphblas, or scipy without it",
         choices=KERNELS,
         also=(AUTO,),
     )

@@ -52,7 +52,8 @@ KERNELS = Registry(
 AUTO = "auto"
 SCALES = ("native",)  # multiply with patterns, and numbers of rows in place of values
 ONE_PASS = frozenset({"native", "cupy"})  # that need no memory for a softmax and its gradient
-SLOWER = "using graphblas, which is slower, for attention many times"
+PORTABLE = ("graphblas", "scipy")  # without a compiler: the first that is installed
+SLOWER = "using {}, which is slower, for attention many times"
 
 
 def resolve(name: str, threads: int = 1) -> tuple[str, str | None]:
@@ -77,11 +78,23 @@ def resolve(name: str, threads: int = 1) -> tuple[str, str | None]:
     except UserError as error:
         if name != AUTO:
             return name, None  # whoever asks for it is told
-        return "graphblas", f"the native kernel {error.message}; {SLOWER}"
+        other = _portable()
+        return other, f"the native kernel {error.message}; {SLOWER.format(other)}"
     if parallel or threads == 1:
         return "native", None
     serial = f"the native kernel was built without OpenMP: it has one thread, not {threads}"
-    return ("graphblas", f"{serial}; {SLOWER}") if name == AUTO else (name, serial)
+    if name != AUTO or (other := _portable()) == "scipy":  # which has one thread too
+        return "native", serial
+    return other, f"{serial}; {SLOWER.format(other)}"
+
+
+def _portable() -> str:
+    first, second = PORTABLE
+    try:
+        KERNELS.get(first)
+    except UserError:
+        return second
+    return first
 
 
 def must_be_best(name: str) -> None:

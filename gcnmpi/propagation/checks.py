@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from pathlib import Path
 
 import numpy as np
 
 from gcnmpi.mpi.comm import agreed
 from gcnmpi.propagation.space import Space
-from gcnmpi.run.vertices import called
+from gcnmpi.run.vertices import called, text_lines
 from partition.errors import UserError
 from partition.graph.store import StoredGraph
 from partition.graph.typed import check_one_width
-from partition.records import map_npy, open_regular
+from partition.records import map_npy
 
 
 def needs_features(stored: StoredGraph, options: object) -> None:
@@ -90,7 +89,10 @@ def weights_of(stored: StoredGraph, path: Path) -> np.ndarray:
     weight 0. Empty lines and those that begin with # say nothing.
     """
     words, numbers = [], []
-    for number, line in _lines(path):
+    lines = text_lines(path, "it is a text file, a vertex a line")
+    for number, line in enumerate(lines, start=1):
+        if not line.strip() or line.lstrip().startswith("#"):
+            continue
         vertex, *rest = line.split()
         try:
             weight = float(rest[0]) if rest else 1.0
@@ -115,16 +117,3 @@ def weights_of(stored: StoredGraph, path: Path) -> np.ndarray:
             f"the sum of the weights in {path} overflows", "divide them all by one number"
         )
     return weights
-
-
-def _lines(path: Path) -> Iterable[tuple[int, str]]:
-    try:
-        with open_regular(path) as file:
-            text = file.read().decode()
-    except (OSError, UnicodeDecodeError) as error:
-        reason = getattr(error, "strerror", None) or error
-        raise UserError(
-            f"cannot read {path}: {reason}", "it is a text file, a vertex a line"
-        ) from error
-    lines = enumerate(text.splitlines(), start=1)
-    return [(i, line) for i, line in lines if line.strip() and not line.lstrip().startswith("#")]

@@ -38,7 +38,7 @@ from gcnmpi.run import checkpoint_files as files
 from gcnmpi.run.checkpoint_files import DamagedError
 from gcnmpi.run.opening import Opened
 from gcnmpi.run.problem import Problem
-from gcnmpi.run.record import Epoch
+from gcnmpi.run.record import Epoch, ids_of
 from gcnmpi.run.weights import write_features
 from partition.errors import UserError, called
 from partition.records import map_npy
@@ -252,14 +252,10 @@ def _features_name(array: str) -> str:
 
 def opened_facts(opened: Opened) -> dict[str, Any]:
     """The facts of a checkpoint that tell on what was computed."""
-    manifest, partition = opened.source.stored.manifest, opened.source.partition
-    pairs, samples = opened.source.stored.pairs, opened.source.stored.samples
+    stored, partition = opened.source.stored, opened.source.partition
     return {
-        "graph": manifest.name,
-        "graph_id": manifest.id,
-        "data_id": manifest.data_id,
-        "pairs_id": None if pairs is None else pairs.id,
-        "samples_id": None if samples is None else samples.id,
+        "graph": stored.manifest.name,
+        **ids_of(stored),
         "partition_id": None if partition is None else partition.id,
         "ranks": opened.runtime.everyone.size,
         "scheme": opened.config.scheme.name,
@@ -315,18 +311,13 @@ def check_fits(
             f"{source.stored.path} has now",
             f"import that data again, or {hint}",
         )
-    pairs, before = source.stored.pairs, facts.get("pairs_id")
-    if (pairs.id if pairs is not None else None) != before:
-        raise UserError(
-            f"the checkpoint {path} was made with other pairs than {source.stored.path} has now",
-            f"make those again, or {hint}",
-        )
-    samples, before = source.stored.samples, facts.get("samples_id")
-    if (samples.id if samples is not None else None) != before:
-        raise UserError(
-            f"the checkpoint {path} was made with other samples than {source.stored.path} has now",
-            f"put those into it again, or {hint}",
-        )
+    for kind, remedy in (("pairs", "make those again"), ("samples", "put those into it again")):
+        if facts.get(f"{kind}_id") != ids_of(source.stored)[f"{kind}_id"]:
+            raise UserError(
+                f"the checkpoint {path} was made with other {kind} than {source.stored.path} has "
+                "now",
+                f"{remedy}, or {hint}",
+            )
     changed = list(different)
     if facts["direction"] != source.direction:
         changed.append(("direction of the matrix", facts["direction"], source.direction))

@@ -21,7 +21,7 @@ import numpy as np
 
 from gcnmpi.mpi.comm import slice_of
 from gcnmpi.run.record import Epoch, to_epoch
-from partition.errors import UserError
+from partition.errors import UserError, system_errors
 from partition.records import open_regular, read_npz, sync_folder, to_json
 
 FORMAT = "gcnmpi-checkpoint"
@@ -101,13 +101,11 @@ def make_folder(path: Path) -> None:
 
     A UserError if it cannot be made.
     """
-    try:
+    with unwritable(path):
         path.parent.mkdir(parents=True, exist_ok=True)
         for left in path.parent.glob(".*.tmp"):  # by a run that was killed
             shutil.rmtree(left, ignore_errors=True)
         path.mkdir()
-    except OSError as error:
-        raise unwritable(path, error) from error
 
 
 def temporary_of(path: Path) -> Path:
@@ -130,7 +128,7 @@ def finish(
     be written.
     """
     path = temporary.with_name(temporary.name.removeprefix(".").removesuffix(".tmp"))
-    try:
+    with unwritable(path):
         with synced(temporary / STATE) as file:
             np.savez(file, **state)
         every = [piece_of(temporary / STATE), *map(list, pieces)]
@@ -145,8 +143,6 @@ def finish(
         if history is not None:
             history.keep(path)
         old = stored(path.parent)[KEPT:]
-    except OSError as error:
-        raise unwritable(path, error) from error
     for folder in old:
         shutil.rmtree(folder, ignore_errors=True)
     return path
@@ -166,20 +162,16 @@ def piece_of(path: Path, rank: int = 0, size: int = 1) -> list[Any]:
 
     A UserError if it cannot be read.
     """
-    try:
+    with unwritable(path.parent):
         mine = slice_of(path.stat().st_size, rank, size)
         found, _ = checksum_of(path, mine.start, mine.stop - mine.start)
-    except OSError as error:
-        raise unwritable(path.parent, error) from error
     return [path.name, mine.start, mine.stop - mine.start, found]
 
 
-def unwritable(path: Path, error: OSError) -> UserError:
-    """The error for a checkpoint that cannot be written."""
-    return UserError(
-        f"cannot write the checkpoint {path}: {error.strerror or error}",
-        "earlier checkpoints are unchanged",
-    )
+def unwritable(path: Path) -> contextlib.AbstractContextManager[None]:
+    """A block in which a checkpoint is written; a UserError if it cannot be."""
+    hint = "earlier checkpoints are unchanged"
+    return system_errors(f"cannot write the checkpoint {path}", hint)
 
 
 def read_state(path: Path, facts: Mapping[str, Any]) -> tuple[list[Epoch], dict[str, np.ndarray]]:
@@ -324,15 +316,8 @@ def set_aside(out: Path) -> None:
             (out / FOLDER).replace(out / PREVIOUS)
 
 
-@contextlib.contextmanager
-def _moving(path: Path) -> Iterator[None]:
-    try:
-        yield
-    except OSError as error:
-        raise UserError(
-            f"cannot rename the old {path}: {error.strerror or error}",
-            "remove it, or use another folder",
-        ) from error
+def _moving(path: Path) -> contextlib.AbstractContextManager[None]:
+    return system_errors(f"cannot rename the old {path}", "remove it, or use another folder")
 
 
 def stored(folder: Path) -> list[Path]:

@@ -25,9 +25,9 @@ from gcnmpi.run.checkpoint import candidates, differences
 from gcnmpi.run.checkpoint_files import DamagedError, read_manifest
 from gcnmpi.run.opening import open_split
 from gcnmpi.run.problem import check_trainable, labels_in
-from gcnmpi.run.record import RunRecord, read_run
+from gcnmpi.run.record import RunRecord, ids_of, read_run
 from gcnmpi.run.weights_file import read_facts
-from partition.errors import UserError
+from partition.errors import UserError, system_errors
 from partition.graph.examples import ARCS, ONE_OF, examples_of
 from partition.graph.graph import UNLABELLED
 from partition.graph.store import StoredGraph
@@ -46,10 +46,8 @@ def make_room(comm: Comm, path: Path, option: str) -> None:
     def begin() -> Path:
         make_room_for(path)
         probe = temporary_name(path)
-        try:
+        with system_errors(f"cannot write {path}"):
             probe.touch(exist_ok=False)
-        except OSError as error:
-            raise UserError(f"cannot write {path}: {error.strerror}") from error
         return probe
 
     probe = from_root(comm, begin)
@@ -183,16 +181,13 @@ def _complete(asked: Training, stored: StoredGraph, size: int) -> RunRecord | No
         record = read_run(asked.out)
     except UserError:
         return None
-    start, end, manifest = record.start, record.end, stored.manifest
+    start, end = record.start, record.end
     config = replace(asked.config, graph=graph_of(asked.config))  # as the record has it
     if end is None or not record.epochs:
         return None
     before = start.get("config", {})
     here: dict[str, Any] = {
-        "graph_id": manifest.id,
-        "data_id": manifest.data_id,
-        "pairs_id": None if stored.pairs is None else stored.pairs.id,
-        "samples_id": None if stored.samples is None else stored.samples.id,
+        **ids_of(stored),
         "partition": asked.partition,
         "ranks": size,
         "direction": resolved_direction(stored, config),

@@ -16,8 +16,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from gcnmpi.run.writer import put_aside, writing
-from partition.errors import UserError
+from gcnmpi.run.writer import put_aside
+from partition.errors import UserError, system_errors
+from partition.graph.store import StoredGraph
 from partition.locks import check_outside_graphs
 from partition.records import atomic_file, printable, read_records, to_json
 
@@ -96,6 +97,13 @@ class RunRecord:
     heard: float
     ranks: dict[str, Any] = field(default_factory=dict)
     samples: list[dict[str, Any]] = field(default_factory=list)
+
+
+def ids_of(stored: StoredGraph) -> dict[str, str | None]:
+    """The ids of graph, data, pairs and samples, as records and checkpoints have them."""
+    parts = {"pairs_id": stored.pairs, "samples_id": stored.samples}
+    ids = {name: None if part is None else part.id for name, part in parts.items()}
+    return {"graph_id": stored.manifest.id, "data_id": stored.manifest.data_id, **ids}
 
 
 def read_run(run: str | os.PathLike) -> RunRecord:
@@ -254,7 +262,7 @@ def new_folder(parent: Path, name: str) -> Path:
 
     A UserError if no folder can be made there.
     """
-    with writing(parent / name):
+    with system_errors(f"cannot write {parent / name}"):
         parent.mkdir(parents=True, exist_ok=True)
         for number in itertools.count(1):
             path = parent / (name if number == 1 else f"{name}-{number}")
@@ -272,7 +280,7 @@ def make_folder(out: Path) -> None:
     A UserError if no record could be written there.
     """
     check_outside_graphs(out / RECORD)
-    with writing(out / RECORD):
+    with system_errors(f"cannot write {out / RECORD}"):
         out.mkdir(parents=True, exist_ok=True)
 
 
@@ -283,7 +291,7 @@ def new_record(out: Path) -> Path:
     """
     path = out / RECORD
     make_folder(out)
-    with writing(path):
+    with system_errors(f"cannot write {path}"):
         if path.exists():
             kept = put_aside(path)
             print(
@@ -303,7 +311,7 @@ def continued_record(out: Path, start: dict[str, Any], epochs: Sequence[Epoch]) 
     path = out / RECORD
     kept: list[Any] = []
     make_folder(out)
-    with writing(path):
+    with system_errors(f"cannot write {path}"):
         if path.exists():
             with open(path, "rb"):  # what cannot be read now may be whole
                 pass

@@ -33,6 +33,7 @@ from gcnmpi.run.record import (
     Epoch,
     continued_record,
     epochs_until,
+    ids_of,
     is_finished,
     new_record,
 )
@@ -61,21 +62,17 @@ def opened_record(
     ``how`` are the fields that tell what is computed on it; ``packages`` those used besides.
     """
     comm, kernel = opened.runtime.everyone, opened.runtime.kernel
-    manifest, partition = opened.source.stored.manifest, opened.source.partition
-    pairs, samples = opened.source.stored.pairs, opened.source.stored.samples
+    stored, partition = opened.source.stored, opened.source.partition
     # A rank needs not all of them: python-graphblas may be missing where another kernel computes.
     packages = ("numpy", "scipy", "python-graphblas", *packages)
     return {
         "time": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
-        "graph": manifest.name,
-        "graph_id": manifest.id,
-        "data_id": manifest.data_id,
-        "pairs_id": None if pairs is None else pairs.id,
-        "pairs": None if pairs is None else _of_pairs(pairs),
-        "samples_id": None if samples is None else samples.id,
-        "sample_set": None if samples is None else _of_samples(samples),
-        "n": manifest.n,
-        "nnz": manifest.nnz,
+        "graph": stored.manifest.name,
+        **ids_of(stored),
+        "pairs": None if stored.pairs is None else _of_pairs(stored.pairs),
+        "sample_set": None if stored.samples is None else _of_samples(stored.samples),
+        "n": stored.manifest.n,
+        "nnz": stored.manifest.nnz,
         "partition": None if partition is None else partition.name,
         "partition_id": None if partition is None else partition.id,
         "direction": opened.source.direction,

@@ -20,7 +20,7 @@ def picked_vertices(stored: StoredGraph, rows: Path | np.ndarray) -> np.ndarray:
     what is no vertex of the graph.
     """
     if isinstance(rows, Path):
-        return called(stored, enumerate(_lines(rows), start=1), f"{rows}, line")
+        return called(stored, enumerate(map(str.strip, text_lines(rows)), start=1), f"{rows}, line")
     if rows.ndim != 1 or rows.dtype.kind not in "iuU":
         raise UserError(f"rows are a vector of vertices, not {rows.dtype} {rows.shape}")
     return called(stored, enumerate(map(str, rows.tolist())), "rows, entry")
@@ -35,7 +35,7 @@ def picked_arcs(stored: StoredGraph, rows: Path | np.ndarray) -> np.ndarray:
     """
     first, where = 1, f"{rows}, line"
     if isinstance(rows, Path):
-        lines = [line.split() for line in _lines(rows)]
+        lines = [line.split() for line in text_lines(rows)]
     elif rows.ndim in (1, 2) and rows.dtype.kind in "iuU":
         first, where = 0, "rows, entry"
         lines = [list(map(str, row)) for row in np.atleast_2d(rows.T).T.tolist()]
@@ -62,13 +62,14 @@ def picked_arcs(stored: StoredGraph, rows: Path | np.ndarray) -> np.ndarray:
     return np.array(found, np.int64)
 
 
-def _lines(path: Path) -> list[str]:
+def text_lines(path: Path, hint: str | None = None) -> list[str]:
+    """The lines of a file of the user's; a UserError with a hint if it is no text, or not there."""
     try:
         with open_regular(path) as file:
-            return [line.strip() for line in file.read().decode().splitlines()]
+            return file.read().decode().splitlines()
     except (OSError, UnicodeDecodeError) as error:
         reason = getattr(error, "strerror", None) or error
-        raise UserError(f"cannot read {path}: {reason}") from error
+        raise UserError(f"cannot read {path}: {reason}", hint) from error
 
 
 def called(stored: StoredGraph, words: Iterable[tuple[int, str]], where: str) -> np.ndarray:

@@ -238,11 +238,9 @@ def check_parameters(weights: Weights, network: Network) -> None:
 
 def _network(path: Path, facts: Mapping[str, Any]) -> dict[str, Any]:
     """Keys and values of the configuration, checked as those of a configuration file are."""
-    try:
+    with _of_file(path):
         sections = {name: facts.get(name) for name in ("model", "graph")}
         config = from_table(sections | {"task": facts.get("task", {})})
-    except UserError as error:
-        raise UserError(f"{path}: {error.message}", error.hint) from error
     here = value_of(config, "model.activation")
     stored = facts.get("activation", here)
     if stored != here:

@@ -7,11 +7,10 @@ import itertools
 import json
 import os
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from partition.errors import UserError
+from partition.errors import UserError, system_errors
 from partition.records import to_json
 
 PREVIOUS = "run.previous.jsonl"
@@ -29,7 +28,7 @@ class Writer:
         self._error: UserError | None = None
         self._file: int | None = None
         if path is not None:
-            with writing(path, hint):
+            with system_errors(f"cannot write {path}", hint):
                 self._file = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT, 0o666)
                 self._folder = os.stat(Path(path).parent)
 
@@ -43,7 +42,7 @@ class Writer:
             return
         line = json.dumps({"event": event, **values}, default=to_json) + "\n"
         try:
-            with writing(self._path, self._hint):
+            with system_errors(f"cannot write {self._path}", self._hint):
                 _append(self._file, line.encode())
         except UserError as error:
             self._error = error
@@ -63,7 +62,7 @@ class Writer:
         if self._file is None or self._path is None or self.failed:
             return False
         path = Path(self._path)
-        with writing(path, self._hint):
+        with system_errors(f"cannot write {path}", self._hint):
             if _is_there(path, os.fstat(self._file)):
                 return False
             moved = not path.parent.exists()
@@ -95,7 +94,7 @@ class Writer:
             return
         file, self._file = self._file, None
         try:
-            with writing(self._path, self._hint):
+            with system_errors(f"cannot write {self._path}", self._hint):
                 os.close(file)
         except UserError as error:
             self._error = self._error or error
@@ -126,15 +125,6 @@ def _append(file: int, data: bytes) -> None:
         with contextlib.suppress(OSError):
             os.ftruncate(file, before)
         raise
-
-
-@contextlib.contextmanager
-def writing(path: str | os.PathLike | None, hint: str | None = None) -> Iterator[None]:
-    """Errors of the system as one of the user's, which names the file that cannot be written."""
-    try:
-        yield
-    except OSError as error:
-        raise UserError(f"cannot write {path}: {error.strerror or error}", hint) from error
 
 
 def put_aside(path: Path) -> Path:

@@ -78,7 +78,7 @@ def check_blocks(partition: Partition | None, count: int) -> None:
         )
 
 
-def block_rows(comm: Comm, source: Source, copies: int, config: Config) -> Tiling:
+def block_rows(comm: Comm, source: Source, copies: int, config: Config, demand: Demand) -> Tiling:
     """The layout: blocks of parts, or of ranges of vertices, each ``copies`` times."""
     stored = source.stored
     ordering = Ordering(stored.graph.n)
@@ -87,11 +87,9 @@ def block_rows(comm: Comm, source: Source, copies: int, config: Config) -> Tilin
     count = comm.size // copies
     holders = np.arange(comm.size).reshape(count, 1, copies)
     cuts = ordering.cuts(count)
-    loading = config.loading
-    ordering = ordered_blocks(
-        comm, stored, ordering, cuts, holders[:, 0, 0], loading.order,
-        loading.max_bytes,
-    )  # fmt: skip
+    blocks = ordering, cuts, holders[:, 0, 0]
+    visits = demand.visits(config.train.epochs)
+    ordering = ordered_blocks(comm, stored, *blocks, config.loading, visits)
     row, copy = divmod(comm.rank, copies)
     return Tiling(ordering, cuts, holders, row, 0, copy)
 
@@ -306,7 +304,8 @@ def load_halo(
     needed = needed_rows(tile, 0, tiling)
     plan = plan_of(column.comm, tiling, needed, max_bytes)
     pattern = localise(tile, 0, tiling, plan)
-    ids = np.concatenate((tiling.vertices, _vertices(tiling, plan.halo)))
+    ends = tiling.vertices, _vertices(tiling, plan.halo)
+    ids = np.concatenate(ends)
     found, groups = None, None
     if demand.entries:
 
@@ -315,9 +314,8 @@ def load_halo(
             return list(tiling.holders[blocks, 0].T)
 
         loops = config.graph.self_loops
-        to_owners = source, loops, tiling.vertices, owners
-        found = load_entry_rows(comm, *to_owners, max_bytes, demand)
-        pattern, groups = found.pattern(plan.nown, ids), found.groups
+        found = load_entry_rows(comm, source, loops, *ends, owners, max_bytes, demand)
+        pattern, groups = found.pattern(), found.groups
     if sparse:
         of_column = runtime.of_group(column.comm)
         products = HaloProduct(of_column, plan, config)

@@ -91,13 +91,14 @@ class Agreement:
             check_weights(self._ranks, model, self._own)
 
     def _weights(self, behind: torch.Tensor) -> list[torch.Tensor]:
-        """All that were found so far, and still live."""
+        """All that were found so far, and still live, in the order in which they were found."""
+        # First, as a new weight may have the address of one that is gone, on this rank alone.
+        self._known = {key: known for key, known in self._known.items() if known() is not None}
         for leaf in _leaves(behind):
             if leaf.ndim == 0 or len(leaf) not in self._own:
                 self._known[id(leaf)] = weakref.ref(leaf)
-        living = {key: reference() for key, reference in self._known.items()}
-        self._known = {k: r for k, r in self._known.items() if living[k] is not None}
-        return [weight for weight in living.values() if weight is not None]
+        living = (known() for known in self._known.values())
+        return [weight for weight in living if weight is not None]
 
     def _error(self) -> UserError:
         start = f"start from the same ones ({SAME_START}), and sum the gradients of all: {SUMMED}"

@@ -126,11 +126,8 @@ class Kept:
             def on_root() -> None:
                 states = {"objects": self._states(), "best": best, "generators": generators}
                 data = _bytes(states)
-                try:
-                    with files.synced(path) as file:
-                        file.write(data)
-                except OSError as error:
-                    raise files.unwritable(path.parent, error) from error
+                with files.unwritable(path.parent), files.synced(path) as file:
+                    file.write(data)
 
             from_root(self.comm, on_root)
 

@@ -24,7 +24,7 @@ from typing import Any
 
 import numpy as np
 
-from partition.errors import UserError
+from partition.errors import UserError, system_errors
 from partition.models import Description
 from partition.records import sweep, temporary_name, to_json
 from partition.registry import Setting, Settings, resolved
@@ -149,12 +149,8 @@ def _file_of(array: np.ndarray) -> Path | None:
 
 @contextlib.contextmanager
 def _writing(folder: Path) -> Iterator[None]:
-    try:
+    with system_errors(f"cannot write the model to {folder.parent}", _TMPDIR):
         yield
-    except OSError as error:
-        raise UserError(
-            f"cannot write the model to {folder.parent}: {error.strerror or error}", _TMPDIR
-        ) from error
 
 
 def main(folder: Path) -> None:

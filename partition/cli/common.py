@@ -14,7 +14,7 @@ from typing import Any
 
 import click
 
-from partition.commands import Assignments, Decorator
+from partition.commands import Assignments, Decorator, option
 from partition.errors import UserError, shown
 from partition.graph.graph import DIRECTIONS
 from partition.graph.store import Partition
@@ -25,15 +25,6 @@ from partition.reporting.describe import describe_partition
 from partition.terminal import console, duration, on_terminal, pauses
 
 FILE = click.Path(path_type=Path)
-
-
-def option(names: str, text: str | None = None, default: object = None, **more: Any) -> Decorator:
-    """An option: its names, with blanks between them, its help, and a default that help shows.
-
-    Its type is that of the default, unless ``more`` has another one.
-    """
-    more |= {} if default is None else {"default": default, "show_default": True}
-    return click.option(*names.split(), help=text, **more)
 
 
 def direction_option(

@@ -1,20 +1,23 @@
-"""Parts of every kind of thing in a graph folder: its name, its mapped arrays."""
+"""Every kind of thing in a graph folder: its name, its mapped arrays, and sets of those."""
 
 from __future__ import annotations
 
 import contextlib
 import os
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, fields
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
-from partition.errors import UserError
+from partition.errors import UserError, system_errors, unknown_name
 from partition.graph.graph import AGAIN
+from partition.graph.manifest import check_fields, read_json
 from partition.graph.relations import STORED_NAME
 from partition.locks import folder_inside, folder_lock
-from partition.records import NUMBERS, TEXTS, map_npy, sweep, temporary_name
+from partition.records import NUMBERS, TEXTS, atomic_folder, map_npy, sweep, temporary_name
 
 WAIT = 60.0  # seconds, for others that hold a lock while they write
 
@@ -50,29 +53,109 @@ def map_array(
     return array
 
 
-@contextlib.contextmanager
-def writing_inside(path: Path, kind: str, purpose: str) -> Iterator[None]:
-    """Keep others from replacing the graph, and from writing or removing sets of a kind in it."""
-    folder = folder_inside(path, kind)
-    with folder_lock(path, purpose, exclusive=False):
-        try:
-            folder.mkdir(exist_ok=True)
-        except OSError as error:
-            raise UserError(f"cannot write {folder}: {error.strerror}") from error
-        with folder_lock(folder, purpose, name=".write.lock", patience=WAIT):
-            sweep(folder)
-            yield
+@dataclass(frozen=True)
+class Sets:
+    """The sets of a kind in graph folders: folders ``KIND/NAME/``, each described in ``KIND.json``.
 
+    Attributes
+    ----------
+    kind : str
+        "pairs" or "samples".
+    description : type
+        A dataclass of what is in such a file; ``format`` and ``version`` have their only value.
+    hint : str
+        How to make a set where there is none, with {path} and {name} for those of it.
+    """
 
-def remove_inside(path: Path, kind: str, folder: Path) -> None:
-    """Delete the folder of a set of a kind at once: who has it open keeps its arrays."""
-    with writing_inside(path, kind, "gcn-partition remove"):
-        aside = temporary_name(folder)
-        try:
-            os.rename(folder, aside)
-        except OSError as error:
-            raise UserError(f"cannot remove {folder}: {error.strerror}") from error
-        shutil.rmtree(aside, ignore_errors=True)
+    kind: str
+    description: type
+    hint: str
+
+    @property
+    def again(self) -> str:
+        """The hint for a set that is damaged."""
+        return f"make the {self.kind} again with gcn-partition {self.kind} --force"
+
+    def folder(self, path: str | os.PathLike[str], name: str) -> Path:
+        """The folder of a set; a UserError if none could be called so."""
+        return folder_inside(folder_inside(path, self.kind), check_stored_name(self.kind, name))
+
+    def names(self, path: str | os.PathLike[str]) -> list[str]:
+        """The names of the sets of a graph folder, sorted."""
+        found = folder_inside(path, self.kind).glob(f"[!.]*/{self.kind}.json")
+        return sorted(file.parent.name for file in found)
+
+    def has(self, path: str | os.PathLike[str], name: str) -> bool:
+        """Whether there is a set of that name; a UserError if none could be called so."""
+        return (self.folder(path, name) / f"{self.kind}.json").exists()
+
+    def described(self, path: str | os.PathLike[str], name: str) -> dict[str, Any]:
+        """The description of a set, checked; a UserError if there is no such set."""
+        file, names = self.folder(path, name) / f"{self.kind}.json", self.names(path)
+        if not file.exists() and names:
+            raise unknown_name(f"set of {self.kind} of {path}", name, names)
+        if not file.exists():
+            raise UserError(
+                f"{path} has no {self.kind} {name!r}, nor any others",
+                self.hint.format(path=path, name=name),
+            )
+        facts, usual = read_json(file), {one.name: one.default for one in fields(self.description)}
+        if any(facts.get(key) != usual[key] for key in ("format", "version")):
+            told = f"{self.kind} of version {usual['version']}"
+            raise UserError(f"{file} does not describe {told}", self.again)
+        check_fields(file, facts, self.description)
+        return {key: value for key, value in facts.items() if key not in ("format", "version")}
+
+    def remove(self, path: str | os.PathLike[str], name: str) -> None:
+        """Delete a set at once: who has it open keeps its arrays."""
+        if not self.has(path, name):
+            raise unknown_name(f"set of {self.kind} of {path}", name, self.names(path))
+        folder = self.folder(path, name)
+        with self._alone(Path(path), "gcn-partition remove"):
+            aside = temporary_name(folder)
+            with system_errors(f"cannot remove {folder}"):
+                os.rename(folder, aside)
+            shutil.rmtree(aside, ignore_errors=True)
+
+    def keep(self, old: Path, new: Path, fits: Callable[[Mapping[str, Any]], bool]) -> list[str]:
+        """Bring those sets of one graph folder along into another whose description fits it.
+
+        Returns the names of those that are left behind: they do not fit, or are damaged.
+        """
+        left = []
+        for name in self.names(old):
+            fitting = False
+            with contextlib.suppress(UserError):
+                fitting = fits(self.described(old, name))
+            if not fitting:
+                left.append(name)
+                continue
+            shutil.copytree(self.folder(old, name), self.folder(new, name), copy_function=linked)
+        return left
+
+    @contextlib.contextmanager
+    def writing(self, path: Path, name: str, force: bool) -> Iterator[Path]:
+        """A folder that becomes that of a set; a UserError if there is one, without ``force``."""
+        folder = self.folder(path, name)
+        with self._alone(path, f"gcn-partition {self.kind} {name}"):
+            if folder.exists() and not force:
+                raise UserError(
+                    f"{path} has {self.kind} {name!r} already",
+                    "give --name or --force, or remove them first",
+                )
+            with atomic_folder(folder, overwrite=force) as temporary:
+                yield temporary
+
+    @contextlib.contextmanager
+    def _alone(self, path: Path, purpose: str) -> Iterator[None]:
+        """Keep others from replacing the graph, and from writing or removing sets in it."""
+        folder = folder_inside(path, self.kind)
+        with folder_lock(path, purpose, exclusive=False):
+            with system_errors(f"cannot write {folder}"):
+                folder.mkdir(exist_ok=True)
+            with folder_lock(folder, purpose, name=".write.lock", patience=WAIT):
+                sweep(folder)
+                yield
 
 
 def linked(source: str, target: str) -> None:

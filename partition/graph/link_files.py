@@ -16,7 +16,6 @@ A set is written whole or not at all. The graph itself keeps all of its arcs.
 from __future__ import annotations
 
 import os
-import shutil
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
@@ -24,23 +23,15 @@ from typing import Annotated, Any
 
 import numpy as np
 
-from partition.errors import UserError, unknown_name
+from partition.errors import UserError
 from partition.graph import content
-from partition.graph.folders import (
-    check_stored_name,
-    linked,
-    map_array,
-    remove_inside,
-    writing_inside,
-)
+from partition.graph.folders import Sets, map_array
 from partition.graph.graph import MASKS, index_dtype
-from partition.graph.manifest import Count, check_fields, dump_json, read_json, read_manifest
-from partition.locks import folder_inside
-from partition.records import atomic_file, atomic_folder
+from partition.graph.manifest import Count, dump_json, read_manifest
+from partition.records import atomic_file
 
 FORMAT = "gcnmpi-pairs"
 VERSION = 1
-AGAIN = "make the pairs again with gcn-partition pairs --force"
 REPLACED = ("second", "both")
 HELD_OUT = ("val", "test")
 OF_NEGATIVES = tuple(f"{mask}_negatives" for mask in HELD_OUT)  # in ``PairSet.relations``
@@ -135,6 +126,15 @@ class _Description:
     version: int = VERSION
 
 
+PAIRS = Sets(
+    "pairs",
+    _Description,
+    "draw some: gcn-partition pairs {path} --split 0.85,0.05,0.10 --name {name}",
+)
+AGAIN = PAIRS.again
+list_pairs, has_pairs, remove_pairs = PAIRS.names, PAIRS.has, PAIRS.remove
+
+
 def write_pairs(path: str | os.PathLike[str], pairs: PairSet, force: bool = False) -> PairSet:
     """Put a set of pairs into the graph folder ``path``; returns it as stored, with its id.
 
@@ -145,7 +145,7 @@ def write_pairs(path: str | os.PathLike[str], pairs: PairSet, force: bool = Fals
         breaks a rule of :func:`check_pairs`, or the files cannot be written.
     """
     path = Path(path)
-    folder = _folder(path, pairs.name)
+    PAIRS.folder(path, pairs.name)
     manifest = read_manifest(path)
     if manifest.id != pairs.graph_id:
         raise UserError(f"{path} is another graph than the pairs were made for")
@@ -158,18 +158,12 @@ def write_pairs(path: str | os.PathLike[str], pairs: PairSet, force: bool = Fals
         counts={name: list(array.shape) for name, array in arrays.items()},
         sums=content.sums_of(arrays),
     )
-    with writing_inside(path, "pairs", f"gcn-partition pairs {pairs.name}"):
-        if folder.exists() and not force:
-            raise UserError(
-                f"{path} has pairs {pairs.name!r} already",
-                "give --name or --force, or remove them first",
-            )
-        with atomic_folder(folder, overwrite=force) as temporary:
-            for name, array in arrays.items():
-                with atomic_file(temporary / f"{name}.npy") as file:
-                    np.save(file, array, allow_pickle=False)
-            with atomic_file(temporary / "pairs.json", "w") as file:
-                dump_json(file, asdict(facts))
+    with PAIRS.writing(path, pairs.name, force) as temporary:
+        for name, array in arrays.items():
+            with atomic_file(temporary / f"{name}.npy") as file:
+                np.save(file, array, allow_pickle=False)
+        with atomic_file(temporary / "pairs.json", "w") as file:
+            dump_json(file, asdict(facts))
     return pairs
 
 
@@ -189,15 +183,8 @@ def read_pairs(path: str | os.PathLike[str], name: str, *, check: bool = True) -
         files are damaged.
     """
     path = Path(path)
-    folder = _folder(path, name)
-    manifest = read_manifest(path)
-    if not (folder / "pairs.json").exists():
-        names = list_pairs(path)
-        if not names:
-            hint = f"draw some: gcn-partition pairs {path} --split 0.85,0.05,0.10 --name {name}"
-            raise UserError(f"{path} has no pairs {name!r}, nor any others", hint)
-        raise unknown_name(f"set of pairs of {path}", name, names)
-    facts = _description(folder / "pairs.json")
+    folder, manifest = PAIRS.folder(path, name), read_manifest(path)
+    facts = PAIRS.described(path, name)
     if facts["graph_id"] != manifest.id:
         raise UserError(
             f"pairs {name!r} in {path} were made for another graph "
@@ -236,41 +223,9 @@ def read_pairs(path: str | os.PathLike[str], name: str, *, check: bool = True) -
     return pairs
 
 
-def list_pairs(path: str | os.PathLike[str]) -> list[str]:
-    """Names of the sets of pairs of a graph folder, sorted."""
-    found = folder_inside(path, "pairs").glob("[!.]*/pairs.json")
-    return sorted(file.parent.name for file in found)
-
-
-def has_pairs(path: str | os.PathLike[str], name: str) -> bool:
-    """Whether there is a set of pairs of that name; a UserError if none could be called so."""
-    return (_folder(path, name) / "pairs.json").exists()
-
-
-def remove_pairs(path: str | os.PathLike[str], name: str) -> None:
-    """Delete a set of pairs at once: who has it open keeps its arrays."""
-    folder = _folder(path, name)
-    if not has_pairs(path, name):
-        raise unknown_name(f"set of pairs of {path}", name, list_pairs(path))
-    remove_inside(Path(path), "pairs", folder)
-
-
 def keep_pairs(old: Path, new: Path, graph_id: str) -> list[str]:
-    """Bring the sets of one graph folder along into another, that of the graph ``graph_id``.
-
-    Returns the names of those that are left behind: of another graph, or damaged.
-    """
-    left = []
-    for name in list_pairs(old):
-        try:
-            folder = _folder(old, name)
-            if _description(folder / "pairs.json")["graph_id"] != graph_id:
-                raise UserError("they are of another graph")
-        except UserError:
-            left.append(name)
-            continue
-        shutil.copytree(folder, _folder(new, name), copy_function=linked)
-    return left
+    """Bring along the sets of the graph ``graph_id``: see :meth:`Sets.keep`."""
+    return PAIRS.keep(old, new, lambda facts: facts["graph_id"] == graph_id)
 
 
 def identified(pairs: PairSet) -> PairSet:
@@ -391,19 +346,6 @@ def _in_index_dtype(pairs: PairSet, n: int) -> PairSet:
         for kind in _KINDS
     }
     return replace(pairs, **arrays)
-
-
-def _description(file: Path) -> dict[str, Any]:
-    """The fields of a description but format and version, checked."""
-    facts = read_json(file)
-    if facts.get("format") != FORMAT or facts.get("version") != VERSION:
-        raise UserError(f"{file} does not describe pairs of version {VERSION}", AGAIN)
-    check_fields(file, facts, _Description)
-    return {key: value for key, value in facts.items() if key not in ("format", "version")}
-
-
-def _folder(path: str | os.PathLike[str], name: str) -> Path:
-    return folder_inside(folder_inside(path, "pairs"), check_stored_name("pairs", name))
 
 
 _KINDS = ("positives", "negatives", "candidates", "relations")

@@ -18,39 +18,28 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import os
-import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Annotated, Protocol
 
 import numpy as np
 
-from partition.errors import UserError, unknown_name
-from partition.graph.folders import (
-    check_stored_name,
-    linked,
-    map_array,
-    remove_inside,
-    writing_inside,
-)
+from partition.errors import UserError
+from partition.graph.folders import Sets, map_array
 from partition.graph.graph import MASKS
 from partition.graph.manifest import (
     Count,
     Positive,
-    check_fields,
     dump_json,
-    read_json,
     read_manifest,
 )
 from partition.graph.step_ranges import Ranges, check_ranges, described_ranges
-from partition.locks import folder_inside
-from partition.records import atomic_file, atomic_folder
+from partition.records import atomic_file
 
 FORMAT = "gcnmpi-samples"
 VERSION = 1
 KIND = "samples"
-AGAIN = "make the samples again with gcn-partition samples --force"
 FILES = ("states", "targets", "moments")
 _AT_ONCE = 1 << 24  # bytes that are looked at at once
 
@@ -167,6 +156,11 @@ class _Description:
     version: int = VERSION
 
 
+SAMPLES = Sets(KIND, _Description, "gcn-partition samples {path} --states FILE.npy --name {name}")
+AGAIN = SAMPLES.again
+list_samples, remove_samples = SAMPLES.names, SAMPLES.remove
+
+
 def write_samples(
     path: str | os.PathLike[str],
     name: str,
@@ -201,34 +195,29 @@ def write_samples(
         written.
     """
     path = Path(path)
-    folder, n = _folder(path, name), read_manifest(path).n
+    SAMPLES.folder(path, name)
+    n = read_manifest(path).n
     of_kinds = {"states": states} | ({} if targets is None else {"targets": targets})
     for kind, array in of_kinds.items():
         _check_array(kind, array, n, states.shape[:1])
     described = described_ranges(ranges)
     check_ranges(described, states.shape[0])
-    with writing_inside(path, KIND, f"gcn-partition samples {name}"):
-        if folder.exists() and not force:
-            raise UserError(
-                f"{path} has samples {name!r} already",
-                "give --name or --force, or remove them first",
-            )
-        with atomic_folder(folder, overwrite=force) as temporary:
-            moments, digests = [], []
-            for kind, array in of_kinds.items():
-                link = (links or {}).get(kind)
-                found, digest = _written(temporary / f"{kind}.npy", kind, array, link, report)
-                moments.append(found)
-                digests.append(digest)
-            joined = np.concatenate(moments, axis=2)
-            with atomic_file(temporary / "moments.npy") as file:
-                np.save(file, joined, allow_pickle=False)
-            facts = _Description(
-                name, n, _id_of(digests, described), made, described, states.shape[0],
-                states.shape[2], 0 if targets is None else targets.shape[2],
-            )  # fmt: skip
-            with atomic_file(temporary / "samples.json", "w") as file:
-                dump_json(file, asdict(facts))
+    with SAMPLES.writing(path, name, force) as temporary:
+        moments, digests = [], []
+        for kind, array in of_kinds.items():
+            link = (links or {}).get(kind)
+            found, digest = _written(temporary / f"{kind}.npy", kind, array, link, report)
+            moments.append(found)
+            digests.append(digest)
+        joined = np.concatenate(moments, axis=2)
+        with atomic_file(temporary / "moments.npy") as file:
+            np.save(file, joined, allow_pickle=False)
+        facts = _Description(
+            name, n, _id_of(digests, described), made, described, states.shape[0],
+            states.shape[2], 0 if targets is None else targets.shape[2],
+        )  # fmt: skip
+        with atomic_file(temporary / "samples.json", "w") as file:
+            dump_json(file, asdict(facts))
     return read_samples(path, name)
 
 
@@ -247,14 +236,11 @@ def read_samples(path: str | os.PathLike[str], name: str, *, check: bool = False
         its files are damaged.
     """
     path = Path(path)
-    folder, n = _folder(path, name), read_manifest(path).n
-    if not (folder / "samples.json").exists():
-        names = list_samples(path)
-        if not names:
-            hint = f"gcn-partition samples {path} --states FILE.npy --name {name}"
-            raise UserError(f"{path} has no samples {name!r}, nor any others", hint)
-        raise unknown_name(f"set of samples of {path}", name, names)
-    facts = _description(folder / "samples.json")
+    folder, n = SAMPLES.folder(path, name), read_manifest(path).n
+    facts = _Description(**SAMPLES.described(path, name))
+    if not _has_pairs(facts.ranges):
+        told = f"{folder}/samples.json is damaged: ranges do not hold what they should"
+        raise UserError(told, AGAIN)
     if facts.n != n:
         raise UserError(
             f"samples {name!r} in {path} are of {facts.n:,} vertices, the graph has {n:,}", AGAIN
@@ -279,35 +265,14 @@ def read_samples(path: str | os.PathLike[str], name: str, *, check: bool = False
     return found
 
 
-def list_samples(path: str | os.PathLike[str]) -> list[str]:
-    """Names of the sets of samples of a graph folder, sorted."""
-    found = folder_inside(path, KIND).glob("[!.]*/samples.json")
-    return sorted(file.parent.name for file in found)
-
-
-def remove_samples(path: str | os.PathLike[str], name: str) -> None:
-    """Delete a set of samples at once: who has it open keeps its arrays."""
-    folder = _folder(path, name)
-    if not (folder / "samples.json").exists():
-        raise unknown_name(f"set of samples of {path}", name, list_samples(path))
-    remove_inside(Path(path), KIND, folder)
-
-
 def keep_samples(old: Path, new: Path, n: int) -> list[str]:
-    """Bring the sets of one graph folder along into another, of a graph with ``n`` vertices.
+    """Bring along the sets of graphs with ``n`` vertices: see :meth:`Sets.keep`."""
+    return SAMPLES.keep(old, new, lambda facts: facts["n"] == n and _has_pairs(facts["ranges"]))
 
-    Returns the names of those that are left behind: of another number of vertices, or damaged.
-    """
-    left = []
-    for name in list_samples(old):
-        try:
-            if _description(_folder(old, name) / "samples.json").n != n:
-                raise UserError("they are of other vertices")
-        except UserError:
-            left.append(name)
-            continue
-        shutil.copytree(_folder(old, name), _folder(new, name), copy_function=linked)
-    return left
+
+def _has_pairs(ranges: Mapping[str, Sequence[Sequence[int]]]) -> bool:
+    """Whether ranges are pairs of steps, as a description should have them."""
+    return all(len(one) == 2 for some in ranges.values() for one in some)
 
 
 def _written(
@@ -399,17 +364,3 @@ def _check_array(kind: str, array: Steps, n: int, steps: tuple[int, ...]) -> Non
             "the first axis is time, the second one the vertices of the graph in its order; runs "
             "of a simulation follow each other, each with a range of steps",
         )
-
-
-def _description(file: Path) -> _Description:
-    facts = read_json(file)
-    if facts.get("format") != FORMAT or facts.get("version") != VERSION:
-        raise UserError(f"{file} does not describe samples of version {VERSION}", AGAIN)
-    check_fields(file, facts, _Description)
-    if any(len(one) != 2 for some in facts["ranges"].values() for one in some):
-        raise UserError(f"{file} is damaged: ranges do not hold what they should", AGAIN)
-    return _Description(**{one.name: facts[one.name] for one in fields(_Description)})
-
-
-def _folder(path: str | os.PathLike[str], name: str) -> Path:
-    return folder_inside(folder_inside(path, KIND), check_stored_name(KIND, name))

@@ -26,7 +26,7 @@ from pathlib import Path
 
 import numpy as np
 
-from partition.errors import UserError, unknown_name
+from partition.errors import UserError, system_errors, unknown_name
 from partition.graph import content
 from partition.graph.arc_data import read_arc_data
 from partition.graph.examples import training_rows
@@ -315,10 +315,8 @@ def write_partition(
     facts |= {f.name: getattr(stored, f.name) for f in fields(Partition) if f.name != "parts"}
     for name in EXCHANGED:
         facts[name] = {key: each.stored() for key, each in getattr(stored, name).items()}
-    try:
+    with system_errors(f"cannot write {vector}"):
         vector.parent.mkdir(exist_ok=True)
-    except OSError as error:
-        raise UserError(f"cannot write {vector}: {error.strerror}") from error
     # Two files, one writer at a time: they belong together.
     with folder_lock(vector.parent, "writing a partition", name=".write.lock", patience=WAIT):
         if description.exists() and not overwrite:
@@ -413,11 +411,9 @@ def remove_partition(path: str | os.PathLike[str], *names: str) -> None:
 def discard_partition(path: str | os.PathLike[str], name: str) -> None:
     """Delete a partition, if it is there, whose lock the caller holds."""
     vector, description = _partition_files(path, name)
-    try:
+    with system_errors(f"cannot remove {description}"):
         description.unlink(missing_ok=True)
         vector.unlink(missing_ok=True)
-    except OSError as error:
-        raise UserError(f"cannot remove {description}: {error.strerror}") from error
 
 
 def _keep_partitions(old: Path, new: Path, graph: Graph, manifest: Manifest) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
-from partition.errors import UserError
+from partition.errors import UserError, system_errors
 
 FROM_ONE = "--first 1 if the file counts parts from 1"
 
@@ -33,10 +33,8 @@ def read_parts(
         if k not in (None, described):
             raise UserError(f"{file} describes {described} parts, not {k}")
         return parts
-    try:
+    with system_errors(f"cannot read {file}"):
         lines = Path(file).read_bytes().rstrip().split(b"\n")
-    except OSError as error:
-        raise UserError(f"cannot read {file}: {error.strerror}") from error
     words, line_of = lines if lines != [b""] else [], None
     if any(len(line.split(None, 2)) > 1 for line in lines):
         rows = [line.split() for line in lines]

@@ -14,7 +14,7 @@ from typing import TypedDict
 
 import numpy as np
 
-from partition.errors import UserError
+from partition.errors import UserError, system_errors
 from partition.records import open_regular
 from partition.tensor_files.numbers import BFLOAT16, array_of, item_bytes
 
@@ -36,15 +36,12 @@ class _Entry(TypedDict):
 
 def read_safetensors(path: Path) -> dict[str, np.ndarray]:
     """All arrays of a file; a UserError if it is none of this format: every offset is checked."""
-    try:
-        with open_regular(path) as file:
-            size = os.fstat(file.fileno()).st_size
-            length = int.from_bytes(file.read(8), "little")
-            if size < 8 or length > min(LONGEST_HEADER, size - 8):
-                raise UserError(f"{path} is not a safetensors file, or is truncated")
-            header, data = file.read(length), memoryview(file.read())
-    except OSError as error:
-        raise UserError(f"cannot read {path}: {error.strerror or error}") from error
+    with system_errors(f"cannot read {path}"), open_regular(path) as file:
+        size = os.fstat(file.fileno()).st_size
+        length = int.from_bytes(file.read(8), "little")
+        if size < 8 or length > min(LONGEST_HEADER, size - 8):
+            raise UserError(f"{path} is not a safetensors file, or is truncated")
+        header, data = file.read(length), memoryview(file.read())
     try:
         entries = json.loads(header, object_pairs_hook=_without_doubles)
         if not isinstance(entries, dict):

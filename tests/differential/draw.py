@@ -110,6 +110,7 @@ def draw_settings(rng: Random, nranks: int) -> dict[str, Any]:
         "train.weight_decay": one_of(0.0, 5e-4, 0.05),
         "train.weight_decay_layers": one_of("all", "first"),
         "train.eval_every": one_of(1, 1, 2, 3),
+        "train.memory": one_of("auto", "all", "least"),
         "loading.max_buffer_mb": one_of(64.0, 0.001),
         "comm.timeout": one_of(0.0, 60.0),
         "scheme.name": one_of(
@@ -194,7 +195,8 @@ def draw_parts(
     elif scheme != "p2p":
         if rng.random() < 0.5:
             return None
-        k = nranks * int(rng.integers(1, 4)) if scheme == "bcast" else int(rng.integers(1, 13))
+        whole = scheme in ("bcast", "columns")  # a rank has as many parts as any other
+        k = nranks * int(rng.integers(1, 4)) if whole else int(rng.integers(1, 13))
     if scheme in ("p2p", "replicated") and k == 1 and rng.random() < 0.5:
         return None
     shares = rng.random(k) + 0.05

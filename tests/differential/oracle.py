@@ -127,7 +127,11 @@ def _forward(aggregate, features, layers, s, epoch, widths):
             z = z + bias[0]
         if k + 1 < len(layers):
             size = z.detach().abs()
-            clear &= not bool(((size > 0) & (size < AMBIGUOUS * size.max())).any())
+            # Zero is certain of nothing but zeros: other terms may cancel but for their rounding.
+            terms = aggregate.abs() @ h.detach().abs() @ weight.detach().abs()
+            if bias:
+                terms = terms + bias[0].detach().abs()
+            clear &= not bool(((terms > 0) & (size < AMBIGUOUS * size.max())).any())
             h = torch.relu(z)
     return z, clear
 

@@ -5,7 +5,7 @@ from textwrap import dedent
 
 import numpy as np
 import pytest
-from stored_graphs import store, store_parts, uneven_parts
+from stored_graphs import store, with_uneven_parts
 from test_arcs import parallel
 from words import sets
 
@@ -76,8 +76,7 @@ def folder(tmp_path_factory):
     }
     for name, arc_data in of_arcs.items():
         path = store(folder / f"{name}.graph", replace(graph, arc_data=arc_data))
-        for k in (1, 2, 3):
-            store_parts(path, f"uneven-{k}", uneven_parts(graph.n, k), k, mixed=False)
+        with_uneven_parts(path, (1, 2, 3), mixed=False)
     (folder / "own.py").write_text(dedent(OWN), "utf-8")
     return folder
 

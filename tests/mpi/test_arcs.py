@@ -5,7 +5,7 @@ from textwrap import dedent
 
 import numpy as np
 import pytest
-from stored_graphs import store, store_parts, uneven_parts
+from stored_graphs import store, with_uneven_parts
 
 from partition.graph.arc_data import ArcData
 from partition.graph.graph import Graph
@@ -72,9 +72,7 @@ def folder(tmp_path_factory):
     folder = tmp_path_factory.mktemp("arcs")
     graphs = {"parallel": parallel(47, 200), "edges": undirected(), "arcless": parallel(9, 0)}
     for name, graph in graphs.items():
-        path = store(folder / f"{name}.graph", graph)
-        for k in (1, 2, 3, 4):
-            store_parts(path, f"uneven-{k}", uneven_parts(graph.n, k), k, mixed=False)
+        with_uneven_parts(store(folder / f"{name}.graph", graph), (1, 2, 3, 4), mixed=False)
     (folder / "own.py").write_text(dedent(OWN), "utf-8")
     return folder
 

@@ -1,7 +1,5 @@
 """Several mini-batches in a step, divided among groups of ranks: one curve for all groups."""
 
-import functools
-
 import numpy as np
 import pytest
 from words import latest, sets
@@ -23,24 +21,16 @@ GROUPED = ((1, 1), (1, 3), (2, 1), (2, 2), (4, 1), (2, 3))
 GRIDS = {"summa": ("scheme.grid=1x2", 2), "tensor3d": ("scheme.grid=2x1x2", 4)}
 
 
-@pytest.fixture(scope="module")
-def results(trained, schemes_folder):
-    """``results(ranks)`` → (case, groups, ranks of each) → its record, from one launch."""
-
-    @functools.cache
-    def run(ranks):
-        wanted = {
-            (name, groups, size): (
-                schemes_folder / "directed.graph", f"uneven-{size}",
-                [*COMMON, *settings, f"train.groups={groups}"],
-            )
-            for name, settings in CASES.items()
-            for groups, size in GROUPED
-            if groups * size == ranks and not (name == "neighbor" and groups == 4)
-        }  # fmt: skip
-        return trained(ranks, wanted)
-
-    return run
+def wanted(ranks, schemes_folder):
+    return {
+        (name, groups, size): (
+            schemes_folder / "directed.graph", f"uneven-{size}",
+            [*COMMON, *settings, f"train.groups={groups}"],
+        )
+        for name, settings in CASES.items()
+        for groups, size in GROUPED
+        if groups * size == ranks and not (name == "neighbor" and groups == 4)
+    }  # fmt: skip
 
 
 @pytest.mark.parametrize(("groups", "size"), GROUPED[1:])

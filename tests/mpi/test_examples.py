@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from scipy.spatial import Delaunay
-from stored_graphs import store_parts, uneven_parts
+from stored_graphs import with_uneven_parts
 
 import gcnmpi
 
@@ -35,8 +35,7 @@ def folder(tmp_path_factory) -> Path:
             val_mask=np.arange(70) >= 40,
             folder=folder / f"{name}.graph",
         )
-        for k in RANKS:
-            store_parts(graph.path, f"uneven-{k}", uneven_parts(70, k), k, mixed=False)
+        with_uneven_parts(graph.path, RANKS, mixed=False)
     return folder
 
 

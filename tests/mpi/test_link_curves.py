@@ -118,20 +118,15 @@ def expected(folder, name):
     return np.array(curve.losses), problem.metrics(curve.weights)
 
 
-@pytest.fixture(scope="module")
-def results(trained, folder):
-    """``results(nranks)`` → name of each case → its record, from one launch."""
+MORE = {"outputs": True}
 
-    @functools.cache
-    def run(nranks):
-        parts = None if nranks == 1 else f"uneven-{nranks}"
-        wanted = {
-            name: (folder / f"{graph}.graph", parts, settings_of(name))
-            for name, (graph, _) in CASES.items()
-        }
-        return trained(nranks, wanted, outputs=True)
 
-    return run
+def wanted(nranks, folder):
+    parts = None if nranks == 1 else f"uneven-{nranks}"
+    return {
+        name: (folder / f"{graph}.graph", parts, settings_of(name))
+        for name, (graph, _) in CASES.items()
+    }
 
 
 @pytest.mark.parametrize(("nranks", "name"), [(p, name) for p in RANKS for name in CASES])

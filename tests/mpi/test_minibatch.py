@@ -4,7 +4,6 @@ The graph is directed, with weights, self-loops and isolated vertices; parts are
 empty.
 """
 
-import functools
 import math
 
 import numpy as np
@@ -115,20 +114,12 @@ def planned():
     }  # fmt: skip
 
 
-@pytest.fixture(scope="module")
-def results(trained, schemes_folder):
-    """``results(nranks)`` → name of each case → its record, from one launch."""
-
-    @functools.cache
-    def run(nranks):
-        partition = None if nranks == 1 else f"uneven-{nranks}"
-        wanted = {
-            name: (schemes_folder / "directed.graph", partition, [*COMMON, *settings])
-            for name, settings in (cases() | planned()).items()
-        }
-        return trained(nranks, wanted)
-
-    return run
+def wanted(nranks, schemes_folder):
+    partition = None if nranks == 1 else f"uneven-{nranks}"
+    return {
+        name: (schemes_folder / "directed.graph", partition, [*COMMON, *settings])
+        for name, settings in (cases() | planned()).items()
+    }
 
 
 @pytest.mark.parametrize("name", cases())

@@ -81,20 +81,12 @@ def expected(path, network):
     return np.array(curve.losses)
 
 
-@pytest.fixture(scope="module")
-def results(trained, schemes_folder):
-    """``results(nranks)`` → name of each case → its record, from one launch."""
+def wanted(nranks, schemes_folder):
     path = schemes_folder / "directed.graph"
-
-    @functools.cache
-    def run(nranks):
-        wanted = {
-            name: (path, partition, [*COMMON, *settings_of(network), *settings])
-            for name, (network, partition, settings) in cases(nranks).items()
-        }
-        return trained(nranks, wanted)
-
-    return run
+    return {
+        name: (path, partition, [*COMMON, *settings_of(network), *settings])
+        for name, (network, partition, settings) in cases(nranks).items()
+    }
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from stored_graphs import store, store_parts, uneven_parts
+from stored_graphs import store, with_uneven_parts
 from words import sets
 
 from gcnmpi.options.config import load_config
@@ -42,10 +42,8 @@ def folder(tmp_path_factory):
     random = np.random.default_rng(1)
     arcs = ArcData(random.standard_normal((graph.nnz, 2)).astype(np.float32))
     graph = replace(graph, arc_data=arcs, weights=random.uniform(0.5, 2, graph.nnz))
-    path = store(tmp_path_factory.mktemp("time") / "g.graph", graph)
-    for k in (1, 2, 3, 4):
-        store_parts(path, f"uneven-{k}", uneven_parts(graph.n, k), k)
-    return path
+    path = tmp_path_factory.mktemp("time") / "g.graph"
+    return with_uneven_parts(store(path, graph), (1, 2, 3, 4))
 
 
 def settings_of(network):

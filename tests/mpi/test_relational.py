@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from stored_graphs import store, store_parts, uneven_parts
+from stored_graphs import store, with_uneven_parts
 
 from partition.graph.links import split_pairs, write_pairs
 from partition.graph.relations import Relation
@@ -63,9 +63,7 @@ def schemas(tmp_path_factory):
     folder = tmp_path_factory.mktemp("relational")
     for name, (widths, options) in GRAPHS.items():
         graph = schema(widths, **options)
-        path = store(folder / f"{name}.graph", graph)
-        for k in (1, 2, 3, 4, 7):
-            store_parts(path, f"uneven-{k}", uneven_parts(graph.n, k), k)
+        path = with_uneven_parts(store(folder / f"{name}.graph", graph), (1, 2, 3, 4, 7))
         if graph.nnz:
             facts = {"directed": True, "graph_id": open_graph(path).manifest.id}
             write_pairs(path, split_pairs(graph, (0.7, 0.1, 0.2), 3, **facts))

@@ -1,6 +1,5 @@
 """Mini-batches of networks that tell relations apart: one curve for any number of ranks."""
 
-import functools
 from dataclasses import replace
 
 import numpy as np
@@ -162,20 +161,13 @@ def compgcn_layer(graph, weights, layer, h):
 LAYERS = {"rgcn": rgcn_layer, "compgcn": compgcn_layer}
 
 
-@pytest.fixture(scope="module")
-def results(trained, schemas):  # noqa: F811
-    """``results(nranks)`` → name of each case → its record, from one launch."""
-
-    @functools.cache
-    def run(nranks):
-        wanted = {}
-        for name, (network, settings) in (cases() | planned() | held_still()).items():
-            graph = schemas / f"{GRAPHS.get(network, 'schema')}.graph"
-            partition = f"uneven-{nranks}" if nranks > 1 else None
-            wanted[name] = graph, partition, [*COMMON, *settings]
-        return trained(nranks, wanted)
-
-    return run
+def wanted(nranks, schemas):  # noqa: F811
+    found = {}
+    for name, (network, settings) in (cases() | planned() | held_still()).items():
+        graph = schemas / f"{GRAPHS.get(network, 'schema')}.graph"
+        partition = f"uneven-{nranks}" if nranks > 1 else None
+        found[name] = graph, partition, [*COMMON, *settings]
+    return found
 
 
 @pytest.mark.parametrize("name", cases())

@@ -6,7 +6,7 @@ Bytes counted are bytes predicted, also of what is read from disk.
 
 import numpy as np
 import pytest
-from stored_graphs import store_parts, uneven_parts
+from stored_graphs import store, store_parts, with_uneven_parts
 from typed_graphs import typed_graph
 from words import latest, sets
 
@@ -71,9 +71,7 @@ def folder(tmp_path_factory):
         labels=np.arange(N, dtype=np.int32) % 3,
         arc_data=ArcData(features=rng.normal(size=(len(ends), 3)).astype(np.float32)),
     )  # fmt: skip
-    write_graph(path, graph, source={})
-    for k in PARTS:
-        store_parts(path, f"uneven-{k}", uneven_parts(N, k), k)
+    with_uneven_parts(store(path, graph), PARTS)
     states = rng.normal(size=(STEPS, N, 2)).cumsum(axis=0) + 7
     states[rng.random(states.shape) < 0.05] = np.nan
     ranges = {"train": [(0, 8), (8, 17)], "val": [(17, 21)], "test": [(21, 26)]}

@@ -10,7 +10,7 @@ import json
 
 import numpy as np
 import pytest
-from stored_graphs import small_graph, store_parts, uneven_parts
+from stored_graphs import small_graph, store, with_uneven_parts
 from words import latest, sets
 
 import gcnmpi
@@ -44,9 +44,7 @@ def folder(tmp_path_factory):
     for kind in ("symmetric", "directed"):
         graph, path = small_graph(kind), root / f"{kind}.graph"
         graph.features[-7:] = graph.features[-1]
-        write_graph(path, graph, source={})
-        for k in RANKS:
-            store_parts(path, f"uneven-{k}", uneven_parts(graph.n, k), k)
+        with_uneven_parts(store(path, graph), RANKS)
         facts = {"directed": kind == "directed", "graph_id": open_graph(path).manifest.id}
         write_pairs(path, split_pairs(graph, (0.7, 0.1, 0.2), 3, **facts))
     return root

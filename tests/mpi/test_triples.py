@@ -8,7 +8,7 @@ import functools
 
 import numpy as np
 import pytest
-from stored_graphs import store, store_parts, uneven_parts
+from stored_graphs import store, with_uneven_parts
 from words import latest, sets
 
 from gcnmpi.options.config import load_config
@@ -94,8 +94,7 @@ def path(tmp_path_factory):
     features = {"entity": random.standard_normal((N, 5)).astype(np.float32)}
     graph = build_typed(TypedSource({"entity": N}, tables, features=features, format="test"))[0]
     path = store(tmp_path_factory.mktemp("triples") / "kg.graph", graph)
-    for k in RANKS:
-        store_parts(path, f"uneven-{k}", uneven_parts(graph.n, k), k, mixed=False)
+    with_uneven_parts(path, RANKS, mixed=False)
     write_pairs(path, triples_of(path, "triples"))
     return path
 
@@ -167,17 +166,12 @@ def expected(path, name):
     return np.array(curve.losses), problem.metrics(curve.weights)
 
 
-@pytest.fixture(scope="module")
-def results(trained, path):
-    """``results(nranks)`` → name of each case → its record, from one launch."""
+MORE = {"outputs": True}
 
-    @functools.cache
-    def run(nranks):
-        parts = None if nranks == 1 else f"uneven-{nranks}"
-        wanted = {name: (path, parts, settings_of(name)) for name in CASES}
-        return trained(nranks, wanted, outputs=True)
 
-    return run
+def wanted(nranks, path):
+    parts = None if nranks == 1 else f"uneven-{nranks}"
+    return {name: (path, parts, settings_of(name)) for name in CASES}
 
 
 @pytest.mark.parametrize(("nranks", "name"), [(p, name) for p in RANKS for name in CASES])
@@ -289,8 +283,7 @@ def typed(tmp_path_factory):
                 for kind, n in counts.items()}  # fmt: skip
     graph = build_typed(TypedSource(counts, tables, features=features, format="test"))[0]
     path = store(tmp_path_factory.mktemp("typed") / "kg.graph", graph)
-    for k in RANKS:
-        store_parts(path, f"uneven-{k}", uneven_parts(graph.n, k), k, mixed=False)
+    with_uneven_parts(path, RANKS, mixed=False)
     write_pairs(path, triples_of(path, "triples", relation_names=tuple(map(str, relations))))
     for name, facts in {"split": {}, "drawn": {"negatives": 0, "candidates": 7}}.items():
         write_pairs(path, split_pairs(graph, (0.7, 0.1, 0.2), 3, True, name=name, **facts))

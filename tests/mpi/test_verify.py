@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from stored_graphs import store, store_parts, uneven_parts
+from stored_graphs import store, with_uneven_parts
 from words import latest
 
 from gcnmpi.options.kernel import resolve
@@ -87,10 +87,8 @@ def make_graph(kind):
 def folder(tmp_path_factory):
     folder = tmp_path_factory.mktemp("verify")
     for kind in KINDS:
-        graph = make_graph(kind)
-        path = store(folder / f"{kind}.graph", graph)
-        for k in (1, 2, 3, 4):
-            store_parts(path, f"uneven-{k}", uneven_parts(graph.n, k), k, mixed=False)
+        path = store(folder / f"{kind}.graph", make_graph(kind))
+        with_uneven_parts(path, (1, 2, 3, 4), mixed=False)
         false = replace(read_partition(path, "uneven-3"), name="false-3")
         false.metrics["in"].send_rows[2] += 1
         write_partition(path, false)

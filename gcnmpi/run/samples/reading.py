@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import weakref
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -13,7 +13,7 @@ import numpy as np
 
 from gcnmpi.options.frames import Frames
 from gcnmpi.run.samples.scales import Scales
-from partition.errors import UserError
+from partition.errors import UserError, system_errors
 from partition.graph.samples import SampleSet
 
 _AT_ONCE = 1 << 16  # numbers that are scaled at once: they stay in the cache
@@ -80,12 +80,8 @@ class OwnSteps:
                 raise UserError(f"{self._path} ends within step {step}")
             done += count
 
-    @contextlib.contextmanager
-    def _reading(self) -> Iterator[None]:
-        try:
-            yield
-        except OSError as error:
-            raise UserError(f"cannot read {self._path}: {error.strerror}") from error
+    def _reading(self) -> contextlib.AbstractContextManager[None]:
+        return system_errors(f"cannot read {self._path}")
 
 
 class ScaledSteps:

@@ -19,6 +19,7 @@ from partition.importing.readers.text import (
     first_lines,
     is_integer,
     is_number,
+    plain_name,
     separator_of,
     words_of,
 )
@@ -242,11 +243,6 @@ def named_roles(words: list[str]) -> tuple[int, ...] | None:
         if not fitting and known is not WEIGHTS:
             return None
     return tuple(places)
-
-
-def plain_name(word: str) -> str:
-    """The name of a column without its capitals and the signs between its words."""
-    return re.sub(r"[\s_.-]", "", word.lower())
 
 
 def _refuse_fractions(

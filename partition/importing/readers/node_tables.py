@@ -12,7 +12,6 @@ import pyarrow as pa
 from partition.errors import UserError
 from partition.graph.graph import MASKS
 from partition.importing.readers import text
-from partition.importing.readers.columns import plain_name
 from partition.importing.readers.files import check_file, finite_features, quoted, read_errors
 from partition.importing.readers.numbering import check_ids
 from partition.importing.readers.parquet_tables import read_table
@@ -69,7 +68,7 @@ def read_nodes(path: Path, as_text: bool = False) -> NodeTable:
             rows = read_table(path)
             columns = {name: one.values for name, one in rows.items()}
             ids = next(iter(rows.values())).ids if rows else None
-            if list(columns) in ([name] for name in columns if plain_name(name) in ID_COLUMNS):
+            if list(columns) in ([name] for name in columns if text.plain_name(name) in ID_COLUMNS):
                 ids = next(iter(columns.values()))
                 columns = {}
         else:
@@ -110,13 +109,13 @@ def _text(path: Path, as_text: bool) -> tuple[np.ndarray | None, dict[str, np.nd
             *SPLIT,
             *(each for m in MASKS for each in mask_names(m)),
         )
-        is_text = plain_name(name) in word_by_word or name.lower() in word_by_word
+        is_text = text.plain_name(name) in word_by_word or name.lower() in word_by_word
         return pa.string() if is_text or not text.is_number(word) else pa.float64()
 
     kinds = {i: kind(name, sample[i]) for i, name in enumerate(names)}
     found = text.Table(path, separator, len(names), kinds, header=header).columns()
     ids = None
-    if plain_name(names[0]) in ID_COLUMNS:
+    if text.plain_name(names[0]) in ID_COLUMNS:
         texts = text_array(found[0], path, plain=True)
         ids = texts if as_text or not plain(texts) else texts.astype(np.int64)
         check_ids(ids, path)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -14,6 +13,7 @@ import pyarrow.parquet as pq
 from partition.errors import UserError, shortened
 from partition.importing.readers.files import quoted
 from partition.importing.readers.numbering import check_ids
+from partition.importing.readers.text import plain_name
 from partition.importing.readers.vertex_tables import ID_COLUMNS, Rows
 from partition.records import ARCHIVE_RATIO, FREE_ARCHIVE
 from partition.resident import check_memory
@@ -35,7 +35,7 @@ def read_table(path: Path) -> dict[str, Rows]:
         with parquet_errors(path):
             column = file.read(columns=[name]).column(name)
             arrays[name] = array_of(column.combine_chunks(), name, path)
-    first = re.sub(r"[\s_.-]", "", names[0].lower()) if names else ""
+    first = plain_name(names[0]) if names else ""
     ids = None
     if len(names) > 1 and first in ID_COLUMNS:
         ids = arrays.pop(names[0])

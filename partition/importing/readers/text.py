@@ -247,6 +247,11 @@ def is_number(word: str) -> bool:
     return "_" not in word
 
 
+def plain_name(word: str) -> str:
+    """The name of a column without its capitals and the signs between its words."""
+    return re.sub(r"[\s_.-]", "", word.lower())
+
+
 def check_text(text: str, where: str) -> None:
     """A UserError if there are bytes that are not UTF-8."""
     if any("\udc80" <= sign <= "\udcff" for sign in text):

@@ -27,11 +27,11 @@ from partition.graph.graph import MASKS
 from partition.graph.relations import Relation, parse_relation
 from partition.importing.readers import Layout, guess_format, read_source
 from partition.importing.readers.blocks import text_blocks
-from partition.importing.readers.columns import WEIGHTS, named_roles, plain_name
+from partition.importing.readers.columns import WEIGHTS, named_roles
 from partition.importing.readers.files import check_file, quoted, read_errors
 from partition.importing.readers.node_tables import NodeTable, plain, read_nodes
 from partition.importing.readers.numbering import positions, shown_id
-from partition.importing.readers.text import first_lines, separator_of, words_of
+from partition.importing.readers.text import first_lines, plain_name, separator_of, words_of
 from partition.importing.readers.typed_source import RelationArcs, TypedSource, checked
 
 SCHEMA = "graph.toml"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Container
 from dataclasses import dataclass
 from pathlib import Path
@@ -59,7 +58,7 @@ def read_number_table(path: Path, what: str, dtype: DTypeLike, others: Container
         header, names = 0, None
     else:
         sample = text.words_of(lines[1][1], separator) if len(lines) > 1 else []
-        names = _plain(words[0])
+        names = text.plain_name(words[0])
         values = sample[names in ID_COLUMNS :]
         # Names may be numbers where all values are; a value may be missing, which is told below.
         given = sum(not word or text.is_number(word) for word in values)
@@ -151,7 +150,7 @@ def read_column(
     separator = text.separator_of(first)
     words = [first.strip().strip('"')] if separator is None else text.words_of(first, separator)
     width = len(words)
-    paired = width > 1 and _plain(words[0]) in ID_COLUMNS
+    paired = width > 1 and text.plain_name(words[0]) in ID_COLUMNS
     at = width - 1
     if column is not None:
         if column not in words:
@@ -179,16 +178,12 @@ def read_column(
 def _is_heading(values: pa.ChunkedArray) -> bool:
     """Whether the first line names the column."""
     first = values[0].as_py()
-    if _plain(first) in HEADINGS:
+    if text.plain_name(first) in HEADINGS:
         return True
     others = [value for value in values.unique().to_pylist() if value != first]
     if not others or text.is_number(first) or first.lower() in BOOLEANS:
         return False
     return all(text.is_integer(value) or value.lower() in BOOLEANS for value in others)
-
-
-def _plain(word: str) -> str:
-    return re.sub(r"[\s_.-]", "", word.lower())
 
 
 def text_array(values: pa.ChunkedArray, path: Path, plain: bool = False) -> np.ndarray:

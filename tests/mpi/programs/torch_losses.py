@@ -19,7 +19,7 @@ from gcnmpi.mpi.process import run
 from gcnmpi.torch.functions import Linear
 
 sys.path.append(str(Path(__file__).parents[2]))
-from stored_graphs import store_parts, uneven_parts
+from stored_graphs import with_uneven_parts
 
 from partition.graph.links import split_pairs, write_pairs
 from partition.graph.store import open_graph
@@ -48,9 +48,8 @@ def prepare(folder):
     pairs = split_pairs(open_graph(path).graph, (0.7, 0.1, 0.2))
     relations = {mask: random.integers(0, 5, len(of)) for mask, of in pairs.positives.items()}
     write_pairs(path, replace(pairs, relations=relations))
-    for name, n in (("meshgraphnet", 40), ("forces", 27), ("links", 40)):
-        for k in (2, 3, 4):
-            store_parts(folder / f"{name}.graph", f"uneven-{k}", uneven_parts(n, k), k, mixed=False)
+    for name in ("meshgraphnet", "forces", "links"):
+        with_uneven_parts(folder / f"{name}.graph", (2, 3, 4), mixed=False)
 
 
 def curve(example, g):

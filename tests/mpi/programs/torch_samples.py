@@ -21,7 +21,7 @@ from partition.graph.hashing import key, permuted
 from partition.graph.samples import read_samples, write_samples
 
 sys.path.append(str(Path(__file__).parents[2]))
-from stored_graphs import store_parts, uneven_parts
+from stored_graphs import with_uneven_parts
 
 GROUPED = ((1, 1), (2, 1), (1, 2), (2, 2), (4, 1), (1, 3))  # groups, ranks of each
 ROWS, EPOCHS, BATCH = 5, 2, 8
@@ -32,9 +32,7 @@ def prepare(path, states):
     targets = np.random.default_rng(0).standard_normal((*states.shape[:2], 1))
     write_samples(path, "weather", states, None, RANGES, made="drawn", force=True)
     write_samples(path, "targets", states, targets, RANGES, made="drawn")
-    n = states.shape[1]
-    for k in (2, 3):
-        store_parts(path, f"uneven-{k}", uneven_parts(n, k), k, mixed=False)
+    with_uneven_parts(path, (2, 3), mixed=False)
 
 
 def check_steps(g, path):
