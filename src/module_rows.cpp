@@ -148,7 +148,7 @@ void sort_rows(
             order.resize(count);
             std::iota(order.begin(), order.end(), 0);
             std::sort(order.begin(), order.end(), [begin](Size a, Size b) {
-                return begin[a] < begin[b];
+                return begin[a] < begin[b] || (begin[a] == begin[b] && a < b);
             });
             columns.assign(begin, end);
             kept.assign(value + start[row], value + start[row + 1]);

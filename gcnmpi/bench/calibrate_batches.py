@@ -176,5 +176,5 @@ def arcs_of_relations(matrix: sp.csr_array, relations: np.ndarray) -> EntryRows:
     starts = np.append(np.flatnonzero(begins), len(row))
     first = starts[:-1]
     groups = Groups(row[first], relation[first], starts, len(first), np.ones(len(first)))
-    facts = np.zeros_like(row), np.arange(len(row)), len(row), len(row)
-    return EntryRows(row, column, *facts, np.asarray, groups)
+    facts = np.arange(matrix.shape[1]), matrix.indptr.astype(np.int64), column
+    return EntryRows(*facts, np.zeros_like(row), groups)

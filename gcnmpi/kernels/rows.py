@@ -177,6 +177,32 @@ def looked_up(table: np.ndarray, places: np.ndarray) -> np.ndarray:
     return out
 
 
+def look_up_in_place(table: np.ndarray, places: np.ndarray) -> None:
+    """places = table[places], (m,) int32."""
+    for start in range(0, len(places), STEP):
+        some = slice(start, start + STEP)
+        places[some] = looked_up(table, places[some])
+
+
+def inverse(places: np.ndarray, count: int) -> np.ndarray:
+    """Where each number below ``count`` is among ``places``, (count,) int32 where that reaches.
+
+    >>> inverse(np.array([2, -1, 0, 1]), 3).tolist()
+    [2, 3, 0]
+
+    Parameters
+    ----------
+    places : (m,) integers
+        Each number once, and negative ones.
+    """
+    out = np.empty(count, np.int32 if len(places) <= SHORT else np.int64)
+    for start in range(0, len(places), STEP):
+        some = places[start : start + STEP]
+        there = np.flatnonzero(some >= 0)
+        out[some[there]] = start + there
+    return out
+
+
 def count_entries(rows: np.ndarray, counts: np.ndarray) -> None:
     """Add how many entries each row has to ``counts``, (rows,) int64; negative ones have no row.
 
@@ -269,17 +295,17 @@ def place_entries(
 def sort_rows(
     starts: np.ndarray, indices: np.ndarray, values: np.ndarray | None, threads: int
 ) -> None:
-    """Put the columns of each row in order, in place, and the values, float64, along."""
+    """Put the columns of each row in order, in place, and the values, float64, along.
+
+    Equal ones stay in their order. Values are moved only: they may be any eight bytes.
+    """
     if _native is not None:
         _native.sort_rows(starts, indices, values, threads)
         return
-    data = np.zeros(len(indices), np.int8) if values is None else values
-    width = int(indices.max(initial=-1)) + 1
-    matrix = sp.csr_array((data, indices, starts), shape=(len(starts) - 1, width))
-    matrix.sort_indices()
-    indices[:] = matrix.indices
+    order = np.lexsort((indices, np.repeat(np.arange(len(starts) - 1), np.diff(starts))))
+    indices[:] = indices[order]
     if values is not None:
-        values[:] = matrix.data
+        values[:] = values[order]
 
 
 def transposed(

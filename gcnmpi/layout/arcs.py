@@ -155,18 +155,17 @@ def count_on_disk(
     np.add.at(counts, own - slice_of(n, comm.rank, comm.size).start, 1.0)
 
 
-def own_arcs(comm: Comm, stored: StoredGraph, direction: str, *, parallel: bool = False) -> Entries:
+def own_arcs(comm: Comm, stored: StoredGraph, direction: str) -> Entries:
     """The arcs of this rank's contiguous 1/P of the rows on disk.
 
-    Parallel ones are added up, but with ``parallel``, which gives them one by one. Arcs that a task
-    on links holds out are left out. A UserError is
+    Parallel ones are added up. Arcs that a task on links holds out are left out. A UserError is
     raised on all ranks if no graph has such arcs, or the manifest is not theirs.
     """
     mine = slice_of(stored.graph.n, comm.rank, comm.size)
     _check_own_arcs(comm, stored)
     source, target, weight = _read(stored, mine.start, mine.stop)
     check_content(comm, stored, content.ARC_FILES, _excess(stored, source, target, weight))
-    return _entries(stored, direction, mine.start, source, target, weight, parallel=parallel)
+    return _entries(stored, direction, mine.start, source, target, weight)
 
 
 def arc_pieces(
@@ -176,12 +175,15 @@ def arc_pieces(
     max_bytes: float,
     check: bool,
     loops: bool = False,
+    *,
+    parallel: bool = False,
 ) -> Iterator[Entries]:
     """The same a piece at a time, in as many rounds on all ranks.
 
     ``max_bytes`` bounds what a piece takes until it is sent. With ``check`` the content is looked
     at, too: when the last piece has been taken. With ``loops`` the self-loops that Ã has beside
-    the arcs are among the entries.
+    the arcs are among the entries. With ``parallel``, parallel arcs come one by one, and with
+    numbers.
     """
     mine = slice_of(stored.graph.n, comm.rank, comm.size)
     if check:
@@ -194,7 +196,8 @@ def arc_pieces(
         source, target, weight = _read(stored, mine.start + begin, mine.start + end)
         if check:
             excess += _excess(stored, source, target, weight)
-        found = _entries(stored, direction, mine.start + begin, source, target, weight)
+        arcs = source, target, weight
+        found = _entries(stored, direction, mine.start + begin, *arcs, parallel=parallel)
         if loops:  # an arc v→v is read where v is: its rank knows whether it is missing
             vertices = range(mine.start + begin, mine.start + end)
             found = Entries(*with_loops(found.row, found.column, found.weight, vertices))

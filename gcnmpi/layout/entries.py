@@ -7,16 +7,18 @@ global id of the column, and parallel ones in the order of the folder.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
 
 import numpy as np
 import scipy.sparse as sp
+from numpy.typing import DTypeLike
 
-from gcnmpi.kernels.rows import Places
-from gcnmpi.layout.arcs import own_arcs
+from gcnmpi.kernels.rows import STEP, Places, count_entries, inverse, look_up_in_place, sort_rows
+from gcnmpi.layout.arcs import Entries, arc_pieces
 from gcnmpi.layout.loading import Readable
+from gcnmpi.layout.placing import Piece, put
 from gcnmpi.layout.runtime import Demand, Source, vertices_of
 from gcnmpi.mpi.comm import Comm, redistribute, reduce_in_place
 from partition.graph.graph import UNLABELLED, index_dtype
@@ -87,45 +89,121 @@ class Groups:
 
 
 @dataclass(frozen=True)
+class Arriving:
+    """Arcs on their way to the ranks that have their row of M, in the same order each time.
+
+    Attributes
+    ----------
+    comm : Comm
+    source : Source
+    owners : callable
+        See :data:`Owners`.
+    max_bytes : float
+        Bound of the buffers of a piece.
+    """
+
+    comm: Comm
+    source: Source
+    owners: Owners
+    max_bytes: float
+
+    def pieces(
+        self, wanted: Callable[[Entries], Sequence[np.ndarray]], check: bool = False
+    ) -> Iterator[list[np.ndarray]]:
+        """Some arrays of the arcs that come here; ``check`` the folder. All ranks call it together.
+
+        ``wanted`` gives them, with a row for each arc of a piece that this rank has read.
+        """
+        facts = self.source.stored, self.source.direction, self.max_bytes, check
+        for piece in arc_pieces(self.comm, *facts, parallel=True):
+            arrays = wanted(piece)
+            for to in self.owners(piece.row):
+                yield redistribute(self.comm, to, arrays, self.max_bytes)[0]
+
+
+@dataclass(frozen=True)
 class EntryRows:
     """The entries of a rank's rows of M, for matrices that have a row for each.
 
     Attributes
     ----------
-    rows, columns : (entries,) integers
-        Global ids of the vertices that an arc leads to and comes from, in the direction of M.
+    ids : (own + halo,) integers
+        Global ids of the local vertices, own ones first.
+    starts : (own + 1,) int64
+        Where the entries of each own row begin.
+    places : (entries,) int32
+        The local vertex that each arc comes from, in the direction of M.
     numbers : (entries,) integers
         Which of the parallel arcs of its two vertices each one is, from 0.
-    arcs : (entries,) int64
-        Numbers of the arcs in the folder, or ``NO_ARC``.
-    total : int
-        Entries of all ranks' rows, each row counted once.
-    stored : int
-        Arcs of the folder.
     groups : Groups or None
         Where entries are in the order of groups.
+    total : int
+        Entries of all ranks' rows, each row counted once.
     of_type : range
         The vertices of all ranks that :attr:`Space.OF_TYPE` is about.
+    arriving : Arriving or None
+        The arcs that entries stand for; None: there are none in a folder.
+    order : (arcs,) integers
+        The entries in the order in which their arcs arrive.
+    loops : (loops,) int64
+        The entries that stand for no arc.
     """
 
-    rows: np.ndarray
-    columns: np.ndarray
+    ids: np.ndarray
+    starts: np.ndarray
+    places: np.ndarray
     numbers: np.ndarray
-    arcs: np.ndarray
-    total: int
-    stored: int
-    _bring: Callable[[Readable], np.ndarray]
     groups: Groups | None = None
+    total: int = 0
     of_type: range = range(0)
+    arriving: Arriving | None = None
+    order: np.ndarray = field(default_factory=partial(np.empty, 0, np.int64))
+    loops: np.ndarray = field(default_factory=partial(np.empty, 0, np.int64))
+
+    @property
+    def stored(self) -> int:
+        """Arcs of the folder."""
+        assert self.arriving is not None, "entries of no folder"
+        return self.arriving.source.stored.graph.nnz
+
+    @property
+    def local_rows(self) -> np.ndarray:
+        """The own row of each entry, (entries,) int32."""
+        return np.repeat(np.arange(len(self.starts) - 1, dtype=np.int32), np.diff(self.starts))
+
+    @property
+    def rows(self) -> np.ndarray:
+        """Global ids of the vertices that arcs lead to, (entries,) integers."""
+        return np.repeat(self.ids[: len(self.starts) - 1], np.diff(self.starts))
+
+    @property
+    def columns(self) -> np.ndarray:
+        """Global ids of the vertices that arcs come from, (entries,) integers."""
+        return self.ids[self.places]
 
     @property
     def keys(self) -> np.ndarray:
         """The keys of dropout: see :func:`entry_keys`."""
-        return entry_keys(self.rows, self.columns, self.numbers)
+        row, found = self.local_rows, np.empty(len(self.places), np.uint64)
+        for start in range(0, len(found), STEP):
+            some = slice(start, start + STEP)
+            ends = self.ids[row[some]], self.ids[self.places[some]]
+            found[some] = entry_keys(*ends, self.numbers[some])
+        return found
 
     def some_keys(self, some: np.ndarray) -> np.ndarray:
         """The keys of some entries."""
-        return entry_keys(self.rows[some], self.columns[some], self.numbers[some])
+        row = np.searchsorted(self.starts, some, side="right") - 1
+        return entry_keys(self.ids[row], self.ids[self.places[some]], self.numbers[some])
+
+    def arcs(self) -> np.ndarray:
+        """Numbers of the arcs in the folder, or ``NO_ARC``, (entries,) int64.
+
+        All ranks call it together, as :meth:`load`.
+        """
+        found = self._taken(lambda numbers: numbers, (), np.int64)
+        found[self.loops] = NO_ARC
+        return found
 
     def load(self, array: Readable, loops: str) -> np.ndarray:
         """The entries' rows of an array on disk with a row for each arc, (entries, columns).
@@ -140,37 +218,39 @@ class EntryRows:
             groups = self.groups
             assert groups is not None, "entries are in no groups"
             return {GROUP: groups.relations, PART: groups.parts, SHARE: groups.shares}[loops]
-        found = self._bring(array)
+        found = self._taken(partial(_rows_at, array), array.shape[1:], array.dtype)
         if loops == UNKNOWN:
-            found[self.arcs == NO_ARC] = ABSENT[found.dtype.kind]
+            found[self.loops] = ABSENT[found.dtype.kind]
         if loops != "mean" or not len(found):
             return found
-        found, loop = found.astype(np.float64), self.rows == self.columns
+        found, loop = found.astype(np.float64), self.local_rows == self.places
         found[loop] = 0
-        # Entries are in the order of rows: those of one follow each other.
-        first = np.flatnonzero(np.append(True, self.rows[1:] != self.rows[:-1]))
+        first = self.starts[:-1][np.diff(self.starts) > 0]
         sums, counts = (np.add.reduceat(each, first) for each in (found, 1 - loop))
         means = sums / np.maximum(counts, 1)[:, np.newaxis]
         found[loop] = np.repeat(means, np.diff(np.append(first, len(loop))), axis=0)[loop]
         return found
 
-    def pattern(self, own: int, ids: np.ndarray) -> sp.csr_array:
-        """The entries over local vertices, (own, len(ids)); all of its values are 1.
+    def _taken(
+        self, take: Callable[[np.ndarray], np.ndarray], shape: tuple[int, ...], dtype: DTypeLike
+    ) -> np.ndarray:
+        """Rows of the entries: those that ``take`` gives for the numbers of some arcs; or 0."""
+        assert self.arriving is not None, "entries of no folder"
+        found, done = np.zeros((len(self.places), *shape), dtype), 0
+        for (rows,) in self.arriving.pieces(lambda piece: [take(_numbers(piece))]):
+            found[self.order[done : done + len(rows)]] = rows
+            done += len(rows)
+        return found
 
-        Parameters
-        ----------
-        ids : (own + halo,) integers
-            Global ids of the local vertices, own ones first, in any order.
-        """
-        places = Places(ids)
-        row, column = places.all_of(self.rows), places.all_of(self.columns)
+    def pattern(self) -> sp.csr_array:
+        """The entries over local vertices, (own, own + halo); all of its values are 1."""
+        count, width = len(self.places), len(self.ids)
         # As scipy has it, columns have the type of the numbers of entries.
-        short = index_dtype(max(len(ids), len(row), 1))
-        starts = np.zeros(own + 1, short)
-        np.cumsum(np.bincount(row, minlength=own), out=starts[1:])
-        values = np.ones(len(row), np.int8)
-        column = column.astype(short)
-        return sp.csr_array((values, column, starts), shape=(own, len(ids)))
+        short = index_dtype(max(width, count, 1))
+        arrays = np.ones(count, np.int8), self.places.astype(short, copy=False)
+        return sp.csr_array(
+            (*arrays, self.starts.astype(short)), shape=(len(self.starts) - 1, width)
+        )
 
 
 def load_entry_rows(
@@ -178,74 +258,117 @@ def load_entry_rows(
     source: Source,
     self_loops: bool,
     own: np.ndarray,
+    halo: np.ndarray,
     owners: Owners,
     max_bytes: float,
     demand: Demand = Demand(),  # noqa: B008 (it is frozen)
 ) -> EntryRows:
-    """Bring the ends of arcs to the ranks that have their row of M.
+    """Bring the ends of arcs to the ranks that have their row of M: counted, placed, done.
 
     Parameters
     ----------
-    own : (own rows,) integers
-        Global ids of this rank's rows, in its order.
+    own, halo : (own rows,) and (halo rows,) integers
+        Global ids of this rank's rows, and of those of others that its entries refer to.
     owners : callable
         See :data:`Owners`.
     demand : Demand
         Says whether entries are in groups of the relations of arcs, which the graph has then, and
         which type of vertices is looked at.
     """
-    arcs = own_arcs(comm, source.stored, source.direction, parallel=True)
-    read, mine = arcs.row, arcs.number  # all that is needed of them later
-    assert mine is not None
+    arriving = Arriving(comm, source, owners, max_bytes)
+    rows, lengths = Places(own), np.zeros(len(own), np.int64)
+    lonely = np.full(len(own), self_loops)
+    for row, column in arriving.pieces(lambda piece: [piece.row, piece.column], check=True):
+        here = rows.all_of(row)
+        count_entries(here, lengths)
+        lonely[here[row == column]] = False
+    ids = np.concatenate((own, halo))
+    local = np.argsort(ids, kind="stable").astype(np.int32)  # columns come by their global ids
+    columns = Places(ids[local])
+    count = 0
 
-    def bring(arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
-        """The rows of arrays with a row for each arc that this rank reads."""
-        rounds = [redistribute(comm, to, arrays, max_bytes)[0] for to in owners(read)]
-        return [np.concatenate(pieces) for pieces in zip(*rounds, strict=True)]
+    def pieces() -> Iterator[Piece]:
+        """With the place of each in the order of arrival; bits of floats are moved, no more."""
+        nonlocal count
+        loops = np.flatnonzero(lonely).astype(np.int32)
+        of_loops = np.full(len(loops), NO_ARC, np.int64)
+        yield loops, columns.all_of(own[loops]), of_loops.view(np.float64)
+        for row, column in arriving.pieces(lambda piece: [piece.row, piece.column]):
+            came = np.arange(count, count + len(row))
+            count += len(row)
+            yield rows.all_of(row), columns.all_of(column), came.view(np.float64)
 
-    row, column, number = bring([arcs.row, arcs.column, mine])
-    received = len(number)
+    starts, places, values = put(comm, lengths + lonely, pieces(), valued=True)
+    assert values is not None
+    came = values.view(np.int64)
+    order, loops = inverse(came, count), np.flatnonzero(came == NO_ARC)
+    del values, came
+    numbers = np.broadcast_to(np.int32(0), len(places))
+    if source.stored.manifest.parallel:
+        numbers = run_numbers(starts, places)
+    look_up_in_place(local, places)
+    found = EntryRows(
+        ids, starts, places, numbers,
+        total=_over_ranks(len(places), arriving), of_type=vertices_of(source.stored, demand.type),
+        arriving=arriving, order=order, loops=loops,
+    )  # fmt: skip
+    return _in_groups(found, arriving) if demand.groups else found
 
-    def rows_of(array: Readable) -> np.ndarray:
-        """The rows of an array of the entries, which ``order`` says by what was received."""
-        first = int(mine[0]) if len(mine) else 0
-        some = array[first : int(mine[-1]) + 1 if len(mine) else 0]  # not read before it is sent
-        (found,) = bring([some if len(some) == len(mine) else some[mine - first]])
-        out = np.zeros((len(order), *found.shape[1:]), found.dtype)
-        there = order < received
-        out[there] = found[order[there]]
-        return out
 
-    if self_loops:
-        lonely = np.setdiff1d(own, row[row == column]).astype(row.dtype)
-        row, column = np.append(row, lonely), np.append(column, lonely)
-        number = np.append(number, np.full(len(lonely), NO_ARC))
-    local = Places(own)
-    order = np.lexsort((number, column, local.all_of(row)))
-    row, column, number = row[order], column[order], number[order]
-    again = np.append(False, (row[1:] == row[:-1]) & (column[1:] == column[:-1]))[: len(row)]
-    places = np.arange(len(row))
-    numbers = places - np.maximum.accumulate(np.where(again, 0, places))
-    relations: Any = source.stored.graph.arc_type
-    starts, relation, parts = np.empty(0, np.int64), np.empty(0, np.int32), np.empty(0)
-    if demand.groups:
-        relation = rows_of(relations)
-        by_group = np.lexsort((relation, local.all_of(row)))  # stable
-        order, relation = order[by_group], relation[by_group]
-        row, column, number, numbers = (a[by_group] for a in (row, column, number, numbers))
-        begins = np.append(True, (row[1:] != row[:-1]) | (relation[1:] != relation[:-1]))
-        starts = np.append(np.flatnonzero(begins[: len(row)]), len(row))
-        relation = relation[starts[:-1]]
-        turned = np.array(source.stored.graph.schema.turned)[relation]
-        parts = parts_of(local.all_of(row[starts[:-1]]), turned, starts)
-    everything = np.array([len(row), len(relation)])
-    reduce_in_place(comm, everything)
-    total, total_groups = (everything // len(owners(read[:0]))).tolist()
-    of_groups = row[starts[:-1]], relation, starts, total_groups, parts
-    groups = Groups(*of_groups) if demand.groups else None
-    stored = source.stored.graph.nnz
-    of_type = vertices_of(source.stored, demand.type)
-    return EntryRows(row, column, numbers, number, total, stored, rows_of, groups, of_type)
+def _over_ranks(count: int, arriving: Arriving) -> int:
+    """The sum over ranks of a number, where each copy of a row is counted."""
+    total = np.array([count])
+    reduce_in_place(arriving.comm, total)
+    return int(total[0]) // len(arriving.owners(np.empty(0, np.int64)))
+
+
+def _in_groups(of: EntryRows, arriving: Arriving) -> EntryRows:
+    """The same entries, those of each row by their relations."""
+    graph, starts = arriving.source.stored.graph, of.starts
+    assert graph.arc_type is not None, "the graph has no relations"
+    relation = of.load(graph.arc_type, "zero").astype(np.int32)
+    moved = np.arange(len(relation))
+    sort_rows(starts, relation, moved.view(np.float64), threads=1)
+    now = inverse(moved, len(moved))
+    begins = np.append(True, relation[1:] != relation[:-1])[: len(relation)]
+    begins[starts[:-1][np.diff(starts) > 0]] = True
+    first = np.flatnonzero(begins)
+    row, kinds = np.searchsorted(starts, first, side="right") - 1, relation[first]
+    ends = np.append(first, len(relation))
+    parts = parts_of(row, np.array(graph.schema.turned)[kinds], ends)
+    total = _over_ranks(len(kinds), arriving)
+    return replace(
+        of,
+        places=of.places[moved],
+        numbers=of.numbers[moved],
+        order=now[of.order],
+        loops=now[of.loops],
+        groups=Groups(of.ids[row], kinds, ends, total, parts),
+    )
+
+
+def run_numbers(starts: np.ndarray, columns: np.ndarray) -> np.ndarray:
+    """Which of the equal columns of its row each entry is, (entries,) int32; columns rise.
+
+    >>> run_numbers(np.array([0, 3, 5]), np.array([4, 4, 5, 5, 5])).tolist()
+    [0, 1, 0, 0, 1]
+    """
+    again = np.append(False, columns[1:] == columns[:-1])[: len(columns)]
+    again[starts[:-1][np.diff(starts) > 0]] = False
+    places = np.arange(len(columns))
+    return (places - np.maximum.accumulate(np.where(again, 0, places))).astype(np.int32)
+
+
+def _numbers(piece: Entries) -> np.ndarray:
+    assert piece.number is not None, "arcs come one by one"
+    return piece.number
+
+
+def _rows_at(array: Readable, numbers: np.ndarray) -> np.ndarray:
+    """Rows of an array on disk with rising numbers, which are not read before they are sent."""
+    first, last = (int(numbers[0]), int(numbers[-1]) + 1) if len(numbers) else (0, 0)
+    some = array[first:last]
+    return some if len(some) == len(numbers) else some[numbers - first]
 
 
 def parts_of(vertex: np.ndarray, turned: np.ndarray, starts: np.ndarray) -> np.ndarray:

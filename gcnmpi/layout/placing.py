@@ -7,15 +7,15 @@ are noted; then each entry goes to its place.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
 
 from gcnmpi.kernels.rows import (
-    STEP,
     Distinct,
     Places,
+    look_up_in_place,
     looked_up,
     note_entries,
     place_entries,
@@ -25,7 +25,7 @@ from gcnmpi.layout.arcs import Entries, arc_pieces
 from gcnmpi.layout.loading import own_rows
 from gcnmpi.layout.row_order import FAR, Block
 from gcnmpi.layout.runtime import Source
-from gcnmpi.mpi.comm import Comm
+from gcnmpi.mpi.comm import Comm, agreed
 from partition.errors import UserError
 from partition.graph.graph import AGAIN, distinct
 
@@ -173,24 +173,54 @@ def placed(
     if by_id:
         local = np.argsort(ids, kind="stable").astype(np.int32)
         row_places, column_places = Places(own), Places(ids[local])
-    starts = np.append(0, np.cumsum(lengths))
     weighted = reading.source.stored.manifest.valued and not by_id
-    columns = np.empty(starts[-1], np.int32)
-    weights = np.empty(starts[-1]) if weighted else None
-    following, ends = starts[:-1].copy(), starts[1:]
-    loops = np.flatnonzero(lonely).astype(np.int32)
-    ones = np.ones(len(loops)) if weighted else None
-    of_loops = column_places.all_of(own[loops]).astype(np.int32)
-    place_entries(loops, of_loops, ones, following, ends, columns, weights)
-    for piece in reading.pieces(direction):
-        row, column = row_places.all_of(piece.row), column_places.all_of(piece.column)
-        values = piece.weight if weighted else None
-        place_entries(row, column, values, following, ends, columns, weights)
-    if not np.array_equal(following, ends):
-        raise UserError("the graph folder changed while it was read", AGAIN)
-    sort_rows(starts, columns, weights, threads)
+
+    def pieces() -> Iterator[Piece]:
+        loops = np.flatnonzero(lonely).astype(np.int32)
+        yield loops, column_places.all_of(own[loops]), np.ones(len(loops))
+        for piece in reading.pieces(direction):
+            ends = row_places.all_of(piece.row), column_places.all_of(piece.column)
+            yield *ends, piece.weight
+
+    starts, columns, weights = put(reading.comm, lengths, pieces(), weighted, threads)
     if by_id:
-        for start in range(0, len(columns), STEP):
-            some = slice(start, start + STEP)
-            columns[some] = looked_up(local, columns[some])
+        look_up_in_place(local, columns)
     return PlacedRows(starts, columns, weights)
+
+
+Piece = tuple[np.ndarray, np.ndarray, np.ndarray | None]
+"""Rows and columns of some entries, (m,) int32, and their values; None: all are 1."""
+
+
+def put(
+    comm: Comm, lengths: np.ndarray, pieces: Iterable[Piece], valued: bool, threads: int = 1
+) -> tuple[np.ndarray, np.ndarray, np.ndarray | None]:
+    """Rows of entries that come a piece at a time; all ranks call it together.
+
+    Parameters
+    ----------
+    lengths : (rows,) int64
+        How many entries of each row will come.
+    valued : bool
+        Whether entries have values of 8 bytes, which go with them.
+
+    Returns
+    -------
+    starts : (rows + 1,) int64
+    columns : (entries,) int32
+        Rising in each row; equal ones in the order in which they came.
+    values : (entries,) float64, or None
+    """
+    starts = np.append(0, np.cumsum(lengths))
+    columns = np.empty(starts[-1], np.int32)
+    values = np.ones(starts[-1]) if valued else None
+    following, ends = starts[:-1].copy(), starts[1:]
+    for row, column, some in pieces:
+        here = None if some is None else values
+        some = None if here is None else some
+        place_entries(row, column, some, following, ends, columns, here)
+    with agreed(comm):
+        if not np.array_equal(following, ends):
+            raise UserError("the graph folder changed while it was read", AGAIN)
+    sort_rows(starts, columns, values, threads)
+    return starts, columns, values

@@ -16,11 +16,12 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import DTypeLike
 
-from gcnmpi.kernels.rows import count_entries, permute_rows, place_entries, sort_rows
+from gcnmpi.kernels.rows import count_entries, permute_rows
 from gcnmpi.layout import row_order
 from gcnmpi.layout.arcs import EntriesOfM, own_arcs
 from gcnmpi.layout.loading import Readable, original_rows, readers
 from gcnmpi.layout.place import Block
+from gcnmpi.layout.placing import Piece, put
 from gcnmpi.mpi.comm import (
     Comm,
     agreed,
@@ -33,7 +34,7 @@ from gcnmpi.mpi.comm import (
 )
 from gcnmpi.options.scheme import ROW_ORDERS, GridOptions
 from partition.errors import UserError
-from partition.graph.graph import AGAIN, Graph, index_dtype
+from partition.graph.graph import Graph, index_dtype
 from partition.graph.store import Partition, StoredGraph, read_partition
 
 STEP = 1 << 20  # positions looked at at once
@@ -346,17 +347,13 @@ def sparse_tile(
     lengths = np.zeros(height, np.int64)
     for (row,) in arriving(values=False):
         count_entries(row, lengths)
-    starts = np.append(0, np.cumsum(lengths))
-    following, ends = starts[:-1].copy(), starts[1:]
-    places, values = np.empty(starts[-1], np.int32), np.ones(starts[-1])
 
-    for row, column, *value in arriving(values=True):
-        numbers = (value[0], values) if value else (None, None)
-        place_entries(row, column, numbers[0], following, ends, places, numbers[1])
-    with agreed(comm):
-        if not np.array_equal(following, ends):
-            raise UserError("the graph folder changed while it was read", AGAIN)
-    sort_rows(starts, places, values, 1)
+    def pieces() -> Iterator[Piece]:
+        for row, column, *value in arriving(values=True):
+            yield row, column, value[0] if value else None
+
+    starts, places, values = put(comm, lengths, pieces(), valued=True)
+    assert values is not None
     values = values.astype(dtype, copy=False)
     return sp.csr_array((values, places, starts), shape=(height, width))
 

@@ -209,7 +209,7 @@ class _Stacks:
     """
 
     def __init__(self, thread: int) -> None:
-        self._header = f"Thread 0x{thread:016x} (most recent call first):"
+        self._header = f"Thread 0x{thread:016x} "  # Python 3.14 adds a name
 
     def __enter__(self) -> _Stacks:
         self._read, self._write = os.pipe()
@@ -228,8 +228,8 @@ class _Stacks:
         with contextlib.suppress(BlockingIOError):
             while True:
                 text += os.read(self._read, 1 << 16)
-        _, _, after = text.decode(errors="replace").partition(self._header + "\n")
-        return after.partition("\n\n")[0].splitlines()
+        _, _, after = text.decode(errors="replace").partition(self._header)
+        return after.partition("\n\n")[0].splitlines()[1:]
 
 
 def _named(function: Callable[..., T], rank: int, seconds: float) -> Callable[..., T]:

@@ -13,6 +13,7 @@ from gcnmpi.schemes.forecast import Forecast
 
 PATTERN_INDEX = 4  # bytes of a number in the pattern of M, by rows and by columns
 WEIGHT_BYTES = 8  # of an entry that is placed
+PIECES = 3  # of a piece of a file: read, packed and received
 # Bytes of a row while its entries are counted and placed, and of each local vertex.
 ROW_NUMBERS, COLUMN_NUMBERS = 48, 12
 
@@ -40,6 +41,14 @@ def placed_tiles(entries: int, config: Config) -> int:
     """
     one = 2 * PATTERN_INDEX + WEIGHT_BYTES + np.dtype(config.dtype).itemsize
     return one * entries + _piece(entries, config)
+
+
+def arriving_arcs(rows: int, width: int, itemsize: int, config: Config) -> int:
+    """Rows of a file with a row for each arc, a piece of them on its way; then converted."""
+    stored, converted = (rows * width * i for i in (itemsize, np.dtype(config.dtype).itemsize))
+    piece = min(ENTRIES_AT_ONCE, int(config.loading.max_bytes) // ENTRY_ON_ITS_WAY)
+    moving = PIECES * min(stored, piece * width * itemsize)
+    return stored + max(moving, converted)
 
 
 def _piece(entries: int, config: Config) -> int:

@@ -25,7 +25,13 @@ from gcnmpi.options.scheme import SCHEMES
 from gcnmpi.options.task import SampleOptions, samples_of_step
 from gcnmpi.options.train import batches_of
 from gcnmpi.planner.case import ARC_ROWS, GROUP_ROWS, Case, sparse_work
-from gcnmpi.planner.loading import PATTERN_INDEX, arriving_rows, placed_arcs, placed_tiles
+from gcnmpi.planner.loading import (
+    PATTERN_INDEX,
+    arriving_arcs,
+    arriving_rows,
+    placed_arcs,
+    placed_tiles,
+)
 from gcnmpi.schemes.forecast import Forecast, halo_bytes
 from gcnmpi.schemes.operations import EXCHANGES, SUMS, Operation, Product
 from partition.graph.graph import index_dtype
@@ -34,7 +40,8 @@ from partition.graph.graph import index_dtype
 INDEX_BYTES = {"native": 4, "scipy": 4, "cupy": 4}
 WIDE_INDEX = 8
 LABEL_BYTES = 4
-ROW_BYTES = 32  # of a row of arcs: its number, that among parallel ones, its place and its key
+ROW_BYTES = 16  # of a row of arcs: its column, its place in the order of arrival, and its key
+PARALLEL_BYTES = 4  # of a number among parallel arcs
 FEATURE_BYTES = 4  # of a number of the features, as it is stored
 ENTRY_INDEX = 4  # bytes of a column's number in a sparse matrix of features
 RESULT_BUFFERS = 3  # picked, sent and received rows of a result, of a buffer's size each
@@ -83,10 +90,11 @@ def matrix_memory(case: Case, rank: int) -> int:
     indices = pattern_indices(program, case.work.config, entries)
     held += sum(pattern_memory(*patterns[one], indices) for one in program.incidences)
     if program.needs_entries or groups:
-        held += entries * (2 * index + ROW_BYTES)
+        facts = case.forecast.facts
+        held += entries * (ROW_BYTES + PARALLEL_BYTES * (facts.arcs > facts.entries))
     if groups:
-        # Their rows, relations and starts; and the entries that patterns are made of.
-        held += groups * (2 * index + WIDE_INDEX) + entries * (index + 1)
+        # Their rows, relations and starts; and what patterns are made of beside columns.
+        held += groups * (2 * index + WIDE_INDEX) + entries
     return held
 
 
@@ -160,11 +168,9 @@ def arcs_memory(case: Case, rank: int) -> int:
     if not given:
         return 0
     rows, width = case.rows(rank, ARC_ROWS), max(operator.width for operator in given)
-    stored = FEATURE_BYTES * rows * width
     first = case.program.values[INPUT]
     held = case.work.itemsize * case.piece_numbers(rank, first.place, first.width)
-    packed = 2 * min(int(case.work.config.loading.max_bytes), stored)
-    return held + 2 * stored + max(packed, case.work.itemsize * rows * width)
+    return held + arriving_arcs(rows, width, FEATURE_BYTES, case.work.config)
 
 
 def arc_inputs(program: Program) -> dict[int, ArcInput]:

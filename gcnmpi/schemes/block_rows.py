@@ -306,7 +306,8 @@ def load_halo(
     needed = needed_rows(tile, 0, tiling)
     plan = plan_of(column.comm, tiling, needed, max_bytes)
     pattern = localise(tile, 0, tiling, plan)
-    ids = np.concatenate((tiling.vertices, _vertices(tiling, plan.halo)))
+    ends = tiling.vertices, _vertices(tiling, plan.halo)
+    ids = np.concatenate(ends)
     found, groups = None, None
     if demand.entries:
 
@@ -315,9 +316,8 @@ def load_halo(
             return list(tiling.holders[blocks, 0].T)
 
         loops = config.graph.self_loops
-        to_owners = source, loops, tiling.vertices, owners
-        found = load_entry_rows(comm, *to_owners, max_bytes, demand)
-        pattern, groups = found.pattern(plan.nown, ids), found.groups
+        found = load_entry_rows(comm, source, loops, *ends, owners, max_bytes, demand)
+        pattern, groups = found.pattern(), found.groups
     if sparse:
         of_column = runtime.of_group(column.comm)
         products = HaloProduct(of_column, plan, config)

@@ -141,9 +141,9 @@ def load(
         ids, pattern = np.concatenate((own, laid.plan.halo)), laid.pattern
         if demand.entries:
             loops, parts = config.graph.self_loops, laid.rows.parts
-            to_owners = source, loops, own, lambda rows: [parts[rows]]
+            to_owners = source, loops, own, laid.plan.halo, lambda rows: [parts[rows]]
             entries = load_entry_rows(comm, *to_owners, max_bytes, demand)
-            pattern, groups = entries.pattern(len(own), ids), entries.groups
+            pattern, groups = entries.pattern(), entries.groups
         if demand.sums_groups:
             assert groups is not None, "entries are in no groups"
             laid, rows = _of_groups(laid, pattern, groups, config), groups.rows

@@ -232,8 +232,9 @@ class RowScheme(WholeRows, Generic[Operand]):
             return self._rows.original(self._comm, piece, width, self._max_bytes)
         entries = self.entries
         assert entries is not None, "no entries were asked for"
-        some = np.flatnonzero((entries.arcs != NO_ARC) & (self._rows.copy == 0))
-        numbers, rows = entries.arcs[some], piece[some]
+        numbers = entries.arcs()
+        some = np.flatnonzero((numbers != NO_ARC) & (self._rows.copy == 0))
+        numbers, rows = numbers[some], piece[some]
         return original_rows(self._comm, numbers, rows, entries.stored, self._max_bytes)
 
     def volume(self, product: Operation, k: int, *sizes: int) -> Volume:

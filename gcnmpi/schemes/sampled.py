@@ -126,7 +126,7 @@ class Cutter:
         self._entries: Entries | ArcEntries = Entries(laid.valued, ids)
         if arcs is not None:
             n, dtype = len(laid.rows.parts), laid.valued.dtype
-            self._entries = ArcEntries(arcs, plan.nown, ids, n, dtype)
+            self._entries = ArcEntries(arcs, n, dtype)
         self._owners = np.repeat(plan.recv_peers, np.diff(plan.recv_offsets))
         # The number of each row of the halo where it is owned, in the order of the halo.
         peers = np.repeat(plan.send_peers, np.diff(plan.send_offsets))

@@ -53,11 +53,10 @@ class Arcs:
 class ArcEntries:
     """A rank's arcs, in groups, of which batches keep some: see :class:`sampling.Entries`."""
 
-    def __init__(
-        self, every: EntryRows, own: int, ids: np.ndarray, n: int, dtype: np.dtype
-    ) -> None:
+    def __init__(self, every: EntryRows, n: int, dtype: np.dtype) -> None:
         assert every.groups is not None, "arcs are in no groups"
-        self.matrix, self.ids, self._every, self._n = every.pattern(own, ids), ids, every, n
+        self.matrix, self.ids = every.pattern(), every.ids.astype(np.int64)
+        self._every, self._n = every, n
         self._groups, self._dtype = every.groups, dtype
         self._first = np.searchsorted(self._groups.starts, self.matrix.indptr)
 

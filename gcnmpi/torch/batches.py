@@ -134,20 +134,21 @@ class Batching(OfThisProcess):
             made = sampler_of(train, g.n, many, self._clusters[clusters], told_apart)
         hops, limit = max(1, len(made.fanouts)), config.loading.max_bytes
         if (hops, relations) not in self._cutters:
-            arcs = self._arcs if relations else None
+            arcs = self.arcs[0] if relations else None
             self._cutters[hops, relations] = Cutter(comm, self.laid, hops, limit, arcs)
         candidates = index if made.layered else self.laid.plan.own
         cuts = Cuts(self._cutters[hops, relations], made, candidates)
         return Epoch(self, made, cuts, epoch, seeds, many)
 
     @cached_property
-    def _arcs(self) -> EntryRows:
-        """The arcs into own rows, in groups of relations; of all ranks together."""
-        own, parts = self.laid.plan.own, self.laid.rows.parts
-        where = own, lambda rows: [parts[rows]], self._opened.config.loading.max_bytes
-        return load_entry_rows(
-            self.ranks.comm, self._opened.source, False, *where, Demand(groups=True)
-        )
+    def arcs(self) -> tuple[EntryRows, np.ndarray]:
+        """Arcs into own rows, in groups of relations, and their numbers; of all ranks together."""
+        plan, parts = self.laid.plan, self.laid.rows.parts
+        limit = self._opened.config.loading.max_bytes
+        where = plan.own, plan.halo, lambda rows: [parts[rows]], limit
+        demand = Demand(groups=True)
+        found = load_entry_rows(self.ranks.comm, self._opened.source, False, *where, demand)
+        return found, found.arcs()
 
     def draw(
         self, turn: InTurn[Cut], work: Callable[[], Work[Cut]], then: Callable[[], Work[Cut]] | None

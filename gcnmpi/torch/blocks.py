@@ -8,6 +8,7 @@ from typing import Protocol
 import numpy as np
 import torch
 
+from gcnmpi.layout.entries import EntryRows
 from gcnmpi.schemes.p2p import Laid
 from gcnmpi.schemes.sampled import Layer
 from gcnmpi.schemes.sampling_arcs import Arcs
@@ -48,6 +49,10 @@ class OfBatches(Protocol):
     laid: Laid
     moves: Moves
     seed: int
+
+    @property
+    def arcs(self) -> tuple[EntryRows, np.ndarray]:
+        """The arcs of relations into own rows, and their numbers."""
 
     @property
     def vertex_types(self) -> VertexTypes | None:
@@ -127,7 +132,7 @@ class Block(OfThisProcess):
     def edge_ids(self) -> torch.Tensor:
         """(entries,) int64: numbers of arcs, as of ``g.edge_ids``; the first time, of all ranks."""
         if self._layer.arcs is not None:
-            return self._placed(self._layer.arcs.every.arcs[self._layer.arcs.some])
+            return self._placed(self._batching.arcs[1][self._layer.arcs.some])
         return self._batching.g.edge_ids[self._entries]
 
     def targets(self, h: torch.Tensor) -> torch.Tensor:

@@ -11,9 +11,8 @@ import numpy as np
 import torch
 
 from gcnmpi.core.resident import keep_large_arrays, return_freed_memory
-from gcnmpi.halo.plan import local_numbers
 from gcnmpi.layout.arcs import check_content
-from gcnmpi.layout.entries import NO_ARC, RELATION, EntryRows, load_entry_rows
+from gcnmpi.layout.entries import RELATION, EntryRows, load_entry_rows
 from gcnmpi.layout.runtime import Demand, Runtime, Source
 from gcnmpi.mpi.comm import Comm, agreed
 from gcnmpi.mpi.process import world
@@ -199,7 +198,7 @@ class Entries:
     def numbers(self) -> torch.Tensor:
         """The number of each entry's arc in the folder, −1 of those that stand for none."""
         entries, order = self._ordered
-        return self._placed(entries.arcs[order])
+        return self._placed(entries.arcs()[order])
 
     def features(self) -> torch.Tensor | None:
         """A row for each entry; None where arcs have none. Nor of parallel arcs: one entry of M."""
@@ -212,10 +211,12 @@ class Entries:
 
     def typed(self) -> tuple[torch.Tensor, torch.Tensor]:
         """Both ends of each arc, and its relation."""
-        stored, plan, (entries, order) = self._source.stored, self._laid.plan, self._ordered
-        order = order[entries.arcs[order] != NO_ARC]
+        stored, (entries, order) = self._source.stored, self._ordered
+        of_arcs = np.ones(len(order), bool)
+        of_arcs[entries.loops] = False
+        order = order[of_arcs[order]]
         kinds = own_relations(self._comm, stored, partial(entries.load, loops=RELATION))
-        ends = (local_numbers(plan.own, plan.halo, i) for i in (entries.columns, entries.rows))
+        ends = entries.places, entries.local_rows
         pairs = self._placed(np.stack([each[order] for each in ends]).astype(np.int64))
         return pairs, self._placed(kinds[order, 0].astype(np.int64))
 
@@ -223,10 +224,10 @@ class Entries:
     def _ordered(self) -> tuple[EntryRows, np.ndarray]:
         """They come by global columns, and M is sorted by local ones."""
         plan, parts = self._laid.plan, self._laid.rows.parts
-        given = self._source, self._config.graph.self_loops, plan.own, lambda rows: [parts[rows]]
-        entries = load_entry_rows(self._comm, *given, self._config.loading.max_bytes)
-        ends = entries.columns, entries.rows
-        return entries, np.lexsort([local_numbers(plan.own, plan.halo, ids) for ids in ends])
+        given = self._source, self._config.graph.self_loops, plan.own, plan.halo
+        limit = self._config.loading.max_bytes
+        entries = load_entry_rows(self._comm, *given, lambda rows: [parts[rows]], limit)
+        return entries, np.lexsort((entries.places, entries.local_rows))
 
 
 def _load_labels(g: Graph, comm: Comm, stored: StoredGraph) -> None:

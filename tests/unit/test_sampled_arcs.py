@@ -39,11 +39,9 @@ def arcs_of(seed=0):
     of_groups = row[starts[:-1]], relation[starts[:-1]]
     parts = parts_of(of_groups[0], of_groups[1] == 2, starts)
     groups = Groups(ids[of_groups[0]], of_groups[1], starts, len(starts) - 1, parts)
-    zeros = np.zeros(len(row), np.int64)
-    every = EntryRows(
-        ids[row], ids[column], zeros, zeros, len(row), len(row), lambda array: array, groups
-    )
-    return ArcEntries(every, OWN, ids, N, np.dtype(np.float64)), row, relation, column
+    of_rows = np.append(0, np.cumsum(np.bincount(row, minlength=OWN)))
+    every = EntryRows(ids, of_rows, column.astype(np.int32), np.zeros(len(row), np.int64), groups)
+    return ArcEntries(every, N, np.dtype(np.float64)), row, relation, column
 
 
 def sampler(name, fanouts="4", own=""):
