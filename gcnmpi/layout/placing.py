@@ -86,15 +86,9 @@ class Survey:
     column_lengths: np.ndarray
     far: bool
 
-    def block(self, products: float, symmetric: bool, entries: PlacedRows | None = None) -> Block:
+    def block(self, products: float, symmetric: bool) -> Block:
         """The block of own rows and columns, for an order of rows: see ``layout.row_order``."""
-
-        def pattern() -> tuple[np.ndarray, np.ndarray]:
-            assert entries is not None, "nobody said that entries are needed"
-            return entries.starts, entries.columns
-
-        lengths = self.lengths, self.column_lengths
-        return Block(*lengths, self.far, pattern, products, symmetric)
+        return Block(self.lengths, self.column_lengths, self.far, products, symmetric)
 
 
 def survey(reading: Reading, self_loops: bool) -> Survey:

@@ -8,8 +8,9 @@ files go by the ids of vertices, wherever their rows are.
 An order is a function of the own block of M. It returns which row comes first, second …, or None:
 as they are, by increasing id.
 
->>> path = Block.of(np.array([0, 1, 3, 4]), np.array([3, 4, 1, 2]), 5)  # 0 – 3 – 1 – 4 – 2
->>> by_bandwidth(path).tolist()
+>>> lengths = np.array([1, 1, 0, 1, 1]), np.array([0, 1, 1, 1, 1])
+>>> entries = np.array([0, 1, 2, 2, 3, 4]), np.array([3, 4, 1, 2], np.int32)  # 0 – 3 – 1 – 4 – 2
+>>> by_bandwidth(Block(*lengths, far=True, pattern=entries)).tolist()
 [2, 4, 1, 3, 0]
 """
 
@@ -17,12 +18,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from gcnmpi.kernels.rows import bandwidth_order
-from partition.graph.graph import from_coordinates
+from gcnmpi.mpi.comm import Comm, maximum
 
 WINDOW = 512  # rows: what they gather stays as near as it was, for the caches
 FAR = 1 / 5  # of the rows; in a random order half the arcs are longer than 0.29 of them
@@ -39,52 +40,42 @@ class Block:
         Entries of each row, and of each column; of rows, those of the halo may be among them.
     far : bool
         Whether half the entries are far from the diagonal.
-    pattern : callable
-        Makes where each row begins, (count + 1,) int64, and the columns of its entries, int32;
-        those from ``count`` are not of the block.
     products : float
         How many products with M, or with its transpose, there will be.
     symmetric : bool
         Whether an entry is there if its transpose is.
+    pattern : pair of arrays, or None
+        Where each row begins, (count + 1,) int64, and the columns of its entries, int32; those from
+        ``count`` are not of the block. None: an order that looks at them is not to be found.
     """
 
     row_lengths: np.ndarray
     column_lengths: np.ndarray
     far: bool
-    pattern: Callable[[], tuple[np.ndarray, np.ndarray]]
     products: float = math.inf
     symmetric: bool = False
+    pattern: tuple[np.ndarray, np.ndarray] | None = None
 
     @property
     def count(self) -> int:
         """How many rows there are, and columns."""
         return len(self.row_lengths)
 
-    @classmethod
-    def of(cls, row: np.ndarray, column: np.ndarray, count: int) -> Block:
-        """That of entries at some rows and columns, (m,) integers below ``count``."""
-
-        def pattern() -> tuple[np.ndarray, np.ndarray]:
-            matrix = from_coordinates(row, column, np.ones(len(row), bool), (count, count))
-            return matrix.indptr.astype(np.int64), matrix.indices.astype(np.int32)
-
-        rows, columns = (np.bincount(of, minlength=count) for of in (row, column))
-        far = 2 * far_entries(row, column, count) >= max(len(row), 1)
-        return cls(rows, columns, far, pattern)
-
 
 Order = Callable[[Block], np.ndarray | None]
 """Which row comes first, second …; None: as they are."""
 
 
-def far_entries(row: np.ndarray, column: np.ndarray, count: int) -> int:
-    """How many entries of a block of so many rows are far from its diagonal."""
-    return int(np.count_nonzero(np.abs(row - column) >= FAR * count))
+def chosen_order(
+    comm: Comm, order: Order, block: Block, entries: Callable[[], tuple[np.ndarray, np.ndarray]]
+) -> np.ndarray | None:
+    """The order of a rank's block, chosen by all ranks together.
 
-
-def needs_entries(order: Order, block: Block) -> bool:
-    """Whether an order looks at single entries, not only at how many there are."""
-    return order is by_bandwidth or (order is by_need and _pays(block))
+    ``entries`` makes the ``pattern`` of the block, on all ranks if one of them needs it.
+    """
+    if maximum(comm, order is by_bandwidth or (order is by_need and _pays(block))):
+        block = replace(block, pattern=entries())
+    return order(block)
 
 
 def _pays(block: Block) -> bool:
@@ -107,7 +98,8 @@ def by_bandwidth(block: Block) -> np.ndarray | None:
     """Reverse Cuthill–McKee: breadth first, so that neighbours are near each other."""
     if not block.row_lengths.any():
         return None
-    return bandwidth_order(*block.pattern(), block.count, block.symmetric)
+    assert block.pattern is not None, "nobody said that entries are needed"
+    return bandwidth_order(*block.pattern, block.count, block.symmetric)
 
 
 def by_need(block: Block) -> np.ndarray:

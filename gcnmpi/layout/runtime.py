@@ -102,6 +102,10 @@ class Demand:
     sums_groups: bool = False
     batches: bool = False
 
+    def visits(self, epochs: int) -> float:
+        """How often so many epochs multiply with M, or with its transpose."""
+        return 2.0 * self.depth * epochs
+
     @property
     def only_visits(self) -> bool:
         """Whether entries of M are looked at one by one, if at all: nobody reads its values."""

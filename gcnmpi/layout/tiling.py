@@ -16,9 +16,9 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import DTypeLike
 
-from gcnmpi.kernels.rows import count_entries, permute_rows
+from gcnmpi.kernels.rows import count_entries, note_entries, permute_rows
 from gcnmpi.layout import row_order
-from gcnmpi.layout.arcs import EntriesOfM, own_arcs
+from gcnmpi.layout.arcs import EntriesOfM, arc_pieces
 from gcnmpi.layout.loading import Readable, original_rows, readers
 from gcnmpi.layout.place import Block
 from gcnmpi.layout.placing import Piece, put
@@ -32,6 +32,7 @@ from gcnmpi.mpi.comm import (
     redistribute,
     slice_of,
 )
+from gcnmpi.options.config import LoadingConfig
 from gcnmpi.options.scheme import ROW_ORDERS, GridOptions
 from partition.errors import UserError
 from partition.graph.graph import Graph, index_dtype
@@ -112,32 +113,52 @@ def ordered_blocks(
     ordering: Ordering,
     cuts: np.ndarray,
     owners: np.ndarray,
-    order: str,
-    max_bytes: float,
+    loading: LoadingConfig,
+    visits: float,
 ) -> Ordering:
     """The same blocks, with the rows of each in the order that ``loading.order`` asks for.
 
     ``cuts``, (k + 1,) int64, are positions at which blocks begin; ``owners``, (k,), the ranks that
-    order them: none orders two.
+    order them: none orders two. ``visits``: how often there will be products with M.
     """
-    if order == "none":
+    if loading.order == "none":
         return ordering
-    arcs = own_arcs(comm, stored, "out")
-    block, row = _placed(arcs.row, ordering, cuts)
-    other, column = _placed(arcs.column, ordering, cuts)
-    inside = block == other
-    arrays = [row[inside], column[inside]]
-    (row, column), _ = redistribute(comm, owners[block[inside]], arrays, max_bytes)
     mine = np.flatnonzero(owners == comm.rank)
     start, stop = cuts[[mine[0], mine[0] + 1]] if len(mine) else (0, 0)
-    first = ROW_ORDERS.get(order)(row_order.Block.of(row, column, stop - start))
+    limit = loading.max_bytes
+
+    def pieces(check: bool = False) -> Iterator[Piece]:
+        """The arcs inside of this rank's block."""
+        for piece in arc_pieces(comm, stored, "out", limit, check):
+            block, row = _placed(piece.row, ordering, cuts)
+            other, column = _placed(piece.column, ordering, cuts)
+            inside = block == other
+            arrays = [ends[inside].astype(np.int32) for ends in (row, column)]
+            (row, column), _ = redistribute(comm, owners[block[inside]], arrays, limit)
+            yield row, column, None
+
+    count = int(stop - start)
+    lengths, column_lengths = np.zeros((2, count), np.int64)
+    lonely = np.zeros(count, bool)
+    inside = far = 0
+    for row, column, _ in pieces(check=True):
+        found = note_entries(row, column, lengths, column_lengths, lonely, row_order.FAR * count)
+        inside, far = inside + found[0], far + found[1]
+    many_far, symmetric = 2 * far >= max(inside, 1), stored.manifest.symmetric_pattern
+    block = row_order.Block(lengths, column_lengths, many_far, visits, symmetric)
+
+    def entries() -> tuple[np.ndarray, np.ndarray]:
+        starts, columns, _ = put(comm, lengths, pieces(), valued=False)
+        return starts, columns
+
+    first = row_order.chosen_order(comm, ROW_ORDERS.get(loading.order), block, entries)
     if not maximum(comm, first is not None):
         return ordering
     vertices = ordering.vertices(start, stop)
     if first is not None:
         vertices = vertices[first]
     places = np.arange(start, stop, dtype=vertices.dtype)
-    piece = original_rows(comm, vertices, places, ordering.n, max_bytes)
+    piece = original_rows(comm, vertices, places, ordering.n, limit)
     return Ordering(ordering.n, once_a_node(comm, piece).array, ordering.bounds)
 
 

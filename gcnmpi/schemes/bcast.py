@@ -85,7 +85,7 @@ def load_broadcast(
 ) -> RowScheme:
     """The scheme of a forecast, also one with copies."""
     comm = runtime.comm
-    tiling = block_rows(comm, source, forecast.copies, config)
+    tiling = block_rows(comm, source, forecast.copies, config, demand)
     transposed = not forecast.facts.one_tile
     grid = forecast.count, forecast.copies
     column, row = (line(runtime, grid, axis) for axis in (0, 1))

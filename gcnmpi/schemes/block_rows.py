@@ -78,7 +78,7 @@ def check_blocks(partition: Partition | None, count: int) -> None:
         )
 
 
-def block_rows(comm: Comm, source: Source, copies: int, config: Config) -> Tiling:
+def block_rows(comm: Comm, source: Source, copies: int, config: Config, demand: Demand) -> Tiling:
     """The layout: blocks of parts, or of ranges of vertices, each ``copies`` times."""
     stored = source.stored
     ordering = Ordering(stored.graph.n)
@@ -87,11 +87,9 @@ def block_rows(comm: Comm, source: Source, copies: int, config: Config) -> Tilin
     count = comm.size // copies
     holders = np.arange(comm.size).reshape(count, 1, copies)
     cuts = ordering.cuts(count)
-    loading = config.loading
-    ordering = ordered_blocks(
-        comm, stored, ordering, cuts, holders[:, 0, 0], loading.order,
-        loading.max_bytes,
-    )  # fmt: skip
+    blocks = ordering, cuts, holders[:, 0, 0]
+    visits = demand.visits(config.train.epochs)
+    ordering = ordered_blocks(comm, stored, *blocks, config.loading, visits)
     row, copy = divmod(comm.rank, copies)
     return Tiling(ordering, cuts, holders, row, 0, copy)
 

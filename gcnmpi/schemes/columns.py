@@ -58,7 +58,8 @@ def load(runtime: Runtime, source: Source, config: Config, demand: Demand) -> Ro
     with agreed(comm):
         check_blocks(source.partition, comm.size)
         facts = make_facts(source, config, demand)
-    tiling, max_bytes = block_rows(comm, source, 1, config), config.loading.max_bytes
+    tiling = block_rows(comm, source, 1, config, demand)
+    max_bytes = config.loading.max_bytes
     turns = Turns(runtime, line(runtime, (comm.size, 1), 0), tiling)
     operands: list[Tile] = []
     if demand.products:

@@ -27,9 +27,9 @@ from gcnmpi.layout.entries import Groups, load_entry_rows
 from gcnmpi.layout.loading import OwnRows, load_parts
 from gcnmpi.layout.place import Place, Space
 from gcnmpi.layout.placing import PlacedRows, Reading, placed, survey
-from gcnmpi.layout.row_order import needs_entries
+from gcnmpi.layout.row_order import chosen_order
 from gcnmpi.layout.runtime import Demand, Runtime, Source
-from gcnmpi.mpi.comm import Comm, agreed, maximum
+from gcnmpi.mpi.comm import Comm, agreed
 from gcnmpi.options.config import Config
 from gcnmpi.options.kernel import KERNELS, SCALES
 from gcnmpi.options.scheme import ROW_ORDERS, ExchangeOptions
@@ -75,13 +75,14 @@ def lay_out(runtime: Runtime, source: Source, config: Config, demand: Demand) ->
     forward: sp.csr_array | ScaledPattern
     first = None
     if loading.order != "none":
+        block = rows.block(demand.visits(config.train.epochs), manifest.symmetric_pattern)
+
+        def entries_of_block() -> tuple[np.ndarray, np.ndarray]:
+            found = in_order(None)
+            return found.starts, found.columns
+
         order = ROW_ORDERS.get(loading.order)
-        work = 2.0 * demand.depth * config.train.epochs, manifest.symmetric_pattern
-        block = rows.block(*work)
-        if maximum(comm, needs_entries(order, block)):  # all ranks place theirs together
-            block = rows.block(*work, in_order(None))
-        first = order(block)
-        del block  # and the entries
+        first = chosen_order(comm, order, block, entries_of_block)
     own = rows.own if first is None else rows.own[first]
     plan = agree_on_plan(comm, own, rows.halo, parts[rows.halo], loading.max_bytes)
     entries = in_order(first, by_id=demand.only_visits)

@@ -100,7 +100,7 @@ def load(
         "backward": "fold" if facts.folds else "expand",
     }
     max_bytes = config.loading.max_bytes
-    tiling = block_rows(comm, source, copies, config)
+    tiling = block_rows(comm, source, copies, config, demand)
     # A transpose that is expanded has the pattern of M, and so its plan.
     other = not facts.folds and not facts.one_tile
     forward, *turned = load_tiles(comm, source, tiling, config, transposed=other)
