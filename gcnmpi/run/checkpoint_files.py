@@ -197,7 +197,7 @@ def read_manifest(path: Path) -> dict[str, Any]:
     """The manifest of a checkpoint; errors as of :func:`read_facts`."""
     hint = "go on with the program that wrote it, or start over with --resume never"
     facts = read_facts(path, FORMAT, VERSION, hint)
-    if not _is_well_formed(facts):
+    if not is_well_formed(facts, KINDS, STATE) or len(facts["widths"]) < 2:
         raise DamagedError(f"the manifest of the checkpoint {path} is damaged")
     return facts
 
@@ -236,19 +236,18 @@ def write_facts(folder: Path, facts: Mapping[str, Any]) -> None:
         file.write(text.encode())
 
 
-def _is_well_formed(facts: Mapping[str, Any]) -> bool:
-    """Whether a manifest has all fields that are read, and of their kinds."""
+def is_well_formed(facts: Mapping[str, Any], kinds: Mapping[str, type], state: str) -> bool:
+    """Whether a manifest has all fields that are read, of their kinds, and its state's file."""
     best, pieces = facts.get("best"), facts.get("files")
     return (
-        all(type(facts.get(name)) is kind for name, kind in KINDS.items())
+        all(type(facts.get(name)) is kind for name, kind in kinds.items())
         and isinstance(best, dict)
         and set(best) == {"epoch", "value"}
         and type(best["epoch"]) is int
         and type(best["value"]) in (int, float, type(None))
-        and len(facts["widths"]) > 1
         and isinstance(pieces, list)
         and all(isinstance(piece, list) and len(piece) == 4 for piece in pieces)
-        and {STATE, EPOCHS} <= {piece[0] for piece in pieces if isinstance(piece[0], str)}
+        and {state, EPOCHS} <= {piece[0] for piece in pieces if isinstance(piece[0], str)}
         and all(type(number) is int for piece in pieces for number in piece[1:])
     )
 

@@ -147,10 +147,7 @@ class Block(OfThisProcess):
         """
         self._check(h, self.num_own)
         self._batching.proceed()
-        if self._batching.ranks.comm.size == 1:
-            return h
-        moves = self._moves.of(h)
-        return linear(self._batching.ranks, h, moves.expand, moves.fold)
+        return self._moves.expanded(h)
 
     @eager
     def aggregate(self, h: torch.Tensor) -> torch.Tensor:

@@ -11,9 +11,8 @@ from gcnmpi.layout.placing import halo_of
 from gcnmpi.mpi.comm import agreed
 from gcnmpi.schemes.row_scheme import Laid
 from gcnmpi.torch.eager import eager
-from gcnmpi.torch.functions import linear
 from gcnmpi.torch.memory import on_host
-from gcnmpi.torch.moves import Moves, RowMoves
+from gcnmpi.torch.moves import Moves
 from gcnmpi.torch.ranks import OfThisProcess, Ranks
 from partition.errors import UserError
 
@@ -59,7 +58,7 @@ class Fetched(OfThisProcess):
         self.num_received = plan.nhalo
         self._ranks, self._shape = ranks, tuple(ids.shape)
         self._own, self._places = len(own), ranks.placed(local)
-        self._moves: RowMoves | None = moves.for_plan(plan) if ranks.comm.size > 1 else None
+        self._moves = moves.for_plan(plan)
 
     @eager
     def __call__(self, h: torch.Tensor) -> torch.Tensor:
@@ -70,9 +69,7 @@ class Fetched(OfThisProcess):
         if h.ndim == 0 or len(h) != self._own:
             raise ValueError(f"{self._own} own rows are wanted, not a tensor {tuple(h.shape)}")
         self._ranks.check(h)
-        if self._moves is not None:
-            moves = self._moves.of(h)
-            h = linear(self._ranks, h, moves.expand, moves.fold)
+        h = self._moves.expanded(h)
         return h.index_select(0, self._places).reshape(*self._shape, *h.shape[1:])
 
 

@@ -175,10 +175,7 @@ class Graph(Runs, OfFiles, OfPairs, OfSamples, OfTypes, OfFolder, OfThisProcess)
             return self._expand_types(h)
         self._check_count(h)
         self._ranks.check(h)
-        if self._ranks.comm.size == 1:
-            return h
-        moves = self._moves.of(h)
-        return linear(self._ranks, h, moves.expand, moves.fold)
+        return self._moves.expanded(h)
 
     @eager
     def aggregate(self, h: torch.Tensor) -> torch.Tensor:

@@ -30,8 +30,7 @@ STATE = "state.pt"
 MODEL = "model"  # among the objects that are kept
 AFRESH = "start over with resume='never', or use another folder"
 # Facts of a manifest, beside those of the graph.
-_FACTS = {"epoch": int, "files": list, "best": dict, "objects": dict, "shapes": dict,
-          "config": dict}  # fmt: skip
+_FACTS = {"epoch": int, "objects": dict, "shapes": dict, "config": dict}
 
 
 class Keeps(Protocol):
@@ -208,12 +207,7 @@ def write_weights(path: Path, state: Mapping[str, Any]) -> None:
 def _manifest(path: Path) -> dict[str, Any]:
     hint = "go on with the program that wrote it, or start over with resume='never'"
     facts = files.read_facts(path, KIND, VERSION, hint)
-    best = facts.get("best")
-    whole = all(type(facts.get(name)) is kind for name, kind in _FACTS.items())
-    pieces = facts["files"] if whole else []
-    whole = whole and isinstance(best, dict) and set(best) == {"epoch", "value"}
-    named = {piece[0] for piece in pieces if isinstance(piece, list) and len(piece) == 4}
-    if not whole or not {STATE, files.EPOCHS} <= named:
+    if not files.is_well_formed(facts, _FACTS, STATE):
         raise files.DamagedError(f"the manifest of the checkpoint {path} is damaged")
     return facts
 

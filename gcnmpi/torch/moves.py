@@ -24,7 +24,7 @@ from gcnmpi.layout.place import Place
 from gcnmpi.options.config import Config
 from gcnmpi.schemes.p2p import NO_PACKINGS, Laid, mix
 from gcnmpi.schemes.sampled import sent_once
-from gcnmpi.torch.functions import Map
+from gcnmpi.torch.functions import Map, linear
 from gcnmpi.torch.ranks import HALVES, Ranks
 
 PRODUCTS = "a product", "the gradient of a product"
@@ -64,6 +64,13 @@ class RowMoves:
 
     def _like(self, config: Config) -> Self:
         return type(self)(self.ranks, self._plan, config, self._lasts)
+
+    def expanded(self, h: torch.Tensor) -> torch.Tensor:
+        """Own rows of any shape → own and halo rows, differentiable; a rank alone gets ``h``."""
+        if self.ranks.comm.size == 1:
+            return h
+        moves = self.of(h)
+        return linear(self.ranks, h, moves.expand, moves.fold)
 
     def expand(self, h: torch.Tensor) -> torch.Tensor:
         """Own rows (nown, width) → own and halo rows, in memory that the result has for itself.

@@ -21,7 +21,6 @@ from gcnmpi.options.task import LINKS, LinkOptions
 from gcnmpi.run.opening import Opened
 from gcnmpi.schemes.p2p import Laid
 from gcnmpi.torch.eager import eager
-from gcnmpi.torch.functions import linear
 from gcnmpi.torch.moves import Moves
 from gcnmpi.torch.ranks import OfThisProcess, Ranks
 from partition.errors import UserError
@@ -48,7 +47,7 @@ class ScoredHere(OfThisProcess):
         self, ranks: Ranks, moves: Moves, pairs: ScoredPairs, given: list[np.ndarray]
     ) -> None:
         self._ranks = ranks
-        self._moves = moves.for_plan(pairs.plan, once=True) if ranks.comm.size > 1 else None
+        self._moves = moves.for_plan(pairs.plan, once=True)
         rows = np.repeat(np.arange(pairs.pattern.shape[0]), np.diff(pairs.pattern.indptr))
         local = np.stack((rows, pairs.pattern.indices.astype(np.int64)))
         first, positive, counts, *relations = given
@@ -71,9 +70,7 @@ class ScoredHere(OfThisProcess):
         ``h`` are own rows, (num_own, …). For all ranks together.
         """
         self._ranks.check(h)
-        if self._moves is not None:
-            moves = self._moves.of(h)
-            h = linear(self._ranks, h, moves.expand, moves.fold)
+        h = self._moves.expanded(h)
         return h.index_select(0, self._local[0]), h.index_select(0, self._local[1])
 
 

@@ -17,7 +17,6 @@ import torch
 from gcnmpi.halo.plan import Plan, plan_of
 from gcnmpi.schemes.p2p import Laid
 from gcnmpi.torch.eager import eager
-from gcnmpi.torch.functions import linear
 from gcnmpi.torch.memory import on_host
 from gcnmpi.torch.moves import Moves, RowMoves
 from gcnmpi.torch.ranks import OfThisProcess, Ranks
@@ -192,9 +191,8 @@ class OfTypes:
         if names not in self._plans:
             self._plans[names] = self._moves.for_plan(self._plan_of(names))
         rows = torch.cat([h[name] for name in names])
-        moves = self._plans[names].of(rows)
         self._ranks.check(rows)
-        whole = linear(self._ranks, rows, moves.expand, moves.fold)
+        whole = self._plans[names].expanded(rows)
         halo, found, first = whole[len(rows) :], {}, 0
         of_halo = torch.cat([self[name]._halo_rows for name in names]).argsort().argsort()
         for name in names:

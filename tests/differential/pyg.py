@@ -19,7 +19,7 @@ import os
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -139,6 +139,8 @@ CASES: dict[str, dict[str, Any]] = {
 }  # fmt: skip
 
 
+# A module, and what it takes beside features and edges.
+ModuleOf = Callable[[Graph, oracle.Problem], tuple[torch.nn.Module, list[torch.Tensor]]]
 OF_RELATIONS = ("rgcn", "rgat", "compgcn", "hetero", "hgt")
 
 
@@ -153,8 +155,9 @@ def main(folders: tuple[Path, ...], only: tuple[str, ...], ranks: str) -> None:
     counts, names = [*map(int, ranks.split(","))], [n for n in CASES if n.startswith(only)]
     torch.set_default_dtype(torch.float64)
     with tempfile.TemporaryDirectory() as scratch:
+        configs = {name: config_of(name) for name in names}
         found = [
-            compared(folder, names, counts)
+            compared(folder, configs, counts, module_of)
             for folder in folders or (made(Path(scratch), name, counts) for name in GRAPHS)
         ]
     sys.exit(0 if all(found) else 1)
@@ -187,16 +190,21 @@ def made(scratch: Path, name: str, counts: list[int]) -> Path:
     return folder
 
 
-def compared(folder: Path, names: list[str], counts: list[int]) -> bool:
+def compared(
+    folder: Path, configs: dict[str, Config], counts: list[int], module_of: ModuleOf
+) -> bool:
     """Whether all of these cases agree on a graph; a line for each says how far they are apart."""
     graph = open_graph(folder).graph
-    names = [name for name in names if name.startswith(OF_RELATIONS) == bool(graph.relations)]
-    problems = {name: oracle.Problem(graph, "in", config_of(name)) for name in names}
+    problems = {
+        name: oracle.Problem(graph, "in", config)
+        for name, config in configs.items()
+        if name.startswith(OF_RELATIONS) == bool(graph.relations)
+    }
     weights = {name: weights_of(problem) for name, problem in problems.items()}
     found = {count: results_of(count, folder, problems, weights) for count in counts}
     agree = True
     for name, problem in problems.items():
-        expected, told = judge(graph, problem, weights[name]), ""
+        expected, told = judge(graph, problem, weights[name], module_of), ""
         for count in counts:
             worst, where = max(compare(problem, found[count][name], expected))
             agree &= worst <= TOLERANCE
@@ -284,8 +292,8 @@ def distance(found: Any, expected: Any, floor: float = 0.0) -> float:
     return float(np.abs(np.asarray(found) - expected).max()) / (size or 1.0)
 
 
-def judge(graph: Graph, problem: oracle.Problem, weights: oracle.Weights) -> dict[str, Any]:
-    """Loss, gradients by stored name, and logits of an evaluation after one epoch."""
+def module_of(graph: Graph, problem: oracle.Problem) -> tuple[torch.nn.Module, list[Any]]:
+    """The module of PyTorch Geometric's layers, and the types or features of arcs that it takes."""
     model, ends = problem.config.model, (problem.features.shape[1], graph.classes)
     of_arcs = None
     if model.name in ("gine", "mgn") or getattr(model, "arc_features", False):
@@ -294,11 +302,17 @@ def judge(graph: Graph, problem: oracle.Problem, weights: oracle.Weights) -> dic
         of_arcs = torch.tensor(np.asarray(graph.arc_type, np.int64))
     if model.name == "mgn":
         blocks = model.hidden[0], len(model.hidden), model.mlp_layers, model.reduction
-        module = MeshGraphNet((ends[0], graph.arc_data.width, ends[1]), *blocks)
-    else:
-        degrees = torch.bincount(torch.tensor(problem.arcs.degrees))
-        width = 0 if of_arcs is None or of_arcs.ndim == 1 else of_arcs.shape[1]
-        module = Net(problem.config, *ends, width, degrees, graph)
+        return MeshGraphNet((ends[0], graph.arc_data.width, ends[1]), *blocks), [of_arcs]
+    degrees = torch.bincount(torch.tensor(problem.arcs.degrees))
+    width = 0 if of_arcs is None or of_arcs.ndim == 1 else of_arcs.shape[1]
+    return Net(problem.config, *ends, width, degrees, graph), [of_arcs]
+
+
+def judge(
+    graph: Graph, problem: oracle.Problem, weights: oracle.Weights, module_of: ModuleOf
+) -> dict[str, Any]:
+    """Loss, gradients by stored name, and logits of an evaluation after one epoch."""
+    module, given = module_of(graph, problem)
     state = {n: torch.tensor(a) for n, a in to_state(problem.network, weights).items()}
     counters = {n: v for n, v in module.state_dict().items() if n.endswith("batches_tracked")}
     module.load_state_dict(state | counters)
@@ -307,11 +321,11 @@ def judge(graph: Graph, problem: oracle.Problem, weights: oracle.Weights) -> dic
     rows = torch.tensor(np.flatnonzero(training_rows(graph)))
     labels = torch.tensor(np.asarray(graph.labels, np.int64))[rows]
     module.train()
-    loss = torch.nn.functional.cross_entropy(module(x, edges, of_arcs)[rows], labels)
+    loss = torch.nn.functional.cross_entropy(module(x, edges, *given)[rows], labels)
     loss.backward()
     module.eval()
     with torch.no_grad():
-        logits = module(x, edges, of_arcs)
+        logits = module(x, edges, *given)
     gradient = {n: p.grad.numpy() for n, p in module.named_parameters() if p.grad is not None}
     return {"loss": loss.item(), "gradient": gradient, "logits": logits.numpy()}
 

@@ -31,16 +31,14 @@ try:
 except ImportError as error:
     sys.exit(print(f"skipped: {error}"))
 
-from pyg import MeshGraphNet, Net, compare, of_engine, of_oracle, weights_of
+from pyg import MeshGraphNet, Net, compared
 
-from gcnmpi.nn.state import to_state
 from gcnmpi.options.config import Config, from_table
 from gcnmpi.options.frames import Frames
 from gcnmpi.proof import oracle
 from partition.graph.arc_data import ArcData
-from partition.graph.examples import training_rows
-from partition.graph.graph import Graph, arcs
-from partition.graph.store import open_graph, write_graph
+from partition.graph.graph import Graph
+from partition.graph.store import write_graph
 
 FILE = Path(__file__).parents[1] / "over_time.py"
 N, FEATURES, CLASSES, TOLERANCE = 300, 6, 3, 1e-10
@@ -83,7 +81,8 @@ def main(ranks: str, only: tuple[str, ...]) -> None:
             names = [n for n in CASES if n.startswith(only)]
             names = [n for n in names if (n in UNDIRECTED) == (kind == "undirected")]
             folder = made(Path(scratch) / f"{kind}.graph", kind == "undirected", counts)
-            agree &= not names or compared(folder, names, counts)
+            configs = {name: config_of(name) for name in names}
+            agree &= not names or compared(folder, configs, counts, module_of)
     sys.exit(0 if agree else 1)
 
 
@@ -112,50 +111,16 @@ def made(path: Path, both_ways: bool, counts: list[int]) -> Path:
     return path
 
 
-def compared(folder: Path, names: list[str], counts: list[int]) -> bool:
-    """Whether all of these cases agree on a graph; a line for each says how far they are apart."""
-    graph, agree = open_graph(folder).graph, True
-    problems = {name: oracle.Problem(graph, "in", config_of(name)) for name in names}
-    weights = {name: weights_of(problem) for name, problem in problems.items()}
-    configs = {name: problem.config for name, problem in problems.items()}
-    found = {count: of_engine(count, folder, configs, weights) for count in counts if count}
-    for name, problem in problems.items():
-        expected, told = judge(graph, problem, weights[name], name), ""
-        for count in counts:
-            mine = found[count][name] if count else of_oracle(problem, weights[name])
-            worst, where = max(compare(problem, mine, expected))
-            agree &= worst <= TOLERANCE
-            told += f"  {count}: {worst:.1e} ({where})"
-        print(f"{name:14}{told}", flush=True)
-    return agree
-
-
 def config_of(name: str) -> Config:
     """The configuration of a case."""
     return from_table({"dtype": "float64", "model": {"name": f"{FILE}:{name}"} | CASES[name]})
 
 
-def judge(
-    graph: Graph, problem: oracle.Problem, weights: oracle.Weights, name: str
-) -> dict[str, Any]:
-    """Loss, gradients by stored name, and logits of an evaluation after one epoch."""
-    edges = torch.tensor(np.stack([arcs(graph), graph.indices]).astype(np.int64))
-    weight = torch.tensor(np.asarray(graph.weights, np.float64))
-    of_arcs = torch.tensor(np.asarray(graph.arc_data.features, np.float64))
-    module = MODULES[name](graph, problem.config)
-    state = {n: torch.tensor(a) for n, a in to_state(problem.network, weights).items()}
-    counters = {n: v for n, v in module.state_dict().items() if n.endswith("batches_tracked")}
-    module.load_state_dict(state | counters)
-    x, rows = torch.tensor(problem.features), torch.tensor(np.flatnonzero(training_rows(graph)))
-    labels = torch.tensor(np.asarray(graph.labels, np.int64))[rows]
-    module.train()
-    loss = torch.nn.functional.cross_entropy(module(x, edges, weight, of_arcs)[rows], labels)
-    loss.backward()
-    module.eval()
-    with torch.no_grad():
-        logits = module(x, edges, weight, of_arcs)
-    gradient = {n: p.grad.numpy() for n, p in module.named_parameters() if p.grad is not None}
-    return {"loss": loss.item(), "gradient": gradient, "logits": logits.numpy()}
+def module_of(graph: Graph, problem: oracle.Problem) -> tuple[Module, list[Tensor]]:
+    """The module of a case, and the weights and features of arcs, which it takes."""
+    module = MODULES[problem.config.model.name.split(":")[-1]](graph, problem.config)
+    of_arcs = graph.weights, graph.arc_data.features
+    return module, [torch.tensor(np.asarray(array, np.float64)) for array in of_arcs]
 
 
 def frames_of(x: Tensor, frames: Frames) -> list[Tensor]:
