@@ -176,7 +176,8 @@ template <class Body, int V = 0>
 
 // body.run<V, H, PART>(head, column, rest) for the panels of a head of c columns: V vectors, and
 // the first lanes of one more if PART; H is more than 1 in heads.hpp only. Widths that are a power
-// of 2 have code for whole vectors; elsewhere, the last vector counts as one with a rest: less code.
+// of 2 have code for whole vectors; elsewhere the last vector counts as one with a rest, as there
+// would be much code.
 template <class T, class Body>
 [[gnu::always_inline]] inline void panels_of_head(
     std::int64_t head, std::int64_t c, const Body& body
