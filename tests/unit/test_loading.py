@@ -8,11 +8,11 @@ from traced import takes_less_than
 
 from gcnmpi.kernels import rows
 from gcnmpi.kernels.rows import permute_rows
-from gcnmpi.layout import pattern
+from gcnmpi.layout import entries, pattern
 from gcnmpi.layout.loading import RowNormalised, row_normalised
 
 
-@pytest.mark.parametrize("module", [rows, pattern])
+@pytest.mark.parametrize("module", [rows, pattern, entries])
 def test_the_examples(module):
     failed, attempted = doctest.testmod(module)
     assert attempted > 0
