@@ -26,7 +26,9 @@ inline Exponential<float> parts_of(Vec<float> x) {
     p = p * r + 4.1665795894e-2f;
     p = p * r + 1.6666665459e-1f;
     p = p * r + 5.0000001201e-1f;
-    const Vec<float> power = (Vec<float>)(((Bits<float>)shifted << 23) + 0x3f800000);
+    // Without a sign, so that lanes with other numbers, whose result nobody takes, may overflow.
+    const Vec<float> power =
+        (Vec<float>)(((VecOf<std::uint32_t>::type)shifted << 23) + 0x3f800000u);
     return {p * r * r + r, gone ? Vec<float>{} : power};
 }
 
@@ -44,7 +46,8 @@ inline Exponential<double> parts_of(Vec<double> x) {
     Vec<double> q = 3.00198505138664455042e-6 * rr + 2.52448340349684104192e-3;
     q = q * rr + 2.27265548208155028766e-1;
     q = q * rr + 2.0;
-    const Vec<double> power = (Vec<double>)(((Bits<double>)shifted << 52) + 0x3ff0000000000000);
+    const Vec<double> power =
+        (Vec<double>)(((VecOf<std::uint64_t>::type)shifted << 52) + 0x3ff0000000000000u);
     return {2.0 * p / (q - p), gone ? Vec<double>{} : power};
 }
 
