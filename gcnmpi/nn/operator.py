@@ -105,6 +105,10 @@ class Operator:
         told += " of groups" if self.gives is Space.GROUPS else ""
         return " ".join((title, *self.parameters, *told.format_map(fields).split()))
 
+    def reading(self, inputs: tuple[int, ...]) -> Self:
+        """The same of other values."""
+        return self if inputs == self.inputs else replace(self, inputs=inputs)
+
     def as_finish(self) -> Operator:
         """The same as a :class:`Finish`, if it is one."""
         return self
@@ -138,9 +142,7 @@ def without_unread(
             needed.add(number)
             open_ += operators[number].inputs
     new = {old: number for number, old in enumerate(sorted(needed))}
-    found = [
-        replace(operators[old], inputs=tuple(new[i] for i in operators[old].inputs)) for old in new
-    ]
+    found = [operators[old].reading(tuple(new[i] for i in operators[old].inputs)) for old in new]
     return found, new
 
 
@@ -176,4 +178,4 @@ class Finish(Operator):
 
     def without_dropout(self) -> Finish:
         """The same bias and activation without dropout."""
-        return replace(self, p=0.0)
+        return replace(self, p=0.0) if self.p else self

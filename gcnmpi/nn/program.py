@@ -180,7 +180,7 @@ class Step:
         """Of its instruction, for listings."""
         return self.instruction.name
 
-    @property
+    @cached_property
     def values(self) -> tuple[int, ...]:
         """All values that it reads."""
         output = None if self.finish_gradient is None else self.finish_gradient[1]
@@ -188,7 +188,7 @@ class Step:
         added = output, self.onto, self.plus
         return (*self.reads, *others, *(value for value in added if value is not None))
 
-    @property
+    @cached_property
     def touched(self) -> tuple[int, ...]:
         """All values that it reads or writes."""
         return self.values if self.writes is None else (*self.values, self.writes)

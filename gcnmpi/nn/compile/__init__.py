@@ -251,11 +251,14 @@ def _without_dropout(steps: Sequence[Step]) -> tuple[list[Step], dict[int, int]]
     found: list[Step] = []
     alias: dict[int, int] = {}
     for step in steps:
-        step = replace(step, reads=tuple(alias.get(i, i) for i in step.reads))
+        reads = tuple(alias.get(i, i) for i in step.reads)
         if isinstance(step.operator, Finish) and step.operator.only_drops:
-            alias[step.number] = step.reads[0]
+            alias[step.number] = reads[0]
             continue
-        found.append(replace(step, operator=step.operator.without_dropout()))
+        operator = step.operator.without_dropout()
+        if operator is not step.operator or reads != step.reads:
+            step = replace(step, operator=operator, reads=reads)
+        found.append(step)
     return found, alias
 
 

@@ -74,6 +74,7 @@ class Pool:
             for value in (*step.values, *(same[v] for v in step.values if v in same)):
                 ends[value] = max(ends.get(value, -1), at)
         used: dict[int, int] = {}
+        until: dict[int, int] = {}  # buffer → the last step that reads it
         free = set(range(len(self.buffers)))
         dying: dict[int, list[int]] = {}
         for value, end in ends.items():
@@ -90,10 +91,9 @@ class Pool:
                 if taken is None:
                     taken = self._take(written, free)
                 used[written] = taken
+                until[taken] = max(until.get(taken, -1), ends.get(written, -1))
                 free.discard(taken)
-            if ended:
-                kept = {used[v] for v, end in ends.items() if v in used and end > at}
-                free.update({used[value] for value in ended} - kept)
+            free.update(used[value] for value in ended if until[used[value]] <= at)
             if written is not None and written not in fixed and ends.get(written, -1) <= at:
                 free.add(used[written])  # nobody reads it
         return used

@@ -10,7 +10,6 @@ possible.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Hashable, Sequence
-from dataclasses import replace
 
 from gcnmpi.layout.place import Place
 from gcnmpi.nn.operator import Operator
@@ -59,7 +58,7 @@ def place(
             after = places[latest]
             inputs = [at(i, after) for i in inputs]
         after = after._replace(space=space)
-        new[old] = laid.append(replace(operator, inputs=tuple(inputs)), after)
+        new[old] = laid.append(operator.reading(tuple(inputs)), after)
     last = len(places) - 1
     logits = at(last, Place(places[last].layer))
     if logits != last:
@@ -98,7 +97,7 @@ def narrow(
         )
         space = rule_of(operator).space(operator, [laid.places[i].space for i in inputs])
         after = Place(layers[old], _gathers(operator), space)
-        new[old] = laid.append(replace(operator, inputs=inputs), after)
+        new[old] = laid.append(operator.reading(inputs), after)
     return laid.operators, laid.places, new
 
 

@@ -17,7 +17,6 @@ networks stay what they are.
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from dataclasses import replace
 
 from gcnmpi.layout.place import Space
 from gcnmpi.nn.operator import Operator
@@ -51,7 +50,7 @@ def turn(
         inputs = tuple(at(i, space) for i in operator.inputs)
         if number in turned and isinstance(operator, Aggregate):
             operator = Multiply(inputs, operator.width, operator.layer)
-        found.append(replace(operator, inputs=inputs))
+        found.append(operator.reading(inputs))
         new[number, space] = len(found) - 1
         if number in outputs:
             at(number, Space.OWN)

@@ -93,7 +93,7 @@ class Attention(Operator):
 
     def without_dropout(self) -> Self:
         """All weights as they are."""
-        return replace(self, p=0.0)
+        return replace(self, p=0.0) if self.p else self
 
 
 @dataclass(frozen=True)
