@@ -2,8 +2,9 @@
 
 One launch for each number of ranks, one test for each network, scheme and kernel. The graph is
 directed, with weights, self-loops and isolated vertices; parts are uneven, and one is empty.
-Up to four ranks run every network with every scheme. On seven, more than a layer has columns, each
-network has one scheme that keeps rows whole and one that does not, in turn.
+One, two and four ranks run every network with every scheme. On three, and on seven, which are more
+than a layer has columns, each network has one scheme that keeps rows whole and one that does not,
+in turn.
 """
 
 import functools
@@ -44,14 +45,14 @@ def cases(nranks):
         "bcast": (parts, ["scheme.name=bcast"]),
         "replicated": (sharing, ["scheme.name=replicated", f"scheme.replication={copies}"]),
     }
-    most = nranks == RANKS[-1]
+    few = nranks in (3, 7)
     for (i, network), (j, scheme) in product(enumerate(NETWORKS), enumerate(schemes)):
         partition, settings = schemes[scheme]
         # Kernels do not know of ranks: each network has all on two, else one for each scheme.
         turn = (i + j + RANKS.index(nranks)) % len(KERNELS)
         for kernel in KERNELS if nranks == 2 and scheme == "p2p" else [KERNELS[turn]]:
             more = [*settings, f"kernel={kernel}"]
-            if not most or i % len(schemes) == j:
+            if not few or (i + nranks) % len(schemes) == j:
                 found[f"{network}-{scheme}-{kernel}"] = (network, partition, more)
     for network in VARIANTS if nranks in (1, 3, 4) else ():
         found[f"{network}-p2p"] = (network, parts, ["scheme.name=p2p"])
@@ -68,7 +69,7 @@ def cases(nranks):
     for i, network in enumerate(name for name in on_grids if name not in WHOLE_ROWS):
         for j, (scheme, grids) in enumerate(GRIDS.items()):
             settings = [f"scheme.name={scheme}", f"scheme.grid={grids[nranks]}"]
-            if i % len(GRIDS) == j or not (most or network in VARIANTS):
+            if (i + nranks) % len(GRIDS) == j or not (few or network in VARIANTS):
                 found[f"{network}-{scheme}"] = (network, None, settings)
     return found
 

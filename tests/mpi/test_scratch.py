@@ -30,6 +30,7 @@ SCHEMES = {
     4: {"replicated": ("uneven-2", []), "p2p": ("uneven-4", ["scheme.transport=shared"])},
 }
 GRIDS = ("summa", "split3d", "tensor3d")
+TURNS = GRIDS, ("p2p float32", "bcast")
 
 
 def left_by(path, partition, settings, nranks):
@@ -49,12 +50,13 @@ def left_by(path, partition, settings, nranks):
 
 
 def cases(nranks):
-    """Networks with schemes that run them; grids take turns."""
+    """Networks with schemes that run them, of which some take turns."""
     for (i, network), scheme in product(enumerate(NETWORKS), SCHEMES[nranks]):
-        grid = scheme in GRIDS
-        if grid and (network in WHOLE_ROWS or i % len(GRIDS) != GRIDS.index(scheme)):
-            continue
-        yield network, scheme
+        turns = next((turns for turns in TURNS if scheme in turns), (scheme,))
+        if i % len(turns) == turns.index(scheme) and not (
+            scheme in GRIDS and network in WHOLE_ROWS
+        ):
+            yield network, scheme
 
 
 @pytest.mark.parametrize("nranks", SCHEMES)
