@@ -117,7 +117,7 @@ def record() -> str:
 
 
 def commands() -> str:
-    """What ``--help`` prints of every command."""
+    """All commands with their options, as ``--help`` prints them."""
     import click
 
     from gcnmpi.cli.main import cli as gcnmpi
