@@ -1,7 +1,9 @@
-"""Hook of mkdocs.yml: pages of the site that lie outside of docs/, and links from page to page.
+"""Hook of mkdocs.yml: pages of the site that lie outside of docs/, links from page to page, tables.
 
 Links are written for the repository, so that they work there: README.md, notebooks and sources
 are linked by their paths. On the site, a link goes to the page of that file.
+
+A mark ``<!-- generated: keys -->`` of a page is replaced by what the code says of its keys.
 """
 
 from __future__ import annotations
@@ -23,6 +25,9 @@ MOVED = {
 }
 FENCED = re.compile(r"(^```.*?^```$)", re.M | re.S)
 LINK = re.compile(r"(?<=\]\()([^)\s#:]+)(?=[)#])")
+MARK = re.compile(r"^<!-- generated: (\w+) -->$", re.M)
+# A page that a text of the code names: docs/tasks.md#splits.
+NAMED = re.compile(r"\bdocs/([\w-]+)\.md(?:#([\w-]+))?")
 
 
 def text_of(path: Path) -> str:
@@ -67,6 +72,76 @@ def rewritten(markdown: str, origin: str) -> str:
     return "".join(pieces)
 
 
+def in_cell(text: str) -> str:
+    """A text of the code in a cell of a table, with links to the pages that it names."""
+
+    def link(named: re.Match[str]) -> str:
+        page, anchor = named.groups(default="")
+        return f"[{(anchor or page).replace('-', ' ')}](../{page}.md{anchor and '#' + anchor})"
+
+    return NAMED.sub(link, text.replace("|", "\\|").replace("*", "\\*"))
+
+
+def table_of(head: tuple[str, ...], rows: list[tuple[str, ...]]) -> str:
+    """A table in Markdown."""
+    return "\n".join("| " + " | ".join(row) + " |" for row in (head, ("---",) * len(head), *rows))
+
+
+def keys() -> str:
+    """The keys of the configuration, table by table."""
+    from gcnmpi.options.config import keys, readers
+
+    tables: dict[str, list[tuple[str, ...]]] = {}
+    for name, default, meaning in keys():
+        row = f"`{name}`", f"`{json.dumps(default)}`", in_cell(meaning), in_cell(readers(name))
+        tables.setdefault(name.rpartition(".")[0], []).append(row)
+    head = "key", "default", "meaning", "read by"
+    return "\n\n".join(
+        f"## {f'[{name}]' if name else 'Without a table'}\n\n{table_of(head, rows)}"
+        for name, rows in tables.items()
+    )
+
+
+def record() -> str:
+    """The fields of the record of a run, event by event."""
+    from gcnmpi.run.fields import FIELDS
+
+    return "\n\n".join(
+        f"## {of}\n\n"
+        + table_of(
+            ("field", "meaning"),
+            [(f"`{name.replace(', ', '`, `')}`", in_cell(text)) for name, text in some.items()],
+        )
+        for of, some in FIELDS.items()
+    )
+
+
+def commands() -> str:
+    """All commands with their options, as ``--help`` prints them."""
+    import click
+
+    from gcnmpi.cli.main import cli as gcnmpi
+    from partition.cli.main import cli as partition
+
+    found = []
+    for program, group in (("gcn-partition", partition), ("gcnmpi", gcnmpi)):
+        context = click.Context(group, info_name=program)
+        for name in group.list_commands(context):
+            command = group.get_command(context, name)
+            assert command is not None
+            own = click.Context(command, info_name=name, parent=context, max_content_width=96)
+            found.append(f"## {program} {name}\n\n```text\n{command.get_help(own)}\n```")
+    return "\n\n".join(found)
+
+
+GENERATED = {"keys": keys, "record": record, "commands": commands}
+
+
+def filled(markdown: str) -> str:
+    """A page with tables in the place of its marks."""
+    return MARK.sub(lambda mark: GENERATED[mark[1]](), markdown)
+
+
 def on_config(config: Any) -> Any:
     """Add the tables of measurements to their section of the navigation."""
     (section,) = [entry["Measurements"] for entry in config.nav if "Measurements" in entry]
@@ -80,7 +155,7 @@ def on_files(files: Any, config: Any) -> Any:
     from mkdocs.structure.files import File
 
     pages = [f"docs/{path.relative_to(ROOT / 'docs')}" for path in (ROOT / "docs").rglob("*.md")]
-    texts = {page: text_of(ROOT / page) for page in {*pages, *MOVED}}
+    texts = {page: filled(text_of(ROOT / page)) for page in {*pages, *MOVED}}
     targets = {file for page, text in texts.items() for file in linked(text, page)}
     sources = [file for file in targets if page_of(file).startswith("sources/")]
     for file in [*MOVED, *(file for file in sources if (ROOT / file).exists())]:
@@ -96,7 +171,7 @@ def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
         page.meta["search"] = {"exclude": True}
         return markdown
     origins = {moved: file for file, moved in MOVED.items()}
-    return rewritten(markdown, origins.get(page.file.src_uri, f"docs/{page.file.src_uri}"))
+    return rewritten(filled(markdown), origins.get(page.file.src_uri, f"docs/{page.file.src_uri}"))
 
 
 def on_page_content(html: str, **_: Any) -> str:

@@ -156,7 +156,8 @@ def _with_words(function: Callable, keys: Callable[[], Iterable[str]]) -> Callab
     for add in (
         option(
             "--set settings",
-            "Override one key of the configuration; may be repeated.",
+            "Override one key of the configuration; may be repeated. Lists need no brackets: "
+            "model.hidden=64,64; [] is empty.",
             metavar="KEY=VALUE",
             cls=Assignments,
             keys=keys,

@@ -11,12 +11,14 @@ class DeviceOptions:
 
     cuda_aware: str = key(
         "auto",
-        "kernel cupy: messages directly from device memory; auto: if MPI supports it",
+        "messages from the memory of the device (yes) or through the host (no); auto: yes if "
+        "MPI supports it, docs/gpu.md#messages",
         choices=("auto", "yes", "no"),
     )
     nccl: str = key(
         "auto",
-        "kernel cupy: NCCL sums the gradients; auto: if each rank has a device of its own",
+        "NCCL sums gradients (yes) or MPI (no); auto: NCCL if each rank has a device of its "
+        "own, docs/gpu.md#what-is-where",
         choices=("auto", "yes", "no"),
     )
 
@@ -27,13 +29,14 @@ class GpuOptions:
 
     spmm: str = key(
         "own",
-        "kernel cupy: what multiplies sparse matrices; cusparse takes less than 2^31 entries a "
-        "rank",
+        "sparse products: our own, or cusparse, for less than 2^31 entries a rank; "
+        "docs/gpu.md#by-pieces",
         choices=("own", "cusparse"),
     )
     graph: str = key(
         "no",
-        "kernel cupy, one rank: an epoch is a CUDA graph; auto: if the network can be one",
+        "on one rank, an epoch is a CUDA graph (yes), docs/gpu.md#cuda-graphs, or launched "
+        "kernel by kernel (no); auto: where it can be one",
         choices=("no", "auto", "yes"),
     )
 
