@@ -44,10 +44,17 @@ Direction = Annotated[str, DIRECTIONS]
 
 @dataclass(frozen=True)
 class Manifest:
-    """The description of a graph folder, as its file has it.
+    """The description of a graph folder, as its file ``manifest.json`` has it.
 
     Attributes
     ----------
+    name : str
+    n, nnz : int
+        Numbers of vertices and arcs.
+    directed : bool
+        Whether the pattern of A differs from that of its transpose.
+    weighted : bool
+        Whether arcs have weights.
     id : str
         Content id of the structure: a hash of n, indptr, indices and weights. A partition
         carries the id of its graph.
@@ -87,7 +94,12 @@ class Manifest:
     type_features : mapping of str to int
         Columns of the features of types that have some of their own.
     source : mapping
-        Where the graph came from, and how its self-loops and duplicate arcs were settled.
+        Where the graph came from: the generator and its arguments; or of an import ``file``,
+        ``format``, ``arcs_read``, ``symmetric_file`` (each edge listed once), ``self_loops`` and
+        ``duplicates`` (``found`` and ``rule``; ``differ``: copies with another weight),
+        ``undirected``, ``vertices``, ``columns``, ``arc_data``, and, where given,
+        ``arc_data_attached`` and ``attached`` with their seeds, and ``split`` (``rule``,
+        ``splits``, ``seed``) of drawn masks.
     """
 
     id: str
@@ -143,8 +155,12 @@ class Manifest:
 class Partition:
     """A named assignment of vertices to parts, with all that is needed to make it again.
 
+    ``PARTITION.json`` has these fields but the parts.
+
     Attributes
     ----------
+    model, tool, tool_version, options, seed
+        How it was made.
     parts : (n,) int32
         Part of each vertex, 0..k−1.
     graph_id : str
