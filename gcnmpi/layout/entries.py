@@ -15,7 +15,15 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import DTypeLike
 
-from gcnmpi.kernels.rows import STEP, Places, count_entries, inverse, look_up_in_place, sort_rows
+from gcnmpi.kernels.rows import (
+    STEP,
+    Places,
+    count_entries,
+    entry_rows,
+    inverse,
+    look_up_in_place,
+    sort_rows,
+)
 from gcnmpi.layout.arcs import Entries, arc_pieces
 from gcnmpi.layout.loading import Readable
 from gcnmpi.layout.placing import Piece, put
@@ -169,7 +177,7 @@ class EntryRows:
     @property
     def local_rows(self) -> np.ndarray:
         """The own row of each entry, (entries,) int32."""
-        return np.repeat(np.arange(len(self.starts) - 1, dtype=np.int32), np.diff(self.starts))
+        return entry_rows(self.starts)
 
     @property
     def rows(self) -> np.ndarray:
@@ -184,10 +192,10 @@ class EntryRows:
     @property
     def keys(self) -> np.ndarray:
         """The keys of dropout: see :func:`entry_keys`."""
-        row, found = self.local_rows, np.empty(len(self.places), np.uint64)
+        found = np.empty(len(self.places), np.uint64)
         for start in range(0, len(found), STEP):
             some = slice(start, start + STEP)
-            ends = self.ids[row[some]], self.ids[self.places[some]]
+            ends = self.ids[entry_rows(self.starts, some)], self.ids[self.places[some]]
             found[some] = entry_keys(*ends, self.numbers[some])
         return found
 

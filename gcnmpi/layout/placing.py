@@ -13,8 +13,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from gcnmpi.kernels.rows import (
+    STEP,
     Distinct,
     Places,
+    entry_rows,
     look_up_in_place,
     looked_up,
     note_entries,
@@ -140,10 +142,11 @@ class PlacedRows:
     columns: np.ndarray
     weights: np.ndarray | None
 
-    @property
-    def rows(self) -> np.ndarray:
-        """The row of each entry, (entries,) int32."""
-        return np.repeat(np.arange(len(self.starts) - 1, dtype=np.int32), np.diff(self.starts))
+    def pieces(self) -> Iterator[tuple[slice, np.ndarray]]:
+        """Some entries at a time, and the row of each, int32."""
+        for start in range(0, len(self.columns), STEP):
+            some = slice(start, start + STEP)
+            yield some, entry_rows(self.starts, some)
 
 
 def placed(

@@ -7,7 +7,7 @@ from typing import Any
 from gcnmpi.core.functions import ACTIVATIONS, REDUCTIONS
 from gcnmpi.options.own_code import is_own, load_network
 from gcnmpi.options.settings import Several, key, options_of
-from partition.graph.graph import NORMALIZATIONS
+from partition.graph.aggregation import NORMALIZATIONS
 from partition.registry import Registry
 
 # Layers, and hops: each is compiled to steps of its own, in time that grows with their square, and

@@ -47,7 +47,8 @@ from gcnmpi.schemes.forecast import (
 from gcnmpi.schemes.interface import Entry
 from gcnmpi.schemes.operations import EXCHANGES, Operation
 from gcnmpi.schemes.row_scheme import Laid, RowScheme
-from partition.graph.graph import entry_values, index_dtype, row_sums
+from partition.graph.aggregation import entry_values, summed
+from partition.graph.graph import index_dtype
 
 NO_PACKINGS: Sequence[sp.csr_array | None] = (None, None)  # rows are sent as they are
 
@@ -102,6 +103,7 @@ def lay_out(runtime: Runtime, source: Source, config: Config, demand: Demand) ->
             forward = _valued(entries, plan, degree, config)
         if not facts.folds and not facts.one_tile:
             if not manifest.symmetric_values:
+                del entries  # whose weights are not to stay meanwhile
                 entries = in_order(first, "out" if direction == "in" else "in")
             backward = _valued(entries, plan, degree, config, transposed=True)
     if facts.one_tile and not facts.folds:
@@ -305,7 +307,8 @@ def _degrees(runtime: Runtime, plan: Plan, entries: PlacedRows) -> np.ndarray:
     exchange = Exchange(transport, 1, runtime.traffic, runtime.phases)
     sums = np.diff(entries.starts)
     if entries.weights is not None:
-        sums = row_sums(entries.rows, entries.weights, plan.nown)
+        weights = entries.weights
+        sums = summed(lambda: ((row, weights[some]) for some, row in entries.pieces()), plan.nown)
     exchange.own[:, 0] = sums
     exchange.start_expand()
     exchange.finish()
@@ -316,9 +319,12 @@ def _valued(
     entries: PlacedRows, plan: Plan, degree: np.ndarray, config: Config, transposed: bool = False
 ) -> sp.csr_array:
     """Own rows of M with their values; of Mᵀ, from entries of Ãᵀ."""
-    row, column = entries.rows, entries.columns
-    ends = (column, row) if transposed else (row, column)
-    values = entry_values(*ends, entries.weights, degree, config.graph.normalize, config.dtype)
+    column, weights, normalize = entries.columns, entries.weights, config.graph.normalize
+    values = np.empty(len(column), config.dtype)
+    for some, row in entries.pieces():
+        ends = (column[some], row) if transposed else (row, column[some])
+        weight = None if weights is None else weights[some]
+        values[some] = entry_values(*ends, weight, degree, normalize, config.dtype)
     shape = plan.nown, plan.nown + plan.nhalo
     starts = entries.starts.astype(index_dtype(len(column)), copy=False)
     return sp.csr_array((values, column, starts), shape=shape)
