@@ -48,13 +48,8 @@ class Manifest:
 
     Attributes
     ----------
-    name : str
-    n, nnz : int
-        Numbers of vertices and arcs.
     directed : bool
         Whether the pattern of A differs from that of its transpose.
-    weighted : bool
-        Whether arcs have weights.
     id : str
         Content id of the structure: a hash of n, indptr, indices and weights. A partition
         carries the id of its graph.
@@ -94,12 +89,7 @@ class Manifest:
     type_features : mapping of str to int
         Columns of the features of types that have some of their own.
     source : mapping
-        Where the graph came from: the generator and its arguments; or of an import ``file``,
-        ``format``, ``arcs_read``, ``symmetric_file`` (each edge listed once), ``self_loops`` and
-        ``duplicates`` (``found`` and ``rule``; ``differ``: copies with another weight),
-        ``undirected``, ``vertices``, ``columns``, ``arc_data``, and, where given,
-        ``arc_data_attached`` and ``attached`` with their seeds, and ``split`` (``rule``,
-        ``splits``, ``seed``) of drawn masks.
+        Where the graph came from: see :func:`partition.importing.assemble.import_graph`.
     """
 
     id: str
@@ -155,12 +145,8 @@ class Manifest:
 class Partition:
     """A named assignment of vertices to parts, with all that is needed to make it again.
 
-    ``PARTITION.json`` has these fields but the parts.
-
     Attributes
     ----------
-    model, tool, tool_version, options, seed
-        How it was made.
     parts : (n,) int32
         Part of each vertex, 0..k−1.
     graph_id : str
