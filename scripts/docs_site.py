@@ -8,9 +8,11 @@ A mark ``<!-- generated: keys -->`` of a page is replaced by what the code says 
 
 from __future__ import annotations
 
+import ast
 import json
 import posixpath
 import re
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -102,18 +104,48 @@ def keys() -> str:
     )
 
 
+def tables(head: str, found: Mapping[str, Mapping[str, str]]) -> str:
+    """Tables of names and what they mean, each with its heading."""
+    return "\n\n".join(
+        f"## {of}\n\n"
+        + table_of(
+            (head, "meaning"),
+            [(f"`{name.replace(', ', '`, `')}`", in_cell(text)) for name, text in some.items()],
+        )
+        for of, some in found.items()
+    )
+
+
 def record() -> str:
     """The fields of the record of a run, event by event."""
     from gcnmpi.run.fields import FIELDS
 
-    return "\n\n".join(
-        f"## {of}\n\n"
-        + table_of(
-            ("field", "meaning"),
-            [(f"`{name.replace(', ', '`, `')}`", in_cell(text)) for name, text in some.items()],
-        )
-        for of, some in FIELDS.items()
-    )
+    return tables("field", FIELDS)
+
+
+def methods() -> str:
+    """The options of the methods of ``gcnmpi propagate``."""
+    from gcnmpi.cli.propagate import options_of_methods
+
+    return tables("option", options_of_methods())
+
+
+def rooms() -> str:
+    """The packages within both packages, by their docstrings."""
+    found = {
+        package: {
+            str(path.parent.relative_to(ROOT)): first_line(path)
+            for path in sorted((ROOT / package).rglob("__init__.py"))
+        }
+        for package in ("partition", "gcnmpi")
+    }
+    return tables("folder", found)
+
+
+def first_line(path: Path) -> str:
+    """The first paragraph of a module's docstring."""
+    text = ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))) or ""
+    return " ".join(text.partition("\n\n")[0].split())
 
 
 def commands() -> str:
@@ -134,7 +166,13 @@ def commands() -> str:
     return "\n\n".join(found)
 
 
-GENERATED = {"keys": keys, "record": record, "commands": commands}
+GENERATED = {
+    "keys": keys,
+    "record": record,
+    "methods": methods,
+    "rooms": rooms,
+    "commands": commands,
+}
 
 
 def filled(markdown: str) -> str:

@@ -8,7 +8,7 @@ import os
 import re
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
@@ -359,26 +359,14 @@ def config(name: str | None) -> int:
     return 0
 
 
-def _print_fields(context: click.Context, _: click.Parameter, asked: bool) -> None:
+def _fields() -> Mapping[str, Mapping[str, str]]:
     from gcnmpi.run.fields import FIELDS
 
-    if asked:
-        for of, fields in FIELDS.items():
-            print(
-                f"\n{of}", *(f"  {name}\n      {text}" for name, text in fields.items()), sep="\n"
-            )
-        context.exit()
+    return FIELDS
 
 
 @cli.command(short_help="Compare finished runs: volume, time, accuracy.")
-@click.option(
-    "--fields",
-    help="Print what each field of run.jsonl means, and no runs.",
-    is_flag=True,
-    is_eager=True,
-    expose_value=False,
-    callback=_print_fields,
-)
+@common.told_option("--fields", "Print what the fields of run.jsonl mean.", _fields)
 @click.argument("runs", nargs=-1, required=True, type=click.Path(path_type=Path))
 @option("--json as_json", "Print one JSON array.", is_flag=True)
 @option("--csv as_csv", "Print CSV, one line per run.", is_flag=True)

@@ -215,7 +215,7 @@ def from_table(table: Mapping[str, Any]) -> Config:
 def keys() -> Iterator[tuple[str, Any, str]]:
     """Every key with its default and its meaning, for help texts and documentation."""
     for name, entry, _ in key_fields():
-        yield name, entry.default, _meaning(entry)
+        yield name, entry.default, meaning_of(entry)
 
 
 def readers(name: str) -> str:
@@ -292,7 +292,7 @@ def _entries() -> Mapping[str, tuple[dataclasses.Field, Any]]:
     return {name: (entry, hint) for name, entry, hint in key_fields()}
 
 
-def _meaning(entry: dataclasses.Field) -> str:
+def meaning_of(entry: dataclasses.Field) -> str:
     """The text of a key, with the choices that it does not name, and the largest number."""
     text, most = entry.metadata["doc"], entry.metadata["most"]
     choices = [*entry.metadata["also"], *entry.metadata["choices"]]

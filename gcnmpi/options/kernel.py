@@ -11,14 +11,17 @@ class DeviceOptions:
 
     cuda_aware: str = key(
         "auto",
-        "messages from the memory of the device (yes) or through the host (no); auto: yes if "
-        "MPI supports it, docs/gpu.md#messages",
+        "messages from the memory of the device (yes; the run crashes if MPI does not support "
+        "it) or through the host (no); auto: yes if the library says so "
+        "(MPIX_Query_cuda_support of Open MPI), or MPICH_GPU_SUPPORT_ENABLED=1 or "
+        "MV2_USE_CUDA=1 is set",
         choices=("auto", "yes", "no"),
     )
     nccl: str = key(
         "auto",
-        "NCCL sums gradients (yes) or MPI (no); auto: NCCL if each rank has a device of its "
-        "own, docs/gpu.md#what-is-where",
+        "NCCL sums gradients on the devices (yes: an error where ranks share a device, or CuPy "
+        "has no NCCL) or MPI on the host (no); auto: NCCL where it is possible, with more than "
+        "one rank; docs/gpu.md#what-is-where",
         choices=("auto", "yes", "no"),
     )
 
@@ -29,8 +32,8 @@ class GpuOptions:
 
     spmm: str = key(
         "own",
-        "sparse products: our own, or cusparse, for less than 2^31 entries a rank; "
-        "docs/gpu.md#by-pieces",
+        "sparse products: our own, docs/gpu.md#by-pieces, or cusparse: its deterministic "
+        "algorithm, for less than 2^31 - 128 entries a rank",
         choices=("own", "cusparse"),
     )
     graph: str = key(

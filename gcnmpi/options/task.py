@@ -171,7 +171,8 @@ class BatchOptions(TaskConfig):
 
     batch: int = key(
         0,
-        "pairs of a step, each with all of M, 0: all at once; or samples of a step, 0: one",
+        "pairs of a step, each step with a forward and a backward pass over all of M, 0: all "
+        "at once; or samples of a step, 0: one",
         low=0,
     )
 
@@ -220,16 +221,22 @@ class LinkOptions(BatchOptions):
         "name of the pairs that gcn-partition pairs makes, docs/tasks.md#pairs-for-link-prediction",
     )
     width: int = key(
-        0, "columns of a vertex's row; 0: as many as the last hidden layer", low=0,
+        0,
+        "columns of a vertex's row, which the network's last layer gives; 0: as many as the "
+        "last hidden layer", low=0,
         below=2**24, example=128,
     )  # fmt: skip
     decoder: str = key(
         "dot",
-        "the score of a pair, of the rows of both vertices, docs/links.md#what-can-be-chosen",
+        "the score of a pair of rows x, y: dot: x·y; hadamard: a perceptron of x ⊙ y; concat: "
+        "a perceptron of [x | y], which tells the first vertex from the second; distmult, "
+        "transe, complex: docs/links.md#triples",
         choices=DECODERS,
     )
     decoder_hidden: tuple[int, ...] = key(
-        (), "widths of the decoder's hidden layers, of hadamard and concat", low=1,
+        (),
+        "widths of the decoder's hidden layers, of hadamard and concat; []: one linear layer",
+        low=1,
         below=2**24, most=64, example=(128, 128),
     )  # fmt: skip
     decoder_dropout: float = key(
@@ -248,7 +255,7 @@ class LinkOptions(BatchOptions):
     decoder_relations: int = key(
         0,
         "relations of pairs that distmult, transe and complex tell apart, "
-        "docs/links.md#triples; 0: those of the pairs", low=0, below=2**16 + 1, example=1,
+        "docs/links.md#triples; 0: those of the pairs, 1: none", low=0, below=2**16 + 1, example=1,
     )  # fmt: skip
     decoder_p: int = key(
         1, "the distance is the sum of absolute numbers (1) or Euclidean (2)", low=1,
@@ -256,18 +263,24 @@ class LinkOptions(BatchOptions):
     )  # fmt: skip
     objective: str = key(
         "bce",
-        "what is minimised: bce: binary cross-entropy, softmax: over the negatives of a pair, "
-        "auc: squared differences",
+        "what is minimised: bce: binary cross-entropy, the means over positives and over "
+        "negatives added; softmax: a positive among its negatives; auc: the squared difference "
+        "of a positive and a negative from 1",
         choices=("bce", "softmax", "auc"),
     )
     negatives: str = key(
         "uniform,1",
-        "uniform,K: so many drawn pairs for each; corrupt,K: so many with a drawn vertex in "
-        "place of either end; pool,B: its first vertex with each of B drawn ones; given: those "
+        "uniform,K: K drawn pairs for each positive, both ends uniform; corrupt,K: K with a "
+        "uniform vertex in place of either end (drawn vertices are of the type of those whose "
+        "place they take); pool,B: B drawn vertices a step, and the first vertex of each "
+        "positive (without a direction, either one) with each of them; given: train_negatives "
         "of the pairs",
         joined=",",
     )
-    filter: bool = key(False, "negatives that are pairs to be learned do not count")
+    filter: bool = key(
+        False,
+        "a negative that is a pair to be learned does not count; nor, always, the positive itself",
+    )
     ranked: str = key(
         "given",
         "what a positive is ranked among, for mrr and hits@K: given: candidates of the pairs, "
@@ -277,7 +290,8 @@ class LinkOptions(BatchOptions):
     )
     supervise: float = key(
         1.0,
-        "share of the pairs that a step is about; below 1 their arcs leave M in it",
+        "share of the pairs that a step is about: below 1 their arcs leave M in that step, and "
+        "degrees are those of the rest; an epoch goes through all of them",
         positive=True, example=0.5,
     )  # fmt: skip
 

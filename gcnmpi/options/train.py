@@ -71,7 +71,8 @@ class CosineOptions:
 
     period: int = key(
         0,
-        "epochs to the lowest learning rate, before it rises; 0: all after the warm-up",
+        "epochs to the lowest learning rate, before it rises; 0: all after the warm-up, fixed "
+        "at the start",
         low=0,
         example=100,
     )
@@ -132,14 +133,24 @@ class TrainConfig(
     lr: float = key(0.01, "learning rate", low=0)
     schedule: str = key(
         "constant",
-        "learning rate over the epochs, docs/tasks.md#the-learning-rate-and-when-training-ends",
+        "learning rate over the epochs: cosine: from train.lr to train.min_lr in train.period "
+        "epochs, then up again, and so on; step: times train.decay after every "
+        "train.step_epochs; plateau: times train.decay, not below train.min_lr, after more "
+        "than train.plateau_patience evaluations without a validation metric that is better by "
+        "0.01 %; constant",
         choices=SCHEDULES,
     )
     warmup: int = key(
-        0, "epochs in which the learning rate rises to train.lr, before the schedule", low=0
+        0,
+        "epochs W in which the learning rate is train.lr·epoch/W; the schedule begins after them",
+        low=0,
     )
     clip_norm: float = key(
-        0.0, "longest gradient of all weights together; 0: any", low=0, example=1.0
+        0.0,
+        "the gradient of all weights together is shortened to this length, before weight "
+        "decay, as by clip_grad_norm_; 0: any length",
+        low=0,
+        example=1.0,
     )
     weight_decay: float = key(
         0.0, "L2 penalty, added to the gradient; adamw: taken off the weights", low=0, example=5e-4

@@ -47,7 +47,7 @@ def test_the_reference_has_every_public_name():
         ]
         names = {f"{package}.{name.name}" for node in imports for name in node.names}
         text = (DOCS / "reference" / f"{page}.md").read_text(encoding="utf-8")
-        assert set(re.findall(r"^::: ([\w.]+)$", text, re.M)) == names
+        assert set(re.findall(r"^::: ([\w.]+)$", text, re.M)) >= names
 
 
 def test_links_go_to_pages_of_the_site():
