@@ -57,7 +57,7 @@ class Arriving:
 
     @classmethod
     def to_owners(cls, comm: Comm, source: Source, parts: np.ndarray, max_bytes: float) -> Arriving:
-        """Those to the one rank that each row is on; ``parts``, (n,) integers, are all owners."""
+        """Arcs to the one rank that each row is on; ``parts``, (n,) integers, are all owners."""
         return cls(comm, source, lambda rows: [looked_up(parts, rows)], max_bytes)
 
     def pieces(
