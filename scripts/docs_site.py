@@ -106,14 +106,23 @@ def keys() -> str:
 
 def tables(head: str, found: Mapping[str, Mapping[str, str]]) -> str:
     """Tables of names and what they mean, each with its heading."""
-    return "\n\n".join(
-        f"## {of}\n\n"
-        + table_of(
-            (head, "meaning"),
-            [(f"`{name.replace(', ', '`, `')}`", in_cell(text)) for name, text in some.items()],
-        )
-        for of, some in found.items()
-    )
+    return "\n\n".join(f"## {of}\n\n" + meanings(head, some) for of, some in found.items())
+
+
+def meanings(head: str, found: Mapping[str, str]) -> str:
+    """A table of names, or several with commas between them, and what they mean."""
+    rows = [(f"`{name.replace(', ', '`, `')}`", in_cell(text)) for name, text in found.items()]
+    return table_of((head, "meaning"), rows)
+
+
+def docstrings(entry: str, function: str) -> str:
+    """The docstrings of the module of an entry, and of a function in it."""
+    path = ROOT / f"{entry.partition(':')[0].replace('.', '/')}.py"
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    nodes = [one for one in tree.body if isinstance(one, ast.FunctionDef) and one.name == function]
+    texts = [ast.get_docstring(one) for one in (tree, *nodes)]
+    told = "\n\n".join(text for text in texts if text).replace("``", "`")
+    return re.sub(r":\w+:(?=`)", "", told)
 
 
 def record() -> str:
@@ -126,8 +135,27 @@ def record() -> str:
 def methods() -> str:
     """The options of the methods of ``gcnmpi propagate``."""
     from gcnmpi.cli.propagate import options_of_methods
+    from gcnmpi.options.methods import EMBEDDINGS, METHODS
 
-    return tables("option", options_of_methods())
+    found = []
+    for name, entry in METHODS.entries.items():
+        of_embed = EMBEDDINGS.entries.values() if name == "embed" else ()
+        texts = [docstrings(each, "") for each in (entry, *of_embed)]
+        if options := options_of_methods().get(name):
+            texts.append(meanings("option", options))
+        found.append(f"## {name}\n\n" + "\n\n".join(texts))
+    return "\n\n".join(found)
+
+
+def networks() -> str:
+    """Every network, by the docstrings of its module and of the function that builds it."""
+    from gcnmpi.options.model import NETWORKS
+
+    found = []
+    for name, entry in NETWORKS.entries.items():
+        own = ", ".join(f"`{key}`" for key in NETWORKS.keys(name))
+        found.append(f"## {name}\n\n{docstrings(entry, 'build')}\n\nKeys: {own}.")
+    return "\n\n".join(found)
 
 
 def rooms() -> str:
@@ -170,6 +198,7 @@ GENERATED = {
     "keys": keys,
     "record": record,
     "methods": methods,
+    "networks": networks,
     "rooms": rooms,
     "commands": commands,
 }
