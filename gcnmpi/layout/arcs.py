@@ -47,12 +47,6 @@ class Entries:
     weight: np.ndarray | None
     number: np.ndarray | None = None
 
-    def sent(self, comm: Comm, to: np.ndarray, max_bytes: float) -> Entries:
-        """Send each entry to a rank, (m,) integers; the entries that come here."""
-        arrays = [self.row, self.column] + ([] if self.weight is None else [self.weight])
-        (row, column, *weight), _ = redistribute(comm, to, arrays, max_bytes)
-        return Entries(row, column, weight[0] if weight else None)
-
 
 @dataclass(frozen=True)
 class EntriesOfM:

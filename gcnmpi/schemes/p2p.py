@@ -26,7 +26,7 @@ from gcnmpi.kernels.scaled import ScaledPattern, scales
 from gcnmpi.layout.entries import Groups, load_entry_rows
 from gcnmpi.layout.loading import OwnRows, load_parts
 from gcnmpi.layout.place import Place, Space
-from gcnmpi.layout.placing import PlacedRows, Reading, placed, survey
+from gcnmpi.layout.placing import Arriving, PlacedRows, placed, survey
 from gcnmpi.layout.row_order import chosen_order
 from gcnmpi.layout.runtime import Demand, Runtime, Source
 from gcnmpi.mpi.comm import Comm, agreed
@@ -64,14 +64,14 @@ def lay_out(runtime: Runtime, source: Source, config: Config, demand: Demand) ->
     with agreed(comm):
         facts = make_facts(source, config, demand)
     parts = load_parts(comm, stored, source.partition)
-    reading = Reading(comm, source, parts, loading.max_bytes)
-    rows = survey(reading, config.graph.self_loops)
+    arriving = Arriving.to_owners(comm, source, parts, loading.max_bytes)
+    rows = survey(arriving, parts, config.graph.self_loops)
     threads = runtime.kernel.threads
 
     def in_order(
         first: np.ndarray | None, direction: str = direction, by_id: bool = False
     ) -> PlacedRows:
-        return placed(reading, rows, first, direction, threads, by_id)
+        return placed(arriving, rows, first, direction, threads, by_id)
 
     forward: sp.csr_array | ScaledPattern
     first = None
@@ -143,9 +143,9 @@ def load(
     if demand.rows:
         ids, pattern = np.concatenate((own, laid.plan.halo)), laid.pattern
         if demand.entries:
-            loops, parts = config.graph.self_loops, laid.rows.parts
-            to_owners = source, loops, own, laid.plan.halo, lambda rows: [parts[rows]]
-            entries = load_entry_rows(comm, *to_owners, max_bytes, demand)
+            arriving = Arriving.to_owners(comm, source, laid.rows.parts, max_bytes)
+            given = config.graph.self_loops, own, laid.plan.halo
+            entries = load_entry_rows(arriving, *given, demand)
             pattern, groups = entries.pattern(), entries.groups
         if demand.sums_groups:
             assert groups is not None, "entries are in no groups"
