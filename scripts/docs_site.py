@@ -158,6 +158,15 @@ def networks() -> str:
     return "\n\n".join(found)
 
 
+def formats() -> str:
+    """Every format of graphs, by the docstrings of its reader."""
+    from partition.importing.readers import READERS
+
+    return "\n\n".join(
+        f"## {name}\n\n{docstrings(entry, 'read')}" for name, entry in READERS.entries.items()
+    )
+
+
 def rooms() -> str:
     """The packages within both packages, by their docstrings."""
     found = {
@@ -199,6 +208,7 @@ GENERATED = {
     "record": record,
     "methods": methods,
     "networks": networks,
+    "formats": formats,
     "rooms": rooms,
     "commands": commands,
 }
