@@ -137,8 +137,8 @@ def named(entry: str, name: str) -> list[ast.FunctionDef | ast.ClassDef]:
 
 
 def told(node: ast.Module | ast.FunctionDef | ast.ClassDef) -> str:
-    """A docstring up to its sections, as Markdown."""
-    text = re.split(r"\n\n\w+\n---", ast.get_docstring(node) or "")[0].replace("``", "`")
+    """A docstring up to its sections or examples, as Markdown."""
+    text = re.split(r"\n\n(?:\w+\n---|>>>)", ast.get_docstring(node) or "")[0].replace("``", "`")
     return re.sub(r":\w+:(?=`)", "", text)
 
 
@@ -213,10 +213,14 @@ def formats() -> str:
 
 
 def schemes() -> str:
-    """The schemes and the transports."""
-    from gcnmpi.options.scheme import SCHEMES, TRANSPORTS
+    """Schemes, transports, kernels and orders of rows."""
+    from gcnmpi.options.kernel import KERNELS
+    from gcnmpi.options.scheme import ROW_ORDERS, SCHEMES, TRANSPORTS
 
-    return registries({"Schemes": SCHEMES, "Transports": TRANSPORTS})
+    return registries({
+        "Schemes": SCHEMES, "Transports": TRANSPORTS, "Kernels": KERNELS,
+        "Orders of rows": ROW_ORDERS,
+    })  # fmt: skip
 
 
 def rooms() -> str:
