@@ -14,7 +14,10 @@ import posixpath
 import re
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from partition.registry import Registry
 
 ROOT = Path(__file__).parents[1]
 # Files of the repository whose pages have other names on the site.
@@ -115,14 +118,56 @@ def meanings(head: str, found: Mapping[str, str]) -> str:
     return table_of((head, "meaning"), rows)
 
 
-def docstrings(entry: str, function: str) -> str:
+def docstrings(entry: str, function: str = "") -> str:
     """The docstrings of the module of an entry, and of a function in it."""
-    path = ROOT / f"{entry.partition(':')[0].replace('.', '/')}.py"
-    tree = ast.parse(path.read_text(encoding="utf-8"))
-    nodes = [one for one in tree.body if isinstance(one, ast.FunctionDef) and one.name == function]
-    texts = [ast.get_docstring(one) for one in (tree, *nodes)]
-    told = "\n\n".join(text for text in texts if text).replace("``", "`")
-    return re.sub(r":\w+:(?=`)", "", told)
+    module = ast.parse(file_of(entry).read_text(encoding="utf-8"))
+    return "\n\n".join(filter(None, [told(module), *(told(one) for one in named(entry, function))]))
+
+
+def file_of(entry: str) -> Path:
+    """The file of ``"module:attribute"``."""
+    return ROOT / f"{entry.partition(':')[0].replace('.', '/')}.py"
+
+
+def named(entry: str, name: str) -> list[ast.FunctionDef | ast.ClassDef]:
+    """The function or class of a name in the module of an entry, if there is one."""
+    body = ast.parse(file_of(entry).read_text(encoding="utf-8")).body
+    kinds = ast.FunctionDef, ast.ClassDef
+    return [one for one in body if isinstance(one, kinds) and one.name == name]
+
+
+def told(node: ast.Module | ast.FunctionDef | ast.ClassDef) -> str:
+    """A docstring up to its sections or examples, as Markdown."""
+    text = re.split(r"\n\n(?:\w+\n---|>>>)", ast.get_docstring(node) or "")[0].replace("``", "`")
+    return re.sub(r":\w+:(?=`)", "", text)
+
+
+def registries(found: Mapping[str, Registry]) -> str:
+    """Tables of entries: their modules' docstrings, and those of the entries themselves."""
+    texts = []
+    for of, registry in found.items():
+        texts.append(f"## {of}")
+        modules: dict[str, dict[str, str]] = {}
+        for name, entry in registry.entries.items():
+            modules.setdefault(entry.partition(":")[0], {})[name] = entry
+        for module, entries in modules.items():
+            texts.append(f"### {', '.join(entries)}\n\n{docstrings(module)}")
+            own = {name: named(entry, entry.partition(":")[2]) for name, entry in entries.items()}
+            texts += [f"* `{name}`: " + told(one[0]).replace("\n", "\n  ")
+                      for name, one in own.items() if one]  # fmt: skip
+    return "\n\n".join(texts)
+
+
+def learning() -> str:
+    """Tasks, metrics, decoders, optimizers, schedules and samplers."""
+    from gcnmpi.options.task import DECODERS, METRICS, TASKS
+    from gcnmpi.options.train import OPTIMIZERS, SCHEDULES
+    from partition.graph.sampling import SAMPLERS
+
+    return registries({
+        "Tasks": TASKS, "Metrics": METRICS, "Decoders of pairs": DECODERS,
+        "Optimizers": OPTIMIZERS, "Schedules": SCHEDULES, "Samplers of mini-batches": SAMPLERS,
+    })  # fmt: skip
 
 
 def record() -> str:
@@ -140,7 +185,7 @@ def methods() -> str:
     found = []
     for name, entry in METHODS.entries.items():
         of_embed = EMBEDDINGS.entries.values() if name == "embed" else ()
-        texts = [docstrings(each, "") for each in (entry, *of_embed)]
+        texts = [docstrings(each) for each in (entry, *of_embed)]
         if options := options_of_methods().get(name):
             texts.append(meanings("option", options))
         found.append(f"## {name}\n\n" + "\n\n".join(texts))
@@ -165,6 +210,17 @@ def formats() -> str:
     return "\n\n".join(
         f"## {name}\n\n{docstrings(entry, 'read')}" for name, entry in READERS.entries.items()
     )
+
+
+def schemes() -> str:
+    """Schemes, transports, kernels and orders of rows."""
+    from gcnmpi.options.kernel import KERNELS
+    from gcnmpi.options.scheme import ROW_ORDERS, SCHEMES, TRANSPORTS
+
+    return registries({
+        "Schemes": SCHEMES, "Transports": TRANSPORTS, "Kernels": KERNELS,
+        "Orders of rows": ROW_ORDERS,
+    })  # fmt: skip
 
 
 def rooms() -> str:
@@ -209,6 +265,8 @@ GENERATED = {
     "methods": methods,
     "networks": networks,
     "formats": formats,
+    "schemes": schemes,
+    "learning": learning,
     "rooms": rooms,
     "commands": commands,
 }

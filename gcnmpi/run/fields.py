@@ -80,6 +80,14 @@ FIELDS: Mapping[str, Mapping[str, str]] = {
         "eval_messages_sent, eval_messages_predicted, eval_shared_bytes, eval_shared_predicted": (
             "likewise"
         ),
+        "batches": "of mini-batches: how many each rank computed",
+        "batch_rows_sent, batch_messages_sent": "of mini-batches: rows and messages that each rank "
+        "sent in one expand of each layer; p2p only",
+        "kept_rows, kept_bytes, kept_rows_read": "rows of others that each rank keeps "
+        "(train.cache_mb), their bytes, and how many of them batches read",
+        "steps, samples_here, sample_bytes": "of samples: steps and samples that each rank "
+        "computed, and the bytes of samples that it read",
+        "leads": "of samples: the metrics of each predicted state",
         "rounding": "what comm.precision changed: for each exchange of the first and the last "
         "epoch its epoch, number (exchange), width and relative error (Frobenius norm); empty if "
         "messages are exact",
