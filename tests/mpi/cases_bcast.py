@@ -7,8 +7,6 @@ DROPOUT = ["model.dropout=0.4", "model.input_dropout=0.2"]
 def cases(nranks):
     """(graph, partition, settings) on a number of ranks; parts are grouped where they are more."""
     grouped = f"uneven-{nranks * 4 if nranks < 4 else nranks}"
-    if nranks in (9, 12):  # for grids: rows are cut as on eight or sixteen
-        return []
     found = [("directed", grouped, [*BCAST, "model.hidden=[7]", *DROPOUT])]
     if nranks in (3, 4):
         found += [

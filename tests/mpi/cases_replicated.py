@@ -17,8 +17,6 @@ def cases(nranks):
     ]
     if nranks == 16:  # copies and parts as of four: many ranks, and no more
         return found[:1]
-    if nranks == 9:  # three copies, as of 12 ranks, of parts that they divide
-        return found
     mixed = [*sparse, "scheme.exchange=mixed", *DROPOUT]
     found += [
         ("hubs", partition, [*mixed, "model.hidden=[7]"]),
