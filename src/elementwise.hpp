@@ -9,7 +9,7 @@ namespace gcnmpi::TARGET {
 // body(first number of a row of each, ...) for all rows.
 template <class T, class Body>
 void over_whole_rows(Size rows, Size width, int threads, Body body) {
-    for_ranges(rows, width, threads, [&](Size first, Size last) {
+    for_ranges(rows, width, threads, [=](Size first, Size last) {
         for (Size row = first; row < last; ++row) body(row);
     });
 }

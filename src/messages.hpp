@@ -5,6 +5,7 @@
 #pragma once
 
 #include "parallel.hpp"
+#include "simd.hpp"
 
 namespace gcnmpi::TARGET {
 
@@ -65,10 +66,14 @@ inline void encode_bf16(const T* from, std::uint8_t* out, Size width) {
     }
 }
 
+// So many numbers at a time: with as many as fill a vector of bytes, GCC decodes what is left of
+// narrow rows, or all of them, one by one.
+inline constexpr int AT_ONCE = LANES<float>;
+
 template <class T>
 inline void decode_bf16(const std::uint8_t* in, T* to, Size width) {
     const Half* from = (const Half*)in;
-#pragma omp simd
+#pragma omp simd safelen(AT_ONCE)
     for (Size j = 0; j < width; ++j) to[j] = (T)float_of((std::uint32_t)from[j] << 16);
 }
 
@@ -99,7 +104,7 @@ inline void decode_fp16(const std::uint8_t* in, T* to, Size width) {
     const int exponent = (std::int8_t)in[2 * width];
     const float factor = exponent < -112 ? float_of(NOT_A_NUMBER) : power_of_2(exponent - 14);
     const Half* from = (const Half*)in;
-#pragma omp simd
+#pragma omp simd safelen(AT_ONCE)
     for (Size j = 0; j < width; ++j) {
         const std::uint32_t h = from[j], m = h & 0x7fffu;
         const std::uint32_t small = bits_of((float)(std::int32_t)m * power_of_2(-24));
@@ -134,13 +139,12 @@ inline void encode_int8(
     }
 }
 
-// Not inlined: in the loop over rows, GCC makes it slower where they are narrow.
 template <class T>
-[[gnu::noinline]] void decode_int8(const std::uint8_t* in, T* to, Size width) {
+inline void decode_int8(const std::uint8_t* in, T* to, Size width) {
     float largest;
     __builtin_memcpy(&largest, in + width, sizeof largest);
     const float step = largest / 127.0f;
-#pragma omp simd
+#pragma omp simd safelen(2 * AT_ONCE)
     for (Size j = 0; j < width; ++j) to[j] = (T)((float)(std::int8_t)in[j] * step);
 }
 
