@@ -19,7 +19,7 @@ import numpy as np
 
 from gcnmpi.kernels.cuda.cusparse import CusparseMatrix
 from gcnmpi.options.kernel import KERNELS
-from partition.graph.graph import aggregation_matrix
+from partition.graph.aggregation import aggregation_matrix
 from partition.graph.store import open_graph
 
 WIDTHS = (16, 32, 47, 64, 100, 128, 256)

@@ -21,7 +21,7 @@ import torch.nn.functional as F
 import torch_geometric
 from torch_geometric.nn import GATConv, GCNConv, SAGEConv
 
-from partition.graph.graph import aggregation_matrix
+from partition.graph.aggregation import aggregation_matrix
 from partition.graph.store import open_graph
 
 EPOCHS, WARM = 20, 3

@@ -9,7 +9,7 @@ import time
 import numpy as np
 
 from gcnmpi.options.kernel import KERNELS
-from partition.graph.graph import aggregation_matrix
+from partition.graph.aggregation import aggregation_matrix
 from partition.graph.store import open_graph
 
 WIDTHS, REPEATS = (16, 32, 64, 128, 256), 20

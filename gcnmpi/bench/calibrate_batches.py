@@ -18,6 +18,7 @@ from gcnmpi.halo.matrix import Matrix
 from gcnmpi.halo.plan import plan_of
 from gcnmpi.kernels.interface.kernel import Kernel
 from gcnmpi.kernels.interface.kinds import kinds_of
+from gcnmpi.kernels.rows import entry_rows
 from gcnmpi.layout.entries import EntryRows, Groups
 from gcnmpi.layout.loading import OwnRows
 from gcnmpi.layout.place import Incidence, Place
@@ -169,7 +170,7 @@ class _Graph:
 
 def arcs_of_relations(matrix: sp.csr_array, relations: np.ndarray) -> EntryRows:
     """The entries of the rows of a matrix as arcs of relations, (nnz,) integers each."""
-    row = np.repeat(np.arange(matrix.shape[0]), np.diff(matrix.indptr))
+    row = entry_rows(matrix.indptr)
     order = np.lexsort((relations, row))
     column, relation = matrix.indices[order], relations[order]
     begins = np.append(True, (row[1:] != row[:-1]) | (relation[1:] != relation[:-1]))

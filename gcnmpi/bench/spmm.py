@@ -24,7 +24,7 @@ from gcnmpi.mpi.hosts import share_of_cores
 from gcnmpi.options.config import Config
 from gcnmpi.options.kernel import KERNELS
 from partition.errors import UserError
-from partition.graph.graph import aggregation_matrix
+from partition.graph.aggregation import aggregation_matrix
 from partition.graph.store import open_graph
 from partition.importing.synthetic import rmat
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
@@ -156,7 +156,8 @@ def _with_words(function: Callable, keys: Callable[[], Iterable[str]]) -> Callab
     for add in (
         option(
             "--set settings",
-            "Override one key of the configuration; may be repeated.",
+            "Override one key of the configuration; may be repeated. Lists need no brackets: "
+            "model.hidden=64,64; [] is empty.",
             metavar="KEY=VALUE",
             cls=Assignments,
             keys=keys,
@@ -170,6 +171,24 @@ def _with_words(function: Callable, keys: Callable[[], Iterable[str]]) -> Callab
     ):
         function = add(function)
     return function
+
+
+def told_option(
+    name: str, text: str, tables: Callable[[], Mapping[str, Mapping[str, str]]]
+) -> Callable[[Callable], Callable]:
+    """A flag that prints tables of names and what they mean, in place of all else."""
+
+    def tell(context: click.Context, _: click.Parameter, asked: bool) -> None:
+        if asked:
+            for of, table in tables().items():
+                click.echo(f"\n{of}")
+                for each, meaning in table.items():
+                    click.echo(f"  {each}\n      {meaning}")
+            context.exit()
+
+    return click.option(
+        name, help=text, is_flag=True, is_eager=True, expose_value=False, callback=tell
+    )
 
 
 # Options and arguments that several commands have.

@@ -18,6 +18,7 @@ from gcnmpi.options.config import (
     TASKS,
     Config,
     keys,
+    readers,
     value_of,
 )
 from gcnmpi.options.frames import ends
@@ -72,7 +73,10 @@ def info(
     tables = {r.kind: r.available() for r in registries}
     native = _native_facts() if tables["kernel"]["native"] is None else {}
     if as_json:
-        config = {name: {"default": default, "meaning": text} for name, default, text in keys()}
+        config = {
+            name: {"default": default, "meaning": text, "readers": readers(name)}
+            for name, default, text in keys()
+        }
         facts = {"versions": versions(), **tables, "native": native, "config": config}
         click.echo(json.dumps(facts))
         return 0
@@ -86,7 +90,7 @@ def info(
     click.echo("\nconfiguration keys (TOML file, or --set key=value):")
     for name, default, text in keys():
         shown = json.dumps(default)
-        click.echo(f"  {name:28} {shown:16} {text}")
+        click.echo(f"  {name:28} {shown:16} {text}" + (f" [{of}]" if (of := readers(name)) else ""))
     return 0
 
 

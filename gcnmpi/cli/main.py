@@ -8,7 +8,7 @@ import os
 import re
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
@@ -21,6 +21,7 @@ from gcnmpi.options.config import (
     keys,
     load_config,
     read_config,
+    readers,
 )
 from gcnmpi.options.outputs import (
     RESULTS,
@@ -118,11 +119,17 @@ def cli() -> None:
 @cli.command(short_help="Train on GRAPH and write the record of the run.")
 @common.on_graph
 @common.split_option
-@path_option("--out", "DIR", "Folder for run.jsonl; default: runs/GRAPH-PARTITION-DATE.")
+@path_option(
+    "--out",
+    "DIR",
+    "Folder for run.jsonl; default: runs/GRAPH-PARTITION-DATE. A complete run in it is not run "
+    "again; the record of another one is kept as run.previous.jsonl.",
+)
 @path_option(
     "--save-weights",
     "W.npz",
-    "Write the final weights under PyTorch Geometric's names.",
+    "Write the final weights under PyTorch Geometric's names; features that were trained go to "
+    "W.features.npy beside it, where infer finds them.",
     dir_okay=False,
 )
 @path_option(
@@ -133,7 +140,9 @@ def cli() -> None:
 )
 @option(
     "--resume",
-    "Continue from the newest checkpoint in DIR, start over, or continue from PATH.",
+    "auto: from the newest intact checkpoint in DIR, without any from the start. never: from the "
+    "start; record and checkpoints in DIR are kept as ….previous. PATH: from a checkpoint, or the "
+    "newest one of another run; those in DIR after its epoch are removed.",
     "auto",
     metavar="auto|never|PATH",
 )
@@ -208,17 +217,23 @@ def train(
 )
 @option(
     "--what",
-    "What to write; embeddings: the output of the last hidden layer.",
+    "What to write. probabilities: softmax of the logits, of several labels (task.name) their "
+    "sigmoid; classes: the column of the largest logit, in tables the name of the class; "
+    "embeddings: the output of the last hidden layer, after its activation. Regression has "
+    "logits only.",
     "logits",
     type=click.Choice(("logits", "probabilities", "embeddings", "classes")),
 )
-@option("--layer", "Write the output of layer K instead of the logits.", type=int, metavar="K")
+@option(
+    "--layer", "Write the output of layer K, from 1, instead of the logits.", type=int, metavar="K"
+)
 @option("--classes", "The same as --what classes.", is_flag=True)
 @path_option(
     "--rows rows_file",
     "IDS.txt",
-    "Write the rows of these vertices or arcs only, one a line, in this order; an arc is SOURCE "
-    "TARGET, or its number in the folder.",
+    "Write the rows of these vertices or arcs only, one a line, in this order: ids of the imported "
+    "file (ids.npy) if it had any, else numbers from 0. An arc is SOURCE TARGET, or its number in "
+    "the folder.",
 )
 @option(
     "--samples",
@@ -315,8 +330,8 @@ def verify(
 def config(name: str | None) -> int:
     """Print the configuration NAME, to edit and give to --config; without NAME, list all.
 
-    --config NAME takes one as it is. Where NAME is a key, or a table of keys, print what it means
-    and its default.
+    --config NAME takes one as it is. Where NAME is a key, or a table of keys, print its
+    default, what it means, and which networks, tasks or schemes read it, if not all do.
 
     \b
       gcnmpi config gcn > my.toml
@@ -334,7 +349,8 @@ def config(name: str | None) -> int:
     elif meant and name not in there:
         for key in meant:
             default, text = told[key]
-            print(f"{key} = {json.dumps(default)}\n    {text}")
+            of = readers(key)
+            print(f"{key} = {json.dumps(default)}\n    {text}" + (f" [{of}]" if of else ""))
     elif name.removesuffix(".toml") not in there:
         table = {key for key in told if key.split(".")[0] == name.split(".")[0]}
         raise unknown_name("configuration or key", name, table or there)
@@ -343,7 +359,14 @@ def config(name: str | None) -> int:
     return 0
 
 
+def _fields() -> Mapping[str, Mapping[str, str]]:
+    from gcnmpi.run.fields import FIELDS
+
+    return FIELDS
+
+
 @cli.command(short_help="Compare finished runs: volume, time, accuracy.")
+@common.told_option("--fields", "Print what the fields of run.jsonl mean.", _fields)
 @click.argument("runs", nargs=-1, required=True, type=click.Path(path_type=Path))
 @option("--json as_json", "Print one JSON array.", is_flag=True)
 @option("--csv as_csv", "Print CSV, one line per run.", is_flag=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -11,6 +12,7 @@ from typing import TYPE_CHECKING
 import click
 
 from gcnmpi.cli import common
+from gcnmpi.options.config import meaning_of
 from gcnmpi.options.methods import METHODS
 from gcnmpi.options.outputs import check_distinct, check_suffix
 from partition.commands import option, path_option
@@ -29,9 +31,20 @@ def _keys() -> list[str]:
     ]
 
 
+def options_of_methods() -> dict[str, dict[str, str]]:
+    """The options of every method, with their defaults, and what they mean."""
+    every = {name: dataclasses.fields(METHODS.get(name).options) for name in METHODS}
+    return {
+        name: {f"{one.name} = {json.dumps(one.default)}": meaning_of(one) for one in options}
+        for name, options in every.items()
+        if options
+    }
+
+
 @click.command(short_help="PageRank, label propagation, spectra and embeddings of a graph.")
 @functools.partial(common.on_graph, keys=_keys)
 @click.argument("method", metavar="METHOD")
+@common.told_option("--methods", "Print the options of every method.", options_of_methods)
 @common.split_option
 @path_option(
     "--out",
@@ -59,7 +72,8 @@ def propagate(
     Methods are METHODS.
 
     --set takes the options of the method, such as damping=0.9, and keys of the configuration, such
-    as scheme.name=bcast or dtype=float64. docs/propagation.md describes methods and options.
+    as scheme.name=bcast or dtype=float64. --methods lists the options of all methods;
+    docs/propagation.md describes them.
     """
     from gcnmpi.propagation.settings import asked_for
 

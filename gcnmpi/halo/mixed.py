@@ -21,6 +21,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from gcnmpi.halo.plan import Plan, plan_of
+from gcnmpi.kernels.rows import entry_rows
 from gcnmpi.layout.pattern import EntryPattern
 from gcnmpi.mpi.comm import Comm, redistribute
 from partition.graph.cover import rows_in_cover
@@ -103,7 +104,7 @@ def mixed(
     kept[entries.where[summed]] = False
     column = first.indices.copy()
     column[entries.where] = nown + place_of_row[entries.column]
-    row = np.repeat(np.arange(len(rows), dtype=column.dtype), np.diff(first.indptr))
+    row = entry_rows(first.indptr)
     row = np.concatenate([row[kept], entries.sum_row[sums]])
     column = np.concatenate([column[kept], nown + place_of_sum[sums]])
     pattern = EntryPattern.of(row, column, (len(rows), nown + new.nhalo))
@@ -131,7 +132,7 @@ class _HaloEntries:
 def _halo_entries(matrix: sp.csr_array, plan: Plan, owners: np.ndarray) -> _HaloEntries:
     where = np.flatnonzero(matrix.indices >= plan.nown)
     column = matrix.indices[where] - plan.nown
-    row = np.repeat(np.arange(matrix.shape[0], dtype=column.dtype), np.diff(matrix.indptr))[where]
+    row = entry_rows(matrix.indptr)[where]
     # Columns increase within a row, and owners with columns.
     owner = owners[column]
     begins = np.ones(len(row), bool)

@@ -184,6 +184,25 @@ def look_up_in_place(table: np.ndarray, places: np.ndarray) -> None:
         places[some] = looked_up(table, places[some])
 
 
+def entry_rows(starts: np.ndarray, some: slice = slice(None)) -> np.ndarray:
+    """The row of each entry, or of some of them that follow each other, int32.
+
+    >>> entry_rows(np.array([0, 2, 2, 5])).tolist()
+    [0, 0, 2, 2, 2]
+    >>> entry_rows(np.array([0, 2, 2, 5]), slice(1, 4)).tolist()
+    [0, 2, 2]
+
+    Parameters
+    ----------
+    starts : (rows + 1,) integers
+        Where the entries of each row begin.
+    """
+    start, stop, _ = some.indices(int(starts[-1]))
+    first, last = np.searchsorted(starts, (start, max(start, stop - 1)), side="right") - 1
+    ends = np.clip(starts[first : last + 2], start, stop)
+    return np.repeat(np.arange(first, first + len(ends) - 1, dtype=np.int32), np.diff(ends))
+
+
 def inverse(places: np.ndarray, count: int) -> np.ndarray:
     """Where each number below ``count`` is among ``places``, (count,) int32 where that reaches.
 
@@ -302,7 +321,7 @@ def sort_rows(
     if _native is not None:
         _native.sort_rows(starts, indices, values, threads)
         return
-    order = np.lexsort((indices, np.repeat(np.arange(len(starts) - 1), np.diff(starts))))
+    order = np.lexsort((indices, entry_rows(starts)))
     indices[:] = indices[order]
     if values is not None:
         values[:] = values[order]

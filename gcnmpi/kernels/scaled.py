@@ -105,7 +105,7 @@ class ScaledPattern:
 def scales(degree: np.ndarray, normalize: str) -> tuple[np.ndarray | None, np.ndarray | None]:
     """Numbers of rows and columns, whose products are the entries of M where those of Ã are 1.
 
-    As :func:`partition.graph.graph.normalised` has them, up to rounding: 1 / √d of both for
+    As :func:`partition.graph.aggregation.normalised` has them, up to rounding: 1 / √d of both for
     ``"sym"``, 1 / d of the row for ``"row"``; 0 for a degree of 0. Both are (n,) float64, as the
     row sums of Ã are; None: all 1.
     """

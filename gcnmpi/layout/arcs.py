@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
@@ -22,14 +22,8 @@ from gcnmpi.mpi.comm import (
 from gcnmpi.options.config import GraphConfig
 from partition.errors import UserError
 from partition.graph import content
-from partition.graph.graph import (
-    added_up,
-    check_arcs,
-    chunks,
-    entry_values,
-    row_sums,
-    with_loops,
-)
+from partition.graph.aggregation import entry_values, summed, with_loops
+from partition.graph.graph import added_up, check_arcs, chunks
 from partition.graph.hashing import MASK64
 from partition.graph.links import left_out
 from partition.graph.store import StoredGraph
@@ -52,12 +46,6 @@ class Entries:
     column: np.ndarray
     weight: np.ndarray | None
     number: np.ndarray | None = None
-
-    def sent(self, comm: Comm, to: np.ndarray, max_bytes: float) -> Entries:
-        """Send each entry to a rank, (m,) integers; the entries that come here."""
-        arrays = [self.row, self.column] + ([] if self.weight is None else [self.weight])
-        (row, column, *weight), _ = redistribute(comm, to, arrays, max_bytes)
-        return Entries(row, column, weight[0] if weight else None)
 
 
 @dataclass(frozen=True)
@@ -119,53 +107,40 @@ def entries_of_m(
 
 
 def _own_degrees(comm: Comm, source: Source, loops: bool, max_bytes: float) -> np.ndarray:
-    """The row sums of Ã of this rank's contiguous 1/P of the vertices, float64."""
-    stored, n = source.stored, source.stored.graph.n
-    mine = slice_of(n, comm.rank, comm.size)
-    if stored.manifest.valued:  # their sums are not to depend on an order
-        arcs = own_arcs(comm, stored, source.direction)
-        row, weight = arcs.row, arcs.weight
-        if loops:
-            row, _, weight = with_loops(row, arcs.column, weight, range(mine.start, mine.stop))
-        return sums_on_disk(comm, row, weight, n, max_bytes)
-    sums = np.zeros(mine.stop - mine.start)
-    for piece in arc_pieces(comm, stored, source.direction, max_bytes, check=True, loops=loops):
-        count_on_disk(comm, sums, piece.row, n, max_bytes)
-    return sums
+    """The row sums of Ã of this rank's contiguous 1/P of the vertices, float64; all is checked."""
+    stored = source.stored
+
+    def rows(check: bool) -> Iterator[Weights]:
+        for piece in arc_pieces(comm, stored, source.direction, max_bytes, check, loops):
+            yield piece.row, piece.weight
+
+    return sums_on_disk(comm, rows, stored.graph.n, max_bytes)
+
+
+Weights = tuple[np.ndarray, np.ndarray | None]
+"""The rows or columns of some entries, (m,) integers, and their weights; None: all are 1."""
 
 
 def sums_on_disk(
-    comm: Comm, lines: np.ndarray, weight: np.ndarray | None, n: int, max_bytes: float
+    comm: Comm, entries: Callable[[bool], Iterable[Weights]], n: int, max_bytes: float
 ) -> np.ndarray:
     """Sums of entries that are spread over the ranks, by the row or column that each is in.
 
-    Each rank gets them for its contiguous 1/P of all n, float64.
+    Each rank gets them for its contiguous 1/P of all n, float64. ``entries`` gives those that a
+    rank has read, a piece at a time, in as many rounds on all ranks; its argument says whether it
+    is asked for the first time.
     """
-    arrays = [lines] if weight is None else [lines, weight]
-    (own, *weights), _ = redistribute(comm, readers(comm, lines, n), arrays, max_bytes)
-    mine = slice_of(n, comm.rank, comm.size)
-    return row_sums(own - mine.start, weights[0] if weights else None, mine.stop - mine.start)
+    mine, again = slice_of(n, comm.rank, comm.size), False
 
+    def arriving() -> Iterator[Weights]:
+        nonlocal again
+        for lines, weight in entries(not again):
+            arrays = [lines] if weight is None else [lines, weight]
+            (own, *some), _ = redistribute(comm, readers(comm, lines, n), arrays, max_bytes)
+            yield own - mine.start, some[0] if some else None
+        again = True
 
-def count_on_disk(
-    comm: Comm, counts: np.ndarray, lines: np.ndarray, n: int, max_bytes: float
-) -> None:
-    """Add some more entries to such sums, (own 1/P,) float64, each of which has the weight 1."""
-    (own,), _ = redistribute(comm, readers(comm, lines, n), [lines], max_bytes)
-    np.add.at(counts, own - slice_of(n, comm.rank, comm.size).start, 1.0)
-
-
-def own_arcs(comm: Comm, stored: StoredGraph, direction: str) -> Entries:
-    """The arcs of this rank's contiguous 1/P of the rows on disk.
-
-    Parallel ones are added up. Arcs that a task on links holds out are left out. A UserError is
-    raised on all ranks if no graph has such arcs, or the manifest is not theirs.
-    """
-    mine = slice_of(stored.graph.n, comm.rank, comm.size)
-    _check_own_arcs(comm, stored)
-    source, target, weight = _read(stored, mine.start, mine.stop)
-    check_content(comm, stored, content.ARC_FILES, _excess(stored, source, target, weight))
-    return _entries(stored, direction, mine.start, source, target, weight)
+    return summed(arriving, mine.stop - mine.start)
 
 
 def arc_pieces(
@@ -178,16 +153,22 @@ def arc_pieces(
     *,
     parallel: bool = False,
 ) -> Iterator[Entries]:
-    """The same a piece at a time, in as many rounds on all ranks.
+    """The arcs of this rank's contiguous 1/P of the rows on disk, in as many rounds on all ranks.
 
-    ``max_bytes`` bounds what a piece takes until it is sent. With ``check`` the content is looked
-    at, too: when the last piece has been taken. With ``loops`` the self-loops that Ã has beside
-    the arcs are among the entries. With ``parallel``, parallel arcs come one by one, and with
-    numbers.
+    Parallel ones are added up; with ``parallel``, they come one by one, and with numbers. Arcs that
+    a task on links holds out are left out. ``max_bytes`` bounds what a piece takes until it is
+    sent. With ``check`` a UserError is raised on all ranks if no graph has such arcs, or, when the
+    last piece has been taken, the manifest is not theirs. With ``loops`` the self-loops that Ã has
+    beside the arcs are among the entries.
     """
     mine = slice_of(stored.graph.n, comm.rank, comm.size)
     if check:
-        _check_own_arcs(comm, stored)
+        with agreed(comm):
+            try:
+                check_arcs(stored.graph, mine.start, mine.stop)
+            except UserError as error:
+                message = f"the graph folder is damaged: {error.message}"
+                raise UserError(message, error.hint) from None
     entries = max(1, min(ENTRIES_AT_ONCE, int(max_bytes // ENTRY_ON_ITS_WAY)))
     cuts = list(chunks(stored.graph.indptr[mine.start : mine.stop + 1], entries))
     rounds = int(maximum(comm, len(cuts)))
@@ -207,16 +188,6 @@ def arc_pieces(
                 forget_pages(array)
     if check:
         check_content(comm, stored, content.ARC_FILES, excess & MASK64)
-
-
-def _check_own_arcs(comm: Comm, stored: StoredGraph) -> None:
-    """A UserError on all ranks if no graph has such arcs as one of them reads."""
-    mine = slice_of(stored.graph.n, comm.rank, comm.size)
-    with agreed(comm):
-        try:
-            check_arcs(stored.graph, mine.start, mine.stop)
-        except UserError as error:
-            raise UserError(f"the graph folder is damaged: {error.message}", error.hint) from None
 
 
 def _read(

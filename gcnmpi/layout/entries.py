@@ -15,17 +15,22 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import DTypeLike
 
-from gcnmpi.kernels.rows import STEP, Places, count_entries, inverse, look_up_in_place, sort_rows
-from gcnmpi.layout.arcs import Entries, arc_pieces
+from gcnmpi.kernels.rows import (
+    STEP,
+    Places,
+    count_entries,
+    entry_rows,
+    inverse,
+    look_up_in_place,
+    sort_rows,
+)
+from gcnmpi.layout.arcs import Entries
 from gcnmpi.layout.loading import Readable
-from gcnmpi.layout.placing import Piece, put
-from gcnmpi.layout.runtime import Demand, Source, vertices_of
-from gcnmpi.mpi.comm import Comm, redistribute, reduce_in_place
+from gcnmpi.layout.placing import Arriving, Piece, put
+from gcnmpi.layout.runtime import Demand, vertices_of
+from gcnmpi.mpi.comm import reduce_in_place
 from partition.graph.graph import UNLABELLED, index_dtype
 from partition.graph.hashing import key, mixed
-
-Owners = Callable[[np.ndarray], Sequence[np.ndarray]]
-"""From rows of M, global ids, to the ranks that have them: an array for each copy of the rows."""
 
 NO_ARC = -1
 """The number of the arc of an entry that stands for none."""
@@ -89,39 +94,6 @@ class Groups:
 
 
 @dataclass(frozen=True)
-class Arriving:
-    """Arcs on their way to the ranks that have their row of M, in the same order each time.
-
-    Attributes
-    ----------
-    comm : Comm
-    source : Source
-    owners : callable
-        See :data:`Owners`.
-    max_bytes : float
-        Bound of the buffers of a piece.
-    """
-
-    comm: Comm
-    source: Source
-    owners: Owners
-    max_bytes: float
-
-    def pieces(
-        self, wanted: Callable[[Entries], Sequence[np.ndarray]], check: bool = False
-    ) -> Iterator[list[np.ndarray]]:
-        """Some arrays of the arcs that come here; ``check`` the folder. All ranks call it together.
-
-        ``wanted`` gives them, with a row for each arc of a piece that this rank has read.
-        """
-        facts = self.source.stored, self.source.direction, self.max_bytes, check
-        for piece in arc_pieces(self.comm, *facts, parallel=True):
-            arrays = wanted(piece)
-            for to in self.owners(piece.row):
-                yield redistribute(self.comm, to, arrays, self.max_bytes)[0]
-
-
-@dataclass(frozen=True)
 class EntryRows:
     """The entries of a rank's rows of M, for matrices that have a row for each.
 
@@ -169,7 +141,7 @@ class EntryRows:
     @property
     def local_rows(self) -> np.ndarray:
         """The own row of each entry, (entries,) int32."""
-        return np.repeat(np.arange(len(self.starts) - 1, dtype=np.int32), np.diff(self.starts))
+        return entry_rows(self.starts)
 
     @property
     def rows(self) -> np.ndarray:
@@ -184,10 +156,10 @@ class EntryRows:
     @property
     def keys(self) -> np.ndarray:
         """The keys of dropout: see :func:`entry_keys`."""
-        row, found = self.local_rows, np.empty(len(self.places), np.uint64)
+        found = np.empty(len(self.places), np.uint64)
         for start in range(0, len(found), STEP):
             some = slice(start, start + STEP)
-            ends = self.ids[row[some]], self.ids[self.places[some]]
+            ends = self.ids[entry_rows(self.starts, some)], self.ids[self.places[some]]
             found[some] = entry_keys(*ends, self.numbers[some])
         return found
 
@@ -237,7 +209,11 @@ class EntryRows:
         """Rows of the entries: those that ``take`` gives for the numbers of some arcs; or 0."""
         assert self.arriving is not None, "entries of no folder"
         found, done = np.zeros((len(self.places), *shape), dtype), 0
-        for (rows,) in self.arriving.pieces(lambda piece: [take(_numbers(piece))]):
+
+        def wanted(piece: Entries) -> list[np.ndarray]:
+            return [take(_numbers(piece))]
+
+        for (rows,) in self.arriving.pieces(wanted, parallel=True):
             found[self.order[done : done + len(rows)]] = rows
             done += len(rows)
         return found
@@ -254,13 +230,10 @@ class EntryRows:
 
 
 def load_entry_rows(
-    comm: Comm,
-    source: Source,
+    arriving: Arriving,
     self_loops: bool,
     own: np.ndarray,
     halo: np.ndarray,
-    owners: Owners,
-    max_bytes: float,
     demand: Demand = Demand(),  # noqa: B008 (it is frozen)
 ) -> EntryRows:
     """Bring the ends of arcs to the ranks that have their row of M: counted, placed, done.
@@ -269,16 +242,18 @@ def load_entry_rows(
     ----------
     own, halo : (own rows,) and (halo rows,) integers
         Global ids of this rank's rows, and of those of others that its entries refer to.
-    owners : callable
-        See :data:`Owners`.
     demand : Demand
         Says whether entries are in groups of the relations of arcs, which the graph has then, and
         which type of vertices is looked at.
     """
-    arriving = Arriving(comm, source, owners, max_bytes)
+    comm, stored = arriving.comm, arriving.source.stored
     rows, lengths = Places(own), np.zeros(len(own), np.int64)
     lonely = np.full(len(own), self_loops)
-    for row, column in arriving.pieces(lambda piece: [piece.row, piece.column], check=True):
+
+    def ends(piece: Entries) -> Sequence[np.ndarray]:
+        return piece.row, piece.column
+
+    for row, column in arriving.pieces(ends, check=True, parallel=True):
         here = rows.all_of(row)
         count_entries(here, lengths)
         lonely[here[row == column]] = False
@@ -293,7 +268,7 @@ def load_entry_rows(
         loops = np.flatnonzero(lonely).astype(np.int32)
         of_loops = np.full(len(loops), NO_ARC, np.int64)
         yield loops, columns.all_of(own[loops]), of_loops.view(np.float64)
-        for row, column in arriving.pieces(lambda piece: [piece.row, piece.column]):
+        for row, column in arriving.pieces(ends, parallel=True):
             came = np.arange(count, count + len(row))
             count += len(row)
             yield rows.all_of(row), columns.all_of(column), came.view(np.float64)
@@ -304,12 +279,12 @@ def load_entry_rows(
     order, loops = inverse(came, count), np.flatnonzero(came == NO_ARC)
     del values, came
     numbers = np.broadcast_to(np.int32(0), len(places))
-    if source.stored.manifest.parallel:
+    if stored.manifest.parallel:
         numbers = run_numbers(starts, places)
     look_up_in_place(local, places)
     found = EntryRows(
         ids, starts, places, numbers,
-        total=_over_ranks(len(places), arriving), of_type=vertices_of(source.stored, demand.type),
+        total=_over_ranks(len(places), arriving), of_type=vertices_of(stored, demand.type),
         arriving=arriving, order=order, loops=loops,
     )  # fmt: skip
     return _in_groups(found, arriving) if demand.groups else found

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 import scipy.sparse as sp
 
-from partition.graph.graph import from_coordinates, index_dtype
+from partition.graph.aggregation import from_coordinates
+from partition.graph.graph import index_dtype
 
 
 @dataclass(frozen=True)

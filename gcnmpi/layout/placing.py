@@ -7,14 +7,16 @@ are noted; then each entry goes to its place.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from gcnmpi.kernels.rows import (
+    STEP,
     Distinct,
     Places,
+    entry_rows,
     look_up_in_place,
     looked_up,
     note_entries,
@@ -25,38 +27,63 @@ from gcnmpi.layout.arcs import Entries, arc_pieces
 from gcnmpi.layout.loading import own_rows
 from gcnmpi.layout.row_order import FAR, Block
 from gcnmpi.layout.runtime import Source
-from gcnmpi.mpi.comm import Comm, agreed
+from gcnmpi.mpi.comm import Comm, agreed, redistribute
 from partition.errors import UserError
 from partition.graph.graph import AGAIN, distinct
+from partition.resident import forget_pages
+
+Owners = Callable[[np.ndarray], Sequence[np.ndarray]]
+"""From rows of M, global ids, to the ranks that have them: an array for each copy of the rows."""
 
 
 @dataclass(frozen=True)
-class Reading:
-    """The arcs that come to the ranks that own their row of M, piece by piece.
+class Arriving:
+    """Arcs on their way to the ranks that have their row of M, in the same order each time.
 
     Attributes
     ----------
     comm : Comm
     source : Source
-    parts : (n,) integers
-        The owners of all vertices.
+    owners : callable
+        See :data:`Owners`.
     max_bytes : float
         Bound of the buffers of a piece.
     """
 
     comm: Comm
     source: Source
-    parts: np.ndarray
+    owners: Owners
     max_bytes: float
 
-    def pieces(self, direction: str, check: bool = False) -> Iterator[Entries]:
-        """Entries of own rows; ``check`` that the folder holds what its manifest says."""
-        stored = self.source.stored
-        for piece in arc_pieces(self.comm, stored, direction, self.max_bytes, check):
-            if self.comm.size > 1:
-                owners = looked_up(self.parts, piece.row)
-                piece = piece.sent(self.comm, owners, self.max_bytes)
-            yield piece
+    @classmethod
+    def to_owners(cls, comm: Comm, source: Source, parts: np.ndarray, max_bytes: float) -> Arriving:
+        """Arcs to the one rank that each row is on; ``parts``, (n,) integers, are all owners."""
+        return cls(comm, source, lambda rows: [looked_up(parts, rows)], max_bytes)
+
+    def pieces(
+        self,
+        wanted: Callable[[Entries], Sequence[np.ndarray]],
+        direction: str | None = None,
+        *,
+        check: bool = False,
+        parallel: bool = False,
+    ) -> Iterator[Sequence[np.ndarray]]:
+        """Some arrays of the arcs that come here; all ranks call it together.
+
+        ``wanted`` gives them, with a row for each arc of a piece that this rank has read, in the
+        direction of M or another. ``check`` and ``parallel`` are those of ``arc_pieces``.
+        """
+        stored, way = self.source.stored, direction or self.source.direction
+        for piece in arc_pieces(self.comm, stored, way, self.max_bytes, check, parallel=parallel):
+            arrays = wanted(piece)
+            # Other arrays are computed only when their rows are picked to be sent.
+            if self.comm.size == 1 and all(isinstance(array, np.ndarray) for array in arrays):
+                yield arrays
+                for array in arrays:
+                    forget_pages(array)
+                continue
+            for to in self.owners(piece.row):
+                yield redistribute(self.comm, to, arrays, self.max_bytes)[0]
 
 
 @dataclass(frozen=True)
@@ -91,22 +118,25 @@ class Survey:
         return Block(self.lengths, self.column_lengths, self.far, products, symmetric)
 
 
-def survey(reading: Reading, self_loops: bool) -> Survey:
-    """Count the entries of own rows, and note the rows of others; the folder is checked."""
-    own = own_rows(reading.parts, reading.comm.rank)
+def survey(arriving: Arriving, parts: np.ndarray, self_loops: bool) -> Survey:
+    """Count the entries of own rows, and note the rows of others; the folder is checked.
+
+    ``parts``, (n,) integers, are the owners of all vertices.
+    """
+    own = own_rows(parts, arriving.comm.rank)
     places, count = Places(own), len(own)
     lengths, column_lengths = np.zeros((2, count), np.int64)
     lonely = np.full(count, self_loops)
     distance = FAR * count
     far = inside = 0
     others = Distinct(own.dtype)
-    for piece in reading.pieces(reading.source.direction, check=True):
-        row, column = places.all_of(piece.row), places.of(piece.column)
+    for ids, of in arriving.pieces(lambda piece: (piece.row, piece.column), check=True):
+        row, column = places.all_of(ids), places.of(of)
         found = note_entries(row, column, lengths, column_lengths, lonely, distance)
         inside, far = inside + found[0], far + found[1]
         if found[0] < len(row):
-            others.add(piece.column[column < 0])
-    halo = by_owner(others.numbers(), reading.parts)
+            others.add(of[column < 0])
+    halo = by_owner(others.numbers(), parts)
     lengths += lonely
     column_lengths += lonely
     return Survey(own, halo, lengths, lonely, column_lengths, 2 * far >= max(inside, 1))
@@ -140,14 +170,15 @@ class PlacedRows:
     columns: np.ndarray
     weights: np.ndarray | None
 
-    @property
-    def rows(self) -> np.ndarray:
-        """The row of each entry, (entries,) int32."""
-        return np.repeat(np.arange(len(self.starts) - 1, dtype=np.int32), np.diff(self.starts))
+    def pieces(self) -> Iterator[tuple[slice, np.ndarray]]:
+        """Some entries at a time, and the row of each, int32."""
+        for start in range(0, len(self.columns), STEP):
+            some = slice(start, start + STEP)
+            yield some, entry_rows(self.starts, some)
 
 
 def placed(
-    reading: Reading,
+    arriving: Arriving,
     rows: Survey,
     first: np.ndarray | None,
     direction: str,
@@ -167,16 +198,20 @@ def placed(
     if by_id:
         local = np.argsort(ids, kind="stable").astype(np.int32)
         row_places, column_places = Places(own), Places(ids[local])
-    weighted = reading.source.stored.manifest.valued and not by_id
+    weighted = arriving.source.stored.manifest.valued and not by_id
+
+    def wanted(piece: Entries) -> list[np.ndarray]:
+        ends = [piece.row, piece.column]
+        return ends if by_id or piece.weight is None else [*ends, piece.weight]
 
     def pieces() -> Iterator[Piece]:
         loops = np.flatnonzero(lonely).astype(np.int32)
         yield loops, column_places.all_of(own[loops]), np.ones(len(loops))
-        for piece in reading.pieces(direction):
-            ends = row_places.all_of(piece.row), column_places.all_of(piece.column)
-            yield *ends, piece.weight
+        for row, column, *weight in arriving.pieces(wanted, direction):
+            ends = row_places.all_of(row), column_places.all_of(column)
+            yield *ends, weight[0] if weight else None
 
-    starts, columns, weights = put(reading.comm, lengths, pieces(), weighted, threads)
+    starts, columns, weights = put(arriving.comm, lengths, pieces(), weighted, threads)
     if by_id:
         look_up_in_place(local, columns)
     return PlacedRows(starts, columns, weights)

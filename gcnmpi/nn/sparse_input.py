@@ -19,6 +19,7 @@ from gcnmpi.core import rng
 from gcnmpi.core.timing import Phases
 from gcnmpi.kernels.epilogues import Epilogue
 from gcnmpi.kernels.interface.kernel import Array, EntryDropout, Kernel, Sparse
+from gcnmpi.kernels.rows import entry_rows
 from partition.graph.graph import chunks, index_dtype
 
 AT_ONCE = 1 << 14  # entries that dropout decides on at once: what that takes stays in the cache
@@ -134,13 +135,13 @@ class SparseInput:
 
     @cached_property
     def _row_of_entries(self) -> Any:
-        return self._kernel.resident(_rows(self._matrix.indptr), np.int32)
+        return self._kernel.resident(entry_rows(self._matrix.indptr), np.int32)
 
     @cached_property
     def _row_of_turned(self) -> Any:
         """The row of each entry of the transpose."""
         assert self._turned is not None
-        return self._kernel.resident(_rows(self._turned.indptr), np.int32)
+        return self._kernel.resident(entry_rows(self._turned.indptr), np.int32)
 
     def _give(self) -> None:
         """Make the kernel's own matrices."""
@@ -180,8 +181,3 @@ class _Turned:
         for start in range(0, len(self.order), AT_ONCE):
             some = slice(start, start + AT_ONCE)
             self.values[some] = given[self.order[some]]
-
-
-def _rows(indptr: np.ndarray) -> np.ndarray:
-    """The row of each entry, (entries,) int32."""
-    return np.repeat(np.arange(len(indptr) - 1, dtype=np.int32), np.diff(indptr))

@@ -19,6 +19,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import os
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, get_type_hints
@@ -61,10 +62,12 @@ class GraphConfig(MatrixOptions):
     """``[graph]``: how the aggregation matrix M is made from the graph."""
 
     direction: str = key(
-        "auto", "row of M an arc belongs to; auto: as imported", choices=("auto", *DIRECTIONS)
+        "auto",
+        "whether a vertex sums over arcs that enter it (in) or leave it (out); auto: as imported",
+        choices=("auto", *DIRECTIONS),
     )
     feature_norm: str = key(
-        "none", "row: divide each feature row by its sum", choices=("none", "row")
+        "none", "row: divide each row of features by its sum", choices=("none", "row")
     )
 
 
@@ -72,7 +75,9 @@ class GraphConfig(MatrixOptions):
 class LoadingConfig(RowsOptions):
     """``[loading]``: how the graph is distributed to its owners."""
 
-    max_buffer_mb: float = key(64.0, "send buffer while loading, MiB per rank", positive=True)
+    max_buffer_mb: float = key(
+        64.0, "largest send buffer while the graph is distributed, MiB per rank", positive=True
+    )
 
     @property
     def max_bytes(self) -> float:
@@ -95,12 +100,19 @@ class Config:
 
     kernel: str = key(
         AUTO,
-        "local arithmetic; auto: native where it was built, else graphblas, or scipy without it",
+        "local arithmetic: native (compiled), graphblas, scipy (the reference, one thread) or "
+        "cupy (a GPU a rank, docs/gpu.md); auto: native where it was built, with OpenMP for "
+        "several threads, else graphblas, or scipy without it",
         choices=KERNELS,
         also=(AUTO,),
     )
     dtype: str = key("float32", "floating-point type", choices=("float32", "float64"))
-    threads: int = key(0, "threads per rank; 0: its share of the available cores", low=0)
+    threads: int = key(
+        0,
+        "threads per rank; 0: its share of the cores that it may run on, at most "
+        "SLURM_CPUS_PER_TASK",
+        low=0,
+    )
     graph: GraphConfig = field(default_factory=GraphConfig)
     model: ModelConfig = field(default_factory=ConvolutionOptions)
     task: TaskConfig = field(default_factory=ClassOptions)
@@ -203,7 +215,22 @@ def from_table(table: Mapping[str, Any]) -> Config:
 def keys() -> Iterator[tuple[str, Any, str]]:
     """Every key with its default and its meaning, for help texts and documentation."""
     for name, entry, _ in key_fields():
-        yield name, entry.default, _meaning(entry)
+        yield name, entry.default, meaning_of(entry)
+
+
+def readers(name: str) -> str:
+    """The entries that read a key, where not all of its registry do.
+
+    >>> [readers(name) for name in ("model.beta", "model.dropout", "scheme.overlap", "train.lr")]
+    ['transformer', 'all but sgc', 'bcast, replicated with scheme.sparse = false', '']
+    """
+    found = ((registry, registry.owners(name)) for registry in SELECTORS.values())
+    registry, owners = next(((one, some) for one, some in found if some), (KERNELS, []))
+    others = [entry for entry in registry if entry not in owners]
+    few = owners and 2 * len(others) < len(owners)
+    which = f"all but {', '.join(others)}" if few else ", ".join(owners)
+    other, value = _entries()[name][0].metadata["needs"] or ("", None)
+    return which + (f" with {other} = {spelled_in_toml(value)}" if other else "")
 
 
 def value_of(config: Config, name: str) -> Any:
@@ -265,9 +292,13 @@ def _entries() -> Mapping[str, tuple[dataclasses.Field, Any]]:
     return {name: (entry, hint) for name, entry, hint in key_fields()}
 
 
-def _meaning(entry: dataclasses.Field) -> str:
+def meaning_of(entry: dataclasses.Field) -> str:
+    """The text of a key, with the choices that it does not name, and the largest number."""
+    text, most = entry.metadata["doc"], entry.metadata["most"]
     choices = [*entry.metadata["also"], *entry.metadata["choices"]]
-    return entry.metadata["doc"] + (f" ({', '.join(choices)})" if choices else "")
+    named = set(re.findall(r"[\w@]+", text))
+    text += "" if named.issuperset(choices) else f" ({', '.join(choices)})"
+    return text + (f"; at most {most}" if most else "")
 
 
 def _read_settings(settings: Iterable[str]) -> dict[str, Any]:

@@ -11,12 +11,17 @@ class DeviceOptions:
 
     cuda_aware: str = key(
         "auto",
-        "kernel cupy: messages directly from device memory; auto: if MPI supports it",
+        "messages from the memory of the device (yes; the run crashes if MPI does not support "
+        "it) or through the host (no); auto: yes if the library says so "
+        "(MPIX_Query_cuda_support of Open MPI), or MPICH_GPU_SUPPORT_ENABLED=1 or "
+        "MV2_USE_CUDA=1 is set",
         choices=("auto", "yes", "no"),
     )
     nccl: str = key(
         "auto",
-        "kernel cupy: NCCL sums the gradients; auto: if each rank has a device of its own",
+        "NCCL sums gradients on the devices (yes: an error where ranks share a device, or CuPy "
+        "has no NCCL) or MPI on the host (no); auto: NCCL where it is possible, with more than "
+        "one rank; docs/gpu.md#what-is-where",
         choices=("auto", "yes", "no"),
     )
 
@@ -27,13 +32,14 @@ class GpuOptions:
 
     spmm: str = key(
         "own",
-        "kernel cupy: what multiplies sparse matrices; cusparse takes less than 2^31 entries a "
-        "rank",
+        "sparse products: our own, docs/gpu.md#by-pieces, or cusparse: its deterministic "
+        "algorithm, for less than 2^31 - 128 entries a rank",
         choices=("own", "cusparse"),
     )
     graph: str = key(
         "no",
-        "kernel cupy, one rank: an epoch is a CUDA graph; auto: if the network can be one",
+        "on one rank, an epoch is a CUDA graph (yes), docs/gpu.md#cuda-graphs, or launched "
+        "kernel by kernel (no); auto: where it can be one",
         choices=("no", "auto", "yes"),
     )
 

@@ -34,16 +34,16 @@ from gcnmpi.options.stacks import ModelConfig as ModelConfig
 class SageOptions(AggregationOptions):
     """Of GraphSAGE: how neighbours and the vertex itself count."""
 
-    include_self: bool = key(False, "sage: count each vertex among its own neighbours too")
-    normalize_output: bool = key(False, "sage: divide each row of a layer's output by its length")
+    include_self: bool = key(False, "count each vertex among its own neighbours too")
+    normalize_output: bool = key(False, "divide each row of a layer's output by its length")
 
 
 @options_of("model")
 class GinOptions(ConvolutionOptions):
     """Of the graph isomorphism network."""
 
-    eps: float = key(0.0, "gin: weight of the vertex itself, less 1")
-    train_eps: bool = key(False, "gin: learn eps, from that value")
+    eps: float = key(0.0, "weight of the vertex itself, less 1")
+    train_eps: bool = key(False, "learn model.eps, from that value")
 
 
 @options_of("model")
@@ -60,7 +60,7 @@ class AttentionOptions(HeadOptions, SlopeOptions):
 class TransformerOptions(HeadOptions, RootOptions):
     """Of the graph transformer, which may have a gate."""
 
-    beta: bool = key(False, "transformer: a gate between the neighbours and the vertex itself")
+    beta: bool = key(False, "a gate between the neighbours and the vertex itself")
 
 
 @options_of("model")
@@ -73,16 +73,17 @@ class PnaOptions(ArcOptions):
     """Of principal neighbourhood aggregation."""
 
     aggregators: str = key(
-        "mean+min+max+std", "pna: functions of the messages into a vertex",
+        "mean+min+max+std", "functions of the messages into a vertex, joined by +",
         choices=Several(REDUCTIONS),
     )  # fmt: skip
     scalers: str = key(
-        "identity+amplification+attenuation", "pna: functions of the degree that scale these",
+        "identity+amplification+attenuation",
+        "functions of the degree that scale these, docs/networks.md#features-of-arcs",
         choices=Several(("identity", *SCALERS)),
     )  # fmt: skip
-    towers: int = key(1, "pna: messages of so many kinds, each with weights of its own", low=1)
-    pre_layers: int = key(1, "pna: linear layers that make a message", low=1, most=DEEPEST)
-    post_layers: int = key(1, "pna: linear layers of each tower after it", low=1, most=DEEPEST)
+    towers: int = key(1, "kinds of messages, each with weights of its own", low=1)
+    pre_layers: int = key(1, "linear layers that make a message", low=1, most=DEEPEST)
+    post_layers: int = key(1, "linear layers of each tower after it", low=1, most=DEEPEST)
 
     @property
     def fewest_outputs(self) -> int:
@@ -94,10 +95,8 @@ class PnaOptions(ArcOptions):
 class MeshOptions(HiddenOptions):
     """Of MeshGraphNet: how many layers, and how arcs are joined."""
 
-    reduction: str = key("sum", "mgn: how the arcs into a vertex are joined", choices=REDUCTIONS)
-    mlp_layers: int = key(
-        2, "mgn: hidden layers of each multilayer perceptron", low=1, most=DEEPEST
-    )
+    reduction: str = key("sum", "how the arcs into a vertex are joined", choices=REDUCTIONS)
+    mlp_layers: int = key(2, "hidden layers of each multilayer perceptron", low=1, most=DEEPEST)
 
 
 @options_of("model")
@@ -105,9 +104,12 @@ class BasesOptions(ConvolutionOptions):
     """Of networks whose weights or vectors of relations may be sums of fewer ones."""
 
     bases: int = key(
-        0, "rgcn, rgat, compgcn: weights (compgcn: vectors) of relations are sums of so many; "
-        "0: each has its own", low=0, below=2**16, example=30,
-    )  # fmt: skip
+        0,
+        "weights (of compgcn vectors) of relations are sums of this many; 0: each has its own",
+        low=0,
+        below=2**16,
+        example=30,
+    )
 
 
 @options_of("model")
@@ -115,8 +117,9 @@ class CompgcnOptions(BasesOptions):
     """Of CompGCN, with a vector for each relation."""
 
     composition: str = key(
-        "mult", "compgcn: how a neighbour and a relation are composed: x − z, x ⊙ z or circular "
-        "correlation", choices=("sub", "mult", "corr"),
+        "mult",
+        "how the row x of a neighbour and the vector z of a relation are composed: sub: x − z, "
+        "mult: entry by entry, corr: circular correlation", choices=("sub", "mult", "corr"),
     )  # fmt: skip
 
 
@@ -124,7 +127,9 @@ class CompgcnOptions(BasesOptions):
 class BlocksOptions(BasesOptions):
     """Of networks whose weights of relations may have blocks."""
 
-    blocks: int = key(1, "rgcn, rgat: blocks on the diagonal of each weight", low=1, below=2**16)
+    blocks: int = key(
+        1, "blocks on the diagonal of each weight, zeros elsewhere", low=1, below=2**16
+    )
 
 
 @options_of("model")
@@ -137,7 +142,7 @@ class RgatOptions(ConcatOptions, SlopeOptions, BlocksOptions):
     """Of relational graph attention."""
 
     softmax: str = key(
-        "vertex", "rgat: attention is over all arcs into a vertex, or those of each relation",
+        "vertex", "attention is over all arcs into a vertex, or over those of each relation",
         choices=("vertex", "relation"),
     )  # fmt: skip
 
@@ -147,10 +152,10 @@ class HeteroOptions(ConcatOptions, SlopeOptions, AggregationOptions):
     """Of networks with a convolution for each relation."""
 
     convolution: str = key(
-        "sage", "hetero: the convolution of each relation", choices=("sage", "gat", "gatv2")
+        "sage", "the convolution of each relation", choices=("sage", "gat", "gatv2")
     )
     relation_reduction: str = key(
-        "sum", "hetero: how the results of the relations into a type are joined",
+        "sum", "how the results of the relations into a type are joined",
         choices=("sum", "mean"),
     )  # fmt: skip
 
@@ -159,7 +164,7 @@ class HeteroOptions(ConcatOptions, SlopeOptions, AggregationOptions):
 class GcniiOptions(JumpOptions, ShareOptions):
     """Of GCNII, which applies a part of a weight."""
 
-    theta: float = key(0.5, "gcnii: how much of a weight, log(theta/k + 1), layer k applies", low=0)
+    theta: float = key(0.5, "layer k applies log(theta/k + 1) of its weight", low=0)
 
 
 @options_of("model")
@@ -177,7 +182,7 @@ class SehgnnOptions(SignOptions):
     """Of SeHGNN: metapaths to vertices of one type."""
 
     target: str = key(
-        "", "sehgnn: the type of vertices that are classified, or whose numbers are learned",
+        "", "the type of vertices that is learned; needed if there are several",
         example="paper",
     )  # fmt: skip
 
@@ -187,18 +192,18 @@ class FilterOptions(HiddenOptions):
     """Of networks whose convolutions look several times at neighbours."""
 
     filter_size: int = key(
-        2, "gconvgru, dcrnn, stgcn: K, weights of a graph convolution (dcrnn: each way), with up "
-        "to K − 1 aggregations", low=1, most=DEEPEST,
-    )  # fmt: skip
+        2,
+        "K weights of a graph convolution (dcrnn: each way), with up to K − 1 aggregations",
+        low=1,
+        most=DEEPEST,
+    )
 
 
 @options_of("model")
 class StgcnOptions(FilterOptions, NormOptions):
     """Of STGCN, with convolutions over time."""
 
-    kernel_size: int = key(
-        3, "stgcn: frames that a convolution over time takes", low=1, below=2**12
-    )
+    kernel_size: int = key(3, "frames that a convolution over time takes", low=1, below=2**12)
 
 
 @options_of("model")

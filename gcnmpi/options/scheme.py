@@ -50,7 +50,8 @@ class RowsOptions:
 
     order: str = key(
         "auto",
-        "order of a rank's rows in memory; auto: rcm if neighbours have distant numbers",
+        "order of a rank's rows in memory, docs/performance.md#the-order-of-rows; auto: rcm if "
+        "neighbours have distant numbers, none in infer",
         choices=ROW_ORDERS,
     )
 
@@ -64,7 +65,8 @@ class PrecisionOptions:
 
     precision: str = key(
         EXACT,
-        "p2p, replicated: numbers of rows in messages; fp32: as computed, in dtype",
+        "numbers in messages, docs/schemes.md#precision-of-messages; fp32: as computed, in "
+        "dtype; others: rounded",
         choices=PRECISIONS,
         needs=_SPARSE,
     )
@@ -74,10 +76,11 @@ class PrecisionOptions:
 class SchemeConfig:
     """``[scheme]``: the distributed algorithm. Each has a class below, which adds its options."""
 
-    name: str = key("p2p", "distributed algorithm", choices=SCHEMES)
+    name: str = key("p2p", "distributed algorithm, docs/schemes.md", choices=SCHEMES)
     machine: str = key(
         "",
-        "file of 'gcnmpi calibrate', for what is 'auto'; empty: default constants",
+        "file of 'gcnmpi calibrate', or a published machine "
+        "(docs/scale.md#published-machines), for the cost model; empty: default constants",
         example="machine.json",
     )
 
@@ -94,19 +97,20 @@ class ExchangeOptions(SchemeConfig):
     )
     exchange: str = key(
         "auto",
-        "p2p, replicated: what is sent; mixed: rows or partial sums, the fewest of two ranks",
+        "what is sent: rows of neighbours; mixed: rows or partial sums, "
+        "docs/schemes.md#the-mixed-exchange; auto: the shorter epoch by the cost model",
         choices=("auto", "rows", "mixed"),
         needs=_SPARSE,
     )
     transport: str = key(
         "persistent",
-        "p2p, replicated: how rows are exchanged",
+        "what carries the rows, docs/schemes.md#transports",
         choices=TRANSPORTS,
         needs=_SPARSE,
     )
     progress_chunks: int = key(
         4,
-        "p2p, replicated: row blocks of the own product; between blocks messages progress",
+        "row blocks of the own product, between which MPI is called so that messages progress",
         low=1,
         needs=_SPARSE,
     )
@@ -118,7 +122,7 @@ class OverlapOptions(SchemeConfig):
 
     overlap: bool = key(
         True,
-        "bcast, replicated: receive a block while the previous one is multiplied",
+        "receive a block while the previous one is multiplied",
         needs=("scheme.sparse", False),
     )
 
@@ -127,8 +131,8 @@ class OverlapOptions(SchemeConfig):
 class ReplicatedOptions(OverlapOptions, ExchangeOptions):
     """Of the scheme whose ranks hold copies of parts."""
 
-    replication: int = key(2, "replicated: copies of each part", low=1)
-    sparse: bool = key(True, "replicated: send only the rows that are needed")
+    replication: int = key(2, "copies of each part", low=1)
+    sparse: bool = key(True, "send only the rows that are needed")
 
 
 @options_of("scheme")
@@ -137,13 +141,14 @@ class GridOptions(SchemeConfig):
 
     grid: str = key(
         "auto",
-        "ranks along the axes of a grid, such as 4x2; auto: the fastest by the cost model",
+        "ranks along the axes, such as 4x2 or 2x2x2; auto: the fastest by the cost model",
         example="2x2",
         joined="x",
     )
     permutation: str = key(
         "auto",
-        "grids without a partition: order of the vertices; double: rows and columns differ",
+        "order of the vertices where there is no partition; single: random; double: random, "
+        "and another one for columns (tensor3d)",
         choices=("auto", "none", "single", "double"),
     )
 
@@ -152,15 +157,19 @@ class GridOptions(SchemeConfig):
 class SummaOptions(GridOptions):
     """Of schemes that broadcast panels of a tile."""
 
-    block: int = key(0, "summa: columns of a broadcast in T·W; 0: all", low=0)
+    block: int = key(0, "columns of a dense matrix in one broadcast; 0: all", low=0)
 
 
 @options_of("scheme")
 class Tensor3DOptions(GridOptions):
     """Of tensor parallelism on three axes."""
 
-    chunks: int = key(1, "tensor3d: row blocks whose all-reduce overlaps with the next", low=1)
-    transpose_grad: bool = key(False, "tensor3d: compute Wᵀ's gradient as Gᵀ·T, not Tᵀ·G")
+    chunks: int = key(
+        1,
+        "row blocks of a product; the sum of one over ranks overlaps with the product of the next",
+        low=1,
+    )
+    transpose_grad: bool = key(False, "compute the weight gradient as (Gᵀ·T)ᵀ, not Tᵀ·G")
 
 
 SCHEMES.options.update(

@@ -7,7 +7,7 @@ from typing import Any
 from gcnmpi.core.functions import ACTIVATIONS, REDUCTIONS
 from gcnmpi.options.own_code import is_own, load_network
 from gcnmpi.options.settings import Several, key, options_of
-from partition.graph.graph import NORMALIZATIONS
+from partition.graph.aggregation import NORMALIZATIONS
 from partition.registry import Registry
 
 # Layers, and hops: each is compiled to steps of its own, in time that grows with their square, and
@@ -96,15 +96,27 @@ MATRICES = Registry(
 class ModelConfig:
     """``[model]``: the network. Each has a class below, which adds its options."""
 
-    name: str = key("gcn", "network, or FILE.py:NAME of one's own", choices=NETWORKS)
-    input_dropout: float = key(0.0, "dropout on the input features", low=0, below=1, example=0.5)
+    name: str = key(
+        "gcn",
+        "network, docs/networks.md, or FILE.py:NAME of one's own, "
+        "docs/python.md#a-network-of-your-own",
+        choices=NETWORKS,
+    )
+    input_dropout: float = key(
+        0.0,
+        "probability of dropout on the input features; M·H⁰ is then not cached",
+        low=0,
+        below=1,
+        example=0.5,
+    )
     bias: bool = key(True, "add a bias to each layer")
     order: str = key(
         "auto",
-        "which product first: M(HW) or (MH)W; auto: the one that sends fewer bytes",
+        "which product first: combine: M·(H·W), aggregate: (M·H)·W, auto: fewer columns sent "
+        "in an epoch; attention always multiplies with W first",
         choices=("auto", "combine", "aggregate"),
     )
-    cache_input: bool = key(True, "compute M times fixed features only once")
+    cache_input: bool = key(True, "compute M·H⁰ once and keep it, where it never changes")
     train_features: bool = key(False, "learn the input features too, from those of the graph")
 
     @property
@@ -118,13 +130,20 @@ class HiddenOptions(ModelConfig):
     """Of networks with hidden layers."""
 
     hidden: tuple[int, ...] = key(
-        (16,), "widths of the hidden layers", low=1, below=2**24, most=DEEPEST, example=(64, 32)
+        (16,),
+        "widths of the hidden layers; []: one layer",
+        low=1,
+        below=2**24,
+        most=DEEPEST,
+        example=(64, 32),
     )
     layers: int = key(
-        0, "number of hidden layers: the last width is repeated; 0: as hidden says", low=0,
+        0, "number of hidden layers, the last width being repeated; 0: that of model.hidden", low=0,
         most=DEEPEST,
     )  # fmt: skip
-    dropout: float = key(0.0, "dropout on the output of hidden layers", low=0, below=1, example=0.5)
+    dropout: float = key(
+        0.0, "probability of dropout on the output of hidden layers", low=0, below=1, example=0.5
+    )
     activation: str = key(
         "relu",
         "activation of hidden layers",
@@ -149,7 +168,8 @@ class ResidualOptions(NormOptions):
 
     residual: str = key(
         "none",
-        "what is added to a layer's output; identity: its input, where that is as wide",
+        "what is added to a layer's output: identity: its input, where that is as wide; "
+        "linear: its input times a weight",
         choices=("none", "identity", "linear"),
     )
 
@@ -160,7 +180,8 @@ class JumpOptions(ResidualOptions):
 
     jk: str = key(
         "none",
-        "jumping knowledge: what the last linear layer takes of all hidden layers",
+        "jumping knowledge: the last linear layer takes the sum, concatenation or maximum of "
+        "all hidden layers",
         choices=("none", "sum", "cat", "max"),
     )
 
@@ -170,16 +191,16 @@ class ConvolutionOptions(JumpOptions):
     """Of networks that may begin or end with linear layers."""
 
     linear_before: bool = key(False, "a linear layer before the first convolution")
-    linear_after: bool = key(False, "a linear layer gives the logits; convolutions are hidden")
+    linear_after: bool = key(
+        False, "a linear layer gives the logits; all convolutions are hidden layers"
+    )
 
 
 @options_of("model")
 class RootOptions(ConvolutionOptions):
     """Of networks that may leave the vertex itself out."""
 
-    root_weight: bool = key(
-        True, "sage, transformer, gatedgcn, rgcn, hetero: a second weight for the vertex itself"
-    )
+    root_weight: bool = key(True, "a second weight, for the vertex itself")
 
 
 @options_of("model")
@@ -187,7 +208,8 @@ class ArcOptions(ConvolutionOptions):
     """Of networks that may read features of arcs."""
 
     arc_features: bool = key(
-        False, "gat, gatv2, transformer, gatedgcn, pna: read the features of arcs"
+        False,
+        "read the features of arcs, docs/networks.md#features-of-arcs; gine and mgn always do",
     )
 
 
@@ -196,7 +218,8 @@ class AggregationOptions(RootOptions):
     """Of networks that may aggregate neighbours in other ways than by means."""
 
     aggregation: str = key(
-        "mean", "sage, hetero: how neighbours are aggregated; several: mean+max",
+        "mean",
+        "how neighbours are aggregated (of hetero: by the convolution sage); several: mean+max",
         choices=Several(REDUCTIONS),
     )  # fmt: skip
 
@@ -205,16 +228,15 @@ class AggregationOptions(RootOptions):
 class ScoreOptions(ConvolutionOptions):
     """Of networks with attention."""
 
-    heads: int = key(
-        1, "gat, gatv2, transformer, rgat, hetero, hgt: heads of a hidden layer", low=1, example=8
-    )
+    heads: int = key(1, "heads of a hidden layer", low=1, example=8)
     out_heads: int = key(
         1,
-        "gat, gatv2, transformer, rgat, hetero, hgt: heads of the layer that gives the logits",
+        "heads of the layer that gives the logits, which are averaged; those of hgt share its "
+        "columns",
         low=1,
     )
     attention_dropout: float = key(
-        0.0, "gat, gatv2, transformer, rgat, hetero, hgt: dropout on attention", low=0, below=1,
+        0.0, "dropout on attention", low=0, below=1,
         example=0.6,
     )  # fmt: skip
 
@@ -223,9 +245,7 @@ class ScoreOptions(ConvolutionOptions):
 class SlopeOptions(ScoreOptions):
     """Of networks whose attention has a leaky ReLU."""
 
-    negative_slope: float = key(
-        0.2, "gat, gatv2, rgat, hetero: slope of attention's leaky ReLU", low=0
-    )
+    negative_slope: float = key(0.2, "slope of attention's leaky ReLU", low=0)
 
 
 @options_of("model")
@@ -234,7 +254,7 @@ class ConcatOptions(ScoreOptions):
 
     concat: bool = key(
         True,
-        "gat, gatv2, transformer, rgat, hetero: concatenate heads of hidden layers, else average",
+        "concatenate the heads of hidden layers, or else average them",
     )
 
 
@@ -243,7 +263,8 @@ class HopsOptions(ModelConfig):
     """Of networks that aggregate the same rows several times."""
 
     hops: int = key(
-        0, "appnp, sgc, sign, sehgnn: how often is aggregated; 0: 10, 2, 3, 2", low=0, most=DEEPEST,
+        0,
+        "number of aggregations; 0: 10 (appnp), 2 (sgc, sehgnn) or 3 (sign)", low=0, most=DEEPEST,
         example=10,
     )  # fmt: skip
 
@@ -252,12 +273,16 @@ class HopsOptions(ModelConfig):
 class ShareOptions(ModelConfig):
     """Of networks that mix the first rows in."""
 
-    alpha: float = key(0.1, "appnp, gcnii: share of the first rows in every step", low=0, below=1)
+    alpha: float = key(0.1, "share of the first rows in every step", low=0, below=1)
 
 
 @options_of("graph")
 class MatrixOptions:
     """Of networks that leave the aggregation matrix to the user."""
 
-    normalize: str = key("sym", "weights of M", choices=NORMALIZATIONS)
-    self_loops: bool = key(True, "put a 1 on the diagonal of A where it is missing")
+    normalize: str = key(
+        "sym",
+        "weights of M: sym: D^-1/2·Ã·D^-1/2, row: the mean over neighbours, none: the sum",
+        choices=NORMALIZATIONS,
+    )
+    self_loops: bool = key(True, "put a 1 on the diagonal of A where nothing is there")

@@ -115,15 +115,19 @@ class TaskConfig:
 
     name: str = key(
         "classes",
-        "what is learned: one label a vertex, several labels, numbers, numbers of many samples, or "
-        "links of pairs",
+        "what is learned, docs/tasks.md: classes (one label a vertex), labels (several), "
+        "regression (numbers), samples (frames) or links (pairs)",
         choices=TASKS,
     )
-    on: str = key(VERTICES, "what has the labels: vertices or arcs", choices=(VERTICES, ARCS))
+    on: str = key(
+        VERTICES,
+        "what has the labels: vertices or arcs, docs/tasks.md#tasks-on-arcs",
+        choices=(VERTICES, ARCS),
+    )
     metric: str = key(
         "auto",
-        "metric that chooses the best weights; auto: accuracy, roc_auc, rmse or auc, by the task; "
-        "links: hits@K for any K",
+        "metric that chooses the best weights, docs/tasks.md#metrics, docs/links.md#metrics; "
+        "auto: the task's first: accuracy, roc_auc, rmse or auc; hits@K for any K",
         choices=METRICS,
         also=("auto",),
     )
@@ -138,8 +142,8 @@ class ClassOptions(TaskConfig):
 
     class_weights: str = key(
         "none",
-        "weight of each class in the loss (labels: of each label where it is 1): none, balanced, "
-        "or a number each",
+        "weight of each class in the loss (of labels: where it is 1): none, balanced, or a "
+        "number for each, such as 1,2.5,1",
         joined=",",
         example="1,2.5,1",
     )
@@ -152,12 +156,10 @@ class ClassOptions(TaskConfig):
 class RegressionOptions(TaskConfig):
     """Of regression: which error is minimised."""
 
-    loss: str = key(
-        "squared", "regression: what is minimised", choices=("squared", "absolute", "huber")
-    )
+    loss: str = key("squared", "which error is minimised", choices=("squared", "absolute", "huber"))
     huber_delta: float = key(
         1.0,
-        "regression, huber: error from which on the loss grows linearly",
+        "error from which on the loss grows linearly",
         positive=True,
         needs=("task.loss", "huber"),
     )
@@ -169,7 +171,8 @@ class BatchOptions(TaskConfig):
 
     batch: int = key(
         0,
-        "links: pairs of a step, with all of M; 0: all in one; samples: samples of a step; 0: one",
+        "pairs of a step, each step with a forward and a backward pass over all of M, 0: all "
+        "at once; or samples of a step, 0: one",
         low=0,
     )
 
@@ -179,34 +182,33 @@ class SampleOptions(RegressionOptions, BatchOptions):
     """Of samples: the frames that a network reads, and those that it predicts."""
 
     samples: str = key(
-        SAMPLES, "samples: name of the set, which gcn-partition samples puts into the folder"
+        SAMPLES, "name of the set that gcn-partition samples puts into the folder, docs/samples.md"
     )
-    columns: int = key(
-        0, "samples: columns of a frame; 0: those of the set", low=0, below=2**24, example=2
-    )
+    columns: int = key(0, "columns of a state; 0: those of the set", low=0, below=2**24, example=2)
     targets: int = key(
-        0, "samples: columns of targets of their own; 0: those of the set", low=0, below=2**24,
+        0, "columns of targets of their own; 0: those of the set", low=0, below=2**24,
     )  # fmt: skip
     standardize: bool = key(
-        True, "samples: numbers are less their mean and over their deviation, of training steps"
+        True, "numbers are less their mean and over their deviation, of the training steps"
     )
-    history: int = key(
-        1, "samples: frames that the network reads, the last ones", low=1, below=2**12
-    )
-    horizon: int = key(1, "samples: frames that it predicts at once", low=1, below=2**12)
+    history: int = key(1, "frames that the network reads, the last ones", low=1, below=2**12)
+    horizon: int = key(1, "frames that it predicts at once", low=1, below=2**12)
     rollout: int = key(
-        1, "samples: how often it is applied, each time to what it predicted", low=1, below=2**12
+        1,
+        "how often it is applied to what it predicted; if more than once, task.horizon is 1",
+        low=1,
+        below=2**12,
     )
     rollout_gradient: str = key(
         "all",
-        "samples: the gradient goes through all applications, or through the last one of each "
-        "prediction",
+        "the gradient goes through all applications, or through the last one of each prediction",
         choices=("all", "last"),
     )
-    difference: bool = key(False, "samples: the network gives changes since the last frame")
+    difference: bool = key(False, "the network gives changes since the last frame")
     predicted: int = key(
-        0, "samples: how many columns of a frame are predicted, the first ones; the others are "
-        "given for all times; 0: all", low=0, below=2**24,
+        0,
+        "how many columns of a frame, the first ones, are predicted; the others are given for "
+        "all times; 0: all", low=0, below=2**24,
     )  # fmt: skip
 
 
@@ -214,63 +216,82 @@ class SampleOptions(RegressionOptions, BatchOptions):
 class LinkOptions(BatchOptions):
     """Of links: the pairs, how they are scored, and what they are told from."""
 
-    pairs: str = key(LINKS, "links: name of the pairs, which gcn-partition pairs makes")
+    pairs: str = key(
+        LINKS,
+        "name of the pairs that gcn-partition pairs makes, docs/tasks.md#pairs-for-link-prediction",
+    )
     width: int = key(
-        0, "links: columns of a vertex's row; 0: as many as the last hidden layer", low=0,
+        0,
+        "columns of a vertex's row, which the network's last layer gives; 0: as many as the "
+        "last hidden layer", low=0,
         below=2**24, example=128,
     )  # fmt: skip
     decoder: str = key(
-        "dot", "links: the score of a pair, of the rows of both vertices", choices=DECODERS
+        "dot",
+        "the score of a pair of rows x, y: dot: x·y; hadamard: a perceptron of x ⊙ y; concat: "
+        "a perceptron of [x | y], which tells the first vertex from the second; distmult, "
+        "transe, complex: docs/links.md#triples",
+        choices=DECODERS,
     )
     decoder_hidden: tuple[int, ...] = key(
-        (), "links: widths of the decoder's hidden layers, of hadamard and concat", low=1,
+        (),
+        "widths of the decoder's hidden layers, of hadamard and concat; []: one linear layer",
+        low=1,
         below=2**24, most=64, example=(128, 128),
     )  # fmt: skip
     decoder_dropout: float = key(
-        0.0, "links: dropout on the decoder's hidden layers", low=0, below=1, example=0.5
+        0.0, "dropout on the decoder's hidden layers", low=0, below=1, example=0.5
     )
     decoder_activation: str = key(
-        "relu", "links: activation of the decoder's hidden layers",
+        "relu", "activation of the decoder's hidden layers",
         choices=("relu", "elu", "leaky_relu", *FUNCTIONS, "none"),
     )  # fmt: skip
     decoder_norm: str = key(
-        "none", "links: normalisation of the decoder's hidden layers", choices=("none", "layer")
+        "none", "normalisation of the decoder's hidden layers", choices=("none", "layer")
     )
     decoder_residual: bool = key(
-        False, "links: add the decoder's input to each hidden layer, which is as wide"
+        False, "add the decoder's input to each hidden layer, which is as wide"
     )
     decoder_relations: int = key(
-        0, "links: relations of pairs that distmult, transe and complex tell apart; 0: those of "
-        "the pairs", low=0, below=2**16 + 1, example=1,
+        0,
+        "relations of pairs that distmult, transe and complex tell apart, "
+        "docs/links.md#triples; 0: those of the pairs, 1: none", low=0, below=2**16 + 1, example=1,
     )  # fmt: skip
     decoder_p: int = key(
-        1, "links, transe: the distance is the sum of absolute numbers (1) or Euclidean (2)", low=1,
+        1, "the distance is the sum of absolute numbers (1) or Euclidean (2)", low=1,
         below=3, needs=("task.decoder", "transe"),
     )  # fmt: skip
     objective: str = key(
         "bce",
-        "links: what is minimised: binary cross-entropy, softmax over the negatives of a pair, or "
-        "squared differences (auc)",
+        "what is minimised: bce: binary cross-entropy, the means over positives and over "
+        "negatives added; softmax: a positive among its negatives; auc: the squared difference "
+        "of a positive and a negative from 1",
         choices=("bce", "softmax", "auc"),
     )
     negatives: str = key(
         "uniform,1",
-        "links: uniform,K: so many drawn pairs for each; corrupt,K: so many with a drawn vertex in "
-        "place of either end; pool,B: its first vertex with each of B drawn ones; given: those of "
-        "the pairs",
+        "uniform,K: K drawn pairs for each positive, both ends uniform; corrupt,K: K with a "
+        "uniform vertex in place of either end (drawn vertices are of the type of those whose "
+        "place they take); pool,B: B drawn vertices a step, and the first vertex of each "
+        "positive (without a direction, either one) with each of them; given: train_negatives "
+        "of the pairs",
         joined=",",
     )
-    filter: bool = key(False, "links: negatives that are pairs to be learned do not count")
+    filter: bool = key(
+        False,
+        "a negative that is a pair to be learned does not count; nor, always, the positive itself",
+    )
     ranked: str = key(
         "given",
-        "links: what a positive is ranked among, for mrr and hits@K: given: candidates of the "
-        "pairs, or the negatives in common; filtered: all vertices (of a type) in place of "
-        "either end, but of known pairs",
+        "what a positive is ranked among, for mrr and hits@K: given: candidates of the pairs, "
+        "or the negatives in common; filtered: all vertices (of a type) in place of either "
+        "end, but of known pairs, docs/links.md#triples",
         choices=("given", FILTERED),
     )
     supervise: float = key(
         1.0,
-        "links: share of the pairs that a step is about; below 1 they are left out of M in it",
+        "share of the pairs that a step is about: below 1 their arcs leave M in that step, and "
+        "degrees are those of the rest; an epoch goes through all of them",
         positive=True, example=0.5,
     )  # fmt: skip
 

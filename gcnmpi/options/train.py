@@ -27,15 +27,15 @@ from partition.registry import Registry
 class SGDOptions:
     """Of stochastic gradient descent."""
 
-    momentum: float = key(0.0, "momentum of sgd", low=0, example=0.9)
+    momentum: float = key(0.0, "momentum", low=0, example=0.9)
 
 
 @options_of("train")
 class AdamOptions:
     """Of Adam and AdamW."""
 
-    betas: tuple[float, ...] = key((0.9, 0.999), "decay rates of adam's two moments", low=0)
-    eps: float = key(1e-8, "term of adam that avoids division by zero", low=0)
+    betas: tuple[float, ...] = key((0.9, 0.999), "decay rates of the two moments", low=0)
+    eps: float = key(1e-8, "added to the denominator, which avoids division by zero", low=0)
 
 
 FULL = "full"  # all vertices in one batch: as without batches
@@ -55,14 +55,14 @@ OPTIMIZERS = Registry(
 class DecayOptions:
     """Of schedules that multiply the learning rate by a factor."""
 
-    decay: float = key(0.1, "step, plateau: factor of the learning rate", low=0, below=1)
+    decay: float = key(0.1, "factor of the learning rate", low=0, below=1)
 
 
 @options_of("train")
 class LeastOptions:
     """Of schedules that lower the learning rate without end."""
 
-    min_lr: float = key(0.0, "cosine, plateau: lowest learning rate", low=0, example=1e-5)
+    min_lr: float = key(0.0, "lowest learning rate", low=0, example=1e-5)
 
 
 @options_of("train")
@@ -71,7 +71,8 @@ class CosineOptions:
 
     period: int = key(
         0,
-        "cosine: epochs to the lowest learning rate, before it rises; 0: all after the warm-up",
+        "epochs to the lowest learning rate, before it rises; 0: all after the warm-up, fixed "
+        "at the start",
         low=0,
         example=100,
     )
@@ -81,7 +82,7 @@ class CosineOptions:
 class StepOptions:
     """Of the schedule that falls in steps."""
 
-    step_epochs: int = key(100, "step: epochs after which the learning rate falls", low=1)
+    step_epochs: int = key(100, "epochs after which the learning rate falls", low=1)
 
 
 @options_of("train")
@@ -89,7 +90,7 @@ class PlateauOptions:
     """Of the schedule that waits for a plateau."""
 
     plateau_patience: int = key(
-        10, "plateau: evaluations without a better validation metric that are borne", low=0
+        10, "evaluations without a better validation metric before the rate falls", low=0
     )
 
 
@@ -123,75 +124,104 @@ class TrainConfig(
 
     epochs: int = key(200, "number of epochs", low=1)
     seed: int = key(0, "seed of initial weights and dropout", low=0, below=2**63)
-    split: int = key(0, "which split of the masks, where the graph has several", low=0)
-    optimizer: str = key("adam", "optimizer, as in PyTorch", choices=OPTIMIZERS)
+    split: int = key(
+        0, "which split of the masks, where the graph has several, docs/tasks.md#splits", low=0
+    )
+    optimizer: str = key(
+        "adam", "optimizer; its parameters mean the same as in PyTorch", choices=OPTIMIZERS
+    )
     lr: float = key(0.01, "learning rate", low=0)
-    schedule: str = key("constant", "learning rate over the epochs", choices=SCHEDULES)
+    schedule: str = key(
+        "constant",
+        "learning rate over the epochs: cosine: from train.lr to train.min_lr in train.period "
+        "epochs, then up again, and so on; step: times train.decay after every "
+        "train.step_epochs; plateau: times train.decay, not below train.min_lr, after more "
+        "than train.plateau_patience evaluations without a validation metric that is better by "
+        "0.01 %; constant",
+        choices=SCHEDULES,
+    )
     warmup: int = key(
-        0, "epochs in which the learning rate rises to lr, before the schedule", low=0
+        0,
+        "epochs W in which the learning rate is train.lr·epoch/W; the schedule begins after them",
+        low=0,
     )
     clip_norm: float = key(
-        0.0, "largest length of the gradient of all weights together; 0: any", low=0, example=1.0
+        0.0,
+        "the gradient of all weights together is shortened to this length, before weight "
+        "decay, as by clip_grad_norm_; 0: any length",
+        low=0,
+        example=1.0,
     )
     weight_decay: float = key(
         0.0, "L2 penalty, added to the gradient; adamw: taken off the weights", low=0, example=5e-4
     )
     weight_decay_layers: str = key(
-        "all", "layers that decay: all, or the first as in Kipf's GCN", choices=("all", "first")
+        "all",
+        "layers that decay: all, or the first only, as in Kipf's GCN",
+        choices=("all", "first"),
     )
     weight_decay_convs: float = key(
-        0.0, "L2 penalty of parameters 'convs.…', as GCNII has one; 0: weight_decay", low=0
+        0.0, "L2 penalty of the parameters convs.…, as of GCNII; 0: train.weight_decay", low=0
     )
     batches: str = key(
         "",
-        "mini-batches, docs/mini-batches.md: sampler,size[,fanouts]; empty: all vertices at once",
+        "mini-batches, docs/mini-batches.md: sampler,size[,fan-outs], such as "
+        "neighbor,1024,10,5; empty: all vertices at once",
         example="neighbor,1024,10,5",
     )
     step_batches: int = key(
         1,
-        "mini-batches of a step, whose gradients are averaged; train.groups divide them among them",
+        "mini-batches of a step, whose gradients are averaged; train.groups share them: "
+        "docs/mini-batches.md#on-grids",
         low=1, below=2**20,
     )  # fmt: skip
     fanouts: str = key(
         "",
-        "fan-outs of relations where they are not those of train.batches: name=numbers; name=…",
+        "fan-outs of single relations, name=numbers; name=…: "
+        "docs/mini-batches.md#networks-of-relations",
         example="writes=10,5; cites=3",
     )
     draw_ahead: str = key(
         "auto",
-        "a thread draws the next mini-batch; auto: where a rank has a core more than threads",
+        "a thread draws the next mini-batch meanwhile; auto: where a rank has a core more than "
+        "threads",
         choices=("auto", "yes", "no"),
     )
     cache_mb: float = key(
         0.0,
-        "MB of input rows of others that a rank keeps for mini-batches of neighbor and labor",
+        "MB of input rows of others that a rank keeps for neighbor and labor, "
+        "docs/mini-batches.md#rows-that-are-kept",
         low=0,
     )
     memory: str = key(
         "auto",
-        "memory that a rank may take, such as 8GB: values are made again for the backward "
-        "pass, or written to a file, where keeping them takes more; auto: what its node has free; "
-        "all: they are kept; states:2: only states of arcs after every second layer; least: none",
+        "memory that a rank may take, such as 8GB, docs/memory.md: where keeping values takes "
+        "more, they are made again for the backward pass, or written to a file; auto: what its "
+        "node has free; all: they are kept; states:2: only states of arcs after every second "
+        "layer; least: none",
         example="8GB",
     )
     scratch: str = key(
         "",
-        "folder of a local disk, where values may be written until the backward pass reads them; "
-        "empty: none are",
+        "folder of a local disk, where values may be written until the backward pass, "
+        "docs/memory.md#values-in-a-file; empty: none are",
         example="/scratch",
     )
     groups: int = key(
         1,
-        "groups of ranks: each has the graph, and its share of the samples or batches of a step",
+        "groups of ranks, docs/samples.md#groups-of-ranks: each has the graph, and its share "
+        "of a step's samples or mini-batches",
         low=1, below=2**20,
     )  # fmt: skip
-    eval_every: int = key(1, "epochs between evaluations; 0: none", low=0)
+    eval_every: int = key(
+        1, "epochs between evaluations, which are also made after the last epoch; 0: none", low=0
+    )
     patience: int = key(
         0, "epochs without a better validation metric after which training ends; 0: none", low=0
     )
-    checkpoint_every: int = key(0, "epochs between checkpoints; 0: none", low=0)
+    checkpoint_every: int = key(0, "epochs between checkpoints; 0: none by epochs", low=0)
     checkpoint_minutes: float = key(
-        15.0, "minutes after which the next checkpoint is written; 0: none", low=0
+        15.0, "minutes after which the next checkpoint is written; 0: none by time", low=0
     )
 
 

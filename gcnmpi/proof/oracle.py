@@ -26,8 +26,9 @@ from gcnmpi.proof.passes import ArcRows, Backward, Pass
 from gcnmpi.proof.rules import RULES, reads_values
 from gcnmpi.proof.scores import score
 from gcnmpi.proof.updates import UPDATES, Weights, clipped, rate
+from partition.graph.aggregation import aggregation_matrix
 from partition.graph.examples import ARCS, VERTICES, examples_of
-from partition.graph.graph import UNLABELLED, Graph, aggregation_matrix
+from partition.graph.graph import UNLABELLED, Graph
 
 FEATURES = "0.features"  # among them where they are trained, (n, width)
 

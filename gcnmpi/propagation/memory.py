@@ -27,8 +27,8 @@ from partition.graph.graph import index_dtype
 
 DOUBLE = 8
 BY_BANDWIDTH = ("auto", "rcm")  # orders of rows; auto, as there may be many products
-# Bytes of an arc, beside its ends, while columns are summed.
-SUMMED = 16
+# Bytes of an arc, beside its ends, while columns are summed, and of a vertex; more with weights.
+SUMMED, SUMMED_VERTEX = (16, 56), (8, 48)
 # Bytes of an own vertex: its number, its place among those that are exchanged, its degree.
 VERTEX_BYTES = 32
 
@@ -81,13 +81,11 @@ def memory(
     forecast = SCHEMES.get(config.scheme.name).forecast(config.scheme, size, facts)
     holds: Holds = asked.method.holds(source.stored, asked.options)
     n, itemsize = facts.n, np.dtype(config.dtype).itemsize
-    # Each rank reads arcs to sum columns, some at a time if they have no weights: of each its ends,
-    # who sums it, and where.
+    # Each rank reads arcs to sum columns, some at a time: of each its ends, who sums it, and where.
     manifest = source.stored.manifest
-    some = manifest.nnz // size
-    if not manifest.valued:
-        some = min(some, ENTRIES_AT_ONCE)
-    arcs = some * (2 * np.dtype(index_dtype(n)).itemsize + SUMMED)
+    some, valued = min(manifest.nnz // size, ENTRIES_AT_ONCE), manifest.valued
+    arcs = some * (2 * np.dtype(index_dtype(n)).itemsize + SUMMED[valued])
+    arcs += n // size * SUMMED_VERTEX[valued]
 
     def peak(rank: int) -> int:
         rows = forecast.shape(rank, Place(0), 1)[0]

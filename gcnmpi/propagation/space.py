@@ -14,13 +14,7 @@ import numpy as np
 
 from gcnmpi.core.volume import Volume
 from gcnmpi.halo.matrix import Matrix
-from gcnmpi.layout.arcs import (
-    arc_pieces,
-    check_content,
-    count_on_disk,
-    own_arcs,
-    sums_on_disk,
-)
+from gcnmpi.layout.arcs import Weights, arc_pieces, check_content, sums_on_disk
 from gcnmpi.layout.loading import Readable
 from gcnmpi.layout.place import Place
 from gcnmpi.layout.place import Space as Space_
@@ -173,19 +167,17 @@ class Space:
 
         With direction "in", the weights of the arcs that leave a vertex: none may be negative.
         """
-        comm, n = self.comm, self.n
-        mine = slice_of(n, comm.rank, comm.size)
-        if self.stored.manifest.valued:  # their sums are not to depend on an order
-            entries = own_arcs(comm, self.stored, self.direction)
-            with agreed(comm):
-                if entries.weight is not None and (entries.weight < 0).any():
-                    raise UserError(f"{self.stored.path} has an arc of negative weight")
-            sums = sums_on_disk(comm, entries.column, entries.weight, n, self.max_bytes)
-        else:
-            sums = np.zeros(mine.stop - mine.start)
-            for piece in arc_pieces(comm, self.stored, self.direction, self.max_bytes, check=True):
-                count_on_disk(comm, sums, piece.column, n, self.max_bytes)
-        return self.own(_Slice(sums, mine, n))
+        comm, stored = self.comm, self.stored
+
+        def columns(check: bool) -> Iterator[Weights]:
+            for piece in arc_pieces(comm, stored, self.direction, self.max_bytes, check):
+                with agreed(comm):
+                    if piece.weight is not None and (piece.weight < 0).any():
+                        raise UserError(f"{stored.path} has an arc of negative weight")
+                yield piece.column, piece.weight
+
+        sums = sums_on_disk(comm, columns, self.n, self.max_bytes)
+        return self.own(_Slice(sums, slice_of(self.n, comm.rank, comm.size), self.n))
 
     def features(self) -> np.ndarray:
         """Own rows of the features, (own, width), normalised as configured; all are finite."""

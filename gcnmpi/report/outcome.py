@@ -6,21 +6,23 @@ import json
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from gcnmpi.importing.running import Imported
 from gcnmpi.options.outputs import Training
 from gcnmpi.options.task import LOWER_IS_BETTER, chosen_metrics
-from gcnmpi.partitioning.running import Made
-from gcnmpi.propagation.running import Propagated
-from gcnmpi.report.groups import Record
 from gcnmpi.report.progress import print_warnings, shown_metrics
 from gcnmpi.run.best import diverged
-from gcnmpi.run.inference import Inference
 from gcnmpi.run.record import RECORD, Epoch, RunRecord, to_epoch
-from gcnmpi.run.training import Trained
 from partition.records import to_json
 from partition.terminal import duration
+
+if TYPE_CHECKING:  # a command need not import what the others do
+    from gcnmpi.importing.running import Imported
+    from gcnmpi.partitioning.running import Made
+    from gcnmpi.propagation.running import Propagated
+    from gcnmpi.report.groups import Record
+    from gcnmpi.run.inference import Inference
+    from gcnmpi.run.training import Trained
 
 
 def print_trained(asked: Training, done: Trained, seconds: float, *, quiet: bool) -> None:

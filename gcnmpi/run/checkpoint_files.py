@@ -170,7 +170,7 @@ def piece_of(path: Path, rank: int = 0, size: int = 1) -> list[Any]:
 
 def unwritable(path: Path) -> contextlib.AbstractContextManager[None]:
     """A block in which a checkpoint is written; a UserError if it cannot be."""
-    hint = "earlier checkpoints are unchanged"
+    hint = "earlier checkpoints are unchanged; the same command goes on from them"
     return system_errors(f"cannot write the checkpoint {path}", hint)
 
 

@@ -35,7 +35,7 @@ from gcnmpi.halo.matrix import Matrix
 from gcnmpi.kernels.epilogues import Epilogue
 from gcnmpi.kernels.interface.kernel import Array
 from gcnmpi.kernels.interface.kernel import Sparse as Tile
-from gcnmpi.kernels.rows import STEP, Grouped, group_counts
+from gcnmpi.kernels.rows import STEP, Grouped, entry_rows, group_counts
 from gcnmpi.layout.grid import line
 from gcnmpi.layout.place import Place
 from gcnmpi.layout.runtime import Demand, Runtime, Source
@@ -270,7 +270,7 @@ def column_tiles(matrix: sp.csr_array, cuts: np.ndarray) -> Iterator[sp.csr_arra
         some = slice(first, first + STEP)
         block[some] = np.searchsorted(cuts, matrix.indices[some], side="right") - 1
     of = Grouped(block, len(cuts) - 1)
-    row = of.take(np.repeat(np.arange(height, dtype=np.int32), np.diff(matrix.indptr)))
+    row = of.take(entry_rows(matrix.indptr))
     columns, values = of.take(matrix.indices), of.take(matrix.data)
     del block
     ends = np.cumsum([0, *of.counts])

@@ -31,6 +31,7 @@ from gcnmpi.layout.arcs import entries_of_m
 from gcnmpi.layout.entries import EntryRows, load_entry_rows
 from gcnmpi.layout.loading import STEP
 from gcnmpi.layout.place import Place
+from gcnmpi.layout.placing import Arriving
 from gcnmpi.layout.runtime import Demand, Runtime, Source
 from gcnmpi.layout.tiling import (
     Ordering,
@@ -313,8 +314,8 @@ def load_halo(
             blocks = block_of(tiling.ordering.positions(rows), tiling)
             return list(tiling.holders[blocks, 0].T)
 
-        loops = config.graph.self_loops
-        found = load_entry_rows(comm, source, loops, *ends, owners, max_bytes, demand)
+        arriving = Arriving(comm, source, owners, max_bytes)
+        found = load_entry_rows(arriving, config.graph.self_loops, *ends, demand)
         pattern, groups = found.pattern(), found.groups
     if sparse:
         of_column = runtime.of_group(column.comm)

@@ -26,7 +26,7 @@ from gcnmpi.kernels.scaled import ScaledPattern, scales
 from gcnmpi.layout.entries import Groups, load_entry_rows
 from gcnmpi.layout.loading import OwnRows, load_parts
 from gcnmpi.layout.place import Place, Space
-from gcnmpi.layout.placing import PlacedRows, Reading, placed, survey
+from gcnmpi.layout.placing import Arriving, PlacedRows, placed, survey
 from gcnmpi.layout.row_order import chosen_order
 from gcnmpi.layout.runtime import Demand, Runtime, Source
 from gcnmpi.mpi.comm import Comm, agreed
@@ -47,7 +47,8 @@ from gcnmpi.schemes.forecast import (
 from gcnmpi.schemes.interface import Entry
 from gcnmpi.schemes.operations import EXCHANGES, Operation
 from gcnmpi.schemes.row_scheme import Laid, RowScheme
-from partition.graph.graph import entry_values, index_dtype, row_sums
+from partition.graph.aggregation import entry_values, summed
+from partition.graph.graph import index_dtype
 
 NO_PACKINGS: Sequence[sp.csr_array | None] = (None, None)  # rows are sent as they are
 
@@ -63,14 +64,14 @@ def lay_out(runtime: Runtime, source: Source, config: Config, demand: Demand) ->
     with agreed(comm):
         facts = make_facts(source, config, demand)
     parts = load_parts(comm, stored, source.partition)
-    reading = Reading(comm, source, parts, loading.max_bytes)
-    rows = survey(reading, config.graph.self_loops)
+    arriving = Arriving.to_owners(comm, source, parts, loading.max_bytes)
+    rows = survey(arriving, parts, config.graph.self_loops)
     threads = runtime.kernel.threads
 
     def in_order(
         first: np.ndarray | None, direction: str = direction, by_id: bool = False
     ) -> PlacedRows:
-        return placed(reading, rows, first, direction, threads, by_id)
+        return placed(arriving, rows, first, direction, threads, by_id)
 
     forward: sp.csr_array | ScaledPattern
     first = None
@@ -102,6 +103,7 @@ def lay_out(runtime: Runtime, source: Source, config: Config, demand: Demand) ->
             forward = _valued(entries, plan, degree, config)
         if not facts.folds and not facts.one_tile:
             if not manifest.symmetric_values:
+                del entries  # whose weights are not to stay meanwhile
                 entries = in_order(first, "out" if direction == "in" else "in")
             backward = _valued(entries, plan, degree, config, transposed=True)
     if facts.one_tile and not facts.folds:
@@ -141,9 +143,9 @@ def load(
     if demand.rows:
         ids, pattern = np.concatenate((own, laid.plan.halo)), laid.pattern
         if demand.entries:
-            loops, parts = config.graph.self_loops, laid.rows.parts
-            to_owners = source, loops, own, laid.plan.halo, lambda rows: [parts[rows]]
-            entries = load_entry_rows(comm, *to_owners, max_bytes, demand)
+            arriving = Arriving.to_owners(comm, source, laid.rows.parts, max_bytes)
+            given = config.graph.self_loops, own, laid.plan.halo
+            entries = load_entry_rows(arriving, *given, demand)
             pattern, groups = entries.pattern(), entries.groups
         if demand.sums_groups:
             assert groups is not None, "entries are in no groups"
@@ -305,7 +307,8 @@ def _degrees(runtime: Runtime, plan: Plan, entries: PlacedRows) -> np.ndarray:
     exchange = Exchange(transport, 1, runtime.traffic, runtime.phases)
     sums = np.diff(entries.starts)
     if entries.weights is not None:
-        sums = row_sums(entries.rows, entries.weights, plan.nown)
+        weights = entries.weights
+        sums = summed(lambda: ((row, weights[some]) for some, row in entries.pieces()), plan.nown)
     exchange.own[:, 0] = sums
     exchange.start_expand()
     exchange.finish()
@@ -316,9 +319,12 @@ def _valued(
     entries: PlacedRows, plan: Plan, degree: np.ndarray, config: Config, transposed: bool = False
 ) -> sp.csr_array:
     """Own rows of M with their values; of Mᵀ, from entries of Ãᵀ."""
-    row, column = entries.rows, entries.columns
-    ends = (column, row) if transposed else (row, column)
-    values = entry_values(*ends, entries.weights, degree, config.graph.normalize, config.dtype)
+    column, weights, normalize = entries.columns, entries.weights, config.graph.normalize
+    values = np.empty(len(column), config.dtype)
+    for some, row in entries.pieces():
+        ends = (column[some], row) if transposed else (row, column[some])
+        weight = None if weights is None else weights[some]
+        values[some] = entry_values(*ends, weight, degree, normalize, config.dtype)
     shape = plan.nown, plan.nown + plan.nhalo
     starts = entries.starts.astype(index_dtype(len(column)), copy=False)
     return sp.csr_array((values, column, starts), shape=shape)

@@ -13,6 +13,7 @@ import numpy as np
 import torch
 
 from gcnmpi.layout.entries import EntryRows, load_entry_rows
+from gcnmpi.layout.placing import Arriving
 from gcnmpi.layout.runtime import Demand
 from gcnmpi.mpi.ahead import InTurn, Work
 from gcnmpi.mpi.comm import agreed, maximum
@@ -37,7 +38,11 @@ Relation = str | tuple[str, str, str]
 
 
 class Batching(OfThisProcess):
-    """``g.batches``: mini-batches of a graph, by the samplers of ``gcnmpi train``."""
+    """``g.batches``: mini-batches of a graph, by the samplers of ``gcnmpi train``.
+
+    An epoch takes 16 bytes for each own row, and sends two numbers for each once; a batch sends
+    ids, twice as many counts as there are ranks for each layer, and the rows that are expanded.
+    """
 
     def __init__(self, g: OfGraph, ranks: Ranks, opened: Opened, laid: Laid, moves: Moves) -> None:
         self.g, self.ranks, self.laid, self.moves = g, ranks, laid, moves
@@ -145,9 +150,8 @@ class Batching(OfThisProcess):
         """Arcs into own rows, in groups of relations, and their numbers; of all ranks together."""
         plan, parts = self.laid.plan, self.laid.rows.parts
         limit = self._opened.config.loading.max_bytes
-        where = plan.own, plan.halo, lambda rows: [parts[rows]], limit
-        demand = Demand(groups=True)
-        found = load_entry_rows(self.ranks.comm, self._opened.source, False, *where, demand)
+        arriving = Arriving.to_owners(self.ranks.comm, self._opened.source, parts, limit)
+        found = load_entry_rows(arriving, False, plan.own, plan.halo, Demand(groups=True))
         return found, found.arcs()
 
     def draw(

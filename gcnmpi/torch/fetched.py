@@ -20,6 +20,9 @@ from partition.errors import UserError
 class Fetched(OfThisProcess):
     """A plan that brings rows of some vertices to this rank, made by all ranks together.
 
+    It takes 16 bytes for each id, and 24 for each row of another rank, whose owner is told of it in
+    8 bytes. A call sends as an expand of those rows does.
+
     Parameters
     ----------
     ranks : Ranks

@@ -13,6 +13,7 @@ import torch
 from gcnmpi.core.resident import keep_large_arrays, return_freed_memory
 from gcnmpi.layout.arcs import check_content
 from gcnmpi.layout.entries import RELATION, EntryRows, load_entry_rows
+from gcnmpi.layout.placing import Arriving
 from gcnmpi.layout.runtime import Demand, Runtime, Source
 from gcnmpi.mpi.comm import Comm, agreed
 from gcnmpi.mpi.process import world
@@ -224,9 +225,9 @@ class Entries:
     def _ordered(self) -> tuple[EntryRows, np.ndarray]:
         """They come by global columns, and M is sorted by local ones."""
         plan, parts = self._laid.plan, self._laid.rows.parts
-        given = self._source, self._config.graph.self_loops, plan.own, plan.halo
-        limit = self._config.loading.max_bytes
-        entries = load_entry_rows(self._comm, *given, lambda rows: [parts[rows]], limit)
+        limit, loops = self._config.loading.max_bytes, self._config.graph.self_loops
+        arriving = Arriving.to_owners(self._comm, self._source, parts, limit)
+        entries = load_entry_rows(arriving, loops, plan.own, plan.halo)
         return entries, np.lexsort((entries.places, entries.local_rows))
 
 

@@ -13,6 +13,7 @@ import numpy as np
 import torch
 
 from gcnmpi.halo.pairs import ScoredPairs, place_pairs, who_scores
+from gcnmpi.kernels.rows import entry_rows
 from gcnmpi.layout.loading import places_of
 from gcnmpi.mpi.comm import agreed, slice_of
 from gcnmpi.nn.tasks.drawing import Drawer, drawer_of, share_of_held_out
@@ -48,7 +49,7 @@ class ScoredHere(OfThisProcess):
     ) -> None:
         self._ranks = ranks
         self._moves = moves.for_plan(pairs.plan, once=True)
-        rows = np.repeat(np.arange(pairs.pattern.shape[0]), np.diff(pairs.pattern.indptr))
+        rows = entry_rows(pairs.pattern.indptr)
         local = np.stack((rows, pairs.pattern.indices.astype(np.int64)))
         first, positive, counts, *relations = given
         # The row of a pair is the end that the rank owns, which may be the second.

@@ -38,7 +38,13 @@ def compare(
     graph: Path, names: tuple[str, ...], direction: str | None, plot: Path | None,
     page: Path | None, figures: Path | None, as_json: bool,
 ) -> None:  # fmt: skip
-    """Compare partitions (all, or those named) with each other and with random rows."""
+    """Compare partitions (all, or those named) with each other and with random rows.
+
+    Volume: rows sent by all ranks in one exchange. Max send, max receive: rows of the busiest rank,
+    for which the others wait. Messages: ordered pairs of ranks of which one sends to the other.
+    Imbalance: weight of the heaviest part divided by the average, minus 1. Seconds: time of
+    partitioning. In brackets are ratios to random rows.
+    """
     if plot is not None:
         check_figure(plot)
     if figures is not None:

@@ -1,4 +1,4 @@
-"""A graph in memory, and the aggregation matrix M that is made of it.
+"""A graph in memory: arcs, what vertices and arcs have, and what can be asked of these.
 
 The adjacency A is kept in CSR form with **row = source**: ``indices[indptr[s]:indptr[s+1]]``
 are the targets of the arcs that leave vertex s, increasing; without repetition, unless arcs are
@@ -12,7 +12,6 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 import scipy  # .sparse takes 0.3 s, when it is first used: tools need none of it
-from numpy.typing import DTypeLike
 
 from partition.errors import UserError, check_name
 from partition.graph.arc_data import AGAIN, UNLABELLED, ArcData
@@ -22,7 +21,6 @@ from partition.graph.sparse_rows import SparseRows
 
 DIRECTIONS = ("in", "out")
 REVERSED = {"in": "out", "out": "in"}
-NORMALIZATIONS = ("sym", "row", "none")
 READ = 1 << 22  # arcs that are read at once
 _STEP = 1 << 20  # entries that are looked at at once
 
@@ -135,108 +133,6 @@ def index_dtype(n: int) -> np.dtype:
     return np.dtype(np.int32 if n < 2**31 else np.int64)
 
 
-def aggregation_matrix(
-    graph: Graph, direction: str = "in", self_loops: bool = True, normalize: str = "sym"
-) -> scipy.sparse.csr_array:
-    """M, serially and in float64: the reference that every distributed M must equal.
-
-    Parameters
-    ----------
-    direction : {"in", "out"}
-        "in": an arc j→i puts its weight in row i, column j. "out": in row j, column i.
-    self_loops : bool
-        Put a 1 on the diagonal where it is missing; an existing loop keeps its weight.
-    normalize : {"sym", "row", "none"}
-        See :func:`normalised`.
-
-    Returns
-    -------
-    (n, n) csr_array of float64, indices sorted
-    """
-    graph = merged(graph)
-    source, target = arcs(graph), np.asarray(graph.indices)
-    row, column = (target, source) if direction == "in" else (source, target)
-    weights = None if graph.weights is None else np.asarray(graph.weights, np.float64)
-    if self_loops:
-        row, column, weights = with_loops(row, column, weights, range(graph.n))
-    degree = row_sums(row, weights, graph.n)
-    values = entry_values(row, column, weights, degree, normalize)
-    return from_coordinates(row, column, values, (graph.n, graph.n))
-
-
-# The steps of it, which a distributed M shares.
-
-
-def with_loops(
-    row: np.ndarray, column: np.ndarray, weights: np.ndarray | None, vertices: range
-) -> tuple[np.ndarray, np.ndarray, np.ndarray | None]:
-    """The entries of Ã from those of A, (m,) integers: 1 on the diagonal where it is missing.
-
-    ``vertices`` are those whose loops are all among these entries, and to which loops are given.
-    Weights are 1 where None, which stays None.
-    """
-    lonely = np.ones(len(vertices), dtype=bool)
-    lonely[row[row == column] - vertices.start] = False
-    missing = (vertices.start + np.flatnonzero(lonely)).astype(row.dtype)
-    row, column = np.append(row, missing), np.append(column, missing)
-    if weights is not None:
-        weights = np.append(weights, np.ones(len(missing)))
-    return row, column, weights
-
-
-def row_sums(rows: np.ndarray, weights: np.ndarray | None, n: int) -> np.ndarray:
-    """The sum of the weights of each row of Ã, the same bits for every order of the entries.
-
-    So M does not depend on who adds up which. ``rows`` is the row of each entry, a number below n;
-    weights are 1 where None. The result is (n,) float64.
-
-    The weights of a row are rounded to multiples of 2⁻⁵³ times its largest one, in two halves of
-    which float64 adds 2²⁷ exactly. A sum that cancels up to the rounding errors of the weights
-    themselves is 0: 0.1 + 0.2 − 0.3 must not become a divisor.
-    """
-    pieces = [slice(i, i + max(n, _STEP)) for i in range(0, len(rows), max(n, _STEP))]
-    counts = sum((np.bincount(rows[piece], minlength=n) for piece in pieces), np.zeros(n, np.int64))
-    if weights is None:
-        return counts.astype(np.float64)
-    largest, high, low, sizes = np.zeros((4, n))
-    for piece in pieces:
-        np.maximum.at(largest, rows[piece], np.abs(weights[piece]))
-    exponents = np.frexp(largest)[1] - 26
-    for piece in pieces:
-        row = rows[piece]
-        scaled = np.ldexp(weights[piece], -exponents[row])
-        halves = np.rint(scaled)
-        high += np.bincount(row, halves, minlength=n)
-        low += np.bincount(row, np.rint((scaled - halves) * 2.0**27), minlength=n)
-        sizes += np.bincount(row, np.abs(halves), minlength=n)
-    sums = high + low / 2.0**27
-    sums[np.abs(sums) <= counts * sizes * 2.0**-53] = 0
-    return np.ldexp(sums, exponents)
-
-
-def entry_values(
-    row: np.ndarray,
-    column: np.ndarray,
-    weights: np.ndarray | None,
-    degree: np.ndarray,
-    normalize: str,
-    dtype: DTypeLike = np.float64,
-) -> np.ndarray:
-    """The entries of M from the entries of Ã: :func:`normalised`, rounded once.
-
-    ``row`` and ``column`` are places in ``degree``, the row sums of Ã by :func:`row_sums`; weights
-    are 1 where None. For the entries of Mᵀ, from rows of Ãᵀ, give row and column in each other's
-    place.
-    """
-    values = np.empty(len(row), dtype)
-    for start in range(0, len(row), _STEP):
-        piece = slice(start, start + _STEP)
-        some = np.ones(len(values[piece])) if weights is None else weights[piece]
-        of_row, of_column = degree[row[piece]], degree[column[piece]]
-        values[piece] = normalised(some, of_row, of_column, normalize)
-    return values
-
-
 def distinct(numbers: np.ndarray) -> np.ndarray:
     """The different ones among some integers, increasing.
 
@@ -246,41 +142,6 @@ def distinct(numbers: np.ndarray) -> np.ndarray:
     if not len(found):
         return found
     return found[np.concatenate(([True], found[1:] != found[:-1]))]
-
-
-def from_coordinates(
-    row: np.ndarray, column: np.ndarray, values: np.ndarray, shape: tuple[int, int]
-) -> scipy.sparse.csr_array:
-    """A CSR matrix of these entries, each of which occurs once; zeros among them stay entries.
-
-    Indices are sorted.
-    """
-    matrix = scipy.sparse.coo_array((values, (row, column)), shape=shape).tocsr()
-    matrix.sort_indices()
-    return matrix
-
-
-def normalised(
-    weights: np.ndarray, row_degree: np.ndarray, column_degree: np.ndarray, normalize: str
-) -> np.ndarray:
-    """The entries of M from the entries of Ã and the row sums of Ã.
-
-    ``"sym"``: w / (√d_row · √d_column), which is PyTorch Geometric's ``gcn_norm``; ``"row"``: w /
-    d_row; ``"none"``: w. The row sums are those of Ã, oriented as M, of the vertex of each entry's
-    row, and of the vertex of its column. A degree of 0 makes the entry 0. Symmetric weights give
-    symmetric entries, to the bit. A UserError if a symmetric normalisation meets a negative row
-    sum.
-    """
-    if normalize == "none":
-        return weights
-    if normalize == "row":
-        return _divided(weights, row_degree)
-    if (row_degree < 0).any() or (column_degree < 0).any():
-        raise UserError(
-            "graph.normalize = 'sym' needs row sums of the weights that are not negative",
-            "use graph.normalize = 'row' or 'none' for graphs with negative weights",
-        )
-    return _divided(weights, np.sqrt(row_degree) * np.sqrt(column_degree))
 
 
 def check_arcs(graph: Graph, first: int, last: int) -> None:
@@ -442,7 +303,3 @@ def chunks(indptr: np.ndarray, limit: int = 1 << 22) -> Iterator[tuple[int, int]
         last = min(max(last, first + 1), n)
         yield first, last
         first = last
-
-
-def _divided(weights: np.ndarray, degrees: np.ndarray) -> np.ndarray:
-    return np.divide(weights, degrees, out=np.zeros(len(weights)), where=degrees != 0)

@@ -44,10 +44,12 @@ Direction = Annotated[str, DIRECTIONS]
 
 @dataclass(frozen=True)
 class Manifest:
-    """The description of a graph folder, as its file has it.
+    """The description of a graph folder, as its file ``manifest.json`` has it.
 
     Attributes
     ----------
+    directed : bool
+        Whether the pattern of A differs from that of its transpose.
     id : str
         Content id of the structure: a hash of n, indptr, indices and weights. A partition
         carries the id of its graph.
@@ -87,7 +89,7 @@ class Manifest:
     type_features : mapping of str to int
         Columns of the features of types that have some of their own.
     source : mapping
-        Where the graph came from, and how its self-loops and duplicate arcs were settled.
+        Where the graph came from: see :func:`partition.importing.assemble.import_graph`.
     """
 
     id: str

@@ -66,6 +66,12 @@ def import_graph(
 ) -> Manifest:
     """Make a graph folder out of a graph file.
 
+    ``source`` of its manifest has ``file``, ``format``, ``arcs_read``, ``symmetric_file`` (each
+    edge listed once), ``self_loops`` and ``duplicates`` (``found`` and ``rule``; ``differ``: copies
+    with another weight), ``undirected``, ``vertices``, ``columns``, ``arc_data``, and, where given,
+    ``attached`` and ``arc_data_attached`` with their seeds, and ``split`` (``rule``, ``splits``,
+    ``seed``). Of a synthetic graph it has the generator and its arguments.
+
     Parameters
     ----------
     source_path, format, layout

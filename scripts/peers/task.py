@@ -19,8 +19,8 @@ from gcnmpi.nn.state import to_state
 from gcnmpi.options.config import Config, from_table
 from gcnmpi.options.model import ModelConfig
 from partition.errors import UserError
+from partition.graph.aggregation import aggregation_matrix
 from partition.graph.examples import training_rows
-from partition.graph.graph import aggregation_matrix
 from partition.graph.graph import arcs as arcs_of
 from partition.graph.store import open_graph
 
@@ -92,7 +92,7 @@ def open_task(case: Case, normalize: str = "none") -> Task:
     Parameters
     ----------
     normalize : str
-        As :func:`partition.graph.graph.aggregation_matrix` takes it.
+        As :func:`partition.graph.aggregation.aggregation_matrix` takes it.
     """
     config = from_table(case["config"])
     torch.set_num_threads(config.threads)

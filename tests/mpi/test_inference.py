@@ -9,7 +9,8 @@ from stored_graphs import graph_of, store
 from words import sets
 
 from gcnmpi.run.record import read_run
-from partition.graph.graph import Graph, aggregation_matrix
+from partition.graph.aggregation import aggregation_matrix
+from partition.graph.graph import Graph
 from partition.graph.store import open_graph
 from partition.importing.assemble import import_graph
 from partition.pipeline.adding import add_partition

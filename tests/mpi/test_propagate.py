@@ -11,7 +11,8 @@ from stored_graphs import graph_of, store, store_parts
 from words import sets
 
 from gcnmpi.core.rng import column_keys, hash_block, row_keys
-from partition.graph.graph import Graph, aggregation_matrix
+from partition.graph.aggregation import aggregation_matrix
+from partition.graph.graph import Graph
 
 N, CLASSES, RANKS = 61, 3, (1, 3, 4)
 FLOAT64 = ("dtype=float64",)

@@ -21,7 +21,7 @@ from gcnmpi.options.config import load_config
 from gcnmpi.options.kernel import resolve
 from gcnmpi.proof import oracle
 from gcnmpi.run.record import read_run
-from partition.graph.graph import aggregation_matrix
+from partition.graph.aggregation import aggregation_matrix
 from partition.graph.store import open_graph, read_partition
 from partition.importing.assemble import import_graph
 from partition.pipeline.adding import add_partition

@@ -17,8 +17,9 @@ from small_graphs import from_arcs, make_folder
 
 import gcnmpi
 from partition.errors import UserError
+from partition.graph.aggregation import aggregation_matrix
 from partition.graph.arc_data import ArcData
-from partition.graph.graph import aggregation_matrix, arcs, merged
+from partition.graph.graph import arcs, merged
 from partition.graph.metrics import measure
 from partition.graph.mixed_metrics import measure_mixed
 from partition.graph.store import open_graph

@@ -18,8 +18,8 @@ from gcnmpi.planner.machine import Machine
 from gcnmpi.planner.memory import evaluation_memory, memory
 from gcnmpi.schemes.forecast import make_facts
 from partition.errors import UserError
+from partition.graph.aggregation import aggregation_matrix
 from partition.graph.arc_data import ArcData
-from partition.graph.graph import aggregation_matrix
 from partition.graph.store import open_graph, read_partition, write_graph
 from partition.pipeline.adding import add_partition
 

@@ -22,8 +22,8 @@ from gcnmpi.schemes import sampling
 from gcnmpi.schemes.forecast import Dense, Facts, Sparse
 from gcnmpi.schemes.sampled_forecast import BatchForecast, BatchSizes, TileSizes, busiest
 from partition.errors import UserError
+from partition.graph.aggregation import aggregation_matrix
 from partition.graph.batch_metrics import draw_batch, measure_batch
-from partition.graph.graph import aggregation_matrix
 from partition.graph.metrics import Metrics, measure
 from partition.graph.sampling import Rule, make_sampler, sides
 from partition.graph.store import open_graph, write_graph

@@ -15,7 +15,8 @@ from gcnmpi.schemes.block_rows import copy_of, share
 from gcnmpi.schemes.forecast import Facts
 from gcnmpi.schemes.replicated import NeededForecast
 from partition.errors import UserError
-from partition.graph.graph import Graph, aggregation_matrix
+from partition.graph.aggregation import aggregation_matrix
+from partition.graph.graph import Graph
 from partition.graph.metrics import exchange_matrix, measure
 
 N = 50

@@ -11,7 +11,7 @@ from gcnmpi.kernels import rows
 from gcnmpi.kernels.host.scipy_ import SciPyKernel
 from gcnmpi.kernels.scaled import ScaledPattern, scales
 from gcnmpi.options.kernel import KERNELS
-from partition.graph.graph import normalised
+from partition.graph.aggregation import normalised
 
 WAYS = ["numpy", "compiled"] if rows._native is not None else ["numpy"]
 

@@ -10,18 +10,9 @@ from hypothesis import strategies as st
 from small_graphs import from_arcs, random_graph
 
 from partition.errors import UserError
+from partition.graph.aggregation import NORMALIZATIONS, aggregation_matrix, normalised, row_sums
 from partition.graph.columns import columns
-from partition.graph.graph import (
-    NORMALIZATIONS,
-    Graph,
-    aggregation_matrix,
-    arcs,
-    chunks,
-    index_dtype,
-    normalised,
-    row_sums,
-    symmetry,
-)
+from partition.graph.graph import Graph, arcs, chunks, index_dtype, symmetry
 
 
 def weighted(graph, weights):

@@ -10,9 +10,10 @@ from hypothesis import strategies as st
 from small_graphs import from_arcs, partitioned_graphs, random_graph
 
 from partition.graph import graph as graph_module
+from partition.graph.aggregation import aggregation_matrix
 from partition.graph.columns import columns
 from partition.graph.cover import summed_entries
-from partition.graph.graph import Graph, aggregation_matrix, row_sizes
+from partition.graph.graph import Graph, row_sizes
 from partition.graph.metrics import (
     Metrics,
     exchange_matrix,

@@ -6,7 +6,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from small_graphs import from_arcs, partitioned_graphs
 
-from partition.graph.graph import Graph, aggregation_matrix
+from partition.graph.aggregation import aggregation_matrix
+from partition.graph.graph import Graph
 from partition.graph.metrics import measure
 from partition.graph.mixed_metrics import measure_mixed
 from partition.models.graph import graph_model, row_model

@@ -6,7 +6,7 @@ import scipy.sparse as sp
 from small_graphs import random_graph
 
 from gcnmpi.schemes import sampling
-from partition.graph.graph import aggregation_matrix
+from partition.graph.aggregation import aggregation_matrix
 from partition.graph.sampling import make_sampler
 
 pytest.importorskip("gcnmpi.kernels._native")

@@ -301,5 +301,5 @@ def test_the_oracle_is_independent():
         "partition.graph.examples.ARCS", "partition.graph.examples.VERTICES",
         "partition.graph.examples.Examples",
         "partition.graph.examples.examples_of",
-        "partition.graph.graph.aggregation_matrix",
+        "partition.graph.aggregation.aggregation_matrix",
     }  # fmt: skip

@@ -23,8 +23,9 @@ from partition.errors import UserError
 from partition.graph import columns as columns_module
 from partition.graph import graph as graph_module
 from partition.graph import mixed_metrics
+from partition.graph.aggregation import aggregation_matrix
 from partition.graph.columns import column_pieces, columns, loops, symmetrised
-from partition.graph.graph import DIRECTIONS, REVERSED, aggregation_matrix, row_sizes
+from partition.graph.graph import DIRECTIONS, REVERSED, row_sizes
 from partition.graph.metrics import measure
 from partition.graph.mixed_metrics import measure_mixed_both
 from partition.graph.store import read_partition, write_graph

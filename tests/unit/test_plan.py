@@ -11,7 +11,7 @@ from gcnmpi.halo import plan
 from gcnmpi.halo.exchange import addition_matrix
 from gcnmpi.halo.plan import local_numbers, make_plan
 from gcnmpi.layout.placing import halo_of
-from partition.graph.graph import aggregation_matrix
+from partition.graph.aggregation import aggregation_matrix
 from partition.graph.metrics import measure
 
 

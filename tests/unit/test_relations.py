@@ -16,7 +16,7 @@ from typed_graphs import CITES, COUNTS, ENDS, FEATURES, WRITES, relations_of, so
 
 import gcnmpi
 from partition.errors import UserError
-from partition.graph.graph import aggregation_matrix
+from partition.graph.aggregation import aggregation_matrix
 from partition.graph.relations import Relation, number_relations, relation_dtype
 from partition.graph.store import open_graph, write_graph
 from partition.graph.typed import inputs_of

@@ -8,7 +8,7 @@ import pytest
 from gcnmpi.layout import row_order
 from gcnmpi.layout.row_order import Block
 from gcnmpi.options.scheme import ROW_ORDERS
-from partition.graph.graph import from_coordinates
+from partition.graph.aggregation import from_coordinates
 
 
 def shuffled_path(count):

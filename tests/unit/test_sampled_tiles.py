@@ -6,7 +6,7 @@ import scipy.sparse as sp
 from small_graphs import random_graph
 
 from gcnmpi.schemes.sampled_tiles import HeldTile, TileCutter
-from partition.graph.graph import aggregation_matrix
+from partition.graph.aggregation import aggregation_matrix
 from partition.graph.sampling import make_sampler
 
 N, SIZE = 28, 7

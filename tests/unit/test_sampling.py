@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from small_graphs import from_arcs, random_graph
 
 from partition.errors import UserError
-from partition.graph.graph import aggregation_matrix
+from partition.graph.aggregation import aggregation_matrix
 from partition.graph.hashing import AT_ONCE, key, mixed, permuted
 from partition.graph.sampling import (
     MODEL,

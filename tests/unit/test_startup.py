@@ -1,4 +1,4 @@
-"""Nothing that lies in the working directory is executed or imported."""
+"""A start imports nothing from the working directory, and nothing that it does not need."""
 
 import os
 import shutil
@@ -8,11 +8,14 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from stored_graphs import small_graph, store
 
 from partition.backends.process import run_apart
 from partition.models.graph import RowModel
+from partition.startup import PYTHON
 
 ROOT = Path(__file__).parents[2]
+SPARED = {"numba", "pandas", "pyarrow", "scipy.linalg", "scipy.spatial", "scipy.special", "torch"}
 SHADOWED = ("random", "numpy", "click", "json", "mpi4py", "scipy", "typing")
 
 
@@ -54,6 +57,17 @@ def test_python_is_started_in_one_way_only():
     assert named == ["startup.py"]
 
 
-def start(*words):
-    environment = {k: v for k, v in os.environ.items() if k not in ("PYTHONPATH", "PYTHONSAFEPATH")}
+def test_training_waits_for_no_large_package_that_it_does_not_need(tmp_path):
+    """They took every rank half a second."""
+    path = store(tmp_path / "g.graph", small_graph("directed"))
+    words = ["gcnmpi", "train", path, "--set", "train.epochs=1", "--out", tmp_path / "run"]
+    done = start(*PYTHON[:-1], "-X", "importtime", PYTHON[-1], *words, hidden=())
+    assert done.returncode == 0, done.stderr
+    imported = {line.rpartition("|")[2].strip() for line in done.stderr.splitlines()}
+    assert imported >= {"numpy", "gcnmpi.run.trainer", "gcnmpi.report.outcome"}
+    assert not imported & SPARED
+
+
+def start(*words, hidden=("PYTHONPATH", "PYTHONSAFEPATH")):
+    environment = {k: v for k, v in os.environ.items() if k not in hidden}
     return subprocess.run(words, env=environment, capture_output=True, text=True, timeout=60)

@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 
 from partition.errors import UserError
+from partition.graph.aggregation import aggregation_matrix
 from partition.graph.content import content_id
-from partition.graph.graph import aggregation_matrix, arcs, symmetry
+from partition.graph.graph import arcs, symmetry
 from partition.importing.bter import bter, power_law, profile_of, resized
 from partition.importing.synthetic import rmat, sbm
 

@@ -14,7 +14,8 @@ from gcnmpi.schemes.forecast import Dense, Facts, Span, Sparse
 from gcnmpi.schemes.tensor3d import ENTRY, parts_needed
 from gcnmpi.schemes.tensor3d_forecast import make_forecast, roles
 from partition.errors import UserError
-from partition.graph.graph import Graph, aggregation_matrix
+from partition.graph.aggregation import aggregation_matrix
+from partition.graph.graph import Graph
 
 N = 23
 GRIDS = ("1x1x1", "2x3x2", "4x1x2", "1x1x5", "3x3x1")

@@ -21,6 +21,7 @@ from gcnmpi.kernels.interface.neighbours import (
     AttentionV2Backward,
     scratch_rows,
 )
+from gcnmpi.kernels.rows import entry_rows
 
 
 @dataclass(frozen=True)
@@ -69,7 +70,7 @@ class CupyNeighbours(CupyPieces):
 
     def pattern(self, matrix: sp.csr_array, order: np.ndarray | None) -> DevicePattern:
         host = make_pattern(matrix, order)
-        targets = np.repeat(np.arange(host.rows, dtype=np.int32), np.diff(host.starts))
+        targets = entry_rows(host.starts)
         return DevicePattern(
             host.rows, host.columns, host.entries,
             Pieces(host.starts), Pieces(host.column_starts),

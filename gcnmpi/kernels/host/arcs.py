@@ -9,8 +9,9 @@ from itertools import pairwise
 import numpy as np
 
 from gcnmpi.kernels.epilogues import EpilogueOf
-from gcnmpi.kernels.host.neighbours import Pattern, columns_of, reduced, rows_of, split, with_values
+from gcnmpi.kernels.host.neighbours import Pattern, columns_of, reduced, split, with_values
 from gcnmpi.kernels.interface.arcs import LEAST_VARIANCE, Reduction, Taken
+from gcnmpi.kernels.rows import entry_rows
 
 Array = np.ndarray
 
@@ -32,7 +33,7 @@ class Arcs(ABC):
         return pattern if rows.stop - rows.start == pattern.rows else pattern.some_rows(rows)
 
     def take(self, of: Taken[Array, Pattern]) -> None:
-        rows, out = rows_of(of.pattern), of.out
+        rows, out = entry_rows(of.pattern.starts), of.out
         if of.source is not None:
             np.take(of.source, of.pattern.indices, axis=0, out=out)
             if of.target is not None:
@@ -48,7 +49,7 @@ class Arcs(ABC):
             out[first:last] = reduced(np.add, some, starts[first : last + 1] - starts[first])
 
     def reduce_targets(self, of: Reduction[Array, Pattern]) -> None:
-        starts, rows, width = of.pattern.starts, rows_of(of.pattern), of.x.shape[1]
+        starts, rows, width = of.pattern.starts, entry_rows(of.pattern.starts), of.x.shape[1]
         for number, kind in enumerate(of.kinds):
             out = of.out[:, number * width : (number + 1) * width]
             if kind in _EXTREMES:
@@ -64,7 +65,7 @@ class Arcs(ABC):
     def reduce_targets_backward(
         self, of: Reduction[Array, Pattern], grad: Array, dx: Array
     ) -> None:
-        starts, rows, width = of.pattern.starts, rows_of(of.pattern), of.x.shape[1]
+        starts, rows, width = of.pattern.starts, entry_rows(of.pattern.starts), of.x.shape[1]
         counts = _counts(of.pattern, of.x)
         dx.fill(0)
         for number, kind in enumerate(of.kinds):
@@ -85,13 +86,13 @@ class Arcs(ABC):
                 dx += (g if kind == "sum" else g / counts)[rows]
 
     def softmax_targets(self, pattern: Pattern, x: Array, out: Array) -> None:
-        rows = rows_of(pattern)
+        rows = entry_rows(pattern.starts)
         np.exp(x - reduced(np.maximum, x, pattern.starts)[rows], out=out)
         out /= reduced(np.add, out, pattern.starts)[rows]
 
     def softmax_targets_backward(self, pattern: Pattern, y: Array, grad: Array, out: Array) -> None:
         along = reduced(np.add, y * grad, pattern.starts)
-        np.multiply(y, grad - along[rows_of(pattern)], out=out)
+        np.multiply(y, grad - along[entry_rows(pattern.starts)], out=out)
 
     def spmm_values(self, pattern: Pattern, values: Array, x: Array, out: Array) -> None:
         for head, columns in enumerate(columns_of(x, values.shape[1])):
@@ -102,7 +103,7 @@ class Arcs(ABC):
             out[:, columns] = with_values(pattern, values[:, head]).T @ x[:, columns]
 
     def sddmm(self, pattern: Pattern, target: Array, source: Array, out: Array) -> None:
-        self.row_dots(target[rows_of(pattern)], source[pattern.indices], out)
+        self.row_dots(target[entry_rows(pattern.starts)], source[pattern.indices], out)
 
     def row_dots(self, x: Array, y: Array, out: Array) -> None:
         heads = out.shape[1]

@@ -22,7 +22,7 @@ from gcnmpi.kernels.interface.neighbours import (
     AttentionV2Backward,
     scratch_rows,
 )
-from gcnmpi.kernels.rows import places_by_columns, sort_rows, transposed
+from gcnmpi.kernels.rows import entry_rows, places_by_columns, sort_rows, transposed
 
 Array = np.ndarray
 _SHORT = np.iinfo(np.int32).max
@@ -178,7 +178,7 @@ class Neighbours:
         taken = x[pattern.indices]
         largest = reduced(np.maximum, taken, pattern.starts)
         out[...] = largest
-        of = rows_of(pattern)
+        of = entry_rows(pattern.starts)
         hit = (taken == largest[of]) | np.isnan(taken)
         place = np.where(hit, np.arange(len(of))[:, np.newaxis], len(of))
         first = np.minimum.reduceat(place, pattern.starts[filled], axis=0)
@@ -205,13 +205,13 @@ class Neighbours:
     # Attention.
 
     def attend(self, of: Attention[Array, Pattern]) -> None:
-        e = _leaky(of.s[rows_of(of.pattern)] + of.t[of.pattern.indices], self._slope(of))
+        e = _leaky(of.s[entry_rows(of.pattern.starts)] + of.t[of.pattern.indices], self._slope(of))
         self._weigh(of, e)
 
     def attend_backward(self, of: AttentionBackward[Array, Pattern]) -> None:
         forward = of.forward
         pattern, slope = forward.pattern, self._slope(forward)
-        z = forward.s[rows_of(pattern)] + forward.t[pattern.indices]
+        z = forward.s[entry_rows(pattern.starts)] + forward.t[pattern.indices]
         de = self._back(forward, _leaky(z, slope), of.grad, of.dx)
         de *= np.where(z > 0, self.dtype.type(1), slope)
         of.ds[...] = reduced(np.add, de, pattern.starts)
@@ -220,14 +220,14 @@ class Neighbours:
 
     def attend_v2(self, of: AttentionV2[Array, Pattern]) -> None:
         scratch = of.scratch[: of.pattern.entries]
-        z = of.x[of.pattern.indices] + of.target[rows_of(of.pattern)]
+        z = of.x[of.pattern.indices] + of.target[entry_rows(of.pattern.starts)]
         self.head_dots(_leaky(z, self._slope(of)), of.vector, scratch)
         self._weigh(of, scratch)
 
     def attend_v2_backward(self, of: AttentionV2Backward[Array, Pattern]) -> None:
         forward, pattern, slope = of.forward, of.forward.pattern, self._slope(of.forward)
         scratch = forward.scratch[: pattern.entries]
-        z = forward.x[pattern.indices] + forward.target[rows_of(pattern)]
+        z = forward.x[pattern.indices] + forward.target[entry_rows(pattern.starts)]
         e, dz = np.empty_like(scratch), np.zeros_like(z)
         bent = _leaky(z, slope)
         self.head_dots(bent, forward.vector, e)
@@ -242,7 +242,7 @@ class Neighbours:
 
     def _weigh(self, of: _Attention, e: Array) -> None:
         """Softmax of e (entries, heads) over the entries of each row, and the sums weighted so."""
-        pattern, rows = of.pattern, rows_of(of.pattern)
+        pattern, rows = of.pattern, entry_rows(of.pattern.starts)
         of.shift[...] = reduced(np.maximum, e, pattern.starts)
         weights = np.exp(e - of.shift[rows])
         of.total[...] = reduced(np.add, weights, pattern.starts)
@@ -254,7 +254,7 @@ class Neighbours:
 
     def _back(self, of: _Attention, e: Array, grad: Array, dx: Array) -> Array:
         """Gradient of e, (entries, heads); to dx, that of x by which it is summed."""
-        pattern, rows, heads = of.pattern, rows_of(of.pattern), of.total.shape[1]
+        pattern, rows, heads = of.pattern, entry_rows(of.pattern.starts), of.total.shape[1]
         weights = np.exp(e - of.shift[rows]) / of.total[rows]
         kept = self.dtype.type(1) if of.drop is None else self._kept(pattern, of.drop, heads)
         alpha = weights * kept
@@ -267,16 +267,11 @@ class Neighbours:
 
     def _kept(self, pattern: Pattern, drop: AttentionDropout[Array], heads: int) -> Array:
         """1 / (1 − p) for what is kept, 0 for what is dropped, (entries, heads)."""
-        rows = drop.rows[rows_of(pattern)]
+        rows = drop.rows[entry_rows(pattern.starts)]
         columns = drop.columns.reshape(-1, heads)[pattern.indices]
         hashes, scratch = np.empty((2, *columns.shape), np.uint32)
         rng.hash_block(rows, columns, hashes, scratch)
         return (hashes >= rng.threshold(drop.p)) * self.dtype.type(1 / (1 - drop.p))
-
-
-def rows_of(pattern: Pattern) -> Array:
-    """The row of each entry."""
-    return np.repeat(np.arange(pattern.rows, dtype=np.int32), np.diff(pattern.starts))
 
 
 def reduced(reduce: np.ufunc, values: Array, starts: Array) -> Array:

@@ -1,4 +1,7 @@
-"""APPNP (Gasteiger, Bojchevski and Günnemann 2019): an MLP, then personalised PageRank."""
+"""APPNP (Gasteiger, Bojchevski and Günnemann 2019): an MLP, then personalised PageRank.
+
+In files: ``lins.0.weight``, ``lins.0.bias``.
+"""
 
 from __future__ import annotations
 

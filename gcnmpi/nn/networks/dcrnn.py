@@ -1,4 +1,8 @@
-"""Diffusion convolutional recurrent network (Li et al. 2018)."""
+"""Diffusion convolutional recurrent network (Li et al. 2018).
+
+In files: ``recurrent.conv_x_z.weight`` (2, K, d + e, e), not transposed, and ``.bias``, and the
+same of ``conv_x_r``, ``conv_x_h``; ``linear.…``.
+"""
 
 from __future__ import annotations
 

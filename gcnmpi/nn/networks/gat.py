@@ -1,4 +1,10 @@
-"""Graph attention network (Veličković et al. 2018): attention over x·W, several heads, + b."""
+"""Graph attention network (Veličković et al. 2018): attention over x·W, several heads, + b.
+
+Σ α·x·W + b, α the softmax over neighbours of leaky_relu(a₁·Wxⱼ + a₂·Wxᵢ), for each head.
+
+In files: as ``GATConv``: ``lin.weight``, ``att_src``, ``att_dst`` (1, K, e/K), ``bias``; for
+features of arcs ``lin_edge.weight``, ``att_edge``.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,8 @@
-"""Gated graph convolution (Bresson and Laurent 2018): a gate on every arc and column."""
+"""Gated graph convolution (Bresson and Laurent 2018): a gate on every arc and column.
+
+In files: ``lin_key.…``, ``lin_query.…``, ``lin_value.…`` (e, d + columns of arcs), with a bias
+whatever ``model.bias`` is; ``lin_skip.weight``, ``bias``.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,10 @@
-"""GATv2 (Brody, Alon and Yahav 2022): attention that ranks neighbours for each vertex."""
+"""GATv2 (Brody, Alon and Yahav 2022): attention that ranks neighbours for each vertex.
+
+Σ α·x·W + b, α the softmax over neighbours of a·leaky_relu(W₁xⱼ + W₂xᵢ), for each head.
+
+In files: as ``GATv2Conv``: ``lin_l.…``, ``lin_r.…``, ``att``, ``bias``; for features of arcs
+``lin_edge.weight``.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Graph convolutional network (Kipf and Welling 2017): M·x·W + b."""
+"""Graph convolutional network (Kipf and Welling 2017): M·x·W + b.
+
+In files: ``convs.0.lin.weight`` (e, d), ``convs.0.bias`` (e).
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""GCNII (Chen et al. 2020): deep, each layer with the first one and an identity mixed in."""
+"""GCNII (Chen et al. 2020): deep, each layer with the first one and an identity mixed in.
+
+In files: ``lins.0.…`` (first), ``convs.0.weight1`` (e, e), not transposed, ``lins.1.…`` (last).
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,9 @@
-"""Chebyshev graph convolutional gated recurrent units (Seo et al. 2018)."""
+"""Chebyshev graph convolutional gated recurrent units (Seo et al. 2018).
+
+In files: ``recurrent.conv_x_z.lins.0.weight`` (e, d) to ``lins.K−1``, ``recurrent.conv_h_z.…`` (e,
+e), their ``.bias``, and the same of ``…_r`` and ``…_h``; ``linear.…``; of several layers,
+``recurrent.0.…``.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,9 @@
-"""Graph isomorphism network (Xu et al. 2019): MLP((1 + ε)·x + A·x)."""
+"""Graph isomorphism network (Xu et al. 2019): MLP((1 + ε)·x + A·x).
+
+Two linear layers with an activation between them.
+
+In files: ``nn.lins.0.weight``, ``nn.lins.1.weight``, their ``.bias``; ``eps`` (1).
+"""
 
 from __future__ import annotations
 

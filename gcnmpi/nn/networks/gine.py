@@ -1,4 +1,8 @@
-"""GINE (Hu et al. 2020): MLP((1 + ε)·x + Σ relu(xⱼ + e·W + b)), GIN with features of arcs."""
+"""GINE (Hu et al. 2020): MLP((1 + ε)·x + Σ relu(xⱼ + e·W + b)), GIN with features of arcs.
+
+In files: ``nn.lins.0.weight``, ``nn.lins.1.weight``, their ``.bias``; ``eps`` (1); ``lin.…`` for
+features of arcs.
+"""
 
 from __future__ import annotations
 

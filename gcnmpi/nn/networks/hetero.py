@@ -1,4 +1,9 @@
-"""A convolution for each relation (Zhang et al. 2019, PyTorch Geometric's ``HeteroConv``)."""
+"""A convolution for each relation (Zhang et al. 2019, PyTorch Geometric's ``HeteroConv``).
+
+In files: not transposed, stacked by relation and type: ``sage`` ``lin_l.weight`` (relations, d, e),
+``lin_r.weight`` (types, d, e); ``gat`` ``lin_src.weight``, ``lin_dst.weight``, ``att_src``,
+``att_dst`` (relations, e); ``gatv2`` ``lin_l.…``, ``lin_r.…``, ``att``; ``bias`` (types, e).
+"""
 
 from __future__ import annotations
 

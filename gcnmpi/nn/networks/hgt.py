@@ -1,4 +1,9 @@
-"""Heterogeneous graph transformer (Hu, Dong, Wang and Sun 2020)."""
+"""Heterogeneous graph transformer (Hu, Dong, Wang and Sun 2020).
+
+In files: not transposed: ``k_lin.…``, ``v_lin.…``, ``q_lin.…``, ``out_lin.…`` (types, d, e);
+``q_rel.weight``, ``v_rel.weight`` (relations, K, e / K, e / K), ``p_rel`` (relations, K), ``skip``
+(types, 1).
+"""
 
 from __future__ import annotations
 

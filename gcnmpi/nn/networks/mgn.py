@@ -1,4 +1,9 @@
-"""MeshGraphNet (Pfaff et al. 2021): blocks of messages add to states of vertices and of arcs."""
+"""MeshGraphNet (Pfaff et al. 2021): blocks of messages add to states of vertices and of arcs.
+
+In files: as PhysicsNeMo's: ``node_encoder.model.0.…``, ``edge_encoder…``,
+``processor.processor_layers.0.edge_mlp.model.0.…``, ``….1.node_mlp…`` for each block,
+``node_decoder…``; columns of the first weights are [e | xⱼ | xᵢ] and [Σ e | x].
+"""
 
 from __future__ import annotations
 

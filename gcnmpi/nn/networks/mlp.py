@@ -1,4 +1,7 @@
-"""Multi-layer perceptron: what the features alone are worth; nothing is aggregated."""
+"""Multi-layer perceptron: what the features alone are worth; nothing is aggregated.
+
+In files: ``lins.0.weight``, ``lins.0.bias``.
+"""
 
 from __future__ import annotations
 

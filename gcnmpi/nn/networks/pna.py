@@ -1,4 +1,7 @@
-"""Principal neighbourhood aggregation (Corso et al. 2020): several functions of all messages."""
+"""Principal neighbourhood aggregation (Corso et al. 2020): several functions of all messages.
+
+In files: as ``PNAConv``; the mean degrees are ``aggr_module.avg_deg_lin``, ``.avg_deg_log`` (1).
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,9 @@
-"""Relational graph attention network (Busbridge, Sherburn, Cavallo and Hammerla 2019)."""
+"""Relational graph attention network (Busbridge, Sherburn, Cavallo and Hammerla 2019).
+
+In files: as ``RGATConv``: ``weight`` (relations, d, e), or (bases, d, e) with ``comp``, or
+(relations, blocks, d / blocks, e / blocks); ``bias``; ``q``, ``k`` (e, heads); PyTorch Geometric
+calls its arrays of bases ``basis`` and ``att``.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,8 @@
-"""Relational graph convolutional network (Schlichtkrull et al. 2018)."""
+"""Relational graph convolutional network (Schlichtkrull et al. 2018).
+
+In files: as ``RGCNConv``: ``weight`` (relations, d, e), or (bases, d, e) with ``comp``, or
+(relations, blocks, d / blocks, e / blocks); ``root`` (d, e), ``bias``.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,10 @@
-"""GraphSAGE (Hamilton, Ying and Leskovec 2017): aggregate(x)·W₁ + b + x·W₂."""
+"""GraphSAGE (Hamilton, Ying and Leskovec 2017): aggregate(x)·W₁ + b + x·W₂.
+
+The mean, the sum or another function of neighbours, or several of them side by side.
+
+In files: ``lin_l.weight`` (e, d) and ``.bias``, of the neighbours; ``lin_r.weight``, of the vertex
+itself.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,8 @@
-"""SeHGNN (Yang et al. 2023): means along metapaths, made once, and layers on all of them."""
+"""SeHGNN (Yang et al. 2023): means along metapaths, made once, and layers on all of them.
+
+In files: ``lins.0.…`` for each metapath in the order of ``gcnmpi info G.graph --program``,
+``mlp.0.…`` on all of them, ``mlp.1.…``.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Simple graph convolution (Wu et al. 2019): Mᴷ·H⁰·W + b."""
+"""Simple graph convolution (Wu et al. 2019): Mᴷ·H⁰·W + b.
+
+In files: ``convs.0.lin.weight`` (e, d), ``convs.0.lin.bias`` (e).
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""SIGN (Frasca et al. 2020): linear layers on H⁰, M·H⁰, M²·H⁰ …, and one on all of them."""
+"""SIGN (Frasca et al. 2020): linear layers on H⁰, M·H⁰, M²·H⁰ …, and one on all of them.
+
+In files: ``lins.0.…`` to ``lins.K.…`` for each power of M, ``lin.…``.
+"""
 
 from __future__ import annotations
 

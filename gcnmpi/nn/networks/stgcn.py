@@ -1,4 +1,12 @@
-"""Spatio-temporal graph convolutional network (Yu, Yin and Zhu 2018)."""
+"""Spatio-temporal graph convolutional network (Yu, Yin and Zhu 2018).
+
+Over frames relu(P ⊙ σ(Q) + R), a convolution over time; a Chebyshev convolution of each frame; the
+first again.
+
+In files: ``blocks.0._temporal_conv1.conv_1.weight`` (e, d, 1, frames) to ``conv_3``,
+``_graph_conv.lins.0.weight``, ``_graph_conv.bias``, ``_temporal_conv2.…``; ``norms.0.…``,
+``output.conv_1.…``, ``linear.…``.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,8 @@
-"""Graph transformer (Shi et al. 2021): attention by products of queries and keys."""
+"""Graph transformer (Shi et al. 2021): attention by products of queries and keys.
+
+In files: as ``TransformerConv``: ``lin_key.…``, ``lin_query.…``, ``lin_value.…``, ``lin_skip.…``,
+``lin_beta.weight`` (1, 3e).
+"""
 
 from __future__ import annotations
 

@@ -6,7 +6,6 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.spatial.distance import cdist
 
 from gcnmpi.nn.decoders import OFFSET, TABLE
 from gcnmpi.options.task import OF_RELATIONS, LinkOptions
@@ -58,6 +57,8 @@ class Form:
         """The scores of all pairs of (q, width) and (m, width) rows, (q, m)."""
         scores: np.ndarray
         if self.p:
+            from scipy.spatial.distance import cdist  # takes 0.1 s, which most runs are spared
+
             apart = cdist(queries, others, DISTANCES[self.p]).astype(others.dtype)
             scores = others.dtype.type(self.offset) - apart
         else:

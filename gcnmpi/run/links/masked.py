@@ -13,6 +13,7 @@ import scipy.sparse as sp
 from gcnmpi.core.volume import NOTHING, Volume
 from gcnmpi.halo.exchange import Exchange
 from gcnmpi.halo.transports import Persistent
+from gcnmpi.kernels.rows import entry_rows
 from gcnmpi.layout.runtime import Runtime
 from gcnmpi.mpi.comm import redistribute, slice_of
 from gcnmpi.nn.tasks.drawing import Drawer
@@ -20,7 +21,8 @@ from gcnmpi.options.config import Config
 from gcnmpi.options.kernel import KERNELS
 from gcnmpi.schemes.row_scheme import Laid
 from gcnmpi.schemes.sampled import Batch, Layer
-from partition.graph.graph import entry_values, index_dtype, row_sums
+from partition.graph.aggregation import entry_values, row_sums
+from partition.graph.graph import index_dtype
 
 
 class MaskedMatrix:
@@ -32,8 +34,7 @@ class MaskedMatrix:
         plan, matrix = laid.plan, laid.valued
         self._plan, self._drawer, self._config = plan, drawer, config
         self._ids = np.concatenate((plan.own, plan.halo)).astype(np.int64)
-        index = index_dtype(max(plan.nown, 1))
-        self._rows = np.repeat(np.arange(plan.nown, dtype=index), np.diff(matrix.indptr))
+        self._rows = entry_rows(matrix.indptr)
         self._columns, self._starts = matrix.indices, matrix.indptr.dtype
         self._weights = _weights_of(laid, self._rows, config.graph.normalize)
         # Entries that are pairs, and their numbers: one may be several, and leaves with any.

@@ -12,6 +12,7 @@ from gcnmpi.core.volume import NOTHING, Volume, all_reduce
 from gcnmpi.halo.pairs import ScoredPairs, in_order, place_pairs, who_scores
 from gcnmpi.halo.plan import Plan
 from gcnmpi.kernels.interface.kernel import Array
+from gcnmpi.kernels.rows import entry_rows
 from gcnmpi.layout.entries import RELATION
 from gcnmpi.layout.loading import places_of
 from gcnmpi.mpi.comm import redistribute, reduce_in_place, slice_of
@@ -186,7 +187,7 @@ class KnownPairs:
     def among(self, pairs: ScoredPairs) -> np.ndarray:
         """Which of the pairs that this rank scores are known, (entries,) bool."""
         pattern, ids = pairs.pattern, pairs.ids.astype(np.int64)
-        rows = np.repeat(np.arange(pattern.shape[0]), np.diff(pattern.indptr))
+        rows = entry_rows(pattern.indptr)
         relations = pairs.given[-2] if self._relations else np.zeros(len(rows), np.int64)
         wanted = self._numbered(ids[rows], ids[pattern.indices], relations)
         if not len(self._keys):

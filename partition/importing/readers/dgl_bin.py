@@ -3,6 +3,9 @@
 The file is a stream of numbers in little-endian order: vectors and texts begin with their length in
 8 bytes, arrays with a header that has their type and shape. Nothing in it is a program. Sources:
 ``heterograph_serialize.cc``, ``unit_graph.cc``, ``coo.h``, ``spmat.h`` and ``ndarray.h`` of DGL.
+
+DGL 0.9 to 2.x, one graph of one type of vertices and arcs: ``feat`` (``features``), ``label``
+(``labels``), ``train_mask`` and so on; of arcs ``weight`` (``w``), ``feat``, ``label`` and masks.
 """
 
 from __future__ import annotations

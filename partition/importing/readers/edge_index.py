@@ -1,4 +1,7 @@
-"""Arcs in an ``.npy``: the ``edge_index`` of PyTorch Geometric, (2, E), or (E, 2)."""
+"""Arcs in an ``.npy``: the ``edge_index`` of PyTorch Geometric, (2, E), or (E, 2).
+
+Ids are as in lists of arcs. PyTorch Geometric counts vertices without arcs: ``--vertices N``.
+"""
 
 from __future__ import annotations
 

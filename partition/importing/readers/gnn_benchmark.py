@@ -2,6 +2,15 @@
 
 gnn-benchmark: CSR adjacency, attributes, labels. Its relatives call the arrays ``adj_data`` or
 ``adj_matrix.data``, ``attr_data``, ``attr_matrix.data`` or ``feature_data``.
+
+Values that are all 1 are no weights. ``class_names`` or ``idx_to_class`` name classes where they
+are plain text. There is no split: give masks, or ``--split``.
+
+Heterophilous graphs (Platonov et al. 2023): ``edges`` (m, 2), each listed once and stored as two
+arcs; ``node_features``, ``node_labels``; ``train_masks``, ``val_masks``, ``test_masks`` (splits,
+n), all kept.
+
+SciPy: ``scipy.sparse.save_npz(FILE, matrix.tocsr())``, row = source; CSR only.
 """
 
 from __future__ import annotations

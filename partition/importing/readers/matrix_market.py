@@ -3,6 +3,10 @@
 The header is read here and held against the size of the file, so that a small bad file can
 neither allocate much nor name a million entries that are not there. SciPy's compiled,
 multi-threaded tokenizer then reads the entries.
+
+The matrix is square. Its entry ``i j w`` is the arc from vertex i − 1 to vertex j − 1 of weight w,
+which may be 0; an edge of a symmetric file becomes two arcs. Comments stand before the size line
+only.
 """
 
 from __future__ import annotations

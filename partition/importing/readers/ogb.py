@@ -3,6 +3,10 @@
 ``raw/edge.csv.gz node-feat.csv.gz node-label.csv.gz num-node-list.csv.gz num-edge-list.csv.gz``
 without headers, or ``raw/data.npz node-label.npz``; and ``split/NAME/train.csv.gz valid.csv.gz
 test.csv.gz``, lists of vertices.
+
+Masks are those of the only folder in ``split/``. Labels in one column of whole numbers are classes
+(NaN: none), others targets; ``edge-feat.csv.gz`` or ``edge_feat`` is the features of arcs. The
+summary names files that are not read.
 """
 
 from __future__ import annotations

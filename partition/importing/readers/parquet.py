@@ -1,4 +1,9 @@
-"""Lists of arcs in Parquet files."""
+"""Lists of arcs in Parquet files.
+
+A row for each arc: columns ``source`` and ``target``, or other names that edge lists know, perhaps
+``weight``; of two other columns the first is the source. ``--columns``, ``--string-ids``,
+``--vertices`` and ``--ids`` are as in edge lists. No value may be missing.
+"""
 
 from __future__ import annotations
 

@@ -5,6 +5,8 @@ neighbour lists), .test.index (which vertices the rows of tx and ty are).
 
 Seven of them are pickles, of Python 2 as they were published, which hold dense arrays and CSR
 matrices: :mod:`partition.tensor_files.pickles` reads them without running anything that they name.
+
+Self-loops, which PyTorch Geometric drops, stay without ``--self-loops drop``.
 """
 
 from __future__ import annotations

@@ -40,7 +40,8 @@ def read(path: Path, layout: Layout) -> Source:
 
     ``path`` is a file, or the folder of a dataset, with ``processed/data.pt``. ``y`` of whole
     numbers in one column is a class, −1 for none; otherwise targets. ``edge_weight`` holds weights,
-    or an ``edge_attr`` of one column; another ``edge_attr`` is not read.
+    or an ``edge_attr`` of one column; another ``edge_attr`` is features of arcs, and
+    ``edge_label`` their labels.
 
     A UserError if it holds several graphs, vertices of several types, or no graph; or names
     anything else than tensors and the classes of a graph, none of which is run.

@@ -21,7 +21,8 @@ from gcnmpi.options.config import from_table
 from gcnmpi.options.kernel import resolve
 from gcnmpi.run import problem as problem_module
 from gcnmpi.run.problem import open_problem
-from partition.graph.graph import Graph, aggregation_matrix
+from partition.graph.aggregation import aggregation_matrix
+from partition.graph.graph import Graph
 from partition.graph.store import open_graph
 
 sys.path.append(str(Path(__file__).parents[2]))

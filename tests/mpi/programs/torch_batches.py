@@ -19,8 +19,9 @@ import gcnmpi.torch
 from gcnmpi.core import rng
 from gcnmpi.mpi.process import run
 from partition.errors import UserError
+from partition.graph.aggregation import aggregation_matrix
 from partition.graph.arc_data import ArcData
-from partition.graph.graph import aggregation_matrix, arcs
+from partition.graph.graph import arcs
 from partition.graph.sampling import make_sampler
 from partition.graph.store import open_graph, read_partition, write_graph
 

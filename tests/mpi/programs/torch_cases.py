@@ -24,7 +24,7 @@ from gcnmpi.core import rng
 from gcnmpi.mpi import comm as mpi
 from gcnmpi.mpi.process import run
 from partition.errors import UserError
-from partition.graph.graph import aggregation_matrix
+from partition.graph.aggregation import aggregation_matrix
 from partition.graph.metrics import measure
 from partition.graph.mixed_metrics import measure_mixed
 from partition.graph.store import (
