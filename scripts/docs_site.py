@@ -12,7 +12,7 @@ import ast
 import json
 import posixpath
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -88,7 +88,7 @@ def in_cell(text: str) -> str:
     return NAMED.sub(link, text.replace("|", "\\|").replace("*", "\\*"))
 
 
-def table_of(head: tuple[str, ...], rows: list[tuple[str, ...]]) -> str:
+def table_of(head: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> str:
     """A table in Markdown."""
     return "\n".join("| " + " | ".join(row) + " |" for row in (head, ("---",) * len(head), *rows))
 
