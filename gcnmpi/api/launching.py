@@ -26,7 +26,7 @@ from pathlib import Path
 from typing import Any
 
 from gcnmpi.api.data import read_data, write_data
-from gcnmpi.mpi.launch import launched, local_launcher
+from gcnmpi.mpi.launch import launched, local_environment, local_launcher
 from gcnmpi.options.source import check_is_function, source_of
 from partition.errors import UserError
 from partition.startup import PYTHON
@@ -106,7 +106,9 @@ def launch(
             "caller": os.getpid(),
         }
         write_data(folder, CALL, call)
-        code, said = _run([*command, name], folder, _environment(folder, ranks), timeout)
+        # A launcher that was killed leaves its files; these go with the folder.
+        environment = local_environment(ranks) | {"PRTE_MCA_prte_tmpdir_base": name}
+        code, said = _run([*command, name], folder, environment, timeout)
         if (folder / ERROR).exists():
             raise _raised(folder / ERROR)
         if (folder / f"{RESULT}.json").exists():
@@ -131,18 +133,6 @@ def _importable(function: Callable | str, folder: Path) -> str:
     if "<" in function.__qualname__:  # <locals>, <lambda>
         check_is_function(function)
     return f"{module}:{function.__qualname__}"
-
-
-def _environment(folder: Path, ranks: int) -> dict[str, str]:
-    """The variables of ranks: those of this process, without the ones that MPI adds at its start.
-
-    Python's ``os.environ`` holds the variables with which the process was started.
-    """
-    # A launcher that was killed leaves its files; these go with the folder.
-    found = os.environ | {"PRTE_MCA_prte_tmpdir_base": str(folder)}
-    if ranks > len(os.sched_getaffinity(0)):  # who waits leaves the core to who computes
-        found.setdefault("OMPI_MCA_mpi_yield_when_idle", "1")
-    return found
 
 
 def _run(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import shlex
 import subprocess
 import webbrowser
@@ -10,7 +9,7 @@ from pathlib import Path
 
 import click
 
-from gcnmpi.mpi.launch import launched, local_launcher
+from gcnmpi.mpi.launch import launched, local_environment, local_launcher
 from partition.commands import option, path_option
 from partition.errors import UserError
 from partition.startup import PYTHON
@@ -76,14 +75,6 @@ def _run(ranks: int, line: str) -> None:
         command = [*local_launcher(), "-n", str(ranks), *command]
         line = f"mpirun -n {ranks} {line}"
     click.echo(f"$ {' '.join(line.split())}")
-    code = subprocess.run(command, env=_environment(), check=False).returncode
+    code = subprocess.run(command, env=local_environment(ranks), check=False).returncode
     if code:
         raise UserError(f"{program} {words[0]} ended with exit code {code}")
-
-
-def _environment() -> dict[str, str]:
-    """That of this process; ranks that wait leave cores to the others, and root may start them."""
-    found = {"OMPI_MCA_mpi_yield_when_idle": "1"}
-    if os.geteuid() == 0:
-        found |= {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
-    return found | os.environ

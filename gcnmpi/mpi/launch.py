@@ -62,6 +62,20 @@ def local_launcher() -> list[str]:
     return [found, *(["--oversubscribe", "--bind-to", "none"] if open_mpi else [])]
 
 
+def local_environment(ranks: int) -> dict[str, str]:
+    """The variables for so many ranks on this host; those of this process come first.
+
+    Ranks that wait leave cores to those that compute, where there are fewer cores; and root, who
+    is the user in many containers and notebooks, may start them.
+    """
+    found = {}
+    if ranks > len(os.sched_getaffinity(0)):
+        found["OMPI_MCA_mpi_yield_when_idle"] = "1"
+    if os.geteuid() == 0:
+        found |= {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
+    return found | os.environ
+
+
 def check_together(size: int, environment: Mapping[str, str], library: str) -> None:
     """Refuse to be one of several processes each of which believes that it is alone.
 

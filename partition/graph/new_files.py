@@ -22,7 +22,8 @@ def check_target(path: Path, overwrite: bool = False) -> None:
     if path.suffix != ".graph":
         raise UserError(f"a graph folder's name ends in .graph, not {path.name!r}")
     if path.exists() and not overwrite:
-        raise UserError(f"{path} is there already", "choose another name or give --force")
+        hint = "choose another name, or replace it: --force, in Python overwrite=True"
+        raise UserError(f"{path} is there already", hint)
     if path.exists() and not (path / "manifest.json").exists():
         raise UserError(f"{path} is not a graph folder and is not replaced")
     parent = _parent(path)

@@ -2,6 +2,7 @@
 
 import ast
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -302,3 +303,16 @@ def test_who_is_no_launcher_is_told(monkeypatch):
     monkeypatch.setattr(launch, "PYTHON", ("/nowhere/python",))
     with pytest.raises(gcnmpi.UserError, match="there is no mpirun"):
         gcnmpi.launch(nothing, 2)
+
+
+@pytest.mark.parametrize(("user", "ranks"), [(0, 2), (1000, 1), (1000, 10**6)])
+def test_ranks_of_this_host_start_as_root_and_beyond_the_cores(monkeypatch, user, ranks):
+    monkeypatch.setattr("os.geteuid", lambda: user)
+    wanted = {"OMPI_ALLOW_RUN_AS_ROOT", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM"} if user == 0 else set()
+    if ranks > len(os.sched_getaffinity(0)):
+        wanted |= {"OMPI_MCA_mpi_yield_when_idle"}
+    for name in [name for name in os.environ if name.startswith("OMPI_")]:
+        monkeypatch.delenv(name)
+    assert {*launch.local_environment(ranks)} - {*os.environ} == wanted
+    monkeypatch.setenv("OMPI_MCA_mpi_yield_when_idle", "0")
+    assert launch.local_environment(ranks)["OMPI_MCA_mpi_yield_when_idle"] == "0"
