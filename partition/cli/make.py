@@ -17,12 +17,12 @@ from partition.cli import common
 from partition.cli.common import option
 from partition.commands import Assignments, parse_bytes
 from partition.errors import UserError, unknown_name
-from partition.graph.manifest import EXCHANGES
+from partition.graph.manifest import EXCHANGES, read_manifest
 from partition.graph.store import Partition
 from partition.pipeline import adding, balance, tool_files
 from partition.pipeline.estimates import Network
 from partition.pipeline.memory import MODELS_KNOWN
-from partition.pipeline.portfolio import AIMS, TIME_LIMIT, add_best
+from partition.pipeline.portfolio import AIMS, LONGEST, SHORTEST, add_best, usual_limit
 from partition.pipeline.recipe import MAPPINGS, NODES_FIRST
 from partition.pipeline.solving import choose_tool
 from partition.refinement.objective import OBJECTIVES, WEIGHTS, Objective
@@ -115,7 +115,7 @@ Examples:
 @option(
     "--time-limit",
     "Time for all of it: tools are stopped, searches end with what they have.  "
-    f"[default: none; for {AUTO}: {TIME_LIMIT:g}]",
+    f"[default: none; for {AUTO}: {SHORTEST:g} to {LONGEST:g}, by the size of the graph]",
     type=float,
     metavar="SECONDS",
 )
@@ -161,8 +161,10 @@ def add(
     limit = None if memory is None else parse_bytes(memory)
     network = {"alpha": alpha, "beta": beta, "width": width}
     given: dict[str, Any] = {key: value for key, value in network.items() if value is not None}
-    arguments["time_limit"] = TIME_LIMIT if model == AUTO and time_limit is None else time_limit
-    shown = common.working("partitioning", arguments["time_limit"])
+    if model == AUTO and time_limit is None:
+        time_limit = usual_limit(read_manifest(graph).nnz)
+    arguments["time_limit"] = time_limit
+    shown = common.working("partitioning", time_limit)
     with common.collected_warnings() as messages, shown as report:
         if model == AUTO:
             if tool or options:

@@ -6,6 +6,7 @@ import os
 import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -17,7 +18,7 @@ from partition.deadline import Deadline, deadline_for
 from partition.errors import UserError, check_name
 from partition.graph import store
 from partition.graph.graph import Graph
-from partition.graph.manifest import EXCHANGES
+from partition.graph.manifest import EXCHANGES, read_manifest
 from partition.graph.metrics import Metrics, measure
 from partition.graph.mixed_metrics import measure_mixed
 from partition.graph.pairs import pair_names
@@ -33,7 +34,8 @@ from partition.pipeline.solving import choose_tool, make_parts, mapped, refined
 from partition.refinement.objective import Objective
 from partition.signals import at_once
 
-TIME_LIMIT = 120.0
+# Seconds by default, of small graphs and of large ones, and of an arc between them.
+SHORTEST, LONGEST, OF_AN_ARC = 24.0, 120.0, 40e-6
 AIMS = (AUTO, *EXCHANGES)  # the exchanges that partitions may be for; auto: both
 MARGIN = 0.85  # of the time is planned with
 GAINS = 0.95  # of the rows of the first candidate: mixed, it takes less, or no tool tries to
@@ -51,6 +53,15 @@ MEANINGLESS = 0.02  # effort that is not spent on a slow machine either
 UNEVEN = 1e-3  # by which parts may be heavier than what was asked for
 AS_FAST = 1.05  # times the shortest predicted exchange: predictions are no better than that
 SLOW = 2.0  # times the estimates: another machine, not another graph
+
+
+def usual_limit(arcs: int) -> float:
+    """The time limit of a graph for which none is given, in seconds.
+
+    >>> usual_limit(12_000), usual_limit(1_000_000), usual_limit(10**9)
+    (24.0, 40.0, 120.0)
+    """
+    return min(LONGEST, max(SHORTEST, OF_AN_ARC * arcs))
 
 
 def add_best(
@@ -78,7 +89,7 @@ def add_best(
     Parameters
     ----------
     time_limit : float, optional
-        Seconds, about; default: ``TIME_LIMIT``.
+        Seconds, about; default: :func:`usual_limit`.
     network : Network, optional
         What messages and bytes cost.
     exchange : {"auto", "rows", "mixed"}
@@ -110,7 +121,7 @@ def add_best(
     PartitionWarning
         If the balance asked for was not reached.
     """
-    limit = TIME_LIMIT if time_limit is None else time_limit
+    limit = usual_limit(read_manifest(Path(path)).nnz) if time_limit is None else time_limit
     deadline = deadline_for(limit, paced=False)
     stored = store.open_graph(path)
     graph = stored.merged
