@@ -12,11 +12,12 @@ import ast
 import json
 import posixpath
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from partition.backends import Option
     from partition.registry import Registry
 
 ROOT = Path(__file__).parents[1]
@@ -87,7 +88,7 @@ def in_cell(text: str) -> str:
     return NAMED.sub(link, text.replace("|", "\\|").replace("*", "\\*"))
 
 
-def table_of(head: tuple[str, ...], rows: list[tuple[str, ...]]) -> str:
+def table_of(head: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> str:
     """A table in Markdown."""
     return "\n".join("| " + " | ".join(row) + " |" for row in (head, ("---",) * len(head), *rows))
 
@@ -223,6 +224,33 @@ def schemes() -> str:
     })  # fmt: skip
 
 
+def models() -> str:
+    """Models of partitions, and their tools, as far as these are installed."""
+    from partition.backends import TOOLS
+    from partition.backends.catalogue import MODELS
+
+    texts = ["## Models"]
+    for name, model in MODELS.items():
+        tools = ", ".join(f"`{tool}`" for tool in model.tools)
+        texts.append(f"### {name}\n\n{model.help[0].upper()}{model.help[1:]}. Tools: {tools}.")
+        texts.append(options_of(model.options))
+    texts.append("## Tools")
+    for tool, missing in TOOLS.available().items():
+        texts.append(f"### {tool}\n\n{docstrings(TOOLS.entries[tool])}")
+        texts.append("" if missing else options_of(TOOLS.get(tool).options))
+    return "\n\n".join(filter(None, texts))
+
+
+def options_of(found: Mapping[str, Option]) -> str:
+    """The options of a model or a tool, with their defaults; nothing where there are none."""
+    rows = {
+        f"{name} = {one.default}": one.help
+        + (f" ({', '.join(one.choices)})" if one.choices else "")
+        for name, one in found.items()
+    }
+    return meanings("option", rows) if rows else ""
+
+
 def rooms() -> str:
     """The packages within both packages, by their docstrings."""
     found = {
@@ -267,6 +295,7 @@ GENERATED = {
     "formats": formats,
     "schemes": schemes,
     "learning": learning,
+    "models": models,
     "rooms": rooms,
     "commands": commands,
 }
