@@ -115,7 +115,7 @@ def planned():
 
 
 def cases_of(nranks):
-    """Those that so many ranks have: two have no networks of other depths."""
+    """The cases that so many ranks have; two have no networks of other depths."""
     deep = {f"{network} {kind}" for network in DEPTHS for kind in ("full", "seeds")}
     return {name: own for name, own in cases().items() if nranks != 2 or name not in deep}
 
