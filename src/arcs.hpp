@@ -184,10 +184,11 @@ struct Multiples {  // of heads, a factor for each; in place is fine
     void run(Size head, Size column, int rest) const {
         constexpr Size N = LANES<T>;
         const Tail<T> tail = {rest};
-        for (Size row = start; row < start + count; ++row) {
-            const T* factor = factors.data + row * factors.stride + head;
-            const T* from = x.data + row * x.stride + column;
-            T* to = out.data + row * out.stride + column;
+        const Multiples of = *this;  // what is stored cannot be in it
+        for (Size row = of.start; row < of.start + of.count; ++row) {
+            const T* factor = of.factors.data + row * of.factors.stride + head;
+            const T* from = of.x.data + row * of.x.stride + column;
+            T* to = of.out.data + row * of.out.stride + column;
 #pragma GCC unroll 8
             for (int f = 0; f < V * H; ++f)
                 store(to + f * N, factor[f / (V ? V : 1)] * load(from + f * N));

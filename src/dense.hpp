@@ -8,9 +8,6 @@
 namespace gcnmpi::TARGET {
 
 template <class T>
-using Keys = typename Several<std::uint32_t, LANES<T>>::type;
-
-template <class T>
 inline Keys<T> load_keys(const std::uint32_t* from, Whole<T>) {
     Keys<T> keys;
     __builtin_memcpy(&keys, from, sizeof keys);
@@ -30,8 +27,7 @@ inline Vec<T> kept(const Dropout<T>& drop, Keys<T> low, Keys<T> high, Keys<T> co
     Keys<T> h = low ^ column;
     h = (h ^ (h >> 16)) * drop.mix1 + high;
     h = (h ^ (h >> 15)) * drop.mix2;
-    const auto stays = (h ^ (h >> 16)) >= drop.limit;
-    return __builtin_convertvector(stays, Bits<T>) ? v : Vec<T>{};
+    return where_at_least<T>(h ^ (h >> 16), drop.limit, v);
 }
 
 // body(j, lanes, vectors of x) for the rows first .. last, then dropout unless DROP is false.
@@ -217,7 +213,7 @@ void column_sum(Rows<const T> x, T* out, int threads) {
         double partial[GROUPS * STRIP] = {};
         const Size groups = pieces_of(x.rows * width, GROUPS);
         for_pieces(groups, threads, [&](Size group) {
-            double mine[STRIP] = {};
+            alignas(64) double mine[STRIP] = {};  // a vector of sums is in one line of a cache
             add_rows_to(mine, strip, x.rows * group / groups, x.rows * (group + 1) / groups);
             for (Size j = 0; j < width; ++j) partial[group * width + j] = mine[j];
         });

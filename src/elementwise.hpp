@@ -9,7 +9,7 @@ namespace gcnmpi::TARGET {
 // body(first number of a row of each, ...) for all rows.
 template <class T, class Body>
 void over_whole_rows(Size rows, Size width, int threads, Body body) {
-    for_ranges(rows, width, threads, [&](Size first, Size last) {
+    for_ranges(rows, width, threads, [=](Size first, Size last) {
         for (Size row = first; row < last; ++row) body(row);
     });
 }
@@ -78,13 +78,14 @@ template <class T>
 void maximum(const Rows<const T>* xs, Size count, Rows<T> out, int threads) {
     over_whole_rows<T>(out.rows, out.width, threads, [=](Size row) {
         T* to = out.data + row * out.stride;
-        for (Size k = 0; k < count; ++k) {
-            const T* from = xs[k].data + row * xs[k].stride;
-            over_vectors<T>(out.width, [=](Size j, auto lanes) GCNMPI_INLINE {
-                const Vec<T> next = lanes.load(from + j), most = k ? lanes.load(to + j) : next;
-                lanes.store(to + j, (next > most) | (next != next) ? next : most);
-            });
-        }
+        over_vectors<T>(out.width, [=](Size j, auto lanes) GCNMPI_INLINE {
+            Vec<T> most = lanes.load(xs->data + row * xs->stride + j);
+            for (Size k = 1; k < count; ++k) {
+                const Vec<T> next = lanes.load(xs[k].data + row * xs[k].stride + j);
+                most = (next > most) | (next != next) ? next : most;
+            }
+            lanes.store(to + j, most);
+        });
     });
 }
 

@@ -32,13 +32,6 @@ struct Factor {
     Coming* coming;
 };
 
-// Some of them side by side.
-template <class T>
-struct Factors {
-    const Factor<T>* first;
-    int count;
-};
-
 // sums[r][v] += Σ_k left(first + r, k) · right[k·right_step + v·LANES + lane]
 template <class T, int R, int V>
 [[gnu::always_inline]] inline void multiply(
@@ -49,7 +42,7 @@ template <class T, int R, int V>
     const char* at = factor.coming->at;
     const Size pace = factor.coming->pace;
     factor.coming->at += pace * depth;
-#pragma GCC unroll 4
+#pragma GCC unroll 2
     for (Size k = 0; k < depth; ++k, left += step, right += right_step, at += pace) {
         __builtin_prefetch(at, 0, 2);
         Vec<T> across[V];
@@ -65,18 +58,16 @@ template <class T, int R, int V>
 }
 
 // R rows of the result from the first on, `width` columns of which fill V vectors. The rows of
-// `right` belong to one factor after the other.
+// `right` are those that belong to `left` and then those that belong to `more`, if not null.
 template <class T, int R, int V>
 [[gnu::always_inline]] inline void tile(
-    Factors<T> factors, Size first, const T* right, Size right_step, T* out, Size stride,
-    Size width, bool add
+    const Factor<T>& left, const Factor<T>* more, Size first, const T* right, Size right_step,
+    T* out, Size stride, Size width, bool add
 ) {
     const Tail<T> tail = {(int)(width - (V - 1) * LANES<T>)};
     Vec<T> sums[R][V] = {};
-    for (int i = 0; i < factors.count; ++i) {
-        multiply<T, R, V>(factors.first[i], first, right, right_step, sums);
-        right += factors.first[i].depth * right_step;
-    }
+    multiply<T, R, V>(left, first, right, right_step, sums);
+    if (more) multiply<T, R, V>(*more, first, right + left.depth * right_step, right_step, sums);
 #pragma GCC unroll 6
     for (int r = 0; r < R; ++r) {
         T* to = out + (first + r) * stride;
@@ -93,30 +84,32 @@ template <class T, int R, int V>
 // As many rows as there are, in tiles of R or fewer rows.
 template <class T, int R, int V>
 [[gnu::noinline]] void tiles(
-    Factors<T> factors, const T* right, Size right_step, T* out, Size stride, Size width, bool add,
-    Size rows, Size done = 0
+    const Factor<T>& left, const Factor<T>* more, const T* right, Size right_step, T* out,
+    Size stride, Size width, bool add, Size rows, Size done = 0
 ) {
+    const Factor<T> copy = left;  // what is stored cannot be in it
     for (; done + R <= rows; done += R)
-        tile<T, R, V>(factors, done, right, right_step, out, stride, width, add);
+        tile<T, R, V>(copy, more, done, right, right_step, out, stride, width, add);
     if constexpr (R > 1) {
         constexpr int FEWER = R > 4 ? 4 : R > 2 ? 2 : 1;
         if (done < rows)
-            tiles<T, FEWER, V>(factors, right, right_step, out, stride, width, add, rows, done);
+            tiles<T, FEWER, V>(left, more, right, right_step, out, stride, width, add, rows, done);
     }
 }
 
 // A panel of at most V vectors of columns.
 template <class T, int V = ACROSS>
 void panel_of_columns(
-    Factors<T> factors, const T* right, Size right_step, T* out, Size stride, Size width, bool add,
-    Size rows
+    const Factor<T>& left, const Factor<T>* more, const T* right, Size right_step, T* out,
+    Size stride, Size width, bool add, Size rows
 ) {
     if constexpr (V > 1)
         if (width <= (V - 1) * LANES<T>)
             return panel_of_columns<T, V - 1>(
-                factors, right, right_step, out, stride, width, add, rows
+                left, more, right, right_step, out, stride, width, add, rows
             );
-    tiles<T, V == 1 ? TALLER : TALL, V>(factors, right, right_step, out, stride, width, add, rows);
+    constexpr int R = V == 1 ? TALLER : TALL;
+    tiles<T, R, V>(left, more, right, right_step, out, stride, width, add, rows);
 }
 
 // Bytes of x a step, in products with matrices of `width` columns: a step reads a number of each of
@@ -170,15 +163,13 @@ void gemm(
             const Size rows = last - row < BLOCK ? last - row : BLOCK;
             Coming coming = rows_from(x, row + BLOCK, pace);
             Coming others = rows_from(y, row + BLOCK, other_pace);
-            const Factor<T> factors[] = {
-                {x.data + row * x.stride, x.stride, 1, x.width, &coming},
-                {y.data + row * y.stride, y.stride, 1, y.width, &others},
-            };
+            const Factor<T> left = {x.data + row * x.stride, x.stride, 1, x.width, &coming};
+            const Factor<T> more = {y.data + row * y.stride, y.stride, 1, y.width, &others};
             for (Size start = 0; start < out.width; start += WIDE<T>) {
                 const Size step = panel_width<T>(out.width, start);
                 const Size width = out.width - start < step ? out.width - start : step;
                 panel_of_columns<T>(
-                    {factors, y.width ? 2 : 1}, packed + start * depth, step,
+                    left, y.width ? &more : nullptr, packed + start * depth, step,
                     out.data + row * out.stride + start, out.stride, width, add, rows
                 );
             }
@@ -222,9 +213,9 @@ void gemm_over_rows(
                     right = last_panel;
                     right_step = whole;
                 }
-                const Factor<T> factor = {x.data + row * x.stride, 1, x.stride, depth, &coming};
+                const Factor<T> left = {x.data + row * x.stride, 1, x.stride, depth, &coming};
                 panel_of_columns<T>(
-                    {&factor, 1}, right, right_step, mine + start, g.width, width, true, x.width
+                    left, nullptr, right, right_step, mine + start, g.width, width, true, x.width
                 );
             }
         }

@@ -5,6 +5,7 @@
 #pragma once
 
 #include "parallel.hpp"
+#include "simd.hpp"
 
 namespace gcnmpi::TARGET {
 
@@ -55,7 +56,7 @@ inline void clear(std::uint8_t* bytes, Size count) {
 
 // The upper half, rounded to nearest, ties to even.
 template <class T>
-[[gnu::noinline]] void encode_bf16(const T* from, std::uint8_t* out, Size width) {
+inline void encode_bf16(const T* from, std::uint8_t* out, Size width) {
     Half* to = (Half*)out;
 #pragma omp simd
     for (Size j = 0; j < width; ++j) {
@@ -65,17 +66,21 @@ template <class T>
     }
 }
 
+// So many numbers at a time: with as many as fill a vector of bytes, GCC decodes what is left of
+// narrow rows, or all of them, one by one.
+inline constexpr int AT_ONCE = LANES<float>;
+
 template <class T>
-[[gnu::noinline]] void decode_bf16(const std::uint8_t* in, T* to, Size width) {
+inline void decode_bf16(const std::uint8_t* in, T* to, Size width) {
     const Half* from = (const Half*)in;
-#pragma omp simd
+#pragma omp simd safelen(AT_ONCE)
     for (Size j = 0; j < width; ++j) to[j] = (T)float_of((std::uint32_t)from[j] << 16);
 }
 
 // Half precision of x·2^s, where the row's largest number comes to lie in 2^14 .. 2^15; the last
 // byte has what undoes it, 14 - s, or -128 for a row that is not finite.
 template <class T>
-[[gnu::noinline]] void encode_fp16(const T* from, std::uint8_t* out, Size width) {
+inline void encode_fp16(const T* from, std::uint8_t* out, Size width) {
     const std::uint32_t largest = largest_bits(from, width);
     int exponent = (int)(largest >> 23) - 127;
     exponent = exponent < -112 ? -112 : exponent;
@@ -95,11 +100,11 @@ template <class T>
 }
 
 template <class T>
-[[gnu::noinline]] void decode_fp16(const std::uint8_t* in, T* to, Size width) {
+inline void decode_fp16(const std::uint8_t* in, T* to, Size width) {
     const int exponent = (std::int8_t)in[2 * width];
     const float factor = exponent < -112 ? float_of(NOT_A_NUMBER) : power_of_2(exponent - 14);
     const Half* from = (const Half*)in;
-#pragma omp simd
+#pragma omp simd safelen(AT_ONCE)
     for (Size j = 0; j < width; ++j) {
         const std::uint32_t h = from[j], m = h & 0x7fffu;
         const std::uint32_t small = bits_of((float)(std::int32_t)m * power_of_2(-24));
@@ -111,7 +116,7 @@ template <class T>
 // Multiples of largest/127, up or down at random: on average the number itself. The last four
 // bytes have the largest absolute value; NaN for a row that is not finite.
 template <class T>
-[[gnu::noinline]] void encode_int8(
+inline void encode_int8(
     const T* from, std::uint8_t* out, Size width, std::uint64_t key, const Dropout<T>& hash
 ) {
     const std::uint32_t bits = largest_bits(from, width);
@@ -135,11 +140,11 @@ template <class T>
 }
 
 template <class T>
-[[gnu::noinline]] void decode_int8(const std::uint8_t* in, T* to, Size width) {
+inline void decode_int8(const std::uint8_t* in, T* to, Size width) {
     float largest;
     __builtin_memcpy(&largest, in + width, sizeof largest);
     const float step = largest / 127.0f;
-#pragma omp simd
+#pragma omp simd safelen(2 * AT_ONCE)
     for (Size j = 0; j < width; ++j) to[j] = (T)((float)(std::int8_t)in[j] * step);
 }
 
@@ -162,15 +167,17 @@ template <class T>
 void decode_rows(
     const std::uint8_t* in, Size row_bytes, Format format, Rows<T> out, int threads
 ) {
-    for_ranges(out.rows, out.width, threads, [=](Size first, Size last) {
-        for (Size row = first; row < last; ++row) {
-            const std::uint8_t* from = in + row * row_bytes;
-            T* to = out.data + row * out.stride;
-            if (format == BF16) decode_bf16(from, to, out.width);
-            if (format == FP16) decode_fp16(from, to, out.width);
-            if (format == INT8) decode_int8(from, to, out.width);
-        }
-    });
+    const auto over = [=](auto decode) {  // a loop for each, which has the registers to itself
+        for_ranges(out.rows, out.width, threads, [=](Size first, Size last) {
+            for (Size row = first; row < last; ++row)
+                decode(in + row * row_bytes, out.data + row * out.stride, out.width);
+        });
+    };
+    switch (format) {
+        case BF16: return over([](auto... row) { decode_bf16<T>(row...); });
+        case FP16: return over([](auto... row) { decode_fp16<T>(row...); });
+        case INT8: return over([](auto... row) { decode_int8<T>(row...); });
+    }
 }
 
 }  // namespace gcnmpi::TARGET

@@ -6,8 +6,13 @@
 
 namespace gcnmpi::TARGET {
 
-// first[j] and second[j] = sums over all rows of what `body` adds to them in a row; it is given
-// (row, column to start from, columns, their sums). Columns pass by a few at a time.
+struct Pair {  // of sums
+    double first, second;
+};
+
+// first[j] and second[j] = sums over all rows of what body(row, column to start from) adds.
+// Columns pass by a few at a time, and so do rows: a sum in memory can be added to once in several
+// cycles only.
 template <class Out, class Body>
 void pairs_of_sums(Size rows, Size width, Out* first, Out* second, int threads, Body body) {
     constexpr Size STRIP = 64;
@@ -17,8 +22,20 @@ void pairs_of_sums(Size rows, Size width, Out* first, Out* second, int threads, 
         const Size groups = pieces_of(rows * columns, GROUPS);
         for_pieces(groups, threads, [=, &partial](Size group) {
             double mine[2][STRIP] = {};
-            for (Size row = rows * group / groups; row < rows * (group + 1) / groups; ++row)
-                body(row, start, columns, mine[0], mine[1]);
+            const auto add = [&](auto... of_row) GCNMPI_INLINE {
+                for (Size j = 0; j < columns; ++j) {
+                    Pair sums = {mine[0][j], mine[1][j]};
+                    ((sums = of_row(sums, j)), ...);
+                    mine[0][j] = sums.first;
+                    mine[1][j] = sums.second;
+                }
+            };
+            const Size last = rows * (group + 1) / groups;
+            Size row = rows * group / groups;
+            for (; row + 4 <= last; row += 4)
+                add(body(row, start), body(row + 1, start), body(row + 2, start),
+                    body(row + 3, start));
+            for (; row < last; ++row) add(body(row, start));
             for (int which = 0; which < 2; ++which)
                 for (Size j = 0; j < columns; ++j)
                     partial[which][group * columns + j] = mine[which][j];
@@ -162,15 +179,15 @@ void normalised_column_sums(
 ) {
     pairs_of_sums(
         x.rows, x.width, dweight, dbias, threads,
-        [=](Size row, Size start, Size columns, double* first, double* second) {
+        [=](Size row, Size start) {
             const T *from = x.data + row * x.stride + start;
             const T *g = grad.data + row * grad.stride + start;
             const T centre = mean ? mean[row] : T(0), factor = rstd[row];
-#pragma omp simd
-            for (Size j = 0; j < columns; ++j) {
-                first[j] += (double)(g[j] * ((from[j] - centre) * factor));
-                second[j] += (double)g[j];
-            }
+            return [=](Pair sums, Size j) GCNMPI_INLINE {
+                sums.first += (double)(g[j] * ((from[j] - centre) * factor));
+                sums.second += (double)g[j];
+                return sums;
+            };
         }
     );
 }
@@ -233,14 +250,14 @@ template <class T>
 void column_moments(Rows<const T> x, const double* pivot, double* out, int threads) {
     pairs_of_sums(
         x.rows, x.width, out, out + x.width, threads,
-        [=](Size row, Size start, Size columns, double* first, double* second) {
+        [=](Size row, Size start) {
             const T* from = x.data + row * x.stride + start;
-#pragma omp simd
-            for (Size j = 0; j < columns; ++j) {
+            return [=](Pair sums, Size j) GCNMPI_INLINE {
                 const double apart = (double)from[j] - pivot[start + j];
-                first[j] += apart;
-                second[j] += apart * apart;
-            }
+                sums.first += apart;
+                sums.second += apart * apart;
+                return sums;
+            };
         }
     );
 }
@@ -251,14 +268,14 @@ void column_grad_sums(
 ) {
     pairs_of_sums(
         x.rows, x.width, out, out + x.width, threads,
-        [=](Size row, Size start, Size columns, double* first, double* second) {
+        [=](Size row, Size start) {
             const T* from = x.data + row * x.stride + start;
             const T* g = grad.data + row * grad.stride + start;
-#pragma omp simd
-            for (Size j = 0; j < columns; ++j) {
-                first[j] += (double)g[j];
-                second[j] += (double)(g[j] * ((from[j] - mean[start + j]) * rstd[start + j]));
-            }
+            return [=](Pair sums, Size j) GCNMPI_INLINE {
+                sums.first += (double)g[j];
+                sums.second += (double)(g[j] * ((from[j] - mean[start + j]) * rstd[start + j]));
+                return sums;
+            };
         }
     );
 }

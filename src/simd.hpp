@@ -1,7 +1,8 @@
 // Vectors of one instruction set, in GNU vector extensions: what differs between the sets is how
-// the first few lanes are loaded and stored. Every file that includes this one is compiled once for
-// each target; the namespace keeps the copies apart. Nothing here or below may use a template of
-// the standard library: the linker would merge its copies, and an old CPU would run a new one's.
+// the first few lanes are loaded and stored, and masks. Every file that includes this one is
+// compiled once for each target; the namespace keeps the copies apart. Nothing here or below may
+// use a template of the standard library: the linker would merge its copies, and an old CPU would
+// run a new one's.
 #pragma once
 
 #include <cstdint>
@@ -145,6 +146,24 @@ private:
     }
 };
 
+template <class T>
+using Keys = typename Several<std::uint32_t, LANES<T>>::type;
+
+// v where a key is at least so much, else 0. Masks of AVX-512 are the same for numbers of any size,
+// but in vector extensions they are vectors themselves, which would have to be widened.
+template <class T>
+inline Vec<T> where_at_least(Keys<T> keys, std::uint32_t limit, Vec<T> v) {
+#if defined(__AVX512VL__)
+    if constexpr (sizeof(T) == 8) {
+        const __m256i least = _mm256_set1_epi32((int)limit);
+        return (Vec<T>)_mm512_maskz_mov_pd(
+            _mm256_cmpge_epu32_mask((__m256i)keys, least), (__m512d)v
+        );
+    }
+#endif
+    return __builtin_convertvector(keys >= limit, Bits<T>) ? v : Vec<T>{};
+}
+
 // All lanes, with the functions of Tail.
 template <class T>
 struct Whole {
@@ -155,9 +174,9 @@ struct Whole {
 // body(j, lanes) for the vectors of a row of numbers, and for its last ones.
 template <class T, class Body>
 [[gnu::always_inline]] inline void over_vectors(std::int64_t width, Body body) {
-    std::int64_t j = 0;
-    for (; j + LANES<T> <= width; j += LANES<T>) body(j, Whole<T>{});
-    if (j < width) body(j, Tail<T>{(int)(width - j)});
+    const int rest = width & (LANES<T> - 1);  // known before the loop
+    for (std::int64_t j = 0; j < width - rest; j += LANES<T>) body(j, Whole<T>{});
+    if (rest) body(width - rest, Tail<T>{rest});
 }
 
 inline constexpr int PANEL = 8;  // vectors of sums: with them, AVX2 uses 11 of 16 registers
