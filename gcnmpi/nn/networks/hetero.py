@@ -1,6 +1,6 @@
 """A convolution for each relation (Zhang et al. 2019, PyTorch Geometric's ``HeteroConv``).
 
-Time grows with groups as that of ``rgcn`` with ``sage``, with arcs as that of ``rgat`` with attention.
+Time grows as that of ``rgcn`` with ``sage``, as that of ``rgat`` with attention.
 
 In files: not transposed, stacked by relation and type: ``sage`` ``lin_l.weight`` (relations, d, e),
 ``lin_r.weight`` (types, d, e); ``gat`` ``lin_src.weight``, ``lin_dst.weight``, ``att_src``,
