@@ -1,5 +1,8 @@
 """CompGCN (Vashishth, Sanyal, Nitin and Talukdar 2020): messages composed with relations.
 
+Time grows with groups × columns + vertices × columns in × columns out, where a group is
+the arcs of one relation into one vertex.
+
 In files: as its authors' program: not transposed ``w_out``, with reverses ``w_in``, ``w_loop`` (d,
 e), ``loop_rel`` (types, d), ``bias``, and ``w_rel`` of all layers but the last; ``init_rel``, or
 ``rel_wt`` and ``rel_basis``.

@@ -1,5 +1,7 @@
 """A convolution for each relation (Zhang et al. 2019, PyTorch Geometric's ``HeteroConv``).
 
+Time grows as that of ``rgcn`` with ``sage``, as that of ``rgat`` with attention.
+
 In files: not transposed, stacked by relation and type: ``sage`` ``lin_l.weight`` (relations, d, e),
 ``lin_r.weight`` (types, d, e); ``gat`` ``lin_src.weight``, ``lin_dst.weight``, ``att_src``,
 ``att_dst`` (relations, e); ``gatv2`` ``lin_l.…``, ``lin_r.…``, ``att``; ``bias`` (types, e).

@@ -1,5 +1,7 @@
 """Heterogeneous graph transformer (Hu, Dong, Wang and Sun 2020).
 
+Time grows with groups (the arcs of one relation into one vertex) and arcs.
+
 In files: not transposed: ``k_lin.…``, ``v_lin.…``, ``q_lin.…``, ``out_lin.…`` (types, d, e);
 ``q_rel.weight``, ``v_rel.weight`` (relations, K, e / K, e / K), ``p_rel`` (relations, K), ``skip``
 (types, 1).

@@ -1,5 +1,7 @@
 """Relational graph attention network (Busbridge, Sherburn, Cavallo and Hammerla 2019).
 
+Time grows with arcs × columns in × columns out.
+
 In files: as ``RGATConv``: ``weight`` (relations, d, e), or (bases, d, e) with ``comp``, or
 (relations, blocks, d / blocks, e / blocks); ``bias``; ``q``, ``k`` (e, heads); PyTorch Geometric
 calls its arrays of bases ``basis`` and ``att``.

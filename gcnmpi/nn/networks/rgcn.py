@@ -1,5 +1,8 @@
 """Relational graph convolutional network (Schlichtkrull et al. 2018).
 
+Time grows with groups × columns in × columns out + arcs × columns in, where a group is
+the arcs of one relation into one vertex.
+
 In files: as ``RGCNConv``: ``weight`` (relations, d, e), or (bases, d, e) with ``comp``, or
 (relations, blocks, d / blocks, e / blocks); ``root`` (d, e), ``bias``.
 """

@@ -1,5 +1,7 @@
 """SeHGNN (Yang et al. 2023): means along metapaths, made once, and layers on all of them.
 
+Time grows with metapaths × vertices of the type × columns.
+
 In files: ``lins.0.…`` for each metapath in the order of ``gcnmpi info G.graph --program``,
 ``mlp.0.…`` on all of them, ``mlp.1.…``.
 """
