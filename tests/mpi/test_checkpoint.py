@@ -250,9 +250,9 @@ def test_a_run_shares_nothing_and_ends_with_its_launcher(
     before = (tmp_path / "run" / "run.jsonl").stat().st_ino
     lines = [
         train(graph, tmp_path / "run"),
-        train(graph, tmp_path / "run", words=("--resume", "never")),
-        train(graph, tmp_path / "other", words=weights),
-        train(graph, tmp_path / "other", words=("--save-best", tmp_path / "w.npz")),
+        ["at once", *train(graph, tmp_path / "run", words=("--resume", "never"))],
+        ["at once", *train(graph, tmp_path / "other", words=weights)],
+        ["at once", *train(graph, tmp_path / "other", words=("--save-best", tmp_path / "w.npz"))],
     ]
     hear_mistakes(3, [(line, "is in use: gcnmpi train") for line in lines])
     add_partition(graph, "rp", 2, overwrite=True)  # which nobody uses
