@@ -21,12 +21,14 @@ ROW_NUMBERS, COLUMN_NUMBERS = 48, 12
 def placed_arcs(forecast: Forecast, rank: int, config: Config, values: bool = True) -> int:
     """Bytes of own rows while arcs are placed in them, and of a piece that is on its way.
 
-    See :mod:`gcnmpi.layout.placing`. Values, if there will be any, are made of the weights.
+    See :mod:`gcnmpi.layout.placing`. Values, if there will be any, are made of the weights,
+    and in their place where they have their type and are asked for once.
     """
     facts, entries = forecast.facts, forecast.entries(rank)
     rows, inner = (forecast.shape(rank, Place(0, space=i), 1)[0] for i in (Space.OWN, Space.WHOLE))
     one = PATTERN_INDEX + values * WEIGHT_BYTES * facts.valued
-    if values and facts.scaled is None:
+    in_place = facts.valued and facts.itemsize == WEIGHT_BYTES and (facts.folds or facts.one_tile)
+    if values and facts.scaled is None and not in_place:
         one += facts.itemsize
     moving = _piece(entries, config)
     return one * entries + moving + ROW_NUMBERS * rows + COLUMN_NUMBERS * inner

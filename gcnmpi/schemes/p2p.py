@@ -99,8 +99,9 @@ def lay_out(runtime: Runtime, source: Source, config: Config, demand: Demand) ->
         if not facts.folds and not facts.one_tile:
             backward = _scaled(entries, plan, *reversed(ends))
     else:
+        again = manifest.symmetric_values and not facts.folds and not facts.one_tile
         with agreed(comm):
-            forward = _valued(entries, plan, degree, config)
+            forward = _valued(entries, plan, degree, config, keep=again)
         if not facts.folds and not facts.one_tile:
             if not manifest.symmetric_values:
                 del entries  # whose weights are not to stay meanwhile
@@ -316,11 +317,22 @@ def _degrees(runtime: Runtime, plan: Plan, entries: PlacedRows) -> np.ndarray:
 
 
 def _valued(
-    entries: PlacedRows, plan: Plan, degree: np.ndarray, config: Config, transposed: bool = False
+    entries: PlacedRows,
+    plan: Plan,
+    degree: np.ndarray,
+    config: Config,
+    transposed: bool = False,
+    keep: bool = False,
 ) -> sp.csr_array:
-    """Own rows of M with their values; of Mᵀ, from entries of Ãᵀ."""
+    """Own rows of M with their values; of Mᵀ, from entries of Ãᵀ.
+
+    Values take the place of weights of their type, unless it is asked to ``keep`` these.
+    """
     column, weights, normalize = entries.columns, entries.weights, config.graph.normalize
-    values = np.empty(len(column), config.dtype)
+    if weights is None or keep or weights.dtype != config.dtype:
+        values = np.empty(len(column), config.dtype)
+    else:
+        values = weights
     for some, row in entries.pieces():
         ends = (column[some], row) if transposed else (row, column[some])
         weight = None if weights is None else weights[some]

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from small_graphs import from_arcs
 
+from gcnmpi.cli.propagate import options_of_methods
 from gcnmpi.layout.runtime import Source
 from gcnmpi.options.methods import EMBEDDINGS, METHODS
 from gcnmpi.propagation.checks import predictions_of, weights_of
@@ -65,14 +66,17 @@ def test_mistakes_in_words(method, settings, said):
     assert said in str(found.value)
 
 
-def test_every_option_of_every_method_is_described_in_the_documentation():
+def test_every_method_is_in_the_documentation_and_every_option_is_described():
     page = Path(__file__).parents[2] / "docs" / "propagation.md"
     text = page.read_text(encoding="utf-8")
+    described = options_of_methods()
     for name in (*METHODS, *EMBEDDINGS):
         assert f"`{name}`" in text, name
     for name in METHODS:
-        for option in dataclasses.fields(METHODS.get(name).options):
-            assert f"`{option.name}`" in text, (name, option.name)
+        options = [option.name for option in dataclasses.fields(METHODS.get(name).options)]
+        meanings = described.get(name, {})
+        assert [each.split(" = ")[0] for each in meanings] == options
+        assert all(meanings.values()), name
 
 
 @pytest.fixture
