@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
+from functools import cached_property, partial
 
 import numpy as np
 import scipy.sparse as sp
@@ -153,9 +153,9 @@ class EntryRows:
         """Global ids of the vertices that arcs come from, (entries,) integers."""
         return self.ids[self.places]
 
-    @property
+    @cached_property
     def keys(self) -> np.ndarray:
-        """The keys of dropout: see :func:`entry_keys`."""
+        """The keys of dropout, made when they are first asked for: see :func:`entry_keys`."""
         found = np.empty(len(self.places), np.uint64)
         for start in range(0, len(found), STEP):
             some = slice(start, start + STEP)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
-from dataclasses import dataclass
+from collections.abc import Callable, Collection
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import NamedTuple
 
@@ -66,18 +66,46 @@ class Place(NamedTuple):
 
 @dataclass(frozen=True)
 class Block:
-    """A rank's piece of a dense matrix: keys of its rows, and its columns, start to stop.
+    """A rank's piece of a dense matrix: some rows, which have keys, and columns, start to stop.
 
     The key of a vertex is its global id; that of an entry is a hash of both of its ends.
 
-    ``part`` says which of the pieces that share these rows it is, ``copy`` which of the copies of
-    this piece.
+    Attributes
+    ----------
+    count : int
+        How many rows.
+    keys : callable
+        Makes their keys, (count,) integers: few programs ask for those of entries.
+    part : int
+        Which of the pieces that share these rows it is.
+    copy : int
+        Which of the copies of this piece.
     """
 
-    rows: np.ndarray
+    count: int
+    keys: Callable[[], np.ndarray]
     columns: slice
     part: int = 0
     copy: int = 0
+
+    @classmethod
+    def of(cls, rows: np.ndarray, columns: slice, part: int = 0, copy: int = 0) -> Block:
+        """That of rows whose keys are there."""
+        return cls(len(rows), lambda: rows, columns, part, copy)
+
+    @property
+    def rows(self) -> np.ndarray:
+        """The keys of the rows."""
+        return self.keys()
+
+    def of_rows(self, rows: np.ndarray) -> Block:
+        """The same columns of other rows, by their keys."""
+        return replace(self, count=len(rows), keys=lambda: rows)
+
+    def some(self, rows: slice) -> Block:
+        """Some of the rows."""
+        count = len(range(*rows.indices(self.count)))
+        return replace(self, count=count, keys=lambda: self.keys()[rows])
 
     @property
     def counts_entries(self) -> bool:

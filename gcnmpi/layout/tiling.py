@@ -270,7 +270,7 @@ class Tiling:
 
     def block(self, width: int) -> Block:
         """This rank's tile, for the layers."""
-        return Block(self.vertices, self.columns(width), self.column, self.copy)
+        return Block.of(self.vertices, self.columns(width), self.column, self.copy)
 
     def load(self, comm: Comm, array: Readable, max_bytes: float) -> np.ndarray:
         """This rank's tile of an (n, width) array on disk, or its rows of an (n,) one."""

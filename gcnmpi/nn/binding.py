@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from copy import copy
-from dataclasses import replace
 from typing import Any, TypeVar
 
 import numpy as np
@@ -154,8 +153,7 @@ class Binding:
         return self._block(value.place, value.width)
 
     def _block(self, place: Place, width: int) -> Block:
-        found = self.scheme.block(place, width)
-        return replace(found, rows=found.rows[self._rows_of(place.space)])
+        return self.scheme.block(place, width).some(self._rows_of(place.space))
 
     def kept(self, step: Step, name: str, make: Callable[[], Kept]) -> Kept:
         """An array that belongs to an operator, made when it is first asked for."""

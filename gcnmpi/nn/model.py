@@ -236,7 +236,7 @@ class Model(Passes):
         """The scheme's products of one training (``backward``) or evaluation pass."""
         program = self.program
         steps = (*program.forward, *program.backward) if backward else program.evaluation
-        return products(program, steps, lambda place: len(self._scheme.block(place, 0).rows))
+        return products(program, steps, lambda place: self._scheme.block(place, 0).count)
 
     def penalties(self) -> dict[str, float]:
         """The L2 penalty of each parameter: its weight decay."""
@@ -416,7 +416,7 @@ def aggregate_constant(
         multiply(k, replace(x, spent=overwrite), result.array)
         scheme.release()
         return result
-    rows, columns = len(scheme.block(place, width).rows), x.array.shape[1]
+    rows, columns = scheme.block(place, width).count, x.array.shape[1]
     result = x.at(place)
     if not overwrite or rows != len(x.array) or exchanged:
         result = scheme.empty(place, width, exchanged)

@@ -313,6 +313,15 @@ class Program:
         return any(value.place.space is Space.ENTRIES for value in self.values)
 
     @property
+    def drops_entries(self) -> bool:
+        """Whether numbers of these are dropped, which takes a key for each row."""
+        places = (value.place for value in self.values)
+        return any(
+            getattr(operator, "p", 0) > 0 and place.space is Space.ENTRIES
+            for operator, place in zip(self.operators, places, strict=False)
+        )
+
+    @property
     def needs_groups(self) -> bool:
         """Whether values have a row for each group of these of one relation, or steps need them."""
         grouped = any(value.place.space is Space.GROUPS for value in self.values)

@@ -65,7 +65,7 @@ def slices_of(scheme: Scheme, program: Program) -> Slices:
     halo = scheme.halo_of(1) if any(space.of_arcs for space in spaces) else None
     if halo is not None:
         of_arcs = halo.patterns.slices(ARCS_AT_ONCE, program.incidences)
-    rows = len(scheme.block(Place(0), 0).rows) if looped else 0
+    rows = scheme.block(Place(0), 0).count if looped else 0
     starts = range(0, max(rows, 1), ROWS_AT_ONCE)
     blocks = (slice(start, min(rows, start + ROWS_AT_ONCE)) for start in starts)
     return Slices(of_arcs, [ArcSlice(i, {Space.OWN: some}, {}) for i, some in enumerate(blocks)])

@@ -40,7 +40,8 @@ from partition.graph.graph import index_dtype
 INDEX_BYTES = {"native": 4, "scipy": 4, "cupy": 4}
 WIDE_INDEX = 8
 LABEL_BYTES = 4
-ROW_BYTES = 16  # of a row of arcs: its column, its place in the order of arrival, and its key
+ROW_BYTES = 8  # of a row of arcs: its column, and its place in the order of arrival
+KEY_BYTES = 8  # of its key, if there is dropout
 PARALLEL_BYTES = 4  # of a number among parallel arcs
 FEATURE_BYTES = 4  # of a number of the features, as it is stored
 ENTRY_INDEX = 4  # bytes of a column's number in a sparse matrix of features
@@ -91,7 +92,8 @@ def matrix_memory(case: Case, rank: int) -> int:
     held += sum(pattern_memory(*patterns[one], indices) for one in program.incidences)
     if program.needs_entries or groups:
         facts = case.forecast.facts
-        held += entries * (ROW_BYTES + PARALLEL_BYTES * (facts.arcs > facts.entries))
+        each = ROW_BYTES + PARALLEL_BYTES * (facts.arcs > facts.entries)
+        held += entries * (each + KEY_BYTES * program.drops_entries)
     if groups:
         # Their rows, relations and starts; and what patterns are made of beside columns.
         held += groups * (2 * index + WIDE_INDEX) + entries

@@ -201,7 +201,7 @@ def load_features(problem: Problem) -> Array | SparseInput:
     if not problem.config.model.train_features:
         return piece
     block = scheme.input_block(features.shape[1])
-    share = kernel.empty(len(block.rows), block.columns.stop - block.columns.start)
+    share = kernel.empty(block.count, block.columns.stop - block.columns.start)
     scheme.share_input(piece, share)
     return share
 

@@ -280,7 +280,7 @@ class Columns(RowScheme[Tile]):
         """Own rows; or columns of all rows, one rank's after the other's."""
         if place.space is not Space.TURNED:
             return super().block(place, width)
-        return Block(self._all_vertices, self._products.columns(width), part=self._comm.rank)
+        return Block.of(self._all_vertices, self._products.columns(width), part=self._comm.rank)
 
     def empty(self, place: Place, width: int, exchanged: bool = False) -> Matrix:
         """Nothing is special about matrices that are multiplied."""

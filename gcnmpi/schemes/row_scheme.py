@@ -7,7 +7,7 @@ They differ in how the rows of others get to where they are multiplied, which is
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Generic, Protocol, TypeVar
 
 import numpy as np
@@ -32,6 +32,9 @@ from gcnmpi.schemes.whole_rows import WholeRows
 
 Operand = TypeVar("Operand")
 Operand_in = TypeVar("Operand_in", contravariant=True)
+
+
+ALL = slice(None)  # columns
 
 
 @dataclass(frozen=True)
@@ -153,16 +156,16 @@ class RowScheme(WholeRows, Generic[Operand]):
         self._replicas, self._complete_on, self._max_bytes = replicas, complete_on, max_bytes
         self.halo, self.plan, self.laid = halo, plan, laid
         self._vertices, self.entries = rows.vertices, entries
-        self._keys = {Space.OWN: rows.vertices}
+        self._blocks = {Space.OWN: Block.of(rows.vertices, ALL)}
         if halo is not None:
-            self._keys[Space.WHOLE] = halo.ids
+            self._blocks[Space.WHOLE] = Block.of(halo.ids, ALL)
         if entries is not None:
-            self._keys[Space.ENTRIES] = entries.keys
+            self._blocks[Space.ENTRIES] = Block(len(entries.places), lambda: entries.keys, ALL)
             if entries.groups is not None:
-                self._keys[Space.GROUPS] = entries.groups.keys
+                self._blocks[Space.GROUPS] = Block.of(entries.groups.keys, ALL)
             first, stop = entries.of_type.start, entries.of_type.stop
             own = rows.vertices
-            self._keys[Space.OF_TYPE] = own[(own >= first) & (own < stop)]
+            self._blocks[Space.OF_TYPE] = Block.of(own[(own >= first) & (own < stop)], ALL)
 
     @property
     def own_rows(self) -> OwnRows:
@@ -176,7 +179,7 @@ class RowScheme(WholeRows, Generic[Operand]):
 
     def block(self, place: Place, width: int) -> Block:
         """All columns of the rows of a space, whatever the layer."""
-        return Block(self._keys[place.space], slice(0, width), copy=self._rows.copy)
+        return replace(self._blocks[place.space], columns=slice(0, width), copy=self._rows.copy)
 
     def all_rows(self, space: Space) -> int:
         """Of the entries that were loaded, of their groups, and of the vertices of the type."""
@@ -198,7 +201,7 @@ class RowScheme(WholeRows, Generic[Operand]):
     def empty(self, place: Place, width: int, exchanged: bool = False) -> Matrix:
         """Own rows; those to be exchanged are the head of an ``[own | halo]`` buffer, if any is."""
         if place.space.of_arcs or place.space is Space.OF_TYPE:
-            return Matrix(place, self._kernel.empty(len(self._keys[place.space]), width))
+            return Matrix(place, self._kernel.empty(self._blocks[place.space].count, width))
         if exchanged or place.space is Space.WHOLE:
             return (self.halo or self._products).empty(place, width)
         return Matrix(place, self._kernel.empty(len(self._vertices), width))

@@ -305,14 +305,15 @@ class BatchScheme(WholeRows):
 
     def block(self, place: Place, width: int) -> Block:
         """The rows of a space that the layer has here, all columns."""
+        columns = slice(0, width)
         if place.space is Space.OWN:
-            keys = self._batch.vertices[: self._count(place)]
-        elif place.space is Space.WHOLE:
-            keys = self._halos[self._layer(place.layer)].ids
-        else:
-            arcs = self._arcs(place)
-            keys = arcs.keys if place.space is Space.ENTRIES else arcs.groups.keys
-        return Block(keys, slice(0, width))
+            return Block.of(self._batch.vertices[: self._count(place)], columns)
+        if place.space is Space.WHOLE:
+            return Block.of(self._halos[self._layer(place.layer)].ids, columns)
+        arcs = self._arcs(place)
+        if place.space is Space.ENTRIES:
+            return Block(len(arcs.some), lambda: arcs.keys, columns)
+        return Block.of(arcs.groups.keys, columns)
 
     def empty(self, place: Place, width: int, exchanged: bool = False) -> Matrix:
         """Own rows; with space for those of others where a step looks at these."""

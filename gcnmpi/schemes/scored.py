@@ -68,7 +68,7 @@ class PairScheme(WholeRows):
 
     def block(self, place: Place, width: int) -> Block:
         """All columns of the rows of a space."""
-        return Block(self._keys[place.space], slice(0, width))
+        return Block.of(self._keys[place.space], slice(0, width))
 
     def layout(self, place: Place) -> Hashable:
         """One for all places."""

@@ -49,7 +49,7 @@ class StackedScheme(WholeRows):
         """Rows of all samples, with keys of their own, and all columns."""
         found, stack, space = self.inner.block(place, width), self.stack, place.space
         if not space.of_arcs:
-            return replace(found, rows=stack.vertices(found.rows))
+            return found.of_rows(stack.vertices(found.rows))
         starts = self._starts(space)
         which, more = stack.entries(starts), stack.n * stack.numbers[stack.samples(starts)]
         entries = self.inner.entries
@@ -57,10 +57,13 @@ class StackedScheme(WholeRows):
         if space is Space.GROUPS:
             assert entries.groups is not None
             rows = entries.groups.rows.astype(np.int64)[which] + more
-            return replace(found, rows=entry_keys(rows, rows, 1 + entries.groups.relations[which]))
-        rows, columns = entries.rows.astype(np.int64), entries.columns.astype(np.int64)
-        keys = entry_keys(rows[which] + more, columns[which] + more, entries.numbers[which])
-        return replace(found, rows=keys)
+            return found.of_rows(entry_keys(rows, rows, 1 + entries.groups.relations[which]))
+
+        def keys() -> np.ndarray:
+            rows, columns = entries.rows.astype(np.int64), entries.columns.astype(np.int64)
+            return entry_keys(rows[which] + more, columns[which] + more, entries.numbers[which])
+
+        return replace(found, count=len(which), keys=keys)
 
     def all_rows(self, space: Space) -> int:
         """Rows of all samples of a step."""

@@ -228,7 +228,7 @@ class Summa(CutRows, WholeWeights):
 
     def block(self, place: Place, width: int) -> Block:
         """Row piece (i, l), columns block j, whatever the layer."""
-        return dataclasses.replace(self._tiling.block(width), rows=self._vertices)
+        return self._tiling.block(width).of_rows(self._vertices)
 
     def empty(self, place: Place, width: int, exchanged: bool = False) -> Matrix:
         """Nothing special: what is broadcast is read where it is."""

@@ -172,7 +172,7 @@ class Tensor3D(CutRows):
         """A block of rows, a block of columns, a copy."""
         _, part, copy = self._forecast.coordinates(self._comm.rank, place)
         columns = self._forecast.columns(self._comm.rank, place, width)
-        return Block(self._ids(place), columns, part, copy)
+        return Block.of(self._ids(place), columns, part, copy)
 
     def empty(self, place: Place, width: int, exchanged: bool = False) -> Matrix:
         """A buffer for a piece; nothing is special about matrices that are exchanged."""
@@ -267,7 +267,7 @@ class Tensor3D(CutRows):
     def input_block(self, width: int) -> Block:
         """Some rows of this rank's piece of H⁰, which the copies share out (section 3.1)."""
         piece = self.block(Place(0), width)
-        return Block(
+        return Block.of(
             piece.rows[self._forecast.input_rows(self._comm.rank)], piece.columns, piece.part
         )
 

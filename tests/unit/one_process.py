@@ -32,7 +32,7 @@ class OneProcess:
         return self.halo
 
     def block(self, place, width):
-        return Block(np.arange(self.matrix.shape[0]), slice(0, width))
+        return Block.of(np.arange(self.matrix.shape[0]), slice(0, width))
 
     def empty(self, place, width, exchanged=False):
         self.made.append((width, exchanged))
@@ -122,7 +122,7 @@ class WithEntries(OneProcess):
         }
 
     def block(self, place, width):
-        return Block(self.keys[place.space], slice(0, width))
+        return Block.of(self.keys[place.space], slice(0, width))
 
     def empty(self, place, width, exchanged=False):
         array = np.full((len(self.keys[place.space]), width), np.nan)
@@ -144,7 +144,7 @@ class LossScheme:
     whole_rows = False
 
     def __init__(self, kernel, shape):
-        self._block = Block(np.arange(shape[0]), slice(0, shape[1]))
+        self._block = Block.of(np.arange(shape[0]), slice(0, shape[1]))
         self.row_max = lambda k, x: kernel.row_max(x)
         self.row_sum = lambda k, sums: sums
         self.row_pick = lambda k, x, columns, width: kernel.pick(x, columns)

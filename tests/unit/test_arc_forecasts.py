@@ -102,3 +102,12 @@ def test_a_batch_norm_does_not_take_rows_of_neighbours():
     b = Builder(4)
     with pytest.raises(UserError, match=r"batch norm.*count them twice"):
         b.batch_norm(b.expand(b.input), "norm")
+
+
+@pytest.mark.parametrize(("name", "drops"), [("transformer", True), ("gine", False)])
+def test_arcs_have_keys_where_they_are_dropped(stored, name, drops):
+    model = {"name": name, "dropout": 0.5, "attention_dropout": 0.5}
+    read = {"gine": ("name", "dropout")}.get(name, tuple(model))
+    dropped = case_of(stored, {key: model[key] for key in read}).program
+    assert dropped.drops_entries == drops
+    assert not case_of(stored, {"name": name}).program.drops_entries

@@ -302,7 +302,7 @@ def _scratch_rows(step: Step, rows: int, entries: int) -> int:
 
 
 def _arg(binding: Binding, step: Step) -> Array:
-    rows, width = len(binding.block(step).rows), step.operator.width
+    rows, width = binding.block(step).count, step.operator.width
     return binding.kept(step, "arg", lambda: binding.kernel.empty_integers(rows, width))
 
 
@@ -314,7 +314,7 @@ def _scores(binding: Binding, step: Step, heads: int) -> tuple[Array, Array, Arr
 
 
 def _per_head(binding: Binding, step: Step, name: str, heads: int) -> Array:
-    rows = len(binding.block(step).rows)
+    rows = binding.block(step).count
     return binding.kept(step, name, lambda: binding.kernel.empty(rows, heads))
 
 

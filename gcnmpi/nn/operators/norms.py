@@ -222,7 +222,7 @@ def _factors(binding: Binding, step: Step) -> tuple[Array, Array]:
 
 
 def _of_rows(binding: Binding, step: Step, name: str) -> Array:
-    rows = len(binding.block(step).rows)
+    rows = binding.block(step).count
     return binding.kept(step, name, lambda: binding.kernel.empty(rows, 1))
 
 
