@@ -107,8 +107,9 @@ def mixed(
     row = entry_rows(first.indptr)
     row = np.concatenate([row[kept], entries.sum_row[sums]])
     column = np.concatenate([column[kept], nown + place_of_sum[sums]])
+    del entries
     pattern = EntryPattern.of(row, column, (len(rows), nown + new.nhalo))
-    del row, column, entries
+    del row, column
     ones = np.ones(len(sums), first.dtype)
     return new, [pattern.matrix(np.append(m.data[kept], ones)) for m in matrices], packings
 

@@ -35,7 +35,7 @@ from gcnmpi.nn.tape import Rule
 
 _OF_ARCS = spaces, arcs, relations, spectra, triples
 _FAMILIES = dense, elementwise, inserted, neighbours, norms, *_OF_ARCS, degrees
-RULES: Mapping[type[Operator], Rule] = dict(ChainMap(*(family.RULES for family in _FAMILIES)))
+RULES: Mapping[type[Operator], Rule] = ChainMap(*(family.RULES for family in _FAMILIES))
 """Of every operator but those that are a :class:`Finish`."""
 
 
