@@ -6,6 +6,10 @@ through a whole row has one thread a row, or several that add their numbers in a
 kernel uses atomics: every result depends on the data only. Few use shared memory, in steps that all
 threads of a block take together (:mod:`gcnmpi.kernels.cuda.text.loss`). CuPy compiles so that
 subnormal numbers of float32 are zero.
+
+There is no port to HIP. It would have to change the masks of ``__shfl_xor_sync``, which have 64
+bits there and name all threads of a wavefront, the names and types of cuBLAS in graphs, and
+``__launch_bounds__`` of ``GATHERS``.
 """
 
 from __future__ import annotations

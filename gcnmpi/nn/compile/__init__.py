@@ -2,9 +2,12 @@
 
 :mod:`~gcnmpi.nn.compile.rewrite` chooses orders of products and merges what may follow one,
 :mod:`~gcnmpi.nn.compile.turned` takes chains of products to columns,
-:mod:`~gcnmpi.nn.compile.places` lays values out, a :class:`~gcnmpi.nn.tape.Tape` differentiates,
+:mod:`~gcnmpi.nn.compile.places` lays values out,
+:mod:`~gcnmpi.nn.compile.shifts` leaves out biases that a batch norm takes off,
+a :class:`~gcnmpi.nn.tape.Tape` differentiates,
 :mod:`~gcnmpi.nn.compile.attach` joins products with what follows,
-:mod:`~gcnmpi.nn.compile.loops` brings steps on slices of arcs together, and
+:mod:`~gcnmpi.nn.compile.loops` brings steps on slices of arcs, or blocks of rows, together,
+:mod:`~gcnmpi.nn.compile.residency` decides what is kept (``train.memory``), and
 :mod:`~gcnmpi.nn.compile.buffers` assigns memory.
 """
 
