@@ -196,7 +196,7 @@ def dropout_by_local_number(comm):
     def make(block):
         def local(self, place, width):
             found = block(self, place, width)
-            return dataclasses.replace(found, rows=np.arange(len(found.rows)))
+            return found.of_rows(np.arange(found.count))
 
         return local
 
