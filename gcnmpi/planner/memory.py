@@ -225,6 +225,10 @@ def passes_memory(case: Case, rank: int, steps: Sequence[Step], held: Sequence[V
         # Their halos are rows of these matrices.
         buffers -= min(number, counted[width]) * _halo_memory(case, rank, width)
     if forecast.own_buffers:
+        # Gradients of whole rows that are no value of the program have own rows before the halo.
+        folded = {sizes[0] for name, *sizes in distinct if name is Operation.FOLD} - whole.keys()
+        own = case.rows(rank, Place(0))
+        buffers += sum(width * own * work.itemsize for width in folded)
         # Each matrix that is exchanged has a halo of its own.
         exchanged = Counter(value.width for value in held if value.exchanged)
         for width, number in exchanged.items():
