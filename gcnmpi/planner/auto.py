@@ -77,7 +77,7 @@ def resolved_options(
         raise UserError(message, _fitting(path, needed))
     if partition is not None and needed and partition.k != needed:
         ranks = f"{size} rank{'s' * (size > 1)}"
-        takes, hint = f"this run has {ranks}", _fitting(path, needed)
+        takes, hint = f"this run has {ranks}", _fitting(path, needed, partition)
         start = f"mpirun -n {partition.k}"
         if size == 1:
             hint = f"one rank needs no partition: leave it out; or start {partition.k}: {start}"
@@ -232,12 +232,14 @@ def resolved_exchange(
     return found[gains].scheme
 
 
-def _fitting(path: Path, k: int) -> str:
-    """Which partitions of a graph have so many parts, and how one is made."""
+def _fitting(path: Path, k: int, other: Partition | None = None) -> str:
+    """Which partitions of a graph have so many parts, and how one is made, of another one too."""
     names = []
     for name in list_partitions(path):
         with contextlib.suppress(UserError):  # a damaged one, or one of another graph
             if read_partition(path, name, parts=False).k == k:
                 names.append(name)
     make = f"make one: gcn-partition add {path} --model hp -k {k}"
+    if other is not None and other.k % k == 0:
+        make = f"join its parts: gcn-partition refine {path} {other.name} -k {k}"
     return f"take {' or '.join(names[:5])}, or {make}" if names else make

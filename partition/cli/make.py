@@ -222,11 +222,19 @@ Examples:
   gcn-partition refine G.graph gp-64
   gcn-partition refine G.graph theirs --name ours --weigh max_recv=1 --weigh total=0.5
   gcn-partition refine G.graph gp-64 --objective mixed --name mixed-64
-  gcn-partition refine G.graph hp-64 --effort 4 --time-limit 600"""
+  gcn-partition refine G.graph hp-64 --effort 4 --time-limit 600
+  gcn-partition refine G.graph hp-64 -k 16"""
 )
 @common.graph_argument
 @click.argument("start", metavar="NAME")
-@option("--name", "Name of the result.  [default: NAME+refined or NAME+mixed]")
+@option(
+    "-k --parts k",
+    "Join the parts of NAME into K first, the same number into each, for fewer ranks; an --effort "
+    "of 0.1 is enough then.",
+    type=int,
+    metavar="K",
+)
+@option("--name", "Name of the result.  [default: NAME+refined or NAME+mixed, NAME-in-K+…]")
 @option(
     "--objective exchange",
     "The exchange that is to take less: of rows alone, or mixed with partial sums.",

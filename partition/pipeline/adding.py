@@ -41,6 +41,7 @@ from partition.pipeline.solving import (
     BEFORE_REFINING,
     check_balance,
     choose_tool,
+    joined,
     make_parts,
     mapped,
     refined,
@@ -53,7 +54,9 @@ from partition.resident import taken
 REFINED, MIXED = "+refined", "+mixed"
 # Facts that are recorded of the partition that another one was refined from, and those of its
 # options that hold for the result.
-STARTED_FROM = ("name", "id", "model", "tool", "tool_version", "direction", "seed", "options")
+STARTED_FROM = (
+    "name", "id", "k", "model", "tool", "tool_version", "direction", "seed", "options",
+)  # fmt: skip
 KEPT = ("balance", "ranks_per_node")
 
 
@@ -204,6 +207,7 @@ def refine_partition(
     path: str | os.PathLike[str],
     start: str,
     *,
+    k: int | None = None,
     name: str | None = None,
     objective: Objective | None = None,
     imbalance: float | None = None,
@@ -222,9 +226,13 @@ def refine_partition(
     start : str
         Name of any partition, imported ones too. Of a pair, the one for the exchange that is
         refined for.
+    k : int, optional
+        Join its parts into so many first, the same number into each, so that the work that made it
+        serves a run on fewer ranks.
     name : str, optional
-        Default: ``START+refined``, or ``START+mixed`` for a mixed exchange; ``-s1`` and
-        ``-e0.03`` follow for another seed than 0 and another imbalance than that of ``start``.
+        Default: ``START+refined``, or ``START+mixed`` for a mixed exchange, with ``-in-K`` between
+        where parts are joined; ``-s1`` and ``-e0.03`` follow for another seed than 0 and another
+        imbalance than that of ``start``.
     objective : Objective, optional
         What is to be small: see :class:`partition.refinement.search.Objective`.
     imbalance : float, optional
@@ -250,7 +258,7 @@ def refine_partition(
     objective, deadline = objective or Objective(), deadline_for(time_limit)
     start = member(path, start, objective.exchange)
     stored, before = store.open_graph(path), store.read_partition(path, start)
-    graph, k = stored.merged, before.k
+    graph, k = stored.merged, before.k if k is None else k
     usual = USUAL_IMBALANCE if before.imbalance is None else before.imbalance
     recipe = Recipe(
         usual if imbalance is None else imbalance,
@@ -260,22 +268,29 @@ def refine_partition(
         before.options.get("ranks_per_node"),
     )
     recipe.check(stored, k)
+    if before.k % k:
+        raise UserError(
+            f"k = {k}: the {before.k} parts of {start!r} cannot be joined by as many each",
+            f"choose a divisor of {before.k}, or make a partition by gcn-partition add",
+        )
     if not 0 < effort < math.inf:
         raise UserError(f"effort = {effort}: it multiplies the work, 1 is the default")
     if name is None:
         differs = USUAL_IMBALANCE if recipe.imbalance == usual else recipe.imbalance
         ending = MIXED if objective.exchange == "mixed" else REFINED
+        ending = ending if k == before.k else f"-in-{k}{ending}"
         name = start + ending + name_of_numbers(differs, seed)
     with new_partition(stored.path, (name,), "gcn-partition refine", overwrite):
         begun = time.perf_counter()
         deadline = deadline.part(1 - measuring_share(stored.manifest, time_limit))
-        parts = refined(graph, before.parts, k, objective, recipe, effort=effort, deadline=deadline)
+        parts = joined(graph, before.parts, before.k, k, recipe)
+        was = measured(objective)(graph, parts, k, recipe.direction)
+        parts = refined(graph, parts, k, objective, recipe, effort=effort, deadline=deadline)
         parts = mapped(graph, parts, k, recipe)
         seconds = time.perf_counter() - begun
 
         found = figures_of(stored, parts, k, recipe.ranks_per_node)
         reached = found.of(objective.exchange, recipe.direction)
-        was = measured(objective)(graph, before.parts, k, recipe.direction)
         partition = Partition(
             name=name,
             parts=parts,
@@ -292,7 +307,10 @@ def refine_partition(
                 "refine": asdict(objective) | {"effort": effort, "time_limit": time_limit},
             }
             | {key: before.options[key] for key in KEPT if key in before.options},
-            history=[step(start, before.seconds, was), step("refine", seconds, reached)],
+            history=[
+                step(start if k == before.k else f"{start} joined", before.seconds, was),
+                step("refine", seconds, reached),
+            ],
             seconds=seconds,
             deterministic=before.deterministic and not deadline.decided,
             **vars(found),

@@ -54,6 +54,18 @@ def map_to_nodes(exchange: sp.csr_array, ranks_per_node: int, seed: int = 0) -> 
     return _numbers(best, ranks_per_node)
 
 
+def join_parts(exchange: sp.csr_array, k: int, seed: int = 0) -> np.ndarray:
+    """Parts put together into k of as many each, such that the rows between these are few.
+
+    Parts of one node of :func:`map_to_nodes` are one part then. ``exchange`` is (c·k, c·k).
+    Returns (c·k,) int32 numbers of 0..k−1.
+    """
+    each, rest = divmod(exchange.shape[0], k)
+    if rest:
+        raise ValueError(f"{exchange.shape[0]} parts into {k} of as many each")
+    return map_to_nodes(exchange, each, seed) // np.int32(each)
+
+
 def _starts(weights: sp.csr_array, size: int, seed: int) -> Iterator[np.ndarray]:
     """Assignments of parts to nodes; the last node may be smaller."""
     k = weights.shape[0]

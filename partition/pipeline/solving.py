@@ -32,7 +32,7 @@ from partition.pipeline.balance import (
     single_constraints,
     single_weight,
 )
-from partition.pipeline.nodes import map_to_nodes, partition_nodes_first
+from partition.pipeline.nodes import join_parts, map_to_nodes, partition_nodes_first
 from partition.pipeline.recipe import NODES_FIRST, Recipe
 from partition.refinement.objective import OBJECTIVES, Objective
 from partition.registry import Settings
@@ -237,6 +237,15 @@ def refined(
         replace(hypergraph_model(graph, direction), weights=weights[0]),
         parts, k, extra_weights=extra, **wanted,
     )  # fmt: skip
+
+
+@at_once()
+def joined(graph: Graph, parts: np.ndarray, count: int, k: int, recipe: Recipe) -> np.ndarray:
+    """Of so many parts, k of as many each that exchange much with each other: (n,) int32."""
+    if count == k:
+        return parts
+    exchange = exchange_matrix(graph, parts, count, recipe.direction)
+    return join_parts(exchange, k, recipe.seed)[parts]
 
 
 @at_once()

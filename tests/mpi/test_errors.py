@@ -188,6 +188,9 @@ MISTAKES = {
         "or take rp-3, or",
         "gcn-partition add",
     ),
+    "k is a multiple of P": train(
+        "{0}/good.graph --partition rp-6", "mpirun -n 6", "join its parts", "refine", "rp-6 -k 3"
+    ),
     "no partition": train("{0}/good.graph", "3 ranks need a partition", "take rp-3", "-k 3"),
     "no partition at all": train("{0}/bare.graph", "3 ranks need a partition", "hint: make one"),
     # These are found before the features, which are damaged.
@@ -310,7 +313,7 @@ MISTAKES = {
 def folder(tmp_path_factory):
     """Good, damaged and unfit graphs, weights and configurations."""
     root = tmp_path_factory.mktemp("mistakes")
-    store(root / "good.graph", directed_graph(), 3, 4)
+    store(root / "good.graph", directed_graph(), 3, 4, 6)
     for name, damage in DAMAGES.items():
         shutil.copytree(root / "good.graph", root / f"{name}.graph")
         damage(root / f"{name}.graph")

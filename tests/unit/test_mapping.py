@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from small_graphs import partitioned_graphs
 
 from partition.graph.metrics import exchange_matrix, measure, node_traffic
-from partition.pipeline.nodes import map_to_nodes
+from partition.pipeline.nodes import join_parts, map_to_nodes
 
 
 @settings(max_examples=100)
@@ -74,6 +74,18 @@ def test_communities_are_found_and_the_last_node_may_be_smaller():
         assert len(set(home[members].tolist())) == 1
         assert (np.diff(numbers[members]) > 0).all()  # their order stays
     np.testing.assert_array_equal(numbers, map_to_nodes(exchange, 4))
+
+
+def test_joined_parts_are_communities_of_one_size():
+    home = np.random.default_rng(2).permutation(20) // 4
+    exchange = sp.csr_array((home[:, None] == home) * 9 + 1 - 10 * np.eye(20, dtype=np.int64))
+    groups = join_parts(exchange, 5)
+    assert groups.dtype == np.int32
+    np.testing.assert_array_equal(np.bincount(groups), [4] * 5)
+    assert len(set(zip(home.tolist(), groups.tolist(), strict=True))) == 5
+    np.testing.assert_array_equal(join_parts(exchange, 20), np.arange(20))
+    with pytest.raises(ValueError, match="20 parts into 3"):
+        join_parts(exchange, 3)
 
 
 def test_numbers_that_are_best_already_stay():

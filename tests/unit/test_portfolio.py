@@ -414,6 +414,24 @@ def test_refined_as_it_is_made_equals_refined_afterwards(folder):
     assert again.deterministic
 
 
+def test_parts_are_joined_into_fewer(folder):
+    before = add_partition(folder, "gp", 12)
+    made = refine_partition(folder, "gp-12", k=4)
+    assert (made.name, made.k, made.options["start"]["k"]) == ("gp-12-in-4+refined", 4, 12)
+    assert made.deterministic
+    assert [row["step"] for row in made.history] == ["gp-12 joined", "refine"]
+    alone = refine_partition(folder, "gp-12", k=1, name="whole")
+    assert not alone.parts.any()
+    for k in (5, 24):
+        with pytest.raises(UserError, match="12 parts of 'gp-12' cannot be joined"):
+            refine_partition(folder, "gp-12", k=k)
+    # A refinement of no time at all shows what was joined: whole parts, three into each.
+    quick = refine_partition(folder, "gp-12", k=4, time_limit=1e-6, name="quick")
+    pairs = np.unique(np.stack((before.parts, quick.parts)), axis=1)
+    assert pairs.shape == (2, 12)
+    np.testing.assert_array_equal(np.bincount(pairs[1]), [3, 3, 3, 3])
+
+
 def test_refinement_keeps_ranks_per_node_and_tells_of_the_clock(folder):
     add_partition(folder, "gp", 6, ranks_per_node=3)
     made = refine_partition(folder, "gp-6-3pernode", time_limit=1e-6)
