@@ -3,7 +3,8 @@
 Links are written for the repository, so that they work there: README.md, notebooks and sources
 are linked by their paths. On the site, a link goes to the page of that file.
 
-A mark ``<!-- generated: keys -->`` of a page is replaced by what the code says of its keys.
+A mark ``<!-- generated: keys -->`` of a page is replaced by what the code says of its keys; so is
+the text behind it, which tells readers of the repository where that is.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ MOVED = {
 }
 FENCED = re.compile(r"(^```.*?^```$)", re.M | re.S)
 LINK = re.compile(r"(?<=\]\()([^)\s#:]+)(?=[)#])")
-MARK = re.compile(r"^<!-- generated: (\w+) -->$", re.M)
+MARK = re.compile(r"^<!-- generated: (\w+) -->$.*", re.M | re.S)
 # A page that a text of the code names: docs/tasks.md#splits.
 NAMED = re.compile(r"\bdocs/([\w-]+)\.md(?:#([\w-]+))?")
 
@@ -302,7 +303,7 @@ GENERATED = {
 
 
 def filled(markdown: str) -> str:
-    """A page with tables in the place of its marks."""
+    """A page with tables in the place of its mark and of all that follows it."""
     return MARK.sub(lambda mark: GENERATED[mark[1]](), markdown)
 
 
