@@ -91,6 +91,9 @@ class Instruction:
         Whether it moves its value between memory and a file.
     whole : int or None
         Which of its values it reads with the rows of neighbours that a forward step brought there.
+    left : bool
+        Whether it folds gradients that another step left, in memory of their own; else it writes
+        them to its result where there is nothing to fold.
     """
 
     name: str
@@ -112,6 +115,7 @@ class Instruction:
     again: Instruction | None = None
     moves: bool = False
     whole: int | None = None
+    left: bool = False
 
     @property
     def gathers(self) -> bool:

@@ -227,6 +227,8 @@ def passes_memory(case: Case, rank: int, steps: Sequence[Step], held: Sequence[V
     if forecast.own_buffers:
         # Gradients of whole rows that are no value of the program have own rows before the halo.
         folded = {sizes[0] for name, *sizes in distinct if name is Operation.FOLD} - whole.keys()
+        if not any(forecast.buffers(rank, Operation.FOLD, 1, width) for width in folded):
+            folded &= {step.operator.width for step in steps if step.instruction.left}
         own = case.rows(rank, Place(0))
         buffers += sum(width * own * work.itemsize for width in folded)
         # Each matrix that is exchanged has a halo of its own.

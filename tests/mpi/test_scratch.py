@@ -105,6 +105,16 @@ def test_memory_is_what_the_forecast_says(run_cases, tmp_path):
         assert min(one["peak"] for one in found[4 * number :][:4]) < kept["peak"]
 
 
+def test_one_rank_has_no_matrix_that_the_forecast_forgets(run_cases, tmp_path):
+    """And none that it has not: one is more than a twentieth of each of these."""
+    path = store(tmp_path / "g.graph", rmat(15, 1 << 18, features=64, classes=4))
+    networks = DEEP | {"one layer of gat": ("model.name=gat", "model.hidden=[512]")}
+    cases = [{"graph": path, "partition": None, "settings": own} for own in networks.values()]
+    env = {"MALLOC_MMAP_THRESHOLD_": "65536"}
+    for name, one in zip(networks, run_cases("memory", 1, cases, env=env, cold=True), strict=True):
+        assert one["forecast"] == pytest.approx(one["peak"], rel=0.05), name
+
+
 def test_mistakes(hear_mistakes, schemes_folder, tmp_path):
     words = ["train", schemes_folder / "directed.graph", "--partition", "uneven-3"]
     closed = tmp_path / "file"

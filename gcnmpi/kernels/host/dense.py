@@ -26,6 +26,7 @@ from gcnmpi.kernels.kinds import OneKindAfterTheOther
 Array = np.ndarray
 S = TypeVar("S")
 _LONG_ROW = 1 << 10  # entries that NumPy adds to each other at full speed
+_ADDED = 1 << 18  # numbers of a product that are added to a matrix at once
 _BLOCKS = 64  # of rows whose sum is taken in the dtype
 _CACHE_LINE = 64  # bytes
 _BLOCK = 1 << 16  # entries of a dropout mask that are hashed at a time: fits the L2 cache
@@ -150,10 +151,13 @@ class DenseArithmetic(
         accumulate: bool = False,
     ) -> None:
         a, b = a.T if ta else a, b.T if tb else b
-        if accumulate:
-            out += np.matmul(a, b)
-        else:
+        if not accumulate:
             np.matmul(a, b, out=out)
+            return
+        # No second matrix of that size, and each piece is added while it is in the cache.
+        rows = max(1, _ADDED // max(1, out.shape[1]))
+        for start in range(0, len(out), rows):
+            out[start : start + rows] += np.matmul(a[start : start + rows], b)
 
     def column_sum(self, x: Array, out: Array) -> None:
         rows, width = x.shape

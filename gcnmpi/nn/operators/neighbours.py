@@ -383,7 +383,7 @@ ATTEND_V2_BACKWARD = Instruction(
     whole=1,
     places=lambda step, entries: True,
 )
-ATTEND_V2_SOURCE = Instruction("attend_v2_source", _attend_v2_source, Operation.FOLD)
+ATTEND_V2_SOURCE = Instruction("attend_v2_source", _attend_v2_source, Operation.FOLD, left=True)
 
 RULES = {
     Aggregate: Rule(AGGREGATE, one_step(AGGREGATE_T), commutes=True),
