@@ -82,6 +82,8 @@ class CupyKernel(CupyArcs, CupyNorms, CupyGraphs):
         # Weights of 1 and a smoothing of 0 for all classes, by number of classes.
         self._plain: dict[int, tuple[Array, Array]] = {}
         self._scalars = {value: np.array(value, self.dtype) for value in (0, 1)}
+        self._addresses = {value: array.ctypes.data for value, array in self._scalars.items()}
+        self._dense = cublas.sgemm if self.dtype == np.float32 else cublas.dgemm
         self.open_copies()
         self.open_graphs()
         try:
@@ -148,14 +150,12 @@ class CupyKernel(CupyArcs, CupyNorms, CupyGraphs):
             if not accumulate:
                 out.fill(0)
             return
-        multiply = {"float32": cublas.sgemm, "float64": cublas.dgemm}[self.dtype.name]
-        if self._repeated is not None:
-            multiply = self._repeated.products
+        multiply = self._dense if self._repeated is None else self._repeated.products
         # cuBLAS counts by columns, so it is asked for outᵀ = op(b)ᵀ · op(a)ᵀ.
         multiply(
             cp.cuda.device.get_cublas_handle(), _operation(b), _operation(a), columns, rows, inner,
-            self._scalars[1].ctypes.data, b.data.ptr, _apart(b), a.data.ptr, _apart(a),
-            self._scalars[int(accumulate)].ctypes.data, out.data.ptr, _apart(out),
+            self._addresses[1], b.data.ptr, _apart(b), a.data.ptr, _apart(a),
+            self._addresses[int(accumulate)], out.data.ptr, _apart(out),
         )  # fmt: skip
 
     def row_keys(self, seed: int, epoch: int, layer: int, vertices: np.ndarray) -> Array:

@@ -23,6 +23,8 @@ from gcnmpi.kernels.cuda.text import loss
 THREADS = 256  # in a block
 WARP = 32  # threads that exchange numbers, at most
 _TYPES = {"I": "i8", "U8": "u1", "S32": "i4", "U32": "u4", "U64": "u8", "double": "f8"}
+# CuPy passes these as long long and double; to make a number of NumPy takes the host longer.
+_PYTHONS: dict[str, type] = {"int64": int, "float64": float}
 
 
 @dataclass(frozen=True)
@@ -32,6 +34,8 @@ class Parameter:
     Attributes
     ----------
     kind : dtype
+    make : type
+        That of a number which is passed.
     array : bool
         Whether it is an array of such numbers; otherwise it is one of them.
     strides : int
@@ -41,6 +45,7 @@ class Parameter:
     """
 
     kind: np.dtype
+    make: type
     array: bool
     strides: int = 0
     optional: bool = False
@@ -84,18 +89,19 @@ class CupyLaunches(CupyCopies):
         arguments: list[object] = []
         for parameter, value in zip(some, given, strict=True):
             if not parameter.array:
-                arguments.append(parameter.kind.type(value))
+                arguments.append(parameter.make(value))
                 continue
             if parameter.optional:
-                arguments.append(np.int64(value is not None))
+                arguments.append(int(value is not None))
             array = cast(Array, self._nothing[parameter.kind] if value is None else value)
             if isinstance(array, np.ndarray):
                 array = upload(array, parameter.kind)
             if array.dtype != parameter.kind:
                 raise TypeError(f"{name} reads {parameter.kind}, not {array.dtype}")
-            strides = (0, 0) if value is None else array.strides
-            apart = (np.int64(stride // array.itemsize) for stride in strides[: parameter.strides])
-            arguments += array, *apart
+            arguments.append(array)
+            if parameter.strides:
+                strides, size = (0, 0) if value is None else array.strides, array.itemsize
+                arguments += [stride // size for stride in strides[: parameter.strides]]
         function(grid, block, tuple(arguments))
 
     def _launch_rows(self, name: str, x: Array, *given: Given) -> None:
@@ -155,13 +161,16 @@ def parameters(words: Sequence[str], dtype: np.dtype) -> list[Parameter]:
     kinds = {word.split()[-1]: word.removeprefix("const ").split()[0] for word in words}
     arrays = {name for name, kind in kinds.items() if kind.endswith("*")}
     strides = {f"{name}_{side}" for name in arrays for side in ("row", "column")} - arrays
+    of_names = {"T": dtype, **{name: np.dtype(kind) for name, kind in _TYPES.items()}}
+    types = {name: of_names[kind.rstrip("*")] for name, kind in kinds.items()}
     return [
         Parameter(
-            dtype if kind.rstrip("*") == "T" else np.dtype(_TYPES[kind.rstrip("*")]),
+            types[name],
+            _PYTHONS.get(types[name].name, types[name].type),
             name in arrays,
             sum(f"{name}_{side}" in kinds.keys() & strides for side in ("row", "column")),
             f"has_{name}" in kinds,
         )
-        for name, kind in kinds.items()
+        for name in kinds
         if name not in strides and name.removeprefix("has_") not in arrays - {name}
     ]

@@ -16,6 +16,7 @@ import numpy as np
 from cupy import emulator
 from cupy.queue import begin
 
+PYTHONS = {int: np.int64, float: np.float64}  # what CuPy makes of them
 NUMBERS = {"I": "i8", "U8": "u1", "S32": "i4", "U32": "u4", "U64": "u8", "double": "f8"}
 launches, checked = Counter(), Counter()  # of (kernel, type, several blocks)
 requests = []  # of each checked launch: (kernel, what the emulator counted)
@@ -72,6 +73,7 @@ def _read(parameter, dtype):
 def _argument(parameter, value):
     """A value as the emulator takes it, of the type the parameter has."""
     text, pointer, expected = parameter
+    value = PYTHONS.get(type(value), lambda same: same)(value)
     assert value.dtype.str[1:] == expected, (text, value.dtype)
     assert pointer or isinstance(value, np.generic), (text, value)
     return value._host if pointer else value
