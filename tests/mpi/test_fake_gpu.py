@@ -31,8 +31,8 @@ pytestmark = pytest.mark.skipif(shutil.which("g++") is None, reason="no g++ to c
 
 def fake(**variables):
     """The environment in which ``import cupy`` finds the fake."""
-    path = os.pathsep.join([str(ROOT / "tests" / "fake"), str(ROOT)])
-    return {**os.environ, "PYTHONPATH": path, **variables}
+    path = [str(ROOT / "tests" / "fake"), str(ROOT), os.environ.get("PYTHONPATH")]
+    return {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, path)), **variables}
 
 
 def test_kernels_on_the_emulator():
@@ -69,6 +69,41 @@ def test_a_number_that_nobody_waits_for_has_memory_until_it_arrives():
         [sys.executable, "-c", DROPPED], env=fake(FAKE_STREAMS="late"), cwd=ROOT,
         capture_output=True, text=True,
     )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+
+
+KEPT = """
+import gc
+import weakref
+import numpy as np
+from gcnmpi.options.kernel import KERNELS
+
+kernel = KERNELS.get("cupy")(np.float32)
+
+def repeated():
+    rows = kernel.resident(np.array([2, 0]), np.int64)
+    x, out = kernel.from_host(np.arange(3, dtype="f4").reshape(3, 1)), kernel.empty(2, 1)
+    def call(epoch):
+        kernel.take_rows(x, rows, out)
+        return out
+    return kernel.repeated(call), weakref.ref(rows)
+
+taken, rows = repeated()
+for epoch in range(1, 6):
+    out = taken(epoch)
+    gc.collect()
+    assert rows() is not None, epoch
+assert kernel.to_host(out).tolist() == [[2], [0]]
+del taken
+gc.collect()
+assert rows() is None
+"""
+
+
+def test_what_a_graph_reads_lives_as_long_as_the_graph():
+    done = subprocess.run(
+        [sys.executable, "-c", KEPT], env=fake(), cwd=ROOT, capture_output=True, text=True
+    )
     assert done.returncode == 0, done.stderr
 
 

@@ -35,7 +35,7 @@ class Parameter:
     ----------
     kind : dtype
     make : type
-        That of a number which is passed.
+        Of a number as CuPy is given it.
     array : bool
         Whether it is an array of such numbers; otherwise it is one of them.
     strides : int
