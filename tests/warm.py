@@ -19,7 +19,11 @@ NOT_IMPORTED = {"torch", "cuda", "__main__"}  # what needs a package that is lar
 
 
 def import_all() -> None:
-    """Import the modules of both packages, but those of tools that are not installed."""
+    """Import the modules of both packages, but those of tools that are not installed.
+
+    And what takes a third of a second later: PyArrow looks for pandas before it hands out its first
+    array, and Numba reads its tables before the first function that it has compiled.
+    """
     from importlib import import_module
     from importlib.util import find_spec
     from pathlib import Path
@@ -31,6 +35,11 @@ def import_all() -> None:
             if not NOT_IMPORTED.intersection(words):
                 with contextlib.suppress(ImportError):
                     import_module(".".join(words).removesuffix(".__init__"))
+    with contextlib.suppress(ImportError):
+        import_module("pandas")
+    target = import_module("numba.core.registry").cpu_target
+    target.typing_context.refresh()
+    target.target_context.refresh()
 
 
 def ask(path: str, program: str, words: list[str]) -> int:

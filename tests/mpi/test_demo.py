@@ -8,6 +8,8 @@ import pytest
 
 from partition.startup import PYTHON
 
+pytestmark = pytest.mark.usefixtures("launching")  # ranks that wait take no core from the others
+
 
 def started(folder, *words, **environment):
     return subprocess.run(

@@ -19,7 +19,6 @@ from gcnmpi.run.record import read_run
 from partition.cli.main import cli
 from partition.graph.store import open_graph
 from partition.pipeline.adding import add_partition
-from partition.startup import PYTHON
 
 N, WIDTH, CLASSES = 40, 5, 3
 
@@ -426,14 +425,14 @@ def test_a_mistake_is_told_once_with_exit_code_2(mpirun, folder, name):
         ("good.graph", "same-but-parts.graph", "another graph or partition"),
     ],
 )
-def test_ranks_that_do_not_see_the_same_files(mpirun, folder, first, others, says):
+def test_ranks_that_do_not_see_the_same_files(mpirun, warm, folder, first, others, says):
     """As on hosts whose disks differ: the first rank and the other two get other words."""
 
     def words(rest):
         line = f"train --quiet --out {{0}}/differ --partition rp-3 {{0}}/{rest}"
         return line.format(folder).split()
 
-    more = [":", "-n", "2", *PYTHON, "gcnmpi", *words(others)]
+    more = [":", "-n", "2", *warm("gcnmpi"), *words(others)]
     done = mpirun(1, "gcnmpi", *words(first), *more, timeout=20, code=2)
     assert done.stderr.count("error: ") == 1, done.stderr
     assert says in done.stderr

@@ -82,19 +82,19 @@ def measured(run_cases, tmp_path_factory):
     filled = np.random.default_rng(1).random((arcs.n, 200), np.float32)
     arcs = replace(arcs, features=np.where(filled < 0.1, filled, 0))
     store(folder / "sparse.graph", arcs, 4, keep_features="sparse")
-    batches = rmat(16, 1 << 20, features=64, classes=4)
+    batches = rmat(15, 1 << 19, features=64, classes=4)
     few = np.arange(batches.n) % 4 == 0  # batches are as large, and there are fewer of them
     batches = replace(batches, masks={"train": few, "val": ~few})
     store(folder / "batches.graph", batches, 4)
-    linked = rmat(16, 1 << 19, features=64, classes=4)
+    linked = rmat(15, 1 << 18, features=64, classes=4)
     store(folder / "linked.graph", linked, 4)
     facts = {"directed": True, "graph_id": open_graph(folder / "linked.graph").manifest.id}
     pairs = split_pairs(linked, (0.98, 0.01, 0.01), 0, name="links", **facts)
     write_pairs(folder / "linked.graph", pairs)
 
-    types = {"paper": (20000, 64), "author": (30000, 64)}
+    types = {"paper": (10000, 64), "author": (15000, 64)}
     ends = Relation("author", "writes", "paper"), Relation("paper", "cites", "paper")
-    typed = hetero(types, {ends[0]: 300_000, ends[1]: 300_000}, reverse=True)
+    typed = hetero(types, {ends[0]: 150_000, ends[1]: 150_000}, reverse=True)
     store(folder / "typed.graph", typed, 4)
 
     def case(graph, settings, partition="rp-4", **more):
@@ -127,7 +127,8 @@ def measured(run_cases, tmp_path_factory):
 
 @pytest.mark.parametrize("name", [*CASES, *INFERRED, *PROPAGATED, *BATCHES, *LINKS, *RELATIONS])
 def test_the_forecast_is_what_a_run_takes(measured, name):
-    found, bound = measured[name], 0.1 if name in {*INFERRED, *PROPAGATED} else 0.15
+    bound = 0.15 if name in CASES else 0.1 if name in {*INFERRED, *PROPAGATED} else 0.075
+    found = measured[name]
     assert found["forecast"] == pytest.approx(found["peak"], rel=bound), found
 
 

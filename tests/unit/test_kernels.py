@@ -324,7 +324,8 @@ def test_sums_biases_and_copies(kernel, random):
     assert kernel.log_sum(give(kernel, np.full((4, 1), np.e))) == pytest.approx(4, rel=1e-6)
 
 
-@pytest.mark.parametrize("width", [1, 70, 1000])
+# The emulator checks the first launches, which takes long where a block adds many rows.
+@pytest.mark.parametrize("width", [1000, 70, 1])
 def test_long_sums_are_right_in_float32(make, width):
     kernel, rows = make(np.float32), 10**7 // width
     x, out = give(kernel, np.random.default_rng(1).random((rows, width))), kernel.empty(width)
