@@ -1,11 +1,11 @@
 """The documentation is run.
 
 Every ```bash and ```python block of README.md and docs/*.md is executed, page by page, in an
-empty folder with configs/ (whose trainings are cut short, as is that of gcnmpi demo) and
-planetoid/data/ (a local copy of Cora) beside it. Blocks of other kinds are illustrations. The
-commands ./scripts/… are left out: CI calls them, and a test that ran the tests would never end.
-Python that needs a package of OPTIONAL runs where that is installed. A block that begins with the
-name of a file, "# story.py", is saved; later commands run it.
+empty folder with configs/ (whose trainings are cut short, as are those of gcnmpi demo and the
+search of --model auto) and planetoid/data/ (a local copy of Cora) beside it. Blocks of other kinds
+are illustrations. The commands ./scripts/… are left out: CI calls them, and a test that ran the
+tests would never end. Python that needs a package of OPTIONAL runs where that is installed. A block
+that begins with the name of a file, "# story.py", is saved; later commands run it.
 Programs in Python write nothing to the standard error, on one rank and on several.
 """
 
@@ -70,6 +70,7 @@ def as_script(page: Path) -> str:
     for language, text in blocks(page):
         if language == "bash" and not text.startswith("./scripts/"):
             text = text.replace("gcnmpi demo ", f"gcnmpi demo --epochs {EPOCHS} ")
+            text = text.replace("--model auto ", "--model auto --time-limit 5 ")
             pieces.append(re.sub(r"^(?=(mpirun -n \d+ )?python )", "silent ", text, flags=re.M))
         elif language == "python" and stands_alone(text):
             named = re.match(r"# (\w+\.py)\n", text)
