@@ -279,22 +279,24 @@ def test_matrix_values_are_not_rounded(kernel):
 # Dense arithmetic.
 
 
-def test_gemm_and_its_transposes(kernel, random):
-    a, b = random.standard_normal((7, 4)), random.standard_normal((4, 5))
+# The larger product is added in three pieces where that is how it is done.
+@pytest.mark.parametrize(("rows", "columns"), [(7, 5), (2100, 260)])
+def test_gemm_and_its_transposes(kernel, random, rows, columns):
+    a, b = random.standard_normal((rows, 4)), random.standard_normal((4, columns))
     for left, right, transposes in (
         (a, b, {}),
         (a.T, b, {"ta": True}),
         (a, b.T, {"tb": True}),
         (a.T, b.T, {"ta": True, "tb": True}),
     ):
-        out = kernel.empty(7, 5)
+        out = kernel.empty(rows, columns)
         kernel.gemm(give(kernel, left), give(kernel, right), out, **transposes)
         near(kernel, out, a @ b)
         kernel.gemm(give(kernel, left), give(kernel, right), out, **transposes, accumulate=True)
         near(kernel, out, 2 * (a @ b))
-    out = kernel.empty(4, 5)  # no rows on this rank: a gradient of zeros
-    kernel.gemm(kernel.empty(0, 4), kernel.empty(0, 5), out, ta=True)
-    near(kernel, out, np.zeros((4, 5)))
+    out = kernel.empty(4, columns)  # no rows on this rank: a gradient of zeros
+    kernel.gemm(kernel.empty(0, 4), kernel.empty(0, columns), out, ta=True)
+    near(kernel, out, np.zeros((4, columns)))
 
 
 @pytest.mark.parametrize("accumulate", [False, True])
