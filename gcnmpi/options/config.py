@@ -166,8 +166,8 @@ def read_config(
     *,
     schemes: Iterable[str] = (),
     network: str | os.PathLike | None = None,
-    values: Mapping[str, Any] | None = None,
-) -> tuple[Config, dict[str, Any]]:
+    values: Mapping[str, object] | None = None,
+) -> tuple[Config, dict[str, object]]:
     """:func:`load_config`, and the keys that the files and the settings give, with their values.
 
     Parameters
@@ -198,7 +198,7 @@ def read_config(
     return config, given
 
 
-def _network_of(path: str | os.PathLike) -> dict[str, Any]:
+def _network_of(path: str | os.PathLike) -> dict[str, object]:
     """The tables of a file that describe a network."""
     sections = ("model", "graph", "task")
     table = {name: value for name, value in read_toml(path).items() if name in sections}
@@ -207,12 +207,12 @@ def _network_of(path: str | os.PathLike) -> dict[str, Any]:
     return table
 
 
-def from_table(table: Mapping[str, Any]) -> Config:
+def from_table(table: Mapping[str, object]) -> Config:
     """A checked :class:`Config` from nested mappings (parsed TOML, or a record's config)."""
     return _completed(_made(_read_table(table)))
 
 
-def keys() -> Iterator[tuple[str, Any, str]]:
+def keys() -> Iterator[tuple[str, object, str]]:
     """Every key with its default and its meaning, for help texts and documentation."""
     for name, entry, _ in key_fields():
         yield name, entry.default, meaning_of(entry)
@@ -301,10 +301,10 @@ def meaning_of(entry: dataclasses.Field) -> str:
     return text + (f"; at most {most}" if most else "")
 
 
-def _read_settings(settings: Iterable[str]) -> dict[str, Any]:
+def _read_settings(settings: Iterable[str]) -> dict[str, object]:
     """Full name → checked value of each ``key=value``."""
     entries = _entries()
-    values: dict[str, Any] = {}
+    values: dict[str, object] = {}
     for setting in settings:
         name, equals, text = (part.strip() for part in setting.partition("="))
         if not equals:
@@ -323,7 +323,7 @@ def _read_settings(settings: Iterable[str]) -> dict[str, Any]:
     return values
 
 
-def _read(values: Mapping[str, Any]) -> dict[str, Any]:
+def _read(values: Mapping[str, object]) -> dict[str, object]:
     """Values that a program gives, as the configuration has them."""
     entries = _entries()
     found = {}
@@ -336,10 +336,10 @@ def _read(values: Mapping[str, Any]) -> dict[str, Any]:
     return found
 
 
-def _read_table(table: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+def _read_table(table: Mapping[str, object], prefix: str = "") -> dict[str, object]:
     """Full name → checked value of each key in nested tables."""
     entries = _entries()
-    values: dict[str, Any] = {}
+    values: dict[str, object] = {}
     for last, value in table.items():
         name = prefix + last
         if name in _sections():

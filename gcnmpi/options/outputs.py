@@ -7,7 +7,8 @@ import os
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+
+import numpy as np
 
 from gcnmpi.options.config import Config
 from partition.errors import UserError
@@ -99,7 +100,7 @@ class Inferring:
     given: Collection[str] = ()
     what: str = "logits"
     layer: int | None = None
-    rows: Any = None
+    rows: Path | np.ndarray | None = None
     force: bool = False
 
 
@@ -130,10 +131,10 @@ class Scoring:
     """
 
     inferring: Inferring
-    pairs: Any = None
+    pairs: str | os.PathLike | np.ndarray | None = None
     of: str = ""
     top: int = 0
-    vertices: Any = "all"
+    vertices: str | os.PathLike | np.ndarray = "all"
     with_arcs: bool = False
     columns: str | None = None
     relation: str | None = None

@@ -20,10 +20,12 @@ import traceback
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import Any, TypeVar
 
 from gcnmpi.options.source import check_is_function, source_of
 from partition.errors import UserError, unknown_name
+
+T = TypeVar("T")
 
 _FORM = re.compile(r"(?P<file>.+\.py):(?P<name>[A-Za-z_]\w*)(@(?P<digest>[0-9a-f]{16}))?")
 _DIGITS = 16
@@ -115,7 +117,7 @@ def handed_over(builder: Any) -> Iterator[str]:
         _HANDED_OVER.pop(name, None)
 
 
-def called(name: str, call: Callable[[], Any]) -> Any:
+def called(name: str, call: Callable[[], T]) -> T:
     """The result of ``call`` of a user's function; an error in it becomes one line.
 
     Raises
@@ -131,7 +133,7 @@ def called(name: str, call: Callable[[], Any]) -> Any:
         raise _of_user(name, error) from error
 
 
-def keys_read(name: str, model: Any) -> set[str] | None:
+def keys_read(name: str, model: object) -> set[str] | None:
     """The keys of the configuration that a network reads, full names; None if it cannot be told.
 
     It is built for widths that hardly matter to what it reads. How M is made is its own matter

@@ -68,7 +68,7 @@ def chosen(section: type[T], registry: Registry, values: Mapping[str, Any]) -> T
 
 
 def key(
-    default: Any,
+    default: object,
     doc: str,
     *,
     choices: Iterable[str] = (),
@@ -77,9 +77,9 @@ def key(
     below: float | None = None,
     most: int | None = None,
     positive: bool = False,
-    example: Any = None,
+    example: object = None,
     joined: str = "",
-    needs: tuple[str, Any] | None = None,
+    needs: tuple[str, object] | None = None,
 ) -> Any:
     """A configuration key: default, one-line meaning and the values it may take.
 
@@ -103,7 +103,7 @@ def key(
     return field(default=default, metadata=metadata)
 
 
-def read_value(text: str, hint: Any) -> Any:
+def read_value(text: str, hint: object) -> object:
     """The value of type ``hint`` that a text stands for; the text itself if it stands for none.
 
     Values are TOML; strings need no quotes, lists no brackets, and numbers may be spelled as in
@@ -127,7 +127,7 @@ def read_value(text: str, hint: Any) -> Any:
     return value
 
 
-def spelled(value: Any) -> str:
+def spelled(value: object) -> str:
     """A value as ``--set`` takes it.
 
     >>> spelled((64, 32)), spelled(True), spelled(0.5), spelled(())
@@ -138,7 +138,7 @@ def spelled(value: Any) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
-def spelled_in_toml(value: Any) -> str:
+def spelled_in_toml(value: object) -> str:
     """A value as a TOML file has it: strings, numbers and lists are as in JSON."""
     return json.dumps(value)
 
@@ -203,7 +203,7 @@ def _shown(value: Any) -> str:
 _TYPE_NAMES = {str: "a string", int: "an integer", float: "a number", bool: "true or false"}
 
 
-def read_toml(path: str | os.PathLike) -> dict[str, Any]:
+def read_toml(path: str | os.PathLike) -> dict[str, object]:
     """The tables of a TOML file, or of the shipped configuration of that name.
 
     Raises

@@ -38,7 +38,7 @@ def source_of(function: Any) -> str:
     return "\n\n\n".join(["\n".join(head), *script.pieces]) + "\n"
 
 
-def check_is_function(function: Any) -> None:
+def check_is_function(function: object) -> None:
     """A UserError unless it is a function that a name at the top level of its module stands for."""
     if not isinstance(function, FunctionType):
         raise UserError(f"{function!r} is no function", "a def at the top level of a file")
@@ -60,7 +60,7 @@ class _Script:
         self._module = module
         self._begun: set[str] = set()
 
-    def add(self, name: str, value: Any) -> None:
+    def add(self, name: str, value: object) -> None:
         """Whatever makes ``name`` stand for ``value``."""
         if name in self._begun:
             return
@@ -98,7 +98,7 @@ class _Script:
             self.pieces.append(f"{name}.matrix = {matrix.__name__}")
 
 
-def _is_of(value: Any, module: str) -> bool:
+def _is_of(value: object, module: str) -> bool:
     """Whether a function or a class is defined in a module."""
     return isinstance(value, FunctionType | type) and value.__module__ == module
 
@@ -125,7 +125,7 @@ def _globals(code: CodeType) -> Iterator[str]:
             yield from _globals(constant)
 
 
-def _literal(name: str, value: Any) -> str:
+def _literal(name: str, value: object) -> str:
     try:
         if ast.literal_eval(repr(value)) == value:
             return repr(value)
