@@ -124,8 +124,8 @@ def write_checkpoint(
     comm: Comm,
     path: Path,
     rows: Mapping[str, Callable[[Path], None]],
-    state: Mapping[str, Any],
-    facts: Mapping[str, Any],
+    state: Mapping[str, object],
+    facts: Mapping[str, object],
     history: files.History | None = None,
 ) -> Path:
     """Write a checkpoint, of a run or of a long method; of those beside it, one is kept.
@@ -230,7 +230,9 @@ def candidates(out: Path, resume: str) -> list[Path]:
     return found
 
 
-def differences(before: Mapping[str, Any], config: Config) -> Iterator[tuple[str, Any, Any]]:
+def differences(
+    before: Mapping[str, object], config: Config
+) -> Iterator[tuple[str, object, object]]:
     """Key, value before and value now of what may not differ between a run and its continuation.
 
     The configuration before is as a record or a checkpoint keeps it.
@@ -250,7 +252,7 @@ def _features_name(array: str) -> str:
     return f"{array}.features.npy"
 
 
-def opened_facts(opened: Opened) -> dict[str, Any]:
+def opened_facts(opened: Opened) -> dict[str, object]:
     """The facts of a checkpoint that tell on what was computed."""
     stored, partition = opened.source.stored, opened.source.partition
     return {
@@ -263,7 +265,7 @@ def opened_facts(opened: Opened) -> dict[str, Any]:
     }
 
 
-def _facts(problem: Problem, model: Model) -> dict[str, Any]:
+def _facts(problem: Problem, model: Model) -> dict[str, object]:
     return {
         "format": files.FORMAT,
         "version": files.VERSION,
@@ -293,8 +295,8 @@ AFRESH = "start over with --resume never, or use another --out"
 def check_fits(
     source: Source,
     path: Path,
-    facts: Mapping[str, Any],
-    different: Iterable[tuple[str, Any, Any]],
+    facts: Mapping[str, object],
+    different: Iterable[tuple[str, object, object]],
     hint: str,
 ) -> None:
     """Raise a UserError if a checkpoint is of other data, or another configuration.
@@ -335,12 +337,12 @@ def _map_features(path: Path, shape: tuple[int, int]) -> np.ndarray:
     return rows
 
 
-def plain(config: dict[str, Any]) -> dict[str, Any]:
+def plain(config: dict[str, object]) -> dict[str, object]:
     """A configuration as JSON gives it back: lists for tuples."""
     return json.loads(json.dumps(config))
 
 
-def flat(table: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+def flat(table: Mapping[str, object], prefix: str = "") -> Iterator[tuple[str, object]]:
     """Full names of keys, and their values."""
     for name, value in table.items():
         if isinstance(value, Mapping):

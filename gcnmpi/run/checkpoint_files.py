@@ -65,7 +65,7 @@ class History:
         """The last epoch; 0 if none is complete yet."""
         return self._epochs[-1].epoch if self._epochs else 0
 
-    def write(self, folder: Path) -> list[Any]:
+    def write(self, folder: Path) -> list[object]:
         """Put all epochs so far into a folder; returns the piece for its manifest."""
         path = folder / EPOCHS
         base = self._linked(path)
@@ -157,7 +157,7 @@ def synced(path: Path, mode: str = "xb") -> Iterator[Any]:
         os.fsync(file.fileno())
 
 
-def piece_of(path: Path, rank: int = 0, size: int = 1) -> list[Any]:
+def piece_of(path: Path, rank: int = 0, size: int = 1) -> list[object]:
     """A rank's share of the bytes of a file, for the manifest.
 
     A UserError if it cannot be read.
@@ -229,14 +229,14 @@ def read_facts(path: Path, kind: str, version: int, hint: str) -> dict[str, Any]
     return facts
 
 
-def write_facts(folder: Path, facts: Mapping[str, Any]) -> None:
+def write_facts(folder: Path, facts: Mapping[str, object]) -> None:
     """Write a manifest, with its checksum."""
     text = json.dumps({**facts, "checksum": _checksum(facts)}, indent=1)
     with synced(folder / MANIFEST) as file:
         file.write(text.encode())
 
 
-def is_well_formed(facts: Mapping[str, Any], kinds: Mapping[str, type], state: str) -> bool:
+def is_well_formed(facts: Mapping[str, object], kinds: Mapping[str, type], state: str) -> bool:
     """Whether a manifest has all fields that are read, of their kinds, and its state's file."""
     best, pieces = facts.get("best"), facts.get("files")
     return (
@@ -357,5 +357,5 @@ def place_of(path: Path) -> tuple[int, int]:
 _NAME = re.compile(r"(?:epoch|step)-(\d{6,})(?:\+(\d{6,}))?")
 
 
-def _checksum(facts: Mapping[str, Any]) -> int:
+def _checksum(facts: Mapping[str, object]) -> int:
     return zlib.crc32(json.dumps(facts, sort_keys=True).encode())

@@ -9,7 +9,6 @@ from __future__ import annotations
 import time
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -186,7 +185,7 @@ def _complete(asked: Training, stored: StoredGraph, size: int) -> RunRecord | No
     if end is None or not record.epochs:
         return None
     before = start.get("config", {})
-    here: dict[str, Any] = {
+    here: dict[str, object] = {
         **ids_of(stored),
         "partition": asked.partition,
         "ranks": size,

@@ -7,7 +7,6 @@ ever less often, so that a long run on many ranks has few of them.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 
@@ -36,7 +35,7 @@ SAMPLES, NUMBERS = 16, 1024
 DIGITS = 3
 
 
-def ranks_record(problem: Problem, step: BaseStep) -> dict[str, Any]:
+def ranks_record(problem: Problem, step: BaseStep) -> dict[str, object]:
     """The rows that every rank holds and sends, for rank 0 to record; all call it together.
 
     Parameters
@@ -90,7 +89,7 @@ class PhaseSamples:
     def __init__(self, runtime: Runtime, epoch: int) -> None:
         self._comm, self._phases = runtime.everyone, runtime.phases
         self._epoch, self._before = epoch, self._now()
-        self.taken: list[dict[str, Any]] = []
+        self.taken: list[dict[str, object]] = []
 
     def due(self, epoch: int) -> bool:
         """Whether an epoch is sampled: every one at first, then every second, every fourth …"""
@@ -133,7 +132,7 @@ def _forecast(
     per_node: int,
     step: BaseStep,
     batches: Sequence[BatchSizes] | Sequence[TileSizes],
-) -> dict[str, Any]:
+) -> dict[str, object]:
     """Rows and entries of every rank, and memory of the one that needs most, as ``plan`` has it.
 
     None of them where nothing can be forecast: a run that goes well does not end for that.

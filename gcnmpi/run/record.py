@@ -47,7 +47,7 @@ class Epoch:
     metrics: Mapping[str, float | None]
     seconds: float
 
-    def record(self) -> dict[str, Any]:
+    def record(self) -> dict[str, object]:
         """As files have it: metrics between the other fields."""
         return {
             "epoch": self.epoch, "loss": self.loss, **self.metrics, "seconds": self.seconds,
@@ -153,9 +153,9 @@ def read_run(run: str | os.PathLike) -> RunRecord:
     )
 
 
-def epochs_until(path: str | os.PathLike, last: int) -> list[dict[str, Any]]:
+def epochs_until(path: str | os.PathLike, last: int) -> list[dict[str, object]]:
     """The epochs of a record up to one of them, as the record has them, with their times."""
-    found: dict[int, dict[str, Any]] = {}
+    found: dict[int, dict[str, object]] = {}
     for record in read_records(path):
         if record.get("event") == "epoch" and record["epoch"] <= last:
             found[record["epoch"]] = record
@@ -233,7 +233,7 @@ def _checked(path: Path, record: Any) -> dict[str, Any]:
     return record
 
 
-def _is_number(value: Any) -> bool:
+def _is_number(value: object) -> bool:
     return type(value) in (int, float)
 
 

@@ -240,7 +240,7 @@ def _names(graph: Path, partition: str | None, runs: Sequence[Planned], out: Pat
     return names
 
 
-def _same(config: Mapping[str, Any], point: str) -> str:
+def _same(config: Mapping[str, object], point: str) -> str:
     """A text that is the same for runs that are one: of all keys but those that may change when a
     run goes on, unless they are what the runs are to differ in.
     """

@@ -12,7 +12,6 @@ import sys
 from collections.abc import Iterator, Mapping, Sequence
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import Any
 
 from gcnmpi import __version__
 from gcnmpi.core.volume import Volume
@@ -47,7 +46,7 @@ from partition.graph.samples import SampleSet
 Evaluates = Evaluation | LinkEvaluation | SampleEvaluation
 
 
-def start_record(problem: Problem, warnings: list[str]) -> dict[str, Any]:
+def start_record(problem: Problem, warnings: list[str]) -> dict[str, object]:
     """Of what is run, on what, with what."""
     metric, table = chosen_metrics(problem.config.task)[0], table_of(problem.config)
     how = {"scheme_options": problem.scheme.describe(), "reduction": problem.reduction}
@@ -55,8 +54,8 @@ def start_record(problem: Problem, warnings: list[str]) -> dict[str, Any]:
 
 
 def opened_record(
-    opened: Opened, how: Mapping[str, Any], warnings: Sequence[str], packages: Sequence[str] = ()
-) -> dict[str, Any]:
+    opened: Opened, how: Mapping[str, object], warnings: Sequence[str], packages: Sequence[str] = ()
+) -> dict[str, object]:
     """The start of a record, of a graph that is open.
 
     ``how`` are the fields that tell what is computed on it; ``packages`` those used besides.
@@ -96,7 +95,7 @@ def opened_record(
     }
 
 
-def _of_pairs(pairs: PairSet) -> dict[str, Any]:
+def _of_pairs(pairs: PairSet) -> dict[str, object]:
     """Facts of pairs for reports: how they were made, and how many there are."""
     counts = {mask: len(of) for mask, of in pairs.positives.items()}
     negatives = {mask: len(of) for mask, of in pairs.negatives.items()}
@@ -106,7 +105,7 @@ def _of_pairs(pairs: PairSet) -> dict[str, Any]:
     return {**made, **counts, "negatives": negatives, "candidates": candidates}
 
 
-def _of_samples(samples: SampleSet) -> dict[str, Any]:
+def _of_samples(samples: SampleSet) -> dict[str, object]:
     """Facts of samples for reports: how they were made, and how many steps there are of each."""
     counts = {mask: sum(b - a for a, b in some) for mask, some in samples.ranges.items()}
     columns = {"columns": samples.columns, "target_columns": samples.target_columns}
@@ -160,7 +159,7 @@ class Recorder:
         """Whether something could not be written; nothing is written after it."""
         return self._writer.failed or self._error is not None
 
-    def __call__(self, event: str, **values: Any) -> None:
+    def __call__(self, event: str, **values: object) -> None:
         self._writer(event, **values)
         if event == "epoch" and not self.failed:
             with self._logging():
@@ -209,7 +208,7 @@ def recording(
 
 
 def open_record(
-    out: Path, start: dict[str, Any], found: checkpoint.Checkpoint | None, over: bool
+    out: Path, start: dict[str, object], found: checkpoint.Checkpoint | None, over: bool
 ) -> str | None:
     """The record to write to; None where it is complete already.
 
@@ -251,7 +250,7 @@ def end_record(
     epochs: Sequence[Epoch],
     before: int,
     best: Best,
-) -> dict[str, Any]:
+) -> dict[str, object]:
     """The last record, of which bytes and phases are those of the epochs after ``before``."""
     runtime, config = problem.runtime, problem.config.train
     run = [epoch.epoch for epoch in epochs[before:]]
@@ -277,8 +276,8 @@ def counted_record(
     before: int,
     best: Best,
     predicted: Volume,
-    more: Mapping[str, Any],
-) -> dict[str, Any]:
+    more: Mapping[str, object],
+) -> dict[str, object]:
     """Numbers that were counted and timed on every rank, and those of the best epoch.
 
     Parameters
@@ -325,7 +324,7 @@ def _at(epochs: Sequence[Epoch], best: Best, mask: str) -> float | None:
     return epochs[best.epoch - 1].of(mask, best.metric) if best.epoch else None
 
 
-def figures(prefix: str, counted: Volume, predicted: Volume) -> dict[str, Any]:
+def figures(prefix: str, counted: Volume, predicted: Volume) -> dict[str, object]:
     """Fields of the record: what was counted beside what was predicted."""
     return {
         f"{prefix}bytes_sent": counted.sent,

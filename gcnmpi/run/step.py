@@ -78,11 +78,11 @@ class BaseStep(ABC):
         return {}
 
     @property
-    def progress(self) -> dict[str, Any]:
+    def progress(self) -> dict[str, object]:
         """How far an epoch got that was interrupted: its next ``batch``, the ``loss`` so far."""
         return {}
 
-    def go_on(self, progress: Mapping[str, Any]) -> None:  # noqa: B027
+    def go_on(self, progress: Mapping[str, object]) -> None:  # noqa: B027
         """Continue, in the next call, where an interrupted epoch got to."""
 
     def __call__(
@@ -173,7 +173,7 @@ class BatchedStep(BaseStep):
         """Complete what is under way for the next batch."""
 
     @property
-    def progress(self) -> dict[str, Any]:
+    def progress(self) -> dict[str, object]:
         """How far an interrupted epoch got."""
         return {"batch": self._next, "loss": self._loss_so_far}
 

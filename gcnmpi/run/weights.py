@@ -68,7 +68,7 @@ class Weights:
 
 
 def save_weights(
-    path: str | os.PathLike, problem: Problem, model: Model, flat: Array, **facts: Any
+    path: str | os.PathLike, problem: Problem, model: Model, flat: Array, **facts: object
 ) -> None:
     """Write weights under PyTorch Geometric's names, on rank 0, with what they are weights of.
 
@@ -94,7 +94,7 @@ def write_features(problem: Problem, model: Model, flat: Array, path: Path) -> N
     write_rows(problem.runtime.comm, path, rows, problem.source.stored.manifest.n)
 
 
-def describe(problem: Problem) -> dict[str, Any]:
+def describe(problem: Problem) -> dict[str, object]:
     """The description of a problem's network that its weights carry."""
     config, manifest = problem.config, problem.source.stored.manifest
     sections = table_of(config)
@@ -236,7 +236,7 @@ def check_parameters(weights: Weights, network: Network) -> None:
             )
 
 
-def _network(path: Path, facts: Mapping[str, Any]) -> dict[str, Any]:
+def _network(path: Path, facts: Mapping[str, object]) -> dict[str, Any]:
     """Keys and values of the configuration, checked as those of a configuration file are."""
     with _of_file(path):
         sections = {name: facts.get(name) for name in ("model", "graph")}
@@ -368,7 +368,7 @@ def _of_file(path: Path) -> Iterator[None]:
         raise UserError(f"{path}: {error.message}", error.hint) from error
 
 
-def _stored_widths(path: Path, facts: Mapping[str, Any]) -> tuple[int, ...]:
+def _stored_widths(path: Path, facts: Mapping[str, object]) -> tuple[int, ...]:
     """The widths that the file names."""
     widths = facts.get("widths")
     if not isinstance(widths, list) or len(widths) < 2:
@@ -378,7 +378,7 @@ def _stored_widths(path: Path, facts: Mapping[str, Any]) -> tuple[int, ...]:
     return tuple(widths)
 
 
-def _stored_arcs(path: Path, facts: Mapping[str, Any]) -> int:
+def _stored_arcs(path: Path, facts: Mapping[str, object]) -> int:
     """The columns of features of arcs that the file names; earlier networks read none."""
     width = facts.get("arc_features", 0)
     if type(width) is not int or width < 0:
@@ -397,7 +397,7 @@ def _stored_schema(path: Path, facts: Mapping[str, Any]) -> Schema:
     return Schema(tuple(map(str, types)), known, tuple(of_types.items()))
 
 
-def _shown(value: Any) -> str:
+def _shown(value: object) -> str:
     return json.dumps(value)
 
 

@@ -21,7 +21,7 @@ _END_AND_COMMENT = _END + math.ceil(2**16)
 
 
 def write_weights(
-    path: str | os.PathLike, state: Mapping[str, np.ndarray], facts: Mapping[str, Any]
+    path: str | os.PathLike, state: Mapping[str, np.ndarray], facts: Mapping[str, object]
 ) -> None:
     """Write arrays as ``numpy.savez`` does, and what they are in the comment of the archive.
 

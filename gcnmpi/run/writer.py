@@ -8,7 +8,6 @@ import json
 import os
 import sys
 from pathlib import Path
-from typing import Any
 
 from partition.errors import UserError, system_errors
 from partition.records import to_json
@@ -37,7 +36,7 @@ class Writer:
         """Whether a record could not be written; nothing is written after it."""
         return self._error is not None
 
-    def __call__(self, event: str, **values: Any) -> None:
+    def __call__(self, event: str, **values: object) -> None:
         if self._file is None or self.failed:
             return
         line = json.dumps({"event": event, **values}, default=to_json) + "\n"

@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -291,7 +290,7 @@ def _vertices(stored: StoredGraph, asked: Scoring) -> np.ndarray | None:
     return _some(picked_vertices(stored, vertices), vertices)
 
 
-def _some(picked: np.ndarray, given: Any) -> np.ndarray:
+def _some(picked: np.ndarray, given: object) -> np.ndarray:
     if not len(picked):
         raise UserError(f"vertices {given}: there are none")
     return picked

@@ -7,7 +7,7 @@ run starts or goes on, so that it has every epoch once, and then appended to.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Protocol
+from typing import Protocol
 
 from partition.errors import UserError
 from partition.registry import Registry
@@ -29,7 +29,7 @@ class Log(Protocol):
     cannot be written is an OSError.
     """
 
-    def add(self, epoch: Mapping[str, Any]) -> None:
+    def add(self, epoch: Mapping[str, object]) -> None:
         """Append an epoch to the files."""
 
     def close(self) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import IO, Any
+from typing import IO
 
 from partition.records import atomic_file
 
@@ -18,7 +18,7 @@ class CsvLog:
     A metric that was not evaluated is an empty field. Lines reach the file one by one.
     """
 
-    def __init__(self, folder: Path, before: Sequence[Mapping[str, Any]]) -> None:
+    def __init__(self, folder: Path, before: Sequence[Mapping[str, object]]) -> None:
         path = folder / FILE
         self._columns: list[str] = []
         with atomic_file(path, "w") as file:
@@ -26,7 +26,7 @@ class CsvLog:
                 self._write(file, epoch)
         self._file = open(path, "a", encoding="utf-8", newline="", buffering=1)  # noqa: SIM115
 
-    def add(self, epoch: Mapping[str, Any]) -> None:
+    def add(self, epoch: Mapping[str, object]) -> None:
         """Append a line for an epoch."""
         self._write(self._file, epoch)
 
@@ -34,7 +34,7 @@ class CsvLog:
         """Close the file of lines."""
         self._file.close()
 
-    def _write(self, file: IO[str], epoch: Mapping[str, Any]) -> None:
+    def _write(self, file: IO[str], epoch: Mapping[str, object]) -> None:
         """The columns are those of the first epoch."""
         first = not self._columns
         if first:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 from tensorboardX.event_file_writer import EventsWriter
 from tensorboardX.proto.event_pb2 import Event, SessionLog
@@ -21,7 +20,7 @@ class EventLog:
     The library's own queue and thread are not used: what cannot be written has to be an error here.
     """
 
-    def __init__(self, folder: Path, before: Sequence[Mapping[str, Any]]) -> None:
+    def __init__(self, folder: Path, before: Sequence[Mapping[str, object]]) -> None:
         place = folder / FOLDER
         place.mkdir(exist_ok=True)
         for old in place.glob("events.out.tfevents.*"):
@@ -33,7 +32,7 @@ class EventLog:
         for epoch in before:
             self.add(epoch)
 
-    def add(self, epoch: Mapping[str, Any]) -> None:
+    def add(self, epoch: Mapping[str, object]) -> None:
         """Write the scalars of an epoch; they reach the file every other second."""
         for name, value in epoch.items():
             if name not in ("event", "epoch", "time") and value is not None:

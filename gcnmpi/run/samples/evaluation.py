@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
@@ -139,5 +138,5 @@ def _r2(sums: np.ndarray, deviations: np.ndarray) -> list[float | None]:
     return found
 
 
-METRICS: dict[str, Any] = {"rmse": _rmse, "mae": _mae, "r2": _r2}
+METRICS: dict[str, Callable[..., list[float | None]]] = {"rmse": _rmse, "mae": _mae, "r2": _r2}
 """From sums of errors and the deviations of columns to the metric of each column."""
