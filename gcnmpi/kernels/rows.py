@@ -7,6 +7,7 @@ NumPy and SciPy elsewhere. Local numbers of rows and columns have 32 bits, place
 from __future__ import annotations
 
 from functools import cached_property
+from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -19,7 +20,7 @@ try:
     import gcnmpi.kernels._native as _compiled
 except ImportError:
     _compiled = None
-_native: Any = (
+_native: ModuleType | None = (
     _compiled if hasattr(_compiled, "places_by_columns") else None
 )  # None, too, of older sources
 

@@ -190,7 +190,7 @@ class Binding:
         bias = self.parameters[finish.bias][block.columns] if finish.bias else None
         columns, kind, p, slope = self._keys(block), finish.kind, finish.p, finish.slope
 
-        def of(keys: Any) -> Epilogue:
+        def of(keys: Array | None) -> Epilogue:
             return Activation(bias, kind, keys, columns, p, slope=slope, plus=plus)
 
         return self._by_epoch(of, finish, block) if p else _always(of(None))
@@ -205,21 +205,21 @@ class Binding:
         block = self._block(place, finish.width)
         columns = self._keys(block)
 
-        def of(keys: Any) -> Epilogue:
+        def of(keys: Array | None) -> Epilogue:
             drop = keys, columns, p
             return ActivationBackward(output, kind, 1 / (1 - p), *drop, slope=slope, plus=plus)
 
         return self._by_epoch(of, finish, block)
 
     def _by_epoch(
-        self, of: Callable[[Any], Epilogue], finish: Finish, block: Block
+        self, of: Callable[[Array], Epilogue], finish: Finish, block: Block
     ) -> Callable[[int], Epilogue | None]:
         """By the keys of the rows, of which each epoch has its own."""
         kernel, seed, stream = self.kernel, self.seed, finish.stream
         vertices = kernel.resident(block.rows, np.uint64)
         return lambda epoch: of(kernel.row_keys(seed, epoch, stream, vertices))
 
-    def _keys(self, block: Block) -> Any:
+    def _keys(self, block: Block) -> Array:
         """Keys of the columns, which stay the same."""
         keys = rng.column_keys(np.arange(block.columns.start, block.columns.stop))
         return self.kernel.resident(keys, np.uint32)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 
@@ -98,7 +97,7 @@ class Passes:
             for number, value in enumerate(program.buffers)
             if number in used
         }
-        kept: dict[tuple[int | None, str], Any] = {}
+        kept: dict[tuple[int | None, str], object] = {}
 
         def binding(numbers: Mapping[int, int]) -> Binding:
             places = {value: program.values[value].place for value in numbers}

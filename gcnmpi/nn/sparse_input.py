@@ -92,7 +92,9 @@ class SparseInput:
         other._give()
         return other
 
-    def drop_from(self, source: SparseInput, seed: int, epoch: int, keys: Any, p: float) -> None:
+    def drop_from(
+        self, source: SparseInput, seed: int, epoch: int, keys: tuple[int, np.ndarray], p: float
+    ) -> None:
         """Become dropout of ``source``, of which this is a copy. Nothing is made that has its size.
 
         The keys are the stream of the dropout, and the global ids of the rows, (own,).
@@ -134,11 +136,11 @@ class SparseInput:
         return self._kernel.resident(keys, np.uint32)
 
     @cached_property
-    def _row_of_entries(self) -> Any:
+    def _row_of_entries(self) -> Array:
         return self._kernel.resident(entry_rows(self._matrix.indptr), np.int32)
 
     @cached_property
-    def _row_of_turned(self) -> Any:
+    def _row_of_turned(self) -> Array:
         """The row of each entry of the transpose."""
         assert self._turned is not None
         return self._kernel.resident(entry_rows(self._turned.indptr), np.int32)

@@ -10,7 +10,6 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
@@ -92,7 +91,7 @@ def fitted(state: Spelled, shapes: Mapping[str, tuple[int, ...]]) -> Spelled:
     return Spelled(found, called)
 
 
-def guessed(arrays: Mapping[str, np.ndarray]) -> dict[str, Any] | None:
+def guessed(arrays: Mapping[str, np.ndarray]) -> dict[str, object] | None:
     """Keys of ``[model]`` that the names and shapes of arrays show; None without convolutions.
 
     Neither the activation, nor what M is, nor anything else that has no array can be seen.
@@ -129,11 +128,11 @@ def _counted(arrays: Mapping[str, np.ndarray], name: str) -> int:
     return sum(array.ndim == 2 and bool(pattern.fullmatch(n)) for n, array in arrays.items())
 
 
-def _mesh(arrays: Mapping[str, np.ndarray]) -> dict[str, Any]:
+def _mesh(arrays: Mapping[str, np.ndarray]) -> dict[str, object]:
     """The blocks of a MeshGraphNet, and the layers of its perceptrons."""
     blocks = _counted(arrays, "processor.processor_layers.{}.node_mlp.model.0.weight")
     last = "node_decoder" if "node_decoder.model.0.weight" in arrays else "edge_decoder"
-    found: dict[str, Any] = {
+    found: dict[str, object] = {
         "name": "mgn",
         "hidden": (len(arrays["node_encoder.model.0.weight"]),) * blocks,
         "mlp_layers": _counted(arrays, f"{last}.model.{{}}.weight") - 1,
@@ -143,9 +142,9 @@ def _mesh(arrays: Mapping[str, np.ndarray]) -> dict[str, Any]:
     return found if f"{last}.model.0.bias" in arrays else found | {"bias": False}
 
 
-def _of_arcs(kind: str, arrays: Mapping[str, np.ndarray]) -> dict[str, Any]:
+def _of_arcs(kind: str, arrays: Mapping[str, np.ndarray]) -> dict[str, object]:
     """Keys of networks with rows of arcs."""
-    found: dict[str, Any] = {}
+    found: dict[str, object] = {}
     if any(name.endswith((".lin_edge.weight", ".edge_encoder.weight")) for name in arrays):
         found["arc_features"] = True
     if any(name.endswith(".lin_beta.weight") for name in arrays):
@@ -170,7 +169,7 @@ def _of_arcs(kind: str, arrays: Mapping[str, np.ndarray]) -> dict[str, Any]:
     return found
 
 
-def _shown(kind: str, of_layer: str, arrays: Mapping[str, np.ndarray]) -> dict[str, Any]:
+def _shown(kind: str, of_layer: str, arrays: Mapping[str, np.ndarray]) -> dict[str, object]:
     """The keys of ``[model]`` of a stack of convolutions of some kind.
 
     ``of_layer`` is an array of the first one with a row for each column of its output.
@@ -179,7 +178,7 @@ def _shown(kind: str, of_layer: str, arrays: Mapping[str, np.ndarray]) -> dict[s
     count = 1 + max(int(name.split(".")[1]) for name in arrays if name.startswith(prefix))
     layers = [arrays[name] for k in range(count) if (name := f"{prefix}{k}{rest}") in arrays]
     hidden = [len(layer) for layer in layers]
-    found: dict[str, Any] = {"name": kind}
+    found: dict[str, object] = {"name": kind}
     after, any_of = "lin.weight" in arrays, lambda text: any(text in name for name in arrays)
     if kind == "transformer":  # heads are seen where they are averaged
         keys = (arrays[f"convs.{k}.lin_key.weight"] for k in (0, count - 1))

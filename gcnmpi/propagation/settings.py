@@ -102,7 +102,7 @@ def _split(settings: Iterable[str], fields: Fields) -> tuple[dict[str, str], lis
     return own, others
 
 
-def _checked(key: str, value: object, hint: object, limits: Mapping[str, Any]) -> object:
+def _checked(key: str, value: object, hint: object, limits: Mapping[str, object]) -> object:
     try:
         return checked(key, value, hint, limits)
     except UserError as error:

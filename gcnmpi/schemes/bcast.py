@@ -25,7 +25,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
@@ -81,7 +80,7 @@ def load_broadcast(
     config: Config,
     demand: Demand,
     forecast: BroadcastForecast,
-    options: dict[str, Any],
+    options: dict[str, object],
 ) -> RowScheme:
     """The scheme of a forecast, also one with copies."""
     comm = runtime.comm

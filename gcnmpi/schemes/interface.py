@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Generic, Protocol, TypeVar
 
 import numpy as np
 
@@ -174,7 +174,7 @@ class Scheme(Layout, Products, RowOperations, Protocol):
     def plan(self) -> Plan | None:
         """Which rows travel, where one exchange between all ranks serves all products."""
 
-    def describe(self) -> dict[str, Any]:
+    def describe(self) -> dict[str, object]:
         """The options as they were resolved, for the record of the run."""
 
     def volume(self, product: Operation, k: int, *sizes: int) -> Volume:

@@ -173,7 +173,7 @@ class RowScheme(WholeRows, Generic[Operand]):
         assert isinstance(self._rows, OwnRows)
         return self._rows
 
-    def describe(self) -> dict[str, Any]:
+    def describe(self) -> dict[str, object]:
         """Options as they were resolved."""
         return self._options
 

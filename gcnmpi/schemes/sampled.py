@@ -12,7 +12,6 @@ import dataclasses
 from collections.abc import Hashable, Sequence
 from concurrent.futures import Executor, ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
@@ -295,7 +294,7 @@ class BatchScheme(WholeRows):
                 for product, layer, own in zip(self._products, layers, ids, strict=True)
             ]
 
-    def describe(self) -> dict[str, Any]:
+    def describe(self) -> dict[str, object]:
         """The name: nothing was chosen."""
         return {"name": self.name}
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Hashable
-from typing import Any
 
 import numpy as np
 
@@ -62,7 +61,7 @@ class PairScheme(WholeRows):
         """The pairs of all ranks."""
         return self._total
 
-    def describe(self) -> dict[str, Any]:
+    def describe(self) -> dict[str, object]:
         """The name: nothing was chosen."""
         return {"name": self.name}
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 
@@ -41,7 +40,7 @@ class StackedScheme(WholeRows):
         if inner.halo is not None:
             self.halo = StackedHalo(inner.halo, stack, runtime.kernel)
 
-    def describe(self) -> dict[str, Any]:
+    def describe(self) -> dict[str, object]:
         """Options of the scheme as they were resolved."""
         return self.inner.describe()
 

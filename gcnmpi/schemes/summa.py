@@ -38,7 +38,6 @@ from __future__ import annotations
 import copy
 import dataclasses
 from collections.abc import Hashable, Iterator, Mapping, Sequence
-from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
@@ -215,7 +214,7 @@ class Summa(CutRows, WholeWeights):
         }
         self._forecast = dataclasses.replace(forecast, travelling=entries)
 
-    def describe(self) -> dict[str, Any]:
+    def describe(self) -> dict[str, object]:
         """Grid, columns at once, order of the vertices, how often a rank holds a result's rows."""
         layers = {"partial_sums": self.grid[2]} if self.name == "split3d" else {}
         return {

@@ -14,7 +14,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, cast
+from typing import cast
 
 import numpy as np
 import scipy.sparse as sp
@@ -153,7 +153,7 @@ class Tensor3D(CutRows):
         self._movers: dict[tuple[Place, Place], Mover] = {}
         self.orders = forecast.orders
 
-    def describe(self) -> dict[str, Any]:
+    def describe(self) -> dict[str, object]:
         """Grid and options as they were resolved."""
         z, x, y = self._forecast.grid
         return {

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -21,8 +23,8 @@ class NativeArcs(Arcs):
     Patterns are those of :class:`~gcnmpi.kernels.native.kernel.NativeKernel`.
     """
 
-    _native: Any
-    _arrays_of: Any
+    _native: ModuleType
+    _arrays_of: Callable[..., Any]
 
     def take(self, of: Taken[Array, Pattern]) -> None:
         then = self._arrays_of(of.epilogue)

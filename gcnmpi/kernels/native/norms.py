@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from types import ModuleType
 
 import numpy as np
 
@@ -18,7 +18,7 @@ COMPILED = ("gelu", "sigmoid", "tanh")  # of ``core.functions.FUNCTIONS``
 class NativeNorms(Norms, Elementwise):
     """:class:`Norms` and :class:`Elementwise`, compiled; ``_native`` is the compiled kernel."""
 
-    _native: Any
+    _native: ModuleType
 
     def row_sum(self, x: Array) -> Array:
         return self._row_sums(x, None, False)
