@@ -284,7 +284,7 @@ def from_arrays(
     split: str | None = None,
     splits: int = 1,
     seed: int = 0,
-    **options: Any,
+    **options: object,
 ) -> Graph:
     """Make a graph folder out of arrays: of NumPy, SciPy or PyTorch, or what NumPy takes for one.
 

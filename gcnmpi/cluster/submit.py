@@ -21,7 +21,6 @@ from dataclasses import dataclass
 from importlib.resources import files
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
 
 from gcnmpi.cluster.jobs import in_queue, slurm
 from gcnmpi.mpi.watch import EXIT_REQUEUE
@@ -123,7 +122,7 @@ def scripts(request: Request, ranks: int) -> dict[str, str]:
     return made
 
 
-def submit(request: Request, made: Mapping[str, str]) -> dict[str, Any]:
+def submit(request: Request, made: Mapping[str, str]) -> dict[str, object]:
     """Write the files of :func:`scripts` and give the jobs to Slurm.
 
     The numbers ``job`` and ``partition_job`` (or None) are also in ``job.json`` in the folder. A
@@ -377,6 +376,6 @@ def _template(name: str) -> str:
     return files("gcnmpi").joinpath("slurm", name).read_text(encoding="utf-8")
 
 
-def _filled(name: str, **values: Any) -> str:
+def _filled(name: str, **values: object) -> str:
     """A template with its @NAMES@ replaced, all at once: a value is never looked into."""
     return re.sub(r"@([A-Z_]+)@", lambda found: str(values[found[1]]), _template(name))

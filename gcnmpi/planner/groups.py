@@ -14,7 +14,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
-from typing import Any
 
 from gcnmpi.planner.ranking import Candidate, Setting, candidates
 from partition.errors import UserError
@@ -63,7 +62,7 @@ class Division:
         """The seconds of an epoch: of all updates."""
         return self.updates * (self.group.batch + self.reduce)
 
-    def record(self) -> Mapping[str, Any]:
+    def record(self) -> Mapping[str, object]:
         """The figures as JSON has them."""
         candidate = self.group.candidate
         return {

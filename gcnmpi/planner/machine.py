@@ -14,7 +14,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from importlib.resources import files
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -260,7 +259,7 @@ class Machine:
         )
 
 
-def read_machine(path: str | os.PathLike) -> tuple[Machine, dict[str, Any]]:
+def read_machine(path: str | os.PathLike) -> tuple[Machine, dict[str, object]]:
     """The constants in a file of ``gcnmpi calibrate``, and all that the file says.
 
     Or of one that comes along with published figures, by name: "perlmutter".
@@ -298,7 +297,7 @@ def shipped_machines() -> dict[str, Path]:
     return {one.name.removesuffix(".json"): Path(str(one)) for one in folder.iterdir()}
 
 
-def write_machine(path: str | os.PathLike, machine: Machine, facts: Mapping[str, Any]) -> None:
+def write_machine(path: str | os.PathLike, machine: Machine, facts: Mapping[str, object]) -> None:
     """Write the constants and how they were found, whole or not at all."""
     record = {"format": FORMAT, "version": VERSION, **facts}
     record["constants"] = dataclasses.asdict(machine)

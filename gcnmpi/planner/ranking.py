@@ -11,7 +11,6 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
-from typing import Any
 
 import numpy as np
 
@@ -59,7 +58,7 @@ class Candidate:
     """
 
     scheme: SchemeConfig
-    options: dict[str, Any]
+    options: dict[str, object]
     parts: int
     partition: Partition | None
     estimated: bool = False
@@ -83,7 +82,7 @@ class Skipped:
     """A variant that cannot run on so many ranks, and why."""
 
     scheme: str
-    options: dict[str, Any]
+    options: dict[str, object]
     reason: str
 
 
@@ -110,7 +109,7 @@ class Setting:
         ranks_per_node: int,
         features: int | None = None,
         classes: int | None = None,
-        given: Mapping[str, Any] | None = None,
+        given: Mapping[str, object] | None = None,
         locality: bool = True,
         limit: float = math.inf,
     ) -> None:
@@ -387,7 +386,7 @@ def _usable(schemes: Iterable[str] | None, skipped: list[Skipped]) -> list[str]:
 
 def _variants(
     setting: Setting, name: str, size: int, skipped: list[Skipped]
-) -> list[tuple[SchemeConfig, dict[str, Any], int]]:
+) -> list[tuple[SchemeConfig, dict[str, object], int]]:
     """The variants of a scheme that run on so many ranks: options, what tells them apart, parts."""
     given = {k.removeprefix("scheme."): v for k, v in setting.given.items()}
     values = vars(setting.config.scheme) | given | {"name": name}

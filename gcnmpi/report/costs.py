@@ -26,7 +26,7 @@ WIDTH = 80
 def print_plan(
     setting: Setting,
     ranks: int,
-    machine: Mapping[str, Any],
+    machine: Mapping[str, object],
     ranked: Sequence[Ranked],
     skipped: Sequence[Skipped],
     *,
@@ -82,7 +82,7 @@ def print_plan(
 def print_groups(
     setting: Setting,
     ranks: int,
-    machine: Mapping[str, Any],
+    machine: Mapping[str, object],
     divisions: Sequence[Division],
     *,
     as_json: bool,
@@ -172,7 +172,7 @@ def print_bench(lines: Sequence[Mapping[str, Any]]) -> None:
             print(f"not {_variant(line['scheme'], line['options'])}: {line['skipped']}")
 
 
-def _facts(setting: Setting, ranks: int, machine: Mapping[str, Any]) -> dict[str, Any]:
+def _facts(setting: Setting, ranks: int, machine: Mapping[str, object]) -> dict[str, object]:
     """The facts of a prediction, as JSON has them."""
     manifest, config = setting.stored.manifest, setting.config
     return {

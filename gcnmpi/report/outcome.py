@@ -6,7 +6,7 @@ import json
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from gcnmpi.options.outputs import Training
 from gcnmpi.options.task import LOWER_IS_BETTER, chosen_metrics
@@ -144,7 +144,7 @@ def print_partitioned(done: Made, as_json: bool) -> None:
     if partition.mixed:  # was measured
         metrics["mixed"] = partition.mixed
     if as_json:
-        facts: dict[str, Any] = {
+        facts: dict[str, object] = {
             name: getattr(partition, name)
             for name in ("name", "k", "id", "direction", "seed", "imbalance", "seconds")
         }

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 from gcnmpi.options.task import FILTERED, LINKS, hits_of
 from gcnmpi.report.groups import Record
@@ -91,12 +90,12 @@ def _few(names: Sequence[str]) -> str:
     return ", ".join(names[:NAMES]) + more
 
 
-def _task_of(start: Record) -> Mapping[str, Any]:
+def _task_of(start: Record) -> Mapping[str, object]:
     task = (start.get("config") or {}).get("task")
     return task if isinstance(task, Mapping) else {}
 
 
-def _count(pairs: Mapping[str, Any], kind: str, mask: str) -> str:
+def _count(pairs: Mapping[str, object], kind: str, mask: str) -> str:
     of = pairs.get(kind)
     return _number(of.get(mask, 0) if isinstance(of, Mapping) else 0)
 

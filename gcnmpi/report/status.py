@@ -21,7 +21,7 @@ from partition.terminal import duration
 FRESH, FIRST_EPOCH = 60.0, 600.0
 
 
-def status(run: Path) -> dict[str, Any]:
+def status(run: Path) -> dict[str, object]:
     """State, epoch, loss, seconds per epoch and seconds left of a run.
 
     ``state``: queued, loading, running, stopped (and may be resumed), finished, failed (as Slurm
@@ -38,7 +38,7 @@ def status(run: Path) -> dict[str, Any]:
     job, before = _newest_jobs(run, numbers, record)
     number = max([*numbers, _job_of(record) or 0, job.number if job else 0]) or None
     state, why = _state(run, record, number, job, before)
-    facts: dict[str, Any] = {
+    facts: dict[str, object] = {
         "run": str(run), "state": state, "why": why, "job": number,
         "slurm": str(job) if job else None, "heard": None, "log": _log(run, number),
         "epoch": 0, "epochs": None, "loss": None, "metric": None, "val": None,
@@ -181,7 +181,7 @@ def _numbers(run: Path) -> list[int]:
     return sorted({number for number in [*found, facts.get("job")] if number} - {of_partition})
 
 
-def _submitted(run: Path) -> dict[str, Any]:
+def _submitted(run: Path) -> dict[str, int | None]:
     """The numbers of jobs that submit has written: empty where it has not."""
     try:
         with open_regular(run / JOB) as file:
