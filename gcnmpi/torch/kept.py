@@ -82,7 +82,9 @@ class Kept:
         hint = "resume=PATH takes another checkpoint, resume='never' starts over"
         return checkpoint.newest(paths, self._read, hint)
 
-    def restore(self, found: checkpoint.Checkpoint) -> tuple[dict[str, Any] | None, dict[str, Any]]:
+    def restore(
+        self, found: checkpoint.Checkpoint
+    ) -> tuple[dict[str, object] | None, dict[str, object]]:
         """Give the objects their states.
 
         Returns
@@ -143,15 +145,15 @@ class Kept:
         path = out / files.FOLDER / files.name_of(history.last)
         return checkpoint.write_checkpoint(self.comm, path, {STATE: write}, {}, facts, history)
 
-    def weights(self) -> dict[str, Any]:
+    def weights(self) -> dict[str, object]:
         """A copy of the state of the model."""
         state = self.objects[MODEL].state_dict()
         return {name: _copy(value) for name, value in state.items()}
 
-    def _states(self) -> dict[str, Any]:
+    def _states(self) -> dict[str, object]:
         return {name: each.state_dict() for name, each in self.objects.items()}
 
-    def _shapes(self) -> dict[str, list[Any]]:
+    def _shapes(self) -> dict[str, list[object]]:
         state = self.objects[MODEL].state_dict()
         return {
             name: [str(value.dtype), *value.shape]
@@ -197,14 +199,14 @@ class Kept:
         checkpoint.check_fits(self.opened.source, path, facts, different, AFRESH)
 
 
-def write_weights(path: Path, state: Mapping[str, Any]) -> None:
+def write_weights(path: Path, state: Mapping[str, object]) -> None:
     """Write a state dict as a file of ``torch.save``, whole or not at all."""
     data = _bytes(dict(state))
     with atomic_file(path) as file:
         file.write(data)
 
 
-def _manifest(path: Path) -> dict[str, Any]:
+def _manifest(path: Path) -> dict[str, object]:
     hint = "go on with the program that wrote it, or start over with resume='never'"
     facts = files.read_facts(path, KIND, VERSION, hint)
     if not files.is_well_formed(facts, _FACTS, STATE):
@@ -229,7 +231,7 @@ def _copy(value: Any) -> Any:
     return value.detach().clone() if isinstance(value, torch.Tensor) else value
 
 
-def _bytes(content: dict[str, Any]) -> memoryview:
+def _bytes(content: Mapping[str, object]) -> memoryview:
     buffer = io.BytesIO()
     try:
         torch.save(content, buffer)
@@ -238,7 +240,7 @@ def _bytes(content: dict[str, Any]) -> memoryview:
     return buffer.getbuffer()
 
 
-def _read_back(states: dict[str, Any]) -> None:
+def _read_back(states: dict[str, object]) -> None:
     """Raise a UserError if what is written could not be read without running code of it."""
     try:
         torch.load(io.BytesIO(_bytes(states)), map_location="cpu", weights_only=True)
@@ -267,7 +269,7 @@ def _load(path: Path) -> dict[str, Any]:
     raise UserError(f"{path} is not the state of a run", AFRESH)
 
 
-def _generators() -> dict[str, Any]:
+def _generators() -> dict[str, object]:
     """The states of the generators of this process, as tensors and numbers."""
     kind, words, *rest = np.random.get_state()  # type: ignore[misc]  # noqa: NPY002
     keys = torch.from_numpy(np.asarray(words, np.int64))

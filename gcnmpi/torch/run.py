@@ -60,7 +60,7 @@ class Asked:
 
     out: Path | None
     objects: Mapping[str, Keeps]
-    settings: Mapping[str, Any]
+    settings: Mapping[str, object]
     metric: str | None
     resume: str
     checkpoint_every: int
@@ -120,8 +120,8 @@ class Run:
         self._found, self._warnings = kept.find(folder, asked.resume)
         self._epochs: list[Epoch] = []
         self._best = Best(self._metric, 0, None, None)
-        self._best_weights: dict[str, Any] | None = None  # on rank 0
-        self._generators: dict[str, Any] | None = None
+        self._best_weights: dict[str, object] | None = None  # on rank 0
+        self._generators: dict[str, object] | None = None
         if self._found is not None:
             self._go_on(self._found)
         self._before = len(self._epochs)
@@ -264,7 +264,7 @@ class Run:
         if self._generators is not None:
             set_generators(self._generators)
 
-    def _start(self) -> dict[str, Any]:
+    def _start(self) -> dict[str, object]:
         """The first record of a launch: what runs, on what, with what."""
         runtime, config = self._opened.runtime, self._opened.config
         table = {**self._kept.table, "train": {"epochs": self._count, **self._kept.table["train"]}}
@@ -384,7 +384,7 @@ class Run:
             write_weights(self.folder / BEST, self._best_weights)
 
 
-def _table(opened: Opened, asked: Asked) -> dict[str, Any]:
+def _table(opened: Opened, asked: Asked) -> dict[str, object]:
     """The configuration of a record: keys that are obeyed, and the settings of the script."""
     table, train = table_of(opened.config), opened.config.train
     try:
@@ -403,7 +403,7 @@ def _table(opened: Opened, asked: Asked) -> dict[str, Any]:
     })  # fmt: skip
 
 
-def _script() -> dict[str, Any] | None:
+def _script() -> dict[str, object] | None:
     """The program that runs: its file and its lines; None at a prompt."""
     file = getattr(sys.modules["__main__"], "__file__", None)
     try:
@@ -414,7 +414,7 @@ def _script() -> dict[str, Any] | None:
 
 
 def _values(
-    epoch: int, loss: Any, metrics: Mapping[str, Any]
+    epoch: int, loss: object, metrics: Mapping[str, object]
 ) -> tuple[float, dict[str, float | None]]:
     """Loss and metrics as the record has them."""
     found: dict[str, float | None] = {}
