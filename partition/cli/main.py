@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
 
 import click
 
@@ -138,7 +137,7 @@ def _pair_sets(graph: Path) -> list[PairSet]:
     return [read_pairs(graph, name, check=False) for name in list_pairs(graph)]
 
 
-def _sample_sets(graph: Path) -> list[dict[str, Any]]:
+def _sample_sets(graph: Path) -> list[dict[str, object]]:
     """The facts of all sets of samples of a folder."""
     return [describe_samples(read_samples(graph, name)) for name in list_samples(graph)]
 

@@ -208,7 +208,7 @@ def manifest_of(
     arrays: Mapping[str, np.ndarray],
     name: str,
     direction: str,
-    source: Mapping[str, Any],
+    source: Mapping[str, object],
     known: Known | None = None,
 ) -> Manifest:
     """The manifest of a folder with a graph, of which ``arrays`` are the files.
@@ -251,7 +251,7 @@ def manifest_of(
     )
 
 
-def stored_fields(manifest: Manifest) -> dict[str, Any]:
+def stored_fields(manifest: Manifest) -> dict[str, object]:
     """The fields of a manifest as its file has them."""
     hidden = () if manifest.vertex_types else TYPED
     return {name: value for name, value in asdict(manifest).items() if name not in hidden}
@@ -368,7 +368,7 @@ def check_fields(file: Path, facts: Mapping[str, object], kind: type) -> None:
 
 
 @functools.cache
-def _types(kind: type) -> Mapping[str, Any]:
+def _types(kind: type) -> Mapping[str, object]:
     """The types of the fields of a dataclass, which Python compiles each time it is asked."""
     return get_type_hints(kind, include_extras=True)
 
@@ -420,7 +420,7 @@ def _are_figures(kind: type, figures: Mapping[str, Any], k: int) -> bool:
     )
 
 
-def _is_history(rows: list[dict[str, Any]]) -> bool:
+def _is_history(rows: list[dict[str, object]]) -> bool:
     """Whether rows of a history have all that is shown of them."""
     tried = any("chosen" in row for row in rows)
     for row in rows:
@@ -434,7 +434,7 @@ def _is_history(rows: list[dict[str, Any]]) -> bool:
     return True
 
 
-def _is_options(value: dict[str, Any]) -> bool:
+def _is_options(value: dict[str, object]) -> bool:
     """Whether an object has options that a refinement can go on with."""
     per_node = value.get("ranks_per_node")
     return _fits(value.get("balance", ""), str) and _fits(per_node, Positive | None)

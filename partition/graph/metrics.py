@@ -77,7 +77,7 @@ class Metrics:
         found: list[int] = vars(self)[name]
         return found
 
-    def stored(self) -> dict[str, Any]:
+    def stored(self) -> dict[str, object]:
         """The figures as a file has them: those of types only where there are types."""
         return {name: each for name, each in vars(self).items() if each or name != "types"}
 

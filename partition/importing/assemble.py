@@ -62,7 +62,7 @@ def import_graph(
     type_features: Mapping[str, str | os.PathLike[str]] | None = None,
     report: Callable[[str], None] = lambda line: None,
     tell: Tell = lambda stage, done, total: None,
-    **files: Any,
+    **files: object,
 ) -> Manifest:
     """Make a graph folder out of a graph file.
 

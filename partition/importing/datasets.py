@@ -13,6 +13,7 @@ import tempfile
 from collections.abc import Callable, Iterator
 from importlib import import_module
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 from partition.errors import UserError, shortened, unknown_name
@@ -75,7 +76,7 @@ LOADERS: dict[str, Callable[[str, Path], Path]] = {"pyg": _pyg, "ogb": _ogb, "dg
 PYG = "pip install torch torch_geometric"
 
 
-def _only(library: str, name: str, known: Any) -> Any:
+def _only(library: str, name: str, known: ModuleType) -> Any:
     """The only graph of a data set, ``CLASS/ARGUMENT/…``."""
     called, *arguments = name.split("/")
     make = getattr(known, called, None)
@@ -95,7 +96,7 @@ def _only(library: str, name: str, known: Any) -> Any:
     return dataset[0]
 
 
-def _made(library: str, name: str, make: Callable[[], Any]) -> Any:
+def _made(library: str, name: str, make: Callable[[], object]) -> Any:
     try:
         return make()
     except Exception as error:
@@ -106,7 +107,7 @@ def _made(library: str, name: str, make: Callable[[], Any]) -> Any:
         ) from error
 
 
-def _library(module: str, command: str) -> Any:
+def _library(module: str, command: str) -> ModuleType:
     try:
         return import_module(module)
     except ImportError as error:

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -155,7 +154,7 @@ def pairs_of(
     """
     found = {}
     for mask, data in zip(MASKS, (train, val, test), strict=True):
-        fields: Mapping[str, Any] = data.to_dict() if hasattr(data, "to_dict") else {}
+        fields: Mapping[str, object] = data.to_dict() if hasattr(data, "to_dict") else {}
         arrays = {key: _host(value) for key, value in fields.items() if key.count("edge_label")}
         found[mask] = labelled_pairs(arrays, f"the graph of {mask}")
     return pairs_from(found, graph_id, directed, name, "RandomLinkSplit")[0]
@@ -260,6 +259,6 @@ def _of_train(pairs: PairSet, keep: np.ndarray) -> PairSet:
     return replace(pairs, positives=positives, negatives=negatives, relations=relations)
 
 
-def _host(values: Any) -> np.ndarray:
+def _host(values: object) -> np.ndarray:
     """An array from one, or from a tensor on any device."""
     return np.asarray(values.detach().cpu() if hasattr(values, "detach") else values)

@@ -7,7 +7,6 @@ import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -75,7 +74,7 @@ def add_best(
     name: str | None = None,
     overwrite: bool = False,
     report: Callable[[str], None] = lambda line: None,
-    **asked: Any,
+    **asked: object,
 ) -> list[Partition]:
     """Try the candidates that fit ``time_limit``, refine them, and store the best of each exchange.
 

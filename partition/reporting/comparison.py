@@ -25,7 +25,7 @@ TABLE = {
 
 def compare(
     path: str | os.PathLike[str], names: Iterable[str] = (), direction: str | None = None
-) -> list[dict[str, Any]]:
+) -> list[dict[str, object]]:
     """The figures of partitions of one graph, beside those of random rows with as many parts.
 
     All partitions there are, if none is named; the direction is by default the graph's own.

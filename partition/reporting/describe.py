@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import fields
-from typing import Any
 
 import numpy as np
 
@@ -38,7 +37,7 @@ def summaries(figures: Mapping[str, Metrics | NodeTraffic]) -> dict[str, dict[st
     return {direction: each.summary() for direction, each in figures.items()}
 
 
-def describe_pairs(pairs: PairSet, graph: Graph | None = None) -> dict[str, Any]:
+def describe_pairs(pairs: PairSet, graph: Graph | None = None) -> dict[str, object]:
     """All about a set of pairs but its arrays; how many are arcs, if their graph is given."""
     arrays = {"positives", "negatives", "candidates", "relations", "relation_names"}
     facts = {f.name: getattr(pairs, f.name) for f in fields(pairs) if f.name not in arrays}
@@ -58,7 +57,7 @@ def describe_pairs(pairs: PairSet, graph: Graph | None = None) -> dict[str, Any]
     return facts
 
 
-def describe_samples(samples: SampleSet) -> dict[str, Any]:
+def describe_samples(samples: SampleSet) -> dict[str, object]:
     """All about a set of samples but its numbers; the moments of its training steps."""
     (counts, _, _), (mean, deviation) = samples.moments, samples.scales()
     every = samples.n * samples.steps
@@ -78,7 +77,7 @@ def describe_samples(samples: SampleSet) -> dict[str, Any]:
     }
 
 
-def describe_data(stored: StoredGraph) -> dict[str, Any]:
+def describe_data(stored: StoredGraph) -> dict[str, object]:
     """The result of an import, to be held against what was meant: see the keys.
 
     ``ids`` has ``first`` and ``last``, as they are numbered; ``features`` ``columns``, ``min``,
@@ -128,7 +127,7 @@ def describe_data(stored: StoredGraph) -> dict[str, Any]:
     }
 
 
-def _range(features: np.ndarray | SparseRows) -> dict[str, Any]:
+def _range(features: np.ndarray | SparseRows) -> dict[str, object]:
     """Least and largest entry, the share of zeros and how they are kept, a slice at a time."""
     if isinstance(features, SparseRows):
         return {
@@ -149,7 +148,7 @@ def _range(features: np.ndarray | SparseRows) -> dict[str, Any]:
     }
 
 
-def degrees(graph: Graph) -> dict[str, Any]:
+def degrees(graph: Graph) -> dict[str, object]:
     """Least, mean and largest number of arcs out of and into a vertex; loops; isolated vertices.
 
     A vertex is isolated if no arc joins it to another one.

@@ -18,8 +18,8 @@ MANY_COLUMNS = 16
 
 def show_list(
     partitions: Sequence[Partition],
-    sets: Sequence[Mapping[str, Any]],
-    samples: Sequence[Mapping[str, Any]] = (),
+    sets: Sequence[Mapping[str, object]],
+    samples: Sequence[Mapping[str, object]] = (),
 ) -> None:
     """Print a line per partition, and one per set of pairs or of samples, for ``list``."""
     heads = "k", "seed", "volume", "max send", "imbalance", "mixed\nvolume", "mixed\nmax send"

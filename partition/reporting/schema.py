@@ -23,7 +23,7 @@ NAMED = 3  # relations whose names stand at an arrow
 SIZE = 7.2, 5.4  # inches
 
 
-def describe_schema(graph: Graph) -> dict[str, Any]:
+def describe_schema(graph: Graph) -> dict[str, object]:
     """The types of a graph with their vertices, columns of features and labels, and its relations.
 
     Empty of a homogeneous graph.

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 
@@ -42,7 +41,7 @@ def simulate(
     cache_mb: float = 0.0,
     relations: bool = False,
     fanouts_of: Sequence[str] = (),
-) -> dict[str, Any]:
+) -> dict[str, object]:
     """Draw mini-batches, the same for all partitions, and count what each exchanges.
 
     The partitions are compared with the first one. For ``sampler``, ``batch``, ``fanouts`` and

@@ -322,7 +322,7 @@ COMPARED = ROWS | {"messages": "messages", "imbalance": "imbalance"}
 MIXED = ROWS | {"sums": "partial\nsums", "imbalance": "imbalance"}
 STEPS = COMPARED | {"max_recv": "max receive"}
 WITH_RATIO = ("volume", "max_send")
-OPEN: dict[str, Any] = {"box": box.SIMPLE_HEAD, "pad_edge": False}
+OPEN: dict[str, object] = {"box": box.SIMPLE_HEAD, "pad_edge": False}
 
 
 def _compared(

@@ -6,7 +6,6 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 import pyarrow as pa
 
@@ -55,7 +54,7 @@ class ArcPlaces:
         found = dict.fromkeys(self.features, pa.float64())
         return found | dict.fromkeys(self.labels, self.label)
 
-    def columns(self, found: Sequence[pa.Array], where: str, before: int) -> dict[str, Any]:
+    def columns(self, found: Sequence[pa.Array], where: str, before: int) -> dict[str, object]:
         """Arrow columns, in the order of ``kinds``, as data of arcs, of which ``before`` came."""
         count = len(self.features)
         if self.labels and self.label == pa.string():
