@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -295,3 +299,12 @@ def test_bad_arguments(communities):
     )
     with pytest.raises(ValueError, match="owner"):
         refine(stray, np.zeros(3, int), 2)
+
+
+def test_the_compiler_colours_nothing(tmp_path):
+    """It asks a colorama that is installed for nothing but its version."""
+    (tmp_path / "colorama.py").write_text('__version__ = "0.4.6"\n')
+    paths = os.pathsep.join(filter(None, (str(tmp_path), os.environ.get("PYTHONPATH"))))
+    command = [sys.executable, "-c", "import partition.refinement.core"]
+    done = subprocess.run(command, env={**os.environ, "PYTHONPATH": paths}, capture_output=True)
+    assert done.returncode == 0, done.stderr.decode()
