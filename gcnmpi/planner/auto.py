@@ -233,7 +233,7 @@ def resolved_exchange(
 
 
 def _fitting(path: Path, k: int, other: Partition | None = None) -> str:
-    """Which partitions of a graph have so many parts, and how one is made, of another one too."""
+    """Which partitions of a graph have so many parts, and how one is made, perhaps of another."""
     names = []
     for name in list_partitions(path):
         with contextlib.suppress(UserError):  # a damaged one, or one of another graph
@@ -241,5 +241,5 @@ def _fitting(path: Path, k: int, other: Partition | None = None) -> str:
                 names.append(name)
     make = f"make one: gcn-partition add {path} --model hp -k {k}"
     if other is not None and other.k % k == 0:
-        make = f"join its parts: gcn-partition refine {path} {other.name} -k {k}"
+        make = f"join the parts of {other.name}: gcn-partition refine {path} {other.name} -k {k}"
     return f"take {' or '.join(names[:5])}, or {make}" if names else make

@@ -283,14 +283,14 @@ def refine_partition(
     with new_partition(stored.path, (name,), "gcn-partition refine", overwrite):
         begun = time.perf_counter()
         deadline = deadline.part(1 - measuring_share(stored.manifest, time_limit))
-        parts = joined(graph, before.parts, before.k, k, recipe)
-        was = measured(objective)(graph, parts, k, recipe.direction)
-        parts = refined(graph, parts, k, objective, recipe, effort=effort, deadline=deadline)
+        first = joined(graph, before.parts, before.k, k, recipe)
+        parts = refined(graph, first, k, objective, recipe, effort=effort, deadline=deadline)
         parts = mapped(graph, parts, k, recipe)
         seconds = time.perf_counter() - begun
 
         found = figures_of(stored, parts, k, recipe.ranks_per_node)
         reached = found.of(objective.exchange, recipe.direction)
+        was = measured(objective)(graph, first, k, recipe.direction)
         partition = Partition(
             name=name,
             parts=parts,

@@ -188,7 +188,7 @@ MISTAKES = {
         "gcn-partition add",
     ),
     "k is a multiple of P": train(
-        "{0}/good.graph --partition rp-6", "mpirun -n 6", "join its parts", "refine", "rp-6 -k 3"
+        "{0}/good.graph --partition rp-6", "mpirun -n 6", "join the parts of rp-6", "-k 3"
     ),
     "no partition": train("{0}/good.graph", "3 ranks need a partition", "take rp-3", "-k 3"),
     "no partition at all": train("{0}/bare.graph", "3 ranks need a partition", "hint: make one"),
