@@ -48,7 +48,7 @@ def main() -> None:
     torch.set_default_dtype(torch.float64)
     with np.load(HERE / "graph.npz") as arrays:
         (source, target), features = arrays["edges"], arrays["features"]
-    n, logits = len(features), {}
+    n, logits, lines = len(features), {}, []
     plain = dgl.to_bidirected(dgl.graph((source, target), num_nodes=n))
     for kind in ("gcn", "sage", "gat"):
         graph = plain if kind == "sage" else dgl.add_self_loop(dgl.remove_self_loop(plain))
@@ -57,9 +57,9 @@ def main() -> None:
             parameter.data += 0.1 * torch.randn_like(parameter)
         logits[kind] = model.eval()(graph, torch.from_numpy(features).double()).detach().numpy()
         torch.save(model.state_dict(), HERE / f"dgl-{kind}.pt")
-        more = "\nheads = 2\nout_heads = 2" if kind == "gat" else ""
-        text = f'[model]\nname = "{kind}"\nhidden = [{HIDDEN}]{more}\n'
-        (HERE / f"dgl-{kind}.toml").write_text(text)
+        more = ", heads = 2, out_heads = 2" if kind == "gat" else ""
+        lines.append(f'{kind} = {{name = "{kind}", hidden = [{HIDDEN}]{more}}}\n')
+    (HERE / "dgl.toml").write_text("".join(lines))
     np.savez(HERE / "dgl.npz", **logits)
 
 

@@ -3,12 +3,13 @@
 Usage: python tests/foreign/make_pyg.py   (written with torch 2.13 and torch_geometric 2.8.1)
 
 A graph, networks that were trained on it for a few epochs in float64, their state dicts as
-``torch.save`` writes them, and their logits. Every network has its description as the TOML file
-that ``gcnmpi infer --network`` takes.
+``torch.save`` writes them, and their logits. Every network has its description in ``pyg.toml``, as
+the table [model] of the file that ``gcnmpi infer --network`` takes.
 """
 
 from __future__ import annotations
 
+import json
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -168,7 +169,7 @@ def main() -> None:
     cases |= {
         name: (make(degrees), options, with_arcs) for name, (make, options) in CASES_OF_ARCS.items()
     }
-    logits = {}
+    logits, lines = {}, []
     for name, (model, options, inputs) in cases.items():
         optimizer = torch.optim.Adam(model.parameters(), lr=0.05)
         for _ in range(5):
@@ -180,18 +181,10 @@ def main() -> None:
         torch.save(model.state_dict(), HERE / f"{name}.pt")
         kind = name.removeprefix("basic-").partition("-")[0]
         table = {"name": kind, "hidden": [HIDDEN] * 2, "norm": "batch", "residual": "linear"}
-        write_toml(HERE / f"{name}.toml", table | options)
+        spelled = (f"{key} = {json.dumps(value)}" for key, value in (table | options).items())
+        lines.append(f"{name} = {{{', '.join(spelled)}}}\n")
+    (HERE / "pyg.toml").write_text("".join(lines))
     np.savez(HERE / "pyg.npz", **logits)
-
-
-def write_toml(path: Path, table: dict[str, Any]) -> None:
-    """Write the description of a network."""
-    spelled = {True: "true", False: "false"}
-    lines = [
-        f"{key} = {spelled[value] if isinstance(value, bool) else repr(value)}".replace("'", '"')
-        for key, value in table.items()
-    ]
-    path.write_text("\n".join(["[model]", *lines, ""]))
 
 
 if __name__ == "__main__":

@@ -1,14 +1,15 @@
 """Networks that PyTorch Geometric and DGL trained: their logits, on any number of ranks.
 
-``tests/foreign`` has their state dicts as ``torch.save`` wrote them, and the logits they gave.
+``tests/foreign`` has their state dicts as ``torch.save`` wrote them, what network each is, and the
+logits they gave.
 """
 
 import csv
 from itertools import product
-from pathlib import Path
 
 import numpy as np
 import pytest
+from foreign_networks import FOREIGN, NETWORKS
 from scipy.special import expit
 from stored_graphs import store
 from tensor_files import call, write_safetensors, write_state, write_torch
@@ -18,8 +19,7 @@ from partition.graph.arc_data import ArcData
 from partition.graph.graph import Graph
 from partition.tensor_files import read_tensors
 
-FOREIGN = Path(__file__).parents[1] / "foreign"
-CASES = sorted(path.stem for path in FOREIGN.glob("*.pt"))
+CASES = sorted(NETWORKS)
 RANKS = (1, 3, 4)
 
 
@@ -41,11 +41,9 @@ def folder(tmp_path_factory):
         given = {"features": features, "labels": labels, "class_names": names, "ids": ids}
         graph = Graph(*arcs, **given, arc_data=data)
         store(root / f"{name}.graph", graph, *RANKS[1:], 2)
+    for case, text in NETWORKS.items():
+        (root / f"{case}.toml").write_text(text)
     return root
-
-
-def network(case):
-    return ["--weights", FOREIGN / f"{case}.pt", "--network", FOREIGN / f"{case}.toml"]
 
 
 def expected(case):
@@ -87,7 +85,8 @@ def results(folder, gcnmpi_lines):
             graph = folder / f"{'dgl' if case.startswith('dgl-') else 'pyg'}.graph"
             out = folder / f"{ranks} {name}{'' if '.' in name else '.npy'}"
             words = [*words, *sets(f"dtype={dtype}"), "--out", out]
-            lines.append(["infer", graph, *placed, *network(case), *words])
+            network = ["--weights", FOREIGN / f"{case}.pt", "--network", folder / f"{case}.toml"]
+            lines.append(["infer", graph, *placed, *network, *words])
 
         for case in CASES:
             for dtype in ("float32", "float64"):
@@ -154,7 +153,7 @@ def complaints(folder, gcnmpi_lines):
     """The complaints of two ranks of files that do not fit."""
     (folder / "none.txt").write_text("3\nseven\n")
     state = read_tensors(FOREIGN / "sage.pt")
-    network = (FOREIGN / "sage.toml").read_text()
+    network = (folder / "sage.toml").read_text()
     (folder / "whole.toml").write_text(f"dtype = 'float64'\n{network}[train]\nlr = 0.1\n")
     (folder / "graph.toml").write_text("[graph]\nnormalize = 'sym'\n")
     (folder / "config.toml").write_text("dtype = 'float64'\n[model]\nhidden = [6, 6]\n")
@@ -172,7 +171,7 @@ def complaints(folder, gcnmpi_lines):
     )
     evil = {"state_dict": call("os", "system", "true")}
     write_torch(folder / "evil.pt", evil, {})
-    toml = ["--network", FOREIGN / "sage.toml"]
+    toml = ["--network", folder / "sage.toml"]
     files = {
         name: ["--weights", folder / name, *toml]
         for name in ("missing.pt", "first.pt", "extra.pt", "wrong.pt", "wide.pt",
@@ -181,7 +180,7 @@ def complaints(folder, gcnmpi_lines):
         "whole": ["--weights", folder / "good.safetensors", "--network", folder / "whole.toml"],
         "no model": ["--weights", FOREIGN / "sage.pt", "--network", folder / "graph.toml"],
         "no network": ["--weights", FOREIGN / "sage.pt"],
-        "other network": ["--weights", FOREIGN / "sage.pt", "--network", FOREIGN / "gin.toml"],
+        "other network": ["--weights", FOREIGN / "sage.pt", "--network", folder / "gin.toml"],
         "config": ["--weights", FOREIGN / "sage.pt", *toml, "--config", folder / "config.toml"],
         "no rows": ["--weights", FOREIGN / "sage.pt", *toml, "--rows", folder / "none.txt"],
         "both": ["--weights", FOREIGN / "sage.pt", *toml, "--what", "classes", "--layer", 1],

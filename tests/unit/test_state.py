@@ -2,10 +2,11 @@
 
 import tomllib
 from functools import partial
-from pathlib import Path
 
 import numpy as np
 import pytest
+from foreign_networks import FOREIGN, NETWORKS
+from refusals import refuses
 
 from gcnmpi.nn.describe import network_of
 from gcnmpi.nn.initial import initial
@@ -16,8 +17,6 @@ from gcnmpi.run.weights import as_trained, read_weights
 from gcnmpi.run.weights_file import write_weights
 from partition.errors import UserError
 from partition.tensor_files import read_tensors
-
-FOREIGN = Path(__file__).parents[1] / "foreign"
 
 # Shapes that differ, so that nothing fits by chance.
 MODELS = {
@@ -96,8 +95,7 @@ def test_a_constant_may_be_missing_but_not_another_one():
 def test_what_does_not_fit_is_refused(change, says):
     network = network_of(config_of("gat").model, 7, 3)
     state = to_state(network, weights_of(network)) | change
-    with pytest.raises(UserError, match=says):
-        to_parameters(network, {n: a for n, a in state.items() if a is not None})
+    refuses(says, to_parameters, network, {n: a for n, a in state.items() if a is not None})
 
 
 @pytest.mark.parametrize("name", list(MODELS))
@@ -114,10 +112,8 @@ def test_a_file_of_another_program_is_read_as_the_network_that_is_configured(nam
 def test_a_file_of_another_network_than_is_configured_is_refused(tmp_path):
     network = network_of(config_of("gat").model, 7, 3)
     np.savez(tmp_path / "w.npz", **to_state(network, weights_of(network)))
-    with pytest.raises(UserError, match="not those of the configured mlp"):
-        read_weights(tmp_path / "w.npz", config_of("mlp"))
-    with pytest.raises(UserError, match="is not a weight of a GCNConv layer"):
-        read_weights(tmp_path / "w.npz", load_config())
+    refuses("not those of the configured mlp", read_weights, tmp_path / "w.npz", config_of("mlp"))
+    refuses("is not a weight of a GCNConv layer", read_weights, tmp_path / "w.npz", load_config())
 
 
 @pytest.mark.parametrize("name", list(MODELS))
@@ -204,8 +200,7 @@ def test_other_names_are_taken_in_the_order_of_their_numbers(names):
     ],
 )
 def test_weights_that_are_not_a_stack_of_convolutions(state, says):
-    with pytest.raises(UserError, match=says):
-        from_gcn(state)
+    refuses(says, from_gcn, state)
 
 
 # TransformerConv has the weight of the vertex itself whether it reads it or not, and heads that are
@@ -213,14 +208,14 @@ def test_weights_that_are_not_a_stack_of_convolutions(state, says):
 UNSEEN = {"transformer-plain": ["root_weight", "heads"], "pna-towers": ["scalers"]}
 
 
-@pytest.mark.parametrize("file", sorted(FOREIGN.glob("*.pt")), ids=lambda file: file.stem)
-def test_names_and_shapes_show_the_network(file):
+@pytest.mark.parametrize("case", sorted(NETWORKS))
+def test_names_and_shapes_show_the_network(case):
     """All of it but what has no array."""
-    described = tomllib.loads(file.with_suffix(".toml").read_text())["model"]
+    described = tomllib.loads(NETWORKS[case])["model"]
     unseen = {"hidden": tuple(described.pop("hidden"))}
     expected = {k: v for k, v in described.items() if v not in ("none", "elu", "max")} | unseen
-    found = guessed(spelled(read_tensors(file)).arrays)
-    for name in UNSEEN.get(file.stem, ()):
+    found = guessed(spelled(read_tensors(FOREIGN / f"{case}.pt")).arrays)
+    for name in UNSEEN.get(case, ()):
         del expected[name]
     if described.get("jk") == "max":  # as a linear layer after the last one
         assert found.pop("linear_after")
@@ -248,7 +243,7 @@ def test_arrays_of_no_networks_shapes_show_none(shape):
 @pytest.mark.parametrize("name", ["gine", "transformer-plain", "gatedgcn", "pna", "pna-towers"])
 def test_files_have_the_arrays_of_pytorch_geometric(name):
     """All of them, as a strict ``load_state_dict`` asks for: zeros for those that nothing reads."""
-    model = from_table(tomllib.loads((FOREIGN / f"{name}.toml").read_text())).model
+    model = from_table(tomllib.loads(NETWORKS[name])).model
     network = network_of(model, 5, 3, 2)
     state = to_state(network, {n: initial(p, 0) for n, p in network.parameters.items()})
     theirs = spelled(read_tensors(FOREIGN / f"{name}.pt")).arrays
