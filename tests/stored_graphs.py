@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -83,6 +84,19 @@ def small_graph(kind: str) -> Graph:
     features = rng.standard_normal((n, 7)).astype(np.float32)
     source = Source(n, source, target, weights, features, labels, {} if symmetric else masks)
     return build_graph(source)[0]
+
+
+def change_json(file: Path, *gone: str, **changes: object) -> None:
+    """Take fields out of a file, and change others."""
+    facts = json.loads(file.read_text()) | changes
+    file.write_text(json.dumps({key: facts[key] for key in facts if key not in gone}))
+
+
+def change_array(folder: Path, name: str, place: object, value: object) -> None:
+    """Change numbers of an array of a graph folder."""
+    array = np.load(folder / f"{name}.npy")
+    array[place] = value
+    np.save(folder / f"{name}.npy", array)
 
 
 def store_small_graphs(folder: Path) -> Path:

@@ -1,6 +1,9 @@
 """Networks with rows of arcs on a small directed graph, in one process."""
 
+from dataclasses import replace
+
 import numpy as np
+import pytest
 import scipy.sparse as sp
 from one_process import WithEntries
 
@@ -9,6 +12,10 @@ from gcnmpi.nn.describe import matrix_of, network_of
 from gcnmpi.nn.model import Model
 from gcnmpi.options.config import from_table
 from gcnmpi.options.kernel import KERNELS
+from gcnmpi.proof.arcs import arcs_of, rows_of
+from gcnmpi.proof.passes import ArcRows, Pass
+from gcnmpi.proof.rules import RULES
+from partition.graph.graph import Graph
 
 N, D, ARC_D, CLASSES = 12, 5, 3, 4
 LONELY = (2, 7)  # without any arc
@@ -82,3 +89,46 @@ class SmallRun:
         self.model.output_grad[...] = self.grad
         self.model.backward(1)
         return self.model.gradients.flat.copy()
+
+
+def of_oracle(run):
+    """Loss, gradient and moments of a training pass with its dropout, by the rules of operators."""
+    order = np.lexsort((run.targets, run.sources))
+    starts = np.searchsorted(run.sources[order], np.arange(N + 1))
+    graph = Graph(starts, run.targets[order].astype(np.int32))
+    arcs = ArcRows.of(graph, "in", matrix_of(run.config.model)[1], run.attributes[order])
+    weights = {name: run.model.parameters[name].copy() for name in run.network.parameters}
+    facts = run.matrix, arcs, run.config.train.seed, 1, {}
+    values, backwards, spaces = [run.x], [None], ["vertices"]
+    for operator in run.network.operators[1:]:
+        given = [spaces[i] for i in operator.inputs]
+        spaces.append(rows_of(operator, given))
+        keys = arcs.keys if spaces[-1] == "arcs" else None
+        state = replace(Pass(*facts, keys=keys), arcs=arcs_of(operator, arcs, [*given, spaces[-1]]))
+        inputs = [values[i] for i in operator.inputs]
+        value, backward = RULES[type(operator)](operator, inputs, weights, state)
+        values.append(value)
+        backwards.append(backward)
+    grads = [*(0 * value for value in values[:-1]), run.grad]
+    gradient = {name: 0 * array for name, array in weights.items()}
+    for number in range(len(values) - 1, 0, -1):
+        shares, of_parameters = backwards[number](grads[number])
+        for source, share in zip(run.network.operators[number].inputs, shares, strict=True):
+            grads[source] = grads[source] + share
+        for name, share in of_parameters.items():
+            gradient[name] = gradient[name] + share
+    return float((values[-1] * run.grad).sum()), gradient, facts[-1]
+
+
+def check_oracle(run):
+    """Fail unless a training pass gives what the oracle does."""
+    run.model.gradients.flat[...] = np.nan  # of which nothing must be left
+    loss, gradient, moments = of_oracle(run)
+    assert run.loss() == pytest.approx(loss, rel=1e-12)
+    for name, array in moments.items():
+        np.testing.assert_allclose(run.model.parameters[name], array, rtol=1e-12, err_msg=name)
+    run.gradient()
+    for name, parameter in run.network.parameters.items():
+        if parameter.trained:
+            found = run.model.gradients[name]
+            np.testing.assert_allclose(found, gradient[name], 1e-10, 1e-11, err_msg=name)

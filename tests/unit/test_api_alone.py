@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import scipy.sparse as sp
+from refusals import refuses
 
 import gcnmpi
 from gcnmpi.api.data import read_data, write_data
@@ -172,8 +173,7 @@ def test_a_temporary_folder_goes_with_the_graph():
     ],
 )
 def test_mistakes_in_arrays_are_refused(changed, message):
-    with pytest.raises(gcnmpi.UserError, match=message):
-        gcnmpi.graph.from_arrays(**(arrays() | changed))
+    refuses(message, gcnmpi.graph.from_arrays, **arrays() | changed)
 
 
 @pytest.mark.slow
@@ -189,12 +189,9 @@ def test_partitions_of_a_graph(tmp_path):
     assert graph.partition("auto-2").k == 2
     graph.remove_partition("rp-2")
     assert "rp-2" not in graph.partitions()
-    with pytest.raises(gcnmpi.UserError, match="did you mean"):
-        graph.partition("gp-3+refind")
-    with pytest.raises(gcnmpi.UserError, match="has a partition"):
-        graph.add_partition("gp", 3, refine=True)
-    with pytest.raises(gcnmpi.UserError, match="there is no graph folder"):
-        gcnmpi.graph.open(tmp_path / "q.graph")
+    refuses("did you mean", graph.partition, "gp-3+refind")
+    refuses("has a partition", graph.add_partition, "gp", 3, refine=True)
+    refuses("there is no graph folder", gcnmpi.graph.open, tmp_path / "q.graph")
 
 
 def test_a_graph_file_is_imported(tmp_path):
@@ -205,25 +202,10 @@ def test_a_graph_file_is_imported(tmp_path):
 
 
 def test_a_record_is_arrays(tmp_path):
-    lines = [
-        {"event": "start", "graph": "g", "config": {"train": {"epochs": 3}}},
-        {
-            "event": "epoch",
-            "epoch": 1,
-            "loss": 1.5,
-            "val_accuracy": None,
-            "seconds": 0.1,
-            "time": 1.0,
-        },
-        {
-            "event": "epoch",
-            "epoch": 2,
-            "loss": 0.5,
-            "val_accuracy": 0.25,
-            "seconds": 0.1,
-            "time": 2.0,
-        },
-    ]
+    lines = [{"event": "start", "graph": "g", "config": {"train": {"epochs": 3}}}]
+    for epoch, loss, accuracy in ((1, 1.5, None), (2, 0.5, 0.25)):
+        scores = {"epoch": epoch, "loss": loss, "val_accuracy": accuracy}
+        lines.append({"event": "epoch", **scores, "seconds": 0.1, "time": float(epoch)})
     file = tmp_path / "run.jsonl"
     file.write_text("".join(json.dumps(line) + "\n" for line in lines))
     run = gcnmpi.Run(tmp_path)
@@ -238,19 +220,15 @@ def test_a_record_is_arrays(tmp_path):
     assert run.summary["graph"] == "g"
     assert run.summary["epochs"] == 2
     assert run.config["train"]["epochs"] == 3
-    with pytest.raises(gcnmpi.UserError, match=r"no weights .*weights\.npz"):
-        run.weights()
-    with pytest.raises(gcnmpi.UserError, match="unknown weights 'bset'"):
-        run.weights("bset")
-    with pytest.raises(gcnmpi.UserError, match="cannot read"):
-        gcnmpi.Run(tmp_path / "nothing")
+    refuses(r"no weights .*weights\.npz", run.weights)
+    refuses("unknown weights 'bset'", run.weights, "bset")
+    refuses("cannot read", gcnmpi.Run, tmp_path / "nothing")
 
 
 def test_a_data_frame_needs_pandas(tmp_path, monkeypatch):
     (tmp_path / "run.jsonl").write_text('{"event": "start", "config": {}}\n')
     monkeypatch.setitem(sys.modules, "pandas", None)
-    with pytest.raises(gcnmpi.UserError, match="pip install pandas"):
-        gcnmpi.Run(tmp_path).epochs_frame()
+    refuses("pip install pandas", gcnmpi.Run(tmp_path).epochs_frame)
 
 
 def test_data_come_back_as_they_were(tmp_path):
@@ -270,8 +248,7 @@ def test_data_come_back_as_they_were(tmp_path):
     assert (found["path"], found["empty"], found["none"]) == (tmp_path, [], None)
     assert found["graph"].manifest == graph.manifest
     for wrong in (object(), {1: 2}, np.array([None]), {"deep": [print]}):
-        with pytest.raises(gcnmpi.UserError, match="cannot be handed from process to process"):
-            write_data(tmp_path, "y", wrong)
+        refuses("cannot be handed from process to process", write_data, tmp_path, "y", wrong)
 
 
 def nothing():
@@ -288,21 +265,17 @@ def nothing():
     ],
 )
 def test_what_cannot_be_given_to_ranks_is_refused(function, arguments, message):
-    with pytest.raises(gcnmpi.UserError, match=message):
-        gcnmpi.launch(function, 2, arguments)
+    refuses(message, gcnmpi.launch, function, 2, arguments)
 
 
 def test_who_is_no_launcher_is_told(monkeypatch):
-    with pytest.raises(gcnmpi.UserError, match="0 ranks"):
-        gcnmpi.launch(nothing, 0)
+    refuses("0 ranks", gcnmpi.launch, nothing, 0)
     monkeypatch.setenv("PMIX_RANK", "1")
-    with pytest.raises(gcnmpi.UserError, match="launch was called by a rank"):
-        gcnmpi.launch(nothing, 2)
+    refuses("launch was called by a rank", gcnmpi.launch, nothing, 2)
     monkeypatch.delenv("PMIX_RANK")
     monkeypatch.setenv("PATH", "")
     monkeypatch.setattr(launch, "PYTHON", ("/nowhere/python",))
-    with pytest.raises(gcnmpi.UserError, match="there is no mpirun"):
-        gcnmpi.launch(nothing, 2)
+    refuses("there is no mpirun", gcnmpi.launch, nothing, 2)
 
 
 @pytest.mark.parametrize(("user", "ranks"), [(0, 2), (1000, 1), (1000, 10**6)])

@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from refusals import refuses
 from small_graphs import from_arcs
 
 from gcnmpi.layout.place import Place, Space
@@ -17,7 +18,6 @@ from gcnmpi.planner.costmodel import predict
 from gcnmpi.planner.machine import Machine
 from gcnmpi.planner.memory import evaluation_memory, memory
 from gcnmpi.schemes.forecast import make_facts
-from partition.errors import UserError
 from partition.graph.aggregation import aggregation_matrix
 from partition.graph.arc_data import ArcData
 from partition.graph.store import open_graph, read_partition, write_graph
@@ -100,8 +100,7 @@ def test_products_on_rows_of_arcs_count_these(stored):
 
 def test_a_batch_norm_does_not_take_rows_of_neighbours():
     b = Builder(4)
-    with pytest.raises(UserError, match=r"batch norm.*count them twice"):
-        b.batch_norm(b.expand(b.input), "norm")
+    refuses(r"batch norm.*count them twice", b.batch_norm, b.expand(b.input), "norm")
 
 
 @pytest.mark.parametrize(("name", "drops"), [("transformer", True), ("gine", False)])

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from refusals import refuses
 
 from partition.errors import UserError
 from partition.graph.graph import arcs, symmetry
@@ -76,8 +77,7 @@ def test_build_graph_equals_a_dict(
     expected, copies, differ = oracle(source, undirected, duplicates, self_loops)
     rules = {"undirected": undirected, "duplicates": duplicates, "self_loops": self_loops}
     if expected is None:
-        with pytest.raises(UserError, match=rf"listed more than once; there are {copies} such"):
-            build_graph(source, **rules)
+        refuses(rf"listed more than once; there are {copies} such", build_graph, source, **rules)
         return
     graph, facts = build_graph(source, **rules)
     assert entries(graph) == expected
@@ -97,21 +97,16 @@ def test_build_graph_equals_a_dict(
 
 def test_the_error_for_duplicates_speaks_in_the_ids_of_the_file():
     source = make_source(2, [(0, 1), (0, 1)], ids=np.array([70, 90]))
-    with pytest.raises(UserError, match=r"arc 70 -> 90 is listed more than once"):
-        build_graph(source, duplicates="error")
+    refuses(r"arc 70 -> 90 is listed more than once", build_graph, source, duplicates="error")
 
 
 def test_build_graph_refuses():
-    with pytest.raises(UserError, match=r"vertex outside 0\.\.1"):
-        build_graph(make_source(2, [(0, 2)]))
-    with pytest.raises(UserError, match=r"unknown rule for duplicates 'max'"):
-        build_graph(make_source(2, []), duplicates="max")
-    with pytest.raises(UserError, match=r"unknown rule for self-loops 'no'"):
-        build_graph(make_source(2, []), self_loops="no")
+    refuses(r"vertex outside 0\.\.1", build_graph, make_source(2, [(0, 2)]))
+    refuses(r"unknown rule for duplicates 'max'", build_graph, make_source(2, []), duplicates="max")
+    refuses(r"unknown rule for self-loops 'no'", build_graph, make_source(2, []), self_loops="no")
     with pytest.raises(UserError, match=r"more than a float64 holds"):
         build_graph(make_source(2, [(0, 1)] * 2, [1e308, 1e308]), duplicates="sum")
-    with pytest.raises(UserError, match=r"more than the 3037000499"):
-        build_graph(make_source(2**32, []))
+    refuses(r"more than the 3037000499", build_graph, make_source(2**32, []))
 
 
 def test_the_mean_of_large_weights_is_finite():
@@ -168,10 +163,9 @@ def test_attach_refuses(tmp_path, graph, what, array, message):
     path = save(tmp_path, "bad.npy", array)
     labels = save(tmp_path, "y.npy", np.array([0, 1, -1, 0]))
     given = {"masks": {what: path}, "labels": labels} if what == "train" else {what: path}
-    with pytest.raises(UserError, match=message) as caught:
-        attach(graph, VertexFiles(**given))
-    assert "bad.npy" in caught.value.message
-    assert "\n" not in caught.value.message
+    caught = refuses(message, attach, graph, VertexFiles(**given))
+    assert "bad.npy" in caught.message
+    assert "\n" not in caught.message
 
 
 def test_attach_refuses_bad_files_and_words(tmp_path, graph):
@@ -181,21 +175,15 @@ def test_attach_refuses_bad_files_and_words(tmp_path, graph):
     (tmp_path / "empty.npy").write_bytes(b"")
     np.savez(tmp_path / "x.npz", np.ones(4))
     for name in ("x.npy", "junk.npy", "empty.npy", "x.npz", "absent.npy"):
-        with pytest.raises(UserError, match=name):
-            attach(graph, VertexFiles(features=tmp_path / name))
+        refuses(name, attach, graph, VertexFiles(features=tmp_path / name))
     for word in ("random:", "random:0", "random:x", "random:-1"):
-        with pytest.raises(UserError, match="is not 'random:NUMBER'"):
-            attach(graph, VertexFiles(features=word))
+        refuses("is not 'random:NUMBER'", attach, graph, VertexFiles(features=word))
     large, _ = build_graph(make_source(10**6, []))
-    with pytest.raises(UserError, match="GiB of memory"):
-        attach(large, VertexFiles(features="random:2000000000"))
-    with pytest.raises(UserError, match=r"seed -1 is outside"):
-        attach(graph, VertexFiles(labels="random:2", seed=-1))
-    with pytest.raises(UserError, match="unknown mask 'tran'"):
-        attach(graph, VertexFiles(masks={"tran": tmp_path / "x.npy"}))
+    refuses("GiB of memory", attach, large, VertexFiles(features="random:2000000000"))
+    refuses(r"seed -1 is outside", attach, graph, VertexFiles(labels="random:2", seed=-1))
+    refuses("unknown mask 'tran'", attach, graph, VertexFiles(masks={"tran": tmp_path / "x.npy"}))
     mask = save(tmp_path, "m.npy", np.ones(4, bool))
-    with pytest.raises(UserError, match="needs a graph with labels"):
-        attach(graph, VertexFiles(masks={"train": mask}))
+    refuses("needs a graph with labels", attach, graph, VertexFiles(masks={"train": mask}))
 
 
 def test_import_graph(tmp_path):
@@ -230,21 +218,16 @@ def test_import_graph(tmp_path):
 def test_a_folder_that_cannot_be_written_is_reported_before_reading(tmp_path):
     absent = tmp_path / "absent.txt"
     (tmp_path / "there.graph").mkdir()
-    with pytest.raises(UserError, match=r"ends in \.graph"):
-        import_graph(absent, tmp_path / "out")
-    with pytest.raises(UserError, match=r"is there already"):
-        import_graph(absent, tmp_path / "there.graph")
+    refuses(r"ends in \.graph", import_graph, absent, tmp_path / "out")
+    refuses(r"is there already", import_graph, absent, tmp_path / "there.graph")
     with pytest.raises(UserError, match=r"is not a graph folder"):
         import_graph(absent, tmp_path / "there.graph", overwrite=True)
     (tmp_path / "file").write_text("")
-    with pytest.raises(UserError, match=r"file is not a folder"):
-        import_graph(absent, tmp_path / "file" / "out.graph")
-    with pytest.raises(UserError, match=r"unknown direction"):
-        import_graph(absent, tmp_path / "out.graph", direction="up")
+    refuses(r"file is not a folder", import_graph, absent, tmp_path / "file" / "out.graph")
+    refuses(r"unknown direction", import_graph, absent, tmp_path / "out.graph", direction="up")
     with pytest.raises(UserError, match=r"there is no file .*x\.npy"):
         import_graph(absent, tmp_path / "out.graph", features=tmp_path / "x.npy")
-    with pytest.raises(UserError, match=r"there is no file .*absent"):
-        import_graph(absent, tmp_path / "out.graph")
+    refuses(r"there is no file .*absent", import_graph, absent, tmp_path / "out.graph")
 
 
 def test_errors_of_the_rules_name_the_file(tmp_path):

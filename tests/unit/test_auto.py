@@ -4,6 +4,7 @@ import dataclasses
 
 import numpy as np
 import pytest
+from refusals import refuses
 from small_graphs import make_folder
 
 from gcnmpi.layout import runtime as layout
@@ -12,7 +13,6 @@ from gcnmpi.planner.auto import other_exchange, resolved_exchange, resolved_part
 from gcnmpi.planner.machine import Machine, write_machine
 from gcnmpi.planner.ranking import Candidate, Setting, rank_schemes
 from gcnmpi.schemes.forecast import make_facts
-from partition.errors import UserError
 from partition.graph.graph import Graph
 from partition.graph.pairs import members
 from partition.graph.store import (
@@ -63,8 +63,7 @@ def test_the_shorter_epoch_is_taken(stored):
     assert resolve(stored, "fast").exchange == "rows"  # part 0 has more to do: a longer epoch
     assert resolve(stored, "fast", exchange="mixed").exchange == "mixed"  # the user's own choice
     assert resolve(stored, "slow", exchange="rows").exchange == "rows"
-    with pytest.raises(UserError, match="nothere"):
-        resolve(stored, "nothere")
+    refuses("nothere", resolve, stored, "nothere")
 
 
 def test_without_a_file_the_machine_is_an_ordinary_one(stored):
@@ -92,8 +91,7 @@ def test_copies_mix_where_they_send_rows(stored):
     config = from_table({"scheme": {"name": "replicated", "exchange": "mixed"}})
     config = dataclasses.replace(config, scheme=dataclasses.replace(config.scheme, sparse=False))
     source = layout.Source(stored, read_partition(stored.path, "block-2"), "in")
-    with pytest.raises(UserError, match="sends whole blocks"):
-        make_facts(source, config, layout.Demand())
+    refuses("sends whole blocks", make_facts, source, config, layout.Demand())
 
 
 @pytest.fixture

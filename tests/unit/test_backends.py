@@ -9,12 +9,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from refusals import refuses
 from small_graphs import from_arcs, make_folder, random_graph
 
 from partition.backends import HUGE, TOOLS, Option, Tool, check_options
 from partition.backends.catalogue import MODELS
 from partition.backends.process import run_apart
-from partition.errors import UserError
 from partition.graph.metrics import measure
 from partition.graph.store import list_partitions, read_partition, write_graph
 from partition.importing.partfile import read_parts
@@ -82,8 +82,7 @@ def test_nets_can_be_hidden_from_the_tool_but_not_from_the_metrics(folder):
     made = add_partition(folder, "hp", 2, max_net=3)
     assert made.options["max_net"] == 3
     assert made.metrics["in"] == measure(random_graph(40, 150), made.parts, 2)
-    with pytest.raises(UserError, match="max_net = -2"):
-        make_parts(graph, "hp", 4, options={"max_net": -2})
+    refuses("max_net = -2", make_parts, graph, "hp", 4, options={"max_net": -2})
 
 
 @pytest.mark.parametrize(
@@ -166,8 +165,7 @@ def test_a_symmetric_graph_is_measured_once(tmp_path, monkeypatch):
 )
 def test_mistakes_are_told_and_nothing_is_written(folder, arguments, message):
     model, k, *options = arguments
-    with pytest.raises(UserError, match=message):
-        add_partition(folder, model, k, **(options[0] if options else {}))
+    refuses(message, add_partition, folder, model, k, **options[0] if options else {})
     assert list_partitions(folder) == []
     assert list((folder / "partitions").iterdir()) == []
 
@@ -243,8 +241,7 @@ def fake(tmp_path, monkeypatch):
 )
 def test_a_tool_that_fails_is_reported_and_nothing_is_written(folder, fake, behaviour, message):
     fake(FAKES[behaviour])
-    with pytest.raises(UserError, match=message):
-        add_partition(folder, "fake", 2)
+    refuses(message, add_partition, folder, "fake", 2)
     assert list((folder / "partitions").iterdir()) == []
 
 
@@ -253,8 +250,7 @@ def test_a_tool_in_this_process_that_raises_is_one_line(folder, fake, monkeypatc
     tool = replace(solving.TOOLS.get("fake"), distribution=None)
     monkeypatch.setattr(solving, "choose_tool", lambda model, name: ("fake", tool))
     message = r"the tool 'fake' failed: RuntimeError: no luck \(fake_tool.py, line 5\)"
-    with pytest.raises(UserError, match=message):
-        make_parts(random_graph(40, 150), "fake", 2)
+    refuses(message, make_parts, random_graph(40, 150), "fake", 2)
 
 
 @pytest.mark.parametrize("share", [0.4, 0.6, 0.9, 1])
@@ -272,16 +268,13 @@ def test_imbalance_is_a_fraction(folder):
         lambda: add_best(folder, 8, imbalance=3),
         lambda: add_partition(folder, "rp", 8, imbalance=3),
     ):
-        with pytest.raises(UserError, match=r"4 times the average\n  hint: .* 0.03 for 3 percent"):
-            make()
-    with pytest.raises(UserError, match="imbalance = -1"):
-        add_partition(folder, "gp", 2, imbalance=-1)
+        refuses(r"4 times the average\n  hint: .* 0.03 for 3 percent", make)
+    refuses("imbalance = -1", add_partition, folder, "gp", 2, imbalance=-1)
 
 
 def test_a_tool_that_returns_too_few_parts(folder, fake):
     fake(FAKES["lazy"])
-    with pytest.raises(UserError, match="returned only 1 of 5 parts"):
-        add_partition(folder, "fake", 5)
+    refuses("returned only 1 of 5 parts", add_partition, folder, "fake", 5)
 
 
 def test_a_part_left_empty_is_filled_and_noise_is_swallowed(folder, fake, capfd):
@@ -338,24 +331,20 @@ def test_options_are_converted():
 def test_part_files_that_count_from_one(tmp_path):
     file = tmp_path / "parts.txt"
     file.write_text("1\n3\n2\n")
-    with pytest.raises(UserError, match="no vertex in part 0\n  hint: --first 1 if") as caught:
-        read_parts(file, 3)
-    assert "-k 4 if part 0 is meant to be empty" in caught.value.hint
-    with pytest.raises(UserError, match=r"part 3 is not one of 0..2\n  hint: --first 1"):
-        read_parts(file, 3, 3)
+    caught = refuses("no vertex in part 0\n  hint: --first 1 if", read_parts, file, 3)
+    assert "-k 4 if part 0 is meant to be empty" in caught.hint
+    refuses(r"part 3 is not one of 0..2\n  hint: --first 1", read_parts, file, 3, 3)
     assert read_parts(file, 3, first=1).tolist() == read_parts(file, 3, 3, 1).tolist() == [0, 2, 1]
     assert read_parts(file, 3, 4).tolist() == [1, 3, 2]
-    with pytest.raises(UserError, match=r"part 3 is not one of 1..2"):
-        read_parts(file, 3, 2, 1)
+    refuses(r"part 3 is not one of 1..2", read_parts, file, 3, 2, 1)
 
 
 def test_part_files_that_leave_parts_out(tmp_path):
     file = tmp_path / "parts.txt"
     for text, first, empty, k in (("0 2 4", 0, 1, 5), ("5 5 5", 0, 0, 6), ("1 2 4", 1, 3, 4)):
         file.write_text(text)
-        with pytest.raises(UserError, match=f"no vertex in part {empty}") as caught:
-            read_parts(file, 3, first=first)
-        assert caught.value.hint == f"-k {k} if part {empty} is meant to be empty"
+        caught = refuses(f"no vertex in part {empty}", read_parts, file, 3, first=first)
+        assert caught.hint == f"-k {k} if part {empty} is meant to be empty"
         assert read_parts(file, 3, k, first).max() == k - 1
 
 
@@ -374,10 +363,8 @@ def test_read_parts(tmp_path):
         "0\n99999999999999999999\n1\n": "line 2: '99999999999999999999' is not a part number",
     }.items():
         file.write_text(text)
-        with pytest.raises(UserError, match=message):
-            read_parts(file, 3, 3)
-    with pytest.raises(UserError, match="cannot read"):
-        read_parts(tmp_path / "none", 3)
+        refuses(message, read_parts, file, 3, 3)
+    refuses("cannot read", read_parts, tmp_path / "none", 3)
 
 
 def test_compare_with_a_stored_and_a_computed_yardstick(folder):
@@ -394,5 +381,4 @@ def test_compare_with_a_stored_and_a_computed_yardstick(folder):
     assert rows["block-2"]["relative"]["volume"] == pytest.approx(ratio)
     assert rows["block-2"]["direction"] == "out"
     assert [row["name"] for row in compare(folder, ["mine"])] == ["mine"]
-    with pytest.raises(UserError, match="unknown partition"):
-        compare(folder, ["yours"])
+    refuses("unknown partition", compare, folder, ["yours"])

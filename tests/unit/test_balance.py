@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from refusals import refuses
 from small_graphs import from_arcs, make_folder, partitioned_graphs, random_graph
 
-from partition.errors import UserError
 from partition.graph.graph import row_sizes
 from partition.graph.metrics import measure
 from partition.importing.synthetic import rmat, sbm
@@ -124,13 +124,10 @@ def test_a_limit_is_never_below_a_vertex_or_a_whole_number_of_rows():
 def test_mistakes(tmp_path):
     assert parse_balance(" rows, nnz,rows") == ("rows", "nnz")
     for text in ("nzz", "", "nnz,,rows"):
-        with pytest.raises(UserError, match="unknown constraint of the balance"):
-            parse_balance(text)
+        refuses("unknown constraint of the balance", parse_balance, text)
     path = make_folder(tmp_path / "small.graph", random_graph(40, 150))
-    with pytest.raises(UserError, match="the graph has none"):
-        add_partition(path, "gp", 2, balance="nnz,train")
-    with pytest.raises(UserError, match="does not balance anything"):
-        add_partition(path, "rp", 2, balance="rows")
+    refuses("the graph has none", add_partition, path, "gp", 2, balance="nnz,train")
+    refuses("does not balance anything", add_partition, path, "rp", 2, balance="rows")
 
 
 def test_what_cannot_be_reached_is_told(tmp_path):

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from command_line import plan
 from hypothesis import given
+from refusals import refuses
 from small_graphs import partitioned_graphs, random_graph
 
 from gcnmpi.core.volume import NOTHING, Volume
@@ -186,8 +187,7 @@ def test_groups_of_ranks_by_hand(path):
     listed = groups.divisions(8)
     assert [one.seconds for one in listed] == sorted(one.seconds for one in listed)
     assert Groups(setting(path, "train.batches=vertex,50", limit=1)).divisions(8) == []
-    with pytest.raises(UserError, match="a mini-batch each"):
-        Groups(setting(path))
+    refuses("a mini-batch each", Groups, setting(path))
 
 
 def test_some_batches_stand_for_all(path):
@@ -292,8 +292,7 @@ def test_the_file_of_an_earlier_release(tmp_path):
     assert read_machine(path)[0] == Machine(dense_flop=3.0)
     facts["constants"]["batch_hip"] = 1
     path.write_text(json.dumps(facts))
-    with pytest.raises(UserError, match="does not hold the constants"):
-        read_machine(path)
+    refuses("does not hold the constants", read_machine, path)
 
 
 def test_rows_are_sorted_by_id_some_at_a_time(monkeypatch):

@@ -7,6 +7,7 @@ import xml.etree.ElementTree as ElementTree
 
 import numpy as np
 import pytest
+from refusals import refuses
 
 from partition.charts import figures, scales
 from partition.charts.figures import (
@@ -23,7 +24,6 @@ from partition.charts.figures import (
 from partition.charts.page import Section, Table, as_page, legend_of, table_of
 from partition.charts.paper import check_figures, save_figures
 from partition.charts.svg import draw
-from partition.errors import UserError
 
 EVIL = "</script><script>alert(1)</script>\"'><img src=x onerror=alert(2)>&"
 LABELS = "About it", "epoch", "loss"
@@ -171,11 +171,9 @@ def test_figures_for_papers(tmp_path):
     assert all(path.stat().st_size > 1000 for path in written)
     assert (tmp_path / "new" / "band.pdf").read_bytes().startswith(b"%PDF")
     assert (tmp_path / "new" / "heat.png").read_bytes().startswith(b"\x89PNG")
-    with pytest.raises(UserError, match="nothing to draw"):
-        save_figures([], tmp_path)
+    refuses("nothing to draw", save_figures, [], tmp_path)
     (tmp_path / "file").touch()
-    with pytest.raises(UserError, match="cannot write"):
-        check_figures(tmp_path / "file" / "below")
+    refuses("cannot write", check_figures, tmp_path / "file" / "below")
 
 
 def test_logarithmic_axes_say_so_and_only_those():

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from refusals import raising, refuses
 
 from gcnmpi.mpi import watch
 from gcnmpi.mpi.launch import check_together
@@ -26,7 +27,6 @@ from gcnmpi.run.record import (
     to_epoch,
 )
 from gcnmpi.run.writer import Writer
-from partition.errors import UserError
 
 WEIGHT = np.arange(6.0).reshape(2, 3)
 FACTS = {
@@ -80,8 +80,7 @@ def test_what_was_written_is_read(tmp_path):
 def test_another_number_of_epochs_is_damage(tmp_path, epoch):
     path = write(tmp_path, 3)
     facts = files.read_manifest(path)
-    with pytest.raises(UserError, match="lacks epochs"):
-        files.read_state(path, facts | {"epoch": epoch})
+    refuses("lacks epochs", files.read_state, path, facts | {"epoch": epoch})
 
 
 def test_the_newest_two_are_kept_and_nothing_else(tmp_path):
@@ -113,8 +112,7 @@ def test_every_byte_counts(tmp_path, name):
     rng = np.random.default_rng(0)
     for place in rng.choice(len(good), min(len(good), 60), replace=False):
         (path / name).write_bytes(good[:place] + bytes([good[place] ^ 4]) + good[place + 1 :])
-        with pytest.raises(files.DamagedError, match=r"damaged|no readable manifest"):
-            read(path)
+        refuses(r"damaged|no readable manifest", read, path, error=files.DamagedError)
         (path / name).write_bytes(good[:place])
         with pytest.raises(files.DamagedError):
             read(path)
@@ -129,21 +127,16 @@ def test_another_version_is_no_damage(tmp_path):
     del facts["checksum"]
     text = json.dumps(facts | {"checksum": files._checksum(facts)})
     (path / "manifest.json").write_text(text)
-    with pytest.raises(UserError, match="version 99") as caught:
-        files.read_manifest(path)
-    assert not isinstance(caught.value, files.DamagedError)
+    caught = refuses("version 99", files.read_manifest, path)
+    assert not isinstance(caught, files.DamagedError)
 
 
 @pytest.mark.parametrize("call", ["os.fsync", "pathlib.Path.replace"])
 def test_a_full_disk_leaves_the_checkpoint_before(tmp_path, monkeypatch, call):
     before = write(tmp_path, 2)
 
-    def full(*arguments):
-        raise OSError(28, "No space left on device")
-
-    monkeypatch.setattr(call, full)
-    with pytest.raises(UserError, match="No space left on device"):
-        write(tmp_path, 3)
+    monkeypatch.setattr(call, raising(OSError(28, "No space left on device")))
+    refuses("No space left on device", write, tmp_path, 3)
     monkeypatch.undo()
     read(before)
     assert files.stored(tmp_path / files.FOLDER) == [before]
@@ -178,10 +171,7 @@ def test_checkpoints_append_to_the_epochs_of_the_one_before_the_last(tmp_path):
 
 
 def test_without_hard_links_every_checkpoint_has_all_epochs(tmp_path, monkeypatch):
-    def none(*arguments):
-        raise OSError(95, "Operation not supported")
-
-    monkeypatch.setattr("os.link", none)
+    monkeypatch.setattr("os.link", raising(OSError(95, "Operation not supported")))
     ran = epochs(2)
     history = files.History(ran)
     for count in range(3, 7):
@@ -198,16 +188,8 @@ def test_checkpoints_that_cannot_be_read_are_not_taken_for_none(tmp_path, monkey
     (tmp_path / "gone").symlink_to(tmp_path / "a disk that is not mounted")
     (tmp_path / "file").touch()
     for name in ("loop", "gone", "file"):
-        with pytest.raises(UserError, match=f"cannot read .*{name}: "):
-            files.stored(tmp_path / name)
-    path = write(tmp_path, 2)
-
-    def broken(*arguments, **options):
-        raise OSError(5, "Input/output error")
-
-    def newest():
-        return read(files.stored(path.parent)[0])
-
+        refuses(f"cannot read .*{name}: ", files.stored, tmp_path / name)
+    path, broken = write(tmp_path, 2), raising(OSError(5, "Input/output error"))
     open_regular = files.open_regular
     for name in (files.MANIFEST, files.STATE, files.EPOCHS, "the folder"):
         with monkeypatch.context() as patch:
@@ -218,13 +200,10 @@ def test_checkpoints_that_cannot_be_read_are_not_taken_for_none(tmp_path, monkey
                 "open_regular",
                 lambda p, n=name: (broken if p.name == n else open_regular)(p),
             )
-            with pytest.raises(UserError) as caught:
-                newest()
-        assert "Input/output error" in str(caught.value)
-        assert not isinstance(caught.value, files.DamagedError), name
+            refused = refuses("Input/output error", lambda: read(files.stored(path.parent)[0]))
+        assert not isinstance(refused, files.DamagedError), name
     monkeypatch.setattr("shutil.rmtree", broken)
-    with pytest.raises(UserError, match="cannot rename the old"):
-        files.discard_after(tmp_path, Path(files.name_of(1)))
+    refuses("cannot rename the old", files.discard_after, tmp_path, Path(files.name_of(1)))
 
 
 @pytest.mark.parametrize(
@@ -251,8 +230,7 @@ def test_a_pipe_in_a_checkpoint_is_not_waited_for(tmp_path, name):
     path = write(tmp_path, 2)
     (path / name).unlink()
     os.mkfifo(path / name)
-    with pytest.raises(UserError, match="not a regular file"):
-        read(path)
+    refuses("not a regular file", read, path)
 
 
 def test_checkpoints_of_an_earlier_run_are_set_aside(tmp_path):
@@ -348,10 +326,9 @@ def written(path, *events):
 )  # fmt: skip
 def test_malformed_fields_of_a_record_are_one_line(tmp_path, line):
     (tmp_path / "run.jsonl").write_text('{"event": "start"}\n' + line + '\n{"event": "x"}\n')
-    with pytest.raises(UserError, match=r"run.jsonl is damaged: ") as caught:
-        read_run(tmp_path)
-    assert "\n" not in str(caught.value)
-    assert "\x1b" not in str(caught.value)
+    caught = refuses(r"run.jsonl is damaged: ", read_run, tmp_path)
+    assert "\n" not in str(caught)
+    assert "\x1b" not in str(caught)
     continued_record(tmp_path, {"ranks": 1}, epochs(2))
     assert [to_epoch(e) for e in read_run(tmp_path).epochs] == epochs(2)
     assert (tmp_path / "run.previous.jsonl").exists()
@@ -379,12 +356,10 @@ def test_a_full_disk_leaves_whole_records_and_one_error(tmp_path):
     assert write.failed
     write("epoch", epoch=2, loss=0.25, seconds=0.25)
     write.close()
-    with pytest.raises(UserError, match=r"cannot write .*run.jsonl: File too large") as caught:
-        write.check()
-    assert caught.value.hint == "make room"
+    caught = refuses(r"cannot write .*run.jsonl: File too large", write.check)
+    assert caught.hint == "make room"
     assert path.stat().st_size == size
-    with pytest.raises(UserError, match="cannot write"):
-        Writer(tmp_path)
+    refuses("cannot write", Writer, tmp_path)
 
 
 @pytest.mark.parametrize(
@@ -406,8 +381,7 @@ def test_a_record_that_is_lost_is_written_again(tmp_path, capsys, change, moved)
     if change == "other":
         folder.mkdir()
     if moved is None:
-        with pytest.raises(UserError, match=r"run was renamed or removed .* another folder"):
-            write.restore()
+        refuses(r"run was renamed or removed .* another folder", write.restore)
         assert list(folder.iterdir()) == []
         return
     assert write.restore() is moved
@@ -425,8 +399,7 @@ def test_a_new_folder_is_nobody_elses(tmp_path):
     names = [new_folder(tmp_path / "runs", "g-hp-4-20260314").name for _ in range(3)]
     assert names == ["g-hp-4-20260314", "g-hp-4-20260314-2", "g-hp-4-20260314-3"]
     (tmp_path / "file").touch()
-    with pytest.raises(UserError, match=r"cannot write .*file"):
-        new_folder(tmp_path / "file", "x")
+    refuses(r"cannot write .*file", new_folder, tmp_path / "file", "x")
 
 
 @pytest.mark.parametrize("there", [None, "", "garbage\nmore\n"])
@@ -554,8 +527,7 @@ def test_the_watchdog_lets_live_what_moves_or_says_so():
     ],
 )
 def test_processes_that_do_not_find_each_other_are_told_once(environment):
-    with pytest.raises(UserError, match=r"(?s)4 processes .* --mpi=pmix"):
-        check_together(1, environment, "Open MPI")
+    refuses(r"(?s)4 processes .* --mpi=pmix", check_together, 1, environment, "Open MPI")
     check_together(4, environment, "Open MPI")
     others = {name: "1" if value == "0" else value for name, value in environment.items()}
     with pytest.raises(SystemExit):

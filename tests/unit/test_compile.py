@@ -8,7 +8,6 @@ import pytest
 import scipy.sparse as sp
 from one_process import ORDERS, OneProcess, model_of, program_of
 
-from gcnmpi.core import rng
 from gcnmpi.core.timing import Phases
 from gcnmpi.halo.matrix import Matrix
 from gcnmpi.kernels.host.scipy_ import SciPyKernel
@@ -197,62 +196,6 @@ def test_biases_activations_and_dropout_are_within_the_products():
         assert [step.finish.kind for step in program.forward if step.finish][-1] == "none"
         drops = [step.finish.p for step in program.evaluation if step.finish]
         assert not any(drops)
-
-
-# Results of a program.
-
-
-@pytest.mark.parametrize("order", ORDERS)
-@pytest.mark.parametrize("bias", [True, False])
-@pytest.mark.parametrize("constant", [True, False])
-@pytest.mark.parametrize("p", [0.0, 0.5])
-def test_forward_backward_and_the_products_announced(order, bias, constant, p):
-    random, kernel = np.random.default_rng(2), SciPyKernel(np.float64)
-    matrix = np.where(random.random((N, N)) < 0.3, random.standard_normal((N, N)), 0)
-    features, grad = random.standard_normal((N, D_IN)), random.standard_normal((N, D_OUT))
-    settings = {"hidden": [4], "order": order, "bias": bias, "cache_input": constant, "dropout": p}
-    scheme = OneProcess(matrix, kernel)
-    model = model_of(scheme, kernel, settings, features.copy(), D_OUT)
-    for _, view in model.parameters.items():
-        view[...] = random.standard_normal(view.shape)
-    shapes = {"weight": ((D_IN, 4), (4, D_OUT)), "bias": ((4,), (D_OUT,))}
-    w1, w2 = (model.parameters[f"convs.{k}.lin.weight"] for k in (0, 1))
-    b1, b2 = (model.parameters[f"convs.{k}.bias"] if bias else np.zeros(len(w.T))
-              for k, w in ((0, w1), (1, w2)))  # fmt: skip
-    assert (w1.shape, w2.shape) == shapes["weight"]
-
-    scheme.asked.clear()
-    logits = model.forward(3)
-    kept = np.ones((N, 4))
-    if p:
-        keys = kernel.row_keys(0, 3, 1, np.arange(N)), rng.column_keys(np.arange(4))
-        kernel.dropout(np.ones((N, 4)), *keys, p, kept)
-        assert set(kept.ravel()) == {0.0, 2.0}
-    before = matrix @ features @ w1 + b1
-    hidden = np.maximum(before, 0) * kept
-    np.testing.assert_allclose(logits, matrix @ hidden @ w2 + b2, atol=1e-12)
-
-    model.output_grad[...] = grad
-    model.backward(3)
-    assert scheme.asked == model.products(backward=True)
-    grad_before = (matrix.T @ grad @ w2.T) * kept * (before > 0)
-    expected = {
-        "convs.0.lin.weight": (matrix @ features).T @ grad_before,
-        "convs.0.bias": grad_before.sum(axis=0),
-        "convs.1.lin.weight": (matrix @ hidden).T @ grad,
-        "convs.1.bias": grad.sum(axis=0),
-    }
-    names = [name for name, _ in model.gradients.items()]
-    assert sorted(names) == sorted(n for n in expected if bias or not n.endswith("bias"))
-    for name in names:
-        np.testing.assert_allclose(model.gradients[name], expected[name], atol=1e-12)
-
-    scheme.asked.clear()
-    hidden = np.maximum(before, 0)
-
-    scheme.asked.clear()
-    np.testing.assert_allclose(model.forward(), matrix @ hidden @ w2 + b2, atol=1e-12)
-    assert scheme.asked == model.products(backward=False)
 
 
 # Constants.

@@ -5,6 +5,7 @@ import json
 from types import SimpleNamespace
 
 import pytest
+from refusals import refuses
 
 from gcnmpi.bench.calibrate import Sample, fit_sparse
 from gcnmpi.core.volume import NOTHING, Volume
@@ -265,8 +266,7 @@ def test_the_file_of_a_machine(tmp_path):
         (tmp_path / "nothere.json", "nothere.json"),
         (spoiled(format="x"), "does not describe a machine"),
     ):
-        with pytest.raises(UserError, match=says):
-            read_machine(broken)
+        refuses(says, read_machine, broken)
     for changes, says in (
         ({"version": 9}, "version 9"),
         ({"constants": {}}, "does not hold the constants"),
@@ -274,8 +274,6 @@ def test_the_file_of_a_machine(tmp_path):
         ({"constants": constants | {"copy_byte": "1"}}, "copy_byte is not a positive number"),
         ({"constants": constants | {"bandwidth_inter": 0}}, "bandwidth_inter is 0"),
     ):
-        with pytest.raises(UserError, match=says):
-            read_machine(spoiled(**changes))
+        refuses(says, read_machine, spoiled(**changes))
     path.write_text("{")
-    with pytest.raises(UserError, match="is not JSON"):
-        read_machine(path)
+    refuses("is not JSON", read_machine, path)

@@ -9,6 +9,7 @@ import struct
 import numpy as np
 import pytest
 from command_line import run
+from refusals import refuses
 
 from partition.errors import UserError
 from partition.graph.store import open_graph, read_partition
@@ -111,8 +112,7 @@ REFUSED = {
 @pytest.mark.parametrize("case", REFUSED)
 def test_other_files_are_refused(tmp_path, case):
     change, message = REFUSED[case]
-    with pytest.raises(UserError, match=message):
-        read_source(saved(tmp_path / "g.bin", **change))
+    refuses(message, read_source, saved(tmp_path / "g.bin", **change))
 
 
 def test_damaged_files_are_refused_wherever_they_end_or_differ(tmp_path):
@@ -120,8 +120,7 @@ def test_damaged_files_are_refused_wherever_they_end_or_differ(tmp_path):
     path = tmp_path / "spoiled.bin"
     for size in (0, 5, 100, 4096, *range(4100, len(raw) - 40, 37)):
         path.write_bytes(raw[:size])
-        with pytest.raises(UserError):
-            read_source(path)
+        refuses(".", read_source, path)
     random = np.random.default_rng(0)
     for place in random.integers(4096, len(raw), 300):
         spoiled = bytearray(raw)
@@ -178,7 +177,5 @@ PARTITIONED = {
 def test_spoiled_descriptions_are_refused(tmp_path, case):
     change, message = PARTITIONED[case]
     folder = partitioned(tmp_path / "tiny", **change)
-    with pytest.raises(UserError, match=message):
-        read_source(folder)
-    with pytest.raises(UserError, match=r"describes 4 vertices|types|rise|follow"):
-        read_parts(folder / "tiny.json", 5)
+    refuses(message, read_source, folder)
+    refuses(r"describes 4 vertices|types|rise|follow", read_parts, folder / "tiny.json", 5)

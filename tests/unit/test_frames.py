@@ -4,6 +4,7 @@ import os
 
 import numpy as np
 import pytest
+from refusals import refuses
 
 from gcnmpi.options.config import from_table
 from gcnmpi.options.frames import Frames, frames_of
@@ -38,13 +39,11 @@ def test_the_columns_of_features_and_outputs():
     ids=str,
 )
 def test_options_that_do_not_go_together_are_one_line(options, told):
-    with pytest.raises(UserError, match=told):
-        task_of(**options)
+    refuses(told, task_of, **options)
 
 
 def test_more_predicted_columns_than_a_frame_has():
-    with pytest.raises(UserError, match="a frame has 2 columns"):
-        frames_of(task_of(predicted=3), 0, 2)
+    refuses("a frame has 2 columns", frames_of, task_of(predicted=3), 0, 2)
 
 
 def test_a_folder_without_samples_is_told_so(tmp_path):
@@ -61,8 +60,6 @@ def test_a_file_of_states_that_is_cut_off_or_gone_is_said(tmp_path):
     steps = OwnSteps(file, array, rows)
     np.testing.assert_array_equal(steps.read(4), array[4, rows])
     os.truncate(file, file.stat().st_size - 8)
-    with pytest.raises(UserError, match="ends within step 4"):
-        steps.read(4)
+    refuses("ends within step 4", steps.read, 4)
     file.unlink()
-    with pytest.raises(UserError, match="cannot read"):
-        OwnSteps(file, array, rows)
+    refuses("cannot read", OwnSteps, file, array, rows)

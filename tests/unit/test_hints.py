@@ -1,9 +1,14 @@
-"""Words that are nearly right: the error says the ones that are meant."""
+"""Words that are nearly right: errors say the ones that are meant; help with keys."""
 
 import pytest
+from click.shell_completion import ShellComplete
+from click.testing import CliRunner
+from refusals import refuses
 
 import gcnmpi
+from gcnmpi.cli.main import cli
 from gcnmpi.cli.main import cli as gcnmpi_cli
+from gcnmpi.options.config import keys
 from gcnmpi.run.best import diverged
 from gcnmpi.run.record import Epoch
 from partition.cli.main import cli as partition_cli
@@ -15,9 +20,7 @@ PROGRAMS = {"gcnmpi": gcnmpi_cli, "gcn-partition": partition_cli}
 def complaint(line):
     """The error of a program that refuses a command line before it opens a file."""
     name, *words = line.split()
-    with pytest.raises(UserError) as raised:
-        PROGRAMS[name].main(words, prog_name=name, standalone_mode=False)
-    return raised.value
+    return refuses(".", PROGRAMS[name].main, words, prog_name=name, standalone_mode=False)
 
 
 @pytest.mark.parametrize(
@@ -106,9 +109,8 @@ def test_an_option_without_a_value_that_it_takes(line, hint, tmp_path):
     ],
 )
 def test_keywords_that_are_nearly_keys(tmp_path, keywords, says):
-    with pytest.raises(UserError) as raised:
-        gcnmpi.train(tmp_path, **keywords)
-    assert says in raised.value.hint
+    raised = refuses(".", gcnmpi.train, tmp_path, **keywords)
+    assert says in raised.hint
 
 
 def test_the_nearest_keys():
@@ -135,3 +137,36 @@ def test_a_run_whose_loss_rose_far_above_its_first_diverged():
 def test_a_page_has_the_name_of_one(line):
     error = complaint(f"{line} --html page.txt")
     assert error.hint == "such as --html page.html"
+
+
+def test_config_tells_a_key_or_a_table_of_keys():
+    said = CliRunner().invoke(cli, ["config", "model.norm"]).output
+    assert said.startswith('model.norm = "none"\n    ')
+    said = CliRunner().invoke(cli, ["config", "train"]).output
+    there = [name for name, _, _ in keys() if name.startswith("train.")]
+    assert [line.split(" = ")[0] for line in said.splitlines()[::2]] == there
+
+
+@pytest.mark.parametrize(
+    ("name", "hint"),
+    [("model.nrm", "'model.norm'"), ("train.x", "train.lr"), ("foo", "tuned/cora-gcn")],
+)
+def test_a_key_that_does_not_exist_is_told_beside_those_of_its_table(name, hint):
+    with pytest.raises(UserError, match="unknown configuration or key") as found:
+        cli.main(["config", name], standalone_mode=False)
+    assert hint in found.value.hint
+
+
+@pytest.mark.parametrize(
+    ("words", "begun", "some"),
+    [
+        ([], "pl", "plan"),
+        (["train", "--set"], "model.no", "model.norm="),
+        (["train", "G.graph", "--set", "dtype=float64", "--set"], "train.l", "train.lr="),
+        (["config", "gcn"], "--h", "--help"),
+    ],
+)
+def test_a_shell_completes_commands_options_and_keys(words, begun, some):
+    found = ShellComplete(cli, {}, "gcnmpi", "_GCNMPI_COMPLETE").get_completions(words, begun)
+    assert some in [one.value for one in found]
+    assert all(one.value.startswith(begun) for one in found)

@@ -15,6 +15,7 @@ import zipfile
 import numpy as np
 import pytest
 from command_line import refused, run
+from refusals import refuses
 
 from partition import records
 from partition.errors import UserError
@@ -50,8 +51,7 @@ def test_lists_without_end_are_refused(tmp_path, name, form):
     raw, message = BOMBS[name]
     path = put(tmp_path, form, raw * (MANY // 4000 if name == "comments" else 1))
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    with pytest.raises(UserError, match=message):
-        read_source(path)
+    refuses(message, read_source, path)
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 100 << 10  # KiB
 
 
@@ -65,8 +65,7 @@ def test_lists_without_end_are_refused(tmp_path, name, form):
     ],
 )
 def test_matrix_market_files_without_end_are_refused(tmp_path, raw, message):
-    with pytest.raises(UserError, match=message):
-        read_source(put(tmp_path, "a.mtx", raw))
+    refuses(message, read_source, put(tmp_path, "a.mtx", raw))
 
 
 def test_gzip_files_out_of_proportion_are_refused(tmp_path, monkeypatch):
@@ -83,8 +82,7 @@ def test_tables_without_end_are_refused(tmp_path, kind):
         (bytes(MANY), "there is a NUL"),
         (b"1\n" + b" " * MANY, "16 MiB of blanks|line 2 is longer"),
     ):
-        with pytest.raises(UserError, match=message):
-            read(put(tmp_path, "t.csv", raw))
+        refuses(message, read, put(tmp_path, "t.csv", raw))
 
 
 def test_arrays_that_announce_more_than_there_is(tmp_path):
@@ -98,14 +96,12 @@ def test_arrays_that_announce_more_than_there_is(tmp_path):
     (tmp_path / "huge.npy").write_bytes(huge)
     (tmp_path / "huge.npy.gz").write_bytes(gzip.compress(huge))
     for name in ("huge.npz", "huge.npy", "huge.npy.gz"):
-        with pytest.raises(UserError, match="truncated: its header announces"):
-            read_features(tmp_path / name)
+        refuses("truncated: its header announces", read_features, tmp_path / name)
     with zipfile.ZipFile(tmp_path / "twice.npz", "w") as archive:
         archive.writestr("features.npy", raw)
         with pytest.warns(UserWarning, match="Duplicate"):
             archive.writestr("features.npy", raw)
-    with pytest.raises(UserError, match="'features' twice"):
-        read_features(tmp_path / "twice.npz")
+    refuses("'features' twice", read_features, tmp_path / "twice.npz")
 
 
 def test_an_archive_of_zeros_is_refused(tmp_path, monkeypatch):
@@ -120,13 +116,10 @@ def test_an_archive_of_zeros_is_refused(tmp_path, monkeypatch):
 @pytest.mark.parametrize("name", ["f.txt", "f.mtx", "f.npz", "f.npy", "f.gz"])
 def test_pipes_and_devices_are_refused(tmp_path, name):
     os.mkfifo(tmp_path / name)
-    with pytest.raises(UserError, match="is a pipe, not a file"):
-        read_source(tmp_path / name)
+    refuses("is a pipe, not a file", read_source, tmp_path / name)
     for read in (read_features, read_labels):
-        with pytest.raises(UserError, match="is a pipe, not a file"):
-            read(tmp_path / name)
-    with pytest.raises(UserError, match="is a device, not a file"):
-        read_source("/dev/zero")
+        refuses("is a pipe, not a file", read, tmp_path / name)
+    refuses("is a device, not a file", read_source, "/dev/zero")
 
 
 def test_pickles_are_not_loaded(tmp_path):
@@ -139,8 +132,7 @@ def test_pickles_are_not_loaded(tmp_path):
     np.savez(tmp_path / "o.npz", labels=np.array([Trap()], object))
     for name, message in (("x.npy", "pickle"), ("o.npy", "Object arrays"), ("o.npz", "Object")):
         for read in (read_features, read_labels):
-            with pytest.raises(UserError, match=message):
-                read(tmp_path / name)
+            refuses(message, read, tmp_path / name)
     assert not (tmp_path / "sprung").exists()
 
 

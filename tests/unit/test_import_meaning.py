@@ -13,8 +13,8 @@ import scipy.sparse as sp
 from command_line import refused, run
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from refusals import refuses
 
-from partition.errors import UserError
 from partition.graph.store import open_graph, read_partition
 from partition.importing.readers import Layout, read_source, triples
 from partition.importing.readers.vertex_files import read_features
@@ -460,10 +460,9 @@ def test_ids_that_are_texts_stay_as_they_are_written(tmp_path, columns):
 def test_lists_of_arcs_that_are_refused(tmp_path, text, options, message):
     path = tmp_path / "bad.txt"
     path.write_bytes(text.encode("utf-8", "surrogateescape"))
-    with pytest.raises(UserError, match=message) as caught:
-        read_source(path, layout=Layout(**options))
-    assert "\x1b" not in str(caught.value)
-    assert "\n" not in caught.value.message
+    caught = refuses(message, read_source, path, layout=Layout(**options))
+    assert "\x1b" not in str(caught)
+    assert "\n" not in caught.message
 
 
 def test_text_ids_are_kept(place):
@@ -513,8 +512,7 @@ def test_an_edge_index(place):
         np.save("e.npy", array)
         assert arcs_of(read_source("e.npy")) == [(0, 1), (1, 2), (2, 0)]
     (place / "e.npy").write_text("0 1\n")
-    with pytest.raises(UserError, match=r"e.npy is not a .npy array$"):
-        read_source("e.npy")
+    refuses(r"e.npy is not a .npy array$", read_source, "e.npy")
     for array, message in (
         (pairs[:2], "it is not clear whether a row is an arc"),
         (pairs + 0.5, r"holds float64 \(3, 2\), not integers"),
@@ -522,8 +520,7 @@ def test_an_edge_index(place):
         (np.zeros((2, 0), int), "holds no arcs"),
     ):
         np.save("e.npy", array)
-        with pytest.raises(UserError, match=message):
-            read_source("e.npy")
+        refuses(message, read_source, "e.npy")
 
 
 def test_the_summary_says_what_came_out(place):
@@ -696,10 +693,9 @@ def test_every_kind_of_file(place, what, form):
 )
 def test_tables_of_features_that_are_refused(tmp_path, text, message):
     (tmp_path / "x.csv").write_text(text)
-    with pytest.raises(UserError, match=message) as caught:
-        read_features(tmp_path / "x.csv")
-    assert "x.csv" in caught.value.message
-    assert "\n" not in caught.value.message
+    caught = refuses(message, read_features, tmp_path / "x.csv")
+    assert "x.csv" in caught.message
+    assert "\n" not in caught.message
 
 
 def test_archives_that_can_be_read_in_two_ways_are_refused(place):

@@ -11,10 +11,10 @@ import pyarrow.parquet as pq
 import pytest
 from command_line import as_json, refused, run
 from ogb_folders import write_text
+from refusals import refuses
 from small_graphs import from_arcs, make_folder
 from tensor_files import instance, named, tensor, write_torch
 
-from partition.errors import UserError
 from partition.graph.links import read_pairs, write_pairs
 from partition.graph.store import open_graph
 from partition.importing.links import pairs_of
@@ -364,5 +364,4 @@ def test_what_is_refused(tmp_path, path):
     (tmp_path / "words.csv").write_text("a,b\nc,d\n")
     text = pairs(*(f"--{mask}={tmp_path}/words.csv" for mask in MASKS))
     assert "vertices are 0..29, not" in text
-    with pytest.raises(UserError, match="has no edge_label_index"):
-        pairs_of(1, 2, 3, graph_id="", directed=False)
+    refuses("has no edge_label_index", pairs_of, 1, 2, 3, graph_id="", directed=False)

@@ -1,6 +1,5 @@
 """Pairs for link prediction: how they are split, what is drawn, and what a folder keeps of them."""
 
-import json
 import shutil
 from dataclasses import replace
 
@@ -9,7 +8,9 @@ import pytest
 from command_line import as_json, refused, run
 from hypothesis import given
 from hypothesis import strategies as st
+from refusals import refuses
 from small_graphs import from_arcs, make_folder, random_graph
+from stored_graphs import change_json
 
 from gcnmpi.nn.tasks.drawing import drawer_of
 from gcnmpi.options.config import load_config
@@ -80,8 +81,7 @@ def test_negatives_are_distinct_and_no_arcs(graph, directed, seed, each):
     free = graph.n * (graph.n - 1) // (1 if directed else 2) - len(expected)
     sizes = [int(len(expected) * share // 4) * each for share in (1, 1)]
     if sum(sizes) > free:
-        with pytest.raises(UserError, match="too dense"):
-            split_pairs(graph, ("1/2", "1/4", "1/4"), seed, directed, each)
+        refuses("too dense", split_pairs, graph, ("1/2", "1/4", "1/4"), seed, directed, each)
         return
     made = split_pairs(graph, ("1/2", "1/4", "1/4"), seed, directed, each)
     found = [as_tuples(made.negatives[mask]) for mask in ("val", "test")]
@@ -242,16 +242,13 @@ def test_files_of_a_set_that_are_damaged(path):
         kept = folder.with_name("kept")
         shutil.copytree(folder, kept)
         change()
-        with pytest.raises(UserError) as caught:
-            read_pairs(path, "full")
+        refused = refuses(".", read_pairs, path, "full")
         shutil.rmtree(folder)
         kept.rename(folder)
-        return caught.value.message
+        return refused.message
 
     def edited(**facts):
-        file = folder / "pairs.json"
-        known = json.loads(file.read_text())
-        file.write_text(json.dumps(known | facts))
+        change_json(folder / "pairs.json", **facts)
 
     def changed(name, change):
         array = np.load(folder / f"{name}.npy")
@@ -288,9 +285,8 @@ def test_sets_that_are_refused(path):
     train, test = made.positives["train"], made.positives["test"]
 
     def refusal(**changes):
-        with pytest.raises(UserError) as caught:
-            write_pairs(path, replace(made, **changes))
-        return caught.value.message
+        caught = refuses(".", write_pairs, path, replace(made, **changes))
+        return caught.message
 
     def positives(**changed):
         return {"positives": made.positives | changed, "candidates": {}, "relations": {}}
@@ -345,8 +341,7 @@ def test_the_commands_that_know_pairs(path):
 def test_check_finds_what_no_checksum_does(path):
     run("pairs", path)
     folder = path / "pairs" / "links"
-    known = json.loads((folder / "pairs.json").read_text())
-    (folder / "pairs.json").write_text(json.dumps(known | {"id": "0" * 32}))
+    change_json(folder / "pairs.json", id="0" * 32)
     result = run("check", path, code=2)
     assert "the id is not that of the arrays" in result.stdout
     assert "gcn-partition pairs --force" in result.stderr
@@ -393,8 +388,7 @@ def test_orthogonal_features_are_those_of_torch(n, width):
     rows = attach(graph, VertexFiles("orthogonal:" + str(width))).features
     gram = rows.T @ rows if n >= width else rows @ rows.T
     np.testing.assert_allclose(gram, np.eye(len(gram)), atol=1e-6)
-    with pytest.raises(UserError, match="random:C"):
-        attach(graph, VertexFiles(None, "orthogonal:3"))
+    refuses("random:C", attach, graph, VertexFiles(None, "orthogonal:3"))
 
 
 SHOP = {"user": 30, "item": 40}
@@ -484,8 +478,7 @@ def test_some_relations_can_be_split(tmp_path, shop):
     assert as_json("pairs", path)["positives"]["train"] > facts["positives"]["train"]
     assert "sells" in refused("pairs", path, "--relation", "sells", "--force")
     nothing = replace(shop, arc_type=np.full_like(shop.arc_type, 1))  # all arcs are of "buys"
-    with pytest.raises(UserError, match="no arcs of knows to split"):
-        split_pairs(nothing, ("1", "0", "0"), relations=["knows"])
+    refuses("no arcs of knows to split", split_pairs, nothing, ("1", "0", "0"), relations=["knows"])
     plain = make_folder(tmp_path / "plain.graph", random_graph(9, 30))
     assert "has no relations" in refused("pairs", plain, "--relation", "buys")
     both = ("--from", plain, "--relation", "buys", "--force")

@@ -11,6 +11,7 @@ import sys
 from dataclasses import asdict
 
 import pytest
+from refusals import raising
 
 from partition import locks
 from partition.errors import UserError, shown
@@ -23,6 +24,9 @@ with folder_lock(sys.argv[1], "another run", exclusive=sys.argv[2] == "exclusive
     print("held", flush=True)
     sys.stdin.read()
 """
+
+
+NO_LOCKS = raising(OSError(errno.ENOLCK, "No locks available"))
 
 
 @pytest.fixture
@@ -52,11 +56,7 @@ def another():
 def way(request, monkeypatch):
     """With locks of the file system, and where it has none."""
     if request.param == "records":
-
-        def unsupported(*_):
-            raise OSError(errno.ENOLCK, "No locks available")
-
-        monkeypatch.setattr(locks.fcntl, "flock", unsupported)
+        monkeypatch.setattr(locks.fcntl, "flock", NO_LOCKS)
     return request.param
 
 
@@ -97,10 +97,7 @@ def test_a_lock_ends_with_its_process(tmp_path, another):
 
 def test_records_decide_where_there_are_no_locks(tmp_path, another, monkeypatch):
     process = another(tmp_path, "shared")
-
-    def unsupported(*_):
-        raise OSError(errno.EOPNOTSUPP, "Operation not supported")
-
+    unsupported = raising(OSError(errno.EOPNOTSUPP, "Operation not supported"))
     monkeypatch.setattr(locks.fcntl, "flock", unsupported)
     refused(tmp_path)
     with folder_lock(tmp_path, "reader", exclusive=False):
@@ -127,9 +124,7 @@ def test_a_lock_of_a_folder_that_was_replaced_meanwhile(tmp_path):
 
 
 def test_folders_that_cannot_be_written_to(tmp_path, monkeypatch):
-    def read_only(*_, **__):
-        raise OSError(errno.EROFS, "Read-only file system")
-
+    read_only = raising(OSError(errno.EROFS, "Read-only file system"))
     monkeypatch.setattr(locks.Path, "mkdir", read_only)
     with folder_lock(tmp_path, "read", exclusive=False):
         pass
@@ -138,21 +133,15 @@ def test_folders_that_cannot_be_written_to(tmp_path, monkeypatch):
 
 def test_a_lock_of_another_users_where_there_are_no_locks(tmp_path, monkeypatch):
     """Who may only read a folder is refused while it is replaced, and reads it otherwise."""
-
-    def unsupported(*_):
-        raise OSError(errno.ENOLCK, "No locks available")
-
-    def denied(*_, **__):
-        raise OSError(errno.EACCES, "Permission denied")
-
-    monkeypatch.setattr(locks.fcntl, "flock", unsupported)
+    denied = raising(OSError(errno.EACCES, "Permission denied"))
+    monkeypatch.setattr(locks.fcntl, "flock", NO_LOCKS)
     with folder_lock(tmp_path, "owner", exclusive=False):
         monkeypatch.setattr(locks.Path, "write_text", denied)
         with folder_lock(tmp_path, "reader", exclusive=False):
             pass
         assert "Permission denied" in refused(tmp_path)
         monkeypatch.undo()
-    monkeypatch.setattr(locks.fcntl, "flock", unsupported)
+    monkeypatch.setattr(locks.fcntl, "flock", NO_LOCKS)
     with folder_lock(tmp_path, "owner"):
         monkeypatch.setattr(locks.Path, "write_text", denied)
         assert "in use: owner" in refused(tmp_path, exclusive=False)
@@ -184,11 +173,7 @@ def test_who_is_dead():
 
 def test_a_job_that_slurm_has_started_again_does_not_lock_itself_out(tmp_path, monkeypatch):
     """On another host, after a node was lost, and where the file system has no locks."""
-
-    def unsupported(*_):
-        raise OSError(errno.ENOLCK, "No locks available")
-
-    monkeypatch.setattr(locks.fcntl, "flock", unsupported)
+    monkeypatch.setattr(locks.fcntl, "flock", NO_LOCKS)
     monkeypatch.setenv("SLURM_JOB_ID", "4711")
     (tmp_path / ".lock").mkdir()
     first = Holder("train", True, host="elsewhere")

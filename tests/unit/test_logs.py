@@ -5,12 +5,12 @@ import struct
 import sys
 
 import pytest
+from refusals import refuses
 
 from gcnmpi.run.logs import LOGS, parse_logs
 from gcnmpi.run.record import Epoch
 from gcnmpi.run.run_record import Recorder
 from gcnmpi.run.writer import Writer
-from partition.errors import UserError
 
 
 def line(number, **metrics):
@@ -77,23 +77,19 @@ def test_names_of_logs(monkeypatch):
     assert parse_logs("csv") == ("csv",)
     if LOGS.available()["tensorboard"] is None:
         assert parse_logs(" csv, tensorboard ") == ("csv", "tensorboard")
-    with pytest.raises(UserError, match="named twice"):
-        parse_logs("csv,csv")
-    with pytest.raises(UserError, match="csv"):
-        parse_logs("cvs")
+    refuses("named twice", parse_logs, "csv,csv")
+    refuses("csv", parse_logs, "cvs")
     monkeypatch.setitem(sys.modules, "tensorboardX", None)
     for name in [name for name in sys.modules if name.startswith("tensorboardX.")]:
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.delitem(sys.modules, "gcnmpi.run.logs.tensorboard", raising=False)
-    with pytest.raises(UserError, match="needs the Python package 'tensorboardX") as caught:
-        parse_logs("tensorboard")
-    assert caught.value.hint == "pip install '.[tensorboard]' in a checkout"
+    caught = refuses("needs the Python package 'tensorboardX", parse_logs, "tensorboard")
+    assert caught.hint == "pip install '.[tensorboard]' in a checkout"
 
 
 def test_a_log_that_cannot_be_written_is_one_line_and_ends_the_writing(tmp_path):
     (tmp_path / "epochs.csv").mkdir()
-    with pytest.raises(UserError, match=r"cannot write .*epochs\.csv"):
-        Recorder(str(tmp_path / "run.jsonl"), ("csv",), 0)
+    refuses(r"cannot write .*epochs\.csv", Recorder, str(tmp_path / "run.jsonl"), ("csv",), 0)
 
     class Full:
         def add(self, epoch):
@@ -107,6 +103,5 @@ def test_a_log_that_cannot_be_written_is_one_line_and_ends_the_writing(tmp_path)
     assert not write.failed
     write("epoch", **line(1))
     assert write.failed
-    with pytest.raises(UserError, match=r"cannot write epochs\.csv: No space left"):
-        write.check()
+    refuses(r"cannot write epochs\.csv: No space left", write.check)
     assert Writer(None).failed is False

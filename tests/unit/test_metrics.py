@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from refusals import refuses
 from small_graphs import from_arcs, partitioned_graphs, random_graph
 
 from partition.graph import graph as graph_module
@@ -222,10 +223,8 @@ def test_a_graph_without_edges_and_a_graph_without_vertices():
 
 def test_parts_that_do_not_fit():
     graph = from_arcs(3, [(0, 1)])
-    with pytest.raises(ValueError, match="3 vertices"):
-        measure(graph, np.zeros(2, int), 2)
-    with pytest.raises(ValueError, match="outside"):
-        measure(graph, np.array([0, 1, 2]), 2)
+    refuses("3 vertices", measure, graph, np.zeros(2, int), 2, error=ValueError)
+    refuses("outside", measure, graph, np.array([0, 1, 2]), 2, error=ValueError)
 
 
 @pytest.mark.parametrize("direction", ["in", "out"])

@@ -7,6 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import scipy.sparse as sp
+from refusals import refuses
 
 from gcnmpi.core import rng
 from gcnmpi.kernels.epilogues import Activation, ActivationBackward, Product
@@ -43,8 +44,7 @@ def sparse(random, rows, columns, density=0.1):
 
 def test_the_baseline_always_works():
     assert targets()[-1] == "generic"
-    with pytest.raises(ValueError, match="target"):
-        NativeKernel(np.float32, target="mmx")
+    refuses("target", NativeKernel, np.float32, target="mmx", error=ValueError)
 
 
 @pytest.mark.parametrize("width", [3, 16, 70])
@@ -137,8 +137,7 @@ def test_a_matrix_is_looked_at_before_compiled_code_reads_it(starts, columns, va
     matrix = sp.csr_array((3, 5), dtype=np.float32)
     matrix.indptr, matrix.indices = np.array(starts, np.int32), np.array(columns, np.int32)
     matrix.data = np.ones(values, np.float32)
-    with pytest.raises(ValueError, match=r"ind|row|data"):
-        NativeKernel(np.float32).sparse(matrix)
+    refuses(r"ind|row|data", NativeKernel(np.float32).sparse, matrix, error=ValueError)
 
 
 def test_what_lies_behind_the_entries_of_a_matrix_is_left_out():

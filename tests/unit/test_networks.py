@@ -1,6 +1,7 @@
 """Networks: their operators, parameters and what they refuse."""
 
 import pytest
+from refusals import refuses
 
 from gcnmpi.nn.describe import graph_of, matrix_of, network_of
 from gcnmpi.nn.network import Builder
@@ -13,7 +14,6 @@ from gcnmpi.nn.operators.neighbours import Multiply
 from gcnmpi.options.config import from_table, load_config
 from gcnmpi.options.model import NETWORKS
 from gcnmpi.proof import rules
-from partition.errors import UserError
 
 
 def network(**model):
@@ -45,50 +45,6 @@ def test_a_gcn_is_what_it_always_was():
         (f"convs.{k - 1}.lin.weight", k, k, "glorot") for k in (1, 2, 3)
     ]
     assert (found.widths, found.depth) == ((10, 8, 8, 3), 3)
-
-
-# Names and shapes of PyTorch Geometric's layers.
-STORED = {
-    "sage": ({}, {"lin_l.weight": (3, 8), "lin_l.bias": (3,), "lin_r.weight": (3, 8)}),
-    "gin": (
-        {"train_eps": True},
-        {
-            "eps": (1,),
-            "nn.lins.0.weight": (3, 8),
-            "nn.lins.0.bias": (3,),
-            "nn.lins.1.weight": (3, 3),
-            "nn.lins.1.bias": (3,),
-        },
-    ),
-    "gat": (
-        {"heads": 4, "out_heads": 2},
-        {
-            "lin.weight": (6, 8),
-            "att_src": (1, 2, 3),
-            "att_dst": (1, 2, 3),
-            "bias": (3,),
-        },
-    ),
-    "gatv2": (
-        {"heads": 4, "out_heads": 2},
-        {
-            "lin_l.weight": (6, 8),
-            "lin_l.bias": (6,),
-            "lin_r.weight": (6, 8),
-            "lin_r.bias": (6,),
-            "att": (1, 2, 3),
-            "bias": (3,),
-        },
-    ),
-}
-
-
-@pytest.mark.parametrize("name", list(STORED))
-def test_names_and_shapes_of_the_last_layer(name):
-    options, expected = STORED[name]
-    found = shapes(network(name=name, **options))
-    last = {n.removeprefix("convs.2."): s for n, s in found.items() if n.startswith("convs.2.")}
-    assert last == expected
 
 
 def test_weights_of_several_parts_are_one_array():
@@ -146,8 +102,7 @@ def test_the_stack():
 
 def test_a_number_of_layers():
     assert load_config(None, ["model.layers=4", "model.hidden=6,5"]).model.hidden == (6, 5, 5, 5)
-    with pytest.raises(UserError, match="gives 2 widths"):
-        load_config(None, ["model.layers=1", "model.hidden=6,5"])
+    refuses("gives 2 widths", load_config, None, ["model.layers=1", "model.hidden=6,5"])
     found = network(name="gcnii", hidden=[8], layers=3)
     assert found.depth == 3
     assert found.parameters["convs.2.weight1"].stored is None
@@ -166,16 +121,13 @@ def test_a_number_of_layers():
     ],
 )
 def test_what_cannot_be_built_is_refused(options, message):
-    with pytest.raises(UserError, match=message):
-        network(**options)
+    refuses(message, network, **options)
 
 
 def test_functions_that_there_are_not():
     b = Builder(4)
-    with pytest.raises(UserError, match="unknown activation 'tan'"):
-        b.activate(b.input, "tan")
-    with pytest.raises(UserError, match="unknown function of arcs 'sun'"):
-        b.reduce(b.source(b.input), "sun")
+    refuses("unknown activation 'tan'", b.activate, b.input, "tan")
+    refuses("unknown function of arcs 'sun'", b.reduce, b.source(b.input), "sun")
 
 
 @pytest.mark.parametrize(
@@ -183,8 +135,7 @@ def test_functions_that_there_are_not():
     [("gat", "graph.normalize=sym"), ("sgc", "model.hidden=4"), ("gcn", "model.heads=2")],
 )
 def test_options_of_other_networks_are_refused(name, key):
-    with pytest.raises(UserError, match="is an option of model"):
-        load_config(None, [f"model.name={name}", key])
+    refuses("is an option of model", load_config, None, [f"model.name={name}", key])
 
 
 def test_the_matrix_that_a_network_is_defined_with():

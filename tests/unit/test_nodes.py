@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 from command_line import as_json, run
+from refusals import refuses
 from small_graphs import make_folder, random_graph
 
-from partition.errors import UserError
 from partition.graph.metrics import exchange_matrix, measure, node_traffic
 from partition.graph.store import list_partitions, open_graph, read_partition, write_graph
 from partition.importing.synthetic import sbm
@@ -70,8 +70,7 @@ def test_mapping_moves_no_vertex_between_parts(folder):
 )
 def test_mistakes(tmp_path, options, message):
     write_graph(tmp_path / "g.graph", random_graph(20, 60), source={})
-    with pytest.raises(UserError, match=message):
-        add_partition(tmp_path / "g.graph", "gp", 4, **options)
+    refuses(message, add_partition, tmp_path / "g.graph", "gp", 4, **options)
     assert list_partitions(tmp_path / "g.graph") == []
 
 

@@ -8,8 +8,8 @@ import itertools
 import numpy as np
 import pytest
 from command_line import refused, run
+from refusals import refuses
 
-from partition.errors import UserError
 from partition.graph.store import open_graph
 from partition.importing import on_disk, spools
 from partition.importing.arcs import Settling
@@ -124,8 +124,7 @@ REFUSED = {
 def test_what_is_refused_in_memory_is_refused_on_disk(tmp_path, case):
     options, text, message = REFUSED[case]
     (tmp_path / "e.txt").write_text(text)
-    with pytest.raises(UserError, match=message):
-        import_graph(tmp_path / "e.txt", tmp_path / "g.graph", memory=1e9, **options)
+    refuses(message, import_graph, tmp_path / "e.txt", tmp_path / "g.graph", memory=1e9, **options)
     assert [path.name for path in tmp_path.iterdir()] == ["e.txt"]
 
 

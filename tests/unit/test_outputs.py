@@ -4,6 +4,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from refusals import refuses
 from stored_graphs import graph_of, store, store_parts
 
 from gcnmpi.options.config import from_table
@@ -18,15 +19,13 @@ from partition.records import make_room_for
 
 @pytest.mark.parametrize("name", ["w", "w.npy", "w.npz.gz", "w.NPZ", ".npz"])
 def test_a_name_of_another_kind_is_refused(name):
-    with pytest.raises(UserError, match="the name ends in") as error:
-        check_suffix("--save-weights", Path(name), WEIGHTS)
-    assert ".npz" in error.value.hint
+    error = refuses("the name ends in", check_suffix, "--save-weights", Path(name), WEIGHTS)
+    assert ".npz" in error.hint
 
 
 def test_the_hint_takes_away_a_suffix_behind_the_right_one():
-    with pytest.raises(UserError) as error:
-        check_suffix("--out", Path("x.npz.gz"), WEIGHTS)
-    assert error.value.hint == "such as --out x.npz"
+    error = refuses(".", check_suffix, "--out", Path("x.npz.gz"), WEIGHTS)
+    assert error.hint == "such as --out x.npz"
 
 
 def test_a_name_of_its_kind_and_none_at_all_are_taken():
@@ -46,8 +45,7 @@ def test_where_no_file_can_be_made_is_found_by_making_one(tmp_path):
     make_room_for(tmp_path / "new" / "folder" / "w.npz")
     assert list((tmp_path / "new" / "folder").iterdir()) == []
     for path in (Path("/proc/w.npz"), tmp_path / ("n" * 250) / ("n" * 300) / "w.npz"):
-        with pytest.raises(UserError, match="cannot write"):
-            make_room_for(path)
+        refuses("cannot write", make_room_for, path)
 
 
 def test_results_stay_out_of_graph_folders(tmp_path):
@@ -57,11 +55,9 @@ def test_results_stay_out_of_graph_folders(tmp_path):
         (graph / name).write_bytes(b"x")
     (tmp_path / "link").symlink_to(graph)
     for path in (graph / "labels.npy", graph / "a" / "b.npz", tmp_path / "link" / "labels.npy"):
-        with pytest.raises(UserError, match=r"g.graph is a graph folder"):
-            make_room_for(path)
+        refuses(r"g.graph is a graph folder", make_room_for, path)
     for folder in (graph, graph / "runs" / "a"):
-        with pytest.raises(UserError, match=r"g.graph is a graph folder"):
-            make_folder(folder)
+        refuses(r"g.graph is a graph folder", make_folder, folder)
     assert (graph / "labels.npy").read_bytes() == b"x"
     assert len(list(graph.iterdir())) == 3
     make_room_for(tmp_path / "labels.npy")

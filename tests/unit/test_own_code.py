@@ -4,6 +4,7 @@ import textwrap
 
 import numpy as np
 import pytest
+from refusals import refuses
 
 from gcnmpi.nn.describe import graph_of, network_of
 from gcnmpi.nn.networks.stack import stack
@@ -82,8 +83,7 @@ def test_a_name_gets_the_hash_of_what_it_stands_for(file, tmp_path):
     assert pinned(f"{file}:build") == name
     file.write_text(OWN.replace("HOPS = 2", "HOPS = 3"))
     assert pinned(f"{file}:build") != name
-    with pytest.raises(UserError, match=r"own\.py has changed: the network build has the hash"):
-        load_network(name)
+    refuses(r"own\.py has changed: the network build has the hash", load_network, name)
 
 
 def test_the_source_is_a_script_with_the_same_source(file, tmp_path):
@@ -104,8 +104,7 @@ def test_a_function_of_a_program_has_a_name_in_a_block():
         assert name.startswith("test_own_code.py:here@")
         config = from_table({"model": {"name": name, "hidden": [5]}})
         assert network_of(config.model, 4, 3).widths == (4, 5, 3)
-    with pytest.raises(UserError, match="cannot read"):
-        load_network(name)
+    refuses("cannot read", load_network, name)
 
 
 @pytest.mark.parametrize(
@@ -149,28 +148,23 @@ def test_the_configuration_takes_it_with_the_options_that_it_reads(file):
     ],
 )
 def test_names_of_no_network_are_refused(file, name, message):
-    with pytest.raises(UserError, match=message):
-        load_config(None, [f"model.name={name.format(file=file)}"])
+    refuses(message, load_config, None, [f"model.name={name.format(file=file)}"])
 
 
 def test_mistakes_in_it_are_told_with_their_place(file):
     config = load_config(None, [f"model.name={file}:nothing"])
-    with pytest.raises(UserError, match="gives a int, not a network"):
-        network_of(config.model, 4, 3)
+    refuses("gives a int, not a network", network_of, config.model, 4, 3)
     config = load_config(None, [f"model.name={file}:fails"])
-    with pytest.raises(UserError, match=r"ZeroDivisionError: .* \(.*own\.py, line 33\)"):
-        network_of(config.model, 4, 3)
+    refuses(r"ZeroDivisionError: .* \(.*own\.py, line 33\)", network_of, config.model, 4, 3)
     file.write_text("def build(:\n")
-    with pytest.raises(UserError, match=r"SyntaxError: .* \(.*own\.py, line 1\)"):
-        load_network(f"{file}:build")
+    refuses(r"SyntaxError: .* \(.*own\.py, line 1\)", load_network, f"{file}:build")
 
 
 def test_a_file_is_no_module_of_the_working_directory(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "beside.py").write_text("X = 1\n")
     (tmp_path / "own.py").write_text("import beside\n\ndef build(m, f, c):\n    return beside.X\n")
-    with pytest.raises(UserError, match="ModuleNotFoundError: No module named 'beside'"):
-        load_network("own.py:build")
+    refuses("ModuleNotFoundError: No module named 'beside'", load_network, "own.py:build")
 
 
 def test_a_run_goes_on_with_the_same_network_wherever_its_file_is(file, tmp_path):

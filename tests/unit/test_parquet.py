@@ -7,6 +7,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from command_line import run
+from refusals import refuses
 
 from partition.errors import UserError
 from partition.graph.store import open_graph
@@ -64,8 +65,7 @@ def test_tables_of_vertices(tmp_path, monkeypatch):
     assert (graph.labels.tolist(), graph.class_names) == ([1, 0, 0], ("u", "v"))
     assert graph.masks["train"].tolist() == [False, False, True]
     plain = put("x.parquet", p=[1, 2], q=[0.5, np.nan])
-    with pytest.raises(UserError, match="not finite"):
-        read_features(plain)
+    refuses("not finite", read_features, plain)
     assert read_features(put("x.parquet", p=[1, 2], q=[0.5, 3])).values.tolist() == [
         [1, 0.5],
         [2, 3],
@@ -86,30 +86,24 @@ def test_what_is_unclear_or_damaged_is_refused(tmp_path, monkeypatch):
     ]
     for columns, message in cases:
         path = put(tmp_path / "e.parquet", **columns)
-        with pytest.raises(UserError, match=message):
-            read_source(path)
+        refuses(message, read_source, path)
         with pytest.raises(UserError, match=message):
             list(open_stream(path, "auto", Layout(), Reading(spools.allocate_in(tmp_path))).pieces)
     raw = put(tmp_path / "e.parquet", source=[1], target=[2]).read_bytes()
     for spoiled in (raw[:-9], raw[:4] + bytes(8) + raw[12:], b"PAR1"):
         path.write_bytes(spoiled)
-        with pytest.raises(UserError, match="truncated or damaged"):
-            read_source(path)
+        refuses("truncated or damaged", read_source, path)
     buffer = pa.py_buffer(b"a\xffb")
     spoiled = pa.StringArray.from_buffers(2, pa.py_buffer(np.array([0, 2, 3], np.int32)), buffer)
     texts = put(tmp_path / "t.parquet", source=spoiled, target=["x", "y"])
     name = tmp_path / "n.parquet"
     name.write_bytes(raw.replace(b"target", b"targe\xff"))
     for path in (texts, name):
-        with pytest.raises(UserError, match="truncated or damaged"):
-            read_source(path)
-    with pytest.raises(UserError, match="different lengths"):
-        read_features(put(tmp_path / "x.parquet", x=[[1.0], [1.0, 2.0]]))
-    with pytest.raises(UserError, match="'t' holds no numbers"):
-        read_features(put(tmp_path / "x.parquet", t=["a"]))
+        refuses("truncated or damaged", read_source, path)
+    refuses("different lengths", read_features, put(tmp_path / "x.parquet", x=[[1.0], [1.0, 2.0]]))
+    refuses("'t' holds no numbers", read_features, put(tmp_path / "x.parquet", t=["a"]))
     from partition.importing.readers import parquet_tables
 
     monkeypatch.setattr(parquet_tables, "FREE_ARCHIVE", 1 << 10)
     put(tmp_path / "e.parquet", source=np.zeros(1 << 17, int), target=np.zeros(1 << 17, int))
-    with pytest.raises(UserError, match="unpacks to more than 200 times its size"):
-        read_source(tmp_path / "e.parquet")
+    refuses("unpacks to more than 200 times its size", read_source, tmp_path / "e.parquet")

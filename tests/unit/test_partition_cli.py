@@ -13,11 +13,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 from command_line import as_json, refused, run
+from refusals import raising, refuses
 
 from gcnmpi.cli.main import cli as gcnmpi_cli
 from partition.backends import process
 from partition.deadline import Deadline
-from partition.errors import UserError
 from partition.graph.store import list_partitions, open_graph, partition_lock, read_partition
 from partition.pipeline import adding, solving
 from partition.reporting.tables import COMPARED, MIXED, show_comparison
@@ -282,25 +282,19 @@ def test_warnings_go_to_standard_error(tmp_path):
 
 
 def test_interruption_ends_with_130_and_writes_nothing(demo, monkeypatch):
-    def interrupted(*args, **kwargs):
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(adding, "make_parts", interrupted)
+    monkeypatch.setattr(adding, "make_parts", raising(KeyboardInterrupt))
     assert "interrupted" in run("add", demo, "--model", "rp", "-k", 2, code=130).stderr
     assert list((demo / "partitions").iterdir()) == []
 
 
 def test_too_little_memory_is_one_line_of_both_programs(demo, monkeypatch):
-    def large(*args, **kwargs):
-        raise MemoryError("Unable to allocate 7 GiB\nfor an array")
-
+    large = raising(MemoryError("Unable to allocate 7 GiB\nfor an array"))
     monkeypatch.setattr(adding, "make_parts", large)
     said = refused("add", demo, "--model", "rp", "-k", 2)
     assert said.startswith("error: not enough memory: unable to allocate 7 GiB for an array\n")
     assert list((demo / "partitions").iterdir()) == []
     monkeypatch.setattr("gcnmpi.cli.common.load_config", large)
-    with pytest.raises(UserError, match="not enough memory"):
-        gcnmpi_cli.main(["train", str(demo)], standalone_mode=False)
+    refuses("not enough memory", gcnmpi_cli.main, ["train", str(demo)], standalone_mode=False)
 
 
 def test_import_keeps_partitions_of_the_same_arcs_and_says_so(demo, tmp_path):
@@ -353,10 +347,7 @@ def test_a_signal_in_the_middle_of_an_import_leaves_nothing(tmp_path):
 
 def test_a_graph_on_a_read_only_file_system(demo, monkeypatch):
     run("add", demo, "--model", "rp", "-k", 2)
-
-    def read_only(*_, **__):
-        raise OSError(errno.EROFS, "Read-only file system")
-
+    read_only = raising(OSError(errno.EROFS, "Read-only file system"))
     for name in ("mkdir", "unlink"):
         monkeypatch.setattr(Path, name, read_only)
     monkeypatch.setattr(os, "mkdir", read_only)

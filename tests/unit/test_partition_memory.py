@@ -13,13 +13,13 @@ import numpy as np
 import pytest
 from command_line import run
 from hypothesis import given, settings
+from refusals import refuses
 from small_graphs import make_folder, partitioned_graphs, random_graph
 
 from gcnmpi.core.resident import allowed_bytes
 from partition import resident
 from partition.backends import Tool
 from partition.backends import process as process_module
-from partition.errors import UserError
 from partition.graph import columns as columns_module
 from partition.graph import graph as graph_module
 from partition.graph import mixed_metrics
@@ -88,8 +88,7 @@ def test_columns_with_many_entries_are_left_out_of_the_graph(case):
             assert np.diff(model.indptr).tolist() == kept.sum(axis=1).tolist()
             np.testing.assert_array_equal(model.indices, np.nonzero(kept)[1])
             assert model.weights.tolist() == matrix.sum(axis=1).tolist(), "rows weigh what they did"
-    with pytest.raises(UserError, match="max_net = -1"):
-        graph_model(graph, max_net=-1)
+    refuses("max_net = -1", graph_model, graph, max_net=-1)
 
 
 def test_measuring_in_pieces(monkeypatch):
@@ -165,8 +164,7 @@ def test_a_limit_on_addresses_counts_for_the_process_alone(monkeypatch):
     assert list(resident.process_limits()) == [(10 * GIB, "VmSize:")]
     assert 0 < allowed_bytes() < 10 * GIB
     assert resident.most_bytes() <= 10 * GIB
-    with pytest.raises(UserError, match="this machine or job has 10"):
-        resident.check_memory(11 * GIB, "it")
+    refuses("this machine or job has 10", resident.check_memory, 11 * GIB, "it")
     limits.clear()
     assert allowed_bytes() == float("inf")
 
@@ -232,16 +230,12 @@ def test_what_fits_is_chosen():
     fixed = within(graph, "gp", 8, 1e12, tool="metis", options={"max_net": 100})
     assert within(graph, "gp", 8, fixed.peak, tool="metis").options["max_net"] == 100
     assert within(graph, "gp", 8, free.peak - 1, tool="metis").options["max_net"] in memory.NETS
-    with pytest.raises(UserError, match=r"too little: --model gp takes 0.\d\d GB") as caught:
-        within(graph, "gp", 8, 1e8)
-    assert "give --memory 0." in str(caught.value)
+    caught = refuses(r"too little: --model gp takes 0.\d\d GB", within, graph, "gp", 8, 1e8)
+    assert "give --memory 0." in str(caught)
     least = within(graph, "gp", 8, 1e12, tool="metis", options={"max_net": 30})
-    with pytest.raises(UserError, match="leave --refine out"):
-        within(graph, "gp", 8, least.peak, refine=Objective())
-    with pytest.raises(UserError, match="not known how much --model mg takes"):
-        within(graph, "mg", 8, 1e12)
-    with pytest.raises(UserError, match="a mixed exchange, takes"):
-        within(graph, "gp", 8, 1e12, refine=OBJECTIVES["mixed"])
+    refuses("leave --refine out", within, graph, "gp", 8, least.peak, refine=Objective())
+    refuses("not known how much --model mg takes", within, graph, "mg", 8, 1e12)
+    refuses("a mixed exchange, takes", within, graph, "gp", 8, 1e12, refine=OBJECTIVES["mixed"])
 
 
 def test_the_limit_on_the_command_line(tmp_path, monkeypatch):

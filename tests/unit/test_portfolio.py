@@ -5,6 +5,7 @@ from dataclasses import asdict, replace
 import numpy as np
 import pytest
 from command_line import as_json, refused, run
+from refusals import raising, refuses
 from small_graphs import from_arcs, make_folder, random_graph
 
 from partition.backends.catalogue import MODELS
@@ -194,8 +195,7 @@ def test_a_partition_for_either_exchange(hubs):
     assert {aim: partition.exchange for aim, partition in made.items()} == {
         "rows": "rows", "mixed": "mixed",
     }  # fmt: skip
-    with pytest.raises(UserError, match="unknown exchange 'sums'"):
-        add_best(hubs, 4, exchange="sums", name="x")
+    refuses("unknown exchange 'sums'", add_best, hubs, 4, exchange="sums", name="x")
 
 
 def test_the_best_for_each_exchange_is_kept_as_a_pair(hubs):
@@ -313,20 +313,13 @@ def test_what_is_stopped_or_fails_is_told_and_is_not_deterministic(folder, cheap
 
 
 def test_nothing_is_written_if_nothing_works(folder, monkeypatch):
-    def failing(*args, **kwargs):
-        raise UserError("out of luck")
-
-    monkeypatch.setattr(portfolio, "make_parts", failing)
-    with pytest.raises(UserError, match="out of luck"):
-        add_best(folder, 3)
+    monkeypatch.setattr(portfolio, "make_parts", raising(UserError("out of luck")))
+    refuses("out of luck", add_best, folder, 3)
     assert list((folder / "partitions").iterdir()) == []
 
 
 def test_interrupted_it_writes_nothing(folder, cheap, monkeypatch):
-    def interrupted(*args, **kwargs):
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(portfolio, "refined", interrupted)
+    monkeypatch.setattr(portfolio, "refined", raising(KeyboardInterrupt))
     result = run("add", folder, "--model", "auto", "-k", 3, code=130)
     assert "interrupted" in result.stderr
     assert list((folder / "partitions").iterdir()) == []
@@ -334,8 +327,7 @@ def test_interrupted_it_writes_nothing(folder, cheap, monkeypatch):
 
 def test_a_clock_that_runs_out(folder, cheap, monkeypatch):
     monkeypatch.setattr(estimates, "schedule", lambda *args: list(portfolio.CANDIDATES[1:]))
-    with pytest.raises(UserError, match="no time was left"):
-        add_best(folder, 4, time_limit=1e-6)
+    refuses("no time was left", add_best, folder, 4, time_limit=1e-6)
     assert list_partitions(folder) == []
 
     def slowly(*args, **kwargs):  # the first candidate takes all of the time
@@ -423,8 +415,7 @@ def test_parts_are_joined_into_fewer(folder):
     alone = refine_partition(folder, "gp-12", k=1, name="whole")
     assert not alone.parts.any()
     for k in (5, 24):
-        with pytest.raises(UserError, match="12 parts of 'gp-12' cannot be joined"):
-            refine_partition(folder, "gp-12", k=k)
+        refuses("12 parts of 'gp-12' cannot be joined", refine_partition, folder, "gp-12", k=k)
     # A refinement of no time at all shows what was joined: whole parts, three into each.
     quick = refine_partition(folder, "gp-12", k=4, time_limit=1e-6, name="quick")
     pairs = np.unique(np.stack((before.parts, quick.parts)), axis=1)

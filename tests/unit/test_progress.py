@@ -1,10 +1,11 @@
-"""Progress in a log: lines by time, with what is left; and what counts as a terminal."""
+"""Progress in a log and of long commands: lines by time, what is left, what is a terminal."""
 
 import os
 import pty
 import subprocess
 import sys
-from itertools import pairwise
+import threading
+from itertools import islice, pairwise
 from types import SimpleNamespace
 
 import pytest
@@ -12,6 +13,8 @@ import pytest
 from gcnmpi.options.config import from_table
 from gcnmpi.report.progress import Progress, shown_metrics
 from gcnmpi.run.record import Epoch
+from partition.cli import common
+from partition.cli.common import advancing, pauses, working
 from partition.terminal import duration
 
 
@@ -130,3 +133,46 @@ def test_styles_are_for_terminals_unless_the_environment_says_otherwise(in_termi
     bold = f'"$PYTHON" -c "{BOLD}"'
     script = f"{bold}; NO_COLOR=1 {bold}; {bold} | cat; FORCE_COLOR=1 {bold} | cat"
     assert in_terminal(script) == "\x1b[1mit\x1b[0m\nit\nit\n\x1b[1mit\x1b[0m\n"
+
+
+def test_a_log_gets_a_line_now_and_then(capsys):
+    now = [0.0]
+    with advancing(lambda: now[0]) as tell:
+        for done in range(1, 101):
+            now[0] += 1
+            tell("sorting", done, 100)
+    lines = capsys.readouterr().err.splitlines()
+    assert lines[:2] == ["sorting: 5%, 0:00:05", "sorting: 12%, 0:00:12"]
+    assert len(lines) == 7
+
+
+def test_short_commands_say_nothing(capsys):
+    with advancing() as tell, working("partitioning") as report:
+        tell("sorting", 1, 2)
+        tell("nothing", 0, 0)
+        report("gp, metis")
+    assert capsys.readouterr().err == ""
+
+
+def test_a_log_hears_what_is_being_done(capsys, monkeypatch):
+    told, said = threading.Event(), threading.Event()
+
+    def turns():
+        told.wait(10)
+        yield 0.0
+        said.set()  # asked for the next pause, the line is written
+        yield 60.0
+
+    monkeypatch.setattr(common, "pauses", turns)
+    with working("partitioning") as report:
+        report("gp, metis")
+        told.set()
+        assert said.wait(10)
+    assert capsys.readouterr().err.startswith("partitioning: gp, metis, 0:00:")
+
+
+def test_pauses_grow_to_five_minutes():
+    found = list(islice(pauses(), 30))
+    assert found[0] == 5
+    assert found[-1] == 300
+    assert duration(3723.4) == "1:02:03"

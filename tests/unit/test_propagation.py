@@ -5,6 +5,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from refusals import refuses
 from small_graphs import from_arcs
 
 from gcnmpi.cli.propagate import options_of_methods
@@ -13,7 +14,6 @@ from gcnmpi.options.methods import EMBEDDINGS, METHODS
 from gcnmpi.propagation.checks import predictions_of, weights_of
 from gcnmpi.propagation.memory import memory
 from gcnmpi.propagation.settings import asked_for
-from partition.errors import UserError
 from partition.graph.store import open_graph, write_graph
 
 
@@ -61,9 +61,8 @@ def test_a_file_of_keys_may_be_that_of_a_training(tmp_path):
     ],
 )
 def test_mistakes_in_words(method, settings, said):
-    with pytest.raises(UserError) as found:
-        asked_for(method, settings)
-    assert said in str(found.value)
+    found = refuses(".", asked_for, method, settings)
+    assert said in str(found)
 
 
 def test_every_method_is_in_the_documentation_and_every_option_is_described():
@@ -98,9 +97,8 @@ def test_weights_of_vertices(stored, tmp_path):
         ("", "gives no vertex a weight above 0"),
     ):
         file.write_text(text)
-        with pytest.raises(UserError) as found:
-            weights_of(stored, file)
-        assert said in str(found.value)
+        found = refuses(".", weights_of, stored, file)
+        assert said in str(found)
 
 
 OPTIONS = {"appnp": ["predictions={}"], "correct-and-smooth": ["predictions={}"]}
@@ -136,6 +134,5 @@ def test_predictions_have_a_row_for_each_vertex(tmp_path):
         ("p.npz", 4, 0, "is no .npy"),
         ("whole.npy", 4, 0, "int64, not floating-point"),
     ):
-        with pytest.raises(UserError) as found:
-            predictions_of(str(tmp_path / name), n, width)
-        assert said in str(found.value)
+        found = refuses(".", predictions_of, str(tmp_path / name), n, width)
+        assert said in str(found)

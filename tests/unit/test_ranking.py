@@ -1,5 +1,6 @@
-"""The ranking of schemes: real partitions, random rows, advice, grids; and the command line."""
+"""The ranking of schemes: real partitions, random rows, advice, grids; volumes over ranks."""
 
+import csv
 import dataclasses
 import json
 import math
@@ -7,13 +8,15 @@ import math
 import numpy as np
 import pytest
 from click.testing import CliRunner
-from command_line import gcnmpi_cli, plan
+from command_line import gcnmpi_cli, plan, refused, run
+from refusals import refuses
 from small_graphs import make_folder
 
 from gcnmpi.options.config import from_table, read_config
 from gcnmpi.options.scheme import SCHEMES, SummaOptions
 from gcnmpi.planner import auto, ranking
 from gcnmpi.planner.auto import resolved_grid
+from gcnmpi.planner.by_ranks import counted_rows, crossovers, predicted_rows, table, write_csv
 from gcnmpi.planner.costmodel import predict
 from gcnmpi.planner.machine import Machine
 from gcnmpi.planner.ranking import Candidate, Setting, candidates, rank_schemes
@@ -109,8 +112,7 @@ def test_the_expected_volume_is_the_mean_of_random_partitions(path, direction, k
 def test_thousands_of_ranks_receive_less_each(path):
     received = [only_p2p(path, size)[0].cost.received for size in (3, 24, 192, 600)]
     assert received == sorted(received, reverse=True)
-    with pytest.raises(UserError, match="601 ranks for 600 vertices"):
-        only_p2p(path, 601)
+    refuses("601 ranks for 600 vertices", only_p2p, path, 601)
 
 
 def test_what_needs_too_much_memory_comes_last_with_advice(path):
@@ -207,8 +209,7 @@ def test_the_best_grid_is_taken_for_auto(path, monkeypatch):
     assert resolve(grid="1x4").grid == "1x4"  # the user's own choice
     lines, _ = rank_schemes(setting(path), 4)
     assert [line.candidate.options for line in lines] == [{"grid": "2x2"}, {"grid": "1x4"}]
-    with pytest.raises(UserError, match="nothere"):
-        resolve(machine="/nothere.json")
+    refuses("nothere", resolve, machine="/nothere.json")
 
 
 def test_a_grid_is_found_for_inference_on_a_graph_without_labels(path, monkeypatch):
@@ -251,15 +252,13 @@ def test_plan_prints_a_table_and_json(path):
     ],
 )
 def test_mistakes_on_the_command_line(path, words, says):
-    with pytest.raises(UserError, match=says):
-        plan(path, "-P", 2, *words)
+    refuses(says, plan, path, "-P", 2, *words)
 
 
 def test_a_graph_without_features_can_be_planned_with_assumed_ones(path):
     bare = path.with_name("bare.graph")
     write_graph(bare, dataclasses.replace(two_rings(), features=None, labels=None), source={})
-    with pytest.raises(UserError, match="has no features"):
-        plan(bare, "-P", 2)
+    refuses("has no features", plan, bare, "-P", 2)
     widths = json.loads(plan(bare, "-P", 2, "--features", 9, "--classes", 4, "--json"))
     assert widths["widths"] == [9, 16, 4]
 
@@ -310,11 +309,9 @@ def test_options_that_are_given_leave_other_variants_out(path):
     plans = json.loads(plan(*grid))["plans"]
     assert {p["options"].get("grid") for p in plans if p["scheme"] == "summa"} == {"2x2"}
     assert {p["scheme"] for p in plans} >= {"p2p", "bcast", "summa"}
-    with pytest.raises(UserError, match=r"scheme\.grid is an option of schemes summa, "):
-        plan(*grid, "--schemes", "p2p,bcast")
-    with pytest.raises(UserError) as caught:
-        plan(*words, "--set", "scheme.name=summa")
-    assert "--schemes summa" in caught.value.hint
+    refuses(r"scheme\.grid is an option of schemes summa, ", plan, *grid, "--schemes", "p2p,bcast")
+    caught = refuses(".", plan, *words, "--set", "scheme.name=summa")
+    assert "--schemes summa" in caught.hint
 
 
 @pytest.mark.parametrize(
@@ -330,3 +327,65 @@ def test_mistakes_in_the_command_line(words, says):
     done = CliRunner().invoke(gcnmpi_cli, words, prog_name="gcnmpi")
     assert (done.exit_code, done.stdout) == (2, "")
     assert done.stderr.startswith(says)
+
+
+def row(ranks, scheme, received, partition="", source="predicted"):
+    return {"ranks": ranks, "scheme": scheme, "options": "", "partition": partition,
+            "source": source, "received": received, "messages": 1, "seconds": 0.1}  # fmt: skip
+
+
+ROWS = [
+    *(row(p, "p2p", r, "hp") for p, r in ((4, 10), (16, 8), (64, 7))),
+    *(row(p, "summa", r) for p, r in ((4, 5), (16, 9), (64, 4))),
+    *(row(p, "bcast", r) for p, r in ((4, 20), (16, 20), (64, 20))),
+    row(4, "summa", 1, source="counted"),
+]
+
+
+def test_the_crossover_holds_up_to_the_largest_number_of_ranks():
+    assert crossovers(ROWS) == [
+        {"partition": "hp", "other": "summa", "from_ranks": 64, "compared": 64},
+        {"partition": "hp", "other": "bcast", "from_ranks": None, "compared": 64},
+    ]
+
+
+def test_a_table_and_a_file(tmp_path):
+    lines = table(ROWS).splitlines()
+    assert lines[0] == "| scheme | partition | | P = 4 | P = 16 | P = 64 |"
+    assert "| p2p | hp | predicted | 1e-05 | 8e-06 | 7e-06 |" in lines
+    assert "| summa |  | counted | 1e-06 |  |  |" in lines
+    write_csv(ROWS, tmp_path / "v.csv")
+    with open(tmp_path / "v.csv") as file:
+        assert [line["received"] for line in csv.DictReader(file)][:2] == ["10", "8"]
+
+
+def test_the_best_of_each_kind(path):
+    rows, _ = predicted_rows(setting(path), [2, 3], ["p2p"])
+    found = {(each["ranks"], each["partition"]): each["received"] for each in rows}
+    random = {(2, "random rows"), (3, "random rows")}
+    assert set(found) == {(2, "block"), (2, "rp"), *random}
+    assert found[2, "block"] == 0
+
+
+def test_records_of_runs(tmp_path):
+    file = tmp_path / "bench.jsonl"
+    line = {"scheme": "summa", "options": {"grid": "2x2"}, "partition": None, "ranks": 4,
+            "received": 7, "messages": 3, "seconds": 0.5}  # fmt: skip
+    skipped = {"scheme": "p2p", "options": {}, "partition": None, "ranks": 4, "skipped": "no"}
+    file.write_text("\n".join(["a word of mpirun", json.dumps(line), json.dumps(skipped)]))
+    (found,) = counted_rows([file])
+    assert (found["options"], found["received"], found["source"]) == ("grid 2x2", 7, "counted")
+    file.write_text('{"other": 1}\n')
+    refuses("bench-schemes --json", counted_rows, [file])
+    refuses("cannot read", counted_rows, [tmp_path / "nothere"])
+
+
+def test_the_command(path, tmp_path):
+    words = ["volumes", path, "-P", 2, "-P", 3, "--schemes", "p2p,bcast"]
+    done = run(*words, "--out", tmp_path / "out", program=gcnmpi_cli)
+    assert (tmp_path / "out" / "volumes.md").read_text() in done.stdout
+    assert "bcast receives less than p2p block: nowhere up to 2 ranks" in done.stdout
+    with open(tmp_path / "out" / "volumes.csv") as file:
+        assert {line["scheme"] for line in csv.DictReader(file)} == {"p2p", "bcast"}
+    said = refused(*words, "--set", "scheme.grid=2x1", program=gcnmpi_cli)
+    assert "scheme.grid is an option of" in said

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import subprocess
 import sys
@@ -10,16 +11,20 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from refusals import refuses
+from small_graphs import random_graph
 
 from partition.deadline import Deadline
-from partition.graph.graph import Graph
+from partition.graph.graph import Graph, row_sizes
 from partition.graph.metrics import measure
 from partition.importing.assemble import build_graph
 from partition.importing.readers import Source
 from partition.importing.synthetic import rmat, sbm
-from partition.models.hypergraph import HypergraphModel, hypergraph_model
+from partition.models.hypergraph import HypergraphModel, connectivity, hypergraph_model
+from partition.pipeline.solving import make_parts
 from partition.refinement import core, moves
 from partition.refinement import search as refine_module
+from partition.refinement.batches import refine_for_batches
 from partition.refinement.levels import cluster, contract, finest_level, new_state
 from partition.refinement.moves import choose, new_desk, survey
 from partition.refinement.objective import TABLE_SHARE, Objective
@@ -49,30 +54,42 @@ def partitioned(draw: st.DrawFn) -> tuple[Graph, np.ndarray, int]:
     return graph_of(n, arcs), np.random.default_rng(seed).integers(0, k, n).astype(np.int32), k
 
 
+def price(state, energy=FREE):
+    for p in range(len(state.sizes)):
+        core.set_prices(state, p, energy)
+
+
+def moves_of(state, seed, most=40):
+    """Random vertices, each with another part than it has by then."""
+    rng = np.random.default_rng(seed)
+    for _ in range(most):
+        v, b = int(rng.integers(len(state.parts))), int(rng.integers(len(state.sizes)))
+        if b != state.parts[v]:
+            yield v, b
+
+
+def check_prices(state):
+    prices = state.send_price.copy(), state.recv_price.copy()
+    price(state)
+    assert np.allclose(prices, (state.send_price, state.recv_price))
+
+
 @settings(max_examples=100)
 @given(partitioned(), st.sampled_from(["in", "out"]), st.integers(0, 2**32))
 def test_counts_after_random_moves_are_the_metrics(case, direction, seed):
     graph, parts, k = case
     level = finest_level(hypergraph_model(graph, direction), None)
     state = new_state(level, parts, k, np.array([10**9]), messages=True)
-    rng = np.random.default_rng(seed)
-    found = np.empty(k, np.int32)
-    for p in range(k):
-        core.set_prices(state, p, FREE)
-    for _ in range(40):
-        v, b = int(rng.integers(graph.n)), int(rng.integers(k))
-        if b != state.parts[v]:
-            core.move(state, v, b, FREE, found)
+    price(state)
+    for v, b in moves_of(state, seed):
+        core.move(state, v, b, FREE, np.empty(k, np.int32))
     expected = measure(graph, state.parts, k, direction)
     assert state.send.tolist() == expected.send_rows
     assert state.recv.tolist() == expected.recv_rows
     assert state.loads[:, 0].tolist() == expected.nnz
     assert state.sizes.tolist() == expected.rows
     assert state.messages[0] == expected.messages
-    prices = state.send_price.copy(), state.recv_price.copy()
-    for p in range(k):
-        core.set_prices(state, p, FREE)
-    assert np.allclose(prices, (state.send_price, state.recv_price))
+    check_prices(state)
 
 
 @settings(max_examples=100)
@@ -92,8 +109,7 @@ def test_a_move_costs_what_it_was_said_to(case, seed, evenness):
     random = np.array([seed + 1], np.uint64)
     vertex = seed % graph.n
     desk = new_desk(k)
-    for p in range(k):
-        core.set_prices(state, p, energy)
+    price(state, energy)
     n, sent, folded = survey(state, vertex, desk, True, False, random)
     b, delta = choose(state, vertex, desk, n, sent, folded, True, energy, random)
     core.move(state, vertex, b, energy, np.empty(k, np.int32))
@@ -287,18 +303,15 @@ def test_trivial_cases():
 
 def test_bad_arguments(communities):
     model = hypergraph_model(communities)
-    with pytest.raises(ValueError, match="parts for 4000 vertices"):
-        refine(model, np.zeros(3, int), 2)
-    with pytest.raises(ValueError, match="outside"):
-        refine(model, np.full(4000, 2), 2)
+    refuses("parts for 4000 vertices", refine, model, np.zeros(3, int), 2, error=ValueError)
+    refuses("outside", refine, model, np.full(4000, 2), 2, error=ValueError)
     stray = HypergraphModel(
         weights=np.ones(3, int),
         indptr=np.array([0, 2]),
         pins=np.array([0, 1]),
         owners=np.array([2]),
     )
-    with pytest.raises(ValueError, match="owner"):
-        refine(stray, np.zeros(3, int), 2)
+    refuses("owner", refine, stray, np.zeros(3, int), 2, error=ValueError)
 
 
 def test_the_compiler_colours_nothing(tmp_path):
@@ -308,3 +321,58 @@ def test_the_compiler_colours_nothing(tmp_path):
     command = [sys.executable, "-c", "import partition.refinement.core"]
     done = subprocess.run(command, env={**os.environ, "PYTHONPATH": paths}, capture_output=True)
     assert done.returncode == 0, done.stderr.decode()
+
+
+N = 9
+
+
+def drawn(graph, parts, k, q):
+    """The mean volume over all subsets of the vertices, each with its probability."""
+    model, total = hypergraph_model(graph, "in"), 0.0
+    for chosen in itertools.product([False, True], repeat=graph.n):
+        batch = np.array(chosen)
+        probability = q ** batch.sum() * (1 - q) ** (graph.n - batch.sum())
+        for j in np.flatnonzero(batch):
+            readers = model.pins[model.indptr[j] : model.indptr[j + 1]]
+            readers = readers[batch[readers]]
+            total += probability * len(set(parts[readers].tolist()) - {int(parts[j])})
+    return total
+
+
+@pytest.mark.parametrize("q", [0.1, 0.6, 1.0])
+@pytest.mark.parametrize("k", [2, 3])
+def test_the_figure_is_the_mean_over_all_batches(q, k):
+    graph = random_graph(N, 40, seed=k)
+    start = np.arange(N) % k
+    model = hypergraph_model(graph, "in")
+    parts, figure = refine_for_batches(model, start, k, q, imbalance=0.5)
+    assert figure == pytest.approx(drawn(graph, parts, k, q), rel=1e-12)
+    assert figure <= drawn(graph, start, k, q) * (1 + 1e-12)
+    weights = np.bincount(parts, weights=row_sizes(graph, "in"), minlength=k)
+    assert weights.max() <= max(1.5 * weights.mean(), row_sizes(graph, "in").max())
+
+
+@pytest.mark.parametrize("k", [4, 150])  # a part looks at all others, or at some
+def test_batches_of_everything_are_full_batches(k):
+    graph = random_graph(400, 3000, seed=1)
+    model = hypergraph_model(graph, "in")
+    start = np.arange(graph.n) % k
+    parts, figure = refine_for_batches(model, start, k, 1.0, imbalance=0.1)
+    assert figure == pytest.approx(connectivity(model, parts, k), rel=1e-12)
+    assert figure < 0.95 * connectivity(model, start, k)
+    assert np.array_equal(parts, refine_for_batches(model, start, k, 1.0, imbalance=0.1)[0])
+
+
+@pytest.mark.parametrize("sampler", ["vertex", "neighbor"])
+def test_the_model_of_batches_does_not_lose_to_that_of_rows(sampler):
+    graph = random_graph(300, 2500, seed=4)
+    fanouts = {"fanouts": "3,2"} if sampler == "neighbor" else {}
+    parts = make_parts(
+        graph, "shp", 4, options={"sampler": sampler, "batch": "30", "batches": 10} | fanouts
+    )
+    rows = make_parts(graph, "hp", 4)
+    if sampler == "vertex":
+        model, q = hypergraph_model(graph, "in"), 29 / 299
+        best = refine_for_batches(model, rows, 4, q)[1]
+        assert refine_for_batches(model, parts, 4, q)[1] <= best
+    assert len(np.unique(parts)) == 4

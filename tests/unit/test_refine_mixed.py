@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from test_refine import FREE, partitioned, random_parts, score
+from test_refine import FREE, check_prices, moves_of, partitioned, price, random_parts, score
 
 from partition.deadline import Deadline
 from partition.graph.columns import columns
@@ -32,7 +32,6 @@ MIXED = Objective(exchange="mixed")
 def test_counts_are_the_metrics_and_moves_keep_them(case, direction, seed):
     graph, parts, k = case
     level = finest_level(medium_grain_model(graph, direction, parts), None)
-    rng, found = np.random.default_rng(seed), np.empty(k, np.int32)
 
     def counted(parts):
         return new_state(level, parts, k, np.array([10**9]), messages=True)
@@ -43,22 +42,16 @@ def test_counts_are_the_metrics_and_moves_keep_them(case, direction, seed):
     assert state.recv.tolist() == expected.recv_rows
     assert state.loads[:, 0].tolist() == expected.nnz
     assert state.messages[0] == expected.messages
-    for p in range(k):
-        core.set_prices(state, p, FREE)
-    for _ in range(40):
-        v, b = int(rng.integers(graph.n)), int(rng.integers(k))
-        if b != state.parts[v]:
-            core.move(state, v, b, FREE, found)
+    price(state)
+    for v, b in moves_of(state, seed):
+        core.move(state, v, b, FREE, np.empty(k, np.int32))
     again = counted(state.parts)
     for name in ("send", "recv", "loads", "sizes", "pairs", "messages", "cells"):
         if name != "cells" or state.facts["table"].all():
             assert np.array_equal(getattr(state, name), getattr(again, name)), name
     # After moves, an upper bound.
     assert measure_mixed(graph, state.parts, k, direction).volume <= state.send.sum()
-    prices = state.send_price.copy(), state.recv_price.copy()
-    for p in range(k):
-        core.set_prices(state, p, FREE)
-    assert np.allclose(prices, (state.send_price, state.recv_price))
+    check_prices(state)
 
 
 @settings(max_examples=50)
@@ -72,8 +65,7 @@ def test_a_move_costs_what_it_was_said_to(case, wide, seed):
     before = state.send.sum()
     vertex = seed % graph.n
     desk, random = new_desk(k), np.array([seed + 1], np.uint64)
-    for p in range(k):
-        core.set_prices(state, p, energy)
+    price(state, energy)
     n, sent, folded = survey(state, vertex, desk, wide, False, random)
     b, delta = choose(state, vertex, desk, n, sent, folded, wide, energy, random)
     if b < 0:  # only with many parts, of which few are looked at
@@ -92,13 +84,9 @@ def matched(graph, parts, k, direction="in"):
 def test_a_matching_counts_what_the_metrics_do(case, direction, seed):
     graph, parts, k = case
     state = matched(graph, parts, k, direction)
-    for p in range(k):
-        core.set_prices(state, p, FREE)
-    rng = np.random.default_rng(seed)
-    for _ in range(40):
-        v, b = int(rng.integers(graph.n)), int(rng.integers(k))
-        if b != state.parts[v]:
-            matching.move(state, v, b, FREE)
+    price(state)
+    for v, b in moves_of(state, seed):
+        matching.move(state, v, b, FREE)
     matching.settle(state, 0.01)
     expected = measure_mixed(graph, state.parts, k, direction)
     assert state.send.tolist() == expected.send_rows
@@ -154,13 +142,20 @@ def test_a_deadline_ends_the_search_with_what_it_has():
 def test_a_move_between_complete_marks_is_counted_at_once(case, seed):
     graph, parts, k = case
     state = matched(graph, parts, k)
-    rng = np.random.default_rng(seed)
-    for _ in range(5):
-        v, b = int(rng.integers(graph.n)), int(rng.integers(k))
-        if b != state.parts[v]:
-            matching.move(state, v, b, FREE)
-            assert state.send.tolist() == measure_mixed(graph, state.parts, k).send_rows
-            matching.settle(state, 0.01)
+    for v, b in moves_of(state, seed, 5):
+        matching.move(state, v, b, FREE)
+        assert state.send.tolist() == measure_mixed(graph, state.parts, k).send_rows
+        matching.settle(state, 0.01)
+
+
+def chosen(state, seed, energy, limit):
+    """A vertex, the part that it should move to, below 0 if none, and the difference."""
+    price(state, energy)
+    v, random = seed % len(state.parts), np.array([seed + 1], np.uint64)
+    desk = exact.new_desk(len(state.sizes), state.sums.shape[1])
+    state.limits[:] = limit
+    lost = exact.survey(state, v, desk, 1)
+    return v, *exact.choose(state, v, desk, lost, energy, False, random)
 
 
 @settings(max_examples=100)
@@ -170,13 +165,7 @@ def test_a_move_costs_what_the_marks_say(case, seed):
     graph, parts, k = case
     state = matched(graph, parts, k)
     energy = core.Energy(1.0, 0.0, 1.0, 0.0, 1.0, 0, 0.0, 0.0)
-    for p in range(k):
-        core.set_prices(state, p, energy)
-    v, random = seed % graph.n, np.array([seed + 1], np.uint64)
-    desk = exact.new_desk(k, state.sums.shape[1])
-    state.limits[:] = 10**9
-    lost = exact.survey(state, v, desk, 1)
-    b, delta = exact.choose(state, v, desk, lost, energy, False, random)
+    v, b, delta = chosen(state, seed, energy, 10**9)
     if b < 0:
         return
     before, a = state.pairs.copy(), state.parts[v]
@@ -193,13 +182,7 @@ def test_evenness_prefers_the_parts_that_are_least_full(case, seed):
     graph, parts, k = case
     state = matched(graph, parts, k)
     energy = core.Energy(0.0, 0.0, 1.0, 0.0, 1.0, 0, 0.0, 0.0, evenness=2.0)
-    for p in range(k):
-        core.set_prices(state, p, energy)
-    v, random = seed % graph.n, np.array([seed + 1], np.uint64)
-    desk = exact.new_desk(k, state.sums.shape[1])
-    state.limits[:] = 100
-    lost = exact.survey(state, v, desk, 1)
-    b, delta = exact.choose(state, v, desk, lost, energy, False, random)
+    v, b, delta = chosen(state, seed, energy, 100)
     if b < 0:
         return
     assert state.loads[b, 0] == min(np.delete(state.loads[:, 0], state.parts[v]))

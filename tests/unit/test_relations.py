@@ -12,6 +12,8 @@ import tensor_files as write
 from command_line import as_json, refused, run
 from ogb_folders import rows
 from pyarrow import parquet
+from refusals import refuses
+from stored_graphs import change_array, change_json
 from typed_graphs import CITES, COUNTS, ENDS, FEATURES, WRITES, relations_of, source_of, typed_graph
 
 import gcnmpi
@@ -50,8 +52,7 @@ def test_a_folder_keeps_types_and_relations(folder):
     assert isinstance(graph.features_of("author"), np.memmap)
     np.testing.assert_array_equal(graph.features_of("author"), FEATURES["author"])
     assert graph.features_of("venue") is None
-    with pytest.raises(UserError, match="unknown vertex type 'papers'"):
-        graph.features_of("papers")
+    refuses("unknown vertex type 'papers'", graph.features_of, "papers")
     assert graph.arc_type.dtype == np.uint8
     assert relations_of(graph) == {str(relation): sorted(pairs) for relation, pairs in ENDS.items()}
     assert graph.labels.tolist() == [0, 1, 1, -1] + [-1] * 5
@@ -123,31 +124,18 @@ def test_ids_cover_types_and_relations(tmp_path, folder):
     assert len(found) == 4
 
 
-def spoil(path, name, value):
-    """Change a number in an array of a folder."""
-    array = np.load(path / f"{name}.npy")
-    array[value[0]] = value[1]
-    np.save(path / f"{name}.npy", array)
-
-
-SPOILED = {
-    "relation": ("arc_type", (0, 1), "is of the relation paper,cites,paper, whose source"),
-    "no relation": ("arc_type", (0, 9), "arc_type.npy has a relation outside 0..2"),
-    "features": ("features/author", (0, 7.5), "features/author.npy does not hold"),
+SPOILED = {  # the last arc is of an author
+    "relation": ("arc_type", -1, 1, "is of the relation paper,cites,paper, whose source"),
+    "no relation": ("arc_type", 0, 9, "arc_type.npy has a relation outside 0..2"),
+    "features": ("features/author", 0, 7.5, "features/author.npy does not hold"),
 }
 
 
 @pytest.mark.parametrize("case", SPOILED)
 def test_a_damaged_folder_is_refused(folder, case):
-    name, value, message = SPOILED[case]
-    if name == "arc_type" and value[1] == 1:
-        value = (-1, 1)  # the last arc is of an author
-    spoil(folder, name, value)
-    assert message in refused_by_check(folder)
-
-
-def refused_by_check(folder):
-    return run("check", folder, code=2).stderr
+    *change, message = SPOILED[case]
+    change_array(folder, *change)
+    assert message in run("check", folder, code=2).stderr
 
 
 MANIFESTS = {
@@ -163,8 +151,7 @@ MANIFESTS = {
 @pytest.mark.parametrize("case", MANIFESTS)
 def test_a_manifest_that_contradicts_itself_is_refused(folder, case):
     change, message = MANIFESTS[case]
-    file = folder / "manifest.json"
-    file.write_text(json.dumps(json.loads(file.read_text()) | change))
+    change_json(folder / "manifest.json", **change)
     assert message in refused("info", folder)
 
 
@@ -192,8 +179,7 @@ def test_many_relations_take_two_bytes(tmp_path):
         for s, t in pairs
     }
     assert found == {(int(s), r, int(t)) for s, r, t in (line.split() for line in lines)}
-    with pytest.raises(UserError, match="65,537 relations are more"):
-        relation_dtype(65537)
+    refuses("65,537 relations are more", relation_dtype, 65537)
 
 
 REVERSED = {
@@ -275,8 +261,7 @@ def test_numbers_of_relations():
         number_relations({"": np.array(["cites"])}, "f", known)
     with pytest.raises(UserError, match="not all whole numbers, nor all texts"):
         number_relations({"a": np.array(["x"]), "b": np.array([1])}, "f")
-    with pytest.raises(UserError, match="there is a relation -1"):
-        number_relations({"a": np.array([-1])}, "f")
+    refuses("there is a relation -1", number_relations, {"a": np.array([-1])}, "f")
 
 
 def test_integer_triples_in_parquet(tmp_path):
@@ -626,8 +611,7 @@ def test_a_network_reads_features_of_types_side_by_side(folder):
 
 def test_methods_that_read_features_refuse_those_of_types(folder):
     wanted = r"vertex types, of different widths \(paper 2, author 3, venue none\)"
-    with pytest.raises(UserError, match=wanted):
-        gcnmpi.propagate(folder, "sgc")
+    refuses(wanted, gcnmpi.propagate, folder, "sgc")
 
 
 def test_partitions_stay_when_features_are_attached(folder, tmp_path):

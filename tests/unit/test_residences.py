@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from refusals import raising, refuses
 from small_arcs import SmallRun
 
 from gcnmpi.core.timing import Phases
@@ -220,8 +221,7 @@ def test_rounded_rows_are_not_sent_again(path):
 
 
 def test_numbers_of_values_that_are_none_are_refused():
-    with pytest.raises(UserError, match="no value 99"):
-        run_of("gcn plain", again=[99])
+    refuses("no value 99", run_of, "gcn plain", again=[99])
 
 
 def test_a_full_disk_is_one_clear_line(tmp_path, monkeypatch):
@@ -229,15 +229,10 @@ def test_a_full_disk_is_one_clear_line(tmp_path, monkeypatch):
     disk = Scratch(tmp_path, SciPyKernel(np.float64), Phases())
     disk.place(3, np.zeros((10, 8)))
     disk.reserve()
-
-    def full(*words):
-        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-
+    full = raising(OSError(errno.ENOSPC, os.strerror(errno.ENOSPC)))
     monkeypatch.setattr(os, "posix_fallocate", full)
-    with pytest.raises(UserError, match=r"has no .* GB for this rank: No space left"):
-        disk.reserve()
+    refuses(r"has no .* GB for this rank: No space left", disk.reserve)
     monkeypatch.setattr(os, "pwrite", full)
-    with pytest.raises(UserError, match="No space left on device"):
-        run.loss()
+    refuses("No space left on device", run.loss)
     with pytest.raises(UserError, match="cannot write to /nowhere"):
         Scratch(Path("/nowhere"), SciPyKernel(np.float64), Phases())

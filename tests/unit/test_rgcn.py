@@ -5,6 +5,7 @@ from textwrap import dedent
 
 import numpy as np
 import pytest
+from refusals import refuses
 from typed_graphs import typed_graph
 
 import gcnmpi
@@ -134,8 +135,7 @@ def test_weights_are_of_their_relations_and_features_of_types(trained, tmp_path)
     numbers = np.array([0, 2, 1], graph.arc_type.dtype)[graph.arc_type]
     order = np.lexsort((numbers, graph.indices, arcs(graph)))
     write_graph(other, replace(graph, relations=turned, arc_type=numbers[order]), source={})
-    with pytest.raises(UserError, match="other relations than the weights are of"):
-        gcnmpi.infer(other, weights)
+    refuses("other relations than the weights are of", gcnmpi.infer, other, weights)
     widths = {"paper": np.ones((4, 3), np.float32), "author": np.ones((3, 2), np.float32)}
     write_graph(tmp_path / "wide.graph", replace(graph, type_features=widths), source={})
     with pytest.raises(UserError, match=r"the weights take \{'paper': 2, 'author': 3\}"):
@@ -183,8 +183,7 @@ def test_a_function_of_ones_own_reads_relations_without_other_self_loops(trained
     path, _ = trained
     (tmp_path / "own.py").write_text(dedent(OWN), "utf-8")
     options = {"model_name": f"{tmp_path}/own.py:build", "train_epochs": 1}
-    with pytest.raises(UserError, match="self-loop"):
-        gcnmpi.train(path, **options)
+    refuses("self-loop", gcnmpi.train, path, **options)
     made = gcnmpi.train(path, graph_self_loops=False, out=tmp_path / "own", **options)
     assert gcnmpi.infer(path, made, model=options["model_name"]).shape == (9, 2)
 
@@ -207,11 +206,9 @@ def test_arcs_in_several_slices_are_those_in_one(trained, monkeypatch):
     ],
 )
 def test_options_that_do_not_fit_are_refused(options, message):
-    with pytest.raises(UserError, match=message):
-        network_of(config_of(**options).model, 6, 2, relations=RELATIONS)
+    refuses(message, network_of, config_of(**options).model, 6, 2, relations=RELATIONS)
 
 
 def test_a_graph_without_relations_is_refused():
-    with pytest.raises(UserError, match="the graph has none") as error:
-        network_of(config_of().model, 6, 2)
-    assert "--columns source,relation,target" in error.value.hint
+    error = refuses("the graph has none", network_of, config_of().model, 6, 2)
+    assert "--columns source,relation,target" in error.hint

@@ -7,13 +7,13 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from made_runs import make_run
+from refusals import refuses
 
 from gcnmpi.report.page import DETAILED, report_figures, write_report
 from gcnmpi.report.run_curves import APART
 from gcnmpi.report.run_facts import facts_of
 from gcnmpi.report.table import print_runs
 from gcnmpi.run.record import read_run
-from partition.errors import UserError
 
 MEGABYTE = 1_000_000
 NAMES = ("auc", "mrr", "hits@20")
@@ -200,10 +200,8 @@ def test_a_run_that_goes_on_is_shown_and_not_in_the_table(tmp_path, capsys):
     page = (tmp_path / "p.html").read_text()
     assert "The run has not finished: epoch 40 of 40." in page
     assert "Training loss" in page
-    with pytest.raises(UserError, match="did not finish"):
-        print_runs([run])
-    with pytest.raises(UserError, match="cannot read"):
-        print_runs([tmp_path / "nowhere"], page=tmp_path / "p.html")
+    refuses("did not finish", print_runs, [run])
+    refuses("cannot read", print_runs, [tmp_path / "nowhere"], page=tmp_path / "p.html")
 
 
 def test_texts_of_a_record_are_no_part_of_the_page(tmp_path):
@@ -246,8 +244,7 @@ def test_damaged_fields_are_told(tmp_path, event, part):
         return record | part if record["event"] == event else record
 
     changed(run, damaged)
-    with pytest.raises(UserError, match="is damaged"):
-        facts(run)
+    refuses("is damaged", facts, run)
 
 
 def test_samples_of_other_ranks_do_not_count_after_a_resume(tmp_path):

@@ -3,12 +3,12 @@
 import numpy as np
 import pytest
 import scipy.sparse as sp
+from refusals import refuses
 
 from gcnmpi.layout.entries import EntryRows, Groups, parts_of
 from gcnmpi.options.train import TrainConfig, sampler_of
 from gcnmpi.schemes import sampling
 from gcnmpi.schemes.sampling_arcs import ArcEntries
-from partition.errors import UserError
 from partition.graph.neighbor_sampling import fanouts_of_relations
 from partition.graph.relations import Relation
 
@@ -136,5 +136,4 @@ def test_fan_outs_are_read():
         "mayn=1": "unknown relation of train.fanouts 'mayn'",
         "many=some": "numbers of neighbours",
     }.items():
-        with pytest.raises(UserError, match=says):
-            fanouts_of_relations(text, (5, 4), relations, "train.fanouts")
+        refuses(says, fanouts_of_relations, text, (5, 4), relations, "train.fanouts")

@@ -5,6 +5,7 @@ from itertools import product
 import numpy as np
 import pytest
 from kernel_cases import TYPES, give, junk, near
+from refusals import refuses
 from test_groups import Grouped
 from typed_graphs import COUNTS, typed_graph
 
@@ -66,8 +67,7 @@ def test_the_branches_are_all_metapaths(target, hops, reverse):
     graph = typed_graph(reverse=reverse)
     expected = by_metapath(graph, hops, target)
     if not expected:
-        with pytest.raises(UserError, match="no metapath"):
-            Problem(graph, "in", config_of(hops=hops, target=target))
+        refuses("no metapath", Problem, graph, "in", config_of(hops=hops, target=target))
         return
     problem = Problem(graph, "in", config_of(hops=hops, target=target))
     values, _, _ = problem.forward(problem.initial(), None)
@@ -128,16 +128,14 @@ def test_vertices_of_other_types_have_logits_of_zero(tmp_path):
 )
 def test_options_that_do_not_fit_are_refused(options, message):
     schema = typed_graph(reverse=True).schema
-    with pytest.raises(UserError, match=message):
-        network_of(config_of(**options).model, 5, 2, relations=schema)
+    refuses(message, network_of, config_of(**options).model, 5, 2, relations=schema)
 
 
 def test_a_direction_against_that_of_relations_is_refused(tmp_path):
     path = tmp_path / "g.graph"
     write_graph(path, typed_graph(), source={})
     options = {"model_name": "sehgnn", "model_target": "paper", "graph_direction": "out"}
-    with pytest.raises(UserError, match="follows relations from source to target"):
-        gcnmpi.train(path, **options)
+    refuses("follows relations from source to target", gcnmpi.train, path, **options)
 
 
 def test_a_type_without_labels_to_train_on_is_refused(tmp_path):
@@ -149,5 +147,4 @@ def test_a_type_without_labels_to_train_on_is_refused(tmp_path):
 
 
 def test_a_graph_without_relations_is_refused():
-    with pytest.raises(UserError, match="the graph has none"):
-        network_of(config_of(target="").model, 6, 2)
+    refuses("the graph has none", network_of, config_of(target="").model, 6, 2)

@@ -1,17 +1,12 @@
-"""Networks with rows of arcs: gradients by finite differences, the operators and what they send."""
+"""Networks with rows of arcs: gradients of the oracle, the operators and what they send."""
 
 import numpy as np
 import pytest
-from small_arcs import CLASSES, LONELY, N, SmallRun
+from small_arcs import CLASSES, LONELY, N, SmallRun, check_oracle
 
 from gcnmpi.layout.place import Space
-from gcnmpi.nn.describe import matrix_of
 from gcnmpi.options.memory import Residences
-from gcnmpi.proof.arcs import rows_of
-from gcnmpi.proof.passes import ArcRows, Pass
-from gcnmpi.proof.rules import RULES
 from gcnmpi.schemes.operations import Operation
-from partition.graph.graph import Graph
 
 NETWORKS = {
     "gine": {"hidden": [6]},
@@ -46,24 +41,6 @@ def run_of(case, **more):
 
 
 @pytest.mark.parametrize("case", NETWORKS)
-def test_gradients_by_finite_differences(case):
-    """A few entries of each parameter; the oracle gives all of them."""
-    run = run_of(case)
-    found, values, step = run.gradient(), run.model.parameters.flat, 1e-6
-    trained = {name for name, p in run.network.parameters.items() if p.trained}
-    for name, places in run.model.parameters.slices.items():
-        every = max(1, (places.stop - places.start) // 8)
-        for place in range(places.start, places.stop, every) if name in trained else ():
-            before, ends = values[place], []
-            for change in (step, -step):
-                values[place] = before + change
-                ends.append(run.loss())
-            values[place] = before
-            slope = (ends[0] - ends[1]) / (2 * step)
-            assert slope == pytest.approx(found[place], rel=1e-5, abs=1e-6), name
-
-
-@pytest.mark.parametrize("case", NETWORKS)
 def test_an_evaluation_is_a_training_pass_without_dropout(case):
     dropouts = {key for key in NETWORKS[case] if key.endswith("dropout")}
     run = run_of(case, **dict.fromkeys(dropouts, 0.0))
@@ -76,38 +53,7 @@ def test_an_evaluation_is_a_training_pass_without_dropout(case):
 @pytest.mark.parametrize("kernel", ["scipy", "native"])
 @pytest.mark.parametrize("case", NETWORKS)
 def test_the_oracle_gives_the_same(case, kernel):
-    """Loss and gradient of a training pass with its dropout, from the formulas of operators."""
-    run = SmallRun({"name": case.split()[0]} | NETWORKS[case], kernel)
-    order = np.lexsort((run.targets, run.sources))
-    starts = np.searchsorted(run.sources[order], np.arange(N + 1))
-    graph = Graph(starts, run.targets[order].astype(np.int32))
-    loops = bool(matrix_of(run.config.model)[1])
-    rows = ArcRows.of(graph, "in", loops, run.attributes[order])
-    weights = {name: run.model.parameters[name].copy() for name in run.network.parameters}
-    facts = None, rows, run.config.train.seed, 1, {}
-    values, backwards, spaces = [run.x], [None], ["vertices"]
-    for operator in run.network.operators[1:]:
-        spaces.append(rows_of(operator, [spaces[i] for i in operator.inputs]))
-        state = Pass(*facts, keys=rows.keys if spaces[-1] == "arcs" else None)
-        inputs = [values[i] for i in operator.inputs]
-        value, backward = RULES[type(operator)](operator, inputs, weights, state)
-        values.append(value)
-        backwards.append(backward)
-    assert run.loss() == pytest.approx((values[-1] * run.grad).sum(), rel=1e-12)
-    grads = [*(0 * value for value in values[:-1]), run.grad]
-    gradient = {name: 0 * array for name, array in weights.items()}
-    for number in range(len(values) - 1, 0, -1):
-        shares, of_parameters = backwards[number](grads[number])
-        for source, share in zip(run.network.operators[number].inputs, shares, strict=True):
-            grads[source] = grads[source] + share
-        for name, share in of_parameters.items():
-            gradient[name] = gradient[name] + share
-    run.gradient()
-    for name, parameter in run.network.parameters.items():
-        if parameter.trained:
-            np.testing.assert_allclose(
-                run.model.gradients[name], gradient[name], rtol=1e-10, atol=1e-11, err_msg=name
-            )
+    check_oracle(SmallRun({"name": case.split()[0]} | NETWORKS[case], kernel))
 
 
 @pytest.mark.parametrize("case", NETWORKS)

@@ -7,10 +7,10 @@ from dataclasses import asdict
 from pathlib import Path
 
 import pytest
+from refusals import refuses
 
 from gcnmpi.cluster.submit import JOB, PARTITION_SCRIPT, SCRIPT
 from gcnmpi.report.status import print_status, status
-from partition.errors import UserError
 from partition.locks import Holder, folder_lock
 
 NOW = time.time()
@@ -167,13 +167,11 @@ def test_without_slurm(folder, tmp_path, capsys, monkeypatch):
 
 
 def test_what_is_no_run(tmp_path):
-    with pytest.raises(UserError, match="not the folder of a run"):
-        status(tmp_path)
+    refuses("not the folder of a run", status, tmp_path)
     (tmp_path / "run.jsonl").write_text(json.dumps(START))
     for damage in ("{", "[]", '{"job": "x", "partition_job": null}'):
         (tmp_path / JOB).write_text(damage)
-        with pytest.raises(UserError, match=r"job\.json is damaged"):
-            status(Path(tmp_path))
+        refuses(r"job\.json is damaged", status, Path(tmp_path))
 
 
 @pytest.mark.parametrize(
@@ -205,5 +203,4 @@ def test_a_run_on_another_host_whose_lock_is_not_seen_may_have_long_epochs(
 def test_a_pipe_in_the_place_of_the_jobs_is_not_waited_for(folder):
     run = folder(["start"])
     os.mkfifo(run / JOB)
-    with pytest.raises(UserError, match="not a regular file"):
-        status(run)
+    refuses("not a regular file", status, run)

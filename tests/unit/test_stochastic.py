@@ -7,9 +7,9 @@ import pytest
 from command_line import as_json, refused, run
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from refusals import refuses
 from small_graphs import make_folder, partitioned_graphs, random_graph
 
-from partition.errors import UserError
 from partition.graph.graph import row_sizes
 from partition.graph.metrics import pattern_exchange
 from partition.graph.sampling import MODEL, make_sampler, sides, stream_seed
@@ -163,8 +163,7 @@ def test_theta_left_open_bounds_what_is_drawn():
 )
 def test_mistakes(options, message):
     graph = random_graph(200, 3000)
-    with pytest.raises(UserError, match=message):
-        settle(graph, "in", 4, 0, OPEN | VERTEX | options)
+    refuses(message, settle, graph, "in", 4, 0, OPEN | VERTEX | options)
 
 
 def expected_volume(graph, parts, size, direction):
@@ -226,12 +225,9 @@ def test_simulate_neighbours_and_mistakes(tmp_path):
         ("fanouts", "x"): "fan-outs",
         ("direction", "up"): "unknown direction",
     }.items():
-        with pytest.raises(UserError, match=message):
-            simulate(path, ["rp-2"], **(arguments | dict([wrong])))
-    with pytest.raises(UserError, match="unknown partition of"):
-        simulate(path, ["rp-3"])
-    with pytest.raises(UserError, match="no partition is named"):
-        simulate(path, [])
+        refuses(message, simulate, path, ["rp-2"], **arguments | dict([wrong]))
+    refuses("unknown partition of", simulate, path, ["rp-3"])
+    refuses("no partition is named", simulate, path, [])
 
 
 @pytest.mark.slow
@@ -254,8 +250,7 @@ def test_what_is_recorded(tmp_path):
     assert made.options["batches"] > 1
     again = add_partition(path, "shp", 2, imbalance=0.1, name="again", **made.options)
     np.testing.assert_array_equal(made.parts, again.parts)
-    with pytest.raises(UserError, match="theta = -1"):
-        add_partition(path, "shp", 2, theta=-1, name="no")
+    refuses("theta = -1", add_partition, path, "shp", 2, theta=-1, name="no")
 
 
 def test_simulate_from_the_command_line(tmp_path):

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
+from refusals import refuses
 
 from gcnmpi.cli.main import cli
 from gcnmpi.cluster.submit import PARTITION_SCRIPT, SCRIPT, Request, check, scripts, submit
@@ -55,6 +56,13 @@ def programs(folder, **scripts):
     return {**os.environ, "PATH": os.pathsep.join(map(str, path))}
 
 
+def program_of(lines, folder):
+    """The words that a script starts, as a shell in the folder reads them."""
+    (program,) = [line for line in lines if line.startswith("program=")]
+    words = ["bash", "-c", f'{program}\nprintf "%s\\n" "${{program[@]}}"']
+    return subprocess.run(words, capture_output=True, text=True, cwd=folder).stdout.splitlines()
+
+
 def test_directives_and_words(request_for, graph, tmp_path):
     (tmp_path / "set up.sh").write_text("module load x\n")
     text = prepare(replace(request_for, setup=tmp_path / "set up.sh"))[SCRIPT]
@@ -62,11 +70,7 @@ def test_directives_and_words(request_for, graph, tmp_path):
     for line in ("nodes=2", "ntasks=4", "time=01:00:00", "signal=B:USR1@90", "requeue"):
         assert f"#SBATCH --{line}" in lines
     assert f". '{tmp_path}/set up.sh'" in lines
-    (program,) = [line for line in lines if line.startswith("program=")]
-    words = subprocess.run(
-        ["bash", "-c", f'{program}\nprintf "%s\\n" "${{program[@]}}"'],
-        capture_output=True, text=True, cwd=tmp_path,
-    ).stdout.splitlines()  # fmt: skip
+    words = program_of(lines, tmp_path)
     assert words[:6] == [sys.executable, "-P", "-m", "gcnmpi", "train", str(graph)]
     assert not (tmp_path / "evil").exists()
     # The mpirun of this environment is found where the environment is not active.
@@ -126,8 +130,7 @@ def test_each_group_has_the_parts(request_for):
     ],
 )
 def test_what_does_not_fit_is_said_before_it_is_queued(request_for, change, says):
-    with pytest.raises(UserError, match=says):
-        prepare(replace(request_for, **change))
+    refuses(says, prepare, replace(request_for, **change))
 
 
 @pytest.fixture
@@ -161,11 +164,7 @@ def test_what_follows_a_script_is_its_own(training, graph, tmp_path, monkeypatch
     text = of_line(*options, training.name, *own)
     assert "#SBATCH --ntasks=4" in text  # the parts of the partition that its arguments name
     assert "#SBATCH --time=30" in text
-    (program,) = [line for line in text.splitlines() if line.startswith("program=")]
-    words = subprocess.run(
-        ["bash", "-c", f'{program}\nprintf "%s\\n" "${{program[@]}}"'],
-        capture_output=True, text=True, cwd="/",
-    ).stdout.splitlines()  # fmt: skip
+    words = program_of(text.splitlines(), "/")
     started = ["env", f"GCNMPI_RUN={tmp_path / 'run'}", sys.executable, str(training)]
     assert words == [*started, *map(str, own)]
     assert f"\ncd {tmp_path} #" in text  # also where somebody submits it again elsewhere
@@ -220,8 +219,7 @@ def test_a_script_finds_the_folder_of_its_job(monkeypatch, tmp_path):
     assert job_folder(Path("a")) == Path("a")
     monkeypatch.setenv(RUN_VARIABLE, str(tmp_path / "a"))
     assert job_folder(None) == job_folder(Path("a")) == tmp_path / "a"
-    with pytest.raises(UserError, match="the folder of the run is b, and the job looks for it in"):
-        job_folder(Path("b"))
+    refuses("the folder of the run is b, and the job looks for it in", job_folder, Path("b"))
 
 
 def test_a_partition_that_is_missing_is_a_job_before(request_for, tmp_path, slurm):
@@ -290,11 +288,10 @@ def test_a_job_without_a_number_is_told(request_for, slurm):
 
 
 def test_a_job_for_a_partition_is_cancelled_if_the_run_is_refused(request_for, tmp_path, slurm):
-    refuses = 'case "$*" in *afterok*) echo "error: QOS limit" >&2; exit 1;; esac; echo 7'
-    slurm(sbatch=refuses, scancel=f'echo "$@" > {tmp_path}/cancelled')
+    limited = 'case "$*" in *afterok*) echo "error: QOS limit" >&2; exit 1;; esac; echo 7'
+    slurm(sbatch=limited, scancel=f'echo "$@" > {tmp_path}/cancelled')
     request = replace(request_for, partition="hp-4")
-    with pytest.raises(UserError, match="QOS limit"):
-        submit(request, prepare(request))
+    refuses("QOS limit", submit, request, prepare(request))
     assert (tmp_path / "cancelled").read_text() == "7\n"
 
 
@@ -302,16 +299,13 @@ def test_a_folder_with_a_job_is_refused(request_for, slurm):
     slurm(sbatch="echo 7", squeue=f'echo "7|PENDING|Resources|{request_for.run / SCRIPT}"')
     made = prepare(request_for)
     submit(request_for, made)
-    with pytest.raises(UserError, match=r"has a job already: 7 PENDING \(Resources\)"):
-        submit(request_for, made)
+    refuses(r"has a job already: 7 PENDING \(Resources\)", submit, request_for, made)
     slurm(squeue=f'echo "7|RUNNING|None|{request_for.run / SCRIPT}"')
-    with pytest.raises(UserError, match="has a job already: 7 RUNNING"):
-        submit(request_for, made)
+    refuses("has a job already: 7 RUNNING", submit, request_for, made)
     slurm(squeue='echo "7|RUNNING|None|/another/run/job.sbatch"')
     submit(request_for, made)
     slurm(squeue="echo slurm_load_jobs error >&2; exit 1")
-    with pytest.raises(UserError, match="slurm_load_jobs"):
-        submit(request_for, made)
+    refuses("slurm_load_jobs", submit, request_for, made)
 
 
 def test_a_folder_that_a_run_by_hand_works_in_is_refused(request_for, slurm):
@@ -341,8 +335,7 @@ def test_runs_submitted_in_one_second_get_folders_of_their_own(
 
 def test_without_slurm_it_says_so(request_for, monkeypatch, tmp_path):
     monkeypatch.setenv("PATH", str(tmp_path))
-    with pytest.raises(UserError, match="there is no sbatch here"):
-        submit(request_for, prepare(request_for))
+    refuses("there is no sbatch here", submit, request_for, prepare(request_for))
 
 
 @pytest.mark.parametrize(

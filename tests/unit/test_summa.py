@@ -6,6 +6,7 @@ import math
 import numpy as np
 import pytest
 import scipy.sparse as sp
+from refusals import refuses
 
 from gcnmpi.core.volume import NOTHING
 from gcnmpi.layout.place import Place
@@ -169,10 +170,8 @@ def test_options_that_do_not_fit(name, good, bad):
     entry = SCHEMES.get(name)
     assert entry.parts(SummaOptions(name=name, grid=good), 6) == 0
     assert good in [variant.grid for variant in entry.variants(SummaOptions(name=name), 6)]
-    with pytest.raises(UserError, match="6 ranks"):
-        entry.parts(SummaOptions(name=name, grid=bad), 6)
-    with pytest.raises(UserError, match="8 ranks"):
-        entry.parts(SummaOptions(name=name, grid=good), 8)
+    refuses("6 ranks", entry.parts, SummaOptions(name=name, grid=bad), 6)
+    refuses("8 ranks", entry.parts, SummaOptions(name=name, grid=good), 8)
     with pytest.raises(UserError, match="one order of the vertices"):
         entry.parts(SummaOptions(name=name, permutation="double"), 6)
 

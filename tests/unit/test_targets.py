@@ -5,6 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from command_line import as_json, run
+from refusals import refuses
 from small_graphs import from_arcs, make_folder
 
 from partition.errors import UserError
@@ -60,15 +61,13 @@ def test_targets_are_read_from_text_and_by_id(tmp_path):
     ],
 )
 def test_other_targets_are_refused(tmp_path, values, says):
-    with pytest.raises(UserError, match=says):
-        attach(GRAPH, VertexFiles(targets=saved(tmp_path / "t.npy", values)))
+    refuses(says, attach, GRAPH, VertexFiles(targets=saved(tmp_path / "t.npy", values)))
 
 
 def test_labels_of_another_kind_name_the_option(tmp_path):
     for values in (TARGETS, np.array([0.5, 1, 1, 1, 1, 1])):
-        with pytest.raises(UserError) as caught:
-            attach(GRAPH, VertexFiles(labels=saved(tmp_path / "l.npy", values)))
-        assert "--targets" in caught.value.hint
+        caught = refuses(".", attach, GRAPH, VertexFiles(labels=saved(tmp_path / "l.npy", values)))
+        assert "--targets" in caught.hint
 
 
 def test_a_folder_keeps_targets_and_splits(tmp_path):
@@ -94,8 +93,7 @@ def test_a_folder_keeps_targets_and_splits(tmp_path):
         np.testing.assert_array_equal(masks["train"], train[:, split])
         np.testing.assert_array_equal(masks["test"], test)
     for split in (3, -1):
-        with pytest.raises(UserError, match=rf"no split {split}: the masks have 3"):
-            of_split(stored, split)
+        refuses(rf"no split {split}: the masks have 3", of_split, stored, split)
     assert known_rows(stored).tolist() == [True, True, False, True, True, True]
     assert np.flatnonzero(training_rows(stored)).tolist() == [0]
     # All of it is in the hash.
@@ -132,8 +130,7 @@ def test_masks_of_splits_are_checked(tmp_path, train, val, says):
     if val is not None:
         files["val"] = saved(tmp_path / "val.npy", val)
     targets = saved(tmp_path / "t.npy", TARGETS)
-    with pytest.raises(UserError, match=says):
-        attach(GRAPH, VertexFiles(targets=targets, masks=files))
+    refuses(says, attach, GRAPH, VertexFiles(targets=targets, masks=files))
 
 
 def test_the_command_line_attaches_and_shows_them(tmp_path):
@@ -157,8 +154,6 @@ def test_a_damaged_target_is_found(tmp_path):
     damaged = TARGETS.copy()
     damaged[3, 1] = np.inf
     np.save(tmp_path / "g.graph" / "targets.npy", damaged)
-    with pytest.raises(UserError, match=r"targets.npy has a target that is infinite"):
-        open_graph(tmp_path / "g.graph")
+    refuses(r"targets.npy has a target that is infinite", open_graph, tmp_path / "g.graph")
     np.save(tmp_path / "g.graph" / "targets.npy", damaged[:, :1])
-    with pytest.raises(UserError, match="the manifest asks for"):
-        open_graph(tmp_path / "g.graph")
+    refuses("the manifest asks for", open_graph, tmp_path / "g.graph")

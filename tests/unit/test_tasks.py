@@ -5,6 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from one_process import LossScheme
+from refusals import refuses
 from small_graphs import from_arcs
 
 from gcnmpi.layout.place import Place
@@ -18,7 +19,6 @@ from gcnmpi.proof import scores, updates
 from gcnmpi.proof.losses import loss_of
 from gcnmpi.run.best import Best, stops_early
 from gcnmpi.run.record import Epoch
-from partition.errors import UserError
 
 NAN = np.nan
 LOGITS = np.array([[0.5, -1.25, 2.0], [3.0, 0.1, -0.4], [-2.0, 0.3, 0.7], [0.0, 0.2, -0.1]])
@@ -142,8 +142,7 @@ def test_a_single_class_that_is_rare_weighs_more():
     ],
 )
 def test_labels_that_do_not_fit_are_refused(options, labels, says):
-    with pytest.raises(UserError, match=says):
-        loss_and_gradient(options, labels)
+    refuses(says, loss_and_gradient, options, labels)
 
 
 @pytest.mark.parametrize(
@@ -163,8 +162,7 @@ def test_labels_that_do_not_fit_are_refused(options, labels, says):
     ],
 )
 def test_settings_that_do_not_go_together_are_refused(settings, says):
-    with pytest.raises(UserError, match=says):
-        load_config(None, settings)
+    refuses(says, load_config, None, settings)
 
 
 def test_classes_are_read_as_labels_in_pieces():

@@ -5,6 +5,7 @@ from itertools import product
 
 import numpy as np
 import pytest
+from refusals import refuses
 
 from gcnmpi.core.volume import NOTHING, Volume
 from gcnmpi.layout.place import Place
@@ -13,7 +14,6 @@ from gcnmpi.options.scheme import Tensor3DOptions
 from gcnmpi.schemes.forecast import Dense, Facts, Span, Sparse
 from gcnmpi.schemes.tensor3d import ENTRY, parts_needed
 from gcnmpi.schemes.tensor3d_forecast import make_forecast, roles
-from partition.errors import UserError
 from partition.graph.aggregation import aggregation_matrix
 from partition.graph.graph import Graph
 
@@ -168,8 +168,7 @@ def test_grids():
     assert {config.chunks for config in ENTRY.variants(Tensor3DOptions(chunks=3), 4)} == {3}
     assert forecast("2x3x4")[0].grid == (4, 2, 3)
     for grid in ("2x2", "2x2x2x1", "2xax2", "2x2x3"):
-        with pytest.raises(UserError, match=r"scheme\.grid"):
-            parts_needed(Tensor3DOptions(grid=grid), 8)
+        refuses(r"scheme\.grid", parts_needed, Tensor3DOptions(grid=grid), 8)
     assert parts_needed(Tensor3DOptions(), 8) == 0
 
 

@@ -8,9 +8,9 @@ import pytest
 from command_line import as_json, refused, run
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from refusals import refuses
 from small_graphs import make_folder, partitioned_graphs, random_graph
 
-from partition.errors import UserError
 from partition.graph.store import list_partitions, read_partition, write_graph
 from partition.importing.partfile import read_parts
 from partition.models.graph import GraphModel, graph_model, row_model
@@ -153,11 +153,9 @@ def test_from_the_command_line_and_back(tmp_path):
     (tmp_path / "map").write_text("\n".join(["30", *backwards]) + "\n")
     assert read_parts(tmp_path / "map", 30).tolist() == [i % 3 for i in reversed(range(30))]
     (tmp_path / "map").write_text("\n".join(["30", "7\tx", *backwards[1:]]))
-    with pytest.raises(UserError, match="vertices are not each there once"):
-        read_parts(tmp_path / "map", 30)
+    refuses("vertices are not each there once", read_parts, tmp_path / "map", 30)
     (tmp_path / "map").write_text("\n".join(["30", *backwards[:4], "26\tx", *backwards[5:]]))
-    with pytest.raises(UserError, match="line 6: 'x' is not a part number"):
-        read_parts(tmp_path / "map", 30)
+    refuses("line 6: 'x' is not a part number", read_parts, tmp_path / "map", 30)
 
 
 @pytest.mark.parametrize(
@@ -182,8 +180,7 @@ def test_from_the_command_line_and_back(tmp_path):
 )
 def test_mistakes_leave_no_file(tmp_path, format, model, options, message):
     path = make_folder(tmp_path / "small.graph", random_graph(30, 120))
-    with pytest.raises(UserError, match=message):
-        export_model(path, tmp_path / "out", format, model, **options)
+    refuses(message, export_model, path, tmp_path / "out", format, model, **options)
     assert [file.name for file in tmp_path.iterdir()] == ["small.graph"]
 
 
@@ -199,5 +196,4 @@ def test_part_files_with_several_numbers_in_a_line(tmp_path):
         "0 1 2\n0 1.5 2\n": "line 2: '1.5'",
     }.items():
         file.write_text(text)
-        with pytest.raises(UserError, match=message):
-            read_parts(file, 6, 3)
+        refuses(message, read_parts, file, 6, 3)

@@ -5,11 +5,11 @@ from types import SimpleNamespace
 
 import click
 import pytest
+from refusals import refuses
 
 from gcnmpi.cli import common, main
 from gcnmpi.mpi.comm import rest_until_all
 from gcnmpi.run import training
-from partition.errors import UserError
 
 COMMANDS = {
     "train": "train G.graph",
@@ -99,11 +99,9 @@ def test_ranks_with_other_words_are_refused(monkeypatch, tmp_path, name):
     monkeypatch.chdir(tmp_path)
     _, job = said(COMMANDS[name])
     first, _ = said(COMMANDS[name] + " --set comm.timeout=3")
-    with pytest.raises(UserError, match="rank 1 has another configuration than rank 0"):
-        job(Second(first))
+    refuses("rank 1 has another configuration than rank 0", job, Second(first))
     first, _ = said("doctor" if name != "doctor" else "calibrate")
-    with pytest.raises(UserError, match="rank 1 has another command than rank 0"):
-        job(Second(first))
+    refuses("rank 1 has another command than rank 0", job, Second(first))
 
 
 @pytest.mark.parametrize(
@@ -122,8 +120,7 @@ def test_ranks_with_other_options_are_refused(monkeypatch, tmp_path, name, optio
     monkeypatch.chdir(tmp_path)
     _, job = said(COMMANDS[name])
     first, _ = said(f"{COMMANDS[name]} {option}")
-    with pytest.raises(UserError, match=f"rank 1 has another {option.split()[0]} than rank 0"):
-        job(Second(first))
+    refuses(f"rank 1 has another {option.split()[0]} than rank 0", job, Second(first))
 
 
 def test_who_waits_for_rank_0_has_moved():

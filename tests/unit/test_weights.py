@@ -5,6 +5,7 @@ import zipfile
 
 import numpy as np
 import pytest
+from refusals import refuses
 
 from gcnmpi.nn.describe import network_of
 from gcnmpi.options.config import from_table, read_config
@@ -79,8 +80,7 @@ def test_a_file_of_another_program_gives_what_its_arrays_show(path):
 def test_what_contradicts_the_weights_is_refused(path, setting, says):
     write_weights(path, STATE, FACTS)
     config, given = read_config(None, [setting])
-    with pytest.raises(UserError, match=says):
-        as_trained(read_weights(path, config), config, given, "in")
+    refuses(says, as_trained, read_weights(path, config), config, given, "in")
 
 
 def test_settings_that_agree_and_those_of_the_computation_are_taken(path):
@@ -130,8 +130,7 @@ def test_the_task_is_that_of_the_weights(path):
 )
 def test_what_this_program_does_not_compute_is_refused(path, facts, says):
     write_weights(path, STATE, facts)
-    with pytest.raises(UserError, match=says):
-        read_weights(path, CONFIG)
+    refuses(says, read_weights, path, CONFIG)
 
 
 def test_a_file_that_is_cut_off_is_not_taken_for_one_that_says_nothing(path):
@@ -141,27 +140,23 @@ def test_a_file_that_is_cut_off_is_not_taken_for_one_that_says_nothing(path):
         said = len(archive.comment)
     for missing in (1, said // 2, said, said + 1):
         path.write_bytes(raw[:-missing])
-        with pytest.raises(UserError, match=r"w\.npz is (truncated or )?damaged"):
-            read_weights(path, CONFIG)
+        refuses(r"w\.npz is (truncated or )?damaged", read_weights, path, CONFIG)
     path.write_bytes(raw[:-1] + b" ")
-    with pytest.raises(UserError, match="what it says of its network"):
-        read_weights(path, CONFIG)
+    refuses("what it says of its network", read_weights, path, CONFIG)
 
 
 def test_an_array_that_is_there_twice_is_refused(path):
     write_weights(path, STATE, FACTS)
     with zipfile.ZipFile(path, "a") as archive, pytest.warns(UserWarning, match="Duplicate"):
         archive.writestr("convs.0.bias.npy", b"")
-    with pytest.raises(UserError, match=r"holds 'convs\.0\.bias' twice"):
-        read_weights(path, CONFIG)
+    refuses(r"holds 'convs\.0\.bias' twice", read_weights, path, CONFIG)
 
 
 @pytest.mark.parametrize("value", [np.nan, np.inf, 1e300])
 def test_weights_that_are_no_finite_numbers_are_refused(path, value):
     bias = np.array([0, value])
     write_weights(path, STATE | {"convs.0.bias": bias}, FACTS)
-    with pytest.raises(UserError, match=r"convs\.0\.bias is not all finite numbers of float32"):
-        read_weights(path, CONFIG)
+    refuses(r"convs\.0\.bias is not all finite numbers of float32", read_weights, path, CONFIG)
     if np.isfinite(value):
         read_weights(path, from_table({"dtype": "float64"}))
 
@@ -177,5 +172,4 @@ def test_parameters_are_those_of_the_network_and_no_others(path):
         ("convs.0.bias", np.ones(3)),
     ):
         other = dataclasses.replace(weights, parameters=arrays | {name: array})
-        with pytest.raises(UserError, match=name):
-            check_parameters(other, network)
+        refuses(name, check_parameters, other, network)
