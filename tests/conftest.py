@@ -242,17 +242,22 @@ def hear_mistakes(gcnmpi_lines) -> Callable[..., None]:
 
 @pytest.fixture(scope="session")
 def verified(run_cases) -> Callable[..., list[set[str]]]:
-    """``verified(nranks, cases, timeout=240, env=None)`` → the names of the checks of each case.
+    """``verified(nranks, cases, *names, directions=1, **options)`` → names of checks of each case.
 
-    A case has "graph", "partition" and "settings", of which the last of each key counts. The test
-    fails if a check misses.
+    A case is (graph, partition or None, settings), of which the last of each key counts. The test
+    fails if a check misses, or if a case has not all those of these names.
     """
 
-    def run(nranks: int, cases: list[dict], **options) -> list[set[str]]:
-        cases = [case | {"settings": latest(*case["settings"])} for case in cases]
-        results = run_cases("verify_cases", nranks, cases, **options)
+    def run(nranks: int, cases: list[tuple], *names: str, directions: int = 1, **options) -> list:
+        asked = [
+            {"graph": graph, "partition": partition, "settings": latest(*settings),
+             "directions": directions}
+            for graph, partition, settings in cases
+        ]  # fmt: skip
+        results = run_cases("verify_cases", nranks, asked, **options)
         for case, result in zip(cases, results, strict=True):
             assert (result["code"], result["missed"]) == (0, []), case
+            assert {*names} <= {*result["checks"]}, case
         return [set(result["checks"]) for result in results]
 
     return run

@@ -88,15 +88,10 @@ def test_a_task_on_arcs_is_that_of_one_process(verified, folder, nranks):
         partition = f"uneven-{1 if 'scheme.replication=2' in scheme else nranks}"
         for kind, settings in CASES if not scheme else CASES[::3]:
             own = [s if s != "own" else f"model.name={folder}/own.py:build" for s in settings]
-            cases.append(
-                {
-                    "graph": folder / f"{kind}.graph",
-                    "partition": None if "scheme.name=bcast" in scheme else partition,
-                    "settings": ["train.epochs=4", *own, *scheme],
-                }
-            )
-    for checks in verified(nranks, cases):
-        assert checks >= {"loss curve", "first gradient", "logits", "metrics"}
+            parts = None if "scheme.name=bcast" in scheme else partition
+            given = ["train.epochs=4", *own, *scheme]
+            cases.append((folder / f"{kind}.graph", parts, given))
+    verified(nranks, cases, "loss curve", "first gradient", "logits", "metrics")
 
 
 def words(folder, command, graph, nranks, *more):

@@ -11,8 +11,9 @@ from partition.graph.arc_data import ArcData
 from partition.graph.graph import Graph
 from partition.importing.synthetic import sbm
 
-TRAFFIC = {f"{when} {what}" for when in ("training", "evaluation")
-           for what in ("bytes", "received", "messages")}  # fmt: skip
+CHECKS = {f"{when} {what}" for when in ("training", "evaluation")
+          for what in ("bytes", "received", "messages")}  # fmt: skip
+CHECKS |= {"loss curve", "first gradient", "halo dot test"}
 
 # All that no network of the program has: norms and dropout of rows of arcs, weights for rows of
 # neighbours, products of both ends, and states of arcs that two layers read.
@@ -118,15 +119,9 @@ def test_a_run_is_that_of_one_process(verified, folder, nranks):
         for scheme in turns[i % len(turns)]:
             copies = 2 if "scheme.replication=2" in scheme else 1
             partition = None if "scheme.name=bcast" in scheme else f"uneven-{nranks // copies}"
-            cases.append(
-                {
-                    "graph": folder / f"{kind}.graph",
-                    "partition": partition,
-                    "settings": ["train.epochs=3", *settings, *scheme],
-                }
-            )
-    for checks in verified(nranks, cases):
-        assert checks >= TRAFFIC | {"loss curve", "first gradient", "halo dot test"}
+            given = ["train.epochs=3", *settings, *scheme]
+            cases.append((folder / f"{kind}.graph", partition, given))
+    verified(nranks, cases, *CHECKS)
 
 
 # The other networks with rows of arcs, each once.
@@ -148,14 +143,11 @@ WITHOUT_FEATURES = [
 def test_every_network_is_that_of_one_process(verified, folder):
     """Keeping as little as it can, and on a scheme in turn."""
     given = [(kind, [*settings, "model.arc_features=true"]) for kind, settings in OTHERS]
-    cases = [
-        {
-            "graph": folder / f"{kind}.graph",
-            "partition": None if "scheme.name=bcast" in scheme else "uneven-3",
-            "settings": ["train.epochs=3", *settings, *scheme],
-        }
-        for i, (kind, settings) in enumerate((*given, *WITHOUT_FEATURES))
-        for scheme in (["train.memory=least"], ["scheme.name=bcast"] if i % 2 else [])
-    ]
-    for checks in verified(3, cases):
-        assert checks >= TRAFFIC | {"loss curve", "first gradient", "halo dot test"}
+    cases = []
+    for i, (kind, settings) in enumerate((*given, *WITHOUT_FEATURES)):
+        path, few = folder / f"{kind}.graph", ["train.epochs=3", *settings]
+        cases.append((path, "uneven-3", [*few, "train.memory=least"]))
+        cases.append(
+            (path, None, [*few, "scheme.name=bcast"]) if i % 2 else (path, "uneven-3", few)
+        )
+    verified(3, cases, *CHECKS)

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from refusals import refuses
 from stored_graphs import store
 from words import sets
 
@@ -256,10 +257,8 @@ def test_a_run_shares_nothing_and_ends_with_its_launcher(
     ]
     hear_mistakes(3, [(line, "is in use: gcnmpi train") for line in lines])
     add_partition(graph, "rp", 2, overwrite=True)  # which nobody uses
-    with pytest.raises(UserError, match="is in use: gcnmpi train"):
-        add_partition(graph, "rp", 3, overwrite=True)
-    with pytest.raises(UserError, match="is in use: gcnmpi train"):
-        remove_partition(graph, "rp-3")
+    refuses("is in use: gcnmpi train", add_partition, graph, "rp", 3, overwrite=True)
+    refuses("is in use: gcnmpi train", remove_partition, graph, "rp-3")
     with pytest.raises(UserError, match="is in use: gcnmpi train"):
         write_graph(graph, open_graph(graph).graph, source={}, overwrite=True)
     assert (tmp_path / "run" / "run.jsonl").stat().st_ino == before

@@ -65,5 +65,6 @@ def test_bytes_sent_are_what_the_metrics_say(folder, gcnmpi_lines, tmp_path, exc
         # Of layers 6 → 5 → 7 → 3, the first sends nothing; the others travel 5 and 3 columns wide.
         expected = (2 * (5 + 3) * 4 * (sent + received)).tolist()
         assert end["bytes_sent"] == end["bytes_predicted"] == expected, name
+        assert min(end["setup_bytes_sent"]) > 0
         messages = np.array(metrics.send_messages) + np.array(metrics.recv_messages)
         assert end["messages_sent"] == (2 * 2 * messages).tolist(), name

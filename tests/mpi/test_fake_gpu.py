@@ -35,11 +35,16 @@ def fake(**variables):
     return {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, path)), **variables}
 
 
+def printed(*words, **variables):
+    """The output of a Python program that finds the fake, and ends well."""
+    options = {"cwd": ROOT, "env": fake(**variables), "capture_output": True, "text": True}
+    done = subprocess.run([sys.executable, *words], **options)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
 def test_kernels_on_the_emulator():
-    command = [sys.executable, "scripts/check_cuda.py", "--emulate", "2"]
-    done = subprocess.run(command, cwd=ROOT, env=fake(), capture_output=True, text=True)
-    assert done.returncode == 0, done.stdout
-    assert "skipped" not in done.stdout
+    assert "skipped" not in printed("scripts/check_cuda.py", "--emulate", "2")
 
 
 DROPPED = """
@@ -65,11 +70,7 @@ with cp.cuda.Stream(non_blocking=True) as stream:
 
 
 def test_a_number_that_nobody_waits_for_has_memory_until_it_arrives():
-    done = subprocess.run(
-        [sys.executable, "-c", DROPPED], env=fake(FAKE_STREAMS="late"), cwd=ROOT,
-        capture_output=True, text=True,
-    )  # fmt: skip
-    assert done.returncode == 0, done.stderr
+    printed("-c", DROPPED, FAKE_STREAMS="late")
 
 
 KEPT = """
@@ -101,10 +102,7 @@ assert rows() is None
 
 
 def test_what_a_graph_reads_lives_as_long_as_the_graph():
-    done = subprocess.run(
-        [sys.executable, "-c", KEPT], env=fake(), cwd=ROOT, capture_output=True, text=True
-    )
-    assert done.returncode == 0, done.stderr
+    printed("-c", KEPT)
 
 
 # The order of the rows is settled on the host: one number of ranks is enough.
@@ -291,7 +289,7 @@ for place in range(4):
     assert kernel.device == "a processor that pretends"
 assert cupy.cuda.used == [0, 1, 2, 0], cupy.cuda.used
 """
-    subprocess.run([sys.executable, "-c", program], env=fake(FAKE_DEVICES="3"), check=True)
+    printed("-c", program, FAKE_DEVICES="3")
 
 
 def test_the_kernel_has_every_method_of_the_others():
@@ -301,7 +299,7 @@ from gcnmpi.kernels.host.dense import DenseArithmetic
 expected = {name for name in dir(DenseArithmetic) if not name.startswith("_")}
 assert expected <= set(dir(KERNELS.get("cupy")(float))), expected
 """
-    subprocess.run([sys.executable, "-c", program], env=fake(), check=True)
+    printed("-c", program)
 
 
 @pytest.mark.skipif(shutil.which("nvcc") is None, reason="no CUDA compiler")
@@ -319,9 +317,9 @@ def test_losses_of_every_task(verified, tmp_path):
         ("task.class_weights=balanced", "task.metrics=roc_auc", "train.schedule=plateau"),
         ("task.name=regression", "task.loss=huber", "task.huber_delta=0.3", "task.metrics=mae"),
     ]
-    case = {"graph": tmp_path / "g.graph", "partition": "rp-2", "directions": 4}
     common = ("kernel=cupy", "train.epochs=4", "train.clip_norm=0.1")
-    verified(2, [case | {"settings": [*common, *task]} for task in tasks], env=fake())
+    cases = [(tmp_path / "g.graph", "rp-2", [*common, *task]) for task in tasks]
+    verified(2, cases, directions=4, env=fake())
 
 
 def test_networks_that_tell_relations_apart(verified, schemas):  # noqa: F811
@@ -330,17 +328,11 @@ def test_networks_that_tell_relations_apart(verified, schemas):  # noqa: F811
         ("schema", [*GAT, "model.convolution=gatv2", MEAN]),
         ("schema", [*RGCN, MIXED]),
     ]
-    cases = [
-        {"graph": schemas / f"{name}.graph", "partition": "uneven-2", "settings": [*own, *SHORT]}
-        for name, own in networks
-    ]
+    cases = [(schemas / f"{name}.graph", "uneven-2", [*own, *SHORT]) for name, own in networks]
     verified(2, cases, env=fake(FAKE_STREAMS="late"))
 
 
 def test_networks_over_time(verified, of_time):  # noqa: F811
     networks = ("frames_dcrnn", "frames_stgcn", "rolled_mgn")
-    cases = [
-        {"graph": of_time, "partition": "uneven-2", "settings": [*settings_of(name), *SHORT]}
-        for name in networks
-    ]
+    cases = [(of_time, "uneven-2", [*settings_of(name), *SHORT]) for name in networks]
     verified(2, cases, env=fake(FAKE_STREAMS="late"))

@@ -8,14 +8,9 @@ import functools
 
 import pytest
 from stored_graphs import store
-from test_minibatch import is_that_of_one_rank
+from test_minibatch import COMMON, is_that_of_one_rank
 from test_task_runs import make_graph
 
-EPOCHS = 2
-COMMON = (
-    "dtype=float64", f"train.epochs={EPOCHS}", "train.lr=0.02", "train.weight_decay=1e-3",
-    "model.dropout=0.4", "model.input_dropout=0.2",
-)  # fmt: skip
 VERTEX, CLUSTER = "train.batches=vertex,13", "train.batches=cluster,uneven-12,4"
 NETWORKS = {
     "gcn": ("model.hidden=6", "model.residual=linear", VERTEX),

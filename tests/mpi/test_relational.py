@@ -132,7 +132,5 @@ def test_a_run_is_that_of_one_process(verified, schemas, nranks):
         whole = scheme is BCAST or "scheme.name=summa" in settings
         partition = None if whole else f"uneven-{nranks // copies}"
         settings = ["train.epochs=3", *settings, *scheme]
-        path = schemas / f"{graph}.graph"
-        cases.append({"graph": path, "partition": partition, "settings": settings})
-    for checks in verified(nranks, cases):
-        assert checks >= TRAFFIC | {"loss curve", "first gradient"}
+        cases.append((schemas / f"{graph}.graph", partition, settings))
+    verified(nranks, cases, *TRAFFIC, "loss curve", "first gradient")

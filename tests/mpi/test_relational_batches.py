@@ -8,7 +8,8 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from test_minibatch import as_planned, is_that_of_one_rank
+from test_minibatch import COMMON as PLAIN
+from test_minibatch import as_planned, as_simulated, is_that_of_one_rank
 from test_relational import MEAN, schemas  # noqa: F401 (a fixture)
 from words import latest, sets
 
@@ -18,14 +19,9 @@ from gcnmpi.planner.machine import DRAWING, Machine
 from gcnmpi.planner.ranking import Candidate, Setting
 from gcnmpi.proof import oracle
 from partition.graph.store import open_graph
-from partition.reporting.simulate import simulate
 
 RANKS = (1, 2, 3, 4)
-EPOCHS = 2
-COMMON = (
-    "dtype=float64", f"train.epochs={EPOCHS}", "train.lr=0.02", "train.weight_decay=1e-3",
-    "model.hidden=[6]", "model.dropout=0.4", "model.input_dropout=0.2",
-)  # fmt: skip
+COMMON = (*PLAIN, "model.hidden=[6]")
 HEADS = ("model.heads=2", "model.attention_dropout=0.3")
 NETWORKS = {
     "rgcn": ("model.name=rgcn", "model.bases=2", "model.norm=layer"),
@@ -234,16 +230,9 @@ DRAWN = {f"rgcn-{sampler}{own}": sampler for sampler in SAMPLERS[2:] for own in 
 def test_a_simulation_by_relation_counts_what_a_run_counts(
     results, schemas, nranks, case  # noqa: F811
 ):  # fmt: skip
-    record = results(nranks)[case]
-    name, size, *fanouts = DRAWN[case].split(",")
-    batches, of = record["batches"][0], OWN.partition("=")[2] if case.endswith(" own") else ""
-    facts = simulate(
-        schemas / "typed.graph", [f"uneven-{nranks}"], sampler=name, batch=size,
-        fanouts=",".join(fanouts), batches=batches, as_trained=True, relations=True,
-        fanouts_of=[one.strip() for one in of.split(";") if one],
-    )["partitions"][0]  # fmt: skip
-    assert sum(record["batch_rows_sent"]) == round(facts["volume"]["mean"] * batches) > 0
-    assert sum(record["batch_messages_sent"]) == round(facts["messages"]["mean"] * batches)
+    of = OWN.partition("=")[2] if case.endswith(" own") else ""
+    options = {"relations": True, "fanouts_of": [one.strip() for one in of.split(";") if one]}
+    as_simulated(results(nranks)[case], schemas / "typed.graph", DRAWN[case], **options)
 
 
 def test_seconds_of_drawing_by_relation_are_in_the_plan(schemas):  # noqa: F811

@@ -125,14 +125,13 @@ def test_networks_of_relations_have_one_curve(trained, typed):
 @pytest.mark.parametrize("ranks", sorted({groups * size for groups, size in GROUPED}))
 def test_one_curve_that_of_copies_of_the_graph(verified, folder, ranks):
     cases = [
-        {"graph": folder, "partition": f"uneven-{size}",
-         "settings": [*COMMON, *settings, f"train.groups={groups}"]}
+        (folder, f"uneven-{size}", [*COMMON, *settings, f"train.groups={groups}"])
         for groups, size in GROUPED
         if groups * size == ranks
         for settings in CASES.values()
-    ]  # fmt: skip
-    for checks in verified(ranks, cases, timeout=400):
-        assert {"loss curve", "final weights", "test_rmse", "training bytes"} <= checks
+    ]
+    names = "loss curve", "final weights", "test_rmse", "training bytes"
+    verified(ranks, cases, *names, timeout=400)
 
 
 def test_a_run_goes_on_with_other_groups_and_ranks(mpirun, folder, tmp_path):

@@ -70,8 +70,8 @@ def test_every_task_is_that_of_one_process(verified, folder, nranks):
             parts = {"p2p": nranks, "replicated": nranks // 2}.get(scheme)
             given = [f"scheme.name={scheme}", "train.epochs=6", *settings]
             partition = f"rp-{parts}" if parts and parts > 1 else None
-            cases.append({"graph": folder, "partition": partition, "settings": given})
-    assert all("metrics" in checks for checks in verified(nranks, cases))
+            cases.append((folder, partition, given))
+    verified(nranks, cases, "metrics")
 
 
 def train(graph, out, *settings, words=()):

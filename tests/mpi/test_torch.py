@@ -25,7 +25,8 @@ WORDS = "PyTorch is not installed: pip install '.[torch]' in a checkout"
 
 needs_torch = pytest.mark.skipif(find_spec("torch") is None, reason=WORDS)
 needs_pyg = pytest.mark.skipif(
-    find_spec("torch_geometric") is None, reason="PyTorch Geometric is not installed"
+    None in map(find_spec, ("torch", "torch_geometric")),
+    reason="PyTorch Geometric is not installed",
 )
 
 
@@ -48,7 +49,6 @@ def test_mini_batches_are_those_of_the_whole_graph(mpirun, tmp_path):
     np.testing.assert_allclose(curves, [curves[0]] * len(curves), rtol=1e-13)
 
 
-@needs_torch
 @needs_pyg
 @pytest.mark.parametrize("nranks", [1, 3])
 def test_layers_that_read_features_of_arcs_agree_with_the_whole_graph(mpirun, tmp_path, nranks):
@@ -56,7 +56,6 @@ def test_layers_that_read_features_of_arcs_agree_with_the_whole_graph(mpirun, tm
     assert "4 partitions agree" in done.stdout
 
 
-@needs_torch
 @needs_pyg
 @pytest.mark.parametrize("name", ["typed", "schema"])
 @pytest.mark.parametrize("nranks", RANKS)
@@ -75,14 +74,12 @@ def test_losses_are_the_same_on_any_number_of_ranks(mpirun, tmp_path):
     ]
 
 
-@needs_torch
 @needs_pyg
 def test_samples_of_a_step_may_be_shared_by_groups_of_ranks(mpirun, tmp_path):
     done = mpirun(4, "torch_samples.py", EXAMPLES, tmp_path, timeout=200)
     assert done.stdout.startswith("weather: ")
 
 
-@needs_torch
 @needs_pyg
 def test_the_forecast_of_weather_runs(shell):
     script = f"python {EXAMPLES / 'weather.py'} globe.graph"
@@ -92,7 +89,6 @@ def test_the_forecast_of_weather_runs(shell):
     assert losses[1] < losses[0] < 0.37  # that the weather stays as it is has 0.39
 
 
-@needs_torch
 @needs_pyg
 @pytest.mark.parametrize("nranks", RANKS)
 def test_modules_agree_with_pyg_on_the_whole_graph(mpirun, tmp_path, data_dir, nranks):
@@ -114,7 +110,6 @@ def test_modules_agree_with_pyg_on_the_whole_graph(mpirun, tmp_path, data_dir, n
     assert len(done.stdout.splitlines()) == sum(len(case["examples"]) for case in cases)
 
 
-@needs_torch
 @needs_pyg
 @pytest.mark.parametrize("nranks", RANKS)
 def test_the_gallery_agrees_with_pyg_and_mistakes_are_named(mpirun, tmp_path, nranks):
@@ -122,7 +117,6 @@ def test_the_gallery_agrees_with_pyg_and_mistakes_are_named(mpirun, tmp_path, nr
     assert len(done.stdout.splitlines()) == 10
 
 
-@needs_torch
 @needs_pyg
 def test_modules_of_the_gallery_differ_in_few_lines_from_one_process(monkeypatch):
     monkeypatch.syspath_prepend(EXAMPLES)
@@ -136,7 +130,6 @@ def test_modules_of_the_gallery_differ_in_few_lines_from_one_process(monkeypatch
         assert word not in gallery.plain_text().partition("OPTIONS =")[0].partition("import")[2]
 
 
-@needs_torch
 @needs_pyg
 def test_the_scripts_run(shell, tmp_path):
     graph = tmp_path / "sbm.graph"

@@ -9,11 +9,11 @@ import functools
 import numpy as np
 import pytest
 from stored_graphs import store, with_uneven_parts
+from test_link_curves import as_expected, of_oracle
+from test_minibatch import as_planned
 from words import latest, sets
 
 from gcnmpi.options.config import load_config
-from gcnmpi.planner.machine import Machine
-from gcnmpi.planner.ranking import Candidate, Setting
 from gcnmpi.proof import links
 from gcnmpi.run.weights import read_weights
 from partition.graph.graph import arcs
@@ -26,7 +26,7 @@ from partition.graph.links import (
     write_pairs,
 )
 from partition.graph.relations import Relation
-from partition.graph.store import open_graph, read_partition
+from partition.graph.store import open_graph
 from partition.importing.readers.typed_source import RelationArcs, TypedSource
 from partition.importing.typed import build_typed
 
@@ -158,12 +158,7 @@ def only_train(path):
 
 @functools.cache
 def expected(path, name):
-    """The losses and last metrics of the oracle."""
-    config, stored = load_config(None, settings_of(name)), open_graph(path)
-    pairs = read_pairs(path, config.task.pairs)
-    curve = links.train(stored.graph, pairs, "in", config, EPOCHS)
-    problem = links.LinkProblem(stored.graph, pairs, "in", config)
-    return np.array(curve.losses), problem.metrics(curve.weights)
+    return of_oracle(path, settings_of(name))
 
 
 MORE = {"outputs": True}
@@ -176,12 +171,7 @@ def wanted(nranks, path):
 
 @pytest.mark.parametrize(("nranks", "name"), [(p, name) for p in RANKS for name in CASES])
 def test_one_curve_and_its_metrics(results, path, nranks, name):
-    record, (losses, metrics) = results(nranks)[name], expected(path, name)
-    np.testing.assert_allclose(record["losses"], losses, rtol=1e-10)
-    found = record["metrics"][-1]
-    assert {key: found[key] for key in metrics} == pytest.approx(metrics, rel=1e-10)
-    for counted, predicted in record["traffic"]:
-        assert counted == predicted
+    as_expected(results(nranks)[name], expected(path, name))
 
 
 def test_relations_make_a_difference(path):
@@ -191,12 +181,9 @@ def test_relations_make_a_difference(path):
 @pytest.mark.parametrize("nranks", [1, 3])
 def test_verify_knows_relations(verified, path, nranks):
     parts = None if nranks == 1 else f"uneven-{nranks}"
-    cases = [
-        {"graph": path, "partition": parts, "settings": settings_of(name)}
-        for name in ("rgcn-distmult-bce", "gcn-transe-softmax-2", "gcn-complex-auc-filtered")
-    ]
-    for checks in verified(nranks, cases):
-        assert {"loss curve", "first gradient", "metrics", "finite differences"} <= checks
+    names = "rgcn-distmult-bce", "gcn-transe-softmax-2", "gcn-complex-auc-filtered"
+    cases = [(path, parts, settings_of(name)) for name in names]
+    verified(nranks, cases, "loss curve", "first gradient", "metrics", "finite differences")
 
 
 @pytest.mark.parametrize("decoder", ["distmult", "transe"])
@@ -215,14 +202,7 @@ def test_bytes_and_messages_are_those_that_are_planned(trained, path, nranks, de
     )  # fmt: skip
     parts = None if nranks == 1 else f"uneven-{nranks}"
     record = trained(nranks, {"one": (path, parts, settings)})["one"]
-    config = load_config(None, settings)
-    setting = Setting(stored, config, Machine(), nranks, locality=False)
-    uneven = None if parts is None else read_partition(path, parts)
-    cost = setting.cost(Candidate(config.scheme, {}, nranks, uneven), nranks)
-    (sent, _), (received, _), (messages, _), *_ = record["traffic"]
-    found = max(sent), max(received), max(messages)
-    assert (cost.sent, cost.received, cost.messages) == found
-    assert (nranks > 1) == (cost.received > 0)
+    as_planned(stored, load_config(None, settings), nranks, record)
 
 
 def test_scores_and_mistakes(mpirun, gcnmpi_lines, hear_mistakes, path, tmp_path):
