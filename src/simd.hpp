@@ -179,7 +179,11 @@ template <class T, class Body>
     if (rest) body(width - rest, Tail<T>{rest});
 }
 
+#ifdef FEW_PANELS
+inline constexpr int PANEL = 4;  // half of the code, of which much is rarely run
+#else
 inline constexpr int PANEL = 8;  // vectors of sums: with them, AVX2 uses 11 of 16 registers
+#endif
 
 // A panel of `full` whole vectors, V or more, and `rest` lanes of one more.
 template <class Body, int V = 0>
