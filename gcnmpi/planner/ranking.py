@@ -17,7 +17,7 @@ import numpy as np
 from gcnmpi.layout.runtime import Source, resolved_direction
 from gcnmpi.nn.compile.on_scheme import of_steps, program_on
 from gcnmpi.options.config import Config
-from gcnmpi.options.memory import Residences
+from gcnmpi.options.memory import KEPT, Residences
 from gcnmpi.options.scheme import SCHEMES, ExchangeOptions, GridOptions, SchemeConfig
 from gcnmpi.options.settings import chosen
 from gcnmpi.options.task import LINKS, SampleOptions, samples_of_step
@@ -34,7 +34,7 @@ from gcnmpi.planner.case import Case, Workload, workload
 from gcnmpi.planner.costmodel import Cost, predict
 from gcnmpi.planner.links import DrawnPairs, draw_pairs, link_memory, predict_links
 from gcnmpi.planner.machine import Machine
-from gcnmpi.planner.memory import memory
+from gcnmpi.planner.memory import matrix_memory, memory
 from gcnmpi.planner.random_rows import random_partition, random_parts
 from gcnmpi.planner.residences import allowed_by, fitting
 from gcnmpi.planner.samples import predict_samples, with_samples
@@ -65,7 +65,7 @@ class Candidate:
     groups: int = 1  # of ranks, each of which trains on other samples
 
 
-Needs = Callable[[Candidate, int], int]  # bytes of a rank, on so many ranks
+Fits = Callable[[Candidate, int], bool]  # whether so many ranks have the memory
 
 
 @dataclass(frozen=True)
@@ -191,6 +191,12 @@ class Setting:
             return memory(case)
         return batch_memory(case, self._batch_cases(case, candidate), self.batches.sampler)
 
+    def fits(self, candidate: Candidate, size: int) -> bool:
+        """Whether the limit suffices that rank; residences are not tried if M alone exceeds it."""
+        case = self._case(candidate, size, KEPT)
+        alone = partial(matrix_memory, case) if self.batches is None else lambda rank: 0
+        return case.peak(alone) <= self.limit and self.memory(candidate, size) <= self.limit
+
     def _batch_cases(self, case: Case, candidate: Candidate) -> list[Case]:
         assert self.batches is not None
         if not SCHEMES.get(candidate.scheme.name).asks_for_rows:
@@ -211,9 +217,7 @@ class Setting:
     def exchanges(self, candidate: Candidate, size: int) -> list[Candidate]:
         """A candidate with rows and with the mixed exchange, where it has the choice; or none."""
         scheme, partition = candidate.scheme, candidate.partition
-        if not isinstance(scheme, ExchangeOptions) or scheme.exchange != "auto":
-            return []
-        if partition is None:
+        if not isinstance(scheme, ExchangeOptions) or scheme.exchange != "auto" or not partition:
             return []
         if batches_of(self.config.train) is not None:  # each has an exchange of rows
             return []
@@ -421,18 +425,17 @@ def _with_advice(setting: Setting, ranked: list[Ranked], size: int) -> list[Rank
     found = []
     for line in ranked:
         name, needed = line.candidate.scheme.name, line.cost.memory
-        if needed <= setting.limit:
-            found.append(line)
-            continue
-        if name not in enough:
-            enough[name] = ranks_that_suffice(setting, name, size, setting.memory, setting.limit)
-        hint = f"use -P {enough[name]}" if enough[name] else "more ranks do not help"
-        found.append(replace(line, advice=f"needs {needed / 1e9:.3g} GB per rank; {hint}"))
+        if needed > setting.limit:
+            if name not in enough:
+                enough[name] = ranks_that_suffice(setting, name, size, setting.fits)
+            hint = f"use -P {enough[name]}" if enough[name] else "more ranks do not help"
+            line = replace(line, advice=f"needs {needed / 1e9:.3g} GB per rank; {hint}")
+        found.append(line)
     return found
 
 
 def ranks_that_suffice(
-    setting: Setting, scheme: str, size: int, needs: Needs, limit: float, estimate: str = "missing"
+    setting: Setting, scheme: str, size: int, fits: Fits, estimate: str = "missing"
 ) -> int | None:
     """``size`` doubled until a variant of a scheme fits the memory of a rank; None: never."""
     for more in (size << times for times in range(1, MOST_DOUBLINGS + 1)):
@@ -441,6 +444,6 @@ def ranks_that_suffice(
         found, _ = candidates(setting, more, schemes=[scheme], estimate=estimate)
         for other in found:
             with suppress(UserError):  # of a size that does not suffice
-                if needs(other, more) <= limit:
+                if fits(other, more):
                     return more
     return None

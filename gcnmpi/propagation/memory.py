@@ -17,10 +17,10 @@ from gcnmpi.planner import loading
 from gcnmpi.planner import memory as planned
 from gcnmpi.planner.case import sparse_work
 from gcnmpi.planner.machine import Machine
-from gcnmpi.planner.ranking import Candidate, Needs, Setting
+from gcnmpi.planner.ranking import Candidate, Setting
 from gcnmpi.propagation.interface import Held, Holds
 from gcnmpi.propagation.settings import Asked
-from gcnmpi.run.room import Room, check_room
+from gcnmpi.run.room import Needs, Room, check_room
 from gcnmpi.schemes.forecast import Forecast, make_facts
 from gcnmpi.schemes.operations import Operation
 from partition.graph.graph import index_dtype

@@ -17,10 +17,11 @@ from gcnmpi.options.memory import Residences
 from gcnmpi.options.scheme import GridOptions
 from gcnmpi.planner.machine import Machine, read_machine
 from gcnmpi.planner.memory import evaluation_memory
-from gcnmpi.planner.ranking import Candidate, Needs, Setting, ranks_that_suffice
+from gcnmpi.planner.ranking import Candidate, Setting, ranks_that_suffice
 from partition.errors import UserError
 
 GIGA = 1e9
+Needs = Callable[[Candidate, int], int]  # bytes of a rank, on so many ranks
 
 
 @dataclass(frozen=True)
@@ -148,7 +149,11 @@ def check_room(
         tell(f"memory: needs {needed / GIGA:.3g} GB{each}; {room.said}")
         if not enough and not force:
             name, limit = config.scheme.name, room.free + room.process
-            more = ranks_that_suffice(setting, name, comm.size, needs, limit, estimate="always")
+
+            def fits(candidate: Candidate, size: int) -> bool:
+                return needs(candidate, size) <= limit
+
+            more = ranks_that_suffice(setting, name, comm.size, fits, estimate="always")
             there = f"{room.ranks_per_node} on each node"
             hint = f"use {more} ranks, {there}" if more else "more ranks do not help"
             raise UserError(
