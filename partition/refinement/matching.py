@@ -386,7 +386,7 @@ def new_matching(
         parts=parts.astype(np.int32),
         sums=np.zeros((n, words), np.uint64),
         work=np.zeros(n, np.int64),
-        fixed=fixed.astype(np.int64),
+        fixed=fixed.astype(np.int64, order="C"),  # for another order all is compiled again
         counted=np.asarray(counted, np.int64),
         weights=weights,
         loads=np.zeros((k, weights.shape[1]), np.int64),
