@@ -41,6 +41,7 @@ from gcnmpi.nn.sparse_input import SparseInput
 from gcnmpi.nn.tasks.interface import Targets, Task
 from gcnmpi.options.config import Config
 from gcnmpi.options.frames import ends
+from gcnmpi.options.memory import Residences
 from gcnmpi.options.task import TASKS, SampleOptions, masks_arcs, outputs, samples_of_step
 from gcnmpi.options.train import batches_of, ranks_of_group
 from gcnmpi.run.captured import resolved_graph
@@ -132,7 +133,10 @@ def open_problem(
     of_steps_alone = batches_of(config.train) is None and not masks_arcs(config.task)
     if trains and (program.needs_entries or of_steps_alone):
         config = within_memory(comm, source, config, widths)
-        program, _ = program_on(network, source, config, size)
+        # Without a forecast, rows of arcs are made again, and all else is kept.
+        changes = Residences.told(config.train.memory) != Residences()
+        if changes or program.needs_entries or program.needs_groups:
+            program, _ = program_on(network, source, config, size)
     found: list[str] = []
     if trains:
         config, found = resolved_graph(comm, config)

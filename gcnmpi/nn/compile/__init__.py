@@ -176,7 +176,7 @@ def _compile(
         last = 1 + last_loop((*training, *backward, *evaluation))
         evaluation, training = (with_blocks(s, values, last) for s in (evaluation, training))
         backward = with_blocks(backward, values, max(last, 1 + last_loop(training)))
-    left = target.residences
+    left = target.residences if of_arcs else replace(target.residences, every=0)
     if trains and target.blocks:
         free = costless(training, backward, values, {logits, gradient})
         left = replace(left, again=left.again | free)

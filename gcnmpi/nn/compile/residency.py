@@ -140,7 +140,7 @@ def with_residences(
             "gcnmpi info GRAPH --program shows the values",
         )
     short: set[int] = set()
-    if residences.every and any(value.place.space.of_arcs for value in values):
+    if residences.every:
         short = _of_layers(operators, forward, values, needed, residences.every)
     written = residences.written
     short = (short | _with_sources(residences.again, writers, _read(backward))) - written
