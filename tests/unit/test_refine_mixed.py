@@ -248,4 +248,13 @@ def test_other_weights_are_balanced_too():
     assert after.volume < 0.7 * measure_mixed(graph, start, 4).volume
     assert max(after.rows) <= 1.05 * 500
     assert after.imbalance <= 0.06
-    assert len(exact.sweep.signatures) <= 1  # half a minute: compiled once for all weights
+
+
+def test_weights_in_any_order_of_memory_are_of_one_type():
+    graph = sbm(100, 4, degree=8, intra=0.9, seed=2)
+    fixed = np.ones((2, graph.n), np.int64).T
+    matrix, start = columns(graph, "in"), random_parts(graph.n, 4)
+    state = matching.new_matching(*matrix, start, 4, fixed, (False, True), 0.05)
+    # Of another type, all that refines is compiled again, which takes half a minute.
+    assert state.fixed.flags.c_contiguous
+    assert not fixed.flags.c_contiguous
