@@ -11,8 +11,11 @@ from dataclasses import dataclass
 
 import numpy as np
 import pytest
-from stored_graphs import change_array, change_json, graph_of, store
+from stored_graphs import change_array, change_json, graph_of, store, store_parts
+from words import sets
 
+from gcnmpi.run.record import read_run
+from partition.cli.main import cli
 from partition.graph.store import open_graph
 from partition.pipeline.adding import add_partition
 
@@ -453,10 +456,69 @@ def test_a_rank_that_fails_alone_takes_the_job_down(mpirun, folder, tmp_path, ho
         time.sleep(0.05)
 
 
-def test_one_rank_with_a_partition_is_told_what_it_forgot(hear_mistakes, folder):
-    says = (
-        "'rp-3' has 3 parts, and this run has 1 rank\n",  # mpirun was forgotten
-        "one rank needs no partition: leave it out; or start 3: mpirun -n 3",
-    )
-    line = f"train --quiet --out {{0}}/run {GOOD}".format(folder)
-    hear_mistakes(1, [(line.split(), says)])
+MTX = "%%MatrixMarket matrix coordinate pattern general\n3 3 2\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "beside", "says"),
+    [
+        ("%%MatrixMarket matrx coordinate real\n3 3 1\n1 2 1\n", {}, ["bad.mtx", "line 1"]),
+        (MTX + "1 2\n4 1\n", {}, ["bad.mtx", "4"]),
+        (MTX + "1 2\n", {}, ["bad.mtx", "2"]),
+        (MTX + "1 2\nx 1\n", {}, ["bad.mtx"]),
+        (MTX + "1 2\n2 1\n", {"features": [[1.0], [np.nan], [1.0]]}, ["features"]),
+        (MTX + "1 2\n2 1\n", {"features": [[1.0], [1.0]]}, ["2", "3"]),
+        (MTX + "1 2\n2 1\n", {"labels": [0, -2, 1]}, ["label"]),
+        (MTX + "1 2\n2 1\n", {"labels": [0, 1]}, ["2", "3"]),
+        (None, {}, ["bad.mtx"]),
+    ],
+)
+def test_a_file_that_cannot_be_imported(tmp_path, capsys, text, beside, says):
+    if text is not None:
+        (tmp_path / "bad.mtx").write_text(text)
+    options = []
+    for name, values in beside.items():
+        np.save(tmp_path / f"{name}.npy", np.array(values))
+        options += [f"--{name}", tmp_path / f"{name}.npy"]
+    words = ["import", tmp_path / "bad.mtx", tmp_path / "out.graph", *options]
+    with pytest.raises(SystemExit) as ended:
+        cli.main([str(word) for word in words], prog_name="gcn-partition")
+    told = capsys.readouterr().err
+    assert ended.value.code == 2, told
+    assert told.count("error: ") == 1
+    assert all(words in told for words in says), told
+    assert "Traceback" not in told
+    assert not (tmp_path / "out.graph").exists()
+
+
+def test_isolated_vertices_empty_parts_and_graphs_without_edges_train(gcnmpi_lines, tmp_path):
+    full = directed_graph(3)
+    data = {"features": full.features, "labels": full.labels, "masks": full.masks}
+    dense = full.adjacency().toarray() > 0
+    dense[-5:] = dense[:, -5:] = False
+    for name, arcs in (("isolated", dense), ("edgeless", np.zeros((N, N), bool))):
+        path = store(tmp_path / f"{name}.graph", graph_of(arcs, **data), 3)
+        store_parts(path, "empty-3", np.arange(N) % 2 * 2, 3)
+
+    def line(graph, out, *more):
+        own = sets("dtype=float64", "train.epochs=6", "model.dropout=0.4")
+        path = tmp_path / f"{graph}.graph"
+        return ["train", path, "--quiet", "--out", tmp_path / out, *own, *more]
+
+    cases = [(g, p) for g in ("isolated", "edgeless") for p in ("rp-3", "empty-3")]
+    lines = [line(g, f"{g}-{p}", "--partition", p) for g, p in cases]
+    assert gcnmpi_lines(3, lines) == [[None] * 3] * len(lines)
+    lines = [line(g, g) for g in ("isolated", "edgeless")]
+    *heard, [many] = gcnmpi_lines(1, [*lines, line("edgeless", "many", "--partition", "rp-3")])
+    assert heard == [[None]] * len(lines)
+    assert "'rp-3' has 3 parts, and this run has 1 rank\n" in many  # mpirun was forgotten
+    assert "one rank needs no partition: leave it out; or start 3: mpirun -n 3" in many
+    for graph, partition in cases:
+        expected = _losses(tmp_path / graph)
+        assert len(expected) == 6
+        np.testing.assert_allclose(_losses(tmp_path / f"{graph}-{partition}"), expected, rtol=1e-12)
+    assert open_graph(tmp_path / "edgeless.graph").graph.nnz == 0
+
+
+def _losses(folder):
+    return [epoch["loss"] for epoch in read_run(folder).epochs]

@@ -207,6 +207,34 @@ def test_reductions_and_their_gradients(kernel, random, shape, width, kinds):
     near(kernel, back, dx, 4)
 
 
+@pytest.mark.parametrize("kind", REDUCTIONS)
+def test_gradients_of_reductions_are_differences(make, random, kind):
+    kernel, step = make(np.float64), 1e-6
+    entries, pattern = entries_of(kernel, random, (7, 9))
+    x, grad = numbers(random, kernel, entries.count, 3), numbers(random, kernel, 7, 3)
+
+    def value(x):
+        out = junk(kernel, 7, 3)
+        reduction = Reduction(pattern, (kind,), give(kernel, x), out)
+        kernel.reduce_targets(reduction)
+        return np.sum(grad * kernel.to_host(out)), reduction
+
+    dx = junk(kernel, *x.shape)
+    kernel.reduce_targets_backward(value(x)[1], give(kernel, grad), dx)
+    np.testing.assert_allclose(kernel.to_host(dx), differences(value, x, step), atol=1e-6)
+
+
+def differences(value, x, step):
+    """Central ones of the first of what ``value`` returns."""
+    found = np.empty(x.shape)
+    for place in np.ndindex(x.shape):
+        up, down = x.copy(), x.copy()
+        up[place] += step
+        down[place] -= step
+        found[place] = (value(up)[0] - value(down)[0]) / (2 * step)
+    return found
+
+
 def test_small_deviations_are_none(kernel):
     pattern = kernel.pattern(sp.csr_array(np.ones((2, 3))), np.arange(3))
     x = np.array([5, 5, 5, 5, 5, 5.003])[:, np.newaxis]
@@ -269,6 +297,22 @@ def test_softmax_of_the_entries_of_a_row(kernel, random, shape, width, in_place)
     near(kernel, back, dx, 4)
 
 
+@pytest.mark.parametrize("width", [1, 3, 4, 9])
+def test_gradients_of_softmax_are_differences(make, random, width):
+    kernel = make(np.float64)
+    entries, pattern = entries_of(kernel, random, (5, 6))
+    x, grad = (numbers(random, kernel, entries.count, width) for _ in range(2))
+
+    def value(x):
+        out = junk(kernel, *x.shape)
+        kernel.softmax_targets(pattern, give(kernel, x), out)
+        return np.sum(grad * kernel.to_host(out)), out
+
+    dx = junk(kernel, *x.shape)
+    kernel.softmax_targets_backward(pattern, value(x)[1], give(kernel, grad), dx)
+    np.testing.assert_allclose(kernel.to_host(dx), differences(value, x, 1e-6), atol=1e-8)
+
+
 @pytest.mark.parametrize("width", [1, 5])
 def test_a_softmax_of_large_numbers_does_not_overflow(kernel, width):
     pattern = kernel.pattern(sp.csr_array(np.ones((2, 3))), np.arange(3))
@@ -316,6 +360,46 @@ def test_dots_and_multiples_of_heads(kernel, random, shape, heads):
     for result in (apart, mine):  # the last one in place
         kernel.scale_heads(give(kernel, values), mine, result)
         near(kernel, result, expected)
+
+
+@pytest.mark.parametrize("heads", HEADS, ids=str)
+def test_operations_and_their_adjoints(make, random, heads):
+    (heads, c), kernel = heads, make(np.float64)
+    entries, pattern = entries_of(kernel, random, (9, 23))
+    rows, columns, width = 9, 23, heads * c
+    source, target, x, values = (
+        numbers(random, kernel, *size)
+        for size in (
+            (columns, width),
+            (rows, width),
+            (entries.count, width),
+            (entries.count, heads),
+        )
+    )
+
+    def run(operation, size, *given):
+        out = junk(kernel, *size)
+        operation(*(give(kernel, a) for a in given), out)
+        return kernel.to_host(out)
+
+    def on_pattern(name, size, *given):
+        return run(lambda *arrays: getattr(kernel, name)(pattern, *arrays), size, *given)
+
+    def summed(x, out):
+        kernel.reduce_targets(Reduction(pattern, ("sum",), x, out))
+
+    for source_of, target_of, adjoint in (
+        (source, None, on_pattern("sum_sources", source.shape, x)),
+        (None, target, run(summed, target.shape, x)),
+    ):
+        ahead = kernel.to_host(taken(kernel, pattern, source_of, target_of, width))
+        given = target_of if source_of is None else source_of
+        assert np.sum(ahead * x) == pytest.approx(np.sum(given * adjoint))
+    product = on_pattern("spmm_values", target.shape, values, source)
+    back = on_pattern("spmm_values_t", source.shape, values, target)
+    dots = on_pattern("sddmm", values.shape, target, source)
+    assert np.sum(product * target) == pytest.approx(np.sum(back * source))
+    assert np.sum(product * target) == pytest.approx(np.sum(dots * values))
 
 
 # All of them: rows of larger buffers, more entries, threads.
