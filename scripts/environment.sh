@@ -21,20 +21,35 @@ extras=${extras#,}
 state=$({ find gcnmpi partition -type f -not -path '*/__pycache__/*' | LC_ALL=C sort
   command -v "${CXX:-c++}" || true
   cat pyproject.toml CMakeLists.txt src/*; } | cksum)
+# A kernel that was compiled before on this machine, in any checkout, from the same sources with the
+# same compiler, flags and Python, is taken again.
+compiled=${XDG_CACHE_HOME:-~/.cache}/gcnmpi/kernels/$({ uname -nm; python -VV; "${CXX:-c++}" --version
+  env | grep -E '^\w*FLAGS=|^(CC|CXX|CPATH|LIBRARY_PATH|CMAKE\w*|SKBUILD\w*)=' | LC_ALL=C sort
+  cat pyproject.toml CMakeLists.txt src/*; } 2>&1 | sha256sum | cut -c1-32)
 # One note for each extra: what was installed with others need not be installed again alone.
 wanted="gcnmpi ${extras//,/ }"
 for name in $wanted; do
   [ "$(cat "$venv/.installed-$name" 2> /dev/null)" = "$state" ] && continue
-  # What others installed into an environment of theirs is left as it is.
+  # A gcnmpi that others installed into an environment of theirs is left as it is.
   [ -n "${VENV:-}" ] && [ ! -e "$venv/.installed-gcnmpi" ] && [ "$name" = gcnmpi ] &&
     python -m pip show --quiet gcnmpi 2> /dev/null && break
-  echo "installing gcnmpi and what it needs into $venv, and compiling it: some minutes, once"
-  # What pip is doing, a line each as it begins.
+  how="and compiling it: some minutes, once"
+  [ -d "$compiled" ] && how="with the kernel in $compiled"
+  echo "installing gcnmpi and what it needs into $venv, $how"
+  # Python compiles modules when they are used. Every step of pip is a line as it begins.
   (set -o pipefail
-    python -m pip install --disable-pip-version-check --progress-bar off --editable ".${extras:+[$extras]}" |
+    [ -d "$compiled" ] && export GCNMPI_COMPILED=$(echo "$compiled"/_native*)
+    python -m pip install --disable-pip-version-check --progress-bar off --no-compile \
+      --editable ".${extras:+[$extras]}" |
       awk '/^ *(Collecting|Downloading|Building|Installing|Successfully installed)/ {
         print "  " ($0 ~ /^Successfully/ ? "installed" : $1 " " $2 " " $3 " " $4); fflush() }') || exit 1
   for name in $wanted; do echo "$state" > "$venv/.installed-$name"; done
+  # Kept for thirty days, if it can be loaded, and where the folder can be written.
+  if [ ! -d "$compiled" ] && built=$(python -c 'import gcnmpi.kernels._native as k; print(k.__file__)'); then
+    find "${compiled%/*}" -mindepth 1 -maxdepth 1 -mtime +30 -exec rm -rf {} + || true
+    mkdir -p "$compiled.$$" && cp "$built" "$compiled.$$" && mv -T "$compiled.$$" "$compiled" ||
+      rm -rf "$compiled.$$"
+  fi 2> /dev/null
   break
 done
 unset PYTHONDONTWRITEBYTECODE # which would have every rank compile the modules

@@ -158,9 +158,23 @@ case "$*" in
   *"pip show"*) exit "$HAS_NONE" ;;
   *"pip install"*)
     printf '%s\\n' 'Collecting numpy>=1 (from x)' '  Requirement there' 'Building editable for x'
-    echo "installed: $*" >> "$0.log"; exit "$BREAKS" ;;
+    echo "installed: $*, compiled: $GCNMPI_COMPILED" >> "$0.log"; exit "$BREAKS" ;;
+  *"import gcnmpi.kernels._native"*) echo "$KERNEL" ;;
 esac
 """
+
+
+def with_fake_python(folder: Path, **told: str) -> subprocess.CompletedProcess[str]:
+    """Source the script in an environment of which Python and pip are written above."""
+    (folder / "bin").mkdir(parents=True)
+    (folder / "bin" / "activate").write_text(f'PATH="{folder}/bin:$PATH"\n')
+    for name, text in (("python", FAKE_PYTHON), ("mpirun", "#!/bin/sh\n")):
+        (folder / "bin" / name).write_text(text)
+        (folder / "bin" / name).chmod(0o755)
+    none = {"HAS_NONE": "1", "BREAKS": "0", "KERNEL": "", "XDG_CACHE_HOME": str(folder / "cache")}
+    line = ["bash", "-c", 'set -euo pipefail; . scripts/environment.sh "" && echo "at $VENV"']
+    env = os.environ | {"VENV": str(folder)} | none | told
+    return subprocess.run(line, cwd=ROOT, env=env, capture_output=True, text=True, check=False)
 
 
 @pytest.mark.parametrize(
@@ -171,22 +185,29 @@ esac
 def test_the_scripts_take_an_environment_and_say_what_they_install(
     tmp_path, has_none, breaks, says, code
 ):
-    (tmp_path / "bin").mkdir()
-    (tmp_path / "bin" / "activate").write_text(f'PATH="{tmp_path}/bin:$PATH"\n')
-    for name, text in (("python", FAKE_PYTHON), ("mpirun", "#!/bin/sh\n")):
-        (tmp_path / "bin" / name).write_text(text)
-        (tmp_path / "bin" / name).chmod(0o755)
-    told = {"VENV": str(tmp_path), "HAS_NONE": has_none, "BREAKS": breaks}
-    line = ["bash", "-c", '. scripts/environment.sh "" && echo "at $VENV"']
-    done = subprocess.run(
-        line, cwd=ROOT, env=os.environ | told, capture_output=True, text=True, check=False
-    )
+    done = with_fake_python(tmp_path, HAS_NONE=has_none, BREAKS=breaks)
     assert done.returncode == code, done.stderr
     assert all(words in done.stdout for words in says), done.stdout
     assert "Requirement" not in done.stdout
     assert (f"at {tmp_path}" in done.stdout) == (code == 0)
     assert (tmp_path / "bin" / "python.log").exists() == (has_none == "1")
     assert (tmp_path / ".installed-gcnmpi").exists() == (has_none == "1" and not code)
+
+
+def test_a_kernel_compiled_before_is_taken_for_the_same_sources_and_flags(tmp_path):
+    kernel, cache = tmp_path / "_native.abi3.so", {"XDG_CACHE_HOME": str(tmp_path / "cache")}
+    kernel.write_text("compiled")
+    taken = []
+    for name, flags in (("first", ""), ("second", ""), ("other flags", "-g"), ("again", "-g")):
+        done = with_fake_python(tmp_path / name, KERNEL=str(kernel), CXXFLAGS=flags, **cache)
+        assert done.returncode == 0, done.stderr
+        log = (tmp_path / name / "bin" / "python.log").read_text()
+        taken.append(Path(log.partition("compiled: ")[2].strip()))
+        assert ("compiling it" in done.stdout) == (name in ("first", "other flags"))
+    assert [path.name for path in taken] == ["", kernel.name, "", kernel.name]
+    assert taken[1] != taken[3]
+    assert all(path.read_text() == "compiled" for path in taken[1::2])
+    assert len(list((tmp_path / "cache" / "gcnmpi" / "kernels").iterdir())) == 2
 
 
 def test_an_environment_that_is_none_is_refused(tmp_path):
