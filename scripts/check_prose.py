@@ -2,7 +2,7 @@
 """Find docstrings that say too little and sentences whose subject is a pronoun without a noun.
 
 A docstring has at least four words, and no sentence of a docstring, a comment or a page begins
-with "What" or "Those" (name the thing instead), except for a question and a heading.
+with "What", "Those" or "Of them" (name the thing instead), except for a question and a heading.
 
 Usage: python scripts/check_prose.py [FILE_OR_FOLDER …]
 """
@@ -14,18 +14,23 @@ import io
 import re
 import sys
 import tokenize
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
-PLACES = ("gcnmpi", "partition", "scripts", "tests", "examples", "docs", "README.md")
+PLACES = (
+    "gcnmpi", "partition", "src", "configs", "scripts", "slurm", "tests", "examples", "docs",
+    ".ci/run", "CMakeLists.txt", "README.md", "mkdocs.yml", "pyproject.toml",
+)  # fmt: skip
+SLASHES = {".hpp", ".cpp", ".h", ".js"}  # of languages whose comments begin with two
+HASHES = {".sh", ".toml", ".yml", ".yaml", ".def", ".pbs", ".lsf", ".sbatch", ".slurm"}
 MIN_WORDS = 4
 DOCUMENTED = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
 
 # A sentence begins at the start of a paragraph, of an item or of a table's cell, or after a stop.
 SENTENCE = re.compile(
     r"(?:\A|\n\s*\n|\n\s*[-*#|] |[.:;?!]\)? )\s*(?:[-*#|>] +)*"
-    r"((?:What|Those)\b[^.?!]*[.?!]?)"
+    r"((?:What|Those|Of them)\b[^.?!]*[.?!]?)"
 )
 
 
@@ -40,25 +45,30 @@ def texts(path: Path) -> Iterator[tuple[int, str, bool]]:
                 yield line, paragraph, False
             line += paragraph.count("\n")
         return
+    if path.suffix != ".py":
+        marker = "//" if path.suffix in SLASHES else "#"
+        found = re.compile(rf"(?:^|\s){marker} ?(.*)")
+        hits = ((row, found.search(text)) for row, text in enumerate(source.splitlines(), 1))
+        commented = ((row, hit[1]) for row, hit in hits if hit)
+        yield from ((line, text, False) for line, text in joined(commented))
+        return
     for node in ast.walk(ast.parse(source)):
         if isinstance(node, DOCUMENTED) and (text := ast.get_docstring(node)) is not None:
             yield node.body[0].lineno, text, True
-    yield from ((line, text, False) for line, text in comments(source))
+    tokens = tokenize.generate_tokens(io.StringIO(source).readline)
+    commented = ((t.start[0], t.string.lstrip("#! ")) for t in tokens if t.type == tokenize.COMMENT)
+    yield from ((line, text, False) for line, text in joined(commented))
 
 
-def comments(source: str) -> Iterator[tuple[int, str]]:
-    """Comments, those on lines that follow each other as one text."""
-    first, last, lines = 0, 0, []
-    for token in tokenize.generate_tokens(io.StringIO(source).readline):
-        if token.type != tokenize.COMMENT:
-            continue
-        row = token.start[0]
-        if lines and row != last + 1:
+def joined(comments: Iterable[tuple[int, str]]) -> Iterator[tuple[int, str]]:
+    """Comments on lines that follow each other as one text, with the line of the first."""
+    first, lines = 0, []
+    for row, text in comments:
+        if lines and row != first + len(lines):
             yield first, "\n".join(lines)
             lines = []
         first = first if lines else row
-        last = row
-        lines.append(token.string.lstrip("#! "))
+        lines.append(text)
     if lines:
         yield first, "\n".join(lines)
 
@@ -79,7 +89,8 @@ def main(arguments: list[str]) -> int:
     places = [Path(name).resolve() for name in arguments] or [ROOT / name for name in PLACES]
     found = 0
     for place in places:
-        files = [place] if place.is_file() else sorted([*place.rglob("*.py"), *place.rglob("*.md")])
+        every = [place] if place.is_file() else sorted(place.rglob("*"))
+        files = [f for f in every if f == place or f.suffix in {".py", ".md"} | SLASHES | HASHES]
         for path in files:
             for fault in faults(path):
                 print(fault)

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# The first minutes on a GPU: is it right, then how fast is it. What is not proven without a GPU is
-# in docs/gpu.md. Usage: gpu_first_day.sh [--list] [STEP…]
+# The first minutes on a GPU: is it right, then how fast is it. docs/gpu.md lists all that is not
+# proven without one. Usage: gpu_first_day.sh [--list] [STEP…]
 #
 # Without STEP all are taken; a STEP may be a pattern: 'epoch-*'. Each has a time limit of its own,
 # and one that fails stops no other; one that cannot be run says why. --list prints the steps, their
@@ -95,7 +95,7 @@ check=(python3 -m pytest -q --no-pool -p no:cacheprovider)
 kernels=tests/unit/test_kernels.py
 new='cupy and float32 and (spmm or follows or counted or one_pass or softmax or dropout)'
 
-# What there is.
+# The machine and the versions.
 step machine 20 "$(missing nvidia-smi)" nvidia-smi
 step versions 60 "$nothing" "${program[@]}" info
 # Is it right: every operation, memory that is touched, shared memory, then whole runs.

@@ -37,7 +37,7 @@ void take_row(
     }
 }
 
-// What follows is applied while the rows are in the cache.
+// The epilogue is applied while the rows are in the cache.
 template <class T>
 void take(
     Pattern p, Rows<const T> source, Rows<const T> target, Rows<T> out, Epilogue<T> then,

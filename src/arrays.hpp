@@ -1,4 +1,5 @@
-// What the module takes from Python: arrays, as the compiled functions want them, and epilogues.
+// The arguments that the module takes from Python: arrays, as the compiled functions want them, and
+// epilogues.
 #pragma once
 
 #include <nanobind/nanobind.h>
@@ -208,7 +209,7 @@ struct Kernel {
     int threads;
 };
 
-// What is bound beside the methods of the derived class, each in a file of its own.
+// Methods that are bound beside those of the derived class, each group in a file of its own.
 template <class T>
 void bind_arcs(nb::class_<Kernel<T>>& kernel);
 template <class T>

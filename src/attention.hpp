@@ -1,8 +1,8 @@
 // Attention over the entries of a row, forward and backward, in one gather of rows for each
-// direction. An arc is an entry. What arcs need by themselves, a number for each head, is computed
-// by vectors for a chunk of them in buffers on the stack, where the heads of an arc lie next to
-// each other; heads come in groups of a power of 2. A row, or a column in the backward pass,
-// belongs to one thread: the bits do not depend on threads.
+// direction. An arc is an entry. Numbers that each arc has by itself, one for each head, are
+// computed by vectors for a chunk of arcs in buffers on the stack, where the heads of an arc lie
+// next to each other; heads come in groups of a power of 2. A row, or a column in the backward
+// pass, belongs to one thread: the bits do not depend on threads.
 #pragma once
 
 #include "heads.hpp"

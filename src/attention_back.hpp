@@ -5,8 +5,8 @@
 
 namespace gcnmpi::TARGET {
 
-// What a backward pass needs of a target vertex, next to each other, for each head of a group: s,
-// shift, 1 / total and <grad, y>.
+// The numbers of a target vertex that a backward pass needs, next to each other, for each head of a
+// group: s, shift, 1 / total and <grad, y>.
 template <class T>
 void make_facts(
     const Group<T>& group, Size heads, Rows<const T> s, Rows<const T> shift, Rows<const T> total,

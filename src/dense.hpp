@@ -1,5 +1,5 @@
-// What an epoch does beside the products, each in one pass over memory. Loops are written for the
-// compiler's vectoriser; in place is fine, as an entry depends on no other.
+// The operations of an epoch beside the products, each in one pass over memory. Loops are written
+// for the compiler's vectoriser; in place is fine, as an entry depends on no other.
 #pragma once
 
 #include "exponential.hpp"

@@ -192,8 +192,8 @@ inline auto packed(Where where) {
     }
 }
 
-// body(k, ends) for the arcs k, k + 1, … of every vector, and where they lead to. Those after the
-// last one are arcs of what comes next, or at the end of all the last one again.
+// body(k, ends) for the arcs k, k + 1, … of every vector, and where they lead to. After the
+// last one there are arcs of what comes next, or at the end of all the last one again.
 template <class T, int H, class Body>
 inline void over_packs(Arcs arcs, Body body) {
     constexpr int ARCS = Packing<T, H>::ARCS;

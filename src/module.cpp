@@ -227,7 +227,7 @@ void bind(nb::module_& module, const char* name, const char* epilogue, const cha
 
 NB_MODULE(_native, module) {
 #ifndef GCNMPI_SANITIZE
-    // What a program still refers to when it ends may never be given back by others: PyTorch keeps
+    // Objects that a program still refers to when it ends may never be given back: PyTorch keeps
     // the contexts of autograd functions, and so kernels, once the interpreter has begun to end.
     nb::set_leak_warnings(false);
 #endif

@@ -1,4 +1,4 @@
-// What the module calls: one table of functions for each target and floating-point type.
+// The functions that the module calls: one table for each target and floating-point type.
 // Matrices are row-major; a row stride counts numbers. Sizes are 64-bit throughout.
 #pragma once
 
@@ -68,9 +68,9 @@ struct Dropout {
 enum Kind : int { NONE, RELU, ELU, LEAKY_RELU };
 enum Format : int { BF16, FP16, INT8 };  // of the rows in messages: see messages.hpp
 
-// What follows a product, entry by entry: x = dropout(f(x + plus + bias)) with f of a kind, without
-// bias where it is null and so on; or, where there is an `output` of that, its backward pass at
-// x + plus, times `scale`. `slope` is that of f below 0.
+// The epilogue of a product, entry by entry: x = dropout(f(x + plus + bias)) with f of a kind,
+// without bias where it is null and so on; or, where there is an `output` of that, its backward pass
+// at x + plus, times `scale`. `slope` is that of f below 0.
 template <class T>
 struct Epilogue {
     const T* bias;

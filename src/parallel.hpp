@@ -1,5 +1,5 @@
-// Loops over pieces of work, with OpenMP where it was found. What a piece computes never depends on
-// the thread that runs it, nor on their number.
+// Loops over pieces of work, with OpenMP where it was found. The result of a piece never depends on
+// the thread that runs it, nor on the number of threads.
 #pragma once
 
 #include "operations.hpp"

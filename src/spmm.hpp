@@ -101,8 +101,8 @@ void spmm(
     });
 }
 
-// What a product cannot do without, and nothing else: a number of every line of the rows of x that
-// it gathers, in its order. With prefetches or without, whichever is faster on a matrix.
+// The least that a product has to read, and nothing else: a number of every line of the rows of x
+// that it gathers, in its order. With prefetches or without, whichever is faster on a matrix.
 template <class T, class I>
 T gather(Csr<T, I> m, Rows<const T> x, bool prefetch, int threads) {
     constexpr Size PER_LINE = LINE / sizeof(T), WAYS = 4;

@@ -43,7 +43,7 @@ struct Lines {
 template <class T>
 Lines<T> lines_of(Rows<T> x, Size row) { return {x.data + row * x.stride, x.stride}; }
 
-// What is made of the entries of a row, side by side: `kinds` says where, for each column.
+// The reductions of the entries of a row, side by side: `kinds` says where, for each column.
 template <class T, bool EXTREMES>
 struct Reduced {
     static constexpr int MOST = PANEL / 2;

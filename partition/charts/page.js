@@ -1,5 +1,5 @@
 "use strict";
-// What is under the pointer, or at the arrow keys' place, of a figure; tables that can be sorted.
+// The tip of a figure, at the pointer or the arrow keys' place; tables that can be sorted.
 (() => {
   const tip = document.getElementById("tip");
   const format = (value) => {
