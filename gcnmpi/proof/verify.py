@@ -271,13 +271,16 @@ def _random(name: str, rows: np.ndarray, width: int, dtype: DTypeLike) -> np.nda
 
 
 def _optimizer_steps(problem: Problem) -> list[Check]:
-    """The optimizer by itself in both types, whatever the run's: an error of float32 shows."""
-    optimizer, checks = problem.config.train, []
+    """The optimizer by itself in both types, whatever the run's: an error of float32 shows.
+
+    Rank 0 takes the steps, which are the same on every rank.
+    """
+    optimizer, comm, checks = problem.config.train, problem.runtime.comm, []
     for dtype, tolerance in STEPS_TOLERANCES.items():
         config = dataclasses.replace(problem.config, dtype=dtype)
-        kernel = kernel_of_rank(problem.runtime.comm, config, problem.runtime.kernel.threads)
+        kernel = kernel_of_rank(comm, config, problem.runtime.kernel.threads)
         note = f"{optimizer.optimizer}, {STEPS} steps"
-        measured = steps_apart(kernel, optimizer)
+        measured = steps_apart(kernel, optimizer) if comm.rank == 0 else 0.0
         checks.append(Check(f"optimizer in {dtype}", measured, tolerance, note))
     return checks
 
