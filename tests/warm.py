@@ -21,9 +21,8 @@ NOT_IMPORTED = {"torch", "cuda", "__main__"}  # what needs a package that is lar
 def import_all() -> None:
     """Import the modules of both packages, but those of tools that are not installed.
 
-    And all that every process would do again: programs of tests import pytest and mocks, PyArrow
-    looks for pandas before it hands out its first array, Numba reads its tables before the first
-    function that it has compiled, and keys of configurations have types to be found.
+    And what takes a third of a second later: PyArrow looks for pandas before it hands out its first
+    array, and Numba reads its tables before the first function that it has compiled.
     """
     from importlib import import_module
     from importlib.util import find_spec
@@ -36,10 +35,8 @@ def import_all() -> None:
             if not NOT_IMPORTED.intersection(words):
                 with contextlib.suppress(ImportError):
                     import_module(".".join(words).removesuffix(".__init__"))
-    for name in ("pandas", "pytest", "scipy.sparse.csgraph", "unittest.mock"):
-        with contextlib.suppress(ImportError):
-            import_module(name)
-    import_module("gcnmpi.options.config").load_config(None, ())
+    with contextlib.suppress(ImportError):
+        import_module("pandas")
     target = import_module("numba.core.registry").cpu_target
     target.typing_context.refresh()
     target.target_context.refresh()
