@@ -69,8 +69,8 @@ enum Kind : int { NONE, RELU, ELU, LEAKY_RELU };
 enum Format : int { BF16, FP16, INT8 };  // of the rows in messages: see messages.hpp
 
 // The epilogue of a product, entry by entry: x = dropout(f(x + plus + bias)) with f of a kind,
-// without bias where it is null and so on; or, where there is an `output` of that, its backward pass
-// at x + plus, times `scale`. `slope` is that of f below 0.
+// without bias where it is null and so on; or, where there is an `output` of that, its backward
+// pass at x + plus, times `scale`. `slope` is that of f below 0.
 template <class T>
 struct Epilogue {
     const T* bias;
