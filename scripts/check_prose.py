@@ -47,7 +47,7 @@ def texts(path: Path) -> Iterator[tuple[int, str, bool]]:
         return
     if path.suffix != ".py":
         marker = "//" if path.suffix in SLASHES else "#"
-        found = re.compile(rf"(?:^|\s){marker} ?(.*)")
+        found = re.compile(rf"(?:^|\s){marker}(?!!) ?(.*)")  # no #!
         hits = ((row, found.search(text)) for row, text in enumerate(source.splitlines(), 1))
         commented = ((row, hit[1]) for row, hit in hits if hit)
         yield from ((line, text, False) for line, text in joined(commented))

@@ -44,8 +44,9 @@ for name in $wanted; do
       awk '/^ *(Collecting|Downloading|Building|Installing|Successfully installed)/ {
         print "  " ($0 ~ /^Successfully/ ? "installed" : $1 " " $2 " " $3 " " $4); fflush() }') || exit 1
   for name in $wanted; do echo "$state" > "$venv/.installed-$name"; done
-  # Kept for thirty days, if it can be loaded, and where the folder can be written.
-  if [ ! -d "$compiled" ] && built=$(python -c 'import gcnmpi.kernels._native as k; print(k.__file__)'); then
+  # Kept for thirty days, if it can be loaded, and where the folder can be written: the one that was
+  # installed, whatever other is in a checkout or in PYTHONPATH.
+  if [ ! -d "$compiled" ] && built=$(python -I -c 'import gcnmpi.kernels._native as k; print(k.__file__)'); then
     find "${compiled%/*}" -mindepth 1 -maxdepth 1 -mtime +30 -exec rm -rf {} + || true
     mkdir -p "$compiled.$$" && cp "$built" "$compiled.$$" && mv -T "$compiled.$$" "$compiled" ||
       rm -rf "$compiled.$$"

@@ -7,8 +7,8 @@
 // An access may touch the bytes of the arrays that a launch names, gaps between strided rows not
 // among them, and shared memory. Two threads that touch a byte, one of them writing, race unless
 // they are of one block and a barrier lies between. Memory that nothing wrote holds POISON. Blocks
-// follow each other in a shuffled order, and so do the threads of a block; where they are checked, another
-// one goes on after some of the accesses.
+// follow each other in a shuffled order, and so do the threads of a block; where they are checked,
+// another one goes on after some of the accesses.
 //
 // Requests of a warp are its accesses at one place of the source, the k-th of each lane together, as
 // a device counts them: lanes that take part, and different sectors of 32 bytes.
@@ -128,7 +128,8 @@ void go_on(int number) {
   if (fibre.state == DONE) free_stacks.push_back(fibre.stack);
 }
 
-// The numbers that lanes get from each other, once all of their warp that have not returned are there.
+// The numbers that lanes get from each other, once all lanes of their warp that have not returned
+// are there.
 bool exchange(int threads) {
   bool any = false;
   for (Fibre* first = fibres; first < fibres + threads; first += WARP) {
