@@ -1,4 +1,4 @@
-"""Memory of this process and of the tools that it started: what they take, and may take."""
+"""Memory and cores of this process, and of the tools that it started: what they may take."""
 
 from __future__ import annotations
 
@@ -19,6 +19,7 @@ from partition.errors import UserError
 GROUP_FILES = {1: ("memory.limit_in_bytes", "memory.usage_in_bytes"),
                2: ("memory.max", "memory.current")}  # fmt: skip
 OF_FILES = {1: ("total_inactive_file", "total_active_file"), 2: ("inactive_file", "active_file")}
+QUOTA_FILES = {1: ("cpu.cfs_quota_us", "cpu.cfs_period_us"), 2: ("cpu.max",)}
 # Limits of a process, and the line of its status that says how much of it is taken.
 PROCESS_LIMITS = {resource.RLIMIT_AS: "VmSize:", resource.RLIMIT_DATA: "VmData:"}
 UNIT = 1 if sys.platform == "darwin" else 1024  # of what the system counts in
@@ -83,19 +84,50 @@ def group_limits(root: Path = Path("/")) -> Iterator[tuple[int, int]]:
 
     Groups above count too. Pages of files do not count, as the system gives them back.
     """
+    for folder, version in _groups("memory", root):
+        yield from _group(folder, version)
+
+
+def core_quotas(root: Path = Path("/")) -> dict[str, float]:
+    """Cores' worth of time that each control group of this process, or above, may take.
+
+    By the folder of the group: processes of the same group share its quota.
+    """
+    found = {}
+    for folder, version in _groups("cpu", root):
+        with contextlib.suppress(OSError, ValueError):  # "max" is none; others may have none
+            texts = [text for name in QUOTA_FILES[version] for text in _lines(folder / name)]
+            quota, period = map(int, " ".join(texts).split())
+            if quota > 0:
+                found[str(folder)] = quota / period
+    return found
+
+
+def usable_cores() -> int:
+    """Cores that this process may run on, or fewer where a quota leaves less; at least 1."""
+    return max(1, round_half_up(min(len(os.sched_getaffinity(0)), *core_quotas().values(), 1e9)))
+
+
+def round_half_up(cores: float) -> int:
+    """Threads for so many cores' worth of time: a quota of 1.5 is used best by two threads."""
+    return int(cores + 0.5)
+
+
+def _groups(controller: str, root: Path) -> Iterator[tuple[Path, int]]:
+    """Folder and version of the control groups of this process that may limit something."""
     with contextlib.suppress(OSError):
         for line in _lines(root / "proc/self/cgroup"):
             _, controllers, own = line.split(":", 2)
             mounts = root / "sys/fs/cgroup"
-            if controllers and "memory" not in controllers.split(","):
+            if controllers and controller not in controllers.split(","):
                 continue
-            version = 1 if controllers else 2
-            for mount in (mounts / "memory",) if controllers else (mounts, mounts / "unified"):
+            # Of version 1, "cpu" is a link to "cpu,cpuacct".
+            for mount in (mounts / controller,) if controllers else (mounts, mounts / "unified"):
                 # In a container the group is at the mount, whatever it is called outside.
                 inner = mount / own.lstrip("/")
                 folders = [inner, *inner.parents]
                 for folder in folders[: folders.index(mount) + 1] if mount in folders else [mount]:
-                    yield from _group(folder, version)
+                    yield folder, 1 if controllers else 2
 
 
 def process_limits() -> Iterator[tuple[int, str]]:

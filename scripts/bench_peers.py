@@ -26,6 +26,7 @@ import click
 from peers import PEERS
 
 from gcnmpi.bench.rounds import alternate, ratios, spread
+from gcnmpi.kernels.threads import waiting
 from gcnmpi.options.config import load_config, table_of
 from gcnmpi.options.kernel import AUTO, must_be_best
 from partition.errors import EXIT_USER_ERROR, UserError
@@ -275,7 +276,7 @@ def report(case: Case, records: list[dict[str, Any]], out: Path | None) -> None:
             for record in records:
                 append_record(
                     file, "peer", **asdict(case), load=os.getloadavg()[0], cores=os.cpu_count(),
-                    **record,
+                    waiting=waiting(), **record,
                 )  # fmt: skip
 
 

@@ -8,6 +8,9 @@ namespace gcnmpi::TARGET {
 
 inline constexpr Size GRAIN = 1 << 15;  // numbers a piece: some microseconds, well above a fork
 
+// Fewer pieces are done before a thread that sleeps has woken up.
+inline constexpr Size WORTH_THREADS = 4;
+
 inline Size pieces_of(Size work, Size most) {
     const Size pieces = work / GRAIN + 1;
     return pieces < most ? pieces : most;
@@ -17,7 +20,7 @@ inline Size pieces_of(Size work, Size most) {
 [[gnu::noinline, gnu::noclone]] inline void call_with_pieces(
     Size pieces, int threads, void (*call)(const void*, Size), const void* body
 ) {
-    if (threads == 1 || pieces <= 1) {
+    if (threads == 1 || pieces < WORTH_THREADS) {
         for (Size piece = 0; piece < pieces; ++piece) call(body, piece);
         return;
     }

@@ -11,6 +11,7 @@ import numpy as np
 from scipy.linalg.blas import daxpy
 
 from gcnmpi import __version__
+from gcnmpi.kernels.threads import waiting
 from gcnmpi.mpi.comm import Comm, versions
 from gcnmpi.mpi.hosts import host_names, most_ranks_a_node
 from gcnmpi.planner.machine import Machine
@@ -47,6 +48,7 @@ def describe(comm: Comm, threads: int) -> dict[str, object]:
         "ranks": comm.size,
         "ranks_per_node": most_ranks_a_node(comm),
         "threads": threads,
+        "waiting": waiting(),
         "processor": _processor(),
         "cores": len(os.sched_getaffinity(0)),
         "load": os.getloadavg()[0],

@@ -14,10 +14,12 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import DTypeLike
 
+from gcnmpi.kernels.threads import sleeping_soon
 from partition.graph.graph import distinct
 
 try:
-    import gcnmpi.kernels._native as _compiled
+    with sleeping_soon():
+        import gcnmpi.kernels._native as _compiled
 except ImportError:
     _compiled = None
 _native: ModuleType | None = (

@@ -12,6 +12,7 @@ from fractions import Fraction
 import numpy as np
 
 from gcnmpi.mpi.comm import Comm, agreed, host_name, maximum, of_node, split
+from partition.resident import core_quotas, round_half_up
 
 
 @dataclass(frozen=True)
@@ -24,10 +25,13 @@ class Node:
         Which of them this rank is, from 0.
     cores : list of set of int
         On which each of them may run.
+    quotas : list of dict
+        Cores' worth of time by control group, of each of them.
     """
 
     place: int
     cores: list[set[int]]
+    quotas: list[dict[str, float]]
 
 
 class Beside(Comm):
@@ -53,7 +57,8 @@ def node_around(comm: Comm) -> Node:
     if known is not None:
         return known
     with of_node(comm) as node:
-        return Node(node.rank, node.allgather(os.sched_getaffinity(0)))
+        found = node.allgather((os.sched_getaffinity(0), core_quotas()))
+        return Node(node.rank, [cores for cores, _ in found], [quotas for _, quotas in found])
 
 
 def host_names(comm: Comm) -> list[str]:
@@ -112,12 +117,16 @@ def ping_pong(comm: Comm, pair: tuple[int, int], nbytes: int, trips: int) -> lis
 def share_of_cores(comm: Comm) -> int:
     """Cores for this rank, at least 1: those it may run on, shared with ranks that may too.
 
-    Right whether the launcher binds ranks to cores of their own, or to none. At most what Slurm was
-    asked for a task, as not every cluster keeps jobs to their cores.
+    Right whether the launcher binds ranks to cores of their own, or to none. At most its share of
+    the quotas of its control groups, as in containers; and what Slurm was asked for a task, as not
+    every cluster keeps jobs to their cores.
     """
-    mine = os.sched_getaffinity(0)
-    sharers = Counter(core for cores in node_around(comm).cores for core in cores)
-    share = int(sum(Fraction(1, sharers[core]) for core in mine))
+    node = node_around(comm)
+    sharers = Counter(core for cores in node.cores for core in cores)
+    beside = Counter(group for quotas in node.quotas for group in quotas)
+    share = int(sum(Fraction(1, sharers[core]) for core in node.cores[node.place]))
+    for group, cores in node.quotas[node.place].items():
+        share = min(share, round_half_up(cores / beside[group]))
     asked = os.environ.get("SLURM_CPUS_PER_TASK", "")
     return max(1, min(share, int(asked)) if asked.isdecimal() else share)
 

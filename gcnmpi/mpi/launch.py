@@ -13,6 +13,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from partition.errors import UserError, installing
+from partition.resident import usable_cores
 from partition.startup import PYTHON
 
 # The launchers of Open MPI, MPICH and Slurm's PMIx put these into the environment of a rank.
@@ -69,7 +70,7 @@ def local_environment(ranks: int) -> dict[str, str]:
     is the user in many containers and notebooks, may start them.
     """
     found = {}
-    if ranks > len(os.sched_getaffinity(0)):
+    if ranks > usable_cores():
         found["OMPI_MCA_mpi_yield_when_idle"] = "1"
     if os.geteuid() == 0:
         found |= {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}

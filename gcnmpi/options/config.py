@@ -109,8 +109,8 @@ class Config:
     dtype: str = key("float32", "floating-point type", choices=("float32", "float64"))
     threads: int = key(
         0,
-        "threads per rank; 0: its share of the cores that it may run on, at most "
-        "SLURM_CPUS_PER_TASK",
+        "threads per rank; 0: its share of the cores that it may run on, at most its share of "
+        "the quotas of control groups and SLURM_CPUS_PER_TASK",
         low=0,
     )
     graph: GraphConfig = field(default_factory=GraphConfig)

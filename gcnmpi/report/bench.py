@@ -64,7 +64,9 @@ def print_records(records: list[Record]) -> None:
     machine, *rows = records
     print(
         f"{', '.join(machine['hosts'])}: {machine['processor']}; ranks {machine['ranks']}, "
-        f"threads per rank {machine['threads']}; load before {machine['load']:.2f}"
+        f"threads per rank {machine['threads']}"
+        f"{''.join(f', {name}={value}' for name, value in machine.get('waiting', {}).items())}; "
+        f"load before {machine['load']:.2f}"
     )
     columns = COLUMNS[rows[0]["event"]]
     table = table_of((), columns, box=box.SIMPLE_HEAD)

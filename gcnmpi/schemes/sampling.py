@@ -8,6 +8,7 @@ from __future__ import annotations
 import numpy as np
 import scipy.sparse as sp
 
+from gcnmpi.kernels.rows import _native
 from gcnmpi.layout.loading import OwnRows, load_parts
 from gcnmpi.mpi.comm import Comm, agreed
 from gcnmpi.options.train import TrainConfig, batches_of
@@ -15,11 +16,6 @@ from partition.graph.graph import chunks, index_dtype
 from partition.graph.pairs import member
 from partition.graph.sampling import Rule, Sampler, pointers, segments
 from partition.graph.store import StoredGraph, read_partition
-
-try:
-    import gcnmpi.kernels._native as _native
-except ImportError:  # the kernel "native" says why
-    _native = None  # type: ignore[assignment]
 
 BY_ID_AT_ONCE = 1 << 18  # entries that are sorted by id at once; of one row, if it has more
 Rows = tuple[np.ndarray, np.ndarray, np.ndarray]

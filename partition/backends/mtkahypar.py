@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-
 import mtkahypar
 import numpy as np
 
@@ -12,6 +10,7 @@ from partition.errors import UserError
 from partition.models.graph import GraphModel
 from partition.models.hypergraph import HypergraphModel, without_large_nets
 from partition.registry import Settings
+from partition.resident import usable_cores
 
 PRESETS = {
     "deterministic": mtkahypar.PresetType.DETERMINISTIC,
@@ -90,7 +89,7 @@ def partition(
             f"Mt-KaHyPar counts in 32 bits: {model.indptr[-1]} pins are too many",
             "use --model gp --tool metis",
         )
-    mtk = mtkahypar.initialize(threads or len(os.sched_getaffinity(0)), print_warnings=False)
+    mtk = mtkahypar.initialize(threads or usable_cores(), print_warnings=False)
     mtkahypar.set_seed(seed)
     context = _context(mtk, "deterministic" if graph and preset == "fast" else preset)
     objective = mtkahypar.Objective.CUT if graph else mtkahypar.Objective.KM1

@@ -28,11 +28,16 @@ class Ranks:
 
 
 @pytest.mark.parametrize(
-    ("ranks", "asked", "threads"),
-    [(1, None, 8), (3, None, 2), (20, None, 1), (1, "4", 4), (4, "4", 2), (1, "0", 1), (1, "", 8)],
-)
-def test_a_rank_takes_its_share_and_no_more_than_was_asked_for(monkeypatch, ranks, asked, threads):
+    ("ranks", "asked", "quota", "threads"),
+    [(1, None, 0, 8), (3, None, 0, 2), (20, None, 0, 1), (1, "4", 0, 4), (4, "4", 0, 2),
+     (1, "0", 0, 1), (1, "", 0, 8), (1, None, 1.5, 2), (2, None, 1.5, 1), (2, None, 100, 4),
+     (1, "1", 1.5, 1), (1, None, 0.1, 1)],
+)  # fmt: skip
+def test_a_rank_takes_its_share_and_no_more_than_was_asked_for(
+    monkeypatch, ranks, asked, quota, threads
+):
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: set(range(8)))
+    monkeypatch.setattr(hosts, "core_quotas", lambda: {"a group": quota} if quota else {})
     monkeypatch.setattr(hosts, "of_node", lambda comm: contextlib.nullcontext(Node(ranks)))
     monkeypatch.delenv("SLURM_CPUS_PER_TASK", raising=False)
     if asked is not None:

@@ -1,5 +1,8 @@
 """The compiled kernel: each instruction set this CPU runs against NumPy and the reference."""
 
+import os
+import subprocess
+import sys
 import tracemalloc
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -11,8 +14,10 @@ from refusals import refuses
 
 from gcnmpi.core import rng
 from gcnmpi.kernels.epilogues import Activation, ActivationBackward, Product
+from gcnmpi.kernels.host import dense
 from gcnmpi.kernels.host.scipy_ import SciPyKernel
 from gcnmpi.kernels.interface.dense import AdamStep
+from gcnmpi.kernels.threads import OF_USERS
 from gcnmpi.options.kernel import KERNELS
 
 missing = KERNELS.available()["native"]
@@ -32,6 +37,44 @@ def target(request):
 @pytest.fixture(params=[np.float32, np.float64], ids=["float32", "float64"])
 def dtype(request):
     return request.param
+
+
+LOADING = """
+import os, sys
+import gcnmpi.kernels.rows
+sys.exit(os.environ.get("GOMP_SPINCOUNT", "") != sys.argv[1])
+"""
+
+
+@pytest.mark.parametrize(
+    ("given", "spins"),
+    [({}, "2000"), ({"GOMP_SPINCOUNT": "7"}, "7"), ({"OMP_WAIT_POLICY": "active"}, None)],
+)
+def test_threads_wait_for_a_short_time_unless_the_user_says_how(given, spins):
+    clean = {name: value for name, value in os.environ.items() if name not in OF_USERS}
+    run = subprocess.run(
+        [sys.executable, "-c", LOADING, given.get("GOMP_SPINCOUNT", "")],
+        env={**clean, **given, "OMP_DISPLAY_ENV": "verbose"}, capture_output=True, text=True,
+    )  # fmt: skip
+    assert run.returncode == 0, run.stderr
+    if "GOMP_SPINCOUNT" not in run.stderr:
+        pytest.skip("built without GNU's OpenMP")
+    assert (f"GOMP_SPINCOUNT = '{spins}'" in run.stderr) == (spins is not None)
+
+
+@pytest.mark.parametrize("shape", [(70, 9, 33), (9, 70, 50), (1, 5, 1), (0, 3, 4), (40, 0, 3)])
+def test_large_products_are_divided_among_threads(monkeypatch, shape, dtype):
+    monkeypatch.setattr(dense, "_THREAD_WORTH", 1)
+    kernel, random = SciPyKernel(dtype, 3), np.random.default_rng(0)
+    rows, common, columns = shape
+    a, b = (random.random(size).astype(dtype) for size in ((rows, common), (common, columns)))
+    for left, right, ta, tb in ((a, b, 0, 0), (a.T.copy(), b, 1, 0), (a, b.T.copy(), 0, 1)):
+        out = np.full((rows, columns), np.nan, dtype)
+        kernel.gemm(left, right, out, bool(ta), bool(tb))
+        np.testing.assert_allclose(out, a @ b, rtol=TOLERANCE[dtype])
+    held = [library.num_threads for library in kernel._blas]
+    kernel.gemm(a, b, out)
+    assert [library.num_threads for library in kernel._blas] == held
 
 
 def sparse(random, rows, columns, density=0.1):

@@ -157,6 +157,27 @@ def test_limits_of_control_groups_of_both_versions(tmp_path, case):
     assert list(resident.group_limits(tmp_path)) == limits
 
 
+QUOTAS = {
+    "version 2": ({"proc/self/cgroup": "0::/a/b\n", "sys/fs/cgroup/a/b/cpu.max": "max 100000",
+                   "sys/fs/cgroup/a/cpu.max": "150000 100000"}, [1.5]),
+    "version 1": ({"proc/self/cgroup": "4:cpu,cpuacct:/a\n",
+                   "sys/fs/cgroup/cpu/a/cpu.cfs_quota_us": "-1",
+                   "sys/fs/cgroup/cpu/a/cpu.cfs_period_us": "100000",
+                   "sys/fs/cgroup/cpu/cpu.cfs_quota_us": "50000",
+                   "sys/fs/cgroup/cpu/cpu.cfs_period_us": "100000"}, [0.5]),
+    "no groups": ({}, []),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", QUOTAS)
+def test_quotas_of_cores_of_both_versions(tmp_path, case):
+    files, quotas = QUOTAS[case]
+    for name, text in files.items():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(text)
+    assert list(resident.core_quotas(tmp_path).values()) == quotas
+
+
 def test_a_limit_on_addresses_counts_for_the_process_alone(monkeypatch):
     limits = {resource.RLIMIT_AS: (10 * GIB, 20 * GIB)}
     infinite = (resource.RLIM_INFINITY,) * 2

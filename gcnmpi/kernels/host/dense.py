@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import cached_property
 from typing import Generic, Self, TypeVar
 
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import DTypeLike
+from threadpoolctl import ThreadpoolController
 
 from gcnmpi.core import rng
 from gcnmpi.core.arrays import Number, R
@@ -22,10 +25,13 @@ from gcnmpi.kernels.host.norms import Norms
 from gcnmpi.kernels.interface.dense import AdamStep, ClassLoss, EntryLoss
 from gcnmpi.kernels.interface.kernel import EntryDropout
 from gcnmpi.kernels.kinds import OneKindAfterTheOther
+from gcnmpi.kernels.threads import Library, one_thread
 
 Array = np.ndarray
 S = TypeVar("S")
 _LONG_ROW = 1 << 10  # entries that NumPy adds to each other at full speed
+_THREAD_WORTH = 1 << 21  # multiplications, some 50 µs: more than a thread needs to begin
+_EVEN = 16  # rows or columns of a part: whole vectors
 _ADDED = 1 << 18  # numbers of a product that are added to a matrix at once
 _BLOCKS = 64  # of rows whose sum is taken in the dtype
 _CACHE_LINE = 64  # bytes
@@ -152,12 +158,47 @@ class DenseArithmetic(
     ) -> None:
         a, b = a.T if ta else a, b.T if tb else b
         if not accumulate:
-            np.matmul(a, b, out=out)
+            self._matmul(a, b, out)
             return
         # No second matrix of that size, and each piece is added while it is in the cache.
         rows = max(1, _ADDED // max(1, out.shape[1]))
         for start in range(0, len(out), rows):
             out[start : start + rows] += np.matmul(a[start : start + rows], b)
+
+    def _matmul(self, a: Array, b: Array, out: Array) -> None:
+        """``a @ b``, a part of ``out`` a thread.
+
+        Threads of BLAS would keep their cores for long after each product.
+        """
+        if self.threads == 1:
+            np.matmul(a, b, out=out)
+            return
+        with one_thread(self._blas):
+            self._in_parts(a, b, out)
+
+    def _in_parts(self, a: Array, b: Array, out: Array) -> None:
+        rows, columns = out.shape
+        parts = int(max(1, min(self.threads, a.size * columns // _THREAD_WORTH)))
+        across, length = columns > rows, max(rows, columns)
+        ends = [length * part // parts // _EVEN * _EVEN for part in range(parts)] + [length]
+        pieces = [slice(*ends[part : part + 2]) for part in range(parts)]
+
+        def multiply(piece: slice) -> None:
+            left, right = (a, b[:, piece]) if across else (a[piece], b)
+            np.matmul(left, right, out=out[:, piece] if across else out[piece])
+
+        others = [self._workers.submit(multiply, piece) for piece in pieces[1:]]
+        multiply(pieces[0])
+        for other in others:
+            other.result()
+
+    @cached_property
+    def _blas(self) -> Sequence[Library]:
+        return ThreadpoolController().select(user_api="blas").lib_controllers
+
+    @cached_property
+    def _workers(self) -> ThreadPoolExecutor:
+        return ThreadPoolExecutor(self.threads - 1, "gcnmpi-products")
 
     def column_sum(self, x: Array, out: Array) -> None:
         rows, width = x.shape

@@ -11,7 +11,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-import graphblas as gb
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import DTypeLike
@@ -19,10 +18,14 @@ from numpy.typing import DTypeLike
 from gcnmpi.kernels.host.dense import Array, DenseArithmetic
 from gcnmpi.kernels.host.neighbours import Pattern
 from gcnmpi.kernels.interface.kernel import KernelOf
+from gcnmpi.kernels.threads import sleeping_soon
 
-gb.init("suitesparse", blocking=True)
-# The C functions only exist once GraphBLAS is initialised.
-from graphblas.core import ffi, lib  # noqa: E402
+with sleeping_soon():
+    import graphblas as gb
+
+    gb.init("suitesparse", blocking=True)
+    # The C functions only exist once GraphBLAS is initialised.
+    from graphblas.core import ffi, lib
 
 
 @dataclass(frozen=True)
