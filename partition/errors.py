@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import difflib
 import errno
+import io
 import os
 import shlex
 import sys
@@ -103,9 +104,20 @@ def memory_errors() -> Iterator[None]:
         ) from error
 
 
+def replace_signs() -> None:
+    """Have the standard streams write "?" for signs that their encoding lacks.
+
+    What was computed is not lost for a sign in its last line.
+    """
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper) and stream.errors == "strict":
+            stream.reconfigure(errors="replace")
+
+
 @contextlib.contextmanager
 def printing() -> Iterator[None]:
     """Write what this block prints to the standard output; refuse a full disk or a closed pipe."""
+    replace_signs()
     try:
         yield
         sys.stdout.flush()

@@ -164,7 +164,8 @@ def _epochs(
 ) -> Iterator[Callable[[Epoch], bool]]:
     """Shows progress around the epochs, and gives the function that is called after each."""
     comm = problem.runtime.everyone
-    with Progress(problem, not progress or comm.rank != 0, guard.moved) as shown:
+    hidden, folders = not progress or comm.rank != 0, guard.claims.folders
+    with Progress(problem, hidden, guard.moved, folders=folders) as shown:
 
         def on_epoch(epoch: Epoch) -> bool:
             shown.epoch(epoch)

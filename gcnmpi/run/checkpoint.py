@@ -69,8 +69,8 @@ def save(
     out: Path,
     model: Model,
     arrays: Mapping[str, Array],
-    history: files.History,
     facts: Mapping[str, Any],
+    history: files.History,
 ) -> Path:
     """Write the checkpoint after the last epoch of ``history``; remove all but the one before.
 
@@ -90,19 +90,26 @@ def save(
         On all ranks, if it cannot be written; earlier checkpoints are unchanged.
     """
     path = out / files.FOLDER / files.name_of(history.last, facts.get("batch", 0))
-    state = {
-        f"{array}/{name}": whole
-        for array, flat in arrays.items()
-        for name, whole in model.whole(flat).items()
-    }
+    state, facts = content(problem, model, arrays, {"epoch": history.last, **facts})
     rows = {}
     if problem.config.model.train_features:
         rows = {
             _features_name(array): partial(write_features, problem, model, flat)
             for array, flat in arrays.items()
         }
-    facts = _facts(problem, model) | {"epoch": history.last, **facts}
     return write_checkpoint(problem.runtime.everyone, path, rows, state, facts, history)
+
+
+def content(
+    problem: Problem, model: Model, arrays: Mapping[str, Array], facts: Mapping[str, Any]
+) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
+    """Arrays in canonical form, but for trained features, and all facts; by all ranks together."""
+    state = {
+        f"{array}/{name}": whole
+        for array, flat in arrays.items()
+        for name, whole in model.whole(flat).items()
+    }
+    return state, {**_facts(problem, model), **facts}
 
 
 def find(problem: Problem, out: Path, resume: str) -> tuple[Checkpoint | None, list[str]]:

@@ -1,8 +1,12 @@
-"""Locks of a run on what it writes, and on the graph and partition that it reads."""
+"""Locks of a run on what it writes, and on the graph and partition that it reads.
+
+Whoever may write to the folder of a run may ask it to stop, with a file in it.
+"""
 
 from __future__ import annotations
 
 import contextlib
+import time
 from pathlib import Path
 
 from gcnmpi.mpi.comm import Comm, agreed, from_root
@@ -14,6 +18,8 @@ from partition.locks import folder_lock
 from partition.records import make_room_for
 
 PATIENCE = 5.0  # seconds that ranks whose launcher was killed may take to end
+STOP = "stop"  # the file in the folder of a run that asks it to stop; the next launch removes it
+LOOK = 0.2  # seconds between two looks for it, which may go to a file system far away
 
 
 class Claims(contextlib.ExitStack):
@@ -25,6 +31,8 @@ class Claims(contextlib.ExitStack):
     def __init__(self, comm: Comm, purpose: str) -> None:
         super().__init__()
         self._comm, self.purpose = comm, purpose
+        self.folders: list[Path] = []  # on rank 0
+        self._looked, self._asked = 0.0, False
 
     def graph(self, path: Path, partition: str | None) -> None:
         """Keep a graph and a partition from being replaced or removed while they are read.
@@ -53,9 +61,18 @@ class Claims(contextlib.ExitStack):
         def claim() -> None:
             make_folder(path)
             self.enter_context(folder_lock(path, self.purpose, patience=PATIENCE))
+            (path / STOP).unlink(missing_ok=True)
+            self.folders.append(path)
 
         from_root(self._comm, claim)
         return path
+
+    def stop_asked(self) -> bool:
+        """Whether a file in one of the folders asks for an end, as far as this rank knows."""
+        if not self._asked and time.monotonic() - self._looked > LOOK:
+            self._asked = any((folder / STOP).exists() for folder in self.folders)
+            self._looked = time.monotonic()
+        return self._asked
 
     def new_folder(self, parent: Path, name: str) -> Path:
         """The same for a folder that nobody has yet: ``parent/name``, or ``parent/name-2``, …"""

@@ -20,6 +20,7 @@ from gcnmpi.options.train import batches_of
 from gcnmpi.run import checkpoint, checkpoint_files
 from gcnmpi.run.best import Best, stops_early
 from gcnmpi.run.evaluation import Evaluation
+from gcnmpi.run.last_state import SLOW, LastState
 from gcnmpi.run.links.evaluation import LinkEvaluation
 from gcnmpi.run.links.step import LinkStep
 from gcnmpi.run.minibatch import BatchStep
@@ -109,7 +110,7 @@ def train(
 
         start["of_ranks"] = ranks_record(problem, step)
 
-    def save() -> Path:
+    def state() -> tuple[dict[str, Any], dict[str, Any]]:
         arrays = {"weights": model.parameters.flat, **step.optimizer.state()}
         if best.epoch and best.flat is not None:
             arrays["best"] = best.flat
@@ -119,12 +120,21 @@ def train(
             "best": {"epoch": best.epoch, "value": best.value},
             "versions": start["versions"],
         }
+        return arrays, facts
+
+    def save() -> Path:
         runtime = problem.runtime
-        with runtime.phases.as_one("checkpoint"), runtime.traffic.during("checkpoint"):
+        during = runtime.phases.as_one("checkpoint"), runtime.traffic.during("checkpoint")
+        with during[0], during[1], last.written():
             moved = from_root(comm, write.restore)
-            path = checkpoint.save(problem, out, model, arrays, history, facts)  # type: ignore
+            path = checkpoint.save(problem, out, model, *state(), history)  # type: ignore
         check_there(comm, moved, out, path)  # type: ignore[arg-type]
         return path
+
+    def keep() -> None:
+        arrays, facts = state()
+        numbered = {"epoch": history.last, **facts}
+        last.keep(*checkpoint.content(problem, model, arrays, numbered), epochs)
 
     def interrupt() -> bool:
         """Whether an epoch of many batches is to be interrupted by a checkpoint."""
@@ -133,7 +143,10 @@ def train(
 
     # A loss that overflows is an error below, said once and not by every rank's NumPy.
     quiet = np.errstate(over="ignore", invalid="ignore")
-    with quiet, recording(comm, file, logs, before) as write:
+    # Trained features are with all ranks: one alone cannot write them.
+    whole = comm.rank == 0 and not problem.config.model.train_features
+    last = LastState(out if whole else None)
+    with quiet, recording(comm, file, logs, before) as write, last.listening():
         write("start" if found is None else "resume", **start)
         with agreed(comm):
             write.check()
@@ -182,6 +195,8 @@ def train(
                     end = {"epoch": number, "signal": int(signal), "checkpoint": kept.name}
                     write("stop", **end, samples=samples.taken)
                     return Result(epochs, model, best, end, stopped=True)
+            elif out is not None and seconds > SLOW and not problem.config.model.train_features:
+                keep()
         end = end_record(problem, step, evaluation, epochs, before, best)
         write("end", **end, samples=samples.taken)
         with contextlib.suppress(UserError):  # it is complete, wherever it is

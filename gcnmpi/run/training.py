@@ -6,6 +6,7 @@ import contextlib
 import dataclasses
 import gc
 import os
+import signal
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
@@ -46,20 +47,24 @@ class Guard:
     """The locks, signals and watch around a run."""
 
     claims: Claims  # locks that are held until the end
-    stop: Callable[[], int]  # the signal that asked for an end, or 0
+    stop: Callable[[], int]  # the signal that asked for an end, SIGUSR1 for a file, or 0
     moved: Callable[[], None]  # called to say that a rank makes progress
 
 
 @contextlib.contextmanager
 def guarded(comm: Comm, config: Config, purpose: str) -> Iterator[Guard]:
-    """Locks, signals that ask for a checkpoint, and a watch over ranks that hang.
+    """Locks, signals and files that ask for a checkpoint, and a watch over ranks that hang.
 
     The purpose is for the locks: "gcnmpi train".
     """
     launcher = os.getppid() if launched() else None
     requests = stop_requests(launcher, tell=comm.rank == 0)
     watch = watchdog(config.comm.timeout, comm.rank)
-    with watch as moved, Claims(comm, purpose) as claims, requests as asked:
+    with watch as moved, Claims(comm, purpose) as claims, requests as signalled:
+
+        def asked() -> int:
+            return signalled() or (signal.SIGUSR1 if claims.stop_asked() else 0)
+
         yield Guard(claims, asked, moved)
 
 

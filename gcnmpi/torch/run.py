@@ -251,7 +251,8 @@ class Run:
             line = f"{self.folder} is complete: nothing is trained (resume='never' starts over)"
             print(line, file=sys.stderr)
         quiet = self._over or not asked.progress or comm.rank != 0
-        progress = Progress(self._opened, quiet, self._guard.moved)
+        folders = self._guard.claims.folders
+        progress = Progress(self._opened, quiet, self._guard.moved, folders=folders)
         self._shown = self._stack.enter_context(progress)
         runtime = self._opened.runtime
         runtime.traffic.begin()

@@ -18,6 +18,7 @@ from stored_graphs import store
 from words import sets
 
 from gcnmpi.mpi.watch import EXIT_REQUEUE
+from gcnmpi.report.status import ask_to_stop
 from gcnmpi.run.checkpoint_files import stored
 from gcnmpi.run.record import read_run
 from gcnmpi.run.weights_file import read_facts
@@ -198,7 +199,7 @@ def wait_for_epochs(out, count, process):
     pytest.fail(f"no epoch {count}: {process.communicate()}")
 
 
-@pytest.mark.parametrize("number", [signal.SIGUSR1, signal.SIGTERM])
+@pytest.mark.parametrize("number", [signal.SIGUSR1, signal.SIGUSR2, signal.SIGTERM, "stop"])
 def test_a_signal_asks_for_a_checkpoint_and_an_end(
     gcnmpi_lines, launched, graph, long_curve, tmp_path, number
 ):
@@ -206,7 +207,10 @@ def test_a_signal_asks_for_a_checkpoint_and_an_end(
     words = train(graph, out, "train.checkpoint_every=0", epochs=LONG)
     process = launched(3, *words)
     wait_for_epochs(out, 5, process)
-    if number == signal.SIGUSR1:  # which mpirun passes on
+    if number == "stop":  # from another process
+        ask_to_stop(out)
+        number = signal.SIGUSR1
+    elif number != signal.SIGTERM:  # which mpirun passes on
         process.send_signal(number)
     else:  # which would end mpirun: one rank gets it, and all agree
         os.kill(ranks_of(process)[0], number)
@@ -218,6 +222,20 @@ def test_a_signal_asks_for_a_checkpoint_and_an_end(
     assert stopped.stop["epoch"] == len(stopped.epochs) < LONG
     assert gcnmpi_lines(3, [words]) == [[None] * 3]
     assert curve(out) == long_curve
+
+
+@pytest.mark.parametrize("variant", ["adam", "cached input", "sharded weights"])
+def test_the_last_epoch_is_kept_where_there_is_no_time(
+    mpirun, gcnmpi_lines, runs, graph, tmp_path, variant
+):
+    out, settings = tmp_path / "run", VARIANTS[variant]
+    settings = [one for one in settings if one != "model.train_features=true"]
+    words = train(graph, out, "train.checkpoint_every=0", *settings)
+    mpirun(3, "killed.py", out, *words, code=None)
+    assert [path.name for path in stored(out / "checkpoints")] == ["epoch-000003"]
+    whole = train(graph, tmp_path / "whole", *settings)
+    assert gcnmpi_lines(3, [words, whole]) == [[None] * 3] * 2
+    assert curve(out) == curve(tmp_path / "whole")
 
 
 def test_ctrl_c_leaves_a_stop_in_the_record(launched, graph, tmp_path):

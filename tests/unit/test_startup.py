@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from stored_graphs import small_graph, store
 
+from gcnmpi.cluster.jobs import slurm
 from partition.backends.process import run_apart
 from partition.models.graph import RowModel
 from partition.startup import PYTHON
@@ -48,6 +49,36 @@ def test_in_a_folder_of_sources_the_installed_program_is_started(tmp_path, monke
     monkeypatch.chdir(tmp_path)
     done = start(sys.executable, "-m", package, "--version")
     assert done.returncode == 0, done.stderr
+
+
+POOR = {
+    "output in ascii": ({"PYTHONIOENCODING": "ascii"}, "gcn-partition"),
+    "no HOME": ({"HOME": None}, "gcnmpi"),
+}
+RUNS = {
+    "gcn-partition": "from partition.errors import printing\nwith printing(): print('Ã ✓')",
+    "gcnmpi": "from gcnmpi.mpi.process import world; print(world().size, '✓')",
+}
+
+
+@pytest.mark.parametrize("case", POOR)
+def test_a_poor_environment_costs_no_result(case):
+    changed, program = POOR[case]
+    environment = {name: value for name, value in (os.environ | changed).items() if value}
+    done = subprocess.run(
+        [sys.executable, "-c", RUNS[program]], env=environment, capture_output=True, timeout=60
+    )
+    assert done.returncode == 0, done.stderr
+
+
+def test_a_job_gets_no_variables_of_the_job_that_submits_it(monkeypatch):
+    handed = ("SLURM_MEM_PER_CPU", "SLURM_CPU_BIND", "SBATCH_TIMELIMIT", "SBATCH_SIGNAL")
+    for name in (*handed, "SLURM_CONF", "SBATCH_ACCOUNT"):
+        monkeypatch.setenv(name, "7")
+    seen = slurm("env")
+    assert not any(f"{name}=" in seen for name in handed)
+    assert "SLURM_CONF=7" in seen
+    assert "SBATCH_ACCOUNT=7" in seen
 
 
 def test_python_is_started_in_one_way_only():

@@ -10,7 +10,8 @@ import pytest
 from refusals import refuses
 
 from gcnmpi.cluster.submit import JOB, PARTITION_SCRIPT, SCRIPT
-from gcnmpi.report.status import print_status, status
+from gcnmpi.report.status import ask_to_stop, print_status, status
+from gcnmpi.run.claims import STOP
 from partition.locks import Holder, folder_lock
 
 NOW = time.time()
@@ -76,11 +77,11 @@ NOBODY = "true"  # squeue knows no job
         (["start", "end"], {"squeue": NOBODY, "sacct": "echo 'COMPLETED|0:0'"}, "finished", ""),
         # It ended, and Slurm says how.
         ([], {"squeue": NOBODY, "sacct": "echo 'FAILED|127:0'"}, "failed",
-         "job 7: FAILED (exit code 127) before it wrote a record; to go on: sbatch FOLDER/job"),
+         "before it wrote a record; sbatch FOLDER/job.sbatch starts over"),
         ([], {"squeue": NOBODY, "sacct": "echo 'TIMEOUT|0:0'"}, "failed",
          "job 7: TIMEOUT before it wrote a record"),
         (["start", "one"], {"squeue": NOBODY, "sacct": "echo 'NODE_FAIL|0:0'"}, "failed",
-         "job 7: NODE_FAIL; to go on"),
+         "job 7: NODE_FAIL; sbatch FOLDER/job.sbatch starts over"),
         (["start", "one"], {"squeue": NOBODY, "sacct": "echo 'CANCELLED by 1000|0:15'"}, "failed",
          "job 7: CANCELLED (by 1000)"),
         (["start", "one"], {"squeue": NOBODY, "scontrol":
@@ -91,10 +92,11 @@ NOBODY = "true"  # squeue knows no job
          "failed", "job 7: FAILED (exit code 2)"),
         # Slurm refused to put it back.
         (["start", "stop"], {"squeue": NOBODY, "sacct": "echo 'FAILED|75:0'"}, "stopped",
-         "job 7: FAILED (exit code 75); to go on"),
+         "job 7: FAILED (exit code 75); sbatch FOLDER/job.sbatch "),
         # Slurm has forgotten it.
-        (["start", "one"], {"squeue": NOBODY}, "interrupted", "no process runs it any more; to go"),
-        ([], {"squeue": NOBODY}, "failed", "job 7 has ended without a record; to go on"),
+        (["start", "one"], {"squeue": NOBODY}, "interrupted",
+         "no process runs it any more; sbatch FOLDER/job.sbatch starts over"),
+        ([], {"squeue": NOBODY}, "failed", "job 7 has ended without a record; sbatch "),
         # A newer job than that of the record: sent off again by hand.
         (["start", "end"], {"squeue": "echo '9|PENDING|Priority|FOLDER/job.sbatch'"}, "queued",
          "job 9 PENDING (Priority)"),
@@ -154,7 +156,9 @@ def test_without_slurm(folder, tmp_path, capsys, monkeypatch):
     assert found["seconds_left"] is None
     text = said(run, capsys)
     assert "epoch 3 of 10, loss 0.5000, val 0.250, 4 s per epoch" in text
-    assert "no process runs it any more; the same command goes on" in text
+    assert "no process runs it any more; the same command starts over" in text
+    (run / "checkpoints" / "epoch-000003+000007").mkdir(parents=True)
+    assert "the same command goes on after epoch 3 and 7 batches" in said(run, capsys)
     assert "left" not in text
     with folder_lock(run, "gcnmpi train"):
         text = said(run, capsys)
@@ -164,6 +168,16 @@ def test_without_slurm(folder, tmp_path, capsys, monkeypatch):
     with folder_lock(run, "gcnmpi train"):
         assert "loading" in said(run, capsys)
     assert "left: 0:00:28" in text  # with evaluations: by the clock, not by the seconds of epochs
+
+
+def test_only_a_run_that_runs_can_be_asked_to_stop(folder, tmp_path, monkeypatch):
+    monkeypatch.setenv("PATH", str(tmp_path / "nothing"))
+    run = folder(["start", "one"], age=3)
+    refuses("is interrupted: there is nothing to stop", ask_to_stop, run)
+    with folder_lock(run, "gcnmpi train"):
+        ask_to_stop(run)
+    assert (run / STOP).exists()
+    refuses("not the folder of a run", ask_to_stop, tmp_path)
 
 
 def test_what_is_no_run(tmp_path):

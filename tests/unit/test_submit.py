@@ -15,6 +15,7 @@ from refusals import refuses
 from gcnmpi.cli.main import cli
 from gcnmpi.cluster.submit import PARTITION_SCRIPT, SCRIPT, Request, check, scripts, submit
 from gcnmpi.options.outputs import RUN_VARIABLE, job_folder
+from gcnmpi.run.claims import STOP
 from partition.errors import UserError
 from partition.graph.store import read_partition, write_graph, write_partition
 from partition.importing.synthetic import sbm
@@ -361,6 +362,14 @@ def test_what_the_script_decides(script, before, added, code, expected, requeued
     assert control.exists() == requeued
     if requeued:
         assert control.read_text() == "requeue 7\n"
+
+
+def test_a_run_that_gcnmpi_stop_ended_is_not_put_back(script, request_for):
+    done, control = script(
+        [], ["start", "epoch", "stop"], 75, last=f"touch {request_for.run / STOP}"
+    )
+    assert (done.returncode, control.exists()) == (75, False)
+    assert "to go on: sbatch" in done.stdout
 
 
 def test_a_job_that_slurm_does_not_requeue_says_so(script):
