@@ -35,7 +35,7 @@ from gcnmpi.options.outputs import (
 from gcnmpi.options.settings import shipped_configs
 from gcnmpi.run.logs import parse_logs
 from partition.commands import Commands, figures_option, option, page_option, path_option
-from partition.errors import EXIT_USER_ERROR, UserError, unknown_name
+from partition.errors import EXIT_USER_ERROR, UserError, meant_keys, unknown_name
 
 if TYPE_CHECKING:
     from gcnmpi.mpi.comm import Comm
@@ -333,8 +333,8 @@ def verify(
 def config(name: str | None) -> int:
     """Print the configuration NAME, to edit and give to --config; without NAME, list all.
 
-    --config NAME takes one as it is. Where NAME is a key, or a table of keys, print its
-    default, what it means, and which networks, tasks or schemes read it, if not all do.
+    --config NAME takes one as it is. Where NAME is a key, its last word, or a table of keys, print
+    its default, what it means, and which networks, tasks or schemes read it, if not all do.
 
     \b
       gcnmpi config gcn > my.toml
@@ -345,6 +345,7 @@ def config(name: str | None) -> int:
     there = shipped_configs()
     told = {key: (default, text) for key, default, text in keys()}
     meant = [key for key in told if name in (key, key.split(".")[0])]
+    meant = meant or [key for key in told if name == key.rpartition(".")[2]]
     if name is None:
         for each, file in sorted(there.items()):
             about = file.read_text(encoding="utf-8").splitlines()[0].removeprefix("# ")
@@ -355,8 +356,8 @@ def config(name: str | None) -> int:
             of = readers(key)
             print(f"{key} = {json.dumps(default)}\n    {text}" + (f" [{of}]" if of else ""))
     elif name.removesuffix(".toml") not in there:
-        table = {key for key in told if key.split(".")[0] == name.split(".")[0]}
-        raise unknown_name("configuration or key", name, table or there)
+        found = {key for key in told if key.split(".")[0] == name.split(".")[0]}
+        raise unknown_name("configuration or key", name, found or meant_keys(name, told) or there)
     else:
         print(there[name.removesuffix(".toml")].read_text(encoding="utf-8"), end="")
     return 0

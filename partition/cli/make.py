@@ -24,7 +24,7 @@ from partition.pipeline.estimates import Network
 from partition.pipeline.memory import MODELS_KNOWN
 from partition.pipeline.portfolio import AIMS, LONGEST, SHORTEST, add_best, usual_limit
 from partition.pipeline.recipe import MAPPINGS, NODES_FIRST
-from partition.pipeline.solving import choose_tool
+from partition.pipeline.solving import choose_tool, deadline_with_refinement
 from partition.refinement.objective import OBJECTIVES, WEIGHTS, Objective
 
 weigh_option = option(
@@ -164,25 +164,25 @@ def add(
     if model == AUTO and time_limit is None:
         time_limit = usual_limit(read_manifest(graph).nnz)
     arguments["time_limit"] = time_limit
+    if model == AUTO:
+        if tool or options:
+            raise UserError(f"--model {AUTO} chooses tools and their options itself")
+        if limit is not None:
+            raise UserError(
+                f"--memory: it is not known how much --model {AUTO} takes",
+                f"models with a forecast: {', '.join(MODELS_KNOWN)}",
+            )
+    elif given or exchange is not None:
+        raise UserError("--alpha, --beta, --width and --exchange are options of --model auto")
+    _prepare(time_limit, AIMS[1:] if model == AUTO else [wanted.exchange] if wanted else [])
     shown = common.working("partitioning", time_limit)
     with common.collected_warnings() as messages, shown as report:
         if model == AUTO:
-            if tool or options:
-                raise UserError(f"--model {AUTO} chooses tools and their options itself")
-            if limit is not None:
-                raise UserError(
-                    f"--memory: it is not known how much --model {AUTO} takes",
-                    f"models with a forecast: {', '.join(MODELS_KNOWN)}",
-                )
             made = add_best(
                 graph, k, network=Network(**given), exchange=exchange or "auto", objective=wanted,
                 overwrite=force, report=report, **arguments,
             )  # fmt: skip
         else:
-            if given or exchange is not None:
-                raise UserError(
-                    "--alpha, --beta, --width and --exchange are options of --model auto"
-                )
             made = [
                 adding.add_partition(
                     graph, model, k, tool=tool, refine=wanted, overwrite=force, memory=limit,
@@ -190,6 +190,13 @@ def add(
                 )
             ]  # fmt: skip
     _show(made, as_json, messages)
+
+
+def _prepare(time_limit: float | None, exchanges: Sequence[str]) -> None:
+    """Compile what refines for some exchanges, before the clock starts."""
+    if exchanges:
+        with common.working("preparing the refinement, which is compiled the first time"):
+            deadline_with_refinement(time_limit, exchanges)
 
 
 def _show(made: Sequence[Partition], as_json: bool, messages: list[str]) -> None:
@@ -264,6 +271,7 @@ def refine(
     also one of another tool. The result is never worse.
     """
     objective = parse_objective(weigh, exchange)
+    _prepare(arguments["time_limit"], [objective.exchange])
     working = common.working("refining", arguments["time_limit"])
     with common.collected_warnings() as messages, working:
         made = adding.refine_partition(

@@ -18,7 +18,6 @@ from typing import Any
 
 from partition.backends import TOOLS, Tool
 from partition.backends.catalogue import MODELS, all_options, settled
-from partition.deadline import deadline_for
 from partition.errors import UserError
 from partition.graph import store
 from partition.graph.graph import Graph
@@ -41,6 +40,7 @@ from partition.pipeline.solving import (
     BEFORE_REFINING,
     check_balance,
     choose_tool,
+    deadline_with_refinement,
     joined,
     make_parts,
     mapped,
@@ -126,7 +126,7 @@ def add_partition(
     PartitionWarning
         If the balance asked for was not reached, with the reason where a row is too heavy.
     """
-    deadline = deadline_for(time_limit)
+    deadline = deadline_with_refinement(time_limit, [] if refine is None else [refine.exchange])
     # Everything the user may have got wrong, before minutes of work.
     stored = store.open_graph(path)
     graph, recipe = stored.merged, recipe_of(stored, options)
@@ -255,7 +255,8 @@ def refine_partition(
     PartitionWarning
         If the balance asked for was not reached.
     """
-    objective, deadline = objective or Objective(), deadline_for(time_limit)
+    objective = objective or Objective()
+    deadline = deadline_with_refinement(time_limit, [objective.exchange])
     start = member(path, start, objective.exchange)
     stored, before = store.open_graph(path), store.read_partition(path, start)
     graph, k = stored.merged, before.k if k is None else k

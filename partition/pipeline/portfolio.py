@@ -13,7 +13,7 @@ import numpy as np
 from partition.backends import TOOLS
 from partition.backends.catalogue import AUTO, MODELS, all_options
 from partition.backends.process import TimeIsUp
-from partition.deadline import Deadline, deadline_for
+from partition.deadline import Deadline
 from partition.errors import UserError, check_name
 from partition.graph import store
 from partition.graph.graph import Graph
@@ -29,7 +29,13 @@ from partition.pipeline.balance import constraint_weights
 from partition.pipeline.estimates import CANDIDATES, Candidate, Cost, Facts, Network
 from partition.pipeline.measuring import figures_of, measuring_share
 from partition.pipeline.recipe import Recipe, recipe_of
-from partition.pipeline.solving import choose_tool, make_parts, mapped, refined
+from partition.pipeline.solving import (
+    choose_tool,
+    deadline_with_refinement,
+    make_parts,
+    mapped,
+    refined,
+)
 from partition.refinement.objective import Objective
 from partition.signals import at_once
 
@@ -121,7 +127,6 @@ def add_best(
         If the balance asked for was not reached.
     """
     limit = usual_limit(read_manifest(Path(path)).nnz) if time_limit is None else time_limit
-    deadline = deadline_for(limit, paced=False)
     stored = store.open_graph(path)
     graph = stored.merged
     recipe = recipe_of(stored, asked)
@@ -133,6 +138,8 @@ def add_best(
     estimates.check_network(network)
     check_name("exchange", exchange, AIMS)
     constraint_weights(graph, recipe.direction, constraints)
+    aims = EXCHANGES if exchange == AUTO else (exchange,)
+    deadline = deadline_with_refinement(limit, aims, paced=False)
     usual = f"{AUTO}-{k}{recipe.ending}"
     names = pair_names(name or usual)
     if exchange != AUTO:

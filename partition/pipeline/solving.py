@@ -11,11 +11,12 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import scipy.sparse as sp
 
 from partition.backends import HUGE, TOOLS, Tool
 from partition.backends.catalogue import MODELS, all_options, describe, unknown_model
 from partition.backends.process import TimeIsUp, in_files, run_apart
-from partition.deadline import Deadline
+from partition.deadline import Deadline, deadline_for
 from partition.errors import UserError
 from partition.graph.graph import Graph
 from partition.graph.hashing import key
@@ -237,6 +238,29 @@ def refined(
         replace(hypergraph_model(graph, direction), weights=weights[0]),
         parts, k, extra_weights=extra, **wanted,
     )  # fmt: skip
+
+
+def deadline_with_refinement(
+    time_limit: float | None, exchanges: Sequence[str], *, paced: bool = True
+) -> Deadline:
+    """A deadline that begins when the refinements for some exchanges are compiled.
+
+    After an installation that takes half a minute, else two seconds. It compiles what refines a
+    small random graph.
+    """
+    deadline_for(time_limit)  # which refuses what is no time
+    n = COMPILED_FOR
+    arcs = np.random.default_rng(0).integers(0, n, (2, 6 * n))
+    matrix = sp.csr_array((np.ones(6 * n), arcs), (n, n))
+    matrix.sum_duplicates()
+    graph = Graph(matrix.indptr.astype(np.int64), matrix.indices.astype(np.int32))
+    for exchange in () if time_limit is None else exchanges:
+        parts, objective = np.arange(n, dtype=np.int32) % 2, Objective(exchange=exchange)
+        refined(graph, parts, 2, objective, USUAL, effort=0.05)
+    return deadline_for(time_limit, paced=paced)
+
+
+COMPILED_FOR = 400  # vertices: with fewer, not all levels of a refinement are there
 
 
 @at_once()

@@ -14,9 +14,14 @@ passed on: a function is compiled for every combination of types that it is call
 
 from __future__ import annotations
 
+import contextlib
+import os
+import stat
+import tempfile
 from collections.abc import Callable
 from functools import partial
-from typing import NamedTuple, TypeVar
+from pathlib import Path
+from typing import Any, NamedTuple, TypeVar
 
 import numba
 import numpy as np
@@ -39,8 +44,24 @@ def compiled(function: Callable[..., T]) -> Callable[..., T]:
     njit = partial(numba.njit, error_model="numpy", fastmath={"contract", "nsz"}, nogil=True)
     try:
         return njit(cache=True)(function)
-    except RuntimeError:  # there is no folder to write to
-        return njit()(function)
+    except RuntimeError:  # neither beside this file nor at home can anything be written
+        settings: Any = numba.config
+        settings.CACHE_DIR = _private_folder()
+        return njit(cache=bool(settings.CACHE_DIR))(function)
+
+
+def _private_folder() -> str:
+    """A folder for temporary files that nobody else can write to; "" where there is none.
+
+    What Numba keeps is executed when it is read.
+    """
+    folder = Path(tempfile.gettempdir()) / f"gcnmpi-numba-{os.getuid()}"
+    with contextlib.suppress(OSError):
+        folder.mkdir(mode=0o700, exist_ok=True)
+        found = folder.lstat()
+        if found.st_uid == os.getuid() and found.st_mode == stat.S_IFDIR | 0o700:
+            return str(folder)
+    return ""
 
 
 class State(NamedTuple):

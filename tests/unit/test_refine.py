@@ -6,6 +6,7 @@ import itertools
 import os
 import subprocess
 import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -376,3 +377,15 @@ def test_the_model_of_batches_does_not_lose_to_that_of_rows(sampler):
         best = refine_for_batches(model, rows, 4, q)[1]
         assert refine_for_batches(model, parts, 4, q)[1] <= best
     assert len(np.unique(parts)) == 4
+
+
+def test_compiled_code_is_kept_where_nobody_else_can_write(tmp_path, monkeypatch):
+    monkeypatch.setattr(core.tempfile, "gettempdir", lambda: str(tmp_path))
+    folder = Path(core._private_folder())
+    assert folder.parent == tmp_path
+    assert core._private_folder() == str(folder)
+    folder.chmod(0o770)  # what is in it could be anybody's, and would be executed
+    assert core._private_folder() == ""
+    folder.rmdir()
+    folder.symlink_to(tmp_path)
+    assert core._private_folder() == ""

@@ -147,8 +147,8 @@ class _ThirdColumn:
             return
         if max(self._high, -self._low) >= LARGE_WEIGHT:
             raise UserError(
-                f"{self._path}: the third column holds whole numbers from {self._low:.0f} to "
-                f"{self._high:.0f}, weights or something else, such as times",
+                f"{self._path}: the third column holds whole numbers from {self._low:.15g} to "
+                f"{self._high:.15g}, weights or something else, such as times",
                 "give --columns source,target,weight or, to leave it out, --columns source,target",
             )
         # Targets are whole, not negative and not all the same.
