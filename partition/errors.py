@@ -107,7 +107,7 @@ def memory_errors() -> Iterator[None]:
 def replace_signs() -> None:
     """Have the standard streams write "?" for signs that their encoding lacks.
 
-    What was computed is not lost for a sign in its last line.
+    A result is not lost for a sign in its last line.
     """
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper) and stream.errors == "strict":

@@ -90,7 +90,7 @@ def train(
     UserError
         On all ranks, for whatever ``gcnmpi train`` refuses.
     Stopped
-        If SIGUSR1, SIGTERM or a first Ctrl-C asked for an end.
+        If ``gcnmpi stop``, SIGUSR1, SIGTERM or a first Ctrl-C asked for an end.
     """
     comm = ranks_of(comm)
     with configured(comm, config, model, settings) as (full, _):

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from gcnmpi.cli import common
+from gcnmpi.mpi.launch import sleep_while_waiting
 from partition.cli import import_options
 from partition.cli.common import FILE, advancing
 from partition.commands import option, parse_bytes
@@ -71,6 +72,7 @@ def import_(
             print_imported(done, as_json)
         return 0
 
+    sleep_while_waiting()
     return common.watched(config, job)
 
 

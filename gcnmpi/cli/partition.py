@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from gcnmpi.cli import common
+from gcnmpi.mpi.launch import sleep_while_waiting
 from partition.commands import option, parse_bytes
 
 if TYPE_CHECKING:
@@ -79,4 +80,5 @@ def partition(
         done = make_partition(comm, claims, graph, k, name, demands, work, limit, tell, force)
         return lambda: print_partitioned(done, as_json)
 
+    sleep_while_waiting()
     return common.claimed(config, graph, None, job)

@@ -95,7 +95,7 @@ def repeat(given: common.Given, **options: Unpack[_Runs]) -> common.Job:
     \b
       gcnmpi repeat G.graph --set task.name=links --pairs links-{seed} --out D
 
-    After SIGUSR1, SIGTERM or a first Ctrl-C, a checkpoint is written; the same command goes on.
+    After gcnmpi stop DIR or SIGUSR1, a checkpoint is written; the same command goes on.
     """
     points = {"": partial(_config, given, ())}
     return _job("gcnmpi repeat", given, points, options)

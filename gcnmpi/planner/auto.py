@@ -154,13 +154,21 @@ def resolved_partition(
 
 
 def misused(source: Source, config: Config, whole_rows: bool = False) -> list[str]:
-    """Warnings if the partition was made for another direction of M, or for the mixed exchange."""
+    """Warnings if the partition was made for another direction of M, or for the mixed exchange.
+
+    And if the network could read features of edges that the graph has, and does not.
+    """
     stored, found, direction = source.stored, source.partition, source.direction
     warnings = []
     if found is not None and found.direction != direction and stored.manifest.directed:
         warnings.append(
             f"partition {found.name!r} was made for direction {found.direction!r}, this run "
             f"uses {direction!r}: it works, but sends more rows than needed"
+        )
+    if stored.manifest.arc_features and getattr(config.model, "arc_features", None) is False:
+        warnings.append(
+            f"the features of edges, {stored.manifest.arc_features} columns, are not read: "
+            "--set model.arc_features=true reads them"
         )
     return warnings + other_exchange(stored, found, direction, config.scheme, whole_rows)
 

@@ -53,7 +53,7 @@ def compiled(function: Callable[..., T]) -> Callable[..., T]:
 def _private_folder() -> str:
     """A folder for temporary files that nobody else can write to; "" where there is none.
 
-    What Numba keeps is executed when it is read.
+    Numba executes the code that it finds there.
     """
     folder = Path(tempfile.gettempdir()) / f"gcnmpi-numba-{os.getuid()}"
     with contextlib.suppress(OSError):
