@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 
+from gcnmpi.layout.entries import MEAN
 from gcnmpi.layout.place import Space
 from gcnmpi.nn.operator import Operator, Parameter, type_of, without_unread
 from gcnmpi.nn.operators import rule_of
@@ -58,6 +59,11 @@ class Network:
     def arc_features(self) -> int:
         """Columns of the features of arcs that it reads; 0 if it reads none."""
         return next((op.width for op in self._of_arcs if not op.relations), 0)
+
+    @property
+    def one_loop(self) -> bool:
+        """Whether a vertex has one self-loop, however many the graph has; rows of logits stay."""
+        return self.space is not Space.ENTRIES and any(op.given == MEAN for op in self._of_arcs)
 
     @property
     def relations(self) -> int:

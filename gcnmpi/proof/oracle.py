@@ -112,7 +112,8 @@ class Rows:
         normalize = options.normalize if reads_values(self.network.operators) else "none"
         self.matrix = aggregation_matrix(graph, direction, options.self_loops, normalize)
         of_arcs = graph.arc_data.features, graph.arc_type
-        self.arcs = ArcRows.of(graph, direction, options.self_loops, *of_arcs)
+        one_loop = self.network.one_loop
+        self.arcs = ArcRows.of(graph, direction, options.self_loops, *of_arcs, one_loop)
         parameters = self.network.parameters
         self.first_layer = {name for name, p in parameters.items() if p.layer == 1}
 

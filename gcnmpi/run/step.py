@@ -11,7 +11,7 @@ import numpy as np
 from gcnmpi.core.arrays import Number
 from gcnmpi.core.volume import NOTHING, Volume
 from gcnmpi.kernels.interface.kernel import Array
-from gcnmpi.mpi.comm import agreed
+from gcnmpi.mpi.comm import agreed, maximum
 from gcnmpi.nn.model import PASSES
 from gcnmpi.nn.optim import make_optimizer
 from gcnmpi.nn.program import FEATURES
@@ -27,6 +27,8 @@ from gcnmpi.run.problem import (
 )
 from gcnmpi.schemes.operations import Product
 
+# What is smaller beside the largest number of a gradient in float64 is a rounding error.
+_NOISE = 64 * np.finfo(np.float64).eps
 _NEVER_0 = 1e-6  # added to the length of a gradient that is clipped, as PyTorch does
 
 
@@ -107,9 +109,28 @@ class BaseStep(ABC):
 
     def _update(self, gradient: Array, lr: float) -> None:
         with self._problem.runtime.phases("update"):
+            self._drop_noise(gradient)
             self._clip(gradient)
             self.optimizer.step(gradient, lr)
             self._problem.runtime.kernel.finish()
+
+    def _drop_noise(self, gradient: Array) -> None:
+        """Set numbers to 0 that are rounding errors beside the largest one.
+
+        Many gradients are 0 in exact arithmetic: of keys' biases in front of a softmax, of attention
+        to a single neighbour, of sums that cancel. Each number of ranks rounds them otherwise; Adam,
+        a norm, or an activation with a kink at 0 would make them large. In float32 curves part by
+        more than that anyway.
+        """
+        if gradient.dtype != np.float64:
+            return
+        squares, everyone = (gradient * gradient).reshape((1, -1)), self._problem.runtime.everyone
+        kernel = self._problem.runtime.kernel
+        largest = float(kernel.row_max(squares)[0, 0]) if squares.size else 0.0
+        if self.model.gradients.cut and everyone.size > 1:
+            largest = maximum(everyone, largest)
+        if 0 < largest < np.inf:
+            gradient[squares[0] < _NOISE**2 * largest] = 0.0
 
     def _clip(self, gradient: Array) -> None:
         """Shorten the gradient to ``train.clip_norm``: ``torch.nn.utils.clip_grad_norm_``."""

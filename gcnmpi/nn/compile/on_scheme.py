@@ -355,4 +355,4 @@ def program_on(
     of_arcs = program.needs_entries or groups, groups, program.type, program.sums_groups
     transposed = trains or program.transposes
     needs = program.needs_products, program.needs_halo, transposed, *of_arcs
-    return program, Demand(program.depth, *needs, batches=batches)
+    return program, Demand(program.depth, *needs, batches=batches, one_loop=network.one_loop)
