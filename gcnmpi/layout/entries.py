@@ -1,9 +1,9 @@
 """Rows of arcs: which entry of a rank's rows of M stands for which arc, and data of arcs.
 
-Every arc of the graph folder is an entry, parallel ones too, unless a network wants one self-loop
-of a vertex (:attr:`Demand.one_loop`); with self-loops, a vertex without one has an entry that stands
-for no arc. Entries are in the order of the rank's rows, in a row by the
-global id of the column, and parallel ones in the order of the folder.
+Every arc of the graph folder is an entry, parallel ones too, unless a network takes one self-loop
+of a vertex (:attr:`Demand.one_loop`); with self-loops, a vertex without one has an entry that
+stands for no arc. Entries are in the order of the rank's rows, in a row by the global id of the
+column, and parallel ones in the order of the folder.
 """
 
 from __future__ import annotations

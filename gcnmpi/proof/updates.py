@@ -14,7 +14,7 @@ Update = Callable[[Weights, Weights, float], Weights]
 """(weights, gradient, learning rate) → weights."""
 
 
-NOISE = 2.0**-46  # beside the largest number of a gradient, smaller ones are rounding errors
+NOISE = 2.0**-40  # beside the largest number of a gradient, smaller ones are rounding errors
 
 
 def clipped(config: TrainConfig, gradient: Weights) -> Weights:

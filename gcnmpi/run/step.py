@@ -28,7 +28,7 @@ from gcnmpi.run.problem import (
 from gcnmpi.schemes.operations import Product
 
 # What is smaller beside the largest number of a gradient in float64 is a rounding error.
-_NOISE = 64 * np.finfo(np.float64).eps
+_NOISE = 2.0**-40
 _NEVER_0 = 1e-6  # added to the length of a gradient that is clipped, as PyTorch does
 
 
@@ -117,9 +117,9 @@ class BaseStep(ABC):
     def _drop_noise(self, gradient: Array) -> None:
         """Set numbers to 0 that are rounding errors beside the largest one.
 
-        Many gradients are 0 in exact arithmetic: of keys' biases in front of a softmax, of attention
-        to a single neighbour, of sums that cancel. Each number of ranks rounds them otherwise; Adam,
-        a norm, or an activation with a kink at 0 would make them large. In float32 curves part by
+        Many gradients are 0 in exact arithmetic: of keys' biases in front of a softmax, of scores
+        of a single neighbour, of sums that cancel. Each number of ranks rounds them otherwise, and
+        Adam, a norm or an activation with a kink at 0 makes them large. In float32 curves part by
         more than that anyway.
         """
         if gradient.dtype != np.float64:

@@ -254,15 +254,16 @@ def _network(path: Path, facts: Mapping[str, object]) -> dict[str, Any]:
         for entry, _ in section_fields(section)
         if entry.name not in NOT_OF_A_NETWORK
     }
-    if "task" in facts:  # which files of earlier versions do not say
-        described |= {f"task.{n}": getattr(config.task, n) for n in _of_task(config.task)}
-    return described
+    task = facts.get("task")  # of which files of earlier versions say less, or nothing
+    said = [name for name in _of_task(config.task) if isinstance(task, dict) and name in task]
+    return described | {f"task.{name}": getattr(config.task, name) for name in said}
 
 
 def _of_task(task: TaskConfig) -> list[str]:
-    """The keys of a task that its network depends on."""
+    """The keys of a task that its network depends on: a decoder's last bias on the objective."""
     known = [entry.name for entry in dataclasses.fields(task)]
-    return ["name", "on", *(n for n in known if n.startswith("decoder") or n in OF_FRAMES)]
+    which = "name", "on", "width", "objective", *OF_FRAMES
+    return [name for name in known if name in which or name.startswith("decoder")]
 
 
 def _own_network(path: Path, stored: str, wanted: str | None) -> str:

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from gcnmpi.options.config import from_table
 from partition.errors import UserError
 from partition.records import atomic_file, open_regular, zip_errors
 
@@ -32,6 +33,21 @@ def write_weights(
             with archive.open(f"{name}.npy", "w", force_zip64=True) as member:
                 np.lib.format.write_array(member, array, allow_pickle=False)
         archive.comment = json.dumps(facts).encode()
+
+
+def task_of(path: str | os.PathLike) -> dict[str, object]:
+    """Full names of the keys of the task that a file of weights names, and their values.
+
+    None of a file that does not say it, or is damaged: :func:`gcnmpi.run.weights.read_weights`
+    tells what is wrong.
+    """
+    try:
+        facts = read_facts(path) if Path(path).suffix == ".npz" else None
+        stored = (facts or {}).get("task", {})
+        task = from_table({"task": stored}).task
+    except UserError:
+        return {}
+    return {f"task.{name}": getattr(task, name) for name in stored if hasattr(task, name)}
 
 
 def read_facts(path: str | os.PathLike) -> dict[str, Any] | None:
