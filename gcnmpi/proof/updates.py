@@ -14,12 +14,14 @@ Update = Callable[[Weights, Weights, float], Weights]
 """(weights, gradient, learning rate) → weights."""
 
 
-NOISE = 2.0**-40  # beside the largest number of a gradient, smaller ones are rounding errors
+# Smaller numbers of a gradient, by themselves or beside the largest, are rounding errors.
+NOISE, RELATIVE_NOISE = 2.0**-50, 2.0**-40
 
 
 def clipped(config: TrainConfig, gradient: Weights) -> Weights:
     """The gradient without rounding errors, no longer than ``train.clip_norm``."""
-    least = NOISE * max((float(np.abs(g).max(initial=0.0)) for g in gradient.values()), default=0.0)
+    largest = max((float(np.abs(g).max(initial=0.0)) for g in gradient.values()), default=0.0)
+    least = max(NOISE, RELATIVE_NOISE * largest)
     gradient = {name: np.where(np.abs(g) < least, 0.0, g) for name, g in gradient.items()}
     length = math.sqrt(math.fsum(float(np.sum(g * g)) for g in gradient.values()))
     if not config.clip_norm:

@@ -27,8 +27,8 @@ from gcnmpi.run.problem import (
 )
 from gcnmpi.schemes.operations import Product
 
-# What is smaller beside the largest number of a gradient in float64 is a rounding error.
-_NOISE = 2.0**-40
+# What is smaller in a gradient in float64, or beside its largest number, is a rounding error.
+_NOISE, _RELATIVE_NOISE = 2.0**-50, 2.0**-40
 _NEVER_0 = 1e-6  # added to the length of a gradient that is clipped, as PyTorch does
 
 
@@ -115,7 +115,7 @@ class BaseStep(ABC):
             self._problem.runtime.kernel.finish()
 
     def _drop_noise(self, gradient: Array) -> None:
-        """Set numbers to 0 that are rounding errors beside the largest one.
+        """Set numbers to 0 that are rounding errors.
 
         Many gradients are 0 in exact arithmetic: of keys' biases in front of a softmax, of scores
         of a single neighbour, of sums that cancel. Each number of ranks rounds them otherwise, and
@@ -129,8 +129,9 @@ class BaseStep(ABC):
         largest = float(kernel.row_max(squares)[0, 0]) if squares.size else 0.0
         if self.model.gradients.cut and everyone.size > 1:
             largest = maximum(everyone, largest)
-        if 0 < largest < np.inf:
-            gradient[squares[0] < _NOISE**2 * largest] = 0.0
+        if largest < np.inf:
+            least = max(_NOISE**2, _RELATIVE_NOISE**2 * largest)
+            gradient[squares[0] < least] = 0.0
 
     def _clip(self, gradient: Array) -> None:
         """Shorten the gradient to ``train.clip_norm``: ``torch.nn.utils.clip_grad_norm_``."""
