@@ -76,6 +76,11 @@ class Network:
         return type_of(self.operators)
 
     @property
+    def is_typed(self) -> bool:
+        """Whether it tells relations or types apart."""
+        return self.relations > 0 or self.type is not None
+
+    @property
     def _of_arcs(self) -> list[ArcInput]:
         return [operator for operator in self.operators if isinstance(operator, ArcInput)]
 

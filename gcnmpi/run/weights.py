@@ -113,8 +113,8 @@ def describe(problem: Problem) -> dict[str, object]:
         "model": model,
         "widths": list(problem.network.widths),
         "arc_features": problem.network.arc_features,
-        "vertex_types": list(manifest.vertex_types) if problem.network.relations else (),
-        "relations": manifest.relations if problem.network.relations else (),
+        "vertex_types": list(manifest.vertex_types) if problem.network.is_typed else (),
+        "relations": manifest.relations if problem.network.is_typed else (),
         "type_features": {} if manifest.features else manifest.type_features,
         "graph": sections["graph"] | {"direction": problem.source.direction},
         "task": {name: getattr(config.task, name) for name in _of_task(config.task)},
@@ -178,7 +178,7 @@ def read_weights(
         shown = ends_of(build, state)
         arcs, known = (shown[2] if shown else 0), schema
     network = network_of(model, widths[0], widths[-1], arcs, task, known)
-    known = known if network.relations else Schema(features=known.features)
+    known = known if network.is_typed else Schema(features=known.features)
     if network.widths != widths:
         raise UserError(f"{path} is damaged: its arrays are not of the widths that it names")
     with _of_file(path):
