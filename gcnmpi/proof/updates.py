@@ -18,11 +18,15 @@ Update = Callable[[Weights, Weights, float], Weights]
 NOISE, RELATIVE_NOISE = 2.0**-50, 2.0**-40
 
 
-def clipped(config: TrainConfig, gradient: Weights) -> Weights:
-    """The gradient without rounding errors, no longer than ``train.clip_norm``."""
+def without_noise(gradient: Weights) -> Weights:
+    """The gradient whose rounding errors are 0."""
     largest = max((float(np.abs(g).max(initial=0.0)) for g in gradient.values()), default=0.0)
     least = max(NOISE, RELATIVE_NOISE * largest)
-    gradient = {name: np.where(np.abs(g) < least, 0.0, g) for name, g in gradient.items()}
+    return {name: np.where(np.abs(g) < least, 0.0, g) for name, g in gradient.items()}
+
+
+def clipped(config: TrainConfig, gradient: Weights) -> Weights:
+    """The gradient, no longer than ``train.clip_norm``."""
     length = math.sqrt(math.fsum(float(np.sum(g * g)) for g in gradient.values()))
     if not config.clip_norm:
         return gradient

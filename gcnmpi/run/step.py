@@ -109,12 +109,12 @@ class BaseStep(ABC):
 
     def _update(self, gradient: Array, lr: float) -> None:
         with self._problem.runtime.phases("update"):
-            self._drop_noise(gradient)
+            self.drop_noise(gradient)
             self._clip(gradient)
             self.optimizer.step(gradient, lr)
             self._problem.runtime.kernel.finish()
 
-    def _drop_noise(self, gradient: Array) -> None:
+    def drop_noise(self, gradient: Array) -> None:
         """Set numbers to 0 that are rounding errors.
 
         Many gradients are 0 in exact arithmetic: of keys' biases in front of a softmax, of scores
