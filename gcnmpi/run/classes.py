@@ -19,7 +19,7 @@ SHOWN = 10  # names in a message
 
 
 def class_names(manifest: Manifest, task: TaskConfig) -> tuple[str, ...]:
-    """What the classes of a task are called on a graph; empty where it has none."""
+    """The names of the classes that a graph has for a task; empty where it has none."""
     if not has_classes(task, manifest):
         return ()
     of_arcs = task.on == ARCS
@@ -78,16 +78,16 @@ def as_known(stored: StoredGraph, task: TaskConfig, classes: Classes) -> StoredG
 
     A UserError if the weights know none of them.
     """
-    if not classes.known or classes.known == classes.there:
+    if not classes.known or not classes.there or classes.known == classes.there:
         return stored
-    if classes.there and not set(classes.known) & set(classes.there):
+    if not set(classes.known) & set(classes.there):
         raise UserError(
             f"{stored.path} has the classes {shown(classes.there)}, and the weights are of "
             f"{shown(classes.known)}",
             "evaluate on a graph with classes of these names",
         )
     graph, manifest, count = stored.graph, stored.manifest, len(classes.known)
-    labels = Renumbered(examples_of(graph, task.on).labels, classes.numbers)
+    labels: Any = Renumbered(examples_of(graph, task.on).labels, classes.numbers)
     facts: Any = {"classes": count, "class_names": classes.known}
     if task.on == ARCS:
         data = replace(graph.arc_data, labels=labels, class_names=classes.known)
@@ -102,7 +102,8 @@ def unknown_labels(stored: StoredGraph, task: TaskConfig, classes: Classes) -> t
     others = [name for name in classes.there if name not in classes.known]
     if not classes.known or not others:
         return ()
-    labels, count = examples_of(stored.graph, task.on).labels, 0
+    labels: Any = examples_of(stored.graph, task.on).labels
+    count = 0
     unknown = classes.numbers[:-1] == UNLABELLED
     for start in range(0, len(labels), AT_ONCE):
         some = np.asarray(labels[start : start + AT_ONCE])

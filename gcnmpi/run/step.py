@@ -27,7 +27,7 @@ from gcnmpi.run.problem import (
 )
 from gcnmpi.schemes.operations import Product
 
-# What is smaller in a gradient in float64, or beside its largest number, is a rounding error.
+# Smaller numbers of a gradient in float64, or beside the largest one, are rounding errors.
 _NOISE, _RELATIVE_NOISE = 2.0**-50, 2.0**-40
 _NEVER_0 = 1e-6  # added to the length of a gradient that is clipped, as PyTorch does
 

@@ -236,7 +236,7 @@ def as_trained(weights: Weights, config: Config, given: Container[str], directio
 
 
 def relation_names(stored: StoredGraph, task: TaskConfig) -> tuple[str, ...]:
-    """What the relations of pairs are called that a decoder tells apart; empty: numbers."""
+    """The names of the relations of pairs that a decoder tells apart; empty: numbers."""
     if not tells_relations(task):
         return ()
     pairs = pairs_of(stored, task)

@@ -48,7 +48,7 @@ def read_arrays(path: str | os.PathLike) -> dict[str, np.ndarray]:
 
     A UserError if it cannot be read.
     """
-    return {name: array for name, array in read_tensors(path).items() if name != DESCRIPTION}
+    return {name: array for name, array in read_tensors(Path(path)).items() if name != DESCRIPTION}
 
 
 def task_of(path: str | os.PathLike) -> dict[str, object]:
