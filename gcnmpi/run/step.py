@@ -29,6 +29,7 @@ from gcnmpi.schemes.operations import Product
 
 # Smaller numbers of a gradient in float64, or beside the largest one, are rounding errors.
 _NOISE, _RELATIVE_NOISE = 2.0**-50, 2.0**-40
+_AT_ONCE = 1 << 20  # numbers of a gradient that are looked at at once
 _NEVER_0 = 1e-6  # added to the length of a gradient that is clipped, as PyTorch does
 
 
@@ -124,14 +125,16 @@ class BaseStep(ABC):
         """
         if gradient.dtype != np.float64:
             return
-        squares, everyone = (gradient * gradient).reshape((1, -1)), self._problem.runtime.everyone
-        kernel = self._problem.runtime.kernel
-        largest = float(kernel.row_max(squares)[0, 0]) if squares.size else 0.0
+        kernel, everyone = self._problem.runtime.kernel, self._problem.runtime.everyone
+        pieces = [gradient[at : at + _AT_ONCE] for at in range(0, len(gradient), _AT_ONCE)]
+        squares = (kernel.row_max((piece * piece).reshape((1, -1))) for piece in pieces)
+        largest = max((float(kernel.to_host(one).max()) for one in squares), default=0.0)
         if self.model.gradients.cut and everyone.size > 1:
             largest = maximum(everyone, largest)
         if largest < np.inf:
             least = max(_NOISE**2, _RELATIVE_NOISE**2 * largest)
-            gradient[squares[0] < least] = 0.0
+            for piece in pieces:
+                piece *= piece * piece * -1.0 < -least
 
     def _clip(self, gradient: Array) -> None:
         """Shorten the gradient to ``train.clip_norm``: ``torch.nn.utils.clip_grad_norm_``."""

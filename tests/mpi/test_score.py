@@ -265,7 +265,7 @@ def test_mistakes_of_users_are_one_line(hear_mistakes, folder, weights, tmp_path
 
 
 def test_metrics_of_weights_are_those_of_the_last_epoch(weights, folder, mpirun):
-    for name in ("hadamard", "concat-plain", "complex"):
+    for name in ("complex", "hadamard", "concat-plain"):
         run = gcnmpi.Run(folder / name)
         graph = folder / f"{CASES[name][0]}.graph"
         found = gcnmpi.evaluate(graph, weights[name], dtype="float64", task_metrics=["mrr"])
