@@ -29,12 +29,17 @@ from gcnmpi.options.outputs import (
     check_suffix,
     features_path,
 )
+from gcnmpi.options.task import LINKS
 from gcnmpi.report.outcome import undescribed
 from gcnmpi.run import inference
 from gcnmpi.run.claims import Claims
 from gcnmpi.run.links.asked import score_pairs, top_partners
 from gcnmpi.run.samples.inference import infer_samples
 from gcnmpi.run.scoring import evaluate_weights
+from gcnmpi.run.weights_file import task_of
+
+SCORED: Mapping[str, object] = {"task.name": LINKS}
+"""What is to be scored, of weights that do not say their task."""
 
 
 def infer(
@@ -96,7 +101,7 @@ def infer(
         picked = np.asarray(picked)
     words = {"what": what, "layer": layer, "samples": samples}
     with _asking(
-        graph, weights, partition, out, RESULTS, model, config, force, comm, settings, words, ()
+        graph, weights, partition, out, RESULTS, model, config, force, comm, settings, words, {}
     ) as (ranks, asked):
         asked = dataclasses.replace(asked, what=what, layer=layer, rows=picked)
         if samples is None:
@@ -226,11 +231,11 @@ def _asking(
     comm: Comm | None,
     settings: Mapping[str, object],
     words: Mapping[str, object],
-    under: tuple[str, ...] = ("task.name=links",),
+    under: Mapping[str, object] = SCORED,
 ) -> Iterator[tuple[Comm, Inferring]]:
     """The ranks, and what gives the rows of vertices; they ask for the same in this block.
 
-    All that is configured goes over the settings ``under``.
+    ``under``: values of keys that neither weights nor settings may say.
     """
     ranks, path = ranks_of(comm), path_of(graph)
     with agreed(ranks):
@@ -239,7 +244,7 @@ def _asking(
         inputs = {"graph": path, "weights": file, "its features": features_path(file)}
         check_distinct({**inputs, "out": target})
     with (
-        configured(ranks, config, model, settings, under) as (full, given),
+        configured(ranks, config, model, settings, {**under, **task_of(file)}) as (full, given),
         _guarded(ranks, full, path, partition, {**words, "out": target}),
     ):
         yield ranks, Inferring(path, partition, full, file, target, given, force=force)
@@ -268,7 +273,8 @@ def evaluate(
     Parameters
     ----------
     graph, weights, partition, model, config, comm, **settings
-        See :func:`infer`. ``task_name`` and ``task_metrics`` choose what is measured.
+        See :func:`infer`. The task is that of the weights; ``task_metrics`` chooses what is
+        measured.
 
     Returns
     -------
@@ -284,7 +290,7 @@ def evaluate(
     with agreed(ranks):
         file = _file_of(weights)
     with (
-        configured(ranks, config, model, settings) as (full, given),
+        configured(ranks, config, model, settings, task_of(file)) as (full, given),
         _guarded(ranks, full, path_of(graph), partition, {}),
     ):
         asked = Inferring(path_of(graph), partition, full, file, given=given)

@@ -111,9 +111,9 @@ class Run:
         UserError
             As :meth:`weights_file`.
         """
-        from partition.tensor_files import read_tensors
+        from gcnmpi.run.weights_file import read_arrays
 
-        return dict(read_tensors(self.weights_file(which)))
+        return read_arrays(self.weights_file(which))
 
     def weights_file(self, which: str = "last") -> Path:
         """The file of these weights.

@@ -22,12 +22,14 @@ def configured(
     config: Settings,
     model: Network,
     keywords: Mapping[str, object],
-    under: tuple[str, ...] = (),
+    under: Mapping[str, object] | None = None,
+    settings: tuple[str, ...] = (),
 ) -> Iterator[tuple[Config, dict[str, object]]]:
     """The configuration, and the full names of the keys that were given, the same on all ranks.
 
     It holds in this block: a network that is a function has a name in it. ``config``, ``model`` and
-    the keywords are those of :func:`gcnmpi.train`; all of them go over the settings ``under``.
+    the keywords are those of :func:`gcnmpi.train`; ``under`` stands in place of defaults,
+    and ``settings`` over a file.
     """
     with contextlib.ExitStack() as stack:
         with agreed(comm):
@@ -42,7 +44,7 @@ def configured(
                     raise UserError("model and model.name say the same: give one of them")
                 is_name = isinstance(model, str)
                 values["model.name"] = model if is_name else stack.enter_context(handed_over(model))
-            found = read_config(file, under, values=values)
+            found = read_config(file, settings, values=values, under=under)
         yield found
 
 

@@ -142,7 +142,7 @@ def verify(
 
     comm, path = ranks_of(comm), path_of(graph)
     with (
-        configured(comm, config, model, settings, under=("dtype=float64",)) as (full, _),
+        configured(comm, config, model, settings, settings=("dtype=float64",)) as (full, _),
         guarded(comm, full, "gcnmpi.verify") as guard,
     ):
         check_same(comm, {"configuration": full, "partition": partition}, ALIKE)

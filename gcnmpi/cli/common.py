@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING, TypeVar
 import click
 
 from gcnmpi.mpi.watch import watchdog
-from gcnmpi.options.config import Config, key_fields, load_config
+from gcnmpi.options.config import Config, key_fields, load_config, read_config
 from gcnmpi.options.settings import config_path
+from gcnmpi.run.weights_file import task_of
 from partition.commands import Assignments, option, path_option
 
 if TYPE_CHECKING:
@@ -55,6 +56,17 @@ class Given(Words):
 
     graph: Path
     partition: str | None
+
+
+def config_of_weights(
+    given: Words, network: Path | None, weights: Path, under: Mapping[str, object] | None = None
+) -> tuple[Config, dict[str, object]]:
+    """The configuration for given weights, whose task is the default, and the keys that are given.
+
+    ``network``: the file of --network. ``under``: values of keys that weights may not say.
+    """
+    task = {**(under or {}), **task_of(weights)}
+    return read_config(given.file, given.settings, network=network, under=task)
 
 
 def _bundled(function: Callable[..., T], name: str, kind: type, *options: str) -> Callable[..., T]:

@@ -20,7 +20,6 @@ from gcnmpi.mpi.watch import EXIT_REQUEUE, watchdog
 from gcnmpi.options.config import (
     keys,
     load_config,
-    read_config,
     readers,
 )
 from gcnmpi.options.outputs import (
@@ -263,7 +262,7 @@ def infer(
     of the graph; with --samples, (samples, vertices, columns). The memory that is needed is
     forecast, and refused before the start if a node has less.
     """
-    config, keys = read_config(given.file, given.settings, network=network_file)
+    config, keys = common.config_of_weights(given, network_file, weights)
     if classes and what not in ("logits", "classes"):
         raise UserError(f"--classes and --what {what} exclude each other")
     check_suffix("--out", out, RESULTS)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -9,7 +10,6 @@ from typing import TYPE_CHECKING
 import click
 
 from gcnmpi.cli import common
-from gcnmpi.options.config import read_config
 from gcnmpi.options.outputs import (
     RESULTS,
     TABLES,
@@ -19,6 +19,7 @@ from gcnmpi.options.outputs import (
     check_suffix,
     features_path,
 )
+from gcnmpi.options.task import LINKS
 from partition.commands import option, path_option
 from partition.errors import UserError
 
@@ -100,8 +101,7 @@ def score(
     for name, there in of_partners if top is None else of_pairs:
         if there:
             raise UserError(f"{name} is for --{'top' if top is None else 'pairs'}")
-    settings = ("task.name=links", *given.settings)
-    config, keys = read_config(given.file, settings, network=network_file)
+    config, keys = common.config_of_weights(given, network_file, weights, {"task.name": LINKS})
     check_suffix("--out", out, RESULTS if top is None else TABLES)
     inputs = {
         "GRAPH": given.graph, "--weights": weights, "--config": given.file,
@@ -143,11 +143,10 @@ def evaluate(
 ) -> common.Job:
     """Metrics of trained weights on GRAPH: of its masks, or of the pairs that were held out.
 
-    The task is that of the weights; --set task.metrics=… with --set task.name=… asks for others
-    than its first one.
+    The task is that of the weights; --set task.metrics=… asks for other metrics than its first one.
     """
-    settings = (*given.settings, *common.of_split(split))
-    config, keys = read_config(given.file, settings, network=network_file)
+    given = dataclasses.replace(given, settings=(*given.settings, *common.of_split(split)))
+    config, keys = common.config_of_weights(given, network_file, weights)
     asked = Inferring(given.graph, given.partition, config, weights, given=keys, force=force)
 
     def job(comm: Comm, claims: Claims) -> Callable[[], None]:

@@ -152,11 +152,13 @@ def arc_pieces(
     loops: bool = False,
     *,
     parallel: bool = False,
+    one_loop: bool = False,
 ) -> Iterator[Entries]:
     """The arcs of this rank's contiguous 1/P of the rows on disk, in as many rounds on all ranks.
 
-    Parallel ones are added up; with ``parallel``, they come one by one, and with numbers. Arcs that
-    a task on links holds out are left out. ``max_bytes`` bounds what a piece takes until it is
+    Parallel ones are added up; with ``parallel``, they come one by one, and with numbers; with
+    ``one_loop`` of a vertex's self-loops only the first. Arcs that a task on links holds out are
+    left out. ``max_bytes`` bounds what a piece takes until it is
     sent. With ``check`` a UserError is raised on all ranks if no graph has such arcs, or, when the
     last piece has been taken, the manifest is not theirs. With ``loops`` the self-loops that Ã has
     beside the arcs are among the entries.
@@ -179,6 +181,8 @@ def arc_pieces(
             excess += _excess(stored, source, target, weight)
         arcs = source, target, weight
         found = _entries(stored, direction, mine.start + begin, *arcs, parallel=parallel)
+        if one_loop and stored.manifest.parallel:
+            found = without_repeated_loops(found)
         if loops:  # an arc v→v is read where v is: its rank knows whether it is missing
             vertices = range(mine.start + begin, mine.start + end)
             found = Entries(*with_loops(found.row, found.column, found.weight, vertices))
@@ -238,6 +242,14 @@ def _entries(
         source, target, weight = added_up(source, target, weight)
     of_row, of_column = (target, source) if direction == "in" else (source, target)
     return Entries(of_row, of_column, weight, number)
+
+
+def without_repeated_loops(of: Entries) -> Entries:
+    """Entries of whole rows on disk without self-loops behind the first of their vertex."""
+    loops = np.flatnonzero(of.row == of.column)  # those of a vertex follow each other
+    again = loops[1:][of.row[loops[1:]] == of.row[loops[:-1]]]
+    arrays = of.row, of.column, of.weight, of.number
+    return Entries(*(None if array is None else np.delete(array, again) for array in arrays))
 
 
 def check_content(comm: Comm, stored: StoredGraph, names: Collection[str], excess: int = 0) -> None:

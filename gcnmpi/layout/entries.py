@@ -1,8 +1,9 @@
 """Rows of arcs: which entry of a rank's rows of M stands for which arc, and data of arcs.
 
-Every arc of the graph folder is an entry, parallel ones too; with self-loops, a vertex without one
-has an entry that stands for no arc. Entries are in the order of the rank's rows, in a row by the
-global id of the column, and parallel ones in the order of the folder.
+Every arc of the graph folder is an entry, parallel ones too, unless a network takes one self-loop
+of a vertex (:attr:`Demand.one_loop`); with self-loops, a vertex without one has an entry that
+stands for no arc. Entries are in the order of the rank's rows, in a row by the global id of the
+column, and parallel ones in the order of the folder.
 """
 
 from __future__ import annotations
@@ -36,6 +37,7 @@ NO_ARC = -1
 """The number of the arc of an entry that stands for none."""
 
 UNKNOWN = "unknown"
+MEAN = "mean"
 RELATION, GROUP, SHARE, PART, TYPE, WHOLE_TYPE = OF_RELATIONS = (
     "relation", "group", "share", "part", "type", "type of whole",
 )  # fmt: skip
@@ -193,7 +195,7 @@ class EntryRows:
         found = self._taken(partial(_rows_at, array), array.shape[1:], array.dtype)
         if loops == UNKNOWN:
             found[self.loops] = ABSENT[found.dtype.kind]
-        if loops != "mean" or not len(found):
+        if loops != MEAN or not len(found):
             return found
         found, loop = found.astype(np.float64), self.local_rows == self.places
         found[loop] = 0
@@ -243,9 +245,10 @@ def load_entry_rows(
     own, halo : (own rows,) and (halo rows,) integers
         Global ids of this rank's rows, and of those of others that its entries refer to.
     demand : Demand
-        Says whether entries are in groups of the relations of arcs, which the graph has then, and
-        which type of vertices is looked at.
+        Says whether entries are in groups of the relations of arcs, which the graph has then, which
+        type of vertices is looked at, and whether all self-loops of a vertex are one entry.
     """
+    arriving = replace(arriving, one_loop=demand.one_loop)
     comm, stored = arriving.comm, arriving.source.stored
     rows, lengths = Places(own), np.zeros(len(own), np.int64)
     lonely = np.full(len(own), self_loops)

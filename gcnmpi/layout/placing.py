@@ -48,12 +48,15 @@ class Arriving:
         See :data:`Owners`.
     max_bytes : float
         Bound of the buffers of a piece.
+    one_loop : bool
+        Whether parallel arcs that come one by one are without repeated self-loops.
     """
 
     comm: Comm
     source: Source
     owners: Owners
     max_bytes: float
+    one_loop: bool = False
 
     @classmethod
     def to_owners(cls, comm: Comm, source: Source, parts: np.ndarray, max_bytes: float) -> Arriving:
@@ -74,7 +77,9 @@ class Arriving:
         direction of M or another. ``check`` and ``parallel`` are those of ``arc_pieces``.
         """
         stored, way = self.source.stored, direction or self.source.direction
-        for piece in arc_pieces(self.comm, stored, way, self.max_bytes, check, parallel=parallel):
+        one_loop = parallel and self.one_loop
+        facts = self.comm, stored, way, self.max_bytes, check
+        for piece in arc_pieces(*facts, parallel=parallel, one_loop=one_loop):
             arrays = wanted(piece)
             # Other arrays are computed only when their rows are picked to be sent.
             if self.comm.size == 1 and all(isinstance(array, np.ndarray) for array in arrays):

@@ -90,6 +90,8 @@ class Demand:
         The number of the type of vertices that matrices of :attr:`Space.OF_TYPE` have rows of.
     batches : bool
         Whether mini-batches will be cut out of M: the scheme keeps what they are cut from.
+    one_loop : bool
+        Whether all self-loops of a vertex are one entry.
     """
 
     depth: int = 1
@@ -101,6 +103,7 @@ class Demand:
     type: int | None = None
     sums_groups: bool = False
     batches: bool = False
+    one_loop: bool = False
 
     def visits(self, epochs: int) -> float:
         """How often so many epochs multiply with M, or with its transpose."""

@@ -17,6 +17,7 @@ from gcnmpi.options.model import MATRICES, NETWORKS, ModelConfig
 from gcnmpi.options.own_code import called, is_own
 from gcnmpi.options.task import ClassOptions, LinkOptions, SampleOptions, TaskConfig
 from partition.errors import UserError
+from partition.graph.aggregation import NORMALIZATIONS
 from partition.graph.examples import ARCS, VERTICES
 from partition.graph.relations import Schema
 
@@ -76,10 +77,22 @@ def network_of(
 
 
 def matrix_of(model: ModelConfig) -> tuple[str, bool] | None:
-    """``graph.normalize`` and ``graph.self_loops`` that the network is defined with, if any."""
+    """``graph.normalize`` and ``graph.self_loops`` that the network is defined with, if any.
+
+    A UserError if a user's function gives something else.
+    """
     if is_own(model.name):
         fixed = getattr(NETWORKS.get(model.name), "matrix", None)
-        return None if fixed is None else called(model.name, lambda: fixed(model))
+        if fixed is None:
+            return None
+        found = called(model.name, lambda: fixed(model))
+        is_pair = isinstance(found, tuple) and len(found) == 2
+        if is_pair and found[0] in NORMALIZATIONS and isinstance(found[1], bool):
+            return found
+        raise UserError(
+            f"{model.name}: its matrix gives {found!r}, not how M is made",
+            f"such as return 'none', True: one of {', '.join(NORMALIZATIONS)}, and self_loops",
+        )
     return MATRICES.get(model.name)(model) if model.name in MATRICES else None
 
 

@@ -386,8 +386,7 @@ def _constant(
     matrices[step.number] = scheme.empty(after.place, after.width, after.exchanged)
     binding = Binding(scheme, kernel, program, 0, lambda place: 0, {}, {}, matrices, {})
     step.bind(binding)(0)
-    if copied:
-        scheme.release()
+    scheme.release()
     return matrices[step.number]
 
 

@@ -271,7 +271,8 @@ class Builder(RowWise):
         ----------
         loops : {"zero", "mean"}
             The row of a self-loop that M has beside the graph's arcs: zeros; or "mean", which all
-            self-loops have then: the mean of the other arcs into their vertex.
+            self-loops have then: the mean of the other arcs into their vertex. A vertex has one
+            self-loop then, however many the graph has, unless the logits are of arcs.
         """
         if not self.arc_width:
             raise UserError(

@@ -306,10 +306,13 @@ class Program:
 
     @cached_property
     def needs_halo(self) -> bool:
-        """Whether a step needs whole rows of neighbours or single entries, and not only sums."""
+        """Whether a step needs whole rows of neighbours or single entries, and not only sums.
+
+        Or rows of a type: schemes that bring whole rows together know these.
+        """
         steps = (*self.constants, *self.evaluation)
         needs = (one.gathers or one.visits or one.by_relation for one in _instructions(steps))
-        return any(needs)
+        return any(needs) or self.type is not None
 
     @cached_property
     def needs_entries(self) -> bool:

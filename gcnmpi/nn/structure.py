@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 
+from gcnmpi.layout.entries import MEAN
 from gcnmpi.layout.place import Space
 from gcnmpi.nn.operator import Operator, Parameter, type_of, without_unread
 from gcnmpi.nn.operators import rule_of
@@ -60,6 +61,11 @@ class Network:
         return next((op.width for op in self._of_arcs if not op.relations), 0)
 
     @property
+    def one_loop(self) -> bool:
+        """Whether a vertex has one self-loop, however many the graph has; rows of logits stay."""
+        return self.space is not Space.ENTRIES and any(op.given == MEAN for op in self._of_arcs)
+
+    @property
     def relations(self) -> int:
         """How many relations of arcs it tells apart; 0 if it reads none."""
         return max(getattr(operator, "relations", 0) for operator in self.operators)
@@ -68,6 +74,11 @@ class Network:
     def type(self) -> int | None:
         """The number of the type of vertices whose results it gives, and others 0; None: all."""
         return type_of(self.operators)
+
+    @property
+    def is_typed(self) -> bool:
+        """Whether it tells relations or types apart."""
+        return self.relations > 0 or self.type is not None
 
     @property
     def _of_arcs(self) -> list[ArcInput]:

@@ -167,6 +167,7 @@ def read_config(
     schemes: Iterable[str] = (),
     network: str | os.PathLike | None = None,
     values: Mapping[str, object] | None = None,
+    under: Mapping[str, object] | None = None,
 ) -> tuple[Config, dict[str, object]]:
     """:func:`load_config`, and the keys that the files and the settings give, with their values.
 
@@ -177,6 +178,8 @@ def read_config(
         ``path`` no more; other tables, such as those of a whole configuration, are not looked at.
     values : mapping of str to value, optional
         Full names of keys and what they are set to, over everything else.
+    under : mapping of str to value, optional
+        The same, in place of defaults: they do not count as given.
     schemes : iterable of str
         The schemes that will be tried, where it is not ``scheme.name`` alone: a key is refused
         that none of them reads.
@@ -190,7 +193,7 @@ def read_config(
         table |= described
     given = _read_table(table)
     given |= _read_settings(settings) | _read_settings(over) | _read(values or {})
-    config = _completed(_made(given))
+    config = _completed(_made(_read(under or {}) | given))
     if is_own(config.model.name):
         model = dataclasses.replace(config.model, name=pinned(config.model.name))
         config = dataclasses.replace(config, model=model)

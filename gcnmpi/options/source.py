@@ -94,6 +94,7 @@ class _Script:
         self.pieces.append("\n".join(line.rstrip() for line in text.strip().splitlines()))
         matrix = getattr(value, "matrix", None) if isinstance(value, FunctionType) else None
         if matrix is not None:
+            check_is_function(matrix)
             self.add(matrix.__name__, matrix)
             self.pieces.append(f"{name}.matrix = {matrix.__name__}")
 

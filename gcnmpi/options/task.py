@@ -319,6 +319,12 @@ def outputs(task: TaskConfig, manifest: Manifest) -> int:
     return targets or (classes if task.name == "labels" else 0)
 
 
+def has_classes(task: TaskConfig, manifest: Manifest) -> bool:
+    """Whether the columns of the output are classes of the graph."""
+    targets = manifest.arc_targets if task.on == ARCS else manifest.targets
+    return task.name == "classes" or (task.name == "labels" and not targets)
+
+
 def chosen_metrics(task: TaskConfig) -> tuple[str, ...]:
     """The metrics that are evaluated; the first one chooses the best weights."""
     first = METRICS_OF[task.name][0] if task.metric == "auto" else task.metric

@@ -22,7 +22,7 @@ from gcnmpi.proof import oracle
 from gcnmpi.proof.arcs import rows_of
 from gcnmpi.proof.passes import ArcRows, Backward, Pass
 from gcnmpi.proof.rules import RULES
-from gcnmpi.proof.updates import UPDATES, Weights, clipped, rate
+from gcnmpi.proof.updates import UPDATES, Weights, clipped, rate, without_noise
 from partition.graph.arc_data import ArcData
 from partition.graph.examples import ARCS, VERTICES
 from partition.graph.graph import Graph
@@ -228,6 +228,7 @@ def train(
         lr = rate(config.train, epoch, values, False)
         for batch in range(sampler.batches):
             loss, gradient, moments = problem.gradient(weights, epoch, batch)
+            gradient = without_noise(gradient)
             first = first or gradient
             total += loss * sampler.count(batch) / sampler.n
             weights = update(weights, clipped(config.train, gradient), lr) | moments

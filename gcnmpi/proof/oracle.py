@@ -25,7 +25,7 @@ from gcnmpi.proof.losses import labels_of, loss_of
 from gcnmpi.proof.passes import ArcRows, Backward, Pass
 from gcnmpi.proof.rules import RULES, reads_values
 from gcnmpi.proof.scores import score
-from gcnmpi.proof.updates import UPDATES, Weights, clipped, rate
+from gcnmpi.proof.updates import UPDATES, Weights, clipped, rate, without_noise
 from partition.graph.aggregation import aggregation_matrix
 from partition.graph.examples import ARCS, VERTICES, examples_of
 from partition.graph.graph import UNLABELLED, Graph
@@ -61,6 +61,7 @@ def train(graph: Graph, direction: str, config: Config, epochs: int) -> Curve:
     for epoch in range(1, epochs + 1):
         loss, gradient, moments = problem.gradient(weights, epoch)
         losses.append(loss)
+        gradient = without_noise(gradient)
         first = first or gradient
         metric = chosen_metrics(config.task)[0]
         lr = rate(config.train, epoch, values, metric in ("mae", "rmse"))
@@ -112,7 +113,8 @@ class Rows:
         normalize = options.normalize if reads_values(self.network.operators) else "none"
         self.matrix = aggregation_matrix(graph, direction, options.self_loops, normalize)
         of_arcs = graph.arc_data.features, graph.arc_type
-        self.arcs = ArcRows.of(graph, direction, options.self_loops, *of_arcs)
+        one_loop = self.network.one_loop
+        self.arcs = ArcRows.of(graph, direction, options.self_loops, *of_arcs, one_loop)
         parameters = self.network.parameters
         self.first_layer = {name for name, p in parameters.items() if p.layer == 1}
 

@@ -44,12 +44,21 @@ class ArcRows:
         self_loops: bool,
         features: np.ndarray | None = None,
         relation: np.ndarray | None = None,
+        one_loop: bool = False,
     ) -> ArcRows:
-        """The arcs of a graph, in a direction; what is given has a row for each stored one."""
+        """The arcs of a graph, in a direction; what is given has a row for each stored one.
+
+        With ``one_loop`` a vertex has one self-loop at most, the first of the graph.
+        """
         ends = np.repeat(np.arange(graph.n), np.diff(graph.indptr)), np.array(graph.indices, int)
         i, j = ends[::-1] if direction == "in" else ends
         given = np.zeros((len(i), 0)) if features is None else np.asarray(features, np.float64)
         kinds = np.zeros(len(i), int) if relation is None else np.asarray(relation, int)
+        if one_loop:
+            firsts = np.unique(np.where(i == j, i, graph.n + np.arange(len(i))), return_index=True)
+            some = np.sort(firsts[1])
+            i, j, given, kinds = i[some], j[some], given[some], kinds[some]
+        stored = len(i)
         if self_loops:
             lonely = np.setdiff1d(np.arange(graph.n), i[i == j])
             i, j = np.append(i, lonely), np.append(j, lonely)
@@ -59,7 +68,7 @@ class ArcRows:
         i, j = i[order], j[order]
         pairs = i * graph.n + j
         numbers = np.arange(len(i)) - np.searchsorted(pairs, pairs)
-        places = np.argsort(order)[: graph.nnz]
+        places = np.argsort(order)[:stored]
         keys = entry_keys(i, j, numbers)
         types = None if graph.vertex_types is None else graph.vertex_types.of(np.arange(graph.n))
         turned = np.array(graph.schema.turned)

@@ -284,6 +284,7 @@ def _batch_norm(op: BatchNorm, x: list, w: Arrays, run: Pass) -> tuple[np.ndarra
     mean, variance = wide.mean(axis=0), wide.var(axis=0)
     equal = np.sqrt(variance) <= EQUAL * np.abs(mean)
     variance[equal] = 0
+    wide = np.where(equal, mean, wide)
     unbiased = variance * (n / (n - 1) if n > 1 else 1.0)
     for name, moment in ((op.mean, mean), (op.variance, unbiased)):
         before = run.moments.get(name, w[name])  # of what was normalised before with the same

@@ -30,7 +30,7 @@ from gcnmpi.proof.checks import (
     traffic_checks,
 )
 from gcnmpi.proof.losses import loss_of
-from gcnmpi.proof.updates import UPDATES, clipped, rate
+from gcnmpi.proof.updates import UPDATES, clipped, rate, without_noise
 from gcnmpi.run.problem import open_problem
 from gcnmpi.run.samples.step import ORDER
 from gcnmpi.run.trainer import train as train_on_ranks
@@ -117,7 +117,7 @@ def train(graph: Graph, direction: str, samples: SampleSet, config: Config, epoc
             of_vertices = Examples(len(labels), None, labels, {}, None, None)
             loss, slope = loss_of(of_vertices, task)(outputs[-1])
             gradient = of_step.backward(backwards, outputs, slope, weights)
-            weights = update(weights, clipped(config.train, gradient), lr) | moments
+            weights = update(weights, clipped(config.train, without_noise(gradient)), lr) | moments
             of_steps.append(loss)
         losses.append(float(np.mean(of_steps)))
         if config.train.schedule == "plateau":

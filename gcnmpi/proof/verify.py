@@ -137,6 +137,7 @@ def verify(
     weights = _canonical(problem, model, model.parameters.flat)
     step = step_of(problem)
     flat = np.array(problem.runtime.kernel.to_host(step.gradient(1)[1]), np.float64)
+    step.drop_noise(step.model.gradients.flat)
     gradient = _canonical(problem, step.model, step.model.gradients.flat)
     products = [_products(problem, k, width) for k, width in _multiplied(problem, model)]
     sums_groups = model.program.sums_groups

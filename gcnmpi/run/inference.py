@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -20,10 +21,17 @@ from gcnmpi.options.config import Config
 from gcnmpi.options.frames import ROLLOUT, ends, with_frames
 from gcnmpi.options.outputs import Inferring, features_path
 from gcnmpi.options.task import LINKS, TASKS, LinkOptions, SampleOptions
+from gcnmpi.run.classes import Classes, class_names
 from gcnmpi.run.problem import Problem, load_arcs, load_features, open_problem
 from gcnmpi.run.room import check_evaluation
 from gcnmpi.run.vertices import picked_arcs, picked_vertices
-from gcnmpi.run.weights import Weights, as_trained, check_parameters, read_weights
+from gcnmpi.run.weights import (
+    Weights,
+    as_trained,
+    check_parameters,
+    of_relations,
+    read_weights,
+)
 from gcnmpi.run.writing import Rows, check_writable, deliver
 from partition.errors import UserError, unknown_name
 from partition.graph.examples import ARCS, examples_of
@@ -60,6 +68,7 @@ class Computed:
     depth: int  # the layer, from 1
     picked: np.ndarray | None  # (m,) int64 or None: the vertices or arcs that are wanted
     memory: int  # bytes that were forecast for the rank that needs most
+    classes: Classes
 
 
 def infer(
@@ -78,15 +87,16 @@ def infer(
     problem, stored = done.problem, done.problem.source.stored
     rows = _rows(done, _wanted(problem, done.result, done.depth, asked.what))
     named: dict[str, Any] = {}
-    examples = examples_of(stored.graph, _on(done.result))
-    names = examples.class_names
-    if asked.what == "classes" and names is not None and len(names) == done.weights.widths[-1]:
-        named = {"names": names, "arrays": {"class_names": np.array(names)}}
+    ids, classes = examples_of(stored.graph, _on(done.result)).ids, done.classes
+    # Of a layer before the logits, columns are no classes.
+    of_logits = done.depth == len(done.weights.widths) - 1
+    if asked.what == "classes" and any(map(str.__ne__, classes.names, map(str, count()))):
+        named = {"names": classes.names, "arrays": {"class_names": np.array(classes.names)}}
     max_bytes = problem.config.loading.max_bytes
-    whole = deliver(comm, asked.out, rows, examples.ids, max_bytes, **named)
+    whole = deliver(comm, asked.out, rows, ids, max_bytes, **named)
     return Inference(
         done.weights, problem.config, problem.source.direction, rows.shape, rows.values.dtype,
-        done.memory, whole, problem.told,
+        done.memory, whole, (*problem.told, *(classes.warnings if of_logits else ())),
     )  # fmt: skip
 
 
@@ -125,7 +135,7 @@ def compute(
         problem.source.stored.graph.n, found.parameters, [load_features(problem)], depth,
         load_arcs(problem),
     )  # fmt: skip
-    return Computed(problem, found, result, depth, ready.picked, ready.memory)
+    return Computed(problem, found, result, depth, ready.picked, ready.memory, ready.classes)
 
 
 @dataclass(frozen=True)
@@ -137,6 +147,7 @@ class Prepared:
     depth: int  # the layer that is wanted, from 1
     picked: np.ndarray | None  # (m,) int64 or None: the vertices or arcs that are wanted
     memory: int  # bytes that were forecast for the rank that needs most
+    classes: Classes  # of the weights and of the graph
 
 
 def prepared(comm: Comm, asked: Inferring, tell: Callable[[str], None]) -> Prepared:
@@ -148,7 +159,7 @@ def prepared(comm: Comm, asked: Inferring, tell: Callable[[str], None]) -> Prepa
     graph, weights, config = asked.graph, asked.weights, asked.config
     what, layer, rows = asked.what, asked.layer, asked.rows
 
-    def read() -> tuple[Weights, Config, int, np.ndarray | None]:
+    def read() -> tuple[Weights, Config, int, np.ndarray | None, Classes]:
         if layer is not None and what != "logits":
             raise UserError(f"--layer {layer} and --what {what} exclude each other")
         stored = open_graph(graph, check=False)
@@ -199,9 +210,12 @@ def prepared(comm: Comm, asked: Inferring, tell: Callable[[str], None]) -> Prepa
         _check_logits(taken, what)
         of_arcs = taken.task.on == ARCS and depth == len(found.widths) - 1
         pick = picked_arcs if of_arcs else picked_vertices
-        return found, taken, depth, None if rows is None else pick(stored, rows)
+        there = class_names(manifest, taken.task)
+        as_many = there if len(there) == found.widths[-1] else ()
+        classes = Classes(found.classes or as_many, there)
+        return found, taken, depth, None if rows is None else pick(stored, rows), classes
 
-    found, config, depth, picked = from_root(comm, read)
+    found, config, depth, picked, classes = from_root(comm, read)
     trained = config.model.train_features
     given_features = dataclasses.replace(config.model, input_dropout=0.0, train_features=False)
     loading = config.loading
@@ -224,7 +238,8 @@ def prepared(comm: Comm, asked: Inferring, tell: Callable[[str], None]) -> Prepa
         problem = _with_features(problem, features_path(weights), found.widths[0])
     with agreed(comm):
         check_parameters(found, problem.network)
-    return Prepared(problem, found, depth, picked, memory)
+        found = of_relations(found, problem.source.stored, problem.config.task)
+    return Prepared(problem, found, depth, picked, memory, classes)
 
 
 def _of_samples(
@@ -279,6 +294,7 @@ def _rows(done: Computed, values: np.ndarray) -> Rows:
     problem, result = done.problem, done.result
     comm, scheme = problem.runtime.comm, problem.scheme
     n = examples_of(problem.source.stored.graph, _on(result)).n
+    order = done.classes.order if done.depth == len(done.weights.widths) - 1 else None
     width = problem.network.widths[done.depth]
     if scheme.whole_rows and result.place.space is Space.OWN:
         block = scheme.block(result.place, width)
@@ -287,6 +303,8 @@ def _rows(done: Computed, values: np.ndarray) -> Rows:
         values = scheme.original(result.place, values, width)
         mine = slice_of(n, comm.rank, comm.size)
         own = np.arange(mine.start, mine.stop)
+    if order is not None:  # as the graph has its classes
+        values = values[:, order] if values.ndim == 2 else np.argsort(order)[values]
     if done.picked is None:
         return Rows(own, np.arange(len(own)), values, n)
     return Rows(*_picked(own, done.picked), values, len(done.picked), done.picked)

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from gcnmpi.halo.matrix import Matrix
 from gcnmpi.kernels.interface.kernel import Array
 from gcnmpi.layout.place import Place
-from gcnmpi.mpi.comm import Comm, agreed
+from gcnmpi.mpi.comm import Comm, agreed, from_root
 from gcnmpi.options.outputs import Inferring
 from gcnmpi.options.task import LINKS, outputs
+from gcnmpi.run.classes import as_known, unknown_labels
 from gcnmpi.run.evaluation import Evaluation
 from gcnmpi.run.inference import compute
 from gcnmpi.run.links.evaluation import LinkEvaluation
@@ -42,14 +43,19 @@ def evaluate_weights(
                 )
         given = of_decoder(problem, done.weights.parameters)
         return LinkEvaluation(problem, output, Decoder(problem), given)(), problem.told
+    task, source = problem.config.task, problem.source
     with agreed(comm):
-        wanted = outputs(problem.config.task, problem.source.stored.manifest)
+        stored = as_known(source.stored, task, done.classes)
+        wanted = outputs(task, stored.manifest)
         if wanted != width:
             raise UserError(
                 f"{asked.graph} has {wanted or 'no'} classes or targets for the task "
-                f"{problem.config.task.name!r}, the weights give {width} columns"
+                f"{task.name!r}, the weights give {width} columns"
             )
-    return Evaluation(problem, output, load_targets(problem, output.place))(), problem.told
+    unknown = from_root(comm, lambda: unknown_labels(source.stored, task, done.classes))
+    problem = replace(problem, source=replace(source, stored=stored))
+    found = Evaluation(problem, output, load_targets(problem, output.place))()
+    return found, (*problem.told, *unknown)
 
 
 @dataclass(frozen=True)

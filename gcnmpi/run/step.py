@@ -11,7 +11,7 @@ import numpy as np
 from gcnmpi.core.arrays import Number
 from gcnmpi.core.volume import NOTHING, Volume
 from gcnmpi.kernels.interface.kernel import Array
-from gcnmpi.mpi.comm import agreed
+from gcnmpi.mpi.comm import agreed, maximum
 from gcnmpi.nn.model import PASSES
 from gcnmpi.nn.optim import make_optimizer
 from gcnmpi.nn.program import FEATURES
@@ -27,6 +27,9 @@ from gcnmpi.run.problem import (
 )
 from gcnmpi.schemes.operations import Product
 
+# Smaller numbers of a gradient in float64, or beside the largest one, are rounding errors.
+_NOISE, _RELATIVE_NOISE = 2.0**-50, 2.0**-40
+_AT_ONCE = 1 << 20  # numbers of a gradient that are looked at at once
 _NEVER_0 = 1e-6  # added to the length of a gradient that is clipped, as PyTorch does
 
 
@@ -107,9 +110,31 @@ class BaseStep(ABC):
 
     def _update(self, gradient: Array, lr: float) -> None:
         with self._problem.runtime.phases("update"):
+            self.drop_noise(gradient)
             self._clip(gradient)
             self.optimizer.step(gradient, lr)
             self._problem.runtime.kernel.finish()
+
+    def drop_noise(self, gradient: Array) -> None:
+        """Set numbers to 0 that are rounding errors.
+
+        Many gradients are 0 in exact arithmetic: of keys' biases in front of a softmax, of scores
+        of a single neighbour, of sums that cancel. Each number of ranks rounds them otherwise, and
+        Adam, a norm or an activation with a kink at 0 makes them large. In float32 curves part by
+        more than that anyway.
+        """
+        if gradient.dtype != np.float64:
+            return
+        kernel, everyone = self._problem.runtime.kernel, self._problem.runtime.everyone
+        pieces = [gradient[at : at + _AT_ONCE] for at in range(0, len(gradient), _AT_ONCE)]
+        squares = (kernel.row_max((piece * piece).reshape((1, -1))) for piece in pieces)
+        largest = max((float(kernel.to_host(one).max()) for one in squares), default=0.0)
+        if self.model.gradients.cut and everyone.size > 1:
+            largest = maximum(everyone, largest)
+        if largest < np.inf:
+            least = max(_NOISE**2, _RELATIVE_NOISE**2 * largest)
+            for piece in pieces:
+                piece *= piece * piece * -1.0 < -least
 
     def _clip(self, gradient: Array) -> None:
         """Shorten the gradient to ``train.clip_norm``: ``torch.nn.utils.clip_grad_norm_``."""

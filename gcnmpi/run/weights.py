@@ -24,11 +24,13 @@ from gcnmpi.kernels.interface.kernel import Array
 from gcnmpi.layout.place import Place
 from gcnmpi.layout.writing import write_rows
 from gcnmpi.mpi.comm import from_root
+from gcnmpi.nn.decoders import TABLE
 from gcnmpi.nn.describe import network_of
 from gcnmpi.nn.model import Model
 from gcnmpi.nn.network import Network
 from gcnmpi.nn.spellings import fitted, guessed, has_split_towers, spelled
 from gcnmpi.nn.state import ends_of, from_gcn, in_file, stored_shapes, to_parameters, to_state
+from gcnmpi.nn.tasks.links import pairs_of
 from gcnmpi.options.config import Config, from_table, section_fields, table_of, value_of
 from gcnmpi.options.frames import OF_FRAMES, ROLLOUT
 from gcnmpi.options.model import NETWORKS, ConvolutionOptions, ModelConfig
@@ -36,15 +38,17 @@ from gcnmpi.options.outputs import NETWORK, features_path
 from gcnmpi.options.own_code import is_own, same_network
 from gcnmpi.options.settings import chosen
 from gcnmpi.options.settings import spelled as in_settings
-from gcnmpi.options.task import TASKS, TaskConfig
+from gcnmpi.options.task import TASKS, TaskConfig, tells_relations
+from gcnmpi.run.classes import class_names, shown
 from gcnmpi.run.problem import Problem
 from gcnmpi.run.samples.scales import Scales, scales_in, without_scales
-from gcnmpi.run.weights_file import FORMAT, VERSION, read_facts, write_weights
+from gcnmpi.run.weights_file import FORMAT, VERSION, read_arrays, read_facts, write_weights
 from partition.errors import UserError
-from partition.graph.relations import NO_SCHEMA, Relation, Schema
-from partition.tensor_files import read_tensors
+from partition.graph.relations import NO_SCHEMA, Relation, Schema, names_of
+from partition.graph.store import StoredGraph
 
 # How a network is trained and computed, not what it computes.
+NAMES = ("class_names", "pair_relations")  # of columns of logits, and of a decoder's rows
 NOT_OF_A_NETWORK = ("dropout", "input_dropout", "attention_dropout", "order", "cache_input")
 
 
@@ -65,6 +69,8 @@ class Weights:
     pairs: str | None = None  # the set whose held-out arcs M was without, where the file says so
     samples: str | None = None  # the set that it was trained on
     scales: Scales | None = None  # of this set
+    classes: tuple[str, ...] = ()  # what the columns of logits are called, where the file says so
+    relations: tuple[str, ...] = ()  # those of pairs, in the order of the decoder's rows
 
 
 def save_weights(
@@ -107,13 +113,15 @@ def describe(problem: Problem) -> dict[str, object]:
         "model": model,
         "widths": list(problem.network.widths),
         "arc_features": problem.network.arc_features,
-        "vertex_types": list(manifest.vertex_types) if problem.network.relations else (),
-        "relations": manifest.relations if problem.network.relations else (),
+        "vertex_types": list(manifest.vertex_types) if problem.network.is_typed else (),
+        "relations": manifest.relations if problem.network.is_typed else (),
         "type_features": {} if manifest.features else manifest.type_features,
         "graph": sections["graph"] | {"direction": problem.source.direction},
         "task": {name: getattr(config.task, name) for name in _of_task(config.task)},
         "pairs": problem.source.stored.pairs and problem.source.stored.pairs.name,
         "samples": problem.source.stored.samples and problem.source.stored.samples.name,
+        NAMES[0]: class_names(manifest, config.task),
+        NAMES[1]: relation_names(problem.source.stored, config.task),
         "graph_name": manifest.name,
         "graph_id": manifest.id,
     }
@@ -147,7 +155,7 @@ def read_weights(
         If it cannot be read, or is not all the weights of one network that there is here.
     """
     path = Path(path)
-    scales, state = without_scales(read_tensors(path))
+    scales, state = without_scales(read_arrays(path))
     facts = read_facts(path) if path.suffix == ".npz" else None
     called: Mapping[str, str] = {}
     with _of_file(path):
@@ -170,7 +178,7 @@ def read_weights(
         shown = ends_of(build, state)
         arcs, known = (shown[2] if shown else 0), schema
     network = network_of(model, widths[0], widths[-1], arcs, task, known)
-    known = known if network.relations else Schema(features=known.features)
+    known = known if network.is_typed else Schema(features=known.features)
     if network.widths != widths:
         raise UserError(f"{path} is damaged: its arrays are not of the widths that it names")
     with _of_file(path):
@@ -183,8 +191,11 @@ def read_weights(
                     f"{path}: {in_file(key, called)} is not all finite numbers of {config.dtype}"
                 )
     pairs, samples = ((facts or {}).get(kind) for kind in ("pairs", "samples"))
+    classes, relations = (_names(path, facts or {}, kind) for kind in NAMES)
+    if classes and len(classes) != widths[-1]:
+        raise UserError(f"{path} is damaged: its class_names are not those of its columns")
     of = path, parameters, widths, arcs, known, described, facts is not None
-    return Weights(*of, pairs, samples, scales)
+    return Weights(*of, pairs, samples, scales, classes, relations)
 
 
 def as_trained(weights: Weights, config: Config, given: Container[str], direction: str) -> Config:
@@ -224,6 +235,33 @@ def as_trained(weights: Weights, config: Config, given: Container[str], directio
     )
 
 
+def relation_names(stored: StoredGraph, task: TaskConfig) -> tuple[str, ...]:
+    """The names of the relations of pairs that a decoder tells apart; empty: numbers."""
+    if not tells_relations(task):
+        return ()
+    pairs = pairs_of(stored, task)
+    return names_of(stored.graph.relations) or (pairs.relation_names if pairs else ())
+
+
+def of_relations(weights: Weights, stored: StoredGraph, task: TaskConfig) -> Weights:
+    """The weights with the decoder's rows of relations in the order of a graph's.
+
+    A UserError if the graph has a relation that the weights do not know.
+    """
+    known, there = weights.relations, relation_names(stored, task)
+    if not known or not there or there == known:
+        return weights
+    others = [name for name in there if name not in known]
+    if others:
+        raise UserError(
+            f"{stored.path} has relations that {weights.path} does not know: {shown(others)}",
+            f"it knows {shown(known)}",
+        )
+    order = [known.index(name) for name in (*there, *(n for n in known if n not in there))]
+    table = weights.parameters[TABLE][order]
+    return dataclasses.replace(weights, parameters={**weights.parameters, TABLE: table})
+
+
 def check_parameters(weights: Weights, network: Network) -> None:
     """Raise a UserError unless the arrays are those of a network, all of them and no others."""
     expected = {name: parameter.shape for name, parameter in network.parameters.items()}
@@ -254,15 +292,16 @@ def _network(path: Path, facts: Mapping[str, object]) -> dict[str, Any]:
         for entry, _ in section_fields(section)
         if entry.name not in NOT_OF_A_NETWORK
     }
-    if "task" in facts:  # which files of earlier versions do not say
-        described |= {f"task.{n}": getattr(config.task, n) for n in _of_task(config.task)}
-    return described
+    task = facts.get("task")  # of which files of earlier versions say less, or nothing
+    said = [name for name in _of_task(config.task) if isinstance(task, dict) and name in task]
+    return described | {f"task.{name}": getattr(config.task, name) for name in said}
 
 
 def _of_task(task: TaskConfig) -> list[str]:
-    """The keys of a task that its network depends on."""
+    """The keys of a task that its network depends on: a decoder's last bias on the objective."""
     known = [entry.name for entry in dataclasses.fields(task)]
-    return ["name", "on", *(n for n in known if n.startswith("decoder") or n in OF_FRAMES)]
+    which = "name", "on", "width", "objective", *OF_FRAMES
+    return [name for name in known if name in which or name.startswith("decoder")]
 
 
 def _own_network(path: Path, stored: str, wanted: str | None) -> str:
@@ -395,6 +434,14 @@ def _stored_schema(path: Path, facts: Mapping[str, Any]) -> Schema:
         raise UserError(f"{path} is damaged: it does not say which relations it tells apart")
     known = tuple(Relation(*map(str, one)) for one in relations)
     return Schema(tuple(map(str, types)), known, tuple(of_types.items()))
+
+
+def _names(path: Path, facts: Mapping[str, object], kind: str) -> tuple[str, ...]:
+    """Names that the file holds; earlier ones hold none."""
+    names = facts.get(kind, [])
+    if not isinstance(names, list) or len({*map(str, names)}) < len(names):
+        raise UserError(f"{path} is damaged: its {kind} are no names")
+    return tuple(map(str, names))
 
 
 def _shown(value: object) -> str:

@@ -20,7 +20,7 @@ from gcnmpi.layout.runtime import Demand, Source, vertices_of
 from gcnmpi.options.config import Config
 from gcnmpi.options.kernel import SCALES, resolve
 from gcnmpi.options.scheme import TRANSPORTS, ExchangeOptions, ReplicatedOptions, exchange_of
-from gcnmpi.schemes.operations import Operation
+from gcnmpi.schemes.operations import DENSE, Operation
 from partition.errors import UserError
 from partition.graph.metrics import Metrics
 from partition.graph.store import Partition
@@ -393,13 +393,16 @@ def mixed_ones(facts: Facts, part: int) -> int:
     return int(sent - sums + arrived)
 
 
-def whole_row_work(rows: int, product: Operation, d_in: int, d_out: int) -> Sequence[Dense]:
-    """The dense products where rows are whole and weights on every rank."""
+def whole_row_work(rows: int, product: Operation, *sizes: int) -> Sequence[Dense]:
+    """The dense products where rows are whole and weights on every rank; others have none."""
+    if product not in (*DENSE, Operation.WEIGHT_GRAD):
+        return []
+    d_in, d_out = sizes
     return {
         Operation.COMBINE: [Dense(rows, d_in, d_out)],
         Operation.COMBINE_T: [Dense(rows, d_out, d_in)],
         Operation.WEIGHT_GRAD: [Dense(d_in, rows, d_out)],
-    }.get(product, [])
+    }[product]
 
 
 def row_volume(product: Operation, rows: int, itemsize: int, size: int) -> Volume:

@@ -68,10 +68,26 @@ def undirected():
     return replace(graph, arc_data=ArcData(features))
 
 
+def equal_neighbours(n=12):
+    """Vertices with one neighbour, or two with equal features."""
+    rng = np.random.default_rng(8)
+    target = np.append(np.arange(n), [1, 4])
+    source = np.append(rng.integers(0, n, n), [2, 7])
+    source, target = np.stack((source, target))[:, np.lexsort((target, source))]
+    return Graph(
+        np.searchsorted(source, np.arange(n + 1)).astype(np.int64),
+        target.astype(np.int32),
+        features=np.ones((n, 3), np.float32),
+        labels=(np.arange(n) % 3).astype(np.int32),
+        arc_data=ArcData(rng.standard_normal((len(source), 2)).astype(np.float32)),
+    )
+
+
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
     folder = tmp_path_factory.mktemp("arcs")
     graphs = {"parallel": parallel(47, 200), "edges": undirected(), "arcless": parallel(9, 0)}
+    graphs["equal"] = equal_neighbours()
     for name, graph in graphs.items():
         with_uneven_parts(store(folder / f"{name}.graph", graph), (1, 2, 3, 4), mixed=False)
     (folder / "own.py").write_text(dedent(OWN), "utf-8")
@@ -151,3 +167,18 @@ def test_every_network_is_that_of_one_process(verified, folder):
             (path, None, [*few, "scheme.name=bcast"]) if i % 2 else (path, "uneven-3", few)
         )
     verified(3, cases, *CHECKS)
+
+
+# Gradients of 0 in exact arithmetic, of which Adam without an eps would make full steps.
+EQUAL = ["train.epochs=4", "train.eps=1e-15", "train.lr=0.05", "model.hidden=[6]"]
+OF_EQUAL = [
+    ["model.name=transformer", "model.heads=2", "model.norm=batch"],
+    ["model.name=gat", "model.heads=2", "model.norm=layer", "model.train_features=true"],
+    ["model.name=gatv2", "model.heads=2", "model.arc_features=true", "train.optimizer=adamw"],
+    ["model.name=gatedgcn", "model.norm=batch", "model.train_features=true", "kernel=scipy"],
+]
+
+
+def test_rounding_errors_of_a_gradient_of_0_are_0(verified, folder):
+    cases = [(folder / "equal.graph", "uneven-3", [*EQUAL, *settings]) for settings in OF_EQUAL]
+    verified(3, cases, "loss curve", "final weights", "logits")

@@ -8,6 +8,7 @@ import pytest
 from stored_graphs import graph_of, store
 from words import sets
 
+import gcnmpi
 from gcnmpi.run.record import read_run
 from partition.graph.aggregation import aggregation_matrix
 from partition.graph.graph import Graph
@@ -172,6 +173,45 @@ def test_trained_weights_go_to_inference_and_give_the_recorded_accuracy(
     for name, mask in graph.masks.items():
         accuracy = np.mean(classes[mask] == graph.labels[mask])
         assert last[f"{name}_accuracy"] == pytest.approx(accuracy, abs=1e-15)
+
+
+def test_classes_are_matched_by_their_names(gcnmpi_lines, graph, tmp_path):
+    names = np.array(["cat", "dog", "fox", "hen"])
+    there = {"same": names, "turned": np.roll(names, 1), "other": np.array([*names[1:], "owl"])}
+    for name, classes in there.items():
+        labels = np.array([3, 0, 1, 2], np.int32)[graph.labels] if name == "other" else (
+            np.searchsorted(names, classes).argsort()[graph.labels].astype(np.int32)
+        )  # fmt: skip
+        named = dataclasses.replace(graph, labels=labels, class_names=tuple(classes.tolist()))
+        store(tmp_path / f"{name}.graph", named, 2)
+    weights, out = tmp_path / "w.npz", {name: tmp_path / f"{name}.npy" for name in there}
+    train = ["train", tmp_path / "same.graph", *sets("dtype=float64", "train.epochs=9"), "--quiet",
+             "--out", tmp_path / "run", "--save-weights", weights]  # fmt: skip
+    assert gcnmpi_lines(1, [train]) == [[None]]
+    more = "--partition", "rp-2", "--weights", weights, "--set", "dtype=float64", "--out"
+    infer = {name: ["infer", tmp_path / f"{name}.graph", *more] for name in there}
+    lines = [[*infer[name], out[name]] for name in there]
+    lines += [[*infer[name], tmp_path / f"{name}.npz", "--classes"] for name in there]
+    assert gcnmpi_lines(2, lines) == [[None] * 2] * 6
+    logits = {name: np.load(path) for name, path in out.items()}
+    np.testing.assert_allclose(logits["turned"], np.roll(logits["same"], 1, axis=1), rtol=1e-12)
+    np.testing.assert_allclose(logits["other"], logits["same"], rtol=1e-12)
+    for name in there:
+        with np.load(tmp_path / f"{name}.npz") as arrays:
+            found = arrays["class_names"][arrays["values"]]
+        np.testing.assert_array_equal(found, names[logits["same"].argmax(axis=1)])
+    metrics = {
+        name: gcnmpi.evaluate(tmp_path / f"{name}.graph", weights, dtype="float64")
+        for name in ("same", "turned")
+    }
+    assert metrics["same"] == metrics["turned"]
+    # A cat, in the graph an owl, is nothing that the weights could be right about.
+    cats = np.count_nonzero(graph.labels == 0)
+    with pytest.warns(UserWarning, match=f"{cats} vertices are of classes .* \\(owl\\)"):
+        other = gcnmpi.evaluate(tmp_path / "other.graph", weights, dtype="float64")
+    mask = graph.masks["test"] & (graph.labels != 0)
+    right = logits["same"].argmax(axis=1)[mask] == graph.labels[mask]
+    assert other["test_accuracy"] == pytest.approx(right.mean(), rel=1e-12)
 
 
 def test_inference_needs_no_labels_and_may_replace_its_result(gcnmpi_lines, graph, state, tmp_path):

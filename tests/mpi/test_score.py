@@ -31,7 +31,9 @@ CASES = {
     "distmult": ("directed", ["task.decoder=distmult"]),
     "hadamard-plain": ("symmetric", ["task.decoder=hadamard"]),
     "hadamard": ("directed", ["task.decoder=hadamard", *HIDDEN]),
-    "concat-plain": ("directed", ["task.decoder=concat"]),
+    "concat-plain": ("directed", ["task.decoder=concat", "task.objective=softmax"]),
+    # Without task.width, no decoder of so many columns.
+    "complex": ("symmetric", ["task.decoder=complex", "task.width=4", "task.objective=auc"]),
     "concat": ("directed", ["task.decoder=concat", *HIDDEN, "model.name=sage"]),
 }
 K = 12
@@ -243,6 +245,8 @@ def test_mistakes_of_users_are_one_line(hear_mistakes, folder, weights, tmp_path
         ([*table, "--pairs", "links", "--top", 3], "exclude each other"),
         ([*scores, "--top", 3], "the name ends in .npy"),
         ([*classes, "--pairs", "links"], ["of the task classes", "task.name=links"]),
+        ([*scores, "--pairs", "links", *sets("task.name=classes")], ['"classes" here', '"links"']),
+        ([*scores, "--pairs", "links", *sets("task.objective=auc")], ['"auc" here', '"bce"']),
         ([*scores, "--pairs", tmp_path / "none.npy"], "there are no pairs"),
         ([*scores, "--pairs", tmp_path / "far.npy"], "outside 0..60"),
         ([*scores, "--pairs", tmp_path / "text.csv"], "text.csv"),
@@ -261,13 +265,15 @@ def test_mistakes_of_users_are_one_line(hear_mistakes, folder, weights, tmp_path
 
 
 def test_metrics_of_weights_are_those_of_the_last_epoch(weights, folder, mpirun):
-    for name in ("hadamard", "concat-plain"):
+    for name in ("complex", "hadamard", "concat-plain"):
         run = gcnmpi.Run(folder / name)
         graph = folder / f"{CASES[name][0]}.graph"
-        found = gcnmpi.evaluate(graph, weights[name], task_name="links", dtype="float64")
-        assert found.keys() == {"val_auc", "test_auc"}
-        assert found == pytest.approx({key: run.last[key] for key in found}, rel=1e-12)
-    words = "--weights", weights[name], "--set", "dtype=float64", "--partition", "uneven-2"
+        found = gcnmpi.evaluate(graph, weights[name], dtype="float64", task_metrics=["mrr"])
+        assert found.keys() == {"val_auc", "test_auc", "val_mrr", "test_mrr"}
+        last = {key: run.last[key] for key in ("val_auc", "test_auc")}
+        assert {key: found[key] for key in last} == pytest.approx(last, rel=1e-12)
+    words = "--weights", weights[name], *sets("dtype=float64", "task.name=links"), "--set"
+    words = *words, "task.metrics=mrr", "--partition", "uneven-2"
     said = json.loads(mpirun(2, "gcnmpi", "evaluate", graph, *words, "--json").stdout)
     assert said == pytest.approx(found, rel=1e-12)
     of_labels = mpirun(1, "gcnmpi", "evaluate", graph, "--weights", weights["classes"]).stdout

@@ -50,6 +50,15 @@ def test_rows_are_in_the_order_of_the_ends():
     assert found.source.tolist() == [1, 1, 2, 2, 2, 1]
 
 
+def test_a_vertex_may_have_one_self_loop_only():
+    graph = replace(GRAPH, indices=np.array([0, 0, 2, 1, 2, 3], np.int32))  # 0 → 0 twice
+    for self_loops, count in ((False, 5), (True, 6)):
+        found = ArcRows.of(graph, "in", self_loops, FEATURES, RELATIONS, one_loop=True)
+        assert found.target.tolist() == [0, 1, 2, 2, 3, 4][:count]
+        assert found.source.tolist() == [0, 1, 0, 2, 3, 4][:count]
+        assert found.given[:, 0].tolist() == [0, 6, 4, 8, 10, 0][:count]
+
+
 @pytest.mark.parametrize("loops", ["zero", "mean"])
 def test_features_of_self_loops(loops):
     found = rows_of(self_loops=True)

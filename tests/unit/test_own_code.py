@@ -43,6 +43,24 @@ def fixed(model, features, classes):
 
 fixed.matrix = plain
 
+def unnamed(model, features, classes):
+    return build(model, features, classes)
+
+unnamed.matrix = lambda model: ("row", False)
+
+def given(model, features, classes):
+    return build(model, features, classes)
+
+given.matrix = ("row", False)
+
+def wrong(model):
+    return "row"
+
+def half(model, features, classes):
+    return build(model, features, classes)
+
+half.matrix = wrong
+
 def nothing(model, features, classes):
     return 7
 
@@ -145,6 +163,8 @@ def test_the_configuration_takes_it_with_the_options_that_it_reads(file):
         ("{file}:build@0123456789abcdef", "has changed"),
         ("nowhere.py:build", "cannot read nowhere.py: No such file"),
         ("own:build", "unknown model.name"),
+        ("{file}:unnamed", "a lambda has no name"),
+        ("{file}:given", "is no function"),
     ],
 )
 def test_names_of_no_network_are_refused(file, name, message):
@@ -155,7 +175,9 @@ def test_mistakes_in_it_are_told_with_their_place(file):
     config = load_config(None, [f"model.name={file}:nothing"])
     refuses("gives a int, not a network", network_of, config.model, 4, 3)
     config = load_config(None, [f"model.name={file}:fails"])
-    refuses(r"ZeroDivisionError: .* \(.*own\.py, line 33\)", network_of, config.model, 4, 3)
+    refuses(r"ZeroDivisionError: .* \(.*own\.py, line 51\)", network_of, config.model, 4, 3)
+    config = load_config(None, [f"model.name={file}:half"])
+    refuses("its matrix gives 'row', not how M is made", graph_of, config)
     file.write_text("def build(:\n")
     refuses(r"SyntaxError: .* \(.*own\.py, line 1\)", load_network, f"{file}:build")
 

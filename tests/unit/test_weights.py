@@ -2,6 +2,7 @@
 
 import dataclasses
 import zipfile
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -9,9 +10,10 @@ from refusals import refuses
 
 from gcnmpi.nn.describe import network_of
 from gcnmpi.options.config import from_table, read_config
-from gcnmpi.run.weights import as_trained, check_parameters, read_weights
-from gcnmpi.run.weights_file import read_facts, write_weights
+from gcnmpi.run.weights import Weights, as_trained, check_parameters, of_relations, read_weights
+from gcnmpi.run.weights_file import read_facts, task_of, write_weights
 from partition.errors import UserError
+from partition.graph.relations import NO_SCHEMA, Relation
 
 STATE = {
     "convs.0.lin.weight": np.arange(6, dtype=np.float32).reshape(2, 3),
@@ -53,6 +55,32 @@ def test_a_file_is_an_npz_that_says_which_network_it_is_of(path):
     config = as_trained(weights, CONFIG, (), "in")
     assert dataclasses.asdict(config.graph) == FACTS["graph"]
     assert config.model.hidden == (2,)
+
+
+def test_names_of_classes_go_with_the_weights_however_many(path):
+    wide = {name: np.zeros((9000, *a.shape[1:]), "f") for name, a in STATE.items() if "1" in name}
+    names = [f"class {number}" for number in range(9000)]
+    write_weights(path, {**STATE, **wide}, changed(widths=[3, 2, 9000], class_names=names))
+    assert read_weights(path, CONFIG).classes == tuple(names)
+    assert read_weights(path, CONFIG).parameters.keys() == STATE.keys()
+    write_weights(path, STATE, changed(class_names=["a", "b"]))
+    refuses("its class_names are not those of its columns", read_weights, path, CONFIG)
+
+
+def test_a_decoder_finds_its_rows_of_relations_by_their_names(path):
+    task = from_table(
+        {"task": {"name": "links", "decoder": "distmult", "decoder_relations": 3}}
+    ).task
+    rows = {"decoder.relation": np.arange(6.0).reshape(3, 2)}
+    made = Weights(path, rows, (2, 2), 0, NO_SCHEMA, {}, True, relations=("a", "b", "c"))
+
+    def found(*names):
+        graph = SimpleNamespace(relations=tuple(Relation("v", name, "v") for name in names))
+        stored = SimpleNamespace(graph=graph, pairs=SimpleNamespace(), path=path)
+        return of_relations(made, stored, task).parameters["decoder.relation"][:, 0].tolist()
+
+    assert (found("a", "b", "c"), found("c", "a")) == ([0, 2, 4], [4, 0, 2])
+    refuses("relations that .* does not know: d", found, "a", "d")
 
 
 def test_a_file_of_another_program_gives_what_its_arrays_show(path):
@@ -102,6 +130,18 @@ def test_the_task_is_that_of_the_weights(path):
         write_weights(path, STATE, changed(task=task))
         config, given = read_config(None, settings)
         assert as_trained(read_weights(path, config), config, given, "in").task.name == found
+    links = {"name": "links", "objective": "softmax", "width": 4}
+    for task in (links, {"name": "links"}):  # earlier versions say neither objective nor width
+        write_weights(path, STATE, changed(task=task))
+        assert task_of(path) == {f"task.{key}": value for key, value in task.items()}
+        config, given = read_config(None, ["task.objective=softmax"], under=task_of(path))
+        assert (
+            as_trained(read_weights(path, config), config, given, "in").task.objective == "softmax"
+        )
+    write_weights(path, STATE, changed(task=links))
+    config, given = read_config(None, ["task.objective=auc"], under=task_of(path))
+    with pytest.raises(UserError, match=r'task.objective = "auc" here, .* with "softmax"'):
+        as_trained(read_weights(path, config), config, given, "in")
     write_weights(path, STATE, changed(task={"name": "regression"}))
     config, given = read_config(None, ["task.name=labels"])
     with pytest.raises(UserError, match=r'task.name = "labels" here, .* with "regression"'):

@@ -352,7 +352,8 @@ def program_on(
             "leave train.batches out, or use model.name = rgcn, rgat, compgcn, hetero or hgt",
         )
     groups = program.needs_groups
-    of_arcs = program.needs_entries or groups, groups, program.type, program.sums_groups
+    entries = program.needs_entries or groups or program.type is not None
+    of_arcs = entries, groups, program.type, program.sums_groups
     transposed = trains or program.transposes
     needs = program.needs_products, program.needs_halo, transposed, *of_arcs
-    return program, Demand(program.depth, *needs, batches=batches)
+    return program, Demand(program.depth, *needs, batches=batches, one_loop=network.one_loop)

@@ -27,11 +27,12 @@ class ArcInput(Operator):
 
     ``given`` says which: features, and those of a self-loop that M has beside the graph's arcs are
     "zero", or "mean", which replaces those of all self-loops by the mean of the other arcs into
-    their vertex; or "relation", the number of the relation of an arc, of so many ``relations``;
-    "group", that of each group of arcs of one relation into a vertex; "part", the part that its
-    arcs make of those into the vertex that go the same way, along relations or their reverses;
-    "share", for each arc one over the arcs of its group; "type", the number of the type of each
-    vertex; or "type of whole", of these and their neighbours, which ranks know by themselves.
+    their vertex, where all self-loops of a vertex are one arc; or "relation", the number of the
+    relation of an arc, of so many ``relations``; "group", that of each group of arcs of one
+    relation into a vertex; "part", the part that its arcs make of those into the vertex that go the
+    same way, along relations or their reverses; "share", for each arc one over the arcs of its
+    group; "type", the number of the type of each vertex; or "type of whole", of these and their
+    neighbours, which ranks know by themselves.
     """
 
     given: str = "zero"

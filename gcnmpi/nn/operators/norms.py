@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from functools import partial
 from typing import ClassVar
 
+import numpy as np
+
 from gcnmpi.kernels.interface.kernel import Array
 from gcnmpi.kernels.interface.norms import ColumnNorm, Rows, RunningMoments
 from gcnmpi.nn.binding import Binding, Run
@@ -49,8 +51,8 @@ class BatchNorm(Norm):
 
     In training, numbers of a column that differ by rounding errors only are equal: where √variance
     is at most 2⁻³⁷ (in float32: 2⁻²⁰) times |mean|, the variance is 0. The value is then the bias,
-    to the bit, and the input has no gradient: the weights in front of equal numbers, which they
-    are equal for, have none. It has one where features are trained, which need it to differ.
+    to the bit. The input has no gradient: the weights in front of equal numbers, which they are
+    equal for, have none. It has one where features are trained, which need it to differ.
     """
 
     mean: str = ""
@@ -158,8 +160,8 @@ def _batch_norm(norm: BatchNorm, binding: Binding, step: Step) -> Run:
     scale, shift = _factors(binding, step)
     running = RunningMoments(mean, variance, norm.momentum)
     of, find_pivot = ColumnNorm(moments, norm.eps, weight, bias), pivot(binding, step, x)
-    # Trained features make equal rows differ, so that those rows need a gradient.
-    constant = not binding.program.trained_features
+    trained, kept = binding.program.trained_features, kernel.from_host64(np.zeros((2, norm.width)))
+    unread = kernel.empty(2, norm.width)
 
     def run(epoch: int) -> None:
         if epoch:
@@ -171,8 +173,11 @@ def _batch_norm(norm: BatchNorm, binding: Binding, step: Step) -> Run:
         else:
             kernel.copy(mean, moments[0])
             kernel.copy(variance, moments[1])
-        exact = constant and epoch > 0
-        kernel.moment_factors(of, exact, scale, shift)
+        kernel.copy(moments, kept)
+        kernel.moment_factors(of, epoch > 0, scale, shift)
+        if trained:  # features make equal rows differ, so that those rows need a gradient
+            kernel.copy(kept, moments)
+            kernel.moment_factors(of, False, unread[0], unread[1])
         kernel.scale_columns(x, scale[columns], shift[columns], out)
 
     return run
