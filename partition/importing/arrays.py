@@ -100,7 +100,7 @@ def import_arrays(
     if ids is not None:
         source = replace(source, ids=_ids(ids, source.n))
     of_arcs = {"features": arc_features, "labels": arc_labels, **(arc_masks or {})}
-    source = replace(source, arc_data=_arc_table(of_arcs, len(source.source)))
+    source = replace(source, arc_data=arc_table_of(of_arcs, len(source.source)))
     graph, facts = build_graph(
         source, undirected=undirected, duplicates=duplicates, self_loops=self_loops
     )
@@ -139,7 +139,7 @@ def _source(edge_index: object, edge_weight: object, n: int | None) -> Source:
     return Source(n=n, source=source, target=target, weights=weights, format="arrays")
 
 
-def _arc_table(given: Mapping[str, object], count: int) -> ArcTable:
+def arc_table_of(given: Mapping[str, object], count: int) -> ArcTable:
     """Arrays of features, labels and masks of so many arcs, those that are not None."""
     named = {name: "arc_" + (f"{name}_mask" if name in MASKS else name) for name in given}
     arrays = {name: _numpy(a, named[name]) for name, a in given.items() if a is not None}

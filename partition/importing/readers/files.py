@@ -1,43 +1,26 @@
-"""Opening the files of readers, and distrust of their announcements."""
+"""The files of readers, and distrust of their announcements."""
 
 from __future__ import annotations
 
 import contextlib
 import gzip
+import lzma
 import os
 import stat
+import tarfile
 import zipfile
 import zlib
 from collections.abc import Iterator
 from pathlib import Path
-from typing import IO, cast
 
 import numpy as np
 
 from partition.errors import UserError, shortened
-from partition.records import DEFLATE_RATIO, open_regular
 from partition.resident import check_memory
 
-# Lists of arcs and tables of numbers shrink to a tenth or so in a gzip file, hardly further.
-TEXT_RATIO = 100
-FREE_CONTENT = 1 << 26
-
-
-def open_plain_or_gzip(path: Path, *, ratio: int = TEXT_RATIO) -> IO[bytes]:
-    """Open for reading bytes, through gzip where the file's first bytes say so.
-
-    Content of more than ``FREE_CONTENT`` that is more than ``ratio`` times as long as the gzip file
-    is refused while it is read; and so is a pipe, a device or a folder, from which nothing is read.
-    """
-    file = open_regular(path)
-    magic = file.read(2)
-    file.seek(0)
-    return cast(IO[bytes], _Gzip(path, file, ratio)) if magic == b"\x1f\x8b" else file
-
-
-def position_in(file: IO[bytes]) -> int:
-    """How many bytes of the file on disk have been read, of one that the above has opened."""
-    return file.below.tell() if isinstance(file, _Gzip) else file.tell()
+DAMAGED = (
+    EOFError, zlib.error, gzip.BadGzipFile, zipfile.BadZipFile, lzma.LZMAError, tarfile.TarError,
+)  # fmt: skip
 
 
 def check_file(path: str | os.PathLike[str]) -> None:
@@ -53,43 +36,9 @@ def check_file(path: str | os.PathLike[str]) -> None:
         raise UserError(f"{path} is {kind}, not a file", hint)
 
 
-class _Gzip(gzip.GzipFile):
-    """The content of a gzip file, refused where it is out of proportion to the file."""
-
-    def __init__(self, path: Path, file: IO[bytes], ratio: int) -> None:
-        super().__init__(fileobj=file, mode="rb")
-        self._path, self.below, self._ratio = path, file, ratio
-        self._most = max(FREE_CONTENT, os.fstat(file.fileno()).st_size * ratio)
-
-    def read(self, size: int | None = -1) -> bytes:
-        return self._within(super().read(size))
-
-    def readline(self, size: int | None = -1) -> bytes:
-        return self._within(super().readline(size))
-
-    def close(self) -> None:
-        super().close()
-        self.below.close()
-
-    def _within(self, content: bytes) -> bytes:
-        if self.tell() > self._most:
-            raise UserError(
-                f"{self._path} unpacks to more than {self._ratio} times its size",
-                "if you trust it, unpack it with gunzip and give the unpacked file",
-            )
-        return content
-
-
 def quoted(text: str, most: int = 60) -> str:
     """A piece of a file for a message: in quotes, shortened, and without control characters."""
     return repr(str(shortened(text, most)))
-
-
-def content_limit(path: Path) -> int:
-    """The most bytes that reading a plain or gzip'd file can yield."""
-    with open(path, "rb") as file:
-        ratio = DEFLATE_RATIO if file.read(2) == b"\x1f\x8b" else 1
-    return path.stat().st_size * ratio
 
 
 @contextlib.contextmanager
@@ -97,7 +46,7 @@ def read_errors(path: Path) -> Iterator[None]:
     """Turn errors of reading ``path`` into one UserError that names it."""
     try:
         yield
-    except (EOFError, zlib.error, gzip.BadGzipFile, zipfile.BadZipFile) as error:
+    except DAMAGED as error:
         message = f"{path} is truncated or damaged: {error}"
         raise UserError(message, "fetch or make the file again") from error
     except OSError as error:
