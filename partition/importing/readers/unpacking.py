@@ -1,7 +1,7 @@
 """Compressed files and archives of one file: their content, out of proportion to them never.
 
-The first bytes of a file tell its kind. Nothing is written to disk, and no name in an archive is used
-as a path.
+The first bytes of a file tell its kind. Nothing is written to disk, and no name in an archive is
+used as a path.
 """
 
 from __future__ import annotations
