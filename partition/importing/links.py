@@ -27,6 +27,7 @@ from partition.importing.readers.link_files import (
     read_masks,
 )
 from partition.importing.readers.numbering import positions, shown_id
+from partition.importing.tensors import host_array
 
 VERTICES = ("positives", "negatives", "candidates", "both")  # arrays that hold ids of vertices
 
@@ -201,7 +202,9 @@ def pairs_of(
     found = {}
     for mask, data in zip(MASKS, (train, val, test), strict=True):
         fields: Mapping[str, object] = data.to_dict() if hasattr(data, "to_dict") else {}
-        arrays = {key: _host(value) for key, value in fields.items() if key.count("edge_label")}
+        arrays = {
+            key: host_array(value) for key, value in fields.items() if key.count("edge_label")
+        }
         found[mask] = labelled_pairs(arrays, f"the graph of {mask}")
     return pairs_from(found, graph_id, directed, name, "RandomLinkSplit")[0]
 
@@ -306,8 +309,3 @@ def _of_mask(pairs: PairSet, mask: str, keep: np.ndarray) -> PairSet:
         elif mask in arrays and mask == "train":
             arrays[mask] = arrays[mask].reshape(len(keep), -1, 2)[keep].reshape(-1, 2)
     return replace(pairs, **kept)
-
-
-def _host(values: object) -> np.ndarray:
-    """An array from one, or from a tensor on any device."""
-    return np.asarray(values.detach().cpu() if hasattr(values, "detach") else values)

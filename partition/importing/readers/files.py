@@ -8,16 +8,19 @@ import lzma
 import os
 import stat
 import tarfile
+import warnings
 import zipfile
 import zlib
 from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
+from numpy.typing import DTypeLike
 
-from partition.errors import UserError, shortened
+from partition.errors import DataWarning, UserError, shortened
 from partition.resident import check_memory
 
+LARGEST_WHOLE = 1 << 24  # up to which float32 has every whole number
 DAMAGED = (
     EOFError, zlib.error, gzip.BadGzipFile, zipfile.BadZipFile, lzma.LZMAError, tarfile.TarError,
 )  # fmt: skip
@@ -80,6 +83,27 @@ def finite_weights(values: np.ndarray, where: str, before: int = 0) -> np.ndarra
     return values
 
 
+def narrowed(values: np.ndarray, dtype: DTypeLike, where: object) -> np.ndarray:
+    """The values in C order as ``dtype``, with a warning if that rounds whole numbers."""
+    if np.dtype(dtype) == np.float32 and values.dtype.itemsize > 2 and values.dtype != np.float32:
+        step = max(1, (1 << 20) // max(1, values[:1].size))
+        for piece in (values[at : at + step] for at in range(0, len(values), step)):
+            large = piece[np.abs(piece) > LARGEST_WHOLE]
+            whole = large[np.isfinite(large) & (large == np.floor(large))]
+            with np.errstate(over="ignore"):
+                exact = whole.astype(np.longdouble)
+                if (whole.astype(np.float32) != exact).any():
+                    warnings.warn(
+                        f"{where}: whole numbers beyond {LARGEST_WHOLE:,} are rounded, as features "
+                        "are float32",
+                        DataWarning,
+                        stacklevel=2,
+                    )
+                    break
+    with np.errstate(over="ignore"):
+        return np.asarray(values, dtype, order="C")
+
+
 def finite_features(features: np.ndarray, where: str, of: str = "vertex") -> np.ndarray:
     """``features``, (n, d) numbers, as float32 in C order, unchanged where they are that already.
 
@@ -89,8 +113,7 @@ def finite_features(features: np.ndarray, where: str, of: str = "vertex") -> np.
         raise UserError(
             f"{where}: features must be rows of numbers, not {features.dtype} {features.shape}"
         )
-    with np.errstate(over="ignore"):
-        features = np.asarray(features, np.float32, order="C")
+    features = narrowed(features, np.float32, where)
     # In slices: a test of the whole would take another copy's worth of memory.
     step = max(1, (1 << 24) // features.shape[1])
     for start in range(0, len(features), step):
