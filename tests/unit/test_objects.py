@@ -211,6 +211,7 @@ def _torch_sparse(ends, weights):
     return made
 
 
+@pytest.mark.filterwarnings("ignore:Sparse")
 @pytest.mark.parametrize("case", SPARSE)
 @pytest.mark.parametrize("of", ["dict", "data", "typed"])
 def test_sparse_tensors_from_objects_and_files_alike(tmp_path, case, of):
@@ -251,6 +252,6 @@ def test_whole_numbers_that_float32_does_not_have_are_told(tmp_path):
         told = run(*words, "--features", tmp_path / name).stderr
         assert told.count("whole numbers beyond") == 1
     with warnings.catch_warnings():
-        warnings.simplefilter("error")
+        warnings.simplefilter("error", DataWarning)
         gcnmpi.graph.from_arrays(ends, x=large[:1].repeat(2, 0))
         gcnmpi.graph.from_arrays(ends, x=large + 0.5)
