@@ -15,7 +15,15 @@ import numpy as np
 
 from partition.errors import UserError
 from partition.graph.content import content_id, excess_of
-from partition.graph.graph import MASKS, Graph, arc_pieces, arcs, distinct, index_dtype
+from partition.graph.graph import (
+    MASKS,
+    Graph,
+    arc_pieces,
+    arc_places,
+    arcs,
+    distinct,
+    index_dtype,
+)
 from partition.graph.hashing import key, mixed, permuted
 from partition.graph.link_files import HELD_OUT as HELD_OUT
 from partition.graph.link_files import MAX_SEED
@@ -435,26 +443,6 @@ def _from_keys(found: np.ndarray, n: int) -> np.ndarray:
         piece = slice(start, start + _AT_ONCE)
         pairs[piece, 0], pairs[piece, 1] = np.divmod(found[piece], n)
     return pairs
-
-
-def arc_places(
-    indptr: np.ndarray, indices: np.ndarray, source: np.ndarray, target: np.ndarray
-) -> np.ndarray:
-    """Where ``target`` stands in the row of ``source`` of a CSR pattern; −1 where it does not.
-
-    (m,) int64 of two (m,) int64: a binary search in all rows at once, which are increasing.
-    """
-    low, high = indptr[source], indptr[source + 1]
-    end = high.copy()
-    while (open_ := low < high).any():
-        middle = (low + high) // 2
-        below = open_ & (indices[np.minimum(middle, len(indices) - 1)] < target)
-        low = np.where(below, middle + 1, low)
-        high = np.where(open_ & ~below, middle, high)
-    place = np.where(low < end, low, -1)
-    there = np.flatnonzero(low < end)
-    place[there[indices[low[there]] != target[there]]] = -1
-    return place
 
 
 def left_out(

@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 
 from partition.errors import UserError
-from partition.graph.graph import Graph, arcs, distinct
+from partition.graph.graph import Graph, arc_places, arcs, distinct
 from partition.graph.relations import Relation, Schema, names_of, place_of
 
 NEARLY = 0.9  # the share of its edges from which a relation has those of another one
@@ -55,10 +55,11 @@ def twins_of(
     """
     named = [*reverse_of, *copy_of]
     found: dict[Twin, float | None] = {}
-    if NOBODY not in named and (directed or graph.relations):
-        every = np.zeros(graph.nnz, np.uint8) if graph.arc_type is None else graph.arc_type
+    if NOBODY not in named and graph.arc_type is not None:
         keys = arcs(graph).astype(np.int64) * graph.n + graph.indices
-        found |= recognised(keys, np.asarray(every), graph.n)
+        found |= recognised(keys, np.asarray(graph.arc_type), graph.n)
+    elif NOBODY not in named and directed and (share := _both_ways(graph)) >= NEARLY:
+        found[Twin(0, 0, True)] = share
     for texts, turned in ((reverse_of, True), (copy_of, False)):
         flag = "--reverse-of" if turned else "--copy-of"
         for text in texts:
@@ -136,6 +137,17 @@ def descriptions(
             what += " turned round"
         lines.append(f"{what} ({share:.0%}): {together}")
     return lines
+
+
+def _both_ways(graph: Graph) -> float:
+    """The share of some evenly spaced arcs, without loops, that lead back too."""
+    count = min(graph.nnz, _SAMPLED)
+    places = np.linspace(0, graph.nnz, count, endpoint=False).astype(np.int64)
+    source = np.searchsorted(graph.indptr, places, side="right") - 1
+    target = np.asarray(graph.indices[places], np.int64)
+    ends = target[source != target], source[source != target]
+    there = arc_places(graph.indptr, graph.indices, *ends) >= 0
+    return float(there.mean()) if len(there) else 0.0
 
 
 def _sample(keys: np.ndarray, kinds: np.ndarray, n: int) -> np.ndarray:
