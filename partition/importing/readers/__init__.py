@@ -448,9 +448,9 @@ def guess_format(path: Path) -> str:
     check_file(path)
     with read_errors(path):
         packing = packing_of(path)
-        if packing == ZIP and holds_arrays(path):
-            name, begin = path.name, b""
-        else:
+        name, begin = path.name, b""
+        arrays = packing == ZIP and holds_arrays(path)
+        if not arrays:
             name = content_name(path)
             with open_unpacked(path) as file:
                 begin = file.read(1 << 12)
@@ -464,7 +464,7 @@ def guess_format(path: Path) -> str:
     for format, form in FORMATS.items():
         if suffix in form.suffixes:
             return format
-    if packing is not None or name != path.name:
+    if (packing is not None or name != path.name) and not arrays:
         return "edges"
     known = ", ".join(FORMATS)
     raise UserError(f"cannot tell the format of {path} by its name", f"give --format: {known}")
