@@ -15,6 +15,10 @@ from collections.abc import Collection, Iterable, Iterator
 EXIT_USER_ERROR = 2
 
 
+class DataWarning(UserWarning):
+    """Something about imported data that the user should know."""
+
+
 class UserError(Exception):
     """A mistake of the user's: one clear line, a hint where there is one, exit code 2.
 

@@ -234,8 +234,7 @@ def _entries(
     if stored.pairs is not None:
         some = slice(first, first + len(source))
         relation = None if graph.arc_type is None else np.asarray(graph.arc_type[some])
-        facts = graph.n, relation, manifest.schema.reverses
-        stay = ~left_out(stored.pairs, source, target, *facts)
+        stay = ~left_out(stored.pairs, source, target, graph.n, relation)
         source, target = source[stay], target[stay]
         weight, number = (None if x is None else x[stay] for x in (weight, number))
     if manifest.parallel and not parallel:

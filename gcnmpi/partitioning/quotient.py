@@ -16,6 +16,7 @@ from partition.graph.sampling import pointers
 from partition.models import Description
 from partition.models.graph import GraphModel
 from partition.models.hypergraph import HypergraphModel
+from partition.pipeline.recipe import SEED_LIMIT
 from partition.pipeline.solving import checked
 from partition.registry import Settings
 
@@ -85,7 +86,7 @@ def candidates(model: HypergraphModel, wanted: Wanted) -> list[np.ndarray]:
     found, failed = [], []
     for tool, description, seeds, options in tasks:
         common: Settings = {"imbalance": wanted.imbalance, **options}
-        tries = [{**common, "seed": seed + i} for i in range(seeds)]
+        tries = [{**common, "seed": (seed + i) % SEED_LIMIT} for i in range(seeds)]
         try:
             made = run_each(TOOLS.entries[tool], description, k, tries)
         except UserError as error:  # numbers of more than 32 bits

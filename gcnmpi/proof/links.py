@@ -65,8 +65,8 @@ class LinkProblem:
         numbers = every[drawer.batches_of(epoch, every) == batch]
         rows = self.rows
         if task.supervise < 1:
-            hidden = _listed(self.pairs.positives["train"][numbers])
-            left = without(self.graph, hidden, self.pairs.directed)
+            hidden = {(u, v) for u, v, _ in edges_of(self.pairs, "train", numbers)}
+            left = without(self.graph, hidden)
             rows = oracle.Rows(left, self._direction, self.config)
         values, backwards, moments = rows.forward(weights, step)
         drawn = drawer.draw(epoch, batch, numbers)
@@ -243,31 +243,37 @@ def training_graph(graph: Graph, pairs: PairSet | None) -> Graph:
     """The graph without the arcs that are held out, where there are pairs."""
     if pairs is None:
         return graph
-    if graph.arc_type is None or not pairs.relations:
-        held = [pair for mask in ("val", "test") for pair in _listed(pairs.positives[mask])]
-        return without(graph, held, pairs.directed)
-    triples = [
-        triple
-        for mask in ("val", "test")
-        for triple in _triples(pairs.positives[mask], pairs.relations[mask])
-    ]
-    named = {relation: number for number, relation in enumerate(graph.relations)}
-    turned = [
-        (v, u, named[graph.relations[r].reverse()])
-        for u, v, r in triples
-        if graph.relations[r].reverse() in named
-    ]
-    return without(graph, [*triples, *turned], pairs.directed, graph.arc_type)
+    kinds = np.zeros(graph.nnz, int) if graph.arc_type is None else graph.arc_type
+    if pairs.relations and graph.arc_type is not None:
+        return without(graph, edges_of(pairs, "val") | edges_of(pairs, "test"), kinds)
+    back = {twin.other for twin in pairs.twins or () if twin.turned}
+    ends = {pair for mask in ("val", "test") for pair in _listed(pairs.positives[mask])}
+    ends |= set() if pairs.directed else {(v, u) for u, v in ends}
+    source = np.repeat(np.arange(graph.n), np.diff(graph.indptr))
+    every = _triples(np.column_stack([source, graph.indices]), kinds)
+    held = {(u, v, r) for u, v, r in every if (u, v) in ends or (r in back and (v, u) in ends)}
+    return without(graph, held, kinds)
 
 
-def without(
-    graph: Graph, pairs: Collection[Pair], directed: bool, kinds: np.ndarray | None = None
-) -> Graph:
-    """The graph without the arcs of some pairs; both ways, if they have no direction.
+def edges_of(pairs: PairSet, mask: str, numbers: np.ndarray | None = None) -> set[Pair]:
+    """(u, v, relation) of some positives and of all arcs that leave with them; one relation: 0."""
+    some = np.arange(len(pairs.positives[mask])) if numbers is None else numbers
+    kinds = pairs.relations.get(mask)
+    relations = np.zeros(len(some), int) if kinds is None else kinds[some]
+    found = set[Pair]()
+    for u, v, r in _triples(pairs.positives[mask][some], relations):
+        ways = [(u, v)] if pairs.directed else [(u, v), (v, u)]
+        for first, second in ways:
+            found.add((first, second, r))
+            for relation, other, turned in pairs.twins or ():
+                if kinds is None or relation == r:
+                    ends = (second, first) if turned else (first, second)
+                    found.add((*ends, other))
+    return found
 
-    With the ``kinds`` of arcs, each pair is (u, v, kind).
-    """
-    gone = {*pairs} | (set() if directed else {(v, u, *kind) for u, v, *kind in pairs})
+
+def without(graph: Graph, gone: Collection[Pair], kinds: np.ndarray | None = None) -> Graph:
+    """The graph without some arcs, (u, v), or (u, v, kind) with the ``kinds`` of arcs."""
     source = np.repeat(np.arange(graph.n), np.diff(graph.indptr)).tolist()
     columns = [source, np.asarray(graph.indices).tolist()]
     columns += [] if kinds is None else [np.asarray(kinds).tolist()]

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import warnings
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -11,8 +13,8 @@ import torch
 
 from gcnmpi.api.graph import Graph, from_arrays, from_object
 from gcnmpi.api.ranks import on_root
-from gcnmpi.mpi.comm import Comm, from_root, has_all_ranks
-from partition.errors import UserError
+from gcnmpi.mpi.comm import Comm, agreed, from_root, has_all_ranks
+from partition.errors import DataWarning, UserError
 from partition.graph.graph import Graph as Arrays
 from partition.graph.store import open_graph
 
@@ -56,7 +58,12 @@ class OfFolder:
 
 
 def folder_of(
-    graph: object, partition: str | None, comm: Comm, model: str = "hp", groups: int = 1
+    graph: object,
+    partition: str | None,
+    comm: Comm,
+    model: str = "hp",
+    groups: int = 1,
+    duplicates: str | None = None,
 ) -> Folder:
     """The folder that a path leads to, or a temporary one of a graph of another library.
 
@@ -71,6 +78,12 @@ def folder_of(
         comm, lambda: os.fspath(graph) if isinstance(graph, str | os.PathLike) else None
     )
     if path is not None:
+        with agreed(comm):
+            if duplicates is not None:
+                raise UserError(
+                    "duplicates: the edges of a folder are as they were imported",
+                    "gcn-partition import --duplicates",
+                )
         return Folder(path, partition)
     if not has_all_ranks(comm):
         raise UserError(
@@ -92,7 +105,17 @@ def folder_of(
     without: dict[str, Any] = {}
     if graphs is not None and graphs.y is not None:
         without = {"labels": None, "targets": None, "masks": None}
-    made = from_object(whole[0] if whole else None, **without)
+    rule = duplicates or "merge"
+    made = from_object(whole[0] if whole else None, **without, duplicates=rule)
+    facts = made.manifest.source.get("duplicates")
+    found = facts.get("found", 0) if isinstance(facts, Mapping) else 0
+    if found and duplicates is None and comm.rank == 0:
+        warnings.warn(
+            f"{found:,} edges are listed more than once, and merged: duplicates='sum' counts each, "
+            "'merge' says that this is meant",
+            DataWarning,
+            stacklevel=3,
+        )
     return _partitioned(made, partition or model, comm.size // groups, graphs)
 
 

@@ -62,6 +62,7 @@ def open(
     groups: int = 1,
     device: str | torch.device = "cpu",
     transport: str = "persistent",
+    duplicates: str | None = None,
     comm: Comm | None = None,
 ) -> Graph:
     """Open a graph; called by all ranks together, under ``mpirun`` or by a process alone.
@@ -92,7 +93,8 @@ def open(
         What ``aggregate`` sends: rows, or rows and partial sums, the fewest of two ranks.
     order : {"auto", "rcm", "degree", "none"}
         Of own rows; "none": by vertex number, so that graphs of the same vertices that are opened
-        with the same parts have the same rows in the same order.
+        with the same parts have the same rows in the same order. "auto" of an object on one rank is
+        "none": rows are those of the object. ``Graph.ids`` has the number of each own row.
     split : int
         Which split of the masks, where the graph has several.
     pairs : str
@@ -113,6 +115,9 @@ def open(
         one. No GPU has run it yet.
     transport : {"persistent", "isend", "neighbor", "alltoallv", "nccl"}
         What carries rows; "nccl": from device to device.
+    duplicates : {"merge", "sum", "keep", "error"}, optional
+        Of an object, the rule for edges that it lists more than once, as of an import: "sum" counts
+        each, as layers of PyTorch Geometric do. Without it they are merged, with a warning.
     comm : communicator, optional
         Of mpi4py, with the ranks that share the graph; all ranks without it.
 
@@ -149,7 +154,9 @@ def open(
         })  # fmt: skip
         # Not a key of this table: of the command, only samples have groups.
         config = replace(config, train=replace(config.train, groups=groups))
-    folder = folder_of(graph, partition, comm, groups=groups)
+    folder = folder_of(graph, partition, comm, groups=groups, duplicates=duplicates)
+    if folder.temporary is not None and comm.size == groups and order == "auto":
+        config = replace(config, loading=replace(config.loading, order="none"))
     # g.expand sends whole rows; programs that only call g.aggregate may choose mixed exchanges.
     whole_rows = exchange != "mixed"
     source, config = find_source(comm, folder.path, folder.partition, config, whole_rows)

@@ -26,7 +26,7 @@ def partition(
     """
     options = pymetis.Options(
         objtype=int(OBJECTIVES[objective]),
-        seed=seed,
+        seed=seed + (seed > 0),  # it calls srand, to which 0 and 1 are one seed
         niter=passes,
         ufactor=max(1, round(1000 * imbalance)),  # in thousandths
     )

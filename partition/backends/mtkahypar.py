@@ -81,7 +81,7 @@ def partition(
         model = without_large_nets(model, max_net) if max_net else model
         nets, costs = _Nets(model), model.net_costs()
     graph = isinstance(nets, _Edges)
-    n = len(model.weights)
+    n, preset = len(model.weights), "deterministic" if graph and preset == "fast" else preset
     if len(nets) == 0:  # nothing that could be cut; it would fail
         return np.arange(n, dtype=np.int32) % k
     if max(model.indptr[-1], model.weights.sum(), costs.sum()) >= 2**31:
@@ -91,13 +91,18 @@ def partition(
         )
     mtk = mtkahypar.initialize(threads or usable_cores(), print_warnings=False)
     mtkahypar.set_seed(seed)
-    context = _context(mtk, "deterministic" if graph and preset == "fast" else preset)
+    context = _context(mtk, preset, seed)
     objective = mtkahypar.Objective.CUT if graph else mtkahypar.Objective.KM1
     context.set_partitioning_parameters(k, imbalance, objective)
     context.logging = False
     create = mtk.create_graph if graph else mtk.create_hypergraph
-    made = create(context, n, len(nets), nets, model.weights, costs)
-    return np.array(made.partition(context).get_partition(), dtype=np.int32)
+    number, weights = np.arange(n), model.weights
+    if seed and preset.startswith("deterministic"):  # only another order makes a difference to them
+        number = np.random.default_rng(seed).permutation(n)
+        weights = weights[np.argsort(number)]
+        nets.number = number
+    made = create(context, n, len(nets), nets, weights, costs)
+    return np.array(made.partition(context).get_partition(), dtype=np.int32)[number]
 
 
 def settle(options: Settings, arcs: int) -> Settings:
@@ -110,15 +115,20 @@ def settle(options: Settings, arcs: int) -> Settings:
     return {**options, "max_net": max_net}
 
 
-def _context(mtk: mtkahypar.Initializer, preset: str) -> mtkahypar.Context:
+def _context(mtk: mtkahypar.Initializer, preset: str, seed: int) -> mtkahypar.Context:
     if preset != "fast":
         return mtk.context_from_preset(PRESETS[preset])
-    with settings_file(FAST) as file:
+    with settings_file(FAST | {"seed": seed}) as file:
         return mtk.context_from_file(file)
 
 
 class _Nets:
-    """The nets as a sequence whose items are made when asked for: no lists of all pins."""
+    """The nets as a sequence whose items are made when asked for: no lists of all pins.
+
+    ``number`` is that of each vertex for the tool, where it has another one.
+    """
+
+    number: np.ndarray | None = None
 
     def __init__(self, model: HypergraphModel) -> None:
         self._indptr, self._pins = model.indptr, model.pins
@@ -127,11 +137,14 @@ class _Nets:
         return len(self._indptr) - 1
 
     def __getitem__(self, j: int) -> list[int]:
-        return self._pins[self._indptr[j] : self._indptr[j + 1]].tolist()
+        pins = self._pins[self._indptr[j] : self._indptr[j + 1]]
+        return (pins if self.number is None else self.number[pins]).tolist()
 
 
 class _Edges:
-    """The edges of a graph, each once, as a sequence whose items are made when asked for."""
+    """The edges of a graph, each once, likewise."""
+
+    number: np.ndarray | None = None
 
     def __init__(self, model: GraphModel) -> None:
         low = np.repeat(np.arange(len(model.weights)), np.diff(model.indptr))
@@ -142,7 +155,7 @@ class _Edges:
         return len(self._ends)
 
     def __getitem__(self, j: int) -> tuple[int, int]:
-        low, high = self._ends[j]
+        low, high = self._ends[j] if self.number is None else self.number[self._ends[j]]
         return int(low), int(high)
 
 

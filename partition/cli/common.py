@@ -15,7 +15,7 @@ from typing import Any
 import click
 
 from partition.commands import Assignments, Decorator, option
-from partition.errors import UserError, shown
+from partition.errors import DataWarning, UserError, shown
 from partition.graph.graph import DIRECTIONS
 from partition.graph.store import Partition
 from partition.pipeline import adding, balance
@@ -149,6 +149,16 @@ def collected_warnings() -> Iterator[list[str]]:
         if issubclass(warning.category, adding.PartitionWarning):
             messages.append(str(warning.message))
             click.echo(f"warning: {warning.message}", err=True)
+
+
+@contextlib.contextmanager
+def noted_warnings() -> Iterator[None]:
+    """The warnings of the body about data become notes, each once, at its end."""
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always", DataWarning)
+        yield
+    for line in dict.fromkeys(str(w.message) for w in caught if w.category is DataWarning):
+        note(line)
 
 
 @contextlib.contextmanager

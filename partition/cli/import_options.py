@@ -39,9 +39,9 @@ def list_options(command: Callable[..., object]) -> Callable[..., object]:
     options: list[Decorator] = [
         option(
             "--format",
-            "Format of SOURCE: Matrix Market, a list of arcs, the planetoid files (SOURCE is their "
-            "common prefix), the npz of gnn-benchmark or of SciPy, an edge_index in an npy, a "
-            "folder of "
+            "Format of SOURCE: Matrix Market, a list of arcs, a graph of METIS, GraphML, GML or "
+            "node-link JSON (by NetworkX), the planetoid files (SOURCE is their common prefix), "
+            "the npz of gnn-benchmark or of SciPy, an edge_index in an npy, a folder of "
             "OGB with raw and split, a file of PyTorch Geometric or of dgl.save_graphs, a folder "
             "of "
             "DistDGL, a list of arcs in Parquet, triples of a list with a column of relations, or "

@@ -102,7 +102,7 @@ def import_(
     """
     import_options.taken(options)
     limit = None if memory is None else parse_bytes(memory)
-    with common.advancing() as tell:
+    with common.noted_warnings(), common.advancing() as tell:
         manifest = assemble.import_graph(
             source,
             out,
@@ -176,10 +176,11 @@ def attach(graph: Path, as_json: bool, **options: Any) -> None:
     ):
         hint = "give --features, --labels, --targets, a mask, --split, or --arc-features"
         raise UserError("there is nothing to attach", hint)
-    manifest = assemble.attach_files(
-        graph, masks=masks, split=split, arc_files=arc_files, type_features=type_features,
-        report=note, **options,
-    )  # fmt: skip
+    with common.noted_warnings():
+        manifest = assemble.attach_files(
+            graph, masks=masks, split=split, arc_files=arc_files, type_features=type_features,
+            report=note, **options,
+        )  # fmt: skip
     _show_data(graph, manifest, as_json)
 
 

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import click
+import numpy as np
 from click.core import ParameterSource
 
 from partition.cli import common
@@ -15,6 +16,7 @@ from partition.graph import store
 from partition.graph.graph import MASKS
 from partition.graph.links import HELD_OUT, PairSet, has_pairs, read_pairs, split_pairs, write_pairs
 from partition.graph.store import StoredGraph
+from partition.graph.twins import descriptions, twins_of
 from partition.importing.links import LinkFiles, import_pairs
 from partition.importing.readers import RELATION
 from partition.pipeline.hard_candidates import with_hard_candidates
@@ -87,7 +89,21 @@ Examples:
     multiple=True,
     metavar="NAME",
     help="Split the arcs of this relation; may be given several times.  [default: all but reverses "
-    "rev_NAME]",
+    "and copies of others]",
+)
+@click.option(
+    "--reverse-of",
+    multiple=True,
+    metavar="OTHER=RELATION",
+    help="OTHER has the edges of RELATION turned round, and leaves M with them; of a symmetric "
+    "relation both are the same. 'none': nothing is recognised.  [default: where nine of ten edges "
+    "are, and rev_NAME]",
+)
+@click.option(
+    "--copy-of",
+    multiple=True,
+    metavar="OTHER=RELATION",
+    help="OTHER has the edges of RELATION, and leaves M with them.",
 )
 @option(
     "--from whole",
@@ -105,7 +121,8 @@ Examples:
 )
 @option(
     "--drop-held-out",
-    "Leave pairs that are also there to validate or test on out of those to train on.",
+    "Leave pairs that are also there to validate or test on out of those to train on, and those to "
+    "test on out of those to validate on.",
     is_flag=True,
 )
 @common.force_option
@@ -116,14 +133,15 @@ def pairs(
     """Split the arcs of a graph into pairs to train on, validate on and test on, or read pairs.
 
     The graph keeps all arcs: gcnmpi leaves those to validate and test on out of M, both ways of
-    an undirected pair. Pairs of a graph with relations have that of their arc, and are split
-    relation by relation.
+    an undirected pair, and of relations that have the edges of another one. Pairs of a graph with
+    relations have that of their arc, and are split relation by relation.
     """
     check_is_free(graph, name, force)
     whole, columns = options.pop("whole"), options.pop("columns")
     parts = {(m, k): options.pop(f"{m}_{k}") for m, k in PARTS}
     files = LinkFiles(whole, {key: f for key, f in parts.items() if f is not None}, columns)
     drop = options.pop("drop_held_out")
+    declared = options.pop("reverse_of"), options.pop("copy_of")
     reading = bool(files.whole or files.parts)
     _check_options(reading, columns is not None or drop)
     stored = store.open_graph(graph)
@@ -133,6 +151,7 @@ def pairs(
             related = columns is not None and RELATION in columns.replace(" ", "").split(",")
         directed = stored.manifest.directed or related
     with common.working("reading" if reading else "drawing"):
+        twins = twins_of(stored.graph, directed, *declared)
         if reading:
             made, notes = import_pairs(
                 files,
@@ -141,11 +160,14 @@ def pairs(
                 directed=directed,
                 name=name,
                 drop_held_out=drop,
+                twins=twins,
             )
         else:
-            made, notes = _drawn(stored, directed, name, **options), []
+            made, notes = _drawn(stored, directed, name, twins=twins, **options), []
         made = write_pairs(graph, made, force)
-    for line in notes:
+    of = {int(number) for each in made.relations.values() for number in np.unique(each)} or {0}
+    kept = {twin: share for twin, share in twins.items() if twin in (made.twins or ())}
+    for line in [*notes, *descriptions(kept, stored.graph.relations, of)]:
         note(line)
     facts = describe_pairs(made, stored.graph)
     common.emit(facts, as_json, lambda: named.show_pair_sets([facts]))

@@ -362,6 +362,10 @@ def export_model(
 ) -> None:
     """Write the model of a graph to the file OUT, for a partitioner that is not built in."""
     options = common.parse_settings(settings)
+    model, context = arguments["model"], click.get_current_context()
+    given = context.get_parameter_source("seed") is ParameterSource.COMMANDLINE
+    if given and not (model in MODELS and MODELS[model].random):
+        raise UserError("--seed: nothing is random but the model shp", "leave it out")
     with common.working("writing"):
         facts = tool_files.export_model(graph, file, overwrite=force, **arguments, **options)
     common.emit(facts, as_json, lambda: _show_exported(facts))

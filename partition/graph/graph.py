@@ -133,6 +133,26 @@ def index_dtype(n: int) -> np.dtype:
     return np.dtype(np.int32 if n < 2**31 else np.int64)
 
 
+def arc_places(
+    indptr: np.ndarray, indices: np.ndarray, source: np.ndarray, target: np.ndarray
+) -> np.ndarray:
+    """Where ``target`` stands in the row of ``source`` of a CSR pattern; −1 where it does not.
+
+    (m,) int64 of two (m,) int64: a binary search in all rows at once, which are increasing.
+    """
+    low, high = indptr[source], indptr[source + 1]
+    end = high.copy()
+    while (open_ := low < high).any():
+        middle = (low + high) // 2
+        below = open_ & (indices[np.minimum(middle, len(indices) - 1)] < target)
+        low = np.where(below, middle + 1, low)
+        high = np.where(open_ & ~below, middle, high)
+    place = np.where(low < end, low, -1)
+    there = np.flatnonzero(low < end)
+    place[there[indices[low[there]] != target[there]]] = -1
+    return place
+
+
 def distinct(numbers: np.ndarray) -> np.ndarray:
     """The different ones among some integers, increasing.
 

@@ -15,6 +15,7 @@ A set is written whole or not at all. The graph itself keeps all of its arcs.
 
 from __future__ import annotations
 
+import itertools
 import os
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields, replace
@@ -28,6 +29,7 @@ from partition.graph import content
 from partition.graph.folders import Sets, map_array
 from partition.graph.graph import MASKS, index_dtype
 from partition.graph.manifest import Count, dump_json, read_manifest
+from partition.graph.twins import Twin, twins_by_name
 from partition.records import atomic_file
 
 FORMAT = "gcnmpi-pairs"
@@ -42,6 +44,7 @@ FILES = (
     *(f"{mask}_relations" for mask in (*MASKS, *OF_NEGATIVES)),
 )
 MAX_SEED = 2**63 - 1
+_PURPOSE = {"train": "train", "val": "validate"}
 _AT_ONCE = 1 << 20  # pairs that are looked at at once
 
 
@@ -62,7 +65,7 @@ class PairSet:
     made : str
         How the set was made, for people.
     positives : mapping of "train", "val", "test" to (m, 2) of the graph's index dtype
-        May be empty. No pair to validate or test on is also one to train on.
+        May be empty. No pair is in two of them.
     negatives : mapping of "train", "val", "test" to (q, 2), the same dtype
         Only those that are given. Of "train": K for each positive, which follow each other. Of
         the others: common to all positives.
@@ -78,6 +81,9 @@ class PairSet:
         "val_negatives", "test_negatives": those of the negatives that positives have in common.
     relation_names : tuple of str
         The names of relations, where they are not their numbers.
+    twins : tuple of Twin, or None
+        The relations whose edges leave M with those of held-out pairs. None: those that are called
+        ``rev_NAME``, once the set is in a folder.
     """
 
     name: str
@@ -93,6 +99,7 @@ class PairSet:
     drawn: int = 0
     relations: Mapping[str, np.ndarray] = field(default_factory=dict)
     relation_names: tuple[str, ...] = ()
+    twins: tuple[Twin, ...] | None = None
 
     @property
     def kinds(self) -> int:
@@ -105,6 +112,15 @@ class PairSet:
         relations = self.relations.get(mask)
         found = keys(self.positives[mask][some], n, self.directed)
         return found if relations is None else found * self.kinds + relations[some]
+
+    def both_ways(self, mask: str, some: slice = slice(None)) -> np.ndarray:
+        """Whether the edge of each positive of a mask leaves M turned round too, (m,) bool."""
+        turned = [twin.relation for twin in self.twins or () if twin.turned]
+        relations = self.relations.get(mask)
+        if not self.directed or relations is None:
+            count = len(self.positives[mask][some])
+            return np.full(count, not self.directed or bool(turned))
+        return np.isin(relations[some], turned)
 
 
 @dataclass(frozen=True)
@@ -122,6 +138,7 @@ class _Description:
     counts: Mapping[Annotated[str, FILES], list[Count]]
     sums: Mapping[Annotated[str, FILES], str]
     relation_names: tuple[str, ...] = ()
+    twins: list[list[Count]] = field(default_factory=list)
     format: str = FORMAT
     version: int = VERSION
 
@@ -149,12 +166,15 @@ def write_pairs(path: str | os.PathLike[str], pairs: PairSet, force: bool = Fals
     manifest = read_manifest(path)
     if manifest.id != pairs.graph_id:
         raise UserError(f"{path} is another graph than the pairs were made for")
+    if pairs.twins is None:
+        pairs = replace(pairs, twins=twins_by_name(manifest.schema))
     pairs = identified(_in_index_dtype(pairs, manifest.n))
     check_pairs(pairs, manifest.n)
     arrays = arrays_of(pairs)
     known = {f.name for f in fields(_Description)} & {f.name for f in fields(PairSet)}
     facts = _Description(
-        **{name: getattr(pairs, name) for name in known},
+        **{name: getattr(pairs, name) for name in known - {"twins"}},
+        twins=[[int(number) for number in twin] for twin in pairs.twins or ()],
         counts={name: list(array.shape) for name, array in arrays.items()},
         sums=content.sums_of(arrays),
     )
@@ -205,7 +225,14 @@ def read_pairs(path: str | os.PathLike[str], name: str, *, check: bool = True) -
     by_kind: dict[str, dict[str, np.ndarray]] = {kind: {} for kind in _KINDS}
     for file, array in arrays.items():
         by_kind[_kind(file)][_mask(file)] = array
-    facts |= {"name": name, "relation_names": tuple(facts.get("relation_names", ()))}
+    twins = twins_by_name(manifest.schema)  # those of a set that an earlier version wrote
+    if "twins" in facts:
+        listed, count = facts["twins"], max(1, len(manifest.schema))
+        if not all(len(one) == 3 and max(one[:2]) < count for one in listed):
+            raise UserError(f"{folder}/pairs.json is damaged: twins are no relations", AGAIN)
+        twins = tuple(Twin(a, b, bool(turned)) for a, b, turned in listed)
+    names = tuple(facts.get("relation_names", ()))
+    facts |= {"name": name, "relation_names": names, "twins": twins}
     pairs = PairSet(**facts | by_kind)
     try:
         _check_shapes(pairs)
@@ -232,6 +259,8 @@ def identified(pairs: PairSet) -> PairSet:
     """The set with its content id: a hash of its arrays, and of all that says what they mean."""
     facts = {key: getattr(pairs, key) for key in ("graph_id", "directed", "replaced", "drawn")}
     facts["seed"] = pairs.seed if pairs.drawn else None
+    if pairs.twins:
+        facts["twins"] = [list(twin) for twin in pairs.twins]
     return replace(pairs, id=content.named_id(len(MASKS), arrays_of(pairs), facts))
 
 
@@ -254,8 +283,8 @@ def check_pairs(pairs: PairSet, n: int) -> None:
     """Refuse a set that no graph of ``n`` vertices can have; in bounded memory.
 
     A UserError if a shape, the seed or ``replaced`` is wrong, a vertex is not there, a positive
-    without a relation joins a vertex to itself, or one to validate or test on is also one to train
-    on (either way round if the set is not directed; of the same relation, where there are some).
+    without a relation joins a vertex to itself, or one is in two masks (either way round if the set
+    is not directed; of the same relation, where there are some).
     """
     _check_shapes(pairs)
     if pairs.seed is not None and not 0 <= pairs.seed <= MAX_SEED:
@@ -270,16 +299,16 @@ def check_pairs(pairs: PairSet, n: int) -> None:
             raise UserError(f"{mask} has the pair {pair}: a vertex is no partner of itself")
     if pairs.drawn and n < 3:
         raise UserError(f"candidates cannot be drawn: the graph has {n} vertices")
-    _check_held_out(pairs, n)
+    _check_apart(pairs, n)
 
 
-def _check_held_out(pairs: PairSet, n: int) -> None:
-    train = pairs.positives["train"]
-    for mask in HELD_OUT:
-        held = np.sort(pairs.keys(mask, n))
-        count, example = 0, 0
-        for start in range(0, len(train) if len(held) else 0, _AT_ONCE):
-            found = pairs.keys("train", n, slice(start, start + _AT_ONCE))
+def _check_apart(pairs: PairSet, n: int) -> None:
+    """Refuse a pair that is in two masks."""
+    for mask, other in itertools.combinations(MASKS, 2):
+        held = np.sort(pairs.keys(other, n))
+        every, count, example = pairs.positives[mask], 0, 0
+        for start in range(0, len(every) if len(held) else 0, _AT_ONCE):
+            found = pairs.keys(mask, n, slice(start, start + _AT_ONCE))
             place = np.minimum(np.searchsorted(held, found), len(held) - 1)
             common = found[held[place] == found]
             if len(common) and not count:
@@ -288,8 +317,8 @@ def _check_held_out(pairs: PairSet, n: int) -> None:
         if count:
             pair = divmod(example // (pairs.kinds if pairs.relations else 1), n)
             raise UserError(
-                f"{count:,} pairs to train on are also in {mask}, such as {pair}",
-                "gcn-partition pairs --drop-held-out leaves them out of those to train on",
+                f"{count:,} pairs to {_PURPOSE[mask]} on are also in {other}, such as {pair}",
+                f"gcn-partition pairs --drop-held-out leaves them out of {mask}",
             )
 
 

@@ -7,15 +7,23 @@ pairs only, so each of several processes draws what it needs, and all draw the s
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
 from fractions import Fraction
 
 import numpy as np
 
 from partition.errors import UserError
 from partition.graph.content import content_id, excess_of
-from partition.graph.graph import MASKS, Graph, arc_pieces, arcs, distinct, index_dtype
+from partition.graph.graph import (
+    MASKS,
+    Graph,
+    arc_pieces,
+    arc_places,
+    arcs,
+    distinct,
+    index_dtype,
+)
 from partition.graph.hashing import key, mixed, permuted
 from partition.graph.link_files import HELD_OUT as HELD_OUT
 from partition.graph.link_files import MAX_SEED
@@ -29,6 +37,7 @@ from partition.graph.link_files import read_pairs as read_pairs
 from partition.graph.link_files import remove_pairs as remove_pairs
 from partition.graph.link_files import write_pairs as write_pairs
 from partition.graph.relations import VertexTypes, names_of, place_of
+from partition.graph.twins import Twin, mutual, twins_of
 
 # Purposes of hashes.
 _ORDER, _NEGATIVES, _CANDIDATES = 1, 2, 3
@@ -83,6 +92,7 @@ def split_pairs(
     name: str = "links",
     graph_id: str | None = None,
     relations: Sequence[str] = (),
+    twins: Collection[Twin] | None = None,
 ) -> PairSet:
     """Split the arcs of a graph at random into pairs to train on, validate on and test on.
 
@@ -106,14 +116,18 @@ def split_pairs(
     graph_id : str, optional
         ``Manifest.id`` of the graph, if it is known: it takes a while to be computed.
     relations : sequence of str
-        Those whose arcs are pairs, by their names; empty: all but reverses, whose arcs leave M with
-        those that they belong to.
+        Those whose arcs are pairs, by their names; empty: all but reverses and copies of others,
+        whose arcs leave M with those that they belong to.
+    twins : collection of Twin, optional
+        Relations with the edges of others: those of an edge are in one mask. Else those that are
+        recognised: see :mod:`partition.graph.twins`.
 
     Returns
     -------
     PairSet
         Pairs of each mask in increasing order, one relation after the other. Which pair is in which
-        mask depends on the seed and on the place of the pair among all.
+        mask depends on the seed and on the place of the pair among all of the relation and its
+        twins.
 
     Raises
     ------
@@ -128,15 +142,20 @@ def split_pairs(
         raise UserError("a number of negatives or candidates is not below 0")
     masks: dict[str, list[np.ndarray]] = {mask: [] for mask in MASKS}
     common: dict[str, list[np.ndarray]] = {mask: [] for mask in HELD_OUT}
-    groups = _groups(graph, directed, relations)
+    twins = twins_of(graph, directed) if twins is None else twins
+    groups = _groups(graph, directed, relations, twins)
     if relations and not any(len(group.found) for group in groups):
         raise UserError(f"there are no arcs of {', '.join(relations)} to split into pairs")
     for group in groups:
-        sizes = [int(share * len(group.found)) for share in parsed[1:]]
-        mask_of = _masks_of(len(group.found), sizes, key(seed, _ORDER, *group.numbers))
+        edges, first = group.family.edges, group.family.numbers[:1]
+        sizes = [int(share * len(edges)) for share in parsed[1:]]
+        mask_of = _masks_of(len(edges), sizes, key(seed, _ORDER, *first))
+        if group.edges is not edges:
+            mask_of = mask_of[np.searchsorted(edges, group.edges)]
         for number, mask in enumerate(MASKS):
             masks[mask].append(_from_keys(group.found[mask_of == number], graph.n))
-        wanted, base = [size * negatives for size in sizes], key(seed, _NEGATIVES, *group.numbers)
+        wanted = [len(masks[mask][-1]) * negatives for mask in HELD_OUT]
+        base = key(seed, _NEGATIVES, *group.numbers)
         drawn = non_arcs(graph, sum(wanted), directed, base, group.ends)
         for mask, piece in zip(HELD_OUT, np.split(drawn, wanted[:1]), strict=True):
             common[mask].append(_from_keys(np.sort(piece), graph.n))
@@ -161,6 +180,7 @@ def split_pairs(
                 if graph.relations
             },
             relation_names=names_of(graph.relations),
+            twins=tuple(twins),
         )
     )
 
@@ -180,18 +200,41 @@ def parsed_shares(shares: Sequence[Fraction | float | str]) -> tuple[Fraction, .
     return parsed
 
 
-def has_arcs(graph: Graph, pairs: np.ndarray, directed: bool = True) -> np.ndarray:
+def has_arcs(
+    graph: Graph, pairs: np.ndarray, directed: bool = True, relations: np.ndarray | None = None
+) -> np.ndarray:
     """Whether the graph has an arc u→v for each pair (u, v) of (m, 2): (m,) bool.
 
-    If not ``directed``, an arc v→u counts too. Only rows of these vertices are looked at.
+    If not ``directed``, an arc v→u counts too; with ``relations`` (m,), only an arc of the same
+    one, where arcs have relations. Only rows of these vertices are looked at.
     """
     found = np.empty(len(pairs), bool)
     for start in range(0, len(pairs), _AT_ONCE):
-        first, second = np.asarray(pairs[start : start + _AT_ONCE], np.int64).T
-        there = arc_places(graph.indptr, graph.indices, first, second) >= 0
+        some = slice(start, start + _AT_ONCE)
+        first, second = np.asarray(pairs[some], np.int64).T
+        kinds = None if relations is None or graph.arc_type is None else relations[some]
+        there = _has_arc(graph, first, second, kinds)
         if not directed:
-            there |= arc_places(graph.indptr, graph.indices, second, first) >= 0
-        found[start : start + _AT_ONCE] = there
+            there |= _has_arc(graph, second, first, kinds)
+        found[some] = there
+    return found
+
+
+def _has_arc(
+    graph: Graph, first: np.ndarray, second: np.ndarray, kinds: np.ndarray | None
+) -> np.ndarray:
+    place = arc_places(graph.indptr, graph.indices, first, second)
+    there = place >= 0
+    if kinds is None or graph.arc_type is None:
+        return there
+    # Arcs between two vertices follow each other in the order of their relations.
+    open_, found = np.flatnonzero(there), np.zeros(len(first), bool)
+    while len(open_):
+        here = place[open_]
+        same = graph.indices[here] == second[open_]
+        found[open_] = same & (graph.arc_type[here] == kinds[open_])
+        place[open_] += 1
+        open_ = open_[same & ~found[open_] & (place[open_] < graph.indptr[first[open_] + 1])]
     return found
 
 
@@ -249,39 +292,117 @@ def _undirected_pair(numbers: np.ndarray, n: int) -> tuple[np.ndarray, np.ndarra
 
 
 @dataclass(frozen=True)
-class _Group:
-    """Pairs that are split together: keys of them, increasing, and the vertices that ends can be.
+class _Family:
+    """Relations of which some have the edges of others: an edge is in the same mask for all.
 
-    ``numbers`` is that of their relation; empty where there is none.
+    ``edges`` are keys of all their edges as the first of ``numbers`` has them, increasing.
+    """
+
+    numbers: tuple[int, ...]
+    edges: np.ndarray
+
+
+@dataclass(frozen=True)
+class _Group:
+    """Pairs of a relation: their keys, increasing, and the vertices that ends can be.
+
+    ``numbers`` is that of the relation, empty where there is none; ``edges`` are their keys as the
+    family has them.
     """
 
     found: np.ndarray
     numbers: tuple[int, ...]
     ends: tuple[range, range]
+    edges: np.ndarray
+    family: _Family
 
 
-def _groups(graph: Graph, directed: bool, names: Sequence[str]) -> list[_Group]:
+def _groups(
+    graph: Graph, directed: bool, names: Sequence[str], twins: Collection[Twin]
+) -> list[_Group]:
     """The pairs that the arcs of each relation make, or all arcs where there are none."""
     types, kinds = graph.vertex_types, graph.arc_type
     if types is None or kinds is None:
         if names:
             raise UserError(f"--relation {names[0]}: the graph has no relations", "leave it out")
         every = range(graph.n)
-        return [_Group(_pairs_of(graph, directed), (), (every, every))]
+        of_all = {0: _pairs_of(graph, directed)}
+        ((found, edges, family),) = _related(of_all, twins, graph.n).values()
+        return [_Group(found, (), (every, every), edges, replace(family, numbers=()))]
     chosen = [place_of(name, graph.relations, "--relation") for name in dict.fromkeys(names)]
     order, source = np.argsort(kinds, kind="stable"), arcs(graph)
     bounds = np.searchsorted(kinds[order], np.arange(len(graph.relations) + 1))
-    groups = []
-    for number in chosen or graph.schema.forward:
+    of_relations: dict[int, np.ndarray] = {}
+    for number in chosen or _without_twins(graph.schema.forward, twins):
         some = order[bounds[number] : bounds[number + 1]]
         pairs = np.column_stack([source[some], graph.indices[some]])
         one = graph.relations[number]
-        found = keys(
-            pairs[pairs[:, 0] != pairs[:, 1]], graph.n, directed or one.source != one.target
+        of = keys(pairs[pairs[:, 0] != pairs[:, 1]], graph.n, directed or one.source != one.target)
+        of_relations[number] = distinct(of)
+    return [
+        _Group(
+            of,
+            (number,),
+            (
+                types.range(graph.relations[number].source),
+                types.range(graph.relations[number].target),
+            ),
+            edges,
+            family,
         )
-        ends = types.range(one.source), types.range(one.target)
-        groups.append(_Group(distinct(found), (number,), ends))
-    return groups
+        for number, (of, edges, family) in _related(of_relations, twins, graph.n).items()
+    ]
+
+
+def _without_twins(numbers: Sequence[int], twins: Collection[Twin]) -> list[int]:
+    """Some relations but those that have the edges of an earlier one, which has theirs."""
+    same, kept = mutual(twins), dict[int, None]()
+    for number in numbers:
+        if kept.keys().isdisjoint(same.get(number, ())):
+            kept[number] = None
+    return list(kept)
+
+
+def _related(
+    found: Mapping[int, np.ndarray], twins: Collection[Twin], n: int
+) -> dict[int, tuple[np.ndarray, np.ndarray, _Family]]:
+    """Of each relation its keys, these as its family has them, and the family."""
+    links: dict[int, list[tuple[int, bool]]] = {number: [] for number in found}
+    for relation, other, turned in twins:
+        if relation in found and other in found:
+            links[relation].append((other, turned))
+            links[other].append((relation, turned))
+    made: dict[int, tuple[np.ndarray, np.ndarray, _Family]] = {}
+    for first in found:
+        if first in made:
+            continue
+        turned_of, open_, both = {first: False}, [first], False
+        while open_:
+            here = open_.pop()
+            for other, turned in links[here]:
+                way = turned_of[here] ^ turned
+                both |= turned_of.get(other, way) != way
+                if other not in turned_of:
+                    turned_of[other] = way
+                    open_.append(other)
+        edges = {
+            number: _as_edges(found[number], way, both, n) for number, way in turned_of.items()
+        }
+        every = edges[first]
+        if both or len(edges) > 1:
+            every = distinct(np.concatenate([*edges.values()]))
+        family = _Family(tuple(edges), every)
+        made |= {number: (found[number], of, family) for number, of in edges.items()}
+    return {number: made[number] for number in found}
+
+
+def _as_edges(found: np.ndarray, turned: bool, both: bool, n: int) -> np.ndarray:
+    """Keys of pairs turned round, or the same for both ways of an edge."""
+    if not (turned or both):
+        return found
+    first, second = np.divmod(found, n)
+    pairs = np.column_stack([second, first] if turned else [first, second])
+    return keys(pairs, n, directed=not both)
 
 
 def _joined(pieces: list[np.ndarray]) -> np.ndarray:
@@ -324,70 +445,61 @@ def _from_keys(found: np.ndarray, n: int) -> np.ndarray:
     return pairs
 
 
-def arc_places(
-    indptr: np.ndarray, indices: np.ndarray, source: np.ndarray, target: np.ndarray
-) -> np.ndarray:
-    """Where ``target`` stands in the row of ``source`` of a CSR pattern; −1 where it does not.
-
-    (m,) int64 of two (m,) int64: a binary search in all rows at once, which are increasing.
-    """
-    low, high = indptr[source], indptr[source + 1]
-    end = high.copy()
-    while (open_ := low < high).any():
-        middle = (low + high) // 2
-        below = open_ & (indices[np.minimum(middle, len(indices) - 1)] < target)
-        low = np.where(below, middle + 1, low)
-        high = np.where(open_ & ~below, middle, high)
-    place = np.where(low < end, low, -1)
-    there = np.flatnonzero(low < end)
-    place[there[indices[low[there]] != target[there]]] = -1
-    return place
-
-
 def left_out(
     pairs: PairSet,
     source: np.ndarray,
     target: np.ndarray,
     n: int,
     relation: np.ndarray | None = None,
-    reverses: Sequence[int] = (),
 ) -> np.ndarray:
     """Which arcs are positives to validate or test on, (m,) bool; without a direction, both ways.
 
-    Where arcs and pairs have relations, only those of the same one, and of the relation that is its
-    reverse those the other way: ``reverses`` has its number for each, or −1. ``source`` is
-    increasing: only held-out pairs with an end between its first and last number are looked at.
+    Where arcs and pairs have relations, only those of the same one; and those of its twins.
+    ``source`` is increasing: only held-out pairs with an end between its first and last number are
+    looked at.
     """
-    related = relation is not None and bool(pairs.relations)
-    kinds = max(pairs.kinds, len(reverses)) if related else 1
-    reverse = np.full(kinds, -1)
-    if related:
-        reverse[: len(reverses)] = reverses
     if not len(source):
         return np.zeros(0, bool)
-    low, high = int(source[0]), int(source[-1])
-    found = []
+    related = relation is not None and bool(pairs.relations)
+    twins, low, high = pairs.twins or (), int(source[0]), int(source[-1])
+    kinds = 1 + max(pairs.kinds - 1, *(twin.other for twin in twins), 0) if related else 1
+    straight, back = [np.zeros(0, np.int64)], [np.zeros(0, np.int64)]
+
+    def leaves(keys_of: list[np.ndarray], ends: np.ndarray, kind: np.ndarray | int) -> None:
+        near = (ends[:, 0] >= low) & (ends[:, 0] <= high)
+        keys_of.append(((ends[:, 0] * n + ends[:, 1]) * kinds + kind)[near])
+
     for mask in HELD_OUT:
         every = pairs.positives[mask]
         for start in range(0, len(every), _AT_ONCE):
             piece = slice(start, start + _AT_ONCE)
             ends = np.asarray(every[piece], np.int64)
-            numbers = np.zeros(len(ends), np.int64)
-            if related:
-                numbers = np.asarray(pairs.relations[mask][piece], np.int64)
-            turned = ends[:, ::-1]
-            ways = [(ends, numbers), *([] if pairs.directed else [(turned, numbers)])]
-            if related:
-                other = reverse[numbers]
-                ways += [(turned, other), *([] if pairs.directed else [(ends, other)])]
-            for of, kind in ways:
-                near = (of[:, 0] >= low) & (of[:, 0] <= high) & (kind >= 0)
-                found.append((of[near, 0] * n + of[near, 1]) * kinds + kind[near])
-    held = np.sort(np.concatenate(found)) if found else np.zeros(0, np.int64)
+            ways = [ends] if pairs.directed else [ends, ends[:, ::-1]]
+            if not related:
+                for way in ways:
+                    leaves(straight, way, 0)
+                leaves(back, ends[:, ::-1], 0)
+                continue
+            numbers = np.asarray(pairs.relations[mask][piece], np.int64)
+            for way in ways:
+                leaves(straight, way, numbers)
+                for of, other, turned in twins:
+                    some = way[numbers == of]
+                    leaves(straight, some[:, ::-1] if turned else some, other)
     wanted = source.astype(np.int64) * n + target
     if related and relation is not None:
         wanted = np.where(relation < kinds, wanted * kinds + relation, -1)
+    gone = _among(np.concatenate(straight), wanted)
+    if twins and not related:
+        turned_round = [twin.other for twin in twins if twin.turned]
+        of_these = True if relation is None else np.isin(relation, turned_round)
+        gone |= _among(np.concatenate(back), wanted) & of_these & bool(turned_round)
+    return gone
+
+
+def _among(held: np.ndarray, wanted: np.ndarray) -> np.ndarray:
     if not len(held):
         return np.zeros(len(wanted), bool)
+    held = np.sort(held)
     places = np.minimum(np.searchsorted(held, wanted), len(held) - 1)
     return np.asarray(held[places] == wanted)

@@ -6,6 +6,7 @@ import os
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
@@ -22,6 +23,7 @@ from partition.importing.readers.gnn_benchmark import arcs_of
 from partition.importing.readers.numbering import check_ids
 from partition.importing.readers.sparse import Csr, check_csr, dense_features
 from partition.importing.splits import RandomSplit
+from partition.importing.tensors import host_array
 from partition.importing.vertex_data import attach_arrays
 
 
@@ -100,7 +102,7 @@ def import_arrays(
     if ids is not None:
         source = replace(source, ids=_ids(ids, source.n))
     of_arcs = {"features": arc_features, "labels": arc_labels, **(arc_masks or {})}
-    source = replace(source, arc_data=_arc_table(of_arcs, len(source.source)))
+    source = replace(source, arc_data=arc_table_of(of_arcs, len(source.source)))
     graph, facts = build_graph(
         source, undirected=undirected, duplicates=duplicates, self_loops=self_loops
     )
@@ -115,6 +117,7 @@ def import_arrays(
 
 
 def _source(edge_index: object, edge_weight: object, n: int | None) -> Source:
+    edge_index = _host(edge_index, "edge_index")
     if sp.issparse(edge_index):
         if edge_weight is not None:
             raise UserError("edge_weight: the entries of a sparse edge_index are its weights")
@@ -139,7 +142,7 @@ def _source(edge_index: object, edge_weight: object, n: int | None) -> Source:
     return Source(n=n, source=source, target=target, weights=weights, format="arrays")
 
 
-def _arc_table(given: Mapping[str, object], count: int) -> ArcTable:
+def arc_table_of(given: Mapping[str, object], count: int) -> ArcTable:
     """Arrays of features, labels and masks of so many arcs, those that are not None."""
     named = {name: "arc_" + (f"{name}_mask" if name in MASKS else name) for name in given}
     arrays = {name: _numpy(a, named[name]) for name, a in given.items() if a is not None}
@@ -159,6 +162,7 @@ def _ids(ids: object, n: int) -> np.ndarray:
 
 
 def _features(features: object) -> np.ndarray:
+    features = _host(features, "x")
     if sp.issparse(features):
         return dense_features(_csr(features, "x"), "x")
     return _numpy(features, "x")
@@ -169,14 +173,20 @@ def _csr(matrix: object, where: str) -> Csr:
     return check_csr((csr.indptr, csr.indices, csr.data, csr.shape), where)
 
 
-def _numpy(value: object, where: str) -> np.ndarray:
-    """An array from one, or from a tensor of another library, on any device, with a gradient."""
-    if hasattr(value, "detach"):
-        value = value.detach().cpu()
+def _host(value: object, where: str) -> Any:
+    if sp.issparse(value):
+        return value
     try:
-        array = np.asarray(value)
+        return host_array(value)
     except (TypeError, ValueError, RuntimeError) as error:
         raise UserError(f"{where} is no array: {error}") from error
+
+
+def _numpy(value: object, where: str) -> np.ndarray:
+    """An array from one, or from a tensor of another library, on any device, with a gradient."""
+    array = _host(value, where)
+    if sp.issparse(array):
+        raise UserError(f"{where} is a sparse matrix", "give a dense array")
     if array.dtype.kind not in "biufSU":
         raise UserError(f"{where} is no array of numbers, but of {array.dtype}")
     return np.char.decode(array, "utf-8") if array.dtype.kind == "S" else array

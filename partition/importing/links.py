@@ -9,13 +9,15 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from partition.errors import UserError
 from partition.graph.graph import MASKS, Graph
-from partition.graph.links import HELD_OUT, PairSet, identified
-from partition.graph.relations import Relation, number_relations
+from partition.graph.links import HELD_OUT, PairSet, identified, keys
+from partition.graph.relations import Relation, names_of, number_relations
+from partition.graph.twins import Twin
 from partition.importing.readers.files import check_inside
 from partition.importing.readers.link_files import (
     Arrays,
@@ -25,6 +27,7 @@ from partition.importing.readers.link_files import (
     read_masks,
 )
 from partition.importing.readers.numbering import positions, shown_id
+from partition.importing.tensors import host_array
 
 VERTICES = ("positives", "negatives", "candidates", "both")  # arrays that hold ids of vertices
 
@@ -56,6 +59,7 @@ def import_pairs(
     directed: bool,
     name: str = "links",
     drop_held_out: bool = False,
+    twins: Mapping[Twin, float | None] | None = None,
 ) -> tuple[PairSet, list[str]]:
     """Read a set of pairs; with it, lines about what was not taken as it is in the files.
 
@@ -64,7 +68,11 @@ def import_pairs(
     Parameters
     ----------
     drop_held_out : bool
-        Leave pairs that are also in "val" or "test" out of those to train on.
+        Leave pairs that are also in "val" or "test" out of those to train on, and those of "test"
+        out of "val".
+    twins : mapping of Twin to share, optional
+        Relations with the edges of others, as :func:`partition.graph.twins.twins_of` found them.
+        One that was recognised does not count where files have its edges to train on.
 
     Raises
     ------
@@ -95,8 +103,47 @@ def import_pairs(
         _check_types(pairs.positives[mask], numbers, graph, f"{pairs.made}, {mask}")
     if drop_held_out:
         pairs, count = without_held_out(pairs, graph.n)
-        notes += [f"{count:,} pairs to train on are also held out: left out"] if count else []
+        notes += [f"{count:,} pairs are also held out, or to test on: left out"] if count else []
+    notes += [
+        f"{count:,} pairs of {mask} join a vertex to itself"
+        for mask, ends in pairs.positives.items()
+        if (count := int(np.count_nonzero(ends[:, 0] == ends[:, 1])))
+    ]
+    if twins is not None:
+        pairs, more = _with_twins(pairs, graph, twins)
+        notes += more
     return pairs, notes
+
+
+def _with_twins(
+    pairs: PairSet, graph: Graph, twins: Mapping[Twin, float | None]
+) -> tuple[PairSet, list[str]]:
+    """The set with those twins whose edges it does not have to train on, and what is said."""
+    kept, notes, none = [], [], np.zeros(0, np.int32)
+    names = names_of(graph.relations) or ("the graph",)
+
+    def of(mask: str, relation: int) -> np.ndarray:
+        ends, kinds = np.asarray(pairs.positives[mask], np.int64), pairs.relations.get(mask, none)
+        return ends[kinds == relation] if pairs.relations else ends
+
+    for twin, share in twins.items():
+        train = of("train", twin.other)
+        train = train[:, ::-1] if twin.turned else train
+        held = np.concatenate([of(mask, twin.relation) for mask in HELD_OUT])
+        train, held = (keys(ends, graph.n, pairs.directed) for ends in (train, held))
+        there = np.isin(train, held)
+        count = np.count_nonzero(there) if share is not None else 0
+        if not count:
+            kept.append(twin)
+            continue
+        flag = "--reverse-of" if twin.turned else "--copy-of"
+        turned = " turned round" if twin.turned else ""
+        notes.append(
+            f"{names[twin.other]} has {count:,} held-out pairs of {names[twin.relation]}{turned} "
+            f"to train on, as in the files: they stay in the graph; {flag} "
+            f"{names[twin.other]}={names[twin.relation]} takes them out"
+        )
+    return identified(replace(pairs, twins=tuple(kept))), notes
 
 
 def listed_pairs(
@@ -155,7 +202,9 @@ def pairs_of(
     found = {}
     for mask, data in zip(MASKS, (train, val, test), strict=True):
         fields: Mapping[str, object] = data.to_dict() if hasattr(data, "to_dict") else {}
-        arrays = {key: _host(value) for key, value in fields.items() if key.count("edge_label")}
+        arrays = {
+            key: host_array(value) for key, value in fields.items() if key.count("edge_label")
+        }
         found[mask] = labelled_pairs(arrays, f"the graph of {mask}")
     return pairs_from(found, graph_id, directed, name, "RandomLinkSplit")[0]
 
@@ -216,15 +265,18 @@ def pairs_from(
     keep = (train[:, 0] != train[:, 1]) | bool(relations)
     if not keep.all():
         notes.append(f"{int((~keep).sum()):,} pairs to train on of a vertex with itself: left out")
-        pairs = _of_train(pairs, keep)
+        pairs = _of_mask(pairs, "train", keep)
     return identified(pairs), notes
 
 
 def without_held_out(pairs: PairSet, n: int) -> tuple[PairSet, int]:
-    """The set without pairs to train on that are also held out, and how many these are."""
-    held = np.concatenate([pairs.keys(mask, n) for mask in HELD_OUT])
-    keep = ~np.isin(pairs.keys("train", n), held)
-    return identified(_of_train(pairs, keep)), int((~keep).sum())
+    """The set without pairs that a later mask has too, and how many these are."""
+    total = 0
+    for mask, later in (("train", HELD_OUT), ("val", ("test",))):
+        held = np.concatenate([pairs.keys(other, n) for other in later])
+        keep = ~np.isin(pairs.keys(mask, n), held)
+        pairs, total = _of_mask(pairs, mask, keep), total + int((~keep).sum())
+    return identified(pairs), total
 
 
 def vertices_of(ids: np.ndarray, graph: Graph, where: str) -> np.ndarray:
@@ -247,18 +299,13 @@ def vertices_of(ids: np.ndarray, graph: Graph, where: str) -> np.ndarray:
     return place.reshape(ids.shape)
 
 
-def _of_train(pairs: PairSet, keep: np.ndarray) -> PairSet:
-    """The set with those pairs to train on, (m,) bool, their negatives and relations."""
-    positives = {**pairs.positives, "train": pairs.positives["train"][keep]}
-    negatives, relations = dict(pairs.negatives), dict(pairs.relations)
-    if "train" in negatives:
-        each = negatives["train"].reshape(len(keep), -1, 2)
-        negatives["train"] = each[keep].reshape(-1, 2)
-    if "train" in relations:
-        relations["train"] = relations["train"][keep]
-    return replace(pairs, positives=positives, negatives=negatives, relations=relations)
-
-
-def _host(values: object) -> np.ndarray:
-    """An array from one, or from a tensor on any device."""
-    return np.asarray(values.detach().cpu() if hasattr(values, "detach") else values)
+def _of_mask(pairs: PairSet, mask: str, keep: np.ndarray) -> PairSet:
+    """The set with those pairs of a mask, (m,) bool, and what belongs to each of them."""
+    kept: dict[str, Any] = {}
+    for kind in ("positives", "candidates", "relations", "negatives"):
+        arrays = kept[kind] = dict(getattr(pairs, kind))
+        if mask in arrays and kind != "negatives":
+            arrays[mask] = arrays[mask][keep]
+        elif mask in arrays and mask == "train":
+            arrays[mask] = arrays[mask].reshape(len(keep), -1, 2)[keep].reshape(-1, 2)
+    return replace(pairs, **kept)

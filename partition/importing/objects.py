@@ -15,9 +15,15 @@ from partition.errors import UserError
 from partition.importing.readers import dgl_bin
 from partition.importing.readers.arc_columns import FEATURES, LABELS, WEIGHT, chosen, pick
 from partition.importing.readers.columns import named_roles
-from partition.importing.readers.named_arrays import MASK_FIELDS, labels_or_targets, weights_name
+from partition.importing.readers.named_arrays import (
+    MASK_FIELDS,
+    labels_or_targets,
+    weights_name,
+    with_dense,
+)
 from partition.importing.readers.numbering import check_ids, number_vertices
 from partition.importing.readers.typed_source import TypedSource, checked, typed_source_of
+from partition.importing.tensors import host_array
 
 
 @dataclass(frozen=True)
@@ -96,7 +102,7 @@ def typed_of(graph: Any) -> TypedSource | None:
         for key in graph.canonical_etypes:
             ends = graph.edges(etype=key, order="eid")
             data = _arrays(dict(graph.edges[key].data))
-            arcs[key] = {"edge_index": np.stack([_host(end) for end in ends])} | {
+            arcs[key] = {"edge_index": np.stack([host_array(end) for end in ends])} | {
                 "edge_weight" if name in dgl_bin.WEIGHTS else name: a for name, a in data.items()
             }
     else:
@@ -107,11 +113,15 @@ def typed_of(graph: Any) -> TypedSource | None:
 
 def _arrays(fields: Mapping[str, object]) -> dict[str, np.ndarray]:
     """The attributes that are arrays or tensors."""
-    return {
-        name: _host(value)
-        for name, value in fields.items()
-        if isinstance(value, np.ndarray) or hasattr(value, "detach")
-    }
+    kinds = {name: value for name, value in fields.items() if _is_array(value)}
+    arrays = {name: host_array(value) for name, value in kinds.items()}
+    return with_dense(arrays, "the graph")[0]
+
+
+def _is_array(value: object) -> bool:
+    return isinstance(value, np.ndarray) or any(
+        hasattr(value, name) for name in ("detach", "sparse_sizes")
+    )
 
 
 def _arc_data(edges: _Edges, features: str | None, label: str | None) -> dict[str, object]:
@@ -217,15 +227,18 @@ def _column(values: list[object], name: str, of: str) -> np.ndarray | None:
 
 
 def _pyg(data: Any) -> dict[str, object]:
-    fields = data.to_dict() if hasattr(data, "to_dict") else {}
+    fields = dict(data.to_dict()) if hasattr(data, "to_dict") else {}
+    arrays = {name: host_array(value) for name, value in fields.items() if _is_array(value)}
+    dense, n = with_dense(arrays, "the graph")
+    fields |= dense
     if "edge_index" not in fields:
         raise UserError(
             f"a {type(data).__name__} without an edge_index is no graph of one type of vertices"
         )
     wanted = ("x", "y", *MASK_FIELDS)
-    count = _host(fields["edge_index"]).shape[1:]
+    count = host_array(fields["edge_index"]).shape[1:]
     of_edges = {
-        key: _host(values) for key, values in fields.items()
+        key: host_array(values) for key, values in fields.items()
         if key.startswith("edge_") and key != "edge_index" and values is not None
     }  # fmt: skip
     weights = [name for name in [weights_name(of_edges)] if name is not None]
@@ -233,7 +246,7 @@ def _pyg(data: Any) -> dict[str, object]:
     return {
         "edges": _Edges(names, of_edges.get, weights),
         "edge_index": fields["edge_index"],
-        "n": None if data.num_nodes is None else int(data.num_nodes),
+        "n": n if data.num_nodes is None else int(data.num_nodes),
     } | _vertex_data({name: fields.get(name) for name in wanted})
 
 
@@ -241,8 +254,10 @@ def _dgl(graph: Any) -> dict[str, object]:
     source, target = graph.edges(order="eid")
     named = {dgl_bin.NAMES.get(name, name): values for name, values in graph.ndata.items()}
     return {
-        "edges": _Edges(list(graph.edata), lambda name: _host(graph.edata[name]), dgl_bin.WEIGHTS),
-        "edge_index": np.stack([_host(source), _host(target)]),
+        "edges": _Edges(
+            list(graph.edata), lambda name: host_array(graph.edata[name]), dgl_bin.WEIGHTS
+        ),
+        "edge_index": np.stack([host_array(source), host_array(target)]),
         "n": int(graph.num_nodes()),
     } | _vertex_data({name: named.get(name) for name in ("x", "y", *MASK_FIELDS)})
 
@@ -276,18 +291,13 @@ def _pandas(frame: Any) -> dict[str, object]:
 
 def _vertex_data(fields: Mapping[str, object]) -> dict[str, object]:
     """Features, classes or targets, and masks, as arguments of :func:`import_arrays`."""
-    masks = {name.removesuffix("_mask"): _host(fields[name]).astype(bool)
+    masks = {name.removesuffix("_mask"): host_array(fields[name]).astype(bool)
              for name in MASK_FIELDS if fields.get(name) is not None}  # fmt: skip
     found: dict[str, object] = {"features": fields.get("x"), "masks": masks or None}
     if fields.get("y") is not None:
-        kind, values = labels_or_targets(_host(fields["y"]))
+        kind, values = labels_or_targets(host_array(fields["y"]))
         found[kind] = values
     return found
-
-
-def _host(values: object) -> np.ndarray:
-    """An array from one, or from a tensor on any device."""
-    return np.asarray(values.detach().cpu() if hasattr(values, "detach") else values)
 
 
 # The package of a class → the arrays of its objects.

@@ -13,6 +13,7 @@ from partition.errors import UserError
 from partition.graph.graph import Graph, index_dtype
 from partition.graph.relations import Relation, VertexTypes, relation_dtype
 from partition.graph.store import Manifest, check_target, write_graph
+from partition.graph.twins import Twin, recognised
 from partition.importing.arcs import Keys, Settling, check_number, joined
 from partition.importing.readers import READERS, TYPED, Layout, Source, checked_format
 from partition.importing.readers.classes import class_labels
@@ -112,8 +113,8 @@ def build_typed(
         As :func:`partition.importing.readers.typed_source.checked` has let it pass.
     reverse : bool
         Add the reverse of each relation, called ``rev_NAME``, unless it is there: by that name, or
-        as a relation that has the same arcs the other way. A relation that is its own reverse gets
-        none.
+        as a relation that has nearly the same arcs the other way (:mod:`partition.graph.twins`). A
+        relation that is its own reverse gets none.
     duplicates, self_loops : str
         As of :func:`partition.importing.assemble.build_graph`, within each relation.
     report : callable
@@ -189,28 +190,34 @@ def _with_reverses(
     tables: Sequence[_Settled], n: int, report: Callable[[str], None]
 ) -> tuple[list[_Settled], list[str]]:
     """The relations, and after them the reverses of those that have none; the names of these."""
-    by_name = {one.relation: one for one in tables}
+    every = np.concatenate([one.keys.key for one in tables])
+    order = np.argsort(every, kind="stable")
+    sizes = [len(one.keys.key) for one in tables]
+    twins = recognised(every[order], np.repeat(np.arange(len(tables)), sizes)[order], n)
+    backs: dict[int, list[int]] = {}
+    for relation, other, turned in twins:
+        if turned and relation != other:
+            backs.setdefault(relation, []).append(other)
+    number = {one.relation: at for at, one in enumerate(tables)}
     added: list[_Settled] = []
-    for one in tables:
-        back = _turned(one.keys, n)
-        source, _, target = one.relation
-        same = source == target and np.array_equal(back.key, one.keys.key)
-        if same and _same_weights(back, one.keys):
+    for at, one in enumerate(tables):
+        back, wanted = _turned(one.keys, n), one.relation.reverse()
+        same = one.relation.source == one.relation.target
+        if same and np.array_equal(back.key, one.keys.key) and _same_weights(back, one.keys):
             report(f"{one.relation} is symmetric: it gets no reverse")
             continue
-        wanted = one.relation.reverse()
-        there = [wanted] if wanted in by_name else []
+        there = [number[wanted]] if wanted in number else []
         there += [
-            other.relation
-            for other in tables
-            if other.relation[::2] == (target, source)
-            and len(other.keys.key) == len(back.key)
-            and np.array_equal(other.keys.key, back.key)
+            other
+            for other in backs.get(at, ())
+            if Twin(other, at, True) in twins and Twin(at, other, False) not in twins
         ]
-        if there:
-            report(f"{one.relation} has a reverse: {there[0]}")
-        else:
+        if not there:
             added.append(_Settled(wanted, back))
+            continue
+        share = min(twins.get(Twin(*ways, True), 1) for ways in ((at, there[0]), (there[0], at)))
+        of = "" if share == 1 else f", with {share:.1%} of its edges turned round"
+        report(f"{one.relation} has a reverse: {tables[there[0]].relation}{of}")
     return [*tables, *added], [str(one.relation) for one in added]
 
 

@@ -13,9 +13,9 @@ from dataclasses import replace
 import numpy as np
 
 from partition.errors import UserError
-from partition.graph.graph import MASKS, Graph, index_dtype
+from partition.graph.graph import MASKS, Graph, arc_places, index_dtype
 from partition.graph.hashing import key, mixed, permuted
-from partition.graph.links import HELD_OUT, PairSet, arc_places, held_out, identified
+from partition.graph.links import HELD_OUT, PairSet, held_out, identified
 from partition.graph.relations import VertexTypes
 from partition.graph.sparse import sp
 from partition.resident import check_memory

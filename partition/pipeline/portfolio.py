@@ -28,7 +28,7 @@ from partition.pipeline.balance import DEFAULT as DEFAULT_BALANCE
 from partition.pipeline.balance import constraint_weights
 from partition.pipeline.estimates import CANDIDATES, Candidate, Cost, Facts, Network
 from partition.pipeline.measuring import figures_of, measuring_share
-from partition.pipeline.recipe import Recipe, recipe_of
+from partition.pipeline.recipe import SEED_LIMIT, Recipe, recipe_of
 from partition.pipeline.solving import (
     choose_tool,
     deadline_with_refinement,
@@ -438,7 +438,7 @@ class _Run:
             trial.parts, trial.figures, trial.effort = kept.parts, kept.figures, kept.effort
 
     def _seeded(self, further: int) -> Recipe:
-        return replace(self.recipe, seed=self.recipe.seed + further)
+        return replace(self.recipe, seed=(self.recipe.seed + further) % SEED_LIMIT)
 
     @at_once()
     def _measure(self, trial: _Trial, begun: float) -> None:

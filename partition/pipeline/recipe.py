@@ -15,6 +15,7 @@ from partition.pipeline.balance import parse_balance
 USUAL_IMBALANCE = 0.01
 NODES_FIRST = "nodes-first"
 MAPPINGS = (NODES_FIRST, "flat")
+SEED_LIMIT = 2**31
 
 
 @dataclass(frozen=True)
@@ -128,5 +129,5 @@ def check_imbalance(imbalance: float, graph: Graph, k: int, direction: str) -> N
 
 def check_seed(seed: int) -> None:
     """A UserError unless it is in range."""
-    if not 0 <= seed < 2**31:
-        raise UserError(f"seed = {seed} is not in 0..{2**31 - 1}")
+    if not 0 <= seed < SEED_LIMIT:
+        raise UserError(f"seed = {seed} is not in 0..{SEED_LIMIT - 1}")

@@ -12,6 +12,7 @@ from partition.graph.graph import UNLABELLED, Graph, of_split
 from partition.graph.links import PairSet, has_arcs
 from partition.graph.manifest import EXCHANGED
 from partition.graph.metrics import Metrics, NodeTraffic
+from partition.graph.relations import names_of
 from partition.graph.samples import SampleSet
 from partition.graph.sparse_rows import SparseRows
 from partition.graph.store import Partition, StoredGraph
@@ -39,7 +40,8 @@ def summaries(figures: Mapping[str, Metrics | NodeTraffic]) -> dict[str, dict[st
 
 def describe_pairs(pairs: PairSet, graph: Graph | None = None) -> dict[str, object]:
     """All about a set of pairs but its arrays; how many are arcs, if their graph is given."""
-    arrays = {"positives", "negatives", "candidates", "relations", "relation_names"}
+    arrays = {"positives", "negatives", "candidates", "relations", "relation_names", "twins"}
+    of = pairs.relations
     facts = {f.name: getattr(pairs, f.name) for f in fields(pairs) if f.name not in arrays}
     relations = [int(found.max()) + 1 for found in pairs.relations.values() if len(found)]
     facts |= {
@@ -51,9 +53,14 @@ def describe_pairs(pairs: PairSet, graph: Graph | None = None) -> dict[str, obje
     }
     if graph is not None:
         facts["arcs"] = {
-            mask: int(np.count_nonzero(has_arcs(graph, found, pairs.directed)))
+            mask: int(np.count_nonzero(has_arcs(graph, found, pairs.directed, of.get(mask))))
             for mask, found in pairs.positives.items()
         }
+        names = names_of(graph.relations) or ("",)
+        facts["twins"] = [
+            {"relation": names[one.relation], "other": names[one.other], "turned": one.turned}
+            for one in pairs.twins or ()
+        ]
     return facts
 
 

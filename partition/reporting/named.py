@@ -97,6 +97,10 @@ def show_pairs(one: Mapping[str, Any]) -> None:
     ends = {"second": "second end", "both": "second end, or, half of them, of the first"}
     for mask, size in one["candidates"].items():
         table.add_row(f"{mask} candidates", f"{size:,}, in place of the {ends[one['replaced']]}")
+    for twin in one["twins"]:
+        turned = " turned round" if twin["turned"] else ""
+        text = f"{twin['other']}, the edges of {twin['relation']}{turned}"
+        table.add_row("held out with", shown(text if twin["other"] else "the other direction"))
     some = [key for key in ("drawn", "relations") if one[key]]
     for key in (*some, "directed", "seed", "made", "id", "graph_id"):
         table.add_row(key.replace("_", " "), shown(plain(one[key])))

@@ -183,9 +183,12 @@ class TorchFile:
             self._storages[key, word] = array_of(raw[: count * item_bytes(word)], word)
         flat = self._storages[key, word]
         inside = [(extent - 1) * stride for extent, stride in zip(shape, strides, strict=True)]
-        # A stride of 0 repeats numbers: a small file could grow without end.
+        # A stride of 0 repeats numbers, as Tensor.expand does; what is made of them is bounded.
         least, empty = math.prod(filter(None, shape)), 0 in shape
-        fits = least < 2**59 if empty else least <= len(flat) and offset + sum(inside) < len(flat)
+        stored = math.prod(e for e, stride in zip(shape, strides, strict=True) if stride and e)
+        fits = least < 2**59
+        if not empty:
+            fits = fits and stored <= len(flat) and offset + sum(inside) < len(flat)
         if not fits:
             raise UserError(f"{self._path} is damaged: {name} lies outside of its storage")
         if empty:

@@ -2,6 +2,7 @@
 
 import gzip
 import os
+import tarfile
 
 import numpy as np
 import pyarrow as pa
@@ -42,6 +43,8 @@ def sources(tmp_path_factory):
     text([[s, t, w, w / 3, k] for (s, t), w, k in rows], "data.csv", head="src,dst,weight,f1,kind")
     text([[3, 4]], "one.csv", last=False)
     (root / "packed.csv.gz").write_bytes(gzip.compress((root / "weighted.csv").read_bytes()))
+    with tarfile.open(root / "packed.tar.xz", "w:xz") as archive:
+        archive.add(root / "weighted.csv", "weighted.csv")
     (root / "tabs.txt").write_text("".join(f"{s}\t{t}\n" for s, t in plain))
     np.save(root / "two.npy", ends.T.astype(np.int32))
     np.save(root / "pairs.npy", far)
@@ -79,6 +82,7 @@ CASES = {
     "drawn": "plain.csv --arc-features random:2 --arc-label random:3",
     "one": "one.csv",
     "gzip": "packed.csv.gz --columns source,target,weight",
+    "tar": "packed.tar.xz --columns source,target,weight",
     "tabs": "tabs.txt --undirected",
     "npy": "two.npy --undirected --duplicates sum",
     "pairs": "pairs.npy --ids ids.txt",

@@ -210,8 +210,7 @@ def test_vertices_are_called_as_in_the_source_and_no_pairs_need_be_there(
     """Without pairs in the folder M has all arcs: that of the graph less its held-out arcs."""
     stored = open_graph(folder / "symmetric.graph")
     pairs = read_pairs(stored.path, "links")
-    held = [tuple(p) for mask in ("val", "test") for p in pairs.positives[mask].tolist()]
-    graph = links.without(stored.graph, held, False)
+    graph = links.training_graph(stored.graph, pairs)
     names = np.array([f"v{number}" for number in range(graph.n)])
     path = tmp_path / "named.graph"
     write_graph(path, dataclasses.replace(graph, ids=names), source={})

@@ -148,6 +148,42 @@ def test_the_scripts_run(shell, tmp_path):
     assert np.load(tmp_path / "logits.npy").shape == (300, 3)
 
 
+OBJECT = """
+import warnings, torch, gcnmpi, gcnmpi.torch
+from partition.errors import DataWarning
+from torch_geometric.data import Data
+ends = torch.randint(0, 500, (2, 2000), generator=torch.Generator().manual_seed(0)).unique(dim=1)
+ends = torch.cat([ends, ends[:, :7]], 1)
+data = Data(x=torch.arange(500.0)[:, None], edge_index=ends, y=torch.arange(500) % 3)
+for rule in (None, "merge", "sum", "keep"):
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always", DataWarning)
+        g = gcnmpi.torch.open(data, "rp", normalize="none", self_loops=False, duplicates=rule)
+    told = [str(w.message) for w in caught if w.category is DataWarning]
+    assert len(told) == (rule is None and g.rank == 0), told
+    assert all("7 edges are listed more than once" in line for line in told)
+    assert torch.equal(data.x[g.ids], g.x) and torch.equal(data.y[g.ids], g.y)
+    alone = torch.equal(g.ids, torch.arange(500))
+    assert alone == (g.size == 1)
+    count = ends.shape[1] - 7 * (rule in (None, "merge"))
+    assert float(g.collective.sum(g.aggregate(torch.ones(g.num_own, 1)))) == count
+try:
+    gcnmpi.torch.open(data, "rp", duplicates="error")
+except gcnmpi.UserError as error:
+    assert "more than once" in str(error)
+else:
+    raise AssertionError
+"""
+
+
+@needs_pyg
+@pytest.mark.parametrize("nranks", [1, 2])
+def test_objects_keep_their_order_and_repeated_edges_are_told(mpirun, tmp_path, nranks):
+    script = tmp_path / "object.py"
+    script.write_text(OBJECT)
+    mpirun(nranks, script)
+
+
 @needs_torch
 def test_mistakes_are_told_once_on_all_ranks(mpirun, tmp_path):
     graph = tmp_path / "sbm.graph"

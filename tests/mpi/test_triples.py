@@ -27,6 +27,7 @@ from partition.graph.links import (
 )
 from partition.graph.relations import Relation
 from partition.graph.store import open_graph
+from partition.graph.twins import Twin, twins_by_name
 from partition.importing.readers.typed_source import RelationArcs, TypedSource
 from partition.importing.typed import build_typed
 
@@ -112,9 +113,10 @@ def test_reverses_of_held_out_triples_leave_too():
     held = {"train": nothing, "val": np.array([[0, 1]]), "test": nothing}
     relations = {mask: np.full(len(of), names.index("a")) for mask, of in held.items()}
     facts = {"name": "p", "graph_id": "", "id": "", "made": "test", "seed": None}
-    pairs = PairSet(**facts, directed=True, positives=held, relations=relations)
+    twins = twins_by_name(graph.schema)
+    pairs = PairSet(**facts, directed=True, positives=held, relations=relations, twins=twins)
     source, target = arcs(graph), np.asarray(graph.indices)
-    given = source, target, graph.n, graph.arc_type, graph.schema.reverses
+    given = source, target, graph.n, graph.arc_type
     gone = left_out(pairs, *given)
     told = {
         (int(u), names[r], int(v))
@@ -147,6 +149,7 @@ def triples_of(path, name, **fields):
     }
     facts |= {"seed": None, "replaced": "both", "made": "test", "directed": True}
     facts |= {"name": name, "graph_id": stored.manifest.id, "relation_names": NAMES}
+    facts["twins"] = (Twin(0, 0, True), Twin(1, 2, False), Twin(2, 0, True))
     return identified(PairSet(id="", **(facts | fields)))
 
 

@@ -13,8 +13,9 @@ from refusals import refuses
 from small_graphs import from_arcs, make_folder, random_graph
 
 from partition.backends import HUGE, TOOLS, Option, Tool, check_options
-from partition.backends.catalogue import MODELS
-from partition.backends.process import run_apart
+from partition.backends.catalogue import MODELS, describe
+from partition.backends.process import run_apart, run_each
+from partition.graph.graph import arcs as sources_of
 from partition.graph.metrics import measure
 from partition.graph.store import list_partitions, read_partition, write_graph
 from partition.importing.partfile import read_parts
@@ -93,6 +94,38 @@ def test_tools_are_spared_work_on_huge_graphs(model, option, usual, beyond):
     for arcs, expected in ((HUGE, usual), (HUGE + 1, beyond)):
         assert tool.settle({option: tool.options[option].default}, arcs)[option] == expected
         assert tool.settle({option: 7}, arcs)[option] == 7, "what is asked for stays"
+
+
+SEEDED = {
+    "metis": {"objective": "cut", "passes": 10},
+    "kaminpar": {"preset": "default", "threads": 1},
+    "kahypar": {"preset": "default"},
+    "mtkahypar": {"preset": "fast", "threads": 2, "max_net": 0},
+    "mtkahypar deterministic": {"preset": "deterministic", "threads": 1, "max_net": 0},
+    "mtkahypar of a graph": {"preset": "fast", "threads": 1, "max_net": 0},
+    "random": {},
+}
+
+
+@pytest.mark.parametrize("case", SEEDED)
+def test_a_seed_makes_a_difference(case):
+    tool, missing = case.split()[0], TOOLS.available()
+    if missing[tool]:
+        pytest.skip(missing[tool])
+    entry, graph = TOOLS.get(tool), random_graph(300, 1500)
+    of_graph = tool in ("metis", "kaminpar") or case.endswith("graph")
+    description = describe(graph, "rp" if tool == "random" else "gp" if of_graph else "hp", 4)
+    seeds = (0, 1, 2, 2**31 - 1, 0)
+    tries = [{"imbalance": 0.05, "seed": seed, **SEEDED[case]} for seed in seeds]
+    if entry.distribution is None:
+        made = [entry.partition(description, 4, **each) for each in tries]
+    else:
+        made = run_each(TOOLS.entries[tool], description, 4, tries)
+    assert len({parts.tobytes() for parts in made}) == 4
+    np.testing.assert_array_equal(made[0], made[-1])
+    if case == "mtkahypar of a graph":  # parts are those of the vertices, whatever their order
+        cut = [(parts[sources_of(graph)] != parts[graph.indices]).sum() for parts in made]
+        assert max(cut) < 1.2 * min(cut)
 
 
 def test_random_and_block_sizes_and_seed():

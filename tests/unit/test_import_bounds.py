@@ -19,7 +19,7 @@ from refusals import refuses
 
 from partition import records
 from partition.errors import UserError
-from partition.importing.readers import files, read_source
+from partition.importing.readers import read_source, unpacking
 from partition.importing.readers.vertex_files import read_features, read_labels
 
 pytestmark = pytest.mark.slow
@@ -69,7 +69,7 @@ def test_matrix_market_files_without_end_are_refused(tmp_path, raw, message):
 
 
 def test_gzip_files_out_of_proportion_are_refused(tmp_path, monkeypatch):
-    monkeypatch.setattr(files, "FREE_CONTENT", 1 << 20)
+    monkeypatch.setattr(unpacking, "FREE_CONTENT", 1 << 20)
     with pytest.raises(UserError, match="unpacks to more than 100 times its size"):
         read_source(put(tmp_path, "e.txt.gz", (b"1 2" + b" " * 4000 + b"\n") * (1 << 9)))
 

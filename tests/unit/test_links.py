@@ -14,6 +14,7 @@ from stored_graphs import change_json
 
 from gcnmpi.nn.tasks.drawing import drawer_of
 from gcnmpi.options.config import load_config
+from gcnmpi.proof.links import training_graph
 from partition.errors import UserError
 from partition.graph import links
 from partition.graph.graph import arcs
@@ -62,7 +63,7 @@ def as_tuples(pairs):
 def test_a_split_is_disjoint_complete_and_of_the_sizes_asked_for(graph, directed, seed, percent):
     shares = f"{100 - percent}/100", f"{percent // 3}/100", f"{percent - percent // 3}/100"
     expected = pairs_in(graph, directed)
-    made = split_pairs(graph, shares, seed, directed, negatives=0)
+    made = split_pairs(graph, shares, seed, directed, negatives=0, twins=())
     found = [as_tuples(made.positives[mask]) for mask in MASKS]
     assert sorted(pair for each in found for pair in each) == sorted(expected)
     assert [len(each) for each in found[1:]] == [
@@ -81,9 +82,10 @@ def test_negatives_are_distinct_and_no_arcs(graph, directed, seed, each):
     free = graph.n * (graph.n - 1) // (1 if directed else 2) - len(expected)
     sizes = [int(len(expected) * share // 4) * each for share in (1, 1)]
     if sum(sizes) > free:
-        refuses("too dense", split_pairs, graph, ("1/2", "1/4", "1/4"), seed, directed, each)
+        shares = "1/2", "1/4", "1/4"
+        refuses("too dense", split_pairs, graph, shares, seed, directed, each, twins=())
         return
-    made = split_pairs(graph, ("1/2", "1/4", "1/4"), seed, directed, each)
+    made = split_pairs(graph, ("1/2", "1/4", "1/4"), seed, directed, each, twins=())
     found = [as_tuples(made.negatives[mask]) for mask in ("val", "test")]
     assert [len(one) for one in found] == sizes
     together = found[0] + found[1]
@@ -446,12 +448,144 @@ def test_pairs_of_relations_are_split_and_have_negatives_relation_by_relation(sh
 def test_held_out_arcs_of_a_split_leave_with_their_reverses(shop):
     made = split_pairs(shop, SHARES, 4, True)
     source, target = arcs(shop), np.asarray(shop.indices)
-    gone = links.left_out(made, source, target, shop.n, shop.arc_type, shop.schema.reverses)
+    gone = links.left_out(made, source, target, shop.n, shop.arc_type)
     assert np.count_nonzero(gone) == 2 * len(held_out(made))
     names = np.array([one.name for one in shop.relations])[shop.arc_type[gone]]
     counts = {name: np.count_nonzero(names == name) for name in set(names.tolist())}
     assert counts["knows"] == counts["rev_knows"] > 0
     assert counts["buys"] == counts["rev_buys"] > 0
+
+
+TWINS = {  # relations, each with what its arcs are of 300 drawn ones; options; what leaves with "a"
+    "reverse": ({"a": "as", "b": "turned"}, [], {"b"}),
+    "nearly": ({"a": "as", "b": "turned less 8%"}, [], {"b"}),
+    "half of a": ({"a": "as", "b": "turned less 60%"}, [], {"b"}),
+    "other": ({"a": "as", "b": "another"}, [], set()),
+    "copy": ({"a": "as", "b": "as"}, [], {"b"}),
+    "symmetric": ({"a": "both"}, [], {"a"}),
+    "all": ({"a": "as", "b": "turned", "c": "as", "d": "both"}, [], {"b", "c", "d"}),
+    "more": ({"a": "as less 60%", "b": "turned"}, [], set()),
+    "named": ({"a": "as less 60%", "b": "turned"}, ["--reverse-of", "b=a"], {"b"}),
+    "named copy": ({"a": "as less 60%", "b": "as"}, ["--copy-of", "b=a"], {"b"}),
+    "none": ({"a": "as", "b": "turned"}, ["--reverse-of", "none"], set()),
+    "either way": ({"a": "as", "b": "both"}, [], {"b"}),
+    "together": ({"a": "as", "b": "turned"}, ["--relation", "a", "--relation", "b"], {"b"}),
+    "all of them": ({"a": "both", "b": "both less 3%"}, [], {"a", "b"}),
+}  # fmt: skip
+
+
+def relations_like(wanted):
+    """A graph of one type with such relations."""
+    random, tables = np.random.default_rng(1), []
+    drawn = np.unique(random.integers(0, 60, (300, 2)), axis=0)
+    drawn = drawn[drawn[:, 0] < drawn[:, 1]]
+    for name, what in wanted.items():
+        of = random.integers(0, 60, (100, 2)) if what == "another" else drawn
+        of = of[:, ::-1] if "turned" in what else of
+        of = np.unique(np.concatenate([of, of[:, ::-1]]), axis=0) if "both" in what else of
+        less = int(what.partition("less ")[2].rstrip("%") or 0)
+        of = of[len(of) * less // 100 :]
+        tables.append(RelationArcs(Relation("v", name, "v"), *of.T))
+    return build_typed(TypedSource({"v": 60}, tables, format="test"))[0]
+
+
+@pytest.mark.parametrize("case", TWINS)
+def test_no_held_out_edge_stays_in_the_graph_by_another_relation(tmp_path, case):
+    wanted, words, others = TWINS[case]
+    graph = relations_like(wanted)
+    path = make_folder(tmp_path / "g.graph", graph)
+    told = run("pairs", path, "--split", "0.5,0.2,0.3", *words).stderr
+    made = read_pairs(path, "links")
+    names, source, target = [one.name for one in graph.relations], arcs(graph), graph.indices
+    assert all(name in told for name in others) or words
+    # No edge is in two masks, whichever relation says it.
+    twins = {(names[t.relation], names[t.other], t.turned) for t in made.twins}
+    assert {b for a, b, _ in twins if a == "a"} == others
+    of_mask = {}
+    for mask in MASKS:
+        for (u, v), r in zip(as_tuples(made.positives[mask]), made.relations[mask], strict=True):
+            ways = {(u, v, names[r])}
+            ways |= {(*((v, u) if t else (u, v)), b) for a, b, t in twins if a == names[r]}
+            assert {of_mask.setdefault(way, mask) for way in ways} == {mask}
+    gone = links.left_out(made, source, target, graph.n, graph.arc_type)
+    arcs_of = zip(source.tolist(), target.tolist(), np.array(names)[graph.arc_type], strict=True)
+    expected = [of_mask.get(arc, "train") != "train" for arc in arcs_of]
+    np.testing.assert_array_equal(gone, expected)
+    rest = training_graph(graph, made)
+    np.testing.assert_array_equal(arcs(rest), source[~gone])
+    np.testing.assert_array_equal(rest.arc_type, graph.arc_type[~gone])
+    # Pairs that do not say of which relation they are.
+    plain = replace(made, relations={}, relation_names=())
+    without = links.left_out(plain, source, target, graph.n, graph.arc_type)
+    assert (without >= gone).all()
+    np.testing.assert_array_equal(arcs(training_graph(graph, plain)), source[~without])
+    if case in ("reverse", "copy", "all"):
+        kept = {names[r] for of in made.relations.values() for r in of}
+        assert kept == {"a"}
+
+
+@pytest.mark.parametrize("share", [0, 0.03, 0.5])
+def test_a_graph_that_is_nearly_symmetric_has_one_mask_for_both_ways(tmp_path, share):
+    drawn = pairs_in(random_graph(60, 900), False)
+    back = [(v, u) for u, v in sorted(drawn)][int(share * len(drawn)) :]
+    graph = from_arcs(60, [*drawn, *back])
+    path = make_folder(tmp_path / "g.graph", graph)
+    told = run("pairs", path, "--directed").stderr
+    made, source, target = read_pairs(path, "links"), arcs(graph), graph.indices
+    held = {*as_tuples(held_out(made))}
+    gone = links.left_out(made, source, target, graph.n)
+    expected = {*held, *({(v, u) for u, v in held} if share < 0.1 else ())}
+    np.testing.assert_array_equal(
+        gone, [arc in expected for arc in zip(source.tolist(), target.tolist(), strict=True)]
+    )
+    np.testing.assert_array_equal(arcs(training_graph(graph, made)), source[~gone])
+    assert ("symmetric" in told) == (share < 0.1)
+    train = {*as_tuples(made.positives["train"])}
+    assert share > 0.1 or not train & expected
+    assert made.both_ways("train").all() == (share < 0.1)
+
+
+def test_pairs_that_are_read_keep_their_masks_and_say_which_edges_stay(tmp_path):
+    graph = relations_like({"a": "as", "b": "turned"})
+    path, triples = make_folder(tmp_path / "g.graph", graph), tmp_path / "t"
+    triples.mkdir()
+    edges = [(u, v, "a") for u, v in sorted(pairs_in(graph, False))]
+    back = [(v, u, "b") for u, v, _ in edges]
+
+    def read(*words, **listed):
+        for mask, some in listed.items():
+            (triples / f"{mask}.tsv").write_text("".join(f"{u}\t{r}\t{v}\n" for u, v, r in some))
+        words = ("pairs", path, "--from", triples, "--columns", "source,relation,target", *words)
+        return run(*words, "--force").stderr, read_pairs(path, "links")
+
+    some = {"train": edges[40:], "val": edges[:20], "test": edges[20:40]}
+    told, made = read(**some)
+    assert "b has the edges of a turned round" in told
+    assert (0, 1, True) in made.twins
+    told, made = read(**some | {"train": edges[40:] + back[:5] + [(3, 3, "a")]})
+    assert "5 held-out pairs of a" in told
+    assert "--reverse-of b=a" in told
+    assert "1 pairs of train join a vertex to itself" in told
+    assert (0, 1, True) not in made.twins
+    assert (0, 1, True) in read("--reverse-of", "b=a", "--force")[1].twins
+    (triples / "val.tsv").write_text("".join(f"{u}\t{r}\t{v}\n" for u, v, r in edges[:21]))
+    words = "pairs", path, "--from", triples, "--columns", "source,relation,target", "--force"
+    assert "1 pairs to validate on are also in test" in refused(*words)
+    run(*words, "--drop-held-out")
+    assert len(read_pairs(path, "links").positives["val"]) == 20
+    for wrong in ("b", "b=c", "c=a"):
+        assert "--reverse-of" in refused("pairs", path, "--reverse-of", wrong, "--force")
+
+
+def test_pairs_are_arcs_of_their_relation_and_direction_only(tmp_path):
+    ends = {"r": [(0, 1), (1, 2)], "s": [(2, 0), (0, 1)]}
+    tables = [RelationArcs(Relation("v", name, "v"), *np.array(of).T) for name, of in ends.items()]
+    graph = build_typed(TypedSource({"v": 3}, tables, format="test"))[0]
+    pairs = np.array([[0, 1], [0, 1], [1, 0], [1, 2], [1, 2], [2, 0], [2, 0], [2, 1]])
+    kinds = np.array([0, 1, 0, 0, 1, 0, 1, 0])
+    found = links.has_arcs(graph, pairs, True, kinds)
+    assert found.tolist() == [True, True, False, True, False, False, True, False]
+    assert links.has_arcs(graph, pairs, False, kinds).tolist()[2] is True
 
 
 def test_drawn_candidates_are_of_the_type_of_the_second_end(shop):
@@ -487,8 +621,10 @@ def test_some_relations_can_be_split(tmp_path, shop):
 
 def test_triples_that_are_read_have_ends_of_the_types(tmp_path, shop):
     path, buys = make_folder(tmp_path / "shop.graph", shop), tmp_path / "buys.csv"
-    (tmp_path / "held.csv").write_text("1,buys,31\n")
-    files = [word for mask in ("val", "test") for word in (f"--{mask}", tmp_path / "held.csv")]
+    files = []
+    for number, mask in enumerate(("val", "test")):
+        (tmp_path / f"{mask}.csv").write_text(f"1,buys,3{number}\n")
+        files += [f"--{mask}", tmp_path / f"{mask}.csv"]
     words = ["pairs", path, "--train", buys, *files, "--columns", "source,relation,target"]
     for line, told in {
         "0,buys,5": "the vertex 5 is no item", "30,buys,31": "the vertex 30 is no user",

@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+import sys
+import types
+import warnings
+
 import numpy as np
 import pytest
 import scipy.sparse as sp
+from command_line import run
 from refusals import refuses
 
 import gcnmpi
 from gcnmpi import UserError
+from partition.errors import DataWarning
+from partition.graph.store import open_graph
 from partition.importing.objects import arrays_of
 from partition.importing.readers import Layout, read_source
 
@@ -167,3 +174,84 @@ def test_data_of_edges():
     assert found["arc_features"].tolist() == [[1, 3], [2, 4]]
     assert "edge_weight" not in found
     refuses("column of the graph for arc_features", arrays_of, frame, "nothing")
+
+
+SPARSE = {
+    "coo": lambda x, e, w: {"x": x.to_sparse(), "edge_index": e, "edge_weight": w},
+    "csr": lambda x, e, w: {"x": x.to_sparse_csr(), "edge_index": e, "edge_weight": w},
+    "csc": lambda x, e, w: {"x": x.to_sparse_csc(), "edge_index": e, "edge_weight": w},
+    "bfloat16": lambda x, e, w: {"x": x.bfloat16(), "edge_index": e, "edge_weight": w},
+    "adj_t csr": lambda x, e, w: {"x": x, "adj_t": _adjacency(e.flip(0), w).to_sparse_csr()},
+    "adj_t csc": lambda x, e, w: {"x": x, "adj_t": _adjacency(e.flip(0), w).to_sparse_csc()},
+    "adj_t coo": lambda x, e, w: {"x": x, "adj_t": _adjacency(e.flip(0), w)},
+    "adj": lambda x, e, w: {"x": x, "adj": _adjacency(e, w)},
+    "torch_sparse": lambda x, e, w: {"x": x, "adj_t": _torch_sparse(e, w)},
+}
+
+
+def _adjacency(ends, weights):
+    import torch
+
+    return torch.sparse_coo_tensor(ends, weights, (4, 4))
+
+
+def _torch_sparse(ends, weights):
+    """A SparseTensor as torch_sparse has it, which is not installed here."""
+    storage = type("SparseStorage", (), {"__module__": "torch_sparse.storage"})
+    tensor = type("SparseTensor", (), {
+        "__module__": "torch_sparse.tensor", "sparse_sizes": lambda self: (4, 4),
+        "coo": lambda self: (self.storage._row, self.storage._col, self.storage._value),
+    })  # fmt: skip
+    for module, kind in (("", tensor), (".storage", storage), (".tensor", tensor)):
+        sys.modules[f"torch_sparse{module}"] = types.ModuleType(f"torch_sparse{module}")
+        setattr(sys.modules[f"torch_sparse{module}"], kind.__name__, kind)
+    made, made.storage = tensor(), storage()
+    parts = {"_row": ends[1], "_col": ends[0], "_value": weights, "_rowptr": None}
+    vars(made.storage).update(parts, _sparse_sizes=(4, 4))
+    return made
+
+
+@pytest.mark.filterwarnings("ignore:Sparse")
+@pytest.mark.parametrize("case", SPARSE)
+@pytest.mark.parametrize("of", ["dict", "data", "typed"])
+def test_sparse_tensors_from_objects_and_files_alike(tmp_path, case, of):
+    torch, pyg = pytest.importorskip("torch"), pytest.importorskip("torch_geometric.data")
+    ends, weights = torch.tensor([[0, 1, 2, 3, 0], [1, 2, 3, 0, 2]]), torch.arange(1, 6.0)
+    fields = SPARSE[case](torch.eye(4) + 2, ends, weights)
+    data = pyg.Data(**fields)
+    if of == "typed":
+        data = pyg.HeteroData()
+        data["v"].x = fields.pop("x")
+        for name, value in fields.items():
+            data["v", "to", "v"][name] = value
+    try:
+        torch.save(data if of == "data" else data.to_dict(), tmp_path / "d.pt")
+    finally:
+        for module in ("", ".storage", ".tensor"):
+            sys.modules.pop(f"torch_sparse{module}", None)
+    run("import", tmp_path / "d.pt", tmp_path / "g.graph")
+    for graph in (gcnmpi.graph.open(tmp_path / "g.graph"), gcnmpi.graph.from_object(data)):
+        arcs = {tuple(ends[:, i].tolist()): i + 1.0 for i in range(5)}
+        assert arcs_of(graph) == arcs
+        x = open_graph(graph.path).graph.features_of("v") if of == "typed" else graph.features
+        np.testing.assert_array_equal(np.asarray(x), np.eye(4) + 2)
+
+
+def test_whole_numbers_that_float32_does_not_have_are_told(tmp_path):
+    large = np.array([[1 << 24, 3], [(1 << 24) + 1, 0]])
+    ends = np.array([[0, 1], [1, 0]])
+    with pytest.warns(DataWarning, match="x: whole numbers beyond 16,777,216 are rounded"):
+        gcnmpi.graph.from_arrays(ends, x=large)
+    with pytest.warns(DataWarning):
+        gcnmpi.graph.from_arrays(ends, x=sp.csr_array(large.astype(float)))
+    np.save(tmp_path / "x.npy", large)
+    (tmp_path / "x.csv").write_text("f,g\n16777216,3\n16777217,0\n")
+    (tmp_path / "e.txt").write_text("0 1\n1 0\n")
+    for name in ("x.npy", "x.csv"):
+        words = ("import", tmp_path / "e.txt", tmp_path / f"{name}.graph")
+        told = run(*words, "--features", tmp_path / name).stderr
+        assert told.count("whole numbers beyond") == 1
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", DataWarning)
+        gcnmpi.graph.from_arrays(ends, x=large[:1].repeat(2, 0))
+        gcnmpi.graph.from_arrays(ends, x=large + 0.5)

@@ -253,6 +253,7 @@ def test_import_parts(demo, tmp_path):
         (["add", "DEMO", "--model", "gp", "-k", "2", "--mapping", "flat"], "--ranks-per-node"),
         (["add", "DEMO", "--model", "rp", "-k", "2", "--imbalance", "0.1"], "does not balance"),
         (["add", "DEMO", "--model", "block", "-k", "2", "--seed", "1"], "nothing is random"),
+        (["export-model", "DEMO", "x", "--format", "metis", "--seed", "1"], "nothing is random"),
         (["add", "DEMO", "--model", "gp", "-k", "2", "--imbalance", "3"], "0.03 for 3 percent"),
         (
             ["add", "DEMO", "--model", "dp", "-k", "2"],

@@ -2,9 +2,17 @@
 
 from __future__ import annotations
 
+import bz2
 import gzip
+import io
+import json
+import lzma
+import sys
+import tarfile
+import zipfile
 
 import numpy as np
+import pyarrow as pa
 import pytest
 import scipy.io
 import scipy.sparse as sp
@@ -15,7 +23,16 @@ from traced import takes_less_than
 
 from partition.errors import UserError
 from partition.importing.assemble import build_graph
-from partition.importing.readers import READERS, guess_format, read_source
+from partition.importing.readers import (
+    READERS,
+    Layout,
+    Reading,
+    guess_format,
+    open_stream,
+    read_source,
+    sizes,
+    unpacking,
+)
 from partition.importing.readers.numbering import number_vertices
 
 BANNER = "%%MatrixMarket matrix coordinate "
@@ -255,3 +272,191 @@ def test_truncated_and_corrupt_gzip(tmp_path, format):
     middle = bytearray(whole)
     middle[len(whole) // 2 : len(whole) // 2 + 40] = bytes(40)
     refuses("cut", read_source, put(tmp_path, "cut", bytes(middle)), format)
+
+
+# Packed files, and files of partitioners
+
+LIST, MATRIX = "0 1 2.5\n1 2 0.5\n", BANNER + "real general\n3 3 2\n1 2 2.5\n2 3 0.5\n"
+ONE_SIGN = MATRIX.replace("%%Matrix", "%Matrix")
+
+
+def zipped(**members):
+    file = io.BytesIO()
+    with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, text in members.items():
+            archive.writestr(name.replace("__", "."), text)
+    return file.getvalue()
+
+
+def tarred(mode="w", **members):
+    file = io.BytesIO()
+    with tarfile.open(fileobj=file, mode=mode) as archive:
+        for name, text in members.items():
+            member = tarfile.TarInfo(f"../{name.replace('__', '.')}")
+            member.size = len(text)
+            archive.addfile(member, io.BytesIO(text.encode()))
+    return file.getvalue()
+
+
+PACKED = {
+    "a.txt.bz2": bz2.compress(LIST.encode()),
+    "a.txt.xz": lzma.compress(LIST.encode()),
+    "a.zst": pa.compress(LIST.encode(), "zstd", asbytes=True),
+    "a.csv.zip": zipped(readme__md="x", some__txt=LIST),
+    "a.tar": tarred(a__txt=LIST, b__txt="5 6\n"),
+    "a.tar.gz": tarred("w:gz", other__mtx="", a__mtx=MATRIX),
+    "a.tgz": tarred("w:gz", other__mtx=MATRIX),
+    "a.tar.xz": tarred("w:xz", a__mtx=MATRIX),
+    "a.mtx.gz": tarred("w:gz", a__mtx=MATRIX),
+    "a.gz": tarred("w", a__mtx=MATRIX),
+    "a.zip": zipped(a__txt__gz=gzip.compress(LIST.encode())),
+    "a.edges": ONE_SIGN,
+    "b.mtx": ONE_SIGN,
+    "c.mtx": "\ufeff" + MATRIX.replace("%%Matrix", "% matrix"),
+}
+
+
+@pytest.mark.parametrize("name", PACKED)
+def test_what_is_packed_is_read_by_what_it_is(tmp_path, name):
+    content = PACKED[name]
+    path = tmp_path / name
+    path.write_bytes(content.encode() if isinstance(content, str) else content)
+    source = read_source(path)
+    assert arcs_of(source) == [(0, 1), (1, 2)]
+    assert source.weights.tolist() == [2.5, 0.5]
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        ("a.zip", zipped(b__txt=LIST, c__txt=LIST), "zip archive of 'b.txt', 'c.txt'"),
+        ("a.tar.gz", tarred("w:gz", b__txt=LIST, c__txt=LIST), "tar archive of"),
+        ("a.txt.xz", lzma.compress(LIST.encode())[:-20], "truncated or damaged"),
+        ("a.txt.bz2", bz2.compress(LIST.encode())[:-9], "truncated or damaged"),
+        ("a.txt.zst", pa.compress(LIST.encode(), "zstd", asbytes=True)[:-3] + b"xyz", "a.txt.zst"),
+        ("a.txt.gz", gzip.compress(zipped(a__txt=LIST)), "compressed again"),
+        ("a.npy.gz", gzip.compress(b"x"), "compressed with gzip: the format npy"),
+        ("a.txt.bz2", bz2.compress(b"1 2\n" * (1 << 16)), "more than 100 times"),
+        ("a.zip", zipped(a__txt="1 2\n" * (1 << 16)), "more than 100 times"),
+        ("a.hgr", "2 3\n1 2\n2 3\n", "hypergraph of hMETIS"),
+    ],
+)  # fmt: skip
+def test_what_is_packed_and_refused(tmp_path, monkeypatch, name, content, message):
+    monkeypatch.setattr(unpacking, "FREE_CONTENT", 1 << 16)
+    path = tmp_path / name
+    path.write_bytes(content.encode() if isinstance(content, str) else content)
+    refuses(message, read_source, path)
+
+
+RING = "2 6\n1 3\n2 4\n3 5\n4 6\n5 1\n"
+ARCS = [(0, 1), (0, 2), (1, 0), (2, 0), (2, 3), (3, 2)]
+GRAPHS = {  # of METIS, with the weights of ARCS where there are some
+    "plain": ("4 3\n2 3\n1\n1 4\n3\n", None),
+    "edges": ("% note\n4 3 1\n2 5 3 6\n1 5\n%x\n1 6 4 7\n3 7\n\n", [5, 6, 5, 6, 7, 7]),
+    "vertices": ("4 3 010\n9 2 3\n9 1\n9 1 4\n9 3", None),
+    "all": ("4 3 111 2\n8 9 9 2 5 3 6\n8 9 9 1 5\n8 9 9 1 6 4 7\n8 9 9 3 7\n", [5, 6, 5, 6, 7, 7]),
+    "sizes": ("4 3 100\r\n1 2 3\r\n1 1\r\n1 1 4\r\n1 3\r\n", None),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", GRAPHS)
+@pytest.mark.parametrize("block", [1 << 20, 3])
+def test_graphs_of_metis(tmp_path, monkeypatch, case, block):
+    monkeypatch.setattr(sizes, "BLOCK", block)
+    text, weights = GRAPHS[case]
+    source = read_source(put(tmp_path, "g.graph", text))
+    assert (source.n, source.format, arcs_of(source)) == (4, "metis", ARCS)
+    assert source.weights is None if weights is None else source.weights.tolist() == weights
+    refuses("of METIS", read_source, put(tmp_path, "g.txt", text), "edges")
+    refuses("--format metis", read_source, tmp_path / "g.txt")
+
+
+def test_vertices_of_metis_without_neighbours(tmp_path):
+    source = read_source(put(tmp_path, "g.metis", "5 1\n\n3\n2\n\n\n"))
+    assert (source.n, arcs_of(source)) == (5, [(1, 2), (2, 1)])
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("", "holds no graph"), ("4\n", "the first line is not"),
+        ("2 1 2\n2\n1\n", "the first line"), ("2 1 1 1\n2 1\n1 1\n", "the first line is not"),
+        ("3 1\n2\n1\n", "has lines of 2"),
+        ("2 1\n2\n1\n2\n", "line 4: there are more"), ("2 1\n3\n1\n", "line 2: vertex 1 names"),
+        ("2 1\n%\n1\n1\n", "line 3: vertex 1 names itself"), ("2 1\n2\n0\n", "line 3: vertex 2"),
+        ("3 2\n2 3\n1\n\n", "line 2: vertex 1 has the neighbour 3.* line 4"),
+        ("3 2\n2\n1 3\n\n", "line 3: vertex 2 has the neighbour 3.* line 4"),
+        ("2 1 1\n2 5\n1 6\n", "with this weight"), ("2 1 1\n2 0\n1 0\n", "line 2: a weight"),
+        ("2 1 1\n2\n1 1\n", "line 2: vertex 1 has 1 numbers"), ("2 2\n2\n1\n", "announces 2 edges"),
+        ("2 1\n2\nx\n", "line 3: 'x' is not whole numbers"), ("2 1\n2.5\n1\n", "line 2"),
+        ("2 1\n9999999999999999999\n1\n", "line 2"),
+    ],
+)  # fmt: skip
+def test_graphs_of_metis_that_are_wrong(tmp_path, text, message):
+    refuses(message, read_source, put(tmp_path, "g.graph", text), "metis")
+
+
+SIZED = {
+    "ring of METIS": ("6 6\n" + RING, "--format metis"),
+    "hMETIS of pairs": ("3 4\n1 2\n2 3\n3 4\n", "import-parts"),
+    "hMETIS": ("3 4\n1 2 3\n2 3\n1 4\n", "import-parts"),
+    "weights of hMETIS": ("3 4 11\n5 1 2\n1 2 3\n2 1 4\n1\n1\n1\n1\n", "import-parts"),
+    "PaToH": ("1 4 3 6\n1 2\n2 3\n3 4\n", "import-parts"),
+    "matrix": ("4 4 3\n2 1 5\n3 1 2\n4 3 1\n", "MatrixMarket"),
+    "weighted": ("4 4 3\n2 1 0.5\n3 1 -2e-1\n4 3 1\n", "MatrixMarket"),
+    "sizes": ("5 4\n0 1\n1 2\n2 3\n3 4\n", "--header"),
+    "banner": (ONE_SIGN, "--format mtx"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", SIZED)
+def test_sizes_are_no_edge(tmp_path, case):
+    text, hint = SIZED[case]
+    path = put(tmp_path, "e.txt", text)
+    error = refuses("sizes|Matrix Market", read_source, path, "edges")
+    assert hint in error.hint
+    refuses("sizes|Matrix Market", open_stream, path, "edges", Layout(), Reading())
+    if case in ("ring of METIS", "hMETIS of pairs", "sizes"):
+        chosen = read_source(path, layout=Layout(columns="source,target"))
+        assert len(chosen.source) == text.count("\n")
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["3 4\n1 2\n2 3\n3 4\n5 1\n", "2 1\n1 2\n", "3 3\n1 2\n9 3\n1 1\n", LIST, "# 2\n2 2\n1 0\n"],
+)  # fmt: skip
+def test_edges_that_are_no_sizes(tmp_path, text):
+    source = read_source(put(tmp_path, "e.txt", text))
+    assert len(source.source) == text.replace("# 2\n", "").count("\n")
+
+
+def written(graph, form):
+    networkx = pytest.importorskip("networkx")
+    file = io.BytesIO()
+    if form == "json":
+        links = json.dumps(networkx.node_link_data(graph))
+        return [links, links.replace('"edges"', '"links"')]
+    getattr(networkx, f"write_{form}")(graph, file)
+    return [file.getvalue().decode()]
+
+
+@pytest.mark.parametrize("form", ["graphml", "gml", "json"])
+@pytest.mark.parametrize("directed", [False, True])
+def test_files_of_networkx(tmp_path, form, directed):
+    networkx = pytest.importorskip("networkx")
+    graph = (networkx.DiGraph if directed else networkx.Graph)()
+    graph.add_nodes_from([("b", {"y": 1}), ("a", {"y": 0}), ("c", {"y": 1})])
+    graph.add_weighted_edges_from([("b", "a", 2.5), ("a", "c", 0.5)])
+    for text in written(graph, form):
+        for name in (f"g.{form}", f"g.{form}.gz"):
+            source = read_source(put(tmp_path, name, text))
+            assert arcs_of(source) == [(0, 1), (1, 2)]
+            assert source.ids.tolist() == ["b", "a", "c"]
+            assert source.weights.tolist() == [2.5, 0.5]
+            assert (source.symmetric, source.labels.tolist()) == (not directed, [1, 0, 1])
+    refuses("not read as|neither", read_source, put(tmp_path, f"bad.{form}", '{"a": 1}'))
+
+
+def test_files_of_networkx_without_it(tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "networkx", None)
+    refuses("package networkx", read_source, put(tmp_path, "g.gml", "graph [ ]"))

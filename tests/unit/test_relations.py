@@ -187,6 +187,12 @@ REVERSED = {
     "other name": (
         {WRITES: [(0, 1)], Relation("paper", "by", "author"): [(1, 0)]}, [], "reverse: paper,by",
     ),
+    "nearly": (
+        {
+            WRITES: [(i % 5, i % 7) for i in range(30)],
+            Relation("paper", "by", "author"): [(i % 7, i % 5) for i in range(29)],
+        }, [], "reverse: paper,by,author, with 96.3% of its edges",
+    ),
     "other arcs": (
         {WRITES: [(0, 1)], Relation("paper", "by", "author"): [(2, 0)]},
         ["paper,rev_writes,author", "author,rev_by,paper"], "",

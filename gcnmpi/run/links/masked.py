@@ -1,8 +1,9 @@
 """M without the arcs that a step is about: a network must not see what it is to predict.
 
-The arcs of a batch leave M both ways (pairs with a direction: one way), and degrees are those of
-the arcs that are left. Rows travel by the plan of all arcs: those that no arc needs any more are
-few, and both ends of an exchange know without a message what is sent.
+The arcs of a batch leave M both ways (pairs with a direction one way, unless the reverse of their
+relation is in M too), and degrees are those of the arcs that are left. Rows travel by the plan of
+all arcs: those that no arc needs any more are few, and both ends of an exchange know without a
+message what is sent.
 """
 
 from __future__ import annotations
@@ -108,12 +109,12 @@ def _of_entries(
     ends = np.asarray(every[mine], np.int64)
     index = index_dtype(max(len(every), 1))
     numbers = np.arange(mine.start, mine.stop, dtype=index)
-    both = [ends[:, ::-1] if direction == "in" else ends]  # row, then column
-    if not pairs.directed:
-        both.append(both[0][:, ::-1])
+    ways = [(ends[:, ::-1] if direction == "in" else ends, numbers)]  # row, then column
+    turned = pairs.both_ways("train", mine)
+    ways.append((ways[0][0][turned, ::-1], numbers[turned]))
     found = [
-        redistribute(comm, parts[of[:, 0]], [of, numbers], config.loading.max_bytes)[0]
-        for of in both
+        redistribute(comm, parts[of[:, 0]], [of, some], config.loading.max_bytes)[0]
+        for of, some in ways
     ]
     entries = np.concatenate([of for of, _ in found])
     numbers = np.concatenate([of for _, of in found])

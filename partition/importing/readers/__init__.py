@@ -7,6 +7,7 @@ A reader hands over the arcs as the file has them, in the file's order;
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
@@ -17,9 +18,17 @@ import pyarrow as pa
 
 from partition.errors import UserError, unknown_name
 from partition.importing.readers.arc_columns import NO_DATA, ArcTable, text_places
-from partition.importing.readers.files import check_file, open_plain_or_gzip, read_errors
+from partition.importing.readers.files import check_file, read_errors
 from partition.importing.readers.numbering import number_texts, number_vertices
 from partition.importing.readers.sharing import ALONE, Readers
+from partition.importing.readers.sizes import BANNER, HYPERGRAPH, refuse_sizes
+from partition.importing.readers.unpacking import (
+    ZIP,
+    content_name,
+    holds_arrays,
+    open_unpacked,
+    packing_of,
+)
 from partition.importing.readers.vertex_files import read_ids
 from partition.registry import Registry
 from partition.resident import check_memory
@@ -46,6 +55,8 @@ class Format:
         Whether it is always one file.
     options : tuple of str
         The fields of a :class:`Layout` that it has a use for.
+    packed : bool
+        Whether it is read out of compressed files and archives.
     """
 
     reader: str
@@ -53,18 +64,26 @@ class Format:
     inside: tuple[str, ...] = ()
     single: bool = True
     options: tuple[str, ...] = ()
+    packed: bool = False
 
 
+ARCHIVES = ("npz", "pyg")  # formats that are zip archives themselves
+DISTDGL = re.compile(rb'"(num_parts|part_method|part-0)"')
 RELATION = "relation"  # the column of relations in --columns
 TRIPLETS = "triplet-type-list.csv.gz"
 OF_ARCS = ("arc_features", "arc_label")
 FORMATS = {
-    "mtx": Format("matrix_market:read", (".mtx",), options=("arc_features",)),
+    "mtx": Format("matrix_market:read", (".mtx",), options=("arc_features",), packed=True),
     "edges": Format(
         "edge_list:stream",
         (".txt", ".edges", ".edgelist", ".el", ".tsv", ".csv"),
         options=("columns", "header", "string_ids", "vertices", "ids", *OF_ARCS),
+        packed=True,
     ),
+    "metis": Format("metis:read", (".graph", ".metis"), packed=True),
+    "graphml": Format("networkx_files:read", (".graphml",), options=OF_ARCS, packed=True),
+    "gml": Format("networkx_files:read", (".gml",), options=OF_ARCS, packed=True),
+    "node-link": Format("networkx_files:read", (".json",), options=OF_ARCS, packed=True),
     "planetoid": Format("planetoid:read", single=False),
     "npz": Format("gnn_benchmark:read", (".npz",), options=OF_ARCS),
     "npy": Format("edge_index:stream", (".npy",), options=("vertices", "ids")),
@@ -74,14 +93,16 @@ FORMATS = {
         "pyg:read", (".pt", ".pth"), ("processed/data.pt",), single=False, options=OF_ARCS
     ),
     "dgl": Format("dgl_bin:read", (".bin",), options=OF_ARCS),
-    "distdgl": Format("distdgl:read", (".json",), inside=("part0/graph.dgl",), single=False),
+    "distdgl": Format("distdgl:read", inside=("part0/graph.dgl",), single=False),
     "parquet": Format(
         "parquet:stream",
         (".parquet",),
         options=("columns", "string_ids", "vertices", "ids", *OF_ARCS),
     ),
     "triples": Format(
-        "triples:read", options=("columns", "header", "string_ids", "vertices", "ids")
+        "triples:read",
+        options=("columns", "header", "string_ids", "vertices", "ids"),
+        packed=True,
     ),
     "tables": Format(
         "typed_tables:read",
@@ -103,6 +124,13 @@ LISTS = [name for name, form in FORMATS.items() if "vertices" in form.options]
 SHARED = [name for name in STREAMS if name in LISTS]
 # Formats of heterogeneous graphs; so may be files of ``pyg``.
 TYPED = ("triples", "tables", "ogb-hetero")
+# Files that tools write and that hold no graph, by the ends of their names.
+NO_GRAPHS = {
+    ".hgr": "a hypergraph of hMETIS",
+    ".hmetis": "a hypergraph of hMETIS",
+    ".patoh": "a hypergraph of PaToH",
+    ".u": "a hypergraph of PaToH",
+}
 
 
 @dataclass(frozen=True)
@@ -386,6 +414,10 @@ def checked_format(path: Path, format: str, layout: Layout) -> str:
         check_file(path)
     if format in LISTS and RELATION in (layout.columns or "").split(","):
         format = "triples"
+    if FORMATS[format].single and format not in ARCHIVES:
+        _check_packing(path, format)
+    if format == "edges" and layout.columns is None and layout.header is None:
+        refuse_sizes(path)
     for option in fields(layout):
         given = getattr(layout, option.name) != option.default
         # Files of features may list ids in any order, whatever the arcs come from.
@@ -414,15 +446,33 @@ def guess_format(path: Path) -> str:
         )
         raise UserError(f"{path} is a folder, not a graph file", hint)
     check_file(path)
-    with read_errors(path), open_plain_or_gzip(path) as file:
-        if file.read(14).lower() == b"%%matrixmarket":
-            return "mtx"
-    name = path.name.lower()
-    suffix = Path(name.removesuffix(".gz")).suffix
+    with read_errors(path):
+        packing = packing_of(path)
+        name, begin = path.name, b""
+        arrays = packing == ZIP and holds_arrays(path)
+        if not arrays:
+            name = content_name(path)
+            with open_unpacked(path) as file:
+                begin = file.read(1 << 12)
+    if BANNER.match(begin):
+        return "mtx"
+    suffix = Path(name.lower()).suffix
+    if suffix in NO_GRAPHS:
+        raise UserError(f"{path} is {NO_GRAPHS[suffix]}, not a graph", HYPERGRAPH)
+    if suffix == ".json" and DISTDGL.search(begin):
+        return "distdgl"
     for format, form in FORMATS.items():
         if suffix in form.suffixes:
             return format
-    if name.endswith(".gz"):
+    if (packing is not None or name != path.name) and not arrays:
         return "edges"
     known = ", ".join(FORMATS)
     raise UserError(f"cannot tell the format of {path} by its name", f"give --format: {known}")
+
+
+def _check_packing(path: Path, format: str) -> None:
+    """A UserError for a packed file of a format that is read from plain files only."""
+    with read_errors(path):
+        packing = packing_of(path)
+    if packing is not None and not FORMATS[format].packed:
+        raise UserError(f"{path} is {packing}: the format {format} is read unpacked", "unpack it")

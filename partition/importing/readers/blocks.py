@@ -10,14 +10,15 @@ from pathlib import Path
 from typing import IO
 
 from partition.errors import UserError
-from partition.importing.readers.files import open_plain_or_gzip, position_in, read_errors
+from partition.importing.readers.files import read_errors
 from partition.importing.readers.sharing import ALONE, Readers
+from partition.importing.readers.unpacking import open_unpacked, packing_of, position_in
 from partition.records import open_regular
 
 LONGEST_LINE = 1 << 16
 LONGEST_BLANK = 1 << 24
 BLOCK = 1 << 22
-EXPANDS = 64  # times that a gzip'd file may grow before it takes a second block
+EXPANDS = 64  # times that a packed file may grow before it takes a second block
 UTF16 = (b"\xff\xfe", b"\xfe\xff")
 LINE_END = re.compile(rb"\r\n?|\n")
 
@@ -30,7 +31,7 @@ def text_blocks(
     at_once: int = BLOCK,
     readers: Readers = ALONE,
 ) -> Iterator[tuple[int, bytes]]:
-    r"""The bytes of a plain or gzip'd file, whole lines, with the number of the first line, from 1.
+    r"""The bytes of a file, perhaps packed, whole lines, with the number of the first line, from 1.
 
     Some megabytes at a time: ``at_once`` bytes are read, and ``tell`` is told how many of the file
     have been. Line ends are ``\n``, whatever they are in the file, and a byte order mark is left
@@ -42,8 +43,8 @@ def text_blocks(
     """
     if readers is ALONE:
         return _one_after_the_other(path, longest_line, tell, at_once)
-    with readers.agreed(), read_errors(path), open_regular(path) as file:
-        packed = file.read(2) == b"\x1f\x8b"
+    with readers.agreed(), read_errors(path):
+        packed = packing_of(path) is not None
     share = _unpacked_by_all if packed else _by_place
     return share(path, longest_line, tell, at_once, readers)
 
@@ -53,7 +54,7 @@ def _one_after_the_other(
 ) -> Iterator[tuple[int, bytes]]:
     number, rest, blank = 1, b"", 0
     at_once = min(at_once, EXPANDS * path.stat().st_size + 1)  # as many are allocated
-    with open_plain_or_gzip(path) as file:
+    with open_unpacked(path) as file:
         for place in itertools.count():
             chunk = file.read(at_once)
             if not chunk:
@@ -78,7 +79,7 @@ def _one_after_the_other(
 def _unpacked_by_all(
     path: Path, longest_line: int, tell: Callable[[int], None], at_once: int, readers: Readers
 ) -> Iterator[tuple[int, bytes]]:
-    """Everybody unpacks all of a gzip'd file, whose middle nobody can find, and keeps its share."""
+    """Everybody unpacks all of a packed file, whose middle nobody can find, and keeps its share."""
     blocks = _one_after_the_other(path, longest_line, tell, at_once)
     block: tuple[int, bytes] | None = (1, b"")
     while block is not None:

@@ -1,43 +1,29 @@
-"""Opening the files of readers, and distrust of their announcements."""
+"""The files of readers, and distrust of their announcements."""
 
 from __future__ import annotations
 
 import contextlib
 import gzip
+import lzma
 import os
 import stat
+import tarfile
+import warnings
 import zipfile
 import zlib
 from collections.abc import Iterator
 from pathlib import Path
-from typing import IO, cast
 
 import numpy as np
+from numpy.typing import DTypeLike
 
-from partition.errors import UserError, shortened
-from partition.records import DEFLATE_RATIO, open_regular
+from partition.errors import DataWarning, UserError, shortened
 from partition.resident import check_memory
 
-# Lists of arcs and tables of numbers shrink to a tenth or so in a gzip file, hardly further.
-TEXT_RATIO = 100
-FREE_CONTENT = 1 << 26
-
-
-def open_plain_or_gzip(path: Path, *, ratio: int = TEXT_RATIO) -> IO[bytes]:
-    """Open for reading bytes, through gzip where the file's first bytes say so.
-
-    Content of more than ``FREE_CONTENT`` that is more than ``ratio`` times as long as the gzip file
-    is refused while it is read; and so is a pipe, a device or a folder, from which nothing is read.
-    """
-    file = open_regular(path)
-    magic = file.read(2)
-    file.seek(0)
-    return cast(IO[bytes], _Gzip(path, file, ratio)) if magic == b"\x1f\x8b" else file
-
-
-def position_in(file: IO[bytes]) -> int:
-    """How many bytes of the file on disk have been read, of one that the above has opened."""
-    return file.below.tell() if isinstance(file, _Gzip) else file.tell()
+LARGEST_WHOLE = 1 << 24  # up to which float32 has every whole number
+DAMAGED = (
+    EOFError, zlib.error, gzip.BadGzipFile, zipfile.BadZipFile, lzma.LZMAError, tarfile.TarError,
+)  # fmt: skip
 
 
 def check_file(path: str | os.PathLike[str]) -> None:
@@ -53,43 +39,9 @@ def check_file(path: str | os.PathLike[str]) -> None:
         raise UserError(f"{path} is {kind}, not a file", hint)
 
 
-class _Gzip(gzip.GzipFile):
-    """The content of a gzip file, refused where it is out of proportion to the file."""
-
-    def __init__(self, path: Path, file: IO[bytes], ratio: int) -> None:
-        super().__init__(fileobj=file, mode="rb")
-        self._path, self.below, self._ratio = path, file, ratio
-        self._most = max(FREE_CONTENT, os.fstat(file.fileno()).st_size * ratio)
-
-    def read(self, size: int | None = -1) -> bytes:
-        return self._within(super().read(size))
-
-    def readline(self, size: int | None = -1) -> bytes:
-        return self._within(super().readline(size))
-
-    def close(self) -> None:
-        super().close()
-        self.below.close()
-
-    def _within(self, content: bytes) -> bytes:
-        if self.tell() > self._most:
-            raise UserError(
-                f"{self._path} unpacks to more than {self._ratio} times its size",
-                "if you trust it, unpack it with gunzip and give the unpacked file",
-            )
-        return content
-
-
 def quoted(text: str, most: int = 60) -> str:
     """A piece of a file for a message: in quotes, shortened, and without control characters."""
     return repr(str(shortened(text, most)))
-
-
-def content_limit(path: Path) -> int:
-    """The most bytes that reading a plain or gzip'd file can yield."""
-    with open(path, "rb") as file:
-        ratio = DEFLATE_RATIO if file.read(2) == b"\x1f\x8b" else 1
-    return path.stat().st_size * ratio
 
 
 @contextlib.contextmanager
@@ -97,7 +49,7 @@ def read_errors(path: Path) -> Iterator[None]:
     """Turn errors of reading ``path`` into one UserError that names it."""
     try:
         yield
-    except (EOFError, zlib.error, gzip.BadGzipFile, zipfile.BadZipFile) as error:
+    except DAMAGED as error:
         message = f"{path} is truncated or damaged: {error}"
         raise UserError(message, "fetch or make the file again") from error
     except OSError as error:
@@ -131,6 +83,27 @@ def finite_weights(values: np.ndarray, where: str, before: int = 0) -> np.ndarra
     return values
 
 
+def narrowed(values: np.ndarray, dtype: DTypeLike, where: object) -> np.ndarray:
+    """The values in C order as ``dtype``, with a warning if that rounds whole numbers."""
+    if np.dtype(dtype) == np.float32 and values.dtype.itemsize > 2 and values.dtype != np.float32:
+        step = max(1, (1 << 20) // max(1, values[:1].size))
+        for piece in (values[at : at + step] for at in range(0, len(values), step)):
+            large = piece[np.abs(piece) > LARGEST_WHOLE]
+            whole = large[np.isfinite(large) & (large == np.floor(large))]
+            with np.errstate(over="ignore"):
+                exact = whole.astype(np.longdouble)
+                if (whole.astype(np.float32) != exact).any():
+                    warnings.warn(
+                        f"{where}: whole numbers beyond {LARGEST_WHOLE:,} are rounded, as features "
+                        "are float32",
+                        DataWarning,
+                        stacklevel=2,
+                    )
+                    break
+    with np.errstate(over="ignore"):
+        return np.asarray(values, dtype, order="C")
+
+
 def finite_features(features: np.ndarray, where: str, of: str = "vertex") -> np.ndarray:
     """``features``, (n, d) numbers, as float32 in C order, unchanged where they are that already.
 
@@ -140,8 +113,7 @@ def finite_features(features: np.ndarray, where: str, of: str = "vertex") -> np.
         raise UserError(
             f"{where}: features must be rows of numbers, not {features.dtype} {features.shape}"
         )
-    with np.errstate(over="ignore"):
-        features = np.asarray(features, np.float32, order="C")
+    features = narrowed(features, np.float32, where)
     # In slices: a test of the whole would take another copy's worth of memory.
     step = max(1, (1 << 24) // features.shape[1])
     for start in range(0, len(features), step):

@@ -25,6 +25,7 @@ from partition.importing.readers.files import check_file, quoted, read_errors
 from partition.importing.readers.parquet_tables import column_names
 from partition.importing.readers.pyg import CACHES, CLASSES, attributes_of
 from partition.importing.readers.text import first_lines, words_of
+from partition.importing.readers.unpacking import COMPRESSED
 from partition.records import NUMBERS, TEXTS, map_npy, read_npz
 from partition.tensor_files import numpy_arrays
 from partition.tensor_files.pickles import Meant
@@ -33,7 +34,10 @@ from partition.tensor_files.torch_zip import TorchFile, is_tensor, open_torch, r
 Arrays = dict[str, np.ndarray]
 THEIRS = {"train": "train", "valid": "val", "val": "val", "test": "test"}  # their masks → ours
 TORCH = (".pt", ".pth")
-SUFFIXES = (*TORCH, ".npy", ".parquet", ".csv", ".tsv", ".txt", ".csv.gz", ".tsv.gz", ".txt.gz")
+SUFFIXES = (
+    *TORCH, ".npy", ".parquet",
+    *(text + packed for text in (".csv", ".tsv", ".txt") for packed in ("", *COMPRESSED)),
+)  # fmt: skip
 MEANT = Meant(
     "pairs of vertices in a file of torch",
     "torch.save({'edge': pairs, 'edge_neg': negatives}, FILE), tensors of shape (m, 2)",

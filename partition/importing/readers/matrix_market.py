@@ -1,4 +1,4 @@
-"""Matrix Market files (.mtx, .mtx.gz): coordinate; pattern, real or integer; general or symmetric.
+"""Matrix Market files (.mtx): coordinate; pattern, real or integer; general or symmetric.
 
 The header is read here and held against the size of the file, so that a small bad file can
 neither allocate much nor name a million entries that are not there. SciPy's compiled,
@@ -22,7 +22,9 @@ from partition.errors import UserError
 from partition.importing.readers import Layout, Source
 from partition.importing.readers.arc_columns import pick
 from partition.importing.readers.blocks import LONGEST_BLANK, LONGEST_LINE
-from partition.importing.readers.files import content_limit, finite_weights, open_plain_or_gzip
+from partition.importing.readers.files import finite_weights
+from partition.importing.readers.sizes import BANNER
+from partition.importing.readers.unpacking import content_limit, open_unpacked
 from partition.resident import check_memory
 
 MOST_COMMENTS = 1 << 16
@@ -38,7 +40,7 @@ def read(path: Path, layout: Layout) -> Source:
     A UserError if the header is malformed or of a kind that is not supported, an index is out of
     range, a weight is not finite, or there are fewer or more entries than announced.
     """
-    with open_plain_or_gzip(path) as file:
+    with open_unpacked(path) as file:
         header = _read_header(path, file)
         # The tokenizer is shown a header of its own. "general" keeps it from mirroring edges,
         # which is build_graph's job; "real" from cutting 1.5 down to 1 in an integer matrix;
@@ -81,12 +83,14 @@ class _Header:
 
 
 def _read_header(path: Path, file: IO[bytes]) -> _Header:
-    banner = file.readline(LONGEST_LINE).decode("latin1").lower().split()
-    if not banner or banner[0] != "%%matrixmarket":
+    first_line = file.readline(LONGEST_LINE)
+    if not BANNER.match(first_line):
         raise UserError(
             f"{path} is not a Matrix Market file: line 1 does not begin with %%MatrixMarket",
-            "give --format edges if it is an edge list",
+            "if line 1 is missing, write it: %%MatrixMarket matrix coordinate real general (or "
+            "pattern, symmetric); give --format edges if it is an edge list",
         )
+    banner = ["%%matrixmarket", *BANNER.sub(b"", first_line).decode("latin1").lower().split()]
     if len(banner) != 5:
         raise UserError(f"{path}, line 1: expected '%%MatrixMarket matrix coordinate FIELD SYMM'")
     for what, word, known in zip(

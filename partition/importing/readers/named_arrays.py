@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
+import scipy.sparse as sp
 
 from partition.errors import UserError
 from partition.graph.graph import MASKS
@@ -14,6 +16,7 @@ from partition.importing.readers.arc_columns import pick
 from partition.importing.readers.classes import class_labels
 from partition.importing.readers.edge_index import ends_of
 from partition.importing.readers.files import check_vertices, finite_features, finite_weights
+from partition.importing.readers.sparse import check_csr, dense_features
 from partition.importing.readers.vertex_files import checked_targets
 
 MASK_FIELDS = tuple(f"{name}_mask" for name in MASKS)
@@ -82,6 +85,31 @@ def source_of(
     said += [f"not read: {', '.join(sorted(unread))}"] if unread else []
     notes = {"columns": "; ".join(said)} if said else {}
     return replace(graph, weights=weights, masks=masks, notes=notes, arc_data=data)
+
+
+def with_dense(fields: Mapping[str, Any], where: str) -> tuple[dict[str, np.ndarray], int | None]:
+    """The fields with arrays in place of matrices of SciPy, and the vertices that one is of.
+
+    ``adj_t``, with a row for each target, and ``adj`` are the arcs and their weights, unless there
+    is an ``edge_index``; other matrices are arrays with zeros.
+    """
+    found = {name: value for name, value in fields.items() if not sp.issparse(value)}
+    n = None
+    for name, matrix in fields.items():
+        if not sp.issparse(matrix):
+            continue
+        if name not in ("adj_t", "adj"):
+            csr = sp.csr_array(matrix)
+            csr = check_csr((csr.indptr, csr.indices, csr.data, csr.shape), f"{where}: {name}")
+            found[name] = dense_features(csr, f"{where}: {name}")
+        elif fields.get("edge_index") is None and "edge_index" not in found:
+            row, column = matrix.tocoo().coords
+            found["edge_index"] = np.stack((column, row) if name == "adj_t" else (row, column))
+            if matrix.shape[0] == matrix.shape[1]:
+                n = int(matrix.shape[0])
+            if (matrix.data != 1).any() and fields.get("edge_weight") is None:
+                found["edge_weight"] = matrix.data
+    return found, n
 
 
 def weights_name(fields: Mapping[str, object], features: str | None = None) -> str | None:

@@ -6,13 +6,19 @@ PyTorch Geometric stand for their attributes.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
 
 from partition.errors import UserError
 from partition.importing.readers import Layout, Source
 from partition.importing.readers.files import check_file, quoted
-from partition.importing.readers.named_arrays import FIELDS, source_of
+from partition.importing.readers.named_arrays import FIELDS, source_of, with_dense
 from partition.importing.readers.typed_source import TypedSource, checked, typed_source_of
+from partition.importing.tensors import matrix_of
 from partition.tensor_files.pickles import DICT, Made, Meant
 from partition.tensor_files.torch_zip import INSTANCE, TorchFile, is_tensor, open_torch
 
@@ -24,9 +30,13 @@ CLASSES = {
     *((f"{MODULE}.storage", name) for name in ("NodeStorage", "EdgeStorage", "AttrType")),
     (f"{MODULE}.graph_store", "EdgeAttr"),
     (f"{MODULE}.feature_store", "TensorAttr"),
+    ("torch_sparse.tensor", "SparseTensor"),
+    ("torch_sparse.storage", "SparseStorage"),
 }
 # A graph that was asked which attributes are of vertices, or of edges, keeps the answers in these.
 CACHES = {
+    ("torch._utils", "_rebuild_sparse_tensor"): "sparse",
+    ("torch.serialization", "_get_layout"): "layout",
     ("collections", "defaultdict"): DICT,
     ("builtins", "set"): "set",
     ("__builtin__", "set"): "set",
@@ -50,16 +60,14 @@ def read(path: Path, layout: Layout) -> Source:
     check_file(file)
     with open_torch(file, CLASSES, MEANT, CACHES) as opened:
         found = attributes_of(_only(opened.content, opened, file), file)
-        fields = {
-            name: opened.array(name, value) for name, value in found.items() if is_tensor(value)
-        }
-    for name in set(FIELDS):
+        fields, n = _arrays(opened, found, file)
+    for name in FIELDS:
         if found.get(name) is not None and name not in fields:
             raise UserError(f"{file}: {name} is no tensor, but {_called(found[name])}", SAVE)
     of_arcs = {name: value for name, value in fields.items() if name.startswith("edge_")}
     for name in ("edge_index", "edge_weight"):
         of_arcs.pop(name, None)
-    return source_of(fields, str(file), "pyg", layout, of_arcs, found.get("num_nodes"))
+    return source_of(fields, str(file), "pyg", layout, of_arcs, found.get("num_nodes", n))
 
 
 def read_typed(path: Path) -> TypedSource | None:
@@ -74,11 +82,7 @@ def read_typed(path: Path) -> TypedSource | None:
         if stores is None:
             return None
         arrays = {
-            key: {
-                name: opened.array(f"{key}, {name}", value)
-                for name, value in fields.items()
-                if isinstance(name, str) and is_tensor(value)
-            }
+            key: _arrays(opened, {f: v for f, v in fields.items() if isinstance(f, str)}, file)[0]
             for key, fields in stores.items()
         }
         vertices = {key: arrays[key] for key in stores if isinstance(key, str)}
@@ -86,6 +90,58 @@ def read_typed(path: Path) -> TypedSource | None:
         given = {key: stores[key].get("num_nodes") for key in vertices}
         counts = {key: n if type(n) is int else None for key, n in given.items()}
     return checked(typed_source_of(vertices, arcs, str(file), "pyg", counts), str(file))
+
+
+def _arrays(
+    opened: TorchFile, fields: Mapping[str, object], file: Path
+) -> tuple[dict[str, np.ndarray], int | None]:
+    """The tensors among some attributes, and of how many vertices a matrix of arcs is."""
+    found: dict[str, Any] = {}
+    for name, value in fields.items():
+        if is_tensor(value):
+            found[name] = opened.array(name, value)
+        elif (matrix := _matrix(opened, name, value)) is not None:
+            found[name] = matrix
+    return with_dense(found, str(file))
+
+
+def _matrix(opened: TorchFile, name: str, value: object) -> sp.coo_array | None:
+    """A sparse tensor, or a SparseTensor of torch_sparse; None of anything else."""
+
+    def array(part: object) -> np.ndarray:
+        return opened.array(name, part)
+
+    match value:
+        case Made(
+            "sparse", (Made("layout", (str(layout),)), (first, second, Made("size", (shape,)), *_))
+        ) if is_tensor(first) and is_tensor(second):
+            ends = array(first)
+            if ends.ndim == 2:
+                return matrix_of(layout, tuple(ends), array(second), _shape(shape))
+        case Made(
+            "sparse",
+            (Made("layout", (str(layout),)), (first, second, third, Made("size", (shape,)))),
+        ) if all(map(is_tensor, (first, second, third))):
+            return matrix_of(layout, (array(first), array(second)), array(third), _shape(shape))
+    storage = _state((_state(value) or {}).get("storage"))
+    if storage is None or not is_tensor(storage.get("_col")):
+        return None
+    numbers = array(storage["_value"]) if is_tensor(storage.get("_value")) else None
+    shape = _shape(storage.get("_sparse_sizes"))
+    if is_tensor(storage.get("_row")):
+        ends_of = array(storage["_row"]), array(storage["_col"])
+        return matrix_of("torch.sparse_coo", ends_of, numbers, shape)
+    if is_tensor(storage.get("_rowptr")):
+        ends_of = array(storage["_rowptr"]), array(storage["_col"])
+        return matrix_of("torch.sparse_csr", ends_of, numbers, shape)
+    return None
+
+
+def _shape(sizes: object) -> tuple[int, ...]:
+    known = isinstance(sizes, tuple | list) and all(
+        type(size) is int and 0 <= size < 2**48 for size in sizes
+    )
+    return tuple(sizes) if known and isinstance(sizes, tuple | list) else ()
 
 
 def _stores(data: object) -> dict[str | tuple[str, str, str], dict[object, object]] | None:

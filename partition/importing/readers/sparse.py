@@ -6,7 +6,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from partition.errors import UserError
-from partition.importing.readers.files import finite_features, quoted
+from partition.importing.readers.files import finite_features, narrowed, quoted
 from partition.resident import check_memory
 
 # Sparse features may have so many columns without an entry for each.
@@ -67,8 +67,7 @@ def dense_features(matrix: Csr, where: str) -> np.ndarray:
     if shape[1] > max(SPARSE_WIDTH, len(data)):
         raise UserError(f"{where}: {shape[1]} columns for only {len(data)} entries")
     check_memory(4 * shape[0] * shape[1], f"{where}: {shape[0]} x {shape[1]} features")
-    with np.errstate(over="ignore"):
-        data = data.astype(np.float32)
+    data = narrowed(data, np.float32, where)
     index = np.int32 if max(len(data), *shape) < 2**31 else np.int64
     dense = sp.csr_array((data, indices.astype(index), indptr.astype(index)), shape=shape)
     return finite_features(dense.toarray(), where)

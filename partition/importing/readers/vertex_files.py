@@ -1,6 +1,6 @@
 """Files with a row for each vertex: features, labels, masks, ids.
 
-Arrays in npy and npz files, tables in Parquet and in text, gzip'd or not.
+Arrays in npy and npz files, tables in Parquet and in text, packed or not.
 """
 
 from __future__ import annotations
@@ -17,15 +17,20 @@ import numpy as np
 from partition.errors import UserError, unknown_name
 from partition.importing.readers.files import (
     check_file,
-    content_limit,
     finite_features,
-    open_plain_or_gzip,
     quoted,
     read_errors,
 )
 from partition.importing.readers.numbering import check_ids
 from partition.importing.readers.parquet_tables import read_table
 from partition.importing.readers.sparse import dense_features, saved_csr
+from partition.importing.readers.unpacking import (
+    ZIP,
+    content_limit,
+    holds_arrays,
+    open_unpacked,
+    packing_of,
+)
 from partition.importing.readers.vertex_tables import (
     Rows,
     read_column,
@@ -135,21 +140,21 @@ def read_ids(path: str | os.PathLike[str], *, text: bool = False) -> np.ndarray:
 
 
 def _kind(path: Path) -> str:
-    """The kind of a file by its first bytes: "npy", "npy.gz", "npz", "parquet" or "text"."""
+    """The kind of a file by its first bytes: "npy", "packed npy", "npz", "parquet" or "text"."""
     check_file(path)
-    with open(path, "rb") as plain, open_plain_or_gzip(path) as file:
-        gzipped = plain.read(2) == b"\x1f\x8b"
+    packing = packing_of(path)
+    if packing == ZIP and holds_arrays(path):
+        return "npz"
+    with open_unpacked(path) as file:
         magic = file.read(6)
     if magic == b"\x93NUMPY":
-        return "npy.gz" if gzipped else "npy"
-    if magic.startswith(b"PK") and not gzipped:
-        return "npz"
+        return "npy" if packing is None else "packed npy"
     if magic.startswith(b"PAR1"):
+        if packing is not None:
+            raise UserError(f"{path} is a Parquet file {packing}", "unpack it")
         return "parquet"
     if magic.startswith(b"\x80"):
         raise UserError(f"{path} is a pickle, which is not read", "save it with numpy.save")
-    if magic.startswith(b"PK"):
-        raise UserError(f"{path} is a gzip'd npz", "unpack it with gunzip")
     return "text"
 
 
@@ -159,7 +164,7 @@ def _read_npy(path: Path, kind: str) -> np.ndarray:
         array = map_npy(path, kinds=NUMBERS + TEXTS)
     else:
         array = read_npy(
-            lambda: open_plain_or_gzip(path, ratio=DEFLATE_RATIO),
+            lambda: open_unpacked(path, ratio=DEFLATE_RATIO),
             content_limit(path),
             str(path),
             kinds=NUMBERS + TEXTS,

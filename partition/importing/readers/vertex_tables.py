@@ -12,7 +12,7 @@ from numpy.typing import DTypeLike
 
 from partition.errors import UserError, unknown_name
 from partition.importing.readers import text
-from partition.importing.readers.files import quoted
+from partition.importing.readers.files import narrowed, quoted
 from partition.importing.readers.numbering import check_ids
 from partition.resident import check_memory
 
@@ -85,8 +85,7 @@ def read_number_table(path: Path, what: str, dtype: DTypeLike, others: Container
     tables, ids = [], []
     for columns in table.pieces():
         ids += columns[:skip]
-        with np.errstate(over="ignore"):
-            tables.append(np.stack(columns[skip:], axis=1).astype(dtype))
+        tables.append(narrowed(np.stack(columns[skip:], axis=1), dtype, path))
     numbers = np.concatenate(tables)
     if not skip and header == 0:
         _refuse_counter(path, numbers, what)
