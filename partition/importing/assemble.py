@@ -68,9 +68,10 @@ def import_graph(
 
     ``source`` of its manifest has ``file``, ``format``, ``arcs_read``, ``symmetric_file`` (each
     edge listed once), ``self_loops`` and ``duplicates`` (``found`` and ``rule``; ``differ``: copies
-    with another weight), ``undirected``, ``vertices``, ``columns``, ``arc_data``, and, where given,
-    ``attached`` and ``arc_data_attached`` with their seeds, and ``split`` (``rule``, ``splits``,
-    ``seed``). Of a synthetic graph it has the generator and its arguments.
+    with another weight), ``undirected``, ``vertices``, ``columns``, ``comments`` (how many lines of
+    a list are), ``arc_data``, and, where given, ``attached`` and ``arc_data_attached`` with their
+    seeds, and ``split`` (``rule``, ``splits``, ``seed``). Of a synthetic graph it has the generator
+    and its arguments.
 
     Parameters
     ----------
@@ -93,7 +94,7 @@ def import_graph(
     tell : callable
         Told the stage of the work, how much of it is done, and how much there is.
     files
-        Fields of :class:`VertexFiles` but ``ids``.
+        Fields of :class:`VertexFiles` but ``ids`` and ``comments``.
 
     Raises
     ------
@@ -115,7 +116,10 @@ def import_graph(
             _check_typed(source, undirected, asked.arc_files)
             with named_errors(source):
                 rules_of = {"duplicates": duplicates, "self_loops": self_loops}
-                graph, facts = build_typed(typed, reverse=reverse, report=report, **rules_of)
+                graph, facts = build_typed(
+                    typed, reverse=reverse, report=report,
+                    missing_labels=asked.files.missing_labels, **rules_of,
+                )  # fmt: skip
             del typed
         elif reverse:
             hint = "--undirected adds the reverse of every arc"
@@ -214,10 +218,11 @@ def asked_for(
 ) -> Import:
     """An import by the arguments of :func:`import_graph`."""
     rules = {name: options.pop(name) for name in RULES if name in options}
-    files = VertexFiles(ids=None if layout is None else layout.ids, **options)
+    of_list = layout or Layout()
+    files = VertexFiles(ids=of_list.ids, comments=of_list.comments, **options)
     return Import(
         Path(source), Path(out), files, arc_files or ArcFiles(), type_features or {},
-        layout or Layout(), **rules,
+        of_list, **rules,
     )  # fmt: skip
 
 

@@ -102,6 +102,7 @@ def build_typed(
     reverse: bool = False,
     duplicates: str = "merge",
     self_loops: str = "keep",
+    missing_labels: Sequence[str] = (),
     report: Callable[[str], None] = lambda line: None,
 ) -> tuple[Graph, dict[str, object]]:
     """Sort the arcs of all relations into CSR form; those of two vertices by their relation.
@@ -116,8 +117,10 @@ def build_typed(
         none.
     duplicates, self_loops : str
         As of :func:`partition.importing.assemble.build_graph`, within each relation.
+    missing_labels : sequence of str
+        Words for no label: see :func:`class_labels`.
     report : callable
-        Told which relations get no reverse, and why.
+        Told which relations get no reverse, and why; and of labels that may be none.
 
     Returns
     -------
@@ -141,7 +144,7 @@ def build_typed(
     keys = joined([_weighed(one.keys) if weighted else one.keys for one in tables])
     order = np.argsort(keys.key, kind="stable")
     keys = keys.of(order)
-    labels, class_names = _labels(source, types)
+    labels, class_names = _labels(source, types, missing_labels, report)
     graph = Graph(
         indptr=np.searchsorted(keys.key, np.arange(n + 1) * n),
         indices=(keys.key % n).astype(index_dtype(n)),
@@ -245,7 +248,10 @@ def _ids(source: TypedSource) -> np.ndarray | None:
 
 
 def _labels(
-    source: TypedSource, types: VertexTypes
+    source: TypedSource,
+    types: VertexTypes,
+    missing: Sequence[str],
+    report: Callable[[str], None],
 ) -> tuple[np.ndarray | None, tuple[str, ...] | None]:
     """Classes of all vertices, numbered together, −1 where there is none, and their names."""
     if not source.labels:
@@ -260,7 +266,8 @@ def _labels(
     else:
         found = np.full(types.offsets[-1], -1, np.int64)
     _fill(found, source.labels, types)
-    return class_labels(found, f"labels of {', '.join(source.labels)}")
+    where = f"labels of {', '.join(source.labels)}"
+    return class_labels(found, where, missing=missing, report=report)
 
 
 def _targets(source: TypedSource, types: VertexTypes) -> np.ndarray | None:

@@ -254,7 +254,7 @@ def test_tables_with_a_label_that_are_refused(place):
     assert "unknown column of people.csv 'kinds'" in said
     assert "did you mean 'kind'?" in said
     assert "--label-column NAME" in denied("--labels", "people.csv")
-    assert "is not 3 numbers" in denied("--features", "bare.csv")
+    assert "'cat' in column 3 is not a number" in denied("--features", "bare.csv")
     for words in ((), ("--features", "random:3"), ("--labels", "random:3")):
         assert "there is none" in denied("--label-column", "kind", *words)
     assert "has no columns with names" in denied("--labels", "y.npy", "--label-column", "kind")
@@ -438,7 +438,7 @@ def test_ids_that_are_texts_stay_as_they_are_written(tmp_path, columns):
 @pytest.mark.parametrize(
     ("text", "options", "message"),
     [
-        ("user,friend\nann,bob\n", {}, r"first line \('user', 'friend'\) may be a header"),
+        ("user,friend\nann,bob\n", {}, r"line 1 \('user', 'friend'\) may be a header"),
         ("ann knows bob\n", {}, r"third column of 'ann knows bob' is not a weight"),
         ("0 5 7\n1 7 5\n2 5 6\n", {}, "holds 0, 1, 2, … to the end, sources or the numbers of"),
         ("1,5,7\n2,7,5\n3,5,6\n", {}, "holds 1, 2, 3, … to the end, sources or the numbers of"),
@@ -447,10 +447,10 @@ def test_ids_that_are_texts_stay_as_they_are_written(tmp_path, columns):
         ("0 1\n", {"columns": "source,target,colour"}, "'colour' is not a known column"),
         ("0 1\n", {"columns": "source,target,weight"}, "has 2 columns, --columns .* names more"),
         ("1.0 2.0\n", {}, "'1.0' is not an integer of 64 bits"),
-        ("0 1\n1 x\n", {}, "line 2: '1 x' .*'x' is not an integer"),
-        ("0;1;0,5\n", {}, "line 1.*'0,5' is not a number"),
+        ("0 1\n1 x\n", {}, "line 2: '1 x' .*'x' in column 2 is not an integer"),
+        ("0;1;0,5\n", {}, "line 1.*'0,5' in column 3 is not a number.*\n.*0.5, not 0,5"),
         ("a b\na c\nb\n", {}, r"line 3: 'b' has 1 columns, not 2"),
-        ("a,b\na,\n", {}, "'' is not a text of 1 to 256 characters"),
+        ("a,b\na,\n", {}, "'' in column 2 is not a text of 1 to 256 characters"),
         ("a b\nb \udcff\n", {}, r"line 2: b'b \\xff' is not UTF-8"),
         ("0 1\n" * 9 + "0 \x00 1\n", {}, "line 10: there is a NUL"),
         ("\x1b[2Jred x\nx \x1b[2Jred\n", {"vertices": "3"}, "integers"),
@@ -678,7 +678,7 @@ def test_every_kind_of_file(place, what, form):
     ("text", "message"),
     [
         ("1,2\n3\n", "line 2: '3' has 1 columns, not 2"),
-        ("1,2\n\n3,x\n", "line 3: '3,x': 'x' is not a number"),
+        ("1,2\n\n3,x\n", "line 3: '3,x': 'x' in column 2 is not a number"),
         ("a,b\nc,d\n", "line 1: 'a,b' is not 2 numbers"),
         ("", "holds no features"),
         ("id\n1\n", "a column of ids, but no features"),
@@ -687,8 +687,8 @@ def test_every_kind_of_file(place, what, form):
         ("1,1e39\n", "features of vertex 0, column 1 are not finite"),
         ("id,a\n1,2\n1\n", "line 3: '1' has 1 columns"),
         ("1;0,5\n", "line 1"),
-        ("id,a,b\nx,,2\ny,3,4\n", "line 2: the column 'a' holds no value"),
-        ("id,a,b\nx,1,2\ny,,4\n", "line 3: 'y,,4': '' is not a number"),
+        ("id,a,b\nx,,2\ny,3,4\n", "line 2: 'x,,2': '' in column 'a' is not a number"),
+        ("id,a,b\nx,1,2\ny,,4\n", "line 3: 'y,,4': '' in column 'a' is not a number"),
     ],
 )
 def test_tables_of_features_that_are_refused(tmp_path, text, message):
@@ -749,7 +749,7 @@ def test_relatives_of_gnn_benchmark(place, style, names):
 def test_hints_of_arrays_that_are_not_as_they_are_read(place):
     (place / "people.csv").write_text("id,age,kind\n0,,cat\n1,2,dog\n")
     said = denied("--features", "people.csv", "--label-column", "kind")
-    assert "people.csv, line 2: the column 'age' holds no value" in said
+    assert "people.csv, line 2: '0,,cat': '' in column 'age' is not a number" in said
     np.save(place / "turned.npy", np.ones((2, 6)))
     assert "transpose its (2, 6)" in denied("--features", "turned.npy")
     np.save(place / "matrix.npy", np.ones((6, 6), int))

@@ -8,7 +8,7 @@ import os
 import stat
 import zipfile
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import IO, cast
 
@@ -131,10 +131,13 @@ def finite_weights(values: np.ndarray, where: str, before: int = 0) -> np.ndarra
     return values
 
 
-def finite_features(features: np.ndarray, where: str, of: str = "vertex") -> np.ndarray:
+def finite_features(
+    features: np.ndarray, where: str, of: str = "vertex", columns: Sequence[str] = ()
+) -> np.ndarray:
     """``features``, (n, d) numbers, as float32 in C order, unchanged where they are that already.
 
-    A UserError if they are none, or an entry is not a finite float32.
+    Messages call rows ``of`` and columns by their names. A UserError if they are none, or an entry
+    is not a finite float32.
     """
     if features.ndim != 2 or features.shape[1] < 1 or features.dtype.kind not in "biuf":
         raise UserError(
@@ -148,8 +151,12 @@ def finite_features(features: np.ndarray, where: str, of: str = "vertex") -> np.
         finite = np.isfinite(features[start : start + step])
         if not finite.all():
             row, column = np.unravel_index(np.argmin(finite), finite.shape)
+            called = quoted(columns[int(column)]) if columns else column
+            value = features[start + row, column]
             raise UserError(
-                f"{where}: features of {of} {start + row}, column {column} are not finite",
-                "NaN, infinities and values beyond float32 are not accepted",
+                f"{where}: features of {of} {start + row}, column {called} are not finite",
+                "features may not be missing: fill them in, or leave the column out"
+                if np.isnan(value)
+                else "infinities and values beyond float32 are not accepted",
             )
     return features
