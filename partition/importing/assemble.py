@@ -27,7 +27,7 @@ from partition.importing.arc_data import (
 )
 from partition.importing.arcs import Settling, check_number
 from partition.importing.datasets import is_dataset, local_file
-from partition.importing.places import SORTED
+from partition.importing.places import SORTED, Places
 from partition.importing.readers import (
     LISTS,
     Layout,
@@ -38,7 +38,13 @@ from partition.importing.readers import (
     read_source,
 )
 from partition.importing.readers.vertex_files import read_features
-from partition.importing.typed import build_typed, read_typed, refuse_undirected, with_type_features
+from partition.importing.typed import (
+    build_typed,
+    read_typed,
+    refuse_undirected,
+    vertices_of_type,
+    with_type_features,
+)
 from partition.importing.vertex_data import VertexFiles, attach, random_size
 
 __all__ = ["VertexFiles", "attach", "attach_files", "build_graph", "import_graph"]
@@ -196,7 +202,9 @@ class Import:
             self.files.check_ids_are_used()
         about = facts | {"ids_given": self.layout.ids is not None and not self._by_order}
         graph = attach(graph, self.files, source=about, report=report)
-        graph, of_types = _with_types(with_random(graph, self.arc_files), self.type_features)
+        graph, of_types = _with_types(
+            with_random(graph, self.arc_files), self.type_features, self.files.comments
+        )
         name = str(self.source) if is_dataset(self.source) else self.source.absolute().name
         data = self.files.facts(of_types) | self.arc_files.facts()
         return graph, {"file": name} | facts | data
@@ -270,7 +278,8 @@ def attach_files(
     arc_files : ArcFiles, optional
         Data of the arcs, in the order of the folder.
     type_features : mapping of str to path
-        Files of the features of types of vertices, row i of which is of the type's vertex i.
+        Files of the features of types of vertices; row i is of the type's vertex i, unless a column
+        has ids.
     files
         Fields of :class:`VertexFiles`.
 
@@ -288,7 +297,7 @@ def attach_files(
     of_arcs = arc_files or ArcFiles()
     graph = attach_arc_files(stored.graph, of_arcs)
     graph = attach(graph, given, source=stored.manifest.source, report=report)
-    graph, of_types = _with_types(graph, type_features or {})
+    graph, of_types = _with_types(graph, type_features or {}, given.comments)
     facts = dict(stored.manifest.source) | of_arcs.facts()
     attached = facts.pop("attached", {})
     before = attached if isinstance(attached, dict) else {}
@@ -303,13 +312,23 @@ def attach_files(
     )  # fmt: skip
 
 
+def _of_type(
+    graph: Graph, name: str, file: str | os.PathLike[str], comments: str | None
+) -> np.ndarray:
+    """Features of the vertices of a type, in their order."""
+    rows = read_features(file, comments=comments)
+    if rows.ids is None or graph.vertex_types is None:
+        return rows.values
+    return Places(vertices_of_type(graph, name)).of_vertices(rows, str(file))
+
+
 def _with_types(
-    graph: Graph, files: Mapping[str, str | os.PathLike[str]]
+    graph: Graph, files: Mapping[str, str | os.PathLike[str]], comments: str | None = None
 ) -> tuple[Graph, dict[str, object]]:
     """The graph with features of types from files, and these by the names that a manifest has."""
     if not files:
         return graph, {}
-    read = {name: read_features(file).values for name, file in files.items()}
+    read = {name: _of_type(graph, name, file, comments) for name, file in files.items()}
     named: dict[str, object] = {
         TYPE_FEATURES + name: Path(file).name for name, file in files.items()
     }

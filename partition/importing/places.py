@@ -25,7 +25,7 @@ class Places:
     def __init__(
         self,
         graph: Graph,
-        ids: str | os.PathLike[str] | np.ndarray | None,
+        ids: str | os.PathLike[str] | np.ndarray | None = None,
         mask_numbers: str | None = None,
         source: Mapping[str, object] | None = None,
         comments: str | None = None,

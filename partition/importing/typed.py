@@ -302,6 +302,16 @@ def _fill(rows: np.ndarray, by_type: Mapping[str, np.ndarray], types: VertexType
         rows[own.start : own.stop] = values
 
 
+def vertices_of_type(graph: Graph, name: str) -> Graph:
+    """The vertices of a type by the ids that its tables have, as a graph without arcs."""
+    assert graph.vertex_types is not None
+    own = graph.vertex_types.range(name)
+    ids = None if graph.ids is None else np.asarray(graph.ids[own.start : own.stop])
+    if ids is not None and ids.dtype.kind == "U":
+        ids = np.array([text.removeprefix(f"{name}:") for text in ids.tolist()])
+    return Graph(np.zeros(len(own) + 1, np.int64), np.empty(0, np.int32), ids=ids)
+
+
 def with_type_features(graph: Graph, features: Mapping[str, np.ndarray]) -> Graph:
     """The graph with features of some types in place of those that they have."""
     types = graph.vertex_types

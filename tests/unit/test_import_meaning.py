@@ -636,7 +636,8 @@ def written(folder, what, form):
         path.write_text(",".join(["a", "b"][: len(text.split()[0].split(","))]) + "\n" + text)
     elif form == "pandas.csv":  # DataFrame.to_csv
         lines = [f"{i},{line}" for i, line in enumerate(text.split())]
-        path.write_text(",".join(["", "label", "1"][: lines[0].count(",") + 1]) + "\n")
+        names = ["", "0", "1"] if what == "features" else ["", "label"]
+        path.write_text(",".join(names) + "\n")
         path.write_text(path.read_text() + "\n".join(reversed(lines)) + "\n")
     elif form == "tsv":
         path.write_text(text.replace(",", "\t").replace("\n", "\r\n"))

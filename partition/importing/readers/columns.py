@@ -163,7 +163,7 @@ def find_columns(path: Path, layout: Layout) -> Columns:
         return words_of(_bare(line), separator)
 
     def above_numbers(below: list[str]) -> bool:
-        return not layout.string_ids and _of_integers(below, ends)
+        return not layout.string_ids and _of_integers(below, ends) is True
 
     header, names = (number, words) if layout.header else (0, list[str]())
     if layout.header is None:
@@ -183,10 +183,9 @@ def find_columns(path: Path, layout: Layout) -> Columns:
             "say it in their order, such as --columns source,target,weight or source,target,-,-",
         )
     samples = [cut(line) for _, line in rows]
+    of_integers = [found for row in samples if (found := _of_integers(row, places[:2])) is not None]
     # Without a header, a text in the first line is rather a mistake than the begin of mixed ids.
-    text = layout.string_ids or not any(
-        _of_integers(row, places[:2]) for row in samples[: 1 if header else None]
-    )
+    text = layout.string_ids or not any(of_integers[: 1 if header else None])
     if text and not layout.string_ids:
         _refuse_fractions(path, rows[0], samples[0], places)
     if text and not header and len(words) == 3 and roles is None and not is_number(words[2]):
@@ -308,12 +307,14 @@ def _bare(line: str) -> str:
     return bare if bare and is_integer(words_of(bare, separator_of(bare))[0]) else line.strip()
 
 
-def _of_integers(words: list[str], places: tuple[int, ...]) -> bool:
-    """Whether the ids in a line are integers, but for those that are missing."""
-    if len(words) <= max(places):
-        return False
-    given = [words[place] for place in places if not is_missing(words[place])]
-    return bool(given) and all(map(is_integer, given))
+def _of_integers(words: list[str], places: tuple[int, ...]) -> bool | None:
+    """Whether the ids in a line are integers, but for those that are missing or no whole numbers.
+
+    None where there are no others.
+    """
+    given = [words[place] for place in places if place < len(words)]
+    given = [word for word in given if is_integer(word) or is_name(word)]
+    return all(map(is_integer, given)) if given else None
 
 
 def given_roles(columns: str) -> tuple[int, ...]:

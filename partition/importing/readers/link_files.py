@@ -18,7 +18,12 @@ import pyarrow as pa
 from partition.errors import UserError
 from partition.graph.graph import MASKS
 from partition.importing.readers import LISTS, READERS, RELATION, Layout, Reading, guess_format
-from partition.importing.readers.columns import columns_of_types, find_columns, given_roles
+from partition.importing.readers.columns import (
+    Columns,
+    columns_of_types,
+    find_columns,
+    given_roles,
+)
 from partition.importing.readers.edge_index import ends_of
 from partition.importing.readers.edge_list import arc_table, refuse_doubt
 from partition.importing.readers.files import check_file, quoted, read_errors
@@ -57,13 +62,19 @@ class PairList:
         "positives" and so on: see above.
     ends : tuple of str, optional
         The types of vertices that the columns of a table are called as.
-    comments : int
-        How many lines were comments.
+    columns : Columns, optional
+        Those of a table in text, with the count of its comments.
     """
 
     arrays: Arrays
     ends: tuple[str, str] | None = None
-    comments: int = 0
+    columns: Columns | None = None
+
+    def check_first_line(self, path: Path) -> None:
+        """A UserError where the first line may be a header or a row."""
+        if self.columns is not None and self.columns.doubtful:
+            others = self.arrays["positives"][int(not self.columns.header) :]
+            refuse_doubt(path, self.columns, bool(np.isin(others, self.columns.doubtful).any()))
 
 
 def read_masks(
@@ -324,9 +335,10 @@ def _table(path: Path, layout: Layout, place: int | None) -> PairList:
         (found[0], found[1], found[ends] if place is not None else None)
         for found in table.pieces(lambda at: None)
     )
-    if columns.header:  # a line that is no header has ids that somebody looks up
-        refuse_doubt(path, columns, bool(np.isin(arrays["positives"], columns.doubtful).any()))
-    return PairList(arrays, comments=table.comments.lines)
+    found = PairList(arrays, columns=columns)
+    if columns.header:  # a line that is no header has ids that somebody may look up
+        found.check_first_line(path)
+    return found
 
 
 def _joined(pieces: Iterable[tuple[object, object, object | None]]) -> Arrays:

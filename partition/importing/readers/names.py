@@ -39,8 +39,8 @@ def is_header(
     """Whether a first line names the columns, and is no row.
 
     It is a header if its names are ``known``; or if it stands above a row of numbers and each word
-    is another name: no number, and no word for a missing value. Where values may be ``texts``, such
-    names have no digits, because ``u17`` may be a value.
+    is another name: see :func:`is_name`. Where values may be ``texts``, such names have no digits,
+    because ``u17`` may be a value.
     """
     if known or not above_numbers:
         return known
@@ -49,8 +49,8 @@ def is_header(
 
 
 def is_name(word: str) -> bool:
-    """Whether a word may name a column: it is no number, and stands for no missing value."""
-    return not is_missing(word) and not resembles_number(word)
+    """Whether a word may name a column: no number, no missing value, and no digit begins it."""
+    return not is_missing(word) and not resembles_number(word) and not word[0].isnumeric()
 
 
 def is_missing(word: str) -> bool:
@@ -75,7 +75,7 @@ def resembles_number(word: str) -> bool:
 
 def plain_name(word: str) -> str:
     """The name of a column without its capitals and the signs between its words."""
-    return re.sub(r"[\s_.-]", "", word.lower())
+    return re.sub(r"[\s_.-]", "", word.lower()) or word.strip()
 
 
 def is_type(word: str, type: str) -> bool:
@@ -113,7 +113,7 @@ def id_place(
     free = [i for i, name in enumerate(names) if name.lower() not in others]
     exact = [i for i in free if plain[i] in IDS or is_type(names[i], type)]
     ending = [i for i in free if OTHER_ID.search(names[i])]
-    index = [i for i in free if plain[i] in INDEX]
+    index = [i for i in free if is_index(names[i])]
     fitting: list[int] = exact or ending or index
     if not fitting:
         return None
@@ -129,3 +129,14 @@ def id_place(
 def is_index(name: str) -> bool:
     """Whether a column is the index of a data frame, which is never a feature."""
     return plain_name(name) in INDEX
+
+
+def of_frame(names: Sequence[str], below: Sequence[str]) -> bool:
+    """Whether a first line is the header of a data frame whose index has no name: ``,age,size``.
+
+    Columns without names are called 0, 1, 2 …; the index of a single one begins with 0 ``below``.
+    """
+    first, rest = names[0], list(names[1:])
+    counted = rest == list(map(str, range(len(rest))))
+    counted = counted and (len(rest) > 1 or list(below[:1]) == ["0"])
+    return first == "" and bool(rest) and (counted or all(map(is_name, rest)))

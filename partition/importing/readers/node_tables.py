@@ -13,7 +13,7 @@ from partition.errors import UserError
 from partition.graph.graph import MASKS
 from partition.importing.readers import text
 from partition.importing.readers.files import check_file, finite_features, quoted, read_errors
-from partition.importing.readers.names import id_place, is_index
+from partition.importing.readers.names import id_place, is_index, of_frame
 from partition.importing.readers.numbering import check_ids
 from partition.importing.readers.parquet_tables import read_table
 from partition.importing.readers.vertex_files import checked_targets, mask_names, read_features
@@ -101,15 +101,20 @@ def _text(path: Path, type: str, as_text: bool, comments: str | None) -> NodeTab
     begins, first = opening.lines[0]
     separator = text.separator_of(first)
 
+    lone = separator is None and len(text.words_of(first, None)) == 1
+
     def cut(line: str) -> list[str]:
-        return [line.strip()] if separator is None else text.words_of(line, separator)
+        return [line.strip().strip('"')] if lone else text.words_of(line, separator)
 
     def known(names: list[str]) -> bool:
+        if not names[0]:
+            return of_frame(names, cut(opening.second))
         return any(_is_word_by_word(name) for name in names) or (
             id_place(names, path, type=type) is not None
         )
 
-    header, names = opening.header(cut, known, lambda row: any(map(text.is_number, row)))
+    numbers = list(map(text.is_number, cut(opening.second)))
+    header, names = opening.header(cut, known, lambda row: any(numbers), texts=not all(numbers))
     rows = [cut(line) for number, line in opening.lines if number > header]
     if not header or not rows or len(rows[0]) != len(names) or len(set(names)) < len(names):
         raise UserError(

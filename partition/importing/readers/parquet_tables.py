@@ -38,7 +38,10 @@ def read_table(path: Path, others: Container[str] = (), type: str = "") -> dict[
         check_memory(16 * rows, f"{path}: {rows} rows")
         with parquet_errors(path):
             column = file.read(columns=[name]).column(name)
-            arrays[name] = array_of(column.combine_chunks(), name, path)
+            column = column.combine_chunks()
+        if name != called and pa.types.is_string(column.type):
+            column = column.fill_null("")  # no label, as in text
+        arrays[name] = array_of(column, name, path)
     ids = None if called is None else arrays.pop(called)
     if ids is not None:
         check_ids(ids, path)

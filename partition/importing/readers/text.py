@@ -174,27 +174,28 @@ class Table:
     def is_comment(self, number: int, line: str) -> bool:
         """Whether a line that begins with a sign of comments is one.
 
-        It is, unless it could be a row. Below a header, a line that could be a row is one; without
-        a header it is refused, because nobody can say. Above the first row, and behind a sign and a
-        blank, all other lines are comments; so are, among numbers, lines of other columns and rows
-        that are commented out. A line that is left, such as ``#a 5`` among numbers, is a wrong row.
+        It is, unless it could be a row. A line that could be a row is one below a header, unless a
+        blank follows the sign; otherwise it is refused, because nobody can say. Above the first
+        row, and where a blank follows the sign, all other lines are comments; so are, among
+        numbers, lines of other columns and rows that are commented out. A line that is left, such
+        as ``#a 5`` among numbers, is a wrong row.
         """
         if self.comments.given is not None or number < self.header:
             return True
-        words = self._words(line)
+        words, apart = self._words(line), re.match(rf"\s*[{SIGNS}]+(\s|$)", line)
         if self._is_row(words):
-            if self.header:
+            if self.header and not apart:
                 return False
             raise UserError(
                 f"{self.path}, line {number}: {quoted(line.strip())} may be a comment or a row",
                 f"--comments {NO_COMMENTS}: it is a row; --comments '{SIGNS}': it is a comment",
             )
-        if number < self.begins or re.match(rf"\s*[{SIGNS}]+(\s|$)", line):
+        if apart:
             return True
+        above, fits = number < self.begins, self._has_columns(words)
         if pa.string() in self.kinds.values():
-            return False
-        bare = self._words(line.lstrip(SIGNS + " \t"))
-        return not self._has_columns(words) or self._is_row(bare)
+            return above and not fits
+        return above or not fits or self._is_row(self._words(line.lstrip(SIGNS + " \t")))
 
     def _words(self, line: str) -> list[str]:
         """The columns of a line."""
@@ -376,6 +377,11 @@ class Opening:
         """The first row, or the header above it; empty where there is none."""
         return self.lines[0][1] if self.lines else ""
 
+    @property
+    def second(self) -> str:
+        """The line after the first; empty where there is none."""
+        return self.lines[1][1] if len(self.lines) > 1 else ""
+
     def header(
         self,
         cut: Callable[[str], list[str]],
@@ -388,14 +394,13 @@ class Opening:
         ``cut`` gives the columns of a line; see :func:`is_header` for the others. A comment is the
         header if its names are known.
         """
-        number, first = self.lines[0][0], cut(self.lines[0][1])
-        below = cut(self.lines[1][1]) if len(self.lines) > 1 else []
+        number, first, below = self.begins, cut(self.first), cut(self.second)
         fits = len(below) == len(first) and above_numbers(below)
         if is_header(first, known=known(first), above_numbers=fits, texts=texts):
             return number, first
         if self.heading is not None:
             names = cut(self.heading[1])
-            if len(names) == len(first) and known(names):
+            if all(names) and len(names) == len(first) and known(names):
                 return self.heading[0], names
         return 0, []
 
@@ -425,7 +430,14 @@ def open_table(
 
 
 def separator_of(line: str) -> str | None:
-    """The separator of the columns of a line: a semicolon, a comma, a tab; None is white space."""
+    """The separator of the columns of a line: a semicolon, a comma, a tab; None is white space.
+
+    A tab with no other sign beside it goes first: texts and decimals may have commas. Signs in
+    quotes do not count.
+    """
+    line = re.sub(r'"[^"]*"', "", line)
+    if "\t" in line.strip() and not re.search(r"[;,]\s*\t|\t\s*[;,]", line):
+        return "\t"
     return next((sign for sign in ";,\t" if sign in line), None)
 
 

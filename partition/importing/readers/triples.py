@@ -74,6 +74,8 @@ def read(path: Path, layout: Layout) -> TypedSource:
     if not called:
         given, number = np.unique(number, return_inverse=True)
         called = tuple(map(str, given.tolist()))
-    notes = {"comments": listed.comments} if listed.comments else {}
+    listed.check_first_line(path)
+    comments = 0 if listed.columns is None else listed.columns.comments.lines
+    notes = {"comments": comments} if comments else {}
     arcs = Source(n, source, target, ids=ids, format="triples", notes=notes)
     return grouped(arcs, number, called, ENTITY)

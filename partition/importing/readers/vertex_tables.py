@@ -21,6 +21,7 @@ from partition.importing.readers.names import (
     is_index,
     is_missing,
     is_name,
+    of_frame,
     plain_name,
 )
 from partition.importing.readers.numbering import check_ids
@@ -78,6 +79,8 @@ def read_number_table(
         return text.words_of(line, separator)
 
     def known(names: list[str]) -> bool:
+        if len(names) > 1 and not names[0]:
+            return of_frame(names, cut(opening.second))
         at = id_place(names, path, others=others) if len(names) > 1 else None
         return at is not None or any(name.lower() in others for name in names)
 
@@ -182,14 +185,19 @@ def read_column(
     separator = text.separator_of(first)
     others = () if column is None else (column.lower(),)
 
-    def cut(line: str) -> list[str]:
-        return [line.strip().strip('"')] if separator is None else text.words_of(line, separator)
-
     def known(words: list[str]) -> bool:
         if len(words) == 1:
             return column in words or plain_name(words[0]) in HEADINGS
+        if not words[0]:
+            return of_frame(words, text.words_of(opening.second, separator))
         fitting = any(word.lower() in names or word == column for word in words)
         return fitting or id_place(words, path, others=others) is not None
+
+    in_blanks = text.words_of(first, None)
+    lone = separator is None and not (len(in_blanks) > 1 and known(in_blanks))
+
+    def cut(line: str) -> list[str]:
+        return [line.strip().strip('"')] if lone else text.words_of(line, separator)
 
     header, found = opening.header(cut, known, _counts_or_is_true, texts=True)
     width = len(cut(first))
