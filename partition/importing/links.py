@@ -17,6 +17,7 @@ from partition.graph.graph import MASKS, Graph
 from partition.graph.links import HELD_OUT, PairSet, identified
 from partition.graph.relations import Relation, number_relations
 from partition.importing.readers import Layout
+from partition.importing.readers.edge_list import refuse_doubt
 from partition.importing.readers.files import check_inside
 from partition.importing.readers.link_files import (
     Arrays,
@@ -135,7 +136,9 @@ def _types(graph: Graph) -> tuple[str, ...]:
 
 def _in_graph(listed: PairList, graph: Graph, where: str) -> Arrays:
     """The arrays of a list with vertices of the graph in place of ids."""
-    ends = listed.ends
+    ends, columns = listed.ends, listed.columns
+    if columns is not None and columns.header and columns.doubtful and graph.ids is not None:
+        refuse_doubt(Path(where), columns, bool(np.isin(columns.doubtful, graph.ids).all()))
     return {
         kind: vertices_of(_prefixed(array, ends, graph, where), graph, where)
         if kind in VERTICES

@@ -16,6 +16,7 @@ from partition.importing.readers.blocks import text_blocks
 from partition.importing.readers.files import quoted, read_errors
 from partition.importing.readers.names import (
     WEIGHTS,
+    has_digits,
     is_missing,
     is_name,
     is_type,
@@ -165,11 +166,18 @@ def find_columns(path: Path, layout: Layout) -> Columns:
     def above_numbers(below: list[str]) -> bool:
         return not layout.string_ids and _of_integers(below, ends) is True
 
+    def known(names: list[str]) -> bool:
+        found = named_roles(names)
+        if found is None or not any(has_digits(names[place]) for place in found[:2]):
+            return found is not None
+        # Vertices may be called v1 and v2, too.
+        below = cut(opening.second if names == words else opening.first)
+        others = [word for place, word in enumerate(below) if place not in found[:2]]
+        return above_numbers(below) or any(map(is_number, others))
+
     header, names = (number, words) if layout.header else (0, list[str]())
     if layout.header is None:
-        header, names = opening.header(
-            cut, lambda names: named_roles(names) is not None, above_numbers, texts=True
-        )
+        header, names = opening.header(cut, known, above_numbers, texts=True)
     rows = [line for line in opening.lines if line[0] > header]
     if not rows:
         raise UserError(f"{path} holds no arcs, only the header {quoted(first.strip())}")
