@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import gzip
 import json
+import re
 
 import numpy as np
+import pyarrow as pa
 import pyarrow.csv as csv
 import pyarrow.parquet as pq
 import pytest
@@ -16,7 +18,7 @@ from hypothesis import strategies as st
 from refusals import refuses
 
 from partition.graph.store import open_graph, read_partition
-from partition.importing.readers import Layout, read_source, triples
+from partition.importing.readers import Layout, Reading, open_stream, read_source, triples
 from partition.importing.readers.vertex_files import read_features
 
 RING = "".join(f"{i} {(i + 1) % 6}\n" for i in range(6))
@@ -211,6 +213,69 @@ def test_a_column_of_ids_says_whose_row_it_is(place):
     assert "there is none for vertex 0" in denied("--features", "x.csv")
     (place / "x.csv").write_text("".join(f"{i},0.5\n" for i in range(6)))
     assert "ids, or features?" in denied("--features", "x.csv")
+
+
+@pytest.mark.parametrize("form", ["csv", "parquet"])
+@pytest.mark.parametrize("name", ["id", "node", "user_id", "userId", "index", "__index_level_0__"])
+def test_a_column_of_ids_may_be_anywhere(place, name, form):
+    order = [3, 1, 0, 5, 2, 4]
+    for what, column, values in (
+        ("--features", "f", [10.5 * v for v in order]),
+        ("--targets", "y", [0.5 * v for v in order]),
+        ("--labels", "label", [f"c{v % 2}" for v in order]),
+        ("--train-mask", "train", [v < 2 for v in order]),
+    ):
+        file = place / f"t.{form}"
+        if form == "parquet":
+            pq.write_table(pa.table({column: values, name: order}), file)
+        else:
+            rows = zip(values, order, strict=True)
+            file.write_text(f"{column},{name}\n" + "".join(f"{a},{b}\n" for a, b in rows))
+        graph = imported(*(("--labels", "y.npy") if what == "--train-mask" else ()), what, file)
+        if what == "--train-mask":
+            assert graph.masks["train"].tolist() == [True, True] + [False] * 4
+        elif what == "--labels":
+            assert graph.labels.tolist() == [0, 1] * 3
+        elif what == "--targets":
+            assert graph.targets[:, 0].tolist() == [0.5 * v for v in range(6)]
+        else:
+            assert graph.features.tolist() == [[10.5 * v] for v in range(6)]
+
+
+def test_columns_that_may_both_have_ids(place):
+    (place / "x.csv").write_text("f,node,id\n" + "".join(f"{i},{i},{i}\n" for i in range(6)))
+    assert "'node' and 'id' may both have the ids" in denied("--features", "x.csv")
+    (place / "x.csv").write_text(",f,id\n" + "".join(f"{9 - i},{i},{i}\n" for i in range(6)))
+    assert imported("--features", "x.csv").features[:, 0].tolist() == list(range(6))
+    (place / "x.csv").write_text("id,class\n#a,x\n#b,y\n#c,x\n")  # as infer writes it
+    (place / "e.txt").write_text('"#a","#b"\n"#b","#c"\n"#c","#a"\n')
+    assert imported("--labels", "x.csv", source="e.txt").labels.tolist() == [0, 1, 0]
+
+
+def test_words_for_missing_labels(place):
+    def labelled(words, *options):
+        (place / "y.csv").write_text("".join(f"{word}\n" for word in words))
+        graph = imported("--labels", "y.csv", *options)
+        return graph.labels.tolist(), graph.class_names
+
+    assert labelled(["1.0", "1", "2", "2.0", "nan", "-1"]) == ([0, 0, 1, 1, -1, -1], ("1", "2"))
+    assert labelled(["1.0", "1", "x", "x", "1e0", "x"]) == ([0, 0, 1, 1, 0, 1], ("1", "x"))
+    for word in ("unknown", "NA", "None", "null", "?"):
+        words = [word, "1", "2", word, "1", "2"]
+        with pytest.raises(AssertionError, match=f"label '{re.escape(word)}' stands among numbers"):
+            labelled(words)
+        without = ([-1, 0, 1, -1, 0, 1], ("1", "2"))
+        assert labelled(words, "--missing-label", word) == without
+        assert labelled(words, "--missing-label", "-1")[1] == ("1", "2", word)
+    run("import", "ring.txt", "g.graph", "--force")
+    (place / "y.csv").write_text(
+        "id,label\n" + "".join(f"{v},{'NA' if v else 'a'}\n" for v in range(6))
+    )
+    assert (
+        "label 'NA' is a class like others" in run("attach", "g.graph", "--labels", "y.csv").stderr
+    )
+    run("attach", "g.graph", "--labels", "y.csv", "--missing-label", "NA")
+    assert open_graph("g.graph").graph.labels.tolist() == [0] + [-1] * 5
 
 
 PEOPLE = "id,age,kind,name,income\n" + "".join(
@@ -463,6 +528,80 @@ def test_lists_of_arcs_that_are_refused(tmp_path, text, options, message):
     caught = refuses(message, read_source, path, layout=Layout(**options))
     assert "\x1b" not in str(caught)
     assert "\n" not in caught.message
+
+
+@pytest.mark.parametrize("rest", ["1 2\n2 1\n", "1,2\n2,1\n", "1\t2\n2\t1\n"])
+@pytest.mark.parametrize(
+    "word",
+    ["9223372036854775808", "1e+05", "1.0", "NA", "nan", "?", "1_000", "0x1f", "x7", "9f86d0"],
+)
+def test_a_first_row_that_is_no_header_has_the_error_of_any_row(tmp_path, word, rest):
+    path, separator = tmp_path / "e.txt", rest[1]
+    rows = rest.splitlines(keepends=True)
+    first = f"{word}{separator}2\n"
+    for text, line in ((first + rest, 1), (rows[0] + first + rows[1], 2)):
+        path.write_text(text)
+        message = rf"line {line}: .*{re.escape(repr(word))} in column 1 is not an integer"
+        caught = refuses(message, read_source, path)
+        missing = word in ("NA", "nan", "?")
+        number = word in ("1e+05", "1.0", "1_000", "0x1f")
+        assert ("--string-ids" in caught.hint) == (not missing and not number)
+        assert ("leave the row out" in caught.hint) == missing
+        stream = open_stream(path, "edges", Layout(), Reading())
+        refuses(message, list, stream.pieces)
+        found = read_source(path, layout=Layout(string_ids=True, header=False))
+        assert found.ids[found.source].tolist().count(word) == 1
+
+
+@pytest.mark.parametrize(
+    ("text", "options", "found"),
+    [
+        ("#a b\nb #a\n", {}, "line 1: '#a b' may be a comment or a row"),
+        ("b #a\n#a b\n", {}, "line 2: '#a b' may be a comment or a row"),
+        ("#a b\nb #a\n", {"comments": "none"}, [("#a", "b"), ("b", "#a")]),
+        ("#a b\nb c\nc b\n", {"comments": "#"}, [("b", "c"), ("c", "b")]),
+        ("%a b\nb %a\n#c\n", {"comments": "#"}, [("%a", "b"), ("b", "%a")]),
+        ("source,target\n#a,b\nb,#a\n", {}, [("#a", "b"), ("b", "#a")]),
+        ("source,target\n# of it\n%a,b\n", {}, [("%a", "b")]),
+        ("source,target\n# a,b\nb,c\n", {}, "line 2: '# a,b' may be a comment or a row"),
+        ("source,target\n#a\nb,c\n", {}, "line 2: '#a' has 1 columns"),
+        ('"#a",b\nb,"#a"\n', {}, [("#a", "b"), ("b", "#a")]),
+        ("# of all links\n\n%C3 b\nb %C3\n", {}, "line 3: '%C3 b' may be a comment or a row"),
+        ("#a,#b\n#b,#c\n", {}, "holds no arcs"),
+        ("# Nodes: 2\n0\t1\n# within\n#1 0\n1 0 # behind\n", {}, [(0, 1), (1, 0)]),
+        ("#target source\n1 0\n", {}, [(0, 1)]),
+        ("0 1\n#a 5\n", {}, "line 2: '#a 5' .*'#a' in column 1 is not an integer"),
+        ("source,target\n#a,#b\n#b,#a\n", {}, [("#a", "#b"), ("#b", "#a")]),
+        ('"New York" Oslo\nOslo "New York"\n', {}, [("New York", "Oslo"), ("Oslo", "New York")]),
+        ("u v\nv u\n", {}, r"line 1 \('u', 'v'\) may be a header or an arc"),
+        ("v1 v2\nv2 v1\n", {}, [("v1", "v2"), ("v2", "v1")]),
+        ("id_1,id_2\n0,1\n", {}, [(0, 1)]),
+        ("a,b\nParis, FR\n", {"header": True}, [("Paris", "FR")]),
+        ("Paris, FR\tRome\nRome\tParis, FR\n", {}, [("Paris, FR", "Rome"), ("Rome", "Paris, FR")]),
+    ],
+)
+def test_comments_and_headers_among_rows(tmp_path, text, options, found):
+    path = tmp_path / "e.txt"
+    path.write_text(text)
+    layout = Layout(**options)
+    if isinstance(found, str):
+        refuses(found, read_source, path, layout=layout)
+        return
+    source = read_source(path, layout=layout)
+    names = np.arange(source.n) if source.ids is None else source.ids
+    ends = zip(names[source.source].tolist(), names[source.target].tolist(), strict=True)
+    assert list(ends) == found
+
+
+def test_comments_are_counted(place):
+    (place / "e.txt").write_text("# Nodes: 2\n0 1\n# within\n1 2\n")
+    (place / "x.csv").write_text("# of 2024\nid,f\n2,1\n0,3\n1,2\n")
+    for more in ((), ("--memory", "4GB")):
+        done = run("import", "e.txt", "g.graph", "--force", "--features", "x.csv", *more)
+        assert "comments │ 2 lines" in done.stdout
+        assert "x.csv: 1 lines are comments" in done.stderr
+        assert open_graph("g.graph").manifest.source["comments"] == 2
+    assert "comments" in run("info", "g.graph").stdout
 
 
 def test_text_ids_are_kept(place):

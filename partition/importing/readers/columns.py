@@ -178,7 +178,7 @@ def find_columns(path: Path, layout: Layout) -> Columns:
     header, names = (number, words) if layout.header else (0, list[str]())
     if layout.header is None:
         header, names = opening.header(cut, known, above_numbers, texts=True)
-    rows = [line for line in opening.lines if line[0] > header]
+    rows = opening.rows(header)
     if not rows:
         raise UserError(f"{path} holds no arcs, only the header {quoted(first.strip())}")
     places = roles or (named_roles(names) if header else None)

@@ -96,7 +96,7 @@ def plain(ids: np.ndarray) -> bool:
 def _text(path: Path, type: str, as_text: bool, comments: str | None) -> NodeTable:
     """A table in text, whose header names all columns."""
     opening = text.open_table(path, text.LONGEST_ROW, comments)
-    if len(opening.lines) < 1 + (opening.heading is None):
+    if not opening.lines:
         raise UserError(f"{path} holds no vertices", "a header line, and a line for each vertex")
     begins, first = opening.lines[0]
     separator = text.separator_of(first)
@@ -115,7 +115,7 @@ def _text(path: Path, type: str, as_text: bool, comments: str | None) -> NodeTab
 
     numbers = list(map(text.is_number, cut(opening.second)))
     header, names = opening.header(cut, known, lambda row: any(numbers), texts=not all(numbers))
-    rows = [cut(line) for number, line in opening.lines if number > header]
+    rows = [cut(line) for _, line in opening.rows(header)]
     if not header or not rows or len(rows[0]) != len(names) or len(set(names)) < len(names):
         raise UserError(
             f"{path}, line {begins}: {quoted(first.strip())} is no header of its lines", HEADER

@@ -23,6 +23,7 @@ DECIMAL_COMMA = re.compile(r"(?<![0-9,])-?[0-9]+,[0-9]+(?![0-9,])")
 POINTS = "decimals have a point: 0.5, not 0,5"
 FAULTS = {pa.int64(): "an integer of 64 bits", pa.float64(): "a number"}
 SIGNS = "#%"  # with which a comment begins
+APART = re.compile(rf"\s*[{SIGNS}]+(\s|$)")  # a sign that is no begin of a word
 NO_COMMENTS = "none"
 COMMENTS = ("#", "%", "#%", NO_COMMENTS)
 AT_FIRST = 3  # lines by which a table is judged: a header and two rows
@@ -147,7 +148,8 @@ class Table:
         """A comment behind a row; None where the sign may be in a text."""
         if pa.string() in self.kinds.values() or not self.comments.signs:
             return None
-        return re.compile(rb"[%b][^\n]*" % self.comments.signs.encode())
+        signs = self.comments.signs.encode()
+        return re.compile(rb"(?<=[^\s%b])[^\S\n]*[%b][^\n]*" % (signs, signs))
 
     def _without_comments(self, first: int, block: bytes) -> bytes:
         """The lines, of which comments and the header are empty."""
@@ -182,7 +184,7 @@ class Table:
         """
         if self.comments.given is not None or number < self.header:
             return True
-        words, apart = self._words(line), re.match(rf"\s*[{SIGNS}]+(\s|$)", line)
+        words, apart = self._words(line), APART.match(line)
         if self._is_row(words):
             if self.header and not apart:
                 return False
@@ -322,7 +324,8 @@ class Table:
         if self.comments.may_begin(line):
             return f"if the line is a comment, --comments '{line.lstrip()[0]}'"
         other = separator_of(line)
-        if self.width > 1 and other not in (self.separator, None):
+        tabs = self.separator is None and other == "\t"
+        if self.width > 1 and other not in (self.separator, None) and not tabs:
             called = {None: "white space", "\t": "tabs"}
             one, two = (called.get(sign, f"{sign!r}") for sign in (self.separator, other))
             if other == "," and DECIMAL_COMMA.search(line):
@@ -360,12 +363,20 @@ class Opening:
         The first lines, at most three, that do not begin with a sign of comments, numbered.
     heading : (int, str), optional
         The last line above them with such a sign, without it: perhaps it names the columns.
+    signed : list of (int, str)
+        The first lines below the first one with such a sign, and no blank behind it.
     """
 
     path: Path
     comments: Comments
     lines: list[tuple[int, str]]
     heading: tuple[int, str] | None = None
+    signed: list[tuple[int, str]] = field(default_factory=list)
+
+    def rows(self, header: int) -> list[tuple[int, str]]:
+        """The first rows below the number of a header, or of a table without one."""
+        found = [line for line in self.lines if line[0] > header]
+        return found or (self.signed if header else [])
 
     @property
     def begins(self) -> int:
@@ -411,6 +422,7 @@ def open_table(
     """The first lines of a table; ``comments`` as :class:`Comments` has them ``given``."""
     of_table = Comments(comments)
     lines: list[tuple[int, str]] = []
+    signed: list[tuple[int, str]] = []
     heading, passed = None, 0
     for first, block in text_blocks(path, longest_line):
         for number, line in lines_of(first, block):
@@ -418,15 +430,17 @@ def open_table(
                 lines.append((number, line))
             elif not lines:
                 heading = number, line.strip().lstrip(of_table.signs).strip()
+            elif comments is None and len(signed) < AT_FIRST and not APART.match(line):
+                signed.append((number, line))
             if len(lines) == AT_FIRST:
-                return Opening(path, of_table, lines, heading)
+                return Opening(path, of_table, lines, heading, signed)
         passed += len(block)
         if passed > LONGEST_BLANK and not lines:
             raise UserError(
                 f"{path} begins with {passed >> 20} MiB of comments",
                 f"--comments {NO_COMMENTS}: lines that begin with a sign are rows",
             )
-    return Opening(path, of_table, lines, heading)
+    return Opening(path, of_table, lines, heading, signed)
 
 
 def separator_of(line: str) -> str | None:

@@ -167,8 +167,8 @@ def _only_header(file: Path, layout: Layout) -> bool:
     if guess_format(file) != "edges":
         return False
     with read_errors(file):
-        lines = open_table(file, comments=layout.comments).lines
-    if len(lines) != 1:
+        opening = open_table(file, comments=layout.comments)
+    if len(opening.lines) != 1 or opening.signed:
         return False
     return layout.columns is not None or bool(named_roles(header_words(file, layout.comments)))
 

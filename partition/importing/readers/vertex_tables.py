@@ -85,7 +85,7 @@ def read_number_table(
         return at is not None or any(name.lower() in others for name in names)
 
     header, names = opening.header(cut, known, lambda row: any(map(text.is_number, row)))
-    rows = [(number, cut(line)) for number, line in opening.lines if number > header]
+    rows = [(number, cut(line)) for number, line in opening.rows(header)]
     if not rows:
         raise UserError(f"{path} holds a header, but no {what}")
     used = list(range(len(cut(first))))
