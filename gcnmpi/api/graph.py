@@ -327,7 +327,8 @@ def from_arrays(
     splits, seed : int
         How many are drawn, and their seed.
     **options
-        ``arc_features``, ``arc_labels``, ``arc_masks``, with a row for each arc of ``edge_index``;
+        ``missing_labels``: words in ``y`` for no label; ``arc_features``, ``arc_labels``,
+        ``arc_masks``, with a row for each arc of ``edge_index``;
         ``undirected``, ``direction``, ``duplicates``, ``self_loops``, ``overwrite``: see
         :func:`partition.importing.arrays.import_arrays`.
 

@@ -127,7 +127,12 @@ def finite_weights(values: np.ndarray, where: str, before: int = 0) -> np.ndarra
     if not finite.all():
         at = int(np.argmin(finite))
         entry = before + at + 1
-        raise UserError(f"{where}: weight of entry {entry} is {values[at]}, not a finite number")
+        raise UserError(
+            f"{where}: weight of entry {entry} is {values[at]}, not a finite number",
+            "no weight may be missing: fill it in, or leave the row out"
+            if np.isnan(values[at])
+            else None,
+        )
     return values
 
 
