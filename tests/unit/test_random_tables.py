@@ -83,8 +83,8 @@ def rows_of(rng: random.Random, width: int, kinds: list[str]) -> list[list[str]]
         rows[rng.randrange(len(rows))][rng.randrange(width)] = rng.choice(
             (*ODD, "")[: -1 if width == 1 else None]
         )
-    if kinds[0] == "numbers" and rows[0][0][:1] in "#%":  # among numbers, these are comments
-        rows[0][0] = "1"
+    for row in rows if kinds[0] == "numbers" else ():  # among numbers, these are comments
+        row[0] = row[0].replace("#", "9").replace("%", "9")
     if kinds == ["numbers"] and rows[0][0] in ("x1", "0,5"):  # a name, and two numbers
         rows[0] = ["1x"]
     return rows

@@ -22,6 +22,7 @@ from partition.importing.readers.names import (
     is_type,
     named_roles,
     plain_name,
+    resembles_number,
 )
 from partition.importing.readers.parquet_tables import column_names
 from partition.importing.readers.text import (
@@ -161,7 +162,8 @@ def find_columns(path: Path, layout: Layout) -> Columns:
         )
 
     def cut(line: str) -> list[str]:
-        return words_of(_bare(line), separator)
+        whole = words_of(line.strip(), separator)
+        return whole if len(whole) == len(words) else words_of(_bare(line), separator)
 
     def above_numbers(below: list[str]) -> bool:
         return not layout.string_ids and _of_integers(below, ends) is True
@@ -312,7 +314,8 @@ def arc_places(
 def _bare(line: str) -> str:
     """A line of numbers without the comment behind it; other lines may hold the sign in a text."""
     bare = re.split(f"[{SIGNS}]", line)[0].strip()
-    return bare if bare and is_integer(words_of(bare, separator_of(bare))[0]) else line.strip()
+    numbers = bare != "" and all(map(is_number, words_of(bare, separator_of(bare))))
+    return bare if numbers else line.strip()
 
 
 def _of_integers(words: list[str], places: tuple[int, ...]) -> bool | None:
@@ -321,7 +324,10 @@ def _of_integers(words: list[str], places: tuple[int, ...]) -> bool | None:
     None where there are no others.
     """
     given = [words[place] for place in places if place < len(words)]
-    given = [word for word in given if is_integer(word) or is_name(word)]
+    given = [
+        word for word in given
+        if is_integer(word) or not (is_missing(word) or resembles_number(word))
+    ]  # fmt: skip
     return all(map(is_integer, given)) if given else None
 
 

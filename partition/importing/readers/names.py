@@ -49,8 +49,9 @@ def is_header(
 
 
 def is_name(word: str) -> bool:
-    """Whether a word may name a column: no number, no missing value, and no digit begins it."""
-    return not is_missing(word) and not resembles_number(word) and not word[0].isnumeric()
+    """Whether a word may name a column: a letter begins it, and it stands for no missing value."""
+    begins = word[:1].isalpha() or word[:1] == "_"
+    return begins and not is_missing(word) and not resembles_number(word)
 
 
 def is_missing(word: str) -> bool:
@@ -113,7 +114,7 @@ def id_place(
     free = [i for i, name in enumerate(names) if name.lower() not in others]
     exact = [i for i in free if plain[i] in IDS or is_type(names[i], type)]
     ending = [i for i in free if OTHER_ID.search(names[i])]
-    index = [i for i in free if is_index(names[i])]
+    index = [i for i in free if is_index(names[i]) and (i == 0 or plain[i])]
     fitting: list[int] = exact or ending or index
     if not fitting:
         return None

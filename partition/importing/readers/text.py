@@ -306,7 +306,8 @@ class Table:
             return "no vertex may be missing: leave the row out"
         if is_missing(word):
             return "no number may be missing: fill it in, or leave the column or the row out"
-        if DECIMAL_COMMA.fullmatch(word):
+        several = len(word.split()) > 1 and all(map(is_number, word.split()))
+        if DECIMAL_COMMA.fullmatch(word) or (several and self.separator == ","):
             return POINTS
         if self.kinds[place] == pa.string():
             return None

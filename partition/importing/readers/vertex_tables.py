@@ -193,8 +193,10 @@ def read_column(
         fitting = any(word.lower() in names or word == column for word in words)
         return fitting or id_place(words, path, others=others) is not None
 
-    in_blanks = text.words_of(first, None)
-    lone = separator is None and not (len(in_blanks) > 1 and known(in_blanks))
+    # Texts may have blanks, names of columns have none.
+    apart = text.words_of(first, None)
+    ids_named = len(apart) > 1 and apart[0] and id_place(apart, path, others=others) is not None
+    lone = separator is None and not (ids_named and any(w.lower() in names for w in apart))
 
     def cut(line: str) -> list[str]:
         return [line.strip().strip('"')] if lone else text.words_of(line, separator)
