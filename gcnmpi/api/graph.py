@@ -22,7 +22,7 @@ from partition.graph import store
 from partition.graph.arc_data import ArcData
 from partition.graph.manifest import Manifest, Partition
 from partition.graph.pairs import member
-from partition.graph.samples import SampleSet, read_samples, write_samples
+from partition.graph.samples import SampleSet, Steps, read_samples, write_samples
 from partition.graph.sparse_rows import SparseRows
 from partition.graph.step_ranges import shares_of_steps, with_columns
 from partition.graph.store import StoredGraph
@@ -198,6 +198,7 @@ class Graph:
         name: str = "samples",
         split: tuple[float, float, float] = (0.7, 0.1, 0.2),
         ranges: Mapping[str, Sequence[tuple[int, int]]] | None = None,
+        ids: ArrayLike | str | os.PathLike | None = None,
         overwrite: bool = False,
     ) -> SampleSet:
         """Put many states of the graph into its folder, as ``gcn-partition samples``.
@@ -211,6 +212,9 @@ class Graph:
             Shares of the steps to train, validate and test on, in this order.
         ranges : mapping of "train", "val", "test" to lists of (start, stop), optional
             Steps instead; no sample reaches over a border.
+        ids : (n,) integers or texts, path or "sorted", optional
+            The id of each vertex in the order of the arrays; ``graph.ids``: as in the graph. A
+            graph whose ids are not consecutive numbers needs it.
 
         Raises
         ------
@@ -219,9 +223,18 @@ class Graph:
         """
 
         def make() -> None:
-            given = with_columns(np.asanyarray(states))
-            of = ranges or shares_of_steps(given.shape[0] if given.ndim else 0, split)
-            aims = None if targets is None else with_columns(np.asanyarray(targets))
+            from partition.importing.places import Places  # it imports Arrow
+            from partition.importing.steps import in_order_of_vertices
+
+            of_rows = ids if ids is None or isinstance(ids, str | os.PathLike) else np.asarray(ids)
+            places = Places(self._stored.graph, of_rows)
+
+            def ordered(array: ArrayLike, name: str) -> Steps:
+                return in_order_of_vertices(with_columns(np.asanyarray(array)), places, name)
+
+            given = ordered(states, "states")
+            of = ranges or shares_of_steps(given.shape[0] if given.shape else 0, split)
+            aims = None if targets is None else ordered(targets, "targets")
             write_samples(self.path, name, given, aims, of, made="of arrays", force=overwrite)
 
         on_root(make)
@@ -314,7 +327,8 @@ def from_arrays(
     splits, seed : int
         How many are drawn, and their seed.
     **options
-        ``arc_features``, ``arc_labels``, ``arc_masks``, with a row for each arc of ``edge_index``;
+        ``missing_labels``: words in ``y`` for no label; ``arc_features``, ``arc_labels``,
+        ``arc_masks``, with a row for each arc of ``edge_index``;
         ``undirected``, ``direction``, ``duplicates``, ``self_loops``, ``overwrite``: see
         :func:`partition.importing.arrays.import_arrays`.
 

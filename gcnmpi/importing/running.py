@@ -105,7 +105,7 @@ def _arcs(
         reading = Reading(tell=tell, readers=Ranks(comm))
         stream = open_stream(asked.source, asked.format, replace(layout, ids=None), reading)
     max_bytes = float(at_once * SENT_BYTES)
-    ids = Collected(comm, stream, layout.ids, int(memory // 200), max_bytes)
+    ids = Collected(comm, stream, layout, int(memory // 200), max_bytes)
     data = DataOfArcs(comm, own, asked.arc_files)
     spool = Spool(Columns(own / "read", "source", "target", weighted=stream.weighted))
     for piece in stream.pieces:

@@ -6,7 +6,6 @@ evenly, and so are the questions for their numbers.
 
 from __future__ import annotations
 
-import os
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -16,7 +15,7 @@ from gcnmpi.importing.exchange import answered, before, homes
 from gcnmpi.mpi.comm import Comm, agreed, from_root, redistribute, slice_of
 from partition.errors import UserError
 from partition.importing.arcs import check_number
-from partition.importing.readers import Stream
+from partition.importing.readers import Layout, Stream
 from partition.importing.readers.numbering import IdsSeen, announced, distinct, numbering_of
 from partition.importing.readers.vertex_files import read_ids
 
@@ -112,15 +111,15 @@ class AtHome:
 class Collected:
     """The ids of arcs that come in pieces: the smallest and the largest, and all at their homes.
 
-    The latter where they are needed. ``listed`` is the file of --ids, which rank 0 reads.
+    The latter where they are needed. Rank 0 reads the file of ``layout.ids``.
     """
 
     def __init__(
-        self, comm: Comm, stream: Stream, listed: str | os.PathLike[str] | None, few: int,
+        self, comm: Comm, stream: Stream, layout: Layout, few: int,
         max_bytes: float,
     ) -> None:  # fmt: skip
         self._comm, self._stream, self._max_bytes = comm, stream, max_bytes
-        self._file = listed
+        self._layout = layout
         self._seen = IdsSeen(few) if stream.vertices is None else None
         self._low, self._high = np.iinfo(np.int64).max, np.iinfo(np.int64).min
 
@@ -151,7 +150,7 @@ class Collected:
                 check_number(high - low + 1)
             return self._consecutive(low, high)
         known = self._seen.all()
-        if self._file is not None:
+        if self._layout.ids is not None:
             return self._listed(known)
         total = sum(comm.allgather(len(known)))
         with agreed(comm):
@@ -195,8 +194,8 @@ class Collected:
 
         def read() -> tuple[int, bool]:
             nonlocal ids
-            assert self._file is not None
-            ids = read_ids(self._file)
+            assert self._layout.ids is not None
+            ids = read_ids(self._layout.ids, comments=self._layout.comments)
             numbering_of(None, NO_IDS, where, None, ids)
             check_number(len(ids))
             return len(ids), bool((ids == np.arange(len(ids))).all())

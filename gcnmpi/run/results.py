@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-import csv
 import io
-from collections.abc import Iterator, Mapping
+import re
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import IO
 
 import numpy as np
 
 from partition.records import atomic_file
 
 ROWS_AT_ONCE = 1 << 14
+IN_QUOTES = re.compile(r'(?s)^(?:[#%\s].*|.*[,;\t"\r\n].*|.*\s)$')
 
 
 @dataclass(frozen=True)
@@ -62,21 +64,31 @@ def write_csv(results: Results, path: Path) -> None:
     """
     number = {"f4": "%.9g", "f8": "%.17g"}.get(results.values.dtype.str[1:], "%d")
     with atomic_file(path, "w") as file:
-        lines = csv.writer(file, lineterminator="\n")
         if results.ids is not None:
-            lines.writerow(["id", *results.columns])
+            _write_rows(file, [["id", *results.columns]])
         for names, rows in results.slices():
             if rows.dtype.kind == "U":
                 first = [] if results.ids is None else [names.tolist()]
-                lines.writerows(zip(*first, *rows.T.tolist(), strict=True))
+                _write_rows(file, zip(*first, *rows.T.tolist(), strict=True))
                 continue
             if results.ids is None:
                 np.savetxt(file, rows, number, ",")
                 continue
             text = io.StringIO()
             np.savetxt(text, rows, number, ",")
-            words = (line.split(",") for line in text.getvalue().splitlines())
-            lines.writerows([name, *row] for name, row in zip(names.tolist(), words, strict=True))
+            lines = zip(map(_field, names.tolist()), text.getvalue().splitlines(), strict=True)
+            file.writelines(f"{name},{line}\n" for name, line in lines)
+
+
+def _write_rows(file: IO[str], rows: Iterable[Iterable[object]]) -> None:
+    for row in rows:
+        file.write((",".join(map(_field, row)) or '""') + "\n")
+
+
+def _field(value: object) -> str:
+    """A word, in quotes where a reader might cut it or take it for a comment."""
+    word = str(value)
+    return '"' + word.replace('"', '""') + '"' if IN_QUOTES.search(word) else word
 
 
 def write_parquet(results: Results, path: Path) -> None:
@@ -114,11 +126,10 @@ def write_table(columns: Mapping[str, np.ndarray], path: Path) -> None:
     digits = {"f4": "{:.9g}", "f8": "{:.17g}"}
     count = len(next(iter(columns.values())))
     with atomic_file(path, "w") as file:
-        lines = csv.writer(file, lineterminator="\n")
-        lines.writerow(columns)
+        _write_rows(file, [columns])
         for start in range(0, count, ROWS_AT_ONCE):
             words = []
             for column in columns.values():
                 some, form = column[start : start + ROWS_AT_ONCE], digits.get(column.dtype.str[1:])
                 words.append(some.tolist() if form is None else map(form.format, some.tolist()))
-            lines.writerows(zip(*words, strict=True))
+            _write_rows(file, zip(*words, strict=True))

@@ -19,10 +19,24 @@ from partition.graph.sparse_rows import FORMS
 from partition.importing.arc_data import ArcFiles
 from partition.importing.arcs import DUPLICATES, SELF_LOOPS
 from partition.importing.readers import READERS, Layout
+from partition.importing.readers.text import COMMENTS
 from partition.importing.splits import SPLIT_EXAMPLES, RandomSplit
 from partition.importing.vertex_data import MASK_NUMBERS
 
 AUTOMATIC = "auto"
+
+
+header_option = click.option(
+    "--header/--no-header",
+    default=None,
+    help="Whether the first line of a list of arcs is a header.  [default: determined from it]",
+)
+comments_option = option(
+    "--comments",
+    "Lines of text that are comments: those that begin with these signs.  [default: lines that "
+    "begin with # or % and cannot be rows]",
+    type=click.Choice(COMMENTS),
+)
 
 
 def with_options(
@@ -57,14 +71,7 @@ def list_options(command: Callable[..., object]) -> Callable[..., object]:
             "column that is not read. Further columns are not read.",
             metavar="NAMES",
         ),
-        click.option(
-            "--header/--no-header",
-            default=None,
-            help=(
-                "Whether the first line of a list of arcs is a header.  [default: determined "
-                "from it]"
-            ),
-        ),
+        header_option,
         option(
             "--string-ids",
             "Read ids in a list of arcs as text, even if all are digits.",
@@ -172,6 +179,14 @@ def vertex_data_options(command: Callable[..., object]) -> Callable[..., object]
             "also determines the vertices of the graph and their order.",
             metavar="FILE|sorted",
         ),
+        comments_option,
+        option(
+            "--missing-label",
+            "Word for no label, beside an empty one and -1; may be given several times. All other "
+            "words are classes.  [default: NaN; words such as NA are refused among numbers]",
+            metavar="WORD",
+            multiple=True,
+        ),
         option(
             "--mask-numbers",
             "Meaning of numbers in a mask: ids of vertices, or rows of the files.",
@@ -193,6 +208,7 @@ def taken(options: dict[str, Any]) -> None:
     """Put in place of options what they say together: fields of an import."""
     options["masks"], options["split"] = masks(options), split(options)
     options["type_features"], options["arc_files"] = type_features(options), arc_files(options)
+    options["missing_labels"] = options.pop("missing_label")
     layout = {part.name: options.pop(part.name) for part in fields(Layout) if part.name in options}
     options["layout"] = Layout(**layout)
 

@@ -160,6 +160,7 @@ def attach(graph: Path, as_json: bool, **options: Any) -> None:
         import_options.type_features(options),
     )
     of_arcs = {name: options.pop(f"arc_{name}_mask") for name in MASKS}
+    options["missing_labels"] = options.pop("missing_label")
     arc_files = ArcFiles(
         options.pop("arc_features"),
         options.pop("arc_labels"),

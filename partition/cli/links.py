@@ -9,7 +9,7 @@ import click
 import numpy as np
 from click.core import ParameterSource
 
-from partition.cli import common
+from partition.cli import common, import_options
 from partition.cli.common import FILE, note, option
 from partition.errors import UserError, check_name
 from partition.graph import store
@@ -18,7 +18,7 @@ from partition.graph.links import HELD_OUT, PairSet, has_pairs, read_pairs, spli
 from partition.graph.store import StoredGraph
 from partition.graph.twins import descriptions, twins_of
 from partition.importing.links import LinkFiles, import_pairs
-from partition.importing.readers import RELATION
+from partition.importing.readers import RELATION, Layout
 from partition.pipeline.hard_candidates import with_hard_candidates
 from partition.reporting import named
 from partition.reporting.describe import describe_pairs
@@ -119,6 +119,8 @@ Examples:
     "not read.",
     metavar="NAMES",
 )
+@import_options.header_option
+@import_options.comments_option
 @option(
     "--drop-held-out",
     "Leave pairs that are also there to validate or test on out of those to train on, and those to "
@@ -138,12 +140,13 @@ def pairs(
     """
     check_is_free(graph, name, force)
     whole, columns = options.pop("whole"), options.pop("columns")
+    layout = Layout(columns, header=options.pop("header"), comments=options.pop("comments"))
     parts = {(m, k): options.pop(f"{m}_{k}") for m, k in PARTS}
-    files = LinkFiles(whole, {key: f for key, f in parts.items() if f is not None}, columns)
+    files = LinkFiles(whole, {key: f for key, f in parts.items() if f is not None}, layout)
     drop = options.pop("drop_held_out")
     declared = options.pop("reverse_of"), options.pop("copy_of")
     reading = bool(files.whole or files.parts)
-    _check_options(reading, columns is not None or drop)
+    _check_options(reading, layout != Layout() or drop)
     stored = store.open_graph(graph)
     if directed is None:
         related = bool(stored.graph.relations)
@@ -189,7 +192,7 @@ def _check_options(reading: bool, of_files: bool) -> None:
             raise UserError(f"--{name} draws pairs, and these are read from files")
     if of_files and not reading:
         raise UserError(
-            "--columns and --drop-held-out are for pairs that are read",
+            "--columns, --header, --comments and --drop-held-out are for pairs that are read",
             "give --from, or --train, --val and --test",
         )
 

@@ -15,7 +15,8 @@ from partition.graph.graph import MASKS
 from partition.graph.link_files import has_pairs
 from partition.graph.samples import KIND, write_samples
 from partition.graph.step_ranges import shares_of_steps
-from partition.importing.steps import open_steps
+from partition.importing.places import Places
+from partition.importing.steps import in_order_of_vertices, open_steps
 from partition.reporting import named
 from partition.reporting.describe import describe_samples
 
@@ -46,6 +47,12 @@ Examples:
     metavar="FILE",
     type=FILE,
 )
+@option(
+    "--ids",
+    "FILE with the id of each vertex in the order of the arrays; or sorted, if they follow "
+    "increasing ids. A graph whose ids are not consecutive numbers needs it.",
+    metavar="FILE|sorted",
+)
 @option("--name", "Name of the set.", "samples", metavar="NAME")
 @option(
     "--split",
@@ -65,6 +72,7 @@ def samples(
     graph: Path,
     states: Path,
     targets: Path | None,
+    ids: str | None,
     name: str,
     split: str | None,
     link: bool,
@@ -82,7 +90,12 @@ def samples(
     if store.has_partition(graph, name) or has_pairs(graph, name):
         raise UserError(f"{graph} has a partition or pairs {name!r}", "give another --name")
     files = {"states": states} | ({} if targets is None else {"targets": targets})
-    arrays = {kind: open_steps(file) for kind, file in files.items()}
+    stored = store.open_graph(graph)
+    places = Places(stored.graph, ids, source=stored.manifest.source)
+    arrays = {
+        kind: in_order_of_vertices(open_steps(file), places, str(file))
+        for kind, file in files.items()
+    }
     given = {mask: _ranges(mask, text) for mask in MASKS if (text := masks[mask]) is not None}
     if given and split is not None:
         raise UserError("--split and ranges of steps exclude each other", "leave one of them out")

@@ -94,8 +94,10 @@ def class_numbers(
 ) -> tuple[np.ndarray, tuple[str, ...] | None]:
     """The class of each of the different labels, and the names of classes; labels may be places."""
     meant = values if names is None else np.array(names)[values]
-    # Twice: classes of a single arc each are no mistake here.
-    classes, class_names = class_labels(np.tile(meant, 2), "labels of arcs")
+    try:  # twice: classes of a single arc each are no mistake here
+        classes, class_names = class_labels(np.tile(meant, 2), "labels of arcs")
+    except UserError as error:
+        raise UserError(error.message, "write -1 for an arc without a label") from error
     return classes[: len(values)], class_names
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -47,6 +47,7 @@ def import_arrays(
     duplicates: str = "merge",
     self_loops: str = "keep",
     keep_features: str = "auto",
+    missing_labels: Sequence[str] = (),
     overwrite: bool = False,
     report: Callable[[str], None] = lambda line: None,
 ) -> Manifest:
@@ -82,6 +83,8 @@ def import_arrays(
     arc_masks : mapping of "train" / "val" / "test" to (E,) bool, optional
     undirected, duplicates, self_loops
         See :func:`partition.importing.assemble.build_graph`.
+    missing_labels : sequence of str
+        Words for no label: see :func:`partition.importing.readers.classes.class_labels`.
 
     Raises
     ------
@@ -107,7 +110,10 @@ def import_arrays(
         source, undirected=undirected, duplicates=duplicates, self_loops=self_loops
     )
     of_masks = {name: _numpy(mask, f"{name}_mask") for name, mask in (masks or {}).items()}
-    graph = attach_arrays(graph, features=x, labels=y, targets=wanted, masks=of_masks, split=split)
+    graph = attach_arrays(
+        graph, features=x, labels=y, targets=wanted, masks=of_masks, split=split,
+        missing_labels=missing_labels, report=report,
+    )  # fmt: skip
     if split is not None:
         facts["split"] = split.facts()
     return write_graph(

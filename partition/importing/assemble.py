@@ -27,7 +27,7 @@ from partition.importing.arc_data import (
 )
 from partition.importing.arcs import Settling, check_number
 from partition.importing.datasets import is_dataset, local_file
-from partition.importing.places import SORTED
+from partition.importing.places import SORTED, Places
 from partition.importing.readers import (
     LISTS,
     Layout,
@@ -38,7 +38,13 @@ from partition.importing.readers import (
     read_source,
 )
 from partition.importing.readers.vertex_files import read_features
-from partition.importing.typed import build_typed, read_typed, refuse_undirected, with_type_features
+from partition.importing.typed import (
+    build_typed,
+    read_typed,
+    refuse_undirected,
+    vertices_of_type,
+    with_type_features,
+)
 from partition.importing.vertex_data import VertexFiles, attach, random_size
 
 __all__ = ["VertexFiles", "attach", "attach_files", "build_graph", "import_graph"]
@@ -68,9 +74,10 @@ def import_graph(
 
     ``source`` of its manifest has ``file``, ``format``, ``arcs_read``, ``symmetric_file`` (each
     edge listed once), ``self_loops`` and ``duplicates`` (``found`` and ``rule``; ``differ``: copies
-    with another weight), ``undirected``, ``vertices``, ``columns``, ``arc_data``, and, where given,
-    ``attached`` and ``arc_data_attached`` with their seeds, and ``split`` (``rule``, ``splits``,
-    ``seed``). Of a synthetic graph it has the generator and its arguments.
+    with another weight), ``undirected``, ``vertices``, ``columns``, ``comments`` (how many lines of
+    a list are), ``arc_data``, and, where given, ``attached`` and ``arc_data_attached`` with their
+    seeds, and ``split`` (``rule``, ``splits``, ``seed``). Of a synthetic graph it has the generator
+    and its arguments.
 
     Parameters
     ----------
@@ -93,7 +100,7 @@ def import_graph(
     tell : callable
         Told the stage of the work, how much of it is done, and how much there is.
     files
-        Fields of :class:`VertexFiles` but ``ids``.
+        Fields of :class:`VertexFiles` but ``ids`` and ``comments``.
 
     Raises
     ------
@@ -115,7 +122,10 @@ def import_graph(
             _check_typed(source, undirected, asked.arc_files)
             with named_errors(source):
                 rules_of = {"duplicates": duplicates, "self_loops": self_loops}
-                graph, facts = build_typed(typed, reverse=reverse, report=report, **rules_of)
+                graph, facts = build_typed(
+                    typed, reverse=reverse, report=report,
+                    missing_labels=asked.files.missing_labels, **rules_of,
+                )  # fmt: skip
             del typed
         elif reverse:
             hint = "--undirected adds the reverse of every arc"
@@ -192,7 +202,9 @@ class Import:
             self.files.check_ids_are_used()
         about = facts | {"ids_given": self.layout.ids is not None and not self._by_order}
         graph = attach(graph, self.files, source=about, report=report)
-        graph, of_types = _with_types(with_random(graph, self.arc_files), self.type_features)
+        graph, of_types = _with_types(
+            with_random(graph, self.arc_files), self.type_features, self.files.comments
+        )
         name = str(self.source) if is_dataset(self.source) else self.source.absolute().name
         data = self.files.facts(of_types) | self.arc_files.facts()
         return graph, {"file": name} | facts | data
@@ -214,10 +226,11 @@ def asked_for(
 ) -> Import:
     """An import by the arguments of :func:`import_graph`."""
     rules = {name: options.pop(name) for name in RULES if name in options}
-    files = VertexFiles(ids=None if layout is None else layout.ids, **options)
+    of_list = layout or Layout()
+    files = VertexFiles(ids=of_list.ids, comments=of_list.comments, **options)
     return Import(
         Path(source), Path(out), files, arc_files or ArcFiles(), type_features or {},
-        layout or Layout(), **rules,
+        of_list, **rules,
     )  # fmt: skip
 
 
@@ -265,7 +278,8 @@ def attach_files(
     arc_files : ArcFiles, optional
         Data of the arcs, in the order of the folder.
     type_features : mapping of str to path
-        Files of the features of types of vertices, row i of which is of the type's vertex i.
+        Files of the features of types of vertices; row i is of the type's vertex i, unless a column
+        has ids.
     files
         Fields of :class:`VertexFiles`.
 
@@ -283,7 +297,7 @@ def attach_files(
     of_arcs = arc_files or ArcFiles()
     graph = attach_arc_files(stored.graph, of_arcs)
     graph = attach(graph, given, source=stored.manifest.source, report=report)
-    graph, of_types = _with_types(graph, type_features or {})
+    graph, of_types = _with_types(graph, type_features or {}, given.comments)
     facts = dict(stored.manifest.source) | of_arcs.facts()
     attached = facts.pop("attached", {})
     before = attached if isinstance(attached, dict) else {}
@@ -298,13 +312,23 @@ def attach_files(
     )  # fmt: skip
 
 
+def _of_type(
+    graph: Graph, name: str, file: str | os.PathLike[str], comments: str | None
+) -> np.ndarray:
+    """Features of the vertices of a type, in their order."""
+    rows = read_features(file, comments=comments)
+    if rows.ids is None or graph.vertex_types is None:
+        return rows.values
+    return Places(vertices_of_type(graph, name)).of_vertices(rows, str(file))
+
+
 def _with_types(
-    graph: Graph, files: Mapping[str, str | os.PathLike[str]]
+    graph: Graph, files: Mapping[str, str | os.PathLike[str]], comments: str | None = None
 ) -> tuple[Graph, dict[str, object]]:
     """The graph with features of types from files, and these by the names that a manifest has."""
     if not files:
         return graph, {}
-    read = {name: read_features(file).values for name, file in files.items()}
+    read = {name: _of_type(graph, name, file, comments) for name, file in files.items()}
     named: dict[str, object] = {
         TYPE_FEATURES + name: Path(file).name for name, file in files.items()
     }

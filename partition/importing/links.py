@@ -18,9 +18,12 @@ from partition.graph.graph import MASKS, Graph
 from partition.graph.links import HELD_OUT, PairSet, identified, keys
 from partition.graph.relations import Relation, names_of, number_relations
 from partition.graph.twins import Twin
+from partition.importing.readers import Layout
+from partition.importing.readers.edge_list import refuse_doubt
 from partition.importing.readers.files import check_inside
 from partition.importing.readers.link_files import (
     Arrays,
+    PairList,
     labelled_pairs,
     read_array,
     read_list,
@@ -42,13 +45,14 @@ class LinkFiles:
         A file or a folder that has all masks.
     parts : mapping of (mask, kind) to path
         Files of single arrays; a kind is "positives", "negatives" or "candidates".
-    columns : str, optional
-        Meaning of the columns of tables of positives: "source,relation,target".
+    layout : Layout
+        Meaning of the columns of tables of positives, "source,relation,target"; their header and
+        comments.
     """
 
     whole: Path | None = None
     parts: Mapping[tuple[str, str], Path] = field(default_factory=dict)
-    columns: str | None = None
+    layout: Layout = field(default_factory=Layout)
 
 
 def import_pairs(
@@ -80,22 +84,24 @@ def import_pairs(
         If a file is missing, damaged or of no format that is known, or names a vertex that the
         graph does not have, or one of another type than the relation's; or a mask has no pairs.
     """
-    text = graph.ids is not None and graph.ids.dtype.kind == "U"
-    found: dict[str, Arrays] = {mask: {} for mask in MASKS}
+    layout, types = _as_in(graph, files.layout), _types(graph)
+    listed: dict[str, PairList] = {}
     notes: list[str] = []
     if files.whole is not None:
-        found, notes = read_masks(files.whole, files.columns, text)
+        listed, notes = read_masks(files.whole, layout, types)
+    found: dict[str, Arrays] = {mask: {} for mask in MASKS}
+    for mask, one in listed.items():
+        found[mask] = _in_graph(one, graph, f"{files.whole}, {mask}")
     for (mask, kind), path in files.parts.items():
+        where = f"{path}, {mask}"
         if kind == "candidates":
-            found[mask][kind] = read_array(path)
+            one = PairList({kind: read_array(path)})
         elif kind == "negatives":
-            found[mask][kind] = read_list(path, None, text)["positives"]
+            one = read_list(path, replace(layout, columns=None), types)
+            one = replace(one, arrays={kind: one.arrays["positives"]})
         else:
-            found[mask] = read_list(path, files.columns, text) | found[mask]
-    for mask, arrays in found.items():
-        for kind in [kind for kind in arrays if kind in VERTICES]:
-            file = files.parts.get((mask, kind)) or files.whole or files.parts[mask, "positives"]
-            arrays[kind] = vertices_of(arrays[kind], graph, f"{file}, {mask}")
+            one = read_list(path, layout, types)
+        found[mask] = found[mask] | _in_graph(one, graph, where)
     made = Path(files.whole or next(iter(files.parts.values()))).name
     pairs, more = pairs_from(found, graph_id, directed, name, f"from {made}", graph.relations)
     notes += more
@@ -154,9 +160,9 @@ def listed_pairs(
     And their relations, (m,) integers, where ``columns`` names them. A UserError if it cannot be
     read, or names a vertex or a relation that the graph does not have.
     """
-    text = graph.ids is not None and graph.ids.dtype.kind == "U"
-    arrays = read_list(path, columns, text)
-    pairs, relations = vertices_of(arrays["positives"], graph, str(path)), arrays.get("relations")
+    layout = _as_in(graph, Layout(columns=columns))
+    arrays = _in_graph(read_list(path, layout, _types(graph)), graph, str(path))
+    pairs, relations = arrays["positives"], arrays.get("relations")
     if relations is None:
         return pairs, None
     if not graph.relations and relations.dtype.kind not in "iu":
@@ -164,6 +170,46 @@ def listed_pairs(
     numbers = number_relations({"": relations}, str(path), graph.relations)[0][""]
     _check_types(pairs, numbers, graph, str(path))
     return pairs, numbers
+
+
+def _as_in(graph: Graph, layout: Layout) -> Layout:
+    """The layout of tables with ids of the kind that the graph has."""
+    return replace(layout, string_ids=graph.ids is not None and graph.ids.dtype.kind == "U")
+
+
+def _types(graph: Graph) -> tuple[str, ...]:
+    return () if graph.vertex_types is None else graph.vertex_types.names
+
+
+def _in_graph(listed: PairList, graph: Graph, where: str) -> Arrays:
+    """The arrays of a list with vertices of the graph in place of ids."""
+    ends, columns = listed.ends, listed.columns
+    if columns is not None and columns.header and columns.doubtful and graph.ids is not None:
+        refuse_doubt(Path(where), columns, bool(np.isin(columns.doubtful, graph.ids).all()))
+    return {
+        kind: vertices_of(_prefixed(array, ends, graph, where), graph, where)
+        if kind in VERTICES
+        else array
+        for kind, array in listed.arrays.items()
+    }
+
+
+def _prefixed(
+    ids: np.ndarray, ends: tuple[str, str] | None, graph: Graph, where: str
+) -> np.ndarray:
+    """Pairs of ids that tables of two types have, as the graph calls these vertices."""
+    types = graph.vertex_types
+    if ends is None or types is None or ids.ndim != 2:
+        return ids
+    if graph.ids is None:
+        for name, column in zip(ends, ids.T, strict=True):
+            check_inside(column, len(types.range(name)), f"{where}: {name}")
+        return ids + np.array([types.range(name).start for name in ends], ids.dtype)
+    if np.isin(ids, graph.ids).all():
+        return ids
+    return np.stack(
+        [np.char.add(f"{name}:", column) for name, column in zip(ends, ids.T, strict=True)], axis=1
+    )
 
 
 def _check_types(pairs: np.ndarray, relations: np.ndarray, graph: Graph, where: str) -> None:

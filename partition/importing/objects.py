@@ -271,6 +271,15 @@ def _pandas(frame: Any) -> dict[str, object]:
             "call them source, target and, if there is one, weight",
         )
     source, target = (frame.iloc[:, place].to_numpy() for place in places[:2])
+    lacking = frame.iloc[:, list(places[:2])].isna().to_numpy().any(axis=1)
+    if lacking.any():
+        row = int(np.argmax(lacking))
+        raise UserError(
+            f"row {row} of the data frame lacks a vertex", "frame.dropna() leaves it out"
+        )
+    if "f" in (source.dtype.kind, target.dtype.kind):
+        hint = "frame.astype({'source': 'int64', 'target': 'int64'})"
+        raise UserError("ids in the data frame are fractions, not whole numbers or texts", hint)
     if source.dtype.kind in "iu" and target.dtype.kind in "iu":
         ends = source.astype(np.int64), target.astype(np.int64)
         n, source, target, ids = number_vertices(*ends, where="the data frame")

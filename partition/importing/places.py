@@ -10,7 +10,7 @@ import numpy as np
 from partition.errors import UserError
 from partition.graph.graph import Graph
 from partition.importing.readers import LISTS
-from partition.importing.readers.numbering import positions, shown_id
+from partition.importing.readers.numbering import check_ids, positions, shown_id
 from partition.importing.readers.vertex_files import Rows, read_ids
 
 SORTED = "sorted"
@@ -25,9 +25,10 @@ class Places:
     def __init__(
         self,
         graph: Graph,
-        ids: str | os.PathLike[str] | None,
-        mask_numbers: str | None,
+        ids: str | os.PathLike[str] | np.ndarray | None = None,
+        mask_numbers: str | None = None,
         source: Mapping[str, object] | None = None,
+        comments: str | None = None,
     ) -> None:
         self.source = source or {}
         self.n = graph.n
@@ -36,13 +37,18 @@ class Places:
         self.consecutive = self.ids.dtype.kind == "i" and _consecutive(self.ids)
         self.given = ids is not None
         self.vertices: np.ndarray | None = None  # of each row; None: row i is of vertex i
-        if ids is None or (str(ids) == SORTED and self.consecutive):
+        if ids is None:
             return
-        if str(ids) == SORTED:
+        if isinstance(ids, np.ndarray):
+            check_ids(ids, "ids")
+            self.vertices = self._found(ids, "ids")
+        elif str(ids) == SORTED and self.consecutive:
+            return
+        elif str(ids) == SORTED:
             self.vertices = np.argsort(self.ids, kind="stable")
         else:
             text = self.ids.dtype.kind == "U"
-            self.vertices = self._found(read_ids(ids, text=text), str(ids))
+            self.vertices = self._found(read_ids(ids, text=text, comments=comments), str(ids))
         if (self.vertices == np.arange(self.n)).all():
             self.vertices = None
 
@@ -59,6 +65,14 @@ class Places:
         values = np.full(shape, 0 if absent is None else absent, rows.values.dtype)
         values[vertices] = rows.values
         return values
+
+    def row_of_each(self, where: str) -> np.ndarray | None:
+        """The row of each vertex in arrays that have one for each; None: row i is of vertex i.
+
+        A UserError if nobody can say, because the ids of the graph are not consecutive numbers.
+        """
+        vertices = self._of_rows(Rows(np.empty(self.n, bool)), where)
+        return None if vertices is None else np.argsort(vertices)
 
     def mask(self, rows: Rows, where: str) -> np.ndarray:
         """A mask from bool, from 0 and 1, or from the numbers of the vertices that are in.
@@ -117,8 +131,8 @@ class Places:
             raise UserError(
                 f"{where}: it is not clear which vertex a row is of, because the ids of the graph "
                 f"are not consecutive numbers ({self._sample()})",
-                "a first column 'id', under a header line, holds the id of each row; --ids FILE "
-                "lists the ids of the rows; --ids sorted: rows follow increasing ids",
+                "--ids FILE lists the ids of the rows; --ids sorted: rows follow increasing ids; a "
+                "table may have a column 'id'",
             )
         return self.vertices
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 from typing import cast
 
@@ -10,6 +11,7 @@ import numpy as np
 from partition.errors import UserError, installing
 from partition.graph.samples import Steps
 from partition.graph.step_ranges import with_columns
+from partition.importing.places import Places
 from partition.records import map_npy
 
 
@@ -28,6 +30,39 @@ def open_steps(path: Path) -> Steps:
             "samples are numbers (steps, vertices, columns)",
         )
     return found
+
+
+@dataclass(frozen=True)
+class ReorderedSteps:
+    """Steps with another row for each vertex: ``rows``, (n,) integers."""
+
+    steps: Steps
+    rows: np.ndarray
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """How many steps, vertices and columns there are."""
+        return self.steps.shape
+
+    @property
+    def dtype(self) -> np.dtype:
+        """The type of its numbers."""
+        return self.steps.dtype
+
+    def __getitem__(self, some: slice) -> np.ndarray:
+        """Some of the steps."""
+        return self.steps[some][:, self.rows]
+
+
+def in_order_of_vertices(steps: Steps, places: Places, where: str) -> Steps:
+    """Steps whose rows are in the order of the graph's vertices.
+
+    A UserError if nobody can say which vertex a row is of: see :meth:`Places.row_of_each`.
+    """
+    if len(steps.shape) != 3 or steps.shape[1] != places.n:
+        return steps  # which :func:`write_samples` refuses
+    rows = places.row_of_each(where)
+    return steps if rows is None else ReorderedSteps(steps, rows)
 
 
 def _zarr(path: Path) -> Steps:

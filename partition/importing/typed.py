@@ -103,6 +103,7 @@ def build_typed(
     reverse: bool = False,
     duplicates: str = "merge",
     self_loops: str = "keep",
+    missing_labels: Sequence[str] = (),
     report: Callable[[str], None] = lambda line: None,
 ) -> tuple[Graph, dict[str, object]]:
     """Sort the arcs of all relations into CSR form; those of two vertices by their relation.
@@ -117,8 +118,10 @@ def build_typed(
         relation that is its own reverse gets none.
     duplicates, self_loops : str
         As of :func:`partition.importing.assemble.build_graph`, within each relation.
+    missing_labels : sequence of str
+        Words for no label: see :func:`class_labels`.
     report : callable
-        Told which relations get no reverse, and why.
+        Told which relations get no reverse, and why; and of labels that may be none.
 
     Returns
     -------
@@ -142,7 +145,7 @@ def build_typed(
     keys = joined([_weighed(one.keys) if weighted else one.keys for one in tables])
     order = np.argsort(keys.key, kind="stable")
     keys = keys.of(order)
-    labels, class_names = _labels(source, types)
+    labels, class_names = _labels(source, types, missing_labels, report)
     graph = Graph(
         indptr=np.searchsorted(keys.key, np.arange(n + 1) * n),
         indices=(keys.key % n).astype(index_dtype(n)),
@@ -252,7 +255,10 @@ def _ids(source: TypedSource) -> np.ndarray | None:
 
 
 def _labels(
-    source: TypedSource, types: VertexTypes
+    source: TypedSource,
+    types: VertexTypes,
+    missing: Sequence[str],
+    report: Callable[[str], None],
 ) -> tuple[np.ndarray | None, tuple[str, ...] | None]:
     """Classes of all vertices, numbered together, −1 where there is none, and their names."""
     if not source.labels:
@@ -267,7 +273,8 @@ def _labels(
     else:
         found = np.full(types.offsets[-1], -1, np.int64)
     _fill(found, source.labels, types)
-    return class_labels(found, f"labels of {', '.join(source.labels)}")
+    where = f"labels of {', '.join(source.labels)}"
+    return class_labels(found, where, missing=missing, report=report)
 
 
 def _targets(source: TypedSource, types: VertexTypes) -> np.ndarray | None:
@@ -300,6 +307,16 @@ def _fill(rows: np.ndarray, by_type: Mapping[str, np.ndarray], types: VertexType
     for name, values in by_type.items():
         own = types.range(name)
         rows[own.start : own.stop] = values
+
+
+def vertices_of_type(graph: Graph, name: str) -> Graph:
+    """The vertices of a type by the ids that its tables have, as a graph without arcs."""
+    assert graph.vertex_types is not None
+    own = graph.vertex_types.range(name)
+    ids = None if graph.ids is None else np.asarray(graph.ids[own.start : own.stop])
+    if ids is not None and ids.dtype.kind == "U":
+        ids = np.array([text.removeprefix(f"{name}:") for text in ids.tolist()])
+    return Graph(np.zeros(len(own) + 1, np.int64), np.empty(0, np.int32), ids=ids)
 
 
 def with_type_features(graph: Graph, features: Mapping[str, np.ndarray]) -> Graph:

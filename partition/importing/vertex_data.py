@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 import os
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -61,6 +62,8 @@ class VertexFiles:
     masks : mapping of "train" / "val" / "test" to path
         (n,) bool, (n,) of 0 and 1, or the numbers of the vertices that are in. Of several splits,
         (n, splits) bool or 0 and 1; or a path with "*" for the number of the split, from 0.
+    comments : str, optional
+        The signs with which comments begin in text: see :class:`Layout`.
     ids : path or "sorted", optional
         The id of each row: a file; or the graph's ids in increasing order.
     mask_numbers : {"ids", "rows"}, optional
@@ -68,6 +71,8 @@ class VertexFiles:
     label_column : str, optional
         The column of the table of labels, or of that of features where there is none, by its name.
         Its other columns may be features.
+    missing_labels : sequence of str
+        Words for no label: see :func:`class_labels`.
     split : RandomSplit, optional
         Masks that are drawn, in place of all that there are.
     seed : int
@@ -79,8 +84,10 @@ class VertexFiles:
     targets: File | None = None
     masks: Mapping[str, File] = field(default_factory=dict)
     ids: File | None = None
+    comments: str | None = None
     mask_numbers: str | None = None
     label_column: str | None = None
+    missing_labels: Sequence[str] = ()
     split: RandomSplit | None = None
     seed: int = 0
 
@@ -161,7 +168,7 @@ def attach(
     source : mapping, optional
         The entry of the manifest on the file of arcs, for hints.
     report : callable
-        Called with columns that were left out.
+        Called with columns and lines that were left out.
 
     Raises
     ------
@@ -182,22 +189,30 @@ def attach(
                 make_orthogonal(rows)
             graph = replace(graph, features=rows)
         else:
-            given["features"] = read_features(features, _others(files)), str(features)
-            if note := given["features"][0].note:
-                report(note)
+            read = read_features(features, _others(files), files.comments)
+            given["features"] = read, str(features)
     if labels is not None:
         if classes := random_size(labels):
             drawn = generator(seed, LABEL_STREAM).integers(classes, size=graph.n, dtype=np.int32)
             graph = replace(graph, labels=drawn, class_names=None)
         else:
-            given["labels"] = read_labels(labels, files.label_column), str(labels)
+            read = read_labels(labels, files.label_column, files.comments)
+            classes_of = read.values, str(labels)
+            numbers, names = class_labels(*classes_of, missing=files.missing_labels, report=report)
+            given["labels"] = replace(read, values=numbers), str(labels)
+            graph = replace(graph, class_names=names)
     if files.targets is not None:
-        given["targets"] = read_targets(files.targets), str(files.targets)
+        given["targets"] = read_targets(files.targets, files.comments), str(files.targets)
     of_masks = {
-        name: [(read_mask(file, name), str(file)) for file in mask_files(path)]
+        name: [(read_mask(file, name, files.comments), str(file)) for file in mask_files(path)]
         for name, path in files.masks.items()
     }
-    places = Places(graph, files.ids, files.mask_numbers, source)
+    for found, where in itertools.chain(given.values(), *of_masks.values()):
+        if found.note:
+            report(found.note)
+        if found.comments:
+            report(f"{where}: {found.comments:,} lines are comments")
+    places = Places(graph, files.ids, files.mask_numbers, source, files.comments)
     return _placed(graph, places, given, of_masks, files.split, files.masks)
 
 
@@ -223,6 +238,8 @@ def attach_arrays(
     targets: np.ndarray | None = None,
     masks: Mapping[str, np.ndarray] | None = None,
     split: RandomSplit | None = None,
+    missing_labels: Sequence[str] = (),
+    report: Callable[[str], None] = lambda line: None,
 ) -> Graph:
     """The graph with vertex data from arrays, row i of which belongs to vertex i.
 
@@ -236,7 +253,9 @@ def attach_arrays(
     if features is not None:
         given["features"] = Rows(finite_features(features, "x")), "x"
     if labels is not None:
-        given["labels"] = Rows(labels), "y"
+        numbers, names = class_labels(labels, "y", missing=missing_labels, report=report)
+        given["labels"] = Rows(numbers), "y"
+        graph = replace(graph, class_names=names)
     if targets is not None:
         given["targets"] = Rows(checked_targets(targets, "targets")), "targets"
     of_masks = {name: [(Rows(mask), f"{name}_mask")] for name, mask in masks.items()}
@@ -273,10 +292,7 @@ def _placed(
     if "features" in given:
         graph = replace(graph, features=places.of_vertices(*given["features"]))
     if "labels" in given:
-        rows, where = given["labels"]
-        numbers, names = class_labels(rows.values, where)
-        found = places.of_vertices(replace(rows, values=numbers), where, absent=UNLABELLED)
-        graph = replace(graph, labels=found, class_names=names)
+        graph = replace(graph, labels=places.of_vertices(*given["labels"], absent=UNLABELLED))
     if "targets" in given:
         graph = replace(graph, targets=places.of_vertices(*given["targets"], absent=np.nan))
     loaded = {name: _mask_of(places, pieces) for name, pieces in masks.items()}

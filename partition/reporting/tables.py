@@ -117,6 +117,8 @@ def show_data(path: Path, manifest: Manifest, data: Mapping[str, Any]) -> None:
         table.add_row("data of arcs", of_arcs)
     if "columns" in manifest.source:
         table.add_row("columns", shown(str(manifest.source["columns"])))
+    if "comments" in manifest.source:
+        table.add_row("comments", f"{manifest.source['comments']:,} lines")
     if data["ids"]:
         first, last = (shown(str(data["ids"][key])) for key in ("first", "last"))
         table.add_row("ids", f"row 0 is vertex {first}, row {data['vertices'] - 1:,} is {last}")

@@ -38,7 +38,7 @@ from partition.graph.links import read_pairs, split_pairs, write_pairs
 from partition.graph.metrics import measure
 from partition.graph.store import open_graph, read_partition, write_graph
 from partition.importing.partfile import read_parts
-from partition.importing.readers import read_source
+from partition.importing.readers import Layout, read_source
 from partition.importing.readers.link_files import read_masks
 from partition.importing.vertex_data import VertexFiles, attach
 from partition.pipeline.adding import add_partition
@@ -250,7 +250,7 @@ def _pair_files() -> Target:
         "train.pt": new.getvalue(), "valid.pt": head + old, "test.csv": b"0,2\n2,1\n",
     }  # fmt: skip
     inside = _members("train.pt", new.getvalue()) | {"valid.pt!": (old, lambda data: head + data)}
-    return Target(files, lambda folder: read_masks(folder, None, False), inside)
+    return Target(files, lambda folder: read_masks(folder, Layout()), inside)
 
 
 def _members(file: str, archive: bytes) -> dict[str, tuple[bytes, Pack]]:

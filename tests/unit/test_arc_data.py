@@ -206,7 +206,7 @@ def test_files_and_random_data(tmp_path, monkeypatch):
 
 WRONG = {
     "a column": (["--arc-features", "nothing"], "column of e.csv for --arc-features"),
-    "texts": (["--arc-features", "kind"], "'a' is not a number"),
+    "texts": (["--arc-features", "kind"], "'a' in column 'kind' is not a number"),
     "two things": (["--arc-features", "w1", "--arc-label", "w1"], "cannot be two things"),
     "ends": (["--arc-features", "source"], "cannot be two things"),
     "other rows": (["--arc-features", "x.npy"], "x.npy has 3 rows, it lists 7 arcs"),

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import gzip
 import json
+import re
 
 import numpy as np
+import pyarrow as pa
 import pyarrow.csv as csv
 import pyarrow.parquet as pq
 import pytest
@@ -16,7 +18,7 @@ from hypothesis import strategies as st
 from refusals import refuses
 
 from partition.graph.store import open_graph, read_partition
-from partition.importing.readers import Layout, read_source, triples
+from partition.importing.readers import Layout, Reading, open_stream, read_source, triples
 from partition.importing.readers.vertex_files import read_features
 
 RING = "".join(f"{i} {(i + 1) % 6}\n" for i in range(6))
@@ -213,6 +215,69 @@ def test_a_column_of_ids_says_whose_row_it_is(place):
     assert "ids, or features?" in denied("--features", "x.csv")
 
 
+@pytest.mark.parametrize("form", ["csv", "parquet"])
+@pytest.mark.parametrize("name", ["id", "node", "user_id", "userId", "index", "__index_level_0__"])
+def test_a_column_of_ids_may_be_anywhere(place, name, form):
+    order = [3, 1, 0, 5, 2, 4]
+    for what, column, values in (
+        ("--features", "f", [10.5 * v for v in order]),
+        ("--targets", "y", [0.5 * v for v in order]),
+        ("--labels", "label", [f"c{v % 2}" for v in order]),
+        ("--train-mask", "train", [v < 2 for v in order]),
+    ):
+        file = place / f"t.{form}"
+        if form == "parquet":
+            pq.write_table(pa.table({column: values, name: order}), file)
+        else:
+            rows = zip(values, order, strict=True)
+            file.write_text(f"{column},{name}\n" + "".join(f"{a},{b}\n" for a, b in rows))
+        graph = imported(*(("--labels", "y.npy") if what == "--train-mask" else ()), what, file)
+        if what == "--train-mask":
+            assert graph.masks["train"].tolist() == [True, True] + [False] * 4
+        elif what == "--labels":
+            assert graph.labels.tolist() == [0, 1] * 3
+        elif what == "--targets":
+            assert graph.targets[:, 0].tolist() == [0.5 * v for v in range(6)]
+        else:
+            assert graph.features.tolist() == [[10.5 * v] for v in range(6)]
+
+
+def test_columns_that_may_both_have_ids(place):
+    (place / "x.csv").write_text("f,node,id\n" + "".join(f"{i},{i},{i}\n" for i in range(6)))
+    assert "'node' and 'id' may both have the ids" in denied("--features", "x.csv")
+    (place / "x.csv").write_text(",f,id\n" + "".join(f"{9 - i},{i},{i}\n" for i in range(6)))
+    assert imported("--features", "x.csv").features[:, 0].tolist() == list(range(6))
+    (place / "x.csv").write_text("id,class\n#a,x\n#b,y\n#c,x\n")  # as infer writes it
+    (place / "e.txt").write_text('"#a","#b"\n"#b","#c"\n"#c","#a"\n')
+    assert imported("--labels", "x.csv", source="e.txt").labels.tolist() == [0, 1, 0]
+
+
+def test_words_for_missing_labels(place):
+    def labelled(words, *options):
+        (place / "y.csv").write_text("".join(f"{word}\n" for word in words))
+        graph = imported("--labels", "y.csv", *options)
+        return graph.labels.tolist(), graph.class_names
+
+    assert labelled(["1.0", "1", "2", "2.0", "nan", "-1"]) == ([0, 0, 1, 1, -1, -1], ("1", "2"))
+    assert labelled(["1.0", "1", "x", "x", "1e0", "x"]) == ([0, 0, 1, 1, 0, 1], ("1", "x"))
+    for word in ("unknown", "NA", "None", "null", "?"):
+        words = [word, "1", "2", word, "1", "2"]
+        with pytest.raises(AssertionError, match=f"label '{re.escape(word)}' stands among numbers"):
+            labelled(words)
+        without = ([-1, 0, 1, -1, 0, 1], ("1", "2"))
+        assert labelled(words, "--missing-label", word) == without
+        assert labelled(words, "--missing-label", "-1")[1] == ("1", "2", word)
+    run("import", "ring.txt", "g.graph", "--force")
+    (place / "y.csv").write_text(
+        "id,label\n" + "".join(f"{v},{'NA' if v else 'a'}\n" for v in range(6))
+    )
+    assert (
+        "label 'NA' is a class like others" in run("attach", "g.graph", "--labels", "y.csv").stderr
+    )
+    run("attach", "g.graph", "--labels", "y.csv", "--missing-label", "NA")
+    assert open_graph("g.graph").graph.labels.tolist() == [0] + [-1] * 5
+
+
 PEOPLE = "id,age,kind,name,income\n" + "".join(
     f"{v},{20 + v},{'cat' if v % 2 else 'dog'},person {v},{v / 2}\n" for v in (3, 0, 5, 1, 4, 2)
 )
@@ -254,7 +319,7 @@ def test_tables_with_a_label_that_are_refused(place):
     assert "unknown column of people.csv 'kinds'" in said
     assert "did you mean 'kind'?" in said
     assert "--label-column NAME" in denied("--labels", "people.csv")
-    assert "is not 3 numbers" in denied("--features", "bare.csv")
+    assert "'cat' in column 3 is not a number" in denied("--features", "bare.csv")
     for words in ((), ("--features", "random:3"), ("--labels", "random:3")):
         assert "there is none" in denied("--label-column", "kind", *words)
     assert "has no columns with names" in denied("--labels", "y.npy", "--label-column", "kind")
@@ -438,7 +503,7 @@ def test_ids_that_are_texts_stay_as_they_are_written(tmp_path, columns):
 @pytest.mark.parametrize(
     ("text", "options", "message"),
     [
-        ("user,friend\nann,bob\n", {}, r"first line \('user', 'friend'\) may be a header"),
+        ("user,friend\nann,bob\n", {}, r"line 1 \('user', 'friend'\) may be a header"),
         ("ann knows bob\n", {}, r"third column of 'ann knows bob' is not a weight"),
         ("0 5 7\n1 7 5\n2 5 6\n", {}, "holds 0, 1, 2, … to the end, sources or the numbers of"),
         ("1,5,7\n2,7,5\n3,5,6\n", {}, "holds 1, 2, 3, … to the end, sources or the numbers of"),
@@ -447,10 +512,10 @@ def test_ids_that_are_texts_stay_as_they_are_written(tmp_path, columns):
         ("0 1\n", {"columns": "source,target,colour"}, "'colour' is not a known column"),
         ("0 1\n", {"columns": "source,target,weight"}, "has 2 columns, --columns .* names more"),
         ("1.0 2.0\n", {}, "'1.0' is not an integer of 64 bits"),
-        ("0 1\n1 x\n", {}, "line 2: '1 x' .*'x' is not an integer"),
-        ("0;1;0,5\n", {}, "line 1.*'0,5' is not a number"),
+        ("0 1\n1 x\n", {}, "line 2: '1 x' .*'x' in column 2 is not an integer"),
+        ("0;1;0,5\n", {}, "line 1.*'0,5' in column 3 is not a number.*\n.*0.5, not 0,5"),
         ("a b\na c\nb\n", {}, r"line 3: 'b' has 1 columns, not 2"),
-        ("a,b\na,\n", {}, "'' is not a text of 1 to 256 characters"),
+        ("a,b\na,\n", {}, "'' in column 2 is not a text of 1 to 256 characters"),
         ("a b\nb \udcff\n", {}, r"line 2: b'b \\xff' is not UTF-8"),
         ("0 1\n" * 9 + "0 \x00 1\n", {}, "line 10: there is a NUL"),
         ("\x1b[2Jred x\nx \x1b[2Jred\n", {"vertices": "3"}, "integers"),
@@ -463,6 +528,80 @@ def test_lists_of_arcs_that_are_refused(tmp_path, text, options, message):
     caught = refuses(message, read_source, path, layout=Layout(**options))
     assert "\x1b" not in str(caught)
     assert "\n" not in caught.message
+
+
+@pytest.mark.parametrize("rest", ["1 2\n2 1\n", "1,2\n2,1\n", "1\t2\n2\t1\n"])
+@pytest.mark.parametrize(
+    "word",
+    ["9223372036854775808", "1e+05", "1.0", "NA", "nan", "?", "1_000", "0x1f", "x7", "9f86d0"],
+)
+def test_a_first_row_that_is_no_header_has_the_error_of_any_row(tmp_path, word, rest):
+    path, separator = tmp_path / "e.txt", rest[1]
+    rows = rest.splitlines(keepends=True)
+    first = f"{word}{separator}2\n"
+    for text, line in ((first + rest, 1), (rows[0] + first + rows[1], 2)):
+        path.write_text(text)
+        message = rf"line {line}: .*{re.escape(repr(word))} in column 1 is not an integer"
+        caught = refuses(message, read_source, path)
+        missing = word in ("NA", "nan", "?")
+        number = word in ("1e+05", "1.0", "1_000", "0x1f")
+        assert ("--string-ids" in caught.hint) == (not missing and not number)
+        assert ("leave the row out" in caught.hint) == missing
+        stream = open_stream(path, "edges", Layout(), Reading())
+        refuses(message, list, stream.pieces)
+        found = read_source(path, layout=Layout(string_ids=True, header=False))
+        assert found.ids[found.source].tolist().count(word) == 1
+
+
+@pytest.mark.parametrize(
+    ("text", "options", "found"),
+    [
+        ("#a b\nb #a\n", {}, "line 1: '#a b' may be a comment or a row"),
+        ("b #a\n#a b\n", {}, "line 2: '#a b' may be a comment or a row"),
+        ("#a b\nb #a\n", {"comments": "none"}, [("#a", "b"), ("b", "#a")]),
+        ("#a b\nb c\nc b\n", {"comments": "#"}, [("b", "c"), ("c", "b")]),
+        ("%a b\nb %a\n#c\n", {"comments": "#"}, [("%a", "b"), ("b", "%a")]),
+        ("source,target\n#a,b\nb,#a\n", {}, [("#a", "b"), ("b", "#a")]),
+        ("source,target\n# of it\n%a,b\n", {}, [("%a", "b")]),
+        ("source,target\n# a,b\nb,c\n", {}, "line 2: '# a,b' may be a comment or a row"),
+        ("source,target\n#a\nb,c\n", {}, "line 2: '#a' has 1 columns"),
+        ('"#a",b\nb,"#a"\n', {}, [("#a", "b"), ("b", "#a")]),
+        ("# of all links\n\n%C3 b\nb %C3\n", {}, "line 3: '%C3 b' may be a comment or a row"),
+        ("#a,#b\n#b,#c\n", {}, "holds no arcs"),
+        ("# Nodes: 2\n0\t1\n# within\n#1 0\n1 0 # behind\n", {}, [(0, 1), (1, 0)]),
+        ("#target source\n1 0\n", {}, [(0, 1)]),
+        ("0 1\n#a 5\n", {}, "line 2: '#a 5' .*'#a' in column 1 is not an integer"),
+        ("source,target\n#a,#b\n#b,#a\n", {}, [("#a", "#b"), ("#b", "#a")]),
+        ('"New York" Oslo\nOslo "New York"\n', {}, [("New York", "Oslo"), ("Oslo", "New York")]),
+        ("u v\nv u\n", {}, r"line 1 \('u', 'v'\) may be a header or an arc"),
+        ("v1 v2\nv2 v1\n", {}, [("v1", "v2"), ("v2", "v1")]),
+        ("id_1,id_2\n0,1\n", {}, [(0, 1)]),
+        ("a,b\nParis, FR\n", {"header": True}, [("Paris", "FR")]),
+        ("Paris, FR\tRome\nRome\tParis, FR\n", {}, [("Paris, FR", "Rome"), ("Rome", "Paris, FR")]),
+    ],
+)
+def test_comments_and_headers_among_rows(tmp_path, text, options, found):
+    path = tmp_path / "e.txt"
+    path.write_text(text)
+    layout = Layout(**options)
+    if isinstance(found, str):
+        refuses(found, read_source, path, layout=layout)
+        return
+    source = read_source(path, layout=layout)
+    names = np.arange(source.n) if source.ids is None else source.ids
+    ends = zip(names[source.source].tolist(), names[source.target].tolist(), strict=True)
+    assert list(ends) == found
+
+
+def test_comments_are_counted(place):
+    (place / "e.txt").write_text("# Nodes: 2\n0 1\n# within\n1 2\n")
+    (place / "x.csv").write_text("# of 2024\nid,f\n2,1\n0,3\n1,2\n")
+    for more in ((), ("--memory", "4GB")):
+        done = run("import", "e.txt", "g.graph", "--force", "--features", "x.csv", *more)
+        assert "comments │ 2 lines" in done.stdout
+        assert "x.csv: 1 lines are comments" in done.stderr
+        assert open_graph("g.graph").manifest.source["comments"] == 2
+    assert "comments" in run("info", "g.graph").stdout
 
 
 def test_text_ids_are_kept(place):
@@ -636,7 +775,8 @@ def written(folder, what, form):
         path.write_text(",".join(["a", "b"][: len(text.split()[0].split(","))]) + "\n" + text)
     elif form == "pandas.csv":  # DataFrame.to_csv
         lines = [f"{i},{line}" for i, line in enumerate(text.split())]
-        path.write_text(",".join(["", "label", "1"][: lines[0].count(",") + 1]) + "\n")
+        names = ["", "0", "1"] if what == "features" else ["", "label"]
+        path.write_text(",".join(names) + "\n")
         path.write_text(path.read_text() + "\n".join(reversed(lines)) + "\n")
     elif form == "tsv":
         path.write_text(text.replace(",", "\t").replace("\n", "\r\n"))
@@ -678,7 +818,7 @@ def test_every_kind_of_file(place, what, form):
     ("text", "message"),
     [
         ("1,2\n3\n", "line 2: '3' has 1 columns, not 2"),
-        ("1,2\n\n3,x\n", "line 3: '3,x': 'x' is not a number"),
+        ("1,2\n\n3,x\n", "line 3: '3,x': 'x' in column 2 is not a number"),
         ("a,b\nc,d\n", "line 1: 'a,b' is not 2 numbers"),
         ("", "holds no features"),
         ("id\n1\n", "a column of ids, but no features"),
@@ -687,8 +827,8 @@ def test_every_kind_of_file(place, what, form):
         ("1,1e39\n", "features of vertex 0, column 1 are not finite"),
         ("id,a\n1,2\n1\n", "line 3: '1' has 1 columns"),
         ("1;0,5\n", "line 1"),
-        ("id,a,b\nx,,2\ny,3,4\n", "line 2: the column 'a' holds no value"),
-        ("id,a,b\nx,1,2\ny,,4\n", "line 3: 'y,,4': '' is not a number"),
+        ("id,a,b\nx,,2\ny,3,4\n", "line 2: 'x,,2': '' in column 'a' is not a number"),
+        ("id,a,b\nx,1,2\ny,,4\n", "line 3: 'y,,4': '' in column 'a' is not a number"),
     ],
 )
 def test_tables_of_features_that_are_refused(tmp_path, text, message):
@@ -749,7 +889,7 @@ def test_relatives_of_gnn_benchmark(place, style, names):
 def test_hints_of_arrays_that_are_not_as_they_are_read(place):
     (place / "people.csv").write_text("id,age,kind\n0,,cat\n1,2,dog\n")
     said = denied("--features", "people.csv", "--label-column", "kind")
-    assert "people.csv, line 2: the column 'age' holds no value" in said
+    assert "people.csv, line 2: '0,,cat': '' in column 'age' is not a number" in said
     np.save(place / "turned.npy", np.ones((2, 6)))
     assert "transpose its (2, 6)" in denied("--features", "turned.npy")
     np.save(place / "matrix.npy", np.ones((6, 6), int))

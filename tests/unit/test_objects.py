@@ -79,6 +79,10 @@ def test_pandas_and_the_file_that_it_writes(tmp_path):
     assert source.ids.tolist() == same.ids.tolist() == ["a", "b", "c"]
     with pytest.raises(UserError, match="it is not clear which are arcs"):
         gcnmpi.graph.from_object(frame.rename(columns={"src": "k"}))
+    with pytest.raises(UserError, match="row 3 of the data frame lacks a vertex"):
+        gcnmpi.graph.from_object(frame.assign(src=[5, 3, 9, None]))
+    with pytest.raises(UserError, match="ids in the data frame are fractions"):
+        gcnmpi.graph.from_object(frame.assign(src=[5.0, 3, 9, 1]))
 
 
 class Tensor:

@@ -100,7 +100,7 @@ SPOILED = {
     "nan": (lambda r: spoiled(r, "node-feat.csv.gz", [["nan", 1]] * 5), "not finite"),
     "no number": (
         lambda r: spoiled(r, "node-feat.csv.gz", [["a", 1]] * 5),
-        "line 1: .a,1.: .a. is not a number",
+        "line 1: .a,1.: .a. in column 1 is not a number",
     ),
     "two splits": (lambda r: write_split(r, PARTS, "b"), "the splits b, time"),
     "no split file": (lambda r: (r / "split/time/test.csv.gz").unlink(), "there is no"),

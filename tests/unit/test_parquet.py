@@ -107,3 +107,14 @@ def test_what_is_unclear_or_damaged_is_refused(tmp_path, monkeypatch):
     monkeypatch.setattr(parquet_tables, "FREE_ARCHIVE", 1 << 10)
     put(tmp_path / "e.parquet", source=np.zeros(1 << 17, int), target=np.zeros(1 << 17, int))
     refuses("unpacks to more than 200 times its size", read_source, tmp_path / "e.parquet")
+
+
+def test_ids_with_missing_values_are_no_ids(tmp_path):
+    for column in ([1.0, None], [1, None], ["a", None]):
+        path = put(tmp_path / "e.parquet", source=column, target=[2, 3])
+        for text in (False, True):
+            message = "ids are float64|lacks 1 of its values, the first in row 1"
+            caught = refuses(message, read_source, path, layout=Layout(string_ids=text))
+            assert "--string-ids" not in (caught.hint or "")
+    labels = put(tmp_path / "y.parquet", label=["a", None, "b"], id=[0, 1, 2])
+    assert read_labels(labels).values.tolist() == ["a", "", "b"]

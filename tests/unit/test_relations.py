@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
@@ -11,7 +12,7 @@ import pytest
 import tensor_files as write
 from command_line import as_json, refused, run
 from ogb_folders import rows
-from pyarrow import parquet
+from pyarrow import csv, parquet
 from refusals import refuses
 from stored_graphs import change_array, change_json
 from typed_graphs import CITES, COUNTS, ENDS, FEATURES, WRITES, relations_of, source_of, typed_graph
@@ -19,6 +20,7 @@ from typed_graphs import CITES, COUNTS, ENDS, FEATURES, WRITES, relations_of, so
 import gcnmpi
 from partition.errors import UserError
 from partition.graph.aggregation import aggregation_matrix
+from partition.graph.links import read_pairs
 from partition.graph.relations import Relation, number_relations, relation_dtype
 from partition.graph.store import open_graph, write_graph
 from partition.graph.typed import inputs_of
@@ -626,3 +628,41 @@ def test_partitions_stay_when_features_are_attached(folder, tmp_path):
     run("attach", folder, "--features", f"venue={tmp_path / 'v.npy'}")
     assert as_json("list", folder)[0]["name"] == "rp-2"
     run("check", folder)
+
+
+@pytest.mark.parametrize("form", ["csv", "parquet"])
+@pytest.mark.parametrize("ids", [["U1", "U2"], [0, 1]], ids=["texts", "numbers"])
+def test_columns_called_as_types_have_their_ids_everywhere(tmp_path, monkeypatch, form, ids):
+    monkeypatch.chdir(tmp_path)
+
+    def write(name, **columns):
+        Path(name).parent.mkdir(exist_ok=True)
+        save = {"csv": csv.write_csv, "parquet": parquet.write_table}[form]
+        save(pa.table(columns), name)
+
+    items = ids[::-1]
+    write(f"buys.{form}", user_id=ids, item_id=items, quantity=[1, 2])
+    write(f"users.{form}", age=[3, 4], user_id=ids[::-1])
+    for mask, place in (("train", 0), ("valid", 1), ("test", 1)):
+        write(f"split/{mask}.{form}", user_id=[ids[place]], item_id=[items[place]])
+    tables = ("--relation", f"user,buys,item=buys.{form}", "--nodes", f"user=users.{form}")
+    run("import", ".", "g.graph", *tables)
+    graph = open_graph("g.graph").graph
+    first = graph.vertex_types.range("user").start
+    at = first + (np.arange(2) if graph.ids is None else np.argsort(graph.ids[first : first + 2]))
+    assert graph.features_of("user")[at - first, 0].tolist() == [4, 3]
+    run("pairs", "g.graph", "--from", "split")
+    pairs = read_pairs("g.graph", "links")
+    called = np.arange(graph.n) if graph.ids is None else graph.ids
+
+    def name(type, value):
+        own = graph.vertex_types.range(type)
+        return own.start + value if graph.ids is None else f"{type}:{value}"
+
+    for mask, place in (("train", 0), ("val", 1), ("test", 1)):
+        wanted = [name("user", ids[place]), name("item", items[place])]
+        assert called[pairs.positives[mask][0]].tolist() == wanted
+    write(f"x.{form}", f=[1.5, 2.5], user_id=ids[::-1])
+    run("attach", "g.graph", "--features", f"user=x.{form}")
+    graph = open_graph("g.graph").graph
+    assert graph.features_of("user")[at - first, 0].tolist() == [2.5, 1.5]

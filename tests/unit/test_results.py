@@ -13,7 +13,7 @@ from gcnmpi.run.results import Results, write_csv, write_npz, write_parquet
 from partition.importing.readers.vertex_files import read_features
 
 VALUES = np.random.default_rng(0).standard_normal((7, 3)).astype(np.float32) * 1e-3
-TEXTS = np.array(["b", 'a "quoted", one', "ü", "d", "3", "x", "y"])
+TEXTS = np.array(["b", 'a "quoted", one', "ü", "d", "3", "#x", "% y"])
 NUMBERS = np.array([5, -3, 2**40, 0, 1, 7, 9])
 
 
@@ -73,9 +73,9 @@ def test_what_is_written_can_be_attached(tmp_path):
 
 @pytest.mark.parametrize("ids", [TEXTS, None])
 def test_tables_have_the_names_of_classes(tmp_path, ids):
-    names = ("a, b", "ü", "c")
+    names = ("a, b", "ü", "#c")
     made = Results(np.array([2, 0, 1, 1, 2, 0, 0]), ids, None, names=names)
-    words = ["c", "a, b", "ü", "ü", "c", "a, b", "a, b"]
+    words = ["#c", "a, b", "ü", "ü", "#c", "a, b", "a, b"]
     write_csv(made, tmp_path / "y.csv")
     with open(tmp_path / "y.csv", newline="", encoding="utf-8") as file:
         lines = list(csv.reader(file))

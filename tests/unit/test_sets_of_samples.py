@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 from click.testing import CliRunner
+from command_line import run
 from refusals import refuses
 
 import gcnmpi
@@ -92,3 +93,30 @@ def test_the_command_tells_mistakes_in_one_line(graph, states, tmp_path):
         assert (code, says in told) == (2, True), told
     assert command(graph, "--states", file, "--split", "0.5,0.2,0.3")[0] == 0
     assert read_samples(graph, "samples").ranges["test"] == [(14, 20)]
+
+
+def test_rows_of_a_graph_with_ids_are_of_vertices_that_are_said(tmp_path):
+    ids = [773869, 767541, 767542]  # of the sensors, in the order of the arrays
+    (tmp_path / "e.csv").write_text(
+        "".join(f"{a},{b}\n" for a, b in zip(ids, ids[1:] + ids[:1], strict=True))
+    )
+    run("import", tmp_path / "e.csv", path := tmp_path / "g.graph")
+    (tmp_path / "ids.txt").write_text("".join(f"{name}\n" for name in ids))
+    values = np.arange(60.0).reshape(10, 3, 2)
+    np.save(file := tmp_path / "s.npy", values)
+    code, told = command(path, "--states", file)
+    assert (code, "767541, 767542, 773869" in told, "--ids sorted" in told) == (2, True, True)
+    made = gcnmpi.graph.open(path)
+    refuses("--ids", made.add_samples, states=values)
+    for said, order in ((tmp_path / "ids.txt", [1, 2, 0]), ("sorted", [0, 1, 2])):
+        wanted = values[:, order]
+        words = ("--states", file, "--targets", file, "--ids", said, "--force", "--link")
+        assert command(path, *words)[0] == 0
+        found = read_samples(path, "samples", check=True)
+        np.testing.assert_array_equal(found.states, wanted)
+        np.testing.assert_array_equal(found.targets, wanted)
+        again = made.add_samples(values, ids=said, name="again", overwrite=True)
+        np.testing.assert_array_equal(again.states, wanted)
+    found = made.add_samples(values, ids=ids, name="listed")
+    np.testing.assert_array_equal(found.states, values[:, [1, 2, 0]])
+    refuses("no vertex 9", made.add_samples, states=values, ids=[9, 767541, 767542])

@@ -77,7 +77,7 @@ FORMATS = {
     "edges": Format(
         "edge_list:stream",
         (".txt", ".edges", ".edgelist", ".el", ".tsv", ".csv"),
-        options=("columns", "header", "string_ids", "vertices", "ids", *OF_ARCS),
+        options=("columns", "header", "comments", "string_ids", "vertices", "ids", *OF_ARCS),
         packed=True,
     ),
     "metis": Format("metis:read", (".graph", ".metis"), packed=True),
@@ -101,7 +101,7 @@ FORMATS = {
     ),
     "triples": Format(
         "triples:read",
-        options=("columns", "header", "string_ids", "vertices", "ids"),
+        options=("columns", "header", "comments", "string_ids", "vertices", "ids"),
         packed=True,
     ),
     "tables": Format(
@@ -109,7 +109,7 @@ FORMATS = {
         (".toml",),
         ("graph.toml",),
         single=False,
-        options=("header", "string_ids", "relation", "nodes"),
+        options=("header", "comments", "string_ids", "relation", "nodes"),
     ),
 }
 READERS = Registry(
@@ -143,6 +143,10 @@ class Layout:
         Their meaning in their order: "source,target,-,weight"; columns beyond are not read.
     header : bool, optional
         Whether the first line names the columns; judged by the first two lines where None.
+    comments : str, optional
+        The signs with which comments begin, "#", "%" or both, or "none"; judged where None, see
+        :meth:`partition.importing.readers.text.Table.is_comment`. Also of files with a row for each
+        vertex.
     string_ids : bool
         Ids are texts, even if they look like integers.
     vertices : str, optional
@@ -157,6 +161,7 @@ class Layout:
 
     columns: str | None = None
     header: bool | None = None
+    comments: str | None = None
     string_ids: bool = False
     vertices: str | None = None
     ids: str | os.PathLike[str] | None = None
@@ -201,7 +206,7 @@ class Source:
     ids: np.ndarray | None = None
     symmetric: bool = False
     format: str = ""
-    notes: Mapping[str, str] = field(default_factory=dict)
+    notes: Mapping[str, Any] = field(default_factory=dict)
     targets: np.ndarray | None = None
     arc_data: ArcTable = NO_DATA
 
@@ -277,8 +282,8 @@ class Stream:
     ids : (n,) int64 or str, optional
         The content of the file of that name.
     rest : mapping
-        Further fields of :class:`Source`, ``arc_data`` where pieces have none; ``notes`` are those
-        known before the arcs are read.
+        Further fields of :class:`Source`, ``arc_data`` where pieces have none; ``notes`` are
+        complete after the last piece.
     """
 
     pieces: Iterator[Piece]
@@ -354,7 +359,7 @@ def _stream(path: Path, format: str, layout: Layout, reading: Reading) -> Stream
     stream = READERS.get(format)(path, layout, reading)
     if stream.n is not None or layout.ids is None:
         return replace(stream, vertices=layout.vertices)
-    ids = read_ids(layout.ids, text=stream.text)
+    ids = read_ids(layout.ids, text=stream.text, comments=layout.comments)
     return replace(stream, vertices=layout.vertices, ids=ids)
 
 
@@ -420,8 +425,12 @@ def checked_format(path: Path, format: str, layout: Layout) -> str:
         refuse_sizes(path)
     for option in fields(layout):
         given = getattr(layout, option.name) != option.default
-        # Files of features may list ids in any order, whatever the arcs come from.
-        if given and option.name != "ids" and option.name not in FORMATS[format].options:
+        # Files of features may list ids in any order and have comments, whatever the arcs are in.
+        if (
+            given
+            and option.name not in ("ids", "comments")
+            and option.name not in FORMATS[format].options
+        ):
             takes = ", ".join(name for name in FORMATS if option.name in FORMATS[name].options)
             raise UserError(
                 f"{path} has the format {format}: --{option.name.replace('_', '-')} is for {takes}",

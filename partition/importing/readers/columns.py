@@ -10,15 +10,28 @@ from pathlib import Path
 import pyarrow as pa
 
 from partition.errors import UserError
-from partition.importing.readers import Layout
+from partition.importing.readers import Layout, guess_format
 from partition.importing.readers.arc_columns import chosen, piece_of
 from partition.importing.readers.blocks import text_blocks
-from partition.importing.readers.files import quoted
+from partition.importing.readers.files import quoted, read_errors
+from partition.importing.readers.names import (
+    WEIGHTS,
+    has_digits,
+    is_missing,
+    is_name,
+    is_type,
+    named_roles,
+    plain_name,
+    resembles_number,
+)
+from partition.importing.readers.parquet_tables import column_names
 from partition.importing.readers.text import (
-    first_lines,
+    SIGNS,
+    Comments,
+    Opening,
     is_integer,
     is_number,
-    plain_name,
+    open_table,
     separator_of,
     words_of,
 )
@@ -39,11 +52,12 @@ class ArcPlaces:
         """Positions of features, then of labels."""
         return (*self.features, *self.labels)
 
-    def with_kind(self, words: Sequence[str]) -> ArcPlaces:
-        """The same, with the type of labels by those of the first arc."""
+    def with_kind(self, rows: Sequence[Sequence[str]]) -> ArcPlaces:
+        """The same, with the type of labels by those of the first arcs."""
         if not self.labels:
             return self
-        given = [words[i] for i in self.labels if i < len(words)]
+        given = [row[i] for row in rows for i in self.labels if i < len(row)]
+        given = [word for word in given if not is_missing(word)] or given
         numbers = len(self.labels) > 1 or all(map(is_number, given))
         whole = len(self.labels) == 1 and all(map(is_integer, given))
         kind = pa.int64() if whole else pa.float64() if numbers else pa.string()
@@ -66,10 +80,6 @@ class ArcPlaces:
 
 
 NO_PLACES = ArcPlaces()
-# Names that columns have in the files of other programs.
-SOURCES = {"source", "src", "from", "fromnodeid", "fromnode", "node1", "u", "head", "sourceid"}
-TARGETS = {"target", "dst", "to", "tonodeid", "tonode", "node2", "v", "tail", "targetid", "dest"}
-WEIGHTS = {"weight", "weights", "w", "edgeweight"}
 
 
 @dataclass(frozen=True)
@@ -90,12 +100,19 @@ class Columns:
         Number of the line with the names, 0 where there is none.
     known : bool
         A name or the user calls the third column a weight.
-    doubtful : bool
-        The first line may be a header after all.
+    comments : Comments
+    names : tuple of str
+        The names of all columns, none without a header.
+    doubtful : tuple of str
+        The ends in the first line, which may be a header as well as a row; none where it is clear.
+    begins : int
+        Number of the line with the names, or of the first row.
     note : str
         The columns that were read, for the user, where there are others.
     data : ArcPlaces
         Columns with data of the arcs.
+    samples : sequence of sequences of str
+        The words of the first rows.
     """
 
     separator: str | None
@@ -104,9 +121,17 @@ class Columns:
     text: bool
     header: int
     known: bool
-    doubtful: bool
-    note: str
+    comments: Comments
+    names: tuple[str, ...] = ()
+    doubtful: tuple[str, ...] = ()
+    begins: int = 0
+    note: str = ""
     data: ArcPlaces = NO_PLACES
+    samples: Sequence[Sequence[str]] = ()
+
+    def kind_of_labels(self, place: int) -> ArcPlaces:
+        """A column of labels in place of other data, with its type by the first rows."""
+        return ArcPlaces(labels=(place,)).with_kind(self.samples)
 
 
 def find_columns(path: Path, layout: Layout) -> Columns:
@@ -114,74 +139,153 @@ def find_columns(path: Path, layout: Layout) -> Columns:
 
     A UserError if there is no arc, or it is not clear what a column is.
     """
-    lines = first_lines(path, 2)
     _, start = next(text_blocks(path), (1, b""))
     if start[:14].lower() == b"%%matrixmarket":
         raise UserError(f"{path} is a Matrix Market file", "give --format mtx")
-    if not lines:
-        raise UserError(f"{path} holds no arcs", "one arc 'source target [weight]' a line")
-    number, first = lines[0]
-    separator = separator_of(_bare(first))
+    opening = open_table(path, comments=layout.comments)
+    if not opening.lines:
+        raise UserError(f"{path} holds no arcs", _hint_of_empty(opening))
+    number, first = opening.lines[0]
+    separator = _separator(first)
     words = words_of(_bare(first), separator)
-    if separator == "\t" and all(map(is_integer, words[:2])):
-        separator, words = None, _bare(first).split()
+    roles = None if layout.columns is None else given_roles(layout.columns)
+    ends = (roles or (0, 1))[:2]
     if len(words) < 2:
         raise UserError(
             f"{path}, line {number}: {quoted(first.strip())} is one column",
             "one arc 'source target [weight]' a line",
         )
-    roles = None if layout.columns is None else given_roles(layout.columns)
-    places = roles or named_roles(words)
-    second = words_of(_bare(lines[1][1]), separator) if len(lines) > 1 else []
-    ends = (roles or (0, 1))[:2]
     if max(roles or (0,)) >= len(words):
         raise UserError(
             f"{path}, line {number}: {quoted(first.strip())} has {len(words)} columns, "
             f"--columns {layout.columns} names more"
         )
-    header, doubtful = layout.header, False
-    if header is None:
-        header = not _integers(words, ends) and bool(named_roles(words) or _integers(second, ends))
-        doubtful = not header and not _integers(words, ends) and len(lines) > 1
-    if header and len(lines) < 2:
+
+    def cut(line: str) -> list[str]:
+        whole = words_of(line.strip(), separator)
+        return whole if len(whole) == len(words) else words_of(_bare(line), separator)
+
+    def above_numbers(below: list[str]) -> bool:
+        return not layout.string_ids and _of_integers(below, ends) is True
+
+    def known(names: list[str]) -> bool:
+        found = named_roles(names)
+        if found is None or not any(has_digits(names[place]) for place in found[:2]):
+            return found is not None
+        # Vertices may be called v1 and v2, too.
+        below = cut(opening.second if names == words else opening.first)
+        others = [word for place, word in enumerate(below) if place not in found[:2]]
+        return above_numbers(below) or any(map(is_number, others))
+
+    header, names = (number, words) if layout.header else (0, list[str]())
+    if layout.header is None:
+        header, names = opening.header(cut, known, above_numbers, texts=True)
+    rows = opening.rows(header)
+    if not rows:
         raise UserError(f"{path} holds no arcs, only the header {quoted(first.strip())}")
-    if roles is None:
-        places = named_roles(words) if header else None
-        if places is None and (len(words) == 2 or (len(words) == 3 and not header)):
-            places = tuple(range(len(words)))
+    places = roles or (named_roles(names) if header else None)
+    if places is None and (len(words) == 2 or (len(words) == 3 and not header)):
+        places = tuple(range(len(words)))
     if places is None:
         raise UserError(
             f"{path}, line {number}: {quoted(first.strip())} has {len(words)} columns, and it is "
             "not clear what they are",
             "say it in their order, such as --columns source,target,weight or source,target,-,-",
         )
-    sample = second if header else words
-    text = layout.string_ids or not _integers(sample, places[:2])
+    samples = [cut(line) for _, line in rows]
+    of_integers = [found for row in samples if (found := _of_integers(row, places[:2])) is not None]
+    # Without a header, a text in the first line is rather a mistake than the begin of mixed ids.
+    text = layout.string_ids or not any(of_integers[: 1 if header else None])
     if text and not layout.string_ids:
-        _refuse_fractions(path, lines[1] if header else lines[0], sample, places)
-    unnamed = text and not header and len(words) == 3 and roles is None
-    if unnamed and not is_number(words[2]):
+        _refuse_fractions(path, rows[0], samples[0], places)
+    if text and not header and len(words) == 3 and roles is None and not is_number(words[2]):
         raise UserError(
             f"{path}, line {number}: the third column of {quoted(first.strip())} is not a weight",
             "give --columns source,relation,target for triples, --columns source,target,- to leave "
             "it out, or --header if the line names the columns",
         )
-    names = words if header else [str(i + 1) for i in range(len(words))]
-    data, places = arc_places(names, places, layout, path)
+    doubtful = tuple(words[place] for place in places[:2])
+    alone = header == 0 and len(rows) == 1
+    if not text or layout.header is not None or header not in (0, number) or alone:
+        doubtful = ()
+    if not all(map(is_name, doubtful)):
+        doubtful = ()
+    called = names if header else [str(i + 1) for i in range(len(words))]
+    data, places = arc_places(called, places, layout, path)
     note = ""
     if header or data.places or sorted(places) != list(range(len(words))):
-        note = columns_note(names if header else [f"column {i}" for i in names], places, data)
+        note = columns_note(names if header else [f"column {i}" for i in called], places, data)
     return Columns(
         separator=separator,
         width=len(words),
         places=places,
         text=text,
-        header=number if header else 0,
+        header=header,
+        names=tuple(names),
         known=roles is not None or bool(header),
-        doubtful=doubtful and text,
+        doubtful=doubtful,
+        begins=number,
+        comments=opening.comments,
         note=note,
-        data=data.with_kind(sample),
+        data=data.with_kind(samples),
+        samples=samples,
     )
+
+
+def _separator(first: str) -> str | None:
+    """The separator of a list that begins with a line; numbers may have tabs and blanks."""
+    separator = separator_of(_bare(first))
+    if separator == "\t" and all(map(is_integer, words_of(_bare(first), separator)[:2])):
+        return None
+    return separator
+
+
+def _hint_of_empty(opening: Opening) -> str:
+    if opening.heading is not None:
+        return "all its lines are comments; if they are arcs, --comments none"
+    return "one arc 'source target [weight]' a line"
+
+
+def columns_of_types(
+    path: Path, layout: Layout, types: Sequence[str]
+) -> tuple[Layout, tuple[str, str]] | None:
+    """The layout of a table whose columns of ends are called as types of vertices, and these types.
+
+    So ``user,item,weight,date``, or ``user_id,item_id``, need no other names. They are the first
+    two columns, or those of ``layout.columns``. None where they are called otherwise, or there is
+    no header.
+    """
+    if len(types) < 2 or layout.header is False:
+        return None
+    names = header_words(path, layout.comments)
+    roles = (0, 1) if layout.columns is None else given_roles(layout.columns)[:2]
+    if max(roles) >= len(names):
+        return None
+    source, target = (
+        next((type for type in types if is_type(names[place], type)), None) for place in roles
+    )
+    if source is None or target is None:
+        return None
+    columns = layout.columns
+    if columns is None:
+        weights = [place for place, name in enumerate(names) if plain_name(name) in WEIGHTS]
+        called = dict.fromkeys(weights if len(weights) == 1 else (), "weight")
+        called |= {0: "source", 1: "target"}
+        columns = ",".join(called.get(place, "-") for place in range(len(names)))
+    text = guess_format(path) == "edges"
+    return replace(layout, columns=columns, header=True if text else None), (source, target)
+
+
+def header_words(path: Path, comments: str | None = None) -> list[str]:
+    """The words in the first line of a list of arcs in text, or the names of columns in Parquet."""
+    format = guess_format(path)
+    if format == "parquet":
+        return column_names(path)
+    if format != "edges":
+        return []
+    with read_errors(path):
+        opening = open_table(path, comments=comments)
+    return words_of(first, separator_of(first)) if (first := opening.first) else []
 
 
 def columns_note(names: Sequence[str], places: Sequence[int], data: ArcPlaces) -> str:
@@ -209,12 +313,22 @@ def arc_places(
 
 def _bare(line: str) -> str:
     """A line of numbers without the comment behind it; other lines may hold the sign in a text."""
-    bare = re.split("[#%]", line)[0].strip()
-    return bare if bare and is_integer(words_of(bare, separator_of(bare))[0]) else line.strip()
+    bare = re.split(f"[{SIGNS}]", line)[0].strip()
+    numbers = bare != "" and all(map(is_number, words_of(bare, separator_of(bare))))
+    return bare if numbers else line.strip()
 
 
-def _integers(words: list[str], places: tuple[int, ...]) -> bool:
-    return len(words) > max(places) and all(is_integer(words[i]) for i in places)
+def _of_integers(words: list[str], places: tuple[int, ...]) -> bool | None:
+    """Whether the ids in a line are integers, but for those that are missing or no whole numbers.
+
+    None where there are no others.
+    """
+    given = [words[place] for place in places if place < len(words)]
+    given = [
+        word for word in given
+        if is_integer(word) or not (is_missing(word) or resembles_number(word))
+    ]  # fmt: skip
+    return all(map(is_integer, given)) if given else None
 
 
 def given_roles(columns: str) -> tuple[int, ...]:
@@ -228,20 +342,6 @@ def given_roles(columns: str) -> tuple[int, ...]:
     if counts["source"] != 1 or counts["target"] != 1 or counts["weight"] > 1:
         raise UserError(f"--columns {columns} must name source and target, each once", hint)
     return tuple(names.index(role) for role in ROLES if role in names)
-
-
-def named_roles(words: list[str]) -> tuple[int, ...] | None:
-    """Places of source, target and weight by the names in a header."""
-    plain = list(map(plain_name, words))
-    places = []
-    for known in (SOURCES, TARGETS, WEIGHTS):
-        fitting = [i for i, word in enumerate(plain) if word in known]
-        if len(fitting) > 1:
-            return None
-        places += fitting
-        if not fitting and known is not WEIGHTS:
-            return None
-    return tuple(places)
 
 
 def _refuse_fractions(

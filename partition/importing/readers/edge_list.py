@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -16,7 +16,7 @@ from partition.importing.readers.blocks import LONGEST_LINE
 from partition.importing.readers.columns import ROLES, Columns, find_columns
 from partition.importing.readers.files import finite_weights, quoted, read_errors
 from partition.importing.readers.sharing import before_and_all
-from partition.importing.readers.text import COMMENTS, Table
+from partition.importing.readers.text import Table
 
 # Whole numbers of this size in a third column are rather times or ids than weights.
 LARGE_WEIGHT = 1000
@@ -27,31 +27,30 @@ FEWEST_NUMBERED = 3
 def stream(path: Path, layout: Layout, reading: Reading) -> Stream:
     """Read an edge list: columns separated by white space, commas, semicolons or tabs.
 
-    Ids are 64-bit integers, or texts. Everything after ``#`` or ``%`` is a comment; where ids are
-    texts, only a line that begins with one of them is. A UserError if there is no arc in the file,
-    a line is not two ids and, where the others have one, a finite weight, or it is not clear what
-    a column is.
+    Ids are 64-bit integers, or texts. For comments see :meth:`Table.is_comment`; their count is a
+    note. A UserError if there is no arc in the file, a line is not two ids and, where the others
+    have one, a finite weight, or it is not clear what a column or the first line is.
     """
     columns = find_columns(path, layout)
-
+    table = arc_table(path, columns)
     ends, readers = len(columns.places), reading.readers
+    notes: dict[str, object] = {"columns": columns.note} if columns.note else {}
 
     def pieces() -> Iterator[Piece]:
         third, size, rows = _ThirdColumn(path, columns), path.stat().st_size, 0
-        first, again = list[str](), not columns.doubtful
+        again = not columns.doubtful
 
         def tell(at: int) -> None:
             reading.tell("reading", at, size)
 
         with read_errors(path):
-            for found in arc_table(path, columns).pieces(tell, readers):
+            for found in table.pieces(tell, readers):
                 source, target, *rest = found
                 before, all_rows = before_and_all(readers, len(source))
                 before += rows
                 if not again:
-                    begin = 0 if first else 1
-                    first = first or [source[0].as_py(), target[0].as_py()]
-                    again = any(_has(ends[begin:], first) for ends in (source, target))
+                    skipped = int(before == 0 and not columns.header)
+                    again = any(_has(e[skipped:], columns.doubtful) for e in (source, target))
                 if not columns.text:
                     source, target = source.to_numpy(), target.to_numpy()
                 weights = None
@@ -66,19 +65,16 @@ def stream(path: Path, layout: Layout, reading: Reading) -> Stream:
                 rows += all_rows
         with readers.agreed():
             third.check()
-        if not again:  # the first two texts occur nowhere else
-            raise UserError(
-                f"{path}: the first line ({', '.join(map(quoted, first))}) may be a header or an "
-                "arc",
-                "give --header or --no-header",
-            )
+        refuse_doubt(path, columns, any(readers.gathered(again)))
+        if count := sum(readers.gathered(table.comments.lines)):
+            notes["comments"] = count
 
     return Stream(
         pieces(),
         str(path),
         weighted=len(columns.places) == 3,
         text=columns.text,
-        rest={"format": "edges", "notes": {"columns": columns.note} if columns.note else {}},
+        rest={"format": "edges", "notes": notes},
     )
 
 
@@ -163,7 +159,20 @@ class _ThirdColumn:
             )
 
 
-def _has(texts: pa.Array, wanted: list[str]) -> bool:
+def refuse_doubt(path: Path, columns: Columns, again: bool) -> None:
+    """A UserError where the first line may be a header or an arc.
+
+    The ids of an arc are mostly ``again`` in other lines, and the names of columns in none.
+    """
+    if columns.doubtful and again == bool(columns.header):
+        shown = ", ".join(map(quoted, columns.doubtful))
+        raise UserError(
+            f"{path}: line {columns.begins} ({shown}) may be a header or an arc",
+            "give --header or --no-header",
+        )
+
+
+def _has(texts: pa.Array, wanted: Sequence[str]) -> bool:
     """Whether one of the texts is among those that are wanted."""
     return bool(pc.any(pc.is_in(texts, value_set=pa.array(wanted))).as_py())
 
@@ -177,7 +186,9 @@ def arc_table(path: Path, columns: Columns) -> Table:
         columns.width,
         dict(zip(columns.places, (ids, ids, pa.float64()), strict=False)) | columns.data.kinds(),
         header=columns.header,
-        comments="".join(COMMENTS),
+        begins=columns.begins,
+        names=columns.names,
+        comments=columns.comments,
         shortest=1,
         longest=LONGEST_LINE,
         ragged=len(columns.places) + len(columns.data.places) < columns.width,

@@ -11,7 +11,7 @@ import tarfile
 import warnings
 import zipfile
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -79,7 +79,12 @@ def finite_weights(values: np.ndarray, where: str, before: int = 0) -> np.ndarra
     if not finite.all():
         at = int(np.argmin(finite))
         entry = before + at + 1
-        raise UserError(f"{where}: weight of entry {entry} is {values[at]}, not a finite number")
+        raise UserError(
+            f"{where}: weight of entry {entry} is {values[at]}, not a finite number",
+            "no weight may be missing: fill it in, or leave the row out"
+            if np.isnan(values[at])
+            else None,
+        )
     return values
 
 
@@ -104,10 +109,13 @@ def narrowed(values: np.ndarray, dtype: DTypeLike, where: object) -> np.ndarray:
         return np.asarray(values, dtype, order="C")
 
 
-def finite_features(features: np.ndarray, where: str, of: str = "vertex") -> np.ndarray:
+def finite_features(
+    features: np.ndarray, where: str, of: str = "vertex", columns: Sequence[str] = ()
+) -> np.ndarray:
     """``features``, (n, d) numbers, as float32 in C order, unchanged where they are that already.
 
-    A UserError if they are none, or an entry is not a finite float32.
+    Messages call rows ``of`` and columns by their names. A UserError if they are none, or an entry
+    is not a finite float32.
     """
     if features.ndim != 2 or features.shape[1] < 1 or features.dtype.kind not in "biuf":
         raise UserError(
@@ -120,8 +128,12 @@ def finite_features(features: np.ndarray, where: str, of: str = "vertex") -> np.
         finite = np.isfinite(features[start : start + step])
         if not finite.all():
             row, column = np.unravel_index(np.argmin(finite), finite.shape)
+            called = quoted(columns[int(column)]) if columns else column
+            value = features[start + row, column]
             raise UserError(
-                f"{where}: features of {of} {start + row}, column {column} are not finite",
-                "NaN, infinities and values beyond float32 are not accepted",
+                f"{where}: features of {of} {start + row}, column {called} are not finite",
+                "features may not be missing: fill them in, or leave the column out"
+                if np.isnan(value)
+                else "infinities and values beyond float32 are not accepted",
             )
     return features

@@ -8,8 +8,8 @@ Ids are as in the files. Arrays of a mask are called "positives" (m, 2), "negati
 from __future__ import annotations
 
 import zipfile
-from collections.abc import Iterable, Mapping
-from dataclasses import replace
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -18,13 +18,17 @@ import pyarrow as pa
 from partition.errors import UserError
 from partition.graph.graph import MASKS
 from partition.importing.readers import LISTS, READERS, RELATION, Layout, Reading, guess_format
-from partition.importing.readers.columns import ArcPlaces, find_columns, given_roles
+from partition.importing.readers.columns import (
+    Columns,
+    columns_of_types,
+    find_columns,
+    given_roles,
+)
 from partition.importing.readers.edge_index import ends_of
-from partition.importing.readers.edge_list import arc_table
+from partition.importing.readers.edge_list import arc_table, refuse_doubt
 from partition.importing.readers.files import check_file, quoted, read_errors
 from partition.importing.readers.parquet_tables import column_names
 from partition.importing.readers.pyg import CACHES, CLASSES, attributes_of
-from partition.importing.readers.text import first_lines, words_of
 from partition.importing.readers.unpacking import COMPRESSED
 from partition.records import NUMBERS, TEXTS, map_npy, read_npz
 from partition.tensor_files import numpy_arrays
@@ -52,33 +56,62 @@ KNOWN = {
 }  # fmt: skip
 
 
-def read_masks(path: Path, columns: str | None, text: bool) -> tuple[dict[str, Arrays], list[str]]:
+@dataclass(frozen=True)
+class PairList:
+    """The pairs of a mask in a file.
+
+    Attributes
+    ----------
+    arrays : dict of str to array
+        "positives" and so on: see above.
+    ends : tuple of str, optional
+        The types of vertices that the columns of a table are called as.
+    columns : Columns, optional
+        Those of a table in text, with the count of its comments.
+    """
+
+    arrays: Arrays
+    ends: tuple[str, str] | None = None
+    columns: Columns | None = None
+
+    def check_first_line(self, path: Path) -> None:
+        """A UserError where the first line may be a header or a row."""
+        if self.columns is not None and self.columns.doubtful:
+            others = self.arrays["positives"][int(not self.columns.header) :]
+            refuse_doubt(path, self.columns, bool(np.isin(others, self.columns.doubtful).any()))
+
+
+def read_masks(
+    path: Path, layout: Layout, types: Sequence[str] = ()
+) -> tuple[dict[str, PairList], list[str]]:
     """The arrays of all masks in one file or folder, and lines about what is not read.
 
     A folder holds ``train``, ``valid`` (or ``val``) and ``test``, each with one of the suffixes
-    that are known, or ``split_dict.pt``; or it has one such folder in ``split/``.
+    that are known, or ``split_dict.pt``; or it has one such folder in ``split/``. ``layout``,
+    ``types``: as of :func:`read_list`.
 
     A UserError if something is missing, damaged, or of a form that is not known.
     """
     if path.is_dir():
         inner = path / "split"
         if inner.is_dir():
-            return read_masks(_only_folder(inner), columns, text)
+            return read_masks(_only_folder(inner), layout, types)
         if (path / "split_dict.pt").is_file():
-            return read_masks(path / "split_dict.pt", columns, text)
-        found, unread = {}, set[str]()
+            return read_masks(path / "split_dict.pt", layout, types)
+        found, unread = dict[str, PairList](), set[str]()
         for file in _files_of_masks(path):
             mask = THEIRS[file.name.split(".")[0]]
             if file.suffix in TORCH:
-                (found[mask],), more = _torch(file, 1)
+                (arrays,), more = _torch(file, 1)
+                found[mask] = PairList(arrays)
                 unread |= more
             else:
-                found[mask] = read_list(file, columns, text)
+                found[mask] = read_list(file, layout, types)
         return found, _unread(path, unread)
     check_file(path)
     if path.suffix in TORCH:
-        arrays, unread = _torch(path, len(MASKS))
-        return dict(zip(MASKS, arrays, strict=True)), _unread(path, unread)
+        parts, unread = _torch(path, len(MASKS))
+        return dict(zip(MASKS, map(PairList, parts), strict=True)), _unread(path, unread)
     if path.suffix == ".npz":
         return _npz(path)
     raise UserError(
@@ -87,34 +120,47 @@ def read_masks(path: Path, columns: str | None, text: bool) -> tuple[dict[str, A
     )
 
 
-def read_list(path: Path, columns: str | None, text: bool, header: bool | None = None) -> Arrays:
+def read_list(path: Path, layout: Layout, types: Sequence[str] = ()) -> PairList:
     """The positives in a list of pairs, with relations if there is a column of them.
 
-    Of a file of torch, which may hold a dict, all arrays of its mask. ``text``: ids are texts, even
-    if they look like numbers; ``header``: as of :class:`Layout`.
+    Of a file of torch, which may hold a dict, all arrays of its mask. Of ``layout`` the columns,
+    the header, comments and ``string_ids`` are used; ``types`` are those of vertices.
     """
     if path.suffix in TORCH:
-        return _torch(path, 1)[0][0]
+        return PairList(_torch(path, 1)[0][0])
     format = guess_format(path)
     if format not in LISTS:
         raise UserError(
             f"{path} has the format {format}, which is no list of pairs",
             f"lists of pairs are {', '.join(LISTS)} and .pt; --from takes an .npz of all masks",
         )
+    columns = layout.columns
     if format == "npy":
-        return _npy(path, columns)
+        return PairList(_npy(path, columns))
     names = None if columns is None else [name.strip() for name in columns.split(",")]
     place = names.index(RELATION) if names is not None and RELATION in names else None
-    layout = Layout(columns=_without_relation(columns), string_ids=text, header=header)
+    plain = _without_relation(columns)
+    layout = Layout(
+        columns=plain,
+        header=layout.header,
+        comments=layout.comments,
+        string_ids=layout.string_ids,
+    )
+    ends = None
+    if found := columns_of_types(path, layout, types):
+        layout, ends = found
     try:
         with read_errors(path):
             if format == "edges":
-                return _table(path, layout, place)
+                return replace(_table(path, layout, place), ends=ends)
             if place is not None:
                 layout = replace(layout, arc_label=column_names(path)[place])
             stream = READERS.get(format)(path, layout, Reading(whole=True))
-            return _joined((p.source, p.target, p.data.get("labels")) for p in stream.pieces)
+            pieces = ((p.source, p.target, p.data.get("labels")) for p in stream.pieces)
+            return PairList(_joined(pieces), ends)
     except UserError as error:  # it names the columns as the user did
+        if columns is None:
+            raise
         said = error.message.replace(f"--columns {layout.columns}", f"--columns {columns}")
         raise UserError(said, error.hint) from error
 
@@ -251,7 +297,7 @@ def _parts(
     return found, unread
 
 
-def _npz(path: Path) -> tuple[dict[str, Arrays], list[str]]:
+def _npz(path: Path) -> tuple[dict[str, PairList], list[str]]:
     """Arrays that are called as the files of a set: ``train``, ``val_negatives`` …"""
     found: dict[str, Arrays] = {mask: {} for mask in MASKS}
     unread = set()
@@ -264,7 +310,7 @@ def _npz(path: Path) -> tuple[dict[str, Arrays], list[str]]:
         if kind in ("positives", "negatives"):
             array = _rows_of_pairs(array, f"{path}: {name}")
         found[THEIRS[mask]][kind] = array
-    return found, _unread(path, unread)
+    return {mask: PairList(arrays) for mask, arrays in found.items()}, _unread(path, unread)
 
 
 def _npy(path: Path, columns: str | None) -> Arrays:
@@ -282,18 +328,21 @@ def _npy(path: Path, columns: str | None) -> Arrays:
     return found
 
 
-def _table(path: Path, layout: Layout, place: int | None) -> Arrays:
+def _table(path: Path, layout: Layout, place: int | None) -> PairList:
     """Pairs of a text file; ``place`` is the column with relations."""
     columns = find_columns(path, layout)
     if place is not None:
-        line = first_lines(path, 2)[-1][1]
-        data = ArcPlaces(labels=(place,)).with_kind(words_of(line.strip(), columns.separator))
-        columns = replace(columns, data=data)
+        columns = replace(columns, data=columns.kind_of_labels(place))
     ends = len(columns.places)
-    return _joined(
+    table = arc_table(path, columns)
+    arrays = _joined(
         (found[0], found[1], found[ends] if place is not None else None)
-        for found in arc_table(path, columns).pieces(lambda at: None)
+        for found in table.pieces(lambda at: None)
     )
+    found = PairList(arrays, columns=columns)
+    if columns.header:  # a line that is no header has ids that somebody may look up
+        found.check_first_line(path)
+    return found
 
 
 def _joined(pieces: Iterable[tuple[object, object, object | None]]) -> Arrays:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import numpy as np
@@ -13,10 +13,11 @@ from partition.errors import UserError
 from partition.graph.graph import MASKS
 from partition.importing.readers import text
 from partition.importing.readers.files import check_file, finite_features, quoted, read_errors
+from partition.importing.readers.names import id_place, is_index, of_frame
 from partition.importing.readers.numbering import check_ids
 from partition.importing.readers.parquet_tables import read_table
 from partition.importing.readers.vertex_files import checked_targets, mask_names, read_features
-from partition.importing.readers.vertex_tables import ID_COLUMNS, text_array
+from partition.importing.readers.vertex_tables import of_numbers, text_array
 
 LABELS = ("label", "labels", "y", "class", "classes")
 TARGETS = ("target", "targets")
@@ -40,6 +41,8 @@ class NodeTable:
     masks : mapping of "train" / "val" / "test" to (n,) bool
     unread : tuple of str
         Columns that are nothing of these.
+    comments : int
+        How many lines were comments.
     """
 
     ids: np.ndarray | None
@@ -48,12 +51,16 @@ class NodeTable:
     targets: np.ndarray | None = None
     masks: Mapping[str, np.ndarray] = field(default_factory=dict)
     unread: tuple[str, ...] = ()
+    comments: int = 0
 
 
-def read_nodes(path: Path, as_text: bool = False) -> NodeTable:
+def read_nodes(
+    path: Path, type: str = "", as_text: bool = False, comments: str | None = None
+) -> NodeTable:
     """Read a table in text with a header, in Parquet, or an array of features in ``.npy``.
 
-    A first column called ``id`` or the like has the ids; without it they are 0 … n−1. In text, they
+    A column called ``id``, as the type or the like has the ids, see :func:`id_place`; without it
+    they are 0 … n−1. In text, they
     stay as they are written if one is not :func:`plain`, or with ``as_text``. Columns
     called ``label`` or ``y`` hold classes, ``target`` numbers to learn, ``split`` the words train,
     val and test, ``train_mask`` and so on true or false; other columns of numbers, or lists of
@@ -65,15 +72,13 @@ def read_nodes(path: Path, as_text: bool = False) -> NodeTable:
         return NodeTable(np.arange(len(features)), features)
     with read_errors(path):
         if path.suffix == ".parquet":
-            rows = read_table(path)
+            rows = read_table(path, type=type)
             columns = {name: one.values for name, one in rows.items()}
             ids = next(iter(rows.values())).ids if rows else None
-            if list(columns) in ([name] for name in columns if text.plain_name(name) in ID_COLUMNS):
-                ids = next(iter(columns.values()))
-                columns = {}
-        else:
-            ids, columns = _text(path, as_text)
-        return _meant(path, ids, columns)
+            if len(columns) == 1 and id_place(list(columns), path, type=type) == 0:
+                ids, columns = next(iter(columns.values())), {}
+            return _meant(path, ids, columns)
+        return _text(path, type, as_text, comments)
 
 
 def plain(ids: np.ndarray) -> bool:
@@ -88,42 +93,60 @@ def plain(ids: np.ndarray) -> bool:
         return False
 
 
-def _text(path: Path, as_text: bool) -> tuple[np.ndarray | None, dict[str, np.ndarray]]:
-    """The ids and the other columns of a table in text, by the names in its header."""
-    lines = text.first_lines(path, 2, text.LONGEST_ROW)
-    if len(lines) < 2:
+def _text(path: Path, type: str, as_text: bool, comments: str | None) -> NodeTable:
+    """A table in text, whose header names all columns."""
+    opening = text.open_table(path, text.LONGEST_ROW, comments)
+    if not opening.lines:
         raise UserError(f"{path} holds no vertices", "a header line, and a line for each vertex")
-    header, first = lines[0]
+    begins, first = opening.lines[0]
     separator = text.separator_of(first)
-    names = [first.strip()] if separator is None else text.words_of(first, separator)
-    sample = text.words_of(lines[1][1], separator) if separator else [lines[1][1].strip()]
-    if len(sample) != len(names) or len(set(names)) < len(names):
+
+    lone = separator is None and len(text.words_of(first, None)) == 1
+
+    def cut(line: str) -> list[str]:
+        return [line.strip().strip('"')] if lone else text.words_of(line, separator)
+
+    def known(names: list[str]) -> bool:
+        if not names[0]:
+            return of_frame(names, cut(opening.second))
+        return any(_is_word_by_word(name) for name in names) or (
+            id_place(names, path, type=type) is not None
+        )
+
+    numbers = list(map(text.is_number, cut(opening.second)))
+    header, names = opening.header(cut, known, lambda row: any(numbers), texts=not all(numbers))
+    rows = [cut(line) for _, line in opening.rows(header)]
+    if not header or not rows or len(rows[0]) != len(names) or len(set(names)) < len(names):
         raise UserError(
-            f"{path}, line {header}: {quoted(first.strip())} is no header of its lines", HEADER
+            f"{path}, line {begins}: {quoted(first.strip())} is no header of its lines", HEADER
         )
-
-    def kind(name: str, word: str) -> pa.DataType:
-        word_by_word = (
-            *ID_COLUMNS,
-            *LABELS,
-            *SPLIT,
-            *(each for m in MASKS for each in mask_names(m)),
-        )
-        is_text = text.plain_name(name) in word_by_word or name.lower() in word_by_word
-        return pa.string() if is_text or not text.is_number(word) else pa.float64()
-
-    kinds = {i: kind(name, sample[i]) for i, name in enumerate(names)}
-    found = text.Table(path, separator, len(names), kinds, header=header).columns()
+    at = id_place(names, path, type=type)
+    used = [i for i, name in enumerate(names) if i == at or not is_index(name)]
+    kinds = {
+        i: pa.string() if i == at or _is_word_by_word(names[i]) or not of_numbers(i, rows)
+        else pa.float64()
+        for i in used
+    }  # fmt: skip
+    table = text.Table(
+        path, separator, len(names), kinds,
+        header=header, begins=begins, names=names, comments=opening.comments,
+    )  # fmt: skip
+    found = dict(zip(used, table.columns(), strict=True))
     ids = None
-    if text.plain_name(names[0]) in ID_COLUMNS:
-        texts = text_array(found[0], path, plain=True)
+    if at is not None:
+        texts = text_array(found.pop(at), path, plain=True)
         ids = texts if as_text or not plain(texts) else texts.astype(np.int64)
         check_ids(ids, path)
-        found, names = found[1:], names[1:]
-    return ids, {
-        name: text_array(column, path) if column.type == pa.string() else column.to_numpy()
-        for name, column in zip(names, found, strict=True)
+    columns = {
+        names[i]: text_array(column, path) if column.type == pa.string() else column.to_numpy()
+        for i, column in found.items()
     }
+    return replace(_meant(path, ids, columns), comments=table.comments.lines)
+
+
+def _is_word_by_word(name: str) -> bool:
+    """Whether a column has labels, a split or a mask, whose words are no numbers to learn from."""
+    return name.lower() in {*LABELS, *SPLIT, *(each for m in MASKS for each in mask_names(m))}
 
 
 def _meant(path: Path, ids: np.ndarray | None, columns: Mapping[str, np.ndarray]) -> NodeTable:

@@ -42,14 +42,14 @@ from partition.importing.readers.files import (
     finite_features,
     read_errors,
 )
-from partition.importing.readers.text import LONGEST_ROW, Table, first_lines
+from partition.importing.readers.text import LONGEST_ROW, NO_COMMENTS, Comments, Table, open_table
 from partition.importing.readers.vertex_files import checked_targets
 from partition.records import npz_names, read_npz
 
 SPLITS = {"train": "train", "valid": "val", "test": "test"}  # their names → ours
 ARCS = Columns(
-    separator=",", width=2, places=(0, 1), text=False, header=0, known=True, doubtful=False,
-    note="",
+    separator=",", width=2, places=(0, 1), text=False, header=0, known=True,
+    comments=Comments(NO_COMMENTS),
 )  # fmt: skip
 READ = {"edge", "node-feat", "node-label", "num-node-list", "num-edge-list", "edge-feat"}
 READ_BINARY = {"edge_index", "node_feat", "num_nodes_list", "num_edges_list", "edge_feat"}
@@ -285,9 +285,10 @@ def filled(
 
 def number_rows(path: Path, tell: Callable[[int], None] = lambda at: None) -> Iterator[np.ndarray]:
     """Lines of numbers, empty or ``""`` where one is unknown, as float64."""
-    width = sum(line.count(",") + 1 for _, line in first_lines(path, 1, LONGEST_ROW))
+    first = open_table(path, LONGEST_ROW, NO_COMMENTS).lines[:1]
+    width = sum(line.count(",") + 1 for _, line in first)
     kinds = dict.fromkeys(range(width), pa.float64())
-    table = Table(path, ",", width, kinds, comments="", nulls=True)
+    table = Table(path, ",", width, kinds, comments=Comments(NO_COMMENTS), nulls=True)
     for columns in table.pieces(tell):
         yield np.stack([column.to_numpy(zero_copy_only=False) for column in columns], axis=1)
 

@@ -72,7 +72,7 @@ def _lines(file: Path, count: int | None = None) -> list[list[str]]:
         lines = [
             words_of(line, ",")
             for first, block in text_blocks(file)
-            for _, line in lines_of(first, block, ())
+            for _, line in lines_of(first, block)
         ]
     if (count is not None and len(lines) != count) or any(len(w) < 3 for w in lines * (not count)):
         raise UserError(f"{file} does not hold what such a file of OGB does")

@@ -124,6 +124,12 @@ def _columns(path: Path, layout: Layout) -> tuple[list[str], tuple[int, ...]]:
 
 def _ends(ends: np.ndarray, text: bool, path: Path) -> np.ndarray | pa.Array:
     """Sources or targets as an Arrow array of texts, or as int64."""
+    if ends.dtype.kind == "f":
+        raise UserError(
+            f"{path}: ids are {ends.dtype}, not whole numbers or texts",
+            "frames have fractions where values are missing: leave these rows out, and write "
+            "integers",
+        )
     if text:
         return pa.array(ends.astype(str), pa.string())
     if ends.ndim != 1 or ends.dtype.kind not in "iu" or (len(ends) and ends.max() >= 2**63):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Container, Iterator
 from pathlib import Path
 
 import numpy as np
@@ -12,33 +12,38 @@ import pyarrow.parquet as pq
 
 from partition.errors import UserError, shortened
 from partition.importing.readers.files import quoted
+from partition.importing.readers.names import id_place, is_index
 from partition.importing.readers.numbering import check_ids
-from partition.importing.readers.text import plain_name
-from partition.importing.readers.vertex_tables import ID_COLUMNS, Rows
+from partition.importing.readers.vertex_tables import Rows
 from partition.records import ARCHIVE_RATIO, FREE_ARCHIVE
 from partition.resident import check_memory
 
 BUFFER = 1 << 20  # bytes of a column that are read at once
 
 
-def read_table(path: Path) -> dict[str, Rows]:
+def read_table(path: Path, others: Container[str] = (), type: str = "") -> dict[str, Rows]:
     """The columns of a file with a row for each vertex, by their names.
 
-    A column called ``id`` or the like says which vertex a row is of; lists of one length are rows
-    of an array. A UserError if a value is missing, or a column holds neither numbers, bool nor
-    texts.
+    A column called ``id`` or the like says which vertex a row is of, see :func:`id_place`; lists of
+    one length are rows of an array. A UserError if a value is missing, or a column holds neither
+    numbers, bool nor texts.
     """
     names, file = column_names(path), open_parquet(path)
     rows, arrays = file.metadata.num_rows, {}
+    place = id_place(names, path, type=type, others=others) if len(names) > 1 else None
+    called = None if place is None else names[place]
     for name in names:
+        if is_index(name) and name != called and len(names) > 1:
+            continue
         check_memory(16 * rows, f"{path}: {rows} rows")
         with parquet_errors(path):
             column = file.read(columns=[name]).column(name)
-            arrays[name] = array_of(column.combine_chunks(), name, path)
-    first = plain_name(names[0]) if names else ""
-    ids = None
-    if len(names) > 1 and first in ID_COLUMNS:
-        ids = arrays.pop(names[0])
+            column = column.combine_chunks()
+        if name != called and pa.types.is_string(column.type):
+            column = column.fill_null("")  # no label, as in text
+        arrays[name] = array_of(column, name, path)
+    ids = None if called is None else arrays.pop(called)
+    if ids is not None:
         check_ids(ids, path)
     return {name: Rows(array, ids) for name, array in arrays.items()}
 
@@ -87,7 +92,11 @@ def array_of(column: pa.Array | pa.ChunkedArray, name: str, path: Path) -> np.nd
     if pa.types.is_dictionary(column.type):
         column = column.dictionary_decode()
     if column.null_count and not pa.types.is_floating(column.type):
-        raise UserError(f"{where} lacks {column.null_count} of its values")
+        row = int(np.argmin(column.is_valid().to_numpy(zero_copy_only=False)))
+        raise UserError(
+            f"{where} lacks {column.null_count} of its values, the first in row {row}",
+            "fill them in, or leave the rows or the column out; a label may be '' or -1",
+        )
     kind = column.type
     if pa.types.is_fixed_size_list(kind) or pa.types.is_list(kind) or pa.types.is_large_list(kind):
         values = array_of(column.flatten(), name, path)

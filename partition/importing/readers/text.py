@@ -3,28 +3,66 @@
 from __future__ import annotations
 
 import csv
-import itertools
 import re
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.csv as arrow_csv
 
-from partition.errors import UserError
+from partition.errors import UserError, check_name
 from partition.importing.readers import blocks
 from partition.importing.readers.blocks import LONGEST_BLANK, LONGEST_LINE, text_blocks
 from partition.importing.readers.files import quoted
+from partition.importing.readers.names import is_header, is_missing, resembles_number
 from partition.importing.readers.sharing import ALONE, Readers
 
-COMMENTS = ("#", "%")
+DECIMAL_COMMA = re.compile(r"(?<![0-9,])-?[0-9]+,[0-9]+(?![0-9,])")
+POINTS = "decimals have a point: 0.5, not 0,5"
+FAULTS = {pa.int64(): "an integer of 64 bits", pa.float64(): "a number"}
+SIGNS = "#%"  # with which a comment begins
+APART = re.compile(rf"\s*[{SIGNS}]+(\s|$)")  # a sign that is no begin of a word
+NO_COMMENTS = "none"
+COMMENTS = ("#", "%", "#%", NO_COMMENTS)
+AT_FIRST = 3  # lines by which a table is judged: a header and two rows
 LONGEST_ROW = 1 << 26  # a line of features is as long as there are features
 LONGEST_TEXT = 256
 INTEGER = re.compile(r"[+-]?[0-9]{1,19}")
+INTEGER_OF_ANY_SIZE = re.compile(r"[+-]?[0-9]+")
 BLANKS = bytes.maketrans(b"\t\v\f", b"   ")
 UNUSED = "\x01"  # separates the columns of lines that are one column
+
+
+@dataclass
+class Comments:
+    """Which lines of a table are comments, and how many were.
+
+    Attributes
+    ----------
+    given : str, optional
+        The signs with which a comment begins, "#", "%" or both, or "none": as the user says. None:
+        a line with one of both is a comment unless it could be a row, see :meth:`Table.is_comment`.
+    lines : int
+        How many lines were comments.
+    """
+
+    given: str | None = None
+    lines: int = 0
+
+    def __post_init__(self) -> None:
+        if self.given is not None:
+            check_name("comments", self.given, COMMENTS)
+
+    @property
+    def signs(self) -> str:
+        """The signs with which a comment may begin."""
+        return SIGNS if self.given is None else "" if self.given == NO_COMMENTS else self.given
+
+    def may_begin(self, line: str) -> bool:
+        """Whether a line begins with one of the signs."""
+        return line.lstrip()[:1] in [*self.signs]
 
 
 @dataclass(frozen=True)
@@ -42,9 +80,12 @@ class Table:
         Places of the columns that are read: ``int64``, ``float64`` or ``string``.
     header : int
         Number of the line with the names, 0 where there is none.
-    comments : str
-        Signs of which a line that is not read has one before it, and also behind it where columns
-        are of integers.
+    begins : int
+        Number of the line with the names, or of the first row; comments may stand above it.
+    names : sequence of str
+        The names of all columns, for messages.
+    comments : Comments
+        They also stand behind rows where columns are of numbers.
     nulls : bool
         Empty values are unknown, and empty lines are rows.
     shortest : int
@@ -62,7 +103,9 @@ class Table:
     width: int
     kinds: Mapping[int, pa.DataType]
     header: int = 0
-    comments: str = "#"
+    begins: int = 0
+    names: Sequence[str] = ()
+    comments: Comments = field(default_factory=Comments)
     nulls: bool = False
     shortest: int = 0
     longest: int = LONGEST_ROW
@@ -88,31 +131,103 @@ class Table:
 
     def _columns_of(self, first: int, block: bytes) -> list[pa.Array]:
         """The columns of some lines, of which the first has a number."""
-        block = self._bare(first, block)
+        block = self._without_comments(first, block)
         columns = self._by_arrow(block)
+        behind = self._behind
+        if columns is None and behind is not None and behind.search(block):
+            block = behind.sub(b"", block)
+            columns = self._by_arrow(block)
         if columns is None:
-            rows = [self._by_hand(number, line) for number, line in lines_of(first, block, ())]
+            rows = [self._by_hand(number, line) for number, line in lines_of(first, block)]
             values = zip(*rows, strict=True) if rows else ((),) * len(self.kinds)
             columns = list(map(pa.array, values, self.kinds.values()))
         return columns
 
-    def _bare(self, first: int, block: bytes) -> bytes:
+    @property
+    def _behind(self) -> re.Pattern[bytes] | None:
+        """A comment behind a row; None where the sign may be in a text."""
+        if pa.string() in self.kinds.values() or not self.comments.signs:
+            return None
+        signs = self.comments.signs.encode()
+        return re.compile(rb"(?<=[^\s%b])[^\S\n]*[%b][^\n]*" % (signs, signs))
+
+    def _without_comments(self, first: int, block: bytes) -> bytes:
         """The lines, of which comments and the header are empty."""
         if first <= self.header:
             lines = block.split(b"\n")
             lines[self.header - first : self.header - first + 1] = [b""]
             block = b"\n".join(lines)
-        if not any(sign in block for sign in map(str.encode, self.comments)):
+        signs = self.comments.signs.encode()
+        if not any(sign in block for sign in self.comments.signs.encode()):
             return block
-        sign = rb"[%b][^\n]*" % self.comments.encode()
-        if pa.int64() in self.kinds.values():
-            return re.sub(sign, b"", block)
-        return re.sub(rb"\n[^\S\n]*" + sign, b"\n", b"\n" + block)[1:]
+        number, place = first, 0
+
+        def kept(found: re.Match[bytes]) -> bytes:
+            nonlocal number, place
+            number += block.count(b"\n", place, found.start())
+            place = found.start()
+            if not self.is_comment(number, found[0].decode("utf-8", "surrogateescape")):
+                return found[0]
+            self.comments.lines += 1
+            return b""
+
+        return re.sub(rb"(?m)^[^\S\n]*[%b][^\n]*" % signs, kept, block)
+
+    def is_comment(self, number: int, line: str) -> bool:
+        """Whether a line that begins with a sign of comments is one.
+
+        It is, unless it could be a row. A line that could be a row is one below a header, unless a
+        blank follows the sign; otherwise it is refused, because nobody can say. Above the first
+        row, and where a blank follows the sign, all other lines are comments; so are, among
+        numbers, lines of other columns and rows that are commented out. A line that is left, such
+        as ``#a 5`` among numbers, is a wrong row.
+        """
+        if self.comments.given is not None or number < self.header:
+            return True
+        words, apart = self._words(line), APART.match(line)
+        if self._is_row(words):
+            if self.header and not apart:
+                return False
+            raise UserError(
+                f"{self.path}, line {number}: {quoted(line.strip())} may be a comment or a row",
+                f"--comments {NO_COMMENTS}: it is a row; --comments '{SIGNS}': it is a comment",
+            )
+        if apart:
+            return True
+        above, fits = number < self.begins, self._has_columns(words)
+        if pa.string() in self.kinds.values():
+            return above and not fits
+        return above or not fits or self._is_row(self._words(line.lstrip(SIGNS + " \t")))
+
+    def _words(self, line: str) -> list[str]:
+        """The columns of a line."""
+        if self.separator is None and self.width == 1:
+            return [line.strip().strip('"')]
+        return words_of(line, self.separator)
+
+    def _has_columns(self, words: Sequence[str]) -> bool:
+        """Whether a line has as many columns as a row."""
+        return len(words) > max(self.kinds) if self.ragged else len(words) == self.width
+
+    def _is_row(self, words: Sequence[str]) -> bool:
+        """Whether the columns of a line hold what those of a row do."""
+        return self._has_columns(words) and all(
+            self._is_value(words[place], kind) for place, kind in self.kinds.items()
+        )
+
+    def _is_value(self, word: str, kind: pa.DataType) -> bool:
+        if kind == pa.string():
+            return self.shortest <= len(word) <= LONGEST_TEXT
+        if kind == pa.int64():
+            return is_integer(word)
+        return is_number(word or "nan" * self.nulls)
 
     def _by_arrow(self, block: bytes) -> list[pa.Array] | None:
         """The columns of lines; None where some are wrong, or may mean something else to Arrow."""
         delimiter: str = self.separator or (" " if self.width > 1 else UNUSED)
-        quotes = b'"' in block and delimiter != " "
+        quotes = b'"' in block
+        if quotes and delimiter == " ":
+            return None  # blanks within quotes are kept as they are
         hexadecimal = pa.int64() in self.kinds.values() and (b"0x" in block or b"0X" in block)
         if hexadecimal or (quotes and b' "' in block):
             return None
@@ -163,71 +278,192 @@ class Table:
         """The values of a line; a UserError if it is wrong."""
         if pa.string() in self.kinds.values():
             check_text(line, f"{self.path}, line {number}")
-        lone = self.separator is None and self.width == 1
-        words = [line.strip().strip('"')] if lone else words_of(line, self.separator)
+        words = self._words(line)
         at = f"{self.path}, line {number}: {quoted(line.strip())}"
-        if len(words) <= max(self.kinds) if self.ragged else len(words) != self.width:
+        if not self._has_columns(words):
             meaning = self.meaning and f": {self.meaning!r}"
-            raise UserError(f"{at} has {len(words)} columns, not {self.width}{meaning}")
+            raise UserError(
+                f"{at} has {len(words)} columns, not {self.width}{meaning}",
+                self._hint_of_line(line),
+            )
         at += self.meaning and f" is not {self.meaning!r}"
-        return [self._value(words[place], kind, number, at) for place, kind in self.kinds.items()]
+        for place, kind in self.kinds.items():
+            if not self._is_value(words[place], kind):
+                fault = FAULTS.get(kind, f"a text of {self.shortest} to {LONGEST_TEXT} characters")
+                hint = self._hint_of_line(line) or self._hint_of_value(words[place], place, number)
+                column = f"{quoted(words[place])} in column {self._called(place)}"
+                raise UserError(f"{at}: {column} is not {fault}", hint)
+        return [_converted(words[place], kind) for place, kind in self.kinds.items()]
 
-    def _value(self, word: str, kind: pa.DataType, number: int, at: str) -> int | float | str:
-        if kind == pa.string():
-            if self.shortest <= len(word) <= LONGEST_TEXT:
-                return word
-            fault, hint = f"a text of {self.shortest} to {LONGEST_TEXT} characters", None
-        elif kind == pa.int64():
-            if is_integer(word):
-                return int(word)
-            fault, hint = "an integer of 64 bits", "if ids are texts, give --string-ids"
-            hint = "put a # before a line that is a heading" if number == 1 else hint
-        else:
-            word = word or "nan" * self.nulls
-            if is_number(word):
-                return float(word)
-            fault, hint = "a number", None
-        raise UserError(f"{at}: {quoted(word)} is not {fault}", hint)
+    def _called(self, place: int) -> str:
+        """The name of a column, or its number from 1."""
+        return quoted(self.names[place]) if self.names else str(place + 1)
+
+    def _hint_of_value(self, word: str, place: int, number: int) -> str | None:
+        """How a value that cannot be read may be mended."""
+        ids = place in [*self.kinds][:2] and self.kinds[place] != pa.float64()
+        if is_missing(word) and ids:
+            return "no vertex may be missing: leave the row out"
+        if is_missing(word):
+            return "no number may be missing: fill it in, or leave the column or the row out"
+        several = len(word.split()) > 1 and all(map(is_number, word.split()))
+        if DECIMAL_COMMA.fullmatch(word) or (several and self.separator == ","):
+            return POINTS
+        if self.kinds[place] == pa.string():
+            return None
+        hints = []
+        if ids and resembles_number(word) and not INTEGER_OF_ANY_SIZE.fullmatch(word):
+            hints.append("write ids as whole numbers: 100000, not 1e5 or 100000.0")
+        elif ids:
+            hints.append("if ids are texts, give --string-ids")
+        if ids and number == self.begins:
+            hints.append("if the line names the columns, --header")
+        return "; ".join(hints) or None
+
+    def _hint_of_line(self, line: str) -> str | None:
+        """The reason why a line may have other columns than the others."""
+        if self.comments.may_begin(line):
+            return f"if the line is a comment, --comments '{line.lstrip()[0]}'"
+        other = separator_of(line)
+        tabs = self.separator is None and other == "\t"
+        if self.width > 1 and other not in (self.separator, None) and not tabs:
+            called = {None: "white space", "\t": "tabs"}
+            one, two = (called.get(sign, f"{sign!r}") for sign in (self.separator, other))
+            if other == "," and DECIMAL_COMMA.search(line):
+                return POINTS
+            return f"the first line is separated by {one}, this one by {two}"
+        return None
 
 
-def lines_of(
-    first: int, block: bytes, comments: tuple[str, ...] = COMMENTS
-) -> Iterator[tuple[int, str]]:
-    """The lines that are neither empty nor comments, each with its number.
+def _converted(word: str, kind: pa.DataType) -> int | float | str:
+    if kind == pa.string():
+        return word
+    return int(word) if kind == pa.int64() else float(word or "nan")
+
+
+def lines_of(first: int, block: bytes) -> Iterator[tuple[int, str]]:
+    """The lines that are not empty, each with its number.
 
     Bytes that are not UTF-8 become lone surrogates, which :func:`check_text` refuses.
     """
     for number, raw in enumerate(block.split(b"\n"), first):
         line = raw.decode("utf-8", "surrogateescape")
-        if line.strip() and not line.lstrip().startswith(comments):
+        if line.strip():
             yield number, line
 
 
-def first_lines(path: Path, count: int, longest_line: int = LONGEST_LINE) -> list[tuple[int, str]]:
-    """The first lines that are neither empty nor comments, each with its number."""
+@dataclass(frozen=True)
+class Opening:
+    """The first lines of a table, by which its columns and its header are judged.
+
+    Attributes
+    ----------
+    path : path
+    comments : Comments
+    lines : list of (int, str)
+        The first lines, at most three, that do not begin with a sign of comments, numbered.
+    heading : (int, str), optional
+        The last line above them with such a sign, without it: perhaps it names the columns.
+    signed : list of (int, str)
+        The first lines below the first one with such a sign, and no blank behind it.
+    """
+
+    path: Path
+    comments: Comments
+    lines: list[tuple[int, str]]
+    heading: tuple[int, str] | None = None
+    signed: list[tuple[int, str]] = field(default_factory=list)
+
+    def rows(self, header: int) -> list[tuple[int, str]]:
+        """The first rows below the number of a header, or of a table without one."""
+        found = [line for line in self.lines if line[0] > header]
+        return found or (self.signed if header else [])
+
+    @property
+    def begins(self) -> int:
+        """Number of the first row, or of the header above it."""
+        return self.lines[0][0] if self.lines else 0
+
+    @property
+    def first(self) -> str:
+        """The first row, or the header above it; empty where there is none."""
+        return self.lines[0][1] if self.lines else ""
+
+    @property
+    def second(self) -> str:
+        """The line after the first; empty where there is none."""
+        return self.lines[1][1] if len(self.lines) > 1 else ""
+
+    def header(
+        self,
+        cut: Callable[[str], list[str]],
+        known: Callable[[list[str]], bool],
+        above_numbers: Callable[[list[str]], bool],
+        texts: bool = False,
+    ) -> tuple[int, list[str]]:
+        """Number and names of the line that names the columns; 0 and none without one.
+
+        ``cut`` gives the columns of a line; see :func:`is_header` for the others. A comment is the
+        header if its names are known.
+        """
+        number, first, below = self.begins, cut(self.first), cut(self.second)
+        fits = len(below) == len(first) and above_numbers(below)
+        if is_header(first, known=known(first), above_numbers=fits, texts=texts):
+            return number, first
+        if self.heading is not None:
+            names = cut(self.heading[1])
+            if all(names) and len(names) == len(first) and known(names):
+                return self.heading[0], names
+        return 0, []
+
+
+def open_table(
+    path: Path, longest_line: int = LONGEST_LINE, comments: str | None = None
+) -> Opening:
+    """The first lines of a table; ``comments`` as :class:`Comments` has them ``given``."""
+    of_table = Comments(comments)
     lines: list[tuple[int, str]] = []
-    passed = 0
+    signed: list[tuple[int, str]] = []
+    heading, passed = None, 0
     for first, block in text_blocks(path, longest_line):
-        lines += itertools.islice(lines_of(first, block), count - len(lines))
+        for number, line in lines_of(first, block):
+            if not of_table.may_begin(line):
+                lines.append((number, line))
+            elif not lines:
+                heading = number, line.strip().lstrip(of_table.signs).strip()
+            elif comments is None and len(signed) < AT_FIRST and not APART.match(line):
+                signed.append((number, line))
+            if len(lines) == AT_FIRST:
+                return Opening(path, of_table, lines, heading, signed)
         passed += len(block)
-        if len(lines) == count:
-            break
         if passed > LONGEST_BLANK and not lines:
-            raise UserError(f"{path} begins with {passed >> 20} MiB of comments")
-    return lines
+            raise UserError(
+                f"{path} begins with {passed >> 20} MiB of comments",
+                f"--comments {NO_COMMENTS}: lines that begin with a sign are rows",
+            )
+    return Opening(path, of_table, lines, heading, signed)
 
 
 def separator_of(line: str) -> str | None:
-    """The separator of the columns of a line: a semicolon, a comma, a tab; None is white space."""
+    """The separator of the columns of a line: a semicolon, a comma, a tab; None is white space.
+
+    A tab with no other sign beside it goes first: texts and decimals may have commas. Signs in
+    quotes do not count.
+    """
+    line = re.sub(r'"[^"]*"', "", line)
+    if "\t" in line.strip() and not re.search(r"[;,]\s*\t|\t\s*[;,]", line):
+        return "\t"
     return next((sign for sign in ";,\t" if sign in line), None)
 
 
 def words_of(line: str, separator: str | None) -> list[str]:
     """The columns of a line, without white space around them and without quotes."""
-    if separator is None:
-        return line.split()
     if '"' in line:
-        (words,) = csv.reader([line], delimiter=separator, skipinitialspace=True)
+        if separator is None:
+            line = line.replace("\t", " ").strip()
+        (words,) = csv.reader([line], delimiter=separator or " ", skipinitialspace=True)
+    elif separator is None:
+        words = line.split()
     else:
         words = line.split(separator)
     return [word.strip() for word in words]
@@ -245,11 +481,6 @@ def is_number(word: str) -> bool:
     except ValueError:
         return False
     return "_" not in word
-
-
-def plain_name(word: str) -> str:
-    """The name of a column without its capitals and the signs between its words."""
-    return re.sub(r"[\s_.-]", "", word.lower())
 
 
 def check_text(text: str, where: str) -> None:

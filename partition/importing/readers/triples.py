@@ -55,12 +55,13 @@ def read(path: Path, layout: Layout) -> TypedSource:
     ``layout.columns`` says where sources, relations and targets stand. A UserError if the file
     holds none, or an id is not among those announced.
     """
-    found = read_list(path, layout.columns, layout.string_ids, header=layout.header)
+    listed = read_list(path, layout)
+    found = listed.arrays
     pairs, relation = found["positives"], found.get("relations")
     if relation is None or not len(pairs):
         raise UserError(f"{path} holds no triples")
     text = pairs.dtype.kind == "U"
-    ids = None if layout.ids is None else read_ids(layout.ids, text=text)
+    ids = None if layout.ids is None else read_ids(layout.ids, text=text, comments=layout.comments)
     names = None
     if text:
         names, places = np.unique(pairs, return_inverse=True)
@@ -73,5 +74,8 @@ def read(path: Path, layout: Layout) -> TypedSource:
     if not called:
         given, number = np.unique(number, return_inverse=True)
         called = tuple(map(str, given.tolist()))
-    arcs = Source(n, source, target, ids=ids, format="triples")
+    listed.check_first_line(path)
+    comments = 0 if listed.columns is None else listed.columns.comments.lines
+    notes = {"comments": comments} if comments else {}
+    arcs = Source(n, source, target, ids=ids, format="triples", notes=notes)
     return grouped(arcs, number, called, ENTITY)

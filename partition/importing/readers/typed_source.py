@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 
@@ -64,7 +65,7 @@ class TypedSource:
     targets: Mapping[str, np.ndarray] = field(default_factory=dict)
     masks: Mapping[str, Mapping[str, np.ndarray]] = field(default_factory=dict)
     format: str = ""
-    notes: Mapping[str, str] = field(default_factory=dict)
+    notes: Mapping[str, Any] = field(default_factory=dict)
 
 
 Fields = Mapping[str, np.ndarray]

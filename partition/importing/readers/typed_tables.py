@@ -27,11 +27,12 @@ from partition.graph.graph import MASKS
 from partition.graph.relations import Relation, parse_relation
 from partition.importing.readers import Layout, guess_format, read_source
 from partition.importing.readers.blocks import text_blocks
-from partition.importing.readers.columns import WEIGHTS, named_roles
+from partition.importing.readers.columns import columns_of_types, header_words
 from partition.importing.readers.files import check_file, quoted, read_errors
+from partition.importing.readers.names import named_roles
 from partition.importing.readers.node_tables import NodeTable, plain, read_nodes
 from partition.importing.readers.numbering import positions, shown_id
-from partition.importing.readers.text import first_lines, plain_name, separator_of, words_of
+from partition.importing.readers.text import open_table
 from partition.importing.readers.typed_source import RelationArcs, TypedSource, checked
 
 SCHEMA = "graph.toml"
@@ -59,18 +60,18 @@ def read(path: Path, layout: Layout) -> TypedSource:
         raise UserError(f"{path}: there are no relations", "--relation author,writes,paper=FILE")
     as_text = layout.string_ids or schema.string_ids
     read_by = {
-        relation: _arcs(relation, file, layout.header, as_text)
+        relation: _arcs(relation, file, layout, as_text)
         for relation, file in schema.relations.items()
     }
     in_arcs = (name for one in schema.relations for name in (one.source, one.target))
     names = list(dict.fromkeys([*schema.nodes, *in_arcs]))
-    found = {name: _table(schema.nodes.get(name), as_text) for name in names}
+    found = {name: _table(name, schema.nodes.get(name), as_text, layout.comments) for name in names}
     if not any(len(arcs.ends[0]) for arcs in read_by.values()):
         raise UserError(f"{path}: no relation has an arc")
     texts = _texts(found, read_by, as_text)
     ends: dict[str, list[tuple[np.ndarray, str]]] = {}
     for relation, file in schema.relations.items():
-        given = _as_written(relation, file, layout.header, read_by[relation], texts)
+        given = _as_written(relation, file, layout, read_by[relation], texts)
         for name, called in zip((relation.source, relation.target), given, strict=True):
             ends.setdefault(name, []).append((called, str(file)))
     counts, ids, numbers = {}, {}, {}
@@ -88,6 +89,10 @@ def read(path: Path, layout: Layout) -> TypedSource:
     }
     unread = [f"{name}: {', '.join(t.unread)}" for name, t in found.items() if t.unread]
     unread += [f"{r.name}: {arcs.unread}" for r, arcs in read_by.items() if arcs.unread]
+    notes: dict[str, object] = {"columns": f"not read: {'; '.join(unread)}"} if unread else {}
+    comments = sum(arcs.comments for arcs in read_by.values())
+    if comments := comments + sum(table.comments for table in found.values()):
+        notes["comments"] = comments
     return checked(
         TypedSource(
             counts, arcs_of, ids,
@@ -96,7 +101,7 @@ def read(path: Path, layout: Layout) -> TypedSource:
             targets={n: t.targets for n, t in found.items() if t.targets is not None},
             masks={mask: by_type for mask, by_type in masks.items() if by_type},
             format="tables",
-            notes={"columns": f"not read: {'; '.join(unread)}"} if unread else {},
+            notes=notes,
         ),
         str(path),
     )  # fmt: skip
@@ -157,55 +162,36 @@ def _listed(path: Path) -> _Schema:
     return _Schema(relations, nodes, string_ids)
 
 
-def _named(file: Path, relation: Relation) -> str | None:
-    """The columns of a table in text whose first two are called as the types of the relation.
-
-    So ``user,item,weight,date``, or ``user_id,item_id``, have no need of other names. None where
-    they are called otherwise, or there is no header.
-    """
-    if guess_format(file) != "edges":
-        return None
-    with read_errors(file):
-        lines = first_lines(file, 1)
-    words = words_of(lines[0][1], separator_of(lines[0][1])) if lines else []
-    ends = [plain_name(word).removesuffix("id") or plain_name(word) for word in words[:2]]
-    if ends != [plain_name(relation.source), plain_name(relation.target)]:
-        return None
-    weights = [place for place, word in enumerate(words) if plain_name(word) in WEIGHTS]
-    roles = dict.fromkeys(weights if len(weights) == 1 else (), "weight")
-    roles |= {0: "source", 1: "target"}
-    return ",".join(roles.get(place, "-") for place in range(len(words)))
-
-
-def _only_header(file: Path, columns: str | None) -> bool:
+def _only_header(file: Path, layout: Layout) -> bool:
     """Whether a table in text names its columns and has no line beside: a relation without arcs."""
     if guess_format(file) != "edges":
         return False
     with read_errors(file):
-        lines = first_lines(file, 2)
-    if len(lines) != 1:
+        opening = open_table(file, comments=layout.comments)
+    if len(opening.lines) != 1 or opening.signed:
         return False
-    return columns is not None or bool(
-        named_roles(words_of(lines[0][1], separator_of(lines[0][1])))
-    )
+    return layout.columns is not None or bool(named_roles(header_words(file, layout.comments)))
 
 
 @dataclass(frozen=True)
 class _Arcs:
     """Arcs of a table: the ids of their sources and of their targets, and their weights.
 
-    ``unread`` are the columns that are nothing of these.
+    ``unread`` are the columns that are nothing of these, ``comments`` how many lines were such.
     """
 
     ends: tuple[np.ndarray, np.ndarray]
     weights: np.ndarray | None
     unread: str = ""
+    comments: int = 0
 
 
-def _arcs(relation: Relation, file: Path, header: bool | None, as_text: bool) -> _Arcs:
-    columns = None if header is False else _named(file, relation)
-    layout = Layout(columns, header=header if columns is None else True, string_ids=as_text)
-    if _only_header(file, columns):
+def _arcs(relation: Relation, file: Path, given: Layout, as_text: bool) -> _Arcs:
+    layout = Layout(header=given.header, comments=given.comments, string_ids=as_text)
+    ends = (relation.source, relation.target)
+    if (found := columns_of_types(file, layout, ends)) is not None and found[1] == ends:
+        layout = found[0]
+    if _only_header(file, layout):
         nothing = np.empty(0, np.int64)
         return _Arcs((nothing, nothing), None)
     try:
@@ -219,12 +205,12 @@ def _arcs(relation: Relation, file: Path, header: bool | None, as_text: bool) ->
             f"{relation.source} and {relation.target}",
         ) from error
     if not as_text and (arcs.ids is None or arcs.ids.dtype.kind == "i") and _has_zeros(file):
-        return _arcs(relation, file, header, True)
+        return _arcs(relation, file, given, True)
     source, target = (
         one if arcs.ids is None else arcs.ids[one] for one in (arcs.source, arcs.target)
     )
-    unread = arcs.notes.get("columns", "").partition("not read: ")[2].replace("'", "")
-    return _Arcs((source, target), arcs.weights, unread)
+    unread = str(arcs.notes.get("columns", "")).partition("not read: ")[2].replace("'", "")
+    return _Arcs((source, target), arcs.weights, unread, arcs.notes.get("comments", 0))
 
 
 def _has_zeros(file: Path) -> bool:
@@ -236,7 +222,7 @@ def _has_zeros(file: Path) -> bool:
 
 
 def _as_written(
-    relation: Relation, file: Path, header: bool | None, arcs: _Arcs, texts: Collection[str]
+    relation: Relation, file: Path, given: Layout, arcs: _Arcs, texts: Collection[str]
 ) -> tuple[np.ndarray, np.ndarray]:
     """The ids of both ends; those of types with texts anew, if they were read as numbers."""
     anew = [
@@ -245,7 +231,7 @@ def _as_written(
     ]
     if not any(anew) or guess_format(file) != "edges":  # others hold no digits, but numbers
         return arcs.ends
-    written = _arcs(relation, file, header, True).ends
+    written = _arcs(relation, file, given, True).ends
     source, target = (
         of_text if again else called
         for again, of_text, called in zip(anew, written, arcs.ends, strict=True)
@@ -267,7 +253,7 @@ def _texts(
     }
 
 
-def _table(given: Path | int | None, as_text: bool) -> NodeTable:
+def _table(name: str, given: Path | int | None, as_text: bool, comments: str | None) -> NodeTable:
     """The vertices of a type; without ids where they are not known, or 0 … n − 1."""
     if given is None:
         return NodeTable(None)
@@ -275,7 +261,7 @@ def _table(given: Path | int | None, as_text: bool) -> NodeTable:
         if not 0 <= given < 2**48:
             raise UserError(f"{given} is no number of vertices")
         return NodeTable(np.arange(given))
-    return read_nodes(given, as_text)
+    return read_nodes(given, name, as_text, comments)
 
 
 def _numbered(

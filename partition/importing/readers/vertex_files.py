@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import itertools
 import os
-from collections.abc import Callable, Container, Mapping
+from collections.abc import Container, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import TypeVar
@@ -45,26 +45,30 @@ MASKS = ("mask",)
 T = TypeVar("T")
 
 
-def read_features(path: str | os.PathLike[str], others: Container[str] = ()) -> Rows:
+def read_features(
+    path: str | os.PathLike[str], others: Container[str] = (), comments: str | None = None
+) -> Rows:
     """(n, d) float32: an array, a sparse matrix of SciPy's, or lines of d numbers.
 
     Columns of a table that are called as ``others``, in small letters, are something else. If there
-    are some, columns of texts are left out, too.
+    are some, columns of texts are left out, too. ``comments``, here and below: see :class:`Layout`.
     """
-    return _read_matrix(Path(path), FEATURES, finite_features, others)
+    return _read_matrix(Path(path), FEATURES, others, comments)
 
 
-def read_labels(path: str | os.PathLike[str], column: str | None = None) -> Rows:
+def read_labels(
+    path: str | os.PathLike[str], column: str | None = None, comments: str | None = None
+) -> Rows:
     """(n,) integers or texts: an array, a class a line, or a column of a table by its name."""
-    return _read_vector(Path(path), LABELS, column)
+    return _read_vector(Path(path), LABELS, column, comments=comments)
 
 
-def read_targets(path: str | os.PathLike[str]) -> Rows:
+def read_targets(path: str | os.PathLike[str], comments: str | None = None) -> Rows:
     """(n, c) float32, or float64 where that loses digits: an array, or lines of numbers.
 
     A vector is one column. NaN is unknown, infinite numbers are refused.
     """
-    return _read_matrix(Path(path), TARGETS, checked_targets)
+    return _read_matrix(Path(path), TARGETS, (), comments)
 
 
 def checked_targets(array: np.ndarray, where: str) -> np.ndarray:
@@ -83,17 +87,17 @@ def checked_targets(array: np.ndarray, where: str) -> np.ndarray:
     return narrow if np.array_equal(narrow, wide, equal_nan=True) else wide
 
 
-def read_mask(path: str | os.PathLike[str], name: str) -> Rows:
+def read_mask(path: str | os.PathLike[str], name: str, comments: str | None = None) -> Rows:
     """Bool or integers: an array, or lines of true and false, of 0 and 1, or of vertices.
 
     Or an (n, splits) array of bool, or of 0 and 1.
     """
-    rows = _read_vector(Path(path), mask_names(name))
+    rows = _read_vector(Path(path), mask_names(name), comments=comments)
     if rows.values.dtype.kind == "U":
         words = np.char.lower(rows.values)
         if not np.isin(words, ("true", "false")).all():
             return rows
-        rows = Rows(words == "true", rows.ids)
+        rows = replace(rows, values=words == "true")
     return rows
 
 
@@ -122,12 +126,14 @@ def mask_files(path: str | os.PathLike[str]) -> list[Path]:
     return files
 
 
-def read_ids(path: str | os.PathLike[str], *, text: bool = False) -> np.ndarray:
+def read_ids(
+    path: str | os.PathLike[str], *, text: bool = False, comments: str | None = None
+) -> np.ndarray:
     """(n,) int64 or str: the id of each row, each once; ``text``: integers are texts, too.
 
     In a file of text they stay as they are written: 07 is not 7.
     """
-    rows = _read_vector(Path(path), ("ids", "id", "nodes"), plain=text)
+    rows = _read_vector(Path(path), ("ids", "id", "nodes"), plain=text, comments=comments)
     if rows.ids is not None:
         raise UserError(f"{path} has two columns", "one id a line")
     values = rows.values
@@ -175,7 +181,11 @@ def _read_npy(path: Path, kind: str) -> np.ndarray:
 
 
 def _read_vector(
-    path: Path, names: tuple[str, ...], column: str | None = None, plain: bool = False
+    path: Path,
+    names: tuple[str, ...],
+    column: str | None = None,
+    plain: bool = False,
+    comments: str | None = None,
 ) -> Rows:
     """One value a vertex: from the array or the column of one of the names, or of ``column``.
 
@@ -184,9 +194,10 @@ def _read_vector(
     with read_errors(path):
         kind = _kind(path)
         if kind == "text":
-            return read_column(path, names, column, plain)
+            return read_column(path, names, column, plain, comments)
         if kind == "parquet":
-            return _chosen(read_table(path), names, path, column)
+            others = () if column is None else (column.lower(),)
+            return _chosen(read_table(path, others), names, path, column)
         if kind == "npz":
             arrays = read_npz(path, kinds=NUMBERS + TEXTS)
             return Rows(_decoded(_chosen(arrays, names, path, column), path))
@@ -196,19 +207,17 @@ def _read_vector(
 
 
 def _read_matrix(
-    path: Path,
-    names: tuple[str, ...],
-    check: Callable[[np.ndarray, str], np.ndarray],
-    others: Container[str] = (),
+    path: Path, names: tuple[str, ...], others: Container[str], comments: str | None
 ) -> Rows:
-    """Several numbers a vertex, as ``check`` has them: features or targets, by ``names[0]``."""
+    """Several numbers a vertex, checked: features or targets, by ``names``."""
     features = names is FEATURES
     with read_errors(path):
         kind = _kind(path)
         if kind == "text":
-            rows = read_number_table(path, names[0], np.float32 if features else np.float64, others)
+            dtype = np.float32 if features else np.float64
+            rows = read_number_table(path, names[0], dtype, others, comments)
         elif kind == "parquet":
-            rows = _numbers_of(read_table(path), names, path, others)
+            rows = _numbers_of(read_table(path, others), names, path, others)
         elif kind == "npz":
             arrays = read_npz(path, kinds=NUMBERS + TEXTS if features else NUMBERS)
             if features and ("indptr" in arrays or "format" in arrays):
@@ -216,7 +225,11 @@ def _read_matrix(
             rows = Rows(_chosen(arrays, names, path))
         else:
             rows = Rows(_read_npy(path, kind))
-        return replace(rows, values=check(rows.values, str(path)))
+        if not features:
+            return replace(rows, values=checked_targets(rows.values, str(path)))
+        of = "vertex" if rows.ids is None else "row"
+        values = finite_features(rows.values, str(path), of, rows.columns)
+        return replace(rows, values=values)
 
 
 def _numbers_of(
@@ -241,7 +254,7 @@ def _numbers_of(
     if not columns:
         raise UserError(f"{path} has no columns of numbers")
     values = np.stack([rows.values for rows in columns.values()], axis=1)
-    return Rows(values, next(iter(columns.values())).ids, note)
+    return Rows(values, next(iter(columns.values())).ids, note, columns=tuple(columns))
 
 
 def _decoded(array: np.ndarray, path: Path) -> np.ndarray:

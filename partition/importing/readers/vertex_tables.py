@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Container
+from collections.abc import Container, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -13,13 +13,22 @@ from numpy.typing import DTypeLike
 from partition.errors import UserError, unknown_name
 from partition.importing.readers import text
 from partition.importing.readers.files import narrowed, quoted
+from partition.importing.readers.names import (
+    IDS,
+    INDEX,
+    id_place,
+    is_header,
+    is_index,
+    is_missing,
+    is_name,
+    of_frame,
+    plain_name,
+)
 from partition.importing.readers.numbering import check_ids
 from partition.resident import check_memory
 
-# Names of a column, in a header, that says which vertex a row is of.
-ID_COLUMNS = {"", "id", "ids", "node", "nodeid", "vertex", "vertexid", "index", "unnamed:0"}
 BOOLEANS = ("true", "false")
-HEADINGS = ID_COLUMNS | {"label", "labels", "class", "classes", "y", "target", "mask", "nodes"}
+HEADINGS = IDS | INDEX | {"label", "labels", "class", "classes", "y", "target", "mask", "nodes"}
 
 
 @dataclass(frozen=True)
@@ -34,86 +43,108 @@ class Rows:
         Which vertex each row is of, where the file says so.
     note : str
         The columns that were not read, for the user.
+    comments : int
+        How many lines were comments.
+    columns : tuple of str
+        The names of the columns of ``values``, where the file has some.
     """
 
     values: np.ndarray
     ids: np.ndarray | None = None
     note: str = ""
+    comments: int = 0
+    columns: tuple[str, ...] = ()
 
 
-def read_number_table(path: Path, what: str, dtype: DTypeLike, others: Container[str] = ()) -> Rows:
+def read_number_table(
+    path: Path,
+    what: str,
+    dtype: DTypeLike,
+    others: Container[str] = (),
+    comments: str | None = None,
+) -> Rows:
     """(n, d) numbers from lines of them, under a header with the names or without.
 
-    A first column that the header calls an id says which vertex each row is of. Columns called as
+    A column that the header calls an id says which vertex each row is of. Columns called as
     ``others``, in small letters, are something else; if there are some, columns of texts are left
-    out, too. Messages call the numbers ``what``.
+    out, too. Messages call the numbers ``what``; ``comments``: see :class:`text.Comments`.
     """
-    lines = text.first_lines(path, 2, text.LONGEST_ROW)
-    if not lines:
+    opening = text.open_table(path, text.LONGEST_ROW, comments)
+    if not opening.lines:
         raise UserError(f"{path} holds no {what}", "one vertex a line: numbers")
-    header, first = lines[0]
+    begins, first = opening.lines[0]
     separator = text.separator_of(first)
-    words = text.words_of(first, separator)
-    if all(map(text.is_number, words)):
-        header, names = 0, None
-    else:
-        sample = text.words_of(lines[1][1], separator) if len(lines) > 1 else []
-        names = text.plain_name(words[0])
-        values = sample[names in ID_COLUMNS :]
-        # Names may be numbers where all values are; a value may be missing, which is told below.
-        given = sum(not word or text.is_number(word) for word in values)
-        headed = given == len(values) or (given > 0 and not any(map(text.is_number, words)))
-        if len(sample) != len(words) or not headed:
-            raise UserError(
-                f"{path}, line {header}: {quoted(first.strip())} is not {len(words)} numbers",
-                "a vertex a line; a column of ids has a header line that begins with 'id'",
-            )
-    skip = int(names in ID_COLUMNS) if names is not None else 0
-    used = list(range(skip, len(words)))
-    note = ""
+
+    def cut(line: str) -> list[str]:
+        return text.words_of(line, separator)
+
+    def known(names: list[str]) -> bool:
+        if len(names) > 1 and not names[0]:
+            return of_frame(names, cut(opening.second))
+        at = id_place(names, path, others=others) if len(names) > 1 else None
+        return at is not None or any(name.lower() in others for name in names)
+
+    header, names = opening.header(cut, known, lambda row: any(map(text.is_number, row)))
+    rows = [(number, cut(line)) for number, line in opening.rows(header)]
+    if not rows:
+        raise UserError(f"{path} holds a header, but no {what}")
+    used = list(range(len(cut(first))))
+    ids, note = [], ""
     if header:
-        _check_sample(path, lines[1][0], words, sample, used, others)
-        rest = [i for i in used if words[i].lower() not in others]
-        used = [i for i in rest if text.is_number(sample[i])]
-        texts = [quoted(words[i]) for i in rest if i not in used]
+        at = id_place(names, path, others=others)
+        ids = [] if at is None else [at]
+        unread = [i for i in used if i not in ids and is_index(names[i])]
+        rest = [i for i in used if i not in (*ids, *unread) and names[i].lower() not in others]
+        used = [i for i in rest if not others or of_numbers(i, [row for _, row in rows])]
+        texts = [quoted(names[i]) for i in rest if i not in used]
         note = f"{path}: no {what}, but texts: {', '.join(texts)}" if texts else ""
+        _refuse_label(path, rows[0], names, used)
+    elif not any(map(text.is_number, rows[0][1])):
+        raise UserError(
+            f"{path}, line {begins}: {quoted(first.strip())} is not {len(used)} numbers",
+            "a vertex a line; a column of ids is called 'id' in a header line",
+        )
     if not used:
         raise UserError(f"{path} has a column of ids, but no {what}")
-    kinds = dict.fromkeys([0] * skip, pa.string()) | dict.fromkeys(used, pa.float64())
-
-    table = text.Table(path, separator, len(words), kinds, header=header)
-    tables, ids = [], []
+    kinds = dict.fromkeys(ids, pa.string()) | dict.fromkeys(used, pa.float64())
+    table = text.Table(
+        path, separator, len(cut(first)), kinds,
+        header=header, begins=begins, names=names, comments=opening.comments,
+    )  # fmt: skip
+    tables, of_rows = [], []
     for columns in table.pieces():
-        ids += columns[:skip]
-        tables.append(narrowed(np.stack(columns[skip:], axis=1), dtype, path))
+        of_rows += columns[: len(ids)]
+        tables.append(narrowed(np.stack(columns[len(ids) :], axis=1), dtype, path))
     numbers = np.concatenate(tables)
-    if not skip and header == 0:
+    if not header:
         _refuse_counter(path, numbers, what)
-    return Rows(numbers, id_array(pa.chunked_array(ids), path) if skip else None, note)
+    return Rows(
+        numbers,
+        id_array(pa.chunked_array(of_rows), path) if ids else None,
+        note,
+        table.comments.lines,
+        tuple(names[i] for i in used) if header else (),
+    )
 
 
-def _check_sample(
-    path: Path,
-    line: int,
-    names: list[str],
-    words: list[str],
-    used: list[int],
-    others: Container[str],
+def of_numbers(place: int, rows: Sequence[Sequence[str]]) -> bool:
+    """Whether the first rows have numbers in a column, or nothing at all."""
+    given = [row[place] for row in rows if place < len(row) and not is_missing(row[place])]
+    return not given or any(map(text.is_number, given))
+
+
+def _refuse_label(
+    path: Path, row: tuple[int, list[str]], names: list[str], used: list[int]
 ) -> None:
-    """Refuse a first row that lacks a value, or in which a text may be the label."""
+    """Refuse a first row with a text, which may be the label."""
+    number, words = row
     for i in used:
-        if not words[i] and names[i].lower() not in others:
+        if i < len(words) and is_name(words[i]):
             raise UserError(
-                f"{path}, line {line}: the column {quoted(names[i])} holds no value",
-                "features may not be missing: fill them in, or leave the column out",
-            )
-    for i in used:
-        if not others and not text.is_number(words[i]):
-            raise UserError(
-                f"{path}, line {line}: the column {quoted(names[i])} holds {quoted(words[i])}, "
+                f"{path}, line {number}: the column {quoted(names[i])} holds {quoted(words[i])}, "
                 "not a number",
-                f"if it is the label of a vertex, --label-column {names[i]}; a column of ids comes "
-                "first, and is called 'id'",
+                f"if it is the label of a vertex, --label-column {names[i]}; a column of ids is "
+                "called 'id'",
             )
 
 
@@ -133,56 +164,89 @@ def _refuse_counter(path: Path, numbers: np.ndarray, what: str) -> None:
 
 
 def read_column(
-    path: Path, names: Container[str] = (), column: str | None = None, plain: bool = False
+    path: Path,
+    names: Container[str] = (),
+    column: str | None = None,
+    plain: bool = False,
+    comments: str | None = None,
 ) -> Rows:
     """(n,) int64 or texts: a value a line, or an id and a value under a header 'id,…'.
 
     Integers are texts as well if they are to stay as they are written: ``plain``.
 
     Of several columns under a header, the value is in the one called ``column``, or as one of
-    ``names``, in small letters.
+    ``names``, in small letters. ``comments``: see :class:`text.Comments`.
     """
-    lines = text.first_lines(path, 1, text.LONGEST_ROW)
-    if not lines:
+    opening = text.open_table(path, text.LONGEST_ROW, comments)
+    if not opening.lines:
         raise UserError(f"{path} is empty", "one value a line")
-    header, first = lines[0]
+    begins, first = opening.lines[0]
     separator = text.separator_of(first)
-    words = [first.strip().strip('"')] if separator is None else text.words_of(first, separator)
-    width = len(words)
-    paired = width > 1 and text.plain_name(words[0]) in ID_COLUMNS
-    at = width - 1
+    others = () if column is None else (column.lower(),)
+
+    def known(words: list[str]) -> bool:
+        if len(words) == 1:
+            return column in words or plain_name(words[0]) in HEADINGS
+        if not words[0]:
+            return of_frame(words, text.words_of(opening.second, separator))
+        fitting = any(word.lower() in names or word == column for word in words)
+        return fitting or id_place(words, path, others=others) is not None
+
+    # Texts may have blanks, names of columns have none.
+    apart = text.words_of(first, None)
+    ids_named = len(apart) > 1 and apart[0] and id_place(apart, path, others=others) is not None
+    lone = separator is None and not (ids_named and any(w.lower() in names for w in apart))
+
+    def cut(line: str) -> list[str]:
+        return [line.strip().strip('"')] if lone else text.words_of(line, separator)
+
+    header, found = opening.header(cut, known, _counts_or_is_true, texts=True)
+    width = len(cut(first))
+    if column is not None and column not in found:
+        raise unknown_name(f"column of {path}", column, found or cut(first))
+    ids = id_place(found, path, others=others) if width > 1 else None
+    rest = [i for i in range(width) if i != ids and not (found and is_index(found[i]))]
+    fitting = [i for i in rest if found and found[i].lower() in names]
     if column is not None:
-        if column not in words:
-            raise unknown_name(f"column of {path}", column, words)
-        at = words.index(column)
-    elif width > 2 or (width == 2 and not paired):
-        fitting = [i for i, word in enumerate(words) if word.lower() in names]
-        if len(fitting) != 1:
-            raise UserError(
-                f"{path}, line {header}: {quoted(first.strip())} has {width} columns",
-                "one value a line, or a header line 'id,…' and then an id and a value a line; "
-                "--label-column NAME takes labels from the column of that name in the header",
-            )
-        (at,) = fitting
-    headed = paired or width > 1 or column is not None
-    kinds = dict.fromkeys([0, at] if paired else [at], pa.string())
+        fitting = [found.index(column)]
+    elif len(rest) == 1 and (ids is not None or width == 1):
+        fitting = rest
+    if len(fitting) != 1:
+        raise UserError(
+            f"{path}, line {begins}: {quoted(first.strip())} has {width} columns",
+            "one value a line, or a header line 'id,…' and then an id and a value a line; "
+            "--label-column NAME takes labels from the column of that name in the header",
+        )
+    kinds = dict.fromkeys(fitting if ids is None else [ids, *fitting], pa.string())
+    table = text.Table(
+        path, separator, width, kinds,
+        header=header, begins=begins, names=found, comments=opening.comments,
+    )  # fmt: skip
+    columns = table.columns()
+    values = columns[-1]
+    if width == 1 and header == begins and column is None and not _is_heading(found[0], values):
+        values = pa.chunked_array([pa.array(found), *values.chunks])
+    return Rows(
+        text_array(values, path, plain),
+        None if ids is None else id_array(columns[0], path),
+        comments=table.comments.lines,
+    )
 
-    found = text.Table(path, separator, width, kinds, header=header if headed else 0).columns()
-    values = found[-1]
-    if not headed and _is_heading(values):
-        values = values[1:]
-    return Rows(text_array(values, path, plain), id_array(found[0], path) if paired else None)
+
+def _counts_or_is_true(row: list[str]) -> bool:
+    """Whether the values of a row are integers, true or false."""
+    return all(text.is_integer(word) or word.lower() in BOOLEANS for word in row)
 
 
-def _is_heading(values: pa.ChunkedArray) -> bool:
-    """Whether the first line names the column."""
-    first = values[0].as_py()
-    if text.plain_name(first) in HEADINGS:
-        return True
-    others = [value for value in values.unique().to_pylist() if value != first]
-    if not others or text.is_number(first) or first.lower() in BOOLEANS:
-        return False
-    return all(text.is_integer(value) or value.lower() in BOOLEANS for value in others)
+def _is_heading(first: str, values: pa.ChunkedArray) -> bool:
+    """Whether the first line names the only column: it is no value, and the others are no texts."""
+    others = [word for word in values.unique().to_pylist() if not is_missing(word)]
+    return first not in others and is_header(
+        [first],
+        known=plain_name(first) in HEADINGS,
+        above_numbers=first.lower() not in BOOLEANS and _counts_or_is_true(others),
+        texts=True,
+    )
 
 
 def text_array(values: pa.ChunkedArray, path: Path, plain: bool = False) -> np.ndarray:

@@ -1,0 +1,259 @@
+"""Random tables in text: whatever their first lines are, no row is lost, added or changed.
+
+A table is written out of rows that are known, with a header or without, with odd first rows,
+comments, quotes and all separators. It is read as these rows, or refused. After changes of readers:
+``python tests/unit/test_random_tables.py 10000``.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import random
+import sys
+import tempfile
+from collections import Counter
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from partition.errors import UserError
+from partition.importing.readers import Layout, Reading, open_stream, read_source
+from partition.importing.readers.node_tables import read_nodes
+from partition.importing.readers.triples import read as read_triples
+from partition.importing.readers.vertex_files import read_features, read_labels
+
+SEPARATORS = (" ", "\t", ",", ";", "  ", " \t", ", ")
+# Words that look like numbers but are none of 64 bits, or stand for nothing.
+ODD = (
+    "9223372036854775808", "18446744073709551615", "-9223372036854775809", "1e+05", "1E5", "1.0",
+    "1.5", "NA", "nan", "NaN", "None", "null", "?", "-", "N/A", "1_000", "0x1f", "١٢", "+7", "-3",
+    "007", "9f86d081", "inf", "1'000", "x1", "1x", "#1", "%20a", "0,5", "unknown",
+)  # fmt: skip
+HASHES = ("#a", "#b2", "%41", "%C3%89ire", "##", "#tag c")
+COMMENTS = ("# of the table", "# nodes: 5, edges: 3", "%", "% sym 1 2 3", "#", "# within")
+HEADERS = (("source", "target"), ("FromNodeId", "ToNodeId"), ("u", "v"), ("id_1", "id_2"))
+OTHER_HEADERS = (("user", "friend"), ("a", "b"), ("von", "nach"))
+
+
+def word_of(rng: random.Random, kind: str) -> str:
+    """A value of a table; texts that are no names of columns have a digit or a capital."""
+    if kind == "numbers" or (kind == "mixed" and rng.random() < 0.5):
+        return str(rng.randrange(-3, 40))
+    if kind == "hashes" and rng.random() < 0.5:
+        return rng.choice(HASHES)
+    if kind == "large":
+        return str(rng.randrange(2**63, 2**65))
+    return (
+        rng.choice("ABCDE") + str(rng.randrange(9)) + rng.choice(["", "é", "#", "%", ", x", " y"])
+    )
+
+
+def quoted(rng: random.Random, word: str, separator: str, share: float) -> str:
+    """The word, in quotes where it has to be, and sometimes elsewhere."""
+    sign = separator.strip(" ") or " "
+    needed = any(each in word for each in (sign, *{" ": ",;"}.get(sign, "")))
+    return f'"{word}"' if needed or rng.random() < share else word
+
+
+def written(rng, path: Path, rows: list[list[str]], header: list[str] | None, width_of=None):
+    """Write a table with comments and quotes at random places."""
+    separator = rng.choice(SEPARATORS)
+    share = rng.choice((0, 0, 0.5, 1))
+    lines = [separator.join(quoted(rng, word, separator, share) for word in row) for row in rows]
+    if header is not None:
+        lines.insert(0, separator.join(quoted(rng, word, separator, share) for word in header))
+    for _ in range(rng.choice((0, 0, 1, 3))):
+        lines.insert(rng.choice((0, rng.randrange(len(lines) + 1))), rng.choice(COMMENTS))
+    if rng.random() < 0.2:
+        lines.insert(rng.randrange(len(lines) + 1), "")
+    if rng.random() < 0.2:
+        lines = [f" {line}  " for line in lines]
+    end = rng.choice(("\n", "\r\n"))
+    encoding = rng.choice(("utf-8", "utf-8", "utf-8-sig"))
+    path.write_text(end.join(lines) + rng.choice((end, "")), encoding, newline="")
+
+
+def rows_of(rng: random.Random, width: int, kinds: list[str]) -> list[list[str]]:
+    """Rows of which the first may be odd."""
+    rows = [[word_of(rng, kind) for kind in kinds[:width]] for _ in range(rng.randrange(1, 7))]
+    if rng.random() < 0.5:
+        rows[0][rng.randrange(width)] = rng.choice(ODD)
+    if rng.random() < 0.1:
+        rows[rng.randrange(len(rows))][rng.randrange(width)] = rng.choice(
+            (*ODD, "")[: -1 if width == 1 else None]
+        )
+    for row in rows if kinds[0] == "numbers" else ():  # among numbers, these are comments
+        row[0] = row[0].replace("#", "9").replace("%", "9")
+    if kinds == ["numbers"] and rows[0][0] in ("x1", "0,5"):  # a name, and two numbers
+        rows[0] = ["1x"]
+    return rows
+
+
+def same(found, word: str) -> bool:
+    """Whether a value is what was written."""
+    if isinstance(found, str):
+        return found == word
+    try:
+        number = float(word.replace("_", "x"))
+    except ValueError:
+        return word == "" and np.isnan(found)
+    return int(word) == found if isinstance(found, int) else np.isclose(number, found)
+
+
+def arcs(rng: random.Random, path: Path) -> None:
+    """A list of arcs, read at once and, if ids are integers, in pieces; or of triples."""
+    kind = rng.choice(("numbers", "numbers", "texts", "mixed", "hashes", "large"))
+    triples = rng.random() < 0.2
+    rows = rows_of(rng, 2, [kind, kind])
+    header = rng.choice((None, None, [*rng.choice(HEADERS)], [*rng.choice(OTHER_HEADERS)]))
+    option = {"string_ids": rng.random() < 0.3}
+    if rng.random() < 0.2:
+        option["header"] = header is not None
+    relations = [rng.choice(("likes", "#knows", "50%", "7")) for _ in rows]
+    table = [[a, r, b] for (a, b), r in zip(rows, relations, strict=True)] if triples else rows
+    if triples:
+        option["columns"] = "source,relation,target"
+        header = header and [header[0], "relation", header[1]]
+    written(rng, path, table, header)
+    if triples:
+        typed = read_triples(path, Layout(**option))
+        ids = typed.ids.get("entity")
+        ends = [
+            (a, one.relation.name, b)
+            for one in typed.arcs
+            for a, b in zip(one.source.tolist(), one.target.tolist(), strict=True)
+        ]
+        called = [
+            ((a, r, b) if ids is None else (ids[a].item(), r, ids[b].item())) for a, r, b in ends
+        ]
+        expected = sorted(zip(rows, relations, strict=True), key=lambda row: row[1])
+        assert len(called) == len(expected)
+        for (a, r, b), ((source, target), relation) in zip(
+            sorted(called, key=lambda row: row[1]), expected, strict=True
+        ):
+            assert r == relation
+            assert same(a, source)
+            assert same(b, target)
+        return
+    source = read_source(path, "edges", Layout(**option))
+    ids = np.arange(source.n) if source.ids is None else source.ids
+    found = list(zip(ids[source.source].tolist(), ids[source.target].tolist(), strict=True))
+    compare(found, rows)
+    if ids.dtype.kind == "i":
+        stream = open_stream(path, "edges", Layout(**option), Reading())
+        pieces = [np.stack([piece.source, piece.target], 1) for piece in stream.pieces]
+        compare(list(map(tuple, np.concatenate(pieces).tolist())), rows)
+
+
+def compare(found: list[tuple], rows: list[list[str]]) -> None:
+    """Fail unless the rows are those that were written."""
+    assert len(found) == len(rows), (found, rows)
+    for have, want in zip(found, rows, strict=True):
+        assert all(map(same, have, want)), (have, want)
+
+
+def features(rng: random.Random, path: Path) -> None:
+    """A table of numbers, perhaps with a column of ids in any place."""
+    width = rng.randrange(1, 4)
+    rows = rows_of(rng, width, ["numbers"] * width)
+    ids = None
+    header = rng.choice((None, [f"f{i}" for i in range(width)], list("abc")[:width]))
+    table = [list(row) for row in rows]
+    if header is not None and rng.random() < 0.5:
+        place = rng.randrange(width + 1)
+        ids = [
+            f"{word_of(rng, rng.choice(('numbers', 'texts', 'hashes')))}{i}"
+            for i in range(len(rows))
+        ]
+        header = [
+            *header[:place],
+            rng.choice(("id", "node", "user_id", "userId", "")),
+            *header[place:],
+        ]
+        table = [[*r[:place], name, *r[place:]] for r, name in zip(rows, ids, strict=True)]
+    written(rng, path, table, header)
+    read = read_features(path)
+    compare([tuple(map(float, row)) for row in read.values.tolist()], rows)
+    assert (read.ids is None) == (ids is None)
+    if ids is not None:
+        compare([(name,) for name in read.ids.tolist()], [[name] for name in ids])
+
+
+def labels(rng: random.Random, path: Path) -> None:
+    """Labels one a line, or beside ids."""
+    kind = rng.choice(("numbers", "texts", "hashes", "mixed"))
+    rows = rows_of(rng, 1, [kind])
+    ids = None
+    header = rng.choice((None, ["label"], ["y"]))
+    table = rows
+    if rng.random() < 0.5:
+        ids = [f"{word_of(rng, kind)}{i}" for i in range(len(rows))]
+        table, header = (
+            [[row[0], name] for row, name in zip(rows, ids, strict=True)],
+            ["label", "id"],
+        )
+        if rng.random() < 0.5:
+            table, header = [row[::-1] for row in table], header[::-1]
+    written(rng, path, table, header)
+    read = read_labels(path)
+    found = [(value,) for value in read.values.tolist()]
+    compare(found, [row for row in rows if row != [""] or ids is not None])
+    assert (read.ids is None) == (ids is None)
+
+
+def nodes(rng: random.Random, path: Path) -> None:
+    """A table of the vertices of a type."""
+    rows = rows_of(rng, 2, ["numbers", "texts"])
+    ids = [
+        f"{word_of(rng, rng.choice(('numbers', 'texts', 'hashes')))}{i}" for i in range(len(rows))
+    ]
+    table = [[a, name, b] for (a, b), name in zip(rows, ids, strict=True)]
+    header = rng.choice((None, ["age", "user_id", "label"], ["age", "id", "label"]))
+    written(rng, path, table, header)
+    found = read_nodes(path, "user")
+    assert header is not None
+    compare([(name,) for name in found.ids.tolist()], [[name] for name in ids])
+    assert len(found.labels) == len(rows)
+    if found.features is None:
+        assert "age" in found.unread
+    else:
+        compare([tuple(row) for row in found.features.tolist()], [[a] for a, _ in rows])
+
+
+TABLES = (arcs, features, labels, nodes)
+
+
+def outcome(seed: int, folder: Path) -> str:
+    """ "read" or "refused" for a table of this number; an AssertionError if it is read wrongly."""
+    rng = random.Random(seed)
+    kind = TABLES[seed % len(TABLES)]
+    path = folder / f"{kind.__name__}.csv"
+    with contextlib.suppress(UserError):
+        kind(rng, path)
+        return f"{kind.__name__} read"
+    return f"{kind.__name__} refused"
+
+
+@pytest.mark.parametrize("part", range(4))
+def test_no_row_of_a_random_table_is_lost(tmp_path, part):
+    outcomes = Counter(outcome(seed, tmp_path) for seed in range(part * 100, part * 100 + 100))
+    assert sum(outcomes[f"{kind.__name__} read"] for kind in TABLES) > 30
+
+
+def main() -> None:
+    """Try so many tables, and print those that are read wrongly."""
+    outcomes: Counter[str] = Counter()
+    with tempfile.TemporaryDirectory() as folder:
+        for seed in range(int(sys.argv[1])):
+            try:
+                outcomes[outcome(seed, Path(folder))] += 1
+            except Exception as error:
+                outcomes["WRONG"] += 1
+                name = f"{TABLES[seed % len(TABLES)].__name__}.csv"
+                print(seed, type(error).__name__, error, (Path(folder) / name).read_bytes())
+    print(dict(outcomes))
+
+
+if __name__ == "__main__":
+    main()
