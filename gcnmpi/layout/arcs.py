@@ -247,8 +247,10 @@ def without_repeated_loops(of: Entries) -> Entries:
     """Entries of whole rows on disk without self-loops behind the first of their vertex."""
     loops = np.flatnonzero(of.row == of.column)  # those of a vertex follow each other
     again = loops[1:][of.row[loops[1:]] == of.row[loops[:-1]]]
-    arrays = of.row, of.column, of.weight, of.number
-    return Entries(*(None if array is None else np.delete(array, again) for array in arrays))
+    weight, number = (
+        None if array is None else np.delete(array, again) for array in (of.weight, of.number)
+    )
+    return Entries(np.delete(of.row, again), np.delete(of.column, again), weight, number)
 
 
 def check_content(comm: Comm, stored: StoredGraph, names: Collection[str], excess: int = 0) -> None:

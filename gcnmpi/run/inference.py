@@ -210,9 +210,9 @@ def prepared(comm: Comm, asked: Inferring, tell: Callable[[str], None]) -> Prepa
         _check_logits(taken, what)
         of_arcs = taken.task.on == ARCS and depth == len(found.widths) - 1
         pick = picked_arcs if of_arcs else picked_vertices
-        there = class_names(manifest, taken.task)
-        as_many = there if len(there) == found.widths[-1] else ()
-        classes = Classes(found.classes or as_many, there)
+        names = class_names(manifest, taken.task)
+        as_many = names if len(names) == found.widths[-1] else ()
+        classes = Classes(found.classes or as_many, names)
         return found, taken, depth, None if rows is None else pick(stored, rows), classes
 
     found, config, depth, picked, classes = from_root(comm, read)

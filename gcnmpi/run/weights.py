@@ -38,7 +38,7 @@ from gcnmpi.options.outputs import NETWORK, features_path
 from gcnmpi.options.own_code import is_own, same_network
 from gcnmpi.options.settings import chosen
 from gcnmpi.options.settings import spelled as in_settings
-from gcnmpi.options.task import TASKS, TaskConfig, tells_relations
+from gcnmpi.options.task import TASKS, LinkOptions, TaskConfig, tells_relations
 from gcnmpi.run.classes import class_names, shown
 from gcnmpi.run.problem import Problem
 from gcnmpi.run.samples.scales import Scales, scales_in, without_scales
@@ -237,7 +237,7 @@ def as_trained(weights: Weights, config: Config, given: Container[str], directio
 
 def relation_names(stored: StoredGraph, task: TaskConfig) -> tuple[str, ...]:
     """The names of the relations of pairs that a decoder tells apart; empty: numbers."""
-    if not tells_relations(task):
+    if not isinstance(task, LinkOptions) or not tells_relations(task):
         return ()
     pairs = pairs_of(stored, task)
     return names_of(stored.graph.relations) or (pairs.relation_names if pairs else ())

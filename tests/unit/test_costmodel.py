@@ -16,7 +16,8 @@ from gcnmpi.planner.case import Case, Workload
 from gcnmpi.planner.costmodel import predict
 from gcnmpi.planner.machine import Machine, read_machine, write_machine
 from gcnmpi.planner.memory import _first_memory, features_memory, loss_memory, memory
-from gcnmpi.schemes.forecast import Dense, Span, Sparse
+from gcnmpi.schemes.forecast import Dense, Span, Sparse, whole_row_work
+from gcnmpi.schemes.operations import DENSE, Operation
 from partition.errors import UserError
 
 NOTHING_COSTS = Machine(**dict.fromkeys((f.name for f in dataclasses.fields(Machine)), 0.0)
@@ -50,6 +51,12 @@ def test_a_dense_product_by_hand():
     by_width = [machine(dense_flop=1).dense_seconds(Dense(2, 3, w), 4) for w in (5, 16, 17)]
     assert by_width == [192, 192, 384]
     assert machine(copy_byte=1).dense_seconds(Dense(2, 3, 5), 4) == 4 * (6 + 15 + 10)
+
+
+def test_only_products_with_weights_are_dense_work():
+    dense = {*DENSE, Operation.WEIGHT_GRAD}
+    assert all(len(whole_row_work(3, product, 4, 5)) == 1 for product in dense)
+    assert not any(whole_row_work(3, product, 4) for product in {*Operation} - dense)
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ import pytest
 from kernel_cases import TYPES, give, junk, near
 from refusals import refuses
 from test_groups import Grouped
-from typed_graphs import COUNTS, typed_graph
+from typed_graphs import COUNTS, ENDS, source_of, typed_graph
 
 import gcnmpi
 from gcnmpi.nn.describe import network_of
@@ -16,8 +16,10 @@ from gcnmpi.options.config import from_table
 from gcnmpi.proof.oracle import Problem
 from partition.errors import UserError
 from partition.graph.graph import arcs
+from partition.graph.relations import Relation
 from partition.graph.store import write_graph
 from partition.graph.typed import inputs_of
+from partition.importing.typed import build_typed
 
 of_both = pytest.mark.parametrize("kernel", TYPES, ids=["float32", "float64"], indirect=True)
 
@@ -107,8 +109,10 @@ def test_rows_that_are_picked_are_spread_again(kernel):
     near(kernel, out, np.eye(8)[:, some] @ rows, 1)
 
 
-def test_vertices_of_other_types_have_logits_of_zero(tmp_path):
-    path, graph = tmp_path / "g.graph", typed_graph()
+# Into papers, and none.
+@pytest.mark.parametrize("ends", [ENDS, {Relation("paper", "by", "author"): [(0, 0), (1, 2)]}])
+def test_vertices_of_other_types_have_logits_of_zero(tmp_path, ends):
+    path, graph = tmp_path / "g.graph", build_typed(source_of(ends))[0]
     write_graph(path, graph, source={})
     options = {"model_name": "sehgnn", "model_target": "paper", "train_epochs": 2}
     logits = gcnmpi.infer(path, gcnmpi.train(path, out=tmp_path / "run", **options))
