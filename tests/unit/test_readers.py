@@ -326,9 +326,7 @@ def test_what_is_packed_is_read_by_what_it_is(tmp_path, name):
     assert source.weights.tolist() == [2.5, 0.5]
 
 
-@pytest.mark.parametrize(
-    ("name", "content", "message"),
-    [
+REFUSED = [
         ("a.zip", zipped(b__txt=LIST, c__txt=LIST), "zip archive of 'b.txt', 'c.txt'"),
         ("a.tar.gz", tarred("w:gz", b__txt=LIST, c__txt=LIST), "tar archive of"),
         ("a.txt.xz", lzma.compress(LIST.encode())[:-20], "truncated or damaged"),
@@ -339,8 +337,12 @@ def test_what_is_packed_is_read_by_what_it_is(tmp_path, name):
         ("a.txt.bz2", bz2.compress(b"1 2\n" * (1 << 16)), "more than 100 times"),
         ("a.zip", zipped(a__txt="1 2\n" * (1 << 16)), "more than 100 times"),
         ("a.hgr", "2 3\n1 2\n2 3\n", "hypergraph of hMETIS"),
-    ],
-)  # fmt: skip
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "message"), REFUSED, ids=[f"{row[0]}, {row[2]}" for row in REFUSED]
+)
 def test_what_is_packed_and_refused(tmp_path, monkeypatch, name, content, message):
     monkeypatch.setattr(unpacking, "FREE_CONTENT", 1 << 16)
     path = tmp_path / name

@@ -643,8 +643,8 @@ def test_columns_called_as_types_have_their_ids_everywhere(tmp_path, monkeypatch
     items = ids[::-1]
     write(f"buys.{form}", user_id=ids, item_id=items, quantity=[1, 2])
     write(f"users.{form}", age=[3, 4], user_id=ids[::-1])
-    for mask, place in (("train", 0), ("valid", 1), ("test", 1)):
-        write(f"split/{mask}.{form}", user_id=[ids[place]], item_id=[items[place]])
+    for mask, user, item in (("train", 0, 0), ("valid", 1, 1), ("test", 1, 0)):
+        write(f"split/{mask}.{form}", user_id=[ids[user]], item_id=[items[item]])
     tables = ("--relation", f"user,buys,item=buys.{form}", "--nodes", f"user=users.{form}")
     run("import", ".", "g.graph", *tables)
     graph = open_graph("g.graph").graph
@@ -659,8 +659,8 @@ def test_columns_called_as_types_have_their_ids_everywhere(tmp_path, monkeypatch
         own = graph.vertex_types.range(type)
         return own.start + value if graph.ids is None else f"{type}:{value}"
 
-    for mask, place in (("train", 0), ("val", 1), ("test", 1)):
-        wanted = [name("user", ids[place]), name("item", items[place])]
+    for mask, user, item in (("train", 0, 0), ("val", 1, 1), ("test", 1, 0)):
+        wanted = [name("user", ids[user]), name("item", items[item])]
         assert called[pairs.positives[mask][0]].tolist() == wanted
     write(f"x.{form}", f=[1.5, 2.5], user_id=ids[::-1])
     run("attach", "g.graph", "--features", f"user=x.{form}")
