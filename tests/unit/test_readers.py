@@ -376,6 +376,8 @@ def test_graphs_of_metis(tmp_path, monkeypatch, case, block):
 def test_vertices_of_metis_without_neighbours(tmp_path):
     source = read_source(put(tmp_path, "g.metis", "5 1\n\n3\n2\n\n\n"))
     assert (source.n, arcs_of(source)) == (5, [(1, 2), (2, 1)])
+    assert read_source(put(tmp_path, "h.metis", "2 0 011\n4\n4\n")).weights.tolist() == []
+    assert read_source(put(tmp_path, "i.metis", "1 0 1\n\n")).n == 1
 
 
 @pytest.mark.parametrize(

@@ -59,7 +59,7 @@ def read(path: Path, layout: Layout) -> Source:
         raise UserError(f"{path}, line {numbers[at]}: vertex {at + 1} names {what}")
     weights = None
     if each == 2:
-        weights = lines.values[np.append(False, ends[:-1])].astype(np.float64)
+        weights = lines.values[np.flatnonzero(ends) + 1].astype(np.float64)
         if len(light := np.flatnonzero(weights < 1)):
             at = int(source[light[0]])
             raise UserError(f"{path}, line {numbers[at]}: a weight of an edge is at least 1")
