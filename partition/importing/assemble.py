@@ -198,12 +198,12 @@ class Import:
         facts = dict(facts)
         if self.layout.vertices is not None:
             facts["vertices"] = self.layout.vertices
-        if self._by_order or facts["format"] not in LISTS:
+        if not self.type_features and (self._by_order or facts["format"] not in LISTS):
             self.files.check_ids_are_used()
         about = facts | {"ids_given": self.layout.ids is not None and not self._by_order}
         graph = attach(graph, self.files, source=about, report=report)
         graph, of_types = _with_types(
-            with_random(graph, self.arc_files), self.type_features, self.files.comments
+            with_random(graph, self.arc_files), self.type_features, self.files
         )
         name = str(self.source) if is_dataset(self.source) else self.source.absolute().name
         data = self.files.facts(of_types) | self.arc_files.facts()
@@ -278,8 +278,9 @@ def attach_files(
     arc_files : ArcFiles, optional
         Data of the arcs, in the order of the folder.
     type_features : mapping of str to path
-        Files of the features of types of vertices; row i is of the type's vertex i, unless a column
-        has ids.
+        Files of the features of types of vertices. Which vertex a row is of is said as of other
+        files: by a column of ids, or ``ids`` of the type; where its ids are consecutive numbers,
+        row i is of its vertex i.
     files
         Fields of :class:`VertexFiles`.
 
@@ -290,14 +291,15 @@ def attach_files(
     """
     given = VertexFiles(**files)
     given.check()
-    given.check_ids_are_used()
+    if not type_features:
+        given.check_ids_are_used()
     stored = open_graph(path)
     if given.features is None and keep_features == "auto":  # they stay in the form that was chosen
         keep_features = "sparse" if isinstance(stored.graph.features, SparseRows) else "dense"
     of_arcs = arc_files or ArcFiles()
     graph = attach_arc_files(stored.graph, of_arcs)
     graph = attach(graph, given, source=stored.manifest.source, report=report)
-    graph, of_types = _with_types(graph, type_features or {}, given.comments)
+    graph, of_types = _with_types(graph, type_features or {}, given)
     facts = dict(stored.manifest.source) | of_arcs.facts()
     attached = facts.pop("attached", {})
     before = attached if isinstance(attached, dict) else {}
@@ -313,22 +315,23 @@ def attach_files(
 
 
 def _of_type(
-    graph: Graph, name: str, file: str | os.PathLike[str], comments: str | None
+    graph: Graph, name: str, path: str | os.PathLike[str], files: VertexFiles
 ) -> np.ndarray:
     """Features of the vertices of a type, in their order."""
-    rows = read_features(file, comments=comments)
-    if rows.ids is None or graph.vertex_types is None:
-        return rows.values
-    return Places(vertices_of_type(graph, name)).of_vertices(rows, str(file))
+    rows = read_features(path, comments=files.comments)
+    if graph.vertex_types is None or len(rows.values) != len(graph.vertex_types.range(name)):
+        return rows.values  # which is refused
+    places = Places(vertices_of_type(graph, name), files.ids, comments=files.comments)
+    return places.of_vertices(rows, str(path))
 
 
 def _with_types(
-    graph: Graph, files: Mapping[str, str | os.PathLike[str]], comments: str | None = None
+    graph: Graph, files: Mapping[str, str | os.PathLike[str]], given: VertexFiles
 ) -> tuple[Graph, dict[str, object]]:
     """The graph with features of types from files, and these by the names that a manifest has."""
     if not files:
         return graph, {}
-    read = {name: _of_type(graph, name, file, comments) for name, file in files.items()}
+    read = {name: _of_type(graph, name, file, given) for name, file in files.items()}
     named: dict[str, object] = {
         TYPE_FEATURES + name: Path(file).name for name, file in files.items()
     }

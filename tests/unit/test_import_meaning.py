@@ -242,6 +242,21 @@ def test_a_column_of_ids_may_be_anywhere(place, name, form):
             assert graph.features.tolist() == [[10.5 * v] for v in range(6)]
 
 
+def test_errors_of_values_say_how_they_are_mended(place):
+    for what, text, says, hint in (
+        ("features", "id;f\n1;0,5\n", "line 2: '1;0,5': '0,5' in column 'f'", "0.5, not 0,5"),
+        ("features", "id,f\n1;0.5\n", "line 2: '1;0.5' has 1 columns", "by ',', this one by ';'"),
+        ("features", "id,f\n1,2\n2,NA\n", "line 3: '2,NA': 'NA' in column 'f'", "fill it in"),
+        ("features", "id,f\n1,2\n2,nan\n", "features of row 1, column 'f'", "fill them in"),
+        ("targets", "id,y\n1,2\n2,NA\n", "line 3: '2,NA': 'NA' in column 'y'", "write nan"),
+    ):
+        (place / "t.csv").write_text(text)
+        said = denied(f"--{what}", "t.csv")
+        assert "t.csv" in said
+        assert says in said
+        assert hint in said
+
+
 def test_columns_that_may_both_have_ids(place):
     (place / "x.csv").write_text("f,node,id\n" + "".join(f"{i},{i},{i}\n" for i in range(6)))
     assert "'node' and 'id' may both have the ids" in denied("--features", "x.csv")

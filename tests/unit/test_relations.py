@@ -666,3 +666,10 @@ def test_columns_called_as_types_have_their_ids_everywhere(tmp_path, monkeypatch
     run("attach", "g.graph", "--features", f"user=x.{form}")
     graph = open_graph("g.graph").graph
     assert graph.features_of("user")[at - first, 0].tolist() == [2.5, 1.5]
+    np.save("x.npy", np.array([[7.5], [8.5]]))
+    rows = ("attach", "g.graph", "--features", "user=x.npy")
+    if graph.ids is not None:
+        assert "it is not clear which vertex a row is of" in refused(*rows)
+    run(*rows, *(() if graph.ids is None else ("--ids", "sorted")))
+    graph = open_graph("g.graph").graph
+    assert graph.features_of("user")[at - first, 0].tolist() == [7.5, 8.5]

@@ -96,6 +96,8 @@ class Table:
         Columns that are not read may be missing, and there may be more.
     meaning : str
         The meaning of a line, for messages.
+    missing : str
+        A hint on numbers that are missing.
     """
 
     path: Path
@@ -111,6 +113,7 @@ class Table:
     longest: int = LONGEST_ROW
     ragged: bool = False
     meaning: str = ""
+    missing: str = "no number may be missing: fill it in, or leave the column or the row out"
 
     def columns(self) -> list[pa.ChunkedArray]:
         """The columns, in the order of ``kinds``."""
@@ -305,7 +308,7 @@ class Table:
         if is_missing(word) and ids:
             return "no vertex may be missing: leave the row out"
         if is_missing(word):
-            return "no number may be missing: fill it in, or leave the column or the row out"
+            return self.missing
         several = len(word.split()) > 1 and all(map(is_number, word.split()))
         if DECIMAL_COMMA.fullmatch(word) or (several and self.separator == ","):
             return POINTS

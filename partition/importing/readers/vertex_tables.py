@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Container, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -111,6 +111,8 @@ def read_number_table(
         path, separator, len(cut(first)), kinds,
         header=header, begins=begins, names=names, comments=opening.comments,
     )  # fmt: skip
+    if what == "targets":
+        table = replace(table, missing="write nan where a target is unknown")
     tables, of_rows = [], []
     for columns in table.pieces():
         of_rows += columns[: len(ids)]
