@@ -228,7 +228,7 @@ def train(
         lr = rate(config.train, epoch, values, False)
         for batch in range(sampler.batches):
             loss, gradient, moments = problem.gradient(weights, epoch, batch)
-            gradient = without_noise(gradient)
+            gradient = without_noise(gradient, loss)
             first = first or gradient
             total += loss * sampler.count(batch) / sampler.n
             weights = update(weights, clipped(config.train, gradient), lr) | moments

@@ -61,7 +61,7 @@ def train(graph: Graph, direction: str, config: Config, epochs: int) -> Curve:
     for epoch in range(1, epochs + 1):
         loss, gradient, moments = problem.gradient(weights, epoch)
         losses.append(loss)
-        gradient = without_noise(gradient)
+        gradient = without_noise(gradient, loss)
         first = first or gradient
         metric = chosen_metrics(config.task)[0]
         lr = rate(config.train, epoch, values, metric in ("mae", "rmse"))

@@ -117,7 +117,8 @@ def train(graph: Graph, direction: str, samples: SampleSet, config: Config, epoc
             of_vertices = Examples(len(labels), None, labels, {}, None, None)
             loss, slope = loss_of(of_vertices, task)(outputs[-1])
             gradient = of_step.backward(backwards, outputs, slope, weights)
-            weights = update(weights, clipped(config.train, without_noise(gradient)), lr) | moments
+            gradient = clipped(config.train, without_noise(gradient, loss))
+            weights = update(weights, gradient, lr) | moments
             of_steps.append(loss)
         losses.append(float(np.mean(of_steps)))
         if config.train.schedule == "plateau":

@@ -14,14 +14,14 @@ Update = Callable[[Weights, Weights, float], Weights]
 """(weights, gradient, learning rate) → weights."""
 
 
-# Smaller numbers of a gradient, by themselves or beside the largest, are rounding errors.
+# Smaller numbers of a gradient, beside the loss or the largest, are rounding errors.
 NOISE, RELATIVE_NOISE = 2.0**-50, 2.0**-40
 
 
-def without_noise(gradient: Weights) -> Weights:
+def without_noise(gradient: Weights, loss: float) -> Weights:
     """The gradient whose rounding errors are 0."""
     largest = max((float(np.abs(g).max(initial=0.0)) for g in gradient.values()), default=0.0)
-    least = max(NOISE, RELATIVE_NOISE * largest)
+    least = max(NOISE * min(1.0, abs(loss)), RELATIVE_NOISE * largest)
     return {name: np.where(np.abs(g) < least, 0.0, g) for name, g in gradient.items()}
 
 

@@ -197,7 +197,7 @@ class BatchStep(BatchedStep):
             return 0.0, facts.interrupted
         loss, flat = self._gradient(drawn, facts, epoch, batch), self.model.gradients.flat
         loss = self._sum(loss, flat[self.model.gradients.shared])
-        self._update(flat, lr)
+        self._update(flat, lr, loss)
         return facts.share * float(loss), facts.interrupted  # a device is waited for once
 
     def _several(
@@ -222,7 +222,7 @@ class BatchStep(BatchedStep):
         if self._across is not None and shared.start:  # pieces of weights that schemes cut
             self._sum_pieces(flat[: shared.start])
         loss = float(self._sum(loss, flat[shared]))
-        self._update(flat, lr)
+        self._update(flat, lr, loss)
         if self._across is not None:
             interrupted = maximum(self._problem.runtime.everyone, interrupted) > 0
         return loss, interrupted

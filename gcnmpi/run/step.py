@@ -27,7 +27,7 @@ from gcnmpi.run.problem import (
 )
 from gcnmpi.schemes.operations import Product
 
-# Smaller numbers of a gradient in float64, or beside the largest one, are rounding errors.
+# Smaller numbers of a gradient in float64, beside the loss or the largest, are rounding errors.
 _NOISE, _RELATIVE_NOISE = 2.0**-50, 2.0**-40
 _AT_ONCE = 1 << 20  # numbers of a gradient that are looked at at once
 _NEVER_0 = 1e-6  # added to the length of a gradient that is clipped, as PyTorch does
@@ -108,14 +108,14 @@ class BaseStep(ABC):
     def _run(self, epoch: int, lr: float, interrupt: Callable[[], bool]) -> float | None:
         """Compute an epoch, and update the weights."""
 
-    def _update(self, gradient: Array, lr: float) -> None:
+    def _update(self, gradient: Array, lr: float, loss: Number) -> None:
         with self._problem.runtime.phases("update"):
-            self.drop_noise(gradient)
+            self.drop_noise(gradient, loss)
             self._clip(gradient)
             self.optimizer.step(gradient, lr)
             self._problem.runtime.kernel.finish()
 
-    def drop_noise(self, gradient: Array) -> None:
+    def drop_noise(self, gradient: Array, loss: Number) -> None:
         """Set numbers to 0 that are rounding errors.
 
         Many gradients are 0 in exact arithmetic: of keys' biases in front of a softmax, of scores
@@ -132,7 +132,8 @@ class BaseStep(ABC):
         if self.model.gradients.cut and everyone.size > 1:
             largest = maximum(everyone, largest)
         if largest < np.inf:
-            least = max(_NOISE**2, _RELATIVE_NOISE**2 * largest)
+            scale = min(1.0, abs(float(loss)))  # of a loss in small units, gradients are small
+            least = max((_NOISE * scale) ** 2, _RELATIVE_NOISE**2 * largest)
             for piece in pieces:
                 piece *= piece * piece * -1.0 < -least
 
@@ -240,7 +241,7 @@ class Step(BaseStep):
 
     def _run(self, epoch: int, lr: float, interrupt: Callable[[], bool]) -> float:
         loss, gradient = self.gradient(epoch)
-        self._update(gradient, lr)
+        self._update(gradient, lr, loss)
         return float(loss)
 
     def gradient(self, epoch: int) -> tuple[Number, Array]:

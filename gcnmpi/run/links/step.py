@@ -109,7 +109,7 @@ class LinkStep(BatchedStep):
     ) -> tuple[float, bool]:
         sampler = self._drawer.sampler
         loss, flat = self.gradient(epoch, batch)
-        self._update(flat, lr)
+        self._update(flat, lr, loss)
         interrupted = sampler.batches > 1 and maximum(self._problem.runtime.comm, interrupt()) > 0
         return float(loss) * sampler.count(batch) / sampler.n, interrupted
 

@@ -142,7 +142,7 @@ class SampleStep(BatchedStep):
         self, epoch: int, batch: int, lr: float, interrupt: Callable[[], bool]
     ) -> tuple[float, bool]:
         loss, flat = self.gradient(epoch, batch)
-        self._update(flat, lr)
+        self._update(flat, lr, loss)
         everyone = self._problem.runtime.everyone
         interrupted = self.batches > 1 and maximum(everyone, interrupt()) > 0
         return float(loss) / self.batches, interrupted
