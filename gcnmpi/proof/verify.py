@@ -136,8 +136,8 @@ def verify(
     classes = _whole(problem, last, classes, width)
     weights = _canonical(problem, model, model.parameters.flat)
     step = step_of(problem)
-    loss, found = step.gradient(1)
-    flat = np.array(problem.runtime.kernel.to_host(found), np.float64)
+    loss, first = step.gradient(1)
+    flat = np.array(problem.runtime.kernel.to_host(first), np.float64)
     step.drop_noise(step.model.gradients.flat, loss)
     gradient = _canonical(problem, step.model, step.model.gradients.flat)
     products = [_products(problem, k, width) for k, width in _multiplied(problem, model)]
