@@ -110,6 +110,10 @@ def import_pairs(
     if drop_held_out:
         pairs, count = without_held_out(pairs, graph.n)
         notes += [f"{count:,} pairs are also held out, or to test on: left out"] if count else []
+    twice = np.isin(pairs.keys("val", graph.n), pairs.keys("test", graph.n))
+    if count := int(np.count_nonzero(twice)):
+        drop = "--drop-held-out leaves them out of val"
+        notes.append(f"{count:,} pairs to validate on are also in test: {drop}")
     notes += [
         f"{count:,} pairs of {mask} join a vertex to itself"
         for mask, ends in pairs.positives.items()
