@@ -60,6 +60,10 @@ def ask_to_stop(run: Path) -> None:
     if state not in ("running", "loading") or not holders(run):
         hints = {"queued": "scancel takes its job out of the queue"}
         raise UserError(f"{run} is {state}: there is nothing to stop", hints.get(str(state)))
+    for holder in holders(run):
+        if holder.purpose.endswith("propagate"):
+            hint = "its last checkpoint stays when it is ended"
+            raise UserError(f"{run}: {holder} cannot be asked to stop", hint)
     with atomic_file(run / STOP, "w"):
         pass
 

@@ -177,6 +177,8 @@ def test_only_a_run_that_runs_can_be_asked_to_stop(folder, tmp_path, monkeypatch
     with folder_lock(run, "gcnmpi train"):
         ask_to_stop(run)
     assert (run / STOP).exists()
+    with folder_lock(run, "gcnmpi propagate"):
+        refuses("cannot be asked to stop", ask_to_stop, run)
     refuses("not the folder of a run", ask_to_stop, tmp_path)
 
 
