@@ -120,7 +120,7 @@ class Run:
         self._found, self._warnings = kept.find(folder, asked.resume)
         self._epochs: list[Epoch] = []
         self._best = Best(self._metric, 0, None, None)
-        self._best_weights: dict[str, object] | None = None  # on rank 0
+        self._best_weights: dict[str, Any] | None = None  # on rank 0
         self._generators: dict[str, object] | None = None
         if self._found is not None:
             self._go_on(self._found)
