@@ -27,7 +27,8 @@ from gcnmpi.run.problem import (
 )
 from gcnmpi.schemes.operations import Product
 
-# Smaller numbers of a gradient in float64, beside the loss or the largest, are rounding errors.
+# Smaller numbers of a gradient in float64 are rounding errors: beside the square root of the loss,
+# which is as small where the unit of targets is, or beside the largest.
 _NOISE, _RELATIVE_NOISE = 2.0**-50, 2.0**-40
 _AT_ONCE = 1 << 20  # numbers of a gradient that are looked at at once
 _NEVER_0 = 1e-6  # added to the length of a gradient that is clipped, as PyTorch does
@@ -123,19 +124,23 @@ class BaseStep(ABC):
         Adam, a norm or an activation with a kink at 0 makes them large. In float32 curves part by
         more than that anyway.
         """
-        if gradient.dtype != np.float64:
+        if gradient.dtype != np.float64 or not len(gradient):
             return
         kernel, everyone = self._problem.runtime.kernel, self._problem.runtime.everyone
         pieces = [gradient[at : at + _AT_ONCE] for at in range(0, len(gradient), _AT_ONCE)]
-        squares = (kernel.row_max((piece * piece).reshape((1, -1))) for piece in pieces)
-        largest = max((float(kernel.to_host(one).max()) for one in squares), default=0.0)
+        most = kernel.empty(1, len(pieces))
+        for number, piece in enumerate(pieces):
+            most[:, number : number + 1] = kernel.row_max((piece * piece).reshape(1, -1))
+        largest = kernel.row_max(most)
         if self.model.gradients.cut and everyone.size > 1:
-            largest = maximum(everyone, largest)
-        if largest < np.inf:
-            scale = min(1.0, abs(float(loss)))  # of a loss in small units, gradients are small
-            least = max((_NOISE * scale) ** 2, _RELATIVE_NOISE**2 * largest)
-            for piece in pieces:
-                piece *= piece * piece * -1.0 < -least
+            largest.fill(maximum(everyone, float(kernel.to_host(largest)[0, 0])))
+        beside = largest[0] * -(_RELATIVE_NOISE**2)
+        # A loss that a device still computes is not waited for: it counts as 1, or more.
+        scale = min(1.0, max(0.0, loss)) if isinstance(loss, float) else 1.0
+        for piece in pieces:
+            squares = piece * piece
+            small = squares < scale * _NOISE**2
+            piece *= (1.0 - small) * (1.0 - (squares + beside < 0))
 
     def _clip(self, gradient: Array) -> None:
         """Shorten the gradient to ``train.clip_norm``: ``torch.nn.utils.clip_grad_norm_``."""

@@ -16,7 +16,7 @@ from refusals import raising, refuses
 
 from gcnmpi.mpi import watch
 from gcnmpi.mpi.launch import check_together
-from gcnmpi.mpi.watch import STOP_SIGNALS, stop_requests, watchdog
+from gcnmpi.mpi.watch import NOTICES, STOP_SIGNALS, stop_requests, watchdog
 from gcnmpi.run import checkpoint_files as files
 from gcnmpi.run.record import (
     Epoch,
@@ -437,12 +437,13 @@ def test_a_second_ctrl_c_does_not_wait(capfd):
     assert capfd.readouterr().err.count("stopping with a checkpoint") == 1
 
 
-def test_before_anybody_asks_only_sigusr1_waits():
+def test_before_anybody_asks_only_notices_wait():
     old = {number: signal.signal(number, signal.SIG_DFL) for number in STOP_SIGNALS}
     try:
         with stop_requests() as asked:
             handlers = [signal.getsignal(number) for number in STOP_SIGNALS]
-            assert [handler == signal.SIG_DFL for handler in handlers] == [False, True, True]
+            waiting = [number in NOTICES for number in STOP_SIGNALS]
+            assert [handler != signal.SIG_DFL for handler in handlers] == waiting
             os.kill(os.getpid(), signal.SIGUSR1)
             assert asked() == signal.SIGUSR1
             assert all(signal.getsignal(number) == handlers[0] for number in STOP_SIGNALS)
