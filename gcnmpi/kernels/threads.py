@@ -9,7 +9,7 @@ from typing import Protocol
 
 # Of GNU's and LLVM's library: turns of a loop, and milliseconds, for which a thread without work
 # keeps its core before it sleeps.
-SETTINGS = {"GOMP_SPINCOUNT": "2000", "KMP_BLOCKTIME": "0"}
+SETTINGS = {"GOMP_SPINCOUNT": "10000", "KMP_BLOCKTIME": "0"}
 OF_USERS = ("OMP_WAIT_POLICY", *SETTINGS)
 
 

@@ -48,7 +48,7 @@ sys.exit(os.environ.get("GOMP_SPINCOUNT", "") != sys.argv[1])
 
 @pytest.mark.parametrize(
     ("given", "spins"),
-    [({}, "2000"), ({"GOMP_SPINCOUNT": "7"}, "7"), ({"OMP_WAIT_POLICY": "active"}, None)],
+    [({}, "10000"), ({"GOMP_SPINCOUNT": "7"}, "7"), ({"OMP_WAIT_POLICY": "active"}, None)],
 )
 def test_threads_wait_for_a_short_time_unless_the_user_says_how(given, spins):
     clean = {name: value for name, value in os.environ.items() if name not in OF_USERS}
