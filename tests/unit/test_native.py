@@ -72,6 +72,8 @@ def test_large_products_are_divided_among_threads(monkeypatch, shape, dtype):
         out = np.full((rows, columns), np.nan, dtype)
         kernel.gemm(left, right, out, bool(ta), bool(tb))
         np.testing.assert_allclose(out, a @ b, rtol=TOLERANCE[dtype])
+        kernel.gemm(left, right, out, bool(ta), bool(tb), accumulate=True)
+        np.testing.assert_allclose(out, 2 * (a @ b), rtol=TOLERANCE[dtype])
     held = [library.num_threads for library in kernel._blas]
     kernel.gemm(a, b, out)
     assert [library.num_threads for library in kernel._blas] == held

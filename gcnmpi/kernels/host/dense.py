@@ -162,8 +162,11 @@ class DenseArithmetic(
             return
         # No second matrix of that size, and each piece is added while it is in the cache.
         rows = max(1, _ADDED // max(1, out.shape[1]))
+        product = np.empty((min(rows, len(out)), out.shape[1]), out.dtype)
         for start in range(0, len(out), rows):
-            out[start : start + rows] += np.matmul(a[start : start + rows], b)
+            piece = out[start : start + rows]
+            self._matmul(a[start : start + rows], b, product[: len(piece)])
+            piece += product[: len(piece)]
 
     def _matmul(self, a: Array, b: Array, out: Array) -> None:
         """``a @ b``, a part of ``out`` a thread.

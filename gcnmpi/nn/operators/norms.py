@@ -173,7 +173,8 @@ def _batch_norm(norm: BatchNorm, binding: Binding, step: Step) -> Run:
         else:
             kernel.copy(mean, moments[0])
             kernel.copy(variance, moments[1])
-        kernel.copy(moments, kept)
+        if trained:
+            kernel.copy(moments, kept)
         kernel.moment_factors(of, epoch > 0, scale, shift)
         if trained:  # features make equal rows differ, so that those rows need a gradient
             kernel.copy(kept, moments)
