@@ -6,6 +6,7 @@ Whoever may write to the folder of a run may ask it to stop, with a file in it.
 from __future__ import annotations
 
 import contextlib
+import signal
 import time
 from pathlib import Path
 
@@ -67,12 +68,12 @@ class Claims(contextlib.ExitStack):
         from_root(self._comm, claim)
         return path
 
-    def stop_asked(self) -> bool:
-        """Whether a file in one of the folders asks for an end, as far as this rank knows."""
+    def stop_asked(self) -> int:
+        """SIGUSR1 if a file in one of the folders asks for an end, on rank 0; else 0."""
         if not self._asked and time.monotonic() - self._looked > LOOK:
             self._asked = any((folder / STOP).exists() for folder in self.folders)
             self._looked = time.monotonic()
-        return self._asked
+        return signal.SIGUSR1 if self._asked else 0
 
     def new_folder(self, parent: Path, name: str) -> Path:
         """The same for a folder that nobody has yet: ``parent/name``, or ``parent/name-2``, …"""

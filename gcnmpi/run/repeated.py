@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import itertools
 import json
-import signal
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
@@ -209,11 +208,8 @@ def _record_of(
 ) -> RunRecord | None:
     """The record of a run that is complete, by now; None if it was asked to stop."""
     with Claims(comm, guard.claims.purpose) as claims:
-
-        def stop() -> int:
-            return guard.stop() or (signal.SIGUSR1 if claims.stop_asked() else 0)
-
-        done = train_run(comm, asked, replace(guard, claims=claims, stop=stop), begin)
+        own = replace(guard, claims=claims, stop=lambda: guard.stop() or claims.stop_asked())
+        done = train_run(comm, asked, own, begin)
         if done.stopped:
             return None
         return done.before or from_root(comm, lambda: read_run(done.folder))

@@ -6,7 +6,6 @@ import contextlib
 import dataclasses
 import gc
 import os
-import signal
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
@@ -61,11 +60,7 @@ def guarded(comm: Comm, config: Config, purpose: str) -> Iterator[Guard]:
     requests = stop_requests(launcher, tell=comm.rank == 0)
     watch = watchdog(config.comm.timeout, comm.rank)
     with watch as moved, Claims(comm, purpose) as claims, requests as signalled:
-
-        def asked() -> int:
-            return signalled() or (signal.SIGUSR1 if claims.stop_asked() else 0)
-
-        yield Guard(claims, asked, moved)
+        yield Guard(claims, lambda: signalled() or claims.stop_asked(), moved)
 
 
 @dataclass(frozen=True)
