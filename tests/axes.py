@@ -1,4 +1,4 @@
-"""What can be combined, and lists of cases in which every two values meet.
+"""Covering arrays: lists of cases in which every two values of two axes meet.
 
 A grid of all combinations grows with the product of its axes, and a fault shows itself with one
 value or with two of them: a covering array has each pair once. Where GCNMPI_TESTS is "all", as in
