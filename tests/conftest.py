@@ -161,13 +161,17 @@ class Ranks:
             os.read(self._found, 1)
             return json.loads((self._folder / "found.json").read_text())
         end = "have ended without a result" if ready else f"do not end within {timeout} s"
+        self.leave()
         self.end(0)
         pytest.fail((self._folder / "output").read_text() + f"\nthe ranks {end}")
 
-    def end(self, timeout: float = 20) -> None:
-        """Let them end, and end them after so many seconds."""
+    def leave(self) -> None:
+        """Tell them that there are no more cases."""
         for pipe in (*self._asked, self._found):
             os.close(pipe)
+
+    def end(self, timeout: float = 20) -> None:
+        """Wait for the end of ranks that may leave, and end them after so many seconds."""
         select.select([self._ended], [], [], timeout)
         os.close(self._ended)
         with contextlib.suppress(ProcessLookupError):
@@ -201,10 +205,13 @@ def run_cases(tmp_path_factory, warm) -> Iterator[Callable[..., list]]:
         if env is None and nranks in KEPT:
             kept[nranks] = ranks
         else:
+            ranks.leave()
             ranks.end()
         return found
 
     yield run
+    for ranks in kept.values():
+        ranks.leave()
     for ranks in kept.values():
         ranks.end()
 
@@ -267,14 +274,15 @@ def verified(run_cases) -> Callable[..., list[set[str]]]:
 def trained(run_cases) -> Callable[..., dict[str, dict]]:
     """``trained(nranks, cases, **more)`` → name → a record of network_cases.py.
 
-    ``cases`` is name → (graph, partition or None, settings), of which the last of each key counts;
-    ``more`` are further keys of all cases.
+    ``cases`` is name → (graph, partition or None, settings), of which the last of each key counts,
+    and perhaps a dictionary of further keys of the case; ``more`` are those of all cases.
     """
 
     def run(nranks: int, cases: dict[str, tuple], **more: object) -> dict[str, dict]:
         wanted = [
             {"graph": graph, "partition": partition, "settings": latest(*settings), **more}
-            for graph, partition, settings in cases.values()
+            | (own[0] if own else {})
+            for graph, partition, settings, *own in cases.values()
         ]
         found = run_cases("network_cases", nranks, wanted, timeout=400)
         return dict(zip(cases, found, strict=True))
