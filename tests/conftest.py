@@ -18,6 +18,7 @@ from inspect import getfullargspec
 from pathlib import Path
 
 import pytest
+from axes import ALL
 from stored_graphs import store_small_graphs
 from words import latest
 
@@ -67,17 +68,19 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave out what --quick leaves out."""
-    if not config.getoption("--quick"):
-        return
+    """Leave out what only the nightly tests run, and what --quick leaves out."""
 
-    def is_quick(item: pytest.Item) -> bool:
+    def is_run(item: pytest.Item) -> bool:
+        if item.get_closest_marker("nightly") is not None and not ALL:
+            return False
+        if not config.getoption("--quick"):
+            return True
         if UNIT in item.path.parents:
             return item.get_closest_marker("slow") is None
         return item.get_closest_marker("quick") is not None
 
-    config.hook.pytest_deselected(items=[item for item in items if not is_quick(item)])
-    items[:] = [item for item in items if is_quick(item)]
+    config.hook.pytest_deselected(items=[item for item in items if not is_run(item)])
+    items[:] = [item for item in items if is_run(item)]
 
 
 @pytest.fixture(scope="session")
