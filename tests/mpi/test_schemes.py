@@ -106,7 +106,7 @@ def check_schemes(verified, folder, nranks, common=(), env=None, most=None, kind
             case = folder / f"{graph}.graph", partition, sorted(settings)
             if case not in asked:  # the common settings may make cases the same
                 asked.append(case)
-    verified(nranks, asked, *NUMBERS, timeout=600, env=env)
+    verified(nranks, asked, *NUMBERS, timeout=20_000 if ALL else 600, env=env)
 
 
 @pytest.mark.parametrize(("nranks", "cases"), [(1, 32), (2, 53), (3, 54), (4, 32), (7, 17)])
