@@ -60,6 +60,37 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     )
 
 
+# Seconds on two cores that the parts of ./scripts/test.sh may take, and the files of some of them:
+# all others are of "unit" or, under mpirun, of "runs".
+BUDGETS = {"unit": 90, "runs": 180, "commands": 90, "faults": 60, "pages": 60}
+PARTS = {
+    "pages": ("docs", "demo", "examples", "tutorial", "gpu_scripts", "reproduce", "site"),
+    "faults": ("alone", "checkpoint", "errors", "side_by_side", "stopped", "terminal"),
+    "commands": ("api", "bench", "doctor", "import_job", "partition_job", "propagate", "room",
+                 "score", "partition_cli", "submit", "links", "relations", "backends", "portfolio"),
+}  # fmt: skip
+
+
+def part_of(path: Path) -> str:
+    """The part that a file of tests belongs to."""
+    name = path.stem.removeprefix("test_")
+    named = (part for part, names in PARTS.items() if name in names)
+    return next(named, "unit" if UNIT in path.parents else "runs")
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Say how long each part took, all its tests one after the other, for two at a time."""
+    reports = [
+        r for some in terminalreporter.stats.values() for r in some if hasattr(r, "duration")
+    ]
+    took = dict.fromkeys(BUDGETS, 0.0)
+    for report in reports:
+        took[part_of(Path(report.location[0]).resolve())] += report.duration / 2
+    if len(reports) > 1000:
+        words = (f"{part} {took[part]:.0f} s (of {BUDGETS[part]})" for part in BUDGETS)
+        terminalreporter.write_line(", ".join(words))
+
+
 def pytest_configure(config: pytest.Config) -> None:
     if config.getoption("--no-pool"):
         import cupy
