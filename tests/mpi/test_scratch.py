@@ -3,7 +3,7 @@
 from itertools import product
 
 import pytest
-from networks import WHOLE_ROWS, settings_of
+from axes import WHOLE_ROWS, settings_of
 from stored_graphs import store
 from words import sets
 
