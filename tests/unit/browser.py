@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import json
 import os
 import shutil
@@ -100,19 +99,6 @@ class Browser:
     def point(self, x: float, y: float) -> None:
         """Move the pointer to a place on the page."""
         self.call("Input.dispatchMouseEvent", type="mouseMoved", x=x, y=y)
-
-    def screenshot(self, file: Path, whole: bool = True) -> None:
-        """Save an image of the page: of all of it, or of the part that the window shows."""
-        shot = self.call("Page.captureScreenshot", captureBeyondViewport=whole, **self._clip(whole))
-        file.write_bytes(base64.b64decode(shot["data"]))
-
-    def _clip(self, whole: bool) -> dict[str, Any]:
-        if not whole:
-            return {}
-        size = self.call("Page.getLayoutMetrics")["cssContentSize"]
-        return {
-            "clip": {"x": 0, "y": 0, "width": size["width"], "height": size["height"], "scale": 1}
-        }
 
     def call(self, method: str, **parameters: Any) -> dict[str, Any]:
         """Ask for something and wait for the answer."""

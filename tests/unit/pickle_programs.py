@@ -13,27 +13,24 @@ import random
 import struct
 
 NAMES = [
-    b"ccollections\nOrderedDict\n", b"ctorch._utils\n_rebuild_tensor_v2\n",
-    b"ctorch._utils\n_rebuild_parameter\n", b"ctorch\nSize\n", b"ctorch\nFloatStorage\n",
+    b"c%s\n" % name.replace(b".", b"\n")
+    for name in (
+        b"collections.OrderedDict", b"torch.Size", b"torch.FloatStorage", b"numpy.ndarray",
+        b"numpy.dtype", b"collections.defaultdict", b"__builtin__.list", b"_codecs.encode",
+        b"__builtin__.bytes", b"os.system", b"builtins.bytearray",
+    )
+] + [
+    b"ctorch._utils\n_rebuild_tensor_v2\n", b"ctorch._utils\n_rebuild_parameter\n",
     b"ctorch_geometric.data.data\nData\n", b"ctorch_geometric.data.storage\nGlobalStorage\n",
-    b"cnumpy\nndarray\n", b"cnumpy\ndtype\n", b"cnumpy.core.multiarray\n_reconstruct\n",
-    b"cnumpy.core.numeric\n_frombuffer\n", b"cscipy.sparse.csr\ncsr_matrix\n",
-    b"ccollections\ndefaultdict\n", b"c__builtin__\nlist\n", b"c_codecs\nencode\n",
-    b"c__builtin__\nbytes\n", b"cos\nsystem\n", b"cbuiltins\nbytearray\n",
+    b"cnumpy.core.multiarray\n_reconstruct\n", b"cscipy.sparse.csr\ncsr_matrix\n",
 ]  # fmt: skip
-TEXTS = [
-    "0", "f4", "i8", "<", ">", "|", "storage", "x", "edge_index", "y", "num_nodes", "state_dict",
-    "_store", "_mapping", "indptr", "indices", "data", "_shape", "w", "é", "\ud800", "\u0100" * 9,
-]  # fmt: skip
+TEXTS = ["0", "f4", "i8", "<", "storage", "x", "edge_index", "num_nodes", "state_dict", "_store"]
+TEXTS += ["_mapping", "indptr", "indices", "data", "_shape", "é", "\ud800", "\u0100" * 9]
 NUMBERS = [0, 1, 2, 3, -1, 255, 2**31 - 1, 2**31, 2**40, 2**63 - 1, 2**63, 2**64, -(2**63), 10**30]
 # With nothing behind them, or less than they announce.
-ANNOUNCED = [
-    b"\x96" + struct.pack("<Q", 1 << 40), b"\x8e" + struct.pack("<Q", 1 << 40),
-    b"\x8d" + struct.pack("<Q", 1 << 62), b"\x95" + struct.pack("<Q", 1 << 40),
-    b"\x95" + struct.pack("<Q", (1 << 64) - 1), b"\x8b" + struct.pack("<i", 1 << 30),
-    b"\x8b" + struct.pack("<i", -1), b"B" + struct.pack("<I", 1 << 31),
-    b"X" + struct.pack("<I", 1 << 31), b"T" + struct.pack("<i", 1 << 30),
-]  # fmt: skip
+ANNOUNCED = [b"\x96", b"\x8e", b"\x8d", b"\x95"]
+ANNOUNCED = [code + struct.pack("<Q", 1 << 40) for code in ANNOUNCED]
+ANNOUNCED += [code + struct.pack("<i", 1 << 30) for code in (b"\x8b", b"T", b"B", b"X")]
 # Of each instruction that takes nothing out of the file.
 BARE = [
     bytes([ord(opcode.code)]) for opcode in pickletools.opcodes
@@ -134,19 +131,12 @@ def _nested(rng: random.Random) -> bytes:
     """A value that holds the one before twice, and so on: a tree of 2^60 leaves in few bytes."""
     times = rng.choice([20, 40, 60])
     base = rng.choice([b")", b"]", b"N", _text("a"), b"K\1", _number(2**64)])
-    kind = rng.randrange(6)
-    if kind == 0:
-        return base + b"2\x86" * times
-    if kind == 1:
-        return base + b"".join(b"qd0(hdhdl" for _ in range(times))
-    if kind == 2:
-        step = b"qd0}(" + _text("a") + b"hd" + _text("b") + b"hdu"
-        return base + step * times
-    if kind == 3:  # as keys
-        return base + b"2\x86" * times + b"qd0}hdK\1s"
-    if kind == 4:  # as members of sets
-        return base + b"".join(b"qd0(hd)hd\x86\x91" for _ in range(times))
-    return rng.choice(NAMES) + base + b"2\x86" * times + b"\x85" + b"R"
+    pair, ways = b"2\x86" * times, (b"qd0(hdhdl", b"qd0(hd)hd\x86\x91")
+    as_list, as_set = (b"".join(step for _ in range(times)) for step in ways)
+    called = rng.choice(NAMES) + base + pair + b"\x85R"
+    return rng.choice(
+        [base + pair, base + as_list, base + as_set, base + pair + b"qd0}hdK\1s", called]
+    )
 
 
 def _number(value: int) -> bytes:

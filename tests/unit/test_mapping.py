@@ -88,22 +88,8 @@ def test_joined_parts_are_communities_of_one_size():
         join_parts(exchange, 3)
 
 
-def test_numbers_that_are_best_already_stay():
-    block = np.kron(np.eye(3, dtype=np.int64), np.ones((2, 2), np.int64)) - np.eye(6, dtype=int)
-    np.testing.assert_array_equal(map_to_nodes(sp.csr_array(block), 2), np.arange(6))
-
-
 def test_bad_node_sizes():
     with pytest.raises(ValueError, match="0 ranks per node"):
         map_to_nodes(sp.csr_array((3, 3), dtype=np.int64), 0)
     with pytest.raises(ValueError, match="0 ranks per node"):
         node_traffic(sp.csr_array((3, 3), dtype=np.int64), 0)
-
-
-def test_many_parts_in_little_time():
-    exchange = sp.random_array((600, 600), density=0.01, rng=3, dtype=np.float64)
-    exchange = sp.csr_array(exchange * 100).astype(np.int64)
-    exchange.setdiag(0)
-    exchange.eliminate_zeros()
-    numbers = map_to_nodes(exchange, 8)
-    assert between(exchange, numbers, 8) < 0.96 * between(exchange, np.arange(600), 8)

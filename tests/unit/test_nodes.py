@@ -61,17 +61,14 @@ def test_mapping_moves_no_vertex_between_parts(folder):
     assert len(pairs) == 6
 
 
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
+def test_mistakes(tmp_path):
+    path = make_folder(tmp_path / "g.graph", random_graph(20, 60))
+    for options, message in (
         ({"ranks_per_node": 0}, "ranks per node = 0"),
         ({"ranks_per_node": 2, "mapping": "flt"}, "unknown mapping 'flt'"),
-    ],
-)
-def test_mistakes(tmp_path, options, message):
-    write_graph(tmp_path / "g.graph", random_graph(20, 60), source={})
-    refuses(message, add_partition, tmp_path / "g.graph", "gp", 4, **options)
-    assert list_partitions(tmp_path / "g.graph") == []
+    ):
+        refuses(message, add_partition, path, "gp", 4, **options)
+    assert list_partitions(path) == []
 
 
 def test_the_command_line_says_what_travels_between_nodes(folder):

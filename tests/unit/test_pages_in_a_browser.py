@@ -49,7 +49,7 @@ def pages(tmp_path_factory):
 
 
 @pytest.mark.parametrize("width", WIDTHS)
-def test_pages_fit_ask_for_nothing_and_make_no_mistakes(chromium, pages, width, tmp_path):
+def test_pages_fit_ask_for_nothing_and_make_no_mistakes(chromium, pages, width):
     for page in pages:
         for dark in (False, True):
             chromium.open(page, width, dark)
@@ -62,7 +62,6 @@ def test_pages_fit_ask_for_nothing_and_make_no_mistakes(chromium, pages, width, 
             assert chromium.evaluate("document.title") != "taken"
             ink = chromium.evaluate("getComputedStyle(document.body).backgroundColor")
             assert (sum(map(int, ink[4:-1].split(","))) < 150) is dark
-        chromium.screenshot(tmp_path / f"{page.stem}-{width}.png")
 
 
 def test_texts_do_not_leave_their_figures(chromium, pages):
@@ -92,16 +91,3 @@ def test_keys_and_pointer_show_the_numbers_of_a_figure(chromium, pages):
     chromium.point(*chromium.evaluate(place))
     text = chromium.evaluate("document.getElementById('tip').textContent")
     assert text.startswith("from rank 0, to rank 2\n")
-
-
-def test_tables_are_sorted_by_number(chromium, pages):
-    chromium.open(pages[2], 1280)
-    click = """((name) => { const head = [...document.querySelectorAll('[data-sort] th button')]
-        .find(b => b.textContent === name); head.click(); })"""
-    column = """[...document.querySelectorAll('[data-sort] tbody tr')]
-        .map(row => Number(row.cells[3].dataset.value))"""
-    chromium.evaluate(f"{click}('volume')")
-    values = chromium.evaluate(column)
-    assert values == sorted(values)
-    chromium.evaluate(f"{click}('volume')")
-    assert chromium.evaluate(column) == sorted(values, reverse=True)

@@ -29,24 +29,17 @@ def test_what_is_written_under_a_temporary_name_is_told_by_its_own(tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_file_appears_when_it_is_complete(tmp_path):
+def test_a_file_appears_when_it_is_complete_and_on_disk(tmp_path, monkeypatch):
+    synced, fsync = [], os.fsync
+    monkeypatch.setattr(
+        os, "fsync", lambda file: synced.append(os.fstat(file).st_ino) or fsync(file)
+    )
     with atomic_file(tmp_path / "a", "w") as file:
         file.write("ä")
         assert not (tmp_path / "a").exists()
     assert (tmp_path / "a").read_bytes() == "ä".encode()
     assert os.listdir(tmp_path) == ["a"]
-
-
-def write_half_a_file(path, error):
-    with atomic_file(path) as file:
-        file.write(b"new")
-        raise error
-
-
-def write_half_a_folder(path, error):
-    with atomic_folder(path, overwrite=True) as folder:
-        (folder / "new").touch()
-        raise error
+    assert synced == [(tmp_path / "a").stat().st_ino, tmp_path.stat().st_ino]
 
 
 @pytest.mark.parametrize("error", [OSError(28, "No space left on device"), KeyboardInterrupt()])
@@ -54,10 +47,13 @@ def test_a_failure_leaves_what_was_there(tmp_path, error):
     (tmp_path / "a").write_text("old")
     (tmp_path / "b").mkdir()
     (tmp_path / "b" / "old").touch()
-    with pytest.raises((UserError, KeyboardInterrupt)):
-        write_half_a_file(tmp_path / "a", error)
-    with pytest.raises((UserError, KeyboardInterrupt)):
-        write_half_a_folder(tmp_path / "b", error)
+    kinds = (UserError, KeyboardInterrupt)
+    with pytest.raises(kinds), atomic_file(tmp_path / "a") as file:  # noqa: PT012
+        file.write(b"new")
+        raise error
+    with pytest.raises(kinds), atomic_folder(tmp_path / "b", overwrite=True) as folder:  # noqa: PT012
+        (folder / "new").touch()
+        raise error
     assert sorted(os.listdir(tmp_path)) == ["a", "b"]
     assert (tmp_path / "a").read_text() == "old"
     assert os.listdir(tmp_path / "b") == ["old"]

@@ -13,7 +13,6 @@ import pytest
 from partition.errors import UserError
 from partition.importing.readers import Layout, blocks, read_source
 from partition.importing.readers.blocks import text_blocks
-from partition.importing.readers.numbering import Numbering, distinct
 from partition.importing.readers.text import Table
 from partition.importing.readers.vertex_files import read_features, read_labels
 
@@ -93,31 +92,12 @@ def test_tables_by_arrow_and_by_hand(tmp_path, monkeypatch):
         assert by_arrow == by_hand
 
 
-def test_a_wide_table(tmp_path):
-    values = np.arange(3 * 5000, dtype=np.float32).reshape(3, 5000) / 8
-    np.savetxt(tmp_path / "x.csv", values, "%.3f", ",")
-    np.testing.assert_array_equal(read_features(tmp_path / "x.csv").values, values)
-
-
-@pytest.mark.parametrize("far", [3, 1 << 40])
-def test_ids_are_numbered_by_a_table_or_a_search(far):
-    ends = np.array([5, -2, 5, far, 7]), np.array([7, 5])
-    ids = distinct(*ends)
-    assert ids.tolist() == sorted({5, -2, far, 7})
-    for known in (ids, ids[::-1].copy()):
-        numbers = Numbering(len(known), known).of(ends[0])
-        assert known[numbers].tolist() == ends[0].tolist()
-    assert distinct(np.empty(0, np.int64)).tolist() == []
-    limits = np.array([-(2**63), 2**63 - 1])
-    assert Numbering(2, distinct(limits)).of(limits).tolist() == [0, 1]
-
-
 class Shared:
     """The values that readers in threads tell each other."""
 
     def __init__(self, size):
-        self.size, self.barrier = size, threading.Barrier(size, timeout=20)
-        self.values, self.errors = [None] * size, [None] * size
+        self.size, self.values = size, [None] * size
+        self.barrier = threading.Barrier(size, timeout=20)
 
 
 class Reader:
