@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import collections
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -222,33 +221,4 @@ def test_a_folder_that_cannot_be_written_is_reported_before_reading(tmp_path):
     assert not out.exists()
 
 
-def test_the_example_in_the_documentation(tmp_path, monkeypatch, capsys):
-    page = Path(__file__).parents[2] / "docs" / "file-formats.md"
-    example = page.read_text(encoding="utf-8").split("```python")[1].split("```")[0]
-    (tmp_path / "e.txt").write_text("0 1\n")
-    import_graph(tmp_path / "e.txt", tmp_path / "demo.graph")
-    monkeypatch.chdir(tmp_path)
-    exec(example, {})
-    assert capsys.readouterr().out == "2 int32\n"
-
-
 # Counts of shared/data/README.md: vertices, arcs, self-loops, simple undirected edges.
-REAL = {
-    "soc-Slashdot0902": (82168, 948464, 78303, 504230),
-    "cit-HepPh": (34546, 421578, 44, 420877),
-    "email-Enron": (36692, 2 * 183831, 0, 183831),
-    "ca-CondMat-lcc": (21363, 2 * 91342 - 56, 56, 91286),
-    "pubmed": (19717, 2 * 44327 - 3, 3, 44324),
-}
-
-
-@pytest.mark.parametrize("name", REAL)
-def test_the_published_graphs(data_dir, tmp_path, name):
-    n, nnz, loops, edges = REAL[name]
-    source = data_dir / f"{name}.mtx.gz"
-    manifest = import_graph(source, tmp_path / "a.graph")
-    assert (manifest.n, manifest.nnz) == (n, nnz)
-    assert manifest.source["self_loops"]["found"] == loops
-    simple = import_graph(source, tmp_path / "b.graph", undirected=True, self_loops="drop")
-    assert simple.nnz == 2 * edges
-    assert (simple.symmetric_pattern, simple.directed) == (True, False)

@@ -35,19 +35,6 @@ def first_day(tmp_path, *words, **variables):
     return done.returncode, done.stdout.splitlines(), tmp_path / "out"
 
 
-def test_the_first_day_tells_its_steps(tmp_path):
-    code, lines, out = first_day(tmp_path, "--list")
-    steps = dict(line.split(maxsplit=1) for line in lines)
-    assert code == 0
-    assert list(steps)[:3] == ["machine", "versions", "kernels"]
-    assert {"memcheck", "racecheck", "schemes", "products", "epoch-pyg", "two-nccl"} < set(steps)
-    assert "gpu.graph=yes" in steps["epoch-small-captured"]
-    if shutil.which("compute-sanitizer") is None or importlib.util.find_spec("cupy") is None:
-        assert "(not here: " in steps["memcheck"]
-    assert "(not here" not in steps["graph"]
-    assert not out.exists()
-
-
 @pytest.mark.skipif(importlib.util.find_spec("cupy") is not None, reason="CuPy is installed")
 def test_the_first_day_ends_on_a_bare_machine(tmp_path):
     steps = "kernels", "*check", "graph", "products", "epoch-*", "two-*", "profile"

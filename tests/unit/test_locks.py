@@ -35,13 +35,9 @@ def another():
     started = []
 
     def start(path, kind="exclusive"):
-        environment = os.environ | {"SLURM_JOB_ID": "4711"}
-        process = subprocess.Popen(
-            [sys.executable, "-P", "-c", HOLD, path, kind],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            env=environment,
-        )
+        words = [sys.executable, "-P", "-c", HOLD, path, kind]
+        pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
+        process = subprocess.Popen(words, env=os.environ | {"SLURM_JOB_ID": "4711"}, **pipes)
         started.append(process)
         assert process.stdout.readline() == b"held\n"
         return process

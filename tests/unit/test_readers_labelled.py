@@ -229,17 +229,3 @@ def test_npz_refuses(tmp_path):
         caught = refuses(message, read_source, write_npz(tmp_path, **changes))
         assert "\n" not in caught.message
         assert "toy.npz" in caught.message
-
-
-@pytest.mark.parametrize(
-    ("name", "n", "nnz", "edges", "width", "classes"),
-    [("amazon_electronics_computers", 13752, 287209, 245861, 767, 10)],
-)
-def test_the_published_npz_graphs(data_dir, name, n, nnz, edges, width, classes):
-    source = read_source(data_dir / f"{name}.npz")
-    graph, facts = build_graph(source)
-    assert (graph.n, graph.nnz, graph.classes) == (n, nnz, classes)
-    assert graph.features.shape == (n, width)
-    assert facts["self_loops"]["found"] == 0
-    simple, _ = build_graph(source, undirected=True, self_loops="drop")
-    assert simple.nnz == 2 * edges

@@ -1,7 +1,5 @@
 """Samplers: who is in a batch is decided by hashes alone, fairly; batches cut out of tiles."""
 
-from pathlib import Path
-
 import numpy as np
 import pytest
 import scipy.sparse as sp
@@ -12,6 +10,7 @@ from small_graphs import random_graph
 
 from gcnmpi.schemes.sampled_tiles import HeldTile, TileCutter
 from partition.graph.aggregation import aggregation_matrix
+from partition.graph.batch_metrics import rows_within
 from partition.graph.hashing import AT_ONCE, key, mixed, permuted
 from partition.graph.sampling import (
     SAMPLERS,
@@ -202,14 +201,10 @@ def test_sizes_fanouts_and_mistakes_in_them():
     assert (batch_size("6%", 1000), batch_size("12.5 %", 8), batch_size("1%", 8)) == (60, 1, 1)
     assert (parse_fanouts("10, 5,-1"), parse_fanouts("")) == ((10, 5, -1), ())
     assert make_sampler("neighbor", 9, 2, 0).fanouts == (10, 10)
+    assert rows_within(1.5, 16, 0, 9, 4) == 1.5 * 2**20 / 64  # dense rows within megabytes
+    assert rows_within(1, 16, 18, 9, 4) == 2**20 // 16  # two entries a row
     for arguments, message in MISTAKES:
         refuses(message, make_sampler, *arguments)
-
-
-def test_the_example_of_the_documentation(capsys):
-    text = Path(__file__).parents[2].joinpath("docs", "mini-batches.md").read_text()
-    exec(text.split("```python\n")[1].split("```")[0], {})
-    assert "of my vertices are in it" in capsys.readouterr().out
 
 
 N, SIZE = 28, 7
@@ -241,24 +236,22 @@ def tiles(matrix, order, cuts):
 
 
 @pytest.mark.parametrize("name", SAMPLERS)
-def test_the_mean_of_the_products_of_batches_is_the_product(matrix, name):
-    sampler, x = SAMPLERS[name], np.random.default_rng(3).standard_normal(N)
-    sides, (tile,) = tiles(matrix, np.arange(N), [])
+def test_tiles_of_a_batch_are_the_tiles_of_the_induced_subgraph(matrix, name):
+    sampler, order = SAMPLERS[name], np.random.default_rng(2).permutation(N)
+    sides, held = tiles(matrix, order, [4, 4, 17])  # one block is empty
     cutter = TileCutter(sides, sampler)
-    sums, squares, counts = np.zeros((3, N))
-    for number in range(10_000):
-        # Each vertex is in one batch of an epoch, and epochs are independent.
-        epoch, batch = divmod(number, sampler.batches)
-        part = cutter.cut([tile], 1 + epoch, batch)
-        rows, columns = part.chosen[tile.rows], part.chosen[tile.columns]
-        product = part.tiles[0] @ x[columns]
-        sums[rows] += product
-        squares[rows] += product**2
-        counts[rows] += 1
-    mean = sums / counts
-    error = np.sqrt((squares / counts - mean**2) / counts)
-    some = error > 0  # isolated vertices have no neighbours to draw
-    z = (mean - matrix @ x)[some] / error[some]
-    assert np.abs(z).max() < 4
-    assert np.sqrt(np.mean(z**2)) < 1.5
-    np.testing.assert_allclose(mean[~some], (matrix @ x)[~some])
+    for epoch, batch in ((1, 0), (1, sampler.batches - 1), (2, 1)):
+        part = cutter.cut(held, epoch, batch)
+        inside = sampler.contains(epoch, batch, np.arange(N))
+        row, column = matrix.nonzero()
+        kept, factor = sampler.entries(epoch, batch, 0, row, column)
+        values = np.zeros(matrix.nnz)
+        values[kept] = matrix.data[kept] * factor
+        expected = sp.csr_array((values, matrix.indices, matrix.indptr), matrix.shape).toarray()
+        total = 0
+        for tile, cut in zip(held, part.tiles, strict=True):
+            rows, columns = (sides[side][part.chosen[side]] for side in (tile.rows, tile.columns))
+            assert sorted(rows) == sorted(sides[tile.rows][inside[sides[tile.rows]]])
+            np.testing.assert_array_equal(cut.toarray(), expected[np.ix_(rows, columns)])
+            total += cut.nnz
+        assert total == np.count_nonzero(expected[inside])

@@ -121,3 +121,15 @@ def test_rows_of_a_graph_with_ids_are_of_vertices_that_are_said(tmp_path):
     found = made.add_samples(values, ids=ids, name="listed")
     np.testing.assert_array_equal(found.states, values[:, [1, 2, 0]])
     refuses("no vertex 9", made.add_samples, states=values, ids=[9, 767541, 767542])
+
+
+def test_samples_begin_with_their_history_and_columns_have_scales(graph):
+    steps = np.arange(20.0)[:, None]
+    states = np.stack([steps + np.arange(N), np.full((20, N), 0.1)], axis=2)
+    made = gcnmpi.graph.open(graph).add_samples(states, ranges={"train": [(0, 5), (10, 20)]})
+    assert made.anchors("train", 3, 2).tolist() == [2, 12, 13, 14, 15, 16, 17]
+    assert made.anchors("train", 3, 3).tolist() == [12, 13, 14, 15, 16]
+    mean, deviation = made.scales()
+    train = states[[*range(5), *range(10, 20)], :, 0]
+    np.testing.assert_allclose(mean, [train.mean(), 0.1])
+    np.testing.assert_allclose(deviation, [train.std(), 1])  # of equal numbers it is 1

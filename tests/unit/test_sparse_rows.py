@@ -84,7 +84,7 @@ def test_a_folder_keeps_them_in_their_form_and_gives_them_back(tmp_path, monkeyp
     np.save(tmp_path / "train.npy", np.array([1, 5]))
     attach_files(path, masks={"train": tmp_path / "train.npy"})
     stored = open_graph(path)
-    entries = np.count_nonzero(dense) if form == "sparse" else None
+    entries = np.count_nonzero(dense) if form == "sparse" else 0
     assert stored.manifest.feature_entries == entries
     assert stored.graph.masks["train"].nonzero()[0].tolist() == [1, 5]
     assert isinstance(stored.graph.features, SparseRows) == (form == "sparse")

@@ -86,19 +86,6 @@ def test_with_nets_of_all_vertices_an_epoch_sees_every_arc_once(direction):
     np.testing.assert_array_equal(seen, truth)
 
 
-def test_nets_whose_hashes_collide_stay_apart(monkeypatch):
-    graph = random_graph(30, 100)
-    arguments = {"seed": 1, "batches": 10, **VERTEX}
-    truth = nets_of(stochastic_model(graph, "in", **arguments))
-    monkeypatch.setattr(stochastic, "mixed", lambda numbers, key: np.zeros(len(numbers), np.uint64))
-    found = stochastic_model(graph, "in", **arguments)
-    total = {}
-    nets = np.split(found.pins, found.indptr[1:-1])
-    for j, net, cost in zip(found.owners.tolist(), nets, found.costs.tolist(), strict=True):
-        total[j, tuple(net.tolist())] = total.get((j, tuple(net.tolist())), 0) + cost
-    assert total == truth
-
-
 def test_the_number_of_nets_and_batches():
     # Equation 14 of the paper with its own settings, 27 processors: 26² / 0.02 · ln 4.
     assert nets_needed(27, 0.1, 0.5) == math.ceil(26**2 / 0.02 * math.log(4)) == 46857

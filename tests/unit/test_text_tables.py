@@ -92,25 +92,17 @@ def test_tables_by_arrow_and_by_hand(tmp_path, monkeypatch):
         assert by_arrow == by_hand
 
 
-class Shared:
-    """The values that readers in threads tell each other."""
-
-    def __init__(self, size):
-        self.size, self.values = size, [None] * size
-        self.barrier = threading.Barrier(size, timeout=20)
-
-
 class Reader:
-    """One of the readers."""
+    """One of the readers in threads, which tell each other values."""
 
-    def __init__(self, shared, rank):
-        self.shared, self.rank, self.size = shared, rank, shared.size
+    def __init__(self, barrier, values, rank):
+        self.barrier, self.values, self.rank, self.size = barrier, values, rank, len(values)
 
     def gathered(self, value):
-        self.shared.values[self.rank] = value
-        self.shared.barrier.wait()
-        found = list(self.shared.values)
-        self.shared.barrier.wait()
+        self.values[self.rank] = value
+        self.barrier.wait()
+        found = list(self.values)
+        self.barrier.wait()
         return found
 
     @contextlib.contextmanager
@@ -120,9 +112,8 @@ class Reader:
             yield
         except UserError as caught:
             error = caught
-        for each in self.gathered(error):
-            if each is not None:
-                raise each
+        for each in filter(None, self.gathered(error)):
+            raise each
 
 
 def lines(blocks):
@@ -137,10 +128,11 @@ def lines(blocks):
 
 def by_many(path, size, at_once):
     """The lines that all readers find."""
-    shared = Shared(size)
+    barrier, values = threading.Barrier(size, timeout=20), [None] * size
 
     def read(rank):
-        return lines(text_blocks(path, 50, at_once=at_once, readers=Reader(shared, rank)))
+        reader = Reader(barrier, values, rank)
+        return lines(text_blocks(path, 50, at_once=at_once, readers=reader))
 
     with ThreadPoolExecutor(size) as pool:
         return sorted(line for found in pool.map(read, range(size)) for line in found)
