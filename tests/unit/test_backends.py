@@ -338,3 +338,11 @@ def test_too_little_room_for_a_model_and_too_many_pins_are_told_before(folder, m
     model = HypergraphModel(np.array([2**31, 1]), np.array([0, 2]), np.array([0, 1]))
     refuses("32 bits", TOOLS.get("mtkahypar").partition, model, 2, imbalance=0.1, seed=0,
             preset="default", threads=1, max_net=0)  # fmt: skip
+
+
+def test_a_tool_in_this_process_that_raises_is_one_line(folder, fake, monkeypatch):
+    fake("raise RuntimeError('no luck')")
+    tool = replace(solving.TOOLS.get("fake"), distribution=None)
+    monkeypatch.setattr(solving, "choose_tool", lambda model, name: ("fake", tool))
+    message = r"the tool 'fake' failed: RuntimeError: no luck \(fake_tool.py, line 5\)"
+    refuses(message, make_parts, random_graph(40, 150), "fake", 2)

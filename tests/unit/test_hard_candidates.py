@@ -5,6 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from command_line import as_json, refused
+from refusals import refuses
 from small_graphs import from_arcs, make_folder, random_graph
 
 from partition.errors import UserError
@@ -123,8 +124,7 @@ def test_a_graph_without_enough_others_is_refused():
     with pytest.raises(UserError, match="has 0 others that are no partners of it, 1 are asked for"):
         with_hard_candidates(pairs, graph, 2)
     for count in (0, -2, 3):
-        with pytest.raises(UserError, match="not half for either end"):
-            with_hard_candidates(pairs, graph, count)
+        refuses("not half for either end", with_hard_candidates, pairs, graph, count)
 
 
 def test_the_command(tmp_path):

@@ -141,7 +141,7 @@ def test_files_attached_to_a_folder_leave_arcs_and_partitions(place):
     assert again.graph.features.tolist() == stored.graph.features.tolist()
     assert again.manifest.class_names == ()
     assert again.manifest.data_id != stored.manifest.data_id
-    # What cannot be attached changes nothing.
+    # Commands that are refused change nothing.
     np.save("short.npy", np.ones((5, 2)))
     for words, message in (
         ([], "there is nothing to attach"),

@@ -300,3 +300,17 @@ def test_what_is_refused(tmp_path, path):
     ):
         assert told in refused("pairs", path, *words)
     refuses("has no edge_label_index", pairs_of, 1, 2, 3, graph_id="", directed=False)
+
+
+def test_an_npz_of_all_masks(tmp_path, path):
+    candidates = RNG.integers(0, N, (len(PAIRS["val"]), 3))
+    arrays = {"train": PAIRS["train"], "valid": PAIRS["val"], "test": PAIRS["test"].T}
+    np.savez(
+        tmp_path / "all.npz", test_negatives=NEGATIVES["test"], valid_candidates=candidates,
+        other=np.zeros(3), **arrays,
+    )  # fmt: skip
+    assert "not read: 'other'" in run("pairs", path, "--from", tmp_path / "all.npz").stderr
+    found = read_pairs(path, "links")
+    same(found, "positives", PAIRS)
+    same(found, "negatives", {"test": NEGATIVES["test"]})
+    same(found, "candidates", {"val": candidates})

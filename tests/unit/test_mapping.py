@@ -7,6 +7,7 @@ import pytest
 import scipy.sparse as sp
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from refusals import refuses
 from small_graphs import partitioned_graphs
 
 from partition.graph.metrics import exchange_matrix, measure, node_traffic
@@ -84,8 +85,7 @@ def test_joined_parts_are_communities_of_one_size():
     np.testing.assert_array_equal(np.bincount(groups), [4] * 5)
     assert len(set(zip(home.tolist(), groups.tolist(), strict=True))) == 5
     np.testing.assert_array_equal(join_parts(exchange, 20), np.arange(20))
-    with pytest.raises(ValueError, match="20 parts into 3"):
-        join_parts(exchange, 3)
+    refuses("20 parts into 3", join_parts, exchange, 3, error=ValueError)
 
 
 def test_bad_node_sizes():

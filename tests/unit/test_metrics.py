@@ -144,23 +144,6 @@ def test_a_hub_with_sources_and_targets():
     assert mixed.imbalance == pytest.approx(6 * 3 / 14 - 1)
 
 
-def test_a_star_by_hand():
-    # 0 → 1, 2, 3: "in" sends row 0 once to each part that owns a target.
-    graph = from_arcs(5, [(0, 1), (0, 2), (0, 3)])
-    parts = np.array([0, 1, 1, 2, 0])
-    expand = measure(graph, parts, 4, "in")
-    assert (expand.send_rows, expand.recv_rows) == ([2, 0, 0, 0], [0, 1, 1, 0])
-    assert (expand.send_messages, expand.recv_messages) == ([2, 0, 0, 0], [0, 1, 1, 0])
-    assert (expand.rows, expand.nnz) == ([2, 2, 1, 0], [2, 4, 2, 0])
-    assert (expand.volume, expand.messages) == (2, 2)
-    assert expand.imbalance == pytest.approx(1.0)
-    assert expand.row_imbalance == pytest.approx(0.6)
-    # "out": rows 1, 2 and 3 all go to the part of 0.
-    out = measure(graph, parts, 4, "out")
-    assert (out.send_rows, out.recv_rows) == ([0, 2, 1, 0], [3, 0, 0, 0])
-    assert out.nnz == [5, 2, 1, 0]
-
-
 def test_summary_and_json():
     graph = from_arcs(4, [(0, 1), (1, 2), (2, 3), (3, 0)])
     metrics = measure(graph, np.array([0, 0, 1, 1]), 2)

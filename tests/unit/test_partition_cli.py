@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 from command_line import as_json, refused, run
 from refusals import raising, refuses
+from stored_graphs import change_json
 
 from gcnmpi.cli.main import cli as gcnmpi_cli
 from partition.graph.store import list_partitions, open_graph, partition_lock, read_partition
@@ -87,21 +88,6 @@ def test_a_partition_that_is_there_need_not_be_made(demo, tmp_path):
     for file in (demo / "partitions").iterdir():
         (other / "partitions" / file.name).write_bytes(file.read_bytes())
     assert "another graph" in refused("add", other, *words[2:])
-
-
-@pytest.mark.slow
-def test_refinement_for_the_mixed_exchange(demo):
-    made = as_json("add", demo, "--model", "mg", "-k", 3)
-    assert made["mixed_summary"]["in"]["imbalance"] <= 0.011
-    run("add", demo, "--model", "rp", "-k", 3)
-    better = as_json("refine", demo, "rp-3", "--objective", "mixed", "--effort", 0.5)
-    assert better["name"] == "rp-3+mixed"
-    assert better["options"]["refine"]["exchange"] == "mixed"
-    before, after = better["history"]
-    assert before["exchange"] == after["exchange"] == "mixed"
-    assert after["volume"] == better["mixed_summary"]["in"]["volume"] < before["volume"]
-    assert "one mixed exchange" in run("info", demo, "rp-3+mixed").output
-    assert "mixed" in refused("refine", demo, "rp-3", "--objective", "sums")
 
 
 def test_import_with_its_rules(tmp_path):
@@ -324,3 +310,12 @@ def test_a_signal_ends_what_is_compiled_at_once(demo):
     # Its lock ended with it, and what it had not written is not there.
     run("refine", demo, "rp-2", "--effort", "0.01")
     assert [row["name"] for row in as_json("list", demo)] == ["rp-2", "rp-2+refined"]
+
+
+def test_partitions_of_earlier_versions_have_no_mixed_figures(demo):
+    run("add", demo, "--model", "rp", "-k", 3)
+    change_json(demo / "partitions" / "rp-3.json", "mixed")
+    (row,) = as_json("compare", demo)
+    assert (row["mixed"], row["mixed_relative"]) == (None, {})
+    for words in (["compare"], ["info", "rp-3"]):
+        assert "one mixed exchange" not in run(words[0], demo, *words[1:]).output

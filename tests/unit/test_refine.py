@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -243,3 +244,15 @@ def test_batches_of_everything_are_full_batches(k):
     assert figure == pytest.approx(connectivity(model, parts, k), rel=1e-12)
     assert figure < 0.95 * connectivity(model, start, k)
     assert np.array_equal(parts, refine_for_batches(model, start, k, 1.0, imbalance=0.1)[0])
+
+
+def test_compiled_code_is_kept_where_nobody_else_can_write(tmp_path, monkeypatch):
+    monkeypatch.setattr(core.tempfile, "gettempdir", lambda: str(tmp_path))
+    folder = Path(core._private_folder())
+    assert folder.parent == tmp_path
+    assert core._private_folder() == str(folder)
+    folder.chmod(0o770)  # what is in it could be anybody's, and would be executed
+    assert core._private_folder() == ""
+    folder.rmdir()
+    folder.symlink_to(tmp_path)
+    assert core._private_folder() == ""

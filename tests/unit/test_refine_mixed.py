@@ -15,7 +15,7 @@ from partition.importing.synthetic import rmat, sbm
 from partition.models.medium_grain import medium_grain_model
 from partition.pipeline.recipe import Recipe
 from partition.pipeline.solving import refined
-from partition.refinement import core, exact, matching
+from partition.refinement import core, matching
 from partition.refinement.levels import finest_level, new_state
 from partition.refinement.mixed import refine_mixed
 from partition.refinement.objective import Objective
@@ -89,50 +89,6 @@ def test_a_deadline_ends_the_search_with_what_it_has():
         refined = refine_mixed(graph, parts, 8, deadline=over)
         assert over.decided
         assert measure_mixed(graph, refined, 8).volume <= measure_mixed(graph, parts, 8).volume
-
-
-def chosen(state, seed, energy, limit):
-    """A vertex, the part that it should move to, below 0 if none, and the difference."""
-    price(state, energy)
-    v, random = seed % len(state.parts), np.array([seed + 1], np.uint64)
-    desk = exact.new_desk(len(state.sizes), state.sums.shape[1])
-    state.limits[:] = limit
-    lost = exact.survey(state, v, desk, 1)
-    return v, *exact.choose(state, v, desk, lost, energy, False, random)
-
-
-@settings(max_examples=100)
-@given(partitioned(), st.integers(0, 2**32))
-def test_a_move_costs_what_the_marks_say(case, seed):
-    """But for the two parts themselves, whose pairs lose a vertex and get another."""
-    graph, parts, k = case
-    state = matched(graph, parts, k)
-    energy = core.Energy(1.0, 0.0, 1.0, 0.0, 1.0, 0, 0.0, 0.0)
-    v, b, delta = chosen(state, seed, energy, 10**9)
-    if b < 0:
-        return
-    before, a = state.pairs.copy(), state.parts[v]
-    matching.move(state, v, b, energy)
-    change = state.pairs - before
-    assert abs(change.sum() - delta) <= 2
-    if not before[[a, b], [b, a]].any() and not state.pairs[[a, b], [b, a]].any():
-        assert change.sum() == delta
-
-
-@settings(max_examples=50)
-@given(partitioned(), st.integers(0, 2**32))
-def test_evenness_prefers_the_parts_that_are_least_full(case, seed):
-    graph, parts, k = case
-    state = matched(graph, parts, k)
-    energy = core.Energy(0.0, 0.0, 1.0, 0.0, 1.0, 0, 0.0, 0.0, evenness=2.0)
-    v, b, delta = chosen(state, seed, energy, 100)
-    if b < 0:
-        return
-    assert state.loads[b, 0] == min(np.delete(state.loads[:, 0], state.parts[v]))
-    before = state.loads.copy()
-    matching.move(state, v, b, energy)
-    # The sum of ½·evenness·(load / limit)² changes by so much.
-    assert ((state.loads / 100) ** 2 - (before / 100) ** 2).sum() == pytest.approx(delta)
 
 
 @settings(max_examples=15)

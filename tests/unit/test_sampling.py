@@ -114,20 +114,6 @@ def test_a_neighbour_batch_row_by_row(direction, fanouts):
         assert set().union(*found.values()) <= set(frontier.tolist())
 
 
-def test_entries_are_kept_whatever_their_order_and_whoever_has_the_other_rows():
-    rng = np.random.default_rng(4)
-    sampler = make_sampler("neighbor", 1000, 10, 7, (3,))
-    row = np.repeat([5, 900, 17], [400, 2, 30])
-    column = np.concatenate([rng.choice(1000, 400, False), [1, 2], rng.choice(1000, 30, False)])
-    kept = sampler.kept(0, 0, 0, row, column)
-    alone = row == 17
-    assert np.array_equal(sampler.kept(0, 0, 0, row[alone], column[alone]), kept[alone])
-    order = np.concatenate([rng.permutation(400), [401, 400], 402 + rng.permutation(30)])
-    assert np.array_equal(sampler.kept(0, 0, 0, row[order], column[order]), kept[order])
-    proper = row != column
-    assert [np.count_nonzero(kept & proper & (row == v)) for v in (5, 900, 17)] == [3, 2, 3]
-
-
 @pytest.mark.parametrize("fanout", [1, 3, 8, -1])
 def test_labor_keeps_a_column_for_all_rows_of_one_length_or_for_none(fanout):
     sampler = make_sampler("labor", 60, 10, 5, (fanout,))

@@ -166,3 +166,9 @@ def test_the_page_names_exchanges_and_gives_a_kind_one_colour(tmp_path):
     ]  # fmt: skip
     assert all("exchange of rows" in note for _, note in tiles[:3])
     assert all("mixed exchange" in note for _, note in tiles[3:])
+
+
+def test_the_plot_without_matplotlib(rows, tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    refuses(r"\.\[plots\]", plot_comparison, rows, tmp_path / "c.png")

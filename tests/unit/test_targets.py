@@ -4,9 +4,8 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from command_line import as_json, run
 from refusals import refuses
-from small_graphs import from_arcs, make_folder
+from small_graphs import from_arcs
 
 from partition.errors import UserError
 from partition.graph.content import data_id
@@ -117,18 +116,3 @@ def test_masks_of_splits_are_checked(tmp_path):
         if val is not None:
             files["val"] = saved(tmp_path / "val.npy", val)
         refuses(says, attach, GRAPH, VertexFiles(targets=targets, masks=files))
-
-
-def test_the_command_line_attaches_and_shows_them(tmp_path):
-    path = make_folder(tmp_path / "g.graph", GRAPH)
-    masks = saved(tmp_path / "m.npy", np.eye(N, 2, dtype=bool))
-    words = ["attach", path, "--targets", saved(tmp_path / "t.npy", TARGETS), "--train-mask", masks]
-    facts = as_json(*words)
-    assert facts["manifest"]["splits"] == 2
-    assert facts["summary"]["targets"] == {
-        "columns": 2, "min": 0.0, "max": 1.0, "unknown": pytest.approx(1 / 3), "ones": 0.5,
-    }  # fmt: skip
-    text = run(*words).stdout
-    assert "2 columns, from 0 to 1, 33.3% unknown, 50.0% of the others are 1" in text
-    assert "2 splits, in the first: train 1" in text
-    assert "train; 2 splits" in run("info", path).stdout
