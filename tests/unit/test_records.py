@@ -9,8 +9,9 @@ import subprocess
 import pytest
 from refusals import refuses
 
+from partition import records
 from partition.errors import UserError
-from partition.records import atomic_file, atomic_folder, make_room_for, sweep, temporary_name
+from partition.records import atomic_file, atomic_folder, sweep
 from partition.startup import PYTHON
 
 
@@ -40,6 +41,7 @@ def test_a_file_appears_when_it_is_complete_and_on_disk(tmp_path, monkeypatch):
         assert not (tmp_path / "a").exists()
     assert (tmp_path / "a").read_bytes() == "ä".encode()
     assert os.listdir(tmp_path) == ["a"]
+    records.sync_folder(tmp_path)
     assert synced == [(tmp_path / "a").stat().st_ino, tmp_path.stat().st_ino]
 
 
@@ -102,13 +104,13 @@ def test_nothing_is_written_through_links_or_onto_devices(tmp_path):
     os.mkfifo(tmp_path / "fifo")
     with pytest.raises(UserError, match="no regular file"), atomic_file(tmp_path / "fifo"):
         pass
-    refuses("no regular file", make_room_for, tmp_path / "fifo")
+    refuses("no regular file", records.make_room_for, tmp_path / "fifo")
 
 
 def test_what_dead_processes_left_is_swept(tmp_path):
     dead = subprocess.Popen(["true"])
     dead.wait()
-    living = temporary_name(tmp_path / "g.graph")
+    living = records.temporary_name(tmp_path / "g.graph")
     stale = living.with_name(living.name.replace(f"-{os.getpid()}-", f"-{dead.pid}-"))
     elsewhere = stale.with_name(f".elsewhere{stale.name}")
     (stale / "partitions").mkdir(parents=True)
@@ -134,7 +136,7 @@ def test_output_to_a_full_disk_is_one_line(words):
 def test_what_a_dead_process_had_renamed_aside_returns(tmp_path):
     dead = subprocess.Popen(["true"])
     dead.wait()
-    stem = temporary_name(tmp_path / "x").stem.replace(f"-{os.getpid()}-", f"-{dead.pid}-")
+    stem = records.temporary_name(tmp_path / "x").stem.replace(f"-{os.getpid()}-", f"-{dead.pid}-")
     for name in ("lost.graph", "there.graph"):
         (tmp_path / f"{stem}.{name}.old" / "data").mkdir(parents=True)
     (tmp_path / "there.graph").mkdir()

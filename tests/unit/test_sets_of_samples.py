@@ -124,12 +124,13 @@ def test_rows_of_a_graph_with_ids_are_of_vertices_that_are_said(tmp_path):
 
 
 def test_samples_begin_with_their_history_and_columns_have_scales(graph):
-    steps = np.arange(20.0)[:, None]
-    states = np.stack([steps + np.arange(N), np.full((20, N), 0.1)], axis=2)
+    equal, states = np.array([0.1, 0.7, 1 / 3, 1e9 / 3, 2 / 7]), np.empty((20, N, 6))
+    states[:, :, 0] = np.arange(20.0)[:, None] + np.arange(N)
+    states[:, :, 1:] = equal
     made = gcnmpi.graph.open(graph).add_samples(states, ranges={"train": [(0, 5), (10, 20)]})
     assert made.anchors("train", 3, 2).tolist() == [2, 12, 13, 14, 15, 16, 17]
     assert made.anchors("train", 3, 3).tolist() == [12, 13, 14, 15, 16]
     mean, deviation = made.scales()
     train = states[[*range(5), *range(10, 20)], :, 0]
-    np.testing.assert_allclose(mean, [train.mean(), 0.1])
-    np.testing.assert_allclose(deviation, [train.std(), 1])  # of equal numbers it is 1
+    np.testing.assert_allclose(mean, [train.mean(), *equal])
+    np.testing.assert_allclose(deviation, [train.std(), *[1] * 5])  # of equal numbers it is 1
