@@ -4,8 +4,6 @@ A file inside a container (a member of a zip, the text in a gzip) is mutated as 
 and packed again: what a checksum refuses never reaches the parser behind it.
 """
 
-from __future__ import annotations
-
 import contextlib
 import gzip
 import io

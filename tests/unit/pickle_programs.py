@@ -5,8 +5,6 @@ with operands that are hostile: values nested by reference, sizes that are annou
 calls, states and keys of everything.
 """
 
-from __future__ import annotations
-
 import functools
 import pickletools
 import random

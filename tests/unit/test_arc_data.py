@@ -1,7 +1,5 @@
 """Data of arcs: kept in step with the arcs, imported, attached, checked."""
 
-from __future__ import annotations
-
 import gzip
 
 import numpy as np

@@ -1,7 +1,5 @@
 """From a source to a graph and to a folder."""
 
-from __future__ import annotations
-
 import collections
 
 import numpy as np

@@ -128,11 +128,3 @@ def test_what_cannot_be_reached_is_told(tmp_path):
     with pytest.warns(PartitionWarning, match="vertex 0 alone has 12 entries"):
         made = add_partition(path, "gp", 4, balance="nnz,rows")
     assert max(made.metrics["in"].rows) <= 4
-
-
-def test_a_part_that_is_light_enough_gives_nothing_away():
-    weights, parts = np.array([[3, 3, 3, 1, 1, 1]]), np.array([0, 0, 0, 1, 1, 1], np.int32)
-    graph = graph_model(from_arcs(6, [(0, 3), (1, 4), (2, 5)]))
-    found = repair(parts, 2, weights, 0.0, graph.indptr, graph.indices)
-    assert found[3:].tolist() == [1, 1, 1]
-    assert np.bincount(found, weights[0]).tolist() == [6, 6]

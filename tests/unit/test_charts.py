@@ -10,16 +10,8 @@ import pytest
 from refusals import refuses
 
 from partition.charts import figures, scales
-from partition.charts.figures import (
-    Bars,
-    HeatMap,
-    Lines,
-    Points,
-    Series,
-    binned,
-    groups_of,
-)
-from partition.charts.page import Section, Table, as_page, table_of
+from partition.charts.figures import Bars, HeatMap, Lines, Points, Series, binned, groups_of
+from partition.charts.page import Section, Table, as_page, legend_of, table_of
 from partition.charts.paper import check_figures, save_figures
 from partition.charts.svg import draw
 
@@ -157,7 +149,7 @@ def test_figures_for_papers(tmp_path):
     refuses("cannot write", check_figures, tmp_path / "file" / "below")
 
 
-def test_axes_say_whether_they_are_logarithmic_and_begin_where_they_should():
+def test_axes_and_legends_say_what_is_drawn():
     def axes(values, **more):
         figure = Lines("k", "T", *LABELS, [curve(values)], **more)
         return figure.logarithmic, [e.text for e in ElementTree.fromstring(draw(figure))]
@@ -168,6 +160,12 @@ def test_axes_say_whether_they_are_logarithmic_and_begin_where_they_should():
     assert {"loss, log scale", "epoch, log scale"} <= set(texts)
     logarithmic, texts = axes([3.0, 0.0], **both)
     assert (logarithmic, "loss" in texts) == ((True, False), True)
+    ring = Lines("k", "T", *LABELS, [curve([3.0, 2.0], marked=(2, 2.0))], ring="the best")
+    assert draw(ring).count('class="ring f0"') == 1
+    assert legend_of(ring) == [("ring", "the best")]
+    bars = Bars("k", "T", *LABELS, "ab", "12", {"loss": [1, 2]}, [0], own_colours=[4, 7])
+    assert legend_of(bars) == [("f4", "a"), ("f7", "b")]
+    assert float(re.search(r"h([\d.]+)V", draw(bars))[1]) <= 72  # they need not fill a figure
     assert "0.2" in axes([0.6, 0.9])[1]
     assert "0.2" not in axes([0.6, 0.9], from_zero=False)[1]
 

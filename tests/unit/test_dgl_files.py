@@ -1,7 +1,5 @@
 """Files of dgl.save_graphs, read without DGL; their bytes are written here by hand."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import struct

@@ -34,9 +34,7 @@ def target_of(tmp_path_factory):
 
 @pytest.mark.parametrize("name", NAMES)
 @settings(
-    max_examples=25,
-    derandomize=True,
-    suppress_health_check=[HealthCheck.function_scoped_fixture],
+    max_examples=25, derandomize=True, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
 @given(seed=st.integers(0, 2**32))
 def test_damaged_files_are_read_or_refused(target_of, tmp_path, name, seed):

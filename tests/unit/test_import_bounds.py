@@ -1,7 +1,5 @@
 """Files that are made to exhaust memory, time or patience; and imports that are stopped."""
 
-from __future__ import annotations
-
 import gzip
 import os
 import pickle

@@ -1,7 +1,5 @@
 """Files of arcs, features, labels and masks are read as they are meant, or refused."""
 
-from __future__ import annotations
-
 import gzip
 import json
 import re

@@ -1,7 +1,5 @@
 """Locks on folders: who is refused, what is said, and what a dead process leaves."""
 
-from __future__ import annotations
-
 import errno
 import json
 import os

@@ -14,10 +14,7 @@ from partition.graph import graph as graph_module
 from partition.graph.aggregation import aggregation_matrix
 from partition.graph.cover import summed_entries
 from partition.graph.graph import Graph
-from partition.graph.metrics import (
-    Metrics,
-    measure,
-)
+from partition.graph.metrics import Metrics, measure
 from partition.graph.mixed_metrics import measure_mixed
 from partition.records import to_json
 

@@ -1,7 +1,5 @@
 """Folders of graphs as OGB publishes them; data sets by name, which libraries bring."""
 
-from __future__ import annotations
-
 import gzip
 import sys
 from pathlib import Path

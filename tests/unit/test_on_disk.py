@@ -1,7 +1,5 @@
 """Graphs that are sorted in files: the same folder as the one that is made in memory."""
 
-from __future__ import annotations
-
 import gzip
 import itertools
 

@@ -1,7 +1,5 @@
 """Partitions within a limit of memory: forecasts, choices, and pieces that equal the whole."""
 
-from __future__ import annotations
-
 import json
 import resource
 import subprocess

@@ -27,13 +27,7 @@ from partition.graph.store import (
 from partition.importing.synthetic import rmat, sbm
 from partition.pipeline import estimates, portfolio, solving
 from partition.pipeline.adding import add_partition, refine_partition
-from partition.pipeline.estimates import (
-    CANDIDATES,
-    Facts,
-    Network,
-    refinement_cost,
-    schedule,
-)
+from partition.pipeline.estimates import CANDIDATES, Facts, Network, refinement_cost, schedule
 from partition.pipeline.portfolio import add_best
 from partition.pipeline.recipe import Recipe
 from partition.refinement.objective import Objective

@@ -1,7 +1,5 @@
 """Files of PyTorch Geometric, read without it and without running anything of them."""
 
-from __future__ import annotations
-
 import os
 
 import numpy as np

@@ -4,8 +4,6 @@ A table is written out of rows that are known, with a header or without, with od
 comments, quotes and all separators. It is read as these rows, or refused.
 """
 
-from __future__ import annotations
-
 import contextlib
 import random
 from collections import Counter

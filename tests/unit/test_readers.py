@@ -1,7 +1,5 @@
 """Text formats, the choice of a format, and what all readers refuse."""
 
-from __future__ import annotations
-
 import bz2
 import gzip
 import io

@@ -1,7 +1,5 @@
 """The formats that bring features and labels: planetoid and gnn-benchmark."""
 
-from __future__ import annotations
-
 import collections
 import os
 import pickle

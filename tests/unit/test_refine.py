@@ -1,7 +1,5 @@
 """Refinement: its counts are the metrics', its result is never worse, and it keeps the balance."""
 
-from __future__ import annotations
-
 import itertools
 from pathlib import Path
 

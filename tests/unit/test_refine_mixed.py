@@ -1,7 +1,5 @@
 """Refinement for the mixed exchange: its counts, its balance, and that it is never worse."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from hypothesis import given, settings

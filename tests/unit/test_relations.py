@@ -1,7 +1,5 @@
 """Heterogeneous graphs: folders, imports, checks."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 from pathlib import Path

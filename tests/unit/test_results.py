@@ -1,7 +1,5 @@
 """Files of results with the ids of the vertices."""
 
-from __future__ import annotations
-
 import csv
 
 import numpy as np

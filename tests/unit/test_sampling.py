@@ -12,13 +12,7 @@ from gcnmpi.schemes.sampled_tiles import HeldTile, TileCutter
 from partition.graph.aggregation import aggregation_matrix
 from partition.graph.batch_metrics import rows_within
 from partition.graph.hashing import AT_ONCE, key, mixed, permuted
-from partition.graph.sampling import (
-    SAMPLERS,
-    batch_size,
-    make_sampler,
-    parse_fanouts,
-    sides,
-)
+from partition.graph.sampling import SAMPLERS, batch_size, make_sampler, parse_fanouts, sides
 
 DIRECTIONS = ["in", "out"]
 

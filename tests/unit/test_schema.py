@@ -1,7 +1,5 @@
 """Types and relations as they are shown, made up, balanced and exported."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 
@@ -182,8 +180,7 @@ def test_weights_and_names_of_files(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("names", "kept"),
-    [(["cites"], [CITES]), (["author,reads,paper", "cites"], [CITES, READS])],
+    ("names", "kept"), [(["cites"], [CITES]), (["author,reads,paper", "cites"], [CITES, READS])]
 )
 def test_a_graph_of_some_relations(tmp_path, names, kept):
     """All vertices and their data stay, and arcs of other relations between the same ends go."""

@@ -27,11 +27,7 @@ def test_shares_of_the_vertices_with_labels():
     masks = draw_masks(GRAPH, RandomSplit("random:0.6,0.2,0.2", splits=3))
     n = int(KNOWN.sum())
     train, val = int(Fraction("0.6") * n), int(Fraction("0.2") * n)
-    assert sizes(masks) == {
-        "train": [train] * 3,
-        "val": [val] * 3,
-        "test": [n - train - val] * 3,
-    }
+    assert sizes(masks) == {"train": [train] * 3, "val": [val] * 3, "test": [n - train - val] * 3}
     together = sum(mask.astype(int) for mask in masks.values())
     np.testing.assert_array_equal(together, np.repeat(KNOWN[:, None], 3, axis=1))
     # Every split is another one, and each class has its share of about 60 %.

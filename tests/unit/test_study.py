@@ -16,7 +16,7 @@ from partition.errors import UserError
 from partition.graph.store import list_partitions, open_graph, read_partition, write_graph
 from partition.importing.synthetic import sbm
 from partition.pipeline.adding import add_partition
-from partition.reporting.comparison import compare, metrics_of_parts
+from partition.reporting.comparison import compare, geometric_mean, metrics_of_parts
 from partition.reporting.page import comparison_figures, write_comparison
 from partition.reporting.plots import plot_comparison
 from partition.reporting.study import Recipe, parse_recipe, study, table, write_csv
@@ -90,6 +90,8 @@ def test_the_table_and_the_csv(rows, tmp_path):
     (line,) = [cells for cells in lines if cells[:3] == ["mean", "", "block"]]
     assert float(line[4]) == pytest.approx(mean, abs=0.0051)
     assert any(cells[2] == "block+refined / block" for cells in lines)
+    assert geometric_mean([1, 4, None]) == pytest.approx(2)
+    assert (geometric_mean([0, 4]), geometric_mean([None])) == (0, None)
     write_csv(rows, tmp_path / "c.csv")
     with open(tmp_path / "c.csv", newline="") as file:
         written = list(csv.DictReader(file))

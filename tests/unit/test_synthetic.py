@@ -1,7 +1,5 @@
 """Generators: determinism, and the properties they are made for."""
 
-from __future__ import annotations
-
 import inspect
 
 import numpy as np

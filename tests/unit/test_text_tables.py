@@ -1,7 +1,5 @@
 """Text files: what Arrow reads and what is read by hand are the same; the lines of a reader."""
 
-from __future__ import annotations
-
 import contextlib
 import gzip
 import threading
