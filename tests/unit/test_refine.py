@@ -30,7 +30,7 @@ FREE = core.Energy(1.0, 0.5, 3.0, 0.25, 3.0, 2, 1.0, 0.0)
 @st.composite
 def partitioned(draw: st.DrawFn) -> tuple[Graph, np.ndarray, int]:
     """A small directed graph, possibly with hubs, loops and isolated vertices, and parts."""
-    n, k = draw(st.integers(2, 30)), draw(st.integers(2, 40))
+    n, k = draw(st.integers(2, 30)), draw(st.integers(2, 40) | st.integers(65, 70))
     vertex = st.integers(0, n - 1)
     arcs = draw(st.lists(st.tuples(vertex, vertex), max_size=120))
     if draw(st.booleans()):

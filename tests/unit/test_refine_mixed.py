@@ -13,7 +13,7 @@ from partition.importing.synthetic import rmat, sbm
 from partition.models.medium_grain import medium_grain_model
 from partition.pipeline.recipe import Recipe
 from partition.pipeline.solving import refined
-from partition.refinement import core, matching
+from partition.refinement import core, exact, matching
 from partition.refinement.levels import finest_level, new_state
 from partition.refinement.mixed import refine_mixed
 from partition.refinement.objective import Objective
@@ -130,3 +130,31 @@ def test_other_weights_are_balanced_too():
     assert after.volume < 0.7 * measure_mixed(graph, start, 4).volume
     assert max(after.rows) <= 1.05 * 500
     assert after.imbalance <= 0.06
+
+
+def chosen(state, seed, energy, limit):
+    """A vertex, the part that it should move to, below 0 if none, and the difference."""
+    price(state, energy)
+    v, random = seed % len(state.parts), np.array([seed + 1], np.uint64)
+    desk = exact.new_desk(len(state.sizes), state.sums.shape[1])
+    state.limits[:] = limit
+    lost = exact.survey(state, v, desk, 1)
+    return v, *exact.choose(state, v, desk, lost, energy, False, random)
+
+
+@settings(max_examples=100)
+@given(partitioned(), st.integers(0, 2**32))
+def test_a_move_costs_what_the_marks_say(case, seed):
+    """But for the two parts themselves, whose pairs lose a vertex and get another."""
+    graph, parts, k = case
+    state = matched(graph, parts, k)
+    energy = core.Energy(1.0, 0.0, 1.0, 0.0, 1.0, 0, 0.0, 0.0)
+    v, b, delta = chosen(state, seed, energy, 10**9)
+    if b < 0:
+        return
+    before, a = state.pairs.copy(), state.parts[v]
+    matching.move(state, v, b, energy)
+    change = state.pairs - before
+    assert abs(change.sum() - delta) <= 2
+    if not before[[a, b], [b, a]].any() and not state.pairs[[a, b], [b, a]].any():
+        assert change.sum() == delta
