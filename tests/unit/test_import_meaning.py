@@ -348,6 +348,8 @@ def test_a_column_of_times_is_not_taken_for_weights(place):
     assert graph.weights.tolist() == [1580000000, 1580000777]
     (place / "t.txt").write_text("1 2 999\n2 1 5\n")
     assert imported(source="t.txt").weights.tolist() == [999, 5]
+    (place / "t.txt").write_text("1 2 1000\n2 1 5\n")
+    assert "numbers from 5 to 1000" in denied(source="t.txt")
     (place / "four.txt").write_text("1 2 0.5 1580000000\n")
     assert "has 4 columns" in denied(source="four.txt")
     graph = imported("--columns", "target,source,weight", source="four.txt")

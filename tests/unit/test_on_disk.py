@@ -125,6 +125,7 @@ def test_too_little_memory_is_one_line(tmp_path, monkeypatch):
     assert "100MB is too little" not in message
     assert "0.1GB is too little: 4 vertices" in message
     assert "give --memory 0.33GB or more" in message
+    assert "is too little" in refused("import", "e.txt", "g.graph", "--memory", "0.32GB")
     assert "is not a size" in refused("import", "e.txt", "g.graph", "--memory", "x")
     assert "read as a whole" in refused("import", "e.mtx", "g.graph", "--memory", "1G")
     monkeypatch.setattr(on_disk, "arcs_at_once", lambda memory, n: 2)

@@ -194,8 +194,9 @@ def test_simulate_neighbours_and_mistakes(tmp_path):
     arguments = {"sampler": "neighbor", "batch": 5, "fanouts": "3,2", "batches": 20}
     facts = simulate(path, ["rp-2"], **arguments)
     assert facts["fanouts"] == [3, 2]
-    volume = facts["partitions"][0]["volume"]
-    assert 0 < volume["sd"] < 20 * volume["mean"]
+    two = simulate(path, ["rp-2"], **arguments | {"batches": 2})["partitions"][0]["volume"]
+    assert two["sd"] == pytest.approx((two["max"] - two["min"]) / math.sqrt(2))
+    assert two["sd"] > 0
     assert facts == simulate(path, ["rp-2"], **arguments)
     assert facts != simulate(path, ["rp-2"], **arguments, seed=1)
     for wrong, message in (
