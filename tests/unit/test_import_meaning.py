@@ -482,17 +482,6 @@ def test_comments_and_headers_among_rows(tmp_path, text, options, found):
     assert list(ends) == found
 
 
-def test_comments_are_counted(place):
-    (place / "e.txt").write_text("# Nodes: 2\n0 1\n# within\n1 2\n")
-    (place / "x.csv").write_text("# of 2024\nid,f\n2,1\n0,3\n1,2\n")
-    for more in ((), ("--memory", "4GB")):
-        done = run("import", "e.txt", "g.graph", "--force", "--features", "x.csv", *more)
-        assert "comments │ 2 lines" in done.stdout
-        assert "x.csv: 1 lines are comments" in done.stderr
-        assert open_graph("g.graph").manifest.source["comments"] == 2
-    assert "comments" in run("info", "g.graph").stdout
-
-
 # Other forms of arcs and features
 
 

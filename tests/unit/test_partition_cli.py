@@ -200,17 +200,6 @@ def test_too_little_memory_is_one_line_of_both_programs(demo, monkeypatch):
     refuses("not enough memory", gcnmpi_cli.main, ["train", str(demo)], standalone_mode=False)
 
 
-def test_import_keeps_partitions_of_the_same_arcs_and_says_so(demo, tmp_path):
-    run("add", demo, "--model", "rp", "-k", 2)
-    (tmp_path / "a.txt").write_text("0 1\n1 2\n")
-    imported = ("import", tmp_path / "a.txt", demo, "--force")
-    assert "partitions deleted, of other arcs or damaged: rp-2" in run(*imported).stderr
-    run("add", demo, "--model", "rp", "-k", 2)
-    kept = run(*imported, "--features", "random:3")
-    assert "the arcs are the same: partitions kept: rp-2" in kept.stderr
-    assert as_json("info", demo, "rp-2")["name"] == "rp-2"
-
-
 def test_two_partitioners_of_one_name_and_a_graph_in_use(demo):
     run("add", demo, "--model", "rp", "-k", 2)
     add = ("add", demo, "--model", "block", "-k", 2, "--name", "rp-2", "--force")

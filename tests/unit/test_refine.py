@@ -19,7 +19,7 @@ from partition.refinement import core
 from partition.refinement.batches import refine_for_batches
 from partition.refinement.levels import finest_level, new_state
 from partition.refinement.moves import choose, new_desk, survey
-from partition.refinement.objective import TABLE_SHARE, Objective
+from partition.refinement.objective import Objective
 from partition.refinement.search import refine
 
 pytestmark = pytest.mark.slow
@@ -164,17 +164,6 @@ def test_weights_of_the_objective_matter():
     ):
         wanted = measure(graph, refine(model, start, 32, effort=0.3, objective=heavier), 32)
         assert figure(wanted) < figure(plain)
-
-
-def test_more_parts_than_a_table_of_all_could_hold():
-    graph = rmat(14, 60_000, seed=2)
-    model, k = hypergraph_model(graph), 4096
-    level = finest_level(model, None)
-    start = random_parts(graph.n, k)
-    state = new_state(level, start, k, np.array([10**9]), messages=False)
-    assert len(state.cells) <= TABLE_SHARE * len(level.pins)
-    refined = refine(model, start, k, effort=0.1)
-    assert measure(graph, refined, k).volume < 0.95 * measure(graph, start, k).volume
 
 
 def test_further_balance_constraints(communities):

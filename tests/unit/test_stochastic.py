@@ -24,7 +24,7 @@ from partition.models.stochastic import (
     stochastic_model,
 )
 from partition.pipeline.adding import add_partition
-from partition.reporting.simulate import FIGURES, draw, simulate
+from partition.reporting.simulate import FIGURES, simulate
 
 VERTEX = {"sampler": "vertex", "batch": "50%", "fanouts": "", "owners": "batch"}
 NEIGHBOR = VERTEX | {"sampler": "neighbor", "batch": 3, "fanouts": "2,1"}
@@ -135,32 +135,6 @@ def test_mistakes():
     graph = random_graph(200, 3000)
     for options, message in MISTAKES:
         refuses(message, settle, graph, "in", 4, 0, OPEN | VERTEX | options)
-
-
-def expected_volume(graph, parts, size, direction):
-    """Of a batch of ``size`` uniformly drawn vertices, by counting subsets."""
-    side = sides(graph, direction, "columns")
-    indptr, rows = side.indptr, side.other
-    n, total = graph.n, 0.0
-    for j in range(n):
-        readers = rows[indptr[j] : indptr[j + 1]]
-        for p in set(parts[readers].tolist()) - {int(parts[j])}:
-            count = np.count_nonzero(parts[readers] == p)
-            missed = math.comb(n - 1 - count, size - 1) / math.comb(n - 1, size - 1)
-            total += size / n * (1 - missed)
-    return total
-
-
-@pytest.mark.parametrize("direction", ["in", "out"])
-def test_simulated_volume_is_the_expected_one(direction):
-    graph = random_graph(40, 250, seed=3)
-    parts = np.arange(40, dtype=np.int32) % 3
-    sampler = make_sampler("vertex", 40, 13, 5)
-    side = sides(graph, direction, sampler.side)
-    _, figures = draw(side, sampler, [(parts, 3)], 400, direction)
-    volume = figures[0, 0]
-    truth = expected_volume(graph, parts, 13, direction)
-    assert abs(volume.mean() - truth) < 4 * volume.std() / np.sqrt(len(volume))
 
 
 def test_simulate_whole_batches_is_the_full_volume(tmp_path):
