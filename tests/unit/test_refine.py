@@ -17,7 +17,7 @@ from partition.importing.synthetic import rmat, sbm
 from partition.models.hypergraph import HypergraphModel, connectivity, hypergraph_model
 from partition.refinement import core
 from partition.refinement.batches import refine_for_batches
-from partition.refinement.levels import finest_level, new_state
+from partition.refinement.levels import cluster, contract, finest_level, new_state
 from partition.refinement.moves import choose, new_desk, survey
 from partition.refinement.objective import Objective
 from partition.refinement.search import refine
@@ -243,3 +243,21 @@ def test_compiled_code_is_kept_where_nobody_else_can_write(tmp_path, monkeypatch
     folder.rmdir()
     folder.symlink_to(tmp_path)
     assert core._private_folder() == ""
+
+
+def test_coarser_levels_cost_what_the_finest_does(communities):
+    start = random_parts(communities.n, 8)
+    level = finest_level(hypergraph_model(communities), None)
+    state = new_state(level, start, 8, np.array([10**9]), messages=False)
+    labels = np.empty(communities.n, np.int32)
+    clusters = cluster(state, labels, np.array([500]), 100, np.array([1], np.uint64))
+    assert clusters < 0.7 * communities.n
+    coarse = contract(level, labels, clusters)
+    assert coarse.weights.max() <= 500
+    parts = np.empty(clusters, np.int32)
+    parts[labels] = start
+    assert np.array_equal(parts[labels], start), "clusters do not cross parts"
+    below = new_state(coarse, parts, 8, np.array([10**9]), messages=False)
+    assert np.array_equal(below.send, state.send)
+    assert np.array_equal(below.recv, state.recv)
+    assert np.array_equal(below.loads, state.loads)

@@ -120,8 +120,8 @@ def test_malformed_rules_are_refused():
         refuses(says, RandomSplit, rule)
     for splits, seed, says in ((0, 0, "0 splits"), (10**9, 0, "splits"), (1, -1, "seed -1")):
         refuses(says, RandomSplit, usual, splits, seed)
-    many = RandomSplit("per-class:20,1000,1000")
-    refuses("2000 vertices are to validate and test, but", draw_masks, GRAPH, many)
+    many = RandomSplit("per-class:20,400,400")
+    refuses("800 vertices are to validate and test, but", draw_masks, GRAPH, many)
     unlabelled = replace(GRAPH, labels=None)
     refuses("needs a graph with labels", draw_masks, unlabelled, RandomSplit(usual))
 
