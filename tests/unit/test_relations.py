@@ -229,7 +229,13 @@ def test_triples_and_their_pairs_have_one_numbering(tmp_path, monkeypatch):
     assert pairs.relations["val"].tolist() == [1]
     (tmp_path / "valid.tsv").write_text("a\tloves\tc\n")
     assert "unknown relation" in refused("pairs", "kg.graph", *words, "--name", "other")
-    refuses("there is a relation -1", number_relations, {"a": np.array([-1])}, "f")
+    twice = [CITES, Relation("author", "cites", "paper")]
+    for told, *given in (
+        ("there is a relation -1", {"a": np.array([-1])}, "f"),
+        ("not all whole numbers", {"a": np.array(["x"]), "b": np.array([1])}, "f"),
+        ("2 relations are called 'cites'", {"": np.array(["cites"])}, "f", twice),
+    ):
+        refuses(told, number_relations, *given)
 
 
 def test_integer_triples_in_parquet(tmp_path):
