@@ -294,6 +294,8 @@ def test_read_parts(tmp_path):
     for text, message in {
         "0\n1\n": "has 2 part numbers, the graph has 3",
         "": "has 0 part numbers",
+        "0 1\n2 0\n": "has 4 part numbers",
+        "0 1\nx 2\n": "line 2: 'x' is not a part number",
         "0\nx\n1\n": "line 2: 'x' is not a part number",
         "0\n\n1\n": "line 2: '' is not a part number",
         "0\n1.5\n1\n": "line 2: '1.5' is not a part number",
