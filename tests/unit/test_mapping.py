@@ -59,11 +59,17 @@ def test_a_permutation_that_is_no_worse(k, size, density, seed):
     assert between(exchange, numbers, size) <= between(exchange, np.arange(k), size)
 
 
-@pytest.mark.parametrize("seed", range(5))
-def test_small_cases_reach_the_optimum(seed):
-    exchange = random_exchange(6, 0.6, seed)
-    best = min(between(exchange, np.array(order), 2) for order in itertools.permutations(range(6)))
-    assert between(exchange, map_to_nodes(exchange, 2), 2) == best
+HALVES = [(*some, *sorted({*range(8)} - {*some})) for some in itertools.combinations(range(8), 4)]
+ORDERS = {6: list(itertools.permutations(range(6))), 8: HALVES}
+
+
+@pytest.mark.parametrize(
+    ("k", "size", "seed"), [*((6, 2, seed) for seed in range(5)), (8, 4, 16), (8, 4, 17)]
+)
+def test_small_cases_reach_the_optimum(k, size, seed):
+    exchange = random_exchange(k, 0.6, seed)
+    best = min(between(exchange, np.argsort(order), size) for order in ORDERS[k])
+    assert between(exchange, map_to_nodes(exchange, size), size) == best
 
 
 def test_communities_are_found_and_the_last_node_may_be_smaller():
