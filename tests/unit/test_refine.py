@@ -181,6 +181,7 @@ def test_a_deadline_ends_it_and_is_told_of(communities):
         assert np.array_equal(refine(model, start, 8, imbalance=1, deadline=over), start)
         refine(model, start, 8, imbalance=1, effort=0.2, deadline=endless)
         assert (over.decided, endless.decided) == (True, False)
+        assert Deadline(1e6, paced=paced).spent() < 0.5 < over.spent() == 1
 
 
 def test_bad_arguments(communities):
