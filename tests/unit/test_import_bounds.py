@@ -4,6 +4,7 @@ import gzip
 import os
 import pickle
 import resource
+import shutil
 import signal
 import subprocess
 import sys
@@ -163,3 +164,12 @@ def test_an_import_that_is_ended_leaves_nothing(tmp_path):
     assert len(os.listdir(tmp_path)) == 2  # nobody can clean up after a SIGKILL but the next
     run("import", tmp_path / "e.txt", tmp_path / "g.graph")
     assert sorted(os.listdir(tmp_path)) == ["e.txt", "g.graph"]
+
+
+def test_a_full_disk_is_noticed_before_anything_is_written(tmp_path, monkeypatch):
+    (tmp_path / "e.txt").write_text("0 1\n1 2\n")
+    usage = shutil.disk_usage(tmp_path)
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: usage._replace(free=10))
+    told = refused("import", tmp_path / "e.txt", tmp_path / "h.graph")
+    assert "h.graph: it takes 0 MiB, 0 are free" in told
+    assert os.listdir(tmp_path) == ["e.txt"]

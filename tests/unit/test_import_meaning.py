@@ -332,6 +332,8 @@ def test_vertices_that_do_not_fit_are_refused(place):
         *((wrong, f"--vertices {wrong}") for wrong in ("0", "x", "3..1", "9" * 30)),
     ):  # fmt: skip
         assert told in denied("--vertices", vertices, source="few.txt")
+    told = denied("--features", "x.npy", "--vertices", "0..7", source="few.txt")
+    assert "--vertices 0..7 was given" in told
     message = denied("--features", "x.npy", "--ids", "sorted", source="few.txt")
     assert "has 6 rows, the graph has 2 vertices" in message
     assert "--vertices N or --ids FILE" in message

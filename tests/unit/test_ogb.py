@@ -179,3 +179,12 @@ def test_a_data_set_of_dgl_is_saved_by_it(tmp_path, monkeypatch):
         assert path.read_text() == "['it']"
     assert not path.exists()
     assert "dgl:Two has 2 graphs" in refused("import", "dgl:Two", tmp_path / "a.graph")
+
+
+def test_a_library_that_is_missing_is_named(tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "ogb.nodeproppred", None)
+    monkeypatch.setitem(sys.modules, "dgl", None)
+    for source, command in (("ogb:ogbn-arxiv", "pip install ogb"), ("dgl:Cora", "pip install dgl")):
+        told = refused("import", source, tmp_path / "a.graph")
+        assert "this needs the Python package" in told
+        assert command in told

@@ -67,6 +67,8 @@ def test_a_session(demo):
     run("remove", demo, "mine", "rp-3", code=2)  # all or nothing
     assert as_json("remove", demo, "gp-3", "mine") == {"removed": ["gp-3", "mine"]}
     assert list_partitions(demo) == ["gp-vol-3-e0.2", "hp-3-s4"]
+    assert "mtkahypar" in run("list", demo).output
+    assert "mtkahypar" in run("models").output
     models = as_json("models")
     assert {row["model"] for row in models} == {"rp", "block", "gp", "hp", "mg", "shp"}
     (metis,) = [row for row in models if row["tool"] == "metis"]

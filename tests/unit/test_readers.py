@@ -5,6 +5,7 @@ import gzip
 import io
 import json
 import lzma
+import sys
 import tarfile
 import zipfile
 from functools import partial
@@ -394,3 +395,8 @@ def test_files_of_networkx(tmp_path, form, directed):
             assert source.weights.tolist() == [2.5, 0.5]
             assert (source.symmetric, source.labels.tolist()) == (not directed, [1, 0, 1])
     refuses("not read as|neither", read_source, put(tmp_path, f"bad.{form}", '{"a": 1}'))
+
+
+def test_files_of_networkx_without_it(tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "networkx", None)
+    refuses("package networkx", read_source, put(tmp_path, "g.gml", "graph [ ]"))

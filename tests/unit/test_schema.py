@@ -67,10 +67,6 @@ def test_a_drawing(folder, tmp_path):
     plain = make_folder(tmp_path / "p.graph", typed_plain())
     told = refused("info", plain, "--plot", tmp_path / "s.svg")
     assert "the graph has no vertex types" in told
-    told = refused("add", plain, "--model", "gp", "-k", "2", "--balance", "types")
-    assert "balance by types: the graph has no vertex types" in told
-    told = refused("export", plain, tmp_path / "t")
-    assert "one type of vertices and no relations" in told
 
 
 def test_a_made_up_graph_is_the_same_for_the_same_seed(folder, tmp_path):
@@ -105,6 +101,11 @@ def test_mistakes_of_a_made_up_graph(tmp_path):
         ("--types", "paper:3,author:9", "4 classes are too many"),
     ):
         assert message in refused("synth", "hetero", tmp_path / "w.graph", option, given)
+    plain = make_folder(tmp_path / "p.graph", typed_plain())
+    told = refused("add", plain, "--model", "gp", "-k", "2", "--balance", "types")
+    assert "balance by types: the graph has no vertex types" in told
+    told = refused("export", plain, tmp_path / "t")
+    assert "one type of vertices and no relations" in told
 
 
 def test_types_are_balanced_and_recorded(folder):

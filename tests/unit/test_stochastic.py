@@ -23,7 +23,7 @@ from partition.models.stochastic import (
     share_of_vertices,
     stochastic_model,
 )
-from partition.pipeline.adding import add_partition
+from partition.pipeline.adding import add_partition, make_parts
 from partition.reporting.simulate import FIGURES, simulate
 
 VERTEX = {"sampler": "vertex", "batch": "50%", "fanouts": "", "owners": "batch"}
@@ -166,6 +166,8 @@ def test_simulate_neighbours_and_mistakes(tmp_path):
         True,
     )
     arguments = {"sampler": "neighbor", "batch": 5, "fanouts": "3,2", "batches": 20}
+    made_of_them = make_parts(random_graph(60, 400), "shp", 3, options=arguments)
+    assert np.unique(made_of_them).tolist() == [0, 1, 2]
     facts = simulate(path, ["rp-2"], **arguments)
     assert facts["fanouts"] == [3, 2]
     two = simulate(path, ["rp-2"], **arguments | {"batches": 2})["partitions"][0]["volume"]
