@@ -88,7 +88,7 @@ def test_predicted_time_by_hand():
     assert network.seconds(metrics) == pytest.approx(max(times))
 
 
-def test_the_best_is_kept_and_all_are_told_of(folder, tmp_path, monkeypatch):
+def test_the_best_is_kept_and_all_are_told_of(folder, monkeypatch):
     monkeypatch.setattr(portfolio, "CANDIDATES", (BY_NAME["gp"], BY_NAME["gp-vol"]))
     (made,) = add_best(folder, 4, network=Network(width=8), exchange="rows")
     assert (made.name, made.model, made.deterministic) == ("auto-4-rows", "auto", True)
@@ -107,12 +107,6 @@ def test_the_best_is_kept_and_all_are_told_of(folder, tmp_path, monkeypatch):
     assert stored.options["network"] == {"alpha": 5e-7, "beta": 1e-10, "width": 8}
     (again,) = add_best(folder, 4, network=Network(width=8), exchange="rows", name="again")
     np.testing.assert_array_equal(again.parts, made.parts)
-    pytest.importorskip("matplotlib")
-    run("info", folder, "auto-4-rows", "--plot", tmp_path / "tried.svg")
-    assert "predicted" in (tmp_path / "tried.svg").read_text()
-    add_partition(folder, "block", 2)
-    told = refused("info", folder, "block-2", "--plot", tmp_path / "not.svg")
-    assert "was not chosen among several" in told
 
 
 def test_of_those_that_are_balanced_and_as_fast_the_least_volume_is_kept():
@@ -356,3 +350,14 @@ def test_parts_are_joined_into_fewer(folder):
     pairs = np.unique(np.stack((before.parts, quick.parts)), axis=1)
     assert pairs.shape == (2, 12)
     np.testing.assert_array_equal(np.bincount(pairs[1]), [3, 3, 3, 3])
+
+
+def test_a_drawing_of_what_was_tried(folder, cheap, tmp_path):
+    pytest.importorskip("matplotlib")
+    run("add", folder, "--model", "auto", "-k", 2)
+    run("info", folder, "auto-2", "--plot", tmp_path / "tried.svg")
+    drawn = (tmp_path / "tried.svg").read_text()
+    assert "predicted" in drawn
+    run("add", folder, "--model", "block", "-k", 2)
+    said = refused("info", folder, "block-2", "--plot", tmp_path / "not.svg")
+    assert "was not chosen among several" in said
