@@ -84,7 +84,10 @@ def test_a_folder_keeps_targets_and_splits(tmp_path):
     # All of it is in the hash.
     for change in ({"targets": TARGETS + 1}, {"masks": {**graph.masks, "train": ~train}}):
         assert data_id(replace(graph, **change)) != manifest.data_id
-    for damaged, says in ((TARGETS + np.inf, "target that is infinite"), (TARGETS[:, :1], "asks for")):
+    for damaged, says in (
+        (TARGETS + np.inf, "target that is infinite"),
+        (TARGETS[:, :1], "asks for"),
+    ):
         np.save(tmp_path / "g.graph" / "targets.npy", damaged)
         refuses(says, open_graph, tmp_path / "g.graph")
 
