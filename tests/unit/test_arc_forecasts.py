@@ -8,7 +8,7 @@ from refusals import refuses
 from small_graphs import from_arcs
 
 from gcnmpi.layout.place import Place, Space
-from gcnmpi.layout.runtime import Demand, Source
+from gcnmpi.layout.runtime import Source
 from gcnmpi.nn.compile.on_scheme import program_on
 from gcnmpi.nn.network import Builder
 from gcnmpi.options.config import from_table
@@ -69,13 +69,6 @@ def test_rows_of_every_space(stored, scheme, model):
         assert rows[Space.ENTRIES] == matrix[own].nnz  # with the diagonal, whether M has it or not
 
 
-def test_parallel_arcs_share_the_entries(stored):
-    source = Source(stored, read_partition(stored.path, "rp"), "in")
-    facts = make_facts(source, from_table({}), Demand())
-    assert facts.of_arcs(100) == 100
-    assert replace(facts, arcs=3 * facts.entries).of_arcs(100) == 300
-
-
 def test_matrices_of_arcs_and_their_features_are_memory(stored):
     """One matrix of arcs for each layer more than the one before."""
     narrow, wide = (case_of(stored, {"name": "gine", "hidden": [w, w]}) for w in (8, 72))
@@ -104,9 +97,14 @@ def test_a_batch_norm_does_not_take_rows_of_neighbours():
 
 
 @pytest.mark.parametrize(("name", "drops"), [("transformer", True), ("gine", False)])
-def test_arcs_have_keys_where_they_are_dropped(stored, name, drops):
+def test_arcs_have_keys_where_they_are_dropped(stored, monkeypatch, name, drops):
     model = {"name": name, "dropout": 0.5, "attention_dropout": 0.5}
     read = {"gine": ("name", "dropout")}.get(name, tuple(model))
     dropped = case_of(stored, {key: model[key] for key in read}).program
     assert dropped.drops_entries == drops
     assert not case_of(stored, {"name": name}).program.drops_entries
+    case = case_of(stored, {key: model[key] for key in read})
+    needed = memory(case)
+    entries = max(case.rows(rank, Place(1, space=Space.ENTRIES)) for rank in range(K))
+    monkeypatch.setattr(type(case.program), "drops_entries", False)
+    assert needed - memory(case) == 8 * drops * entries

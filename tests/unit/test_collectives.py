@@ -85,6 +85,17 @@ def test_a_reduce_scatter_in_pieces(rows, width):
         assert counted == volume.reduce_scatter(piece.nbytes, whole.nbytes, SIZE)
 
 
+def test_what_collectives_move():
+    """All ranks together receive what they send."""
+    of = volume.Volume
+    assert volume.all_reduce(80, 4) == of(120, 120, 6)  # twice 3/4 of it
+    assert volume.all_gather(20, 80, 4) == of(60, 60, 3)
+    assert volume.reduce_scatter(20, 80, 4) == of(60, 60, 3)
+    assert [volume.broadcast(80, 4, root) for root in (True, False)] == [of(240, 0, 3), of(0, 80)]
+    assert [volume.reduction(80, 4, root) for root in (True, False)] == [of(0, 240), of(80, 0, 1)]
+    assert volume.broadcast(0, 4, True) == volume.reduction(0, 4, False) == volume.NOTHING
+
+
 def test_the_room_of_a_reduction_has_a_bound():
     assert reduction_scratch(40) == 20
     assert reduction_scratch(40, scatter=True) == 60

@@ -1,8 +1,5 @@
 """Rows made of entries: compiled code and NumPy give the same; matrices without values."""
 
-import doctest
-import itertools
-
 import numpy as np
 import pytest
 import scipy.sparse as sp
@@ -32,12 +29,6 @@ def matrix(random, count, width, density=0.2):
     found = sp.random_array((count, width), density=density, rng=random, format="csr")
     found.sort_indices()
     return found
-
-
-def test_the_examples(way):
-    failed, attempted = doctest.testmod(rows)
-    assert attempted > 0
-    assert not failed
 
 
 @pytest.mark.parametrize("dtype", [np.int32, np.int64])
@@ -102,16 +93,6 @@ def test_what_is_noted_of_entries(way, random):
     assert lengths.tolist() == (1 + np.bincount(row, minlength=20)).tolist()
     assert column_lengths.tolist() == (1 + np.bincount(column[there], minlength=20)).tolist()
     assert lonely.tolist() == [not ((row == i) & (column == i)).any() for i in range(20)]
-
-
-def test_long_rows_are_put_in_order(way, random):
-    lengths = [0, 5, 63, 64, 5000]
-    starts = np.append(0, np.cumsum(lengths))
-    found = random.integers(0, 1 << 30, starts[-1]).astype(np.int32)
-    given = found.copy()
-    rows.sort_rows(starts, found, None, threads=1)
-    for first, last in itertools.pairwise(starts):
-        assert found[first:last].tolist() == sorted(given[first:last])
 
 
 @pytest.mark.parametrize("weighted", [False, True])

@@ -28,27 +28,18 @@ def complaint(line):
     [
         ("gcnmpi train G --lr 0.01", "--set train.lr=0.01"),
         ("gcnmpi train G --lr=0.01", "--set train.lr=0.01"),
-        ("gcnmpi train --epochs 10 G", "--set train.epochs=10"),
-        ("gcnmpi train G --weight-decay 5e-4", "--set train.weight_decay=5e-4"),
         ("gcnmpi train G --train.lr 0.01", "--set train.lr=0.01"),
         ("gcnmpi train G --model sage", "--set model.name=sage"),
         ("gcnmpi train G --dtype float64", "--set dtype=float64"),
         ("gcnmpi train G --epoch 10", "--set train.epochs=10"),
         ("gcnmpi train G --lr", "--set train.lr=VALUE"),
-        ("gcnmpi train G --lr --quiet", "--set train.lr=VALUE"),
         ("gcnmpi train G --name x", "--set model.name=x or --set task.name=x or"),
-        ("gcnmpi repeat G --out D --lr 0.01", "--set train.lr=0.01"),
-        ("gcnmpi sweep G --out D --lr 0.01", "--set train.lr=0.01"),
         ("gcnmpi sweep G --out D --lr 0.1,0.01", "or --try train.lr=0.1,0.01"),
         ("gcnmpi sweep G --out D --grid train.lr=0.1,0.01", "--try train.lr=0.1,0.01"),
         ("gcnmpi train G --option train.lr=0.1", "--set train.lr=0.1"),
-        ("gcnmpi plan G -P 4 --dtype float64", "--set dtype=float64"),
         ("gcnmpi bench epoch G --hidden 64,64", "--set model.hidden=64,64"),
-        ("gcnmpi submit G --epochs 10", "--set train.epochs=10"),
-        ("gcnmpi propagate G pagerank --damping 0.9", "--set damping=0.9"),
         ("gcnmpi propagate G pagerank --dtype float64", "--set dtype=float64"),
         ("gcn-partition add G --model hp -k 4 --preset quality", "--set preset=quality"),
-        ("gcn-partition add G --model hp -k 4 --presets quality", "--set preset=quality"),
         # An option of the command that is nearly right comes before a key that is.
         ("gcnmpi train G --partiton hp-4", "did you mean --partition?"),
         ("gcn-partition import x G --undirectd", "did you mean --undirected?"),
@@ -65,10 +56,8 @@ def test_an_option_that_is_a_key_of_the_configuration(line, hint):
     ("line", "says"),
     [
         ("gcnmpi train G --set train.epochs 10", "--set train.epochs=10"),
-        ("gcnmpi train --set train.epochs 10 G", "--set train.epochs=10"),
         ("gcnmpi train G --set train.lr=0.1 --set train.epochs 10", "--set train.epochs=10"),
         ("gcnmpi train G --set train.epochs", "such as --set train.epochs=200"),
-        ("gcnmpi train G --set train.epochs --quiet", "such as --set train.epochs=200"),
         ("gcnmpi sweep G --out D --try train.lr 0.1,0.01", "--try train.lr=0.1,0.01"),
         ("gcnmpi bench epoch G --beside dtype float64", "--beside dtype=float64"),
         ("gcnmpi propagate G pagerank --set damping 0.9", "--set damping=0.9"),
@@ -87,7 +76,6 @@ def test_a_setting_without_its_equals_sign(line, says):
     [
         ("gcnmpi report runs --html", "--html PAGE.html: Write a page"),
         ("gcnmpi report --html {0}", "--html PAGE.html: Write a page"),
-        ("gcnmpi report runs --plot", "--plot FILE: Draw loss"),
         ("gcn-partition compare G --html", "--html PAGE.html: Write a page"),
         ("gcnmpi infer G --weights w.npz --out", "--out Y.npy: File to write"),
         ("gcnmpi train G --split one", "--split K: Split of the masks"),
@@ -128,7 +116,8 @@ def test_a_run_whose_loss_rose_far_above_its_first_diverged():
     assert told() is None
     assert told(1.9) is None
     assert told(1.9, 700.0, 1.2) is None
-    assert told(1.9, 15.0) is None
+    assert told(1.9, 18.9) is None
+    assert told(1.9, 19.1) is not None
     assert "from 1.9 in epoch 1 to 540,931 in epoch 2" in told(1.9, 540931.2)
     assert "lower train.lr, which is 1000" in told(1.9, 540931.2)
 

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from kernel_cases import DTYPES, IN_TURN, give, junk, near, needs_native, same_bits
+from kernel_cases import DTYPES, give, junk, near, needs_native, same_bits
 
 from gcnmpi.kernels.interface.kinds import KindProduct, kinds_of
 from gcnmpi.kernels.kinds import OneKindAfterTheOther
@@ -46,7 +46,6 @@ class Case:
         return KindProduct(kinds, x, weights, out, self.blocks)
 
 
-@IN_TURN
 @of_sizes
 def test_each_row_is_multiplied_with_the_weight_of_its_kind(kernel, random, size):
     case = Case(random, size, kernel.dtype)
@@ -58,7 +57,6 @@ def test_each_row_is_multiplied_with_the_weight_of_its_kind(kernel, random, size
     near(kernel, out, np.reshape(rows, case.y.shape))
 
 
-@IN_TURN
 @of_sizes
 def test_the_adjoint_multiplies_with_the_transposed_weights(kernel, random, size):
     case = Case(random, size, kernel.dtype)
@@ -72,7 +70,6 @@ def test_the_adjoint_multiplies_with_the_transposed_weights(kernel, random, size
     near(kernel, out, np.reshape(rows, case.x.shape))
 
 
-@IN_TURN
 @of_sizes
 def test_the_gradient_of_a_weight_is_a_sum_over_the_rows_of_its_kind(kernel, random, size):
     case = Case(random, size, kernel.dtype)

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 import scipy.sparse as sp
-from kernel_cases import DTYPES, IN_TURN, give, having, junk, near, needs_native, same_bits
+from kernel_cases import DTYPES, give, having, junk, near, needs_native, same_bits
 from scipy.special import erfc
 
 from gcnmpi.core import rng
@@ -34,7 +34,6 @@ def test_sums_of_rows(kernel, random, shape):
     near(kernel, kernel.row_square_sum(mine, give(kernel, mean)), squares)
 
 
-@IN_TURN
 @pytest.mark.parametrize("centred", [False, True])
 @pytest.mark.parametrize("weighted", [False, True])
 @pytest.mark.parametrize("shape", SHAPES)
@@ -334,7 +333,6 @@ def kept(keys, columns, p):
     return (hashes >= rng.threshold(p)) / (1 - p)
 
 
-@IN_TURN
 @pytest.mark.parametrize("p", [0.0, 0.4])
 @pytest.mark.parametrize("biased", [False, True])
 @pytest.mark.parametrize("kind", KINDS)
@@ -384,13 +382,6 @@ def test_epilogues_after_every_product(kernel, random, shape, inner, kind, biase
     out = give(kernel, grad)
     kernel.follow(out, back)
     near(kernel, out, grad * expected(z)[1], 4)
-
-
-def test_an_activation_that_a_product_does_not_know_is_refused():
-    with pytest.raises(ValueError, match="no activation 'gelu' after a product: none, relu, elu"):
-        Activation(kind="gelu")
-    with pytest.raises(ValueError, match="the sign of a result"):
-        ActivationBackward(None, "leaky_relu", slope=-0.1)
 
 
 @needs_native

@@ -23,16 +23,6 @@ def test_a_name_of_another_kind_is_refused(name):
     assert ".npz" in error.hint
 
 
-def test_the_hint_takes_away_a_suffix_behind_the_right_one():
-    error = refuses(".", check_suffix, "--out", Path("x.npz.gz"), WEIGHTS)
-    assert error.hint == "such as --out x.npz"
-
-
-def test_a_name_of_its_kind_and_none_at_all_are_taken():
-    check_suffix("--save-weights", Path("a.b/w.npz"), WEIGHTS)
-    check_suffix("--save-weights", None, WEIGHTS)
-
-
 def test_two_options_may_not_name_one_file(tmp_path):
     (tmp_path / "link").symlink_to(tmp_path)
     for other in (tmp_path / "w.npz", tmp_path / "x" / ".." / "w.npz", tmp_path / "link" / "w.npz"):

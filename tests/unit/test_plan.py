@@ -1,13 +1,10 @@
 """Plans of all ranks together, made without MPI, and exchanges carried out by hand."""
 
-import doctest
-
 import numpy as np
 import pytest
 from hypothesis import given
 from small_graphs import partitioned_graphs
 
-from gcnmpi.halo import plan
 from gcnmpi.halo.exchange import addition_matrix
 from gcnmpi.halo.plan import local_numbers, make_plan
 from gcnmpi.layout.placing import halo_of
@@ -41,12 +38,6 @@ def messages(plans):
             halo = p.halo[p.recv_offsets[i] : p.recv_offsets[i + 1]]
             received[int(peer), rank] = halo.tolist()
     return sent, received
-
-
-def test_the_example_of_the_module():
-    failed, attempted = doctest.testmod(plan)
-    assert attempted > 0
-    assert not failed
 
 
 @given(partitioned_graphs())

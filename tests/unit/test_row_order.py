@@ -1,7 +1,5 @@
 """Orders of rows: permutations, near the diagonal where that is asked for."""
 
-import doctest
-
 import numpy as np
 import pytest
 
@@ -30,12 +28,6 @@ def block_of(row, column, count):
 def bandwidth(row, column, first):
     place = np.argsort(first)
     return np.abs(place[row] - place[column]).max()
-
-
-def test_the_example_of_the_module():
-    failed, attempted = doctest.testmod(row_order)
-    assert attempted > 0
-    assert not failed
 
 
 @pytest.mark.parametrize("name", list(ROW_ORDERS))

@@ -2,7 +2,6 @@
 
 import json
 import re
-from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -10,7 +9,6 @@ from made_runs import make_run
 from refusals import refuses
 
 from gcnmpi.report.page import DETAILED, report_figures, write_report
-from gcnmpi.report.run_curves import APART
 from gcnmpi.report.run_facts import facts_of
 from gcnmpi.report.table import print_runs
 from gcnmpi.run.record import read_run
@@ -34,15 +32,6 @@ def changed(folder, change):
 def page_of(tmp_path, *folders):
     write_report(tmp_path / "page.html", [facts(folder, folder.name) for folder in folders])
     return (tmp_path / "page.html").read_text()
-
-
-@pytest.mark.slow
-def test_ten_thousand_epochs_on_64_ranks_are_a_page_of_less_than_two_megabytes(tmp_path):
-    run = make_run(tmp_path / "big", 10_000, 64)
-    assert (run / "run.jsonl").stat().st_size < 4 * MEGABYTE
-    page = page_of(tmp_path, run)
-    assert len(page.encode()) < 2 * MEGABYTE
-    assert "Thinned to bins of 42 epochs" in page
 
 
 def test_figures_of_a_run(tmp_path):
@@ -141,17 +130,6 @@ def test_curves_and_bars_have_the_same_names_and_colours(tmp_path):
     assert not len(alone.low)
     assert alone.marked[0] == 20
     assert not found["accuracy"].from_zero
-
-
-def test_more_curves_than_can_be_told_apart_are_a_median_and_the_best(tmp_path):
-    one = with_settings(tmp_path / "run", 0, 0.1)
-    runs = [facts(one, f"n{i}") for i in range(APART + 1)]
-    config = [r.start["config"] | {"train": {"lr": i}} for i, r in enumerate(runs)]
-    runs = [replace(r, start=r.start | {"config": c}) for r, c in zip(runs, config, strict=True)]
-    found = {figure.key: figure for figure in report_figures(runs)}
-    assert [s.name for s in found["loss"].series] == ["all runs"]
-    assert [s.name for s in found["accuracy"].series] == ["all runs", "1. n0"]
-    assert len(found["accuracy"].series[0].low)
 
 
 def test_the_best_is_marked_within_one_graph_and_over_seeds(tmp_path):

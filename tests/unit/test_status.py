@@ -87,6 +87,8 @@ NOBODY = "true"  # squeue knows no job
         (["start", "one"], {"squeue": NOBODY, "scontrol":
          "echo JobId=7 JobName=x JobState=OUT_OF_MEMORY Reason=OutOfMemory ExitCode=0:125"},
          "failed", "job 7: OUT_OF_MEMORY (OutOfMemory)"),
+        (["start", "one"], {"squeue": NOBODY, "sacct": "echo 'FAILED|0:9'"}, "failed",
+         "job 7: FAILED (signal 9)"),
         (["start", "one"], {"squeue": NOBODY, "scontrol":
          "echo JobId=7 JobState=FAILED Reason=NonZeroExitCode ExitCode=2:0"},
          "failed", "job 7: FAILED (exit code 2)"),
@@ -129,13 +131,6 @@ def test_of_a_partition_that_could_not_be_made(folder, capsys, queue, past, says
     text = said(run, capsys)
     assert says in text
     assert f"see {run / 'slurm-6.out'}" in text
-
-
-def test_while_a_partition_is_made(folder, capsys):
-    waits = "echo '7|PENDING|Dependency|FOLDER/job.sbatch'"
-    run = folder([], jobs=(6, 7), squeue=f"{waits}; echo '6|RUNNING|None|FOLDER/partition.sbatch'")
-    (run / PARTITION_SCRIPT).touch()
-    assert "queued, job 7 PENDING (Dependency)" in said(run, capsys)
 
 
 def test_the_newest_job_of_a_folder_is_followed(folder, capsys):
@@ -214,9 +209,3 @@ def test_a_run_on_another_host_whose_lock_is_not_seen_may_have_long_epochs(
     record = json.dumps(asdict(Holder("gcnmpi train", True, host="elsewhere")))
     (run / ".lock" / "elsewhere").write_text(record)
     assert status(run)["state"] == state
-
-
-def test_a_pipe_in_the_place_of_the_jobs_is_not_waited_for(folder):
-    run = folder(["start"])
-    os.mkfifo(run / JOB)
-    refuses("not a regular file", status, run)

@@ -1,6 +1,7 @@
 """Losses, learning rates and metrics of tasks, against numbers of PyTorch and scikit-learn."""
 
 from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -10,8 +11,8 @@ from small_graphs import from_arcs
 
 from gcnmpi.layout.place import Place
 from gcnmpi.nn.schedules import LearningRate
+from gcnmpi.nn.tasks.drawing import drawer_of
 from gcnmpi.nn.tasks.interface import Made, Targets
-from gcnmpi.nn.tasks.labels import OneHot
 from gcnmpi.options.config import from_table, load_config
 from gcnmpi.options.kernel import KERNELS
 from gcnmpi.options.task import TASKS
@@ -110,13 +111,6 @@ def test_only_training_vertices_count(options, labels):
     assert (ends[0] - ends[1]) / (2 * h) == pytest.approx(np.sum(gradient * step), rel=1e-8)
 
 
-def test_labels_of_float32_are_as_good_as_others_in_float64():
-    options = {"name": "labels", "label_smoothing": 0.1, "class_weights": "1,1.1,1.2"}
-    found = [loss_and_gradient(options, labels) for labels in (LABELS, LABELS.astype(np.float32))]
-    assert found[0][0] == found[1][0]
-    np.testing.assert_array_equal(found[0][1], found[1][1])
-
-
 def test_huge_logits_make_no_overflow():
     with np.errstate(all="raise", under="ignore"):
         for labels, options in ((CLASSES, WEIGHTS), (LABELS, {"name": "labels"})):
@@ -163,18 +157,6 @@ def test_labels_that_do_not_fit_are_refused(options, labels, says):
 )
 def test_settings_that_do_not_go_together_are_refused(settings, says):
     refuses(says, load_config, None, settings)
-
-
-def test_classes_are_read_as_labels_in_pieces():
-    view = OneHot(np.array([2, 0, -1, 1]), 3)
-    whole = view[np.arange(4)]
-    np.testing.assert_array_equal(whole, [[0, 0, 1], [1, 0, 0], [NAN] * 3, [0, 1, 0]])
-    assert view.shape == (4, 3)
-    piece = view[slice(1, 4), slice(1, 3)]
-    assert piece.shape == (3, 2)
-    np.testing.assert_array_equal(piece[np.array([2, 0])], [[1, 0], [0, 0]])
-    np.testing.assert_array_equal(view[slice(0, 2)][slice(1, 2)][np.array([0])], [[1, 0, 0]])
-    assert view[slice(0, 4), slice(3, 3)].shape == (4, 0)
 
 
 # Learning rates, from torch.optim.lr_scheduler of torch 2.13, lr 0.5.
@@ -247,6 +229,13 @@ def test_the_first_of_the_best_is_kept_and_patience_ends(metric, sign):
     assert (best.epoch, best.value, best.flat.tolist()) == (3, sign * 0.3, [3.0, 3.0])
     assert over == [False, False, False, False, False, True, True]
     assert not stops_early(0, best, 1000)
+
+
+def test_a_part_of_the_pairs_is_supervised_in_a_step():
+    pairs = SimpleNamespace(positives={"train": np.arange(20).reshape(10, 2)})
+    for options, size in (({"supervise": 0.31}, 4), ({"batch": 3}, 3), ({}, 10)):
+        task = from_table({"task": {"name": "links", **options}}).task
+        assert drawer_of(task, pairs, 20, 0, None).sampler.size == size
 
 
 # Metrics: those of the oracle, which the distributed ones are compared with.

@@ -13,7 +13,7 @@ from gcnmpi.layout.tiling import Ordering, block_balance
 from gcnmpi.options.scheme import Tensor3DOptions
 from gcnmpi.schemes.forecast import Dense, Facts, Span, Sparse
 from gcnmpi.schemes.tensor3d import ENTRY, parts_needed
-from gcnmpi.schemes.tensor3d_forecast import make_forecast, roles
+from gcnmpi.schemes.tensor3d_forecast import make_forecast
 from partition.graph.aggregation import aggregation_matrix
 from partition.graph.graph import Graph
 
@@ -72,16 +72,6 @@ def test_every_weight_and_trained_feature_is_on_one_rank(grid, parts):
         columns = sketch.columns(rank, Place(0), 7)
         seen[rows.start + mine.start : rows.start + mine.stop, columns] += 1
     assert (seen == 1).all()
-
-
-def test_products_fit_without_moving_a_matrix():
-    for k in range(1, 7):
-        before, middle, after = roles(Place(k - 1)), roles(Place(k, True)), roles(Place(k))
-        assert middle.columns == before.columns  # M·H keeps the columns of H
-        assert middle.rows == after.rows  # T·W the rows of T
-        # The tile of M, at the rows of Hᵏ and of Hᵏ⁻¹, is copied along the columns of Hᵏ⁻¹.
-        assert {after.rows, before.rows, before.columns} == {0, 1, 2}
-    assert [roles(Place(k)) for k in (3, 4)] == [roles(Place(k)) for k in (0, 1)]
 
 
 @pytest.mark.parametrize(
@@ -187,13 +177,3 @@ def test_balance_of_blocks(loops):
         expected[row, np.searchsorted(column_cuts, columns[j], side="right") - 1] += 1
     found = block_balance(graph, Ordering(N, rows), Ordering(N, columns), 3, 5, loops)
     assert found == expected.max() / expected.mean()
-
-
-def test_one_order_leaves_the_diagonal_on_the_diagonal():
-    n, blocks = 3000, 8
-    arcless = Graph(np.zeros(n + 1, np.int64), np.zeros(0, np.int32))
-    one = Ordering(n, np.random.default_rng(1).permutation(n))
-    other = Ordering(n, np.random.default_rng(2).permutation(n))
-    assert block_balance(arcless, one, one, blocks, blocks) == blocks
-    assert block_balance(arcless, one, other, blocks, blocks) < 1.5
-    assert block_balance(arcless, one, one, blocks, blocks, self_loops=False) == 1.0
