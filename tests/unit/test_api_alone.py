@@ -16,7 +16,6 @@ import gcnmpi
 from gcnmpi.api.data import read_data, write_data
 from gcnmpi.mpi import launch
 from gcnmpi.run.weights_file import write_weights
-from partition.graph.store import open_graph
 from partition.importing.assemble import import_graph
 
 N = 40
@@ -179,13 +178,6 @@ def test_partitions_of_a_graph(tmp_path):
     refuses("did you mean", graph.partition, "gp-3+refind")
     refuses("has a partition", graph.add_partition, "gp", 3, refine=True)
     refuses("there is no graph folder", gcnmpi.graph.open, tmp_path / "q.graph")
-
-
-def test_a_graph_file_is_imported(tmp_path):
-    (tmp_path / "arcs.txt").write_text("0 1\n1 2\n2 0\n")
-    graph = gcnmpi.graph.from_file(tmp_path / "arcs.txt", tmp_path / "t.graph", undirected=True)
-    assert (graph.n, graph.nnz) == (3, 6)
-    assert open_graph(tmp_path / "t.graph").manifest == graph.manifest
 
 
 def test_a_record_is_arrays(tmp_path):

@@ -11,18 +11,15 @@ from hypothesis import given
 from refusals import refuses
 from small_graphs import partitioned_graphs, random_graph
 
-from gcnmpi.core.volume import NOTHING, Volume
-from gcnmpi.layout.place import Place
 from gcnmpi.options.config import load_config
 from gcnmpi.planner.batches import BESIDE, DRAWN, expected_sizes
 from gcnmpi.planner.groups import Groups
 from gcnmpi.planner.machine import LATER, Machine, read_machine, write_machine
 from gcnmpi.planner.ranking import Setting, rank_schemes
-from gcnmpi.schemes.forecast import Dense, Facts, Sparse
-from gcnmpi.schemes.sampled_forecast import BatchForecast, BatchSizes, TileSizes, busiest
+from gcnmpi.schemes.sampled_forecast import TileSizes
 from partition.errors import UserError
 from partition.graph.batch_metrics import draw_batch, measure_batch
-from partition.graph.metrics import Metrics, measure
+from partition.graph.metrics import measure
 from partition.graph.sampling import Rule, make_sampler, sides
 from partition.graph.store import open_graph, read_partition, write_graph
 from partition.pipeline.adding import add_partition
@@ -64,30 +61,6 @@ def test_a_batch_of_all_vertices_is_the_whole_graph(case):
         drawn = draw_batch(sampler, sides(graph, direction, sampler.side), 1, 0)
         layers = measure_batch(drawn, parts, k, direction)
         assert [asdict(layer) for layer in layers] == [whole, whole]
-
-
-def sizes():
-    """Two ranks: 3 and 2 seeds, which read 5 and 4 rows, which read 8 and 6."""
-    seeds = Metrics(2, "in", [5, 4], [9, 7], [2, 1], [1, 2], [1, 1], [1, 1])
-    inputs = Metrics(2, "in", [8, 6], [20, 15], [0, 3], [3, 0], [0, 1], [1, 0])
-    return BatchSizes([3, 2], [seeds, inputs], [[30, 20], [50, 40]], True)
-
-
-def test_a_batch_by_hand():
-    facts = Facts(100, 1000, False, True, 2, 4)
-    one = BatchForecast(2, facts, sizes(), (0, 1))
-    assert [one.shape(0, Place(k), 7) for k in (0, 1, 2, 3)] == [(8, 7), (5, 7), (3, 7), (3, 7)]
-    # Layer 1 reads the inputs, layer 2 has the seeds.
-    assert one.volume(0, "aggregate", 1, 7) == Volume(0, 3 * 7 * 4, 0)
-    assert one.volume(0, "aggregate", 2, 7) == Volume(2 * 7 * 4, 7 * 4, 1)
-    assert one.volume(0, "aggregate_t", 2, 7) == Volume(7 * 4, 2 * 7 * 4, 1)
-    assert one.volume(0, "combine", 2, 7, 7) == NOTHING
-    assert one.work(0, "aggregate", 2, 7) == [Sparse(3, 6, 9, 7, shuffled=True)]
-    assert one.work(0, "aggregate", 1, 7) == [Sparse(5, 11, 20, 7, shuffled=True)]
-    assert one.work(0, "aggregate_t", 1, 7) == [Sparse(11, 5, 20, 7, shuffled=True)]
-    assert one.work(1, "combine", 0, 7, 5) == [Dense(6, 7, 5)]
-    assert one.buffers(1, "aggregate", 2, 7) == 3 * 7 * 4
-    assert busiest([sizes()], 2) == range(2)
 
 
 def test_seconds_of_drawing_by_hand():

@@ -291,14 +291,6 @@ def test_malformed_fields_of_a_record_are_one_line(tmp_path, line):
     assert (tmp_path / "run.previous.jsonl").exists()
 
 
-def test_texts_of_a_record_steer_no_terminal(tmp_path):
-    path = new_record(tmp_path)
-    record(path, ("start", {"graph": "\x1b[2Jg", "hosts": ["a\x07"], "config": {"x\n": "\x9b"}}))
-    start = read_run(tmp_path).start
-    assert start["graph"] == "\\x1b[2Jg"
-    assert str(start).isprintable()
-
-
 def test_a_full_disk_leaves_whole_records_and_one_error(tmp_path):
     path = new_record(tmp_path)
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)

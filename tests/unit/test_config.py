@@ -1,6 +1,5 @@
 """Configuration: every key told once, checked, and overridden in the right order."""
 
-import dataclasses
 import tomllib
 from pathlib import Path
 
@@ -209,24 +208,6 @@ def test_a_key_that_is_given_twice_is_refused():
     for second in ("train.epochs=9", " train.epochs = 7", "train.epochs=7"):
         with pytest.raises(UserError, match=r"--set train\.epochs is given twice"):
             load_config(None, ["train.epochs=7", second])
-
-
-def test_options_are_owned_by_those_that_have_them():
-    """The configuration has the keys of the chosen entry, and no others'."""
-    for selector, registry in SELECTORS.items():
-        for name in registry:
-            config = load_config(None, [f"{selector}={name}"])
-            for options in registry.kinds(name):
-                section = getattr(config, options.section)
-                assert isinstance(section, options)
-                with pytest.raises(dataclasses.FrozenInstanceError):
-                    setattr(section, dataclasses.fields(options)[0].name, None)
-            if selector.endswith(".name"):
-                section, own = selector.partition(".")[0], set(registry.keys(name))
-                others = {key for other in registry for key in registry.keys(other)} - own
-                assert others or not own
-                for key in (key for key in others if key.startswith(f"{section}.")):
-                    assert not hasattr(getattr(config, section), key.partition(".")[2])
 
 
 def test_a_record_has_every_key():

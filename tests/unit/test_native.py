@@ -3,7 +3,6 @@
 import os
 import subprocess
 import sys
-import tracemalloc
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
@@ -279,25 +278,3 @@ def test_a_number_that_is_none_stays_one(target, dtype):
     kernel.follow(x, Activation())
     assert np.isnan(x[0, 0])
     assert x[0, 1:].tolist() == [0, np.inf]
-
-
-def test_nothing_is_allocated(dtype, random):
-    n, width = 5000, 40
-    kernel = NativeKernel(dtype, 2)
-    matrix = kernel.sparse(sp.random_array((n, n), density=1e-3, rng=random, format="csr"))
-    x, out, bias = kernel.zeros(n, width), kernel.zeros(n, width), kernel.zeros(width)
-    rows, columns = rng.row_keys(1, 2, 3, np.arange(n)), rng.column_keys(np.arange(width))
-    flat, moments = kernel.zeros(n), (kernel.zeros(n), kernel.zeros(n))
-    tracemalloc.start()
-    try:
-        kernel.spmm(matrix, x, out)
-        kernel.spmm(matrix, x, out, accumulate=True)
-        kernel.follow(out, Activation(bias, "relu", rows, columns, 0.5))
-        kernel.follow(x, ActivationBackward(out, scale=2.0))
-        kernel.column_sum(x, bias)
-        kernel.take_rows(x, np.arange(n), out)
-        kernel.adam_step(AdamStep(flat, flat, moments, 0.1, (0.9, 0.999), 1e-8, 1))
-        peak = tracemalloc.get_traced_memory()[1]
-    finally:
-        tracemalloc.stop()
-    assert peak < 2 * n * 8 + 20_000  # the argument of take_rows; a matrix is 20 times as much
