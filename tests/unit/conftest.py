@@ -51,5 +51,5 @@ def make(request):
 
 @pytest.fixture(params=TYPES, ids=["float32", "float64"])
 def kernel(request, make):
-    """A kernel."""
+    """The kernel that ``make`` gives, in turn in each dtype."""
     return make(request.param)

@@ -143,9 +143,8 @@ def test_a_temporary_folder_goes_with_the_graph():
     assert not path.parent.exists()
 
 
-@pytest.mark.parametrize(
-    ("changed", "message"),
-    [
+def test_mistakes_in_arrays_are_refused():
+    for changed, message in (
         ({"edge_index": np.zeros((3, 4))}, r"edge_index holds float64 \(3, 4\), not integers"),
         ({"edge_index": [[0], [N]]}, f"an arc has a vertex outside 0..{N - 1}"),
         ({"edge_index": sp.eye_array(3, 4, format="csr")}, "3 x 4, not square"),
@@ -156,10 +155,8 @@ def test_a_temporary_folder_goes_with_the_graph():
         ({"train_mask": [3, N]}, f"train_mask names a vertex outside 0..{N - 1}"),
         ({"split": "random:0.5,0.5,0"}, "draws all masks"),
         ({"folder": "g"}, "a graph folder's name ends in .graph"),
-    ],
-)
-def test_mistakes_in_arrays_are_refused(changed, message):
-    refuses(message, gcnmpi.graph.from_arrays, **arrays() | changed)
+    ):
+        refuses(message, gcnmpi.graph.from_arrays, **arrays() | changed)
 
 
 @pytest.mark.slow
@@ -230,17 +227,14 @@ def nothing():
     """A function for ranks."""
 
 
-@pytest.mark.parametrize(
-    ("function", "arguments", "message"),
-    [
+def test_what_cannot_be_given_to_ranks_is_refused():
+    for function, arguments, message in (
         (lambda: None, {}, "within another function|no name"),
         ("nothing", {}, "'nothing' names no function"),
         (nothing, {"x": object()}, r"call\['arguments'\]\['x'\] is a object"),
         (np.sum.__call__, {}, "no function"),
-    ],
-)
-def test_what_cannot_be_given_to_ranks_is_refused(function, arguments, message):
-    refuses(message, gcnmpi.launch, function, 2, arguments)
+    ):
+        refuses(message, gcnmpi.launch, function, 2, arguments)
 
 
 def test_who_is_no_launcher_is_told(monkeypatch):

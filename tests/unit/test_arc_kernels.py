@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 from kernel_cases import DTYPES, give, junk, near, needs_native, same_bits
+from refusals import refuses
 
 from gcnmpi.core import rng
 from gcnmpi.core.functions import REDUCTIONS
@@ -169,7 +170,7 @@ def test_operations_are_loops_over_the_entries(kernel, random, shape, heads, nam
         near(kernel, result_of(*of, in_place=True), expected, 10)
 
 
-# What follows rows of both ends.
+# Epilogues of rows of both ends.
 
 
 def ends(random, kernel, entries, width, way):
@@ -331,7 +332,6 @@ def large(random):
 
 
 def results_of_large(kernel, heads):
-    """Of every operation."""
     random = np.random.default_rng(3)
     pattern, found = kernel.pattern(large(random), random.permutation(500)), []
     for name in OPERATIONS:
@@ -390,5 +390,4 @@ def test_arrays_that_do_not_fit_are_refused(random):
         lambda: kernel.row_dots(zeros(5, 4), zeros(6, 4), zeros(5, 2)),
         lambda: kernel.scale_heads(zeros(5, 2), zeros(6, 4), zeros(6, 4)),
     ):
-        with pytest.raises(ValueError, match=r"fit|differ|rows|shape"):
-            call()
+        refuses(r"fit|differ|rows|shape", call, error=ValueError)

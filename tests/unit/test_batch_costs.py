@@ -188,7 +188,7 @@ def test_drawing_ahead_hides_some_of_it(path):
     assert phases("auto", 0) == shown
     assert phases("auto", 1) == hidden
     sample, others = shown.pop("sample"), sum(shown.values())
-    # What is drawn ahead of three of the four batches.
+    # Three of the four batches are drawn ahead.
     expected = sample - 0.6 * min(sample, others) * 3 / 4
     assert hidden.pop("sample") == pytest.approx(expected, rel=0.02)
     assert hidden == shown
@@ -233,17 +233,14 @@ def test_the_plan_says_what_it_is_of(path):
     assert {(one["groups"], one["ranks_of_a_group"]) for one in facts["groups"]} == {(1, 3), (3, 1)}
 
 
-@pytest.mark.parametrize(
-    ("batches", "says"),
-    [
+def test_mistakes(path):
+    for batches, says in (
         ("neighbor,7,3", "1 fan-outs, the network looks at neighbours 2 times"),
         ("cluster,nowhere,2", "nowhere"),
         ("vertex,0", "a batch of 0 vertices"),
-    ],
-)
-def test_mistakes(path, batches, says):
-    with pytest.raises(UserError, match=says):
-        plan(path, "-P", 3, "--set", "model.name=sage", "--set", f"train.batches={batches}")
+    ):
+        with pytest.raises(UserError, match=says):
+            plan(path, "-P", 3, "--set", "model.name=sage", "--set", f"train.batches={batches}")
 
 
 def test_the_file_of_an_earlier_release(tmp_path):

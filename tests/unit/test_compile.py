@@ -29,9 +29,8 @@ N, D_IN, D_OUT = 11, 5, 3
 # Orders of products.
 
 
-@pytest.mark.parametrize(
-    ("k", "d_in", "d_out", "wanted", "constant", "keep", "order"),
-    [
+def test_the_order_that_moves_fewer_columns():
+    for k, d_in, d_out, wanted, constant, keep, order in (
         # The features never change: M·H once, whatever the widths.
         (1, 1433, 16, "auto", True, True, "given"),
         (1, 1433, 16, "aggregate", True, True, "given"),
@@ -47,14 +46,12 @@ N, D_IN, D_OUT = 11, 5, 3
         (2, 16, 17, "auto", False, True, "aggregate"),
         (3, 64, 8, "aggregate", False, True, "aggregate"),
         (3, 8, 64, "combine", False, True, "combine"),
-    ],
-)
-def test_the_order_that_moves_fewer_columns(k, d_in, d_out, wanted, constant, keep, order):
-    settings = {"order": wanted, "cache_input": keep, "input_dropout": 0.0 if constant else 0.5}
-    widths = ([d_in] if k == 1 else [9, *[9] * (k - 2), d_in]) + [d_out]
-    features, *hidden, classes = widths
-    program = program_of({**settings, "hidden": hidden}, features, classes)
-    assert program.orders[k - 1] == order
+    ):
+        settings = {"order": wanted, "cache_input": keep, "input_dropout": 0.0 if constant else 0.5}
+        widths = ([d_in] if k == 1 else [9, *[9] * (k - 2), d_in]) + [d_out]
+        features, *hidden, classes = widths
+        program = program_of({**settings, "hidden": hidden}, features, classes)
+        assert program.orders[k - 1] == order
 
 
 def test_trained_features_need_a_gradient_and_are_no_constant():
@@ -313,8 +310,7 @@ def test_every_configuration_can_be_compiled(name):
                 continue
             both_ways = any(isinstance(one, AggregateT) for one in network.operators)
             if both_ways and (target.narrows or target.orders != ORDERS):
-                with pytest.raises(UserError, match="M transposed"):
-                    compile_network(network, target, given)
+                refuses("M transposed", compile_network, network, target, given)
                 continue
             for trains in (True, False):
                 program = compile_network(network, target, given, trains)
@@ -412,9 +408,8 @@ def test_every_network_has_distinct_streams_and_layers(name):
     assert found.operators[-1].width == 3
 
 
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
+def test_what_cannot_be_built_is_refused():
+    for options, message in (
         ({"name": "gcn", "residual": "identity", "hidden": [4]}, "no layer is as wide"),
         ({"name": "gat", "heads": 3}, "not a multiple of model.heads = 3"),
         ({"name": "gcn", "jk": "sum", "hidden": [4, 5]}, "of one width"),
@@ -422,10 +417,8 @@ def test_every_network_has_distinct_streams_and_layers(name):
         ({"name": "gcn", "linear_before": True, "hidden": []}, "there is no hidden layer"),
         ({"name": "gcnii", "hidden": [4, 5]}, "all of one width"),
         ({"name": "sign"}, "one hidden layer"),
-    ],
-)
-def test_what_cannot_be_built_is_refused(options, message):
-    refuses(message, network, **options)
+    ):
+        refuses(message, network, **options)
 
 
 def test_the_matrix_that_a_network_is_defined_with():

@@ -96,9 +96,8 @@ def test_a_setting_overrides_the_file(tmp_path):
     assert config.train.seed == 0
 
 
-@pytest.mark.parametrize(
-    ("setting", "name", "value"),
-    [
+def test_settings_are_toml_or_as_people_write_them():
+    for setting, name, value in (
         ("model.hidden=[64, 32]", "model.hidden", (64, 32)),
         (" train.lr = 5e-4 ", "train.lr", 5e-4),
         ("train.lr=1", "train.lr", 1.0),
@@ -111,17 +110,14 @@ def test_a_setting_overrides_the_file(tmp_path):
         ("train.lr=.5", "train.lr", 0.5),
         ("model.bias=False", "model.bias", False),
         ("scheme.machine=7", "scheme.machine", "7"),
-    ],
-)
-def test_settings_are_toml_or_as_people_write_them(setting, name, value):
-    found = value_of(load_config(None, [setting]), name)
-    assert found == value
-    assert type(found) is type(value)
+    ):
+        found = value_of(load_config(None, [setting]), name)
+        assert found == value
+        assert type(found) is type(value)
 
 
-@pytest.mark.parametrize(
-    ("setting", "says"),
-    [
+def test_mistakes_name_the_key_and_the_nearest_one():
+    for setting, says in (
         ("lr=3", "unknown config key 'lr'\n  hint: did you mean 'train.lr'?"),
         ("name=3", "did you mean 'model.name' or 'task.name' or 'scheme.name'?"),
         ("train.colour=3", "hint: keys of train: epochs, seed, "),
@@ -158,11 +154,9 @@ def test_settings_are_toml_or_as_people_write_them(setting, name, value):
         ("dtype=float16", "unknown dtype 'float16'\n  hint: did you mean"),
         ("kernel=graphblast", "unknown kernel 'graphblast'\n  hint: did you mean 'graphblas'?"),
         ("loading.max_buffer_mb=0", "loading.max_buffer_mb is more than 0"),
-    ],
-)
-def test_mistakes_name_the_key_and_the_nearest_one(setting, says):
-    caught = refuses(".", load_config, None, [setting])
-    assert says in str(caught)
+    ):
+        caught = refuses(".", load_config, None, [setting])
+        assert says in str(caught)
 
 
 def test_every_integer_has_a_bound():

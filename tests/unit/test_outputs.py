@@ -13,10 +13,10 @@ from partition.errors import UserError
 from partition.records import make_room_for
 
 
-@pytest.mark.parametrize("name", ["w", "w.npy", "w.npz.gz", "w.NPZ", ".npz"])
-def test_a_name_of_another_kind_is_refused(name):
-    error = refuses("the name ends in", check_suffix, "--save-weights", Path(name), WEIGHTS)
-    assert ".npz" in error.hint
+def test_a_name_of_another_kind_is_refused():
+    for name in ("w", "w.npy", "w.npz.gz", "w.NPZ", ".npz"):
+        error = refuses("the name ends in", check_suffix, "--save-weights", Path(name), WEIGHTS)
+        assert ".npz" in error.hint
 
 
 def test_two_options_may_not_name_one_file(tmp_path):

@@ -250,9 +250,8 @@ SUMMA = ("-P", "4", "--set", "scheme.name=summa")
 TENSOR3D = ("--set", "scheme.name=tensor3d")
 
 
-@pytest.mark.parametrize(
-    ("words", "message"),
-    [
+def test_mistakes(graph, with_arcs):
+    for words, message in (
         (["--program"], "no GRAPH"),
         (["G", "--program", "-P", "3"], "gcn-partition add"),
         (["G", "--program", "-P", "2", "--partition", "rp-4"], "mpirun -n 4"),
@@ -261,14 +260,12 @@ TENSOR3D = ("--set", "scheme.name=tensor3d")
         (["G", "--program", *GINE], "gcn-partition attach"),
         (["A", "--program", *SUMMA, *GINE], "whole rows of neighbours"),
         (["A", "--program", *GINE, "--set", "train.batches=vertex,8"], "has rows of arcs"),
-    ],
-)  # fmt: skip
-def test_mistakes(graph, with_arcs, words, message):
-    folders = {"G": graph, "A": with_arcs}
-    done = run("info", *(folders.get(word, word) for word in words))
-    assert done.exit_code == 2
-    assert message in done.stderr
-    assert "Traceback" not in done.stderr
+    ):  # fmt: skip
+        folders = {"G": graph, "A": with_arcs}
+        done = run("info", *(folders.get(word, word) for word in words))
+        assert done.exit_code == 2
+        assert message in done.stderr
+        assert "Traceback" not in done.stderr
 
 
 if __name__ == "__main__":

@@ -234,18 +234,15 @@ def test_plan_prints_a_table_and_json(path):
     assert facts["widths"] == [12, 16, 5]
 
 
-@pytest.mark.parametrize(
-    ("words", "says"),
-    [
+def test_mistakes_on_the_command_line(path):
+    for words, says in (
         (["--partition", "rp-9"], "no partition|unknown partition"),
         (["--memory", "64QB"], "--memory '64QB' is not a size"),
         (["--machine", "/nothere.json"], "cannot read /nothere.json"),
         (["--schemes", "p3p"], "unknown scheme 'p3p'"),
         (["--set", "model.hiden=[3]"], "model.hiden"),
-    ],
-)
-def test_mistakes_on_the_command_line(path, words, says):
-    refuses(says, plan, path, "-P", 2, *words)
+    ):
+        refuses(says, plan, path, "-P", 2, *words)
 
 
 def test_a_graph_without_features_can_be_planned_with_assumed_ones(path):

@@ -181,13 +181,10 @@ def test_a_function_of_ones_own_reads_relations_without_other_self_loops(trained
     assert gcnmpi.infer(path, made, model=options["model_name"]).shape == (9, 2)
 
 
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
+def test_options_that_do_not_fit_are_refused():
+    for options, message in (
         ({"bases": 2, "blocks": 2}, "exclude each other"),
         ({"blocks": 4}, "4 blocks do not divide weights of 6 × 4"),
         ({"blocks": 3, "hidden": [4]}, "3 blocks do not divide weights of 6 × 4"),
-    ],
-)
-def test_options_that_do_not_fit_are_refused(options, message):
-    refuses(message, network_of, config_of(**options).model, 6, 2, relations=RELATIONS)
+    ):
+        refuses(message, network_of, config_of(**options).model, 6, 2, relations=RELATIONS)

@@ -1,7 +1,6 @@
 """Random numbers by purpose: known answers, a scalar reference, crude statistics."""
 
 import numpy as np
-import pytest
 
 from gcnmpi.core import rng
 
@@ -45,16 +44,14 @@ def test_splitmix_has_the_published_values():
     assert rng.column_keys(columns).tolist() == [0xE220A839, 0x6E789E6A]
 
 
-@pytest.mark.parametrize(
-    ("seed", "epoch", "layer"), [(0, 1, 0), (1, 1, 0), (7, 200, 2), (2**63 - 1, 10**6, 30)]
-)
-def test_every_hash_is_that_of_the_scalar_reference(seed, epoch, layer):
-    vertices = np.array([0, 1, 2, 1000, 2**31 - 1, 2**31, 2**40])
-    columns = np.array([0, 1, 5, 63, 1432, 2**20])
-    expected = [
-        [scalar_hash(seed, epoch, layer, int(v), int(c)) for c in columns] for v in vertices
-    ]
-    np.testing.assert_array_equal(hashes(seed, epoch, layer, vertices, columns), expected)
+def test_every_hash_is_that_of_the_scalar_reference():
+    for seed, epoch, layer in ((0, 1, 0), (1, 1, 0), (7, 200, 2), (2**63 - 1, 10**6, 30)):
+        vertices = np.array([0, 1, 2, 1000, 2**31 - 1, 2**31, 2**40])
+        columns = np.array([0, 1, 5, 63, 1432, 2**20])
+        expected = [
+            [scalar_hash(seed, epoch, layer, int(v), int(c)) for c in columns] for v in vertices
+        ]
+        np.testing.assert_array_equal(hashes(seed, epoch, layer, vertices, columns), expected)
 
 
 def test_hashes_never_change():

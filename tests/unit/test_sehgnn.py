@@ -109,18 +109,15 @@ def test_vertices_of_other_types_have_logits_of_zero(tmp_path, ends):
     assert not logits[papers.stop :].any()
 
 
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
+def test_options_that_do_not_fit_are_refused():
+    for options, message in (
         ({"target": ""}, "model.target is not given, and the graph has 3 types"),
         ({"target": "papr"}, "'papr'"),
         ({"hidden": []}, "a sehgnn has a hidden layer"),
         ({"hops": 12}, "more than 1,000 metapaths"),
-    ],
-)
-def test_options_that_do_not_fit_are_refused(options, message):
-    schema = typed_graph(reverse=True).schema
-    refuses(message, network_of, config_of(**options).model, 5, 2, relations=schema)
+    ):
+        schema = typed_graph(reverse=True).schema
+        refuses(message, network_of, config_of(**options).model, 5, 2, relations=schema)
 
 
 def test_a_direction_against_that_of_relations_is_refused(tmp_path):

@@ -84,18 +84,15 @@ def test_a_constant_may_be_missing_but_not_another_one():
         to_parameters(network, state | {"convs.0.eps": np.array([0.2])})
 
 
-@pytest.mark.parametrize(
-    ("change", "says"),
-    [
+def test_what_does_not_fit_is_refused():
+    for change, says in (
         ({"convs.0.att_src": None}, "convs.0.att_src is missing"),
         ({"convs.0.att_src": np.ones((1, 4, 1))}, r"is float64 \(1, 4, 1\), the network's is"),
         ({"convs.0.att_edge": np.ones((1, 2, 2))}, "'convs.0.att_edge' is not a parameter"),
-    ],
-)
-def test_what_does_not_fit_is_refused(change, says):
-    network = network_of(config_of("gat").model, 7, 3)
-    state = to_state(network, weights_of(network)) | change
-    refuses(says, to_parameters, network, {n: a for n, a in state.items() if a is not None})
+    ):
+        network = network_of(config_of("gat").model, 7, 3)
+        state = to_state(network, weights_of(network)) | change
+        refuses(says, to_parameters, network, {n: a for n, a in state.items() if a is not None})
 
 
 @pytest.mark.parametrize("name", list(MODELS))
@@ -139,29 +136,25 @@ def test_a_file_of_this_program_names_its_network(name, tmp_path):
 # Stacks of GCNConv layers under names of another program.
 
 
-@pytest.mark.parametrize(
-    "names",
-    [
+def test_other_names_are_taken_in_the_order_of_their_numbers():
+    for names in (
         ("conv1.lin.weight", "conv1.bias", "conv2.lin.weight", "conv2.bias"),
         ("convs.1.lin.weight", "convs.1.bias", "convs.2.lin.weight", "convs.2.bias"),
         ("model.convs.0.lin.weight", "model.convs.0.bias", "model.convs.1.lin.weight",
          "model.convs.1.bias"),
         ("gcn_0.lin.weight", "gcn_0.bias", "gcn_1.lin.weight", "gcn_1.bias"),
-    ],
-)  # fmt: skip
-def test_other_names_are_taken_in_the_order_of_their_numbers(names):
-    arrays = (np.ones((3, 2)), np.ones(3), np.ones((4, 3)), np.ones(4))
-    state = dict(reversed(list(zip(names, arrays, strict=True))))
-    shapes = {name: array.shape for name, array in from_gcn(state).items()}
-    assert shapes == {
-        "convs.0.lin.weight": (3, 2), "convs.0.bias": (3,),
-        "convs.1.lin.weight": (4, 3), "convs.1.bias": (4,),
-    }  # fmt: skip
+    ):  # fmt: skip
+        arrays = (np.ones((3, 2)), np.ones(3), np.ones((4, 3)), np.ones(4))
+        state = dict(reversed(list(zip(names, arrays, strict=True))))
+        shapes = {name: array.shape for name, array in from_gcn(state).items()}
+        assert shapes == {
+            "convs.0.lin.weight": (3, 2), "convs.0.bias": (3,),
+            "convs.1.lin.weight": (4, 3), "convs.1.bias": (4,),
+        }  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    ("state", "says"),
-    [
+def test_weights_that_are_not_a_stack_of_convolutions():
+    for state, says in (
         ({}, "no GCNConv layers"),
         ({"lin.weight": np.ones((2, 2))}, "'lin.weight' is not a weight"),
         ({"convs.0.bias": np.ones(2)}, "a bias but no weight"),
@@ -187,10 +180,8 @@ def test_other_names_are_taken_in_the_order_of_their_numbers(names):
             },
             "only some have a bias",
         ),
-    ],
-)
-def test_weights_that_are_not_a_stack_of_convolutions(state, says):
-    refuses(says, from_gcn, state)
+    ):
+        refuses(says, from_gcn, state)
 
 
 # TransformerConv has the weight of the vertex itself whether it reads it or not, and heads that are

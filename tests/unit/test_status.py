@@ -234,22 +234,19 @@ def test_nothing_is_said_of_a_good_place():
     assert told(links=[link(("a", "b")), link(("a", "a"))], need=4 << 30) == []
 
 
-@pytest.mark.parametrize(
-    ("change", "problem", "says"),
-    [
+def test_what_is_wrong_with_one_rank():
+    for change, problem, says in (
         ({"mpi": "MPICH 4"}, True, "different MPI libraries: Open MPI 5 on b, MPICH 4 on b"),
         ({"gcnmpi": "2.0"}, True, "different versions of gcnmpi"),
         ({"sees_folder": False}, True, "b do not see what is written in /runs"),
         ({"free_memory": 1 << 30}, True, "2 ranks on b need up to 4 GiB, 1 GiB are free"),
         ({"kernel": "the native kernel was not built"}, False, "was not built on b"),
         ({"gpus": ("H200",), "cuda_aware": False}, False, "cannot send from their memory"),
-    ],
-)
-def test_what_is_wrong_with_one_rank(change, problem, says):
-    ((found, text, advice),) = told([*GOOD[:3], replace(GOOD[3], **change)], need=2 << 30)
-    assert found == problem
-    assert says in text
-    assert advice
+    ):
+        ((found, text, advice),) = told([*GOOD[:3], replace(GOOD[3], **change)], need=2 << 30)
+        assert found == problem
+        assert says in text
+        assert advice
 
 
 def test_ranks_and_cores_of_a_host():

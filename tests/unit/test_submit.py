@@ -99,9 +99,8 @@ def test_launchers(request_for):
     assert '--gpus-per-node="$SLURM_GPUS_PER_NODE" --gpu-bind=none' in text
 
 
-@pytest.mark.parametrize(
-    ("change", "says"),
-    [
+def test_what_does_not_fit_is_said_before_it_is_queued(request_for):
+    for change, says in (
         ({"time": "tomorrow"}, "not a time"),
         ({"time": "1"}, "the limit of a job is 60 seconds, so it would be asked to stop at once"),
         ({"time": "1:30"}, "the limit of a job is 90 seconds"),
@@ -117,10 +116,8 @@ def test_launchers(request_for):
         ({"ranks": 5, "settings": GROUPED}, "does not divide 5 ranks"),
         ({"gpus": 4}, "--launcher srun"),
         ({"partition": "hp-100"}, "100 ranks for 60 vertices"),
-    ],
-)
-def test_what_does_not_fit_is_said_before_it_is_queued(request_for, change, says):
-    refuses(says, prepare, replace(request_for, **change))
+    ):
+        refuses(says, prepare, replace(request_for, **change))
 
 
 @pytest.fixture

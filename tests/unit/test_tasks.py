@@ -126,22 +126,18 @@ def test_a_single_class_that_is_rare_weighs_more():
     np.testing.assert_allclose(ratios, [4 / 3, 4 / 3, 2 / 3, 2 / 3])  # n / (C·size)
 
 
-@pytest.mark.parametrize(
-    ("options", "labels", "says"),
-    [
+def test_labels_that_do_not_fit_are_refused():
+    for options, labels, says in (
         ({"class_weights": "1,2"}, CLASSES, "has 2 weights, and there are 3 classes"),
         ({"name": "labels", "class_weights": "1,2"}, LABELS, "2 weights, and there are 3 labels"),
         ({"name": "labels"}, NUMBERS, "takes labels from 0 to 1"),
         ({"class_weights": "0,0,0"}, CLASSES, "are 0"),
-    ],
-)
-def test_labels_that_do_not_fit_are_refused(options, labels, says):
-    refuses(says, loss_and_gradient, options, labels)
+    ):
+        refuses(says, loss_and_gradient, options, labels)
 
 
-@pytest.mark.parametrize(
-    ("settings", "says"),
-    [
+def test_settings_that_do_not_go_together_are_refused():
+    for settings, says in (
         (["task.name=numbers"], "unknown task.name 'numbers'"),
         (["task.class_weights=most"], "none, balanced, or a number for each class"),
         (["task.class_weights=-1,2"], "none, balanced, or a number for each class"),
@@ -153,10 +149,8 @@ def test_labels_that_do_not_fit_are_refused(options, labels, says):
         (["train.period=5"], "train.period is an option of schedule cosine"),
         (["train.schedule=plateau", "train.eval_every=0"], "needs evaluations"),
         (["train.patience=3", "train.eval_every=0"], "needs evaluations"),
-    ],
-)
-def test_settings_that_do_not_go_together_are_refused(settings, says):
-    refuses(says, load_config, None, settings)
+    ):
+        refuses(says, load_config, None, settings)
 
 
 # Learning rates, from torch.optim.lr_scheduler of torch 2.13, lr 0.5.

@@ -93,20 +93,17 @@ def test_a_file_of_another_program_gives_what_its_arrays_show(path):
     assert taken.graph == config.graph
 
 
-@pytest.mark.parametrize(
-    ("setting", "says"),
-    [
+def test_what_contradicts_the_weights_is_refused(path):
+    for setting, says in (
         ("graph.normalize=sym", 'graph.normalize = "sym" here, .* with "row"'),
         ("graph.direction=auto", 'graph.direction = "in" here, .* with "out"'),
         ("graph.self_loops=true", "graph.self_loops = true here"),
         ("model.hidden=[16]", r"model.hidden = \[16\] here, .* with \[2\]"),
         ("model.bias=false", "model.bias = false here"),
-    ],
-)
-def test_what_contradicts_the_weights_is_refused(path, setting, says):
-    write_weights(path, STATE, FACTS)
-    config, given = read_config(None, [setting])
-    refuses(says, as_trained, read_weights(path, config), config, given, "in")
+    ):
+        write_weights(path, STATE, FACTS)
+        config, given = read_config(None, [setting])
+        refuses(says, as_trained, read_weights(path, config), config, given, "in")
 
 
 def test_settings_that_agree_and_those_of_the_computation_are_taken(path):
@@ -146,9 +143,8 @@ def test_the_task_is_that_of_the_weights(path):
         as_trained(read_weights(path, config), config, given, "in")
 
 
-@pytest.mark.parametrize(
-    ("facts", "says"),
-    [
+def test_what_this_program_does_not_compute_is_refused(path):
+    for facts, says in (
         (changed(task={"name": "guess"}), "unknown task.name 'guess'"),
         (changed(activation="elu"), "activation elu, here it is relu"),
         (changed(activation=None, model={"name": "gcn", "activation": "swish"}), "'swish'"),
@@ -160,11 +156,9 @@ def test_the_task_is_that_of_the_weights(path):
         (changed(arc_features=-1), "does not say which features of arcs"),
         (changed(relations=[["a", "b"]]), "does not say which relations"),
         (changed(version=2), "format version 2, this program reads 1"),
-    ],
-)
-def test_what_this_program_does_not_compute_is_refused(path, facts, says):
-    write_weights(path, STATE, facts)
-    refuses(says, read_weights, path, CONFIG)
+    ):
+        write_weights(path, STATE, facts)
+        refuses(says, read_weights, path, CONFIG)
 
 
 def test_a_file_that_is_cut_off_is_not_taken_for_one_that_says_nothing(path):
