@@ -39,7 +39,7 @@ def folder(tmp_path_factory) -> Path:
     return folder
 
 
-@pytest.mark.parametrize("nranks", RANKS)
+@pytest.mark.parametrize("nranks", [1, 3])
 def test_a_network_with_states_of_arcs_in_a_file_is_that_of_one_process(verified, folder, nranks):
     path, settings = folder / "mesh.graph", ["train.epochs=3", "model.dropout=0.2", *EGNN]
     cases = [(path, f"uneven-{nranks}", settings), (path, None, [*settings, "scheme.name=bcast"])]
@@ -70,6 +70,7 @@ def test_it_is_trained_planned_and_inferred(gcnmpi_lines, hear_mistakes, mpirun,
     assert "looks at whole rows of neighbours" in " ".join(plan.stdout.split())
 
 
+@pytest.mark.nightly
 @pytest.mark.skipif(find_spec("skfem") is None, reason="scikit-fem is not installed")
 def test_the_surrogate_of_heat_learns(shell):
     script = EXAMPLES / "heat_surrogate.py"
@@ -79,6 +80,7 @@ def test_the_surrogate_of_heat_learns(shell):
     assert error < still / 1.5
 
 
+@pytest.mark.nightly
 @pytest.mark.skipif(find_spec("skfem") is None, reason="scikit-fem is not installed")
 def test_rollouts_of_carried_heat_are_predicted(shell):
     script = EXAMPLES / "advection.py"
