@@ -176,20 +176,17 @@ def test_checkpoints_that_cannot_be_read_are_not_taken_for_none(tmp_path, monkey
     refuses("cannot rename the old", files.discard_after, tmp_path, Path(files.name_of(1)))
 
 
-@pytest.mark.parametrize(
-    "change",
-    [
+def test_a_manifest_with_malformed_fields_is_damaged(tmp_path):
+    for change in (
         {"best": None}, {"best": {"epoch": "1", "value": 0.5}}, {"widths": []},
         {"files": [["state.npz", 0, "9", 1]]}, {"files": [7]}, {"files": []}, {"data_id": 7},
         {"files": [[[], 0, 1, 1], ["state.npz", 0, 1, 1], ["epochs.jsonl", 0, None, 1]]},
         {"config": []}, {"steps": True},
-    ],
-)  # fmt: skip
-def test_a_manifest_with_malformed_fields_is_damaged(tmp_path, change):
-    path = write(tmp_path, 2)
-    changed(path, **change)
-    with pytest.raises(files.DamagedError, match=r"manifest of the checkpoint .* is damaged"):
-        files.read_manifest(path)
+    ):  # fmt: skip
+        path = write(tmp_path, 2)
+        changed(path, **change)
+        with pytest.raises(files.DamagedError, match=r"manifest of the checkpoint .* is damaged"):
+            files.read_manifest(path)
 
 
 def test_checkpoints_of_an_earlier_run_are_set_aside(tmp_path):

@@ -132,8 +132,9 @@ class Toy:
         return d_in * d_out
 
 
-CONFIG = from_table({"model": {"hidden": [6], "cache_input": False}, "dtype": "float64",
-                     "kernel": "graphblas", "loading": {"max_buffer_mb": 1e-6}})  # fmt: skip
+TABLE = {"model": {"hidden": [6], "cache_input": False}, "dtype": "float64",
+         "kernel": "graphblas", "loading": {"max_buffer_mb": 1e-6}}  # fmt: skip
+CONFIG = from_table(TABLE)
 
 
 def work_of(config, features, classes=3):
@@ -185,15 +186,24 @@ def test_moments_of_batch_norms_are_reduced_too():
 
 
 def test_memory_by_hand():
-    adam = 4 * (8 * 6 + 6 + 6 * 3 + 3)
+    numbers = 8 * 6 + 6 + 6 * 3 + 3
     # Features 8; H·W and Z of both layers, where gradients go too; the loss twice 5 rows of 3.
     dense = 10 * (8 + 6 + 6 + 3 + 3) + 2 * 5 * 3  # float64
-    reduced = 8 * (8 * 6 + 6 + 6 * 3 + 3 + 1)
+    reduced = 8 * (numbers + 1)
     sparse = 60 * (8 + 8) + 2 * 8 * 10
     part_vector = 4 * 20 // 2
-    case = case_of(WORK, machine(process_bytes=1000))
     scratch = reduced // 2  # of MPI for the sum of gradients; of products it takes at most 60
-    assert memory(case) == 1000 + part_vector + sparse + 8 * (dense + adam) + reduced + scratch
+    rest = 1000 + part_vector + sparse + 8 * dense + reduced + scratch
+    for train, copies in (
+        ({}, 4),
+        ({"optimizer": "adamw"}, 4),
+        ({"optimizer": "sgd"}, 2),
+        ({"optimizer": "sgd", "momentum": 0.9}, 3),
+    ):
+        case = case_of(
+            work_of(from_table(TABLE | {"train": train}), 8), machine(process_bytes=1000)
+        )
+        assert memory(case) == rest + 8 * copies * numbers
 
 
 WIDE = from_table({"dtype": "float64", "model": {"hidden": [6]}})

