@@ -180,30 +180,26 @@ def test_a_gcn_of_equal_widths_needs_no_more_than_l_plus_3_matrices():
         assert len(matrices(program_of(settings, 4, 4))) <= depth + 3
 
 
-@pytest.mark.parametrize(
-    "settings",
-    [
+def test_the_matrices_are_those_that_a_model_makes():
+    for settings in (
         {"hidden": [4, 7, 4], "dropout": 0.5, "input_dropout": 0.5},
         {"hidden": [4, 7, 4], "order": "aggregate", "train_features": True},
         {"name": "gcnii", "hidden": [4], "layers": 4, "dropout": 0.5},
         {"name": "sign", "hidden": [4], "hops": 2, "dropout": 0.5},
-    ],
-    ids=str,
-)
-def test_the_matrices_are_those_that_a_model_makes(settings):
-    kernel = SciPyKernel(np.float64)
-    scheme = OneProcess(np.eye(N), kernel)
-    model = model_of(scheme, kernel, settings, np.ones((N, 6)))
-    made = [width for width, _ in scheme.made]
-    model.forward(1)
-    model.output_grad.fill(1)
-    model.backward(1)
-    model.forward()
-    assert len(scheme.made) == len(made)  # none in an epoch
-    program = model.program
-    if 0 in program.kept and not program.values[0].exchanged:
-        made.append(6)  # the features themselves
-    assert sorted(made) == sorted(value.width for value in matrices(program))
+    ):
+        kernel = SciPyKernel(np.float64)
+        scheme = OneProcess(np.eye(N), kernel)
+        model = model_of(scheme, kernel, settings, np.ones((N, 6)))
+        made = [width for width, _ in scheme.made]
+        model.forward(1)
+        model.output_grad.fill(1)
+        model.backward(1)
+        model.forward()
+        assert len(scheme.made) == len(made)  # none in an epoch
+        program = model.program
+        if 0 in program.kept and not program.values[0].exchanged:
+            made.append(6)  # the features themselves
+        assert sorted(made) == sorted(value.width for value in matrices(program))
 
 
 # Biases in front of a batch norm.

@@ -167,20 +167,17 @@ def test_every_integer_has_a_bound():
             load_config(None, [f"{name}={2**63}"])
 
 
-@pytest.mark.parametrize(
-    ("content", "says"),
-    [
+def test_files_that_are_no_configuration(tmp_path):
+    for content, says in (
         (b"[train\n", "is not valid TOML"),
         (b"\xff\xfe", "is not valid TOML"),
         (b"[model]\nhiden = [1]\n", "did you mean 'model.hidden'"),
         (b"train = 3\n", "train is a table of keys"),
         (b"[model]\nhidden = 'a'\n", r"hint: such as hidden = \[64, 32\]"),
         (b"train.lr = 'a'\n", r"hint: such as lr = 0.01"),
-    ],
-)
-def test_files_that_are_no_configuration(tmp_path, content, says):
-    (tmp_path / "c.toml").write_bytes(content)
-    refuses(says, load_config, tmp_path / "c.toml")
+    ):
+        (tmp_path / "c.toml").write_bytes(content)
+        refuses(says, load_config, tmp_path / "c.toml")
 
 
 def test_every_key_takes_its_example_as_it_is_spelled():
@@ -215,9 +212,8 @@ def test_a_record_has_every_key():
     )
 
 
-@pytest.mark.parametrize(
-    ("settings", "says"),
-    [
+def test_options_of_something_else_are_refused(tmp_path):
+    for settings, says in (
         (
             ["scheme.grid=2x2"],
             "scheme.grid is an option of schemes summa, split3d, tensor3d, not of scheme p2p",
@@ -232,18 +228,16 @@ def test_a_record_has_every_key():
             "scheme.transport has no effect with scheme.sparse = false\n"
             "  hint: --set scheme.sparse=true, or leave scheme.transport out",
         ),
-    ],
-)
-def test_options_of_something_else_are_refused(settings, says, tmp_path):
-    caught = refuses(".", load_config, None, settings)
-    assert says in str(caught)
-    # In a file too; the same value as a default counts as little as any other.
-    lines = (setting.partition("=") for setting in settings)
-    values = {"0.9,0.99": "[0.9, 0.99]", "2": "2", "0.9": "0.9", "false": "false"}
-    text = "".join(f"{key} = {values.get(value, repr(value))}\n" for key, _, value in lines)
-    (tmp_path / "c.toml").write_text(text)
-    caught = refuses(".", load_config, tmp_path / "c.toml")
-    assert says in str(caught)
+    ):
+        caught = refuses(".", load_config, None, settings)
+        assert says in str(caught)
+        # In a file too; the same value as a default counts as little as any other.
+        lines = (setting.partition("=") for setting in settings)
+        values = {"0.9,0.99": "[0.9, 0.99]", "2": "2", "0.9": "0.9", "false": "false"}
+        text = "".join(f"{key} = {values.get(value, repr(value))}\n" for key, _, value in lines)
+        (tmp_path / "c.toml").write_text(text)
+        caught = refuses(".", load_config, tmp_path / "c.toml")
+        assert says in str(caught)
 
 
 def _with_owner(name, *settings):
