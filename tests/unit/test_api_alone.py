@@ -197,8 +197,11 @@ def test_a_record_is_arrays(tmp_path):
     assert run.summary["epochs"] == 2
     assert run.config["train"]["epochs"] == 3
     refuses(r"no weights .*weights\.npz", run.weights)
-    write_weights(tmp_path / "weights.npz", {"w": np.ones(2)}, {"epoch": 2, "loss": 0.75})
+    facts = {"format": "gcnmpi-weights", "version": 1, "epoch": 2}
+    write_weights(tmp_path / "weights.npz", {"w": np.ones(2)}, facts | {"loss": 0.75})
     refuses("does not hold the weights of the last epoch", run.weights)
+    write_weights(tmp_path / "weights.npz", {"w": np.ones(2)}, facts | {"loss": 0.5})
+    assert run.weights()["w"].tolist() == [1, 1]
     refuses("unknown weights 'bset'", run.weights, "bset")
     refuses("cannot read", gcnmpi.Run, tmp_path / "nothing")
 
