@@ -168,7 +168,7 @@ def test_partitions_of_a_graph(tmp_path):
     assert graph.add_partition("rp", 2, if_missing=True).id == graph.partition("rp-2").id
     assert graph.add_partition("rp", 2, if_missing=True, seed=5).id == graph.partition("rp-2").id
     assert graph.add_partition("rp", 2, overwrite=True, seed=5, name="rp-2").seed == 5
-    assert graph.add_partition("auto", 2, time_limit=3).name == "auto-2-rows"
+    assert graph.add_partition("auto", 2, time_limit=30).name == "auto-2-rows"
     assert graph.partition("auto-2").k == 2
     graph.remove_partition("rp-2")
     assert "rp-2" not in graph.partitions()
