@@ -8,8 +8,6 @@ from gcnmpi.options.kernel import KERNELS
 USABLE = [name for name, reason in KERNELS.available().items() if reason is None]
 TYPES = [np.float32, np.float64]
 DTYPES = pytest.mark.parametrize("dtype", TYPES, ids=["float32", "float64"])
-# Of tests with two parameters and more: every two of these and the kernel still meet both dtypes.
-IN_TURN = pytest.mark.parametrize("kernel", [None], ids=["in turn"], indirect=True)
 needs_native = pytest.mark.skipif("native" not in USABLE, reason="not built")
 
 

@@ -31,22 +31,21 @@ def make_run(folder: Path, epochs: int = 40, ranks: int = 4, seed: int = 0, **st
         "metric": "accuracy", "warnings": [],
         "config": CONFIG | {"train": CONFIG["train"] | {"epochs": epochs}},
     } | start  # fmt: skip
-    peers, rows = [], []
+    pairs = np.zeros((ranks, ranks), int)  # rows sent from one to another
     for rank in range(ranks):
-        near = [p for p in range(ranks) if p != rank and (p - rank) % ranks < 1 + ranks // 2]
-        peers.append(near)
-        rows.append((4000 / (1 + np.abs(np.array(near) - rank))).astype(int).tolist())
-    sent = [sum(line) * 512 for line in rows]
-    received = [
-        sum(n * 512 for near, line in zip(peers, rows, strict=True)
-            for p, n in zip(near, line, strict=True) if p == rank)
-        for rank in range(ranks)
-    ]  # fmt: skip
+        near = np.arange(ranks)[(np.arange(ranks) - rank) % ranks < 1 + ranks // 2]
+        pairs[rank, near] = 4000 / (1 + np.abs(near - rank))
+    np.fill_diagonal(pairs, 0)
+    peers = [np.flatnonzero(line).tolist() for line in pairs]
+    sent, received = (512 * out + 256 * back for out, back in (
+        (pairs.sum(axis=1), pairs.sum(axis=0)), (pairs.sum(axis=0), pairs.sum(axis=1))
+    ))  # fmt: skip
     ranks_record = {
         "rows": random.integers(2000, 2400, ranks).tolist(),
         "entries": random.integers(30000, 36000, ranks).tolist(),
-        "memory_forecast_bytes": 480_000_000, "peers": peers, "peer_rows": rows,
-        "expand_row_bytes": 512, "fold_row_bytes": 0,
+        "memory_forecast_bytes": 480_000_000, "peers": peers,
+        "peer_rows": [line[near].tolist() for line, near in zip(pairs, peers, strict=True)],
+        "expand_row_bytes": 512, "fold_row_bytes": 256,
     }  # fmt: skip
     lines = [{"event": "start", **facts, "of_ranks": ranks_record}]
     after, whole, samples = 0, {}, []
@@ -77,8 +76,8 @@ def make_run(folder: Path, epochs: int = 40, ranks: int = 4, seed: int = 0, **st
         "event": "end", "finished": True, "epochs": epochs, "epochs_run": epochs,
         "stopped_early": False, "best_epoch": epochs, "best_val_accuracy": 0.72,
         "best_test_accuracy": 0.71, "seconds_per_epoch": 0.0205, "orders": ["given", "combine"],
-        "bytes_sent": [b * epochs for b in sent], "bytes_predicted": [b * epochs for b in sent],
-        "bytes_received": [b * epochs for b in received],
+        "bytes_sent": (sent * epochs).tolist(), "bytes_predicted": (sent * epochs).tolist(),
+        "bytes_received": (received * epochs).tolist(),
         "messages_sent": [len(near) * epochs for near in peers],
         "messages_predicted": [len(near) * epochs for near in peers],
         "hidden": 0.83, "rounding": [],

@@ -15,12 +15,7 @@ from gcnmpi.planner.ranking import Candidate, Setting, rank_schemes
 from gcnmpi.schemes.forecast import make_facts
 from partition.graph.graph import Graph
 from partition.graph.pairs import members
-from partition.graph.store import (
-    open_graph,
-    read_partition,
-    remove_partition,
-    write_partition,
-)
+from partition.graph.store import open_graph, read_partition, remove_partition, write_partition
 from partition.importing.assemble import build_graph
 from partition.importing.readers import Source
 from partition.pipeline.adding import add_partition

@@ -11,11 +11,10 @@ from gcnmpi.core.volume import NOTHING
 from gcnmpi.layout.place import Place
 from gcnmpi.options.scheme import ReplicatedOptions
 from gcnmpi.schemes import bcast, replicated
-from gcnmpi.schemes.bcast import BroadcastForecast, column_tiles
+from gcnmpi.schemes.bcast import BroadcastForecast
 from gcnmpi.schemes.block_rows import copy_of, share
 from gcnmpi.schemes.forecast import Facts
 from gcnmpi.schemes.replicated import NeededForecast
-from partition.graph.aggregation import aggregation_matrix
 from partition.graph.graph import Graph
 from partition.graph.metrics import exchange_matrix, measure
 
@@ -47,17 +46,6 @@ def test_every_stage_is_in_the_share_of_one_copy(count, copies):
     assert [stage for part in shares for stage in part] == list(range(count))
     assert max(map(len, shares)) - min(map(len, shares)) <= 1
     assert all(stage in shares[copy_of(count, copies, stage)] for stage in range(count))
-
-
-def test_column_tiles_are_the_columns_of_a_matrix():
-    rng = np.random.default_rng(1)
-    matrix = sp.csr_array(np.where(rng.random((9, 20)) < 0.3, rng.random((9, 20)), 0))
-    cuts = np.array([0, 3, 3, 11, 20])
-    tiles = list(column_tiles(matrix, cuts))
-    assert [tile.shape for tile in tiles] == [(9, 3), (9, 0), (9, 8), (9, 9)]
-    assert all(tile.has_sorted_indices for tile in tiles)
-    whole = np.hstack([tile.toarray() for tile in tiles])
-    np.testing.assert_array_equal(whole, matrix.toarray())
 
 
 @pytest.mark.parametrize(("size", "copies"), GRIDS)
@@ -114,25 +102,6 @@ def test_needed_rows_are_those_of_pairs_of_parts(size, copies, folds):
     if copies == 1:
         assert guesses == moved
     assert exact.volume(0, "combine", 1, 3, 4) == NOTHING
-
-
-def test_tiles_of_one_copy_hold_all_entries():
-    graph, k = random_graph(), 4
-    forecast = BroadcastForecast(k, 1, facts_of(graph, uneven(k), k), False)
-    matrix = aggregation_matrix(graph, "in", True, "none")
-    assert sum(forecast.entries(rank) for rank in range(k)) == 2 * matrix.nnz
-    assert max(forecast.buffers(rank, "aggregate", 1, 2) for rank in range(k)) == (
-        16 * np.bincount(uneven(k)).max()
-    )
-
-
-def test_parts_are_grouped_where_blocks_divide_them():
-    graph, parts = random_graph(), uneven(6)
-    facts = facts_of(graph, parts, 6)
-    rows = np.bincount(parts, minlength=6)
-    grouped = BroadcastForecast(3, 1, facts, True)
-    assert np.diff(grouped.bounds).tolist() == (rows[::2] + rows[1::2]).tolist()
-    assert np.diff(BroadcastForecast(4, 1, facts, True).bounds).tolist() == [12, 13, 12, 13]
 
 
 def test_the_busiest_ranks_are_among_those_named():

@@ -1,5 +1,6 @@
 """Reductions in pieces, among threads that stand in for ranks."""
 
+import contextlib
 from concurrent.futures import ThreadPoolExecutor
 from threading import Barrier
 
@@ -11,6 +12,9 @@ from gcnmpi.core.timing import Phases, Traffic
 from gcnmpi.kernels.host.scipy_ import SciPyKernel
 from gcnmpi.mpi import collectives, comm
 from gcnmpi.mpi.collectives import Group, reduction_scratch
+from gcnmpi.mpi.reduction import shared_device
+from gcnmpi.options.kernel import KERNELS
+from gcnmpi.options.scheme import TRANSPORTS
 
 SIZE, AT_ONCE = 3, 64
 
@@ -85,8 +89,76 @@ def test_a_reduce_scatter_in_pieces(rows, width):
         assert counted == volume.reduce_scatter(piece.nbytes, whole.nbytes, SIZE)
 
 
+def test_what_collectives_move():
+    """All ranks together receive what they send."""
+    of = volume.Volume
+    assert volume.all_reduce(80, 4) == of(120, 120, 6)  # twice 3/4 of it
+    assert volume.all_gather(20, 80, 4) == of(60, 60, 3)
+    assert volume.reduce_scatter(20, 80, 4) == of(60, 60, 3)
+    assert [volume.broadcast(80, 4, root) for root in (True, False)] == [of(240, 0, 3), of(0, 80)]
+    assert [volume.reduction(80, 4, root) for root in (True, False)] == [of(0, 240), of(80, 0, 1)]
+    assert volume.broadcast(0, 4, True) == volume.reduction(0, 4, False) == volume.NOTHING
+
+
 def test_the_room_of_a_reduction_has_a_bound():
     assert reduction_scratch(40) == 20
     assert reduction_scratch(40, scatter=True) == 60
     assert reduction_scratch(10**9) == AT_ONCE // 2
     assert reduction_scratch(10**9, scatter=True) == 5 * AT_ONCE // 2
+
+
+# Which ranks have a device of their own, and what MPI gets of devices' memory.
+
+FIRST, SECOND = "0000:3B:00.0", "0000:AF:00.0"
+
+
+def test_devices_of_their_own():
+    for seats in (
+        [("a", FIRST)],
+        [("a", FIRST), ("a", SECOND)],
+        [("a", FIRST), ("b", FIRST), ("b", SECOND)],  # devices of two hosts have equal addresses
+    ):
+        assert shared_device(seats) is None
+
+
+def test_the_ranks_that_share_a_device_are_named():
+    seats = [("a", FIRST), ("b", SECOND), ("b", FIRST), ("b", SECOND), ("b", SECOND)]
+    assert shared_device(seats).message == f"ranks 1 and 3 share the GPU {SECOND} of b"
+
+
+def test_a_rank_without_a_device():
+    for seats in ([("a", None)], [("a", FIRST), ("a", None)]):
+        error = shared_device(seats)
+        assert (error.message, error.hint) == (
+            "the kernel does not compute on a GPU",
+            "set kernel=cupy",
+        )
+
+
+class Recording:
+    """Stands for a communicator of two ranks, and notes the names of what is called."""
+
+    size, rank = 2, 0
+
+    def __init__(self):
+        self.called = []
+
+    def __getattr__(self, name):
+        return lambda *_: self.called.append(name)
+
+
+def test_devices_memory_goes_into_messages_and_blocking_collectives_only(monkeypatch):
+    monkeypatch.setattr(collectives, "row_type", contextlib.nullcontext)  # it needs MPI to run
+    direct = {name for name in TRANSPORTS if TRANSPORTS.get(name).takes_devices}
+    assert direct == {"persistent", "isend"}
+    kernel, staged = KERNELS.get("scipy")(np.float64), {}
+    message = kernel.message
+    kernel.message = lambda array, staged=False: asked.append(staged) or message(array)
+    for call in ("all_reduce", "start_all_reduce", "broadcast", "start_broadcast", "reduce"):
+        asked, comm = [], Recording()
+        arguments = () if "all" in call else (0,)
+        getattr(Group(comm, kernel, Traffic(), Phases()), call)(np.ones(3), *arguments)
+        for name in comm.called:
+            staged[name] = asked
+    background = {"Iallreduce": [True], "Ibcast": [True]}
+    assert staged == {"Allreduce": [False], "Bcast": [False], "Reduce": [False], **background}

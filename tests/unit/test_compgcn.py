@@ -78,6 +78,21 @@ def test_the_oracle_is_the_definition(options, direction):
     np.testing.assert_allclose(problem.logits(weights), expected, rtol=1e-12, atol=1e-12)
 
 
+@pytest.mark.parametrize("options", OPTIONS)
+def test_the_gradient_is_the_slope_of_the_loss(options):
+    """Also of what is read in both layers."""
+    problem = Problem(graph_of(), "in", config_of(**OPTIONS[options]))
+    weights, random, h = problem.initial(), np.random.default_rng(2), 1e-6
+    gradient = problem.gradient(weights, 1)[1]
+    step = {name: random.standard_normal(array.shape) for name, array in weights.items()}
+    ends = [
+        problem.gradient({name: weights[name] + s * h * step[name] for name in weights}, 1)[0]
+        for s in (1, -1)
+    ]
+    slope = sum(np.sum(gradient[name] * step[name]) for name in gradient)
+    assert (ends[0] - ends[1]) / (2 * h) == pytest.approx(slope, rel=1e-6)
+
+
 def shapes_of(schema, **model):
     network = network_of(config_of(**model).model, 6, 2, relations=schema)
     arrays = {key: initial(p, 3) for key, p in network.parameters.items()}

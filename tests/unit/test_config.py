@@ -1,6 +1,5 @@
 """Configuration: every key told once, checked, and overridden in the right order."""
 
-import dataclasses
 import tomllib
 from pathlib import Path
 
@@ -10,8 +9,6 @@ from refusals import refuses
 
 from gcnmpi.cli.main import cli
 from gcnmpi.options.config import (
-    NETWORKS,
-    OPTIMIZERS,
     SELECTORS,
     Config,
     from_table,
@@ -22,8 +19,6 @@ from gcnmpi.options.config import (
     table_of,
     value_of,
 )
-from gcnmpi.options.kernel import KERNELS
-from gcnmpi.options.scheme import SCHEMES
 from gcnmpi.options.settings import spelled
 from partition.errors import UserError
 
@@ -51,28 +46,6 @@ def test_every_key_has_a_default_and_a_meaning():
         for inner in (value if isinstance(value, dict) else [None])
     }
     assert leaves == set(table)
-
-
-def test_every_default_passes_its_own_checks():
-    for name, default, _ in keys():
-        table = {}
-        inner = table
-        *path, last = name.split(".")
-        for part in path:
-            inner = inner.setdefault(part, {})
-        inner[last] = list(default) if isinstance(default, tuple) else default
-        assert from_table(table) == Config()
-
-
-def test_the_choices_are_the_registries():
-    for registry, name in (
-        (KERNELS, "kernel"),
-        (SCHEMES, "scheme.name"),
-        (NETWORKS, "model.name"),
-        (OPTIMIZERS, "train.optimizer"),
-    ):
-        for entry in registry:
-            assert value_of(load_config(None, [f"{name}={entry}"]), name) == entry
 
 
 @pytest.mark.parametrize("path", CONFIGS, ids=lambda path: path.name)
@@ -123,103 +96,67 @@ def test_a_setting_overrides_the_file(tmp_path):
     assert config.train.seed == 0
 
 
-@pytest.mark.parametrize(
-    ("setting", "name", "value"),
-    [
-        ("model.hidden=[]", "model.hidden", ()),
+def test_settings_are_toml_or_as_people_write_them():
+    for setting, name, value in (
         ("model.hidden=[64, 32]", "model.hidden", (64, 32)),
         (" train.lr = 5e-4 ", "train.lr", 5e-4),
         ("train.lr=1", "train.lr", 1.0),
-        ("kernel=scipy", "kernel", "scipy"),
         ('kernel="scipy"', "kernel", "scipy"),
-        ("model.bias=false", "model.bias", False),
-        ("train.betas=[0.5, 0.25]", "train.betas", (0.5, 0.25)),
         ("train.seed=9223372036854775807", "train.seed", 2**63 - 1),
-        ("model.dropout=0", "model.dropout", 0.0),
-        ("train.eval_every=0", "train.eval_every", 0),
         ("model.hidden=64", "model.hidden", (64,)),
         ("model.hidden=64, 32", "model.hidden", (64, 32)),
         ("train.betas=.5,0.25", "train.betas", (0.5, 0.25)),
         ("train.epochs=1e3", "train.epochs", 1000),
-        ("model.hidden=1e2", "model.hidden", (100,)),
         ("train.lr=.5", "train.lr", 0.5),
         ("model.bias=False", "model.bias", False),
         ("scheme.machine=7", "scheme.machine", "7"),
-        ("scheme.machine=2026-01-01", "scheme.machine", "2026-01-01"),
-    ],
-)
-def test_settings_are_toml_or_as_people_write_them(setting, name, value):
-    found = value_of(load_config(None, [setting]), name)
-    assert found == value
-    assert type(found) is type(value)
+    ):
+        found = value_of(load_config(None, [setting]), name)
+        assert found == value
+        assert type(found) is type(value)
 
 
-@pytest.mark.parametrize(
-    ("setting", "says"),
-    [
+def test_mistakes_name_the_key_and_the_nearest_one():
+    for setting, says in (
         ("lr=3", "unknown config key 'lr'\n  hint: did you mean 'train.lr'?"),
         ("name=3", "did you mean 'model.name' or 'task.name' or 'scheme.name'?"),
-        ("modle.hidden=3", "did you mean 'model.hidden'?"),
         ("train.colour=3", "hint: keys of train: epochs, seed, "),
-        ("trian=3", "did you mean 'train'?"),
         ("train.epoch=3", "unknown config key 'train.epoch'\n  hint: did you mean 'train.epochs'?"),
-        ("epochs=3", "did you mean 'train.epochs'?"),
-        ("dropout=0.5", "did you mean 'model.dropout'?"),
-        ("model.hiden=[3]", "did you mean 'model.hidden'?"),
-        ("kernal=scipy", "did you mean 'kernel'?"),
-        ("scheme.nam=p2p", "did you mean 'scheme.name'?"),
         ("zzzz=1", "unknown config key 'zzzz'\n  hint: 'gcnmpi info' lists the keys"),
-        ("=1", "unknown config key ''"),
-        ("train.lr.x=1", "did you mean 'train.lr'?"),
         (
             "train=1",
             "train is a table of keys, not a value\n  hint: such as --set train.epochs=200",
         ),
         ("train.epochs", "not of the form key=value\n  hint: such as --set train.epochs=200"),
-        ("train.epochs=", "takes an integer, not ''"),
         ("train.epochs=0", "train.epochs is at least 1, not 0"),
         ("train.epochs=1.5", "takes an integer, not 1.5\n  hint: such as --set train.epochs=200"),
-        ("train.epochs=1e300", "train.epochs takes an integer, not 1e+300"),
         (
             "train.lr=fast",
             "train.lr takes a number, not 'fast'\n  hint: such as --set train.lr=0.01",
         ),
         ("train.epochs=true", "train.epochs takes an integer, not True"),
-        ("train.lr=true", "train.lr takes a number"),
         ("train.lr=-1", "train.lr is at least 0"),
         ("train.lr=nan", "train.lr takes a finite number"),
-        ("train.lr=inf", "train.lr takes a finite number"),
-        ("train.seed=-1", "train.seed is at least 0"),
         ("train.seed=9223372036854775808", "train.seed is below"),
         (
             "train.epochs=99999999999999999999",
             "train.epochs is below 2147483648, not a number of 67",
         ),
-        ("train.epochs=" + "9" * 5000, "train.epochs takes an integer"),
         (f"train.epochs=-{hex(10**4000)}", "train.epochs"),
         ("model.hidden=99999999999", "model.hidden is below 16777216, not 99999999999"),
-        ("model.hops=99999", "model.hops is at most 2000"),
-        ("train.betas=[0.9]", "train.betas takes two numbers below 1"),
         ("train.betas=[0.9, 1.0]", "train.betas takes two numbers below 1"),
         ("model.hidden=a", "takes an integer, not 'a'\n  hint: such as --set model.hidden=64,32"),
-        ("model.hidden=", "takes an integer, not ''\n  hint: such as --set model.hidden=64,32"),
         ("model.hidden=[16, 0]", "model.hidden is at least 1, not 0"),
-        ("model.hidden=[16, 2.5]", "model.hidden takes an integer, not 2.5"),
-        ("model.layers=1000000", "model.layers is at most 2000, not 1000000"),
         ("model.hops=2001", "model.hops is at most 2000"),
         (f"model.hidden={[4] * 2001}", "model.hidden has at most 2000 items, not 2001"),
         ("model.dropout=1", "model.dropout is below 1"),
-        ("model.dropout=-0.1", "model.dropout is at least 0"),
         ("model.bias=1", "takes true or false, not 1\n  hint: such as --set model.bias=true"),
         ("dtype=float16", "unknown dtype 'float16'\n  hint: did you mean"),
         ("kernel=graphblast", "unknown kernel 'graphblast'\n  hint: did you mean 'graphblas'?"),
-        ("graph.normalize=symm", "did you mean 'sym'?"),
         ("loading.max_buffer_mb=0", "loading.max_buffer_mb is more than 0"),
-    ],
-)
-def test_mistakes_name_the_key_and_the_nearest_one(setting, says):
-    caught = refuses(".", load_config, None, [setting])
-    assert says in str(caught)
+    ):
+        caught = refuses(".", load_config, None, [setting])
+        assert says in str(caught)
 
 
 def test_every_integer_has_a_bound():
@@ -230,37 +167,17 @@ def test_every_integer_has_a_bound():
             load_config(None, [f"{name}={2**63}"])
 
 
-def test_a_setting_below_a_value_of_the_file(tmp_path):
-    (tmp_path / "c.toml").write_text("train = 3\n")
-    refuses("train is a table of keys", load_config, tmp_path / "c.toml", ["train.epochs=3"])
-    refuses("train is a table of keys", load_config, tmp_path / "c.toml")
-
-
-@pytest.mark.parametrize(
-    ("content", "says"),
-    [
+def test_files_that_are_no_configuration(tmp_path):
+    for content, says in (
         (b"[train\n", "is not valid TOML"),
-        (b"a = 1\na = 2\n", "is not valid TOML"),
         (b"\xff\xfe", "is not valid TOML"),
-        (b"[trian]\nepochs = 1\n", "unknown config key 'trian'"),
         (b"[model]\nhiden = [1]\n", "did you mean 'model.hidden'"),
+        (b"train = 3\n", "train is a table of keys"),
         (b"[model]\nhidden = 'a'\n", r"hint: such as hidden = \[64, 32\]"),
         (b"train.lr = 'a'\n", r"hint: such as lr = 0.01"),
-    ],
-)
-def test_files_that_are_no_configuration(tmp_path, content, says):
-    (tmp_path / "c.toml").write_bytes(content)
-    refuses(says, load_config, tmp_path / "c.toml")
-
-
-def test_missing_files_and_folders(tmp_path):
-    for path in (tmp_path / "nothere.toml", tmp_path):
-        refuses("cannot read", load_config, path)
-
-
-def test_a_configuration_survives_its_record():
-    config = load_config(None, ["model.hidden=[3, 4]", "train.lr=0.5", "dtype=float64"])
-    assert from_table(table_of(config)) == config
+    ):
+        (tmp_path / "c.toml").write_bytes(content)
+        refuses(says, load_config, tmp_path / "c.toml")
 
 
 def test_every_key_takes_its_example_as_it_is_spelled():
@@ -284,32 +201,6 @@ def test_a_key_that_is_given_twice_is_refused():
             load_config(None, ["train.epochs=7", second])
 
 
-def test_what_the_registries_call_options_are_keys():
-    known = {name for name, _, _ in keys()}
-    for registry in SELECTORS.values():
-        for entry in registry.options:
-            assert entry in registry
-            assert set(registry.keys(entry)) <= known
-
-
-def test_options_are_owned_by_those_that_have_them():
-    """The configuration has the keys of the chosen entry, and no others'."""
-    for selector, registry in SELECTORS.items():
-        for name in registry:
-            config = load_config(None, [f"{selector}={name}"])
-            for options in registry.kinds(name):
-                section = getattr(config, options.section)
-                assert isinstance(section, options)
-                with pytest.raises(dataclasses.FrozenInstanceError):
-                    setattr(section, dataclasses.fields(options)[0].name, None)
-            if selector.endswith(".name"):
-                section, own = selector.partition(".")[0], set(registry.keys(name))
-                others = {key for other in registry for key in registry.keys(other)} - own
-                assert others or not own
-                for key in (key for key in others if key.startswith(f"{section}.")):
-                    assert not hasattr(getattr(config, section), key.partition(".")[2])
-
-
 def test_a_record_has_every_key():
     """Records and files of weights have all keys: the defaults of those that nobody reads."""
     table = table_of(load_config(None, ["scheme.name=summa", "scheme.grid=2x1", "model.name=sgc"]))
@@ -321,46 +212,32 @@ def test_a_record_has_every_key():
     )
 
 
-@pytest.mark.parametrize(
-    ("settings", "says"),
-    [
+def test_options_of_something_else_are_refused(tmp_path):
+    for settings, says in (
         (
             ["scheme.grid=2x2"],
             "scheme.grid is an option of schemes summa, split3d, tensor3d, not of scheme p2p",
         ),
         (["train.momentum=0.9"], "not of optimizer adam\n  hint: --set train.optimizer=sgd"),
         (["train.optimizer=sgd", "train.betas=0.9,0.99"], "train.betas is an option of optimizer"),
-        (["scheme.name=bcast", "scheme.backward=fold"], "scheme.backward is an option of schemes"),
         (["scheme.name=summa", "scheme.replication=2"], "hint: --set scheme.name=replicated, or"),
-        (["scheme.name=summa", "loading.order=rcm"], "loading.order is an option of"),
         (["kernel=scipy", "comm.nccl=yes"], "comm.nccl is an option of kernel cupy"),
-        (["comm.cuda_aware=no"], "not of kernel auto"),
         (["scheme.name=replicated", "scheme.overlap=false"], "no effect with scheme.sparse = true"),
         (
             ["scheme.name=replicated", "scheme.sparse=false", "scheme.transport=isend"],
             "scheme.transport has no effect with scheme.sparse = false\n"
             "  hint: --set scheme.sparse=true, or leave scheme.transport out",
         ),
-    ],
-)
-def test_options_of_something_else_are_refused(settings, says, tmp_path):
-    caught = refuses(".", load_config, None, settings)
-    assert says in str(caught)
-    # In a file too; the same value as a default counts as little as any other.
-    lines = (setting.partition("=") for setting in settings)
-    values = {"0.9,0.99": "[0.9, 0.99]", "2": "2", "0.9": "0.9", "false": "false"}
-    text = "".join(f"{key} = {values.get(value, repr(value))}\n" for key, _, value in lines)
-    (tmp_path / "c.toml").write_text(text)
-    caught = refuses(".", load_config, tmp_path / "c.toml")
-    assert says in str(caught)
-
-
-def test_options_of_any_of_several_schemes_are_taken():
-    config, given = read_config(None, ["scheme.grid=2x2"], schemes=["p2p", "summa"])
-    assert config.scheme == Config().scheme
-    assert given == {"scheme.grid": "2x2"}
-    with pytest.raises(UserError, match="not of schemes p2p, bcast"):
-        read_config(None, ["scheme.grid=2x2"], schemes=["p2p", "bcast"])
+    ):
+        caught = refuses(".", load_config, None, settings)
+        assert says in str(caught)
+        # In a file too; the same value as a default counts as little as any other.
+        lines = (setting.partition("=") for setting in settings)
+        values = {"0.9,0.99": "[0.9, 0.99]", "2": "2", "0.9": "0.9", "false": "false"}
+        text = "".join(f"{key} = {values.get(value, repr(value))}\n" for key, _, value in lines)
+        (tmp_path / "c.toml").write_text(text)
+        caught = refuses(".", load_config, tmp_path / "c.toml")
+        assert says in str(caught)
 
 
 def _with_owner(name, *settings):

@@ -1,11 +1,9 @@
 """Rows made of entries: compiled code and NumPy give the same; matrices without values."""
 
-import doctest
-import itertools
-
 import numpy as np
 import pytest
 import scipy.sparse as sp
+from refusals import refuses
 
 from gcnmpi.kernels import rows
 from gcnmpi.kernels.host.scipy_ import SciPyKernel
@@ -34,12 +32,6 @@ def matrix(random, count, width, density=0.2):
     return found
 
 
-def test_the_examples(way):
-    failed, attempted = doctest.testmod(rows)
-    assert attempted > 0
-    assert not failed
-
-
 @pytest.mark.parametrize("dtype", [np.int32, np.int64])
 @pytest.mark.parametrize("spread", [2, 1000])  # in a table, or in a hash table
 def test_places_of_numbers(way, random, dtype, spread):
@@ -52,8 +44,7 @@ def test_places_of_numbers(way, random, dtype, spread):
     with pytest.raises(ValueError, match="neither owns nor receives"):
         places.all_of(np.array([spread * 500 + 1], dtype))
     assert rows.Places(numbers[:0]).of(some).tolist() == [-1] * len(some)
-    with pytest.raises(ValueError, match="not distinct"):
-        rows.Places(np.append(numbers, numbers[:1]))
+    refuses("not distinct", rows.Places, np.append(numbers, numbers[:1]), error=ValueError)
 
 
 @pytest.mark.parametrize("dtype", [np.int32, np.int64])
@@ -102,16 +93,6 @@ def test_what_is_noted_of_entries(way, random):
     assert lengths.tolist() == (1 + np.bincount(row, minlength=20)).tolist()
     assert column_lengths.tolist() == (1 + np.bincount(column[there], minlength=20)).tolist()
     assert lonely.tolist() == [not ((row == i) & (column == i)).any() for i in range(20)]
-
-
-def test_long_rows_are_put_in_order(way, random):
-    lengths = [0, 5, 63, 64, 5000]
-    starts = np.append(0, np.cumsum(lengths))
-    found = random.integers(0, 1 << 30, starts[-1]).astype(np.int32)
-    given = found.copy()
-    rows.sort_rows(starts, found, None, threads=1)
-    for first, last in itertools.pairwise(starts):
-        assert found[first:last].tolist() == sorted(given[first:last])
 
 
 @pytest.mark.parametrize("weighted", [False, True])

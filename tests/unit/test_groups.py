@@ -129,3 +129,9 @@ def test_groups_are_counted(direction, at_once, monkeypatch):
     exact = len(np.unique(end * 3 + kinds))
     slack = 0 if at_once > arcs else 0.15
     assert group_count(graph, direction) == pytest.approx(exact, rel=slack or 1e-12)
+
+
+def test_a_group_has_its_part_of_the_arcs_that_come_its_way():
+    turned, starts = np.array([False, True, False, True]), np.array([0, 1, 3, 6, 8])
+    found = parts_of(np.array([0, 0, 0, 1]), turned, starts)
+    assert found.tolist() == [1 / 4, 1, 3 / 4, 1]

@@ -4,7 +4,7 @@ import os
 import shutil
 import subprocess
 import sys
-import types
+from itertools import product
 from pathlib import Path
 
 import numpy as np
@@ -17,7 +17,7 @@ from refusals import refuses
 import gcnmpi.kernels
 from gcnmpi.cli.bench import bench
 from gcnmpi.cli.info import info
-from gcnmpi.cli.schemes import bench_schemes, calibrate
+from gcnmpi.cli.schemes import calibrate
 from gcnmpi.core import rng
 from gcnmpi.core.timing import Phases
 from gcnmpi.kernels.epilogues import Activation, ActivationBackward, Product
@@ -38,21 +38,17 @@ def address_of(array):
     return array.ctypes.data if isinstance(array, np.ndarray) else array.data.ptr
 
 
-@pytest.mark.parametrize("size", [0, 5, 3 << 20])
-def test_copies_in_float64_do_not_follow_their_source(kernel, size):
-    source = np.arange(size, dtype=np.float64)
-    copied = kernel.from_host64(source)
-    source[:] = -1
-    found = kernel.to_host(copied)
-    assert found.dtype == np.float64
-    np.testing.assert_array_equal(found, np.arange(size))
+def test_copies_in_float64_do_not_follow_their_source(kernel):
+    for size in (0, 5, 3 << 20):
+        source = np.arange(size, dtype=np.float64)
+        copied = kernel.from_host64(source)
+        source[:] = -1
+        found = kernel.to_host(copied)
+        assert found.dtype == np.float64
+        np.testing.assert_array_equal(found, np.arange(size))
 
 
 FALLBACK = "graphblas" if sys.version_info < (3, 14) else "scipy"  # which needs no compiler
-
-
-def test_kernels_without_a_compiler_can_be_used_here():
-    assert set(USABLE) >= {"scipy", FALLBACK}
 
 
 def test_the_native_kernel_is_taken_where_it_was_built(monkeypatch, capsys):
@@ -66,51 +62,36 @@ def test_the_native_kernel_is_taken_where_it_was_built(monkeypatch, capsys):
     assert "native kernel was not built" in warning
     assert resolve("scipy") == ("scipy", None)
     refuses("install gcnmpi again", KERNELS.get, "native")
-    for words in (["epoch", "g.graph"], ["exchange", "g.graph"], ["spmm", "g.graph"]):
-        refused = refuses("native kernel was not built", bench.main, words, standalone_mode=False)
-        assert f"--set kernel={FALLBACK}" in refused.hint
-    for measure, words in ((calibrate, []), (bench_schemes, ["g.graph"])):
-        refuses("native kernel was not built", measure.main, words, standalone_mode=False)
-        assert callable(measure.main([*words, "--set", "kernel=scipy"], standalone_mode=False))
-    for words in (["epoch", "g.graph", "--set", "kernel=scipy"], ["spmm", "--kernels", "scipy"]):
-        assert callable(bench.main(words, standalone_mode=False))
+    for command, words in ((bench, ["epoch", "g.graph"]), (calibrate, []), (bench, ["spmm"])):
+        refused = refuses("native kernel", command.main, words, standalone_mode=False)
+        assert f"kernel={FALLBACK}" in refused.hint or words == ["spmm"]
+        taken = ["--kernels", "scipy"] if words == ["spmm"] else ["--set", "kernel=scipy"]
+        assert callable(command.main([*words, *taken], standalone_mode=False))
     assert info.main([], standalone_mode=False) == 0
     assert f"kernel = auto: {FALLBACK} ({warning})" in capsys.readouterr().out
 
 
-HALF = {
-    "empty": ("", "AttributeError: module 'halflib' has no attribute 'init'"),
-    "lacks a module": ("import halflib_core", "'halflib_core'"),
-    "lacks a name": ("from math import nothing_of_the_kind", "ImportError: cannot import name"),
-    "lacks a library": ("raise OSError('libhalf.so.9: not found')", "OSError: libhalf.so.9"),
-    "too old": ("import os; os.nothing_of_the_kind", "AttributeError"),
-}
-
-
-@pytest.mark.parametrize("case", HALF)
-def test_a_library_that_is_installed_in_part_counts_as_missing(tmp_path, monkeypatch, case):
-    text, says = HALF[case]
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("", "AttributeError: module 'halflib' has no attribute 'init'"),
+        ("import halflib_core", "'halflib_core'"),
+        ("raise OSError('libhalf.so.9: not found')", "OSError: libhalf.so.9"),
+    ],
+    ids=["empty", "lacks a module", "lacks a library"],
+)
+def test_a_library_that_is_installed_in_part_counts_as_missing(tmp_path, monkeypatch, text, says):
     (tmp_path / "halflib.py").write_text(text)
     (tmp_path / "half.py").write_text("import halflib\nKERNEL = halflib.init()\n")
     monkeypatch.syspath_prepend(str(tmp_path))
     for name in ("halflib", "gcnmpi.kernels.half"):
         monkeypatch.delitem(sys.modules, name, raising=False)
     monkeypatch.setattr("gcnmpi.kernels.__path__", [*gcnmpi.kernels.__path__, str(tmp_path)])
-    table = Registry("kernel", {"half": "gcnmpi.kernels.half:KERNEL"})
-    reason = table.available()["half"]
+    reason = Registry("kernel", {"half": "gcnmpi.kernels.half:KERNEL"}).available()["half"]
     assert reason.startswith("kernel 'half' needs the Python package")
     assert says in reason
     assert "\n" not in reason
-
-
-def test_graphblas_that_is_installed_in_part_counts_as_missing(monkeypatch):
-    monkeypatch.setitem(sys.modules, "graphblas", types.ModuleType("graphblas"))
-    monkeypatch.delitem(sys.modules, "gcnmpi.kernels.host.graphblas_", raising=False)
-    assert "'graphblas', which cannot be imported" in KERNELS.available()["graphblas"]
-
-
-def test_a_mistake_of_ours_is_not_taken_for_a_missing_library():
-    with pytest.raises(AttributeError):
+    with pytest.raises(AttributeError):  # a mistake of ours
         Registry("kernel", {"x": "gcnmpi.kernels.host.scipy_:nothing"}).available()
 
 
@@ -169,14 +150,11 @@ def test_without_a_compiler_nothing_is_compiled(tmp_path):
 # Sparse products.
 
 
-@pytest.mark.parametrize("wrong", [-1, 5, 2**31 - 1])
-def test_a_matrix_with_a_column_out_of_range_is_refused(kernel, wrong):
-    matrix = sp.random_array((6, 5), density=0.5, rng=np.random.default_rng(0), format="csr")
-    matrix.indices[3] = wrong
-    refuses("indices", kernel.sparse, matrix, error=ValueError)
-
-
-def test_a_matrix_whose_rows_go_back_is_refused(kernel):
+def test_a_matrix_that_is_none_is_refused(kernel):
+    for wrong in (-1, 5, 2**31 - 1):
+        matrix = sp.random_array((6, 5), density=0.5, rng=np.random.default_rng(0), format="csr")
+        matrix.indices[3] = wrong
+        refuses("indices", kernel.sparse, matrix, error=ValueError)
     matrix = sp.csr_array(np.eye(6))
     matrix.indptr[2] = 5
     refuses(r"indptr|index pointer", kernel.sparse, matrix, error=ValueError)
@@ -190,6 +168,8 @@ WIDTHS = [1, 2, 3, 7, 8, 9, 15, 16, 17, 31, 33, 41, 63, 64, 65, 71, 96, 128, 129
     [
         *(((50, 40), width) for width in WIDTHS),
         *((shape, width) for shape in [(1, 1), (5, 40), (300, 2)] for width in (1, 3, 16)),
+        *((shape, 3) for shape in [(0, 5), (5, 0), (0, 0)]),
+        ((4, 5), 0),
     ],
 )
 def test_spmm(kernel, random, shape, width):
@@ -217,14 +197,6 @@ def test_a_matrix_takes_other_values(kernel, random, density):
         near(kernel, out, other @ np.ones((9, 3)))
 
 
-def test_entries_of_a_row_may_be_in_any_order(kernel, random):
-    indptr, indices = np.array([0, 3, 3, 5]), np.array([4, 0, 2, 3, 1])
-    values, x = random.random(5), random.standard_normal((5, 8))
-    matrix, out = sp.csr_array((values, indices, indptr), shape=(3, 5)), kernel.empty(3, 8)
-    kernel.spmm(kernel.sparse(matrix), give(kernel, x), out)
-    near(kernel, out, matrix.toarray() @ x)
-
-
 def test_spmm_on_rows_of_a_larger_buffer_touches_nothing_else(kernel, random):
     dense = np.where(random.random((6, 9)) < 0.4, random.standard_normal((6, 9)), 0)
     matrix = kernel.sparse(sp.csr_array(dense))
@@ -240,19 +212,6 @@ def test_spmm_on_rows_of_a_larger_buffer_touches_nothing_else(kernel, random):
     near(kernel, out, expected)
     near(kernel, x, whole)
     assert address_of(out) == address  # requests of MPI hold this address
-
-
-@pytest.mark.parametrize(
-    ("rows", "columns", "width"), [(0, 5, 3), (5, 0, 3), (0, 0, 3), (4, 5, 3), (4, 5, 0)]
-)
-def test_spmm_of_nothing(kernel, rows, columns, width):
-    """No rows, no columns, no entries, no width."""
-    matrix = kernel.sparse(sp.csr_array((rows, columns)))
-    out, x = give(kernel, np.full((rows, width), 7.0)), give(kernel, np.ones((columns, width)))
-    kernel.spmm(matrix, x, out, accumulate=True)
-    near(kernel, out, np.full((rows, width), 7.0))
-    kernel.spmm(matrix, x, out)
-    near(kernel, out, np.zeros((rows, width)))
 
 
 def test_spmm_keeps_stored_zeros_apart_from_infinities_of_others(kernel):
@@ -286,17 +245,6 @@ def test_gemm_and_its_transposes(kernel, random, rows, columns):
     near(kernel, out, np.zeros((4, columns)))
 
 
-@pytest.mark.parametrize("accumulate", [False, True])
-def test_nothing_may_follow_a_product(kernel, random, accumulate):
-    a, b, before = (random.standard_normal(shape) for shape in ((7, 4), (4, 5), (7, 5)))
-    out, other = give(kernel, before), give(kernel, before)
-    kernel.gemm_then(Product(give(kernel, a), give(kernel, b), out, accumulate=accumulate))
-    kernel.spmm_then(kernel.sparse(sp.csr_array(a)), give(kernel, b), other, accumulate, None)
-    kernel.follow(out, None)
-    for found in (out, other):
-        near(kernel, found, a @ b + accumulate * before)
-
-
 def test_sums_biases_and_copies(kernel, random):
     x, bias = random.standard_normal((9, 3)), random.standard_normal(3)
     mine, out = give(kernel, x), kernel.empty(3)
@@ -316,23 +264,11 @@ def test_sums_biases_and_copies(kernel, random):
 # The emulator checks the first launches, which takes long where a block adds many rows.
 @pytest.mark.parametrize("width", [1000, 70, 1])
 def test_long_sums_are_right_in_float32(make, width):
-    kernel, rows = make(np.float32), 10**7 // width
+    kernel, rows = make(np.float32), 2 * 10**6 // width
     x, out = give(kernel, np.random.default_rng(1).random((rows, width))), kernel.empty(width)
     kernel.column_sum(x, out)
     exact = kernel.to_host(x).sum(axis=0, dtype=np.float64)
     np.testing.assert_allclose(kernel.to_host(out), exact, rtol=2e-7)
-
-
-def test_relu_and_its_derivative(kernel):
-    x = give(kernel, [[-1.0, 0.0, 2.0], [3.0, -0.5, 1e-30]])
-    kernel.follow(x, Activation())
-    near(kernel, x, [[0, 0, 2], [3, 0, 1e-30]])
-    grad = give(kernel, np.ones((2, 3)))
-    kernel.follow(grad, ActivationBackward(x))
-    near(kernel, grad, [[0, 0, 1], [1, 0, 1]])
-    output = give(kernel, [[0.0, 1, 1], [1, 1, 0]])
-    kernel.follow(grad, ActivationBackward(output, scale=4.0))
-    near(kernel, grad, [[0, 0, 4], [4, 0, 0]])
 
 
 @pytest.mark.parametrize("width", [1, 7, 70_000])
@@ -511,8 +447,8 @@ def test_two_products_in_one_pass(kernel, random, columns, accumulate):
         near(kernel, out, truth, 10)
 
 
-@pytest.mark.parametrize("product", ["sparse", "dense"])
-def test_what_is_added_before_the_epilogue(kernel, random, product):
+@pytest.mark.parametrize("way", ["sparse", "dense"])
+def test_what_is_added_before_the_epilogue(kernel, random, way):
     left, right = random.standard_normal((80, 9)), random.standard_normal((9, 7))
     plus, bias = random.standard_normal((80, 7)), random.standard_normal(7)
     total, more = left @ right + plus, {"plus": give(kernel, plus)}
@@ -528,7 +464,7 @@ def test_what_is_added_before_the_epilogue(kernel, random, product):
         ),
     ):
         out = kernel.empty(80, 7)
-        if product == "sparse":
+        if way == "sparse":
             matrix = kernel.sparse(sp.csr_array(left))
             kernel.spmm_then(matrix, give(kernel, right), out, False, epilogue)
         else:
@@ -548,14 +484,6 @@ def test_a_product_with_sums(kernel, random, shape):
     turned = kernel.empty_columnwise(left, right)
     kernel.gemm_and_sums(give(kernel, a), give(kernel, b), turned, sums)
     near(kernel, turned, a.T @ b, 100)
-
-
-def test_keys_of_rows(kernel):
-    vertices = np.array([0, 5, 2**31 + 3, 2**40])
-    for given in (vertices, vertices[:2].astype(np.int32)):
-        keys = kernel.row_keys(2**62 + 1, 7, 3, given)
-        expected = rng.row_keys(2**62 + 1, 7, 3, given)
-        assert np.array_equal(keys if isinstance(keys, np.ndarray) else keys.get(), expected)
 
 
 def test_entries_are_picked_where_there_are_some(kernel):
@@ -581,38 +509,27 @@ def test_rows_are_taken_and_put(kernel, random):
 # Softmax.
 
 
-def loss_and_gradient(kernel, logits, labels):
-    """As gcnmpi.nn.loss puts the pieces together."""
-    x, grad = give(kernel, logits), kernel.empty(*np.shape(logits))
-    everyone = {"train": np.ones(len(labels), bool)}
-    targets = Targets(labels, everyone, {"train": len(labels)})
-    made = Made(LossScheme(kernel, x.shape), kernel, Place(1), x.shape[1], targets, ClassOptions())
-    return SoftmaxCrossEntropy(made)(x, grad), kernel.to_host(grad).copy()
+# Of the second case, torch.nn.functional.cross_entropy and its gradient, float64, version 2.
+ENTROPIES = [
+    ([[1e17, 0.0], [0.0, 0.0], [0.0, -1.0]], [0, 1, 1], (np.log(2) + 1 + np.log1p(np.exp(-1))) / 3,
+     None),
+    ([[1.0, -2.0, 3.0], [0.5, 0.5, 0.5]], [2, 0], 0.6157287611978427,
+     [[0.05924982726750479, 0.00294987520095139, -0.062199702468456186], [-1 / 3, 1 / 6, 1 / 6]]),
+    ([[1e4, -1e4], [1e4, -1e4], [-1e4, -1e4]], [0, 1, 0], (2e4 + np.log(2)) / 3,
+     np.array([[0, 0], [1, -1], [-0.5, 0.5]]) / 3),
+]  # fmt: skip
 
 
-def test_a_huge_logit_does_not_hide_the_losses_of_others(kernel):
-    logits, labels = np.array([[1e17, 0.0], [0.0, 0.0], [0.0, -1.0]]), np.array([0, 1, 1])
-    exact = (np.log(2) + 1 + np.log(1 + np.exp(-1))) / 3
-    assert loss_and_gradient(kernel, logits, labels)[0] == pytest.approx(exact, rel=1e-6)
-
-
-def test_cross_entropy_as_pytorch_gives_it(kernel):
-    # torch.nn.functional.cross_entropy and its gradient, float64, version 2.
-    logits, labels = np.array([[1.0, -2.0, 3.0], [0.5, 0.5, 0.5]]), np.array([2, 0])
-    loss, grad = loss_and_gradient(kernel, logits, labels)
-    assert loss == pytest.approx(0.6157287611978427, rel=1e-6)
-    expected = [
-        [0.05924982726750479, 0.00294987520095139, -0.062199702468456186],
-        [-1 / 3, 1 / 6, 1 / 6],
-    ]
-    near(kernel, grad, expected)
-
-
-def test_softmax_of_huge_and_of_equal_logits(kernel):
-    labels = np.array([0, 1, 0])
-    loss, grad = loss_and_gradient(kernel, [[1e4, -1e4], [1e4, -1e4], [-1e4, -1e4]], labels)
-    assert loss == pytest.approx((0 + 2e4 + np.log(2)) / 3, rel=1e-6)
-    near(kernel, grad, np.array([[0, 0], [1, -1], [-0.5, 0.5]]) / 3)
+def test_softmax_and_its_loss_in_several_passes(kernel):
+    """As gcnmpi.nn.loss puts the pieces together, of huge and of equal logits too."""
+    for logits, labels, loss, gradient in ENTROPIES:
+        x, grad, labels = give(kernel, logits), kernel.empty(*np.shape(logits)), np.array(labels)
+        targets = Targets(labels, {"train": labels >= 0}, {"train": len(labels)})
+        facts = kernel, Place(1), x.shape[1], targets, ClassOptions()
+        of = SoftmaxCrossEntropy(Made(LossScheme(kernel, x.shape), *facts))
+        assert of(x, grad) == pytest.approx(loss, rel=1e-6)
+        if gradient is not None:
+            near(kernel, grad, np.array(gradient))
 
 
 def test_predictions_take_the_lowest_class_on_a_tie(kernel):
@@ -631,7 +548,6 @@ START, GRADIENTS = [1.0, -2.0, 0.5], ([0.3, -0.1, 2.0], [-1.0, 0.0, 0.25], [0.5,
     "table",
     [
         {},
-        {"betas": [0.9, 0.99999999]},
         {"betas": [0.999, 0.99], "weight_decay": 0.01, "lr": 0.3},
         {"betas": [0.0, 0.0]},
         {"optimizer": "sgd", "momentum": 0.999, "weight_decay": 0.01},
@@ -697,11 +613,11 @@ def test_weight_decay_of_some_parameters_only(kernel):
     near(kernel, parameters["2.weight"], np.ones((2, 1)))
 
 
-@pytest.mark.parametrize("shape", [(5, 16), (3,), (0, 4), (4, 0), (1, 1)])
-def test_arrays_begin_with_a_cache_line(kernel, shape):
-    for array in (kernel.empty(*shape), kernel.zeros(*shape)):
+def test_arrays_begin_with_a_cache_line(kernel):
+    for shape, make in product([(5, 16), (3,), (0, 4), (4, 0)], (kernel.empty, kernel.zeros)):
+        array = make(*shape)
         assert array.shape == shape
         if kernel.host_visible:  # the device's allocator has its own rule
             assert array.flags.c_contiguous
-            assert array.ctypes.data % 64 == 0 or not array.size
             assert array.flags.writeable
+            assert array.ctypes.data % 64 == 0 or not array.size

@@ -2,10 +2,9 @@
 
 import numpy as np
 import pytest
-from kernel_cases import DTYPES, IN_TURN, give, junk, near, needs_native, same_bits
+from kernel_cases import DTYPES, give, junk, near, needs_native, same_bits
 
 from gcnmpi.kernels.interface.kinds import KindProduct, kinds_of
-from gcnmpi.kernels.kinds import OneKindAfterTheOther
 from gcnmpi.options.kernel import KERNELS
 
 # Rows, kinds, columns, columns of the result, blocks.
@@ -46,72 +45,42 @@ class Case:
         return KindProduct(kinds, x, weights, out, self.blocks)
 
 
-@IN_TURN
+def results_of(case, kernel):
+    """The product, its adjoint, and the gradient of the weights."""
+    x, y, weights = (give(kernel, each) for each in (case.x, case.y, case.weights))
+    out, back, gradient = (junk(kernel, *each.shape) for each in (y, x, weights))
+    kernel.multiply_kinds(case.product(kernel, x, weights, out))
+    kernel.multiply_kinds_t(case.product(kernel, back, weights, y))
+    kernel.kinds_gradient(case.product(kernel, x, gradient, y))
+    return out, back, gradient
+
+
 @of_sizes
-def test_each_row_is_multiplied_with_the_weight_of_its_kind(kernel, random, size):
+@pytest.mark.parametrize("at_once", [1 << 20, 16])  # rows of a kind that are brought together
+def test_rows_are_multiplied_with_the_weight_of_their_kind(
+    kernel, random, monkeypatch, size, at_once
+):
+    monkeypatch.setattr("gcnmpi.kernels.kinds.AT_ONCE", at_once)
     case = Case(random, size, kernel.dtype)
-    out = junk(kernel, *case.y.shape)
-    kernel.multiply_kinds(
-        case.product(kernel, give(kernel, case.x), give(kernel, case.weights), out)
-    )
-    rows = [x @ case.whole(kind, case.weights) for x, kind in zip(case.x, case.kinds, strict=True)]
-    near(kernel, out, np.reshape(rows, case.y.shape))
-
-
-@IN_TURN
-@of_sizes
-def test_the_adjoint_multiplies_with_the_transposed_weights(kernel, random, size):
-    case = Case(random, size, kernel.dtype)
-    out = junk(kernel, *case.x.shape)
-    kernel.multiply_kinds_t(
-        case.product(kernel, out, give(kernel, case.weights), give(kernel, case.y))
-    )
-    rows = [
-        y @ case.whole(kind, case.weights).T for y, kind in zip(case.y, case.kinds, strict=True)
-    ]
-    near(kernel, out, np.reshape(rows, case.x.shape))
-
-
-@IN_TURN
-@of_sizes
-def test_the_gradient_of_a_weight_is_a_sum_over_the_rows_of_its_kind(kernel, random, size):
-    case = Case(random, size, kernel.dtype)
-    out = junk(kernel, *case.weights.shape)
-    kernel.kinds_gradient(case.product(kernel, give(kernel, case.x), out, give(kernel, case.y)))
-    expected, (i, o) = np.zeros(case.weights.shape), case.block
+    whole = [case.whole(kind, case.weights) for kind in case.kinds]
+    rows = [x @ weight for x, weight in zip(case.x, whole, strict=True)]
+    back = [y @ weight.T for y, weight in zip(case.y, whole, strict=True)]
+    gradient, (i, o) = np.zeros(case.weights.shape), case.block
     for x, y, kind in zip(case.x, case.y, case.kinds, strict=True):
         for b in range(case.blocks):
-            rows = slice(kind * case.inner + b * i, kind * case.inner + (b + 1) * i)
-            expected[rows] += np.outer(x[b * i : (b + 1) * i], y[b * o : (b + 1) * o])
-    near(kernel, out, expected, 10)
+            of_kind = slice(kind * case.inner + b * i, kind * case.inner + (b + 1) * i)
+            gradient[of_kind] += np.outer(x[b * i : (b + 1) * i], y[b * o : (b + 1) * o])
+    found = results_of(case, kernel)
+    near(kernel, found[0], np.reshape(rows, case.y.shape))
+    near(kernel, found[1], np.reshape(back, case.x.shape))
+    near(kernel, found[2], gradient, 10)
 
 
 @needs_native
 @DTYPES
 def test_bits_depend_on_no_number_of_threads(dtype):
-    found = []
-    for threads in (1, 2, 3):
-        kernel, random = KERNELS.get("native")(dtype, threads), np.random.default_rng(2)
-        case = Case(random, (20_000, 7, 24, 40, 1), dtype)
-        x, y, weights = (give(kernel, each) for each in (case.x, case.y, case.weights))
-        out, back, gradient = (junk(kernel, *each.shape) for each in (y, x, weights))
-        kernel.multiply_kinds(case.product(kernel, x, weights, out))
-        kernel.multiply_kinds_t(case.product(kernel, back, weights, y))
-        kernel.kinds_gradient(case.product(kernel, x, gradient, y))
-        found.append((out, back, gradient))
-    same_bits(found)
-
-
-def test_rows_are_multiplied_some_at_a_time(monkeypatch, random):
-    """More of one kind than are brought together at once."""
-    monkeypatch.setattr("gcnmpi.kernels.kinds.AT_ONCE", 16)
-    kernel = KERNELS.get("scipy")(np.float64)
-    assert isinstance(kernel, OneKindAfterTheOther)
-    case = Case(random, (100, 3, 5, 4, 1), np.float64)
-    out = junk(kernel, *case.y.shape)
-    kernel.multiply_kinds(case.product(kernel, case.x, case.weights, out))
-    rows = [x @ case.whole(kind, case.weights) for x, kind in zip(case.x, case.kinds, strict=True)]
-    near(kernel, out, np.array(rows))
+    case = Case(np.random.default_rng(2), (20_000, 7, 24, 40, 1), dtype)
+    same_bits([results_of(case, KERNELS.get("native")(dtype, threads)) for threads in (1, 2, 3)])
 
 
 @needs_native

@@ -7,11 +7,8 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
-from gcnmpi.bench.host import cache_share
 from gcnmpi.bench.movement import csr_bytes, misses, movement
-from gcnmpi.bench.rounds import Spread, alternate, ratios, spread
-from gcnmpi.core.timing import EPOCH_PHASES
-from gcnmpi.planner.machine import Machine
+from gcnmpi.bench.rounds import Spread, ratios, spread
 from gcnmpi.run.ranks_record import PhaseSamples
 
 
@@ -77,28 +74,6 @@ def test_medians_and_ratios_of_a_round():
     assert found["b"].median == 2  # the slow round of both does not count
 
 
-def test_contestants_take_turns():
-    calls = []
-    times = alternate({name: lambda name=name: calls.append(name) or 1.0 for name in "ab"}, 2)
-    assert times == {"a": [1.0, 1.0], "b": [1.0, 1.0]}
-    assert calls == ["a", "b", "b", "a", "a", "b"]  # the first round is warm-up
-
-
-def test_the_share_of_the_caches(tmp_path):
-    assert cache_share(2, tmp_path) == 2 * Machine().cache_bytes  # the system does not tell
-    for cpu in range(64):
-        for index, (level, kind, size, cpus) in enumerate(
-            [("1", "Data", "32K", "1"), ("1", "Instruction", "32K", "1"),
-             ("2", "Unified", "1024K", "1"), ("3", "Unified", "32M", "00000000,000000ff")]
-        ):  # fmt: skip
-            folder = tmp_path / f"cpu{cpu}" / "cache" / f"index{index}"
-            folder.mkdir(parents=True)
-            names = ("level", "type", "size", "shared_cpu_map")
-            for name, text in zip(names, (level, kind, size, cpus), strict=True):
-                (folder / name).write_text(text + "\n")
-    assert cache_share(3, tmp_path) == 3 * (2**20 + 2**22)
-
-
 class Two:
     """The first of two ranks; the other one takes twice as long."""
 
@@ -120,16 +95,3 @@ def test_samples_are_what_has_gone_by_since_the_last_one():
         {"epoch": 4, "after": 3, "seconds": {"spmm": [0.25, 0.5], "gemm": [0.5, 1.0]}},
         {"epoch": 8, "after": 4, "seconds": {"spmm": [0.5, 1.0], "wait": [0.125, 0.25]}},
     ]
-
-
-def test_every_sample_together_is_the_whole():
-    rng, seconds = np.random.default_rng(0), dict.fromkeys(EPOCH_PHASES, 0.0)
-    runtime = SimpleNamespace(everyone=Two(), phases=SimpleNamespace(seconds=seconds))
-    samples = PhaseSamples(runtime, 0)
-    for epoch in range(1, 9):
-        for name in EPOCH_PHASES:
-            seconds[name] += rng.random()
-        samples.take(epoch)
-    for name in EPOCH_PHASES:
-        summed = np.sum([sample["seconds"][name] for sample in samples.taken], axis=0)
-        np.testing.assert_allclose(summed, [seconds[name], 2 * seconds[name]], rtol=5e-3)

@@ -23,20 +23,8 @@ def make_rows(rows, width):
     random = np.random.default_rng(width)
     x = random.standard_normal((rows, width)) * 10.0 ** random.integers(-30, 30, (rows, 1))
     x[random.random(x.shape) < 0.1] = 0
-    special = [
-        0,
-        -0.0,
-        1e-45,
-        -1e-39,
-        1.1754942e-38,
-        2.0**-126,
-        2.0**-100,
-        2.0**-112,
-        3e38,
-        -3e38,
-        65520,
-        6e-8,
-    ]
+    subnormal, normal = [1e-45, -1e-39], [2.0**-126, 2.0**-100, 2.0**-112, 65520, 6e-8]
+    special = [0, -0.0, *subnormal, 1.1754942e-38, *normal, 3e38, -3e38]
     for row, value in zip(x[: len(special)], special, strict=False):
         row[:1] = value
     return x.astype(np.float32)
@@ -120,7 +108,9 @@ def test_what_arrives_is_near_by(kernel, precision, width):
     assert got.dtype == kernel.dtype
     sizes = np.linalg.norm(x.astype(np.float64), axis=1)
     errors = np.linalg.norm(got.astype(np.float64) - x, axis=1)
-    assert (errors <= FORMATS[precision].error(width) * sizes).all()
+    largest = np.max(errors / sizes)
+    bound = FORMATS[precision].error(width)
+    assert 0.1 * bound * (width > 1) <= largest <= bound
     assert ((got == 0) | (np.abs(got) >= 2.0**-126)).all()
     again = decode(kernel, encode(kernel, got, precision), precision, width)
     if precision != "int8":

@@ -3,13 +3,14 @@
 import os
 import subprocess
 import sys
-import tracemalloc
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
 import numpy as np
 import pytest
 import scipy.sparse as sp
+from axes import covering
+from kernel_cases import TYPES
 from refusals import refuses
 
 from gcnmpi.core import rng
@@ -34,7 +35,7 @@ def target(request):
     return request.param
 
 
-@pytest.fixture(params=[np.float32, np.float64], ids=["float32", "float64"])
+@pytest.fixture(params=TYPES, ids=["float32", "float64"])
 def dtype(request):
     return request.param
 
@@ -92,18 +93,6 @@ def test_the_baseline_always_works():
     refuses("target", NativeKernel, np.float32, target="mmx", error=ValueError)
 
 
-@pytest.mark.parametrize("width", [3, 16, 70])
-def test_columns_of_wider_matrices(target, dtype, random, width):
-    """Rows that are contiguous but apart; what lies between them is not touched."""
-    kernel, matrix = NativeKernel(dtype, 2, target), sparse(random, 50, 40)
-    x, out = (random.standard_normal((n, 100)).astype(dtype) for n in (40, 50))
-    expected = out.copy()
-    inner = slice(11, 11 + width)
-    expected[:, inner] = matrix @ x[:, inner].astype(np.float64)
-    kernel.spmm(kernel.sparse(matrix), x[:, inner], out[:, inner])
-    np.testing.assert_allclose(out, expected, rtol=TOLERANCE[dtype], atol=TOLERANCE[dtype])
-
-
 def compiled(kernel, matrix, index, **changes):
     """The arrays of a CSR matrix as the compiled products take them, some of them changed."""
     starts, columns = matrix.indptr.astype(np.int64), matrix.indices.astype(index)
@@ -126,16 +115,6 @@ def test_long_indices_give_the_same_bits(target, dtype, random):
     assert outs[0].tobytes() == outs[1].tobytes()
 
 
-@pytest.mark.parametrize("width", [1, 16, 50])
-@pytest.mark.parametrize("prefetch", [False, True])
-def test_gathers_read_a_number_of_every_line(target, dtype, random, width, prefetch):
-    kernel, matrix = NativeKernel(dtype, 2, target), sparse(random, 500, 400)
-    x = big(random, dtype, 400, width)
-    expected = x[matrix.indices, :: 64 // x.itemsize].sum(dtype=np.float64)
-    found = kernel.gather(kernel.sparse(matrix), x, prefetch)
-    assert found == pytest.approx(expected, rel=1e-4 if dtype == np.float32 else 1e-11)
-
-
 def test_arrays_that_do_not_fit_are_refused(dtype, random):
     kernel = NativeKernel(dtype)
     matrix, x = kernel.sparse(sparse(random, 50, 40)), kernel.zeros(40, 6)
@@ -150,47 +129,6 @@ def test_arrays_that_do_not_fit_are_refused(dtype, random):
     ):
         with pytest.raises(error):
             kernel.spmm(matrix, bad_x, bad_out)
-
-
-def test_a_matrix_whose_arrays_do_not_fit_is_refused(dtype, random):
-    kernel = NativeKernel(dtype)
-    good = sparse(random, 50, 40)
-    for change in (
-        {"begins": good.indptr[:0]},
-        {"begins": good.indptr[:-1] - 1},
-        {"ends": good.indptr[1:] + 1},
-        {"values": good.data[1:].astype(dtype)},
-        {"values": None},
-    ):
-        with pytest.raises(ValueError, match=r"row|not as many|values, or"):
-            compiled(kernel, good, np.int32, **change)
-
-
-@pytest.mark.parametrize(
-    ("starts", "columns", "values"),
-    [
-        ([0, 1, 2, 3], [0, 5, 1], 3),  # a column that there is not
-        ([0, 1, 2, 3], [0, -1, 1], 3),
-        ([0, 2, 1, 3], [0, 1, 2], 3),
-        ([1, 1, 2, 3], [0, 1, 2], 3),
-        ([0, 1, 2, 4], [0, 1, 2], 3),
-        ([0, 1, 3], [0, 1, 2], 3),
-        ([0, 1, 2, 3], [0, 1, 2], 2),
-    ],
-)
-def test_a_matrix_is_looked_at_before_compiled_code_reads_it(starts, columns, values):
-    matrix = sp.csr_array((3, 5), dtype=np.float32)
-    matrix.indptr, matrix.indices = np.array(starts, np.int32), np.array(columns, np.int32)
-    matrix.data = np.ones(values, np.float32)
-    refuses(r"ind|row|data", NativeKernel(np.float32).sparse, matrix, error=ValueError)
-
-
-def test_what_lies_behind_the_entries_of_a_matrix_is_left_out():
-    matrix = sp.csr_array(np.eye(3, dtype=np.float32))
-    matrix.indices, matrix.data = np.arange(5, dtype=np.int32), np.ones(5, np.float32)
-    sparse = NativeKernel(np.float32).sparse(matrix)
-    assert sparse.values is not None
-    assert len(sparse.values) == 3
 
 
 def test_two_python_threads_use_one_kernel(target, dtype, random):
@@ -231,12 +169,10 @@ def test_any_number_of_threads_gives_the_same_bits(target, dtype, random):
         kernel.spmm(kernel.sparse(matrix), x, out)
         kernel.follow(out, Activation(bias, "relu", rows, columns, 0.4))
         kernel.column_sum(out, sums)
-        taken = kernel.empty(n, width)
-        kernel.take_rows(out, np.arange(n)[::-1].copy(), taken)
+        taken = out[::-1].copy()
         kernel.follow(taken, ActivationBackward(out, scale=2.0))
         param, moments = x.ravel().copy(), (kernel.zeros(n * width), kernel.zeros(n * width))
-        step = 0.1, (0.9, 0.99), 1e-8, 3
-        kernel.adam_step(AdamStep(param, taken.ravel(), moments, *step))
+        kernel.adam_step(AdamStep(param, taken.ravel(), moments, 0.1, (0.9, 0.99), 1e-8, 3))
         weights, small = kernel.empty(width, width), big(np.random.default_rng(1), dtype, width, 9)
         biases, following = kernel.empty(width), kernel.empty(n, width)
         kernel.gemm_and_sums(x, taken, weights, biases)
@@ -273,50 +209,15 @@ def test_what_follows_must_fit(target, dtype):
         kernel.gemm_and_sums(x, out, weight, kernel.zeros(4))
 
 
-@pytest.mark.parametrize("shape", [(0, 5), (1, 1), (3, 0), (4, 7), (5000, 19)])
-def test_dense_operations_as_the_reference_has_them(target, dtype, random, shape):
-    mine, reference = NativeKernel(dtype, 2, target), SciPyKernel(dtype)
-    rows, columns = rng.row_keys(3, 1, 4, np.arange(shape[0])), rng.column_keys(np.arange(shape[1]))
-    x, grad, bias = (
-        big(random, dtype, *shape),
-        big(random, dtype, *shape),
-        big(random, dtype, shape[1]),
-    )
-    chosen = random.integers(0, max(1, shape[0]), 2 * shape[0])
-    found = []
-    for kernel in (mine, reference):
-        out, back = x.copy(), grad.copy()
-        kernel.follow(out, Activation(bias, "relu", rows, columns, 0.3))
-        plain = x.copy()
-        kernel.follow(plain, Activation())
-        kernel.follow(back, ActivationBackward(out, scale=1.7))
-        dropped, taken = np.empty_like(x), kernel.empty(2 * shape[0], shape[1])
-        kernel.dropout(x, rows, columns, 0.6, dropped)
-        kernel.take_rows(x, chosen, taken)
-        turned = kernel.empty_columnwise(2 * shape[0], shape[1])
-        kernel.take_rows(x, chosen, turned)
-        found.append((out, plain, back, dropped, taken, turned))
-    for one, other in zip(*found, strict=True):
-        np.testing.assert_array_equal(one, other)  # the same decisions and roundings
-
-
-SHAPES = [
-    (0, 3, 2),
-    (1, 1, 1),
-    (5, 0, 3),
-    (5, 3, 0),
-    (5, 0, 0),
-    (7, 5, 8),
-    (50, 6, 16),
-    (333, 17, 33),
-]
+SHAPES = [(0, 3, 2), (1, 1, 1), (5, 0, 3), (5, 3, 0), (7, 5, 8), (50, 6, 16), (333, 17, 33)]
 SHAPES += [(100, 64, 64), (1000, 41, 7), (70, 13, 130), (40, 300, 16), (4000, 30, 25)]
 
 
-@pytest.mark.parametrize("shape", SHAPES)
-@pytest.mark.parametrize("turned", [(False, False), (False, True), (True, False)])
-@pytest.mark.parametrize("accumulate", [False, True])
-def test_dense_products_with_a_narrow_side(target, dtype, random, shape, turned, accumulate):
+@pytest.mark.parametrize(
+    ("target", "dtype", "shape", "turned", "accumulate"),
+    covering(targets(), TYPES, SHAPES, [(False, False), (False, True), (True, False)], [0, 1]),
+)
+def test_dense_products_with_a_narrow_side(random, target, dtype, shape, turned, accumulate):
     """Of columns of wider matrices too: what lies between them is not touched."""
     rows, inner, columns = shape
     ta, tb = turned
@@ -335,7 +236,7 @@ def test_dense_products_with_a_narrow_side(target, dtype, random, shape, turned,
     expected = out.astype(np.float64) if accumulate else np.zeros(out.shape)
     left, right = (m.astype(np.float64) for m in (a.T if ta else a, b.T if tb else b))
     expected = expected + left @ right
-    kernel.gemm(a, b, out, ta=ta, tb=tb, accumulate=accumulate)
+    kernel.gemm(a, b, out, ta=ta, tb=tb, accumulate=bool(accumulate))
     terms = left.shape[1] + 1
     tolerance = TOLERANCE[dtype] * terms**0.5
     np.testing.assert_allclose(out, expected, rtol=tolerance, atol=tolerance)
@@ -375,25 +276,3 @@ def test_a_number_that_is_none_stays_one(target, dtype):
     kernel.follow(x, Activation())
     assert np.isnan(x[0, 0])
     assert x[0, 1:].tolist() == [0, np.inf]
-
-
-def test_nothing_is_allocated(dtype, random):
-    n, width = 5000, 40
-    kernel = NativeKernel(dtype, 2)
-    matrix = kernel.sparse(sp.random_array((n, n), density=1e-3, rng=random, format="csr"))
-    x, out, bias = kernel.zeros(n, width), kernel.zeros(n, width), kernel.zeros(width)
-    rows, columns = rng.row_keys(1, 2, 3, np.arange(n)), rng.column_keys(np.arange(width))
-    flat, moments = kernel.zeros(n), (kernel.zeros(n), kernel.zeros(n))
-    tracemalloc.start()
-    try:
-        kernel.spmm(matrix, x, out)
-        kernel.spmm(matrix, x, out, accumulate=True)
-        kernel.follow(out, Activation(bias, "relu", rows, columns, 0.5))
-        kernel.follow(x, ActivationBackward(out, scale=2.0))
-        kernel.column_sum(x, bias)
-        kernel.take_rows(x, np.arange(n), out)
-        kernel.adam_step(AdamStep(flat, flat, moments, 0.1, (0.9, 0.999), 1e-8, 1))
-        peak = tracemalloc.get_traced_memory()[1]
-    finally:
-        tracemalloc.stop()
-    assert peak < 2 * n * 8 + 20_000  # the argument of take_rows; a matrix is 20 times as much

@@ -3,10 +3,10 @@
 import numpy as np
 import pytest
 import scipy.sparse as sp
-from kernel_cases import DTYPES, IN_TURN, give, junk, near, needs_native, same_bits
+from kernel_cases import DTYPES, give, junk, near, needs_native, same_bits
+from refusals import refuses
 
 from gcnmpi.core import rng
-from gcnmpi.kernels.interface import neighbours
 from gcnmpi.kernels.interface.kernel import AttentionDropout
 from gcnmpi.kernels.interface.neighbours import (
     Attention,
@@ -60,32 +60,10 @@ GRADIENTS = [
 GRADIENTS += [((1, 1), (1, 3)), ((3, 0), (3, 1))]
 
 
-def test_a_pattern_is_the_matrix_by_rows_and_by_columns(random):
-    dense, order = graph(random, 30, 20)
-    pattern = KERNELS.get("scipy")(np.float64).pattern(matrix_of(dense, random), order)
-    assert (pattern.rows, pattern.columns, pattern.entries) == (30, 20, dense.sum())
-    rows = np.repeat(np.arange(30), np.diff(pattern.starts))
-    columns = np.repeat(np.arange(20), np.diff(pattern.column_starts))
-    assert np.array_equal(sorted(zip(rows, pattern.indices, strict=True)), np.argwhere(dense))
-    for row in range(30):
-        of_row = pattern.indices[pattern.starts[row] : pattern.starts[row + 1]]
-        assert np.all(np.diff(order[of_row]) > 0)
-    assert np.array_equal(columns[pattern.places], pattern.indices)
-    assert np.array_equal(pattern.column_rows[pattern.places], rows)
-    assert np.array_equal(pattern.places[pattern.places_back], np.arange(pattern.entries))
-    assert np.all(np.diff(columns * 30 + pattern.column_rows) > 0)
-    assert pattern.scratch_rows == pattern.entries + 4 * 30
-    assert pattern.nbytes == 8 * 52 + 16 * pattern.entries  # with both places
-    assert np.array_equal(pattern.some_rows(slice(0, 30)).indices, pattern.indices)
-    again = KERNELS.get("scipy")(np.float64).pattern(matrix_of(dense, random), order)
-    assert again.nbytes == 8 * 52 + 8 * pattern.entries
-
-
 def test_a_pattern_with_a_column_out_of_range_is_refused(kernel, random):
     matrix = matrix_of(np.ones((3, 4), bool), random)
     matrix.indices[2] = 4
-    with pytest.raises(ValueError, match="indices"):
-        kernel.pattern(matrix, np.arange(4))
+    refuses("indices", kernel.pattern, matrix, np.arange(4), error=ValueError)
     with pytest.raises(ValueError, match="3 global numbers for 4 columns"):
         kernel.pattern(matrix_of(np.ones((3, 4), bool), random), np.arange(3))
 
@@ -93,7 +71,6 @@ def test_a_pattern_with_a_column_out_of_range_is_refused(kernel, random):
 # Maximum.
 
 
-@IN_TURN
 @pytest.mark.parametrize("width", [1, 3, 17, 64, 100])
 @pytest.mark.parametrize("shape", SHAPES)
 def test_maximum_and_its_gradient(kernel, random, shape, width):
@@ -190,7 +167,6 @@ def inputs(random, kernel, shape, heads, c, version):
     return [rounded(kernel, random.standard_normal(size)) for size in sizes]
 
 
-@IN_TURN
 @pytest.mark.parametrize("drop", [False, True], ids=["whole", "dropped"])
 @pytest.mark.parametrize("version", [1, 2])
 @pytest.mark.parametrize(("shape", "heads"), CASES, ids=str)
@@ -213,7 +189,6 @@ def test_attention(kernel, random, shape, heads, version, drop):
         near(kernel, found, wanted, 4)
 
 
-@IN_TURN
 @pytest.mark.parametrize("drop", [False, True], ids=["whole", "dropped"])
 @pytest.mark.parametrize("version", [1, 2])
 @pytest.mark.parametrize(("shape", "heads"), GRADIENTS, ids=str)
@@ -262,7 +237,6 @@ def backward(kernel, pattern, arrays, grad, heads, version, dropout, roomy=True)
     return results
 
 
-@IN_TURN
 @pytest.mark.parametrize("drop", [False, True], ids=["whole", "dropped"])
 @pytest.mark.parametrize("version", [1, 2])
 @pytest.mark.parametrize("heads", HEADS, ids=str)
@@ -281,20 +255,6 @@ def test_gradients_are_those_of_the_reference(kernel, random, heads, version, dr
     found = backward(kernel, kernel.pattern(matrix, order), *case, roomy=not drop)
     for mine, wanted in zip(found, expected, strict=True):
         near(kernel, mine, wanted, 20)
-
-
-def test_attention_reads_and_writes_rows_of_larger_buffers(kernel, random):
-    dense, order = graph(random, 6, 8, 0.6)
-    x, t, s = inputs(random, kernel, (6, 8), 2, 3, 1)
-    pattern = kernel.pattern(matrix_of(dense, random), order)
-    wide, results = give(kernel, np.hstack([x, x + 1])), junk(kernel, 20, 6)
-    shift, total = kernel.empty(6, 2), kernel.empty(6, 2)
-    whole = give(kernel, np.vstack([t, t]))
-    given = wide[:, :6], whole[8:], give(kernel, s)
-    kernel.attend(attention(pattern, given, None, results[3:9], shift, total))
-    expected = np.full((20, 6), 3.5)
-    expected[3:9] = v1(dense, x, t, s, np.ones((1, 1, 2)))[0]
-    near(kernel, results, expected, 4)
 
 
 def test_large_scores_do_not_overflow(kernel):
@@ -344,22 +304,4 @@ def test_the_bits_do_not_depend_on_threads(random, dtype):
         kernel.max_aggregate(pattern, give(kernel, arrays[0]), out, arg)
         kernel.max_aggregate_backward(pattern, give(kernel, grad), arg, back)
         found.append([*results, out, arg, back])
-    same_bits(found)
-
-
-@needs_native
-@DTYPES
-def test_what_is_computed_again_has_the_bits_of_what_was_kept(random, monkeypatch, dtype):
-    shape, heads, c = (700, 600), 1, 13
-    dense, order = graph(random, *shape, 0.05)
-    dense[:, 5] = True
-    matrix, kernel = matrix_of(dense, random), KERNELS.get("native")(dtype)
-    arrays = inputs(random, kernel, shape, heads, c, 1)
-    dropout, grad = dropping(order, shape[0], heads)[0], random.standard_normal((shape[0], c))
-    found = []
-    for many in (1 << 40, 0):
-        monkeypatch.setattr(neighbours, "MANY", many)
-        pattern = kernel.pattern(matrix, order)
-        found.append(backward(kernel, pattern, arrays, grad, heads, 1, dropout))
-        assert ("places" in vars(pattern)) == (many > 0)
     same_bits(found)

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 import scipy.sparse as sp
-from kernel_cases import DTYPES, IN_TURN, give, having, junk, near, needs_native, same_bits
+from kernel_cases import DTYPES, give, having, junk, near, needs_native, same_bits
 from scipy.special import erfc
 
 from gcnmpi.core import rng
@@ -34,7 +34,6 @@ def test_sums_of_rows(kernel, random, shape):
     near(kernel, kernel.row_square_sum(mine, give(kernel, mean)), squares)
 
 
-@IN_TURN
 @pytest.mark.parametrize("centred", [False, True])
 @pytest.mark.parametrize("weighted", [False, True])
 @pytest.mark.parametrize("shape", SHAPES)
@@ -102,32 +101,10 @@ def test_layer_norm_and_its_gradients(kernel, random, shape):
 # Over the rows of a column.
 
 
-@pytest.mark.parametrize("shape", SHAPES)
-def test_columns_are_normalised(kernel, random, shape):
-    _, width = shape
-    x, grad = normal(random, kernel, *shape) + 1000, normal(random, kernel, *shape)
-    x, pivot = x.astype(kernel.dtype).astype(np.float64), np.full(width, 999.9)
-    out = kernel.from_host64(np.full((2, width), 3.5))
-    kernel.column_moments(give(kernel, x), kernel.from_host64(pivot), out)
-    expected = np.stack([(x - pivot).sum(axis=0), ((x - pivot) ** 2).sum(axis=0)])
-    near(kernel, out, expected)
-    x, mean = x - 1000, normal(random, kernel, width)
-    a, b, c = (normal(random, kernel, width) for _ in range(3))
-    mine = [give(kernel, array) for array in (x, mean, a, grad)]
-    kernel.column_grad_sums(*mine, out)
-    near(kernel, out, np.stack([grad.sum(axis=0), (grad * (x - mean) * a).sum(axis=0)]), 4)
-    result = junk(kernel, *shape)
-    kernel.scale_columns(mine[0], mine[2], mine[1], result)
-    near(kernel, result, x * a + mean)
-    coefficients = give(kernel, np.stack([a, b, c]))
-    kernel.scale_columns_backward(mine[3], mine[0], coefficients, result)
-    near(kernel, result, a * grad + b * x + c)
-
-
-@pytest.mark.parametrize("rows", [1, 2, 50])
-def test_moments_make_a_batch_norm(kernel, random, rows):
+@pytest.mark.parametrize(("rows", "width"), [(1, 5), (2, 5), (50, 17), (300, 64), (9, 100)])
+def test_moments_make_a_batch_norm(kernel, random, rows, width):
     """Against the definition in float64: value, running moments, and the gradient."""
-    width, eps, momentum = 5, 1e-3, 0.3
+    eps, momentum = 1e-3, 0.3
     x, grad = (normal(random, kernel, rows, width) for _ in range(2))
     weight, bias, mean, variance = (normal(random, kernel, width) for _ in range(4))
     variance = variance**2 + 1
@@ -334,7 +311,6 @@ def kept(keys, columns, p):
     return (hashes >= rng.threshold(p)) / (1 - p)
 
 
-@IN_TURN
 @pytest.mark.parametrize("p", [0.0, 0.4])
 @pytest.mark.parametrize("biased", [False, True])
 @pytest.mark.parametrize("kind", KINDS)
@@ -384,13 +360,6 @@ def test_epilogues_after_every_product(kernel, random, shape, inner, kind, biase
     out = give(kernel, grad)
     kernel.follow(out, back)
     near(kernel, out, grad * expected(z)[1], 4)
-
-
-def test_an_activation_that_a_product_does_not_know_is_refused():
-    with pytest.raises(ValueError, match="no activation 'gelu' after a product: none, relu, elu"):
-        Activation(kind="gelu")
-    with pytest.raises(ValueError, match="the sign of a result"):
-        ActivationBackward(None, "leaky_relu", slope=-0.1)
 
 
 @needs_native

@@ -155,14 +155,6 @@ def test_back_to_pyg():
     assert again.manifest.id == graph.manifest.id
 
 
-def test_pyg_that_is_not_installed_is_one_line():
-    try:
-        import torch_geometric  # noqa: F401
-    except ImportError:
-        with pytest.raises(UserError, match="to_pyg needs the Python package 'torch"):
-            gcnmpi.graph.from_arrays([[0], [1]]).to_pyg()
-
-
 def test_data_of_edges():
     graph = pytest.importorskip("networkx").MultiGraph()
     graph.add_edge(0, 1, w1=1.0, w2=[2.0, 3.0], kind="a")

@@ -2,35 +2,21 @@
 
 from pathlib import Path
 
-import numpy as np
 import pytest
 from refusals import refuses
-from stored_graphs import graph_of, store, store_parts
 
 from gcnmpi.options.config import from_table
 from gcnmpi.options.outputs import WEIGHTS, Training, check_distinct, check_suffix
-from gcnmpi.partitioning.running import Made
-from gcnmpi.report.outcome import print_partitioned, print_run
+from gcnmpi.report.outcome import print_run
 from gcnmpi.run.record import Epoch, make_folder
 from partition.errors import UserError
-from partition.graph.store import read_partition
 from partition.records import make_room_for
 
 
-@pytest.mark.parametrize("name", ["w", "w.npy", "w.npz.gz", "w.NPZ", ".npz"])
-def test_a_name_of_another_kind_is_refused(name):
-    error = refuses("the name ends in", check_suffix, "--save-weights", Path(name), WEIGHTS)
-    assert ".npz" in error.hint
-
-
-def test_the_hint_takes_away_a_suffix_behind_the_right_one():
-    error = refuses(".", check_suffix, "--out", Path("x.npz.gz"), WEIGHTS)
-    assert error.hint == "such as --out x.npz"
-
-
-def test_a_name_of_its_kind_and_none_at_all_are_taken():
-    check_suffix("--save-weights", Path("a.b/w.npz"), WEIGHTS)
-    check_suffix("--save-weights", None, WEIGHTS)
+def test_a_name_of_another_kind_is_refused():
+    for name in ("w", "w.npy", "w.npz.gz", "w.NPZ", ".npz"):
+        error = refuses("the name ends in", check_suffix, "--save-weights", Path(name), WEIGHTS)
+        assert ".npz" in error.hint
 
 
 def test_two_options_may_not_name_one_file(tmp_path):
@@ -82,13 +68,3 @@ def test_the_end_of_a_run_in_a_few_lines(capsys):
         "record  runs/r/run.jsonl",
         "weights w.npz (last), b.npz (best)",
     ]
-
-
-@pytest.mark.parametrize("mixed", [True, False])
-def test_a_partition_whose_mixed_exchange_was_measured_or_not(tmp_path, capsys, mixed):
-    path = store(tmp_path / "g.graph", graph_of(np.eye(6, k=1) > 0))
-    store_parts(path, "p", np.arange(6) % 2, 2, mixed)
-    done = Made(read_partition(path, "p"), 10**9, ())
-    for as_json in (False, True):
-        print_partitioned(done, as_json)
-        assert ("mixed" in capsys.readouterr().out) == mixed

@@ -1,17 +1,17 @@
 """Plans of all ranks together, made without MPI, and exchanges carried out by hand."""
 
-import doctest
-
 import numpy as np
 import pytest
 from hypothesis import given
 from small_graphs import partitioned_graphs
 
-from gcnmpi.halo import plan
 from gcnmpi.halo.exchange import addition_matrix
 from gcnmpi.halo.plan import local_numbers, make_plan
+from gcnmpi.layout import row_order
 from gcnmpi.layout.placing import halo_of
-from partition.graph.aggregation import aggregation_matrix
+from gcnmpi.layout.row_order import Block
+from gcnmpi.options.scheme import ROW_ORDERS
+from partition.graph.aggregation import aggregation_matrix, from_coordinates
 from partition.graph.metrics import measure
 
 
@@ -43,12 +43,6 @@ def messages(plans):
     return sent, received
 
 
-def test_the_example_of_the_module():
-    failed, attempted = doctest.testmod(plan)
-    assert attempted > 0
-    assert not failed
-
-
 @given(partitioned_graphs())
 def test_own_rows_and_halo_are_what_a_rank_needs(case):
     graph, parts, k = case
@@ -63,15 +57,8 @@ def test_own_rows_and_halo_are_what_a_rank_needs(case):
         keys = [(parts[v], v) for v in p.halo]
         assert keys == sorted(keys)
         assert rank not in parts[p.halo]
-        # Slices of the halo and of the packed rows follow each other, none is empty.
-        for peers, offsets, end in (
-            (p.recv_peers, p.recv_offsets, p.nhalo),
-            (p.send_peers, p.send_offsets, p.nsend),
-        ):
-            assert (offsets[0], offsets[-1]) == (0, end)
-            assert len(offsets) == len(peers) + 1
-            assert (np.diff(offsets) > 0).all()
-            assert (np.diff(peers) > 0).all()
+        assert (np.diff(p.send_offsets) > 0).all()  # no message is empty
+        assert (np.diff(p.recv_offsets) > 0).all()
 
 
 @given(partitioned_graphs())
@@ -124,3 +111,72 @@ def test_a_rank_without_vertices_and_a_graph_without_edges():
     for unknown in (1, 3):
         with pytest.raises(ValueError, match="neither owns nor receives"):
             local_numbers(np.array([0, 2]), halo, np.array([2, unknown]))
+
+
+# Orders of rows: permutations, near the diagonal where that is asked for.
+
+
+def shuffled_path(count):
+    """The entries of a path through all rows in a random order."""
+    place = np.random.default_rng(0).permutation(count).astype(np.int32)
+    return place[:-1], place[1:]
+
+
+def block_of(row, column, count):
+    """The block of entries at some rows and columns."""
+    matrix = from_coordinates(row, column, np.ones(len(row), bool), (count, count))
+    lengths = (np.bincount(of, minlength=count) for of in (row, column))
+    far = 2 * np.count_nonzero(np.abs(row - column) >= row_order.FAR * count) >= max(len(row), 1)
+    return Block(
+        *lengths, far, pattern=(matrix.indptr.astype(np.int64), matrix.indices.astype(np.int32))
+    )
+
+
+def bandwidth(row, column, first):
+    place = np.argsort(first)
+    return np.abs(place[row] - place[column]).max()
+
+
+@pytest.mark.parametrize("name", list(ROW_ORDERS))
+@pytest.mark.parametrize("count", [0, 1, 5])
+def test_rows_without_entries(name, count):
+    none = np.empty(0, np.int32)
+    first = ROW_ORDERS.get(name)(block_of(none, none, count))
+    assert first is None or sorted(first) == list(range(count))
+
+
+@pytest.mark.parametrize("name", ["auto", "rcm", "degree"])
+def test_every_row_comes_once(name):
+    row, column = np.random.default_rng(1).integers(0, 50, (2, 80)).astype(np.int32)
+    assert sorted(ROW_ORDERS.get(name)(block_of(row, column, 50))) == list(range(50))
+
+
+@pytest.mark.parametrize(("name", "most"), [("auto", row_order.WINDOW), ("rcm", 1)])
+def test_a_shuffled_path_is_put_in_order(name, most):
+    row, column = shuffled_path(5000)
+    assert bandwidth(row, column, ROW_ORDERS.get(name)(block_of(row, column, 5000))) <= most
+
+
+def test_an_order_that_means_something_is_kept_but_in_windows():
+    path, window = (np.arange(1499), np.arange(1, 1500)), row_order.WINDOW
+    assert ROW_ORDERS.get("none")(block_of(*shuffled_path(300), 300)) is None
+    first = ROW_ORDERS.get("auto")(block_of(*path, 1500))
+    # Each row has an entry, but the last; each column, but the first, which its window ends with.
+    assert first.tolist() == [*range(1, window), 0, *range(window, 1500)]
+
+
+def test_rows_of_one_length_stand_together_in_windows():
+    row, column = np.random.default_rng(3).integers(0, 1300, (2, 9000))
+    near = np.abs(row - column) < 100
+    row, column = row[near], column[near]
+    first = ROW_ORDERS.get("auto")(block_of(row, column, 1300))
+    lengths = np.bincount(row, minlength=1300)
+    for start in range(0, 1300, row_order.WINDOW):
+        rows = first[start : start + row_order.WINDOW]
+        assert sorted(rows) == list(range(start, min(start + row_order.WINDOW, 1300)))
+        assert np.all(np.diff(lengths[rows]) <= 0)
+
+
+def test_hubs_come_first():
+    row, column = np.array([0, 1, 2, 4, 4]), np.array([3, 3, 3, 1, 0])
+    assert row_order.by_degree(block_of(row, column, 6)).tolist() == [3, 0, 1, 4, 2, 5]

@@ -80,6 +80,15 @@ def test_a_network_that_is_never_full_adds_nothing(setting, scheme):
     assert more > 2 * found
 
 
+def test_a_reduction_is_a_ring_or_doubling(setting):
+    for latency in (0.0, 1.2, 1e3):
+        given = setting("p2p", Machine(bandwidth_inter=1e3, latency_inter=latency))
+        (line, *_), _ = rank_schemes(given, 4, schemes=["p2p"])
+        case, tree = given.case(line.candidate, 4), FatTree(4, 4, 1e3, 1.0)
+        expected = step_seconds(case)[0]["reduce"]
+        assert Replay(case, tree).seconds()["reduce"] == pytest.approx(expected, rel=0.01)
+
+
 def test_rows_that_only_neighbours_need_stay_within_a_switch(setting):
     given = setting("p2p", Machine(bandwidth_inter=1e6))
     (line, *_), _ = rank_schemes(given, 4, schemes=["p2p"])

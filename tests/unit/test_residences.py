@@ -13,7 +13,6 @@ from small_arcs import SmallRun
 from gcnmpi.core.timing import Phases
 from gcnmpi.kernels.host.scipy_ import SciPyKernel
 from gcnmpi.nn.compile.residency import choices
-from gcnmpi.nn.operators.residences import FETCH, FETCHED, STORE, STORED
 from gcnmpi.nn.scratch import Scratch
 from gcnmpi.options.config import from_table
 from gcnmpi.options.memory import Residences
@@ -88,69 +87,6 @@ def test_blocks_give_the_gradient_of_all_rows_at_once(case, monkeypatch):
     np.testing.assert_allclose(run_of(case, blocks=True).gradient(), whole, rtol=1e-11, atol=1e-12)
 
 
-def test_what_only_rows_look_at_has_a_block_of_them():
-    def wide(**settings):
-        program = run_of("gcn shallow", **settings).program
-        return sum(buffer.width == 8 and not buffer.sliced for buffer in program.buffers)
-
-    assert wide() == 2  # H¹ and its gradient
-    assert wide(blocks=True) == 1
-    assert wide(blocks=True, again=[3]) == 0  # H¹ is made in the block that reads it
-
-
-def test_first_rows_stay_and_only_the_others_are_made_again(monkeypatch):
-    monkeypatch.setattr("gcnmpi.nn.slices.ROWS_AT_ONCE", 5)
-
-    def steps(first):
-        run = run_of("gcn shallow", again=[3], first=first, blocks=True)
-        wide = [b for b in run.program.buffers if b.width == 8]
-        return len(run.model._backward), sorted(buffer.first for buffer in wide)
-
-    every, _ = steps(0)
-    assert steps(5) == (every - 1, [0, 5])  # of three blocks; the gradient of H¹ has one
-    assert steps(6) == (every - 2, [0, 10])
-    assert steps(99) == (every - 3, [0, 100])
-
-
-@pytest.mark.parametrize(
-    ("settings", "made"),
-    [
-        ({}, 1),  # relu(y + b), of the y that the gradient of the attention reads as well
-        ({"dropout": 0.5}, 0),  # numbers are drawn again, which takes longer than to read them
-        ({"norm": "layer"}, 1),
-    ],
-    ids=["bias and activation", "dropout", "norm"],
-)
-def test_a_value_that_takes_no_time_to_make_again_is_not_kept(settings, made, monkeypatch):
-    monkeypatch.setattr("gcnmpi.nn.slices.ROWS_AT_ONCE", 5)
-    model = {"name": "gat", "hidden": [8]} | settings
-    steps = [step.instruction.name for step in SmallRun(model, blocks=True).program.backward]
-    assert steps.count("finish") == made
-    steps = [step.instruction.name for step in SmallRun(model).program.backward]
-    assert not steps.count("finish")
-
-
-def test_what_is_written_is_read_once_and_a_constant_in_every_pass(tmp_path):
-    program = run_of("gcn plain", again=[3], written=[1, 6], folder=tmp_path).program
-    assert program.stored == (1,)
-    assert program.kept == ()
-    names = [[step.instruction for step in steps] for steps in (
-        program.forward, program.backward, program.evaluation
-    )]  # fmt: skip
-    assert [steps.count(STORE) for steps in names] == [1, 0, 0]
-    assert [steps.count(STORED) for steps in names] == [1, 0, 0]
-    assert [steps.count(FETCH) for steps in names] == [1, 2, 1]
-    assert [steps.count(FETCHED) for steps in names] == [1, 2, 1]
-    outputs = {program.training_buffers[value] for value in (3, 6, 9)}
-    assert len(outputs) < 3  # some are gone when others are made
-
-
-def test_without_repeated_exchanges_only_local_steps_are_made_again():
-    program = run_of("gcn plain").program
-    assert choices(program, repeats=True).again == {3, 6, 9}
-    assert choices(program, repeats=False).again == {3}
-
-
 @pytest.fixture(scope="module")
 def path(tmp_path_factory):
     folder = tmp_path_factory.mktemp("residences") / "g.graph"
@@ -208,16 +144,6 @@ def test_the_least_is_what_it_says_and_less_memory_takes_more_time(path, name):
         assert cost.memory <= int(least[:-2]) * 1e6
         assert bool(Residences.told(left).written) == bool(scratch)
         assert ("scratch" in cost.phases) == bool(scratch)
-
-
-def test_rounded_rows_are_not_sent_again(path):
-    given = setting(path, "all")
-    whole = given.memory(Candidate(given.config.scheme, {}, 0, None), 1)
-    table = {"model": {"hidden": [64] * 4}, "comm": {"precision": "bf16"}}
-    table["train"] = {"memory": f"{0.9 * whole:.0f}B"}
-    rounded = Setting(open_graph(path), from_table(table), Machine(process_bytes=0), 1)
-    case = rounded.case(Candidate(rounded.config.scheme, {}, 0, None), 1)
-    assert Residences.told(case.work.config.train.memory).again == {3}
 
 
 def test_numbers_of_values_that_are_none_are_refused():

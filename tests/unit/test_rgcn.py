@@ -97,13 +97,6 @@ def test_files_of_weights_have_the_arrays_of_pytorch_geometric():
             np.testing.assert_array_equal(found[key], array)
 
 
-def test_square_weights_are_not_turned():
-    """(6, 6) is also the shape of its transpose."""
-    network = network_of(config_of(hidden=[6]).model, 6, 2, relations=RELATIONS)
-    arrays = {key: initial(p, 3) for key, p in network.parameters.items()}
-    np.testing.assert_array_equal(to_state(network, arrays)["convs.0.root"], arrays["convs.0.root"])
-
-
 @pytest.mark.parametrize("name", OPTIONS)
 def test_arrays_of_pytorch_geometric_are_read(name, tmp_path):
     """Whose relations are those of the graph."""
@@ -188,27 +181,10 @@ def test_a_function_of_ones_own_reads_relations_without_other_self_loops(trained
     assert gcnmpi.infer(path, made, model=options["model_name"]).shape == (9, 2)
 
 
-def test_arcs_in_several_slices_are_those_in_one(trained, monkeypatch):
-    path, _ = trained
-    options = {"model_name": "rgcn", "model_bases": 2, "dtype": "float64", "train_epochs": 3}
-    whole = gcnmpi.train(path, **options).epochs["loss"]
-    monkeypatch.setattr("gcnmpi.nn.slices.ARCS_AT_ONCE", 2)
-    found = gcnmpi.train(path, **options).epochs["loss"]
-    np.testing.assert_allclose(found, whole, rtol=1e-13)
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
+def test_options_that_do_not_fit_are_refused():
+    for options, message in (
         ({"bases": 2, "blocks": 2}, "exclude each other"),
         ({"blocks": 4}, "4 blocks do not divide weights of 6 × 4"),
         ({"blocks": 3, "hidden": [4]}, "3 blocks do not divide weights of 6 × 4"),
-    ],
-)
-def test_options_that_do_not_fit_are_refused(options, message):
-    refuses(message, network_of, config_of(**options).model, 6, 2, relations=RELATIONS)
-
-
-def test_a_graph_without_relations_is_refused():
-    error = refuses("the graph has none", network_of, config_of().model, 6, 2)
-    assert "--columns source,relation,target" in error.hint
+    ):
+        refuses(message, network_of, config_of(**options).model, 6, 2, relations=RELATIONS)

@@ -2,7 +2,6 @@
 
 import json
 import re
-from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -10,7 +9,6 @@ from made_runs import make_run
 from refusals import refuses
 
 from gcnmpi.report.page import DETAILED, report_figures, write_report
-from gcnmpi.report.run_curves import APART
 from gcnmpi.report.run_facts import facts_of
 from gcnmpi.report.table import print_runs
 from gcnmpi.run.record import read_run
@@ -34,15 +32,6 @@ def changed(folder, change):
 def page_of(tmp_path, *folders):
     write_report(tmp_path / "page.html", [facts(folder, folder.name) for folder in folders])
     return (tmp_path / "page.html").read_text()
-
-
-@pytest.mark.slow
-def test_ten_thousand_epochs_on_64_ranks_are_a_page_of_less_than_two_megabytes(tmp_path):
-    run = make_run(tmp_path / "big", 10_000, 64)
-    assert (run / "run.jsonl").stat().st_size < 4 * MEGABYTE
-    page = page_of(tmp_path, run)
-    assert len(page.encode()) < 2 * MEGABYTE
-    assert "Thinned to bins of 42 epochs" in page
 
 
 def test_figures_of_a_run(tmp_path):
@@ -126,34 +115,6 @@ def test_errors_by_lead_are_figures(tmp_path):
     assert page_of(tmp_path, runs[0]).count("Accuracy by lead") > 0
 
 
-def test_curves_and_bars_have_the_same_names_and_colours(tmp_path):
-    runs = [with_settings(tmp_path / f"r{i}", i, lr) for i, lr in enumerate((0.1, 0.1, 0.5))]
-    found = {f.key: f for f in report_figures([facts(run, run.name) for run in runs])}
-    names = ["1. train.lr=0.1 (2 runs)", "2. r2"]
-    for key in ("loss", "accuracy", "seconds"):
-        assert [one.name for one in found[key].series] == names
-    assert list(found["bytes-by-run"].columns) == list(found["time-by-run"].columns) == names
-    assert list(found["bytes-by-run"].own_colours) == [s.colour for s in found["loss"].series]
-    # Several runs are the median with a band, a run alone has its best epoch marked.
-    several, alone = found["accuracy"].series
-    assert len(several.low) == len(several.y)
-    assert several.marked is None
-    assert not len(alone.low)
-    assert alone.marked[0] == 20
-    assert not found["accuracy"].from_zero
-
-
-def test_more_curves_than_can_be_told_apart_are_a_median_and_the_best(tmp_path):
-    one = with_settings(tmp_path / "run", 0, 0.1)
-    runs = [facts(one, f"n{i}") for i in range(APART + 1)]
-    config = [r.start["config"] | {"train": {"lr": i}} for i, r in enumerate(runs)]
-    runs = [replace(r, start=r.start | {"config": c}) for r, c in zip(runs, config, strict=True)]
-    found = {figure.key: figure for figure in report_figures(runs)}
-    assert [s.name for s in found["loss"].series] == ["all runs"]
-    assert [s.name for s in found["accuracy"].series] == ["all runs", "1. n0"]
-    assert len(found["accuracy"].series[0].low)
-
-
 def test_the_best_is_marked_within_one_graph_and_over_seeds(tmp_path):
     graphs = ("a", "a", "b", "b")
     runs = [with_settings(tmp_path / f"r{i}", 0, 0.1 + i, graph=graph, graph_id=graph)
@@ -218,9 +179,8 @@ def test_texts_of_a_record_are_no_part_of_the_page(tmp_path):
     assert "&lt;script&gt;" in page
 
 
-@pytest.mark.parametrize(
-    ("event", "part"),
-    [
+def test_damaged_fields_are_told(tmp_path):
+    for event, part in (
         ("of_ranks", {"peers": [[7], [0]], "peer_rows": [[1], [1]]}),
         ("of_ranks", {"peers": [[1]], "peer_rows": [[1]]}),
         ("of_ranks", {"rows": [1]}),
@@ -230,21 +190,19 @@ def test_texts_of_a_record_are_no_part_of_the_page(tmp_path):
         ("end", {"rank_phases": {"spmm": [1.0]}}),
         ("end", {"peak_memory_bytes": [[], 1]}),
         ("start", {"ranks": -2}),
-    ],
-)
-def test_damaged_fields_are_told(tmp_path, event, part):
-    run = make_run(tmp_path / "run", 3, 2)
+    ):
+        run = make_run(tmp_path / "run", 3, 2)
 
-    def damaged(record):
-        """With another field: of the record itself, or in what it has under a name."""
-        if event == "of_ranks" and event in record:
-            return record | {event: record[event] | part}
-        if event == "samples" and event in record:
-            return record | {event: [sample | part for sample in record[event]]}
-        return record | part if record["event"] == event else record
+        def damaged(record, event=event, part=part):
+            """With another field: of the record itself, or in what it has under a name."""
+            if event == "of_ranks" and event in record:
+                return record | {event: record[event] | part}
+            if event == "samples" and event in record:
+                return record | {event: [sample | part for sample in record[event]]}
+            return record | part if record["event"] == event else record
 
-    changed(run, damaged)
-    refuses("is damaged", facts, run)
+        changed(run, damaged)
+        refuses("is damaged", facts, run)
 
 
 def test_samples_of_other_ranks_do_not_count_after_a_resume(tmp_path):

@@ -4,7 +4,7 @@ from itertools import product
 
 import numpy as np
 import pytest
-from kernel_cases import TYPES, give, junk, near
+from kernel_cases import TYPES, junk, near
 from refusals import refuses
 from test_groups import Grouped
 from typed_graphs import COUNTS, ENDS, source_of, typed_graph
@@ -97,18 +97,6 @@ def test_means_of_some_relations(kernel):
         near(kernel, out, expected, 10)
 
 
-@of_both
-def test_rows_that_are_picked_are_spread_again(kernel):
-    rows, some = np.random.default_rng(2).normal(size=(3, 5)), np.array([1, 4, 6])
-    x, out, back = give(kernel, rows), junk(kernel, 8, 5), junk(kernel, 3, 5)
-    out.fill(0)
-    places = kernel.resident(some, np.int64)
-    kernel.put_rows(x, places, out)
-    kernel.take_rows(out, places, back)
-    near(kernel, back, rows, 1)
-    near(kernel, out, np.eye(8)[:, some] @ rows, 1)
-
-
 # Into papers, and none.
 @pytest.mark.parametrize("ends", [ENDS, {Relation("paper", "by", "author"): [(0, 0), (1, 2)]}])
 def test_vertices_of_other_types_have_logits_of_zero(tmp_path, ends):
@@ -121,18 +109,15 @@ def test_vertices_of_other_types_have_logits_of_zero(tmp_path, ends):
     assert not logits[papers.stop :].any()
 
 
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
+def test_options_that_do_not_fit_are_refused():
+    for options, message in (
         ({"target": ""}, "model.target is not given, and the graph has 3 types"),
         ({"target": "papr"}, "'papr'"),
         ({"hidden": []}, "a sehgnn has a hidden layer"),
         ({"hops": 12}, "more than 1,000 metapaths"),
-    ],
-)
-def test_options_that_do_not_fit_are_refused(options, message):
-    schema = typed_graph(reverse=True).schema
-    refuses(message, network_of, config_of(**options).model, 5, 2, relations=schema)
+    ):
+        schema = typed_graph(reverse=True).schema
+        refuses(message, network_of, config_of(**options).model, 5, 2, relations=schema)
 
 
 def test_a_direction_against_that_of_relations_is_refused(tmp_path):
@@ -148,7 +133,3 @@ def test_a_type_without_labels_to_train_on_is_refused(tmp_path):
     with pytest.raises(UserError, match="has no author with a label to train on") as raised:
         gcnmpi.train(path, model_name="sehgnn", model_target="author")
     assert raised.value.hint == "those that do: paper"
-
-
-def test_a_graph_without_relations_is_refused():
-    refuses("the graph has none", network_of, config_of(target="").model, 6, 2)

@@ -56,15 +56,6 @@ def test_stages_of_all_layers_are_the_inner_dimension_once(grid, order):
     assert sorted(seen) == list(positions)
 
 
-def test_blocks_are_whole_parts_where_their_number_fits():
-    order = ordering(12)
-    for grid in ((2, 2, 1), (4, 2, 1), (3, 4, 1), (2, 3, 2)):
-        layout = Layout(grid, order)
-        assert set(layout.pieces) <= set(order.bounds)
-        if grid[2] == 1:
-            assert set(layout.inner) <= set(order.bounds)
-
-
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 @pytest.mark.parametrize("shape", [(5, 9), (1, 70_000), (70_000, 3), (0, 4), (4, 0)])
 def test_a_tile_travels_in_the_bytes_that_are_predicted(shape, dtype):
@@ -142,50 +133,12 @@ def test_volumes_are_those_of_the_paper(grid):
         assert narrow == pytest.approx(share * n * 32 / (p * layers))
 
 
-def test_partial_sums_are_as_many_times_the_result_as_there_are_layers():
-    one, four = (SummaForecast((2, 2, layers), 0, FACTS) for layers in (1, 4))
-    rows, columns = four.shape(0, Place(1), 8)
-    partial = four.buffers(0, "aggregate", 1, 8) - four.buffers(0, "aggregate", 1, 0)
-    # Beside them, the rows of H of a stage.
-    assert partial // (4 * columns) - rows == pytest.approx(4 * rows, abs=4)
-    assert one.buffers(0, "aggregate", 1, 8) > 0
-
-
-def test_thousands_of_ranks_are_as_easy():
-    facts = dataclasses.replace(FACTS, n=10**8, entries=10**10, itemsize=4)
-    for name in ("summa", "split3d"):
+def test_options_that_do_not_fit():
+    for name, good, bad in (("summa", "3x2", "2x3x1"), ("split3d", "1x3x2", "6")):
         entry = SCHEMES.get(name)
-        for variant in entry.variants(SummaOptions(name=name), 4096):
-            assert entry.parts(variant, 4096) == 0
-            forecast = entry.forecast(variant, 4096, facts)
-            for rank in forecast.ranks():
-                assert forecast.volume(rank, "aggregate", 1, 64).received > 0
-                assert forecast.buffers(rank, "aggregate", 1, 64) > 0
-
-
-@pytest.mark.parametrize(
-    ("name", "good", "bad"), [("summa", "3x2", "2x3x1"), ("split3d", "1x3x2", "6")]
-)
-def test_options_that_do_not_fit(name, good, bad):
-    entry = SCHEMES.get(name)
-    assert entry.parts(SummaOptions(name=name, grid=good), 6) == 0
-    assert good in [variant.grid for variant in entry.variants(SummaOptions(name=name), 6)]
-    refuses("6 ranks", entry.parts, SummaOptions(name=name, grid=bad), 6)
-    refuses("8 ranks", entry.parts, SummaOptions(name=name, grid=good), 8)
-    with pytest.raises(UserError, match="one order of the vertices"):
-        entry.parts(SummaOptions(name=name, permutation="double"), 6)
-
-
-def test_sides_of_tiles_are_row_blocks_and_inner_blocks():
-    for grid in GRIDS:
-        forecast, (p1, p2, p3) = SummaForecast(grid, 0, FACTS), grid
-        sides = sum(map(forecast.sides, range(p1 * p2 * p3)))
-        # Every row block is on p2·p3 ranks, every inner block on p1.
-        assert sides == FACTS.n * (p2 * p3 + p1)
-        layout = forecast.layout
-        for layer in range(p3):
-            for j in range(p2):
-                ranges = [np.arange(*ends) for ends in layout.inner_ranges(j, layer)]
-                inner = layout.inner_positions(np.concatenate(ranges))
-                start, stop = layout.inner[layer * p2 + j :][:2]
-                assert inner.tolist() == list(range(start, stop))
+        assert entry.parts(SummaOptions(name=name, grid=good), 6) == 0
+        assert good in [variant.grid for variant in entry.variants(SummaOptions(name=name), 6)]
+        refuses("6 ranks", entry.parts, SummaOptions(name=name, grid=bad), 6)
+        refuses("8 ranks", entry.parts, SummaOptions(name=name, grid=good), 8)
+        with pytest.raises(UserError, match="one order of the vertices"):
+            entry.parts(SummaOptions(name=name, permutation="double"), 6)

@@ -1,6 +1,7 @@
 """Losses, learning rates and metrics of tasks, against numbers of PyTorch and scikit-learn."""
 
 from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -10,8 +11,8 @@ from small_graphs import from_arcs
 
 from gcnmpi.layout.place import Place
 from gcnmpi.nn.schedules import LearningRate
+from gcnmpi.nn.tasks.drawing import drawer_of
 from gcnmpi.nn.tasks.interface import Made, Targets
-from gcnmpi.nn.tasks.labels import OneHot
 from gcnmpi.options.config import from_table, load_config
 from gcnmpi.options.kernel import KERNELS
 from gcnmpi.options.task import TASKS
@@ -87,34 +88,23 @@ def test_losses_and_gradients_are_those_of_pytorch(options, labels, loss, second
 BALANCED = {"class_weights": "balanced", "label_smoothing": 0.1}
 
 
-@pytest.mark.parametrize(
-    ("options", "labels"),
-    [
+def test_only_training_vertices_count():
+    for options, labels in (
         (BALANCED, CLASSES), (BALANCED | {"name": "labels"}, LABELS),
         ({"name": "regression", "loss": "huber", "huber_delta": 0.8}, NUMBERS), ({}, CLASSES),
         (WEIGHTS, np.array([2, 0, -1, 1], np.int32)),
-    ],
-    ids=str,
-)  # fmt: skip
-def test_only_training_vertices_count(options, labels):
-    rows = np.array([True, True, False, True])
-    loss, gradient = loss_and_gradient(options, labels, rows)
-    config = from_table({"task": options}).task
-    expected = loss_of(graph_of(labels, {"train": rows}), config)(LOGITS)
-    assert loss == pytest.approx(expected[0], rel=1e-13)
-    np.testing.assert_allclose(gradient, expected[1], rtol=1e-12, atol=1e-16)
-    assert not gradient[2].any()
-    # The gradient is the slope of the loss.
-    step, h = np.random.default_rng(0).standard_normal(LOGITS.shape), 1e-6
-    ends = [loss_and_gradient(options, labels, rows, LOGITS + s * h * step)[0] for s in (1, -1)]
-    assert (ends[0] - ends[1]) / (2 * h) == pytest.approx(np.sum(gradient * step), rel=1e-8)
-
-
-def test_labels_of_float32_are_as_good_as_others_in_float64():
-    options = {"name": "labels", "label_smoothing": 0.1, "class_weights": "1,1.1,1.2"}
-    found = [loss_and_gradient(options, labels) for labels in (LABELS, LABELS.astype(np.float32))]
-    assert found[0][0] == found[1][0]
-    np.testing.assert_array_equal(found[0][1], found[1][1])
+    ):  # fmt: skip
+        rows = np.array([True, True, False, True])
+        loss, gradient = loss_and_gradient(options, labels, rows)
+        config = from_table({"task": options}).task
+        expected = loss_of(graph_of(labels, {"train": rows}), config)(LOGITS)
+        assert loss == pytest.approx(expected[0], rel=1e-13)
+        np.testing.assert_allclose(gradient, expected[1], rtol=1e-12, atol=1e-16)
+        assert not gradient[2].any()
+        # The gradient is the slope of the loss.
+        step, h = np.random.default_rng(0).standard_normal(LOGITS.shape), 1e-6
+        ends = [loss_and_gradient(options, labels, rows, LOGITS + s * h * step)[0] for s in (1, -1)]
+        assert (ends[0] - ends[1]) / (2 * h) == pytest.approx(np.sum(gradient * step), rel=1e-8)
 
 
 def test_huge_logits_make_no_overflow():
@@ -132,22 +122,18 @@ def test_a_single_class_that_is_rare_weighs_more():
     np.testing.assert_allclose(ratios, [4 / 3, 4 / 3, 2 / 3, 2 / 3])  # n / (C·size)
 
 
-@pytest.mark.parametrize(
-    ("options", "labels", "says"),
-    [
+def test_labels_that_do_not_fit_are_refused():
+    for options, labels, says in (
         ({"class_weights": "1,2"}, CLASSES, "has 2 weights, and there are 3 classes"),
         ({"name": "labels", "class_weights": "1,2"}, LABELS, "2 weights, and there are 3 labels"),
         ({"name": "labels"}, NUMBERS, "takes labels from 0 to 1"),
         ({"class_weights": "0,0,0"}, CLASSES, "are 0"),
-    ],
-)
-def test_labels_that_do_not_fit_are_refused(options, labels, says):
-    refuses(says, loss_and_gradient, options, labels)
+    ):
+        refuses(says, loss_and_gradient, options, labels)
 
 
-@pytest.mark.parametrize(
-    ("settings", "says"),
-    [
+def test_settings_that_do_not_go_together_are_refused():
+    for settings, says in (
         (["task.name=numbers"], "unknown task.name 'numbers'"),
         (["task.class_weights=most"], "none, balanced, or a number for each class"),
         (["task.class_weights=-1,2"], "none, balanced, or a number for each class"),
@@ -159,22 +145,8 @@ def test_labels_that_do_not_fit_are_refused(options, labels, says):
         (["train.period=5"], "train.period is an option of schedule cosine"),
         (["train.schedule=plateau", "train.eval_every=0"], "needs evaluations"),
         (["train.patience=3", "train.eval_every=0"], "needs evaluations"),
-    ],
-)
-def test_settings_that_do_not_go_together_are_refused(settings, says):
-    refuses(says, load_config, None, settings)
-
-
-def test_classes_are_read_as_labels_in_pieces():
-    view = OneHot(np.array([2, 0, -1, 1]), 3)
-    whole = view[np.arange(4)]
-    np.testing.assert_array_equal(whole, [[0, 0, 1], [1, 0, 0], [NAN] * 3, [0, 1, 0]])
-    assert view.shape == (4, 3)
-    piece = view[slice(1, 4), slice(1, 3)]
-    assert piece.shape == (3, 2)
-    np.testing.assert_array_equal(piece[np.array([2, 0])], [[1, 0], [0, 0]])
-    np.testing.assert_array_equal(view[slice(0, 2)][slice(1, 2)][np.array([0])], [[1, 0, 0]])
-    assert view[slice(0, 4), slice(3, 3)].shape == (4, 0)
+    ):
+        refuses(says, load_config, None, settings)
 
 
 # Learning rates, from torch.optim.lr_scheduler of torch 2.13, lr 0.5.
@@ -247,6 +219,13 @@ def test_the_first_of_the_best_is_kept_and_patience_ends(metric, sign):
     assert (best.epoch, best.value, best.flat.tolist()) == (3, sign * 0.3, [3.0, 3.0])
     assert over == [False, False, False, False, False, True, True]
     assert not stops_early(0, best, 1000)
+
+
+def test_a_part_of_the_pairs_is_supervised_in_a_step():
+    pairs = SimpleNamespace(positives={"train": np.arange(20).reshape(10, 2)})
+    for options, size in (({"supervise": 0.31}, 4), ({"batch": 3}, 3), ({}, 10)):
+        task = from_table({"task": {"name": "links", **options}}).task
+        assert drawer_of(task, pairs, 20, 0, None).sampler.size == size
 
 
 # Metrics: those of the oracle, which the distributed ones are compared with.

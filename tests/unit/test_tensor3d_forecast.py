@@ -13,7 +13,7 @@ from gcnmpi.layout.tiling import Ordering, block_balance
 from gcnmpi.options.scheme import Tensor3DOptions
 from gcnmpi.schemes.forecast import Dense, Facts, Span, Sparse
 from gcnmpi.schemes.tensor3d import ENTRY, parts_needed
-from gcnmpi.schemes.tensor3d_forecast import make_forecast, roles
+from gcnmpi.schemes.tensor3d_forecast import make_forecast
 from partition.graph.aggregation import aggregation_matrix
 from partition.graph.graph import Graph
 
@@ -74,28 +74,25 @@ def test_every_weight_and_trained_feature_is_on_one_rank(grid, parts):
     assert (seen == 1).all()
 
 
-def test_products_fit_without_moving_a_matrix():
-    for k in range(1, 7):
-        before, middle, after = roles(Place(k - 1)), roles(Place(k, True)), roles(Place(k))
-        assert middle.columns == before.columns  # M·H keeps the columns of H
-        assert middle.rows == after.rows  # T·W the rows of T
-        # The tile of M, at the rows of Hᵏ and of Hᵏ⁻¹, is copied along the columns of Hᵏ⁻¹.
-        assert {after.rows, before.rows, before.columns} == {0, 1, 2}
-    assert [roles(Place(k)) for k in (3, 4)] == [roles(Place(k)) for k in (0, 1)]
-
-
-@pytest.mark.parametrize(
-    ("permutation", "depth", "tiles"),
-    [("single", 2, 2), ("single", 5, 3), ("double", 3, 3), ("auto", 5, 5), ("double", 9, 6)],
-)
-def test_tiles_kept_are_as_many_as_the_paper_says(permutation, depth, tiles):
-    sketch, _ = forecast("2x3x4", depth=depth, permutation=permutation)
-    found = sketch.tiles(rank=21)
-    assert len({tile for tile, _ in found}) == len({transposed for _, transposed in found}) == tiles
-    for k, (tile, transposed) in enumerate(found, start=1):
-        assert tile.rows == sketch.rows(21, Place(k))
-        assert tile.columns == sketch.rows(21, Place(k - 1)) == transposed.rows
-        assert tile.rows.ordering != tile.columns.ordering or sketch.permutation == "single"
+def test_tiles_kept_are_as_many_as_the_paper_says():
+    for permutation, depth, tiles in (
+        ("single", 2, 2),
+        ("single", 5, 3),
+        ("double", 3, 3),
+        ("auto", 5, 5),
+        ("double", 9, 6),
+    ):
+        sketch, _ = forecast("2x3x4", depth=depth, permutation=permutation)
+        found = sketch.tiles(rank=21)
+        assert (
+            len({tile for tile, _ in found})
+            == len({transposed for _, transposed in found})
+            == tiles
+        )
+        for k, (tile, transposed) in enumerate(found, start=1):
+            assert tile.rows == sketch.rows(21, Place(k))
+            assert tile.columns == sketch.rows(21, Place(k - 1)) == transposed.rows
+            assert tile.rows.ordering != tile.columns.ordering or sketch.permutation == "single"
 
 
 def test_equal_tiles_are_kept_once():
@@ -187,13 +184,3 @@ def test_balance_of_blocks(loops):
         expected[row, np.searchsorted(column_cuts, columns[j], side="right") - 1] += 1
     found = block_balance(graph, Ordering(N, rows), Ordering(N, columns), 3, 5, loops)
     assert found == expected.max() / expected.mean()
-
-
-def test_one_order_leaves_the_diagonal_on_the_diagonal():
-    n, blocks = 3000, 8
-    arcless = Graph(np.zeros(n + 1, np.int64), np.zeros(0, np.int32))
-    one = Ordering(n, np.random.default_rng(1).permutation(n))
-    other = Ordering(n, np.random.default_rng(2).permutation(n))
-    assert block_balance(arcless, one, one, blocks, blocks) == blocks
-    assert block_balance(arcless, one, other, blocks, blocks) < 1.5
-    assert block_balance(arcless, one, one, blocks, blocks, self_loops=False) == 1.0

@@ -104,9 +104,8 @@ def test_ranks_with_other_words_are_refused(monkeypatch, tmp_path, name):
     refuses("rank 1 has another command than rank 0", job, Second(first))
 
 
-@pytest.mark.parametrize(
-    ("name", "option"),
-    [
+def test_ranks_with_other_options_are_refused(monkeypatch, tmp_path):
+    for name, option in (
         ("train", "--out x"),
         ("train", "--save-best w.npz"),
         ("train", "--resume never"),
@@ -114,13 +113,11 @@ def test_ranks_with_other_words_are_refused(monkeypatch, tmp_path, name):
         ("infer", "--classes"),
         ("verify", "--json"),
         ("bench epoch", "--rounds 3"),
-    ],
-)
-def test_ranks_with_other_options_are_refused(monkeypatch, tmp_path, name, option):
-    monkeypatch.chdir(tmp_path)
-    _, job = said(COMMANDS[name])
-    first, _ = said(f"{COMMANDS[name]} {option}")
-    refuses(f"rank 1 has another {option.split()[0]} than rank 0", job, Second(first))
+    ):
+        monkeypatch.chdir(tmp_path)
+        _, job = said(COMMANDS[name])
+        first, _ = said(f"{COMMANDS[name]} {option}")
+        refuses(f"rank 1 has another {option.split()[0]} than rank 0", job, Second(first))
 
 
 def test_who_waits_for_rank_0_has_moved():
