@@ -101,7 +101,7 @@ DAMAGES = {
     "no-masks": (lambda p: change_manifest(p, masks=[]), "test_mask.npy"),
     "part-too-large": (part_too_large, "outside 0..2"),
 }
-# What follows "train --out run" (@ stands for the folder), and what the message must say.
+# Words after "train --out run" (@ stands for the folder), and those that the message has.
 OF_GRAPHS = {
     **{f"@{name}.graph --partition rp-3": says for name, (_, says) in DAMAGES.items()},
     "@nothere.graph --partition rp-3": ("nothere.graph", "gcn-partition"),
@@ -293,7 +293,7 @@ def test_ranks_that_do_not_see_the_same_files(mpirun, warm, run_cases, folder):
     for heard, says in zip(run_cases("commands", 3, cases), told.values(), strict=True):
         assert heard == heard[:1] * 3
         assert says in heard[0]
-    # What one rank finds before the others are asked.
+    # A mistake of one rank, before the others are asked.
     more = [":", "-n", "2", *warm("gcnmpi"), *words("good.graph --config @nothere.toml")]
     done = mpirun(1, "gcnmpi", *words("good.graph"), *more, timeout=20, code=2)
     assert done.stderr.count("error: ") == 1, done.stderr

@@ -170,6 +170,8 @@ def test_mistakes_are_one_line_on_every_rank(tmp_path, run_cases, hear_mistakes)
         ([tmp_path / "rows.csv", tmp_path / "out"], "ends in .graph"),
     ]
     words = [["import", *map(str, line), "--quiet"] for line, _ in told]
+    words.append(["touched", *words[-1][:2], str(out), "--quiet"])
+    told.append((words[-1], "rows.csv changed while it was read"))
     for (line, says), heard in zip(told, run_cases("import_cases", 3, words), strict=True):
         assert heard == heard[:1] * 3, line
         assert says in (heard[0] or ""), line

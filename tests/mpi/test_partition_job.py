@@ -107,10 +107,10 @@ def test_mistakes_are_one_line_on_every_rank(folder, hear_mistakes):
         ("--memory", "1kB"): "too little",
         ("--effort", 0): "effort",
     }  # fmt: skip
-    lines = [
-        (["partition", path, "-k", 2, "--quiet", *words], says) for words, says in told.items()
-    ]
-    lines.append((["partition", folder / "no.graph", "-k", 2, "--quiet"], "no.graph"))
+    lines = [(["partition", folder / "no.graph", "-k", 2, "--quiet"], "no.graph")]
+    for words, says in told.items():
+        parts = [] if "-k" in words else ["-k", 2]
+        lines.append((["partition", path, "--quiet", *parts, *words], says))
     with partition_lock(path, "taken", "a test"):
         hear_mistakes(3, lines)
     assert not list(path.glob("partitions/taken*")) + list(path.glob("partitions/job-*"))

@@ -118,7 +118,7 @@ NETWORKS = [
 ]
 BCAST = ["scheme.name=bcast"]
 COPIES = ["scheme.name=replicated", "scheme.replication=2"]
-# What the networks take in turn.
+# Schemes, which the networks take in turn.
 SCHEMES = {2: [BCAST, []], 3: [[]], 4: [COPIES, []]}
 
 

@@ -273,10 +273,8 @@ def check_propagation_equals_the_command(comm, graph, partition):
 def check_a_cut_eigenvalue_is_told(comm, graph, partition):
     """Of a ring, all eigenvalues but the first are of two vectors: one of the two is told."""
     path = FOLDER / "ring.graph"
-    with agreed(comm):
-        if comm.rank == 0:
-            ends = np.array([[k, (k + step) % 12] for k in range(12) for step in (-1, 1)])
-            gcnmpi.graph.from_arrays(ends.T, np.eye(12), folder=path)
+    ends = np.array([[k, (k + step) % 12] for k in range(12) for step in (-1, 1)])
+    gcnmpi.graph.from_arrays(ends.T, np.eye(12), folder=path)
     for count, told in ((2, 1), (3, 0)):
         with warnings.catch_warnings(record=True) as said:
             warnings.simplefilter("always")

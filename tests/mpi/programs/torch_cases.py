@@ -236,12 +236,10 @@ def check_batch_norm(case):
     for momentum, affine in ((0.1, True), (None, False)):
         ours = g.batch_norm(width, momentum=momentum, affine=affine)
         theirs = torch.nn.BatchNorm1d(width, momentum=momentum, affine=affine).to(case.dtype)
-        if affine:
-            start = torch.linspace(0.5, 2, width).to(case.dtype)
-            for module in (ours, theirs):
-                torch.nn.init.ones_(module.bias)
-                with torch.no_grad():
-                    module.weight.copy_(start)
+        for module in (ours, theirs) if affine else ():
+            torch.nn.init.ones_(module.bias)
+            with torch.no_grad():
+                module.weight.copy_(torch.linspace(0.5, 2, width))
         for step in range(3):
             whole = case.whole(width) * 3 + 10 * step
             weights = case.whole(width)
@@ -271,19 +269,16 @@ def check_batch_norm(case):
         twin = copy.deepcopy(ours).eval()
         case.close(twin(case.own(whole)), theirs.eval()(whole)[g.ids], 100)
         out = ours(case.own(whole).requires_grad_())
-        refused(RuntimeError, "twice", grad_of_grad, out, whole)
+        refused(RuntimeError, "twice", grad_of_grad, out)
         refused(TypeError, "state_dict", pickle.dumps, ours)
         refused(ValueError, "columns", ours, case.own(case.whole(width + 1)))
 
 
-def grad_of_grad(out, whole):
-    (first,) = torch.autograd.grad(out.square().sum(), inputs_of(out), create_graph=True)
+def grad_of_grad(out):
+    """Of the leaf that a result of one function comes of."""
+    leaf = out.grad_fn.next_functions[0][0].variable
+    (first,) = torch.autograd.grad(out.square().sum(), leaf, create_graph=True)
     first.sum().backward()
-
-
-def inputs_of(out):
-    """The leaf that a result of one function comes of."""
-    return [out.grad_fn.next_functions[0][0].variable]
 
 
 def check_dropout(case):
@@ -515,9 +510,8 @@ def check_agreement(opened, comm):
     step(opened(), net, True)
     # A second model, whose gradients nobody sums.
     g, first, second = opened(), model(), model(1)
-    step(g, first, True)
-    step(g, second, False)
-    step(g, second, False)
+    for net, summed in ((first, True), (second, False), (second, False)):
+        step(g, net, summed)
     stops(start, step, g, first, True)
     # Whoever wants weights of a rank's own has them; so do vertices and entries.
     g, net = opened(check_weights=False), model(seed=comm.rank)
@@ -568,28 +562,22 @@ def check_compiled(opened, comm):
     """torch.compile leaves what communicates to Python, forward and backward."""
     g = opened()
 
-    class Net(torch.nn.Module):
-        def __init__(self):
-            super().__init__()
-            torch.manual_seed(0)
-            self.one, self.two = torch.nn.Linear(g.x.shape[1], 4), torch.nn.Linear(4, 3)
-            self.norm = g.batch_norm(4)
-
-        def forward(self, x, epoch):
-            h = g.dropout(self.norm(self.one(x).relu()), 0.5, epoch, layer=1)
-            source, target = g.edge_index
-            h = torch.zeros_like(h).index_add(0, target, g.expand(h)[source])
-            out = g.aggregate(self.two(h))
-            return g.mean(out.square().sum(1)), out
+    def network():
+        torch.manual_seed(0)
+        linear = torch.nn.Linear(g.x.shape[1], 4), torch.nn.Linear(4, 3)
+        return torch.nn.ModuleList([*linear, g.batch_norm(4)])
 
     def step(net, epoch):
         net.zero_grad()
-        loss, out = net(g.x, epoch)
-        loss.backward()
+        h = g.dropout(net[2](net[0](g.x).relu()), 0.5, epoch, layer=1)
+        source, target = g.edge_index
+        h = torch.zeros_like(h).index_add(0, target, g.expand(h)[source])
+        out = g.aggregate(net[1](h))
+        g.mean(out.square().sum(1)).backward()
         g.all_reduce_gradients(net)
         return out
 
-    plain, traced = Net(), Net()
+    plain, traced = network(), network()
     compiled = torch.compile(step, backend="eager")
     # Many functions of a graph meet the compiler, and none of them too often.
     strict = {"fail_on_recompile_limit_hit": True} if torch.__version__ > "2.7" else {}
