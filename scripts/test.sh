@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Every test: a virtual environment with the test extra, then pytest; it starts the MPI tests under
+# The tests of every change: a virtual environment with the test extra, then pytest; it starts the MPI tests under
 # mpirun itself, with 1 to 4 ranks and more. Arguments go to pytest; --quick is for everyday work:
 # the unit tests but the slow ones, and a few launches, in about two minutes on two cores.
 set -euo pipefail

@@ -1,45 +1,183 @@
-"""Covering arrays: lists of cases in which every two values of two axes meet.
+"""The axes along which runs differ, and covering arrays: cases in which every two values meet.
 
-A grid of all combinations grows with the product of its axes, and a fault shows itself with one
-value or with two of them: a covering array has each pair once. Where GCNMPI_TESTS is "all", as in
-scripts/nightly.sh, the lists have every combination.
+Networks, schemes, kernels, transports and their options are those of the registries: a new one is
+tested without a line here, with default settings. The tables below say what registries do not know:
+settings that show more of a network, the grids of a number of ranks, numbers worth trying.
+
+A grid of all combinations grows with the product of its axes, while a fault shows itself with one
+value, or with two that meet: a covering array has each pair once. Where GCNMPI_TESTS is "all", as
+in scripts/nightly.sh, lists have every combination; every three values, where that is too many.
 """
 
 from __future__ import annotations
 
 import os
 import random
-from collections import defaultdict
-from collections.abc import Callable, Sequence
-from itertools import combinations, product
+from collections.abc import Callable, Iterator, Sequence
+from itertools import combinations, islice, product
+from math import prod
+
+from gcnmpi.options.config import load_config
+from gcnmpi.options.kernel import KERNELS as KERNEL_REGISTRY
+from gcnmpi.options.model import NETWORKS as NETWORK_REGISTRY
+from gcnmpi.options.scheme import SCHEMES
+from partition.errors import UserError
 
 ALL = os.environ.get("GCNMPI_TESTS") == "all"
-TRIED = 40  # cases among which the next one is chosen
+MOST = 5000  # combinations
+TRIED, COMPARED = 500, 15  # cases that may have two values, and those among which one is chosen
+
+KERNELS = [name for name, missing in KERNEL_REGISTRY.available().items() if not missing]
+
+DROPOUT = ("model.dropout=0.4", "model.input_dropout=0.2")
+ATTENTION = ("model.heads=3", "model.out_heads=2", "model.attention_dropout=0.3")
+
+# Networks that need features of arcs, relations or samples over time have tests of their own.
+OF_ARCS = ("gine", "transformer", "gatedgcn", "pna", "mgn")
+OF_RELATIONS = ("rgcn", "rgat", "compgcn", "hetero", "hgt", "sehgnn")
+OVER_TIME = ("gconvgru", "dcrnn", "stgcn")
+# One of each other network, with different norms, residuals and activations.
+SHOWN = {
+    "gcn": ("model.hidden=9,6", "model.norm=layer", "model.residual=linear"),
+    "sage": ("model.hidden=7,5", "model.norm=batch"),
+    "gin": ("model.hidden=6,6", "model.train_eps=true", "model.norm=batch"),
+    "gat": ("model.hidden=6,9", "model.activation=elu", *ATTENTION),
+    "gatv2": ("model.hidden=6,9", "model.residual=linear", *ATTENTION),
+    "gcnii": (
+        "model.hidden=6,6,6",
+        "model.norm=layer",
+        "train.weight_decay=1e-3",
+        "train.weight_decay_convs=0.01",
+    ),
+    "appnp": ("model.hidden=8", "model.hops=3"),
+    "sgc": ("model.hops=3",),
+    "sign": ("model.hidden=5", "model.hops=2"),
+    "mlp": ("model.hidden=8,8", "model.norm=batch", "model.activation=prelu"),
+}
+NETWORKS = {
+    name: (f"model.name={name}", *SHOWN.get(name, ["model.hidden=7,5"]))
+    for name in NETWORK_REGISTRY
+    if name not in (*OF_ARCS, *OF_RELATIONS, *OVER_TIME)
+}
+NETWORKS["sage-max"] = ("model.name=sage", "model.aggregation=max", "model.hidden=7,5")
+VARIANTS = {
+    "gcn-none": ("model.name=gcn", "model.hidden=[]"),
+    "gcn-jk-sum": ("model.name=gcn", "model.hidden=8,8", "model.jk=sum", "model.norm=l2"),
+    "gcn-jk-cat": ("model.name=gcn", "model.hidden=8,5", "model.jk=cat", "model.activation=gelu"),
+    "gcn-jk-max": ("model.name=gcn", "model.hidden=8,8", "model.jk=max", "model.activation=none"),
+    "gcn-linear": (
+        "model.name=gcn", "model.hidden=8,8", "model.linear_before=true", "model.linear_after=true",
+        "model.residual=identity", "model.activation=leaky_relu",
+    ),
+    "gcn-trained": ("model.name=gcn", "model.hidden=6", "model.train_features=true"),
+    "sage-sum": (
+        "model.name=sage", "model.aggregation=sum", "model.normalize_output=true",
+        "model.root_weight=false", "model.hidden=7", "model.include_self=true",
+    ),
+    "gin-eps": ("model.name=gin", "model.hidden=7", "model.eps=0.3", "model.activation=elu"),
+    "gat-mean": (
+        "model.name=gat", "model.hidden=5", "model.concat=false", "model.heads=2",
+        "model.norm=layer", "model.jk=cat",
+    ),
+    "appnp-row": (
+        "model.name=appnp", "model.hops=2", "graph.normalize=row", "model.norm=batch",
+    ),
+}  # fmt: skip
+WHOLE_ROWS = ("sage-max", "gat", "gatv2", "gat-mean")
+"""Those that look at neighbours one by one, which schemes that cut rows refuse."""
+
+# Scheme → ranks, and copies or the grid where it has them: a part with rows of nobody from three
+# on, copies that divide the parts or do not, stages that are parts of blocks, many ranks.
+COPIES = [(2, 2), (3, 3), (4, 2), (12, 3)]
+GRIDS = {
+    "summa": [(2, "1x2"), (3, "3x1"), (4, "2x2"), (4, "1x4"), (12, "3x4")],
+    "split3d": [(2, "1x1x2"), (3, "1x1x3"), (4, "2x1x2"), (4, "1x2x2"), (12, "2x3x2")],
+    "tensor3d": [(2, "auto"), (3, "1x3x1"), (4, "2x2x1"), (4, "1x2x2"), (12, "2x3x2")],
+}
+FEW = 7  # of more ranks, which share the cores, a scheme has one case
+RANKS = (1, 2, 3, 4, 7)
+SCHEME_KINDS = {
+    **{name: (f"scheme.name={name}",) for name in SCHEMES},
+    "copies of all": ("scheme.name=replicated", "scheme.sparse=false"),
+}
+NUMBERS = {
+    "scheme.progress_chunks": (1, 4),
+    "scheme.block": (0, 2),
+    "scheme.chunks": (1, 3),
+}
+# Options that are axes of their own, that need what is not here, or that round.
+ELSEWHERE = ("scheme.grid", "scheme.replication", "scheme.sparse", "comm.precision")
+
+
+def settings_of(network: str) -> list[str]:
+    """All settings of a network: with dropout where there is something to drop."""
+    own = {**NETWORKS, **VARIANTS}[network]
+    return [*own, *(() if network in ("sgc", "gcn-none") else DROPOUT)]
+
+
+def places(scheme: str) -> list[tuple[int, tuple[str, ...]]]:
+    """Numbers of ranks, and how the scheme arranges them."""
+    if scheme in GRIDS:
+        return [(nranks, (f"scheme.grid={grid}",)) for nranks, grid in GRIDS[scheme]]
+    if scheme == "replicated":
+        return [(nranks, (f"scheme.replication={copies}",)) for nranks, copies in COPIES]
+    return [(nranks, ()) for nranks in (*RANKS, 12)]
+
+
+def options_of(scheme: str, given: tuple[str, ...]) -> list[list[str]]:
+    """The settings of each option that a scheme has with those which are given."""
+    found = {}
+    for kind, key in product(SCHEMES.kinds(scheme), SCHEMES.keys(scheme)):
+        section, _, name = key.partition(".")
+        about = kind.__dataclass_fields__.get(name)
+        if section == kind.section and about is not None and key not in ELSEWHERE:
+            booleans = ("true", "false") if about.type in (bool, "bool") else ()
+            values = booleans or NUMBERS.get(key) or tuple(about.metadata["choices"])
+            settings = [f"{key}={value}" for value in values if value != "nccl"]
+            found[key] = [setting for setting in settings if is_taken(*given, setting)]
+    return [settings for settings in found.values() if settings]
+
+
+def is_taken(*settings: str) -> bool:
+    """Whether the configuration takes them together."""
+    try:
+        load_config(None, settings)
+    except UserError:
+        return False
+    return True
 
 
 def covering(
     *axes: Sequence, allowed: Callable[..., bool] = lambda *case: True, seed: int = 1
 ) -> list[tuple]:
     """Allowed cases, one value of each axis, that together have every pair which is allowed."""
-    places = [range(len(axis)) for axis in axes]
-    valued = (
-        (case, tuple(axis[i] for axis, i in zip(axes, case, strict=True)))
-        for case in product(*places)
+    few = prod(map(len, axes)) <= MOST
+    if len(axes) < 3 or (ALL and few):
+        return [case for case in product(*axes) if allowed(*case)]
+    drawn, together = random.Random(seed), 3 if ALL else 2
+    missing = dict.fromkeys(
+        group
+        for places in combinations(range(len(axes)), together)
+        for group in product(*([(i, value) for value in range(len(axes[i]))] for i in places))
     )
-    every = {case: values for case, values in valued if allowed(*values)}
-    if ALL or len(axes) < 3:
-        return list(every.values())
-    having = defaultdict(list)  # pair → cases
-    for case in every:
-        for pair in combinations(enumerate(case), 2):
-            having[pair].append(case)
-    drawn, missing, chosen = random.Random(seed), dict.fromkeys(having), []
+
+    def completed(group: tuple) -> Iterator[tuple[int, ...]]:
+        """Allowed cases that have these values, and others by chance."""
+        for _ in range(TRIED):
+            values = {i: drawn.randrange(len(axis)) for i, axis in enumerate(axes)} | dict(group)
+            if allowed(*(axis[values[i]] for i, axis in enumerate(axes))):
+                yield tuple(values.values())
+
+    chosen = []
     while missing:
-        among = having[next(iter(missing))]
-        among = drawn.sample(among, min(TRIED, len(among)))
-        pairs = {case: list(combinations(enumerate(case), 2)) for case in among}
-        best = max(among, key=lambda case: sum(pair in missing for pair in pairs[case]))
-        for pair in pairs[best]:
-            missing.pop(pair, None)
-        chosen.append(best)
-    return [every[case] for case in sorted(chosen)]
+        first = next(iter(missing))
+        among = {
+            case: [group for group in combinations(enumerate(case), together) if group in missing]
+            for case in islice(completed(first), COMPARED)
+        }
+        if among:
+            best = max(among, key=lambda case: len(among[case]))
+            chosen.append(best)
+        for group in among[best] if among else [first]:
+            del missing[group]
+    return [tuple(axis[i] for axis, i in zip(axes, case, strict=True)) for case in sorted(chosen)]

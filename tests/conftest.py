@@ -18,6 +18,7 @@ from inspect import getfullargspec
 from pathlib import Path
 
 import pytest
+from axes import ALL
 from stored_graphs import store_small_graphs
 from words import latest
 
@@ -59,6 +60,37 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     )
 
 
+# Seconds on two cores that the parts of ./scripts/test.sh may take, and the files of some of them:
+# all others are of "unit" or, under mpirun, of "runs".
+BUDGETS = {"unit": 90, "runs": 180, "commands": 90, "faults": 60, "pages": 60}
+PARTS = {
+    "pages": ("docs", "demo", "examples", "tutorial", "gpu_scripts", "reproduce", "site"),
+    "faults": ("alone", "checkpoint", "errors", "side_by_side", "stopped", "terminal"),
+    "commands": ("api", "bench", "doctor", "import_job", "partition_job", "propagate", "room",
+                 "score", "partition_cli", "submit", "links", "relations", "backends", "portfolio"),
+}  # fmt: skip
+
+
+def part_of(path: Path) -> str:
+    """The part that a file of tests belongs to."""
+    name = path.stem.removeprefix("test_")
+    named = (part for part, names in PARTS.items() if name in names)
+    return next(named, "unit" if UNIT in path.parents else "runs")
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Say how long each part took, all its tests one after the other, for two at a time."""
+    reports = [
+        r for some in terminalreporter.stats.values() for r in some if hasattr(r, "duration")
+    ]
+    took = dict.fromkeys(BUDGETS, 0.0)
+    for report in reports:
+        took[part_of(Path(report.location[0]).resolve())] += report.duration / 2
+    if len(reports) > 1000:
+        words = (f"{part} {took[part]:.0f} s (of {BUDGETS[part]})" for part in BUDGETS)
+        terminalreporter.write_line(", ".join(words))
+
+
 def pytest_configure(config: pytest.Config) -> None:
     if config.getoption("--no-pool"):
         import cupy
@@ -67,17 +99,19 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave out what --quick leaves out."""
-    if not config.getoption("--quick"):
-        return
+    """Leave out what only the nightly tests run, and what --quick leaves out."""
 
-    def is_quick(item: pytest.Item) -> bool:
+    def is_run(item: pytest.Item) -> bool:
+        if item.get_closest_marker("nightly") is not None and not ALL:
+            return False
+        if not config.getoption("--quick"):
+            return True
         if UNIT in item.path.parents:
             return item.get_closest_marker("slow") is None
         return item.get_closest_marker("quick") is not None
 
-    config.hook.pytest_deselected(items=[item for item in items if not is_quick(item)])
-    items[:] = [item for item in items if is_quick(item)]
+    config.hook.pytest_deselected(items=[item for item in items if not is_run(item)])
+    items[:] = [item for item in items if is_run(item)]
 
 
 @pytest.fixture(scope="session")
@@ -161,13 +195,17 @@ class Ranks:
             os.read(self._found, 1)
             return json.loads((self._folder / "found.json").read_text())
         end = "have ended without a result" if ready else f"do not end within {timeout} s"
+        self.leave()
         self.end(0)
         pytest.fail((self._folder / "output").read_text() + f"\nthe ranks {end}")
 
-    def end(self, timeout: float = 20) -> None:
-        """Let them end, and end them after so many seconds."""
+    def leave(self) -> None:
+        """Tell them that there are no more cases."""
         for pipe in (*self._asked, self._found):
             os.close(pipe)
+
+    def end(self, timeout: float = 20) -> None:
+        """Wait for the end of ranks that may leave, and end them after so many seconds."""
         select.select([self._ended], [], [], timeout)
         os.close(self._ended)
         with contextlib.suppress(ProcessLookupError):
@@ -201,10 +239,13 @@ def run_cases(tmp_path_factory, warm) -> Iterator[Callable[..., list]]:
         if env is None and nranks in KEPT:
             kept[nranks] = ranks
         else:
+            ranks.leave()
             ranks.end()
         return found
 
     yield run
+    for ranks in kept.values():
+        ranks.leave()
     for ranks in kept.values():
         ranks.end()
 
@@ -267,14 +308,15 @@ def verified(run_cases) -> Callable[..., list[set[str]]]:
 def trained(run_cases) -> Callable[..., dict[str, dict]]:
     """``trained(nranks, cases, **more)`` → name → a record of network_cases.py.
 
-    ``cases`` is name → (graph, partition or None, settings), of which the last of each key counts;
-    ``more`` are further keys of all cases.
+    ``cases`` is name → (graph, partition or None, settings), of which the last of each key counts,
+    and perhaps a dictionary of further keys of the case; ``more`` are those of all cases.
     """
 
     def run(nranks: int, cases: dict[str, tuple], **more: object) -> dict[str, dict]:
         wanted = [
             {"graph": graph, "partition": partition, "settings": latest(*settings), **more}
-            for graph, partition, settings in cases.values()
+            | (own[0] if own else {})
+            for graph, partition, settings, *own in cases.values()
         ]
         found = run_cases("network_cases", nranks, wanted, timeout=400)
         return dict(zip(cases, found, strict=True))

@@ -3,7 +3,7 @@
 import json
 
 import pytest
-from networks import NETWORKS, VARIANTS, settings_of
+from axes import NETWORKS, VARIANTS, settings_of
 
 ALL = [*NETWORKS, *VARIANTS]
 

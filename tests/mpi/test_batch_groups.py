@@ -55,7 +55,10 @@ def test_grids_in_groups_have_the_same_curve(results, trained, schemes_folder, s
 
 
 def test_a_step_is_by_the_mean_of_the_gradients(gcnmpi_lines, schemes_folder, tmp_path):
-    """Beside many updates of a tiny step, whose changes add up to the sum of the gradients."""
+    """Beside many updates of a tiny step, whose changes add up to the sum of the gradients.
+
+    An epoch has two batches, fewer than a step.
+    """
 
     def weights(name, lr, batches):
         out = tmp_path / f"{name}.npz"
@@ -67,7 +70,7 @@ def test_a_step_is_by_the_mean_of_the_gradients(gcnmpi_lines, schemes_folder, tm
         gcnmpi_lines(1, [[*words, "--save-weights", out, *sets(*settings)]])
         return np.load(out)
 
-    small, mean = weights("small", 1e-6, 1), weights("mean", 0.1, 2)
+    small, mean = weights("small", 1e-6, 1), weights("mean", 0.1, 4)
     start = weights("start", 0.0, 1)
     for name in start:
         of_sum, of_mean = (small[name] - start[name]) / 1e-6, (mean[name] - start[name]) / 0.1

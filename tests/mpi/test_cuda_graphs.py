@@ -10,7 +10,7 @@ import shutil
 
 import numpy as np
 import pytest
-from networks import NETWORKS, VARIANTS, settings_of
+from axes import NETWORKS, VARIANTS, settings_of
 from stored_graphs import small_graph, store
 from test_fake_gpu import fake
 from words import sets

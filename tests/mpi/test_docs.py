@@ -1,6 +1,8 @@
-"""The documentation is run.
+"""The documentation is true: its commands, names, links, and the numbers of README.
 
-Every ```bash and ```python block of README.md and docs/*.md is executed, page by page, in an
+Each command line of a page is read as its program reads it, and each module and name that Python
+imports there exists. README.md and the pages of DAILY are run too; the nightly tests run all pages:
+every ```bash and ```python block of README.md and docs/*.md is executed, page by page, in an
 empty folder with configs/ (whose trainings are cut short, as are those of gcnmpi demo and the
 search of --model auto) and planetoid/data/ (a local copy of Cora) beside it. Blocks of other kinds
 are illustrations. The commands ./scripts/… are left out: CI calls them, and a test that ran the
@@ -11,20 +13,29 @@ Programs in Python write nothing to the standard error, on one rank and on sever
 
 from __future__ import annotations
 
+import ast
+import contextlib
 import importlib.util
 import json
 import os
 import re
+import shlex
 import subprocess
+from collections.abc import Iterator
+from itertools import groupby, pairwise
 from pathlib import Path
 
+import click
 import numpy as np
 import pytest
 from stored_graphs import store
 from words import sets
 
+from gcnmpi.cli.main import cli as trainer
+from gcnmpi.options.config import load_config
 from gcnmpi.options.model import NETWORKS
 from gcnmpi.run.fields import FIELDS, names_of
+from partition.cli.main import cli as partitioner
 from partition.graph.samples import write_samples
 from partition.importing.synthetic import sbm
 from partition.pipeline.adding import add_partition
@@ -36,6 +47,8 @@ REFERENCE = sorted((ROOT / "docs" / "reference").glob("*.md"))
 CONFIGS = sorted((ROOT / "configs").glob("*.toml"))
 TUNED = sorted((ROOT / "configs" / "tuned").glob("*.toml"))
 OPTIONAL = ("torch", "skfem", "meshio")
+PACKAGES = ("gcnmpi", "partition")
+DAILY = ("README", "python")
 EPOCHS = 13  # of trainings that are cut short
 EXAMPLES = {"kernel": "panels", "scheme": "local"}
 # Pages whose blocks are files to be saved: other tests run them.
@@ -83,6 +96,54 @@ def as_script(page: Path) -> str:
 RUN = [page for page in PAGES if page.stem not in OF_OTHER_TESTS and as_script(page)]
 
 
+PROGRAMS = {"gcnmpi": trainer, "gcn-partition": partitioner}
+
+
+def commands(page: Path) -> Iterator[tuple[str, list[str]]]:
+    """The programs of this distribution that a page starts, and their words."""
+    for language, text in blocks(page):
+        for line in text.replace("\\\n", " ").splitlines() if language == "bash" else ():
+            words = shlex.shlex(
+                re.sub(r"\$\{?\w+\}?", "2", line), posix=True, punctuation_chars=True
+            )
+            words.whitespace_split = True
+            for punctuation, group in groupby(words, lambda word: set(word) <= set("();<>|&")):
+                line = [] if punctuation else list(group)
+                for i in (i for i, word in enumerate(line) if word in PROGRAMS):
+                    yield line[i], line[i + 1 :]
+
+
+def understood(name: str, words: list[str]) -> None:
+    """Read a command line as its program does, without the files that it names."""
+    command, context = PROGRAMS[name], None
+    while True:
+        context = command.make_context(name, words, parent=context)
+        if not isinstance(command, click.Group):
+            break
+        name, command, words = command.resolve_command(
+            context, context._protected_args + context.args
+        )
+    given = [setting for one, setting in pairwise(words) if one == "--set"]
+    if name == "train":
+        load_config(None, given)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+def test_commands_and_imports_of_pages_are_understood(page, monkeypatch):
+    monkeypatch.setattr(
+        click.Path, "convert", lambda self, value, *_: self.coerce_path_result(value)
+    )
+    for name, words in commands(page):
+        with contextlib.suppress(click.exceptions.Exit):  # --help
+            understood(name, words)
+    for language, text in blocks(page) if page.stem not in OF_OTHER_TESTS else ():
+        for node in (
+            ast.walk(ast.parse(text)) if language == "python" and stands_alone(text) else ()
+        ):
+            if isinstance(node, ast.ImportFrom) and node.module.split(".")[0] in PACKAGES:
+                exec(ast.unparse(node), {})
+
+
 @pytest.fixture
 def beside(tmp_path, data_dir) -> Path:
     """The folder that the commands of the documentation are run in."""
@@ -97,7 +158,11 @@ def beside(tmp_path, data_dir) -> Path:
     return tmp_path
 
 
-@pytest.mark.parametrize("page", RUN, ids=lambda page: page.stem)
+@pytest.mark.parametrize(
+    "page",
+    [pytest.param(p, marks=[] if p.stem in DAILY else pytest.mark.nightly) for p in RUN],
+    ids=lambda page: page.stem,
+)
 def test_commands_and_snippets_run(page, beside, shell):
     shell(as_script(page), timeout=240)
     if page.stem == "user-guide":

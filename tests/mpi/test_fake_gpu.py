@@ -17,7 +17,7 @@ from stored_graphs import store
 from test_over_time import folder as of_time  # noqa: F401 (a fixture)
 from test_over_time import settings_of
 from test_relational import COMPGCN, GAT, MEAN, MIXED, RGCN, schemas  # noqa: F401 (a fixture)
-from test_schemes import MODULES, check_schemes
+from test_schemes import check_schemes
 from test_task_runs import make_graph
 from words import sets
 
@@ -105,34 +105,33 @@ def test_what_a_graph_reads_lives_as_long_as_the_graph():
     printed("-c", KEPT)
 
 
-# The order of the rows is settled on the host: one number of ranks is enough.
-WHATEVER_ORDER = [name for name in MODULES if name != "cases_order"]
+def several(*cases):
+    """The cases of a test, of which all but the first are nightly ones."""
+    return [cases[0], *(pytest.param(*case, marks=pytest.mark.nightly) for case in cases[1:])]
 
 
-@pytest.mark.parametrize("nranks", [1, 2, 4])
-def test_schemes_stage_messages_on_the_host(verified, schemes_folder, nranks):
-    """All cases on two ranks; elsewhere a few of each scheme."""
-    modules, most = (MODULES, None) if nranks == 2 else (WHATEVER_ORDER, 3)
-    check_schemes(verified, schemes_folder, nranks, SHORT, fake(), most, modules)
+@pytest.mark.parametrize(("nranks", "most"), several((2, 3), (1, None), (2, None), (4, None)))
+def test_schemes_stage_messages_on_the_host(verified, schemes_folder, nranks, most):
+    check_schemes(verified, schemes_folder, nranks, SHORT, fake(), most)
 
 
-@pytest.mark.parametrize("nranks", [3])
-def test_schemes_hand_devices_memory_to_mpi(verified, schemes_folder, nranks):
+@pytest.mark.parametrize(("nranks", "most"), several((3, 1), (2, 3), (4, 3)))
+def test_schemes_hand_devices_memory_to_mpi(verified, schemes_folder, nranks, most):
     settings, env = [*SHORT, "comm.cuda_aware=yes"], fake(FAKE_CUDA_AWARE="1")
-    check_schemes(verified, schemes_folder, nranks, settings, env, 3, WHATEVER_ORDER)
+    check_schemes(verified, schemes_folder, nranks, settings, env, most)
 
 
-@pytest.mark.parametrize(("nranks", "dtype"), [(2, "float32"), (4, "float64")])
+@pytest.mark.parametrize(("nranks", "dtype"), several((2, "float64"), (4, "float32")))
 def test_schemes_sum_on_devices(verified, schemes_folder, nranks, dtype):
     settings, env = [*SHORT, "comm.nccl=yes", f"dtype={dtype}"], fake(FAKE_DEVICES=str(nranks))
     check_schemes(verified, schemes_folder, nranks, settings, env, most=1)
 
 
-@pytest.mark.parametrize(("nranks", "nccl"), [(2, "yes"), (4, "no")])
+@pytest.mark.parametrize(("nranks", "nccl"), several((2, "yes"), (4, "no")))
 def test_rows_go_from_device_to_device(verified, schemes_folder, nranks, nccl):
-    settings = [*SHORT, "scheme.transport=nccl", f"comm.nccl={nccl}"]
+    settings = [*SHORT, "scheme.transport=nccl", f"comm.nccl={nccl}", "scheme.exchange=rows"]
     env = fake(FAKE_DEVICES=str(nranks))
-    check_schemes(verified, schemes_folder, nranks, settings, env, most=4, modules=["cases_p2p"])
+    check_schemes(verified, schemes_folder, nranks, settings, env, most=4, kinds=["p2p"])
 
 
 def test_nccl_is_taken_where_each_rank_has_a_device(mpirun, schemes_folder, tmp_path):
@@ -333,6 +332,6 @@ def test_networks_that_tell_relations_apart(verified, schemas):  # noqa: F811
 
 
 def test_networks_over_time(verified, of_time):  # noqa: F811
-    networks = ("frames_dcrnn", "frames_stgcn", "rolled_mgn")
+    networks = ("frames_stgcn", "rolled_mgn")
     cases = [(of_time, "uneven-2", [*settings_of(name), *SHORT]) for name in networks]
     verified(2, cases, env=fake(FAKE_STREAMS="late"))

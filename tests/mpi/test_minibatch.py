@@ -8,7 +8,7 @@ import math
 
 import numpy as np
 import pytest
-from networks import settings_of
+from axes import settings_of
 from words import latest, sets
 
 from gcnmpi.options.config import load_config

@@ -1,92 +1,80 @@
 """Every network on every scheme and kernel that runs it: the curve of the serial oracle.
 
-One launch for each number of ranks, one test for each network, scheme and kernel. The graph is
-directed, with weights, self-loops and isolated vertices; parts are uneven, and one is empty.
-One, two and four ranks run every network with every scheme. On three, and on seven, which are more
-than a layer has columns, each network has one scheme that keeps rows whole and one that does not,
-in turn.
+The cases are a covering array of networks, schemes, kernels, numbers of ranks and sizes of blocks
+of rows; one launch for each number of ranks, one test for each case. The graph is directed, with
+weights, self-loops and isolated vertices; parts are uneven, and one is empty from three ranks on.
 """
 
 import functools
-from itertools import product
 
 import numpy as np
 import pytest
-from networks import NETWORKS, VARIANTS, WHOLE_ROWS, settings_of
+from axes import (
+    GRIDS,
+    KERNELS,
+    NETWORKS,
+    RANKS,
+    SCHEMES,
+    VARIANTS,
+    WHOLE_ROWS,
+    covering,
+    places,
+    settings_of,
+)
 from words import sets
 
 from gcnmpi.options.config import load_config
 from gcnmpi.proof import oracle
 from partition.graph.store import open_graph
 
-RANKS = (1, 2, 3, 4, 7)
-KERNELS = ("native", "graphblas", "scipy")
 EPOCHS = 6
 COMMON = ("dtype=float64", f"train.epochs={EPOCHS}", "train.eval_every=3", "train.lr=0.02")
-GRIDS = {
-    "summa": {1: "1x1", 2: "2x1", 3: "1x3", 4: "2x2", 7: "7x1"},
-    "split3d": {1: "1x1x1", 2: "1x1x2", 3: "3x1x1", 4: "1x2x2", 7: "1x1x7"},
-    "tensor3d": {1: "1x1x1", 2: "1x2x1", 3: "3x1x1", 4: "2x1x2", 7: "1x1x7"},
-}
-CHAINS = ("appnp", "appnp-row", "sgc", "sign")
-"""Networks of several products one after the other."""
+EVERY = {**NETWORKS, **VARIANTS}
+CUT_ROWS = (*GRIDS, "columns")
+BLOCKS = ({}, {"rows_at_once": 4})  # of 61 vertices, on a rank that has 6 or none too
 
 
+def is_run(network, scheme, nranks, *_):
+    """Whether the scheme has the rows that the network looks at, and so many ranks."""
+    there = [count for count, _ in places(scheme)]
+    return nranks in there and not (network in WHOLE_ROWS and scheme in CUT_ROWS)
+
+
+@functools.cache
 def cases(nranks):
-    """Name → (network, partition or None, settings)."""
+    """Name → (network, partition or None, settings, further keys) of a number of ranks."""
     found = {}
-    parts = None if nranks == 1 else f"uneven-{nranks}"
-    # Two copies where that is possible, else as many as there are ranks.
-    copies = 2 if nranks % 2 == 0 else nranks
-    some = nranks // copies
-    sharing = None if some == 1 else f"uneven-{some}"
-    schemes = {
-        "p2p": (parts, ["scheme.name=p2p"]),
-        "bcast": (parts, ["scheme.name=bcast"]),
-        "replicated": (sharing, ["scheme.name=replicated", f"scheme.replication={copies}"]),
-    }
-    few = nranks in (3, 7)
-    for (i, network), (j, scheme) in product(enumerate(NETWORKS), enumerate(schemes)):
-        partition, settings = schemes[scheme]
-        # Kernels do not know of ranks: each network has all on two, else one for each scheme.
-        turn = (i + j + RANKS.index(nranks)) % len(KERNELS)
-        for kernel in KERNELS if nranks == 2 and scheme == "p2p" else [KERNELS[turn]]:
-            more = [*settings, f"kernel={kernel}"]
-            if not few or (i + nranks) % len(schemes) == j:
-                found[f"{network}-{scheme}-{kernel}"] = (network, partition, more)
-    for network in VARIANTS if nranks in (1, 3, 4) else ():
-        found[f"{network}-p2p"] = (network, parts, ["scheme.name=p2p"])
+    axes = EVERY, SCHEMES, RANKS, KERNELS, BLOCKS
+    for network, scheme, count, kernel, blocks in covering(*map(list, axes), allowed=is_run):
+        if count == nranks:
+            _, place = [place for place in places(scheme) if place[0] == nranks][-1]
+            settings = [f"scheme.name={scheme}", *place, f"kernel={kernel}"]
+            name = "-".join([network, scheme, kernel, *blocks])
+            found[name] = network, partition_of(nranks, scheme, place), settings, blocks
     if nranks == 2:
-        for network in (*NETWORKS, *VARIANTS):
-            found[f"{network}-float32"] = (network, parts, ["dtype=float32"])
-    dense = ["scheme.name=replicated", "scheme.sparse=false", f"scheme.replication={copies}"]
-    found["gat-replicated-dense"] = ("gat", sharing, dense)
-    found["sage-max-shared"] = ("sage-max", parts, ["scheme.transport=shared"])
-    for network in (*NETWORKS, *VARIANTS):
-        if network not in WHOLE_ROWS and (nranks == 4 or network in CHAINS):
-            found[f"{network}-columns"] = (network, parts, ["scheme.name=columns"])
-    on_grids = (*NETWORKS, *VARIANTS) if nranks == 4 else NETWORKS
-    for i, network in enumerate(name for name in on_grids if name not in WHOLE_ROWS):
-        for j, (scheme, grids) in enumerate(GRIDS.items()):
-            settings = [f"scheme.name={scheme}", f"scheme.grid={grids[nranks]}"]
-            if (i + nranks) % len(GRIDS) == j or not (few or network in VARIANTS):
-                found[f"{network}-{scheme}"] = (network, None, settings)
+        for i, network in enumerate(EVERY):
+            single = ["dtype=float32", f"kernel={KERNELS[i % len(KERNELS)]}"]
+            found[f"{network}-float32"] = network, "uneven-2", single, {}
     return found
+
+
+def partition_of(nranks, scheme, place):
+    copies = int(place[0].partition("=")[2]) if scheme == "replicated" else 1
+    return None if nranks == copies or scheme in GRIDS else f"uneven-{nranks // copies}"
 
 
 @functools.cache
 def expected(path, network):
-    """The losses of the oracle, and what it counts right."""
+    """The losses of the oracle."""
     config = load_config(None, (*COMMON, *settings_of(network)))
-    curve = oracle.train(open_graph(path).graph, "in", config, EPOCHS)
-    return np.array(curve.losses)
+    return np.array(oracle.train(open_graph(path).graph, "in", config, EPOCHS).losses)
 
 
 def wanted(nranks, schemes_folder):
     path = schemes_folder / "directed.graph"
     return {
-        name: (path, partition, [*COMMON, *settings_of(network), *settings])
-        for name, (network, partition, settings) in cases(nranks).items()
+        name: (path, partition, [*COMMON, *settings_of(network), *settings], more)
+        for name, (network, partition, settings, more) in cases(nranks).items()
     }
 
 
@@ -103,26 +91,7 @@ def test_every_network_has_one_curve(results, schemes_folder, nranks, name):
         assert counted == predicted
 
 
-@pytest.mark.parametrize("nranks", RANKS[:4])
-def test_rows_in_blocks_give_the_same_curves(trained, schemes_folder, nranks):
-    """Of 61 vertices, on a rank that has 6 or none too."""
-    path = schemes_folder / "directed.graph"
-    parts = None if nranks == 1 else f"uneven-{nranks}"
-    names = (*NETWORKS, *VARIANTS)
-    wanted = {n: (path, parts, [*COMMON, "scheme.name=p2p", *settings_of(n)]) for n in names}
-    if nranks == 4:
-        copies = ["scheme.name=replicated", "scheme.replication=2"]
-        wanted["copies"] = (path, "uneven-2", [*COMMON, *copies, *settings_of("gcn")])
-    for name, record in trained(nranks, wanted, rows_at_once=4).items():
-        losses = expected(path, "gcn" if name == "copies" else name)
-        np.testing.assert_allclose(record["losses"], losses, rtol=1e-10, err_msg=name)
-        for counted, predicted in record["traffic"]:
-            assert counted == predicted
-
-
 def test_what_a_scheme_cannot_run_is_refused_before_loading(hear_mistakes, schemes_folder):
     words, says = ["train", schemes_folder / "directed.graph"], "p2p, bcast or replicated"
-    of_schemes = [
-        [*words, *sets(f"scheme.name={scheme}", "model.name=gat")] for scheme in (*GRIDS, "columns")
-    ]
+    of_schemes = [[*words, *sets(f"scheme.name={scheme}", "model.name=gat")] for scheme in CUT_ROWS]
     hear_mistakes(2, [(line, (says, "whole rows of neighbours")) for line in of_schemes])

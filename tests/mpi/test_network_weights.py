@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from networks import NETWORKS, settings_of
+from axes import NETWORKS, settings_of
 from words import sets
 
 from gcnmpi.options.config import load_config

@@ -1,7 +1,7 @@
 """Messages in fewer bits: what is sent, what it changes, and what does not depend on it."""
 
 import pytest
-from networks import settings_of
+from axes import settings_of
 from stored_graphs import small_graph, store
 from words import sets
 

@@ -12,6 +12,7 @@ from test_minibatch import as_planned, as_simulated, is_that_of_one_rank
 from test_relational import MEAN, schemas  # noqa: F401 (a fixture)
 from words import latest, sets
 
+from gcnmpi.core import rng
 from gcnmpi.options.config import load_config
 from gcnmpi.options.train import sampler_of
 from gcnmpi.planner.machine import DRAWING, Machine
@@ -91,7 +92,7 @@ SUB = "model.name=compgcn", "model.composition=sub"
 
 def held_still():
     """Name → network, settings: an epoch whose batches all have the initial weights."""
-    still = ("train.lr=0", "train.epochs=1", "model.dropout=0", "model.input_dropout=0")
+    still = ("train.lr=0", "train.epochs=1", "model.dropout=0")
     found = {}
     for sampler in (SAMPLERS[0], *SAMPLERS[2:]):
         for name, own in {"": (), " own": (OWN,)}.items():
@@ -119,7 +120,7 @@ def sampled_loss(graph, config):
     sampler = sampler_of(config.train, graph.n, len(trained), None, graph.relations)
     total = 0.0
     for batch in range(sampler.batches):
-        members, h = sampler.members(1, batch), x
+        members, h = sampler.members(1, batch), x * kept_numbers(x.shape, batch + 1)
         seeds = trained[members] if sampler.layered else np.intersect1d(members, trained)
         for layer in (0, 1):
             place = 1, batch, 1 - layer if sampler.layered else 0
@@ -133,6 +134,14 @@ def sampled_loss(graph, config):
         norms = largest + np.log(np.exp(chosen - largest[:, np.newaxis]).sum(axis=1))
         total += (norms - chosen[np.arange(len(seeds)), graph.labels[seeds]]).sum()
     return total / len(trained)
+
+
+def kept_numbers(shape, number, p=0.2):
+    """Input dropout of a batch: 0, or by how much a number is larger."""
+    keys = rng.row_keys(0, number, 0, np.arange(shape[0]))
+    hashes, scratch = np.empty((2, *shape), np.uint32)
+    rng.hash_block(keys, rng.column_keys(np.arange(shape[1])), hashes, scratch)
+    return (hashes >= rng.threshold(p)) / (1 - p)
 
 
 def rgcn_layer(graph, weights, layer, h):

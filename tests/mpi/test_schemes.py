@@ -1,25 +1,91 @@
-"""Every scheme on every number of ranks that its grid allows, against the serial run.
+"""Every scheme with every option and number of ranks, against the serial run.
 
-One launch a number of ranks; ``cases_SCHEME.py`` say the cases: a list of (graph, partition or
-None, settings) for a number of ranks. Then products and data movement, and what the tensor-parallel
-3D scheme has beyond the serial run: ties, pieces, bits, and mistakes.
+The cases are a covering array: each pair of an option's value, a number of ranks, a graph, a
+partition, a kernel, a network's shape meets once. One launch for each number of ranks. Then
+products and data movement, and what the tensor-parallel 3D scheme has beyond the serial run: ties,
+pieces, bits, and mistakes.
 """
 
-from importlib import import_module
-from pathlib import Path
+from functools import cache
 
 import numpy as np
 import pytest
+from axes import ALL, DROPOUT, FEW, KERNELS, SCHEME_KINDS, covering, options_of, places
 from stored_graphs import store
-from words import epochs, latest, sets
+from words import latest, sets
 
 from partition.importing.synthetic import sbm
 
-MODULES = sorted(path.stem for path in Path(__file__).parent.glob("cases_*.py"))
-QUICK = [pytest.param(nranks, marks=pytest.mark.quick) for nranks in (1, 2)]
-RANKS = (*QUICK, 3, 4, 6, 8, 9, 12, 16)
 NUMBERS = {"loss curve", "first gradient", "final weights", "logits", "M·x", "Mᵀ·y"}
 NUMBERS |= {"⟨M·x, y⟩ = ⟨x, Mᵀ·y⟩", "training bytes", "training received", "evaluation received"}
+
+GRAPHS = ("directed", "symmetric", "hubs")
+SHAPES = ("model.hidden=[7]", "model.hidden=[11,3,5]")
+TRAINED = ("model.train_features=true", "train.clip_norm=0.01", "model.dropout=0.3")
+REGULARISED = (DROPOUT, TRAINED, ())
+MATRICES = ("graph.normalize=sym", "graph.normalize=row", "graph.direction=out")
+# Products in a chain, of which tensor3d and columns make something of their own; orders.
+COMBINED = ("model.order=combine",)  # which tensor3d refuses
+NETWORKS = (
+    (),
+    ("model.order=aggregate", "model.cache_input=false"),
+    COMBINED,
+    ("model.name=appnp", "model.hops=3"),
+)
+
+
+def partition_of(nranks: int, kind: str, place: tuple[str, ...]) -> str | None:
+    """Uneven parts, one of them empty from three on; several for a rank; or none."""
+    copies = [int(s.partition("=")[2]) for s in place if s.startswith("scheme.replication")]
+    parts = nranks // copies[0] if copies else nranks
+    grouped = parts * 4 if parts < 4 else parts
+    return {"own": f"uneven-{parts}", "grouped": f"uneven-{grouped}", "none": None}[kind]
+
+
+# Settings of two axes that a run refuses together.
+APART = (
+    ("scheme.transport=shared", "scheme.exchange=mixed"),
+    ("scheme.permutation=double", "scheme.name=summa"),
+    ("scheme.permutation=double", "scheme.name=split3d"),
+    ("scheme.backward=expand", "directed"),
+    ("scheme.backward=expand", "hubs"),
+    *((f"scheme.permutation={order}", parts) for order in ("none", "single", "double")
+      for parts in ("own", "grouped")),
+)  # fmt: skip
+
+
+def together(*case) -> bool:
+    """Whether no two values of a case are apart."""
+    values = {value for value in case if isinstance(value, str)}
+    return not any(values >= {*pair} for pair in APART)
+
+
+def scheme_of(kind: str) -> str:
+    return SCHEME_KINDS[kind][0].partition("=")[2]
+
+
+@cache
+def cases(kind: str) -> list[tuple[int, str, str | None, list[str]]]:
+    """Number of ranks, graph, partition and settings of one of SCHEME_KINDS."""
+    given = SCHEME_KINDS[kind]
+    scheme = scheme_of(kind)
+    parts = ("own",) if scheme in ("p2p", "replicated") else ("own", "grouped", "none")
+    networks = [own for own in NETWORKS if scheme != "tensor3d" or own != COMBINED]
+    axes = GRAPHS, parts, KERNELS, SHAPES, REGULARISED, MATRICES, networks
+    axes = *axes, *options_of(scheme, given)
+    few = [place for place in places(scheme) if 1 < place[0] <= FEW]
+    many = [place for place in places(scheme) if place[0] > FEW]
+    every = places(scheme) if ALL else few
+    arranged = covering(every, *axes, allowed=lambda *case: together(*given, *case))
+    arranged += [(place, *arranged[i][1:]) for i, place in enumerate(many) if not ALL]
+    found = []
+    for (nranks, place), graph, part, kernel, shape, more, matrix, network, *own in arranged:
+        settings = *given, *place, f"kernel={kernel}", shape, matrix, *more, *network, *own
+        found.append((nranks, graph, partition_of(nranks, part, place), [*settings]))
+    return found
+
+
+RANKS = sorted({nranks for kind in SCHEME_KINDS for nranks, _ in places(scheme_of(kind))})
 
 
 @pytest.mark.parametrize("nranks", RANKS)
@@ -27,23 +93,20 @@ def test_schemes_equal_the_serial_run(verified, schemes_folder, nranks):
     check_schemes(verified, schemes_folder, nranks)
 
 
-def test_p2p_on_seven_ranks(verified, schemes_folder):
-    check_schemes(verified, schemes_folder, 7, modules=["cases_p2p"])
+def check_schemes(verified, folder, nranks, common=(), env=None, most=None, kinds=SCHEME_KINDS):
+    """The cases of a number of ranks, each with the common settings after its own.
 
-
-def check_schemes(verified, folder, nranks, common=(), env=None, most=None, modules=MODULES):
-    """All cases of a number of ranks, each with the common settings after its own.
-
-    Or of each scheme so many at most, or of these modules.
+    Or of each kind of scheme so many at most, or of these kinds.
     """
-    cases = []
-    for name in modules:
-        for graph, partition, settings in import_module(name).cases(nranks)[:most]:
-            settings = latest(f"train.epochs={epochs(nranks)}", *settings, *common)
+    asked = []
+    for kind in kinds:
+        some = [case[1:] for case in cases(kind) if case[0] == nranks]
+        for graph, partition, settings in some[:most]:
+            settings = latest("train.epochs=4", *settings, *common)
             case = folder / f"{graph}.graph", partition, sorted(settings)
-            if case not in cases:  # the common settings may make cases the same
-                cases.append(case)
-    verified(nranks, cases, *NUMBERS, timeout=600, env=env)
+            if case not in asked:  # the common settings may make cases the same
+                asked.append(case)
+    verified(nranks, asked, *NUMBERS, timeout=20_000 if ALL else 600, env=env)
 
 
 @pytest.mark.parametrize(("nranks", "cases"), [(1, 32), (2, 53), (3, 54), (4, 32), (7, 17)])

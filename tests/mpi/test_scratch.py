@@ -1,7 +1,7 @@
 """Values that are made again or written to a file: the same bits, on every scheme."""
 
 import pytest
-from networks import WHOLE_ROWS, settings_of
+from axes import WHOLE_ROWS, settings_of
 from stored_graphs import store
 from words import sets
 

@@ -26,12 +26,14 @@ def cells(kind: str) -> list[str]:
     return ["".join(cell["source"]) for cell in notebook["cells"] if cell["cell_type"] == kind]
 
 
+@pytest.mark.nightly
 def test_the_cells_run_one_after_the_other(shell, tmp_path):
     (tmp_path / "tutorial.py").write_text("\n\n".join(cells("code")), encoding="utf-8")
     done = shell("silent python tutorial.py", timeout=120)
     assert "equal to one serial process: True" in done.stdout
 
 
+@pytest.mark.nightly
 def test_it_runs_as_a_notebook(shell, tmp_path):
     pytest.importorskip("nbclient", reason="nbclient is not installed")
     pytest.importorskip("ipykernel", reason="ipykernel is not installed")

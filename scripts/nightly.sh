@@ -1,0 +1,28 @@
+#!/usr/bin/env bash
+# The tests that a change cannot wait for: every combination of their grids and every page,
+# the small faults that tests must notice, random inputs, the GPU kernel's every access to memory, and
+# other programs' layers where these are installed. All parts run; the exit code says whether one failed.
+# Usage: scripts/nightly.sh [PART …]
+set -uo pipefail
+. "$(dirname "$0")/environment.sh" test
+
+tests() { GCNMPI_TESTS=all ./scripts/test.sh; }
+faults() { python scripts/mutants.py --jobs 2; }
+fuzz() { python scripts/fuzz.py --seconds 600; }
+emulator() { python scripts/check_cuda.py --emulate; }
+layers() {
+  python -c "import torch_geometric" 2> /dev/null || { echo "PyTorch Geometric is not installed"; return 0; }
+  python tests/differential/pyg.py --ranks 1,2,4
+}
+
+summary=()
+failed=0
+for part in "${@:-tests faults fuzz emulator layers}"; do
+  for name in $part; do
+    SECONDS=0
+    "$name" && result=passed || { result=FAILED; failed=1; }
+    summary+=("$name: $result in $((SECONDS / 60)) min $((SECONDS % 60)) s")
+  done
+done
+printf '%s\n' "${summary[@]}"
+exit "$failed"
