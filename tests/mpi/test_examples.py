@@ -66,6 +66,7 @@ def test_it_is_trained_planned_and_inferred(gcnmpi_lines, hear_mistakes, mpirun,
     assert "looks at whole rows of neighbours" in " ".join(plan.stdout.split())
 
 
+@pytest.mark.nightly
 @pytest.mark.skipif(find_spec("skfem") is None, reason="scikit-fem is not installed")
 def test_the_surrogate_of_heat_learns(shell):
     script = EXAMPLES / "heat_surrogate.py"
@@ -75,6 +76,7 @@ def test_the_surrogate_of_heat_learns(shell):
     assert error < still / 1.5
 
 
+@pytest.mark.nightly
 @pytest.mark.skipif(find_spec("skfem") is None, reason="scikit-fem is not installed")
 def test_rollouts_of_carried_heat_are_predicted(shell):
     script = EXAMPLES / "advection.py"
