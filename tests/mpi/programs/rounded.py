@@ -112,25 +112,26 @@ def check(
 
 def check_once(comm, path: Path, name: str) -> None:
     """Messages while loading are exact; and the errors of those that are not are measured."""
-    tables = {"kernel": "scipy", "graph": {"direction": "in"}}
-    problems = [
-        open_problem(comm, path, name, from_table(tables | {"comm": {"precision": precision}}))
-        for precision in (EXACT, "int8")
-    ]
-    outs = []
-    for problem in problems:
+    problems, outs, later = [], [], []
+    for precision, seed in ((EXACT, 0), ("int8", 0), ("int8", 1)):
+        table = {"kernel": "scipy", "graph": {"direction": "in"}, "train": {"seed": seed}}
+        config = from_table(table | {"comm": {"precision": precision}})
+        problems.append(problem := open_problem(comm, path, name, config))
         x, out = problem.scheme.empty(Place(1), 9), problem.scheme.empty(Place(1), 9)
         x.array[...] = np.random.default_rng(comm.rank).standard_normal(x.array.shape)
         problem.scheme.aggregate(1, x, out.array)
         outs.append(out.array.copy())
         with problem.runtime.traffic.during("case", 1, measured=True):
             problem.scheme.aggregate(1, x, out.array)
-    same(outs[1:], outs[:1], "once")
-    exact, rounded = (problem.runtime.traffic.errors for problem in problems)
+        later.append(out.array.copy())
+    same(outs[1:], outs[:1] * 2, "once")
+    exact, rounded, _ = (problem.runtime.traffic.errors for problem in problems)
     assert exact == []
     assert [(error.epoch, error.exchange, error.width) for error in rounded] == [(1, 1, 9)]
-    sent = problems[1].runtime.traffic["case"].sent
-    assert bool(rounded[0].changed) == bool(sent) == bool(rounded[0].size)
+    moved = problems[1].runtime.traffic["case"]
+    assert bool(rounded[0].changed) == bool(moved.sent) == bool(rounded[0].size)
+    # The seed of the run draws which numbers are rounded up.
+    assert (later[1] != later[2]).any() == bool(moved.received)
 
 
 def of_case(comm, folder: str) -> int:
