@@ -66,7 +66,10 @@ def weights(gcnmpi_lines, folder):
          folder / "classes", "--save-weights", folder / "classes.npz"]
     )  # fmt: skip
     assert gcnmpi_lines(1, lines) == [[None]] * len(lines)
-    return {name: folder / f"{name}.npz" for name in (*CASES, "classes")}
+    with np.load(folder / "dot.npz") as of_dot:  # of which others make all scores 0
+        zeros = {name: 0 * a for name, a in of_dot.items() if a.dtype.kind == "f"}
+        np.savez(folder / "zero.npz", **(dict(of_dot) | zeros))
+    return {name: folder / f"{name}.npz" for name in (*CASES, "classes", "zero")}
 
 
 @pytest.fixture(scope="module")
@@ -104,6 +107,8 @@ def results(run_cases, folder, weights):
             cases[name, "pairs"] = common | {"pairs": DRAWN.tolist()}
             cases[name, "set"] = common | {"pairs": "links", "of": "val"}
             cases[name, "all"] = common | {"k": K}
+            if name == "dot":
+                cases[name, "equal"] = common | {"k": K, "weights": str(weights["zero"])}
             cases[name, "some"] = common | {"k": 60, "vertices": [60, 3, 3, 0], "with_arcs": True}
             cases[name, "one"] = common | {"k": 1, "vertices": [5]}  # fewer than ranks
         found = run_cases("score_cases", nranks, list(cases.values()))
@@ -138,11 +143,14 @@ def test_scores_and_partners_are_those_of_brute_force(results, expected, folder,
     no_arcs[source, graph.indices] = False
     if not name.startswith("concat"):  # its score tells the first vertex from the second
         no_arcs &= no_arcs.T
-    for what, wanted in {
+    every = {
         "all": partners(scores, no_arcs, range(graph.n), K),
         "some": partners(scores, others, [60, 3, 3, 0], 60),
         "one": partners(scores, no_arcs, [5], 1),
-    }.items():
+    }
+    if name == "dot":
+        every["equal"] = partners(0 * scores, no_arcs, range(graph.n), K)
+    for what, wanted in every.items():
         assert found[name, what]["vertex"] == wanted["vertex"]
         assert found[name, what]["partner"] == wanted["partner"]
         got = found[name, what]["score"]
