@@ -154,11 +154,9 @@ CROWDED = sets(f"threads={os.cpu_count()}", "kernel=scipy", "scheme.exchange=row
     "words",
     [
         ["bench-schemes", "--schemes", "p2p", "--epochs", "1"],
-        ["bench", "epoch", "--rounds", "1", "--json"],
-        ["bench", "exchange", "--rounds", "1", "--widths", "3"],
         ["infer", "--out", "y.npy", "--weights", "w.npz"],
     ],
-    ids=lambda words: "-".join(words[: 1 + (words[0] == "bench")]),
+    ids=lambda words: words[0],
 )
 def test_partitions_of_the_wrong_exchange_and_cores_are_told_of(
     mpirun, gcnmpi_lines, path, for_mixed, tmp_path, words
@@ -199,6 +197,7 @@ def test_our_side_of_the_comparison_with_peers(shell, path, made, tmp_path):
     assert "--undirected" in done.stderr
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize(
     ("words", "model"),
     [
