@@ -319,3 +319,18 @@ def test_a_rank_that_fails_alone_takes_the_job_down(mpirun, folder, tmp_path, ho
     while str(tmp_path) in subprocess.check_output(["ps", "-wweo", "args"], text=True):
         assert time.monotonic() < until, "a rank goes on after the job has ended"
         time.sleep(0.05)
+
+
+@pytest.mark.parametrize(
+    ("how", "code", "said"),
+    [
+        ("on all ranks", 1, "ArithmeticError: of a script"),
+        ("a mistake", 2, "error: a mistake of the user's\n  hint: a hint"),
+        ("a mistake of some", 2, "rank 1 error: a mistake of the user's\n  hint: a hint"),
+        ("told to some", 1, "rank 1 failed:\nTraceback"),
+    ],
+)
+def test_what_a_script_does_not_catch_ends_all_ranks(mpirun, how, code, said):
+    done = mpirun(3, "uncaught.py", how, code=code)
+    assert done.stderr.count(said) == 1, done.stderr
+    assert "ends" not in done.stdout

@@ -144,7 +144,7 @@ BAD = {
                "the arc 0 -> 9 is listed more than once; there are 100 such copies"),
     "a hub": ("".join(f"{i % 3},{i}\n" for i in range(1500)), "", "arcs, which are sorted at once"),
     "outside": ("0,1\n" * 900 + "9,0\n", "--vertices 0..8", "there is a vertex 9"),
-    "not listed": ("0,1\n" * 900 + "9,0\n", "--ids few.txt", "the vertex 9 is not in the file"),
+    "not listed": ("0,1\n" * 900 + "5,4\n", "--ids few.txt", "the vertex 4 is not in the file"),
     "empty": ("", "", "holds no arcs"),
     "texts": ("a,b\nb,c\n", "", "these are texts"),
     "long": ("0,1\n" * 300 + "0," + "1" * 70000 + "\n", "", "line 301"),
