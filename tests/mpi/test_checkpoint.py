@@ -8,6 +8,7 @@ import signal
 import time
 from dataclasses import replace
 from pathlib import Path
+from threading import Timer
 
 import numpy as np
 import pytest
@@ -22,6 +23,7 @@ from gcnmpi.run.record import read_run
 from gcnmpi.run.weights_file import read_facts
 from partition.graph.store import open_graph, remove_partition, write_graph
 from partition.importing.synthetic import sbm
+from partition.locks import folder_lock
 from partition.pipeline.adding import add_partition
 
 EPOCHS, HALF = 12, 5
@@ -381,6 +383,16 @@ def test_what_cannot_be_resumed_says_why(gcnmpi_lines, hear_mistakes, graph, run
     warnings = read_run(tmp_path / "newest").start["warnings"]
     assert any("state.npz is truncated; going on from the one before" in w for w in warnings)
     assert not read_run(tmp_path / "none").resumes
+
+
+def test_a_run_waits_for_one_that_is_about_to_end(gcnmpi_lines, graph, tmp_path):
+    lines = [train(graph, tmp_path / name, epochs=2) for name in ("free", "held")]
+    assert gcnmpi_lines(3, lines[:1]) == [[None] * 3]  # from here on there are ranks
+    (tmp_path / "held").mkdir()
+    with contextlib.ExitStack() as held:
+        held.enter_context(folder_lock(tmp_path / "held", "a test"))
+        Timer(2.0, held.pop_all().close).start()
+        assert gcnmpi_lines(3, lines[1:]) == [[None] * 3]
 
 
 def test_never_starts_over_and_keeps_what_was_there(gcnmpi_lines, graph, runs, tmp_path):
